@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -115,7 +116,7 @@ func newConfigShow(io Streams) *cobra.Command {
 	return cmd
 }
 
-func showValues(io Streams, values []config.Value, origin, asJSON bool) error {
+func showValues(io Streams, values []strictyaml.Value, origin, asJSON bool) error {
 	if asJSON {
 		type value struct {
 			Path   string `json:"path"`

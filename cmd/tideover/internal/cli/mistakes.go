@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // understand makes all verbs say what may have been meant when a command line is
@@ -73,7 +73,7 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	}
 	verbs := verbsOf(cmd)
 	text := fmt.Sprintf("unknown command %q", cmd.CommandPath()+" "+args[0])
-	near := config.Nearest(args[0], verbs)
+	near := strictyaml.Nearest(args[0], verbs)
 	switch {
 	case near != "":
 		return fmt.Errorf("%s; did you mean %q?", text, cmd.CommandPath()+" "+near)
@@ -176,7 +176,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	})
 	meant := slices.DeleteFunc(slices.Clone(otherNames[name]), func(other string) bool { return !slices.Contains(known, other) })
 	if len(meant) == 0 {
-		if near := cmp.Or(config.Nearest(name, known), beginning(name, known)); near != "" {
+		if near := cmp.Or(strictyaml.Nearest(name, known), beginning(name, known)); near != "" {
 			meant = []string{near}
 		}
 	}

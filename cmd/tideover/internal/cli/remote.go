@@ -16,6 +16,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -171,7 +172,7 @@ type unlocatedError struct{ err error }
 // Error says it on one line, by the first of several problems.
 func (e *unlocatedError) Error() string {
 	text := e.err.Error()
-	if problems, ok := errors.AsType[config.FieldErrors](e.err); ok && len(problems) > 0 {
+	if problems, ok := errors.AsType[strictyaml.FieldErrors](e.err); ok && len(problems) > 0 {
 		first := *problems[0]
 		first.Excerpt = ""
 		text = first.Error()

@@ -7,15 +7,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // storms reads the section. There is an alarm also when the file does not speak of
 // it.
-func (l *loader) storms(at place, r *storm.Rule) {
-	if at.node.kind == nullKind {
-		at.node = &node{kind: mapKind}
+func (l *loader) storms(at strictyaml.Place, r *storm.Rule) {
+	if at.Node.Kind == strictyaml.KindNull {
+		at.Node = strictyaml.NewMap()
 	}
-	object(l, at, stormKeys, r)
+	strictyaml.Object(l, at, stormKeys, r)
 }
 
 // The bounds of a limit: just above what a layer has that never retries, and what
@@ -26,35 +27,35 @@ const (
 )
 
 // factor reads how many attempts there are for each first one.
-func (l *loader) factor(at place) float64 {
-	n := at.node
-	if n.kind != intKind && n.kind != floatKind && n.origin == "" {
-		l.bad(at, "%v, where a number is expected", n.kind)
+func (l *loader) factor(at strictyaml.Place) float64 {
+	n := at.Node
+	if n.Kind != strictyaml.KindInt && n.Kind != strictyaml.KindFloat && n.Origin == "" {
+		at.Bad("%v, where a number is expected", n.Kind)
 		return 0
 	}
-	f, err := strconv.ParseFloat(fmt.Sprint(n.value), 64)
+	f, err := strconv.ParseFloat(fmt.Sprint(n.Value), 64)
 	if err != nil || !(f >= minAmplification && f <= maxAmplification) { // which is not the same for NaN
-		l.bad(at, "%s is not a number from %v to %v; 1 is a layer that never retries", n.text, minAmplification, int(maxAmplification))
+		at.Bad("%s is not a number from %v to %v; 1 is a layer that never retries", n.Text, minAmplification, int(maxAmplification))
 		return 0
 	}
-	l.value(at, n.text)
+	at.Record(n.Text)
 	return f
 }
 
-var stormKeys = []key[storm.Rule]{
+var stormKeys = []strictyaml.Key[*loader, storm.Rule]{
 	{
-		name: "amplification", def: "2", doc: "Attempts for each first attempt of a workflow or a provider, above which retries are a storm.",
-		schema: func() *jsonschema.Schema {
+		Name: "amplification", Default: "2", Doc: "Attempts for each first attempt of a workflow or a provider, above which retries are a storm.",
+		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"number", "integer"}, Minimum: new(minAmplification), Maximum: new(maxAmplification)}
 		},
-		set: func(l *loader, at place, r *storm.Rule) { r.Amplification = l.factor(at) },
+		Set: func(l *loader, at strictyaml.Place, r *storm.Rule) { r.Amplification = l.factor(at) },
 	},
 	{
-		name: "for", def: "30s", doc: "How long that must last before there is an alarm, and be over before it ends; attempts are counted over half of it.", schema: durationSchema,
-		set: func(l *loader, at place, r *storm.Rule) { r.For = l.duration(at) },
+		Name: "for", Default: "30s", Doc: "How long that must last before there is an alarm, and be over before it ends; attempts are counted over half of it.", Schema: strictyaml.DurationSchema,
+		Set: func(l *loader, at strictyaml.Place, r *storm.Rule) { r.For = strictyaml.ReadDuration(at) },
 	},
 	{
-		name: "min-attempts", def: "50", doc: "Attempts in that half, below which there is no alarm.", schema: count(1),
-		set: func(l *loader, at place, r *storm.Rule) { r.MinAttempts = l.number(at, 1) },
+		Name: "min-attempts", Default: "50", Doc: "Attempts in that half, below which there is no alarm.", Schema: strictyaml.IntSchema(1),
+		Set: func(l *loader, at strictyaml.Place, r *storm.Rule) { r.MinAttempts = strictyaml.ReadInt(at, 1) },
 	},
 }

@@ -3,7 +3,7 @@ package config
 import (
 	"path/filepath"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // Audit is the trail of events on the disk.
@@ -16,45 +16,38 @@ type Audit struct {
 
 // audit reads the section. There is a trail also when the file does not speak of
 // it.
-func (l *loader) audit(at place, a *Audit) {
-	if at.node.kind == nullKind {
-		at.node = &node{kind: mapKind}
+func (l *loader) audit(at strictyaml.Place, a *Audit) {
+	if at.Node.Kind == strictyaml.KindNull {
+		at.Node = strictyaml.NewMap()
 	}
-	found, _ := object(l, at, auditKeys, a)
+	found, _ := strictyaml.Object(l, at, auditKeys, a)
 	if _, ok := found["file"]; !ok {
 		a.File = filepath.Join(l.cfg.Server.Data, "audit.jsonl")
-		l.value(at.child("file", given("", "default")), a.File)
+		at.RecordDefault("file", a.File)
 	}
 }
 
-var auditKeys = []key[Audit]{
+var auditKeys = []strictyaml.Key[*loader, Audit]{
 	{
-		name: "file", doc: "Path of the trail, relative to the file's folder; audit.jsonl in the server's data unless said.", schema: scalarSchema,
-		set: func(l *loader, at place, a *Audit) {
-			if s, ok := l.scalar(at); ok {
+		Name: "file", Doc: "Path of the trail, relative to the file's folder; audit.jsonl in the server's data unless said.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, a *Audit) {
+			if s, ok := at.Text(); ok {
 				a.File = l.path(at, s)
-				l.value(at, a.File)
+				at.Record(a.File)
 			}
 		},
 	},
 	{
-		name: "max-size", def: "10MB", doc: "Size at which the trail is put aside and a new one begun.", schema: sizeSchema,
-		set: func(l *loader, at place, a *Audit) { a.MaxSize = l.bytes(at) },
+		Name: "max-size", Default: "10MB", Doc: "Size at which the trail is put aside and a new one begun.", Schema: strictyaml.SizeSchema,
+		Set: func(l *loader, at strictyaml.Place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
 	},
 	{
-		name: "keep", def: "5", doc: "Trails that are kept beside the current one; 0 for none.", schema: count(0),
-		set: func(l *loader, at place, a *Audit) { a.Keep = l.number(at, 0) },
+		Name: "keep", Default: "5", Doc: "Trails that are kept beside the current one; 0 for none.", Schema: strictyaml.IntSchema(0),
+		Set: func(l *loader, at strictyaml.Place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
 	},
 	{
-		name: "off", doc: "Whether no trail is kept.",
-		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		set: func(l *loader, at place, a *Audit) {
-			if at.node.kind != boolKind {
-				l.bad(at, "%v, where true or false is expected", at.node.kind)
-				return
-			}
-			a.Off = at.node.value == true
-			l.value(at, at.node.text)
-		},
+		Name: "off", Doc: "Whether no trail is kept.",
+		Schema: strictyaml.BoolSchema,
+		Set:    func(_ *loader, at strictyaml.Place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
 	},
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/template/parse"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -90,7 +91,7 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 // printCommand returns the call that prints the value of an action. It has the
 // action's text for its errors.
 func printCommand(n *parse.ActionNode) *parse.CommandNode {
-	written := textfmt.Clip(n.Pipe.String(), maxQuoted)
+	written := textfmt.Clip(n.Pipe.String(), strictyaml.MaxQuoted)
 	args := []parse.Node{
 		parse.NewIdentifier(printCall).SetPos(n.Pos),
 		&parse.StringNode{NodeType: parse.NodeString, Pos: n.Pos, Quoted: strconv.Quote(written), Text: written},

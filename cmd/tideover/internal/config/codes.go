@@ -5,27 +5,28 @@ import (
 	"fmt"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // codes reads a list of codes, each within the limits.
-func (l *loader) codes(at place, what string, least, most int) exitcode.Set {
+func (l *loader) codes(at strictyaml.Place, what string, least, most int) exitcode.Set {
 	codes := exitcode.Set{} // an empty list is one that nothing is in, and not an absent one
-	ok := l.list(at, func(at place) {
-		s, ok := l.scalar(at)
+	ok := at.Each(func(at strictyaml.Place) {
+		s, ok := at.Text()
 		if !ok {
 			return
 		}
 		r, err := exitcode.ParseRange(s)
 		if err != nil {
-			l.bad(at, "%v", err)
+			at.Bad("%v", err)
 		} else if r.First < least || r.Last > most {
-			l.bad(at, "%q: %s is from %d to %d", s, what, least, most)
+			at.Bad("%q: %s is from %d to %d", s, what, least, most)
 		} else {
 			codes = append(codes, r)
 		}
 	})
 	if ok {
-		l.value(at, codes.String())
+		at.Record(codes.String())
 	}
 	return codes
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -31,14 +32,14 @@ type Config struct {
 	sessions  []string // the same of the sessions
 	providers []string // the same of the providers
 	dir       string   // where relative paths of references start
-	values    []Value
+	values    []strictyaml.Value
 	secrets   secret.Resolver
 	digest    digest
-	warnings  []*FieldError
+	warnings  []*strictyaml.FieldError
 }
 
 // Warnings returns what is not wrong with the file, but probably not meant.
-func (c *Config) Warnings() []*FieldError { return c.warnings }
+func (c *Config) Warnings() []*strictyaml.FieldError { return c.warnings }
 
 // WorkflowNames returns the names of the workflows in the order of the file.
 func (c *Config) WorkflowNames() []string { return c.names }
@@ -90,14 +91,7 @@ type Server struct {
 	MaxConnectionsPerAddress int // the same from one address; 0 means half of MaxConnections
 }
 
-// Value is one setting and where it comes from.
-type Value struct {
-	Path   string // such as server.listen
-	Text   string // as it is written; a secret is its reference, a policy is spelled out
-	Origin string // "default", "env TIDEOVER_SERVER_LISTEN", "tideover.yaml:12", "flag --listen"
-}
-
 // Values returns every setting in effect with its origin, section by section:
 // policies, notifiers, providers, the gateway, workflows, then the engine, the
 // server, the audit trail, the alarm, tracing, the sessions and the jobs of NIP-90.
-func (c *Config) Values() []Value { return c.values }
+func (c *Config) Values() []strictyaml.Value { return c.values }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -47,23 +48,23 @@ type TLS struct{ CA, Cert, Key string }
 func (e *Engine) Clustered() bool { return len(e.NATS) > 0 }
 
 // engine reads the section with the variables and the flags over it.
-func (l *loader) engine(at place, e *Engine) {
-	if at.node.kind == nullKind {
-		at.node = &node{kind: mapKind}
+func (l *loader) engine(at strictyaml.Place, e *Engine) {
+	if at.Node.Kind == strictyaml.KindNull {
+		at.Node = strictyaml.NewMap()
 	}
-	if at.node.kind == mapKind {
-		at.node = layers(l, at, engineKeys)
+	if at.Node.Kind == strictyaml.KindMap {
+		at.Node = layers(l, at, engineKeys)
 	}
-	found, _ := object(l, at, engineKeys, e)
+	found, _ := strictyaml.Object(l, at, engineKeys, e)
 	if _, ok := found["nats"]; !ok {
 		for _, name := range slices.Sorted(maps.Keys(found)) {
-			l.bad(found[name], "needs nats, the addresses of the servers; without it runs are kept in server.data")
+			found[name].Bad("needs nats, the addresses of the servers; without it runs are kept in server.data")
 		}
 		return
 	}
 	if _, ok := found["name"]; !ok {
 		e.Name = jetstream.DefaultName
-		l.value(at.child("name", given("", "default")), e.Name)
+		at.RecordDefault("name", e.Name)
 	}
 	l.oneIdentity(found)
 	l.paired(found, [][2]string{{"password", "user"}, {"user", "password"}, {"system-password", "system-user"}, {"system-user", "system-password"}})
@@ -71,23 +72,23 @@ func (l *loader) engine(at place, e *Engine) {
 }
 
 // paired refuses a key without the one that it needs.
-func (l *loader) paired(found map[string]place, pairs [][2]string) {
+func (l *loader) paired(found map[string]strictyaml.Place, pairs [][2]string) {
 	for _, pair := range pairs {
-		if here, ok := found[pair[0]]; ok && found[pair[1]].node == nil {
-			l.bad(here, "needs %s", pair[1])
+		if here, ok := found[pair[0]]; ok && found[pair[1]].Node == nil {
+			here.Bad("needs %s", pair[1])
 		}
 	}
 }
 
 // oneIdentity refuses several ways to say who we are.
-func (l *loader) oneIdentity(found map[string]place) {
+func (l *loader) oneIdentity(found map[string]strictyaml.Place) {
 	for _, ways := range [][]string{{"credentials", "nkey-seed", "user", "token"}, {"system-credentials", "system-user"}} {
 		first := ""
 		for _, way := range ways {
 			here, given := found[way]
 			switch {
 			case given && first != "":
-				l.bad(here, "%s is given already; there is one way to say who we are", first)
+				here.Bad("%s is given already; there is one way to say who we are", first)
 			case given:
 				first = way
 			}
@@ -95,92 +96,94 @@ func (l *loader) oneIdentity(found map[string]place) {
 	}
 }
 
-var engineKeys = []key[Engine]{
+var engineKeys = []strictyaml.Key[*loader, Engine]{
 	{
-		name: "nats", doc: "Addresses of NATS servers with JetStream, nats://host:4222, as a list or with commas: runs are shared with all processes that name the same cluster. A password in one is a reference.",
-		schema: addressesSchema,
-		set:    func(l *loader, at place, e *Engine) { e.NATS = l.natsServers(at) },
+		Name: "nats", Doc: "Addresses of NATS servers with JetStream, nats://host:4222, as a list or with commas: runs are shared with all processes that name the same cluster. A password in one is a reference.",
+		Schema: addressesSchema,
+		Set:    func(l *loader, at strictyaml.Place, e *Engine) { e.NATS = l.natsServers(at) },
 	},
 	{
-		name: "name", doc: "Name of the cluster within NATS, with which its streams begin; tideover unless said.",
-		schema: func() *jsonschema.Schema {
+		Name: "name", Doc: "Name of the cluster within NATS, with which its streams begin; tideover unless said.",
+		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
 		},
-		set: func(l *loader, at place, e *Engine) { e.Name = l.clusterName(at) },
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Name = l.clusterName(at) },
 	},
 	{
-		name: "shards", doc: "Parts that the work has, 32 unless said; at creation, and never changed.", schema: upTo(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
-		set: func(l *loader, at place, e *Engine) { e.Shards = l.numberUpTo(at, jetstream.MaxShards) },
+		Name: "shards", Doc: "Parts that the work has, 32 unless said; at creation, and never changed.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
+		Set: func(l *loader, at strictyaml.Place, e *Engine) {
+			e.Shards = strictyaml.ReadIntUpTo(at, jetstream.MaxShards)
+		},
 	},
 	{
-		name: "replicas", doc: "Servers that keep each entry, at creation; 3 if the servers are a cluster, else 1, unless said.", schema: upTo(maxReplicas, "[1-5]"),
-		set: func(l *loader, at place, e *Engine) { e.Replicas = l.numberUpTo(at, maxReplicas) },
+		Name: "replicas", Doc: "Servers that keep each entry, at creation; 3 if the servers are a cluster, else 1, unless said.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas) },
 	},
 	{
-		name: "max-bytes", doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", schema: sizeSchema,
-		set: func(l *loader, at place, e *Engine) { e.MaxBytes = l.logLimit(at) },
+		Name: "max-bytes", Doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", Schema: strictyaml.SizeSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.MaxBytes = l.logLimit(at) },
 	},
 	{
-		name: "lease-time", doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", schema: durationSchema,
-		set: func(l *loader, at place, e *Engine) { e.LeaseTime = l.leaseTime(at) },
+		Name: "lease-time", Doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", Schema: strictyaml.DurationSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.LeaseTime = l.leaseTime(at) },
 	},
 	{
-		name: "credentials", doc: "Path of a .creds file, which may be renewed while it is used.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) {
+		Name: "credentials", Doc: "Path of a .creds file, which may be renewed while it is used.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) {
 			e.Credentials = l.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
 		},
 	},
 	{
-		name: "nkey-seed", doc: "Path of a file with the seed of an nkey.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) {
+		Name: "nkey-seed", Doc: "Path of a file with the seed of an nkey.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) {
 			e.NKeySeed = l.fit(at, func(c *jetstream.Config, path string) { c.NKeySeed = path })
 		},
 	},
 	{
-		name: "user", doc: "User at the servers; may have references.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) { e.User = l.openText(at, "user") },
+		Name: "user", Doc: "User at the servers; may have references.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.User = l.openText(at, "user") },
 	},
 	{
-		name: "password", doc: "Password of the user, as a reference: ${env:NAME} or ${file:path}.", schema: referenceSchema,
-		set: func(l *loader, at place, e *Engine) { e.Password = l.secretText(at) },
+		Name: "password", Doc: "Password of the user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Password = l.secretText(at) },
 	},
 	{
-		name: "token", doc: "Token for the servers, as a reference: ${env:NAME} or ${file:path}.", schema: referenceSchema,
-		set: func(l *loader, at place, e *Engine) { e.Token = l.secretText(at) },
+		Name: "token", Doc: "Token for the servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Token = l.secretText(at) },
 	},
 	{
-		name: "tls", doc: "Files for connections with TLS. The variables are TIDEOVER_ENGINE_TLS_CA and so on.", inside: []string{"ca", "cert", "key"},
-		schema: func() *jsonschema.Schema { return orNull(describe(tlsKeys)) },
-		set:    func(l *loader, at place, e *Engine) { l.tls(at, &e.TLS) },
+		Name: "tls", Doc: "Files for connections with TLS. The variables are TIDEOVER_ENGINE_TLS_CA and so on.", Inside: []string{"ca", "cert", "key"},
+		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(tlsKeys)) },
+		Set:    func(l *loader, at strictyaml.Place, e *Engine) { l.tls(at, &e.TLS) },
 	},
 	{
-		name: "member", doc: "Name of this process among those of the cluster; its host and process id unless said.",
-		schema: func() *jsonschema.Schema {
-			s := scalarSchema()
+		Name: "member", Doc: "Name of this process among those of the cluster; its host and process id unless said.",
+		Schema: func() *jsonschema.Schema {
+			s := strictyaml.ScalarSchema()
 			s.MinLength, s.MaxLength = new(1), new(maxMember)
 			return s
 		},
-		set: func(l *loader, at place, e *Engine) { e.Member = l.member(at) },
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Member = l.member(at) },
 	},
 	{
-		name: "second-place", doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) {
+		Name: "second-place", Doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) {
 			e.SecondPlace, l.second = l.folder(at), at
 		},
 	},
 	{
-		name: "system-credentials", doc: "Path of the .creds file of NATS's system account: with it, doctor sees how the servers store.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) {
+		Name: "system-credentials", Doc: "Path of the .creds file of NATS's system account: with it, doctor sees how the servers store.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) {
 			e.SystemCredentials = l.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
 		},
 	},
 	{
-		name: "system-user", doc: "User of NATS's system account, instead.", schema: scalarSchema,
-		set: func(l *loader, at place, e *Engine) { e.SystemUser = l.openText(at, "user") },
+		Name: "system-user", Doc: "User of NATS's system account, instead.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemUser = l.openText(at, "user") },
 	},
 	{
-		name: "system-password", doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", schema: referenceSchema,
-		set: func(l *loader, at place, e *Engine) { e.SystemPassword = l.secretText(at) },
+		Name: "system-password", Doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemPassword = l.secretText(at) },
 	},
 }
 
@@ -191,26 +194,26 @@ const (
 
 var clusterName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
-func (l *loader) clusterName(at place) string {
-	s, ok := l.scalar(at)
+func (l *loader) clusterName(at strictyaml.Place) string {
+	s, ok := at.Text()
 	if ok && !clusterName.MatchString(s) {
-		l.bad(at, "%q is not a name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
+		at.Bad("%q is not a name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
 		return ""
 	}
 	if ok {
-		l.value(at, s)
+		at.Record(s)
 	}
 	return s
 }
 
-func (l *loader) member(at place) string {
-	s, ok := l.scalar(at)
+func (l *loader) member(at strictyaml.Place) string {
+	s, ok := at.Text()
 	if ok && (s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl)) {
-		l.bad(at, "%q is not a name for a process; want 1 to %d characters", textfmt.Clip(s, maxQuoted), maxMember)
+		at.Bad("%q is not a name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
 		return ""
 	}
 	if ok {
-		l.value(at, s)
+		at.Record(s)
 	}
 	return s
 }
@@ -220,40 +223,21 @@ func (l *loader) member(at place) string {
 // too. In less it may be full before anything is cut off, and then stay so.
 const minLog = 3 * 64 << 20
 
-func (l *loader) logLimit(at place) int64 {
-	n := l.bytes(at)
+func (l *loader) logLimit(at strictyaml.Place) int64 {
+	n := strictyaml.ReadSize(at)
 	if n != 0 && n < minLog {
-		l.bad(at, "%q is too small: a log is cut after 64MiB, and keeps as much; want 192MiB or more, or leave it out", at.node.text)
+		at.Bad("%q is too small: a log is cut after 64MiB, and keeps as much; want 192MiB or more, or leave it out", at.Node.Text)
 	}
 	return n
 }
 
-func (l *loader) leaseTime(at place) time.Duration {
-	d := l.duration(at)
+func (l *loader) leaseTime(at strictyaml.Place) time.Duration {
+	d := strictyaml.ReadDuration(at)
 	switch {
 	case d != 0 && d < time.Second:
-		l.bad(at, "%v is less than a second", d)
+		at.Bad("%v is less than a second", d)
 	case d > jetstream.MaxLeaseTime:
-		l.bad(at, "%v is too long: nobody goes on with the work of a process that is gone for as long; want 5m or less", d)
+		at.Bad("%v is too long: nobody goes on with the work of a process that is gone for as long; want 5m or less", d)
 	}
 	return d
-}
-
-// numberUpTo reads a whole number from 1 on.
-func (l *loader) numberUpTo(at place, most int) int {
-	n := l.number(at, 1)
-	if n > most {
-		l.bad(at, "%d is more than %d", n, most)
-	}
-	return n
-}
-
-// upTo returns the schema of a whole number from 1 on; the pattern is of one in
-// quotes.
-func upTo(most int, pattern string) func() *jsonschema.Schema {
-	return func() *jsonschema.Schema {
-		s := count(1)()
-		s.Maximum, s.Pattern = new(float64(most)), `^\+?0*(`+pattern+`)$`
-		return s
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
@@ -16,58 +17,57 @@ import (
 const noAddress = "there is no address; want one like nats://host:4222"
 
 // natsServers reads where the servers are: one text with commas, or a list.
-func (l *loader) natsServers(at place) (list []*SecretText) {
-	parts := at.node.items
-	if at.node.kind != listKind {
-		text, ok := l.scalar(at)
+func (l *loader) natsServers(at strictyaml.Place) (list []*SecretText) {
+	parts := at.Node.Items
+	if at.Node.Kind != strictyaml.KindList {
+		text, ok := at.Text()
 		if !ok {
 			return nil
 		}
-		if name, ok := strings.CutPrefix(at.node.origin, "env "); ok && strings.Contains(text, "@") && !isRef(text) {
+		if name, ok := strings.CutPrefix(at.Node.Origin, "env "); ok && strings.Contains(text, "@") && !isRef(text) {
 			// There may be a password in the variable; from here on it is referred to.
 			text = fmt.Sprintf("${env:%s}", name)
 		}
 		for part := range strings.SplitSeq(text, ",") {
-			n := *at.node
-			n.kind, n.text = stringKind, strings.TrimSpace(part)
+			n := *at.Node
+			n.Kind, n.Text = strictyaml.KindText, strings.TrimSpace(part)
 			parts = append(parts, &n)
 		}
 	}
 	var shown []string
 	for _, n := range parts {
-		if s := l.natsServer(place{at.path, n}); s != nil {
+		if s := l.natsServer(at.WithNode(n)); s != nil {
 			list, shown = append(list, s), append(shown, s.String())
 		}
 	}
 	switch {
 	case len(parts) == 0:
-		l.bad(at, noAddress)
+		at.Bad(noAddress)
 	case len(list) == len(parts):
-		l.value(at, strings.Join(shown, ","))
-	case strings.Contains(at.node.text, "@"): // of a password with a comma there are several parts
-		l.literals = append(l.literals, at.node.text)
-		l.hide(at)
+		at.Record(strings.Join(shown, ","))
+	case strings.Contains(at.Node.Text, "@"): // of a password with a comma there are several parts
+		at.Hide()
 	}
 	return list
 }
 
 // natsServer reads one, and checks what it is at the moment.
-func (l *loader) natsServer(at place) *SecretText {
-	src, ok := l.scalar(at)
+func (l *loader) natsServer(at strictyaml.Place) *SecretText {
+	src, ok := at.Text()
 	if !ok {
 		return nil
 	}
 	if src == "" {
-		l.bad(at, noAddress)
+		at.Bad(noAddress)
 		return nil
 	}
 	if literal, found := addressSecret(src); found {
-		l.hide(at)
-		l.refuse(at, literal, "a secret must not stand in the file; write a reference, as in nats://user:${env:PASSWORD}@host:4222, or use user and password, token or credentials")
+		at.Hide()
+		at.Refuse(literal, "a secret must not stand in the file; write a reference, as in nats://user:${env:PASSWORD}@host:4222, or use user and password, token or credentials")
 		return nil
 	}
 	if strings.Contains(src, "{{") {
-		l.bad(at, "templates can't be used here")
+		at.Bad("templates can't be used here")
 		return nil
 	}
 	t, ok := l.text(at, "nats", withRefs, roots{})
@@ -83,10 +83,10 @@ func (l *loader) natsServer(at place) *SecretText {
 		return s
 	}
 	if plainAddress.MatchString(src) || isRef(src) {
-		l.bad(at, "%q %s", src, wrong)
+		at.Bad("%q %s", src, wrong)
 	} else { // a part of it may be a password that is in the wrong place
-		l.hide(at)
-		l.refuse(at, src, "this "+wrong)
+		at.Hide()
+		at.Refuse(src, "this "+wrong)
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func wrongAddress(text string) string {
 }
 
 // addresses checks what all addresses say together.
-func (l *loader) addresses(found map[string]place, e *Engine) {
+func (l *loader) addresses(found map[string]strictyaml.Place, e *Engine) {
 	var users, web, plain bool
 	for _, s := range e.NATS {
 		out, err := resolveAddress(s, l.cfg.secrets)
@@ -127,11 +127,11 @@ func (l *loader) addresses(found map[string]place, e *Engine) {
 		}
 	}
 	if web && plain {
-		l.bad(found["nats"], "ws:// and wss:// can't be mixed with nats:// and tls://")
+		found["nats"].Bad("ws:// and wss:// can't be mixed with nats:// and tls://")
 	}
 	for _, way := range []string{"credentials", "nkey-seed", "user", "token"} {
 		if here, ok := found[way]; ok && users {
-			l.bad(here, "an address in nats says already who we are; leave one of them out")
+			here.Bad("an address in nats says already who we are; leave one of them out")
 		}
 	}
 }
@@ -144,24 +144,13 @@ func parseAddress(text string) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// hide keeps a value out of what is quoted of its line, however it is written there.
-func (l *loader) hide(at place) {
-	n := at.node
-	if n.origin != "" || n.line < 1 || n.line > len(l.lines) {
-		return
-	}
-	if col, ok := l.hidden[n.line]; !ok || n.col < col {
-		l.hidden[n.line] = max(n.col, 1)
-	}
-}
-
 // plainAddress is one in which there is certainly no password.
 var plainAddress = lazyregexp.New(`^([a-z]+://)?[A-Za-z0-9.-]*(:[0-9]*)?$`)
 
 // addressSecret returns a secret that stands in an address: a password, or what
 // stands alone before the host, which to NATS is a token.
 func addressSecret(src string) (literal string, found bool) {
-	if l, found := knownSecret(src); found {
+	if l, found := strictyaml.KnownSecret(src); found {
 		return l, true
 	}
 	scheme, user, _ := splitAddress(src)

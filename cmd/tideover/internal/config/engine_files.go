@@ -7,13 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/oneline"
 )
 
 // existing reads the path of something that must be there.
-func (l *loader) existing(at place) string {
-	s, ok := l.scalar(at)
+func (l *loader) existing(at strictyaml.Place) string {
+	s, ok := at.Text()
 	if !ok {
 		return ""
 	}
@@ -22,15 +23,15 @@ func (l *loader) existing(at place) string {
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
 			err = e.Err // the path is told as it is written
 		}
-		l.bad(at, "%q: %v", s, err)
+		at.Bad("%q: %v", s, err)
 		return ""
 	}
-	l.value(at, path)
+	at.Record(path)
 	return path
 }
 
 // fit reads the path of something that must be there and be what it is taken for.
-func (l *loader) fit(at place, set func(*jetstream.Config, string)) string {
+func (l *loader) fit(at strictyaml.Place, set func(*jetstream.Config, string)) string {
 	path := l.existing(at)
 	if path == "" {
 		return ""
@@ -45,14 +46,14 @@ func (l *loader) fit(at place, set func(*jetstream.Config, string)) string {
 }
 
 // misfit tells what is wrong with a path, as it is written.
-func (l *loader) misfit(at place, path string, err error) {
+func (l *loader) misfit(at strictyaml.Place, path string, err error) {
 	_, text, _ := strings.Cut(oneline.Text(err.Error()), ": ") // the name of the field is said already
-	l.bad(at, "%s", strings.ReplaceAll(text, path, at.node.text))
+	at.Bad("%s", strings.ReplaceAll(text, path, at.Node.Text))
 }
 
 // folder reads the path of the second place.
-func (l *loader) folder(at place) string {
-	s, ok := l.scalar(at)
+func (l *loader) folder(at strictyaml.Place) string {
+	s, ok := at.Text()
 	if !ok {
 		return ""
 	}
@@ -64,7 +65,7 @@ func (l *loader) folder(at place) string {
 		l.misfit(at, path, err)
 		return ""
 	}
-	l.value(at, path)
+	at.Record(path)
 	return path
 }
 
@@ -76,16 +77,16 @@ func (l *loader) apart(data string) {
 	}
 	rel, err := filepath.Rel(data, second)
 	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		l.bad(l.second, "%q is in server.data, which every process has for itself; name a folder on another disk, the same for all", l.second.node.text)
+		l.second.Bad("%q is in server.data, which every process has for itself; name a folder on another disk, the same for all", l.second.Node.Text)
 	}
 }
 
 // tls reads the files for a connection.
-func (l *loader) tls(at place, t *TLS) {
-	if at.node.kind == nullKind {
+func (l *loader) tls(at strictyaml.Place, t *TLS) {
+	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
-	found, _ := object(l, at, tlsKeys, t)
+	found, _ := strictyaml.Object(l, at, tlsKeys, t)
 	l.paired(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
 	if t.CA != "" {
 		if _, err := (TLS{CA: t.CA}).config(); err != nil {
@@ -99,17 +100,17 @@ func (l *loader) tls(at place, t *TLS) {
 	}
 }
 
-var tlsKeys = []key[TLS]{
+var tlsKeys = []strictyaml.Key[*loader, TLS]{
 	{
-		name: "ca", doc: "Certificates of the authorities that servers may have theirs from, as PEM; those of the system unless said.", schema: scalarSchema,
-		set: func(l *loader, at place, t *TLS) { t.CA = l.existing(at) },
+		Name: "ca", Doc: "Certificates of the authorities that servers may have theirs from, as PEM; those of the system unless said.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, t *TLS) { t.CA = l.existing(at) },
 	},
 	{
-		name: "cert", doc: "Certificate of this process, as PEM.", schema: scalarSchema,
-		set: func(l *loader, at place, t *TLS) { t.Cert = l.existing(at) },
+		Name: "cert", Doc: "Certificate of this process, as PEM.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, t *TLS) { t.Cert = l.existing(at) },
 	},
 	{
-		name: "key", doc: "Path of the key of the certificate, as PEM.", schema: scalarSchema,
-		set: func(l *loader, at place, t *TLS) { t.Key = l.existing(at) },
+		Name: "key", Doc: "Path of the key of the certificate, as PEM.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, t *TLS) { t.Key = l.existing(at) },
 	},
 }

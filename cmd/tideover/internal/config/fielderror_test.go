@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 func TestBriefIsALine(t *testing.T) {
@@ -25,7 +26,7 @@ func TestBriefIsALine(t *testing.T) {
 		{"any other", errors.New("gone"), "gone", 0},
 		{"nothing", nil, "", 0},
 	} {
-		if first, more := config.Brief(c.err); first != c.first || more != c.more {
+		if first, more := strictyaml.Brief(c.err); first != c.first || more != c.more {
 			t.Errorf("%s: Brief = %q, %d, want %q, %d", c.name, first, more, c.first, c.more)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/testfile"
 )
 
@@ -151,10 +152,10 @@ func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 		}
 		text, _ := json.Marshal(whole) // JSON is YAML
 		_, err := config.Load(config.Source{Path: "testdata/x.yaml", Data: text, Environ: environ})
-		problems, _ := err.(config.FieldErrors)
+		problems, _ := err.(strictyaml.FieldErrors)
 		for i, m := range maps {
 			want := fmt.Sprintf(`key "zz-unknown-%d" is unknown`, i)
-			if !slices.ContainsFunc(problems, func(p *config.FieldError) bool { return strings.HasPrefix(p.Message, want) }) {
+			if !slices.ContainsFunc(problems, func(p *strictyaml.FieldError) bool { return strings.HasPrefix(p.Message, want) }) {
 				t.Errorf("Load with an unknown key beside %v: %v", m, err)
 			}
 		}

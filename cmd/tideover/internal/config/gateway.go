@@ -3,6 +3,7 @@ package config
 import (
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
 )
 
@@ -13,17 +14,17 @@ type Gateway struct {
 }
 
 // gateway reads the section with the variables and the flags over it.
-func (l *loader) gateway(at place, g *Gateway) {
-	if at.node.kind == nullKind {
-		at.node = &node{kind: mapKind}
+func (l *loader) gateway(at strictyaml.Place, g *Gateway) {
+	if at.Node.Kind == strictyaml.KindNull {
+		at.Node = strictyaml.NewMap()
 	}
-	if at.node.kind == mapKind {
-		at.node = layers(l, at, gatewayKeys)
+	if at.Node.Kind == strictyaml.KindMap {
+		at.Node = layers(l, at, gatewayKeys)
 	}
-	found, _ := object(l, at, gatewayKeys, g)
+	found, _ := strictyaml.Object(l, at, gatewayKeys, g)
 	listen, said := found["listen"]
 	if _, token := found["token"]; said && !token && g.Listen != "" && !loopback(g.Listen) {
-		l.bad(listen, "%q is open to others, and there is no token; set gateway.token, or listen on 127.0.0.1", g.Listen)
+		listen.Bad("%q is open to others, and there is no token; set gateway.token, or listen on 127.0.0.1", g.Listen)
 	}
 }
 
@@ -31,35 +32,35 @@ func (l *loader) gateway(at place, g *Gateway) {
 const MinToken = 16
 
 // token reads a secret by which callers are let in.
-func (l *loader) token(at place) *SecretText {
+func (l *loader) token(at strictyaml.Place) *SecretText {
 	s := l.secretText(at)
 	if s == nil {
 		return nil
 	}
 	token, err := s.Resolve(l.cfg.secrets)
 	if err != nil {
-		l.bad(at, "%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
 	if n := utf8.RuneCountInString(token.Reveal()); n < MinToken {
-		l.bad(at, "%v has %d characters, at least %d are needed", s, n, MinToken)
+		at.Bad("%v has %d characters, at least %d are needed", s, n, MinToken)
 		return nil
 	}
 	return s
 }
 
-var gatewayKeys = []key[Gateway]{
+var gatewayKeys = []strictyaml.Key[*loader, Gateway]{
 	{
-		name: "token", doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; without one only this machine may ask.", schema: referenceSchema,
-		set: func(l *loader, at place, g *Gateway) { g.Token = l.token(at) },
+		Name: "token", Doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; without one only this machine may ask.", Schema: referenceSchema,
+		Set: func(l *loader, at strictyaml.Place, g *Gateway) { g.Token = l.token(at) },
 	},
 	{
-		name: "listen", def: defaultListen, doc: "Address of tideover gateway, which runs alone; that of tideover serve is server.listen. One that is not loopback needs a token.",
-		schema: listenSchema,
-		set: func(l *loader, at place, g *Gateway) {
-			if text, ok := l.scalar(at); ok && l.checkListen(at, text) {
+		Name: "listen", Default: defaultListen, Doc: "Address of tideover gateway, which runs alone; that of tideover serve is server.listen. One that is not loopback needs a token.",
+		Schema: listenSchema,
+		Set: func(l *loader, at strictyaml.Place, g *Gateway) {
+			if text, ok := at.Text(); ok && l.checkListen(at, text) {
 				g.Listen = text
-				l.value(at, text)
+				at.Record(text)
 			}
 		},
 	},

@@ -11,14 +11,15 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 var methods = []string{"get", "post", "put", "patch", "delete", "head"}
 
 // http reads a request.
-func (l *loader) http(at place, d *stepDraft) {
-	found, ok := object(l, at, httpKeys, d)
+func (l *loader) http(at strictyaml.Place, d *stepDraft) {
+	found, ok := strictyaml.Object(l, at, httpKeys, d)
 	if !ok {
 		return
 	}
@@ -30,66 +31,68 @@ func (l *loader) http(at place, d *stepDraft) {
 	}
 	switch body, hasBody := found["body"]; {
 	case len(given) == 0:
-		l.bad(at, "there is no method; want one of %s with the URL", strings.Join(methods, ", "))
+		at.Bad("there is no method; want one of %s with the URL", strings.Join(methods, ", "))
 	case len(given) > 1:
-		l.bad(found[given[1]], "%s is given already; a request has one method", given[0])
+		found[given[1]].Bad("%s is given already; a request has one method", given[0])
 	case hasBody && (given[0] == "get" || given[0] == "head"):
-		l.bad(body, "a %s request has no body", given[0])
+		body.Bad("a %s request has no body", given[0])
 	}
 }
 
-var httpKeys = func() []key[stepDraft] {
-	keys := []key[stepDraft]{{ // before the methods, whose URLs it makes paths
-		name: "provider", doc: "Provider that is asked, as the gateway would: with its keys, its limits and its breaker. The URL is then a path below it.", schema: nameSchema,
-		set: func(l *loader, at place, d *stepDraft) {
-			s, ok := l.scalar(at)
+var httpKeys = func() []strictyaml.Key[*loader, stepDraft] {
+	keys := []strictyaml.Key[*loader, stepDraft]{{ // before the methods, whose URLs it makes paths
+		Name: "provider", Doc: "Provider that is asked, as the gateway would: with its keys, its limits and its breaker. The URL is then a path below it.", Schema: strictyaml.NameSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			s, ok := at.Text()
 			d.Provider = cmp.Or(s, "?") // whatever it is, the URL is meant to be a path
 			if !ok {
 				return
 			}
 			if l.cfg.Providers[s] == nil {
-				l.bad(at, "%s", l.noProvider(s))
+				at.Bad("%s", l.noProvider(s))
 				return
 			}
-			l.value(at, s)
+			at.Record(s)
 		},
 	}}
 	for _, m := range methods {
-		keys = append(keys, key[stepDraft]{
-			name: m, doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may have references.", schema: textSchema,
-			set: func(l *loader, at place, d *stepDraft) {
+		keys = append(keys, strictyaml.Key[*loader, stepDraft]{
+			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may have references.", Schema: strictyaml.TextSchema,
+			Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
 				d.Method = strings.ToUpper(m)
 				d.url = l.url(at, d)
 			},
 		})
 	}
-	return append(keys, []key[stepDraft]{
+	return append(keys, []strictyaml.Key[*loader, stepDraft]{
 		{
-			name: "headers", doc: "Headers of the request. Values are templates and may have references.", schema: headersSchema,
-			set: func(l *loader, at place, d *stepDraft) { d.headers = l.headers(at, d) },
+			Name: "headers", Doc: "Headers of the request. Values are templates and may have references.", Schema: headersSchema,
+			Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.headers = l.headers(at, d) },
 		},
 		{
-			name: "body", doc: "Body of the request, a template.", schema: scalarSchema,
-			set: func(l *loader, at place, d *stepDraft) {
+			Name: "body", Doc: "Body of the request, a template.", Schema: strictyaml.ScalarSchema,
+			Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
 				if d.body = l.used(at, "body", withoutRefs, d); d.body != nil {
-					l.value(at, d.body.src)
+					at.Record(d.body.src)
 				}
 			},
 		},
 		{
-			name: "expect", doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.",
-			schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
-			set:    func(l *loader, at place, d *stepDraft) { d.Expect = l.codes(at, "a status", 100, 599) },
+			Name: "expect", Doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.",
+			Schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
+			Set:    func(l *loader, at strictyaml.Place, d *stepDraft) { d.Expect = l.codes(at, "a status", 100, 599) },
 		},
 	}...)
 }()
 
-func httpSchema() *jsonschema.Schema { return oneOf(describe(httpKeys), methods...) }
+func httpSchema() *jsonschema.Schema {
+	return strictyaml.OneOf(strictyaml.Describe(httpKeys), methods...)
+}
 
 // url reads the URL of a request. One without templates and references is
 // checked here, others when they are written out.
-func (l *loader) url(at place, d *stepDraft) *text {
-	if s := at.node.text; at.node.kind == stringKind {
+func (l *loader) url(at strictyaml.Place, d *stepDraft) *text {
+	if s := at.Node.Text; at.Node.Kind == strictyaml.KindText {
 		if literal, found := urlSecret(s); found {
 			l.refuseLiteral(at, literal, withRefs)
 			return nil
@@ -107,10 +110,10 @@ func (l *loader) url(at place, d *stepDraft) *text {
 		msg = d.badTarget(t.lit)
 	}
 	if msg != "" {
-		l.bad(at, "%q %s", t.src, msg)
+		at.Bad("%q %s", t.src, msg)
 		return nil
 	}
-	l.value(at, t.src)
+	at.Record(t.src)
 	return t
 }
 
@@ -190,7 +193,7 @@ func anyCase(names []string) string {
 	return "^(" + b.String() + ")$"
 }
 
-func (l *loader) headers(at place, d *stepDraft) []namedText {
+func (l *loader) headers(at strictyaml.Place, d *stepDraft) []namedText {
 	return l.texts(at, d.fields, d, headerNames())
 }
 

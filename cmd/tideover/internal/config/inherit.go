@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -57,49 +58,45 @@ const inheritDoc = "Variables of the server's environment that the command gets:
 
 func inheritSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
-		enum("all"), {Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: inheritPattern}, UniqueItems: true},
+		strictyaml.WordSchema("all"), {Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: inheritPattern}, UniqueItems: true},
 	}}
 }
 
 // inherit reads a list of names, or all. A variable or a flag has names with commas.
-func (l *loader) inherit(at place) (list Inherit) {
-	if n := at.node; n.kind == stringKind && n.text == "all" {
-		l.value(at, "all")
+func (l *loader) inherit(at strictyaml.Place) (list Inherit) {
+	if n := at.Node; n.Kind == strictyaml.KindText && n.Text == "all" {
+		at.Record("all")
 		return slices.Clone(InheritAll)
 	}
-	if at.node.origin != "" && at.node.kind == stringKind {
-		n := &node{kind: listKind, origin: at.node.origin}
-		for part := range strings.SplitSeq(at.node.text, ",") {
-			n.items = append(n.items, given(strings.TrimSpace(part), at.node.origin))
-		}
-		at.node = n
+	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
+		at.Node = at.Node.SplitText()
 	}
-	if at.node.kind != listKind {
-		l.bad(at, "%v, where all or a list of names is expected, such as [SSH_AUTH_SOCK]", at.node.kind)
+	if at.Node.Kind != strictyaml.KindList {
+		at.Bad("%v, where all or a list of names is expected, such as [SSH_AUTH_SOCK]", at.Node.Kind)
 		return nil
 	}
 	list = Inherit{}
-	ok := l.list(at, func(at place) {
-		text, ok := l.scalar(at)
+	ok := at.Each(func(at strictyaml.Place) {
+		text, ok := at.Text()
 		switch {
 		case !ok:
 		case !inheritName.MatchString(text):
-			l.bad(at, "%q is not the name of a variable, such as SSH_AUTH_SOCK or AWS_*", text)
+			at.Bad("%q is not the name of a variable, such as SSH_AUTH_SOCK or AWS_*", text)
 		case slices.Contains(list, text):
-			l.bad(at, "%q is given already", text)
+			at.Bad("%q is given already", text)
 		default:
 			list = append(list, text)
 		}
 	})
 	if ok {
-		l.value(at, jsonText([]string(list)))
+		at.Record(jsonText([]string(list)))
 	}
 	return list
 }
 
 // command is a command of the file, for warnings.
 type command struct {
-	at      place
+	at      strictyaml.Place
 	args    []usedText
 	env     []string // names that the command has by env
 	inherit Inherit
@@ -122,15 +119,6 @@ func (l *loader) addCommand(d *stepDraft) {
 	l.ownCommands = append(l.ownCommands, c)
 }
 
-// warn records what is not wrong, but probably not meant.
-func (l *loader) warn(at place, format string, args ...any) {
-	kept := l.problems
-	l.problems = nil
-	l.bad(at, format, args...)
-	l.warnings = append(l.warnings, l.problems...)
-	l.problems = kept
-}
-
 // checkCommands finds what is probably not meant, when everything has been read.
 func (l *loader) checkCommands() {
 	for _, c := range l.ownCommands {
@@ -151,7 +139,7 @@ func (l *loader) warnScript(c command) {
 		}
 		// Without -c it is the path of a script, and not its text.
 		if i := k + shellScript(run[k:]); i > k+1 && scriptFlag.MatchString(run[i-1].literal()) && !run[i].constant() {
-			l.warn(c.args[i].at, "the shell reads what is rendered into its script as commands: give the template as an argument behind the script, which has it as \"$1\": "+
+			c.args[i].at.Warn("the shell reads what is rendered into its script as commands: give the template as an argument behind the script, which has it as \"$1\": " +
 				"[sh, -c, 'agent \"$1\"', sh, \"{{ .input.task }}\"]")
 			return
 		}
@@ -175,7 +163,7 @@ func (l *loader) warnUnseen(c command) {
 			}
 		}
 		if len(names) > 0 {
-			l.warn(u.at, "the command uses %s, which it does not get from the server: name it in env-inherit, or set it in env", strings.Join(names, ", "))
+			u.at.Warn("the command uses %s, which it does not get from the server: name it in env-inherit, or set it in env", strings.Join(names, ", "))
 		}
 	}
 }

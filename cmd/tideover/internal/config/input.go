@@ -3,6 +3,8 @@ package config
 import (
 	"fmt"
 	"maps"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // inputValue is a default input: a value whose texts are templates. The zero
@@ -11,28 +13,30 @@ type inputValue struct {
 	value any // texts are *text
 }
 
-func (l *loader) inputValue(at place) inputValue { return inputValue{l.inputPart(at, "input")} }
+func (l *loader) inputValue(at strictyaml.Place) inputValue {
+	return inputValue{l.inputPart(at, "input")}
+}
 
-func (l *loader) inputPart(at place, name string) any {
-	switch n := at.node; n.kind {
-	case mapKind:
+func (l *loader) inputPart(at strictyaml.Place, name string) any {
+	switch n := at.Node; n.Kind {
+	case strictyaml.KindMap:
 		m := map[string]any{}
-		l.checkKeys(at, func(pair) (string, bool) { return "", true })
-		for _, p := range n.pairs {
-			m[p.key.text] = l.inputPart(at.child(p.key.text, p.val), p.key.text)
+		at.CheckKeys(func(string) (string, bool) { return "", true })
+		for _, p := range n.Pairs {
+			m[p.Key.Text] = l.inputPart(at.Child(p.Key.Text, p.Val), p.Key.Text)
 		}
 		return m
-	case listKind:
+	case strictyaml.KindList:
 		list := []any{}
-		for i := range n.items {
-			list = append(list, l.inputPart(at.index(i), name))
+		for i := range n.Items {
+			list = append(list, l.inputPart(at.Index(i), name))
 		}
 		return list
-	case stringKind:
+	case strictyaml.KindText:
 		t, _ := l.text(at, name, withoutRefs, inputRoots)
 		return t
 	default:
-		return n.value
+		return n.Value
 	}
 }
 

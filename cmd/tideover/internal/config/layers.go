@@ -3,57 +3,59 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // layers returns a section with what variables and flags say in it. The variable
 // of server.max-body is TIDEOVER_SERVER_MAX_BODY.
-func layers[T any](l *loader, at place, keys []key[T]) *node {
-	n := *at.node
-	n.pairs = slices.Clone(at.node.pairs)
-	prefix := "TIDEOVER_" + strings.ToUpper(at.path) + "_"
+func layers[T any](l *loader, at strictyaml.Place, keys []strictyaml.Key[*loader, T]) *strictyaml.Node {
+	n := *at.Node
+	n.Pairs = slices.Clone(at.Node.Pairs)
+	prefix := "TIDEOVER_" + strings.ToUpper(at.Path()) + "_"
 	var names []string
 	for _, k := range keys {
-		names = append(names, k.name)
-		variable := prefix + strings.ToUpper(strings.ReplaceAll(k.name, "-", "_"))
+		names = append(names, k.Name)
+		variable := prefix + strings.ToUpper(strings.ReplaceAll(k.Name, "-", "_"))
 		if v := l.env[variable]; v != "" { // an empty one is as good as none
-			n.override(k.name, given(v, "env "+variable))
+			n.Set(k.Name, strictyaml.NewText(v, "env "+variable))
 		}
-		for _, inner := range k.inside {
-			names = append(names, k.name+"-"+inner)
+		for _, inner := range k.Inside {
+			names = append(names, k.Name+"-"+inner)
 			variable := variable + "_" + strings.ToUpper(inner)
 			if v := l.env[variable]; v != "" {
-				n.overrideInside(k.name, inner, given(v, "env "+variable))
+				n.SetInside(k.Name, inner, strictyaml.NewText(v, "env "+variable))
 			}
 		}
 	}
 	for _, v := range l.env.withPrefix(prefix) {
 		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v, prefix)), "_", "-")
 		if !slices.Contains(names, name) {
-			l.bad(place{"", given("", "env "+v)}, "%s", unknown(name, names))
+			at.Document().Place("", strictyaml.NewText("", "env "+v)).Bad("%s", strictyaml.UnknownKey(name, names))
 		}
 	}
-	for _, f := range l.flagsOf(at.path) {
-		if !slices.Contains(names, f.key.text) {
-			l.bad(place{"", f.val}, "%s", unknown(f.key.text, names))
+	for _, f := range l.flagsOf(at.Path()) {
+		if !slices.Contains(names, f.Key.Text) {
+			at.Document().Place("", f.Val).Bad("%s", strictyaml.UnknownKey(f.Key.Text, names))
 			continue
 		}
-		if outer, inner, ok := strings.Cut(f.key.text, "-"); ok && hasInside(keys, outer, inner) {
-			n.overrideInside(outer, inner, f.val)
+		if outer, inner, ok := strings.Cut(f.Key.Text, "-"); ok && hasInside(keys, outer, inner) {
+			n.SetInside(outer, inner, f.Val)
 		} else {
-			n.override(f.key.text, f.val)
+			n.Set(f.Key.Text, f.Val)
 		}
 	}
 	return &n
 }
 
 // hasInside reports whether a key has another inside, which has a flag of its own.
-func hasInside[T any](keys []key[T], outer, inner string) bool {
-	return slices.ContainsFunc(keys, func(k key[T]) bool { return k.name == outer && slices.Contains(k.inside, inner) })
+func hasInside[T any](keys []strictyaml.Key[*loader, T], outer, inner string) bool {
+	return slices.ContainsFunc(keys, func(k strictyaml.Key[*loader, T]) bool { return k.Name == outer && slices.Contains(k.Inside, inner) })
 }
 
 // flagsOf returns the flags of a section, sorted. Those without a section are the
 // server's.
-func (l *loader) flagsOf(section string) (flags []pair) {
+func (l *loader) flagsOf(section string) (flags []strictyaml.Pair) {
 	for flag, value := range l.flags {
 		of, name, said := strings.Cut(flag, ".")
 		if !said {
@@ -61,26 +63,9 @@ func (l *loader) flagsOf(section string) (flags []pair) {
 		}
 		if of == section {
 			origin := "flag --" + name
-			flags = append(flags, pair{given(name, origin), given(value, origin)})
+			flags = append(flags, strictyaml.Pair{Key: strictyaml.NewText(name, origin), Val: strictyaml.NewText(value, origin)})
 		}
 	}
-	slices.SortFunc(flags, func(a, b pair) int { return strings.Compare(a.key.text, b.key.text) })
+	slices.SortFunc(flags, func(a, b strictyaml.Pair) int { return strings.Compare(a.Key.Text, b.Key.Text) })
 	return flags
-}
-
-// override sets the value of a key.
-func (n *node) override(name string, val *node) {
-	n.pairs = slices.DeleteFunc(n.pairs, func(p pair) bool { return p.key.text == name })
-	n.pairs = append(n.pairs, pair{given(name, val.origin), val})
-}
-
-// overrideInside sets the value of a key of the map that a key has.
-func (n *node) overrideInside(name, inner string, val *node) {
-	m := node{kind: mapKind}
-	if was := n.get(name); was != nil && was.kind != nullKind {
-		m = *was
-		m.pairs = slices.Clone(was.pairs)
-	}
-	m.override(inner, val)
-	n.override(name, &m)
 }

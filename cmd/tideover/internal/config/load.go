@@ -1,8 +1,8 @@
 package config
 
 import (
+	"cmp"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -16,6 +16,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -32,7 +33,7 @@ type Source struct {
 // digest tells two contents of a file apart.
 type digest = [sha256.Size]byte
 
-// Load reads and checks the configuration. Its error is [FieldErrors] when the
+// Load reads and checks the configuration. Its error is [strictyaml.FieldErrors] when the
 // content is at fault.
 func Load(src Source) (*Config, error) {
 	cfg, _, err := load(src)
@@ -48,20 +49,20 @@ func Check(src Source) error {
 // load is Load with the digest of what was read, which a watcher needs also when
 // it is wrong.
 func load(src Source) (*Config, digest, error) {
-	l, err := newLoader(src)
-	if err != nil {
-		return nil, digest{}, err
-	}
 	data, err := content(src)
 	if err != nil {
 		return nil, digest{}, err
 	}
+	l, err := newLoader(src, data)
+	if err != nil {
+		return nil, digest{}, err
+	}
 	l.cfg.digest = sha256.Sum256(data)
-	l.file(data)
-	if err := l.result(); err != nil {
+	l.file()
+	if err := l.doc.Err(); err != nil {
 		return nil, l.cfg.digest, err
 	}
-	l.cfg.warnings = l.sorted(l.warnings)
+	l.cfg.values, l.cfg.warnings = l.doc.Values(), l.doc.Warnings()
 	return l.cfg, l.cfg.digest, nil
 }
 
@@ -86,7 +87,7 @@ func content(src Source) ([]byte, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	data, err := io.ReadAll(io.LimitReader(f, strictyaml.MaxFile+1))
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
 	}
@@ -111,32 +112,25 @@ func fileKind(m fs.FileMode) string {
 
 // loader is the work of one Load.
 type loader struct {
-	name     string // of the file, in messages
+	doc      *strictyaml.Document
 	dir      string // of the file
 	none     bool   // there is no file
 	env      environment
 	flags    map[string]string
-	lines    []string
 	cfg      *Config
-	problems []*FieldError
-	literals []string          // secrets that stand in the file itself
-	hidden   map[int]int       // columns from which on a line is not quoted
 	later    map[string]bool   // names of policies that have not been read yet
 	spenders map[string]bool   // names of policies that say budget=none
-	second   place             // of engine.second-place
+	second   strictyaml.Place  // of engine.second-place
 	drafts   map[string]*draft // of the workflows
 	commands []notifyCommand
 
 	ownCommands []command // of steps, jobs and notifiers
-	warnings    []*FieldError
 }
 
-func newLoader(src Source) (*loader, error) {
-	l := &loader{name: src.Path, flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}, spenders: map[string]bool{}, hidden: map[int]int{}, drafts: map[string]*draft{}}
+func newLoader(src Source, data []byte) (*loader, error) {
+	l := &loader{flags: src.Flags, env: newEnvironment(src.Environ), later: map[string]bool{}, spenders: map[string]bool{}, drafts: map[string]*draft{}}
+	l.doc = strictyaml.NewDocument(cmp.Or(src.Path, "config"), data)
 	l.none = src.Path == "" && src.Data == nil
-	if l.name == "" {
-		l.name = "config"
-	}
 	abs, err := filepath.Abs(src.Path)
 	if err != nil {
 		return nil, fmt.Errorf("config: the working folder: %w", err)
@@ -153,147 +147,147 @@ func newLoader(src Source) (*loader, error) {
 	return l, nil
 }
 
-func (l *loader) file(data []byte) {
-	l.lines = splitLines(data)
-	root, err := parseYAML(data)
+func (l *loader) file() {
+	root := l.doc.Root
 	switch {
-	case err != nil:
-		l.problem(err)
+	case l.doc.Problems() > 0: // it is not readable
 		return
-	case root == nil || root.kind == nullKind:
-		if !l.none {
-			l.problem(errors.New("the file is empty; it starts with `version: 1`"))
-			return
-		}
-		root = &node{kind: mapKind, pairs: []pair{{given("version", "default"), given("1", "default")}}}
+	case root.Empty() && !l.none:
+		l.doc.AddProblem("the file is empty; it starts with `version: 1`")
+		return
+	case root.Empty():
+		root.Node = strictyaml.NewMap()
+		root.Node.Set("version", strictyaml.NewText("1", "default"))
 	}
 	for _, section := range []string{"engine", "server", "audit", "alarm", "gateway"} {
-		// They are there also when the file does not speak of them.
-		if root.kind == mapKind && root.get(section) == nil {
-			root.pairs = append(root.pairs, pair{given(section, "default"), &node{kind: mapKind}})
+		// They have defaults also if the file does not have the section.
+		if root.IsMap() && root.Node.Get(section) == nil {
+			root.Node.Set(section, strictyaml.NewMap())
 		}
 	}
-	object(l, place{"", root}, rootKeys, l.cfg)
+	strictyaml.Object(l, root, rootKeys, l.cfg)
 	l.checkCommands()
 }
 
 // rootKeys are the sections of the file.
-var rootKeys = []key[Config]{
+var rootKeys = []strictyaml.Key[*loader, Config]{
 	{
-		name: "version", required: true, doc: "Version of this file's format.",
-		schema: func() *jsonschema.Schema { return &jsonschema.Schema{Const: new(any(1))} },
-		set: func(l *loader, at place, _ *Config) {
-			switch fromFile := at.node.origin == ""; {
-			case at.node.text != "1":
-				l.bad(at, "%q is not a version that is understood; this one understands 1", at.node.text)
-			case fromFile && at.node.kind != intKind:
-				l.bad(at, "the version is a number; write it without quotes")
+		Name: "version", Required: true, Doc: "Version of this file's format.",
+		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Const: new(any(1))} },
+		Set: func(l *loader, at strictyaml.Place, _ *Config) {
+			switch fromFile := at.Node.Origin == ""; {
+			case at.Node.Text != "1":
+				at.Bad("%q is not a version that is understood; this one understands 1", at.Node.Text)
+			case fromFile && at.Node.Kind != strictyaml.KindInt:
+				at.Bad("the version is a number; write it without quotes")
 			}
 		},
 	},
 	{
-		name: "policies", doc: "Named policies: how long to wait, when to stop. A name can be used wherever a policy is expected.",
-		schema: func() *jsonschema.Schema { return namedSchema(policySchema()) },
-		set:    func(l *loader, at place, _ *Config) { l.policies(at) },
+		Name: "policies", Doc: "Named policies: how long to wait, when to stop. A name can be used wherever a policy is expected.",
+		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(policySchema()) },
+		Set:    func(l *loader, at strictyaml.Place, _ *Config) { l.policies(at) },
 	},
 	{
-		name: "notify", doc: "Ways to tell somebody what happened, by name.",
-		schema: func() *jsonschema.Schema { return namedSchema(notifySchema()) },
-		set: func(l *loader, at place, c *Config) {
-			l.named(at, "notifier", func(name string, at place) { c.Notifiers[name] = l.notifier(name, at) })
+		Name: "notify", Doc: "Ways to tell somebody what happened, by name.",
+		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(notifySchema()) },
+		Set: func(l *loader, at strictyaml.Place, c *Config) {
+			at.EachName("notifier", func(name string, at strictyaml.Place) { c.Notifiers[name] = l.notifier(name, at) })
 		},
 	},
 	{ // before the workflows, whose steps use them
-		name: "providers", doc: "Remote APIs that the gateway and steps use, by name: /p/name/ at the gateway.",
-		schema: func() *jsonschema.Schema { return namedSchema(orNull(describe(providerKeys))) },
-		set:    func(l *loader, at place, _ *Config) { l.providers(at) },
+		Name: "providers", Doc: "Remote APIs that the gateway and steps use, by name: /p/name/ at the gateway.",
+		Schema: func() *jsonschema.Schema {
+			return strictyaml.NamedSchema(strictyaml.OrNull(strictyaml.Describe(providerKeys)))
+		},
+		Set: func(l *loader, at strictyaml.Place, _ *Config) { l.providers(at) },
 	},
 	{
-		name: "gateway", doc: "How callers reach the providers. Each key is also a variable, TIDEOVER_GATEWAY_LISTEN for listen.",
-		schema: func() *jsonschema.Schema { return orNull(describe(gatewayKeys)) },
-		set:    func(l *loader, at place, c *Config) { l.gateway(at, &c.Gateway) },
+		Name: "gateway", Doc: "How callers reach the providers. Each key is also a variable, TIDEOVER_GATEWAY_LISTEN for listen.",
+		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(gatewayKeys)) },
+		Set:    func(l *loader, at strictyaml.Place, c *Config) { l.gateway(at, &c.Gateway) },
 	},
 	{
-		name: "workflows", doc: "Workflows by name.",
-		schema: func() *jsonschema.Schema {
-			s := namedSchema(workflowSchema())
+		Name: "workflows", Doc: "Workflows by name.",
+		Schema: func() *jsonschema.Schema {
+			s := strictyaml.NamedSchema(workflowSchema())
 			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|^nip90\.|` + alarmPattern}
 			return s
 		},
-		set: func(l *loader, at place, c *Config) {
+		Set: func(l *loader, at strictyaml.Place, c *Config) {
 			l.reserved(at)
-			for _, p := range at.node.pairs {
-				if name := p.key.text; slices.ContainsFunc(ownPrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) {
-					l.bad(place{at.path, p.key}, "%q begins like the runs of sessions, messages and jobs, which is reserved", name)
+			for _, p := range at.Node.Pairs {
+				if name := p.Key.Text; slices.ContainsFunc(ownPrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) {
+					at.WithNode(p.Key).Bad("%q begins like the runs of sessions, messages and jobs, which is reserved", name)
 				}
 			}
-			l.named(at, "workflow", func(name string, at place) {
+			at.EachName("workflow", func(name string, at strictyaml.Place) {
 				c.names = append(c.names, name)
 				c.Workflows[name] = l.workflow(name, at)
 			})
 		},
 	},
 	{ // before the server and the sessions, which ask whether there is a cluster
-		name: "engine", doc: "Where runs are kept: in the server's folder, or shared with other processes on NATS JetStream. Each key is also a variable, TIDEOVER_ENGINE_NATS for nats.",
-		schema: func() *jsonschema.Schema { return orNull(describe(engineKeys)) },
-		set:    func(l *loader, at place, c *Config) { l.engine(at, &c.Engine) },
+		Name: "engine", Doc: "Where runs are kept: in the server's folder, or shared with other processes on NATS JetStream. Each key is also a variable, TIDEOVER_ENGINE_NATS for nats.",
+		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(engineKeys)) },
+		Set:    func(l *loader, at strictyaml.Place, c *Config) { l.engine(at, &c.Engine) },
 	},
 	{
-		name: "server", doc: "How tideover serve runs. Each key is also a variable, TIDEOVER_SERVER_LISTEN for listen.",
-		schema: func() *jsonschema.Schema { return orNull(describe(serverKeys)) },
-		set:    func(l *loader, at place, c *Config) { l.server(at, &c.Server) },
+		Name: "server", Doc: "How tideover serve runs. Each key is also a variable, TIDEOVER_SERVER_LISTEN for listen.",
+		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(serverKeys)) },
+		Set:    func(l *loader, at strictyaml.Place, c *Config) { l.server(at, &c.Server) },
 	},
 	{ // after the server, in whose data it is
-		name: "audit", doc: "The trail of events on the disk.",
-		schema: func() *jsonschema.Schema { return orNull(describe(auditKeys)) },
-		set:    func(l *loader, at place, c *Config) { l.audit(at, &c.Audit) },
+		Name: "audit", Doc: "The trail of events on the disk.",
+		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(auditKeys)) },
+		Set:    func(l *loader, at strictyaml.Place, c *Config) { l.audit(at, &c.Audit) },
 	},
 	{
-		name: "alarm", doc: "When retries multiply the load so much that somebody should know.",
-		schema: func() *jsonschema.Schema { return orNull(describe(stormKeys)) },
-		set:    func(l *loader, at place, c *Config) { l.storms(at, &c.Alarm) },
+		Name: "alarm", Doc: "When retries multiply the load so much that somebody should know.",
+		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(stormKeys)) },
+		Set:    func(l *loader, at strictyaml.Place, c *Config) { l.storms(at, &c.Alarm) },
 	},
 	{
-		name: "tracing", doc: "Where spans of attempts are sent; nowhere unless said.",
-		schema: func() *jsonschema.Schema { return describe(tracingKeys) },
-		set:    func(l *loader, at place, c *Config) { c.Tracing = l.tracing(at) },
+		Name: "tracing", Doc: "Where spans of attempts are sent; nowhere unless said.",
+		Schema: func() *jsonschema.Schema { return strictyaml.Describe(tracingKeys) },
+		Set:    func(l *loader, at strictyaml.Place, c *Config) { c.Tracing = l.tracing(at) },
 	},
 	{
-		name: "detect", doc: "Packs of rules by which the stop of a session is understood, beside those that are built in.",
-		schema: func() *jsonschema.Schema { return namedSchema(describe(packKeys)) },
-		set:    func(l *loader, at place, _ *Config) { l.named(at, "pack", l.packOf) },
+		Name: "detect", Doc: "Packs of rules by which the stop of a session is understood, beside those that are built in.",
+		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(strictyaml.Describe(packKeys)) },
+		Set:    func(l *loader, at strictyaml.Place, _ *Config) { at.EachName("pack", l.packOf) },
 	},
 	{
-		name: "sessions", doc: "Long commands that are kept going through their limits, by name.",
-		schema: func() *jsonschema.Schema {
-			s := namedSchema(describe(sessionKeys))
+		Name: "sessions", Doc: "Long commands that are kept going through their limits, by name.",
+		Schema: func() *jsonschema.Schema {
+			s := strictyaml.NamedSchema(strictyaml.Describe(sessionKeys))
 			s.PropertyNames.Not = &jsonschema.Schema{Pattern: alarmPattern}
 			return s
 		},
-		set: func(l *loader, at place, c *Config) {
+		Set: func(l *loader, at strictyaml.Place, c *Config) {
 			l.reserved(at) // a session is a workflow, too
-			if c.Engine.Clustered() && len(at.node.pairs) > 0 {
-				l.bad(at, "a session lives on one machine, and with engine.nats any machine may run it; keep sessions with tideover watch, or with a tideover serve of its own file")
+			if c.Engine.Clustered() && len(at.Node.Pairs) > 0 {
+				at.Bad("a session lives on one machine, and with engine.nats any machine may run it; keep sessions with tideover watch, or with a tideover serve of its own file")
 			}
-			l.named(at, "session", func(name string, at place) {
+			at.EachName("session", func(name string, at strictyaml.Place) {
 				c.sessions = append(c.sessions, name)
 				c.Sessions[name] = l.session(name, at)
 			})
 		},
 	},
 	{
-		name: "watch", doc: "What holds for every tideover watch whose flags do not say otherwise.",
-		schema: func() *jsonschema.Schema { return orNull(describe(watchKeys)) },
-		set: func(l *loader, at place, c *Config) {
-			if at.node.kind != nullKind {
-				object(l, at, watchKeys, &c.Watch)
+		Name: "watch", Doc: "What holds for every tideover watch whose flags do not say otherwise.",
+		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(watchKeys)) },
+		Set: func(l *loader, at strictyaml.Place, c *Config) {
+			if at.Node.Kind != strictyaml.KindNull {
+				strictyaml.Object(l, at, watchKeys, &c.Watch)
 			}
 		},
 	},
 	{ // after the workflows, which it may name
-		name: "nip90", doc: "Jobs that are taken from Nostr relays as NIP-90 has it, and answered there; none unless said.",
-		schema: func() *jsonschema.Schema { return describe(nip90Keys) },
-		set:    func(l *loader, at place, c *Config) { c.NIP90 = l.nip90(at) },
+		Name: "nip90", Doc: "Jobs that are taken from Nostr relays as NIP-90 has it, and answered there; none unless said.",
+		Schema: func() *jsonschema.Schema { return strictyaml.Describe(nip90Keys) },
+		Set:    func(l *loader, at strictyaml.Place, c *Config) { c.NIP90 = l.nip90(at) },
 	},
 }
 
@@ -301,22 +295,12 @@ var rootKeys = []key[Config]{
 var ownPrefixes = []string{session.Prefix, "notify.", jobPrefix}
 
 // reserved refuses names that end like those of the alarms.
-func (l *loader) reserved(at place) {
-	for _, p := range at.node.pairs {
-		if strings.HasSuffix(p.key.text, alarmSuffix) {
-			l.bad(place{at.path, p.key}, "%q ends in %s, which is reserved: so the runs of on-give-up are called", p.key.text, alarmSuffix)
+func (l *loader) reserved(at strictyaml.Place) {
+	for _, p := range at.Node.Pairs {
+		if strings.HasSuffix(p.Key.Text, alarmSuffix) {
+			at.WithNode(p.Key).Bad("%q ends in %s, which is reserved: so the runs of on-give-up are called", p.Key.Text, alarmSuffix)
 		}
 	}
-}
-
-// value records a setting. What looks like a secret is refused where secrets are
-// likely, and not shown elsewhere, such as in a description.
-func (l *loader) value(at place, text string) {
-	origin := at.node.origin
-	if origin == "" {
-		origin = fmt.Sprintf("%s:%d", l.name, at.node.line)
-	}
-	l.cfg.values = append(l.cfg.values, Value{at.path, maskKnown(text), origin})
 }
 
 // environment is the variables by name.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/testfile"
 )
 
@@ -54,7 +55,7 @@ func TestBadFiles(t *testing.T) {
 			if planted(err.Error()) {
 				t.Errorf("the error has the secret: %v", err)
 			}
-			var problems config.FieldErrors
+			var problems strictyaml.FieldErrors
 			if !errors.As(err, &problems) {
 				t.Errorf("the error is a %T", err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -93,18 +94,18 @@ func hexDigits(nsec string) string {
 }
 
 // nip90 reads the section.
-func (l *loader) nip90(at place) *NIP90 {
+func (l *loader) nip90(at strictyaml.Place) *NIP90 {
 	n := &NIP90{}
-	found, _ := object(l, at, nip90Keys, n)
+	found, _ := strictyaml.Object(l, at, nip90Keys, n)
 	if _, said := found["open"]; !said {
-		l.value(at.child("open", given("", "default")), "false")
+		at.RecordDefault("open", "false")
 	}
 	if _, said := found["announce"]; !said {
 		n.Announce = len(n.Customers) == 0
-		l.value(at.child("announce", given("", "default")), strconv.FormatBool(n.Announce))
+		at.RecordDefault("announce", strconv.FormatBool(n.Announce))
 	}
 	if _, said := found["limits"]; !said {
-		object(l, at.child("limits", &node{kind: mapKind}), jobLimitKeys, n)
+		strictyaml.Object(l, at.Child("limits", strictyaml.NewMap()), jobLimitKeys, n)
 	}
 	for _, c := range l.commands {
 		l.strangersMessage(c)
@@ -114,79 +115,79 @@ func (l *loader) nip90(at place) *NIP90 {
 
 // nostrKey reads the reference to the secret key, and checks what it leads to at
 // the moment.
-func (l *loader) nostrKey(at place) *SecretText {
+func (l *loader) nostrKey(at strictyaml.Place) *SecretText {
 	s := l.secretText(at)
 	if s == nil {
 		return nil
 	}
 	if s.text.src != s.text.refs[0].String() {
-		l.hide(at)
-		l.refuse(at, s.text.src, "there is more than a reference; write it alone")
+		at.Hide()
+		at.Refuse(s.text.src, "there is more than a reference; write it alone")
 		return nil
 	}
 	if _, err := secretKey(s, l.cfg.secrets); err != nil {
-		l.bad(at, "%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
 	return s
 }
 
 // customers reads the public keys of those whose jobs are taken.
-func (l *loader) customers(at place) (keys []string) {
+func (l *loader) customers(at strictyaml.Place) (keys []string) {
 	var shown []string
-	ok := l.list(at, func(at place) {
-		s, ok := l.scalar(at)
+	ok := at.Each(func(at strictyaml.Place) {
+		s, ok := at.Text()
 		if !ok {
 			return
 		}
-		if literal, found := knownSecret(s); found {
-			l.hide(at)
-			l.refuse(at, literal, "this is a secret key, which must not stand in the file; a customer has a public one, npub1…")
+		if literal, found := strictyaml.KnownSecret(s); found {
+			at.Hide()
+			at.Refuse(literal, "this is a secret key, which must not stand in the file; a customer has a public one, npub1…")
 			return
 		}
 		key, err := nostr.ParsePublicKey(s)
 		switch {
 		case err != nil:
-			l.bad(at, "%q: %v", textfmt.Clip(s, maxQuoted), err)
+			at.Bad("%q: %v", textfmt.Clip(s, strictyaml.MaxQuoted), err)
 		case slices.Contains(keys, key):
-			l.bad(at, "%q is given already", s)
+			at.Bad("%q is given already", s)
 		default:
 			keys, shown = append(keys, key), append(shown, s)
 		}
 	})
-	if ok && len(at.node.items) == 0 {
-		l.bad(at, "the list is empty, so that nobody's jobs would be taken; leave customers out for everybody's")
+	if ok && len(at.Node.Items) == 0 {
+		at.Bad("the list is empty, so that nobody's jobs would be taken; leave customers out for everybody's")
 	}
-	l.value(at, strings.Join(shown, ","))
+	at.Record(strings.Join(shown, ","))
 	return keys
 }
 
 // publicText reads a text that everybody can read, of so many characters at most.
-func (l *loader) publicText(at place, most int) string {
-	s, ok := l.scalar(at)
+func (l *loader) publicText(at strictyaml.Place, most int) string {
+	s, ok := at.Text()
 	if !ok {
 		return ""
 	}
-	if literal, found := knownSecret(s); found {
-		l.hide(at)
-		l.refuse(at, literal, "a secret must not stand in the file, and everybody can read this text")
+	if literal, found := strictyaml.KnownSecret(s); found {
+		at.Hide()
+		at.Refuse(literal, "a secret must not stand in the file, and everybody can read this text")
 		return ""
 	}
 	switch n := utf8.RuneCountInString(s); {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
-		l.bad(at, "%q has a reference or a template, which can't be used here: everybody can read this text", textfmt.Clip(s, maxQuoted))
+		at.Bad("%q has a reference or a template, which can't be used here: everybody can read this text", textfmt.Clip(s, strictyaml.MaxQuoted))
 	case n > most:
-		l.bad(at, "the text has %d characters; at most %d", n, most)
+		at.Bad("the text has %d characters; at most %d", n, most)
 	}
-	l.value(at, s)
+	at.Record(s)
 	return s
 }
 
 // requestAge reads how old a request may be.
-func (l *loader) requestAge(at place) time.Duration {
-	d := l.duration(at)
+func (l *loader) requestAge(at strictyaml.Place) time.Duration {
+	d := strictyaml.ReadDuration(at)
 	if d > maxRequestAge {
-		l.bad(at, "%q is too long ago; at most %s", at.node.text, textfmt.CompactDuration(maxRequestAge))
+		at.Bad("%q is too long ago; at most %s", at.Node.Text, textfmt.CompactDuration(maxRequestAge))
 	}
 	return d
 }

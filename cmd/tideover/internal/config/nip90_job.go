@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
@@ -51,39 +52,39 @@ func JobFields() []string { return slices.Clone(jobFields) }
 var jobKindForm = lazyregexp.New(kindPattern)
 
 // jobKinds reads what is offered.
-func (l *loader) jobKinds(at place) (kinds []*JobKind) {
-	if at.node.kind != mapKind {
-		l.bad(at, "%v, where a map of kinds is expected, such as 5900", at.node.kind)
+func (l *loader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
+	if at.Node.Kind != strictyaml.KindMap {
+		at.Bad("%v, where a map of kinds is expected, such as 5900", at.Node.Kind)
 		return nil
 	}
-	l.checkKeys(at, func(p pair) (string, bool) {
-		return fmt.Sprintf("%q is not a kind of requests; want 5000 to 5999", p.key.text), jobKindForm.MatchString(p.key.text)
+	at.CheckKeys(func(key string) (string, bool) {
+		return fmt.Sprintf("%q is not a kind of requests; want 5000 to 5999", key), jobKindForm.MatchString(key)
 	})
 	seen := map[string]bool{}
-	for _, p := range at.node.pairs {
-		if name := p.key.text; !seen[name] {
+	for _, p := range at.Node.Pairs {
+		if name := p.Key.Text; !seen[name] {
 			seen[name] = true
 			kind, _ := strconv.Atoi(name) // what is none has been refused
-			kinds = append(kinds, l.jobKind(kind, at.child(name, p.val)))
+			kinds = append(kinds, l.jobKind(kind, at.Child(name, p.Val)))
 		}
 	}
 	if len(kinds) == 0 {
-		l.bad(at, "there are no kinds, so that nothing is offered")
+		at.Bad("there are no kinds, so that nothing is offered")
 	}
 	slices.SortFunc(kinds, func(a, b *JobKind) int { return cmp.Compare(a.Kind, b.Kind) })
 	return kinds
 }
 
 // jobKind reads one of them.
-func (l *loader) jobKind(kind int, at place) *JobKind {
+func (l *loader) jobKind(kind int, at strictyaml.Place) *JobKind {
 	d := &stepDraft{Step: &Step{ID: "job", base: l.dir, Dir: l.dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
-	if at.node.get("workflow") != nil {
-		found, _ := object(l, at, jobFlowKeys, d)
+	if at.Node.Get("workflow") != nil {
+		found, _ := strictyaml.Object(l, at, jobFlowKeys, d)
 		d.job.Total = true
 		l.jobTimes(d, found)
 		return d.job
 	}
-	found, ok := object(l, at, jobKeys, d)
+	found, ok := strictyaml.Object(l, at, jobKeys, d)
 	l.jobTimes(d, found)
 	_, run := found["run"]
 	_, http := found["http"]
@@ -95,24 +96,24 @@ func (l *loader) jobKind(kind int, at place) *JobKind {
 		l.addCommand(d)
 		l.strangers(d, "")
 	case ok: // otherwise the key that is wrong may be meant for it
-		l.bad(at, "a kind of jobs has one of run, http and workflow")
+		at.Bad("a kind of jobs has one of run, http and workflow")
 	}
 	return d.job
 }
 
 // jobWorkflow reads the workflow that jobs are runs of.
-func (l *loader) jobWorkflow(at place, d *stepDraft) {
-	name, ok := l.scalar(at)
+func (l *loader) jobWorkflow(at strictyaml.Place, d *stepDraft) {
+	name, ok := at.Text()
 	if !ok {
 		return
 	}
 	if l.cfg.Workflows[name] == nil {
-		l.bad(at, "%s", noWorkflow(name, l.cfg.names))
+		at.Bad("%s", noWorkflow(name, l.cfg.names))
 		return
 	}
 	d.job.Workflow = name
-	l.value(at, name)
-	l.jobSteps(l.drafts[name], d.at.path)
+	at.Record(name)
+	l.jobSteps(l.drafts[name], d.at.Path())
 }
 
 // jobSteps checks the steps of a workflow that a kind of jobs names: there is more
@@ -131,17 +132,17 @@ func (l *loader) jobStep(d *stepDraft, name, kind string) {
 	l.strangers(d, via)
 	if p := d.Policy; p.Attempts == retry.Unlimited || p.Attempts > maxJobAttempts {
 		at := d.at
-		if n := at.node.get("policy"); n != nil {
-			at = at.child("policy", n)
+		if n := at.Node.Get("policy"); n != nil {
+			at = at.Child("policy", n)
 		}
-		l.bad(at, "%v%s", errJobAttempts, via)
+		at.Bad("%v%s", errJobAttempts, via)
 	}
 }
 
 var errJobAttempts = fmt.Errorf("attempts: a job has at most %d", maxJobAttempts)
 
 func noWorkflow(name string, names []string) string {
-	if near := nearest(name, names); near != "" {
+	if near := strictyaml.Nearest(name, names); near != "" {
 		return fmt.Sprintf("there is no workflow %q; did you mean %q?", name, near)
 	}
 	const most = 10
@@ -150,36 +151,36 @@ func noWorkflow(name string, names []string) string {
 }
 
 // wholeSeconds reads a duration that requests could have, too.
-func (l *loader) wholeSeconds(at place) time.Duration {
-	d := l.duration(at)
+func (l *loader) wholeSeconds(at strictyaml.Place) time.Duration {
+	d := strictyaml.ReadDuration(at)
 	if d%time.Second != 0 {
-		l.bad(at, "%q is not in whole seconds, as the timeouts of requests are", at.node.text)
+		at.Bad("%q is not in whole seconds, as the timeouts of requests are", at.Node.Text)
 	}
 	return d
 }
 
 // jobTimes checks the timeouts, and fills in what depends on the others.
-func (l *loader) jobTimes(d *stepDraft, found map[string]place) {
+func (l *loader) jobTimes(d *stepDraft, found map[string]strictyaml.Place) {
 	j := d.job
 	if j.MaxTimeout > maxJobTimeout {
-		l.bad(found["max-timeout"], "%q is too long; at most %s", found["max-timeout"].node.text, textfmt.CompactDuration(maxJobTimeout))
+		found["max-timeout"].Bad("%q is too long; at most %s", found["max-timeout"].Node.Text, textfmt.CompactDuration(maxJobTimeout))
 	}
 	if here, said := found["timeout"]; !said {
 		j.Timeout = min(defaultJobTimeout, j.MaxTimeout)
-		l.value(d.at.child("timeout", given("", "default")), textfmt.CompactDuration(j.Timeout))
+		d.at.RecordDefault("timeout", textfmt.CompactDuration(j.Timeout))
 	} else if j.Timeout > j.MaxTimeout && j.MaxTimeout > 0 {
-		l.bad(here, "%q is above max-timeout, which is %s", here.node.text, textfmt.CompactDuration(j.MaxTimeout))
+		here.Bad("%q is above max-timeout, which is %s", here.Node.Text, textfmt.CompactDuration(j.MaxTimeout))
 	}
 	switch here, said := found["max-total"]; {
 	case said && j.Total:
-		l.bad(here, "max-total is for timeout-scope: attempt; here the timeout is that of the whole job")
+		here.Bad("max-total is for timeout-scope: attempt; here the timeout is that of the whole job")
 	case j.Total:
 		j.MaxTotal = j.MaxTimeout
 	case !said:
 		j.MaxTotal = max(defaultJobTotal, j.MaxTimeout)
-		l.value(d.at.child("max-total", given("", "default")), textfmt.CompactDuration(j.MaxTotal))
+		d.at.RecordDefault("max-total", textfmt.CompactDuration(j.MaxTotal))
 	case j.MaxTotal > 0 && j.MaxTotal < j.MaxTimeout:
-		l.bad(here, "%q is below max-timeout, which is %s, so that one attempt could not take it", here.node.text, textfmt.CompactDuration(j.MaxTimeout))
+		here.Bad("%q is below max-timeout, which is %s, so that one attempt could not take it", here.Node.Text, textfmt.CompactDuration(j.MaxTimeout))
 	}
 }
 

@@ -5,53 +5,55 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // relays reads where jobs come from.
-func (l *loader) relays(at place) (urls []string) {
+func (l *loader) relays(at strictyaml.Place) (urls []string) {
 	var shown []string
-	ok := l.list(at, func(at place) {
+	ok := at.Each(func(at strictyaml.Place) {
 		s, u := l.relay(at)
 		switch {
 		case u == "":
 		case slices.Contains(urls, u):
-			l.bad(at, "%q is given already", s)
+			at.Bad("%q is given already", s)
 		default:
 			urls, shown = append(urls, u), append(shown, s)
 		}
 	})
-	if ok && len(at.node.items) == 0 {
-		l.bad(at, "there are no relays")
+	if ok && len(at.Node.Items) == 0 {
+		at.Bad("there are no relays")
 	}
-	l.value(at, strings.Join(shown, ","))
+	at.Record(strings.Join(shown, ","))
 	return urls
 }
 
 // relay reads one of them, as it is written and as it is compared. ws:// may go
 // to other machines, as http:// of a provider may that is sent no secret: events
 // are signed and for everybody to read, and the key stays here.
-func (l *loader) relay(at place) (written, normal string) {
-	s, ok := l.scalar(at)
+func (l *loader) relay(at strictyaml.Place) (written, normal string) {
+	s, ok := at.Text()
 	if !ok {
 		return "", ""
 	}
 	literal, found := urlSecret(s)
 	if !found {
-		literal, found = knownSecret(s)
+		literal, found = strictyaml.KnownSecret(s)
 	}
 	if found {
-		l.hide(at)
-		l.refuse(at, literal, "a secret must not stand in the file; to a relay we are who signs with the key")
+		at.Hide()
+		at.Refuse(literal, "a secret must not stand in the file; to a relay we are who signs with the key")
 		return "", ""
 	}
 	normal, msg := parseRelay(s)
 	switch {
 	case msg == "":
 	case strings.ContainsAny(s, "@?#"): // a part of it may be a password that is in the wrong place
-		l.hide(at)
-		l.refuse(at, s, "this "+msg)
+		at.Hide()
+		at.Refuse(s, "this "+msg)
 	default:
-		l.bad(at, "%q %s", s, msg)
+		at.Bad("%q %s", s, msg)
 	}
 	return s, normal
 }

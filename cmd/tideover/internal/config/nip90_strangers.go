@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // strangers refuses templates where whoever asks for a job could make something
@@ -15,32 +17,32 @@ func (l *loader) strangers(d *stepDraft, via string) {
 		l.strangersHost(d, via)
 		return
 	}
-	run := d.at.child("run", d.at.node.get("run"))
-	if len(d.run) == 0 || len(d.run) != len(run.node.items) {
+	run := d.at.Child("run", d.at.Node.Get("run"))
+	if len(d.run) == 0 || len(d.run) != len(run.Node.Items) {
 		return // something is wrong with it already
 	}
 	c := commandLine{run: d.run, stdin: d.stdin, bad: map[int]string{}}
 	c.judge()
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
-		at := d.at.child("stdin", d.at.node.get("stdin"))
+		at := d.at.Child("stdin", d.at.Node.Get("stdin"))
 		if i != readsIt {
-			at = run.index(i)
+			at = run.Index(i)
 		}
-		l.bad(at, "%s%s", c.bad[i], via)
+		at.Bad("%s%s", c.bad[i], via)
 	}
 	l.strangersEnv(d, via)
 }
 
 // notifyCommand is the command of a notifier and its place.
 type notifyCommand struct {
-	at  place
+	at  strictyaml.Place
 	run []*text
 }
 
 // strangersMessage does the same for the command of a notifier. It reads the whole
 // message.
 func (l *loader) strangersMessage(n notifyCommand) {
-	if len(n.run) == 0 || len(n.run) != len(n.at.node.items) {
+	if len(n.run) == 0 || len(n.run) != len(n.at.Node.Items) {
 		return
 	}
 	c := commandLine{run: n.run, stdin: &text{foreign: true}, bad: map[int]string{}}
@@ -48,9 +50,9 @@ func (l *loader) strangersMessage(n notifyCommand) {
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
 		at := n.at
 		if i != readsIt {
-			at = at.index(i)
+			at = at.Index(i)
 		}
-		l.bad(at, "%s (with nip90 in the file, a message may quote what a job has said)", c.bad[i])
+		at.Bad("%s (with nip90 in the file, a message may quote what a job has said)", c.bad[i])
 	}
 }
 
@@ -75,10 +77,10 @@ func (l *loader) strangersEnv(d *stepDraft, via string) {
 			continue
 		}
 		at := d.at // it is the workflow's, unless the step has it
-		if env := at.node.get("env"); env != nil && env.get(e.name) != nil {
-			at = at.child("env", env).child(e.name, env.get(e.name))
+		if env := at.Node.Get("env"); env != nil && env.Get(e.name) != nil {
+			at = at.Child("env", env).Child(e.name, env.Get(e.name))
 		}
-		l.bad(at, "a template can't be the value of %s, which says what programs run: whoever asks for a job could choose it%s", e.name, via)
+		at.Bad("a template can't be the value of %s, which says what programs run: whoever asks for a job could choose it%s", e.name, via)
 	}
 }
 
@@ -95,7 +97,7 @@ func (l *loader) strangersHost(d *stepDraft, via string) {
 		masked = masked[:i]
 	}
 	if strings.Contains(masked, fillMark) || strings.Contains(masked, "{{") {
-		method, http := strings.ToLower(d.Method), d.at.child("http", d.at.node.get("http"))
-		l.bad(http.child(method, http.node.get(method)), "a template can't say which host is asked: whoever asks for a job could choose it%s", via)
+		method, http := strings.ToLower(d.Method), d.at.Child("http", d.at.Node.Get("http"))
+		http.Child(method, http.Node.Get(method)).Bad("a template can't say which host is asked: whoever asks for a job could choose it%s", via)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
@@ -125,9 +126,9 @@ func (n *Notifier) Argv(fields map[string]any) ([]string, error) {
 }
 
 // notifier reads an entry of the section.
-func (l *loader) notifier(name string, at place) *Notifier {
+func (l *loader) notifier(name string, at strictyaml.Place) *Notifier {
 	n := &Notifier{Name: name, Dir: l.dir, base: l.dir}
-	found, ok := object(l, at, notifyKeys, n)
+	found, ok := strictyaml.Object(l, at, notifyKeys, n)
 	l.commands = append(l.commands, notifyCommand{found["run"], n.run})
 	l.addNotifyCommand(found["run"], n)
 	var kinds []string
@@ -138,24 +139,24 @@ func (l *loader) notifier(name string, at place) *Notifier {
 	}
 	switch {
 	case len(kinds) > 1:
-		l.bad(found[kinds[1]], "%s is given already; a notifier has one kind", kinds[0])
+		found[kinds[1]].Bad("%s is given already; a notifier has one kind", kinds[0])
 	case len(kinds) == 1:
 		n.Kind = kinds[0]
 		l.notifierOf(at, found, n)
 	case ok: // otherwise the key that is wrong may be meant for it
-		l.bad(at, "there is no kind; want one of %s", strings.Join(notifyKinds, ", "))
+		at.Bad("there is no kind; want one of %s", strings.Join(notifyKinds, ", "))
 	}
 	return n
 }
 
 // addNotifyCommand remembers the command of a notifier.
-func (l *loader) addNotifyCommand(at place, n *Notifier) {
-	if at.node == nil || len(n.run) != len(at.node.items) {
+func (l *loader) addNotifyCommand(at strictyaml.Place, n *Notifier) {
+	if at.Node == nil || len(n.run) != len(at.Node.Items) {
 		return // there is none, or it is wrong
 	}
 	c := command{at: at, inherit: n.Inherit}
 	for i, t := range n.run {
-		c.args = append(c.args, usedText{at.index(i), t})
+		c.args = append(c.args, usedText{at.Index(i), t})
 	}
 	for _, e := range n.Env {
 		c.env = append(c.env, e.Name)
@@ -164,19 +165,19 @@ func (l *loader) addNotifyCommand(at place, n *Notifier) {
 }
 
 // notifierOf checks what depends on the kind.
-func (l *loader) notifierOf(at place, found map[string]place, n *Notifier) {
+func (l *loader) notifierOf(at strictyaml.Place, found map[string]strictyaml.Place, n *Notifier) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if kind := notifyOnly[name]; kind != "" && kind != n.Kind {
-			l.bad(found[name], "%s is for %s; this is %s", name, kind, n.Kind)
+			found[name].Bad("%s is for %s; this is %s", name, kind, n.Kind)
 		}
 	}
-	if n.On == nil && found["on"].node == nil {
+	if n.On == nil && found["on"].Node == nil {
 		n.On = []Trigger{{Event: "gave-up"}, {Event: "dead-letter"}, {Event: "start-refused"}}
-		l.value(at.child("on", given("", "default")), triggers(n.On))
+		at.RecordDefault("on", triggers(n.On))
 	}
-	if n.Kind == NotifyWebhook && found["method"].node == nil {
+	if n.Kind == NotifyWebhook && found["method"].Node == nil {
 		n.Method = "POST"
-		l.value(at.child("method", given("", "default")), n.Method)
+		at.RecordDefault("method", n.Method)
 	}
 	policy, ok := found["policy"]
 	if !ok {
@@ -184,19 +185,19 @@ func (l *loader) notifierOf(at place, found map[string]place, n *Notifier) {
 	}
 	stated := n.Kind != NotifyEmail && n.Kind != NotifyRun // somebody there can state a delay
 	if err := n.Policy.Refuse("a notifier", refused(!stated)...); err != nil {
-		l.bad(policy, "%s", oneline.Error(err))
+		policy.Bad("%s", oneline.Error(err))
 	}
 }
 
 // messageText reads a template of a notifier, and tries it.
-func (l *loader) messageText(at place, name string, mode refMode) *text {
+func (l *loader) messageText(at strictyaml.Place, name string, mode refMode) *text {
 	t, ok := l.text(at, name, mode, messageRoots)
 	if !ok {
 		return nil
 	}
 	for _, sample := range []map[string]any{fullMessage, shortMessage, emptyMessage} {
 		if _, err := t.render(&scope{root: sample, secrets: l.cfg.secrets, dir: l.dir}); err != nil {
-			l.bad(at, "%v", err)
+			at.Bad("%v", err)
 			return nil
 		}
 	}
@@ -205,46 +206,46 @@ func (l *loader) messageText(at place, name string, mode refMode) *text {
 
 // openText reads a text that may have references to secrets in it, and no
 // templates.
-func (l *loader) openText(at place, name string) *SecretText {
-	if strings.Contains(at.node.text, "{{") {
-		l.bad(at, "templates can't be used here")
+func (l *loader) openText(at strictyaml.Place, name string) *SecretText {
+	if strings.Contains(at.Node.Text, "{{") {
+		at.Bad("templates can't be used here")
 		return nil
 	}
 	t, ok := l.text(at, name, withRefs, roots{})
 	if !ok {
 		return nil
 	}
-	l.value(at, t.src)
+	at.Record(t.src)
 	return &SecretText{text: t, dir: l.dir}
 }
 
 // notifyURL reads the URL of a notifier, and checks what it is at the moment.
-func (l *loader) notifyURL(at place) *SecretText {
-	if literal, found := urlSecret(at.node.text); found && at.node.kind == stringKind {
+func (l *loader) notifyURL(at strictyaml.Place) *SecretText {
+	if literal, found := urlSecret(at.Node.Text); found && at.Node.Kind == strictyaml.KindText {
 		l.refuseLiteral(at, literal, withRefs)
 		return nil
 	}
 	return l.checkedURL(at, l.openText(at, "url"))
 }
 
-func (l *loader) checkedURL(at place, s *SecretText) *SecretText {
+func (l *loader) checkedURL(at strictyaml.Place, s *SecretText) *SecretText {
 	if s == nil {
 		return nil
 	}
 	out, err := s.Resolve(l.cfg.secrets)
 	if err != nil { // it has just been there
-		l.bad(at, "%v", err)
+		at.Bad("%v", err)
 		return nil
 	}
 	if msg := badURL(out.Reveal()); msg != "" {
-		l.bad(at, "what %q makes %s", s, msg)
+		at.Bad("what %q makes %s", s, msg)
 		return nil
 	}
 	return s
 }
 
 // namedSecrets reads a map of texts, whose names are checked by wrong.
-func (l *loader) namedSecrets(at place, wrong func(string) string) (list []NamedSecret) {
+func (l *loader) namedSecrets(at strictyaml.Place, wrong func(string) string) (list []NamedSecret) {
 	for _, e := range l.texts(at, roots{}, nil, wrong) {
 		list = append(list, NamedSecret{e.name, &SecretText{text: e.text, dir: l.dir}})
 	}

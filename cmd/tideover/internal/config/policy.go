@@ -9,45 +9,46 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
 )
 
 // policies reads the section. A policy can be made from one above it.
-func (l *loader) policies(at place) {
-	for _, p := range at.node.pairs {
-		l.later[p.key.text] = true
+func (l *loader) policies(at strictyaml.Place) {
+	for _, p := range at.Node.Pairs {
+		l.later[p.Key.Text] = true
 	}
-	l.named(at, "policy", func(name string, at place) {
+	at.EachName("policy", func(name string, at strictyaml.Place) {
 		delete(l.later, name)
 		if _, taken := retry.Preset(name); taken {
-			l.bad(at, "%q is the name of a preset; choose another", name)
+			at.Bad("%q is the name of a preset; choose another", name)
 			return
 		}
 		if _, err := backoff.ParseKind(name); err == nil {
-			l.bad(at, "%q is the name of a family; choose another", name)
+			at.Bad("%q is the name of a family; choose another", name)
 			return
 		}
 		if p, ok := l.policy(at); ok {
-			l.cfg.Policies[name], l.spenders[name] = p, l.unbudgeted(at.node)
-			l.value(at, p.String())
+			l.cfg.Policies[name], l.spenders[name] = p, l.unbudgeted(at.Node)
+			at.Record(p.String())
 		}
 	})
 }
 
 // policy reads a policy as text or as a map.
-func (l *loader) policy(at place) (p retry.Policy, ok bool) {
-	switch at.node.kind {
-	case mapKind:
+func (l *loader) policy(at strictyaml.Place) (p retry.Policy, ok bool) {
+	switch at.Node.Kind {
+	case strictyaml.KindMap:
 		return l.policyMap(at)
-	case stringKind:
-		p, err := l.policyText(at.node.text)
+	case strictyaml.KindText:
+		p, err := l.policyText(at.Node.Text)
 		if err != nil {
-			l.bad(at, "%v", err)
+			at.Bad("%v", err)
 		}
 		return p, err == nil
 	default:
-		l.bad(at, "%v, where a policy is expected: a text such as exponential(1s..2m) attempts=6, or a map of the same keys", at.node.kind)
+		at.Bad("%v, where a policy is expected: a text such as exponential(1s..2m) attempts=6, or a map of the same keys", at.Node.Kind)
 		return p, false
 	}
 }
@@ -79,21 +80,21 @@ func (l *loader) explainUnknown(name string, err error) error {
 	if l.later[name] {
 		return fmt.Errorf("policy %q is defined further down; a policy is made from one above it", name)
 	}
-	if near := nearest(name, slices.Sorted(maps.Keys(l.cfg.Policies))); near != "" {
+	if near := strictyaml.Nearest(name, slices.Sorted(maps.Keys(l.cfg.Policies))); near != "" {
 		return fmt.Errorf("policy %q is unknown; did you mean %q?", name, near)
 	}
 	return err
 }
 
 // policyMap reads a policy from the keys of the text form and kind.
-func (l *loader) policyMap(at place) (p retry.Policy, ok bool) {
-	before := len(l.problems)
-	object(l, at, policyKeys, &p)
-	if len(l.problems) > before {
+func (l *loader) policyMap(at strictyaml.Place) (p retry.Policy, ok bool) {
+	before := at.Document().Problems()
+	strictyaml.Object(l, at, policyKeys, &p)
+	if at.Document().Problems() > before {
 		return p, false
 	}
 	if err := p.Validate(); err != nil {
-		l.bad(at, "%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 		return p, false
 	}
 	return p, true
@@ -119,30 +120,32 @@ var policyDocs = map[string]string{
 
 // policyKeys are kind and the keys of the text form, whose values are read by
 // package retry.
-var policyKeys = func() []key[retry.Policy] {
-	keys := []key[retry.Policy]{{
-		name: "kind", required: true, doc: "The family: how the delay grows.",
-		schema: func() *jsonschema.Schema { return enum("fixed", "linear", "exponential", "decorrelated") },
-		set: func(l *loader, at place, p *retry.Policy) {
-			kind, err := backoff.ParseKind(at.node.text)
-			if err != nil || !at.node.scalar() {
-				l.bad(at, "%q is not one of fixed, linear, exponential, decorrelated", at.node.text)
+var policyKeys = func() []strictyaml.Key[*loader, retry.Policy] {
+	keys := []strictyaml.Key[*loader, retry.Policy]{{
+		Name: "kind", Required: true, Doc: "The family: how the delay grows.",
+		Schema: func() *jsonschema.Schema {
+			return strictyaml.WordSchema("fixed", "linear", "exponential", "decorrelated")
+		},
+		Set: func(l *loader, at strictyaml.Place, p *retry.Policy) {
+			kind, err := backoff.ParseKind(at.Node.Text)
+			if err != nil || !at.Node.IsScalar() {
+				at.Bad("%q is not one of fixed, linear, exponential, decorrelated", at.Node.Text)
 				return
 			}
 			p.Kind = kind
 		},
 	}}
 	for _, name := range retry.Keys() {
-		keys = append(keys, key[retry.Policy]{
-			name: name, doc: policyDocs[name], required: name == "base", schema: scalarSchema,
-			set: func(l *loader, at place, p *retry.Policy) {
-				s, ok := l.scalar(at)
+		keys = append(keys, strictyaml.Key[*loader, retry.Policy]{
+			Name: name, Doc: policyDocs[name], Required: name == "base", Schema: strictyaml.ScalarSchema,
+			Set: func(l *loader, at strictyaml.Place, p *retry.Policy) {
+				s, ok := at.Text()
 				if !ok {
 					return
 				}
 				q, err := p.With(name, s)
 				if err != nil {
-					l.bad(at, "%v", strings.TrimPrefix(err.Error(), name+": "))
+					at.Bad("%v", strings.TrimPrefix(err.Error(), name+": "))
 					return
 				}
 				*p = q
@@ -163,7 +166,7 @@ func refused(command bool) []string {
 }
 
 // stepPolicy reads the policy of a step, or takes the preset for its kind.
-func (l *loader) stepPolicy(at place, found map[string]place, command bool) retry.Policy {
+func (l *loader) stepPolicy(at strictyaml.Place, found map[string]strictyaml.Place, command bool) retry.Policy {
 	preset := "workflow-api"
 	if command {
 		preset = "workflow"
@@ -172,20 +175,20 @@ func (l *loader) stepPolicy(at place, found map[string]place, command bool) retr
 }
 
 // policyOr reads the policy of a place and checks it, or takes the preset.
-func (l *loader) policyOr(preset string, at place, found map[string]place, check func(retry.Policy) error) (p retry.Policy) {
+func (l *loader) policyOr(preset string, at strictyaml.Place, found map[string]strictyaml.Place, check func(retry.Policy) error) (p retry.Policy) {
 	here, ok := found["policy"]
 	if !ok {
 		p, _ = retry.Preset(preset)
-		l.value(at.child("policy", given(preset, "default")), p.String())
+		at.RecordDefault("policy", p.String())
 		return p
 	}
 	if p, ok = l.policy(here); !ok {
 		return p
 	}
 	if err := check(p); err != nil {
-		l.bad(here, "%s", oneline.Error(err))
+		here.Bad("%s", oneline.Error(err))
 		return p
 	}
-	l.value(here, p.String())
+	here.Record(p.String())
 	return p
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -94,18 +95,18 @@ func Sendable(text string) error {
 // when all are known.
 type providerDraft struct {
 	*Provider
-	at         place
-	found      map[string]place // also those inside of others, such as rate.burst
-	open       bool             // callers bring their own credentials
-	plainHTTP  bool             // secrets may cross the network without TLS
-	formatRead bool             // nothing is wrong with what is said of the format
-	fallbacks  []place
+	at         strictyaml.Place
+	found      map[string]strictyaml.Place // also those inside of others, such as rate.burst
+	open       bool                        // callers bring their own credentials
+	plainHTTP  bool                        // secrets may cross the network without TLS
+	formatRead bool                        // nothing is wrong with what is said of the format
+	fallbacks  []strictyaml.Place
 }
 
 // providers reads the section.
-func (l *loader) providers(at place) {
+func (l *loader) providers(at strictyaml.Place) {
 	var drafts []*providerDraft
-	l.named(at, "provider", func(name string, at place) {
+	at.EachName("provider", func(name string, at strictyaml.Place) {
 		d := l.provider(name, at)
 		l.cfg.providers = append(l.cfg.providers, name)
 		l.cfg.Providers[name] = d.Provider
@@ -118,12 +119,12 @@ func (l *loader) providers(at place) {
 }
 
 // provider reads one of them.
-func (l *loader) provider(name string, at place) *providerDraft {
-	if at.node.kind == nullKind { // a preset needs no more than its name
-		at.node = &node{kind: mapKind, line: at.node.line, col: at.node.col}
+func (l *loader) provider(name string, at strictyaml.Place) *providerDraft {
+	if at.Node.Kind == strictyaml.KindNull { // a preset needs no more than its name
+		at.Node = &strictyaml.Node{Kind: strictyaml.KindMap, Line: at.Node.Line, Column: at.Node.Column}
 	}
-	d := &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]place{}}
-	if object(l, at, providerKeys, d); at.node.kind != mapKind {
+	d := &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]strictyaml.Place{}}
+	if strictyaml.Object(l, at, providerKeys, d); at.Node.Kind != strictyaml.KindMap {
 		return d
 	}
 	d.open = !d.has("auth")
@@ -132,39 +133,39 @@ func (l *loader) provider(name string, at place) *providerDraft {
 		if slices.Contains(gateway.Presets, name) {
 			d.Preset = name
 		}
-		l.value(at.child("preset", given("", "default")), d.Preset)
+		at.RecordDefault("preset", d.Preset)
 	}
 	if d.Preset != "" {
 		d.Spec = d.Fill()
 		l.providerDefaults(d)
 	}
 	l.checkProvider(d)
-	d.formatRead = d.Preset != "" && !l.wrong(at.path+".format")
+	d.formatRead = d.Preset != "" && !l.doc.HasProblem(at.Path()+".format")
 	return d
 }
 
-func (d *providerDraft) has(name string) bool { return d.found[name].node != nil }
+func (d *providerDraft) has(name string) bool { return d.found[name].Node != nil }
 
 // baseURL reads where the requests go. It is shown to everybody, and so has
 // neither references nor credentials.
-func (l *loader) baseURL(at place) *url.URL {
-	s, ok := l.scalar(at)
+func (l *loader) baseURL(at strictyaml.Place) *url.URL {
+	s, ok := at.Text()
 	if !ok {
 		return nil
 	}
 	literal, found := urlSecret(s)
 	if !found {
-		literal, found = knownSecret(s)
+		literal, found = strictyaml.KnownSecret(s)
 	}
 	if found {
-		l.refuse(at, literal, "a secret must not stand in the file; credentials belong in auth")
+		at.Refuse(literal, "a secret must not stand in the file; credentials belong in auth")
 		return nil
 	}
 	msg := badURL(s)
 	u, err := url.Parse(s)
 	switch {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
-		l.bad(at, "%q has a reference or a template, which can't be used here: it is shown to everybody", s)
+		at.Bad("%q has a reference or a template, which can't be used here: it is shown to everybody", s)
 		return nil
 	case msg != "" || err != nil:
 	case u.User != nil:
@@ -173,13 +174,13 @@ func (l *loader) baseURL(at place) *url.URL {
 		msg = "has more than a path behind the host; requests go below it, and credentials belong in auth"
 	}
 	if msg == "" {
-		l.value(at, s)
+		at.Record(s)
 		return u
 	}
 	if plain := plainURL(s); plain != s {
-		l.refuse(at, s, fmt.Sprintf("%q %s", plain, msg))
+		at.Refuse(s, fmt.Sprintf("%q %s", plain, msg))
 	} else {
-		l.bad(at, "%q %s", s, msg)
+		at.Bad("%q %s", s, msg)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
 )
 
@@ -15,18 +16,18 @@ import (
 const noAuth = "none"
 
 // auth reads the credentials: a reference, a list of them, or the word for none.
-func (l *loader) auth(at place, d *providerDraft) {
-	switch n := at.node; {
-	case n.scalar() && n.text == noAuth:
+func (l *loader) auth(at strictyaml.Place, d *providerDraft) {
+	switch n := at.Node; {
+	case n.IsScalar() && n.Text == noAuth:
 		d.Keyless = true
-		l.value(at, noAuth)
-	case n.kind == nullKind, n.scalar() && n.text == "", n.kind == listKind && len(n.items) == 0:
-		l.bad(at, "there is no key; write none to send no credentials, or leave auth out if callers bring their own")
-	case n.kind == mapKind:
-		l.bad(at, "a map, where a reference or a list is expected; put [ ] around it")
-	case n.kind == listKind:
-		for i := range n.items {
-			l.authKey(at.index(i), fmt.Sprintf("key-%d", i+1), d)
+		at.Record(noAuth)
+	case n.Kind == strictyaml.KindNull, n.IsScalar() && n.Text == "", n.Kind == strictyaml.KindList && len(n.Items) == 0:
+		at.Bad("there is no key; write none to send no credentials, or leave auth out if callers bring their own")
+	case n.Kind == strictyaml.KindMap:
+		at.Bad("a map, where a reference or a list is expected; put [ ] around it")
+	case n.Kind == strictyaml.KindList:
+		for i := range n.Items {
+			l.authKey(at.Index(i), fmt.Sprintf("key-%d", i+1), d)
 		}
 	default:
 		l.addKey(at, at, "key-1", "", d)
@@ -35,50 +36,50 @@ func (l *loader) auth(at place, d *providerDraft) {
 
 // keyDraft is an item of a list of credentials while it is read.
 type keyDraft struct {
-	name, key place
+	name, key strictyaml.Place
 	account   string
 }
 
 // authKey reads an item of the list.
-func (l *loader) authKey(at place, name string, d *providerDraft) {
+func (l *loader) authKey(at strictyaml.Place, name string, d *providerDraft) {
 	switch {
-	case at.node.kind == stringKind && at.node.text == noAuth:
-		l.bad(at, "none stands alone, and not in a list")
+	case at.Node.Kind == strictyaml.KindText && at.Node.Text == noAuth:
+		at.Bad("none stands alone, and not in a list")
 		return
-	case at.node.kind != mapKind:
+	case at.Node.Kind != strictyaml.KindMap:
 		l.addKey(at, at, name, "", d)
 		return
 	}
 	var k keyDraft
-	if object(l, at, authKeys, &k); k.key.node == nil {
+	if strictyaml.Object(l, at, authKeys, &k); k.key.Node == nil {
 		return
 	}
-	if k.name.node == nil {
+	if k.name.Node == nil {
 		l.addKey(at, k.key, name, k.account, d)
 		return
 	}
-	if name, ok := l.scalar(k.name); !ok {
+	if name, ok := k.name.Text(); !ok {
 		return
-	} else if !validName.MatchString(name) {
-		l.bad(k.name, "%q is not a name for a key; %s", name, nameRule)
+	} else if !strictyaml.ValidName(name) {
+		k.name.Bad("%q is not a name for a key; %s", name, strictyaml.NameRule)
 	} else {
-		l.value(k.name, name)
+		k.name.Record(name)
 		l.addKey(k.name, k.key, name, k.account, d)
 	}
 }
 
-var authKeys = []key[keyDraft]{
+var authKeys = []strictyaml.Key[*loader, keyDraft]{
 	{
-		name: "name", doc: "How the key is called on the page and in metrics; key-1, key-2 and so on unless said.", schema: nameSchema,
-		set: func(_ *loader, at place, k *keyDraft) { k.name = at },
+		Name: "name", Doc: "How the key is called on the page and in metrics; key-1, key-2 and so on unless said.", Schema: strictyaml.NameSchema,
+		Set: func(_ *loader, at strictyaml.Place, k *keyDraft) { k.name = at },
 	},
 	{
-		name: "key", required: true, doc: "The key, as a reference: ${env:NAME} or ${file:path}.", schema: aloneSchema,
-		set: func(_ *loader, at place, k *keyDraft) { k.key = at },
+		Name: "key", Required: true, Doc: "The key, as a reference: ${env:NAME} or ${file:path}.", Schema: aloneSchema,
+		Set: func(_ *loader, at strictyaml.Place, k *keyDraft) { k.key = at },
 	},
 	{
-		name: "account", doc: "The account whose limit the key shares with sessions, steps and other keys; none unless said.", schema: nameSchema,
-		set: func(l *loader, at place, k *keyDraft) {
+		Name: "account", Doc: "The account whose limit the key shares with sessions, steps and other keys; none unless said.", Schema: strictyaml.NameSchema,
+		Set: func(l *loader, at strictyaml.Place, k *keyDraft) {
 			if k.account = l.account(at); k.account == account.None {
 				k.account = ""
 			}
@@ -87,14 +88,14 @@ var authKeys = []key[keyDraft]{
 }
 
 // addKey reads a key and adds it under its name, which stands at another place.
-func (l *loader) addKey(named, at place, name, account string, d *providerDraft) {
+func (l *loader) addKey(named, at strictyaml.Place, name, account string, d *providerDraft) {
 	s := l.referenceAlone(at)
 	switch {
 	case s == nil:
 	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Value.String() == s.String() }):
-		l.bad(at, "%s is given already", s)
+		at.Bad("%s is given already", s)
 	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Name == name }):
-		l.bad(named, "there is a key %q already", name)
+		named.Bad("there is a key %q already", name)
 	default:
 		d.Auth = append(d.Auth, ProviderKey{NamedSecret{name, s}, account})
 	}
@@ -102,28 +103,28 @@ func (l *loader) addKey(named, at place, name, account string, d *providerDraft)
 
 // referenceAlone reads a secret that is a reference and nothing else, and checks
 // that it can be sent as it is at the moment.
-func (l *loader) referenceAlone(at place) *SecretText {
+func (l *loader) referenceAlone(at strictyaml.Place) *SecretText {
 	s := l.secretText(at)
 	if s == nil {
 		return nil
 	}
 	if s.text.src != s.text.refs[0].String() {
-		l.refuse(at, s.text.src, "there is more than a reference; write it alone: what stands before the key is auth-scheme")
+		at.Refuse(s.text.src, "there is more than a reference; write it alone: what stands before the key is auth-scheme")
 		return nil
 	}
 	if _, err := sendable(s, l.cfg.secrets); err != nil {
-		l.bad(at, "%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
 	return s
 }
 
 // providerHeaders reads the headers that are set on every request.
-func (l *loader) providerHeaders(at place) []NamedSecret {
+func (l *loader) providerHeaders(at strictyaml.Place) []NamedSecret {
 	list := l.namedSecrets(at, providerHeaderNames())
 	for _, h := range list {
 		if _, err := sendable(h.Value, l.cfg.secrets); err != nil {
-			l.bad(at.child(h.Name, at.node.get(h.Name)), "%s", oneline.Error(err))
+			at.Child(h.Name, at.Node.Get(h.Name)).Bad("%s", oneline.Error(err))
 		}
 	}
 	return list
@@ -157,14 +158,14 @@ const alonePattern = `^\$\{(env|file):[^{}]+\}$`
 
 // aloneSchema is for a reference and nothing else.
 func aloneSchema() *jsonschema.Schema {
-	s := textSchema()
+	s := strictyaml.TextSchema()
 	s.Pattern = alonePattern
 	return s
 }
 
 func authSchema() *jsonschema.Schema {
-	item := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{aloneSchema(), describe(authKeys)}}
+	item := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{aloneSchema(), strictyaml.Describe(authKeys)}}
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
-		enum(noAuth), aloneSchema(), {Type: "array", MinItems: new(1), Items: item},
+		strictyaml.WordSchema(noAuth), aloneSchema(), {Type: "array", MinItems: new(1), Items: item},
 	}}
 }

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/oneline"
 )
@@ -20,7 +19,7 @@ func (l *loader) checkProvider(d *providerDraft) {
 		return // the gateway could say nothing more
 	}
 	spec, _ := d.Resolve(l.cfg.secrets) // what is wrong with secrets has been said
-	for _, err := range joined(spec.Validate()) {
+	for _, err := range strictyaml.JoinedErrors(spec.Validate()) {
 		l.providerProblem(d, err)
 	}
 }
@@ -30,28 +29,20 @@ func (l *loader) checkProvider(d *providerDraft) {
 func (l *loader) providerProblem(d *providerDraft, err error) {
 	f, ok := errors.AsType[*gateway.FieldError](err)
 	if !ok {
-		l.bad(d.at, "%s", oneline.Error(err))
+		d.at.Bad("%s", oneline.Error(err))
 		return
 	}
 	switch here, found := d.found[f.Field]; {
-	case found && !l.wrong(here.path):
-		l.bad(here, "%s", oneline.Error(f.Err))
-	case found, f.Field == "" && !validName.MatchString(d.Name):
+	case found && !l.doc.HasProblem(here.Path()):
+		here.Bad("%s", oneline.Error(f.Err))
+	case found, f.Field == "" && !strictyaml.ValidName(d.Name):
 	case f.Field == "":
-		l.bad(d.at, "%s", oneline.Error(f.Err))
+		d.at.Bad("%s", oneline.Error(f.Err))
 	case f.Field == "base-url":
-		l.bad(d.at, "%q is missing; the preset %s has none of its own", f.Field, d.Preset)
+		d.at.Bad("%q is missing; the preset %s has none of its own", f.Field, d.Preset)
 	default:
-		l.bad(d.at, "%s: %s", f.Field, oneline.Error(f.Err))
+		d.at.Bad("%s: %s", f.Field, oneline.Error(f.Err))
 	}
-}
-
-// wrong reports whether there is a problem at the path, or inside of it.
-func (l *loader) wrong(path string) bool {
-	return slices.ContainsFunc(l.problems, func(p *FieldError) bool {
-		rest, ok := strings.CutPrefix(p.Path, path)
-		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
-	})
 }
 
 // keysWithout refuses keys that are nothing without others.
@@ -61,12 +52,12 @@ func (l *loader) keysWithout(d *providerDraft) {
 		needed bool
 		why    string
 	}{
-		{"auth-scheme", len(d.Auth) > 0 || l.wrong(d.at.path+".auth"), "there is no key in auth that it could stand before"},
+		{"auth-scheme", len(d.Auth) > 0 || l.doc.HasProblem(d.at.Path()+".auth"), "there is no key in auth that it could stand before"},
 		{"breaker.slow-rate", d.has("breaker.slow"), "there is no breaker.slow, which says what is slow"},
-		{"fallback-after", len(d.fallbacks) > 0 || l.wrong(d.at.path+".fallback"), "there is no fallback that could take over"},
+		{"fallback-after", len(d.fallbacks) > 0 || l.doc.HasProblem(d.at.Path()+".fallback"), "there is no fallback that could take over"},
 	} {
-		if d.has(c.key) && !c.needed && !l.wrong(d.found[c.key].path) {
-			l.bad(d.found[c.key], "%s", c.why)
+		if d.has(c.key) && !c.needed && !l.doc.HasProblem(d.found[c.key].Path()) {
+			d.found[c.key].Bad("%s", c.why)
 		}
 	}
 }
@@ -90,7 +81,7 @@ func (l *loader) inTheClear(d *providerDraft) {
 		what, instead = "there is no auth, so callers bring their own credentials, which", "a provider on this machine, auth: none to send no credentials, or plain-http: true if the network is safe"
 	}
 	if what != "" {
-		l.bad(d.found["base-url"], "%s would cross the network in the clear; use https, %s", what, instead)
+		d.found["base-url"].Bad("%s would cross the network in the clear; use https, %s", what, instead)
 	}
 }
 
@@ -99,7 +90,7 @@ func (l *loader) keyHeader(d *providerDraft) {
 	for _, h := range d.Headers {
 		if len(d.Auth) > 0 && http.CanonicalHeaderKey(h.Name) == http.CanonicalHeaderKey(d.AuthHeader) {
 			at := d.found["headers"]
-			l.bad(at.child(h.Name, at.node.get(h.Name)), "%s is the header in which the key is sent", h.Name)
+			at.Child(h.Name, at.Node.Get(h.Name)).Bad("%s is the header in which the key is sent", h.Name)
 		}
 	}
 }

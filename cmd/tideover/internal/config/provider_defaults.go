@@ -36,7 +36,7 @@ func (l *loader) providerDefaults(d *providerDraft) {
 		{"max-body", true, textfmt.FormatSize(d.MaxBody)},
 	} {
 		if v.used && !d.has(v.key) {
-			l.value(d.at.child(v.key, given("", "default")), v.text)
+			d.at.RecordDefault(v.key, v.text)
 		}
 	}
 }

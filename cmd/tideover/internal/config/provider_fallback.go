@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/oneline"
 )
@@ -15,15 +16,15 @@ import (
 func (l *loader) fallbacks(d *providerDraft, all []*providerDraft) {
 	seen := map[string]bool{}
 	for _, at := range d.fallbacks {
-		name := at.node.text
+		name := at.Node.Text
 		i := slices.IndexFunc(all, func(o *providerDraft) bool { return o.Name == name })
 		switch {
 		case seen[name]:
-			l.bad(at, "%q is given already", name)
+			at.Bad("%q is given already", name)
 		case name == d.Name:
-			l.bad(at, "provider %q can't take over from itself", name)
+			at.Bad("provider %q can't take over from itself", name)
 		case i < 0:
-			l.bad(at, "%s", l.noProvider(name))
+			at.Bad("%s", l.noProvider(name))
 		default:
 			l.fallback(at, d, all[i])
 		}
@@ -32,25 +33,25 @@ func (l *loader) fallbacks(d *providerDraft, all []*providerDraft) {
 }
 
 // fallback checks one of them. What is wrong with its own keys has been said.
-func (l *loader) fallback(at place, d, o *providerDraft) {
+func (l *loader) fallback(at strictyaml.Place, d, o *providerDraft) {
 	switch {
 	case !d.formatRead || !o.formatRead:
 	case d.Format == "":
-		l.bad(at, "provider %q does not say what its wire format is, which %q must share; say so in both, such as format: mine; any word will do", d.Name, o.Name)
+		at.Bad("provider %q does not say what its wire format is, which %q must share; say so in both, such as format: mine; any word will do", d.Name, o.Name)
 	case o.Format == "":
-		l.bad(at, "provider %q does not say what its wire format is, and %q speaks %q; if it does too, say so with format: %s", o.Name, d.Name, d.Format, d.Format)
+		at.Bad("provider %q does not say what its wire format is, and %q speaks %q; if it does too, say so with format: %s", o.Name, d.Name, d.Format, d.Format)
 	case d.Format != o.Format:
-		l.bad(at, "provider %q speaks %q, and %q speaks %q; there is no translation", d.Name, d.Format, o.Name, o.Format)
+		at.Bad("provider %q speaks %q, and %q speaks %q; there is no translation", d.Name, d.Format, o.Name, o.Format)
 	}
 	if o.open {
-		l.bad(at, "provider %q has no credentials of its own, and those of callers are not sent to another provider; give it auth, or auth: none", o.Name)
+		at.Bad("provider %q has no credentials of its own, and those of callers are not sent to another provider; give it auth, or auth: none", o.Name)
 	}
 }
 
 // noProvider says that there is no provider of the name, and which may be meant.
 func (l *loader) noProvider(name string) string {
 	names := l.cfg.providers
-	if near := nearest(name, names); near != "" {
+	if near := strictyaml.Nearest(name, names); near != "" {
 		return fmt.Sprintf("there is no provider %q; did you mean %q?", name, near)
 	}
 	const most = 10
@@ -59,20 +60,20 @@ func (l *loader) noProvider(name string) string {
 }
 
 // together has the gateway look at all providers, once nothing is wrong with any.
-func (l *loader) together(at place, drafts []*providerDraft) {
-	if l.wrong(at.path) {
+func (l *loader) together(at strictyaml.Place, drafts []*providerDraft) {
+	if l.doc.HasProblem(at.Path()) {
 		return
 	}
 	specs, err := l.cfg.ProviderSpecs()
 	if err != nil { // the secrets have just been there
-		l.bad(at, "%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 		return
 	}
-	for _, err := range joined(gateway.ValidateAll(specs)) {
+	for _, err := range strictyaml.JoinedErrors(gateway.ValidateAll(specs)) {
 		f, _ := errors.AsType[*gateway.FieldError](err)
 		i := slices.IndexFunc(drafts, func(d *providerDraft) bool { return f != nil && d.Name == f.Provider })
 		if i < 0 {
-			l.bad(at, "%s", oneline.Error(err))
+			at.Bad("%s", oneline.Error(err))
 			continue
 		}
 		l.providerProblem(drafts[i], err)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -307,7 +308,7 @@ providers:
   openai: {auth: "${env:SPARE_KEY}"}
 `
 	err := config.Check(config.Source{Path: "tideover.yaml", Data: []byte(text), Environ: environ})
-	problems, ok := err.(config.FieldErrors)
+	problems, ok := err.(strictyaml.FieldErrors)
 	if !ok || len(problems) != 1 || problems[0].Line != 7 || problems[0].Path != "providers.anthropic.fallback[1]" {
 		t.Fatalf("Check = %v", err)
 	}

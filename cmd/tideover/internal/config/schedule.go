@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/robfig/cron/v3"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -30,67 +31,66 @@ func (s *Schedule) Next(t time.Time) time.Time { return s.next(t.In(s.loc)) }
 func (s *Schedule) Location() *time.Location { return s.loc }
 
 // schedule reads a schedule as text or as a map.
-func (l *loader) schedule(at place) *Schedule {
-	n := at.node
-	if n.kind != mapKind {
-		text, ok := l.scalar(at)
+func (l *loader) schedule(at strictyaml.Place) *Schedule {
+	n := at.Node
+	if !at.IsMap() {
+		text, ok := at.Text()
 		if !ok {
 			return nil
 		}
-		n = &node{kind: mapKind, line: n.line, col: n.col, pairs: []pair{{given("cron", ""), n}}}
+		n = &strictyaml.Node{Kind: strictyaml.KindMap, Line: n.Line, Column: n.Column}
+		n.Set("cron", at.Node)
 		if zone, rest, ok := strings.Cut(text, " "); ok && strings.HasPrefix(zone, "TZ=") {
-			split := func(s string) *node { c := *at.node; c.text = s; return &c }
-			n.pairs = []pair{
-				{given("cron", ""), split(strings.TrimSpace(rest))},
-				{given("time-zone", ""), split(strings.TrimPrefix(zone, "TZ="))},
-			}
+			split := func(s string) *strictyaml.Node { c := *at.Node; c.Text = s; return &c }
+			n.Set("cron", split(strings.TrimSpace(rest)))
+			n.Set("time-zone", split(strings.TrimPrefix(zone, "TZ=")))
 		}
 	}
 	s := &Schedule{loc: time.Local}
-	before := len(l.problems)
-	object(l, place{at.path, n}, scheduleKeys, s)
-	if len(l.problems) > before {
+	before := at.Document().Problems()
+	strictyaml.Object(l, at.WithNode(n), scheduleKeys, s)
+	if at.Document().Problems() > before {
 		return nil
 	}
 	return s
 }
 
 // scheduleKeys has the zone first: the expression is tried out in it.
-var scheduleKeys = []key[Schedule]{
+var scheduleKeys = []strictyaml.Key[*loader, Schedule]{
 	{
-		name: "time-zone", doc: "Zone in which the expression is meant, such as Europe/Berlin; the machine's unless said.", schema: textSchema,
-		set: func(l *loader, at place, s *Schedule) {
-			name, ok := l.scalar(at)
+		Name: "time-zone", Doc: "Zone in which the expression is meant, such as Europe/Berlin; the machine's unless said.", Schema: strictyaml.TextSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Schedule) {
+			name, ok := at.Text()
 			if !ok {
 				return
 			}
 			loc, err := time.LoadLocation(name)
 			if err != nil || name == "" {
-				l.bad(at, "%q is not a time zone such as Europe/Berlin or UTC", name)
+				at.Bad("%q is not a time zone such as Europe/Berlin or UTC", name)
 				return
 			}
 			s.TimeZone, s.loc = name, loc
-			l.value(at, name)
+			at.Record(name)
 		},
 	},
 	{
-		name: "cron", required: true, doc: "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.", schema: textSchema,
-		set: func(l *loader, at place, s *Schedule) {
-			text, ok := l.scalar(at)
+		Name: "cron", Required: true, Doc: "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.", Schema: strictyaml.TextSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Schedule) {
+			text, ok := at.Text()
 			if !ok {
 				return
 			}
 			if err := s.parse(text); err != nil {
-				l.bad(at, "%q is not a schedule: %v", text, err)
+				at.Bad("%q is not a schedule: %v", text, err)
 				return
 			}
-			l.value(at, text)
+			at.Record(text)
 		},
 	},
 	{
-		name: "missed", def: "once", doc: "What to do when the server was not running at the time: one run for all missed times, or none.",
-		schema: func() *jsonschema.Schema { return enum("once", "skip") },
-		set:    func(l *loader, at place, s *Schedule) { s.Missed = l.word(at, "once", "skip") },
+		Name: "missed", Default: "once", Doc: "What to do when the server was not running at the time: one run for all missed times, or none.",
+		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("once", "skip") },
+		Set:    func(l *loader, at strictyaml.Place, s *Schedule) { s.Missed = strictyaml.ReadWord(at, "once", "skip") },
 	},
 }
 
@@ -142,5 +142,5 @@ func (s *Schedule) every(text string) error {
 
 // scheduleSchema accepts the text and the map.
 func scheduleSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{textSchema(), describe(scheduleKeys)}}
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.TextSchema(), strictyaml.Describe(scheduleKeys)}}
 }

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
@@ -90,28 +91,20 @@ func markedSecret(name, value string) (literal string, found bool) {
 }
 
 // refuseLiteral records a secret that stands in the file, without repeating it.
-func (l *loader) refuseLiteral(at place, literal string, mode refMode) {
-	l.refuse(at, literal, writeReference[mode])
-}
-
-// refuse is refuseLiteral with what to do about it.
-func (l *loader) refuse(at place, literal, what string) {
-	if len(l.problems) < maxProblems {
-		l.literals = append(l.literals, literal, at.node.text)
-	}
-	l.bad(at, "%s", what)
+func (l *loader) refuseLiteral(at strictyaml.Place, literal string, mode refMode) {
+	at.Refuse(literal, writeReference[mode])
 }
 
 // text reads a text with templates, and checks that its references lead
 // somewhere. name is what the value is called where it is used.
-func (l *loader) text(at place, name string, mode refMode, fields roots) (*text, bool) {
-	s, ok := l.scalar(at)
+func (l *loader) text(at strictyaml.Place, name string, mode refMode, fields roots) (*text, bool) {
+	s, ok := at.Text()
 	if !ok {
 		return nil, false
 	}
 	literal, found := literalSecret(name, s)
 	if !found {
-		literal, found = knownSecret(s)
+		literal, found = strictyaml.KnownSecret(s)
 	}
 	if found {
 		l.refuseLiteral(at, literal, mode)
@@ -119,14 +112,14 @@ func (l *loader) text(at place, name string, mode refMode, fields roots) (*text,
 	}
 	t, err := parseText(s, mode, fields)
 	if err != nil {
-		l.bad(at, "%v", err)
+		at.Bad("%v", err)
 		return nil, false
 	}
 	return t, l.resolvable(at, t)
 }
 
 // resolvable records references that lead nowhere.
-func (l *loader) resolvable(at place, t *text) bool {
+func (l *loader) resolvable(at strictyaml.Place, t *text) bool {
 	var errs []error
 	for _, ref := range t.refs {
 		if _, err := l.cfg.secrets.Resolve(ref, l.dir); err != nil {
@@ -134,23 +127,23 @@ func (l *loader) resolvable(at place, t *text) bool {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		l.bad(at, "%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 		return false
 	}
 	return true
 }
 
 // secretText reads a text that is a secret as a whole.
-func (l *loader) secretText(at place) *SecretText {
-	s, ok := l.scalar(at)
+func (l *loader) secretText(at strictyaml.Place) *SecretText {
+	s, ok := at.Text()
 	if !ok {
 		return nil
 	}
-	if name, ok := strings.CutPrefix(at.node.origin, "env "); ok && !isRef(s) {
+	if name, ok := strings.CutPrefix(at.Node.Origin, "env "); ok && !isRef(s) {
 		// The variable holds the secret itself; from here on it is referred to.
 		s = fmt.Sprintf("${env:%s}", name)
 	}
-	if literal, found := knownSecret(s); found {
+	if literal, found := strictyaml.KnownSecret(s); found {
 		l.refuseLiteral(at, literal, withRefs)
 		return nil
 	}
@@ -164,13 +157,13 @@ func (l *loader) secretText(at place) *SecretText {
 		return nil
 	}
 	if err != nil {
-		l.bad(at, "%v", err)
+		at.Bad("%v", err)
 		return nil
 	}
 	if !l.resolvable(at, t) {
 		return nil
 	}
-	l.value(at, s)
+	at.Record(s)
 	return &SecretText{text: t, dir: l.dir}
 }
 

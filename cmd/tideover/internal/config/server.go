@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -22,21 +23,21 @@ const defaultListen = "127.0.0.1:7878"
 const maxSocket = 103
 
 // server reads the section with the variables and the flags over it.
-func (l *loader) server(at place, s *Server) {
-	if at.node.kind == nullKind {
-		at.node = &node{kind: mapKind}
+func (l *loader) server(at strictyaml.Place, s *Server) {
+	if at.Node.Kind == strictyaml.KindNull {
+		at.Node = strictyaml.NewMap()
 	}
-	if at.node.kind == mapKind {
-		at.node = layers(l, at, serverKeys)
+	if at.Node.Kind == strictyaml.KindMap {
+		at.Node = layers(l, at, serverKeys)
 	}
-	found, _ := object(l, at, serverKeys, s)
+	found, _ := strictyaml.Object(l, at, serverKeys, s)
 	l.defaultPlaces(at, found, s)
 	l.apart(s.Data)
 	if durability, ok := found["durability"]; ok && l.cfg.Engine.Clustered() {
-		l.bad(durability, "is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
+		durability.Bad("is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
 	}
 	if here, ok := found["max-connections-per-address"]; ok && s.MaxConnections > 0 && s.MaxConnectionsPerAddress > s.MaxConnections {
-		l.bad(here, "%d is more than max-connections, %d", s.MaxConnectionsPerAddress, s.MaxConnections)
+		here.Bad("%d is more than max-connections, %d", s.MaxConnectionsPerAddress, s.MaxConnections)
 	}
 	if listen, ok := found["listen"]; ok && s.Listen != "" && !loopback(s.Listen) {
 		l.open(listen, found, s)
@@ -44,92 +45,94 @@ func (l *loader) server(at place, s *Server) {
 }
 
 // open checks what an address needs that others can reach.
-func (l *loader) open(listen place, found map[string]place, s *Server) {
+func (l *loader) open(listen strictyaml.Place, found map[string]strictyaml.Place, s *Server) {
 	if _, ok := found["token"]; !ok {
-		l.bad(listen, "%q is open to others, and there is no token; set server.token, or listen on 127.0.0.1", s.Listen)
+		listen.Bad("%q is open to others, and there is no token; set server.token, or listen on 127.0.0.1", s.Listen)
 	}
-	if hosts, ok := found["hosts"]; !ok || hosts.node.kind == listKind && len(hosts.node.items) == 0 {
-		l.bad(listen, "%q is open to others, who ask for a host by its name; set server.hosts to the names they use, or listen on 127.0.0.1", s.Listen)
+	if hosts, ok := found["hosts"]; !ok || hosts.Node.Kind == strictyaml.KindList && len(hosts.Node.Items) == 0 {
+		listen.Bad("%q is open to others, who ask for a host by its name; set server.hosts to the names they use, or listen on 127.0.0.1", s.Listen)
 	}
 }
 
-var serverKeys = []key[Server]{
+var serverKeys = []strictyaml.Key[*loader, Server]{
 	{
-		name: "listen", def: defaultListen, doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
-		schema: listenSchema,
-		set: func(l *loader, at place, s *Server) {
-			if text, ok := l.scalar(at); ok && l.checkListen(at, text) {
+		Name: "listen", Default: defaultListen, Doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
+		Schema: listenSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Server) {
+			if text, ok := at.Text(); ok && l.checkListen(at, text) {
 				s.Listen = text
-				l.value(at, text)
+				at.Record(text)
 			}
 		},
 	},
 	{
-		name: "hosts", doc: "Further host names and IP addresses under which the server may be asked, without port; requests for others are refused. Needed if listen is not loopback. The variable has commas between them.",
-		schema: func() *jsonschema.Schema {
+		Name: "hosts", Doc: "Further host names and IP addresses under which the server may be asked, without port; requests for others are refused. Needed if listen is not loopback. The variable has commas between them.",
+		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: `^[A-Za-z0-9_:.-]+$`}, UniqueItems: true}
 		},
-		set: func(l *loader, at place, s *Server) { s.Hosts = l.hosts(at) },
+		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Hosts = l.hosts(at) },
 	},
 	{
-		name: "data", doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", schema: scalarSchema,
-		set: func(l *loader, at place, s *Server) {
-			if text, ok := l.scalar(at); ok {
+		Name: "data", Doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Server) {
+			if text, ok := at.Text(); ok {
 				s.Data = l.path(at, text)
-				l.value(at, s.Data)
+				at.Record(s.Data)
 			}
 		},
 	},
 	{
-		name: "socket", doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", schema: scalarSchema,
-		set: func(l *loader, at place, s *Server) {
-			if text, ok := l.scalar(at); ok {
+		Name: "socket", Doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Server) {
+			if text, ok := at.Text(); ok {
 				s.Socket = l.socket(at, l.path(at, text))
 			}
 		},
 	},
 	{
-		name: "token", doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
-		schema: referenceSchema,
-		set:    func(l *loader, at place, s *Server) { s.Token = l.token(at) },
+		Name: "token", Doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
+		Schema: referenceSchema,
+		Set:    func(l *loader, at strictyaml.Place, s *Server) { s.Token = l.token(at) },
 	},
 	{
-		name: "tls", doc: "Files to speak TLS with, which may be renewed while they are used; not spoken unless said. The variables are TIDEOVER_SERVER_TLS_CERT and so on.", inside: []string{"cert", "key"},
-		schema: serverTLSSchema,
-		set:    func(l *loader, at place, s *Server) { l.serverTLS(at, &s.TLS) },
+		Name: "tls", Doc: "Files to speak TLS with, which may be renewed while they are used; not spoken unless said. The variables are TIDEOVER_SERVER_TLS_CERT and so on.", Inside: []string{"cert", "key"},
+		Schema: serverTLSSchema,
+		Set:    func(l *loader, at strictyaml.Place, s *Server) { l.serverTLS(at, &s.TLS) },
 	},
 	{
-		name: "retention", def: "14d", doc: "How long ended runs are kept.", schema: durationSchema,
-		set: func(l *loader, at place, s *Server) { s.Retention = l.duration(at) },
+		Name: "retention", Default: "14d", Doc: "How long ended runs are kept.", Schema: strictyaml.DurationSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Retention = strictyaml.ReadDuration(at) },
 	},
 	{
-		name: "dead-retention", def: "90d", doc: "How long runs that gave up are kept.", schema: durationSchema,
-		set: func(l *loader, at place, s *Server) { s.DeadRetention = l.duration(at) },
+		Name: "dead-retention", Default: "90d", Doc: "How long runs that gave up are kept.", Schema: strictyaml.DurationSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
 	},
 	{
-		name: "concurrency", def: "64", doc: "Commands and requests at once.", schema: count(1),
-		set: func(l *loader, at place, s *Server) { s.Concurrency = l.number(at, 1) },
+		Name: "concurrency", Default: "64", Doc: "Commands and requests at once.", Schema: strictyaml.IntSchema(1),
+		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		name: "durability", def: "full", doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",
-		schema: func() *jsonschema.Schema { return enum("full", "os") },
-		set:    func(l *loader, at place, s *Server) { s.Durability = l.word(at, "full", "os") },
+		Name: "durability", Default: "full", Doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",
+		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("full", "os") },
+		Set:    func(l *loader, at strictyaml.Place, s *Server) { s.Durability = strictyaml.ReadWord(at, "full", "os") },
 	},
 	{
-		name: "max-body", def: "1MiB", doc: "Largest body of a request to the control API.", schema: sizeSchema,
-		set: func(l *loader, at place, s *Server) { s.MaxBody = l.bytes(at) },
+		Name: "max-body", Default: "1MiB", Doc: "Largest body of a request to the control API.", Schema: strictyaml.SizeSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Server) { s.MaxBody = strictyaml.ReadSize(at) },
 	},
 	{
-		name: "env-inherit", doc: inheritDoc + "For all steps, jobs and notifiers. The variable has commas between them.", schema: inheritSchema,
-		set: func(l *loader, at place, s *Server) { s.Inherit = l.inherit(at) },
+		Name: "env-inherit", Doc: inheritDoc + "For all steps, jobs and notifiers. The variable has commas between them.", Schema: inheritSchema,
+		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Inherit = l.inherit(at) },
 	},
 	{
-		name: "max-connections", doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", schema: count(1),
-		set: func(l *loader, at place, s *Server) { s.MaxConnections = l.number(at, 1) },
+		Name: "max-connections", Doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", Schema: strictyaml.IntSchema(1),
+		Set: func(l *loader, at strictyaml.Place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		name: "max-connections-per-address", doc: "The same from one IP address, or from a /64 network of IPv6; half of max-connections unless said.", schema: count(1),
-		set: func(l *loader, at place, s *Server) { s.MaxConnectionsPerAddress = l.number(at, 1) },
+		Name: "max-connections-per-address", Doc: "The same from one IP address, or from a /64 network of IPv6; half of max-connections unless said.", Schema: strictyaml.IntSchema(1),
+		Set: func(l *loader, at strictyaml.Place, s *Server) {
+			s.MaxConnectionsPerAddress = strictyaml.ReadInt(at, 1)
+		},
 	},
 }
 
@@ -137,14 +140,14 @@ func listenSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]*\]|[^:\[\]]*):(0+|` + portPattern + `)$`}
 }
 
-func (l *loader) checkListen(at place, text string) bool {
+func (l *loader) checkListen(at strictyaml.Place, text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
-		l.bad(at, "%q is not an address such as 127.0.0.1:7878", text)
+		at.Bad("%q is not an address such as 127.0.0.1:7878", text)
 		return false
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		l.bad(at, "%q: %q is not a port", text, port)
+		at.Bad("%q: %q is not a port", text, port)
 		return false
 	}
 	return true
@@ -165,16 +168,12 @@ func loopbackHost(host string) bool {
 var hostName = lazyregexp.New(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
 // hosts reads a list of hosts. A variable or a flag has them with commas.
-func (l *loader) hosts(at place) (list []string) {
-	if at.node.origin != "" && at.node.kind == stringKind {
-		n := &node{kind: listKind, origin: at.node.origin}
-		for part := range strings.SplitSeq(at.node.text, ",") {
-			n.items = append(n.items, given(strings.TrimSpace(part), at.node.origin))
-		}
-		at.node = n
+func (l *loader) hosts(at strictyaml.Place) (list []string) {
+	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
+		at.Node = at.Node.SplitText()
 	}
-	ok := l.list(at, func(at place) {
-		text, ok := l.scalar(at)
+	ok := at.Each(func(at strictyaml.Place) {
+		text, ok := at.Text()
 		if !ok {
 			return
 		}
@@ -183,13 +182,13 @@ func (l *loader) hosts(at place) (list []string) {
 			msg = "is given already"
 		}
 		if msg != "" {
-			l.bad(at, "%q %s", text, msg)
+			at.Bad("%q %s", text, msg)
 			return
 		}
 		list = append(list, host)
 	})
 	if ok {
-		l.value(at, strings.Join(list, ","))
+		at.Record(strings.Join(list, ","))
 	}
 	return list
 }
@@ -212,18 +211,18 @@ func parseHost(text string) (host, msg string) {
 }
 
 // socket checks the path of the socket.
-func (l *loader) socket(at place, path string) string {
+func (l *loader) socket(at strictyaml.Place, path string) string {
 	if len(path) > maxSocket {
-		l.bad(at, "%q is %d bytes long; a unix socket's path has at most %d: set server.socket to a shorter one", path, len(path), maxSocket)
+		at.Bad("%q is %d bytes long; a unix socket's path has at most %d: set server.socket to a shorter one", path, len(path), maxSocket)
 	}
-	l.value(at, path)
+	at.Record(path)
 	return path
 }
 
 // defaultData returns the folder that the system has for such things.
-func (l *loader) defaultData(at place) string {
+func (l *loader) defaultData(at strictyaml.Place) string {
 	dir := l.env["XDG_STATE_HOME"]
-	here := at.child("data", given("", "default"))
+	here := at.Child("data", strictyaml.NewText("", "default"))
 	switch home := l.env.home(); {
 	case filepath.IsAbs(dir): // the specification says to ignore relative ones
 	case runtime.GOOS == "windows" && l.env["LOCALAPPDATA"] != "":
@@ -231,11 +230,11 @@ func (l *loader) defaultData(at place) string {
 	case home != "":
 		dir = filepath.Join(home, ".local", "state")
 	default:
-		l.bad(here, "there is no home folder for the data; set server.data")
+		here.Bad("there is no home folder for the data; set server.data")
 		return ""
 	}
 	dir = filepath.Join(dir, "tideover")
-	l.value(here, dir)
+	here.Record(dir)
 	return dir
 }
 

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // ServerTLS is the files with which the server speaks TLS. The zero value means that
@@ -156,54 +158,54 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // serverTLS reads the section, and what is in the files that it names.
-func (l *loader) serverTLS(at place, t *ServerTLS) {
-	if at.node.kind == nullKind {
+func (l *loader) serverTLS(at strictyaml.Place, t *ServerTLS) {
+	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
-	before := len(l.problems)
-	found, ok := object(l, at, serverTLSKeys, t)
+	before := at.Document().Problems()
+	found, ok := strictyaml.Object(l, at, serverTLSKeys, t)
 	if ok && len(found) == 0 {
-		l.bad(at, "names no files; want cert and key, or leave it out")
+		at.Bad("names no files; want cert and key, or leave it out")
 	}
 	l.paired(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
-	if len(l.problems) > before {
+	if at.Document().Problems() > before {
 		return
 	}
 	_, err := t.Load(time.Now())
-	for _, err := range joined(err) {
+	for _, err := range strictyaml.JoinedErrors(err) {
 		if e, ok := errors.AsType[*TLSError](err); ok {
 			here := found[e.Field]
-			l.bad(here, "%q: %v", here.node.text, e.Err)
+			here.Bad("%q: %v", here.Node.Text, e.Err)
 		}
 	}
 }
 
-var serverTLSKeys = []key[ServerTLS]{
+var serverTLSKeys = []strictyaml.Key[*loader, ServerTLS]{
 	{
-		name: "cert", doc: "Certificate of the server and those between it and its authority, as PEM.", schema: scalarSchema,
-		set: func(l *loader, at place, t *ServerTLS) { t.Cert = l.filePath(at) },
+		Name: "cert", Doc: "Certificate of the server and those between it and its authority, as PEM.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, t *ServerTLS) { t.Cert = l.filePath(at) },
 	},
 	{
-		name: "key", doc: "Path of the key of the certificate, as PEM, which nobody else may read.", schema: scalarSchema,
-		set: func(l *loader, at place, t *ServerTLS) { t.Key = l.filePath(at) },
+		Name: "key", Doc: "Path of the key of the certificate, as PEM, which nobody else may read.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, t *ServerTLS) { t.Key = l.filePath(at) },
 	},
 }
 
 // filePath reads the path of a file, which is looked at later.
-func (l *loader) filePath(at place) string {
-	s, ok := l.scalar(at)
+func (l *loader) filePath(at strictyaml.Place) string {
+	s, ok := at.Text()
 	if !ok {
 		return ""
 	}
 	path := l.path(at, s)
-	l.value(at, path)
+	at.Record(path)
 	return path
 }
 
 func serverTLSSchema() *jsonschema.Schema {
-	s := describe(serverTLSKeys)
+	s := strictyaml.Describe(serverTLSKeys)
 	s.MinProperties = new(1)
-	return orNull(s)
+	return strictyaml.OrNull(s)
 }
 
 // Exposed reports whether others than this machine can reach an address.

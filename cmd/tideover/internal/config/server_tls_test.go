@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // tlsFiles puts a good pair into a folder, and more beside it.
@@ -86,7 +87,7 @@ func TestTheFilesOfTLS(t *testing.T) {
 
 // told returns what is wrong, with the names of the fields alone.
 func told(err error) string {
-	problems, _ := err.(config.FieldErrors)
+	problems, _ := err.(strictyaml.FieldErrors)
 	var lines []string
 	for _, p := range problems {
 		lines = append(lines, p.Path+": "+p.Message)

@@ -13,6 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
@@ -32,8 +33,8 @@ type WatchDefaults struct {
 // CheckSessionName says what is wrong with the name of a session.
 func CheckSessionName(name string) error {
 	switch {
-	case !validName.MatchString(name):
-		return fmt.Errorf("%q is not a name for a session; %s", name, nameRule)
+	case !strictyaml.ValidName(name):
+		return fmt.Errorf("%q is not a name for a session; %s", name, strictyaml.NameRule)
 	case strings.HasSuffix(name, alarmSuffix):
 		return fmt.Errorf("%q ends in %s, which is reserved", name, alarmSuffix)
 	}
@@ -68,39 +69,39 @@ func (c *Config) Expand(value string) (string, error) {
 }
 
 // packOf reads a pack of the file.
-func (l *loader) packOf(name string, at place) {
+func (l *loader) packOf(name string, at strictyaml.Place) {
 	if slices.Contains(detect.Names(), name) {
-		l.bad(at, "%q is the name of a pack that is built in; choose another, and extend it", name)
+		at.Bad("%q is the name of a pack that is built in; choose another, and extend it", name)
 		return
 	}
-	if _, ok := object(l, at, packKeys, &struct{}{}); !ok {
+	if _, ok := strictyaml.Object(l, at, packKeys, &struct{}{}); !ok {
 		return
 	}
-	text, err := json.Marshal(at.node.plain()) // which is YAML too
+	text, err := json.Marshal(at.Node.Plain()) // which is YAML too
 	if err != nil {
-		l.bad(at, "%v", err)
+		at.Bad("%v", err)
 		return
 	}
 	p, err := detect.Parse(name, text)
 	if err != nil {
-		l.bad(at, "%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 		return
 	}
 	l.cfg.Packs[name] = p
-	l.value(at, fmt.Sprintf("%d rules", len(p.Spec().Rules)))
+	at.Record(fmt.Sprintf("%d rules", len(p.Spec().Rules)))
 }
 
 // packKeys are the keys of a pack. What they contain is read by package detect.
-var packKeys = []key[struct{}]{
-	{name: "description", doc: "What the pack is for.", schema: func() *jsonschema.Schema { return orNull(textSchema()) }, set: ignore},
-	{name: "extends", doc: "A pack that is built in, whose rules follow these.", schema: func() *jsonschema.Schema { return orNull(enum(detect.Names()...)) }, set: ignore},
-	{name: "exit-codes", doc: "What exit codes mean.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "object"}) }, set: ignore},
-	{name: "messages", doc: "Events that carry text for people.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "array"}) }, set: ignore},
-	{name: "session", doc: "Where the program states the id of its session, and how it says that a session is gone.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "object"}) }, set: ignore},
-	{name: "rules", doc: "What the program says, and what it means; docs/detect.md has all of it.", schema: func() *jsonschema.Schema { return orNull(&jsonschema.Schema{Type: "array"}) }, set: ignore},
+var packKeys = []strictyaml.Key[*loader, struct{}]{
+	{Name: "description", Doc: "What the pack is for.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.TextSchema()) }, Set: ignore},
+	{Name: "extends", Doc: "A pack that is built in, whose rules follow these.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.WordSchema(detect.Names()...)) }, Set: ignore},
+	{Name: "exit-codes", Doc: "What exit codes mean.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
+	{Name: "messages", Doc: "Events that carry text for people.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
+	{Name: "session", Doc: "Where the program states the id of its session, and how it says that a session is gone.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
+	{Name: "rules", Doc: "What the program says, and what it means; docs/detect.md has all of it.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
 }
 
-func ignore(*loader, place, *struct{}) {}
+func ignore(*loader, strictyaml.Place, *struct{}) {}
 
 // hasKeyOf reports whether a key of the gateway names the account.
 func (l *loader) hasKeyOf(account string) bool {
@@ -113,70 +114,59 @@ func (l *loader) hasKeyOf(account string) bool {
 }
 
 // session reads a session.
-func (l *loader) session(name string, at place) *Session {
+func (l *loader) session(name string, at strictyaml.Place) *Session {
 	d := &Session{Spec: session.Spec{Name: name, Dir: l.dir, Pack: "generic", On: map[string]session.Action{}}}
-	before := len(l.problems)
-	found, ok := object(l, at, sessionKeys, d)
-	if !ok || len(l.problems) > before {
+	before := at.Document().Problems()
+	found, ok := strictyaml.Object(l, at, sessionKeys, d)
+	if !ok || at.Document().Problems() > before {
 		return d
 	}
 	if _, said := found["detect"]; !said {
 		d.Pack = session.CommandPack(d.Start)
-		l.value(at.child("detect", given("", "default")), d.Pack)
+		at.RecordDefault("detect", d.Pack)
 	}
 	_, resumes := found["resume"]
 	d.PlanResume(false)
 	if len(d.Resume) > 0 && !resumes {
-		l.value(at.child("resume", given("", "default")), jsonText(d.Resume))
+		at.RecordDefault("resume", jsonText(d.Resume))
 	}
 	if text := d.CannotResume(); text != "" {
-		l.warn(found["start"], "resume: %s", text)
+		found["start"].Warn("resume: %s", text)
 	}
 	for _, f := range d.Fallback {
 		if f.NoResume != "" {
-			l.warn(found["fallback"], "%s is not resumed if it is interrupted: %s", f.Name, f.NoResume)
+			found["fallback"].Warn("%s is not resumed if it is interrupted: %s", f.Name, f.NoResume)
 		}
 	}
 	if _, said := found["fallback-after"]; !said && len(d.Fallback) > 0 {
 		d.FallbackAfter = session.DefaultFallbackAfter
-		l.value(at.child("fallback-after", given("", "default")), "1h")
+		at.RecordDefault("fallback-after", "1h")
 	}
 	if d.PauseAt > 0 && d.NeedsStatusLine() && !l.hasKeyOf(d.AccountName()) {
-		l.warn(found["pause-at"], "Claude Code states its quota on a terminal, to the command \"tideover sessions status-line\", and to keys of the gateway with this account: "+
+		found["pause-at"].Warn("Claude Code states its quota on a terminal, to the command \"tideover sessions status-line\", and to keys of the gateway with this account: " +
 			"pause-at has no effect without either")
 	}
 	if _, said := found["account"]; !said {
-		l.value(at.child("account", given("", "default")), cmp.Or(d.AccountName(), account.None))
+		at.RecordDefault("account", cmp.Or(d.AccountName(), account.None))
 	}
 	d.Fill()
-	for _, err := range joined(d.Validate()) {
+	for _, err := range strictyaml.JoinedErrors(d.Validate()) {
 		here := at
 		if f, ok := errors.AsType[*session.FieldError](err); ok {
 			if p, there := found[f.Field]; there {
 				here, err = p, f.Err
 			}
 		}
-		l.bad(here, "%s", oneline.Error(err))
+		here.Bad("%s", oneline.Error(err))
 	}
 	return d
 }
 
-// joined returns the errors that one was made of.
-func joined(err error) []error {
-	if err == nil {
-		return nil
-	}
-	if list, ok := err.(interface{ Unwrap() []error }); ok {
-		return list.Unwrap()
-	}
-	return []error{err}
-}
-
 // arguments reads a command, whose templates the session checks.
-func (l *loader) arguments(at place) (argv []string) {
-	l.commandLine(at, func(at place) *text {
-		s, ok := l.scalar(at)
-		if literal, found := knownSecret(s); found {
+func (l *loader) arguments(at strictyaml.Place) (argv []string) {
+	l.commandLine(at, func(at strictyaml.Place) *text {
+		s, ok := at.Text()
+		if literal, found := strictyaml.KnownSecret(s); found {
 			l.refuseLiteral(at, literal, withoutRefs)
 		} else if ok {
 			argv = append(argv, s)
@@ -187,20 +177,20 @@ func (l *loader) arguments(at place) (argv []string) {
 }
 
 // notifierNames reads a list of notifiers.
-func (l *loader) notifierNames(at place) (names []string) {
-	l.list(at, func(at place) {
-		name, ok := l.scalar(at)
+func (l *loader) notifierNames(at strictyaml.Place) (names []string) {
+	at.Each(func(at strictyaml.Place) {
+		name, ok := at.Text()
 		switch {
 		case !ok:
 		case l.cfg.Notifiers[name] == nil:
-			l.bad(at, "%s", noNotifier(name, l.cfg))
+			at.Bad("%s", noNotifier(name, l.cfg))
 		case slices.Contains(names, name):
-			l.bad(at, "%q is given already", name)
+			at.Bad("%q is given already", name)
 		default:
 			names = append(names, name)
 		}
 	})
-	l.value(at, strings.Join(names, ","))
+	at.Record(strings.Join(names, ","))
 	return names
 }
 
@@ -210,28 +200,28 @@ func noNotifier(name string, c *Config) string {
 		names = append(names, n)
 	}
 	slices.Sort(names)
-	if near := nearest(name, names); near != "" {
+	if near := strictyaml.Nearest(name, names); near != "" {
 		return fmt.Sprintf("there is no notifier %q; did you mean %q?", name, near)
 	}
 	return fmt.Sprintf("there is no notifier %q in the section notify; there are %s", name, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 // shownPolicy reads a policy and records it.
-func (l *loader) shownPolicy(at place) (p retry.Policy) {
+func (l *loader) shownPolicy(at strictyaml.Place) (p retry.Policy) {
 	p, ok := l.policy(at)
 	if ok {
-		l.value(at, p.String())
+		at.Record(p.String())
 	}
 	return p
 }
 
 // secretEnv reads the environment of a session. It is stored as it is written.
-func (l *loader) secretEnv(at place) map[string]string {
+func (l *loader) secretEnv(at strictyaml.Place) map[string]string {
 	env := map[string]string{}
 	for _, e := range l.texts(at, roots{}, nil, wrongVariable) {
 		env[e.name] = e.text.src
 		if _, err := (&SecretText{text: e.text, dir: l.dir}).Resolve(l.cfg.secrets); err != nil && !errors.Is(err, secret.ErrUnavailable) {
-			l.bad(at, "%s: %v", e.name, err)
+			at.Bad("%s: %v", e.name, err)
 		}
 	}
 	return env

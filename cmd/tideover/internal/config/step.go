@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
@@ -74,31 +75,31 @@ func (s *Step) Expected(status int) bool {
 }
 
 // step reads an item of a workflow's steps.
-func (l *loader) step(at place, env []namedText) stepDraft {
+func (l *loader) step(at strictyaml.Place, env []namedText) stepDraft {
 	return readStep(l, at, env, stepKeys, "")
 }
 
 // alarm reads what runs when a run gives up.
-func (l *loader) alarm(at place, env []namedText) stepDraft {
+func (l *loader) alarm(at strictyaml.Place, env []namedText) stepDraft {
 	d := readStep(l, at, env, alarmKeys, "on-give-up")
 	d.giveUp = true
 	return d
 }
 
-func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id string) stepDraft {
+func readStep(l *loader, at strictyaml.Place, env []namedText, keys []strictyaml.Key[*loader, stepDraft], id string) stepDraft {
 	d := stepDraft{Step: &Step{ID: id, base: l.dir, Dir: l.dir, MaxLost: defaultMaxLost}, at: at, fields: stepRoots}
-	found, ok := object(l, at, keys, &d)
+	found, ok := strictyaml.Object(l, at, keys, &d)
 	_, run := found["run"]
 	_, http := found["http"]
 	if here, notify := found["notify"]; notify {
 		if run || http || len(found) > 1 {
-			l.bad(here, "notify stands alone; what is sent, and how, is said where the notifier is")
+			here.Bad("notify stands alone; what is sent, and how, is said where the notifier is")
 		}
 		return d
 	}
 	if run == http {
 		if ok { // otherwise the key that is wrong may be meant for it
-			l.bad(at, "a step has either run or http")
+			at.Bad("a step has either run or http")
 		}
 		return d
 	}
@@ -108,18 +109,18 @@ func readStep(l *loader, at place, env []namedText, keys []key[stepDraft], id st
 }
 
 // action checks what goes with a command and what with a request.
-func (l *loader) action(d *stepDraft, found map[string]place, env []namedText) {
+func (l *loader) action(d *stepDraft, found map[string]strictyaml.Place, env []namedText) {
 	if _, http := found["http"]; http {
 		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
 			if here, ok := found[name]; ok {
-				l.bad(here, "%s is for commands; this step is a request", name)
+				here.Bad("%s is for commands; this step is a request", name)
 			}
 		}
 		d.Dir, d.env = "", nil
 		return
 	}
 	if code, ok := d.RetryExit.Overlap(d.PermanentExit); ok {
-		l.bad(found["permanent-exit"], "%d is in retry-exit too", code)
+		found["permanent-exit"].Bad("%d is in retry-exit too", code)
 	}
 	d.env = mergeEnv(env, d.env)
 }
@@ -137,159 +138,161 @@ func mergeEnv(workflow, step []namedText) []namedText {
 }
 
 // actionKeys are those that steps and on-give-up have in common.
-var actionKeys = []key[stepDraft]{
+var actionKeys = []strictyaml.Key[*loader, stepDraft]{
 	{
-		name: "run", doc: "The command and its arguments, as a list; there is no shell. Each is a template.",
-		schema: commandSchema, set: setRun,
+		Name: "run", Doc: "The command and its arguments, as a list; there is no shell. Each is a template.",
+		Schema: commandSchema, Set: setRun,
 	},
 	{
-		name: "http", doc: "The request, with exactly one of get, post, put, patch, delete, head.", schema: httpSchema,
-		set: func(l *loader, at place, d *stepDraft) { l.http(at, d) },
+		Name: "http", Doc: "The request, with exactly one of get, post, put, patch, delete, head.", Schema: httpSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { l.http(at, d) },
 	},
 	{
-		name: "dir", doc: "Working folder of the command, relative to the file's; the file's unless said.", schema: scalarSchema,
-		set: func(l *loader, at place, d *stepDraft) {
-			if s, ok := l.scalar(at); ok {
+		Name: "dir", Doc: "Working folder of the command, relative to the file's; the file's unless said.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			if s, ok := at.Text(); ok {
 				d.Dir = l.path(at, s)
-				l.value(at, d.Dir)
+				at.Record(d.Dir)
 			}
 		},
 	},
 	{
-		name: "env", doc: "Environment of the command, over the workflow's. Values are templates and may have references.", schema: envSchema,
-		set: func(l *loader, at place, d *stepDraft) { d.env = l.envMap(at, d.fields, d) },
+		Name: "env", Doc: "Environment of the command, over the workflow's. Values are templates and may have references.", Schema: envSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.env = l.envMap(at, d.fields, d) },
 	},
 	{
-		name: "env-inherit", doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", schema: inheritSchema,
-		set: func(l *loader, at place, d *stepDraft) { d.Inherit = l.inherit(at) },
+		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", Schema: inheritSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.Inherit = l.inherit(at) },
 	},
 	{
-		name: "stdin", doc: "What the command reads, a template; nothing unless said.", schema: scalarSchema,
-		set: func(l *loader, at place, d *stepDraft) {
+		Name: "stdin", Doc: "What the command reads, a template; nothing unless said.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
 			if d.stdin = l.used(at, "stdin", withoutRefs, d); d.stdin != nil {
-				l.value(at, d.stdin.src)
+				at.Record(d.stdin.src)
 			}
 		},
 	},
 	{
-		name: "policy", doc: "When it is tried again: a text, the name of a policy, or a map; workflow for a command and workflow-api for a request unless said.", schema: policySchema,
-		set: func(*loader, place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
+		Name: "policy", Doc: "When it is tried again: a text, the name of a policy, or a map; workflow for a command and workflow-api for a request unless said.", Schema: policySchema,
+		Set: func(*loader, strictyaml.Place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
 	},
 	{
-		name: "output-limit", def: "64KiB", doc: "How much is kept of stdout, and of stderr; 192KiB at most.",
-		schema: func() *jsonschema.Schema {
+		Name: "output-limit", Default: "64KiB", Doc: "How much is kept of stdout, and of stderr; 192KiB at most.",
+		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{
 				Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(MaxOutput)),
 				Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
 			}
 		},
-		set: func(l *loader, at place, d *stepDraft) {
-			if d.OutputLimit = l.bytes(at); d.OutputLimit > MaxOutput {
-				l.bad(at, "%q is too much: at most %dKiB is kept of a stream; write more to a file", at.node.text, MaxOutput>>10)
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > MaxOutput {
+				at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, MaxOutput>>10)
 			}
 		},
 	},
 }
 
 // alarmKeys are the keys of on-give-up.
-var alarmKeys = append(slices.Clone(actionKeys), key[stepDraft]{
-	name: "notify", doc: "Notifiers that are told.",
-	schema: func() *jsonschema.Schema { return notifierListSchema(1) },
-	set: func(l *loader, at place, d *stepDraft) {
-		if d.notify = l.notifierNames(at); at.node.kind == listKind && len(at.node.items) == 0 {
-			l.bad(at, "the list is empty, so that nobody would be told")
+var alarmKeys = append(slices.Clone(actionKeys), strictyaml.Key[*loader, stepDraft]{
+	Name: "notify", Doc: "Notifiers that are told.",
+	Schema: func() *jsonschema.Schema { return notifierListSchema(1) },
+	Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+		if d.notify = l.notifierNames(at); at.Node.Kind == strictyaml.KindList && len(at.Node.Items) == 0 {
+			at.Bad("the list is empty, so that nobody would be told")
 		}
 	},
 })
 
 // stepKeys are the keys of a step.
-var stepKeys = append([]key[stepDraft]{
+var stepKeys = append([]strictyaml.Key[*loader, stepDraft]{
 	{
-		name: "id", required: true, doc: "Name of the step, once in a workflow.", schema: nameSchema,
-		set: func(l *loader, at place, d *stepDraft) {
-			s, ok := l.scalar(at)
-			if ok && !validName.MatchString(s) {
-				l.bad(at, "%q is not a name for a step; %s", s, nameRule)
+		Name: "id", Required: true, Doc: "Name of the step, once in a workflow.", Schema: strictyaml.NameSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			s, ok := at.Text()
+			if ok && !strictyaml.ValidName(s) {
+				at.Bad("%q is not a name for a step; %s", s, strictyaml.NameRule)
 			} else if ok {
 				d.ID = s
-				l.value(at, s)
+				at.Record(s)
 			}
 		},
 	},
 	{
-		name: "needs", doc: "Ids of the steps that must have succeeded before.",
-		schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", Items: nameSchema(), UniqueItems: true}
+		Name: "needs", Doc: "Ids of the steps that must have succeeded before.",
+		Schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
-		set: func(l *loader, at place, d *stepDraft) {
-			ok := l.list(at, func(at place) {
-				if _, ok := l.scalar(at); ok {
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			ok := at.Each(func(at strictyaml.Place) {
+				if _, ok := at.Text(); ok {
 					d.needs = append(d.needs, at)
 				}
 			})
 			if ok {
-				l.value(at, jsonText(at.node.plain()))
+				at.Record(jsonText(at.Node.Plain()))
 			}
 		},
 	},
 	{
-		name: "retry-exit", doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", schema: exitSchema,
-		set: func(l *loader, at place, d *stepDraft) { d.RetryExit = l.codes(at, "an exit code", 1, 255) },
+		Name: "retry-exit", Doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", Schema: exitSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.RetryExit = l.codes(at, "an exit code", 1, 255) },
 	},
 	{
-		name: "permanent-exit", doc: "Exit codes that are never retried.", schema: exitSchema,
-		set: func(l *loader, at place, d *stepDraft) { d.PermanentExit = l.codes(at, "an exit code", 1, 255) },
+		Name: "permanent-exit", Doc: "Exit codes that are never retried.", Schema: exitSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			d.PermanentExit = l.codes(at, "an exit code", 1, 255)
+		},
 	},
 	{
-		name: "account", doc: "The account whose limit the command shares with sessions and other steps; exit code 75 says that it is limited.", schema: nameSchema,
-		set: func(l *loader, at place, d *stepDraft) {
+		Name: "account", Doc: "The account whose limit the command shares with sessions and other steps; exit code 75 says that it is limited.", Schema: strictyaml.NameSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
 			if d.Account = l.account(at); d.Account == account.None {
 				d.Account = ""
 			}
 		},
 	},
 	{
-		name: "concurrency", def: "0", doc: "Attempts of this step at once, all runs together; 0 for no limit.", schema: count(0),
-		set: func(l *loader, at place, d *stepDraft) { d.Concurrency = l.number(at, 0) },
+		Name: "concurrency", Default: "0", Doc: "Attempts of this step at once, all runs together; 0 for no limit.", Schema: strictyaml.IntSchema(0),
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
-		name: "max-lost", doc: "How many attempts in a row may be lost, because the server died, and are made again; 0 for none. The workflow's unless said, or 3.", schema: maxLostSchema,
-		set: func(l *loader, at place, d *stepDraft) { d.MaxLost, d.ownMaxLost = l.maxLost(at), true },
+		Name: "max-lost", Doc: "How many attempts in a row may be lost, because the server died, and are made again; 0 for none. The workflow's unless said, or 3.", Schema: maxLostSchema,
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.MaxLost, d.ownMaxLost = l.maxLost(at), true },
 	},
 }, actionKeys...)
 
-func setRun(l *loader, at place, d *stepDraft) {
-	d.run = l.commandLine(at, func(at place) *text { return l.used(at, "run", withoutRefs, d) })
+func setRun(l *loader, at strictyaml.Place, d *stepDraft) {
+	d.run = l.commandLine(at, func(at strictyaml.Place) *text { return l.used(at, "run", withoutRefs, d) })
 }
 
 // commandLine reads a command and its arguments, each by read.
-func (l *loader) commandLine(at place, read func(place) *text) (argv []*text) {
-	if at.node.kind == stringKind {
-		l.bad(at, `a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
-			textfmt.Clip(strings.Join(strings.Fields(maskKnown(at.node.text)), ", "), maxQuoted))
+func (l *loader) commandLine(at strictyaml.Place, read func(strictyaml.Place) *text) (argv []*text) {
+	if at.Node.Kind == strictyaml.KindText {
+		at.Bad(`a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
+			textfmt.Clip(strings.Join(strings.Fields(strictyaml.MaskKnown(at.Node.Text)), ", "), strictyaml.MaxQuoted))
 		return nil
 	}
-	ok := l.list(at, func(at place) {
+	ok := at.Each(func(at strictyaml.Place) {
 		if t := read(at); t != nil {
 			argv = append(argv, t)
 		}
 	})
 	switch {
 	case !ok:
-	case len(at.node.items) == 0 || at.node.items[0].scalar() && at.node.items[0].text == "":
-		l.bad(at, "there is no command")
+	case len(at.Node.Items) == 0 || at.Node.Items[0].IsScalar() && at.Node.Items[0].Text == "":
+		at.Bad("there is no command")
 	default:
 		var words []string
-		for _, n := range at.node.items {
-			words = append(words, n.text)
+		for _, n := range at.Node.Items {
+			words = append(words, n.Text)
 		}
-		l.value(at, jsonText(words))
+		at.Record(jsonText(words))
 	}
 	return argv
 }
 
 // used reads a template of a step, to be checked when all steps are known.
-func (l *loader) used(at place, name string, mode refMode, d *stepDraft) *text {
+func (l *loader) used(at strictyaml.Place, name string, mode refMode, d *stepDraft) *text {
 	t, ok := l.text(at, name, mode, d.fields)
 	if !ok {
 		return nil
@@ -301,7 +304,7 @@ func (l *loader) used(at place, name string, mode refMode, d *stepDraft) *text {
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // envMap reads the map of an environment. d is nil for a workflow's.
-func (l *loader) envMap(at place, fields roots, d *stepDraft) []namedText {
+func (l *loader) envMap(at strictyaml.Place, fields roots, d *stepDraft) []namedText {
 	return l.texts(at, fields, d, wrongVariable)
 }
 
@@ -314,51 +317,51 @@ func wrongVariable(name string) string {
 }
 
 // texts reads a map of templates, whose names are checked by wrong.
-func (l *loader) texts(at place, fields roots, d *stepDraft, wrong func(name string) string) (list []namedText) {
-	if at.node.kind != mapKind {
-		l.bad(at, "%v, where a map is expected", at.node.kind)
+func (l *loader) texts(at strictyaml.Place, fields roots, d *stepDraft, wrong func(name string) string) (list []namedText) {
+	if at.Node.Kind != strictyaml.KindMap {
+		at.Bad("%v, where a map is expected", at.Node.Kind)
 		return nil
 	}
-	l.checkKeys(at, func(p pair) (msg string, ok bool) {
-		if what := wrong(p.key.text); what != "" {
-			return `"` + p.key.text + `" ` + what, false
+	at.CheckKeys(func(key string) (msg string, ok bool) {
+		if what := wrong(key); what != "" {
+			return `"` + key + `" ` + what, false
 		}
 		return "", true
 	})
-	for _, p := range at.node.pairs {
-		here := at.child(p.key.text, p.val)
-		t, ok := l.text(here, p.key.text, withRefs, fields)
+	for _, p := range at.Node.Pairs {
+		here := at.Child(p.Key.Text, p.Val)
+		t, ok := l.text(here, p.Key.Text, withRefs, fields)
 		if !ok {
 			continue
 		}
 		if d != nil {
 			d.texts = append(d.texts, usedText{here, t})
 		}
-		list = append(list, namedText{name: p.key.text, text: t})
-		l.value(here, t.src)
+		list = append(list, namedText{name: p.Key.Text, text: t})
+		here.Record(t.src)
 	}
 	slices.SortFunc(list, func(a, b namedText) int { return cmp.Compare(a.name, b.name) })
 	return list
 }
 
 // path makes a path of the file absolute.
-func (l *loader) path(at place, s string) string {
+func (l *loader) path(at strictyaml.Place, s string) string {
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		home := l.env.home()
 		if home == "" {
-			l.bad(at, "%q: there is no home folder; write the path in full", s)
+			at.Bad("%q: there is no home folder; write the path in full", s)
 		}
 		s = filepath.Join(home, strings.TrimPrefix(s, "~"))
 	} else if strings.HasPrefix(s, "~") {
-		l.bad(at, "%q: only ~/ is expanded, for one's own home folder", s)
+		at.Bad("%q: only ~/ is expanded, for one's own home folder", s)
 	}
 	if strings.ContainsRune(s, 0) || s == "" {
-		l.bad(at, "%q is not a path", s)
+		at.Bad("%q is not a path", s)
 	}
 	if filepath.IsAbs(s) {
 		return filepath.Clean(s)
 	}
-	if at.node.origin != "" { // typed by somebody who is in another folder
+	if at.Node.Origin != "" { // typed by somebody who is in another folder
 		if abs, err := filepath.Abs(s); err == nil {
 			return abs
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"text/template"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -78,7 +79,7 @@ func (t *text) extractRefs(mode refMode) (string, error) {
 		case strings.HasPrefix(s, "{{"):
 			n := actionLen(s)
 			if strings.Contains(s[:n], "${env:") || strings.Contains(s[:n], "${file:") {
-				return "", fmt.Errorf("a reference can't stand inside {{ }}: %q", textfmt.Clip(s[:n], maxQuoted))
+				return "", fmt.Errorf("a reference can't stand inside {{ }}: %q", textfmt.Clip(s[:n], strictyaml.MaxQuoted))
 			}
 			b.WriteString(s[:n])
 			s = s[n:]
@@ -88,7 +89,7 @@ func (t *text) extractRefs(mode refMode) (string, error) {
 		case isRef(s), mode == withRefs && strings.HasPrefix(s, "${"):
 			word, rest, closed := strings.Cut(s, "}")
 			if !closed {
-				return "", fmt.Errorf("%q has no closing brace; write $${ for a literal ${", textfmt.Clip(s, maxQuoted))
+				return "", fmt.Errorf("%q has no closing brace; write $${ for a literal ${", textfmt.Clip(s, strictyaml.MaxQuoted))
 			}
 			ref, err := secret.ParseRef(word + "}")
 			switch {
@@ -209,6 +210,3 @@ func (l *limited) Write(p []byte) (int, error) {
 	}
 	return l.Buffer.Write(p)
 }
-
-// maxQuoted is how many characters of a value an error quotes.
-const maxQuoted = 40

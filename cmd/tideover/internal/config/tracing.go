@@ -1,5 +1,7 @@
 package config
 
+import "github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+
 // Tracing is where spans are sent.
 type Tracing struct {
 	Endpoint *SecretText   // base URL of an OTLP/HTTP receiver
@@ -7,19 +9,19 @@ type Tracing struct {
 }
 
 // tracing reads the section.
-func (l *loader) tracing(at place) *Tracing {
+func (l *loader) tracing(at strictyaml.Place) *Tracing {
 	t := new(Tracing)
-	object(l, at, tracingKeys, t)
+	strictyaml.Object(l, at, tracingKeys, t)
 	return t
 }
 
-var tracingKeys = []key[Tracing]{
+var tracingKeys = []strictyaml.Key[*loader, Tracing]{
 	{
-		name: "endpoint", required: true, doc: "Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is added. May have references.", schema: textSchema,
-		set: func(l *loader, at place, t *Tracing) { t.Endpoint = l.notifyURL(at) },
+		Name: "endpoint", Required: true, Doc: "Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is added. May have references.", Schema: strictyaml.TextSchema,
+		Set: func(l *loader, at strictyaml.Place, t *Tracing) { t.Endpoint = l.notifyURL(at) },
 	},
 	{
-		name: "headers", doc: "Headers of each request. Values may have references.", schema: headersSchema,
-		set: func(l *loader, at place, t *Tracing) { t.Headers = l.namedSecrets(at, headerNames()) },
+		Name: "headers", Doc: "Headers of each request. Values may have references.", Schema: headersSchema,
+		Set: func(l *loader, at strictyaml.Place, t *Tracing) { t.Headers = l.namedSecrets(at, headerNames()) },
 	},
 }

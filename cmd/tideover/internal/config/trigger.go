@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -25,7 +26,7 @@ func ParseTrigger(s string) (Trigger, error) {
 	word, length, long := strings.Cut(s, ">")
 	t := Trigger{Event: strings.TrimSpace(word)}
 	if !slices.Contains(notifyEvents, t.Event) {
-		if near := nearest(t.Event, notifyEvents); near != "" {
+		if near := strictyaml.Nearest(t.Event, notifyEvents); near != "" {
 			return Trigger{}, fmt.Errorf("%q is not an event; did you mean %q?", t.Event, near)
 		}
 		return Trigger{}, fmt.Errorf("%q is not an event; want %s", t.Event, strings.Join(notifyEvents, ", "))

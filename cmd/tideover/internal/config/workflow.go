@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // alarmSuffix ends the names of the workflows that are made of on-give-up.
@@ -28,9 +30,9 @@ type draft struct {
 // steps are known.
 type stepDraft struct {
 	*Step
-	at     place
+	at     strictyaml.Place
 	fields roots // that its templates may use
-	needs  []place
+	needs  []strictyaml.Place
 	texts  []usedText
 
 	notify []string // of on-give-up, which is then nothing else
@@ -41,13 +43,13 @@ type stepDraft struct {
 
 // usedText is a template and its place.
 type usedText struct {
-	at   place
+	at   strictyaml.Place
 	text *text
 }
 
-func (l *loader) workflow(name string, at place) *Workflow {
+func (l *loader) workflow(name string, at strictyaml.Place) *Workflow {
 	d := &draft{Workflow: &Workflow{Name: name}}
-	object(l, at, workflowKeys, d)
+	strictyaml.Object(l, at, workflowKeys, d)
 	for i := range d.steps {
 		s := &d.steps[i]
 		if d.maxLost != nil && !s.ownMaxLost {
@@ -84,64 +86,66 @@ func (l *loader) inheritInSteps(d *draft) {
 }
 
 // workflowKeys has env first: it is merged into the steps.
-var workflowKeys = []key[draft]{
+var workflowKeys = []strictyaml.Key[*loader, draft]{
 	{
-		name: "description", doc: "What the workflow is for, shown on the page.", schema: scalarSchema,
-		set: func(l *loader, at place, d *draft) {
-			if s, ok := l.scalar(at); ok {
+		Name: "description", Doc: "What the workflow is for, shown on the page.", Schema: strictyaml.ScalarSchema,
+		Set: func(l *loader, at strictyaml.Place, d *draft) {
+			if s, ok := at.Text(); ok {
 				d.Description = s
-				l.value(at, s)
+				at.Record(s)
 			}
 		},
 	},
 	{
-		name: "schedule", doc: "When it starts by itself: a cron expression such as 0 3 * * *, with TZ=Europe/Berlin in front if need be, or a map.", schema: scheduleSchema,
-		set: func(l *loader, at place, d *draft) { d.Schedule = l.schedule(at) },
+		Name: "schedule", Doc: "When it starts by itself: a cron expression such as 0 3 * * *, with TZ=Europe/Berlin in front if need be, or a map.", Schema: scheduleSchema,
+		Set: func(l *loader, at strictyaml.Place, d *draft) { d.Schedule = l.schedule(at) },
 	},
 	{
-		name: "timeout", doc: "Ends a run as a whole.", schema: durationSchema,
-		set: func(l *loader, at place, d *draft) { d.Timeout = l.duration(at) },
+		Name: "timeout", Doc: "Ends a run as a whole.", Schema: strictyaml.DurationSchema,
+		Set: func(l *loader, at strictyaml.Place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
-		name: "concurrency", def: "0", doc: "Runs of it at once; 0 for no limit but the server's.", schema: count(0),
-		set: func(l *loader, at place, d *draft) { d.Concurrency = l.number(at, 0) },
+		Name: "concurrency", Default: "0", Doc: "Runs of it at once; 0 for no limit but the server's.", Schema: strictyaml.IntSchema(0),
+		Set: func(l *loader, at strictyaml.Place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
-		name: "max-lost", def: strconv.Itoa(defaultMaxLost), doc: "How many attempts of a step in a row may be lost, because the server died, and are made again; 0 for none. At most 9999.", schema: maxLostSchema,
-		set: func(l *loader, at place, d *draft) { d.maxLost = new(l.maxLost(at)) },
+		Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost, because the server died, and are made again; 0 for none. At most 9999.", Schema: maxLostSchema,
+		Set: func(l *loader, at strictyaml.Place, d *draft) { d.maxLost = new(l.maxLost(at)) },
 	},
 	{
-		name: "input", doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
-		schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
-		set: func(l *loader, at place, d *draft) {
+		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
+		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
+		Set: func(l *loader, at strictyaml.Place, d *draft) {
 			d.input = l.inputValue(at)
-			l.value(at, jsonText(at.node.plain()))
+			at.Record(jsonText(at.Node.Plain()))
 		},
 	},
 	{
-		name: "env", doc: "Environment of all command steps.", schema: envSchema,
-		set: func(l *loader, at place, d *draft) { d.env = l.envMap(at, envRoots, nil) },
+		Name: "env", Doc: "Environment of all command steps.", Schema: envSchema,
+		Set: func(l *loader, at strictyaml.Place, d *draft) { d.env = l.envMap(at, envRoots, nil) },
 	},
 	{
-		name: "env-inherit", doc: inheritDoc + "For all command steps.", schema: inheritSchema,
-		set: func(l *loader, at place, d *draft) { d.inherit = l.inherit(at) },
+		Name: "env-inherit", Doc: inheritDoc + "For all command steps.", Schema: inheritSchema,
+		Set: func(l *loader, at strictyaml.Place, d *draft) { d.inherit = l.inherit(at) },
 	},
 	{
-		name: "steps", required: true, doc: "What is done. Steps run at the same time unless one needs another.",
-		schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: oneOf(describe(stepKeys), "run", "http")}
+		Name: "steps", Required: true, Doc: "What is done. Steps run at the same time unless one needs another.",
+		Schema: func() *jsonschema.Schema {
+			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: strictyaml.OneOf(strictyaml.Describe(stepKeys), "run", "http")}
 		},
-		set: func(l *loader, at place, d *draft) {
-			ok := l.list(at, func(at place) { d.steps = append(d.steps, l.step(at, d.env)) })
+		Set: func(l *loader, at strictyaml.Place, d *draft) {
+			ok := at.Each(func(at strictyaml.Place) { d.steps = append(d.steps, l.step(at, d.env)) })
 			if ok && len(d.steps) == 0 {
-				l.bad(at, "there are no steps")
+				at.Bad("there are no steps")
 			}
 		},
 	},
 	{
-		name: "on-give-up", doc: "Runs once when a run gives up: a command or a request, whose templates may use all steps.",
-		schema: func() *jsonschema.Schema { return oneOf(describe(alarmKeys), "run", "http", "notify") },
-		set: func(l *loader, at place, d *draft) {
+		Name: "on-give-up", Doc: "Runs once when a run gives up: a command or a request, whose templates may use all steps.",
+		Schema: func() *jsonschema.Schema {
+			return strictyaml.OneOf(strictyaml.Describe(alarmKeys), "run", "http", "notify")
+		},
+		Set: func(l *loader, at strictyaml.Place, d *draft) {
 			s := l.alarm(at, d.env)
 			d.alarm = &s
 		},
@@ -154,21 +158,21 @@ const (
 )
 
 // maxLost reads how many lost attempts in a row are made again.
-func (l *loader) maxLost(at place) int {
-	n := l.number(at, 0)
+func (l *loader) maxLost(at strictyaml.Place) int {
+	n := strictyaml.ReadInt(at, 0)
 	if n > mostLost {
-		l.bad(at, "%d is more than %d", n, mostLost)
+		at.Bad("%d is more than %d", n, mostLost)
 	}
 	return n
 }
 
 func maxLostSchema() *jsonschema.Schema {
-	s := count(0)()
+	s := strictyaml.IntSchema(0)()
 	s.Maximum, s.Pattern = new(float64(mostLost)), `^(\+?0*[0-9]{1,4}|-0+)$`
 	return s
 }
 
-func workflowSchema() *jsonschema.Schema { return describe(workflowKeys) }
+func workflowSchema() *jsonschema.Schema { return strictyaml.Describe(workflowKeys) }
 
 // graph checks what the steps say of each other: ids, needs, cycles, and that
 // no template uses a step that may not have ended.
@@ -178,7 +182,7 @@ func (l *loader) graph(d *draft) {
 	for i := range d.steps {
 		s := &d.steps[i]
 		if first := byID[s.ID]; first != nil {
-			l.bad(s.at.child("id", s.at.node.get("id")), "the id %q is used already, at line %d", s.ID, first.at.node.line)
+			s.at.Child("id", s.at.Node.Get("id")).Bad("the id %q is used already, at line %d", s.ID, first.at.Node.Line)
 			continue
 		}
 		if s.ID != "" {
@@ -207,14 +211,14 @@ func (l *loader) graph(d *draft) {
 func (l *loader) needs(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 	s.Needs = nil
 	for _, at := range s.needs {
-		id := at.node.text
+		id := at.Node.Text
 		switch {
 		case id == s.ID:
-			l.bad(at, "step %q needs itself", id)
+			at.Bad("step %q needs itself", id)
 		case byID[id] == nil:
-			l.bad(at, "%s", noStep(id, ids))
+			at.Bad("%s", noStep(id, ids))
 		case slices.Contains(s.Needs, id):
-			l.bad(at, "%q is given already", id)
+			at.Bad("%q is given already", id)
 		default:
 			s.Needs = append(s.Needs, id)
 		}
@@ -222,7 +226,7 @@ func (l *loader) needs(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 }
 
 func noStep(id string, ids []string) string {
-	if near := nearest(id, ids); near != "" {
+	if near := strictyaml.Nearest(id, ids); near != "" {
 		return fmt.Sprintf("there is no step %q; did you mean %q?", id, near)
 	}
 	const most = 10
@@ -239,12 +243,12 @@ func (l *loader) cycles(d *draft, byID map[string]*stepDraft) (found bool) {
 		state[s.ID] = visiting
 		way = append(way, s.ID)
 		for _, at := range s.needs {
-			switch next := byID[at.node.text]; {
+			switch next := byID[at.Node.Text]; {
 			case next == nil || next == s || state[next.ID] == done:
 			case state[next.ID] == visiting:
 				found = true
 				circle := append(slices.Clone(way[slices.Index(way, next.ID):]), next.ID)
-				l.bad(at, "steps need each other: %s", strings.Join(circle, " → "))
+				at.Bad("steps need each other: %s", strings.Join(circle, " → "))
 			default:
 				visit(next)
 			}
@@ -289,11 +293,11 @@ func (l *loader) uses(s *stepDraft, ids []string) {
 			switch {
 			case slices.Contains(s.after, id):
 			case id == s.ID:
-				l.bad(u.at, "template: step %q can't use its own result", id)
+				u.at.Bad("template: step %q can't use its own result", id)
 			case !slices.Contains(ids, id):
-				l.bad(u.at, "template: %s", noStep(id, ids))
+				u.at.Bad("template: %s", noStep(id, ids))
 			default:
-				l.bad(u.at, "template: step %q may not have ended; add it to needs", id)
+				u.at.Bad("template: step %q may not have ended; add it to needs", id)
 			}
 		}
 	}

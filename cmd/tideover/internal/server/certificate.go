@@ -10,6 +10,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // certificate is the one that the server shows. It is another as soon as there is
@@ -108,7 +109,7 @@ func (c *certificate) look(now time.Time) {
 func (c *certificate) refuse(err error) {
 	pair, _ := c.shown()
 	c.set(pair, err)
-	first, more := config.Brief(err)
+	first, more := strictyaml.Brief(err)
 	attrs := []any{"error", first}
 	if more > 0 {
 		attrs = append(attrs, "more", more)

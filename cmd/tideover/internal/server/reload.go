@@ -12,6 +12,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -82,7 +83,7 @@ func (s *server) file() api.ConfigFile {
 	at, err := s.reloaded()
 	f := api.ConfigFile{Read: at}
 	if err != nil {
-		first, more := config.Brief(err)
+		first, more := strictyaml.Brief(err)
 		f.Problem, f.More = s.Source.Redactor.String(first), more
 	}
 	return f
@@ -102,7 +103,7 @@ func (e *partlyError) Unwrap() error { return e.err }
 
 // keep says in one line why the configuration stays as it was, if it does.
 func (s *server) keep(err error) {
-	first, more := config.Brief(err)
+	first, more := strictyaml.Brief(err)
 	if _, ok := errors.AsType[*partlyError](err); ok {
 		s.Log.Error("the configuration is not in effect as a whole", "error", first)
 		return

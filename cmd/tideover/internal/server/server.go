@@ -31,6 +31,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 	"github.com/tideover/tideover/engine"
@@ -186,7 +187,7 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 // warn logs what is probably not meant in the configuration.
 func warn(log *slog.Logger, cfg *config.Config) {
 	for _, w := range cfg.Warnings() {
-		first, _ := config.Brief(config.FieldErrors{w})
+		first, _ := strictyaml.Brief(strictyaml.FieldErrors{w})
 		log.Warn("configuration: " + first)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/sim"
 )
@@ -47,11 +47,11 @@ func Read(name string) (File, error) {
 // Parse reads a scenario from YAML. Its keys are those of [sim.Scenario], and
 // policies. Everything that is wrong is in the error, with its line.
 func Parse(name string, data []byte) (File, error) {
-	d := config.NewDocument(name, data)
+	d := strictyaml.NewDocument(name, data)
 	if err := d.Err(); err != nil {
 		return File{}, err
 	}
-	r := &reader{places: map[string]config.Place{}, broken: map[string]bool{}}
+	r := &reader{places: map[string]strictyaml.Place{}, broken: map[string]bool{}}
 	var f File
 	if d.Root.Empty() {
 		d.Root.Bad("the file is empty; tideover sim --show outage prints one to start from")
@@ -100,13 +100,13 @@ func (f File) Explain(err error) error {
 // Impossible reports whether an error is about what a file says, as opposed to
 // one that can't be read.
 func Impossible(err error) bool {
-	_, ok := errors.AsType[config.FieldErrors](err)
+	_, ok := errors.AsType[strictyaml.FieldErrors](err)
 	return ok
 }
 
 // report records the problems that the simulator has found, each where its field
 // is in the file. What could not be read is no second problem.
-func (r *reader) report(root config.Place, err error) {
+func (r *reader) report(root strictyaml.Place, err error) {
 	if err == nil {
 		return
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
@@ -19,7 +19,7 @@ import (
 const policiesKey = "policies"
 
 // file reads a whole file.
-func (r *reader) file(root config.Place, f *File) {
+func (r *reader) file(root strictyaml.Place, f *File) {
 	to := reflect.ValueOf(&f.Scenario).Elem()
 	fields := fieldsOf(to.Type())
 	for name, at := range root.Keys(append(names(fields), policiesKey)) {
@@ -33,7 +33,7 @@ func (r *reader) file(root config.Place, f *File) {
 }
 
 // policies reads a list of policies, or a map of them by name.
-func (r *reader) policies(p config.Place, f *File) {
+func (r *reader) policies(p strictyaml.Place, f *File) {
 	if p.IsList() {
 		items, _ := p.Items()
 		for _, at := range items {
@@ -53,7 +53,7 @@ func (r *reader) policies(p config.Place, f *File) {
 }
 
 // policy adds a policy, and returns it.
-func (r *reader) policy(at config.Place, name, text string, f *File) *sim.Contestant {
+func (r *reader) policy(at strictyaml.Place, name, text string, f *File) *sim.Contestant {
 	p, err := retry.Parse(text)
 	if err != nil {
 		at.Bad("%s", oneline.Error(err))
@@ -86,7 +86,7 @@ type breakerKeys struct {
 }
 
 // equipped reads a policy that has a breaker.
-func (r *reader) equipped(name string, at config.Place, f *File) {
+func (r *reader) equipped(name string, at strictyaml.Place, f *File) {
 	var e equipment
 	r.value(at, reflect.ValueOf(&e).Elem())
 	here, ok := r.places[at.Path()+".policy"]
@@ -117,7 +117,7 @@ func keysOf(c *breaker.Config) breakerKeys {
 	return k
 }
 
-func (k *breakerKeys) config(open config.Place) *breaker.Config {
+func (k *breakerKeys) config(open strictyaml.Place) *breaker.Config {
 	c := &breaker.Config{
 		Window: k.Window, WindowCalls: k.WindowCalls, FailureRate: k.FailureRate, ConsecutiveFailures: k.ConsecutiveFailures,
 		SlowCall: k.SlowCall, SlowRate: k.SlowRate, MinCalls: k.MinCalls,

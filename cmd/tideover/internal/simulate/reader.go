@@ -6,19 +6,19 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // reader fills structs from a file, by the names in their tags.
 type reader struct {
-	places map[string]config.Place // by path: what is in the file
-	broken map[string]bool         // by path: what could not be read
+	places map[string]strictyaml.Place // by path: what is in the file
+	broken map[string]bool             // by path: what could not be read
 }
 
 var durationType = reflect.TypeFor[time.Duration]()
 
 // value sets a value to what is in the file.
-func (r *reader) value(p config.Place, to reflect.Value) {
+func (r *reader) value(p strictyaml.Place, to reflect.Value) {
 	r.places[p.Path()] = p
 	ok := true
 	switch {
@@ -43,7 +43,7 @@ func (r *reader) value(p config.Place, to reflect.Value) {
 }
 
 // scalar sets a text, a number or a truth value.
-func scalar(p config.Place, to reflect.Value) (ok bool) {
+func scalar(p strictyaml.Place, to reflect.Value) (ok bool) {
 	switch to.Kind() {
 	case reflect.Bool:
 		var v bool
@@ -66,7 +66,7 @@ func scalar(p config.Place, to reflect.Value) (ok bool) {
 }
 
 // list sets a list, which has a fixed length if it is an array.
-func (r *reader) list(p config.Place, to reflect.Value) bool {
+func (r *reader) list(p strictyaml.Place, to reflect.Value) bool {
 	items, ok := p.Items()
 	if !ok {
 		return false
@@ -84,7 +84,7 @@ func (r *reader) list(p config.Place, to reflect.Value) bool {
 }
 
 // object sets the fields of a struct.
-func (r *reader) object(p config.Place, to reflect.Value) {
+func (r *reader) object(p strictyaml.Place, to reflect.Value) {
 	fields := fieldsOf(to.Type())
 	for name, at := range p.Keys(names(fields)) {
 		for _, f := range fields {

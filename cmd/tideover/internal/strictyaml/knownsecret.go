@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"strings"
@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// knownForms are secrets that can be told by themselves, whatever the name of what
-// they stand in.
+// knownForms are secrets that are recognised by their form alone, whatever the name of
+// the setting.
 var knownForms = []knownForm{
 	{"sk-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(sk-[A-Za-z0-9_-]{16,})`), func(s string) bool { return longWord.MatchString(s[3:]) || digit(s) && upper(s) }},
 	{"k_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])([sr]k_(?:live|test)_[A-Za-z0-9]{16,})`), nil},
@@ -26,16 +26,16 @@ var knownForms = []knownForm{
 	{"hooks.slack.com", lazyregexp.New(`(?i)\bhooks\.slack\.com/(?:(?:services|triggers)/(?:[^/\s$]+/){2}|workflows/(?:[^/\s$]+/){3})([a-z0-9]{8,})`), nil},
 }
 
-// knownForm is how some secrets look.
+// knownForm is the form of one kind of secrets.
 type knownForm struct {
-	part   string             // is in all of them, in any case; it saves most texts the rest
-	form   *lazyregexp.Regexp // its first group is what is to be hidden
-	random func(string) bool  // tells it from words and paths; nil means that the form is enough
+	part   string             // is in all of them, in any case: most texts need no further check
+	form   *lazyregexp.Regexp // its first group is the secret
+	random func(string) bool  // reports whether it is a secret and not a word or a path; nil means that the form is enough
 }
 
-// in returns where the secrets stand in the text, of which lower is the same in
+// find returns the begins and ends of the secrets in the text; lower is the text in
 // lower case.
-func (k *knownForm) in(text, lower string) (found [][]int) {
+func (k *knownForm) find(text, lower string) (found [][]int) {
 	if !strings.Contains(lower, k.part) {
 		return nil
 	}
@@ -47,30 +47,30 @@ func (k *knownForm) in(text, lower string) (found [][]int) {
 	return found
 }
 
-// longWord tells the random part of a key from words with hyphens between them.
+// longWord matches the random part of a key, but no words with hyphens between them.
 var longWord = lazyregexp.New(`[A-Za-z0-9]{12}`)
 
 func digit(s string) bool { return strings.ContainsAny(s, "0123456789") }
 func upper(s string) bool { return strings.ToLower(s) != s }
 
-// knownSecret returns a secret that stands in the text.
-func knownSecret(text string) (literal string, found bool) {
+// KnownSecret returns a secret of a known form that stands in the text.
+func KnownSecret(text string) (literal string, found bool) {
 	lower := strings.ToLower(text)
 	for _, k := range knownForms {
-		if at := k.in(text, lower); len(at) > 0 {
+		if at := k.find(text, lower); len(at) > 0 {
 			return text[at[0][0]:at[0][1]], true
 		}
 	}
 	return "", false
 }
 
-// maskKnown hides all secrets of known forms that stand in the text.
-func maskKnown(text string) string {
-	lower := strings.ToLower(text) // also of what is masked since: that adds no parts
+// MaskKnown hides all secrets of known forms that stand in the text.
+func MaskKnown(text string) string {
+	lower := strings.ToLower(text) // masks that are inserted below add no parts
 	for _, k := range knownForms {
 		var b strings.Builder
 		done := 0
-		for _, at := range k.in(text, lower) {
+		for _, at := range k.find(text, lower) {
 			b.WriteString(text[done:at[0]] + secret.Mask)
 			done = at[1]
 		}

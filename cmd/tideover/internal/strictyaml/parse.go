@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"bytes"
@@ -14,28 +14,30 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
+// MaxFile is the number of bytes that a file has at most.
+const MaxFile = 1 << 20
+
 const (
-	maxFile   = 1 << 20 // bytes
 	maxTokens = 30_000  // the parser takes time that grows with the square of the keys of a map
 	maxColumn = 10_000  // of a token: "- - - -" nests, and the parser recurses
 	maxFlow   = 100     // brackets inside brackets
-	maxNodes  = 100_000 // with aliases spelled out; long texts count as several
+	maxNodes  = 100_000 // with aliases written out; long texts count as several
 )
 
-// syntaxError is a problem that makes the file as a whole unreadable.
+// syntaxError is a problem for which the file as a whole can't be read.
 type syntaxError struct {
-	line, col int // 0 when it is about no line
+	line, col int // 0 if it is about no line
 	msg       string
 }
 
 func (e *syntaxError) Error() string { return e.msg }
 
-// parseYAML reads the one document of a file.
-func parseYAML(data []byte) (root *node, err error) {
+// parse reads the one document of a file.
+func parse(data []byte) (root *Node, err error) {
 	if err := checkBytes(data); err != nil {
 		return nil, err
 	}
-	// The parser is not ours, and some inputs that nobody writes make it panic.
+	// go-yaml panics on some malformed inputs.
 	defer func() {
 		if r := recover(); r != nil {
 			root, err = nil, &syntaxError{0, 0, fmt.Sprintf("not readable as YAML: %v", r)}
@@ -49,17 +51,17 @@ func parseYAML(data []byte) (root *node, err error) {
 	// the first.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		return nil, readable(err, data)
+		return nil, newSyntaxError(err, data)
 	}
 	return document(file)
 }
 
-// checkBytes refuses what can't be a YAML file, before the parser says something
-// less clear about it.
+// checkBytes refuses data that can't be a YAML file, for which the parser's message
+// would be less clear.
 func checkBytes(data []byte) error {
 	switch {
-	case len(data) > maxFile:
-		return &syntaxError{0, 0, fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), maxFile)}
+	case len(data) > MaxFile:
+		return &syntaxError{0, 0, fmt.Sprintf("the file has %d bytes; at most %d are read", len(data), MaxFile)}
 	case bytes.HasPrefix(data, []byte("\xff\xfe")), bytes.HasPrefix(data, []byte("\xfe\xff")):
 		return &syntaxError{1, 1, "the file is UTF-16; save it as UTF-8"}
 	}
@@ -74,8 +76,8 @@ func checkBytes(data []byte) error {
 	return nil
 }
 
-// checkTokens refuses what would keep the parser busy for long or nest so deep
-// that its stack ends.
+// checkTokens refuses files that would keep the parser busy for long or overflow its
+// stack.
 func checkTokens(tokens token.Tokens) error {
 	depth, count := 0, 0
 	for _, tk := range tokens {
@@ -102,8 +104,8 @@ func checkTokens(tokens token.Tokens) error {
 	return nil
 }
 
-// readable turns the parser's error into ours.
-func readable(err error, data []byte) error {
+// newSyntaxError returns the parser's error as ours.
+func newSyntaxError(err error, data []byte) error {
 	e, ok := errors.AsType[yaml.Error](err)
 	if !ok || e.GetToken() == nil {
 		return &syntaxError{0, 0, err.Error()}
@@ -124,7 +126,8 @@ func readable(err error, data []byte) error {
 	return &syntaxError{at.Line, at.Column, msg}
 }
 
-func document(file *ast.File) (*node, error) {
+// document returns the one document of the file, nil if there is none.
+func document(file *ast.File) (*Node, error) {
 	var body ast.Node
 	for _, doc := range file.Docs {
 		if _, directive := doc.Body.(*ast.DirectiveNode); directive || doc.Body == nil {
@@ -138,45 +141,45 @@ func document(file *ast.File) (*node, error) {
 	if body == nil {
 		return nil, nil
 	}
-	c := converter{anchors: map[string]*node{}}
+	c := converter{anchors: map[string]*Node{}}
 	n := c.node(body)
 	return n, c.err
 }
 
 // converter makes nodes of the parser's tree. It stops at the first error.
 type converter struct {
-	anchors map[string]*node // nil while the anchor's value is being read
+	anchors map[string]*Node // nil while the anchor's value is being read
 	err     error
 }
 
-func (c *converter) fail(n ast.Node, format string, args ...any) *node {
+func (c *converter) fail(n ast.Node, format string, args ...any) *Node {
 	if c.err == nil {
 		at := n.GetToken().Position
 		c.err = &syntaxError{at.Line, at.Column, fmt.Sprintf(format, args...)}
 	}
-	return &node{size: 1}
+	return &Node{size: 1}
 }
 
-func (c *converter) node(n ast.Node) *node {
+func (c *converter) node(n ast.Node) *Node {
 	if n == nil || c.err != nil {
-		return &node{size: 1}
+		return &Node{size: 1}
 	}
 	at := n.GetToken().Position
-	out := &node{text: n.GetToken().Value, line: at.Line, col: at.Column}
-	out.size = 1 + len(out.text)/64
+	out := &Node{Text: n.GetToken().Value, Line: at.Line, Column: at.Column}
+	out.size = 1 + len(out.Text)/64
 	switch n := n.(type) {
 	case *ast.NullNode:
 	case *ast.BoolNode:
-		out.kind, out.value = boolKind, n.Value
+		out.Kind, out.Value = KindBool, n.Value
 	case *ast.IntegerNode:
-		out.kind, out.value = intKind, n.Value
+		out.Kind, out.Value = KindInt, n.Value
 	case *ast.FloatNode:
-		out.kind, out.value = floatKind, n.Value
+		out.Kind, out.Value = KindFloat, n.Value
 	case *ast.StringNode:
-		out.kind, out.text, out.value = stringKind, n.Value, n.Value
+		out.Kind, out.Text, out.Value = KindText, n.Value, n.Value
 	case *ast.LiteralNode:
-		out.kind, out.text, out.value = stringKind, n.Value.Value, n.Value.Value
-		out.size = 1 + len(out.text)/64
+		out.Kind, out.Text, out.Value = KindText, n.Value.Value, n.Value.Value
+		out.size = 1 + len(out.Text)/64
 	case *ast.SequenceNode:
 		c.list(out, n)
 	case *ast.MappingNode:
@@ -198,24 +201,24 @@ func (c *converter) node(n ast.Node) *node {
 	return out
 }
 
-func (c *converter) list(out *node, n *ast.SequenceNode) {
-	out.kind = listKind
+func (c *converter) list(out *Node, n *ast.SequenceNode) {
+	out.Kind = KindList
 	for _, v := range n.Values {
 		item := c.node(v)
-		out.items = append(out.items, item)
+		out.Items = append(out.Items, item)
 		out.size += item.size
 	}
 }
 
-// mapping reads a map. It points at its first key, because the parser points at
-// a colon.
-func (c *converter) mapping(out *node, values []*ast.MappingValueNode) {
-	out.kind = mapKind
-	if len(values) > 0 && out.text != "{" {
+// mapping reads a map. Its position is that of its first key, because the parser's is
+// that of a colon.
+func (c *converter) mapping(out *Node, values []*ast.MappingValueNode) {
+	out.Kind = KindMap
+	if len(values) > 0 && out.Text != "{" {
 		at := values[0].Key.GetToken().Position
-		out.line, out.col = at.Line, at.Column
+		out.Line, out.Column = at.Line, at.Column
 	}
-	var merged []pair
+	var merged []Pair
 	for _, v := range values {
 		val := c.node(v.Value)
 		out.size += val.size + 1
@@ -224,41 +227,41 @@ func (c *converter) mapping(out *node, values []*ast.MappingValueNode) {
 			continue
 		}
 		key := c.node(v.Key)
-		if !key.scalar() {
+		if !key.IsScalar() {
 			c.fail(v.Key, "%q is not a key; keys are texts", v.Key.GetToken().Value)
 			return
 		}
-		out.pairs = append(out.pairs, pair{key, val})
+		out.Pairs = append(out.Pairs, Pair{key, val})
 	}
 	own := map[string]bool{}
-	for _, p := range out.pairs {
-		own[p.key.text] = true
+	for _, p := range out.Pairs {
+		own[p.Key.Text] = true
 	}
-	for _, p := range merged { // what the map says itself wins
-		if !own[p.key.text] {
-			own[p.key.text] = true
-			out.pairs = append(out.pairs, p)
+	for _, p := range merged { // the map's own keys win
+		if !own[p.Key.Text] {
+			own[p.Key.Text] = true
+			out.Pairs = append(out.Pairs, p)
 		}
 	}
 }
 
 // merge returns the pairs that "<<" brings in.
-func (c *converter) merge(v *ast.MappingValueNode, val *node) (pairs []pair) {
-	sources := []*node{val}
-	if val.kind == listKind {
-		sources = val.items
+func (c *converter) merge(v *ast.MappingValueNode, val *Node) (pairs []Pair) {
+	sources := []*Node{val}
+	if val.Kind == KindList {
+		sources = val.Items
 	}
 	for _, s := range sources {
-		if s.kind != mapKind {
+		if s.Kind != KindMap {
 			c.fail(v.Key, "<< takes a map or a list of maps")
 			return nil
 		}
-		pairs = append(pairs, s.pairs...)
+		pairs = append(pairs, s.Pairs...)
 	}
 	return pairs
 }
 
-func (c *converter) anchor(n *ast.AnchorNode) *node {
+func (c *converter) anchor(n *ast.AnchorNode) *Node {
 	name := n.Name.GetToken().Value
 	c.anchors[name] = nil
 	val := c.node(n.Value)
@@ -266,7 +269,7 @@ func (c *converter) anchor(n *ast.AnchorNode) *node {
 	return val
 }
 
-func (c *converter) alias(n *ast.AliasNode) *node {
+func (c *converter) alias(n *ast.AliasNode) *Node {
 	name := n.Value.GetToken().Value
 	val, ok := c.anchors[name]
 	switch {

@@ -1,16 +1,16 @@
-package config_test
+package strictyaml_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 func TestDocument(t *testing.T) {
 	t.Parallel()
-	d := config.NewDocument("x.yaml", []byte("a: 1s\nb: [2, 3.5]\nc: true\nd: &anchor {e: text}\nd2: *anchor\na: 2s\nf: 1\ng:\n"))
+	d := strictyaml.NewDocument("x.yaml", []byte("a: 1s\nb: [2, 3.5]\nc: true\nd: &anchor {e: text}\nd2: *anchor\na: 2s\nf: 1\ng:\n"))
 	var got []string
 	for name, p := range d.Root.Keys([]string{"a", "b", "c", "d", "d2", "g"}) {
 		got = append(got, name+" at "+p.Path())
@@ -44,7 +44,7 @@ func TestDocument(t *testing.T) {
 
 func TestDocumentRefuses(t *testing.T) {
 	t.Parallel()
-	d := config.NewDocument("x.yaml", []byte("a: 5\nb: x\nc: 1.5\nd: 1\ne: [1]\nf: {}\n"))
+	d := strictyaml.NewDocument("x.yaml", []byte("a: 5\nb: x\nc: 1.5\nd: 1\ne: [1]\nf: {}\n"))
 	for name, p := range d.Root.Keys(nil) {
 		switch name {
 		case "a":
@@ -64,15 +64,15 @@ func TestDocumentRefuses(t *testing.T) {
 	}
 	wantErrors(t, d, `a: "5" has no unit; write 5s for seconds`, "a: a number, where a list is expected", `b: "x" is not a number`,
 		`c: "1.5" is not a whole number`, "d: a number, where true or false is expected", "e: a list, where a text is expected", "f: a map, where a text is expected")
-	if err := config.NewDocument("x.yaml", []byte("a: [")).Err(); err == nil || !strings.HasPrefix(err.Error(), "x.yaml:1:") {
+	if err := strictyaml.NewDocument("x.yaml", []byte("a: [")).Err(); err == nil || !strings.HasPrefix(err.Error(), "x.yaml:1:") {
 		t.Errorf("half a list: %v", err)
 	}
-	if d := config.NewDocument("x.yaml", nil); !d.Root.Empty() || d.Err() != nil {
+	if d := strictyaml.NewDocument("x.yaml", nil); !d.Root.Empty() || d.Err() != nil {
 		t.Errorf("an empty file: %v", d.Err())
 	}
 }
 
-func wantErrors(t *testing.T, d *config.Document, parts ...string) {
+func wantErrors(t *testing.T, d *strictyaml.Document, parts ...string) {
 	t.Helper()
 	err := d.Err()
 	if err == nil {

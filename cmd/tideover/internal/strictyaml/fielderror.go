@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"cmp"
@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	printedProblems = 50   // as many does an error print
-	maxProblems     = 1000 // as many are kept
+	printedProblems = 50   // by the Error method
+	maxProblems     = 1000 // that a document keeps
 )
 
-// FieldError is one thing that is wrong with the configuration.
+// FieldError is one problem of a file.
 type FieldError struct {
-	File    string // the file's name as it was given; empty for what is not in the file
-	Line    int    // 0 when the problem is about no line
+	File    string // the file's name as it was given; empty if the value is not in the file
+	Line    int    // 0 if the problem is about no line
 	Column  int    // in characters, from 1
-	Origin  string // such as "env TIDEOVER_SERVER_LISTEN", for what is not in the file
+	Origin  string // such as "env TIDEOVER_SERVER_LISTEN", of a value that is not in the file
 	Path    string // such as workflows.nightly.steps[0].policy; empty for the file as a whole
 	Message string
 	Excerpt string // the line and a caret; may be empty
@@ -49,8 +49,7 @@ func (p *FieldError) Error() string {
 	return b.String()
 }
 
-// FieldErrors is the error of [Load]: everything that is wrong, in the order of
-// the lines.
+// FieldErrors is the error of [Document.Err]: all problems, in the order of the lines.
 type FieldErrors []*FieldError
 
 // Error returns all problems, one after the other.
@@ -75,75 +74,65 @@ func (ps FieldErrors) Unwrap() []error {
 	return errs
 }
 
-// Brief returns the first problem of an error of [Load], or of any other, in one
-// line, and how many more there are: for a log.
+// Brief returns, for a log, the first problem of [FieldErrors] or the first of joined
+// errors in one line, and the number of the others.
 func Brief(err error) (first string, more int) {
 	if ps, ok := errors.AsType[FieldErrors](err); ok && len(ps) > 0 {
 		p := *ps[0]
 		p.Excerpt = ""
 		return oneline.Text(p.Error()), len(ps) - 1
 	}
-	list := joined(err)
+	list := JoinedErrors(err)
 	if len(list) == 0 {
 		return "", 0
 	}
 	return oneline.Text(list[0].Error()), len(list) - 1
 }
 
-// bad records a problem at a place.
-func (l *loader) bad(at place, format string, args ...any) {
-	if len(l.problems) == maxProblems {
-		return
-	}
-	p := &FieldError{Path: at.path, Message: fmt.Sprintf(format, args...)}
-	if n := at.node; n != nil && n.origin != "" {
-		p.Origin = n.origin
-	} else if n != nil {
-		p.Line, p.Column = n.line, n.col
-	}
-	l.problems = append(l.problems, p)
-}
-
-// problem records an error that has its own position, or none.
-func (l *loader) problem(err error) {
+// addSyntaxError records an error that has its own position, or none.
+func (d *Document) addSyntaxError(err error) {
 	p := &FieldError{Message: err.Error()}
 	if e, ok := errors.AsType[*syntaxError](err); ok {
 		p.Line, p.Column = e.line, e.col
 	}
-	l.problems = append(l.problems, p)
+	d.problems = append(d.problems, p)
 }
 
-// result returns all problems in order, without repetitions, which aliases make.
-func (l *loader) result() error {
-	if len(l.problems) == 0 {
-		return nil
-	}
-	return FieldErrors(l.sorted(l.problems))
-}
-
-// sorted returns problems in order, without repetitions, with the lines of the file.
-func (l *loader) sorted(problems []*FieldError) []*FieldError {
+// sorted returns problems in order, without repetitions (which aliases make), with
+// excerpts of the file.
+func (d *Document) sorted(problems []*FieldError) []*FieldError {
 	slices.SortStableFunc(problems, func(a, b *FieldError) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	list := slices.CompactFunc(problems, func(a, b *FieldError) bool { return *a == *b })
 	var literals secret.Redactor
-	literals.Add(l.literals...)
-	for line, col := range l.hidden {
-		if runes := []rune(l.lines[line-1]); col <= len(runes) {
-			l.lines[line-1] = string(runes[:col-1]) + secret.Mask
+	literals.Add(d.literals...)
+	for line, col := range d.hidden {
+		if runes := []rune(d.lines[line-1]); col <= len(runes) {
+			d.lines[line-1] = string(runes[:col-1]) + secret.Mask
 		}
 	}
 	for i, p := range list {
 		if p.Origin == "" {
-			p.File = l.name
+			p.File = d.name
 		}
-		// Literal secrets have been refused, and are not to be repeated to whoever
-		// reads the refusal.
+		// Secrets that stand in the file have been refused: the message must not
+		// repeat them.
 		p.Message = literals.String(maskText(p.Message))
 		if i < printedProblems {
-			p.Excerpt = literals.String(excerpt(l.lines, p.Line, p.Column))
+			p.Excerpt = literals.String(excerpt(d.lines, p.Line, p.Column))
 		}
 	}
 	return list
+}
+
+// JoinedErrors returns the errors that err was made of by [errors.Join], or err alone.
+func JoinedErrors(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		return list.Unwrap()
+	}
+	return []error{err}
 }

@@ -1,11 +1,11 @@
-package config
+package strictyaml
 
 import (
 	"fmt"
 	"strings"
 )
 
-// hints are for keys that other tools use.
+// hints has our keys by the words that other tools use for the same setting.
 var hints = map[string]string{
 	"command": "run", "cmd": "run", "exec": "run", "args": "run", "script": "run", "shell": "run",
 	"depends-on": "needs", "depends_on": "needs", "after": "needs", "requires": "needs",
@@ -17,10 +17,11 @@ var hints = map[string]string{
 	"address": "listen", "port": "listen", "bind": "listen", "state": "data", "on-failure": "on-give-up",
 }
 
-// unknown says what is wrong with a key and which one may be meant.
-func unknown(name string, known []string) string {
+// UnknownKey returns the message about a key that is not known, with the key that is
+// probably meant.
+func UnknownKey(name string, known []string) string {
 	msg := fmt.Sprintf("key %q is unknown", name)
-	if best := nearest(name, known); best != "" {
+	if best := Nearest(name, known); best != "" {
 		return msg + fmt.Sprintf("; did you mean %q?", best)
 	}
 	if hint := hints[strings.ToLower(name)]; hint != "" {
@@ -35,9 +36,7 @@ func unknown(name string, known []string) string {
 
 // Nearest returns the known word that the word is most likely meant to be, "" if
 // none is near.
-func Nearest(word string, known []string) string { return nearest(word, known) }
-
-func nearest(word string, known []string) (best string) {
+func Nearest(word string, known []string) (best string) {
 	word = strings.ReplaceAll(strings.ToLower(word), "_", "-")
 	if len(word) < 2 || len(word) > 64 || len(known) > 200 { // any short word is near any other
 		return ""

@@ -1,4 +1,4 @@
-package config
+package strictyaml
 
 import (
 	"fmt"
@@ -18,8 +18,8 @@ const excerptWidth = 120
 //	> 12 |     polcy: api
 //	           ^
 //
-// It is made here because the library also prints the lines around, which may
-// hold what must not be repeated, and needs a token where we have a position.
+// The library's own function needs a token where we have a position, and prints the
+// lines around, which may hold secrets.
 func excerpt(lines []string, line, col int) string {
 	if line < 1 || line > len(lines) {
 		return ""
@@ -32,8 +32,8 @@ func excerpt(lines []string, line, col int) string {
 			runes[i] = '?'
 		}
 	}
-	// All of the line is masked before a part of it is cut out: what names the
-	// secret may be outside of the part.
+	// All of the line is masked before a part of it is cut out: the name of the
+	// setting may be outside of the part.
 	text := string(runes)
 	if inAuth(lines, line) {
 		text = maskAuth(text, authItem)
@@ -41,7 +41,7 @@ func excerpt(lines []string, line, col int) string {
 	masked := []rune(maskLine(text))
 	caret := 0
 	for end := min(max(col, 1)-1, len(runes), len(masked)); caret < end && runes[caret] == masked[caret]; {
-		caret++ // and so a caret that would point into a mask points at its start
+		caret++ // it points at the begin of a mask, not into it
 	}
 	start := 0
 	if caret > excerptWidth-20 {
@@ -64,8 +64,8 @@ var (
 	keyLike    = lazyregexp.New(`[A-Za-z0-9_+=-]{20,}`)
 )
 
-// maskLine takes what may be a secret out of a line that is quoted in an error.
-// It would rather take too much.
+// maskLine masks what may be a secret in a line that an error quotes. It masks too much
+// rather than too little.
 func maskLine(line string) string {
 	line = maskAuth(line, authPair)
 	if m := secretPair.FindStringSubmatchIndex(line); m != nil {
@@ -86,8 +86,8 @@ func maskLine(line string) string {
 	})
 }
 
-// maskAuth takes out what is no reference where a provider's keys are expected,
-// which the pattern finds.
+// maskAuth masks a value that is not a reference where the pattern finds the keys of a
+// provider.
 func maskAuth(line string, pattern *lazyregexp.Regexp) string {
 	m := pattern.FindStringSubmatchIndex(line)
 	if m == nil {
@@ -121,11 +121,10 @@ func inAuth(lines []string, line int) bool {
 
 func wordRune(r rune) bool { return letter(r) || unicode.IsDigit(r) || r > 0x7f }
 
-// maskText takes what is a secret out of a text that is quoted in an error: one of a
-// known form, or the password or the key of a URL, which need not be one that can
-// be read.
+// maskText masks the secrets in a text that an error quotes: those of a known form, and
+// the password or the key of a URL, which need not be valid.
 func maskText(text string) string {
-	text = queryKey.ReplaceAllStringFunc(maskKnown(text), func(s string) string {
+	text = queryKey.ReplaceAllStringFunc(MaskKnown(text), func(s string) string {
 		name, value, _ := strings.Cut(s, "=")
 		if strings.HasPrefix(value, "${") || strings.HasPrefix(value, "{{") {
 			return s
