@@ -6,6 +6,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -74,18 +75,18 @@ func (w *Workflow) Step(id string) *Step {
 
 // Server is how `tideover serve` runs.
 type Server struct {
-	Listen        string        // host:port
-	Hosts         []string      // further names and addresses under which it may be asked, without port
-	Socket        string        // path of the unix socket
-	Data          string        // folder of all state
-	Token         *SecretText   // nil means that serve generates one in Data
-	TLS           ServerTLS     // of Listen, and of the gateway's if that runs alone
-	Retention     time.Duration // how long ended runs are kept
-	DeadRetention time.Duration // how long runs that gave up are kept
-	Concurrency   int           // handlers at once
-	Durability    string        // "full" or "os"
-	MaxBody       int64         // bytes of a request's body
-	Inherit       Inherit       // variables that all commands of steps, jobs and notifiers get
+	Listen        string               // host:port
+	Hosts         []string             // further names and addresses under which it may be asked, without port
+	Socket        string               // path of the unix socket
+	Data          string               // folder of all state
+	Token         *template.SecretText // nil means that serve generates one in Data
+	TLS           ServerTLS            // of Listen, and of the gateway's if that runs alone
+	Retention     time.Duration        // how long ended runs are kept
+	DeadRetention time.Duration        // how long runs that gave up are kept
+	Concurrency   int                  // handlers at once
+	Durability    string               // "full" or "os"
+	MaxBody       int64                // bytes of a request's body
+	Inherit       Inherit              // variables that all commands of steps, jobs and notifiers get
 
 	MaxConnections           int // of the TCP listener; 0 means as many as the descriptors of the process allow
 	MaxConnectionsPerAddress int // the same from one address; 0 means half of MaxConnections

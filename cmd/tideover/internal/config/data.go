@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -50,44 +51,17 @@ type StepResult struct {
 	Truncated bool // there was more than is kept
 }
 
-// The fields that templates may use, by the first one.
 var (
-	stepFields = []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
-	rootFields = map[string][]string{
-		"input": nil, "steps": nil, // any
-		"run":      {"id", "workflow", "key", "origin", "origin_key", "attempt", "step", "reason", "error"},
-		"schedule": {"time"},
-		"today":    {},
-	}
+	stepRoots  = template.Fields{First: []string{"input", "steps", "run", "schedule"}}
+	envRoots   = template.Fields{First: []string{"input", "run", "schedule"}} // of a workflow: its env is for steps with different needs
+	inputRoots = template.Fields{First: []string{"run", "schedule", "today"}}
+	jobRoots   = template.Fields{First: []string{"input", "run"}, Input: jobFields}
 )
-
-// roots are the fields that a template of some place may use.
-type roots struct {
-	first []string
-	input []string // those of .input; nil means any
-
-	quotes []string // of a message, those that may quote what a run was given
-}
-
-var (
-	stepRoots  = roots{first: []string{"input", "steps", "run", "schedule"}}
-	envRoots   = roots{first: []string{"input", "run", "schedule"}} // of a workflow: its env is for steps with different needs
-	inputRoots = roots{first: []string{"run", "schedule", "today"}}
-	jobRoots   = roots{first: []string{"input", "run"}, input: jobFields}
-)
-
-// scope is the data of one rendering, in the form that templates walk.
-type scope struct {
-	root    map[string]any
-	steps   map[string]any
-	secrets secret.Resolver
-	dir     string // where relative paths of references start
-}
 
 // scope returns the data for a step. A step that it needs and that has no result
 // is an error, unless the step is one for runs that gave up: there it has an
 // empty result with the exit code -1.
-func (s *Step) scope(d Data) (*scope, error) {
+func (s *Step) scope(d Data) (*template.Scope, error) {
 	steps := map[string]any{}
 	for _, id := range s.after {
 		r, ok := d.Steps[id]
@@ -102,24 +76,24 @@ func (s *Step) scope(d Data) (*scope, error) {
 		}
 	}
 	sc := d.scope()
-	sc.root["input"], sc.root["steps"] = normal(d.Input), steps
-	sc.steps, sc.dir = steps, s.base
+	sc.Root["input"], sc.Root["steps"] = normal(d.Input), steps
+	sc.Steps, sc.Dir = steps, s.base
 	return sc, nil
 }
 
-func (d Data) scope() *scope {
+func (d Data) scope() *template.Scope {
 	at := ""
 	if !d.Schedule.IsZero() {
 		at = d.Schedule.Format(time.RFC3339)
 	}
-	return &scope{
-		root: map[string]any{
+	return &template.Scope{
+		Root: map[string]any{
 			"run": map[string]any{"id": d.Run.ID, "workflow": d.Run.Workflow, "key": d.Run.Key, "attempt": d.Run.Attempt,
 				"origin": d.Run.Origin, "origin_key": d.Run.OriginKey,
 				"step": d.Run.Step, "reason": d.Run.Reason, "error": d.Run.Error},
 			"schedule": map[string]any{"time": at},
 		},
-		secrets: d.Secrets,
+		Secrets: d.Secrets,
 	}
 }
 

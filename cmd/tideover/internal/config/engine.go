@@ -11,6 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -19,7 +20,7 @@ import (
 // Engine is where runs are kept: in the server's folder, unless there is a
 // cluster.
 type Engine struct {
-	NATS []*SecretText // addresses of the servers; none means the folder
+	NATS []*template.SecretText // addresses of the servers; none means the folder
 
 	Name        string        // of the cluster
 	Shards      int           // 0 means what the cluster has, or the default
@@ -29,16 +30,16 @@ type Engine struct {
 	Member      string        // name of this process; empty means host and process id
 	SecondPlace string        // folder; empty means none
 
-	Credentials string      // path
-	NKeySeed    string      // path
-	User        *SecretText // nil means none, here and below
-	Password    *SecretText
-	Token       *SecretText
+	Credentials string               // path
+	NKeySeed    string               // path
+	User        *template.SecretText // nil means none, here and below
+	Password    *template.SecretText
+	Token       *template.SecretText
 	TLS         TLS
 
 	SystemCredentials string // path
-	SystemUser        *SecretText
-	SystemPassword    *SecretText
+	SystemUser        *template.SecretText
+	SystemPassword    *template.SecretText
 }
 
 // TLS is the files with which a connection is made. Empty ones are not used.
@@ -141,15 +142,15 @@ var engineKeys = []strictyaml.Key[*loader, Engine]{
 	},
 	{
 		Name: "user", Doc: "User at the servers; may have references.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.User = l.openText(at, "user") },
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.User = l.Open(at, "user") },
 	},
 	{
 		Name: "password", Doc: "Password of the user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Password = l.secretText(at) },
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Password = l.Secret(at) },
 	},
 	{
 		Name: "token", Doc: "Token for the servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Token = l.secretText(at) },
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Token = l.Secret(at) },
 	},
 	{
 		Name: "tls", Doc: "Files for connections with TLS. The variables are TIDEOVER_ENGINE_TLS_CA and so on.", Inside: []string{"ca", "cert", "key"},
@@ -179,11 +180,11 @@ var engineKeys = []strictyaml.Key[*loader, Engine]{
 	},
 	{
 		Name: "system-user", Doc: "User of NATS's system account, instead.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemUser = l.openText(at, "user") },
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemUser = l.Open(at, "user") },
 	},
 	{
 		Name: "system-password", Doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemPassword = l.secretText(at) },
+		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemPassword = l.Secret(at) },
 	},
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
@@ -17,14 +18,14 @@ import (
 const noAddress = "there is no address; want one like nats://host:4222"
 
 // natsServers reads where the servers are: one text with commas, or a list.
-func (l *loader) natsServers(at strictyaml.Place) (list []*SecretText) {
+func (l *loader) natsServers(at strictyaml.Place) (list []*template.SecretText) {
 	parts := at.Node.Items
 	if at.Node.Kind != strictyaml.KindList {
 		text, ok := at.Text()
 		if !ok {
 			return nil
 		}
-		if name, ok := strings.CutPrefix(at.Node.Origin, "env "); ok && strings.Contains(text, "@") && !isRef(text) {
+		if name, ok := strings.CutPrefix(at.Node.Origin, "env "); ok && strings.Contains(text, "@") && !template.IsRef(text) {
 			// There may be a password in the variable; from here on it is referred to.
 			text = fmt.Sprintf("${env:%s}", name)
 		}
@@ -52,7 +53,7 @@ func (l *loader) natsServers(at strictyaml.Place) (list []*SecretText) {
 }
 
 // natsServer reads one, and checks what it is at the moment.
-func (l *loader) natsServer(at strictyaml.Place) *SecretText {
+func (l *loader) natsServer(at strictyaml.Place) *template.SecretText {
 	src, ok := at.Text()
 	if !ok {
 		return nil
@@ -70,19 +71,19 @@ func (l *loader) natsServer(at strictyaml.Place) *SecretText {
 		at.Bad("templates can't be used here")
 		return nil
 	}
-	t, ok := l.text(at, "nats", withRefs, roots{})
+	t, ok := l.Text(at, "nats", template.WithRefs, template.Fields{})
 	if !ok {
 		return nil
 	}
-	s := &SecretText{text: t, dir: l.dir}
-	out, err := resolveAddress(s, l.cfg.secrets)
+	s := template.NewSecretText(t, l.Dir)
+	out, err := resolveAddress(s, l.Secrets)
 	var wrong string
 	if err != nil {
 		wrong = oneline.Text(err.Error())
 	} else if wrong = wrongAddress(out.Reveal()); wrong == "" {
 		return s
 	}
-	if plainAddress.MatchString(src) || isRef(src) {
+	if plainAddress.MatchString(src) || template.IsRef(src) {
 		at.Bad("%q %s", src, wrong)
 	} else { // a part of it may be a password that is in the wrong place
 		at.Hide()
@@ -113,7 +114,7 @@ func wrongAddress(text string) string {
 func (l *loader) addresses(found map[string]strictyaml.Place, e *Engine) {
 	var users, web, plain bool
 	for _, s := range e.NATS {
-		out, err := resolveAddress(s, l.cfg.secrets)
+		out, err := resolveAddress(s, l.Secrets)
 		if err != nil {
 			continue // which was refused
 		}
@@ -158,12 +159,12 @@ func addressSecret(src string) (literal string, found bool) {
 	if both {
 		user = user[len(name)+1:]
 	}
-	return user, user != "" && !reference.MatchString(user) && !isRef(scheme)
+	return user, user != "" && !template.HasRef(user) && !template.IsRef(scheme)
 }
 
 // maskReferences keeps the length of a text, and nothing of its references.
 func maskReferences(text string) string {
-	return reference.ReplaceAllStringFunc(text, func(ref string) string { return strings.Repeat("x", len(ref)) })
+	return template.ReplaceRefs(text, func(ref string) string { return strings.Repeat("x", len(ref)) })
 }
 
 // splitAddress splits an address into its scheme, what it says of the user, and the
@@ -181,8 +182,8 @@ func splitAddress(src string) (scheme, user, rest string) {
 // resolveAddress looks up the references. Those that stand before the host may
 // have any characters in them. The redactor learns of passwords also when the
 // whole address was the secret.
-func resolveAddress(s *SecretText, r secret.Resolver) (secret.String, error) {
-	scheme, user, rest := splitAddress(s.text.src)
+func resolveAddress(s *template.SecretText, r secret.Resolver) (secret.String, error) {
+	scheme, user, rest := splitAddress(s.String())
 	if user == "" {
 		out, err := s.Resolve(r)
 		if err == nil {
@@ -191,21 +192,21 @@ func resolveAddress(s *SecretText, r secret.Resolver) (secret.String, error) {
 		return out, err
 	}
 	before, err := replaceReferences(user, func(ref secret.Ref) (string, error) {
-		v, err := r.Resolve(ref, s.dir)
+		v, err := r.Resolve(ref, s.Dir())
 		return strings.ReplaceAll(url.QueryEscape(v.Reveal()), "+", "%20"), err
 	})
 	if err != nil {
 		return secret.String{}, err
 	}
 	after, err := replaceReferences(rest, func(ref secret.Ref) (string, error) {
-		v, err := r.Resolve(ref, s.dir)
+		v, err := r.Resolve(ref, s.Dir())
 		return v.Reveal(), err
 	})
 	return secret.New(scheme + before + after), err
 }
 
 func replaceReferences(text string, value func(secret.Ref) (string, error)) (out string, err error) {
-	out = reference.ReplaceAllStringFunc(text, func(word string) string {
+	out = template.ReplaceRefs(text, func(word string) string {
 		ref, e := secret.ParseRef(word)
 		v := ""
 		if e == nil {

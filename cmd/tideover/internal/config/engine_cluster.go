@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine/jetstream"
 )
 
@@ -32,7 +33,7 @@ func (c *Config) Cluster() (jetstream.Config, error) {
 	out.URL = strings.Join(urls, ",")
 	for _, v := range []struct {
 		name string
-		text *SecretText
+		text *template.SecretText
 		to   *string
 	}{
 		{"user", e.User, &out.User}, {"password", e.Password, &out.Password}, {"token", e.Token, &out.Token},

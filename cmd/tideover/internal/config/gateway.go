@@ -4,13 +4,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
 )
 
 // Gateway is how callers reach the providers.
 type Gateway struct {
-	Token  *SecretText // callers must bring it; nil means that only this machine may ask
-	Listen string      // host:port of a gateway that runs alone; serve has Server.Listen
+	Token  *template.SecretText // callers must bring it; nil means that only this machine may ask
+	Listen string               // host:port of a gateway that runs alone; serve has Server.Listen
 }
 
 // gateway reads the section with the variables and the flags over it.
@@ -32,12 +33,12 @@ func (l *loader) gateway(at strictyaml.Place, g *Gateway) {
 const MinToken = 16
 
 // token reads a secret by which callers are let in.
-func (l *loader) token(at strictyaml.Place) *SecretText {
-	s := l.secretText(at)
+func (l *loader) token(at strictyaml.Place) *template.SecretText {
+	s := l.Secret(at)
 	if s == nil {
 		return nil
 	}
-	token, err := s.Resolve(l.cfg.secrets)
+	token, err := s.Resolve(l.Secrets)
 	if err != nil {
 		at.Bad("%s", oneline.Error(err))
 		return nil

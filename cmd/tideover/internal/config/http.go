@@ -12,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -67,13 +68,15 @@ var httpKeys = func() []strictyaml.Key[*loader, stepDraft] {
 	return append(keys, []strictyaml.Key[*loader, stepDraft]{
 		{
 			Name: "headers", Doc: "Headers of the request. Values are templates and may have references.", Schema: headersSchema,
-			Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.headers = l.headers(at, d) },
+			Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+				d.headers = l.Map(at, d.fields, headerNames(), d.addText)
+			},
 		},
 		{
 			Name: "body", Doc: "Body of the request, a template.", Schema: strictyaml.ScalarSchema,
 			Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-				if d.body = l.used(at, "body", withoutRefs, d); d.body != nil {
-					at.Record(d.body.src)
+				if d.body = l.used(at, "body", template.WithoutRefs, d); d.body != nil {
+					at.Record(d.body.Source())
 				}
 			},
 		},
@@ -91,29 +94,29 @@ func httpSchema() *jsonschema.Schema {
 
 // url reads the URL of a request. One without templates and references is
 // checked here, others when they are written out.
-func (l *loader) url(at strictyaml.Place, d *stepDraft) *text {
+func (l *loader) url(at strictyaml.Place, d *stepDraft) *template.Text {
 	if s := at.Node.Text; at.Node.Kind == strictyaml.KindText {
-		if literal, found := urlSecret(s); found {
-			l.refuseLiteral(at, literal, withRefs)
+		if literal, found := template.URLSecret(s); found {
+			template.RefuseLiteral(at, literal, template.WithRefs)
 			return nil
 		}
 	}
-	t := l.used(at, "url", withRefs, d)
+	t := l.used(at, "url", template.WithRefs, d)
 	if t == nil {
 		return nil
 	}
 	msg := ""
 	switch {
-	case d.Provider != "" && !t.constant():
-		msg = badStart(t.src)
-	case t.constant():
-		msg = d.badTarget(t.lit)
+	case d.Provider != "" && !t.IsConstant():
+		msg = badStart(t.Source())
+	case t.IsConstant():
+		msg = d.badTarget(t.Literal())
 	}
 	if msg != "" {
-		at.Bad("%q %s", t.src, msg)
+		at.Bad("%q %s", t.Source(), msg)
 		return nil
 	}
-	at.Record(t.src)
+	at.Record(t.Source())
 	return t
 }
 
@@ -191,10 +194,6 @@ func anyCase(names []string) string {
 		}
 	}
 	return "^(" + b.String() + ")$"
-}
-
-func (l *loader) headers(at strictyaml.Place, d *stepDraft) []namedText {
-	return l.texts(at, d.fields, d, headerNames())
 }
 
 // headerNames returns what says what is wrong with the names of headers, each

@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -114,7 +115,7 @@ func (l *loader) addCommand(d *stepDraft) {
 		}
 	}
 	for _, e := range d.env {
-		c.env = append(c.env, e.name)
+		c.env = append(c.env, e.Name)
 	}
 	l.ownCommands = append(l.ownCommands, c)
 }
@@ -129,7 +130,7 @@ func (l *loader) checkCommands() {
 
 // warnScript warns of a template in what a shell reads as commands.
 func (l *loader) warnScript(c command) {
-	run := make([]*text, len(c.args))
+	run := make([]*template.Text, len(c.args))
 	for i, u := range c.args {
 		run[i] = u.text
 	}
@@ -138,7 +139,7 @@ func (l *loader) warnScript(c command) {
 			continue
 		}
 		// Without -c it is the path of a script, and not its text.
-		if i := k + shellScript(run[k:]); i > k+1 && scriptFlag.MatchString(run[i-1].literal()) && !run[i].constant() {
+		if i := k + shellScript(run[k:]); i > k+1 && scriptFlag.MatchString(run[i-1].Literal()) && !run[i].IsConstant() {
 			c.args[i].at.Warn("the shell reads what is rendered into its script as commands: give the template as an argument behind the script, which has it as \"$1\": " +
 				"[sh, -c, 'agent \"$1\"', sh, \"{{ .input.task }}\"]")
 			return
@@ -157,7 +158,7 @@ func (l *loader) warnUnseen(c command) {
 	got := slices.Concat(BaseVariables, c.inherit, l.cfg.Server.Inherit, shellVariables, Inherit(c.env))
 	for _, u := range c.args {
 		var names []string
-		for _, name := range variablesOf(u.text.src) {
+		for _, name := range variablesOf(u.text.Source()) {
 			if !got.Has(name) {
 				names = append(names, "$"+name)
 			}
@@ -169,8 +170,8 @@ func (l *loader) warnUnseen(c command) {
 }
 
 // isShell reports whether the argument is a shell.
-func isShell(t *text) bool {
-	return slices.Contains(shells, t.literal()[strings.LastIndexByte(t.literal(), '/')+1:])
+func isShell(t *template.Text) bool {
+	return slices.Contains(shells, t.Literal()[strings.LastIndexByte(t.Literal(), '/')+1:])
 }
 
 // shellVariables are set by shells, and by awk in their scripts.

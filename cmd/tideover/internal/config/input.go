@@ -5,12 +5,13 @@ import (
 	"maps"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
 // inputValue is a default input: a value whose texts are templates. The zero
 // one is no input.
 type inputValue struct {
-	value any // texts are *text
+	value any // texts are *template.Text
 }
 
 func (l *loader) inputValue(at strictyaml.Place) inputValue {
@@ -33,7 +34,7 @@ func (l *loader) inputPart(at strictyaml.Place, name string) any {
 		}
 		return list
 	case strictyaml.KindText:
-		t, _ := l.text(at, name, withoutRefs, inputRoots)
+		t, _ := l.Text(at, name, template.WithoutRefs, inputRoots)
 		return t
 	default:
 		return n.Value
@@ -56,7 +57,7 @@ func (w *Workflow) Input(d Data, given any) (any, error) {
 	if w.Schedule != nil {
 		day = day.In(w.Schedule.loc)
 	}
-	sc.root["today"] = day.Format("2006-01-02")
+	sc.Root["today"] = day.Format("2006-01-02")
 	value, err := renderPart(w.input.value, sc)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %q: input: %w", w.Name, err)
@@ -71,10 +72,10 @@ func (w *Workflow) Input(d Data, given any) (any, error) {
 	return value, nil
 }
 
-func renderPart(v any, sc *scope) (any, error) {
+func renderPart(v any, sc *template.Scope) (any, error) {
 	switch v := v.(type) {
-	case *text:
-		return v.render(sc)
+	case *template.Text:
+		return v.Render(sc)
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for k, e := range v {

@@ -17,6 +17,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -112,9 +113,9 @@ func fileKind(m fs.FileMode) string {
 
 // loader is the work of one Load.
 type loader struct {
+	template.Reader
 	doc      *strictyaml.Document
-	dir      string // of the file
-	none     bool   // there is no file
+	none     bool // there is no file
 	env      environment
 	flags    map[string]string
 	cfg      *Config
@@ -135,14 +136,15 @@ func newLoader(src Source, data []byte) (*loader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("config: the working folder: %w", err)
 	}
-	l.dir = filepath.Dir(abs)
+	l.Dir = filepath.Dir(abs)
 	if src.Path == "" {
-		l.dir = abs
+		l.Dir = abs
 	}
 	l.cfg = &Config{Policies: map[string]retry.Policy{}, Workflows: map[string]*Workflow{}, Notifiers: map[string]*Notifier{},
-		Packs: map[string]*detect.Pack{}, Sessions: map[string]*Session{}, Providers: map[string]*Provider{}, dir: l.dir,
+		Packs: map[string]*detect.Pack{}, Sessions: map[string]*Session{}, Providers: map[string]*Provider{}, dir: l.Dir,
 	}
-	l.cfg.secrets = secret.Resolver{LookupEnv: l.env.lookup, Redactor: src.Redactor}
+	l.Secrets = secret.Resolver{LookupEnv: l.env.lookup, Redactor: src.Redactor}
+	l.cfg.secrets = l.Secrets
 	l.env.learnProxies(src.Redactor)
 	return l, nil
 }
@@ -333,4 +335,22 @@ func (e environment) withPrefix(prefix string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// learnProxies tells the redactor of proxies that want a password. Nobody refers to
+// these variables: net/http reads them, commands inherit them, and both repeat them.
+func (e environment) learnProxies(r *secret.Redactor) {
+	if r == nil {
+		return
+	}
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"} {
+		value := e[name]
+		if !strings.Contains(value, "@") {
+			continue
+		}
+		if !strings.Contains(value, "://") {
+			value = "http://" + value // as net/http reads it
+		}
+		r.Add(value)
+	}
 }

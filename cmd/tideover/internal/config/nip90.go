@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -18,14 +19,14 @@ import (
 
 // NIP90 is how jobs are taken from Nostr relays and answered there.
 type NIP90 struct {
-	Key       *SecretText // signs what we say; see [NIP90.SecretKey]
-	Relays    []string    // URLs, each once, in the order of the file
-	Kinds     []*JobKind  // what is offered, sorted by kind
-	Customers []string    // public keys in hex, of whom alone jobs are taken; nil means of everybody
-	Open      bool        // whether requests are taken that are not addressed to us
-	Announce  bool        // whether relays are told what is offered
-	Name      string      // of the service, for everybody to read; may be empty
-	About     string      // the same
+	Key       *template.SecretText // signs what we say; see [NIP90.SecretKey]
+	Relays    []string             // URLs, each once, in the order of the file
+	Kinds     []*JobKind           // what is offered, sorted by kind
+	Customers []string             // public keys in hex, of whom alone jobs are taken; nil means of everybody
+	Open      bool                 // whether requests are taken that are not addressed to us
+	Announce  bool                 // whether relays are told what is offered
+	Name      string               // of the service, for everybody to read; may be empty
+	About     string               // the same
 
 	PerMinute int           // jobs of one customer, in the long run
 	Burst     int           // and at once
@@ -40,7 +41,7 @@ func (c *Config) HiddenVariables() (names []string) {
 	if c.NIP90 == nil || c.NIP90.Key == nil {
 		return nil
 	}
-	for _, ref := range c.NIP90.Key.text.refs {
+	for _, ref := range c.NIP90.Key.Refs() {
 		if ref.Kind == "env" {
 			names = append(names, ref.Name)
 		}
@@ -58,7 +59,7 @@ func (n *NIP90) SecretKey(r secret.Resolver) (nostr.SecretKey, error) {
 	return k, nil
 }
 
-func secretKey(s *SecretText, r secret.Resolver) (nostr.SecretKey, error) {
+func secretKey(s *template.SecretText, r secret.Resolver) (nostr.SecretKey, error) {
 	v, err := s.Resolve(r)
 	if err != nil {
 		return nostr.SecretKey{}, err
@@ -115,17 +116,17 @@ func (l *loader) nip90(at strictyaml.Place) *NIP90 {
 
 // nostrKey reads the reference to the secret key, and checks what it leads to at
 // the moment.
-func (l *loader) nostrKey(at strictyaml.Place) *SecretText {
-	s := l.secretText(at)
+func (l *loader) nostrKey(at strictyaml.Place) *template.SecretText {
+	s := l.Secret(at)
 	if s == nil {
 		return nil
 	}
-	if s.text.src != s.text.refs[0].String() {
+	if s.String() != s.Refs()[0].String() {
 		at.Hide()
-		at.Refuse(s.text.src, "there is more than a reference; write it alone")
+		at.Refuse(s.String(), "there is more than a reference; write it alone")
 		return nil
 	}
-	if _, err := secretKey(s, l.cfg.secrets); err != nil {
+	if _, err := secretKey(s, l.Secrets); err != nil {
 		at.Bad("%s", oneline.Error(err))
 		return nil
 	}

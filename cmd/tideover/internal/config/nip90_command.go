@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -23,9 +24,9 @@ const (
 // what is not known to be harmless behind a shell is refused, and so is what stands
 // behind -c or -e, whatever the program.
 type commandLine struct {
-	run   []*text
-	stdin *text
-	bad   map[int]string // what is wrong, by argument; or by readsIt
+	run          []*template.Text
+	foreignStdin bool           // a stranger may have written what the command reads
+	bad          map[int]string // what is wrong, by argument; or by readsIt
 }
 
 // judge finds all that is wrong.
@@ -50,10 +51,10 @@ func (c *commandLine) refuse(i int, why string) {
 	}
 }
 
-func (c *commandLine) foreign(i int) bool { return i < len(c.run) && c.run[i].foreign }
+func (c *commandLine) foreign(i int) bool { return i < len(c.run) && c.run[i].Foreign() }
 
 // name returns the program that an argument would be.
-func (c *commandLine) name(i int) string { return path.Base(c.run[i].literal()) }
+func (c *commandLine) name(i int) string { return path.Base(c.run[i].Literal()) }
 
 var (
 	shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "rbash", "pwsh", "powershell"}
@@ -89,8 +90,8 @@ func (c *commandLine) programs() {
 // become it.
 func (c *commandLine) wrapped(k int) int {
 	for k++; k < len(c.run); k++ {
-		word := c.run[k].literal()
-		m := assignment.FindStringSubmatch(c.run[k].src)
+		word := c.run[k].Literal()
+		m := assignment.FindStringSubmatch(c.run[k].Source())
 		switch {
 		case m != nil && !(c.foreign(k) && isLoader(m[1])):
 		case c.foreign(k):
@@ -112,10 +113,10 @@ func (c *commandLine) script(k, i int, shell bool) int {
 		c.refuse(k+i, behindScript)
 	case i > 0 && c.foreign(k+i):
 		c.refuse(k+i, "a template can't be what "+c.name(k)+" runs: whoever asks for a job could write commands; give it behind the script")
-	case i == 0 && c.stdin != nil && c.stdin.foreign:
+	case i == 0 && c.foreignStdin:
 		c.refuse(readsIt, readsScript)
 	}
-	if last := c.run[k+max(i, 1)-1].literal(); i > 1 && shell && strings.HasPrefix(last, "-") && strings.HasSuffix(last, "c") {
+	if last := c.run[k+max(i, 1)-1].Literal(); i > 1 && shell && strings.HasPrefix(last, "-") && strings.HasSuffix(last, "c") {
 		return k + i + 1 // the next is $0, and often sh again
 	}
 	return k + i
@@ -127,11 +128,11 @@ func (c *commandLine) joined(k int) {
 	for i := k + 1; i < len(c.run); i++ {
 		if c.foreign(i) {
 			c.refuse(i, "a template can't be an argument of "+c.name(k)+", which has a shell read it: whoever asks for a job could write commands")
-		} else if !strings.HasPrefix(c.run[i].literal(), "-") {
+		} else if !strings.HasPrefix(c.run[i].Literal(), "-") {
 			words++
 		}
 	}
-	if words < 2 && c.stdin != nil && c.stdin.foreign { // a host at most
+	if words < 2 && c.foreignStdin { // a host at most
 		c.refuse(readsIt, readsScript)
 	}
 }
@@ -146,12 +147,12 @@ var attachedFlag = lazyregexp.New(`^(-[ceES]=?\{\{|--(eval|command|exec|execute|
 // evaluated refuses templates that an option says are a script.
 func (c *commandLine) evaluated() {
 	for i := 1; i < len(c.run); i++ {
-		flag := c.run[i-1].literal()
+		flag := c.run[i-1].Literal()
 		switch {
 		case !c.foreign(i):
 		case evalFlag.MatchString(flag):
 			c.refuse(i, "a template can't stand behind "+flag+", where many programs have a script: whoever asks for a job could write commands")
-		case attachedFlag.MatchString(beforeTemplate(c.run[i].src)):
+		case attachedFlag.MatchString(beforeTemplate(c.run[i].Source())):
 			c.refuse(i, "a template can't stand where many programs have a script: whoever asks for a job could write commands")
 		}
 	}

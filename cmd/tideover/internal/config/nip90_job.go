@@ -77,7 +77,7 @@ func (l *loader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
 
 // jobKind reads one of them.
 func (l *loader) jobKind(kind int, at strictyaml.Place) *JobKind {
-	d := &stepDraft{Step: &Step{ID: "job", base: l.dir, Dir: l.dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
+	d := &stepDraft{Step: &Step{ID: "job", base: l.Dir, Dir: l.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
 	if at.Node.Get("workflow") != nil {
 		found, _ := strictyaml.Object(l, at, jobFlowKeys, d)
 		d.job.Total = true

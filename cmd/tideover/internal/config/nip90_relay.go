@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
 // relays reads where jobs come from.
@@ -37,7 +38,7 @@ func (l *loader) relay(at strictyaml.Place) (written, normal string) {
 	if !ok {
 		return "", ""
 	}
-	literal, found := urlSecret(s)
+	literal, found := template.URLSecret(s)
 	if !found {
 		literal, found = strictyaml.KnownSecret(s)
 	}

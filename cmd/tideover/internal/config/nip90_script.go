@@ -3,17 +3,19 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
 // shellScript returns which argument is a shell's script, or the path of one: the
 // first that is no option. 0 means that the shell reads it.
-func shellScript(run []*text) int {
+func shellScript(run []*template.Text) int {
 	for i := 1; i < len(run); i++ {
-		switch word := run[i].literal(); {
-		case !run[i].constant() || word == "" || word[0] != '-' && word[0] != '+':
+		switch word := run[i].Literal(); {
+		case !run[i].IsConstant() || word == "" || word[0] != '-' && word[0] != '+':
 			return i
 		case word == "--rcfile" || word == "--init-file":
-			if i++; i < len(run) && run[i].foreign {
+			if i++; i < len(run) && run[i].Foreign() {
 				return i
 			}
 		case strings.HasPrefix(word, "--"):
@@ -28,17 +30,17 @@ func shellScript(run []*text) int {
 
 // interpreted is shellScript for other languages: the first argument that is no
 // option and none of an option, or what stands behind the option for a script.
-func interpreted(name string, run []*text) int {
+func interpreted(name string, run []*template.Text) int {
 	for i := 1; i < len(run); i++ {
-		switch word := run[i].literal(); {
-		case run[i].foreign:
+		switch word := run[i].Literal(); {
+		case run[i].Foreign():
 			return i
 		case word == "-":
 			return 0
 		case isEval(name, word) && i+1 < len(run):
 			return i + 1
 		case slices.Contains(optionWords, word):
-			if i++; i < len(run) && run[i].foreign && !(word == "-v" && strings.Contains(name, "awk")) {
+			if i++; i < len(run) && run[i].Foreign() && !(word == "-v" && strings.Contains(name, "awk")) {
 				return i
 			}
 		case !strings.HasPrefix(word, "-"):

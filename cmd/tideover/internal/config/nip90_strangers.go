@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
 // strangers refuses templates where whoever asks for a job could make something
@@ -21,7 +22,7 @@ func (l *loader) strangers(d *stepDraft, via string) {
 	if len(d.run) == 0 || len(d.run) != len(run.Node.Items) {
 		return // something is wrong with it already
 	}
-	c := commandLine{run: d.run, stdin: d.stdin, bad: map[int]string{}}
+	c := commandLine{run: d.run, foreignStdin: d.stdin != nil && d.stdin.Foreign(), bad: map[int]string{}}
 	c.judge()
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
 		at := d.at.Child("stdin", d.at.Node.Get("stdin"))
@@ -36,7 +37,7 @@ func (l *loader) strangers(d *stepDraft, via string) {
 // notifyCommand is the command of a notifier and its place.
 type notifyCommand struct {
 	at  strictyaml.Place
-	run []*text
+	run []*template.Text
 }
 
 // strangersMessage does the same for the command of a notifier. It reads the whole
@@ -45,7 +46,7 @@ func (l *loader) strangersMessage(n notifyCommand) {
 	if len(n.run) == 0 || len(n.run) != len(n.at.Node.Items) {
 		return
 	}
-	c := commandLine{run: n.run, stdin: &text{foreign: true}, bad: map[int]string{}}
+	c := commandLine{run: n.run, foreignStdin: true, bad: map[int]string{}}
 	c.judge()
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
 		at := n.at
@@ -73,30 +74,30 @@ func isLoader(name string) bool {
 // strangersEnv refuses a template in a variable that says what to run.
 func (l *loader) strangersEnv(d *stepDraft, via string) {
 	for _, e := range d.env {
-		if !e.text.foreign || !isLoader(e.name) {
+		if !e.Text.Foreign() || !isLoader(e.Name) {
 			continue
 		}
 		at := d.at // it is the workflow's, unless the step has it
-		if env := at.Node.Get("env"); env != nil && env.Get(e.name) != nil {
-			at = at.Child("env", env).Child(e.name, env.Get(e.name))
+		if env := at.Node.Get("env"); env != nil && env.Get(e.Name) != nil {
+			at = at.Child("env", env).Child(e.Name, env.Get(e.Name))
 		}
-		at.Bad("a template can't be the value of %s, which says what programs run: whoever asks for a job could choose it%s", e.name, via)
+		at.Bad("a template can't be the value of %s, which says what programs run: whoever asks for a job could choose it%s", e.Name, via)
 	}
 }
 
 // strangersHost refuses a template before the path of a URL.
 func (l *loader) strangersHost(d *stepDraft, via string) {
-	if d.url == nil || d.Provider != "" || !d.url.foreign {
+	if d.url == nil || d.Provider != "" || !d.url.Foreign() {
 		return // the provider says which host
 	}
-	masked := reference.ReplaceAllString(filler.ReplaceAllString(d.url.src, fillMark), refMark)
+	masked := template.MarkParts(d.url.Source())
 	if _, rest, ok := strings.Cut(masked, "://"); ok {
 		masked = rest
 	}
 	if i := strings.IndexAny(masked, "/?#"); i >= 0 {
 		masked = masked[:i]
 	}
-	if strings.Contains(masked, fillMark) || strings.Contains(masked, "{{") {
+	if strings.Contains(masked, template.FillMark) || strings.Contains(masked, "{{") {
 		method, http := strings.ToLower(d.Method), d.at.Child("http", d.at.Node.Get("http"))
 		http.Child(method, http.Node.Get(method)).Bad("a template can't say which host is asked: whoever asks for a job could choose it%s", via)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
@@ -37,39 +38,33 @@ type Notifier struct {
 	Timeout time.Duration // of one attempt
 	Policy  retry.Policy  // of the attempts
 
-	URL      *SecretText // ntfy: with the topic; slack; webhook
-	Token    *SecretText // ntfy: nil means none
-	Priority string      // ntfy: empty means the server's default
-	Tags     []string    // ntfy
+	URL      *template.SecretText // ntfy: with the topic; slack; webhook
+	Token    *template.SecretText // ntfy: nil means none
+	Priority string               // ntfy: empty means the server's default
+	Tags     []string             // ntfy
 
-	Method  string        // webhook
-	Headers []NamedSecret // webhook, sorted by name
+	Method  string                 // webhook
+	Headers []template.NamedSecret // webhook, sorted by name
 
 	Email *Email
 
-	Dir string        // run: working folder, absolute
-	Env []NamedSecret // run, sorted by name
+	Dir string                 // run: working folder, absolute
+	Env []template.NamedSecret // run, sorted by name
 
 	Inherit Inherit // run: variables of the server that the command gets, beside those of Server.Inherit
 
-	body *text   // webhook: nil means the message's JSON
-	run  []*text // run: the command and its arguments
-	base string  // where relative paths of references start
-}
-
-// NamedSecret is a header or a variable whose value may be a secret.
-type NamedSecret struct {
-	Name  string
-	Value *SecretText
+	body *template.Text   // webhook: nil means the message's JSON
+	run  []*template.Text // run: the command and its arguments
+	base string           // where relative paths of references start
 }
 
 // Email is a mail server and who writes to whom.
 type Email struct {
 	To       []*mail.Address
 	From     *mail.Address
-	Server   string      // host:port
-	Username *SecretText // nil means that the server asks for none
-	Password *SecretText
+	Server   string               // host:port
+	Username *template.SecretText // nil means that the server asks for none
+	Password *template.SecretText
 	TLS      string // "starttls", "implicit" or "none"
 }
 
@@ -90,7 +85,7 @@ var (
 		"id": "5f0c3a", "event": "waiting", "subject": "s", "title": "t", "text": "t", "run": "1", "step": "s", "attempt": 1, "attempts": retry.Unlimited,
 		"reason": "r", "line": "l", "until": "2026-01-02T15:04:05Z", "url": "u", "time": "2026-01-02T15:04:05Z", "host": "h",
 	}
-	messageRoots = roots{first: MessageFields(), quotes: []string{"line", "text"}}
+	messageRoots = template.Fields{First: MessageFields(), Quotes: []string{"line", "text"}}
 )
 
 // MessageFields returns the fields that the templates of a notifier may use,
@@ -103,7 +98,7 @@ func (n *Notifier) Body(fields map[string]any, r secret.Resolver) (body secret.S
 	if n.body == nil {
 		return body, false, nil
 	}
-	out, err := n.body.render(&scope{root: fields, secrets: r, dir: n.base})
+	out, err := n.body.Render(&template.Scope{Root: fields, Secrets: r, Dir: n.base})
 	if err != nil {
 		err = fmt.Errorf("notify %q: body: %w", n.Name, err)
 	}
@@ -116,7 +111,7 @@ func (n *Notifier) Argv(fields map[string]any) ([]string, error) {
 	argv := make([]string, len(n.run))
 	var errs []error
 	for i, t := range n.run {
-		out, err := t.render(&scope{root: fields})
+		out, err := t.Render(&template.Scope{Root: fields})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("notify %q: run[%d]: %w", n.Name, i, err))
 		}
@@ -127,7 +122,7 @@ func (n *Notifier) Argv(fields map[string]any) ([]string, error) {
 
 // notifier reads an entry of the section.
 func (l *loader) notifier(name string, at strictyaml.Place) *Notifier {
-	n := &Notifier{Name: name, Dir: l.dir, base: l.dir}
+	n := &Notifier{Name: name, Dir: l.Dir, base: l.Dir}
 	found, ok := strictyaml.Object(l, at, notifyKeys, n)
 	l.commands = append(l.commands, notifyCommand{found["run"], n.run})
 	l.addNotifyCommand(found["run"], n)
@@ -190,13 +185,13 @@ func (l *loader) notifierOf(at strictyaml.Place, found map[string]strictyaml.Pla
 }
 
 // messageText reads a template of a notifier, and tries it.
-func (l *loader) messageText(at strictyaml.Place, name string, mode refMode) *text {
-	t, ok := l.text(at, name, mode, messageRoots)
+func (l *loader) messageText(at strictyaml.Place, name string, mode template.RefMode) *template.Text {
+	t, ok := l.Text(at, name, mode, messageRoots)
 	if !ok {
 		return nil
 	}
 	for _, sample := range []map[string]any{fullMessage, shortMessage, emptyMessage} {
-		if _, err := t.render(&scope{root: sample, secrets: l.cfg.secrets, dir: l.dir}); err != nil {
+		if _, err := t.Render(&template.Scope{Root: sample, Secrets: l.Secrets, Dir: l.Dir}); err != nil {
 			at.Bad("%v", err)
 			return nil
 		}
@@ -204,35 +199,20 @@ func (l *loader) messageText(at strictyaml.Place, name string, mode refMode) *te
 	return t
 }
 
-// openText reads a text that may have references to secrets in it, and no
-// templates.
-func (l *loader) openText(at strictyaml.Place, name string) *SecretText {
-	if strings.Contains(at.Node.Text, "{{") {
-		at.Bad("templates can't be used here")
-		return nil
-	}
-	t, ok := l.text(at, name, withRefs, roots{})
-	if !ok {
-		return nil
-	}
-	at.Record(t.src)
-	return &SecretText{text: t, dir: l.dir}
-}
-
 // notifyURL reads the URL of a notifier, and checks what it is at the moment.
-func (l *loader) notifyURL(at strictyaml.Place) *SecretText {
-	if literal, found := urlSecret(at.Node.Text); found && at.Node.Kind == strictyaml.KindText {
-		l.refuseLiteral(at, literal, withRefs)
+func (l *loader) notifyURL(at strictyaml.Place) *template.SecretText {
+	if literal, found := template.URLSecret(at.Node.Text); found && at.Node.Kind == strictyaml.KindText {
+		template.RefuseLiteral(at, literal, template.WithRefs)
 		return nil
 	}
-	return l.checkedURL(at, l.openText(at, "url"))
+	return l.checkedURL(at, l.Open(at, "url"))
 }
 
-func (l *loader) checkedURL(at strictyaml.Place, s *SecretText) *SecretText {
+func (l *loader) checkedURL(at strictyaml.Place, s *template.SecretText) *template.SecretText {
 	if s == nil {
 		return nil
 	}
-	out, err := s.Resolve(l.cfg.secrets)
+	out, err := s.Resolve(l.Secrets)
 	if err != nil { // it has just been there
 		at.Bad("%v", err)
 		return nil
@@ -242,14 +222,6 @@ func (l *loader) checkedURL(at strictyaml.Place, s *SecretText) *SecretText {
 		return nil
 	}
 	return s
-}
-
-// namedSecrets reads a map of texts, whose names are checked by wrong.
-func (l *loader) namedSecrets(at strictyaml.Place, wrong func(string) string) (list []NamedSecret) {
-	for _, e := range l.texts(at, roots{}, nil, wrong) {
-		list = append(list, NamedSecret{e.name, &SecretText{text: e.text, dir: l.dir}})
-	}
-	return list
 }
 
 func triggers(on []Trigger) string {

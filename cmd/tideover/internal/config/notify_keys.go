@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -38,7 +39,7 @@ var notifyKeys = append([]strictyaml.Key[*loader, Notifier]{
 	},
 	{
 		Name: "slack", Doc: "URL of an incoming webhook of Slack, or of what understands the same; a secret, as a reference.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.URL = l.checkedURL(at, l.secretText(at)) },
+		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.URL = l.checkedURL(at, l.Secret(at)) },
 	},
 	{
 		Name: "webhook", Doc: "URL that gets the message as JSON, or body; may have references.", Schema: strictyaml.TextSchema,
@@ -52,12 +53,12 @@ var notifyKeys = append([]strictyaml.Key[*loader, Notifier]{
 		Name: "run", Doc: "A command and its arguments, as a list; there is no shell. Each is a template of the message, whose JSON is on its input.",
 		Schema: commandSchema,
 		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
-			n.run = l.commandLine(at, func(at strictyaml.Place) *text { return l.messageText(at, "run", withoutRefs) })
+			n.run = l.commandLine(at, func(at strictyaml.Place) *template.Text { return l.messageText(at, "run", template.WithoutRefs) })
 		},
 	},
 	{
 		Name: "token", Doc: "Access token of ntfy, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Token = l.secretText(at) },
+		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Token = l.Secret(at) },
 	},
 	{
 		Name: "priority", Doc: "Priority of ntfy; the server's default unless said.",
@@ -78,19 +79,19 @@ var notifyKeys = append([]strictyaml.Key[*loader, Notifier]{
 	},
 	{
 		Name: "headers", Doc: "Headers of the webhook. Values may have references.", Schema: headersSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Headers = l.namedSecrets(at, headerNames()) },
+		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Headers = l.SecretMap(at, headerNames()) },
 	},
 	{
 		Name: "body", Doc: "Body of the webhook, a template of the message that may have references; the message as JSON unless said.", Schema: strictyaml.ScalarSchema,
 		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
-			if n.body = l.messageText(at, "body", withRefs); n.body != nil {
-				at.Record(n.body.src)
+			if n.body = l.messageText(at, "body", template.WithRefs); n.body != nil {
+				at.Record(n.body.Source())
 			}
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of the command. Values may have references.", Schema: envSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Env = l.namedSecrets(at, wrongVariable) },
+		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Env = l.SecretMap(at, wrongVariable) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names.", Schema: inheritSchema,
@@ -227,11 +228,11 @@ var emailKeys = []strictyaml.Key[*loader, Email]{
 	},
 	{
 		Name: "username", Doc: "Name to log in with; may have references. No login unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Email) { e.Username = l.openText(at, "username") },
+		Set: func(l *loader, at strictyaml.Place, e *Email) { e.Username = l.Open(at, "username") },
 	},
 	{
 		Name: "password", Doc: "Password to log in with, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Email) { e.Password = l.secretText(at) },
+		Set: func(l *loader, at strictyaml.Place, e *Email) { e.Password = l.Secret(at) },
 	},
 	{
 		Name: "tls", Default: "starttls", Doc: "How the connection is made safe: starttls, as on port 587; implicit, as on port 465; none.",

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
 func TestNotifiersAreReadAsTheyAreMeant(t *testing.T) {
 	cfg := full(t)
 	phone, ops, hook, mail, desktop := cfg.Notifiers["phone"], cfg.Notifiers["ops"], cfg.Notifiers["hook"], cfg.Notifiers["mail"], cfg.Notifiers["desktop"]
-	reveal := func(s *config.SecretText) string {
+	reveal := func(s *template.SecretText) string {
 		v, err := s.Resolve(cfg.Secrets())
 		if err != nil {
 			t.Fatal(err)

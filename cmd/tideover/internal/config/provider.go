@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -16,13 +17,13 @@ import (
 // what may be secret, the keys and the headers; see [Provider.Resolve].
 type Provider struct {
 	gateway.Spec
-	Auth    []ProviderKey // the keys; none means that callers bring their own, unless it is Keyless
-	Headers []NamedSecret // set on every request, sorted by name
+	Auth    []ProviderKey          // the keys; none means that callers bring their own, unless it is Keyless
+	Headers []template.NamedSecret // set on every request, sorted by name
 }
 
 // ProviderKey is one of the keys of a provider.
 type ProviderKey struct {
-	NamedSecret
+	template.NamedSecret
 	Account string // whose limit it shares with sessions, steps and other keys; "" for none
 }
 
@@ -72,7 +73,7 @@ func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
 }
 
 // sendable resolves what goes into a header, and refuses what would break it.
-func sendable(s *SecretText, r secret.Resolver) (secret.String, error) {
+func sendable(s *template.SecretText, r secret.Resolver) (secret.String, error) {
 	v, err := s.Resolve(r)
 	if err != nil {
 		return v, err
@@ -153,7 +154,7 @@ func (l *loader) baseURL(at strictyaml.Place) *url.URL {
 	if !ok {
 		return nil
 	}
-	literal, found := urlSecret(s)
+	literal, found := template.URLSecret(s)
 	if !found {
 		literal, found = strictyaml.KnownSecret(s)
 	}

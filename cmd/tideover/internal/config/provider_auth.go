@@ -9,6 +9,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
 )
 
@@ -97,22 +98,22 @@ func (l *loader) addKey(named, at strictyaml.Place, name, account string, d *pro
 	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Name == name }):
 		named.Bad("there is a key %q already", name)
 	default:
-		d.Auth = append(d.Auth, ProviderKey{NamedSecret{name, s}, account})
+		d.Auth = append(d.Auth, ProviderKey{template.NamedSecret{Name: name, Value: s}, account})
 	}
 }
 
 // referenceAlone reads a secret that is a reference and nothing else, and checks
 // that it can be sent as it is at the moment.
-func (l *loader) referenceAlone(at strictyaml.Place) *SecretText {
-	s := l.secretText(at)
+func (l *loader) referenceAlone(at strictyaml.Place) *template.SecretText {
+	s := l.Secret(at)
 	if s == nil {
 		return nil
 	}
-	if s.text.src != s.text.refs[0].String() {
-		at.Refuse(s.text.src, "there is more than a reference; write it alone: what stands before the key is auth-scheme")
+	if s.String() != s.Refs()[0].String() {
+		at.Refuse(s.String(), "there is more than a reference; write it alone: what stands before the key is auth-scheme")
 		return nil
 	}
-	if _, err := sendable(s, l.cfg.secrets); err != nil {
+	if _, err := sendable(s, l.Secrets); err != nil {
 		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
@@ -120,10 +121,10 @@ func (l *loader) referenceAlone(at strictyaml.Place) *SecretText {
 }
 
 // providerHeaders reads the headers that are set on every request.
-func (l *loader) providerHeaders(at strictyaml.Place) []NamedSecret {
-	list := l.namedSecrets(at, providerHeaderNames())
+func (l *loader) providerHeaders(at strictyaml.Place) []template.NamedSecret {
+	list := l.SecretMap(at, providerHeaderNames())
 	for _, h := range list {
-		if _, err := sendable(h.Value, l.cfg.secrets); err != nil {
+		if _, err := sendable(h.Value, l.Secrets); err != nil {
 			at.Child(h.Name, at.Node.Get(h.Name)).Bad("%s", oneline.Error(err))
 		}
 	}

@@ -18,7 +18,7 @@ func (l *loader) checkProvider(d *providerDraft) {
 	if d.Preset == "" {
 		return // the gateway could say nothing more
 	}
-	spec, _ := d.Resolve(l.cfg.secrets) // what is wrong with secrets has been said
+	spec, _ := d.Resolve(l.Secrets) // what is wrong with secrets has been said
 	for _, err := range strictyaml.JoinedErrors(spec.Validate()) {
 		l.providerProblem(d, err)
 	}
@@ -73,7 +73,7 @@ func (l *loader) inTheClear(d *providerDraft) {
 		what = "the key"
 	}
 	for _, h := range d.Headers {
-		if len(h.Value.text.refs) > 0 && what == "" {
+		if len(h.Value.Refs()) > 0 && what == "" {
 			what = fmt.Sprintf("the secret of the header %s", h.Name)
 		}
 	}

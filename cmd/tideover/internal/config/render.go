@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -47,11 +48,11 @@ func (s *Step) Env(d Data) ([]EnvVar, error) {
 	}
 	vars := make([]EnvVar, len(s.env))
 	for i, e := range s.env {
-		value, err := s.part(e.text, sc, "env."+e.name, "\x00")
+		value, err := s.part(e.Text, sc, "env."+e.Name, "\x00")
 		if err != nil {
 			return nil, err
 		}
-		vars[i] = EnvVar{e.name, secret.New(value)}
+		vars[i] = EnvVar{e.Name, secret.New(value)}
 	}
 	return vars, nil
 }
@@ -79,7 +80,7 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 		return nil, err
 	}
 	if msg := s.badTarget(target); msg != "" { // http would quote it, secrets included
-		return nil, fmt.Errorf("step %q: http.%s: what %q makes %s", s.ID, strings.ToLower(s.Method), s.url.src, msg)
+		return nil, fmt.Errorf("step %q: http.%s: what %q makes %s", s.ID, strings.ToLower(s.Method), s.url.Source(), msg)
 	}
 	body, err := s.part(s.body, sc, "http.body", "")
 	if err != nil {
@@ -91,12 +92,12 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 		return nil, fmt.Errorf("step %q: http: the request can't be made", s.ID)
 	}
 	for _, h := range s.headers {
-		value, err := s.part(h.text, sc, "http.headers."+h.name, "\x00\r\n")
+		value, err := s.part(h.Text, sc, "http.headers."+h.Name, "\x00\r\n")
 		if err != nil {
 			return nil, err
 		}
-		req.Header.Set(h.name, value)
-		if http.CanonicalHeaderKey(h.name) == "Host" {
+		req.Header.Set(h.Name, value)
+		if http.CanonicalHeaderKey(h.Name) == "Host" {
 			req.Host = value
 		}
 	}
@@ -104,8 +105,8 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 }
 
 // part writes one text out and refuses characters that would end it early.
-func (s *Step) part(t *text, sc *scope, name, refuse string) (string, error) {
-	out, err := t.render(sc)
+func (s *Step) part(t *template.Text, sc *template.Scope, name, refuse string) (string, error) {
+	out, err := t.Render(sc)
 	if err == nil && refuse != "" && strings.ContainsAny(out, refuse) {
 		err = errors.New("there is a character in it that is not allowed, such as a line break")
 	}
@@ -118,14 +119,14 @@ func (s *Step) part(t *text, sc *scope, name, refuse string) (string, error) {
 // Refs returns the references to secrets that the step has.
 func (s *Step) Refs() (refs []secret.Ref) {
 	for _, t := range s.texts() {
-		refs = append(refs, t.refs...)
+		refs = append(refs, t.Refs()...)
 	}
 	return refs
 }
 
 // texts returns all templates of the step.
-func (s *Step) texts() (all []*text) {
-	add := func(t *text) {
+func (s *Step) texts() (all []*template.Text) {
+	add := func(t *template.Text) {
 		if t != nil {
 			all = append(all, t)
 		}
@@ -134,7 +135,7 @@ func (s *Step) texts() (all []*text) {
 		add(t)
 	}
 	for _, e := range slices.Concat(s.env, s.headers) {
-		add(e.text)
+		add(e.Text)
 	}
 	add(s.stdin)
 	add(s.url)

@@ -14,6 +14,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
@@ -60,11 +61,11 @@ func (c *Config) Detect(name, fallback string) (pack string, rules *detect.Spec,
 
 // Expand writes out the references in a value of a session's environment.
 func (c *Config) Expand(value string) (string, error) {
-	t, err := parseText(value, withRefs, roots{})
+	t, err := template.Parse(value, template.WithRefs, template.Fields{})
 	if err != nil {
 		return "", err
 	}
-	s, err := (&SecretText{text: t, dir: c.dir}).Resolve(c.secrets)
+	s, err := template.NewSecretText(t, c.dir).Resolve(c.secrets)
 	return s.Reveal(), err
 }
 
@@ -115,7 +116,7 @@ func (l *loader) hasKeyOf(account string) bool {
 
 // session reads a session.
 func (l *loader) session(name string, at strictyaml.Place) *Session {
-	d := &Session{Spec: session.Spec{Name: name, Dir: l.dir, Pack: "generic", On: map[string]session.Action{}}}
+	d := &Session{Spec: session.Spec{Name: name, Dir: l.Dir, Pack: "generic", On: map[string]session.Action{}}}
 	before := at.Document().Problems()
 	found, ok := strictyaml.Object(l, at, sessionKeys, d)
 	if !ok || at.Document().Problems() > before {
@@ -164,10 +165,10 @@ func (l *loader) session(name string, at strictyaml.Place) *Session {
 
 // arguments reads a command, whose templates the session checks.
 func (l *loader) arguments(at strictyaml.Place) (argv []string) {
-	l.commandLine(at, func(at strictyaml.Place) *text {
+	l.commandLine(at, func(at strictyaml.Place) *template.Text {
 		s, ok := at.Text()
 		if literal, found := strictyaml.KnownSecret(s); found {
-			l.refuseLiteral(at, literal, withoutRefs)
+			template.RefuseLiteral(at, literal, template.WithoutRefs)
 		} else if ok {
 			argv = append(argv, s)
 		}
@@ -218,10 +219,10 @@ func (l *loader) shownPolicy(at strictyaml.Place) (p retry.Policy) {
 // secretEnv reads the environment of a session. It is stored as it is written.
 func (l *loader) secretEnv(at strictyaml.Place) map[string]string {
 	env := map[string]string{}
-	for _, e := range l.texts(at, roots{}, nil, wrongVariable) {
-		env[e.name] = e.text.src
-		if _, err := (&SecretText{text: e.text, dir: l.dir}).Resolve(l.cfg.secrets); err != nil && !errors.Is(err, secret.ErrUnavailable) {
-			at.Bad("%s: %v", e.name, err)
+	for _, e := range l.Map(at, template.Fields{}, wrongVariable, nil) {
+		env[e.Name] = e.Text.Source()
+		if _, err := template.NewSecretText(e.Text, l.Dir).Resolve(l.Secrets); err != nil && !errors.Is(err, secret.ErrUnavailable) {
+			at.Bad("%s: %v", e.Name, err)
 		}
 	}
 	return env

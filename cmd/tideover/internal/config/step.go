@@ -11,6 +11,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
@@ -39,22 +40,16 @@ type Step struct {
 	Provider      string       // that a request goes to; empty means that its URL says where
 	Expect        exitcode.Set // statuses of a request that are a success; nil means 200-299
 
-	run     []*text
-	env     []namedText // sorted by name
-	stdin   *text
-	url     *text
-	headers []namedText // sorted by name
-	body    *text
+	run     []*template.Text
+	env     []template.NamedText // sorted by name
+	stdin   *template.Text
+	url     *template.Text
+	headers []template.NamedText // sorted by name
+	body    *template.Text
 
 	after  []string // steps that have ended before, sorted: Needs, and what they need
 	giveUp bool     // for runs that gave up
 	base   string   // where relative paths of references start
-}
-
-// namedText is an entry of env or headers.
-type namedText struct {
-	name string
-	text *text
 }
 
 // IsHTTP reports whether the step is a request and not a command.
@@ -75,19 +70,19 @@ func (s *Step) Expected(status int) bool {
 }
 
 // step reads an item of a workflow's steps.
-func (l *loader) step(at strictyaml.Place, env []namedText) stepDraft {
+func (l *loader) step(at strictyaml.Place, env []template.NamedText) stepDraft {
 	return readStep(l, at, env, stepKeys, "")
 }
 
 // alarm reads what runs when a run gives up.
-func (l *loader) alarm(at strictyaml.Place, env []namedText) stepDraft {
+func (l *loader) alarm(at strictyaml.Place, env []template.NamedText) stepDraft {
 	d := readStep(l, at, env, alarmKeys, "on-give-up")
 	d.giveUp = true
 	return d
 }
 
-func readStep(l *loader, at strictyaml.Place, env []namedText, keys []strictyaml.Key[*loader, stepDraft], id string) stepDraft {
-	d := stepDraft{Step: &Step{ID: id, base: l.dir, Dir: l.dir, MaxLost: defaultMaxLost}, at: at, fields: stepRoots}
+func readStep(l *loader, at strictyaml.Place, env []template.NamedText, keys []strictyaml.Key[*loader, stepDraft], id string) stepDraft {
+	d := stepDraft{Step: &Step{ID: id, base: l.Dir, Dir: l.Dir, MaxLost: defaultMaxLost}, at: at, fields: stepRoots}
 	found, ok := strictyaml.Object(l, at, keys, &d)
 	_, run := found["run"]
 	_, http := found["http"]
@@ -109,7 +104,7 @@ func readStep(l *loader, at strictyaml.Place, env []namedText, keys []strictyaml
 }
 
 // action checks what goes with a command and what with a request.
-func (l *loader) action(d *stepDraft, found map[string]strictyaml.Place, env []namedText) {
+func (l *loader) action(d *stepDraft, found map[string]strictyaml.Place, env []template.NamedText) {
 	if _, http := found["http"]; http {
 		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
 			if here, ok := found[name]; ok {
@@ -126,14 +121,14 @@ func (l *loader) action(d *stepDraft, found map[string]strictyaml.Place, env []n
 }
 
 // mergeEnv returns the workflow's variables and the step's over them.
-func mergeEnv(workflow, step []namedText) []namedText {
+func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 	all := slices.Clone(step)
 	for _, e := range workflow {
-		if !slices.ContainsFunc(step, func(s namedText) bool { return s.name == e.name }) {
+		if !slices.ContainsFunc(step, func(s template.NamedText) bool { return s.Name == e.Name }) {
 			all = append(all, e)
 		}
 	}
-	slices.SortFunc(all, func(a, b namedText) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b template.NamedText) int { return cmp.Compare(a.Name, b.Name) })
 	return all
 }
 
@@ -158,7 +153,9 @@ var actionKeys = []strictyaml.Key[*loader, stepDraft]{
 	},
 	{
 		Name: "env", Doc: "Environment of the command, over the workflow's. Values are templates and may have references.", Schema: envSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.env = l.envMap(at, d.fields, d) },
+		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			d.env = l.Map(at, d.fields, wrongVariable, d.addText)
+		},
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", Schema: inheritSchema,
@@ -167,8 +164,8 @@ var actionKeys = []strictyaml.Key[*loader, stepDraft]{
 	{
 		Name: "stdin", Doc: "What the command reads, a template; nothing unless said.", Schema: strictyaml.ScalarSchema,
 		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-			if d.stdin = l.used(at, "stdin", withoutRefs, d); d.stdin != nil {
-				at.Record(d.stdin.src)
+			if d.stdin = l.used(at, "stdin", template.WithoutRefs, d); d.stdin != nil {
+				at.Record(d.stdin.Source())
 			}
 		},
 	},
@@ -262,11 +259,11 @@ var stepKeys = append([]strictyaml.Key[*loader, stepDraft]{
 }, actionKeys...)
 
 func setRun(l *loader, at strictyaml.Place, d *stepDraft) {
-	d.run = l.commandLine(at, func(at strictyaml.Place) *text { return l.used(at, "run", withoutRefs, d) })
+	d.run = l.commandLine(at, func(at strictyaml.Place) *template.Text { return l.used(at, "run", template.WithoutRefs, d) })
 }
 
 // commandLine reads a command and its arguments, each by read.
-func (l *loader) commandLine(at strictyaml.Place, read func(strictyaml.Place) *text) (argv []*text) {
+func (l *loader) commandLine(at strictyaml.Place, read func(strictyaml.Place) *template.Text) (argv []*template.Text) {
 	if at.Node.Kind == strictyaml.KindText {
 		at.Bad(`a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
 			textfmt.Clip(strings.Join(strings.Fields(strictyaml.MaskKnown(at.Node.Text)), ", "), strictyaml.MaxQuoted))
@@ -292,20 +289,20 @@ func (l *loader) commandLine(at strictyaml.Place, read func(strictyaml.Place) *t
 }
 
 // used reads a template of a step, to be checked when all steps are known.
-func (l *loader) used(at strictyaml.Place, name string, mode refMode, d *stepDraft) *text {
-	t, ok := l.text(at, name, mode, d.fields)
+func (l *loader) used(at strictyaml.Place, name string, mode template.RefMode, d *stepDraft) *template.Text {
+	t, ok := l.Text(at, name, mode, d.fields)
 	if !ok {
 		return nil
 	}
-	d.texts = append(d.texts, usedText{at, t})
+	d.addText(at, t)
 	return t
 }
 
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// envMap reads the map of an environment. d is nil for a workflow's.
-func (l *loader) envMap(at strictyaml.Place, fields roots, d *stepDraft) []namedText {
-	return l.texts(at, fields, d, wrongVariable)
+// addText remembers a template of the step, to be checked when all steps are known.
+func (d *stepDraft) addText(at strictyaml.Place, t *template.Text) {
+	d.texts = append(d.texts, usedText{at, t})
 }
 
 // wrongVariable says what is wrong with the name of a variable.
@@ -314,34 +311,6 @@ func wrongVariable(name string) string {
 		return ""
 	}
 	return "is not the name of a variable"
-}
-
-// texts reads a map of templates, whose names are checked by wrong.
-func (l *loader) texts(at strictyaml.Place, fields roots, d *stepDraft, wrong func(name string) string) (list []namedText) {
-	if at.Node.Kind != strictyaml.KindMap {
-		at.Bad("%v, where a map is expected", at.Node.Kind)
-		return nil
-	}
-	at.CheckKeys(func(key string) (msg string, ok bool) {
-		if what := wrong(key); what != "" {
-			return `"` + key + `" ` + what, false
-		}
-		return "", true
-	})
-	for _, p := range at.Node.Pairs {
-		here := at.Child(p.Key.Text, p.Val)
-		t, ok := l.text(here, p.Key.Text, withRefs, fields)
-		if !ok {
-			continue
-		}
-		if d != nil {
-			d.texts = append(d.texts, usedText{here, t})
-		}
-		list = append(list, namedText{name: p.Key.Text, text: t})
-		here.Record(t.src)
-	}
-	slices.SortFunc(list, func(a, b namedText) int { return cmp.Compare(a.name, b.name) })
-	return list
 }
 
 // path makes a path of the file absolute.
@@ -366,5 +335,5 @@ func (l *loader) path(at strictyaml.Place, s string) string {
 			return abs
 		}
 	}
-	return filepath.Join(l.dir, s)
+	return filepath.Join(l.Dir, s)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -50,7 +51,7 @@ func (s *Step) MarshalJSON() ([]byte, error) {
 		Env: sources(s.env), Headers: sources(s.headers), Stdin: source(s.stdin), URL: source(s.url), Body: source(s.body),
 	}
 	for _, t := range s.run {
-		st.Run = append(st.Run, t.src)
+		st.Run = append(st.Run, t.Source())
 	}
 	if len(s.run) > 0 {
 		st.Inherit = &s.Inherit
@@ -58,17 +59,17 @@ func (s *Step) MarshalJSON() ([]byte, error) {
 	return json.Marshal(st)
 }
 
-func source(t *text) *string {
+func source(t *template.Text) *string {
 	if t == nil {
 		return nil
 	}
-	return &t.src
+	return new(t.Source())
 }
 
-func sources(list []namedText) map[string]string {
+func sources(list []template.NamedText) map[string]string {
 	m := make(map[string]string, len(list))
 	for _, e := range list {
-		m[e.name] = e.text.src
+		m[e.Name] = e.Text.Source()
 	}
 	return m
 }
@@ -88,10 +89,10 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 		RetryExit: st.RetryExit, PermanentExit: st.PermanentExit, OutputLimit: st.OutputLimit, Concurrency: st.Concurrency,
 		Account: st.Account, Method: st.Method, Provider: st.Provider, Expect: st.Expect,
 		env: p.named("env", st.Env), headers: p.named("headers", st.Headers),
-		stdin: p.text("stdin", st.Stdin, withoutRefs), url: p.text("url", st.URL, withRefs), body: p.text("body", st.Body, withoutRefs),
+		stdin: p.text("stdin", st.Stdin, template.WithoutRefs), url: p.text("url", st.URL, template.WithRefs), body: p.text("body", st.Body, template.WithoutRefs),
 	}
 	for i := range st.Run {
-		out.run = append(out.run, p.text(fmt.Sprintf("run[%d]", i), &st.Run[i], withoutRefs))
+		out.run = append(out.run, p.text(fmt.Sprintf("run[%d]", i), &st.Run[i], template.WithoutRefs))
 	}
 	switch {
 	case len(out.run) == 0:
@@ -132,21 +133,21 @@ func storedWork(text json.RawMessage) (fields map[string]any, err error) {
 // storedTexts reads templates until one is wrong.
 type storedTexts struct{ err error }
 
-func (p *storedTexts) text(name string, src *string, mode refMode) *text {
+func (p *storedTexts) text(name string, src *string, mode template.RefMode) *template.Text {
 	if src == nil || p.err != nil {
 		return nil
 	}
-	t, err := parseText(*src, mode, stepRoots)
+	t, err := template.Parse(*src, mode, stepRoots)
 	if err != nil {
 		p.err = fmt.Errorf("%s: %w", name, err)
 	}
 	return t
 }
 
-func (p *storedTexts) named(name string, m map[string]string) (list []namedText) {
+func (p *storedTexts) named(name string, m map[string]string) (list []template.NamedText) {
 	for k, src := range m {
-		list = append(list, namedText{name: k, text: p.text(name+"."+k, &src, withRefs)})
+		list = append(list, template.NamedText{Name: k, Text: p.text(name+"."+k, &src, template.WithRefs)})
 	}
-	slices.SortFunc(list, func(a, b namedText) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(list, func(a, b template.NamedText) int { return cmp.Compare(a.Name, b.Name) })
 	return list
 }

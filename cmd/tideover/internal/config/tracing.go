@@ -1,11 +1,14 @@
 package config
 
-import "github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+import (
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
+)
 
 // Tracing is where spans are sent.
 type Tracing struct {
-	Endpoint *SecretText   // base URL of an OTLP/HTTP receiver
-	Headers  []NamedSecret // of each request, sorted by name
+	Endpoint *template.SecretText   // base URL of an OTLP/HTTP receiver
+	Headers  []template.NamedSecret // of each request, sorted by name
 }
 
 // tracing reads the section.
@@ -22,6 +25,6 @@ var tracingKeys = []strictyaml.Key[*loader, Tracing]{
 	},
 	{
 		Name: "headers", Doc: "Headers of each request. Values may have references.", Schema: headersSchema,
-		Set: func(l *loader, at strictyaml.Place, t *Tracing) { t.Headers = l.namedSecrets(at, headerNames()) },
+		Set: func(l *loader, at strictyaml.Place, t *Tracing) { t.Headers = l.SecretMap(at, headerNames()) },
 	},
 }

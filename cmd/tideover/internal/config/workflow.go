@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
 // alarmSuffix ends the names of the workflows that are made of on-give-up.
@@ -19,7 +20,7 @@ const alarmPattern = `\.on-give-up$`
 // draft is a workflow while it is read.
 type draft struct {
 	*Workflow
-	env     []namedText
+	env     []template.NamedText
 	inherit Inherit
 	steps   []stepDraft
 	alarm   *stepDraft
@@ -31,7 +32,7 @@ type draft struct {
 type stepDraft struct {
 	*Step
 	at     strictyaml.Place
-	fields roots // that its templates may use
+	fields template.Fields // that its templates may use
 	needs  []strictyaml.Place
 	texts  []usedText
 
@@ -44,7 +45,7 @@ type stepDraft struct {
 // usedText is a template and its place.
 type usedText struct {
 	at   strictyaml.Place
-	text *text
+	text *template.Text
 }
 
 func (l *loader) workflow(name string, at strictyaml.Place) *Workflow {
@@ -122,7 +123,7 @@ var workflowKeys = []strictyaml.Key[*loader, draft]{
 	},
 	{
 		Name: "env", Doc: "Environment of all command steps.", Schema: envSchema,
-		Set: func(l *loader, at strictyaml.Place, d *draft) { d.env = l.envMap(at, envRoots, nil) },
+		Set: func(l *loader, at strictyaml.Place, d *draft) { d.env = l.Map(at, envRoots, wrongVariable, nil) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "For all command steps.", Schema: inheritSchema,
@@ -289,7 +290,7 @@ func closure(id string, byID map[string]*stepDraft) (all []string) {
 // uses checks that templates only use results that are there.
 func (l *loader) uses(s *stepDraft, ids []string) {
 	for _, u := range s.texts {
-		for _, id := range u.text.uses {
+		for _, id := range u.text.Steps() {
 			switch {
 			case slices.Contains(s.after, id):
 			case id == s.ID:

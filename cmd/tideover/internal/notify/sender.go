@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/retry"
@@ -151,7 +152,7 @@ func (k *mask) hideURL(u *url.URL) {
 
 // resolve returns the value of a text with references, "" for none. The resolver's
 // redactor then knows what they stand for.
-func (s *Sender) resolve(t *config.SecretText) (string, error) {
+func (s *Sender) resolve(t *template.SecretText) (string, error) {
 	if t == nil {
 		return "", nil
 	}

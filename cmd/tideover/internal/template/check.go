@@ -1,4 +1,4 @@
-package config
+package template
 
 import (
 	"fmt"
@@ -11,17 +11,17 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// checker walks a template: it finds the fields and steps that it uses, as far
-// as they are written down, and makes every value go through [printText].
+// checker walks a template: it finds the fields and steps that it uses, as far as they
+// are constant, and passes every value that is printed through [printText].
 type checker struct {
-	fields  roots
+	fields  Fields
 	uses    []string
-	foreign bool // see [text]
+	foreign bool // see [Text.Foreign]
 	err     error
 }
 
-// check looks for fields that will never be there.
-func (t *text) check(fields roots) error {
+// check returns an error if the template uses a field that never exists.
+func (t *Text) check(fields Fields) error {
 	if len(t.tmpl.Templates()) > 1 {
 		return fmt.Errorf("template: define and block are not used here")
 	}
@@ -40,8 +40,8 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-// walk visits a node. atRoot says that the dot is the data itself, as it is
-// outside of range and with.
+// walk visits a node. If atRoot, the dot is the data itself, as it is outside of range
+// and with.
 func (c *checker) walk(n parse.Node, atRoot bool) {
 	switch n := n.(type) {
 	case *parse.ListNode:
@@ -79,9 +79,9 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 			c.field(n.Ident[1:])
 		}
 	case *parse.DotNode:
-		c.foreign = c.foreign || atRoot // inside of range and with the pipeline has been looked at
+		c.foreign = c.foreign || atRoot // inside of range and with, the pipeline has been checked already
 	case *parse.IdentifierNode:
-		c.foreign = c.foreign || n.Ident == "step" // of which nobody knows yet what it leads to
+		c.foreign = c.foreign || n.Ident == "step" // its argument is not known yet
 		if n.Ident == printCall {
 			c.fail("function %q not defined", printCall) // it is ours
 		}
@@ -105,7 +105,7 @@ func (c *checker) branch(n *parse.BranchNode, atRoot, inside bool) {
 	c.walk(n.ElseList, atRoot)
 }
 
-// command visits a call, and knows those that name a step.
+// command visits a call; a call that names a step is checked as such.
 func (c *checker) command(n *parse.CommandNode, atRoot bool) {
 	if id, rest, ok := stepCall(n, atRoot); ok {
 		c.step(id, rest)
@@ -163,24 +163,24 @@ func (c *checker) chain(n *parse.ChainNode, atRoot bool) {
 	c.walk(n.Node, atRoot)
 }
 
-// field checks a way from the data, such as .steps.fetch.stdout.
+// field checks a path from the data, such as .steps.fetch.stdout.
 func (c *checker) field(way []string) {
-	c.foreign = c.foreign || !c.fields.ours(way)
+	c.foreign = c.foreign || !c.fields.isOurs(way)
 	if len(way) == 0 {
 		return
 	}
 	first, rest := way[0], way[1:]
-	if len(c.fields.first) == 0 {
+	if len(c.fields.First) == 0 {
 		c.fail("there is no .%s here, nor anything else", first)
 		return
 	}
-	if !slices.Contains(c.fields.first, first) {
-		c.fail("there is no .%s here; want .%s", first, strings.Join(c.fields.first, ", ."))
+	if !slices.Contains(c.fields.First, first) {
+		c.fail("there is no .%s here; want .%s", first, strings.Join(c.fields.First, ", ."))
 		return
 	}
 	known := rootFields[first]
 	if first == "input" {
-		known = c.fields.input
+		known = c.fields.Input
 	}
 	switch {
 	case len(rest) == 0 || known == nil && first != "steps":
@@ -191,11 +191,11 @@ func (c *checker) field(way []string) {
 	}
 }
 
-// ours reports whether what a way leads to is made here, and not by whoever starts
-// a run: an id, a time, but neither the input nor an error, which may quote it.
-func (r roots) ours(way []string) bool {
-	if r.quotes != nil {
-		return len(way) > 0 && !slices.Contains(r.quotes, way[0])
+// isOurs reports whether the value of a field is made by us and not by the caller who
+// starts a run: an id or a time is, the input or an error, which may quote it, is not.
+func (r Fields) isOurs(way []string) bool {
+	if r.Quotes != nil {
+		return len(way) > 0 && !slices.Contains(r.Quotes, way[0])
 	}
 	if len(way) < 2 {
 		return len(way) == 1 && way[0] == "today"
@@ -210,9 +210,9 @@ func (r roots) ours(way []string) bool {
 }
 
 func (c *checker) step(id string, fields []string) {
-	// What a step prints may be what it was given; its codes are numbers.
+	// A step may print its input; its codes are numbers.
 	c.foreign = c.foreign || len(fields) == 0 || !slices.Contains([]string{"exit", "status", "truncated"}, fields[0])
-	if !slices.Contains(c.fields.first, "steps") {
+	if !slices.Contains(c.fields.First, "steps") {
 		c.fail("results of steps can't be used here")
 		return
 	}

@@ -1,4 +1,11 @@
-package config
+// Package template renders the texts of a configuration: Go templates that may also have
+// references to secrets, ${env:NAME} and ${file:path}.
+//
+// [Parse] checks a text when the configuration is read: the fields and steps that it
+// uses must be among the [Fields] of its place. [Text.Render] writes it out when it is
+// needed. Secrets are inserted by a function, so that neither a secret is read as a
+// template nor the result of a template as a reference.
+package template
 
 import (
 	"bytes"
@@ -13,45 +20,55 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxRendered bounds what one template makes.
+// maxRendered is the number of bytes that a rendered text has at most.
 const maxRendered = 16 << 20
 
-// text is a text of the file with templates and references in it, which are
-// written out when a step runs. It never changes.
-type text struct {
+// Text is a text with templates and references, which are written out when it is
+// rendered. It never changes.
+type Text struct {
 	src  string
-	tmpl *template.Template // nil when there is nothing to write out
-	lit  string             // what src means then
+	tmpl *template.Template // nil if there is nothing to write out
+	lit  string             // the result in that case
 	refs []secret.Ref
-	uses []string // steps whose results it asks for
+	uses []string // steps whose results it uses
 
-	// foreign says that whoever starts a run may have written a part of what it
-	// makes.
-	foreign bool
+	foreign bool // see [Text.Foreign]
 }
 
-// refMode says whether a text may have references.
-type refMode uint8
+// Source returns the text as it is written.
+func (t *Text) Source() string { return t.src }
+
+// Refs returns the references of the text.
+func (t *Text) Refs() []secret.Ref { return t.refs }
+
+// Steps returns the ids of the steps whose results the text uses, sorted.
+func (t *Text) Steps() []string { return t.uses }
+
+// Foreign reports whether a part of the result may come from the caller who starts a
+// run: the input, a key, an error that quotes them.
+func (t *Text) Foreign() bool { return t.foreign }
+
+// RefMode is whether a text may have references.
+type RefMode uint8
+
+// The modes.
 
 const (
-	// withRefs is for what goes to others in the clear and stays out of stored
-	// runs: env values, headers, URLs. There every "${" must be a reference;
-	// "$${" stands for itself.
-	withRefs refMode = iota
-	// withoutRefs is for arguments, which everybody on the machine can read, and
-	// for bodies and inputs. There "${" is not special, because scripts are full
-	// of it, but a reference is refused.
-	withoutRefs
+	// WithRefs is for env values, headers and URLs, which are not stored with runs.
+	// Every "${" must begin a reference; "$${" stands for "${".
+	WithRefs RefMode = iota
+	// WithoutRefs is for arguments, which all users of the machine can read, and for
+	// bodies and inputs. A reference is refused; any other "${" is not special, because
+	// scripts use it often.
+	WithoutRefs
 )
 
-// refCall is the function that a reference becomes. Secrets are inserted by a
-// function so that what they contain is never read as a template, and what a
-// template makes is never read as a reference.
+// refCall is the function that replaces a reference.
 const refCall = "secretRef"
 
-// parseText reads a text whose templates may use the given fields.
-func parseText(src string, mode refMode, fields roots) (*text, error) {
-	t := &text{src: src}
+// Parse parses a text whose templates may use the given fields.
+func Parse(src string, mode RefMode, fields Fields) (*Text, error) {
+	t := &Text{src: src}
 	if strings.Contains(src, refCall) {
 		return nil, fmt.Errorf("%q can't be used in a text", refCall)
 	}
@@ -72,7 +89,7 @@ func parseText(src string, mode refMode, fields roots) (*text, error) {
 }
 
 // extractRefs returns the text with a call for every reference.
-func (t *text) extractRefs(mode refMode) (string, error) {
+func (t *Text) extractRefs(mode RefMode) (string, error) {
 	var b strings.Builder
 	for s := t.src; s != ""; {
 		switch {
@@ -83,10 +100,10 @@ func (t *text) extractRefs(mode refMode) (string, error) {
 			}
 			b.WriteString(s[:n])
 			s = s[n:]
-		case strings.HasPrefix(s, "$${") && (mode == withRefs || isRef(s[1:])):
+		case strings.HasPrefix(s, "$${") && (mode == WithRefs || IsRef(s[1:])):
 			b.WriteString("${")
 			s = s[3:]
-		case isRef(s), mode == withRefs && strings.HasPrefix(s, "${"):
+		case IsRef(s), mode == WithRefs && strings.HasPrefix(s, "${"):
 			word, rest, closed := strings.Cut(s, "}")
 			if !closed {
 				return "", fmt.Errorf("%q has no closing brace; write $${ for a literal ${", textfmt.Clip(s, strictyaml.MaxQuoted))
@@ -95,7 +112,7 @@ func (t *text) extractRefs(mode refMode) (string, error) {
 			switch {
 			case err != nil:
 				return "", fmt.Errorf("%w; write $${ for a literal ${", err)
-			case mode == withoutRefs:
+			case mode == WithoutRefs:
 				return "", fmt.Errorf("%v can't be used here, where others could read it; give it in env, a header or a URL", ref)
 			}
 			fmt.Fprintf(&b, "{{%s %d}}", refCall, len(t.refs))
@@ -109,7 +126,8 @@ func (t *text) extractRefs(mode refMode) (string, error) {
 	return b.String(), nil
 }
 
-func isRef(s string) bool {
+// IsRef reports whether the text begins with a reference.
+func IsRef(s string) bool {
 	return strings.HasPrefix(s, "${env:") || strings.HasPrefix(s, "${file:")
 }
 
@@ -139,39 +157,40 @@ func actionLen(s string) int {
 	return len(s)
 }
 
-// render writes the text out.
-func (t *text) render(sc *scope) (string, error) {
+// Render writes the text out. A nil Text is empty.
+func (t *Text) Render(sc *Scope) (string, error) {
 	if t == nil || t.tmpl == nil {
-		return t.literal(), nil
+		return t.Literal(), nil
 	}
 	tmpl, err := t.tmpl.Clone()
 	if err != nil {
 		return "", err
 	}
 	var b limited
-	err = tmpl.Funcs(t.funcs(sc)).Execute(&b, sc.root)
+	err = tmpl.Funcs(t.funcs(sc)).Execute(&b, sc.Root)
 	if err != nil {
 		return "", plainError(err)
 	}
 	return b.String(), nil
 }
 
-func (t *text) literal() string {
+// Literal returns the result of a text that [Text.IsConstant], and "" for others.
+func (t *Text) Literal() string {
 	if t == nil {
 		return ""
 	}
 	return t.lit
 }
 
-// constant reports whether the text is the same whatever the data.
-func (t *text) constant() bool { return t.tmpl == nil }
+// IsConstant reports whether the result does not depend on the data.
+func (t *Text) IsConstant() bool { return t.tmpl == nil }
 
 var (
 	templateNoise = lazyregexp.New(`^template: t:(\d+)(:\d+)?: (executing "t" at )?`)
 	ownCall       = lazyregexp.New(`(?s)^<(` + printCall + `|` + refCall + `)\b.*?>: error calling (` + printCall + `|` + refCall + `): `)
 )
 
-// plainError drops what a template's error says about names that are ours.
+// plainError drops the names from a template's error that are internal.
 func plainError(err error) error {
 	if errors.Is(err, errTooLong) {
 		return errTooLong
@@ -189,8 +208,8 @@ func plainError(err error) error {
 	return &templateError{"template: " + msg, err}
 }
 
-// templateError is what is left of a template's error. It unwraps to the whole,
-// so that a secret that is not available at the moment is known as such.
+// templateError is the readable part of a template's error. It unwraps to the whole, so
+// that [secret.ErrUnavailable] is found in it.
 type templateError struct {
 	msg string
 	err error
@@ -201,7 +220,7 @@ func (e *templateError) Unwrap() error { return e.err }
 
 var errTooLong = fmt.Errorf("template: the text is longer than %d bytes", maxRendered)
 
-// limited is a buffer that refuses to grow beyond what is sane.
+// limited is a buffer that holds at most maxRendered bytes.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -1,4 +1,4 @@
-package config
+package template
 
 import (
 	"encoding/base64"
@@ -11,11 +11,11 @@ import (
 	"text/template"
 )
 
-// printCall is the function that every value goes through before it is printed.
+// printCall is the function that prints every value.
 const printCall = "printText"
 
 // stubs are the functions of templates, for parsing; those that depend on the
-// data are replaced by [text.funcs]. urlquery is text/template's own.
+// data are replaced by [Text.funcs]. urlquery is text/template's own.
 var stubs = template.FuncMap{
 	"json":    toJSON,
 	"b64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
@@ -29,16 +29,16 @@ var stubs = template.FuncMap{
 }
 
 // funcs returns the functions that depend on the data.
-func (t *text) funcs(sc *scope) template.FuncMap {
+func (t *Text) funcs(sc *Scope) template.FuncMap {
 	return template.FuncMap{
 		"step": func(id string) (any, error) {
-			if r, ok := sc.steps[id]; ok {
+			if r, ok := sc.Steps[id]; ok {
 				return r, nil
 			}
 			return nil, fmt.Errorf("step %q is not among those that are needed", id)
 		},
 		refCall: func(i int) (string, error) {
-			s, err := sc.secrets.Resolve(t.refs[i], sc.dir)
+			s, err := sc.Secrets.Resolve(t.refs[i], sc.Dir)
 			return s.Reveal(), err
 		},
 	}
@@ -60,9 +60,9 @@ func orDefault(other, v any) any {
 	return v
 }
 
-// printText returns a value as it stands in a text. What text/template would
-// print as <no value> or in the syntax of Go is an error: nobody wants it in an
-// argument. The error has the action as it is written.
+// printText returns a value as it is printed in a text. A value that text/template would
+// print as <no value> or in the syntax of Go is an error. The error quotes the action as
+// it is written.
 func printText(written string, v any) (string, error) {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Invalid:
