@@ -10,24 +10,23 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// storms reads the section. There is an alarm also when the file does not speak of
-// it.
-func (l *loader) storms(at strictyaml.Place, r *storm.Rule) {
-	if at.Node.Kind == strictyaml.KindNull {
+// readAlarm reads the section. There is an alarm also if the file does not have it.
+func readAlarm(at strictyaml.Place, rule *storm.Rule) {
+	if at.Empty() {
 		at.Node = strictyaml.NewMap()
 	}
-	strictyaml.Object(l, at, stormKeys, r)
+	strictyaml.Object(struct{}{}, at, stormKeys, rule)
 }
 
-// The bounds of a limit: just above what a layer has that never retries, and what
-// none reaches, for those who want no alarm.
+// The bounds of a limit: just above that of a layer that never retries, and one that no
+// layer reaches, which disables the alarm.
 const (
 	minAmplification = 1.1
 	maxAmplification = 1e6
 )
 
-// factor reads how many attempts there are for each first one.
-func (l *loader) factor(at strictyaml.Place) float64 {
+// readFactor reads the number of attempts for each first attempt.
+func readFactor(at strictyaml.Place) float64 {
 	n := at.Node
 	if n.Kind != strictyaml.KindInt && n.Kind != strictyaml.KindFloat && n.Origin == "" {
 		at.Bad("%v, where a number is expected", n.Kind)
@@ -42,20 +41,20 @@ func (l *loader) factor(at strictyaml.Place) float64 {
 	return f
 }
 
-var stormKeys = []strictyaml.Key[*loader, storm.Rule]{
+var stormKeys = []strictyaml.Key[struct{}, storm.Rule]{
 	{
 		Name: "amplification", Default: "2", Doc: "Attempts for each first attempt of a workflow or a provider, above which retries are a storm.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"number", "integer"}, Minimum: new(minAmplification), Maximum: new(maxAmplification)}
 		},
-		Set: func(l *loader, at strictyaml.Place, r *storm.Rule) { r.Amplification = l.factor(at) },
+		Set: func(_ struct{}, at strictyaml.Place, r *storm.Rule) { r.Amplification = readFactor(at) },
 	},
 	{
 		Name: "for", Default: "30s", Doc: "How long that must last before there is an alarm, and be over before it ends; attempts are counted over half of it.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, r *storm.Rule) { r.For = strictyaml.ReadDuration(at) },
+		Set: func(_ struct{}, at strictyaml.Place, r *storm.Rule) { r.For = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "min-attempts", Default: "50", Doc: "Attempts in that half, below which there is no alarm.", Schema: strictyaml.IntSchema(1),
-		Set: func(l *loader, at strictyaml.Place, r *storm.Rule) { r.MinAttempts = strictyaml.ReadInt(at, 1) },
+		Set: func(_ struct{}, at strictyaml.Place, r *storm.Rule) { r.MinAttempts = strictyaml.ReadInt(at, 1) },
 	},
 }

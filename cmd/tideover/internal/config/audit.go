@@ -14,40 +14,40 @@ type Audit struct {
 	Off     bool
 }
 
-// audit reads the section. There is a trail also when the file does not speak of
-// it.
-func (l *loader) audit(at strictyaml.Place, a *Audit) {
-	if at.Node.Kind == strictyaml.KindNull {
+// readAudit reads the section. There is a trail also if the file does not have it. data
+// is the data folder of the server.
+func readAudit(r *sharedReader, at strictyaml.Place, a *Audit, data string) {
+	if at.Empty() {
 		at.Node = strictyaml.NewMap()
 	}
-	found, _ := strictyaml.Object(l, at, auditKeys, a)
+	found, _ := strictyaml.Object(r, at, auditKeys, a)
 	if _, ok := found["file"]; !ok {
-		a.File = filepath.Join(l.cfg.Server.Data, "audit.jsonl")
+		a.File = filepath.Join(data, "audit.jsonl")
 		at.RecordDefault("file", a.File)
 	}
 }
 
-var auditKeys = []strictyaml.Key[*loader, Audit]{
+var auditKeys = []strictyaml.Key[*sharedReader, Audit]{
 	{
 		Name: "file", Doc: "Path of the trail, relative to the file's folder; audit.jsonl in the server's data unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, a *Audit) {
+		Set: func(r *sharedReader, at strictyaml.Place, a *Audit) {
 			if s, ok := at.Text(); ok {
-				a.File = l.path(at, s)
+				a.File = r.path(at, s)
 				at.Record(a.File)
 			}
 		},
 	},
 	{
 		Name: "max-size", Default: "10MB", Doc: "Size at which the trail is put aside and a new one begun.", Schema: strictyaml.SizeSchema,
-		Set: func(l *loader, at strictyaml.Place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
+		Set: func(r *sharedReader, at strictyaml.Place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
 	},
 	{
 		Name: "keep", Default: "5", Doc: "Trails that are kept beside the current one; 0 for none.", Schema: strictyaml.IntSchema(0),
-		Set: func(l *loader, at strictyaml.Place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
+		Set: func(r *sharedReader, at strictyaml.Place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "off", Doc: "Whether no trail is kept.",
 		Schema: strictyaml.BoolSchema,
-		Set:    func(_ *loader, at strictyaml.Place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
+		Set:    func(_ *sharedReader, at strictyaml.Place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
 	},
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// codes reads a list of codes, each within the limits.
-func (l *loader) codes(at strictyaml.Place, what string, least, most int) exitcode.Set {
+// readCodes reads a list of codes, each within the limits.
+func readCodes(at strictyaml.Place, what string, least, most int) exitcode.Set {
 	codes := exitcode.Set{} // an empty list is one that nothing is in, and not an absent one
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()

@@ -48,15 +48,21 @@ type TLS struct{ CA, Cert, Key string }
 // Clustered reports whether runs are shared with other processes.
 func (e *Engine) Clustered() bool { return len(e.NATS) > 0 }
 
-// engine reads the section with the variables and the flags over it.
-func (l *loader) engine(at strictyaml.Place, e *Engine) {
+// engineReader reads the section engine.
+type engineReader struct {
+	*sharedReader
+	secondPlace strictyaml.Place // of second-place
+}
+
+// section reads the section with the variables and the flags over it.
+func (r *engineReader) section(at strictyaml.Place, e *Engine) {
 	if at.Node.Kind == strictyaml.KindNull {
 		at.Node = strictyaml.NewMap()
 	}
 	if at.Node.Kind == strictyaml.KindMap {
-		at.Node = layers(l, at, engineKeys)
+		at.Node = layers(r.sharedReader, at, engineKeys)
 	}
-	found, _ := strictyaml.Object(l, at, engineKeys, e)
+	found, _ := strictyaml.Object(r, at, engineKeys, e)
 	if _, ok := found["nats"]; !ok {
 		for _, name := range slices.Sorted(maps.Keys(found)) {
 			found[name].Bad("needs nats, the addresses of the servers; without it runs are kept in server.data")
@@ -67,13 +73,13 @@ func (l *loader) engine(at strictyaml.Place, e *Engine) {
 		e.Name = jetstream.DefaultName
 		at.RecordDefault("name", e.Name)
 	}
-	l.oneIdentity(found)
-	l.paired(found, [][2]string{{"password", "user"}, {"user", "password"}, {"system-password", "system-user"}, {"system-user", "system-password"}})
-	l.addresses(found, e)
+	checkIdentity(found)
+	checkPairs(found, [][2]string{{"password", "user"}, {"user", "password"}, {"system-password", "system-user"}, {"system-user", "system-password"}})
+	r.addresses(found, e)
 }
 
-// paired refuses a key without the one that it needs.
-func (l *loader) paired(found map[string]strictyaml.Place, pairs [][2]string) {
+// checkPairs refuses a key without the one that it needs.
+func checkPairs(found map[string]strictyaml.Place, pairs [][2]string) {
 	for _, pair := range pairs {
 		if here, ok := found[pair[0]]; ok && found[pair[1]].Node == nil {
 			here.Bad("needs %s", pair[1])
@@ -81,8 +87,8 @@ func (l *loader) paired(found map[string]strictyaml.Place, pairs [][2]string) {
 	}
 }
 
-// oneIdentity refuses several ways to say who we are.
-func (l *loader) oneIdentity(found map[string]strictyaml.Place) {
+// checkIdentity refuses several ways to say who we are.
+func checkIdentity(found map[string]strictyaml.Place) {
 	for _, ways := range [][]string{{"credentials", "nkey-seed", "user", "token"}, {"system-credentials", "system-user"}} {
 		first := ""
 		for _, way := range ways {
@@ -97,65 +103,67 @@ func (l *loader) oneIdentity(found map[string]strictyaml.Place) {
 	}
 }
 
-var engineKeys = []strictyaml.Key[*loader, Engine]{
+var engineKeys = []strictyaml.Key[*engineReader, Engine]{
 	{
 		Name: "nats", Doc: "Addresses of NATS servers with JetStream, nats://host:4222, as a list or with commas: runs are shared with all processes that name the same cluster. A password in one is a reference.",
 		Schema: addressesSchema,
-		Set:    func(l *loader, at strictyaml.Place, e *Engine) { e.NATS = l.natsServers(at) },
+		Set:    func(r *engineReader, at strictyaml.Place, e *Engine) { e.NATS = r.natsServers(at) },
 	},
 	{
 		Name: "name", Doc: "Name of the cluster within NATS, with which its streams begin; tideover unless said.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
 		},
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Name = l.clusterName(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Name = readClusterName(at) },
 	},
 	{
 		Name: "shards", Doc: "Parts that the work has, 32 unless said; at creation, and never changed.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
-		Set: func(l *loader, at strictyaml.Place, e *Engine) {
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
 			e.Shards = strictyaml.ReadIntUpTo(at, jetstream.MaxShards)
 		},
 	},
 	{
 		Name: "replicas", Doc: "Servers that keep each entry, at creation; 3 if the servers are a cluster, else 1, unless said.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+			e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas)
+		},
 	},
 	{
 		Name: "max-bytes", Doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", Schema: strictyaml.SizeSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.MaxBytes = l.logLimit(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.MaxBytes = readLogLimit(at) },
 	},
 	{
 		Name: "lease-time", Doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.LeaseTime = l.leaseTime(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.LeaseTime = readLeaseTime(at) },
 	},
 	{
 		Name: "credentials", Doc: "Path of a .creds file, which may be renewed while it is used.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) {
-			e.Credentials = l.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+			e.Credentials = r.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
 		},
 	},
 	{
 		Name: "nkey-seed", Doc: "Path of a file with the seed of an nkey.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) {
-			e.NKeySeed = l.fit(at, func(c *jetstream.Config, path string) { c.NKeySeed = path })
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+			e.NKeySeed = r.fit(at, func(c *jetstream.Config, path string) { c.NKeySeed = path })
 		},
 	},
 	{
 		Name: "user", Doc: "User at the servers; may have references.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.User = l.Open(at, "user") },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.User = r.Open(at, "user") },
 	},
 	{
 		Name: "password", Doc: "Password of the user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Password = l.Secret(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Password = r.Secret(at) },
 	},
 	{
 		Name: "token", Doc: "Token for the servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Token = l.Secret(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Token = r.Secret(at) },
 	},
 	{
 		Name: "tls", Doc: "Files for connections with TLS. The variables are TIDEOVER_ENGINE_TLS_CA and so on.", Inside: []string{"ca", "cert", "key"},
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(tlsKeys)) },
-		Set:    func(l *loader, at strictyaml.Place, e *Engine) { l.tls(at, &e.TLS) },
+		Set:    func(r *engineReader, at strictyaml.Place, e *Engine) { r.tls(at, &e.TLS) },
 	},
 	{
 		Name: "member", Doc: "Name of this process among those of the cluster; its host and process id unless said.",
@@ -164,27 +172,27 @@ var engineKeys = []strictyaml.Key[*loader, Engine]{
 			s.MinLength, s.MaxLength = new(1), new(maxMember)
 			return s
 		},
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.Member = l.member(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Member = readMember(at) },
 	},
 	{
 		Name: "second-place", Doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) {
-			e.SecondPlace, l.second = l.folder(at), at
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+			e.SecondPlace, r.secondPlace = r.folder(at), at
 		},
 	},
 	{
 		Name: "system-credentials", Doc: "Path of the .creds file of NATS's system account: with it, doctor sees how the servers store.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) {
-			e.SystemCredentials = l.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+			e.SystemCredentials = r.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
 		},
 	},
 	{
 		Name: "system-user", Doc: "User of NATS's system account, instead.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemUser = l.Open(at, "user") },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.SystemUser = r.Open(at, "user") },
 	},
 	{
 		Name: "system-password", Doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Engine) { e.SystemPassword = l.Secret(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.SystemPassword = r.Secret(at) },
 	},
 }
 
@@ -195,7 +203,7 @@ const (
 
 var clusterName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
-func (l *loader) clusterName(at strictyaml.Place) string {
+func readClusterName(at strictyaml.Place) string {
 	s, ok := at.Text()
 	if ok && !clusterName.MatchString(s) {
 		at.Bad("%q is not a name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
@@ -207,7 +215,7 @@ func (l *loader) clusterName(at strictyaml.Place) string {
 	return s
 }
 
-func (l *loader) member(at strictyaml.Place) string {
+func readMember(at strictyaml.Place) string {
 	s, ok := at.Text()
 	if ok && (s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl)) {
 		at.Bad("%q is not a name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
@@ -224,7 +232,7 @@ func (l *loader) member(at strictyaml.Place) string {
 // too. In less it may be full before anything is cut off, and then stay so.
 const minLog = 3 * 64 << 20
 
-func (l *loader) logLimit(at strictyaml.Place) int64 {
+func readLogLimit(at strictyaml.Place) int64 {
 	n := strictyaml.ReadSize(at)
 	if n != 0 && n < minLog {
 		at.Bad("%q is too small: a log is cut after 64MiB, and keeps as much; want 192MiB or more, or leave it out", at.Node.Text)
@@ -232,7 +240,7 @@ func (l *loader) logLimit(at strictyaml.Place) int64 {
 	return n
 }
 
-func (l *loader) leaseTime(at strictyaml.Place) time.Duration {
+func readLeaseTime(at strictyaml.Place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	switch {
 	case d != 0 && d < time.Second:

@@ -18,7 +18,7 @@ import (
 const noAddress = "there is no address; want one like nats://host:4222"
 
 // natsServers reads where the servers are: one text with commas, or a list.
-func (l *loader) natsServers(at strictyaml.Place) (list []*template.SecretText) {
+func (r *engineReader) natsServers(at strictyaml.Place) (list []*template.SecretText) {
 	parts := at.Node.Items
 	if at.Node.Kind != strictyaml.KindList {
 		text, ok := at.Text()
@@ -37,7 +37,7 @@ func (l *loader) natsServers(at strictyaml.Place) (list []*template.SecretText) 
 	}
 	var shown []string
 	for _, n := range parts {
-		if s := l.natsServer(at.WithNode(n)); s != nil {
+		if s := r.natsServer(at.WithNode(n)); s != nil {
 			list, shown = append(list, s), append(shown, s.String())
 		}
 	}
@@ -53,7 +53,7 @@ func (l *loader) natsServers(at strictyaml.Place) (list []*template.SecretText) 
 }
 
 // natsServer reads one, and checks what it is at the moment.
-func (l *loader) natsServer(at strictyaml.Place) *template.SecretText {
+func (r *engineReader) natsServer(at strictyaml.Place) *template.SecretText {
 	src, ok := at.Text()
 	if !ok {
 		return nil
@@ -71,12 +71,12 @@ func (l *loader) natsServer(at strictyaml.Place) *template.SecretText {
 		at.Bad("templates can't be used here")
 		return nil
 	}
-	t, ok := l.Text(at, "nats", template.WithRefs, template.Fields{})
+	t, ok := r.Text(at, "nats", template.WithRefs, template.Fields{})
 	if !ok {
 		return nil
 	}
-	s := template.NewSecretText(t, l.Dir)
-	out, err := resolveAddress(s, l.Secrets)
+	s := template.NewSecretText(t, r.Dir)
+	out, err := resolveAddress(s, r.Secrets)
 	var wrong string
 	if err != nil {
 		wrong = oneline.Text(err.Error())
@@ -111,10 +111,10 @@ func wrongAddress(text string) string {
 }
 
 // addresses checks what all addresses say together.
-func (l *loader) addresses(found map[string]strictyaml.Place, e *Engine) {
+func (r *engineReader) addresses(found map[string]strictyaml.Place, e *Engine) {
 	var users, web, plain bool
 	for _, s := range e.NATS {
-		out, err := resolveAddress(s, l.Secrets)
+		out, err := resolveAddress(s, r.Secrets)
 		if err != nil {
 			continue // which was refused
 		}

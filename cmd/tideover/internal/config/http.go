@@ -19,8 +19,8 @@ import (
 var methods = []string{"get", "post", "put", "patch", "delete", "head"}
 
 // http reads a request.
-func (l *loader) http(at strictyaml.Place, d *stepDraft) {
-	found, ok := strictyaml.Object(l, at, httpKeys, d)
+func (r *workflowReader) http(at strictyaml.Place, d *stepDraft) {
+	found, ok := strictyaml.Object(r, at, httpKeys, d)
 	if !ok {
 		return
 	}
@@ -40,42 +40,42 @@ func (l *loader) http(at strictyaml.Place, d *stepDraft) {
 	}
 }
 
-var httpKeys = func() []strictyaml.Key[*loader, stepDraft] {
-	keys := []strictyaml.Key[*loader, stepDraft]{{ // before the methods, whose URLs it makes paths
+var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
+	keys := []strictyaml.Key[*workflowReader, stepDraft]{{ // before the methods, whose URLs it makes paths
 		Name: "provider", Doc: "Provider that is asked, as the gateway would: with its keys, its limits and its breaker. The URL is then a path below it.", Schema: strictyaml.NameSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 			s, ok := at.Text()
 			d.Provider = cmp.Or(s, "?") // whatever it is, the URL is meant to be a path
 			if !ok {
 				return
 			}
-			if l.cfg.Providers[s] == nil {
-				at.Bad("%s", l.noProvider(s))
+			if r.providers.providers[s] == nil {
+				at.Bad("%s", r.providers.noProvider(s))
 				return
 			}
 			at.Record(s)
 		},
 	}}
 	for _, m := range methods {
-		keys = append(keys, strictyaml.Key[*loader, stepDraft]{
+		keys = append(keys, strictyaml.Key[*workflowReader, stepDraft]{
 			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may have references.", Schema: strictyaml.TextSchema,
-			Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 				d.Method = strings.ToUpper(m)
-				d.url = l.url(at, d)
+				d.url = r.url(at, d)
 			},
 		})
 	}
-	return append(keys, []strictyaml.Key[*loader, stepDraft]{
+	return append(keys, []strictyaml.Key[*workflowReader, stepDraft]{
 		{
 			Name: "headers", Doc: "Headers of the request. Values are templates and may have references.", Schema: headersSchema,
-			Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-				d.headers = l.Map(at, d.fields, headerNames(), d.addText)
+			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+				d.headers = r.Map(at, d.fields, headerNames(), d.addText)
 			},
 		},
 		{
 			Name: "body", Doc: "Body of the request, a template.", Schema: strictyaml.ScalarSchema,
-			Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-				if d.body = l.used(at, "body", template.WithoutRefs, d); d.body != nil {
+			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+				if d.body = r.used(at, "body", template.WithoutRefs, d); d.body != nil {
 					at.Record(d.body.Source())
 				}
 			},
@@ -83,7 +83,9 @@ var httpKeys = func() []strictyaml.Key[*loader, stepDraft] {
 		{
 			Name: "expect", Doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.",
 			Schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
-			Set:    func(l *loader, at strictyaml.Place, d *stepDraft) { d.Expect = l.codes(at, "a status", 100, 599) },
+			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+				d.Expect = readCodes(at, "a status", 100, 599)
+			},
 		},
 	}...)
 }()
@@ -94,14 +96,14 @@ func httpSchema() *jsonschema.Schema {
 
 // url reads the URL of a request. One without templates and references is
 // checked here, others when they are written out.
-func (l *loader) url(at strictyaml.Place, d *stepDraft) *template.Text {
+func (r *workflowReader) url(at strictyaml.Place, d *stepDraft) *template.Text {
 	if s := at.Node.Text; at.Node.Kind == strictyaml.KindText {
 		if literal, found := template.URLSecret(s); found {
 			template.RefuseLiteral(at, literal, template.WithRefs)
 			return nil
 		}
 	}
-	t := l.used(at, "url", template.WithRefs, d)
+	t := r.used(at, "url", template.WithRefs, d)
 	if t == nil {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -9,7 +8,6 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
-	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -63,8 +61,8 @@ func inheritSchema() *jsonschema.Schema {
 	}}
 }
 
-// inherit reads a list of names, or all. A variable or a flag has names with commas.
-func (l *loader) inherit(at strictyaml.Place) (list Inherit) {
+// readInherit reads a list of names, or all. A variable or a flag has names with commas.
+func readInherit(at strictyaml.Place) (list Inherit) {
 	if n := at.Node; n.Kind == strictyaml.KindText && n.Text == "all" {
 		at.Record("all")
 		return slices.Clone(InheritAll)
@@ -93,114 +91,4 @@ func (l *loader) inherit(at strictyaml.Place) (list Inherit) {
 		at.Record(jsonText([]string(list)))
 	}
 	return list
-}
-
-// command is a command of the file, for warnings.
-type command struct {
-	at      strictyaml.Place
-	args    []usedText
-	env     []string // names that the command has by env
-	inherit Inherit
-}
-
-// addCommand remembers the command of a step.
-func (l *loader) addCommand(d *stepDraft) {
-	if len(d.run) == 0 {
-		return
-	}
-	c := command{at: d.at, inherit: d.Inherit}
-	for _, u := range d.texts {
-		if slices.Contains(d.run, u.text) {
-			c.args = append(c.args, u)
-		}
-	}
-	for _, e := range d.env {
-		c.env = append(c.env, e.Name)
-	}
-	l.ownCommands = append(l.ownCommands, c)
-}
-
-// checkCommands finds what is probably not meant, when everything has been read.
-func (l *loader) checkCommands() {
-	for _, c := range l.ownCommands {
-		l.warnUnseen(c)
-		l.warnScript(c)
-	}
-}
-
-// warnScript warns of a template in what a shell reads as commands.
-func (l *loader) warnScript(c command) {
-	run := make([]*template.Text, len(c.args))
-	for i, u := range c.args {
-		run[i] = u.text
-	}
-	for k := range c.args {
-		if !isShell(run[k]) {
-			continue
-		}
-		// Without -c it is the path of a script, and not its text.
-		if i := k + shellScript(run[k:]); i > k+1 && scriptFlag.MatchString(run[i-1].Literal()) && !run[i].IsConstant() {
-			c.args[i].at.Warn("the shell reads what is rendered into its script as commands: give the template as an argument behind the script, which has it as \"$1\": " +
-				"[sh, -c, 'agent \"$1\"', sh, \"{{ .input.task }}\"]")
-			return
-		}
-	}
-}
-
-// scriptFlag is the option of a shell that is followed by a script.
-var scriptFlag = lazyregexp.New(`^-[a-zA-Z]*c$`)
-
-// warnUnseen warns of variables that the command uses and does not get.
-func (l *loader) warnUnseen(c command) {
-	if !slices.ContainsFunc(c.args, func(u usedText) bool { return isShell(u.text) }) {
-		return // nothing reads $NAME
-	}
-	got := slices.Concat(BaseVariables, c.inherit, l.cfg.Server.Inherit, shellVariables, Inherit(c.env))
-	for _, u := range c.args {
-		var names []string
-		for _, name := range variablesOf(u.text.Source()) {
-			if !got.Has(name) {
-				names = append(names, "$"+name)
-			}
-		}
-		if len(names) > 0 {
-			u.at.Warn("the command uses %s, which it does not get from the server: name it in env-inherit, or set it in env", strings.Join(names, ", "))
-		}
-	}
-}
-
-// isShell reports whether the argument is a shell.
-func isShell(t *template.Text) bool {
-	return slices.Contains(shells, t.Literal()[strings.LastIndexByte(t.Literal(), '/')+1:])
-}
-
-// shellVariables are set by shells, and by awk in their scripts.
-var shellVariables = Inherit{
-	"PWD", "OLDPWD", "IFS", "PPID", "OPTARG", "OPTIND", "REPLY", "RANDOM", "SECONDS", "LINENO", "SHLVL", "UID", "EUID", "HOSTNAME", "BASH*", "PIPESTATUS",
-	"NF", "NR", "FNR",
-}
-
-var (
-	templateAction = lazyregexp.New(`(?s)\{\{.*?\}\}`)
-	usedVariable   = lazyregexp.New(`\\.|\$(?:\{#?)?([A-Za-z_][A-Za-z0-9_]*)`)
-	setVariable    = lazyregexp.New(`(?:^|[^A-Za-z0-9_$])([A-Za-z_][A-Za-z0-9_]*)\+?=|\b(?:for|read|local|declare|export|getopts|readonly)((?:\s+[A-Za-z_-][A-Za-z0-9_-]*)+)`)
-)
-
-// variablesOf returns the names of the variables that a script uses and does not set, sorted. It reads no
-// grammar: a name in single quotes counts.
-func variablesOf(script string) (names []string) {
-	script = templateAction.ReplaceAllString(script, " ")
-	set := map[string]bool{}
-	for _, m := range setVariable.FindAllStringSubmatch(script, -1) {
-		for name := range strings.FieldsSeq(cmp.Or(m[1], m[2])) {
-			set[name] = true
-		}
-	}
-	for _, m := range usedVariable.FindAllStringSubmatch(script, -1) {
-		if m[1] != "" && !set[m[1]] {
-			names = append(names, m[1])
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

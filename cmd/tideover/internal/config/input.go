@@ -14,27 +14,28 @@ type inputValue struct {
 	value any // texts are *template.Text
 }
 
-func (l *loader) inputValue(at strictyaml.Place) inputValue {
-	return inputValue{l.inputPart(at, "input")}
+// readInput reads a default input.
+func readInput(r template.Reader, at strictyaml.Place) inputValue {
+	return inputValue{readInputPart(r, at, "input")}
 }
 
-func (l *loader) inputPart(at strictyaml.Place, name string) any {
+func readInputPart(r template.Reader, at strictyaml.Place, name string) any {
 	switch n := at.Node; n.Kind {
 	case strictyaml.KindMap:
 		m := map[string]any{}
 		at.CheckKeys(func(string) (string, bool) { return "", true })
 		for _, p := range n.Pairs {
-			m[p.Key.Text] = l.inputPart(at.Child(p.Key.Text, p.Val), p.Key.Text)
+			m[p.Key.Text] = readInputPart(r, at.Child(p.Key.Text, p.Val), p.Key.Text)
 		}
 		return m
 	case strictyaml.KindList:
 		list := []any{}
 		for i := range n.Items {
-			list = append(list, l.inputPart(at.Index(i), name))
+			list = append(list, readInputPart(r, at.Index(i), name))
 		}
 		return list
 	case strictyaml.KindText:
-		t, _ := l.Text(at, name, template.WithoutRefs, inputRoots)
+		t, _ := r.Text(at, name, template.WithoutRefs, inputRoots)
 		return t
 	default:
 		return n.Value

@@ -9,7 +9,7 @@ import (
 
 // layers returns a section with what variables and flags say in it. The variable
 // of server.max-body is TIDEOVER_SERVER_MAX_BODY.
-func layers[T any](l *loader, at strictyaml.Place, keys []strictyaml.Key[*loader, T]) *strictyaml.Node {
+func layers[C, T any](r *sharedReader, at strictyaml.Place, keys []strictyaml.Key[C, T]) *strictyaml.Node {
 	n := *at.Node
 	n.Pairs = slices.Clone(at.Node.Pairs)
 	prefix := "TIDEOVER_" + strings.ToUpper(at.Path()) + "_"
@@ -17,24 +17,24 @@ func layers[T any](l *loader, at strictyaml.Place, keys []strictyaml.Key[*loader
 	for _, k := range keys {
 		names = append(names, k.Name)
 		variable := prefix + strings.ToUpper(strings.ReplaceAll(k.Name, "-", "_"))
-		if v := l.env[variable]; v != "" { // an empty one is as good as none
+		if v := r.env[variable]; v != "" { // an empty one is as good as none
 			n.Set(k.Name, strictyaml.NewText(v, "env "+variable))
 		}
 		for _, inner := range k.Inside {
 			names = append(names, k.Name+"-"+inner)
 			variable := variable + "_" + strings.ToUpper(inner)
-			if v := l.env[variable]; v != "" {
+			if v := r.env[variable]; v != "" {
 				n.SetInside(k.Name, inner, strictyaml.NewText(v, "env "+variable))
 			}
 		}
 	}
-	for _, v := range l.env.withPrefix(prefix) {
+	for _, v := range r.env.withPrefix(prefix) {
 		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v, prefix)), "_", "-")
 		if !slices.Contains(names, name) {
 			at.Document().Place("", strictyaml.NewText("", "env "+v)).Bad("%s", strictyaml.UnknownKey(name, names))
 		}
 	}
-	for _, f := range l.flagsOf(at.Path()) {
+	for _, f := range r.flagsOf(at.Path()) {
 		if !slices.Contains(names, f.Key.Text) {
 			at.Document().Place("", f.Val).Bad("%s", strictyaml.UnknownKey(f.Key.Text, names))
 			continue
@@ -49,14 +49,16 @@ func layers[T any](l *loader, at strictyaml.Place, keys []strictyaml.Key[*loader
 }
 
 // hasInside reports whether a key has another inside, which has a flag of its own.
-func hasInside[T any](keys []strictyaml.Key[*loader, T], outer, inner string) bool {
-	return slices.ContainsFunc(keys, func(k strictyaml.Key[*loader, T]) bool { return k.Name == outer && slices.Contains(k.Inside, inner) })
+func hasInside[C, T any](keys []strictyaml.Key[C, T], outer, inner string) bool {
+	return slices.ContainsFunc(keys, func(k strictyaml.Key[C, T]) bool {
+		return k.Name == outer && slices.Contains(k.Inside, inner)
+	})
 }
 
 // flagsOf returns the flags of a section, sorted. Those without a section are the
 // server's.
-func (l *loader) flagsOf(section string) (flags []strictyaml.Pair) {
-	for flag, value := range l.flags {
+func (r *sharedReader) flagsOf(section string) (flags []strictyaml.Pair) {
+	for flag, value := range r.flags {
 		of, name, said := strings.Cut(flag, ".")
 		if !said {
 			of, name = "server", flag

@@ -7,27 +7,26 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// Locate returns where the server that would run with the configuration has its
-// socket and its data. It is for those who ask the server and have no use for the
-// rest, which may be wrong, or refer to secrets that only the server has.
+// Locate returns the socket and the data folder of the server that would run with the
+// configuration. It is for clients of the server. The rest of the configuration may be
+// wrong, or refer to secrets that only the server can read.
 func Locate(src Source) (socket, data string, err error) {
 	text, err := content(src)
 	if err != nil {
 		return "", "", err
 	}
-	l, err := newLoader(src, text)
+	f, err := newFileReader(src, text)
 	if err != nil {
 		return "", "", err
 	}
-	if l.doc.Problems() == 0 {
-		l.locate()
+	if f.doc.Problems() == 0 {
+		f.server.locate(f.doc.Root, &f.cfg.Server)
 	}
-	return l.cfg.Server.Socket, l.cfg.Server.Data, l.doc.Err()
+	return f.cfg.Server.Socket, f.cfg.Server.Data, f.doc.Err()
 }
 
-// locate reads of the section server what says where it is.
-func (l *loader) locate() {
-	root := l.doc.Root
+// locate reads the keys of the section server from which follows where it is.
+func (r serverReader) locate(root strictyaml.Place, s *Server) {
 	at := root.Child("server", strictyaml.NewMap())
 	switch {
 	case root.IsMap():
@@ -42,26 +41,26 @@ func (l *loader) locate() {
 		at.Bad("%v, where a map is expected", at.Node.Kind)
 		return
 	}
-	at.Node = layers(l, at, serverKeys)
-	l.doc.ForgetProblems() // of variables that are about something else
-	var keys []strictyaml.Key[*loader, Server]
+	at.Node = layers(r.sharedReader, at, serverKeys)
+	root.Document().ForgetProblems() // with variables of other keys
+	var keys []strictyaml.Key[serverReader, Server]
 	for _, k := range serverKeys {
 		if k.Name == "data" || k.Name == "socket" {
 			keys = append(keys, k)
 		}
 	}
 	at.Node.Pairs = slices.DeleteFunc(at.Node.Pairs, func(p strictyaml.Pair) bool { return p.Key.Text != "data" && p.Key.Text != "socket" })
-	found, _ := strictyaml.Object(l, at, keys, &l.cfg.Server)
-	l.defaultPlaces(at, found, &l.cfg.Server)
+	found, _ := strictyaml.Object(r, at, keys, s)
+	r.defaultPlaces(at, found, s)
 }
 
-// defaultPlaces fills in where the data and the socket are unless said.
-func (l *loader) defaultPlaces(at strictyaml.Place, found map[string]strictyaml.Place, s *Server) {
+// defaultPlaces fills in the data folder and the socket if the file has none.
+func (r serverReader) defaultPlaces(at strictyaml.Place, found map[string]strictyaml.Place, s *Server) {
 	if _, ok := found["data"]; !ok {
-		s.Data = l.defaultData(at)
+		s.Data = r.defaultData(at)
 	}
 	if _, ok := found["socket"]; !ok {
 		here := at.Child("socket", strictyaml.NewText("", "default"))
-		s.Socket = l.socket(here, filepath.Join(s.Data, "tideover.sock"))
+		s.Socket = checkSocket(here, filepath.Join(s.Data, "tideover.sock"))
 	}
 }

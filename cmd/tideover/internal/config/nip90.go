@@ -94,10 +94,18 @@ func hexDigits(nsec string) string {
 	return fmt.Sprintf("%064x", n)
 }
 
-// nip90 reads the section.
-func (l *loader) nip90(at strictyaml.Place) *NIP90 {
+// jobReader reads the section nip90.
+type jobReader struct {
+	*sharedReader
+	policies  *policyReader
+	notifiers *notifierReader
+	workflows *workflowReader
+}
+
+// section reads the section.
+func (r *jobReader) section(at strictyaml.Place) *NIP90 {
 	n := &NIP90{}
-	found, _ := strictyaml.Object(l, at, nip90Keys, n)
+	found, _ := strictyaml.Object(r, at, nip90Keys, n)
 	if _, said := found["open"]; !said {
 		at.RecordDefault("open", "false")
 	}
@@ -106,18 +114,18 @@ func (l *loader) nip90(at strictyaml.Place) *NIP90 {
 		at.RecordDefault("announce", strconv.FormatBool(n.Announce))
 	}
 	if _, said := found["limits"]; !said {
-		strictyaml.Object(l, at.Child("limits", strictyaml.NewMap()), jobLimitKeys, n)
+		strictyaml.Object(r, at.Child("limits", strictyaml.NewMap()), jobLimitKeys, n)
 	}
-	for _, c := range l.commands {
-		l.strangersMessage(c)
+	for _, c := range r.notifiers.runs {
+		checkMessageCommand(c)
 	}
 	return n
 }
 
 // nostrKey reads the reference to the secret key, and checks what it leads to at
 // the moment.
-func (l *loader) nostrKey(at strictyaml.Place) *template.SecretText {
-	s := l.Secret(at)
+func (r *jobReader) nostrKey(at strictyaml.Place) *template.SecretText {
+	s := r.Secret(at)
 	if s == nil {
 		return nil
 	}
@@ -126,15 +134,15 @@ func (l *loader) nostrKey(at strictyaml.Place) *template.SecretText {
 		at.Refuse(s.String(), "there is more than a reference; write it alone")
 		return nil
 	}
-	if _, err := secretKey(s, l.Secrets); err != nil {
+	if _, err := secretKey(s, r.Secrets); err != nil {
 		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
 	return s
 }
 
-// customers reads the public keys of those whose jobs are taken.
-func (l *loader) customers(at strictyaml.Place) (keys []string) {
+// readCustomers reads the public keys of those whose jobs are taken.
+func readCustomers(at strictyaml.Place) (keys []string) {
 	var shown []string
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
@@ -163,8 +171,8 @@ func (l *loader) customers(at strictyaml.Place) (keys []string) {
 	return keys
 }
 
-// publicText reads a text that everybody can read, of so many characters at most.
-func (l *loader) publicText(at strictyaml.Place, most int) string {
+// readPublicText reads a text that everybody can read, of so many characters at most.
+func readPublicText(at strictyaml.Place, most int) string {
 	s, ok := at.Text()
 	if !ok {
 		return ""
@@ -184,8 +192,8 @@ func (l *loader) publicText(at strictyaml.Place, most int) string {
 	return s
 }
 
-// requestAge reads how old a request may be.
-func (l *loader) requestAge(at strictyaml.Place) time.Duration {
+// readRequestAge reads how old a request may be.
+func readRequestAge(at strictyaml.Place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	if d > maxRequestAge {
 		at.Bad("%q is too long ago; at most %s", at.Node.Text, textfmt.CompactDuration(maxRequestAge))

@@ -52,7 +52,7 @@ func JobFields() []string { return slices.Clone(jobFields) }
 var jobKindForm = lazyregexp.New(kindPattern)
 
 // jobKinds reads what is offered.
-func (l *loader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
+func (r *jobReader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
 	if at.Node.Kind != strictyaml.KindMap {
 		at.Bad("%v, where a map of kinds is expected, such as 5900", at.Node.Kind)
 		return nil
@@ -65,7 +65,7 @@ func (l *loader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
 		if name := p.Key.Text; !seen[name] {
 			seen[name] = true
 			kind, _ := strconv.Atoi(name) // what is none has been refused
-			kinds = append(kinds, l.jobKind(kind, at.Child(name, p.Val)))
+			kinds = append(kinds, r.jobKind(kind, at.Child(name, p.Val)))
 		}
 	}
 	if len(kinds) == 0 {
@@ -76,25 +76,25 @@ func (l *loader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
 }
 
 // jobKind reads one of them.
-func (l *loader) jobKind(kind int, at strictyaml.Place) *JobKind {
-	d := &stepDraft{Step: &Step{ID: "job", base: l.Dir, Dir: l.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
+func (r *jobReader) jobKind(kind int, at strictyaml.Place) *JobKind {
+	d := &stepDraft{Step: &Step{ID: "job", base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
 	if at.Node.Get("workflow") != nil {
-		found, _ := strictyaml.Object(l, at, jobFlowKeys, d)
+		found, _ := strictyaml.Object(r.workflows, at, jobFlowKeys, d)
 		d.job.Total = true
-		l.jobTimes(d, found)
+		checkJobTimes(d, found)
 		return d.job
 	}
-	found, ok := strictyaml.Object(l, at, jobKeys, d)
-	l.jobTimes(d, found)
+	found, ok := strictyaml.Object(r.workflows, at, jobKeys, d)
+	checkJobTimes(d, found)
 	_, run := found["run"]
 	_, http := found["http"]
 	switch {
 	case run != http:
 		d.job.Step = d.Step
-		d.Policy = l.policyOr("task", at, found, func(p retry.Policy) error { return checkJobPolicy(p, run) })
-		l.action(d, found, nil)
-		l.addCommand(d)
-		l.strangers(d, "")
+		d.Policy = r.policies.orPreset("task", at, found, func(p retry.Policy) error { return checkJobPolicy(p, run) })
+		checkAction(d, found, nil)
+		r.addCommand(d)
+		checkStrangers(d, "")
 	case ok: // otherwise the key that is wrong may be meant for it
 		at.Bad("a kind of jobs has one of run, http and workflow")
 	}
@@ -102,34 +102,34 @@ func (l *loader) jobKind(kind int, at strictyaml.Place) *JobKind {
 }
 
 // jobWorkflow reads the workflow that jobs are runs of.
-func (l *loader) jobWorkflow(at strictyaml.Place, d *stepDraft) {
+func (r *workflowReader) jobWorkflow(at strictyaml.Place, d *stepDraft) {
 	name, ok := at.Text()
 	if !ok {
 		return
 	}
-	if l.cfg.Workflows[name] == nil {
-		at.Bad("%s", noWorkflow(name, l.cfg.names))
+	if r.workflows[name] == nil {
+		at.Bad("%s", noWorkflow(name, r.names))
 		return
 	}
 	d.job.Workflow = name
 	at.Record(name)
-	l.jobSteps(l.drafts[name], d.at.Path())
+	checkJobSteps(r.drafts[name], d.at.Path())
 }
 
-// jobSteps checks the steps of a workflow that a kind of jobs names: there is more
+// checkJobSteps checks the steps of a workflow that a kind of jobs names: there is more
 // that they can't be than if only people who are known could start it.
-func (l *loader) jobSteps(w *draft, kind string) {
+func checkJobSteps(w *draft, kind string) {
 	for i := range w.steps {
-		l.jobStep(&w.steps[i], fmt.Sprintf("step %q", w.steps[i].ID), kind)
+		checkJobStep(&w.steps[i], fmt.Sprintf("step %q", w.steps[i].ID), kind)
 	}
 	if w.alarm != nil && w.alarm.notify == nil {
-		l.jobStep(w.alarm, "on-give-up", kind)
+		checkJobStep(w.alarm, "on-give-up", kind)
 	}
 }
 
-func (l *loader) jobStep(d *stepDraft, name, kind string) {
+func checkJobStep(d *stepDraft, name, kind string) {
 	via := fmt.Sprintf(" (%s is reached from %s)", name, kind)
-	l.strangers(d, via)
+	checkStrangers(d, via)
 	if p := d.Policy; p.Attempts == retry.Unlimited || p.Attempts > maxJobAttempts {
 		at := d.at
 		if n := at.Node.Get("policy"); n != nil {
@@ -150,8 +150,8 @@ func noWorkflow(name string, names []string) string {
 	return fmt.Sprintf("there is no workflow %q; there are %s", name, cmp.Or(there, "none"))
 }
 
-// wholeSeconds reads a duration that requests could have, too.
-func (l *loader) wholeSeconds(at strictyaml.Place) time.Duration {
+// readWholeSeconds reads a duration that requests could have, too.
+func readWholeSeconds(at strictyaml.Place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	if d%time.Second != 0 {
 		at.Bad("%q is not in whole seconds, as the timeouts of requests are", at.Node.Text)
@@ -159,8 +159,8 @@ func (l *loader) wholeSeconds(at strictyaml.Place) time.Duration {
 	return d
 }
 
-// jobTimes checks the timeouts, and fills in what depends on the others.
-func (l *loader) jobTimes(d *stepDraft, found map[string]strictyaml.Place) {
+// checkJobTimes checks the timeouts, and fills in what depends on the others.
+func checkJobTimes(d *stepDraft, found map[string]strictyaml.Place) {
 	j := d.job
 	if j.MaxTimeout > maxJobTimeout {
 		found["max-timeout"].Bad("%q is too long; at most %s", found["max-timeout"].Node.Text, textfmt.CompactDuration(maxJobTimeout))

@@ -10,11 +10,11 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
-// relays reads where jobs come from.
-func (l *loader) relays(at strictyaml.Place) (urls []string) {
+// readRelays reads where jobs come from.
+func readRelays(at strictyaml.Place) (urls []string) {
 	var shown []string
 	ok := at.Each(func(at strictyaml.Place) {
-		s, u := l.relay(at)
+		s, u := readRelay(at)
 		switch {
 		case u == "":
 		case slices.Contains(urls, u):
@@ -30,10 +30,10 @@ func (l *loader) relays(at strictyaml.Place) (urls []string) {
 	return urls
 }
 
-// relay reads one of them, as it is written and as it is compared. ws:// may go
+// readRelay reads one of them, as it is written and as it is compared. ws:// may go
 // to other machines, as http:// of a provider may that is sent no secret: events
 // are signed and for everybody to read, and the key stays here.
-func (l *loader) relay(at strictyaml.Place) (written, normal string) {
+func readRelay(at strictyaml.Place) (written, normal string) {
 	s, ok := at.Text()
 	if !ok {
 		return "", ""

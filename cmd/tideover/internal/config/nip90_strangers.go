@@ -9,13 +9,13 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
-// strangers refuses templates where whoever asks for a job could make something
+// checkStrangers refuses templates where whoever asks for a job could make something
 // else of a step: which program runs, what a shell does, which host is asked. A
 // workflow is started by people who are known; a job by everybody. Via says how the
 // step is reached, if it is not the job's own.
-func (l *loader) strangers(d *stepDraft, via string) {
+func checkStrangers(d *stepDraft, via string) {
 	if d.IsHTTP() {
-		l.strangersHost(d, via)
+		checkHost(d, via)
 		return
 	}
 	run := d.at.Child("run", d.at.Node.Get("run"))
@@ -31,7 +31,7 @@ func (l *loader) strangers(d *stepDraft, via string) {
 		}
 		at.Bad("%s%s", c.bad[i], via)
 	}
-	l.strangersEnv(d, via)
+	checkEnv(d, via)
 }
 
 // notifyCommand is the command of a notifier and its place.
@@ -40,9 +40,9 @@ type notifyCommand struct {
 	run []*template.Text
 }
 
-// strangersMessage does the same for the command of a notifier. It reads the whole
+// checkMessageCommand does the same for the command of a notifier. It reads the whole
 // message.
-func (l *loader) strangersMessage(n notifyCommand) {
+func checkMessageCommand(n notifyCommand) {
 	if len(n.run) == 0 || len(n.run) != len(n.at.Node.Items) {
 		return
 	}
@@ -71,8 +71,8 @@ func isLoader(name string) bool {
 	})
 }
 
-// strangersEnv refuses a template in a variable that says what to run.
-func (l *loader) strangersEnv(d *stepDraft, via string) {
+// checkEnv refuses a template in a variable that says what to run.
+func checkEnv(d *stepDraft, via string) {
 	for _, e := range d.env {
 		if !e.Text.Foreign() || !isLoader(e.Name) {
 			continue
@@ -85,8 +85,8 @@ func (l *loader) strangersEnv(d *stepDraft, via string) {
 	}
 }
 
-// strangersHost refuses a template before the path of a URL.
-func (l *loader) strangersHost(d *stepDraft, via string) {
+// checkHost refuses a template before the path of a URL.
+func checkHost(d *stepDraft, via string) {
 	if d.url == nil || d.Provider != "" || !d.url.Foreign() {
 		return // the provider says which host
 	}

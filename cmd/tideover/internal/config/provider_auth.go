@@ -17,7 +17,7 @@ import (
 const noAuth = "none"
 
 // auth reads the credentials: a reference, a list of them, or the word for none.
-func (l *loader) auth(at strictyaml.Place, d *providerDraft) {
+func (r *providerReader) auth(at strictyaml.Place, d *providerDraft) {
 	switch n := at.Node; {
 	case n.IsScalar() && n.Text == noAuth:
 		d.Keyless = true
@@ -28,10 +28,10 @@ func (l *loader) auth(at strictyaml.Place, d *providerDraft) {
 		at.Bad("a map, where a reference or a list is expected; put [ ] around it")
 	case n.Kind == strictyaml.KindList:
 		for i := range n.Items {
-			l.authKey(at.Index(i), fmt.Sprintf("key-%d", i+1), d)
+			r.authKey(at.Index(i), fmt.Sprintf("key-%d", i+1), d)
 		}
 	default:
-		l.addKey(at, at, "key-1", "", d)
+		r.addKey(at, at, "key-1", "", d)
 	}
 }
 
@@ -42,21 +42,21 @@ type keyDraft struct {
 }
 
 // authKey reads an item of the list.
-func (l *loader) authKey(at strictyaml.Place, name string, d *providerDraft) {
+func (r *providerReader) authKey(at strictyaml.Place, name string, d *providerDraft) {
 	switch {
 	case at.Node.Kind == strictyaml.KindText && at.Node.Text == noAuth:
 		at.Bad("none stands alone, and not in a list")
 		return
 	case at.Node.Kind != strictyaml.KindMap:
-		l.addKey(at, at, name, "", d)
+		r.addKey(at, at, name, "", d)
 		return
 	}
 	var k keyDraft
-	if strictyaml.Object(l, at, authKeys, &k); k.key.Node == nil {
+	if strictyaml.Object(r, at, authKeys, &k); k.key.Node == nil {
 		return
 	}
 	if k.name.Node == nil {
-		l.addKey(at, k.key, name, k.account, d)
+		r.addKey(at, k.key, name, k.account, d)
 		return
 	}
 	if name, ok := k.name.Text(); !ok {
@@ -65,23 +65,23 @@ func (l *loader) authKey(at strictyaml.Place, name string, d *providerDraft) {
 		k.name.Bad("%q is not a name for a key; %s", name, strictyaml.NameRule)
 	} else {
 		k.name.Record(name)
-		l.addKey(k.name, k.key, name, k.account, d)
+		r.addKey(k.name, k.key, name, k.account, d)
 	}
 }
 
-var authKeys = []strictyaml.Key[*loader, keyDraft]{
+var authKeys = []strictyaml.Key[*providerReader, keyDraft]{
 	{
 		Name: "name", Doc: "How the key is called on the page and in metrics; key-1, key-2 and so on unless said.", Schema: strictyaml.NameSchema,
-		Set: func(_ *loader, at strictyaml.Place, k *keyDraft) { k.name = at },
+		Set: func(_ *providerReader, at strictyaml.Place, k *keyDraft) { k.name = at },
 	},
 	{
 		Name: "key", Required: true, Doc: "The key, as a reference: ${env:NAME} or ${file:path}.", Schema: aloneSchema,
-		Set: func(_ *loader, at strictyaml.Place, k *keyDraft) { k.key = at },
+		Set: func(_ *providerReader, at strictyaml.Place, k *keyDraft) { k.key = at },
 	},
 	{
 		Name: "account", Doc: "The account whose limit the key shares with sessions, steps and other keys; none unless said.", Schema: strictyaml.NameSchema,
-		Set: func(l *loader, at strictyaml.Place, k *keyDraft) {
-			if k.account = l.account(at); k.account == account.None {
+		Set: func(r *providerReader, at strictyaml.Place, k *keyDraft) {
+			if k.account = readAccount(at); k.account == account.None {
 				k.account = ""
 			}
 		},
@@ -89,8 +89,8 @@ var authKeys = []strictyaml.Key[*loader, keyDraft]{
 }
 
 // addKey reads a key and adds it under its name, which stands at another place.
-func (l *loader) addKey(named, at strictyaml.Place, name, account string, d *providerDraft) {
-	s := l.referenceAlone(at)
+func (r *providerReader) addKey(named, at strictyaml.Place, name, account string, d *providerDraft) {
+	s := r.referenceAlone(at)
 	switch {
 	case s == nil:
 	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Value.String() == s.String() }):
@@ -104,8 +104,8 @@ func (l *loader) addKey(named, at strictyaml.Place, name, account string, d *pro
 
 // referenceAlone reads a secret that is a reference and nothing else, and checks
 // that it can be sent as it is at the moment.
-func (l *loader) referenceAlone(at strictyaml.Place) *template.SecretText {
-	s := l.Secret(at)
+func (r *providerReader) referenceAlone(at strictyaml.Place) *template.SecretText {
+	s := r.Secret(at)
 	if s == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (l *loader) referenceAlone(at strictyaml.Place) *template.SecretText {
 		at.Refuse(s.String(), "there is more than a reference; write it alone: what stands before the key is auth-scheme")
 		return nil
 	}
-	if _, err := sendable(s, l.Secrets); err != nil {
+	if _, err := sendable(s, r.Secrets); err != nil {
 		at.Bad("%s", oneline.Error(err))
 		return nil
 	}
@@ -121,10 +121,10 @@ func (l *loader) referenceAlone(at strictyaml.Place) *template.SecretText {
 }
 
 // providerHeaders reads the headers that are set on every request.
-func (l *loader) providerHeaders(at strictyaml.Place) []template.NamedSecret {
-	list := l.SecretMap(at, providerHeaderNames())
+func (r *providerReader) providerHeaders(at strictyaml.Place) []template.NamedSecret {
+	list := r.SecretMap(at, providerHeaderNames())
 	for _, h := range list {
-		if _, err := sendable(h.Value, l.Secrets); err != nil {
+		if _, err := sendable(h.Value, r.Secrets); err != nil {
 			at.Child(h.Name, at.Node.Get(h.Name)).Bad("%s", oneline.Error(err))
 		}
 	}

@@ -11,29 +11,29 @@ import (
 )
 
 // checkProvider checks what is to be said of a provider by itself.
-func (l *loader) checkProvider(d *providerDraft) {
-	l.keysWithout(d)
-	l.inTheClear(d)
-	l.keyHeader(d)
+func (r *providerReader) checkProvider(d *providerDraft) {
+	r.keysWithout(d)
+	r.inTheClear(d)
+	r.keyHeader(d)
 	if d.Preset == "" {
 		return // the gateway could say nothing more
 	}
-	spec, _ := d.Resolve(l.Secrets) // what is wrong with secrets has been said
+	spec, _ := d.Resolve(r.Secrets) // what is wrong with secrets has been said
 	for _, err := range strictyaml.JoinedErrors(spec.Validate()) {
-		l.providerProblem(d, err)
+		r.providerProblem(d, err)
 	}
 }
 
 // providerProblem records what the gateway finds wrong, where it stands. Of what
 // could not be read it has nothing new to say.
-func (l *loader) providerProblem(d *providerDraft, err error) {
+func (r *providerReader) providerProblem(d *providerDraft, err error) {
 	f, ok := errors.AsType[*gateway.FieldError](err)
 	if !ok {
 		d.at.Bad("%s", oneline.Error(err))
 		return
 	}
 	switch here, found := d.found[f.Field]; {
-	case found && !l.doc.HasProblem(here.Path()):
+	case found && !r.doc.HasProblem(here.Path()):
 		here.Bad("%s", oneline.Error(f.Err))
 	case found, f.Field == "" && !strictyaml.ValidName(d.Name):
 	case f.Field == "":
@@ -46,17 +46,17 @@ func (l *loader) providerProblem(d *providerDraft, err error) {
 }
 
 // keysWithout refuses keys that are nothing without others.
-func (l *loader) keysWithout(d *providerDraft) {
+func (r *providerReader) keysWithout(d *providerDraft) {
 	for _, c := range []struct {
 		key    string
 		needed bool
 		why    string
 	}{
-		{"auth-scheme", len(d.Auth) > 0 || l.doc.HasProblem(d.at.Path()+".auth"), "there is no key in auth that it could stand before"},
+		{"auth-scheme", len(d.Auth) > 0 || r.doc.HasProblem(d.at.Path()+".auth"), "there is no key in auth that it could stand before"},
 		{"breaker.slow-rate", d.has("breaker.slow"), "there is no breaker.slow, which says what is slow"},
-		{"fallback-after", len(d.fallbacks) > 0 || l.doc.HasProblem(d.at.Path()+".fallback"), "there is no fallback that could take over"},
+		{"fallback-after", len(d.fallbacks) > 0 || r.doc.HasProblem(d.at.Path()+".fallback"), "there is no fallback that could take over"},
 	} {
-		if d.has(c.key) && !c.needed && !l.doc.HasProblem(d.found[c.key].Path()) {
+		if d.has(c.key) && !c.needed && !r.doc.HasProblem(d.found[c.key].Path()) {
 			d.found[c.key].Bad("%s", c.why)
 		}
 	}
@@ -64,7 +64,7 @@ func (l *loader) keysWithout(d *providerDraft) {
 
 // inTheClear refuses to send secrets over a network without encryption, also those
 // that callers bring.
-func (l *loader) inTheClear(d *providerDraft) {
+func (r *providerReader) inTheClear(d *providerDraft) {
 	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) || d.plainHTTP {
 		return
 	}
@@ -86,7 +86,7 @@ func (l *loader) inTheClear(d *providerDraft) {
 }
 
 // keyHeader refuses a header that would take the place of the key.
-func (l *loader) keyHeader(d *providerDraft) {
+func (r *providerReader) keyHeader(d *providerDraft) {
 	for _, h := range d.Headers {
 		if len(d.Auth) > 0 && http.CanonicalHeaderKey(h.Name) == http.CanonicalHeaderKey(d.AuthHeader) {
 			at := d.found["headers"]

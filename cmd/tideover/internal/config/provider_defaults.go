@@ -7,7 +7,7 @@ import (
 )
 
 // providerDefaults records what is used for keys that are not said.
-func (l *loader) providerDefaults(d *providerDraft) {
+func (r *providerReader) providerDefaults(d *providerDraft) {
 	b, base := &d.Breaker, ""
 	if d.BaseURL != nil {
 		base = d.BaseURL.String()

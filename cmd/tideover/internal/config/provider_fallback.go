@@ -13,7 +13,7 @@ import (
 )
 
 // fallbacks checks the providers that take over for one, when all are known.
-func (l *loader) fallbacks(d *providerDraft, all []*providerDraft) {
+func (r *providerReader) fallbacks(d *providerDraft, all []*providerDraft) {
 	seen := map[string]bool{}
 	for _, at := range d.fallbacks {
 		name := at.Node.Text
@@ -24,16 +24,16 @@ func (l *loader) fallbacks(d *providerDraft, all []*providerDraft) {
 		case name == d.Name:
 			at.Bad("provider %q can't take over from itself", name)
 		case i < 0:
-			at.Bad("%s", l.noProvider(name))
+			at.Bad("%s", r.noProvider(name))
 		default:
-			l.fallback(at, d, all[i])
+			r.fallback(at, d, all[i])
 		}
 		seen[name] = true
 	}
 }
 
 // fallback checks one of them. What is wrong with its own keys has been said.
-func (l *loader) fallback(at strictyaml.Place, d, o *providerDraft) {
+func (r *providerReader) fallback(at strictyaml.Place, d, o *providerDraft) {
 	switch {
 	case !d.formatRead || !o.formatRead:
 	case d.Format == "":
@@ -49,8 +49,8 @@ func (l *loader) fallback(at strictyaml.Place, d, o *providerDraft) {
 }
 
 // noProvider says that there is no provider of the name, and which may be meant.
-func (l *loader) noProvider(name string) string {
-	names := l.cfg.providers
+func (r *providerReader) noProvider(name string) string {
+	names := r.names
 	if near := strictyaml.Nearest(name, names); near != "" {
 		return fmt.Sprintf("there is no provider %q; did you mean %q?", name, near)
 	}
@@ -60,11 +60,11 @@ func (l *loader) noProvider(name string) string {
 }
 
 // together has the gateway look at all providers, once nothing is wrong with any.
-func (l *loader) together(at strictyaml.Place, drafts []*providerDraft) {
-	if l.doc.HasProblem(at.Path()) {
+func (r *providerReader) together(at strictyaml.Place, drafts []*providerDraft) {
+	if r.doc.HasProblem(at.Path()) {
 		return
 	}
-	specs, err := l.cfg.ProviderSpecs()
+	specs, err := resolveProviders(r.names, r.providers, r.Secrets)
 	if err != nil { // the secrets have just been there
 		at.Bad("%s", oneline.Error(err))
 		return
@@ -76,6 +76,6 @@ func (l *loader) together(at strictyaml.Place, drafts []*providerDraft) {
 			at.Bad("%s", oneline.Error(err))
 			continue
 		}
-		l.providerProblem(drafts[i], err)
+		r.providerProblem(drafts[i], err)
 	}
 }

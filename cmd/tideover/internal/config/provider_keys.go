@@ -14,29 +14,29 @@ import (
 )
 
 // providerKeys are the keys of a provider.
-var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
+var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 	{
 		Name: "preset", Doc: "What is known of the API: its address, where a key goes, what its failures mean. The provider's name if it is one of them, else generic.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(gateway.Presets...) },
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.Preset = strictyaml.ReadWord(at, gateway.Presets...)
 		},
 	},
 	{
 		Name: "base-url", Doc: "Requests go below it; that of the preset unless said, and needed for generic. It is shown to everybody: no references.", Schema: strictyaml.TextSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.BaseURL = l.baseURL(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.BaseURL = r.baseURL(at) },
 	},
 	{
 		Name: "h2c", Doc: "Whether HTTP/2 is spoken to a base-url that begins with http://, without TLS and without negotiation, as gRPC servers do.", Schema: strictyaml.BoolSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.H2C = strictyaml.ReadBool(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.H2C = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "plain-http", Doc: "Whether keys, secret headers and credentials of callers may be sent to a base-url that begins with http:// and is not on this machine. Anybody on the network can read them.", Schema: strictyaml.BoolSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.plainHTTP = strictyaml.ReadBool(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.plainHTTP = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "format", Doc: "Name of the wire format of a generic provider. Fallbacks must have the same: there is no translation.", Schema: strictyaml.NameSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			if s, ok := at.Text(); ok && !strictyaml.ValidName(s) {
 				at.Bad("%q is not a name for a format; %s", s, strictyaml.NameRule)
 			} else if ok {
@@ -48,12 +48,12 @@ var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
 	{
 		Name: "auth", Doc: "The key, as a reference: ${env:NAME} or ${file:path}; several as a list, where each may also be a map with name, key and account; none for no credentials at all. Callers bring their own unless said.",
 		Schema: authSchema,
-		Set:    func(l *loader, at strictyaml.Place, d *providerDraft) { l.auth(at, d) },
+		Set:    func(r *providerReader, at strictyaml.Place, d *providerDraft) { r.auth(at, d) },
 	},
 	{
 		Name: "auth-header", Doc: "Header in which the key is sent; the preset's unless said.",
 		Schema: gatewayHeaderSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			if s, ok := at.Text(); ok {
 				if msg := providerHeaderNames()(s); msg != "" {
 					at.Bad("%q %s", s, msg)
@@ -69,7 +69,7 @@ var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: headerName.String()}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			if s, ok := at.Text(); ok && !headerName.MatchString(s) {
 				at.Bad("%q is not the name of a scheme, such as Bearer", s)
 			} else if ok {
@@ -80,12 +80,12 @@ var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
 	},
 	{
 		Name: "policy", Doc: "When a request is sent again: a text, the name of a policy, or a map.", Schema: policySchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.Policy = l.providerPolicy(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.Policy = r.policies.ofProvider(at) },
 	},
 	{
 		Name: "retry-posts", Doc: "When a POST is sent again that was not refused at the door: never; when it was answered with a failure that may pass; also unanswered, when it may be done, and billed, twice.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(postsWords...) },
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.RetryPosts = strictyaml.ReadWord(at, postsWords...)
 		},
 	},
@@ -94,40 +94,42 @@ var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: routeForm.String()}, UniqueItems: true}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.Repeatable = l.routes(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.Repeatable = r.routes(at) },
 	},
 	{
 		Name: "idempotency-keys", Doc: "Whether requests that may not be sent twice get an Idempotency-Key, and then may.", Schema: strictyaml.BoolSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.IdempotencyKeys = strictyaml.ReadBool(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+			d.IdempotencyKeys = strictyaml.ReadBool(at)
+		},
 	},
 	{
 		Name: "headers", Doc: "Headers that are set on every request. Values may have references.", Schema: providerHeadersSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.Headers = l.providerHeaders(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.Headers = r.providerHeaders(at) },
 	},
 	{
 		Name: "rate", Doc: "How much is asked of it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(rateKeys) },
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			if at.Node.IsScalar() {
 				at.Bad("%v, where a map is expected; write rate: {requests: %s}", at.Node.Kind, rateExample(at.Node.Text))
 				return
 			}
-			strictyaml.Object(l, at, rateKeys, d)
+			strictyaml.Object(r, at, rateKeys, d)
 		},
 	},
 	{
 		Name: "priority", Doc: "Class of requests that say nothing of it, from lowest to highest.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(classes...) },
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...))
 		},
 	},
 	{
 		Name: "breaker", Doc: "When it counts as down.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(breakerKeys) },
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.Breaker = breaker.Provider()
-			strictyaml.Object(l, at, breakerKeys, d)
+			strictyaml.Object(r, at, breakerKeys, d)
 		},
 	},
 	{
@@ -135,7 +137,7 @@ var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			ok := at.Each(func(at strictyaml.Place) {
 				if name, ok := at.Text(); ok {
 					d.fallbacks = append(d.fallbacks, at)
@@ -152,8 +154,8 @@ var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: headerName.String()}, UniqueItems: true}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
-			d.ForwardHeaders = l.forwarded(at, headerName, "header")
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+			d.ForwardHeaders = r.forwarded(at, headerName, "header")
 		},
 	},
 	{
@@ -161,32 +163,36 @@ var providerKeys = located("", []strictyaml.Key[*loader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: parameterForm.String()}, UniqueItems: true}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) {
-			d.ForwardQuery = l.forwarded(at, parameterForm, "query parameter")
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+			d.ForwardQuery = r.forwarded(at, parameterForm, "query parameter")
 		},
 	},
 	{
 		Name: "fallback-after", Doc: "Attempts at one provider before the next takes over, while it is not known to be down.", Schema: strictyaml.IntSchema(1),
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.FallbackAfter = strictyaml.ReadInt(at, 1) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+			d.FallbackAfter = strictyaml.ReadInt(at, 1)
+		},
 	},
 	{
 		Name: "stream", Doc: "How answers are passed on that come bit by bit.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(streamKeys) },
-		Set:    func(l *loader, at strictyaml.Place, d *providerDraft) { strictyaml.Object(l, at, streamKeys, d) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+			strictyaml.Object(r, at, streamKeys, d)
+		},
 	},
 	{
 		Name: "max-body", Doc: "Largest body of a request; none for any.", Schema: sizeOrNoneSchema,
-		Set: func(l *loader, at strictyaml.Place, d *providerDraft) { d.MaxBody = l.bytesOrNone(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.MaxBody = bytesOrNone(at) },
 	},
 })
 
 // located makes the keys of a provider note where they stand, under the name that
 // the way to them makes.
-func located(inside string, keys []strictyaml.Key[*loader, providerDraft]) []strictyaml.Key[*loader, providerDraft] {
+func located(inside string, keys []strictyaml.Key[*providerReader, providerDraft]) []strictyaml.Key[*providerReader, providerDraft] {
 	for i, k := range keys {
-		keys[i].Set = func(l *loader, at strictyaml.Place, d *providerDraft) {
+		keys[i].Set = func(r *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.found[inside+k.Name] = at
-			k.Set(l, at, d)
+			k.Set(r, at, d)
 		}
 	}
 	return keys
@@ -205,7 +211,7 @@ var classes = func() (names []string) {
 var routeForm = lazyregexp.New(`^([A-Z]+) (/[^\s?#]*)$`)
 
 // routes reads a list of methods and paths.
-func (l *loader) routes(at strictyaml.Place) (list []gateway.Route) {
+func (r *providerReader) routes(at strictyaml.Place) (list []gateway.Route) {
 	var words []string
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
@@ -233,7 +239,7 @@ func (l *loader) routes(at strictyaml.Place) (list []gateway.Route) {
 var parameterForm = lazyregexp.New(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
 
 // forwarded reads a list of names of headers or query parameters.
-func (l *loader) forwarded(at strictyaml.Place, form *lazyregexp.Regexp, what string) (list []string) {
+func (r *providerReader) forwarded(at strictyaml.Place, form *lazyregexp.Regexp, what string) (list []string) {
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
 		switch {

@@ -30,8 +30,8 @@ func (s *Schedule) Next(t time.Time) time.Time { return s.next(t.In(s.loc)) }
 // Location returns the schedule's time zone.
 func (s *Schedule) Location() *time.Location { return s.loc }
 
-// schedule reads a schedule as text or as a map.
-func (l *loader) schedule(at strictyaml.Place) *Schedule {
+// readSchedule reads a schedule as text or as a map.
+func readSchedule(at strictyaml.Place) *Schedule {
 	n := at.Node
 	if !at.IsMap() {
 		text, ok := at.Text()
@@ -48,7 +48,7 @@ func (l *loader) schedule(at strictyaml.Place) *Schedule {
 	}
 	s := &Schedule{loc: time.Local}
 	before := at.Document().Problems()
-	strictyaml.Object(l, at.WithNode(n), scheduleKeys, s)
+	strictyaml.Object(struct{}{}, at.WithNode(n), scheduleKeys, s)
 	if at.Document().Problems() > before {
 		return nil
 	}
@@ -56,10 +56,10 @@ func (l *loader) schedule(at strictyaml.Place) *Schedule {
 }
 
 // scheduleKeys has the zone first: the expression is tried out in it.
-var scheduleKeys = []strictyaml.Key[*loader, Schedule]{
+var scheduleKeys = []strictyaml.Key[struct{}, Schedule]{
 	{
 		Name: "time-zone", Doc: "Zone in which the expression is meant, such as Europe/Berlin; the machine's unless said.", Schema: strictyaml.TextSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Schedule) {
+		Set: func(_ struct{}, at strictyaml.Place, s *Schedule) {
 			name, ok := at.Text()
 			if !ok {
 				return
@@ -75,7 +75,7 @@ var scheduleKeys = []strictyaml.Key[*loader, Schedule]{
 	},
 	{
 		Name: "cron", Required: true, Doc: "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.", Schema: strictyaml.TextSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Schedule) {
+		Set: func(_ struct{}, at strictyaml.Place, s *Schedule) {
 			text, ok := at.Text()
 			if !ok {
 				return
@@ -90,7 +90,9 @@ var scheduleKeys = []strictyaml.Key[*loader, Schedule]{
 	{
 		Name: "missed", Default: "once", Doc: "What to do when the server was not running at the time: one run for all missed times, or none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("once", "skip") },
-		Set:    func(l *loader, at strictyaml.Place, s *Schedule) { s.Missed = strictyaml.ReadWord(at, "once", "skip") },
+		Set: func(_ struct{}, at strictyaml.Place, s *Schedule) {
+			s.Missed = strictyaml.ReadWord(at, "once", "skip")
+		},
 	},
 }
 

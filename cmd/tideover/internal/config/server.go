@@ -22,30 +22,31 @@ const defaultListen = "127.0.0.1:7878"
 // allows least.
 const maxSocket = 103
 
-// server reads the section with the variables and the flags over it.
-func (l *loader) server(at strictyaml.Place, s *Server) {
-	if at.Node.Kind == strictyaml.KindNull {
+// serverReader reads the section server.
+type serverReader struct{ *sharedReader }
+
+// section reads the section with the variables and the flags over it. It returns the
+// places of the keys that are present.
+func (r serverReader) section(at strictyaml.Place, s *Server) (found map[string]strictyaml.Place) {
+	if at.Empty() {
 		at.Node = strictyaml.NewMap()
 	}
 	if at.Node.Kind == strictyaml.KindMap {
-		at.Node = layers(l, at, serverKeys)
+		at.Node = layers(r.sharedReader, at, serverKeys)
 	}
-	found, _ := strictyaml.Object(l, at, serverKeys, s)
-	l.defaultPlaces(at, found, s)
-	l.apart(s.Data)
-	if durability, ok := found["durability"]; ok && l.cfg.Engine.Clustered() {
-		durability.Bad("is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
-	}
+	found, _ = strictyaml.Object(r, at, serverKeys, s)
+	r.defaultPlaces(at, found, s)
 	if here, ok := found["max-connections-per-address"]; ok && s.MaxConnections > 0 && s.MaxConnectionsPerAddress > s.MaxConnections {
 		here.Bad("%d is more than max-connections, %d", s.MaxConnectionsPerAddress, s.MaxConnections)
 	}
 	if listen, ok := found["listen"]; ok && s.Listen != "" && !loopback(s.Listen) {
-		l.open(listen, found, s)
+		checkOpen(listen, found, s)
 	}
+	return found
 }
 
-// open checks what an address needs that others can reach.
-func (l *loader) open(listen strictyaml.Place, found map[string]strictyaml.Place, s *Server) {
+// checkOpen checks what an address needs that other machines can reach.
+func checkOpen(listen strictyaml.Place, found map[string]strictyaml.Place, s *Server) {
 	if _, ok := found["token"]; !ok {
 		listen.Bad("%q is open to others, and there is no token; set server.token, or listen on 127.0.0.1", s.Listen)
 	}
@@ -54,12 +55,12 @@ func (l *loader) open(listen strictyaml.Place, found map[string]strictyaml.Place
 	}
 }
 
-var serverKeys = []strictyaml.Key[*loader, Server]{
+var serverKeys = []strictyaml.Key[serverReader, Server]{
 	{
 		Name: "listen", Default: defaultListen, Doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
 		Schema: listenSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Server) {
-			if text, ok := at.Text(); ok && l.checkListen(at, text) {
+		Set: func(r serverReader, at strictyaml.Place, s *Server) {
+			if text, ok := at.Text(); ok && checkListen(at, text) {
 				s.Listen = text
 				at.Record(text)
 			}
@@ -70,67 +71,69 @@ var serverKeys = []strictyaml.Key[*loader, Server]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: `^[A-Za-z0-9_:.-]+$`}, UniqueItems: true}
 		},
-		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Hosts = l.hosts(at) },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Hosts = readHosts(at) },
 	},
 	{
 		Name: "data", Doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Server) {
+		Set: func(r serverReader, at strictyaml.Place, s *Server) {
 			if text, ok := at.Text(); ok {
-				s.Data = l.path(at, text)
+				s.Data = r.path(at, text)
 				at.Record(s.Data)
 			}
 		},
 	},
 	{
 		Name: "socket", Doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Server) {
+		Set: func(r serverReader, at strictyaml.Place, s *Server) {
 			if text, ok := at.Text(); ok {
-				s.Socket = l.socket(at, l.path(at, text))
+				s.Socket = checkSocket(at, r.path(at, text))
 			}
 		},
 	},
 	{
 		Name: "token", Doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
 		Schema: referenceSchema,
-		Set:    func(l *loader, at strictyaml.Place, s *Server) { s.Token = l.token(at) },
+		Set:    func(r serverReader, at strictyaml.Place, s *Server) { s.Token = r.token(at) },
 	},
 	{
 		Name: "tls", Doc: "Files to speak TLS with, which may be renewed while they are used; not spoken unless said. The variables are TIDEOVER_SERVER_TLS_CERT and so on.", Inside: []string{"cert", "key"},
 		Schema: serverTLSSchema,
-		Set:    func(l *loader, at strictyaml.Place, s *Server) { l.serverTLS(at, &s.TLS) },
+		Set:    func(r serverReader, at strictyaml.Place, s *Server) { r.readTLS(at, &s.TLS) },
 	},
 	{
 		Name: "retention", Default: "14d", Doc: "How long ended runs are kept.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Retention = strictyaml.ReadDuration(at) },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Retention = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "dead-retention", Default: "90d", Doc: "How long runs that gave up are kept.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "concurrency", Default: "64", Doc: "Commands and requests at once.", Schema: strictyaml.IntSchema(1),
-		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "durability", Default: "full", Doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("full", "os") },
-		Set:    func(l *loader, at strictyaml.Place, s *Server) { s.Durability = strictyaml.ReadWord(at, "full", "os") },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) {
+			s.Durability = strictyaml.ReadWord(at, "full", "os")
+		},
 	},
 	{
 		Name: "max-body", Default: "1MiB", Doc: "Largest body of a request to the control API.", Schema: strictyaml.SizeSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Server) { s.MaxBody = strictyaml.ReadSize(at) },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.MaxBody = strictyaml.ReadSize(at) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "For all steps, jobs and notifiers. The variable has commas between them.", Schema: inheritSchema,
-		Set: func(l *loader, at strictyaml.Place, s *Server) { s.Inherit = l.inherit(at) },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Inherit = readInherit(at) },
 	},
 	{
 		Name: "max-connections", Doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", Schema: strictyaml.IntSchema(1),
-		Set: func(l *loader, at strictyaml.Place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
+		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "max-connections-per-address", Doc: "The same from one IP address, or from a /64 network of IPv6; half of max-connections unless said.", Schema: strictyaml.IntSchema(1),
-		Set: func(l *loader, at strictyaml.Place, s *Server) {
+		Set: func(r serverReader, at strictyaml.Place, s *Server) {
 			s.MaxConnectionsPerAddress = strictyaml.ReadInt(at, 1)
 		},
 	},
@@ -140,7 +143,8 @@ func listenSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]*\]|[^:\[\]]*):(0+|` + portPattern + `)$`}
 }
 
-func (l *loader) checkListen(at strictyaml.Place, text string) bool {
+// checkListen reports whether the text is an address to listen on.
+func checkListen(at strictyaml.Place, text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
 		at.Bad("%q is not an address such as 127.0.0.1:7878", text)
@@ -167,8 +171,8 @@ func loopbackHost(host string) bool {
 
 var hostName = lazyregexp.New(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
-// hosts reads a list of hosts. A variable or a flag has them with commas.
-func (l *loader) hosts(at strictyaml.Place) (list []string) {
+// readHosts reads a list of hosts. A variable or a flag has them with commas.
+func readHosts(at strictyaml.Place) (list []string) {
 	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
 		at.Node = at.Node.SplitText()
 	}
@@ -210,8 +214,8 @@ func parseHost(text string) (host, msg string) {
 	return host, ""
 }
 
-// socket checks the path of the socket.
-func (l *loader) socket(at strictyaml.Place, path string) string {
+// checkSocket checks the path of the socket.
+func checkSocket(at strictyaml.Place, path string) string {
 	if len(path) > maxSocket {
 		at.Bad("%q is %d bytes long; a unix socket's path has at most %d: set server.socket to a shorter one", path, len(path), maxSocket)
 	}
@@ -220,13 +224,13 @@ func (l *loader) socket(at strictyaml.Place, path string) string {
 }
 
 // defaultData returns the folder that the system has for such things.
-func (l *loader) defaultData(at strictyaml.Place) string {
-	dir := l.env["XDG_STATE_HOME"]
+func (r serverReader) defaultData(at strictyaml.Place) string {
+	dir := r.env["XDG_STATE_HOME"]
 	here := at.Child("data", strictyaml.NewText("", "default"))
-	switch home := l.env.home(); {
+	switch home := r.env.home(); {
 	case filepath.IsAbs(dir): // the specification says to ignore relative ones
-	case runtime.GOOS == "windows" && l.env["LOCALAPPDATA"] != "":
-		dir = l.env["LOCALAPPDATA"]
+	case runtime.GOOS == "windows" && r.env["LOCALAPPDATA"] != "":
+		dir = r.env["LOCALAPPDATA"]
 	case home != "":
 		dir = filepath.Join(home, ".local", "state")
 	default:

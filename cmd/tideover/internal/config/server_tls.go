@@ -157,17 +157,17 @@ func readSmall(path string) ([]byte, error) {
 	return data, err
 }
 
-// serverTLS reads the section, and what is in the files that it names.
-func (l *loader) serverTLS(at strictyaml.Place, t *ServerTLS) {
+// readTLS reads the section, and the files that it names.
+func (r serverReader) readTLS(at strictyaml.Place, t *ServerTLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
 	before := at.Document().Problems()
-	found, ok := strictyaml.Object(l, at, serverTLSKeys, t)
+	found, ok := strictyaml.Object(r, at, serverTLSKeys, t)
 	if ok && len(found) == 0 {
 		at.Bad("names no files; want cert and key, or leave it out")
 	}
-	l.paired(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
+	checkPairs(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
 	if at.Document().Problems() > before {
 		return
 	}
@@ -180,26 +180,15 @@ func (l *loader) serverTLS(at strictyaml.Place, t *ServerTLS) {
 	}
 }
 
-var serverTLSKeys = []strictyaml.Key[*loader, ServerTLS]{
+var serverTLSKeys = []strictyaml.Key[serverReader, ServerTLS]{
 	{
 		Name: "cert", Doc: "Certificate of the server and those between it and its authority, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, t *ServerTLS) { t.Cert = l.filePath(at) },
+		Set: func(r serverReader, at strictyaml.Place, t *ServerTLS) { t.Cert = r.filePath(at) },
 	},
 	{
 		Name: "key", Doc: "Path of the key of the certificate, as PEM, which nobody else may read.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, t *ServerTLS) { t.Key = l.filePath(at) },
+		Set: func(r serverReader, at strictyaml.Place, t *ServerTLS) { t.Key = r.filePath(at) },
 	},
-}
-
-// filePath reads the path of a file, which is looked at later.
-func (l *loader) filePath(at strictyaml.Place) string {
-	s, ok := at.Text()
-	if !ok {
-		return ""
-	}
-	path := l.path(at, s)
-	at.Record(path)
-	return path
 }
 
 func serverTLSSchema() *jsonschema.Schema {

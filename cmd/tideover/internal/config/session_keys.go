@@ -15,49 +15,49 @@ func notifierListSchema(least int) *jsonschema.Schema {
 }
 
 // sessionKeys are the keys of a session.
-var sessionKeys = []strictyaml.Key[*loader, Session]{
+var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	{
 		Name: "start", Required: true, Doc: "The command that begins the session, as a list; there is no shell. {{.Session}} is the id of the session.",
 		Schema: commandSchema,
-		Set:    func(l *loader, at strictyaml.Place, d *Session) { d.Start = l.arguments(at) },
+		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Start = r.arguments(at) },
 	},
 	{
 		Name: "resume", Doc: "The command that resumes it, with {{.Session}}; known for claude -p, codex exec and gemini -p. Without one an assistant gives up when it stops, and any other command is run again.",
 		Schema: commandSchema,
-		Set:    func(l *loader, at strictyaml.Place, d *Session) { d.Resume = l.arguments(at) },
+		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Resume = r.arguments(at) },
 	},
 	{
 		Name: "resume-any", Doc: "Whether the resume command finds the session by itself.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(l *loader, at strictyaml.Place, d *Session) { d.ResumeAny = strictyaml.ReadBool(at) },
+		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.ResumeAny = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "restart", Doc: "Whether the start command is run again, with its first prompt, instead of resuming the session.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(l *loader, at strictyaml.Place, d *Session) { d.Restart = strictyaml.ReadBool(at) },
+		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Restart = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "dir", Doc: "Working folder of the commands, relative to the file's; that one unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) {
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
 			if s, ok := at.Text(); ok {
-				d.Dir = l.path(at, s)
+				d.Dir = r.path(at, s)
 				at.Record(d.Dir)
 			}
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of the commands. Values may have references.", Schema: envSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.Env = l.secretEnv(at) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Env = r.secretEnv(at) },
 	},
 	{
 		Name: "detect", Doc: "The pack of rules by which a stop is understood; by the command's name unless said.", Schema: strictyaml.NameSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) {
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
 			s, ok := at.Text()
 			if !ok {
 				return
 			}
 			var err error
-			if d.Pack, d.Rules, err = l.cfg.Detect(s, ""); err != nil {
+			if d.Pack, d.Rules, err = findPack(r.packs, s); err != nil {
 				at.Bad("%v", err)
 				return
 			}
@@ -66,22 +66,22 @@ var sessionKeys = []strictyaml.Key[*loader, Session]{
 	},
 	{
 		Name: "policy", Default: session.DefaultPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.Policy = l.shownPolicy(at) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Policy = r.policies.recorded(at) },
 	},
 	{
 		Name: "windows", Default: "10", Doc: "How many stated resets are waited for.", Schema: strictyaml.IntSchema(1),
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.Windows = strictyaml.ReadInt(at, 1) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Windows = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "deadline", Doc: "How long the whole session may take.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.Deadline = strictyaml.ReadDuration(at) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Deadline = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "quiet-hours", Doc: "When nothing is begun, such as 23:00-07:00, with a time zone behind it or not.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}( .+)?$`}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *Session) {
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
 			s, ok := at.Text()
 			if !ok {
 				return
@@ -96,30 +96,30 @@ var sessionKeys = []strictyaml.Key[*loader, Session]{
 	},
 	{
 		Name: "pause-at", Doc: "How much of the quota of codex or claude is used, such as 90%, before nothing is begun until its reset.", Schema: percentSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.PauseAt = 100 * l.percent(at) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.PauseAt = 100 * readPercent(at) },
 	},
 	{
 		Name: "account", Doc: "The account whose limit the session shares with others; that of the assistant unless said, none for no account.", Schema: strictyaml.NameSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.Account = l.account(at) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Account = readAccount(at) },
 	},
 	{
 		Name: "account-spread", Default: "30s", Doc: "The time over which the sessions of an account go on after its limit.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.AccountSpread = strictyaml.ReadDuration(at) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.AccountSpread = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name:   "fallback",
 		Doc:    "Assistants that work in the folder while a stated limit lasts, one after the other: claude, codex or gemini, or a command as a list with {{.Prompt}}. None unless said.",
 		Schema: fallbackSchema,
-		Set:    func(l *loader, at strictyaml.Place, d *Session) { d.Fallback = l.sessionFallback(at) },
+		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Fallback = r.sessionFallback(at) },
 	},
 	{
 		Name: "fallback-after", Doc: "How long a stated limit must last for another assistant to begin; an hour unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) { d.FallbackAfter = strictyaml.ReadDuration(at) },
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.FallbackAfter = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "fallback-prompt", Doc: "The prompt of an assistant that takes over, with {{.Task}}, {{.Assistant}}, {{.Until}} and {{.Name}}; one that says what to do unless said.",
 		Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, d *Session) {
+		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
 			if s, ok := at.Text(); ok {
 				d.FallbackPrompt = s
 				at.Record(s)
@@ -129,26 +129,26 @@ var sessionKeys = []strictyaml.Key[*loader, Session]{
 	{
 		Name: "on", Doc: "What follows a stop, by its reason: " + strings.Join(session.Actions, ", ") + ", or a map with do and attempts.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(onKeys) },
-		Set:    func(l *loader, at strictyaml.Place, d *Session) { strictyaml.Object(l, at, onKeys, d) },
+		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { strictyaml.Object(r, at, onKeys, d) },
 	},
 	{
 		Name: "notify", Doc: "Notifiers that are told what it does, as far as they want to know.",
 		Schema: func() *jsonschema.Schema { return notifierListSchema(0) },
-		Set:    func(l *loader, at strictyaml.Place, d *Session) { d.Notify = l.notifierNames(at) },
+		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Notify = r.notifiers.names(at) },
 	},
 }
 
 // watchKeys are the keys of watch.
-var watchKeys = []strictyaml.Key[*loader, WatchDefaults]{
+var watchKeys = []strictyaml.Key[*sessionReader, WatchDefaults]{
 	{
 		Name: "type-at-reset", Doc: "Whether `Continue.` and Enter are typed into an interactive session when a limit on its screen is over and its user has not typed since.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(l *loader, at strictyaml.Place, w *WatchDefaults) { w.TypeAtReset = strictyaml.ReadBool(at) },
+		Set:    func(r *sessionReader, at strictyaml.Place, w *WatchDefaults) { w.TypeAtReset = strictyaml.ReadBool(at) },
 	},
 }
 
-// account reads the name of an account.
-func (l *loader) account(at strictyaml.Place) string {
+// readAccount reads the name of an account.
+func readAccount(at strictyaml.Place) string {
 	s, ok := at.Text()
 	if !ok {
 		return ""
@@ -168,11 +168,11 @@ func fallbackSchema() *jsonschema.Schema {
 }
 
 // sessionFallback reads the assistants that a session is handed over to.
-func (l *loader) sessionFallback(at strictyaml.Place) (list []session.Fallback) {
+func (r *sessionReader) sessionFallback(at strictyaml.Place) (list []session.Fallback) {
 	ok := at.Each(func(at strictyaml.Place) {
 		var words []string
 		if at.Node.Kind == strictyaml.KindList {
-			words = l.arguments(at)
+			words = r.arguments(at)
 		} else if s, ok := at.Text(); ok {
 			words = []string{s}
 			at.Record(s)
@@ -194,24 +194,24 @@ func (l *loader) sessionFallback(at strictyaml.Place) (list []session.Fallback) 
 }
 
 // onKeys are the reasons for which a session can be told what follows.
-var onKeys = func() (keys []strictyaml.Key[*loader, Session]) {
+var onKeys = func() (keys []strictyaml.Key[*sessionReader, Session]) {
 	for _, reason := range session.Reasons() {
-		keys = append(keys, strictyaml.Key[*loader, Session]{
+		keys = append(keys, strictyaml.Key[*sessionReader, Session]{
 			Name: reason, Doc: "What follows a stop for this reason.",
 			Schema: func() *jsonschema.Schema {
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.WordSchema(session.Actions...), strictyaml.Describe(actionOfKeys)}}
 			},
-			Set: func(l *loader, at strictyaml.Place, d *Session) { d.On[reason] = l.actionOf(at) },
+			Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.On[reason] = r.actionOf(at) },
 		})
 	}
 	return keys
 }()
 
-var actionOfKeys = []strictyaml.Key[*loader, session.Action]{
+var actionOfKeys = []strictyaml.Key[*sessionReader, session.Action]{
 	{
 		Name: "do", Default: session.DoResume, Doc: "The action.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(session.Actions...) },
-		Set: func(l *loader, at strictyaml.Place, a *session.Action) {
+		Set: func(r *sessionReader, at strictyaml.Place, a *session.Action) {
 			if word := strictyaml.ReadWord(at, session.Actions...); word != "" {
 				parsed, _ := session.ParseAction(word)
 				a.Do = parsed.Do
@@ -220,14 +220,14 @@ var actionOfKeys = []strictyaml.Key[*loader, session.Action]{
 	},
 	{
 		Name: "attempts", Doc: "How often in a row, before the session gives up.", Schema: strictyaml.IntSchema(1),
-		Set: func(l *loader, at strictyaml.Place, a *session.Action) { a.Attempts = strictyaml.ReadInt(at, 1) },
+		Set: func(r *sessionReader, at strictyaml.Place, a *session.Action) { a.Attempts = strictyaml.ReadInt(at, 1) },
 	},
 }
 
 // actionOf reads what follows a stop.
-func (l *loader) actionOf(at strictyaml.Place) (a session.Action) {
+func (r *sessionReader) actionOf(at strictyaml.Place) (a session.Action) {
 	if at.Node.Kind == strictyaml.KindMap {
-		strictyaml.Object(l, at, actionOfKeys, &a)
+		strictyaml.Object(r, at, actionOfKeys, &a)
 		return a
 	}
 	s, ok := at.Text()

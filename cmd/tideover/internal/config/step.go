@@ -2,9 +2,7 @@ package config
 
 import (
 	"cmp"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -13,7 +11,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
-	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -70,20 +67,20 @@ func (s *Step) Expected(status int) bool {
 }
 
 // step reads an item of a workflow's steps.
-func (l *loader) step(at strictyaml.Place, env []template.NamedText) stepDraft {
-	return readStep(l, at, env, stepKeys, "")
+func (r *workflowReader) step(at strictyaml.Place, env []template.NamedText) stepDraft {
+	return readStep(r, at, env, stepKeys, "")
 }
 
 // alarm reads what runs when a run gives up.
-func (l *loader) alarm(at strictyaml.Place, env []template.NamedText) stepDraft {
-	d := readStep(l, at, env, alarmKeys, "on-give-up")
+func (r *workflowReader) alarm(at strictyaml.Place, env []template.NamedText) stepDraft {
+	d := readStep(r, at, env, alarmKeys, "on-give-up")
 	d.giveUp = true
 	return d
 }
 
-func readStep(l *loader, at strictyaml.Place, env []template.NamedText, keys []strictyaml.Key[*loader, stepDraft], id string) stepDraft {
-	d := stepDraft{Step: &Step{ID: id, base: l.Dir, Dir: l.Dir, MaxLost: defaultMaxLost}, at: at, fields: stepRoots}
-	found, ok := strictyaml.Object(l, at, keys, &d)
+func readStep(r *workflowReader, at strictyaml.Place, env []template.NamedText, keys []strictyaml.Key[*workflowReader, stepDraft], id string) stepDraft {
+	d := stepDraft{Step: &Step{ID: id, base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: stepRoots}
+	found, ok := strictyaml.Object(r, at, keys, &d)
 	_, run := found["run"]
 	_, http := found["http"]
 	if here, notify := found["notify"]; notify {
@@ -98,13 +95,13 @@ func readStep(l *loader, at strictyaml.Place, env []template.NamedText, keys []s
 		}
 		return d
 	}
-	d.Policy = l.stepPolicy(at, found, run)
-	l.action(&d, found, env)
+	d.Policy = r.policies.ofStep(at, found, run)
+	checkAction(&d, found, env)
 	return d
 }
 
-// action checks what goes with a command and what with a request.
-func (l *loader) action(d *stepDraft, found map[string]strictyaml.Place, env []template.NamedText) {
+// checkAction checks what goes with a command and what with a request.
+func checkAction(d *stepDraft, found map[string]strictyaml.Place, env []template.NamedText) {
 	if _, http := found["http"]; http {
 		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
 			if here, ok := found[name]; ok {
@@ -133,45 +130,45 @@ func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 }
 
 // actionKeys are those that steps and on-give-up have in common.
-var actionKeys = []strictyaml.Key[*loader, stepDraft]{
+var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 	{
 		Name: "run", Doc: "The command and its arguments, as a list; there is no shell. Each is a template.",
 		Schema: commandSchema, Set: setRun,
 	},
 	{
 		Name: "http", Doc: "The request, with exactly one of get, post, put, patch, delete, head.", Schema: httpSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { l.http(at, d) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { r.http(at, d) },
 	},
 	{
 		Name: "dir", Doc: "Working folder of the command, relative to the file's; the file's unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 			if s, ok := at.Text(); ok {
-				d.Dir = l.path(at, s)
+				d.Dir = r.path(at, s)
 				at.Record(d.Dir)
 			}
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of the command, over the workflow's. Values are templates and may have references.", Schema: envSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-			d.env = l.Map(at, d.fields, wrongVariable, d.addText)
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			d.env = r.Map(at, d.fields, wrongVariable, d.addText)
 		},
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", Schema: inheritSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.Inherit = l.inherit(at) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { d.Inherit = readInherit(at) },
 	},
 	{
 		Name: "stdin", Doc: "What the command reads, a template; nothing unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-			if d.stdin = l.used(at, "stdin", template.WithoutRefs, d); d.stdin != nil {
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			if d.stdin = r.used(at, "stdin", template.WithoutRefs, d); d.stdin != nil {
 				at.Record(d.stdin.Source())
 			}
 		},
 	},
 	{
 		Name: "policy", Doc: "When it is tried again: a text, the name of a policy, or a map; workflow for a command and workflow-api for a request unless said.", Schema: policySchema,
-		Set: func(*loader, strictyaml.Place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
+		Set: func(*workflowReader, strictyaml.Place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
 	},
 	{
 		Name: "output-limit", Default: "64KiB", Doc: "How much is kept of stdout, and of stderr; 192KiB at most.",
@@ -181,7 +178,7 @@ var actionKeys = []strictyaml.Key[*loader, stepDraft]{
 				Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
 			}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 			if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > MaxOutput {
 				at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, MaxOutput>>10)
 			}
@@ -190,21 +187,21 @@ var actionKeys = []strictyaml.Key[*loader, stepDraft]{
 }
 
 // alarmKeys are the keys of on-give-up.
-var alarmKeys = append(slices.Clone(actionKeys), strictyaml.Key[*loader, stepDraft]{
+var alarmKeys = append(slices.Clone(actionKeys), strictyaml.Key[*workflowReader, stepDraft]{
 	Name: "notify", Doc: "Notifiers that are told.",
 	Schema: func() *jsonschema.Schema { return notifierListSchema(1) },
-	Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-		if d.notify = l.notifierNames(at); at.Node.Kind == strictyaml.KindList && len(at.Node.Items) == 0 {
+	Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		if d.notify = r.notifiers.names(at); at.Node.Kind == strictyaml.KindList && len(at.Node.Items) == 0 {
 			at.Bad("the list is empty, so that nobody would be told")
 		}
 	},
 })
 
 // stepKeys are the keys of a step.
-var stepKeys = append([]strictyaml.Key[*loader, stepDraft]{
+var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 	{
 		Name: "id", Required: true, Doc: "Name of the step, once in a workflow.", Schema: strictyaml.NameSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 			s, ok := at.Text()
 			if ok && !strictyaml.ValidName(s) {
 				at.Bad("%q is not a name for a step; %s", s, strictyaml.NameRule)
@@ -219,7 +216,7 @@ var stepKeys = append([]strictyaml.Key[*loader, stepDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 			ok := at.Each(func(at strictyaml.Place) {
 				if _, ok := at.Text(); ok {
 					d.needs = append(d.needs, at)
@@ -232,65 +229,43 @@ var stepKeys = append([]strictyaml.Key[*loader, stepDraft]{
 	},
 	{
 		Name: "retry-exit", Doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", Schema: exitSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.RetryExit = l.codes(at, "an exit code", 1, 255) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			d.RetryExit = readCodes(at, "an exit code", 1, 255)
+		},
 	},
 	{
 		Name: "permanent-exit", Doc: "Exit codes that are never retried.", Schema: exitSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-			d.PermanentExit = l.codes(at, "an exit code", 1, 255)
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			d.PermanentExit = readCodes(at, "an exit code", 1, 255)
 		},
 	},
 	{
 		Name: "account", Doc: "The account whose limit the command shares with sessions and other steps; exit code 75 says that it is limited.", Schema: strictyaml.NameSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) {
-			if d.Account = l.account(at); d.Account == account.None {
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			if d.Account = readAccount(at); d.Account == account.None {
 				d.Account = ""
 			}
 		},
 	},
 	{
 		Name: "concurrency", Default: "0", Doc: "Attempts of this step at once, all runs together; 0 for no limit.", Schema: strictyaml.IntSchema(0),
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "max-lost", Doc: "How many attempts in a row may be lost, because the server died, and are made again; 0 for none. The workflow's unless said, or 3.", Schema: maxLostSchema,
-		Set: func(l *loader, at strictyaml.Place, d *stepDraft) { d.MaxLost, d.ownMaxLost = l.maxLost(at), true },
+		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			d.MaxLost, d.ownMaxLost = readMaxLost(at), true
+		},
 	},
 }, actionKeys...)
 
-func setRun(l *loader, at strictyaml.Place, d *stepDraft) {
-	d.run = l.commandLine(at, func(at strictyaml.Place) *template.Text { return l.used(at, "run", template.WithoutRefs, d) })
-}
-
-// commandLine reads a command and its arguments, each by read.
-func (l *loader) commandLine(at strictyaml.Place, read func(strictyaml.Place) *template.Text) (argv []*template.Text) {
-	if at.Node.Kind == strictyaml.KindText {
-		at.Bad(`a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
-			textfmt.Clip(strings.Join(strings.Fields(strictyaml.MaskKnown(at.Node.Text)), ", "), strictyaml.MaxQuoted))
-		return nil
-	}
-	ok := at.Each(func(at strictyaml.Place) {
-		if t := read(at); t != nil {
-			argv = append(argv, t)
-		}
-	})
-	switch {
-	case !ok:
-	case len(at.Node.Items) == 0 || at.Node.Items[0].IsScalar() && at.Node.Items[0].Text == "":
-		at.Bad("there is no command")
-	default:
-		var words []string
-		for _, n := range at.Node.Items {
-			words = append(words, n.Text)
-		}
-		at.Record(jsonText(words))
-	}
-	return argv
+func setRun(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+	d.run = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
 }
 
 // used reads a template of a step, to be checked when all steps are known.
-func (l *loader) used(at strictyaml.Place, name string, mode template.RefMode, d *stepDraft) *template.Text {
-	t, ok := l.Text(at, name, mode, d.fields)
+func (r *workflowReader) used(at strictyaml.Place, name string, mode template.RefMode, d *stepDraft) *template.Text {
+	t, ok := r.Text(at, name, mode, d.fields)
 	if !ok {
 		return nil
 	}
@@ -311,29 +286,4 @@ func wrongVariable(name string) string {
 		return ""
 	}
 	return "is not the name of a variable"
-}
-
-// path makes a path of the file absolute.
-func (l *loader) path(at strictyaml.Place, s string) string {
-	if s == "~" || strings.HasPrefix(s, "~/") {
-		home := l.env.home()
-		if home == "" {
-			at.Bad("%q: there is no home folder; write the path in full", s)
-		}
-		s = filepath.Join(home, strings.TrimPrefix(s, "~"))
-	} else if strings.HasPrefix(s, "~") {
-		at.Bad("%q: only ~/ is expanded, for one's own home folder", s)
-	}
-	if strings.ContainsRune(s, 0) || s == "" {
-		at.Bad("%q is not a path", s)
-	}
-	if filepath.IsAbs(s) {
-		return filepath.Clean(s)
-	}
-	if at.Node.Origin != "" { // typed by somebody who is in another folder
-		if abs, err := filepath.Abs(s); err == nil {
-			return abs
-		}
-	}
-	return filepath.Join(l.Dir, s)
 }

@@ -11,20 +11,20 @@ type Tracing struct {
 	Headers  []template.NamedSecret // of each request, sorted by name
 }
 
-// tracing reads the section.
-func (l *loader) tracing(at strictyaml.Place) *Tracing {
+// readTracing reads the section.
+func readTracing(r *sharedReader, at strictyaml.Place) *Tracing {
 	t := new(Tracing)
-	strictyaml.Object(l, at, tracingKeys, t)
+	strictyaml.Object(r, at, tracingKeys, t)
 	return t
 }
 
-var tracingKeys = []strictyaml.Key[*loader, Tracing]{
+var tracingKeys = []strictyaml.Key[*sharedReader, Tracing]{
 	{
 		Name: "endpoint", Required: true, Doc: "Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is added. May have references.", Schema: strictyaml.TextSchema,
-		Set: func(l *loader, at strictyaml.Place, t *Tracing) { t.Endpoint = l.notifyURL(at) },
+		Set: func(r *sharedReader, at strictyaml.Place, t *Tracing) { t.Endpoint = r.secretURL(at) },
 	},
 	{
 		Name: "headers", Doc: "Headers of each request. Values may have references.", Schema: headersSchema,
-		Set: func(l *loader, at strictyaml.Place, t *Tracing) { t.Headers = l.SecretMap(at, headerNames()) },
+		Set: func(r *sharedReader, at strictyaml.Place, t *Tracing) { t.Headers = r.SecretMap(at, headerNames()) },
 	},
 }

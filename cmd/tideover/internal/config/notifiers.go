@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -120,12 +121,25 @@ func (n *Notifier) Argv(fields map[string]any) ([]string, error) {
 	return argv, errors.Join(errs...)
 }
 
+// notifierReader reads the section notify, and the names of notifiers in others.
+type notifierReader struct {
+	*sharedReader
+	policies  *policyReader
+	notifiers map[string]*Notifier
+	runs      []notifyCommand // of notifiers that run a command
+}
+
+// section reads the section.
+func (r *notifierReader) section(at strictyaml.Place) {
+	at.EachName("notifier", func(name string, at strictyaml.Place) { r.notifiers[name] = r.notifier(name, at) })
+}
+
 // notifier reads an entry of the section.
-func (l *loader) notifier(name string, at strictyaml.Place) *Notifier {
-	n := &Notifier{Name: name, Dir: l.Dir, base: l.Dir}
-	found, ok := strictyaml.Object(l, at, notifyKeys, n)
-	l.commands = append(l.commands, notifyCommand{found["run"], n.run})
-	l.addNotifyCommand(found["run"], n)
+func (r *notifierReader) notifier(name string, at strictyaml.Place) *Notifier {
+	n := &Notifier{Name: name, Dir: r.Dir, base: r.Dir}
+	found, ok := strictyaml.Object(r, at, notifyKeys, n)
+	r.runs = append(r.runs, notifyCommand{found["run"], n.run})
+	r.addNotifyCommand(found["run"], n)
 	var kinds []string
 	for _, k := range notifyKinds {
 		if _, given := found[k]; given {
@@ -137,7 +151,7 @@ func (l *loader) notifier(name string, at strictyaml.Place) *Notifier {
 		found[kinds[1]].Bad("%s is given already; a notifier has one kind", kinds[0])
 	case len(kinds) == 1:
 		n.Kind = kinds[0]
-		l.notifierOf(at, found, n)
+		r.notifierOf(at, found, n)
 	case ok: // otherwise the key that is wrong may be meant for it
 		at.Bad("there is no kind; want one of %s", strings.Join(notifyKinds, ", "))
 	}
@@ -145,7 +159,7 @@ func (l *loader) notifier(name string, at strictyaml.Place) *Notifier {
 }
 
 // addNotifyCommand remembers the command of a notifier.
-func (l *loader) addNotifyCommand(at strictyaml.Place, n *Notifier) {
+func (r *notifierReader) addNotifyCommand(at strictyaml.Place, n *Notifier) {
 	if at.Node == nil || len(n.run) != len(at.Node.Items) {
 		return // there is none, or it is wrong
 	}
@@ -156,11 +170,11 @@ func (l *loader) addNotifyCommand(at strictyaml.Place, n *Notifier) {
 	for _, e := range n.Env {
 		c.env = append(c.env, e.Name)
 	}
-	l.ownCommands = append(l.ownCommands, c)
+	r.commands = append(r.commands, c)
 }
 
 // notifierOf checks what depends on the kind.
-func (l *loader) notifierOf(at strictyaml.Place, found map[string]strictyaml.Place, n *Notifier) {
+func (r *notifierReader) notifierOf(at strictyaml.Place, found map[string]strictyaml.Place, n *Notifier) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if kind := notifyOnly[name]; kind != "" && kind != n.Kind {
 			found[name].Bad("%s is for %s; this is %s", name, kind, n.Kind)
@@ -185,13 +199,13 @@ func (l *loader) notifierOf(at strictyaml.Place, found map[string]strictyaml.Pla
 }
 
 // messageText reads a template of a notifier, and tries it.
-func (l *loader) messageText(at strictyaml.Place, name string, mode template.RefMode) *template.Text {
-	t, ok := l.Text(at, name, mode, messageRoots)
+func (r *notifierReader) messageText(at strictyaml.Place, name string, mode template.RefMode) *template.Text {
+	t, ok := r.Text(at, name, mode, messageRoots)
 	if !ok {
 		return nil
 	}
 	for _, sample := range []map[string]any{fullMessage, shortMessage, emptyMessage} {
-		if _, err := t.Render(&template.Scope{Root: sample, Secrets: l.Secrets, Dir: l.Dir}); err != nil {
+		if _, err := t.Render(&template.Scope{Root: sample, Secrets: r.Secrets, Dir: r.Dir}); err != nil {
 			at.Bad("%v", err)
 			return nil
 		}
@@ -199,29 +213,31 @@ func (l *loader) messageText(at strictyaml.Place, name string, mode template.Ref
 	return t
 }
 
-// notifyURL reads the URL of a notifier, and checks what it is at the moment.
-func (l *loader) notifyURL(at strictyaml.Place) *template.SecretText {
-	if literal, found := template.URLSecret(at.Node.Text); found && at.Node.Kind == strictyaml.KindText {
-		template.RefuseLiteral(at, literal, template.WithRefs)
-		return nil
-	}
-	return l.checkedURL(at, l.Open(at, "url"))
+// names reads a list of names of notifiers.
+func (r *notifierReader) names(at strictyaml.Place) (names []string) {
+	at.Each(func(at strictyaml.Place) {
+		name, ok := at.Text()
+		switch {
+		case !ok:
+		case r.notifiers[name] == nil:
+			at.Bad("%s", r.unknownNotifier(name))
+		case slices.Contains(names, name):
+			at.Bad("%q is given already", name)
+		default:
+			names = append(names, name)
+		}
+	})
+	at.Record(strings.Join(names, ","))
+	return names
 }
 
-func (l *loader) checkedURL(at strictyaml.Place, s *template.SecretText) *template.SecretText {
-	if s == nil {
-		return nil
+// unknownNotifier returns the message about a name that no notifier has.
+func (r *notifierReader) unknownNotifier(name string) string {
+	names := slices.Sorted(maps.Keys(r.notifiers))
+	if near := strictyaml.Nearest(name, names); near != "" {
+		return fmt.Sprintf("there is no notifier %q; did you mean %q?", name, near)
 	}
-	out, err := s.Resolve(l.Secrets)
-	if err != nil { // it has just been there
-		at.Bad("%v", err)
-		return nil
-	}
-	if msg := badURL(out.Reveal()); msg != "" {
-		at.Bad("what %q makes %s", s, msg)
-		return nil
-	}
-	return s
+	return fmt.Sprintf("there is no notifier %q in the section notify; there are %s", name, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
 func triggers(on []Trigger) string {

@@ -32,10 +32,15 @@ func (c *Config) ProviderNames() []string { return c.providers }
 
 // ProviderSpecs returns all providers with their secrets, in the order of the file.
 func (c *Config) ProviderSpecs() ([]gateway.Spec, error) {
+	return resolveProviders(c.providers, c.Providers, c.secrets)
+}
+
+// resolveProviders returns the providers of the names with their secrets.
+func resolveProviders(names []string, providers map[string]*Provider, secrets secret.Resolver) ([]gateway.Spec, error) {
 	var errs []error
-	specs := make([]gateway.Spec, 0, len(c.providers))
-	for _, name := range c.providers {
-		s, err := c.Providers[name].Resolve(c.secrets)
+	specs := make([]gateway.Spec, 0, len(names))
+	for _, name := range names {
+		s, err := providers[name].Resolve(secrets)
 		specs, errs = append(specs, s), append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -104,28 +109,37 @@ type providerDraft struct {
 	fallbacks  []strictyaml.Place
 }
 
-// providers reads the section.
-func (l *loader) providers(at strictyaml.Place) {
+// providerReader reads the section providers.
+type providerReader struct {
+	*sharedReader
+	policies  *policyReader
+	doc       *strictyaml.Document
+	providers map[string]*Provider
+	names     []string // in the order of the file
+}
+
+// section reads the section.
+func (r *providerReader) section(at strictyaml.Place) {
 	var drafts []*providerDraft
 	at.EachName("provider", func(name string, at strictyaml.Place) {
-		d := l.provider(name, at)
-		l.cfg.providers = append(l.cfg.providers, name)
-		l.cfg.Providers[name] = d.Provider
+		d := r.provider(name, at)
+		r.names = append(r.names, name)
+		r.providers[name] = d.Provider
 		drafts = append(drafts, d)
 	})
 	for _, d := range drafts {
-		l.fallbacks(d, drafts)
+		r.fallbacks(d, drafts)
 	}
-	l.together(at, drafts)
+	r.together(at, drafts)
 }
 
 // provider reads one of them.
-func (l *loader) provider(name string, at strictyaml.Place) *providerDraft {
+func (r *providerReader) provider(name string, at strictyaml.Place) *providerDraft {
 	if at.Node.Kind == strictyaml.KindNull { // a preset needs no more than its name
 		at.Node = &strictyaml.Node{Kind: strictyaml.KindMap, Line: at.Node.Line, Column: at.Node.Column}
 	}
 	d := &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]strictyaml.Place{}}
-	if strictyaml.Object(l, at, providerKeys, d); at.Node.Kind != strictyaml.KindMap {
+	if strictyaml.Object(r, at, providerKeys, d); at.Node.Kind != strictyaml.KindMap {
 		return d
 	}
 	d.open = !d.has("auth")
@@ -138,10 +152,10 @@ func (l *loader) provider(name string, at strictyaml.Place) *providerDraft {
 	}
 	if d.Preset != "" {
 		d.Spec = d.Fill()
-		l.providerDefaults(d)
+		r.providerDefaults(d)
 	}
-	l.checkProvider(d)
-	d.formatRead = d.Preset != "" && !l.doc.HasProblem(at.Path()+".format")
+	r.checkProvider(d)
+	d.formatRead = d.Preset != "" && !r.doc.HasProblem(at.Path()+".format")
 	return d
 }
 
@@ -149,7 +163,7 @@ func (d *providerDraft) has(name string) bool { return d.found[name].Node != nil
 
 // baseURL reads where the requests go. It is shown to everybody, and so has
 // neither references nor credentials.
-func (l *loader) baseURL(at strictyaml.Place) *url.URL {
+func (r *providerReader) baseURL(at strictyaml.Place) *url.URL {
 	s, ok := at.Text()
 	if !ok {
 		return nil

@@ -48,9 +48,30 @@ type usedText struct {
 	text *template.Text
 }
 
-func (l *loader) workflow(name string, at strictyaml.Place) *Workflow {
+// workflowReader reads the section workflows.
+type workflowReader struct {
+	*sharedReader
+	policies  *policyReader
+	providers *providerReader
+	notifiers *notifierReader
+	workflows map[string]*Workflow
+	names     []string // in the order of the file
+	drafts    map[string]*draft
+}
+
+// section reads the section.
+func (r *workflowReader) section(at strictyaml.Place) {
+	checkReserved(at)
+	checkPrefixes(at)
+	at.EachName("workflow", func(name string, at strictyaml.Place) {
+		r.names = append(r.names, name)
+		r.workflows[name] = r.workflow(name, at)
+	})
+}
+
+func (r *workflowReader) workflow(name string, at strictyaml.Place) *Workflow {
 	d := &draft{Workflow: &Workflow{Name: name}}
-	strictyaml.Object(l, at, workflowKeys, d)
+	strictyaml.Object(r, at, workflowKeys, d)
 	for i := range d.steps {
 		s := &d.steps[i]
 		if d.maxLost != nil && !s.ownMaxLost {
@@ -58,19 +79,19 @@ func (l *loader) workflow(name string, at strictyaml.Place) *Workflow {
 		}
 		d.Steps = append(d.Steps, s.Step)
 	}
-	l.inheritInSteps(d)
+	r.inheritInSteps(d)
 	if d.alarm != nil {
 		if d.Notify = d.alarm.notify; d.Notify == nil {
 			d.OnGiveUp = d.alarm.Step
 		}
 	}
-	l.graph(d)
-	l.drafts[name] = d
+	checkGraph(d)
+	r.drafts[name] = d
 	return d.Workflow
 }
 
 // inheritInSteps adds the variables that all commands of the workflow get.
-func (l *loader) inheritInSteps(d *draft) {
+func (r *workflowReader) inheritInSteps(d *draft) {
 	all := make([]*stepDraft, 0, len(d.steps)+1)
 	for i := range d.steps {
 		all = append(all, &d.steps[i])
@@ -81,16 +102,16 @@ func (l *loader) inheritInSteps(d *draft) {
 	for _, s := range all {
 		if !s.IsHTTP() {
 			s.Inherit = d.inherit.plus(s.Inherit)
-			l.addCommand(s)
+			r.addCommand(s)
 		}
 	}
 }
 
 // workflowKeys has env first: it is merged into the steps.
-var workflowKeys = []strictyaml.Key[*loader, draft]{
+var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
 	{
 		Name: "description", Doc: "What the workflow is for, shown on the page.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, d *draft) {
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
 			if s, ok := at.Text(); ok {
 				d.Description = s
 				at.Record(s)
@@ -99,43 +120,45 @@ var workflowKeys = []strictyaml.Key[*loader, draft]{
 	},
 	{
 		Name: "schedule", Doc: "When it starts by itself: a cron expression such as 0 3 * * *, with TZ=Europe/Berlin in front if need be, or a map.", Schema: scheduleSchema,
-		Set: func(l *loader, at strictyaml.Place, d *draft) { d.Schedule = l.schedule(at) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.Schedule = readSchedule(at) },
 	},
 	{
 		Name: "timeout", Doc: "Ends a run as a whole.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "concurrency", Default: "0", Doc: "Runs of it at once; 0 for no limit but the server's.", Schema: strictyaml.IntSchema(0),
-		Set: func(l *loader, at strictyaml.Place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost, because the server died, and are made again; 0 for none. At most 9999.", Schema: maxLostSchema,
-		Set: func(l *loader, at strictyaml.Place, d *draft) { d.maxLost = new(l.maxLost(at)) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.maxLost = new(readMaxLost(at)) },
 	},
 	{
 		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
-		Set: func(l *loader, at strictyaml.Place, d *draft) {
-			d.input = l.inputValue(at)
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
+			d.input = readInput(r.Reader, at)
 			at.Record(jsonText(at.Node.Plain()))
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of all command steps.", Schema: envSchema,
-		Set: func(l *loader, at strictyaml.Place, d *draft) { d.env = l.Map(at, envRoots, wrongVariable, nil) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
+			d.env = r.Map(at, envRoots, wrongVariable, nil)
+		},
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "For all command steps.", Schema: inheritSchema,
-		Set: func(l *loader, at strictyaml.Place, d *draft) { d.inherit = l.inherit(at) },
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.inherit = readInherit(at) },
 	},
 	{
 		Name: "steps", Required: true, Doc: "What is done. Steps run at the same time unless one needs another.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: strictyaml.OneOf(strictyaml.Describe(stepKeys), "run", "http")}
 		},
-		Set: func(l *loader, at strictyaml.Place, d *draft) {
-			ok := at.Each(func(at strictyaml.Place) { d.steps = append(d.steps, l.step(at, d.env)) })
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
+			ok := at.Each(func(at strictyaml.Place) { d.steps = append(d.steps, r.step(at, d.env)) })
 			if ok && len(d.steps) == 0 {
 				at.Bad("there are no steps")
 			}
@@ -146,8 +169,8 @@ var workflowKeys = []strictyaml.Key[*loader, draft]{
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.OneOf(strictyaml.Describe(alarmKeys), "run", "http", "notify")
 		},
-		Set: func(l *loader, at strictyaml.Place, d *draft) {
-			s := l.alarm(at, d.env)
+		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
+			s := r.alarm(at, d.env)
 			d.alarm = &s
 		},
 	},
@@ -158,8 +181,8 @@ const (
 	mostLost       = 9999
 )
 
-// maxLost reads how many lost attempts in a row are made again.
-func (l *loader) maxLost(at strictyaml.Place) int {
+// readMaxLost reads how many lost attempts in a row are made again.
+func readMaxLost(at strictyaml.Place) int {
 	n := strictyaml.ReadInt(at, 0)
 	if n > mostLost {
 		at.Bad("%d is more than %d", n, mostLost)
@@ -175,9 +198,9 @@ func maxLostSchema() *jsonschema.Schema {
 
 func workflowSchema() *jsonschema.Schema { return strictyaml.Describe(workflowKeys) }
 
-// graph checks what the steps say of each other: ids, needs, cycles, and that
+// checkGraph checks what the steps say of each other: ids, needs, cycles, and that
 // no template uses a step that may not have ended.
-func (l *loader) graph(d *draft) {
+func checkGraph(d *draft) {
 	byID := map[string]*stepDraft{}
 	var ids []string
 	for i := range d.steps {
@@ -192,24 +215,24 @@ func (l *loader) graph(d *draft) {
 		}
 	}
 	for i := range d.steps {
-		l.needs(&d.steps[i], byID, ids)
+		checkNeeds(&d.steps[i], byID, ids)
 	}
-	if l.cycles(d, byID) {
+	if findCycles(d, byID) {
 		return
 	}
 	for i := range d.steps {
 		s := &d.steps[i]
 		s.after = closure(s.ID, byID)
-		l.uses(s, ids)
+		checkUses(s, ids)
 	}
 	if d.alarm != nil {
 		d.alarm.after = slices.Sorted(slices.Values(ids))
-		l.uses(d.alarm, ids)
+		checkUses(d.alarm, ids)
 	}
 }
 
-// needs checks the ids that a step needs, and drops those that are wrong.
-func (l *loader) needs(s *stepDraft, byID map[string]*stepDraft, ids []string) {
+// checkNeeds checks the ids that a step needs, and drops those that are wrong.
+func checkNeeds(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 	s.Needs = nil
 	for _, at := range s.needs {
 		id := at.Node.Text
@@ -234,8 +257,8 @@ func noStep(id string, ids []string) string {
 	return fmt.Sprintf("there is no step %q; there are %s", id, strings.Join(ids[:min(len(ids), most)], ", "))
 }
 
-// cycles reports steps that wait for each other, each cycle once.
-func (l *loader) cycles(d *draft, byID map[string]*stepDraft) (found bool) {
+// findCycles reports steps that wait for each other, each cycle once.
+func findCycles(d *draft, byID map[string]*stepDraft) (found bool) {
 	const visiting, done = 1, 2
 	state := map[string]int{}
 	var way []string
@@ -287,8 +310,8 @@ func closure(id string, byID map[string]*stepDraft) (all []string) {
 	return all
 }
 
-// uses checks that templates only use results that are there.
-func (l *loader) uses(s *stepDraft, ids []string) {
+// checkUses checks that templates only use results that are there.
+func checkUses(s *stepDraft, ids []string) {
 	for _, u := range s.texts {
 		for _, id := range u.text.Steps() {
 			switch {

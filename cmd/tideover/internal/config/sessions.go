@@ -17,7 +17,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/secret"
-	"github.com/tideover/tideover/retry"
 )
 
 // Session is a session that serve keeps going.
@@ -48,8 +47,11 @@ func (c *Config) SessionNames() []string { return c.sessions }
 // Detect returns the pack of a name: one of the file, or a built-in one, which has
 // no rules here. Without a name it is the fallback.
 func (c *Config) Detect(name, fallback string) (pack string, rules *detect.Spec, err error) {
-	name = cmp.Or(name, fallback)
-	if p := c.Packs[name]; p != nil {
+	return findPack(c.Packs, cmp.Or(name, fallback))
+}
+
+func findPack(packs map[string]*detect.Pack, name string) (pack string, rules *detect.Spec, err error) {
+	if p := packs[name]; p != nil {
 		spec := p.Spec()
 		return name, &spec, nil
 	}
@@ -69,13 +71,22 @@ func (c *Config) Expand(value string) (string, error) {
 	return s.Reveal(), err
 }
 
-// packOf reads a pack of the file.
-func (l *loader) packOf(name string, at strictyaml.Place) {
+// sessionReader reads the sections detect and sessions.
+type sessionReader struct {
+	*sharedReader
+	policies  *policyReader
+	notifiers *notifierReader
+	providers *providerReader
+	packs     map[string]*detect.Pack
+}
+
+// pack reads a pack of the file.
+func (r *sessionReader) pack(name string, at strictyaml.Place) {
 	if slices.Contains(detect.Names(), name) {
 		at.Bad("%q is the name of a pack that is built in; choose another, and extend it", name)
 		return
 	}
-	if _, ok := strictyaml.Object(l, at, packKeys, &struct{}{}); !ok {
+	if _, ok := strictyaml.Object(r, at, packKeys, &struct{}{}); !ok {
 		return
 	}
 	text, err := json.Marshal(at.Node.Plain()) // which is YAML too
@@ -88,12 +99,12 @@ func (l *loader) packOf(name string, at strictyaml.Place) {
 		at.Bad("%s", oneline.Error(err))
 		return
 	}
-	l.cfg.Packs[name] = p
+	r.packs[name] = p
 	at.Record(fmt.Sprintf("%d rules", len(p.Spec().Rules)))
 }
 
 // packKeys are the keys of a pack. What they contain is read by package detect.
-var packKeys = []strictyaml.Key[*loader, struct{}]{
+var packKeys = []strictyaml.Key[*sessionReader, struct{}]{
 	{Name: "description", Doc: "What the pack is for.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.TextSchema()) }, Set: ignore},
 	{Name: "extends", Doc: "A pack that is built in, whose rules follow these.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.WordSchema(detect.Names()...)) }, Set: ignore},
 	{Name: "exit-codes", Doc: "What exit codes mean.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
@@ -102,11 +113,11 @@ var packKeys = []strictyaml.Key[*loader, struct{}]{
 	{Name: "rules", Doc: "What the program says, and what it means; docs/detect.md has all of it.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
 }
 
-func ignore(*loader, strictyaml.Place, *struct{}) {}
+func ignore(*sessionReader, strictyaml.Place, *struct{}) {}
 
 // hasKeyOf reports whether a key of the gateway names the account.
-func (l *loader) hasKeyOf(account string) bool {
-	for _, p := range l.cfg.Providers {
+func (r *sessionReader) hasKeyOf(account string) bool {
+	for _, p := range r.providers.providers {
 		if slices.ContainsFunc(p.Auth, func(k ProviderKey) bool { return k.Account == account && account != "" }) {
 			return true
 		}
@@ -115,10 +126,10 @@ func (l *loader) hasKeyOf(account string) bool {
 }
 
 // session reads a session.
-func (l *loader) session(name string, at strictyaml.Place) *Session {
-	d := &Session{Spec: session.Spec{Name: name, Dir: l.Dir, Pack: "generic", On: map[string]session.Action{}}}
+func (r *sessionReader) session(name string, at strictyaml.Place) *Session {
+	d := &Session{Spec: session.Spec{Name: name, Dir: r.Dir, Pack: "generic", On: map[string]session.Action{}}}
 	before := at.Document().Problems()
-	found, ok := strictyaml.Object(l, at, sessionKeys, d)
+	found, ok := strictyaml.Object(r, at, sessionKeys, d)
 	if !ok || at.Document().Problems() > before {
 		return d
 	}
@@ -143,7 +154,7 @@ func (l *loader) session(name string, at strictyaml.Place) *Session {
 		d.FallbackAfter = session.DefaultFallbackAfter
 		at.RecordDefault("fallback-after", "1h")
 	}
-	if d.PauseAt > 0 && d.NeedsStatusLine() && !l.hasKeyOf(d.AccountName()) {
+	if d.PauseAt > 0 && d.NeedsStatusLine() && !r.hasKeyOf(d.AccountName()) {
 		found["pause-at"].Warn("Claude Code states its quota on a terminal, to the command \"tideover sessions status-line\", and to keys of the gateway with this account: " +
 			"pause-at has no effect without either")
 	}
@@ -164,8 +175,8 @@ func (l *loader) session(name string, at strictyaml.Place) *Session {
 }
 
 // arguments reads a command, whose templates the session checks.
-func (l *loader) arguments(at strictyaml.Place) (argv []string) {
-	l.commandLine(at, func(at strictyaml.Place) *template.Text {
+func (r *sessionReader) arguments(at strictyaml.Place) (argv []string) {
+	r.commandLine(at, func(at strictyaml.Place) *template.Text {
 		s, ok := at.Text()
 		if literal, found := strictyaml.KnownSecret(s); found {
 			template.RefuseLiteral(at, literal, template.WithoutRefs)
@@ -177,51 +188,12 @@ func (l *loader) arguments(at strictyaml.Place) (argv []string) {
 	return argv
 }
 
-// notifierNames reads a list of notifiers.
-func (l *loader) notifierNames(at strictyaml.Place) (names []string) {
-	at.Each(func(at strictyaml.Place) {
-		name, ok := at.Text()
-		switch {
-		case !ok:
-		case l.cfg.Notifiers[name] == nil:
-			at.Bad("%s", noNotifier(name, l.cfg))
-		case slices.Contains(names, name):
-			at.Bad("%q is given already", name)
-		default:
-			names = append(names, name)
-		}
-	})
-	at.Record(strings.Join(names, ","))
-	return names
-}
-
-func noNotifier(name string, c *Config) string {
-	var names []string
-	for n := range c.Notifiers {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	if near := strictyaml.Nearest(name, names); near != "" {
-		return fmt.Sprintf("there is no notifier %q; did you mean %q?", name, near)
-	}
-	return fmt.Sprintf("there is no notifier %q in the section notify; there are %s", name, cmp.Or(strings.Join(names, ", "), "none"))
-}
-
-// shownPolicy reads a policy and records it.
-func (l *loader) shownPolicy(at strictyaml.Place) (p retry.Policy) {
-	p, ok := l.policy(at)
-	if ok {
-		at.Record(p.String())
-	}
-	return p
-}
-
 // secretEnv reads the environment of a session. It is stored as it is written.
-func (l *loader) secretEnv(at strictyaml.Place) map[string]string {
+func (r *sessionReader) secretEnv(at strictyaml.Place) map[string]string {
 	env := map[string]string{}
-	for _, e := range l.Map(at, template.Fields{}, wrongVariable, nil) {
+	for _, e := range r.Map(at, template.Fields{}, wrongVariable, nil) {
 		env[e.Name] = e.Text.Source()
-		if _, err := template.NewSecretText(e.Text, l.Dir).Resolve(l.Secrets); err != nil && !errors.Is(err, secret.ErrUnavailable) {
+		if _, err := template.NewSecretText(e.Text, r.Dir).Resolve(r.Secrets); err != nil && !errors.Is(err, secret.ErrUnavailable) {
 			at.Bad("%s: %v", e.Name, err)
 		}
 	}

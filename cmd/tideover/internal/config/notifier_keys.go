@@ -32,38 +32,40 @@ func referenceSchema() *jsonschema.Schema {
 }
 
 // notifyKeys are the keys of a notifier.
-var notifyKeys = append([]strictyaml.Key[*loader, Notifier]{
+var notifyKeys = append([]strictyaml.Key[*notifierReader, Notifier]{
 	{
 		Name: "ntfy", Doc: "URL of a topic of ntfy.sh or of another ntfy server; may have references.", Schema: strictyaml.TextSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.URL = l.notifyURL(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.URL = r.secretURL(at) },
 	},
 	{
 		Name: "slack", Doc: "URL of an incoming webhook of Slack, or of what understands the same; a secret, as a reference.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.URL = l.checkedURL(at, l.Secret(at)) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.URL = r.checkedURL(at, r.Secret(at)) },
 	},
 	{
 		Name: "webhook", Doc: "URL that gets the message as JSON, or body; may have references.", Schema: strictyaml.TextSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.URL = l.notifyURL(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.URL = r.secretURL(at) },
 	},
 	{
 		Name: "email", Doc: "Sends mail through a server.", Schema: func() *jsonschema.Schema { return strictyaml.Describe(emailKeys) },
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Email = l.email(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Email = r.email(at) },
 	},
 	{
 		Name: "run", Doc: "A command and its arguments, as a list; there is no shell. Each is a template of the message, whose JSON is on its input.",
 		Schema: commandSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
-			n.run = l.commandLine(at, func(at strictyaml.Place) *template.Text { return l.messageText(at, "run", template.WithoutRefs) })
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+			n.run = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
 		},
 	},
 	{
 		Name: "token", Doc: "Access token of ntfy, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Token = l.Secret(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Token = r.Secret(at) },
 	},
 	{
 		Name: "priority", Doc: "Priority of ntfy; the server's default unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(priorities...) },
-		Set:    func(l *loader, at strictyaml.Place, n *Notifier) { n.Priority = strictyaml.ReadWord(at, priorities...) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+			n.Priority = strictyaml.ReadWord(at, priorities...)
+		},
 	},
 	{
 		Name: "tags", Doc: "Tags of ntfy; those that are names of emojis are shown as such.",
@@ -73,36 +75,36 @@ var notifyKeys = append([]strictyaml.Key[*loader, Notifier]{
 	{
 		Name: "method", Doc: "Method of the webhook; POST unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("POST", "PUT", "PATCH") },
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
 			n.Method = strictyaml.ReadWord(at, "POST", "PUT", "PATCH")
 		},
 	},
 	{
 		Name: "headers", Doc: "Headers of the webhook. Values may have references.", Schema: headersSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Headers = l.SecretMap(at, headerNames()) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Headers = r.SecretMap(at, headerNames()) },
 	},
 	{
 		Name: "body", Doc: "Body of the webhook, a template of the message that may have references; the message as JSON unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
-			if n.body = l.messageText(at, "body", template.WithRefs); n.body != nil {
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+			if n.body = r.messageText(at, "body", template.WithRefs); n.body != nil {
 				at.Record(n.body.Source())
 			}
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of the command. Values may have references.", Schema: envSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Env = l.SecretMap(at, wrongVariable) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Env = r.SecretMap(at, wrongVariable) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names.", Schema: inheritSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Inherit = l.inherit(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Inherit = readInherit(at) },
 	},
 }, notifyLimits...)
 
 var priorities = []string{"min", "low", "default", "high", "max"}
 
 // notifyLimits are the keys that every kind has: when it tells, and how often.
-var notifyLimits = []strictyaml.Key[*loader, Notifier]{
+var notifyLimits = []strictyaml.Key[*notifierReader, Notifier]{
 	{
 		Name: "on", Doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused; gave-up, dead-letter and start-refused unless said.",
 		Schema: func() *jsonschema.Schema {
@@ -116,7 +118,7 @@ var notifyLimits = []strictyaml.Key[*loader, Notifier]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^0*([1-9][0-9]{0,2}|1000)/[smhd]$`}
 		},
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
 			if s, ok := at.Text(); ok {
 				var err error
 				if n.AtMost, err = ParseRate(s); err != nil {
@@ -134,7 +136,7 @@ var notifyLimits = []strictyaml.Key[*loader, Notifier]{
 				Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: "^(0|" + strictyaml.DurationPattern + ")$",
 			}
 		},
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
 			if d, err := retry.ParseDuration(at.Node.Text); at.Node.IsScalar() && err == nil && d == 0 {
 				at.Record(at.Node.Text)
 				return
@@ -144,12 +146,12 @@ var notifyLimits = []strictyaml.Key[*loader, Notifier]{
 	},
 	{
 		Name: "timeout", Default: "10s", Doc: "Time of one attempt to send.", Schema: strictyaml.DurationSchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) { n.Timeout = strictyaml.ReadDuration(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "policy", Default: notifyPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
-		Set: func(l *loader, at strictyaml.Place, n *Notifier) {
-			if p, ok := l.policy(at); ok {
+		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+			if p, ok := r.policies.policy(at); ok {
 				n.Policy = p
 				at.Record(p.String())
 			}
@@ -157,7 +159,7 @@ var notifyLimits = []strictyaml.Key[*loader, Notifier]{
 	},
 }
 
-func setOn(l *loader, at strictyaml.Place, n *Notifier) {
+func setOn(r *notifierReader, at strictyaml.Place, n *Notifier) {
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
 		if !ok {
@@ -178,7 +180,7 @@ func setOn(l *loader, at strictyaml.Place, n *Notifier) {
 	}
 }
 
-func setTags(l *loader, at strictyaml.Place, n *Notifier) {
+func setTags(r *notifierReader, at strictyaml.Place, n *Notifier) {
 	ok := at.Each(func(at strictyaml.Place) {
 		if s, ok := at.Text(); ok && strings.ContainsAny(s, ",\r\n") {
 			at.Bad("%q has a comma or a line break, which a tag can't have", s)
@@ -191,13 +193,13 @@ func setTags(l *loader, at strictyaml.Place, n *Notifier) {
 	}
 }
 
-var emailKeys = []strictyaml.Key[*loader, Email]{
+var emailKeys = []strictyaml.Key[*notifierReader, Email]{
 	{
 		Name: "to", Required: true, Doc: "Addresses of those who get it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.TextsSchema(1) },
-		Set: func(l *loader, at strictyaml.Place, e *Email) {
+		Set: func(r *notifierReader, at strictyaml.Place, e *Email) {
 			ok := at.Each(func(at strictyaml.Place) {
-				if a := l.address(at); a != nil {
+				if a := r.address(at); a != nil {
 					e.To = append(e.To, a)
 				}
 			})
@@ -208,14 +210,14 @@ var emailKeys = []strictyaml.Key[*loader, Email]{
 	},
 	{
 		Name: "from", Required: true, Doc: "Address of the sender.", Schema: strictyaml.TextSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Email) { e.From = l.address(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, e *Email) { e.From = r.address(at) },
 	},
 	{
 		Name: "server", Required: true, Doc: "Mail server, host:port.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]+\]|[^:\[\]]+):` + portPattern + "$"}
 		},
-		Set: func(l *loader, at strictyaml.Place, e *Email) {
+		Set: func(r *notifierReader, at strictyaml.Place, e *Email) {
 			s, ok := at.Text()
 			host, port, err := net.SplitHostPort(s)
 			if n, bad := strconv.ParseUint(port, 10, 16); ok && (err != nil || host == "" || bad != nil || n == 0) {
@@ -228,25 +230,25 @@ var emailKeys = []strictyaml.Key[*loader, Email]{
 	},
 	{
 		Name: "username", Doc: "Name to log in with; may have references. No login unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Email) { e.Username = l.Open(at, "username") },
+		Set: func(r *notifierReader, at strictyaml.Place, e *Email) { e.Username = r.Open(at, "username") },
 	},
 	{
 		Name: "password", Doc: "Password to log in with, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(l *loader, at strictyaml.Place, e *Email) { e.Password = l.Secret(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, e *Email) { e.Password = r.Secret(at) },
 	},
 	{
 		Name: "tls", Default: "starttls", Doc: "How the connection is made safe: starttls, as on port 587; implicit, as on port 465; none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("starttls", "implicit", "none") },
-		Set: func(l *loader, at strictyaml.Place, e *Email) {
+		Set: func(r *notifierReader, at strictyaml.Place, e *Email) {
 			e.TLS = strictyaml.ReadWord(at, "starttls", "implicit", "none")
 		},
 	},
 }
 
 // email reads a mail server.
-func (l *loader) email(at strictyaml.Place) *Email {
+func (r *notifierReader) email(at strictyaml.Place) *Email {
 	e := new(Email)
-	found, _ := strictyaml.Object(l, at, emailKeys, e)
+	found, _ := strictyaml.Object(r, at, emailKeys, e)
 	username, login := found["username"]
 	password, secret := found["password"]
 	switch {
@@ -261,7 +263,7 @@ func (l *loader) email(at strictyaml.Place) *Email {
 }
 
 // address reads an address, with or without a name.
-func (l *loader) address(at strictyaml.Place) *mail.Address {
+func (r *notifierReader) address(at strictyaml.Place) *mail.Address {
 	s, ok := at.Text()
 	if !ok {
 		return nil

@@ -11,16 +11,24 @@ import (
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
+	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
 
-// policies reads the section. A policy can be made from one above it.
-func (l *loader) policies(at strictyaml.Place) {
+// policyReader reads the section policies, and the policies of other sections.
+type policyReader struct {
+	policies  map[string]retry.Policy
+	later     map[string]bool // names of policies that have not been read yet
+	unlimited map[string]bool // names of policies with budget=none
+}
+
+// section reads the section. A policy can be made from one above it.
+func (r *policyReader) section(at strictyaml.Place) {
 	for _, p := range at.Node.Pairs {
-		l.later[p.Key.Text] = true
+		r.later[p.Key.Text] = true
 	}
 	at.EachName("policy", func(name string, at strictyaml.Place) {
-		delete(l.later, name)
+		delete(r.later, name)
 		if _, taken := retry.Preset(name); taken {
 			at.Bad("%q is the name of a preset; choose another", name)
 			return
@@ -29,20 +37,20 @@ func (l *loader) policies(at strictyaml.Place) {
 			at.Bad("%q is the name of a family; choose another", name)
 			return
 		}
-		if p, ok := l.policy(at); ok {
-			l.cfg.Policies[name], l.spenders[name] = p, l.unbudgeted(at.Node)
+		if p, ok := r.policy(at); ok {
+			r.policies[name], r.unlimited[name] = p, r.isUnbudgeted(at.Node)
 			at.Record(p.String())
 		}
 	})
 }
 
 // policy reads a policy as text or as a map.
-func (l *loader) policy(at strictyaml.Place) (p retry.Policy, ok bool) {
+func (r *policyReader) policy(at strictyaml.Place) (p retry.Policy, ok bool) {
 	switch at.Node.Kind {
 	case strictyaml.KindMap:
-		return l.policyMap(at)
+		return r.policyMap(at)
 	case strictyaml.KindText:
-		p, err := l.policyText(at.Node.Text)
+		p, err := r.policyText(at.Node.Text)
 		if err != nil {
 			at.Bad("%v", err)
 		}
@@ -54,17 +62,17 @@ func (l *loader) policy(at strictyaml.Place) (p retry.Policy, ok bool) {
 }
 
 // policyText reads a policy that may begin with a name of the file or with a preset.
-func (l *loader) policyText(text string) (retry.Policy, error) {
-	p, err := retry.ParseWith(text, l.policyNamed)
+func (r *policyReader) policyText(text string) (retry.Policy, error) {
+	p, err := retry.ParseWith(text, r.policyNamed)
 	if words := strings.Fields(text); err != nil && len(words) > 0 {
-		err = l.explainUnknown(words[0], err)
+		err = r.explainUnknown(words[0], err)
 	}
 	return p, err
 }
 
 // policyNamed returns the policy of a name of the file, or of a preset.
-func (l *loader) policyNamed(name string) (retry.Policy, bool) {
-	if p, ok := l.cfg.Policies[name]; ok {
+func (r *policyReader) policyNamed(name string) (retry.Policy, bool) {
+	if p, ok := r.policies[name]; ok {
 		return p, true
 	}
 	return retry.Preset(name)
@@ -73,23 +81,23 @@ func (l *loader) policyNamed(name string) (retry.Policy, bool) {
 // explainUnknown returns the error about a policy that begins with the word. If the
 // word is a name that is defined further down, or that resembles another, the error
 // says so; otherwise it is err.
-func (l *loader) explainUnknown(name string, err error) error {
-	if _, known := l.policyNamed(name); known || strings.ContainsAny(name, "(=") {
+func (r *policyReader) explainUnknown(name string, err error) error {
+	if _, known := r.policyNamed(name); known || strings.ContainsAny(name, "(=") {
 		return err
 	}
-	if l.later[name] {
+	if r.later[name] {
 		return fmt.Errorf("policy %q is defined further down; a policy is made from one above it", name)
 	}
-	if near := strictyaml.Nearest(name, slices.Sorted(maps.Keys(l.cfg.Policies))); near != "" {
+	if near := strictyaml.Nearest(name, slices.Sorted(maps.Keys(r.policies))); near != "" {
 		return fmt.Errorf("policy %q is unknown; did you mean %q?", name, near)
 	}
 	return err
 }
 
 // policyMap reads a policy from the keys of the text form and kind.
-func (l *loader) policyMap(at strictyaml.Place) (p retry.Policy, ok bool) {
+func (r *policyReader) policyMap(at strictyaml.Place) (p retry.Policy, ok bool) {
 	before := at.Document().Problems()
-	strictyaml.Object(l, at, policyKeys, &p)
+	strictyaml.Object(r, at, policyKeys, &p)
 	if at.Document().Problems() > before {
 		return p, false
 	}
@@ -120,13 +128,13 @@ var policyDocs = map[string]string{
 
 // policyKeys are kind and the keys of the text form, whose values are read by
 // package retry.
-var policyKeys = func() []strictyaml.Key[*loader, retry.Policy] {
-	keys := []strictyaml.Key[*loader, retry.Policy]{{
+var policyKeys = func() []strictyaml.Key[*policyReader, retry.Policy] {
+	keys := []strictyaml.Key[*policyReader, retry.Policy]{{
 		Name: "kind", Required: true, Doc: "The family: how the delay grows.",
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.WordSchema("fixed", "linear", "exponential", "decorrelated")
 		},
-		Set: func(l *loader, at strictyaml.Place, p *retry.Policy) {
+		Set: func(r *policyReader, at strictyaml.Place, p *retry.Policy) {
 			kind, err := backoff.ParseKind(at.Node.Text)
 			if err != nil || !at.Node.IsScalar() {
 				at.Bad("%q is not one of fixed, linear, exponential, decorrelated", at.Node.Text)
@@ -136,9 +144,9 @@ var policyKeys = func() []strictyaml.Key[*loader, retry.Policy] {
 		},
 	}}
 	for _, name := range retry.Keys() {
-		keys = append(keys, strictyaml.Key[*loader, retry.Policy]{
+		keys = append(keys, strictyaml.Key[*policyReader, retry.Policy]{
 			Name: name, Doc: policyDocs[name], Required: name == "base", Schema: strictyaml.ScalarSchema,
-			Set: func(l *loader, at strictyaml.Place, p *retry.Policy) {
+			Set: func(r *policyReader, at strictyaml.Place, p *retry.Policy) {
 				s, ok := at.Text()
 				if !ok {
 					return
@@ -165,24 +173,24 @@ func refused(command bool) []string {
 	return keys
 }
 
-// stepPolicy reads the policy of a step, or takes the preset for its kind.
-func (l *loader) stepPolicy(at strictyaml.Place, found map[string]strictyaml.Place, command bool) retry.Policy {
+// ofStep reads the policy of a step, or returns the preset for its kind.
+func (r *policyReader) ofStep(at strictyaml.Place, found map[string]strictyaml.Place, command bool) retry.Policy {
 	preset := "workflow-api"
 	if command {
 		preset = "workflow"
 	}
-	return l.policyOr(preset, at, found, func(p retry.Policy) error { return p.Refuse("step", refused(command)...) })
+	return r.orPreset(preset, at, found, func(p retry.Policy) error { return p.Refuse("step", refused(command)...) })
 }
 
-// policyOr reads the policy of a place and checks it, or takes the preset.
-func (l *loader) policyOr(preset string, at strictyaml.Place, found map[string]strictyaml.Place, check func(retry.Policy) error) (p retry.Policy) {
+// orPreset reads the policy of a map and checks it, or returns the preset.
+func (r *policyReader) orPreset(preset string, at strictyaml.Place, found map[string]strictyaml.Place, check func(retry.Policy) error) (p retry.Policy) {
 	here, ok := found["policy"]
 	if !ok {
 		p, _ = retry.Preset(preset)
 		at.RecordDefault("policy", p.String())
 		return p
 	}
-	if p, ok = l.policy(here); !ok {
+	if p, ok = r.policy(here); !ok {
 		return p
 	}
 	if err := check(p); err != nil {
@@ -190,5 +198,34 @@ func (l *loader) policyOr(preset string, at strictyaml.Place, found map[string]s
 		return p
 	}
 	here.Record(p.String())
+	return p
+}
+
+// isUnbudgeted reports whether a policy, or the policy that it is made from, has
+// budget=none.
+func (r *policyReader) isUnbudgeted(n *strictyaml.Node) bool {
+	if b := n.Get("budget"); b != nil {
+		return b.Text == "none"
+	}
+	words := strings.Fields(n.Text)
+	return len(words) > 0 && r.unlimited[words[0]] || slices.Contains(words, "budget=none")
+}
+
+// recorded reads a policy and records it.
+func (r *policyReader) recorded(at strictyaml.Place) (p retry.Policy) {
+	p, ok := r.policy(at)
+	if ok {
+		at.Record(p.String())
+	}
+	return p
+}
+
+// ofProvider reads the policy of a provider, whose retries always have a budget: one
+// with budget=none is refused, not ignored.
+func (r *policyReader) ofProvider(at strictyaml.Place) retry.Policy {
+	p := r.recorded(at)
+	if r.isUnbudgeted(at.Node) && p.Budget == (limit.BudgetSpec{}) {
+		at.Bad("budget=none: retries at a provider always have a budget, so that they can't make an outage worse; leave it out for %v, or write a larger one", limit.ProviderBudget())
+	}
 	return p
 }

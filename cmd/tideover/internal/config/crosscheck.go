@@ -1,0 +1,173 @@
+package config
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/internal/lazyregexp"
+)
+
+// ownPrefixes begin the names of workflows that are not the file's.
+var ownPrefixes = []string{session.Prefix, "notify.", jobPrefix}
+
+// checkPrefixes refuses names of workflows that begin like those of sessions, messages
+// and jobs.
+func checkPrefixes(at strictyaml.Place) {
+	for _, p := range at.Node.Pairs {
+		if name := p.Key.Text; slices.ContainsFunc(ownPrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) {
+			at.WithNode(p.Key).Bad("%q begins like the runs of sessions, messages and jobs, which is reserved", name)
+		}
+	}
+}
+
+// checkReserved refuses names that end like those of the workflows of on-give-up.
+func checkReserved(at strictyaml.Place) {
+	for _, p := range at.Node.Pairs {
+		if strings.HasSuffix(p.Key.Text, alarmSuffix) {
+			at.WithNode(p.Key).Bad("%q ends in %s, which is reserved: so the runs of on-give-up are called", p.Key.Text, alarmSuffix)
+		}
+	}
+}
+
+// crossCheckServer checks the section server against the section engine. found has the
+// places of the keys of the section server that are present.
+func crossCheckServer(f *fileReader, found map[string]strictyaml.Place) {
+	checkApart(f.engine.secondPlace, f.cfg.Engine.SecondPlace, f.cfg.Server.Data)
+	if durability, ok := found["durability"]; ok && f.cfg.Engine.Clustered() {
+		durability.Bad("is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
+	}
+}
+
+// checkApart refuses a second place that is lost with the data folder.
+func checkApart(at strictyaml.Place, second, data string) {
+	if second == "" || data == "" {
+		return
+	}
+	rel, err := filepath.Rel(data, second)
+	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
+		at.Bad("%q is in server.data, which every process has for itself; name a folder on another disk, the same for all", at.Node.Text)
+	}
+}
+
+// crossCheckSessions refuses sessions on a cluster.
+func crossCheckSessions(at strictyaml.Place, c *Config) {
+	if c.Engine.Clustered() && len(at.Node.Pairs) > 0 {
+		at.Bad("a session lives on one machine, and with engine.nats any machine may run it; keep sessions with tideover watch, or with a tideover serve of its own file")
+	}
+}
+
+// command is a command of a step, a job or a notifier.
+type command struct {
+	at      strictyaml.Place
+	args    []usedText
+	env     []string // names that the command has by env
+	inherit Inherit
+}
+
+// addCommand remembers the command of a step.
+func (r *sharedReader) addCommand(d *stepDraft) {
+	if len(d.run) == 0 {
+		return
+	}
+	c := command{at: d.at, inherit: d.Inherit}
+	for _, u := range d.texts {
+		if slices.Contains(d.run, u.text) {
+			c.args = append(c.args, u)
+		}
+	}
+	for _, e := range d.env {
+		c.env = append(c.env, e.Name)
+	}
+	r.commands = append(r.commands, c)
+}
+
+// crossCheckCommands warns of commands that probably do not do what they are meant to.
+// inherit is server.env-inherit.
+func crossCheckCommands(commands []command, inherit Inherit) {
+	for _, c := range commands {
+		c.warnUnseen(inherit)
+		c.warnScript()
+	}
+}
+
+// warnScript warns of a template in what a shell reads as commands.
+func (c *command) warnScript() {
+	run := make([]*template.Text, len(c.args))
+	for i, u := range c.args {
+		run[i] = u.text
+	}
+	for k := range c.args {
+		if !isShell(run[k]) {
+			continue
+		}
+		// Without -c it is the path of a script, and not its text.
+		if i := k + shellScript(run[k:]); i > k+1 && scriptFlag.MatchString(run[i-1].Literal()) && !run[i].IsConstant() {
+			c.args[i].at.Warn("the shell reads what is rendered into its script as commands: give the template as an argument behind the script, which has it as \"$1\": " +
+				"[sh, -c, 'agent \"$1\"', sh, \"{{ .input.task }}\"]")
+			return
+		}
+	}
+}
+
+// scriptFlag is the option of a shell that is followed by a script.
+var scriptFlag = lazyregexp.New(`^-[a-zA-Z]*c$`)
+
+// warnUnseen warns of variables that the command uses and does not get.
+func (c *command) warnUnseen(server Inherit) {
+	if !slices.ContainsFunc(c.args, func(u usedText) bool { return isShell(u.text) }) {
+		return // nothing reads $NAME
+	}
+	got := slices.Concat(BaseVariables, c.inherit, server, shellVariables, Inherit(c.env))
+	for _, u := range c.args {
+		var names []string
+		for _, name := range variablesOf(u.text.Source()) {
+			if !got.Has(name) {
+				names = append(names, "$"+name)
+			}
+		}
+		if len(names) > 0 {
+			u.at.Warn("the command uses %s, which it does not get from the server: name it in env-inherit, or set it in env", strings.Join(names, ", "))
+		}
+	}
+}
+
+// isShell reports whether the argument is a shell.
+func isShell(t *template.Text) bool {
+	return slices.Contains(shells, t.Literal()[strings.LastIndexByte(t.Literal(), '/')+1:])
+}
+
+// shellVariables are set by shells, and by awk in their scripts.
+var shellVariables = Inherit{
+	"PWD", "OLDPWD", "IFS", "PPID", "OPTARG", "OPTIND", "REPLY", "RANDOM", "SECONDS", "LINENO", "SHLVL", "UID", "EUID", "HOSTNAME", "BASH*", "PIPESTATUS",
+	"NF", "NR", "FNR",
+}
+
+var (
+	templateAction = lazyregexp.New(`(?s)\{\{.*?\}\}`)
+	usedVariable   = lazyregexp.New(`\\.|\$(?:\{#?)?([A-Za-z_][A-Za-z0-9_]*)`)
+	setVariable    = lazyregexp.New(`(?:^|[^A-Za-z0-9_$])([A-Za-z_][A-Za-z0-9_]*)\+?=|\b(?:for|read|local|declare|export|getopts|readonly)((?:\s+[A-Za-z_-][A-Za-z0-9_-]*)+)`)
+)
+
+// variablesOf returns the names of the variables that a script uses and does not set, sorted. It reads no
+// grammar: a name in single quotes counts.
+func variablesOf(script string) (names []string) {
+	script = templateAction.ReplaceAllString(script, " ")
+	set := map[string]bool{}
+	for _, m := range setVariable.FindAllStringSubmatch(script, -1) {
+		for name := range strings.FieldsSeq(cmp.Or(m[1], m[2])) {
+			set[name] = true
+		}
+	}
+	for _, m := range usedVariable.FindAllStringSubmatch(script, -1) {
+		if m[1] != "" && !set[m[1]] {
+			names = append(names, m[1])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}

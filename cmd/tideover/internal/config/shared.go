@@ -1,0 +1,129 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/internal/oneline"
+	"github.com/tideover/tideover/internal/textfmt"
+)
+
+// sharedReader is what the readers of all sections share.
+type sharedReader struct {
+	template.Reader
+	env      environment
+	flags    map[string]string
+	commands []command // of steps, jobs and notifiers, for warnings
+}
+
+// path returns the absolute path of a path in the file.
+func (r *sharedReader) path(at strictyaml.Place, s string) string {
+	if s == "~" || strings.HasPrefix(s, "~/") {
+		home := r.env.home()
+		if home == "" {
+			at.Bad("%q: there is no home folder; write the path in full", s)
+		}
+		s = filepath.Join(home, strings.TrimPrefix(s, "~"))
+	} else if strings.HasPrefix(s, "~") {
+		at.Bad("%q: only ~/ is expanded, for one's own home folder", s)
+	}
+	if strings.ContainsRune(s, 0) || s == "" {
+		at.Bad("%q is not a path", s)
+	}
+	if filepath.IsAbs(s) {
+		return filepath.Clean(s)
+	}
+	if at.Node.Origin != "" { // a variable or a flag is relative to the working folder
+		if abs, err := filepath.Abs(s); err == nil {
+			return abs
+		}
+	}
+	return filepath.Join(r.Dir, s)
+}
+
+// filePath reads the path of a file, which is checked later.
+func (r *sharedReader) filePath(at strictyaml.Place) string {
+	s, ok := at.Text()
+	if !ok {
+		return ""
+	}
+	path := r.path(at, s)
+	at.Record(path)
+	return path
+}
+
+// commandLine reads a command and its arguments, each by read.
+func (r *sharedReader) commandLine(at strictyaml.Place, read func(strictyaml.Place) *template.Text) (argv []*template.Text) {
+	if at.Node.Kind == strictyaml.KindText {
+		at.Bad(`a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
+			textfmt.Clip(strings.Join(strings.Fields(strictyaml.MaskKnown(at.Node.Text)), ", "), strictyaml.MaxQuoted))
+		return nil
+	}
+	ok := at.Each(func(at strictyaml.Place) {
+		if t := read(at); t != nil {
+			argv = append(argv, t)
+		}
+	})
+	switch {
+	case !ok:
+	case len(at.Node.Items) == 0 || at.Node.Items[0].IsScalar() && at.Node.Items[0].Text == "":
+		at.Bad("there is no command")
+	default:
+		var words []string
+		for _, n := range at.Node.Items {
+			words = append(words, n.Text)
+		}
+		at.Record(jsonText(words))
+	}
+	return argv
+}
+
+// secretURL reads a URL that may have references, and checks its value at the moment.
+func (r *sharedReader) secretURL(at strictyaml.Place) *template.SecretText {
+	if literal, found := template.URLSecret(at.Node.Text); found && at.Node.Kind == strictyaml.KindText {
+		template.RefuseLiteral(at, literal, template.WithRefs)
+		return nil
+	}
+	return r.checkedURL(at, r.Open(at, "url"))
+}
+
+// checkedURL returns the text if its value is a URL.
+func (r *sharedReader) checkedURL(at strictyaml.Place, s *template.SecretText) *template.SecretText {
+	if s == nil {
+		return nil
+	}
+	out, err := s.Resolve(r.Secrets)
+	if err != nil { // it was resolved a moment ago
+		at.Bad("%v", err)
+		return nil
+	}
+	if msg := badURL(out.Reveal()); msg != "" {
+		at.Bad("what %q makes %s", s, msg)
+		return nil
+	}
+	return s
+}
+
+// MinToken is how many characters a token must have.
+const MinToken = 16
+
+// token reads the secret that callers present.
+func (r *sharedReader) token(at strictyaml.Place) *template.SecretText {
+	s := r.Secret(at)
+	if s == nil {
+		return nil
+	}
+	token, err := s.Resolve(r.Secrets)
+	if err != nil {
+		at.Bad("%s", oneline.Error(err))
+		return nil
+	}
+	if n := utf8.RuneCountInString(token.Reveal()); n < MinToken {
+		at.Bad("%v has %d characters, at least %d are needed", s, n, MinToken)
+		return nil
+	}
+	return s
+}
