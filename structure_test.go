@@ -80,7 +80,6 @@ var exceptions = map[string]string{
 	"notify -> config":  "its settings are in config",
 	"outbox -> config":  "it takes notifiers from config",
 	"server -> watch":   "it serves the sessions of watch",
-	"steps -> config":   "its steps and workflows are in config",
 	"tracing -> config": "its settings are in config",
 	"web -> api":        "both render the same operations",
 	"web -> config":     "it shows policies and notifiers from config",

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -15,7 +17,7 @@ import (
 // shared; a reload makes a new one.
 type Config struct {
 	Policies  map[string]retry.Policy
-	Workflows map[string]*Workflow
+	Workflows map[string]*steps.Workflow
 	Notifiers map[string]*Notifier
 	Packs     map[string]*detect.Pack // of the file; others are built in
 	Sessions  map[string]*Session
@@ -45,33 +47,18 @@ func (c *Config) Warnings() []*strictyaml.FieldError { return c.warnings }
 // WorkflowNames returns the names of the workflows in the order of the file.
 func (c *Config) WorkflowNames() []string { return c.names }
 
+// OrderedWorkflows returns the workflows in the order of the file.
+func (c *Config) OrderedWorkflows() []*steps.Workflow {
+	list := make([]*steps.Workflow, len(c.names))
+	for i, name := range c.names {
+		list[i] = c.Workflows[name]
+	}
+	return list
+}
+
 // Secrets returns what resolves the references: it reads the environment that
 // Load was given and tells the redactor of [Source] every value.
 func (c *Config) Secrets() secret.Resolver { return c.secrets }
-
-// Workflow is a set of steps that run by their needs.
-type Workflow struct {
-	Name        string
-	Description string
-	Schedule    *Schedule     // nil means it only runs when it is started
-	Timeout     time.Duration // of a whole run; 0 means none
-	Concurrency int           // runs at once; 0 means no limit but the server's
-	Steps       []*Step       // in the order of the file
-	OnGiveUp    *Step         // runs once when a run gives up; nil means nothing does
-	Notify      []string      // notifiers that are told when a run gives up, instead
-
-	input inputValue
-}
-
-// Step returns the step with the id, nil if there is none.
-func (w *Workflow) Step(id string) *Step {
-	for _, s := range w.Steps {
-		if s.ID == id {
-			return s
-		}
-	}
-	return nil
-}
 
 // Server is how `tideover serve` runs.
 type Server struct {
@@ -86,7 +73,7 @@ type Server struct {
 	Concurrency   int                  // handlers at once
 	Durability    string               // "full" or "os"
 	MaxBody       int64                // bytes of a request's body
-	Inherit       Inherit              // variables that all commands of steps, jobs and notifiers get
+	Inherit       guard.Inherit        // variables that all commands of steps, jobs and notifiers get
 
 	MaxConnections           int // of the TCP listener; 0 means as many as the descriptors of the process allow
 	MaxConnectionsPerAddress int // the same from one address; 0 means half of MaxConnections

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -66,21 +67,21 @@ type command struct {
 	at      strictyaml.Place
 	args    []usedText
 	env     []string // names that the command has by env
-	inherit Inherit
+	inherit guard.Inherit
 }
 
 // addCommand remembers the command of a step.
 func (r *sharedReader) addCommand(d *stepDraft) {
-	if len(d.run) == 0 {
+	if len(d.Texts.Run) == 0 {
 		return
 	}
 	c := command{at: d.at, inherit: d.Inherit}
 	for _, u := range d.texts {
-		if slices.Contains(d.run, u.text) {
+		if slices.Contains(d.Texts.Run, u.text) {
 			c.args = append(c.args, u)
 		}
 	}
-	for _, e := range d.env {
+	for _, e := range d.Texts.Env {
 		c.env = append(c.env, e.Name)
 	}
 	r.commands = append(r.commands, c)
@@ -88,7 +89,7 @@ func (r *sharedReader) addCommand(d *stepDraft) {
 
 // crossCheckCommands warns of commands that probably do not do what they are meant to.
 // inherit is server.env-inherit.
-func crossCheckCommands(commands []command, inherit Inherit) {
+func crossCheckCommands(commands []command, inherit guard.Inherit) {
 	for _, c := range commands {
 		c.warnUnseen(inherit)
 		c.warnScript()
@@ -118,11 +119,11 @@ func (c *command) warnScript() {
 var scriptFlag = lazyregexp.New(`^-[a-zA-Z]*c$`)
 
 // warnUnseen warns of variables that the command uses and does not get.
-func (c *command) warnUnseen(server Inherit) {
+func (c *command) warnUnseen(server guard.Inherit) {
 	if !slices.ContainsFunc(c.args, func(u usedText) bool { return isShell(u.text) }) {
 		return // nothing reads $NAME
 	}
-	got := slices.Concat(BaseVariables, c.inherit, server, shellVariables, Inherit(c.env))
+	got := slices.Concat(guard.BaseVariables, c.inherit, server, shellVariables, guard.Inherit(c.env))
 	for _, u := range c.args {
 		var names []string
 		for _, name := range variablesOf(u.text.Source()) {
@@ -142,7 +143,7 @@ func isShell(t *template.Text) bool {
 }
 
 // shellVariables are set by shells, and by awk in their scripts.
-var shellVariables = Inherit{
+var shellVariables = guard.Inherit{
 	"PWD", "OLDPWD", "IFS", "PPID", "OPTARG", "OPTIND", "REPLY", "RANDOM", "SECONDS", "LINENO", "SHLVL", "UID", "EUID", "HOSTNAME", "BASH*", "PIPESTATUS",
 	"NF", "NR", "FNR",
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 )
 
 func ExampleLoad() {
@@ -22,7 +23,7 @@ workflows:
 		return
 	}
 	step := cfg.Workflows["hello"].Step("greet")
-	data := config.Data{Input: map[string]any{"who": "world"}, Secrets: cfg.Secrets()}
+	data := steps.Data{Input: map[string]any{"who": "world"}, Secrets: cfg.Secrets()}
 	argv, err := step.Argv(data)
 	fmt.Printf("%q %v\n", argv, err)
 	env, err := step.Env(data)

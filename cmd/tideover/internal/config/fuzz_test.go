@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -54,13 +55,13 @@ func FuzzLoad(f *testing.F) {
 }
 
 // comesBack stores a step and reads it back.
-func comesBack(t *testing.T, s *config.Step) {
+func comesBack(t *testing.T, s *steps.Step) {
 	t.Helper()
 	stored, err := json.Marshal(s)
 	if err != nil {
 		t.Fatalf("%s: %v", s.ID, err)
 	}
-	again := new(config.Step)
+	again := new(steps.Step)
 	if err := json.Unmarshal(stored, again); err != nil {
 		t.Fatalf("%s: %v", stored, err)
 	}

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
@@ -61,7 +61,7 @@ var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
 			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may have references.", Schema: strictyaml.TextSchema,
 			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 				d.Method = strings.ToUpper(m)
-				d.url = r.url(at, d)
+				d.Texts.URL = r.url(at, d)
 			},
 		})
 	}
@@ -69,14 +69,14 @@ var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
 		{
 			Name: "headers", Doc: "Headers of the request. Values are templates and may have references.", Schema: headersSchema,
 			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-				d.headers = r.Map(at, d.fields, headerNames(), d.addText)
+				d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText)
 			},
 		},
 		{
 			Name: "body", Doc: "Body of the request, a template.", Schema: strictyaml.ScalarSchema,
 			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-				if d.body = r.used(at, "body", template.WithoutRefs, d); d.body != nil {
-					at.Record(d.body.Source())
+				if d.Texts.Body = r.used(at, "body", template.WithoutRefs, d); d.Texts.Body != nil {
+					at.Record(d.Texts.Body.Source())
 				}
 			},
 		},
@@ -110,9 +110,9 @@ func (r *workflowReader) url(at strictyaml.Place, d *stepDraft) *template.Text {
 	msg := ""
 	switch {
 	case d.Provider != "" && !t.IsConstant():
-		msg = badStart(t.Source())
+		msg = steps.PathStartProblem(t.Source())
 	case t.IsConstant():
-		msg = d.badTarget(t.Literal())
+		msg = d.TargetProblem(t.Literal())
 	}
 	if msg != "" {
 		at.Bad("%q %s", t.Source(), msg)
@@ -120,63 +120,6 @@ func (r *workflowReader) url(at strictyaml.Place, d *stepDraft) *template.Text {
 	}
 	at.Record(t.Source())
 	return t
-}
-
-// badTarget says what is wrong with where a request goes: a URL, or a path below
-// the provider. It does not repeat it, because it may hold a secret.
-func (s *Step) badTarget(target string) string {
-	if s.Provider != "" {
-		return badPath(target)
-	}
-	return badURL(target)
-}
-
-// badPath says what is wrong with a path below a provider.
-func badPath(s string) string {
-	if msg := badStart(s); msg != "" {
-		return msg
-	}
-	u, err := url.Parse(s)
-	if err != nil {
-		return "is not a path"
-	}
-	for part := range strings.FieldsFuncSeq(u.Path, func(r rune) bool { return r == '/' || r == '\\' }) {
-		if part == "." || part == ".." {
-			return "is a path with dots, which could lead out of the provider"
-		}
-	}
-	return ""
-}
-
-// badStart is badPath for what is not written out yet. The first slash must be
-// there already, so that whoever reads the file sees a path.
-func badStart(s string) string {
-	switch {
-	case fullURL.MatchString(s):
-		return "is a whole URL; with provider it is a path below it, such as /v1/models"
-	case !strings.HasPrefix(s, "/"):
-		return "does not start with /; with provider it is a path below it, such as /v1/models"
-	case strings.HasPrefix(s, "//"):
-		return "starts with //, as the name of another host does; with provider it is a path below it, such as /v1/models"
-	}
-	return ""
-}
-
-var fullURL = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
-
-// badURL says what is wrong with a URL. It does not repeat the URL, which may
-// hold a secret.
-func badURL(s string) string {
-	u, err := url.Parse(s)
-	switch {
-	case err != nil:
-		return "is not a URL"
-	case u.Scheme != "http" && u.Scheme != "https":
-		return "is not a URL that starts with http:// or https://"
-	case u.Hostname() == "":
-		return "is a URL without a host"
-	}
-	return ""
 }
 
 var headerName = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")

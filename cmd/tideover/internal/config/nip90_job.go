@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
@@ -30,7 +32,7 @@ const (
 // the file.
 type JobKind struct {
 	Kind       int           // of the requests, 5000 to 5999
-	Step       *Step         // the command or the request, with the id "job"; nil for a workflow
+	Step       *steps.Step   // the command or the request, with the id "job"; nil for a workflow
 	Workflow   string        // the workflow's name; empty for a step
 	Timeout    time.Duration // of a request that says nothing, in whole seconds
 	MaxTimeout time.Duration // longer ones are cut to it; whole seconds
@@ -45,6 +47,9 @@ func (j *JobKind) Name() string { return jobPrefix + strconv.Itoa(j.Kind) }
 
 // jobFields are those of a job, which is .input of its templates.
 var jobFields = []string{"customer", "id", "inputs", "kind", "output", "params", "task", "timeout"}
+
+// jobRoots are the fields that the templates of jobs may use.
+var jobRoots = template.Fields{First: []string{"input", "run"}, Input: jobFields}
 
 // JobFields returns what templates of jobs see in .input, sorted.
 func JobFields() []string { return slices.Clone(jobFields) }
@@ -77,7 +82,7 @@ func (r *jobReader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
 
 // jobKind reads one of them.
 func (r *jobReader) jobKind(kind int, at strictyaml.Place) *JobKind {
-	d := &stepDraft{Step: &Step{ID: "job", base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
+	d := &stepDraft{Step: &steps.Step{ID: "job", Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
 	if at.Node.Get("workflow") != nil {
 		found, _ := strictyaml.Object(r.workflows, at, jobFlowKeys, d)
 		d.job.Total = true

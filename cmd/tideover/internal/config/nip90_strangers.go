@@ -19,10 +19,10 @@ func checkStrangers(d *stepDraft, via string) {
 		return
 	}
 	run := d.at.Child("run", d.at.Node.Get("run"))
-	if len(d.run) == 0 || len(d.run) != len(run.Node.Items) {
+	if len(d.Texts.Run) == 0 || len(d.Texts.Run) != len(run.Node.Items) {
 		return // something is wrong with it already
 	}
-	c := commandLine{run: d.run, foreignStdin: d.stdin != nil && d.stdin.Foreign(), bad: map[int]string{}}
+	c := commandLine{run: d.Texts.Run, foreignStdin: d.Texts.Stdin != nil && d.Texts.Stdin.Foreign(), bad: map[int]string{}}
 	c.judge()
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
 		at := d.at.Child("stdin", d.at.Node.Get("stdin"))
@@ -73,7 +73,7 @@ func isLoader(name string) bool {
 
 // checkEnv refuses a template in a variable that says what to run.
 func checkEnv(d *stepDraft, via string) {
-	for _, e := range d.env {
+	for _, e := range d.Texts.Env {
 		if !e.Text.Foreign() || !isLoader(e.Name) {
 			continue
 		}
@@ -87,10 +87,10 @@ func checkEnv(d *stepDraft, via string) {
 
 // checkHost refuses a template before the path of a URL.
 func checkHost(d *stepDraft, via string) {
-	if d.url == nil || d.Provider != "" || !d.url.Foreign() {
+	if d.Texts.URL == nil || d.Provider != "" || !d.Texts.URL.Foreign() {
 		return // the provider says which host
 	}
-	masked := template.MarkParts(d.url.Source())
+	masked := template.MarkParts(d.Texts.URL.Source())
 	if _, rest, ok := strings.Cut(masked, "://"); ok {
 		masked = rest
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -29,7 +30,7 @@ func TestJobsAreReadAsTheyAreMeant(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, flow, http := n.Kinds[0], n.Kinds[1], n.Kinds[2]
-	d := config.Data{Input: job, Run: config.RunInfo{Attempt: 2}, Secrets: cfg.Secrets()}
+	d := steps.Data{Input: job, Run: steps.RunInfo{Attempt: 2}, Secrets: cfg.Secrets()}
 	for _, c := range []struct{ what, got, want string }{
 		{"key", fmt.Sprint(n.Key, key.Reveal() == nostrSecret), "${env:NOSTR_KEY} true"},
 		{"relays", fmt.Sprint(n.Relays), "[wss://relay.example.com wss://other.example.com ws://127.0.0.1:7777 ws://relay.lan/inbox]"},
@@ -63,13 +64,13 @@ func TestJobsAreReadAsTheyAreMeant(t *testing.T) {
 }
 
 // stored returns a step as it comes back with the run that it is part of.
-func stored(t *testing.T, s *config.Step) *config.Step {
+func stored(t *testing.T, s *steps.Step) *steps.Step {
 	t.Helper()
 	data, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := new(config.Step)
+	again := new(steps.Step)
 	if err := json.Unmarshal(data, again); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ nip90:
 		return
 	}
 	for _, kind := range cfg.NIP90.Kinds {
-		argv, err := kind.Step.Argv(config.Data{Input: map[string]any{"task": "water the plants"}})
+		argv, err := kind.Step.Argv(steps.Data{Input: map[string]any{"task": "water the plants"}})
 		fmt.Printf("%s %v %v\n%q %v\n", kind.Name(), kind.Timeout, kind.Step.Policy, argv, err)
 	}
 	// Output:

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
@@ -52,7 +53,7 @@ type Notifier struct {
 	Dir string                 // run: working folder, absolute
 	Env []template.NamedSecret // run, sorted by name
 
-	Inherit Inherit // run: variables of the server that the command gets, beside those of Server.Inherit
+	Inherit guard.Inherit // run: variables of the server that the command gets, beside those of Server.Inherit
 
 	body *template.Text   // webhook: nil means the message's JSON
 	run  []*template.Text // run: the command and its arguments

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
@@ -190,16 +191,16 @@ func TestOriginsOfProviders(t *testing.T) {
 func TestAStepOfAProvider(t *testing.T) {
 	cfg := full(t)
 	ask := cfg.Workflows["by-hand"].Step("ask")
-	d := config.Data{Run: config.RunInfo{ID: "r1"}, Steps: map[string]config.StepResult{"only": {Stdout: "a"}}, Secrets: cfg.Secrets()}
+	d := steps.Data{Run: steps.RunInfo{ID: "r1"}, Steps: map[string]steps.StepResult{"only": {Stdout: "a"}}, Secrets: cfg.Secrets()}
 	stored, err := json.Marshal(ask)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := new(config.Step)
+	again := new(steps.Step)
 	if err := json.Unmarshal(stored, again); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []*config.Step{ask, again} {
+	for _, s := range []*steps.Step{ask, again} {
 		req, err := s.Request(t.Context(), d)
 		if err != nil {
 			t.Fatal(err)
@@ -232,7 +233,7 @@ func TestAPathStaysBelowItsProvider(t *testing.T) {
 		"v1%2f..%2fx":   "dots",
 		"v1/%zz":        "is not a path",
 	} {
-		req, err := cfg.Workflows["w"].Step("a").Request(t.Context(), config.Data{Input: map[string]any{"x": x}})
+		req, err := cfg.Workflows["w"].Step("a").Request(t.Context(), steps.Data{Input: map[string]any{"x": x}})
 		switch {
 		case want == "" && (err != nil || req.URL.String() != "/"+x):
 			t.Errorf("%q: %v, %v", x, req, err)

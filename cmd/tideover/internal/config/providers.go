@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/gateway"
@@ -176,7 +177,7 @@ func (r *providerReader) baseURL(at strictyaml.Place) *url.URL {
 		at.Refuse(literal, "a secret must not stand in the file; credentials belong in auth")
 		return nil
 	}
-	msg := badURL(s)
+	msg := steps.URLProblem(s)
 	u, err := url.Parse(s)
 	switch {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):

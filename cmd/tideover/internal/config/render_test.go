@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/internal/secret"
 )
 
 // load reads a text in which two spaces of indent stand for the steps of a
 // workflow.
-func load(t *testing.T, steps string) *config.Workflow {
+func load(t *testing.T, steps string) *steps.Workflow {
 	t.Helper()
 	cfg, err := config.Load(config.Source{Path: "testdata/x.yaml", Data: []byte("version: 1\nworkflows:\n  w:\n" + steps), Environ: environ})
 	if err != nil {
@@ -25,16 +26,16 @@ func load(t *testing.T, steps string) *config.Workflow {
 	return cfg.Workflows["w"]
 }
 
-func data(cfg *config.Config) config.Data {
-	d := config.Data{
+func data(cfg *config.Config) steps.Data {
+	d := steps.Data{
 		Input: map[string]any{"day": "2026-10-03", "n": json.Number("1000000"), "f": 0.5, "big": 1e6, "list": []any{"a", 1.0}, "null": nil, "html": "<&>"},
-		Steps: map[string]config.StepResult{
+		Steps: map[string]steps.StepResult{
 			"fetch":    {Stdout: "fetched", Exit: 3, Output: map[string]any{"rows": 7.0}},
 			"re-fetch": {Stdout: " again\n"},
 			"render":   {Stdout: "page", Stderr: "warnings"},
 			"send":     {Status: 202},
 		},
-		Run: config.RunInfo{ID: "r1", Workflow: "nightly-report", Key: "k", Attempt: 2, Started: time.Date(2026, 10, 3, 1, 0, 0, 0, time.UTC)},
+		Run: steps.RunInfo{ID: "r1", Workflow: "nightly-report", Key: "k", Attempt: 2, Started: time.Date(2026, 10, 3, 1, 0, 0, 0, time.UTC)},
 	}
 	if cfg != nil {
 		d.Secrets = cfg.Secrets()
@@ -43,7 +44,7 @@ func data(cfg *config.Config) config.Data {
 }
 
 // shown returns everything that a step renders, secrets included.
-func shown(t *testing.T, s *config.Step, d config.Data) string {
+func shown(t *testing.T, s *steps.Step, d steps.Data) string {
 	t.Helper()
 	var b strings.Builder
 	if s.IsHTTP() {
@@ -160,7 +161,7 @@ func TestTemplates(t *testing.T) {
 
 func TestAReferenceThatLeadsNowhereIsNamedAsItIsWritten(t *testing.T) {
 	w := load(t, "    steps:\n      - {id: a, run: [x], env: {A: \"a\\n${env:HOOK}\"}}\n")
-	_, err := w.Step("a").Env(config.Data{Secrets: secret.Resolver{LookupEnv: func(string) (string, bool) { return "", false }}})
+	_, err := w.Step("a").Env(steps.Data{Secrets: secret.Resolver{LookupEnv: func(string) (string, bool) { return "", false }}})
 	if want := `step "a": env.A: template: line 2: ${env:HOOK}: the variable HOOK is not set`; fmt.Sprint(err) != want {
 		t.Errorf("Env: %v, want %s", err, want)
 	}
@@ -175,7 +176,7 @@ func TestInputs(t *testing.T) {
 	scheduled.Schedule = time.Date(2026, 3, 1, 2, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		name  string
-		d     config.Data
+		d     steps.Data
 		given any
 		want  string
 	}{
@@ -202,7 +203,7 @@ func TestWhatIsRenderedIsNotReadAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := config.Data{Input: map[string]any{"x": "${file:/etc/passwd}{{ .run.id }}"}, Secrets: cfg.Secrets()}
+	d := steps.Data{Input: map[string]any{"x": "${file:/etc/passwd}{{ .run.id }}"}, Secrets: cfg.Secrets()}
 	want := `["x" "${file:/etc/passwd}{{ .run.id }}"] A={{ .run.id }}${env:HOOK} B=${file:/etc/passwd}{{ .run.id }}`
 	if got := shown(t, cfg.Workflows["w"].Steps[0], d); got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -218,7 +219,7 @@ func TestAValueThatEndsAHeaderIsRefused(t *testing.T) {
 		"host=a b,a=b":         `error: step "a": http.get: what "https://{{ .input.host }}/" makes is not a URL`,
 	} {
 		host, a, _ := strings.Cut(strings.TrimPrefix(input, "host="), ",a=")
-		if got := shown(t, w.Steps[0], config.Data{Input: map[string]any{"host": host, "a": a}}); got != want {
+		if got := shown(t, w.Steps[0], steps.Data{Input: map[string]any{"host": host, "a": a}}); got != want {
 			t.Errorf("%q: %s, want %s", input, got, want)
 		}
 	}
@@ -239,7 +240,7 @@ func TestStoredStepsRenderTheSame(t *testing.T) {
 			if strings.Contains(string(stored), "PLANTED") {
 				t.Errorf("%s: a secret is stored: %s", s.ID, stored)
 			}
-			again := new(config.Step)
+			again := new(steps.Step)
 			if err := json.Unmarshal(stored, again); err != nil {
 				t.Fatal(err)
 			}
@@ -255,7 +256,7 @@ func TestStoredStepsRenderTheSame(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`{}`, `{"id":"a","new":1}`, `{"id":"a","run":["{{"],"policy":"fixed(1s)"}`, `{"id":"a","run":["${env:X}"],"policy":"fixed(1s)"}`, `[]`, `{"id":"a","run":["x"],"method":"GET","url":"https://x","policy":"fixed(1s)"}`} {
-		if err := new(config.Step).UnmarshalJSON([]byte(bad)); err == nil {
+		if err := new(steps.Step).UnmarshalJSON([]byte(bad)); err == nil {
 			t.Errorf("UnmarshalJSON(%s) returned no error", bad)
 		}
 	}
@@ -264,7 +265,7 @@ func TestStoredStepsRenderTheSame(t *testing.T) {
 func TestAStoredEmptyListIsNotAnAbsentOne(t *testing.T) {
 	w := load(t, `    steps: [{id: a, run: [x], retry-exit: []}]`)
 	stored, _ := json.Marshal(w.Steps[0])
-	again := new(config.Step)
+	again := new(steps.Step)
 	if err := json.Unmarshal(stored, again); err != nil {
 		t.Fatal(err)
 	}
@@ -316,7 +317,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 
 func TestAReferenceThatHasGoneIsAnError(t *testing.T) {
 	w := load(t, `    steps: [{id: a, run: [x], env: {TOKEN: "${env:HOOK}"}}]`)
-	d := config.Data{Secrets: secret.Resolver{LookupEnv: func(string) (string, bool) { return "", false }}}
+	d := steps.Data{Secrets: secret.Resolver{LookupEnv: func(string) (string, bool) { return "", false }}}
 	if _, err := w.Steps[0].Env(d); err == nil || !strings.Contains(err.Error(), `step "a": env.TOKEN:`) || !strings.Contains(err.Error(), "the variable HOOK is not set") {
 		t.Errorf("Env = %v", err)
 	}

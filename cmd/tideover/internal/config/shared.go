@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
@@ -100,7 +101,7 @@ func (r *sharedReader) checkedURL(at strictyaml.Place, s *template.SecretText) *
 		at.Bad("%v", err)
 		return nil
 	}
-	if msg := badURL(out.Reveal()); msg != "" {
+	if msg := steps.URLProblem(out.Reveal()); msg != "" {
 		at.Bad("what %q makes %s", s, msg)
 		return nil
 	}

@@ -7,64 +7,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
-	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
-	"github.com/tideover/tideover/retry"
 )
-
-// MaxOutput is the largest limit of what is kept of a stream. Results are kept
-// in memory and in the log, with those of all steps of a run.
-const MaxOutput = 192 << 10
-
-// Step is one step of a workflow: a command or an HTTP request. It is stored
-// with the run that it is part of, as JSON, and renders the same when it is read
-// back; see [Step.MarshalJSON].
-type Step struct {
-	ID            string
-	Needs         []string // ids of steps that must have succeeded before
-	Policy        retry.Policy
-	Dir           string       // working folder of a command, absolute
-	Inherit       Inherit      // variables of the server that a command gets, beside those of Server.Inherit
-	RetryExit     exitcode.Set // exit codes that are retried; nil means all but 0
-	PermanentExit exitcode.Set // exit codes that are never retried
-	OutputLimit   int64        // bytes that are kept of stdout, and of stderr
-	Concurrency   int          // attempts of this step at once, all runs together; 0 means no limit
-	MaxLost       int          // lost attempts in a row that are made again; not stored with a run's step, the engine has it
-	Account       string       // whose limit a command shares with others; empty for none
-	Method        string       // of a request; empty for a command
-	Provider      string       // that a request goes to; empty means that its URL says where
-	Expect        exitcode.Set // statuses of a request that are a success; nil means 200-299
-
-	run     []*template.Text
-	env     []template.NamedText // sorted by name
-	stdin   *template.Text
-	url     *template.Text
-	headers []template.NamedText // sorted by name
-	body    *template.Text
-
-	after  []string // steps that have ended before, sorted: Needs, and what they need
-	giveUp bool     // for runs that gave up
-	base   string   // where relative paths of references start
-}
-
-// IsHTTP reports whether the step is a request and not a command.
-func (s *Step) IsHTTP() bool { return s.Method != "" }
-
-// Retryable reports whether a command that ended with the code may be tried
-// again.
-func (s *Step) Retryable(exit int) bool {
-	return !s.PermanentExit.Has(exit) && (s.RetryExit == nil || s.RetryExit.Has(exit))
-}
-
-// Expected reports whether a response with the status is a success.
-func (s *Step) Expected(status int) bool {
-	if s.Expect == nil {
-		return status >= 200 && status <= 299
-	}
-	return s.Expect.Has(status)
-}
 
 // step reads an item of a workflow's steps.
 func (r *workflowReader) step(at strictyaml.Place, env []template.NamedText) stepDraft {
@@ -74,12 +21,12 @@ func (r *workflowReader) step(at strictyaml.Place, env []template.NamedText) ste
 // alarm reads what runs when a run gives up.
 func (r *workflowReader) alarm(at strictyaml.Place, env []template.NamedText) stepDraft {
 	d := readStep(r, at, env, alarmKeys, "on-give-up")
-	d.giveUp = true
+	d.GiveUp = true
 	return d
 }
 
 func readStep(r *workflowReader, at strictyaml.Place, env []template.NamedText, keys []strictyaml.Key[*workflowReader, stepDraft], id string) stepDraft {
-	d := stepDraft{Step: &Step{ID: id, base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: stepRoots}
+	d := stepDraft{Step: &steps.Step{ID: id, Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: steps.StepFields}
 	found, ok := strictyaml.Object(r, at, keys, &d)
 	_, run := found["run"]
 	_, http := found["http"]
@@ -108,13 +55,13 @@ func checkAction(d *stepDraft, found map[string]strictyaml.Place, env []template
 				here.Bad("%s is for commands; this step is a request", name)
 			}
 		}
-		d.Dir, d.env = "", nil
+		d.Dir, d.Texts.Env = "", nil
 		return
 	}
 	if code, ok := d.RetryExit.Overlap(d.PermanentExit); ok {
 		found["permanent-exit"].Bad("%d is in retry-exit too", code)
 	}
-	d.env = mergeEnv(env, d.env)
+	d.Texts.Env = mergeEnv(env, d.Texts.Env)
 }
 
 // mergeEnv returns the workflow's variables and the step's over them.
@@ -151,7 +98,7 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 	{
 		Name: "env", Doc: "Environment of the command, over the workflow's. Values are templates and may have references.", Schema: envSchema,
 		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-			d.env = r.Map(at, d.fields, wrongVariable, d.addText)
+			d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText)
 		},
 	},
 	{
@@ -161,8 +108,8 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 	{
 		Name: "stdin", Doc: "What the command reads, a template; nothing unless said.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-			if d.stdin = r.used(at, "stdin", template.WithoutRefs, d); d.stdin != nil {
-				at.Record(d.stdin.Source())
+			if d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d); d.Texts.Stdin != nil {
+				at.Record(d.Texts.Stdin.Source())
 			}
 		},
 	},
@@ -174,13 +121,13 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 		Name: "output-limit", Default: "64KiB", Doc: "How much is kept of stdout, and of stderr; 192KiB at most.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{
-				Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(MaxOutput)),
+				Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(steps.MaxOutput)),
 				Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
 			}
 		},
 		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-			if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > MaxOutput {
-				at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, MaxOutput>>10)
+			if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > steps.MaxOutput {
+				at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, steps.MaxOutput>>10)
 			}
 		},
 	},
@@ -260,7 +207,7 @@ var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 }, actionKeys...)
 
 func setRun(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-	d.run = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
+	d.Texts.Run = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
 }
 
 // used reads a template of a step, to be checked when all steps are known.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
@@ -19,9 +21,9 @@ const alarmPattern = `\.on-give-up$`
 
 // draft is a workflow while it is read.
 type draft struct {
-	*Workflow
+	*steps.Workflow
 	env     []template.NamedText
-	inherit Inherit
+	inherit guard.Inherit
 	steps   []stepDraft
 	alarm   *stepDraft
 	maxLost *int // of the steps that have none of their own
@@ -30,7 +32,7 @@ type draft struct {
 // stepDraft is a step while it is read, with what can only be checked when all
 // steps are known.
 type stepDraft struct {
-	*Step
+	*steps.Step
 	at     strictyaml.Place
 	fields template.Fields // that its templates may use
 	needs  []strictyaml.Place
@@ -54,7 +56,7 @@ type workflowReader struct {
 	policies  *policyReader
 	providers *providerReader
 	notifiers *notifierReader
-	workflows map[string]*Workflow
+	workflows map[string]*steps.Workflow
 	names     []string // in the order of the file
 	drafts    map[string]*draft
 }
@@ -69,8 +71,8 @@ func (r *workflowReader) section(at strictyaml.Place) {
 	})
 }
 
-func (r *workflowReader) workflow(name string, at strictyaml.Place) *Workflow {
-	d := &draft{Workflow: &Workflow{Name: name}}
+func (r *workflowReader) workflow(name string, at strictyaml.Place) *steps.Workflow {
+	d := &draft{Workflow: &steps.Workflow{Name: name}}
 	strictyaml.Object(r, at, workflowKeys, d)
 	for i := range d.steps {
 		s := &d.steps[i]
@@ -101,7 +103,7 @@ func (r *workflowReader) inheritInSteps(d *draft) {
 	}
 	for _, s := range all {
 		if !s.IsHTTP() {
-			s.Inherit = d.inherit.plus(s.Inherit)
+			s.Inherit = d.inherit.Plus(s.Inherit)
 			r.addCommand(s)
 		}
 	}
@@ -138,14 +140,14 @@ var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
 		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
 		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
-			d.input = readInput(r.Reader, at)
+			d.DefaultInput = readInput(r.Reader, at, "input")
 			at.Record(jsonText(at.Node.Plain()))
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of all command steps.", Schema: envSchema,
 		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
-			d.env = r.Map(at, envRoots, wrongVariable, nil)
+			d.env = r.Map(at, steps.EnvFields, wrongVariable, nil)
 		},
 	},
 	{
@@ -222,11 +224,11 @@ func checkGraph(d *draft) {
 	}
 	for i := range d.steps {
 		s := &d.steps[i]
-		s.after = closure(s.ID, byID)
+		s.After = closure(s.ID, byID)
 		checkUses(s, ids)
 	}
 	if d.alarm != nil {
-		d.alarm.after = slices.Sorted(slices.Values(ids))
+		d.alarm.After = slices.Sorted(slices.Values(ids))
 		checkUses(d.alarm, ids)
 	}
 }
@@ -315,7 +317,7 @@ func checkUses(s *stepDraft, ids []string) {
 	for _, u := range s.texts {
 		for _, id := range u.text.Steps() {
 			switch {
-			case slices.Contains(s.after, id):
+			case slices.Contains(s.After, id):
 			case id == s.ID:
 				u.at.Bad("template: step %q can't use its own result", id)
 			case !slices.Contains(ids, id):
@@ -324,5 +326,29 @@ func checkUses(s *stepDraft, ids []string) {
 				u.at.Bad("template: step %q may not have ended; add it to needs", id)
 			}
 		}
+	}
+}
+
+// readInput reads a part of a default input, whose texts are templates.
+func readInput(r template.Reader, at strictyaml.Place, name string) any {
+	switch n := at.Node; n.Kind {
+	case strictyaml.KindMap:
+		m := map[string]any{}
+		at.CheckKeys(func(string) (string, bool) { return "", true })
+		for _, p := range n.Pairs {
+			m[p.Key.Text] = readInput(r, at.Child(p.Key.Text, p.Val), p.Key.Text)
+		}
+		return m
+	case strictyaml.KindList:
+		list := []any{}
+		for i := range n.Items {
+			list = append(list, readInput(r, at.Index(i), name))
+		}
+		return list
+	case strictyaml.KindText:
+		t, _ := r.Text(at, name, template.WithoutRefs, steps.InputFields)
+		return t
+	default:
+		return n.Value
 	}
 }

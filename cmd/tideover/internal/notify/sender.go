@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/shortage"
@@ -26,7 +27,7 @@ type Env struct {
 	Secrets secret.Resolver // looks references up, at each attempt
 	RootCAs *x509.CertPool  // nil means the system's
 	Hidden  []string        // names of variables that commands never inherit
-	Inherit config.Inherit  // variables of this process that commands inherit, beside those that the notifier names
+	Inherit guard.Inherit   // variables of this process that commands inherit, beside those that the notifier names
 }
 
 // Sender sends messages by one notifier. It is safe for use by several
@@ -36,7 +37,7 @@ type Sender struct {
 	secrets  secret.Resolver
 	roots    *x509.CertPool
 	hidden   []string
-	inherit  config.Inherit
+	inherit  guard.Inherit
 	client   *http.Client
 	via      func(s *Sender, ctx context.Context, m Message, mask *mask) error
 }
@@ -44,7 +45,7 @@ type Sender struct {
 // New returns the sender of a notifier. It is an error if this system can't do
 // what the notifier is for.
 func New(n *config.Notifier, env Env) (*Sender, error) {
-	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs, hidden: env.Hidden, inherit: slices.Concat(config.BaseVariables, env.Inherit, n.Inherit)}
+	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs, hidden: env.Hidden, inherit: slices.Concat(guard.BaseVariables, env.Inherit, n.Inherit)}
 	s.secrets.Redactor = cmp.Or(s.secrets.Redactor, new(secret.Redactor))
 	switch n.Kind {
 	case config.NotifyNtfy:

@@ -31,7 +31,7 @@ func (s *server) planned(cfg *config.Config) (p plan, err error) {
 	if p.outbox, err = outbox.New(cfg, s.place); err != nil {
 		return p, err
 	}
-	if p.workflows, p.schedules, err = steps.Workflows(cfg, p.outbox.Alarm); err != nil {
+	if p.workflows, p.schedules, err = steps.Workflows(cfg.OrderedWorkflows(), cfg.Secrets(), p.outbox.Alarm); err != nil {
 		return p, err
 	}
 	for _, name := range cfg.SessionNames() {

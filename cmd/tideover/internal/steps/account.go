@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -24,7 +23,7 @@ type usage struct {
 
 // enterAccount asks the gate of the step's account. held is what the attempt ends with if it has to wait, which spends
 // no attempt.
-func (r *Runner) enterAccount(s *config.Step, t *engine.Task) (u *usage, held error) {
+func (r *Runner) enterAccount(s *Step, t *engine.Task) (u *usage, held error) {
 	if r.Accounts == nil || s.Account == "" {
 		return nil, nil
 	}
@@ -48,7 +47,7 @@ func (r *Runner) enterAccount(s *config.Step, t *engine.Task) (u *usage, held er
 
 // record tells the others how the command ended: with success, or with the exit code by which programs ask for a longer
 // wait. Other failures say nothing about the account. held is what the attempt ends with if the limit was known already.
-func (u *usage) record(s *config.Step, code int, said string) (held error) {
+func (u *usage) record(s *Step, code int, said string) (held error) {
 	switch {
 	case u == nil:
 	case code == 0:

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/engine"
@@ -22,7 +21,7 @@ import (
 const tempFail = 75
 
 // command runs a command once, under the guard.
-func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *engine.Task) (result, error) {
+func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	argv, err1 := s.Argv(d)
 	env, err2 := s.Env(d)
 	stdin, err3 := s.Stdin(d)
@@ -61,7 +60,7 @@ func (r *Runner) command(ctx context.Context, s *config.Step, d config.Data, t *
 }
 
 // failure says what the exit code means.
-func failure(s *config.Step, code int, said string) error {
+func failure(s *Step, code int, said string) error {
 	err := errors.New("exit code " + strconv.Itoa(code))
 	if code > process.CodeSignal && code < process.CodeSignal+65 {
 		err = fmt.Errorf("exit code %d, which stands for signal %d", code, code-process.CodeSignal)
@@ -80,7 +79,7 @@ func failure(s *config.Step, code int, said string) error {
 
 // environment returns the variables that the command gets by itself: those that every command gets, those
 // that it inherits, and what it is run for.
-func (r *Runner) environment(s *config.Step, t *engine.Task) []string {
+func (r *Runner) environment(s *Step, t *engine.Task) []string {
 	attempts := strconv.Itoa(t.Attempts)
 	if t.Attempts == retry.Unlimited {
 		attempts = "unlimited"
@@ -89,7 +88,7 @@ func (r *Runner) environment(s *config.Step, t *engine.Task) []string {
 	if r.Hidden != nil {
 		hidden = r.Hidden()
 	}
-	inherit := slices.Concat(config.BaseVariables, r.Inherit, s.Inherit)
+	inherit := slices.Concat(guard.BaseVariables, r.Inherit, s.Inherit)
 	return append(guard.EnvironOnly(inherit.Has, hidden...),
 		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
 		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
@@ -97,7 +96,7 @@ func (r *Runner) environment(s *config.Step, t *engine.Task) []string {
 		"TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total))
 }
 
-func pairs(env []config.EnvVar) (list []string) {
+func pairs(env []EnvVar) (list []string) {
 	for _, v := range env {
 		list = append(list, v.Pair())
 	}

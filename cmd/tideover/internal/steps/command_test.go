@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -14,7 +14,7 @@ func TestCommandsDoNotInheritWhatIsHidden(t *testing.T) {
 	hidden := []string(nil)
 	r := &Runner{Hidden: func() []string { return hidden }}
 	for _, seen := range []bool{true, false} { // the configuration changes
-		if got := slices.Contains(r.environment(&config.Step{Inherit: config.InheritAll}, &engine.Task{}), "DVM_KEY=PLANTED"); got != seen {
+		if got := slices.Contains(r.environment(&Step{Inherit: guard.InheritAll}, &engine.Task{}), "DVM_KEY=PLANTED"); got != seen {
 			t.Errorf("with %q hidden the command has the key: %v, want %v", hidden, got, seen)
 		}
 		hidden = []string{"DVM_KEY"}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
@@ -27,7 +26,7 @@ var client = &http.Client{
 
 // request makes a request once. Whether it is made again is the policy's
 // business, and what the other side says of it goes there.
-func (r *Runner) request(ctx context.Context, s *config.Step, d config.Data, t *engine.Task) (result, error) {
+func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	req, err := s.Request(ctx, d)
 	if err != nil {
 		return result{}, rendering(err)

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
 // result is what is kept of a step that succeeded.
@@ -28,7 +26,7 @@ const maxResult = 480 << 10
 const MaxPayload = 512 << 10
 
 // limitOf returns how much is kept of each stream of a step.
-func limitOf(s *config.Step) int { return int(cmp.Or(s.OutputLimit, 64<<10)) }
+func limitOf(s *Step) int { return int(cmp.Or(s.OutputLimit, 64<<10)) }
 
 // encode returns the result as JSON. Of text that becomes too large by that, such
 // as control characters, less is kept.
@@ -66,12 +64,12 @@ func fit(s string, size int) (string, bool) {
 }
 
 // stepResult returns a kept result as templates see it.
-func stepResult(text []byte) (config.StepResult, error) {
+func stepResult(text []byte) (StepResult, error) {
 	var r result
 	if err := json.Unmarshal(text, &r); err != nil {
-		return config.StepResult{}, err
+		return StepResult{}, err
 	}
-	out := config.StepResult{Stdout: r.Stdout, Stderr: r.Stderr, Exit: r.Exit, Status: r.Status, Truncated: r.Truncated}
+	out := StepResult{Stdout: r.Stdout, Stderr: r.Stderr, Exit: r.Exit, Status: r.Status, Truncated: r.Truncated}
 	if !r.Truncated {
 		if v, err := decode([]byte(r.Stdout)); err == nil {
 			out.Output = v

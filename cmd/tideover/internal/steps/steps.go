@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/shortage"
@@ -37,7 +37,7 @@ type Runner struct {
 
 	// Inherit is which variables of this process commands inherit, beside those
 	// that their steps name.
-	Inherit config.Inherit
+	Inherit guard.Inherit
 
 	// Accounts has what is known of the limits of accounts; nil means that steps share nothing.
 	Accounts *account.Store
@@ -60,14 +60,14 @@ func (r *Runner) Handlers() map[string]engine.Handler {
 func (r *Runner) Handler() engine.Handler { return r.handle(r.either, r.data) }
 
 type (
-	doer    func(context.Context, *config.Step, config.Data, *engine.Task) (result, error)
-	dataFor func(*engine.Task) (config.Data, error)
+	doer    func(context.Context, *Step, Data, *engine.Task) (result, error)
+	dataFor func(*engine.Task) (Data, error)
 )
 
 // handle makes a handler: it reads the stored step and what templates see.
 func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
-		s := new(config.Step)
+		s := new(Step)
 		if err := json.Unmarshal(t.Args, s); err != nil {
 			return nil, retry.Permanent(fmt.Errorf("stored step: %w", err))
 		}
@@ -83,7 +83,7 @@ func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 	}
 }
 
-func (r *Runner) either(ctx context.Context, s *config.Step, d config.Data, t *engine.Task) (result, error) {
+func (r *Runner) either(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	if s.IsHTTP() {
 		return r.request(ctx, s, d, t)
 	}
@@ -91,10 +91,10 @@ func (r *Runner) either(ctx context.Context, s *config.Step, d config.Data, t *e
 }
 
 // data returns what the templates of a step see.
-func (r *Runner) data(t *engine.Task) (config.Data, error) {
-	d := config.Data{
-		Steps: map[string]config.StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.OriginKey),
-		Run: config.RunInfo{ID: t.Run, Workflow: t.Workflow, Key: t.Key, Origin: t.Origin, OriginKey: t.OriginKey, Attempt: t.Attempt, Started: t.Created},
+func (r *Runner) data(t *engine.Task) (Data, error) {
+	d := Data{
+		Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.OriginKey),
+		Run: RunInfo{ID: t.Run, Workflow: t.Workflow, Key: t.Key, Origin: t.Origin, OriginKey: t.OriginKey, Attempt: t.Attempt, Started: t.Created},
 	}
 	var err error
 	if d.Input, err = decode(t.Input); err != nil {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -23,23 +22,22 @@ const giveUpSuffix = ".on-give-up"
 // Alarm returns the workflow that tells notifiers that a run of another gave up.
 type Alarm func(workflow string, notifiers []string) (*engine.Workflow, error)
 
-// Workflows returns the workflows of the configuration, and their schedules.
-func Workflows(c *config.Config, alarm Alarm) (list []*engine.Workflow, schedules []engine.Schedule, err error) {
-	for _, name := range c.WorkflowNames() {
-		w := c.Workflows[name]
-		made, err := newWorkflow(w, c.Secrets(), alarm)
+// Workflows returns the workflows for the engine, and their schedules.
+func Workflows(specs []*Workflow, secrets secret.Resolver, alarm Alarm) (list []*engine.Workflow, schedules []engine.Schedule, err error) {
+	for _, w := range specs {
+		made, err := Named(w.Name, w, secrets, alarm)
 		if err != nil {
 			return nil, nil, err
 		}
 		list = append(list, made)
 		if s := w.Schedule; s != nil {
-			schedules = append(schedules, newSchedule(name, s))
+			schedules = append(schedules, newSchedule(w.Name, s))
 		}
 	}
 	return list, schedules, nil
 }
 
-func newSchedule(workflow string, s *config.Schedule) engine.Schedule {
+func newSchedule(workflow string, s *Schedule) engine.Schedule {
 	cron := s.Cron
 	if s.TimeZone != "" {
 		cron = "TZ=" + s.TimeZone + " " + cron
@@ -47,20 +45,15 @@ func newSchedule(workflow string, s *config.Schedule) engine.Schedule {
 	return engine.Schedule{Name: workflow, Workflow: workflow, Cron: cron, Skip: s.Missed == "skip"}
 }
 
-// newWorkflow returns the workflow.
-func newWorkflow(w *config.Workflow, secrets secret.Resolver, tell Alarm) (*engine.Workflow, error) {
-	return Named(w.Name, w, secrets, tell)
-}
-
 // Named returns a workflow that does what another does, under a name of its own,
 // and what the parts add to it.
-func Named(name string, w *config.Workflow, secrets secret.Resolver, tell Alarm, more ...engine.Part) (*engine.Workflow, error) {
+func Named(name string, w *Workflow, secrets secret.Resolver, tell Alarm, more ...engine.Part) (*engine.Workflow, error) {
 	parts := []engine.Part{
 		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
 		engine.PrepareInput(func(given json.RawMessage, at time.Time) (json.RawMessage, error) {
 			return prepare(w, given, at, secrets)
 		}),
-		engine.CompareArgs(config.SameWork),
+		engine.CompareArgs(SameWork),
 	}
 	for _, s := range w.Steps {
 		parts = append(parts, engine.Call(s.ID, handler(s), s,
@@ -84,7 +77,7 @@ func Named(name string, w *config.Workflow, secrets secret.Resolver, tell Alarm,
 	return engine.NewWorkflow(name, append(parts, more...)...)
 }
 
-func handler(s *config.Step) string {
+func handler(s *Step) string {
 	if s.IsHTTP() {
 		return handlerHTTP
 	}
@@ -92,12 +85,12 @@ func handler(s *config.Step) string {
 }
 
 // prepare puts what a run is started with over the workflow's default input.
-func prepare(w *config.Workflow, given json.RawMessage, at time.Time, secrets secret.Resolver) (json.RawMessage, error) {
+func prepare(w *Workflow, given json.RawMessage, at time.Time, secrets secret.Resolver) (json.RawMessage, error) {
 	v, err := decode(given)
 	if err != nil {
 		return nil, err
 	}
-	d := config.Data{Run: config.RunInfo{Workflow: w.Name, Started: time.Now()}, Schedule: at, Secrets: secrets}
+	d := Data{Run: RunInfo{Workflow: w.Name, Started: time.Now()}, Schedule: at, Secrets: secrets}
 	input, err := w.Input(d, v)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package config
+package steps
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/retry"
 )
@@ -26,7 +27,7 @@ type storedStep struct {
 	Dir           string            `json:"dir,omitempty"`
 	Run           []string          `json:"run,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
-	Inherit       *Inherit          `json:"env_inherit,omitempty"` // nil for a command of an earlier release, which inherits all
+	Inherit       *guard.Inherit    `json:"env_inherit,omitempty"` // nil for a command of an earlier release, which inherits all
 	Stdin         *string           `json:"stdin,omitempty"`
 	RetryExit     exitcode.Set      `json:"retry_exit,omitzero"` // an empty list differs from none
 	PermanentExit exitcode.Set      `json:"permanent_exit,omitzero"`
@@ -45,15 +46,15 @@ type storedStep struct {
 // equal steps. Secrets are references in it.
 func (s *Step) MarshalJSON() ([]byte, error) {
 	st := storedStep{
-		ID: s.ID, Needs: s.Needs, After: s.after, GiveUp: s.giveUp, Policy: s.Policy, Base: s.base, Dir: s.Dir,
+		ID: s.ID, Needs: s.Needs, After: s.After, GiveUp: s.GiveUp, Policy: s.Policy, Base: s.Base, Dir: s.Dir,
 		RetryExit: s.RetryExit, PermanentExit: s.PermanentExit, OutputLimit: s.OutputLimit, Concurrency: s.Concurrency,
 		Account: s.Account, Method: s.Method, Provider: s.Provider, Expect: s.Expect,
-		Env: sources(s.env), Headers: sources(s.headers), Stdin: source(s.stdin), URL: source(s.url), Body: source(s.body),
+		Env: sources(s.Texts.Env), Headers: sources(s.Texts.Headers), Stdin: source(s.Texts.Stdin), URL: source(s.Texts.URL), Body: source(s.Texts.Body),
 	}
-	for _, t := range s.run {
+	for _, t := range s.Texts.Run {
 		st.Run = append(st.Run, t.Source())
 	}
-	if len(s.run) > 0 {
+	if len(s.Texts.Run) > 0 {
 		st.Inherit = &s.Inherit
 	}
 	return json.Marshal(st)
@@ -85,23 +86,25 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	}
 	p := storedTexts{}
 	out := Step{
-		ID: st.ID, Needs: st.Needs, after: st.After, giveUp: st.GiveUp, Policy: st.Policy, base: st.Base, Dir: st.Dir,
+		ID: st.ID, Needs: st.Needs, After: st.After, GiveUp: st.GiveUp, Policy: st.Policy, Base: st.Base, Dir: st.Dir,
 		RetryExit: st.RetryExit, PermanentExit: st.PermanentExit, OutputLimit: st.OutputLimit, Concurrency: st.Concurrency,
 		Account: st.Account, Method: st.Method, Provider: st.Provider, Expect: st.Expect,
-		env: p.named("env", st.Env), headers: p.named("headers", st.Headers),
-		stdin: p.text("stdin", st.Stdin, template.WithoutRefs), url: p.text("url", st.URL, template.WithRefs), body: p.text("body", st.Body, template.WithoutRefs),
+		Texts: Texts{
+			Env: p.named("env", st.Env), Headers: p.named("headers", st.Headers),
+			Stdin: p.text("stdin", st.Stdin, template.WithoutRefs), URL: p.text("url", st.URL, template.WithRefs), Body: p.text("body", st.Body, template.WithoutRefs),
+		},
 	}
 	for i := range st.Run {
-		out.run = append(out.run, p.text(fmt.Sprintf("run[%d]", i), &st.Run[i], template.WithoutRefs))
+		out.Texts.Run = append(out.Texts.Run, p.text(fmt.Sprintf("run[%d]", i), &st.Run[i], template.WithoutRefs))
 	}
 	switch {
-	case len(out.run) == 0:
+	case len(out.Texts.Run) == 0:
 	case st.Inherit == nil:
-		out.Inherit = slices.Clone(InheritAll)
+		out.Inherit = slices.Clone(guard.InheritAll)
 	case len(*st.Inherit) > 0:
 		out.Inherit = *st.Inherit
 	}
-	if (len(out.run) > 0) == (out.url != nil && out.Method != "") && p.err == nil {
+	if (len(out.Texts.Run) > 0) == (out.Texts.URL != nil && out.Method != "") && p.err == nil {
 		p.err = fmt.Errorf("it is neither a command nor a request")
 	}
 	if p.err != nil {
@@ -137,7 +140,7 @@ func (p *storedTexts) text(name string, src *string, mode template.RefMode) *tem
 	if src == nil || p.err != nil {
 		return nil
 	}
-	t, err := template.Parse(*src, mode, stepRoots)
+	t, err := template.Parse(*src, mode, StepFields)
 	if err != nil {
 		p.err = fmt.Errorf("%s: %w", name, err)
 	}

@@ -1,4 +1,4 @@
-package config
+package steps
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// Data is what templates see.
+// Data is the data of templates.
 type Data struct {
 	Input    any                   // .input: the run's input, as decoded from JSON
 	Steps    map[string]StepResult // .steps: results by id; a step sees only those that it needs
@@ -51,21 +51,21 @@ type StepResult struct {
 	Truncated bool // there was more than is kept
 }
 
+// The fields that templates may use: those of steps, of the env of a workflow, which is
+// for steps with different needs, and of a default input.
 var (
-	stepRoots  = template.Fields{First: []string{"input", "steps", "run", "schedule"}}
-	envRoots   = template.Fields{First: []string{"input", "run", "schedule"}} // of a workflow: its env is for steps with different needs
-	inputRoots = template.Fields{First: []string{"run", "schedule", "today"}}
-	jobRoots   = template.Fields{First: []string{"input", "run"}, Input: jobFields}
+	StepFields  = template.Fields{First: []string{"input", "steps", "run", "schedule"}}
+	EnvFields   = template.Fields{First: []string{"input", "run", "schedule"}}
+	InputFields = template.Fields{First: []string{"run", "schedule", "today"}}
 )
 
-// scope returns the data for a step. A step that it needs and that has no result
-// is an error, unless the step is one for runs that gave up: there it has an
-// empty result with the exit code -1.
+// scope returns the data for a step. It is an error if a step that it needs has no
+// result. For a step of on-give-up such a step has an empty result with the exit code -1.
 func (s *Step) scope(d Data) (*template.Scope, error) {
 	steps := map[string]any{}
-	for _, id := range s.after {
+	for _, id := range s.After {
 		r, ok := d.Steps[id]
-		if !ok && !s.giveUp {
+		if !ok && !s.GiveUp {
 			return nil, fmt.Errorf("step %q: there is no result of step %q, which it needs", s.ID, id)
 		}
 		if !ok {
@@ -77,7 +77,7 @@ func (s *Step) scope(d Data) (*template.Scope, error) {
 	}
 	sc := d.scope()
 	sc.Root["input"], sc.Root["steps"] = normal(d.Input), steps
-	sc.Steps, sc.Dir = steps, s.base
+	sc.Steps, sc.Dir = steps, s.Base
 	return sc, nil
 }
 
@@ -97,8 +97,8 @@ func (d Data) scope() *template.Scope {
 	}
 }
 
-// normal makes whole numbers integers, so that templates can compare them with
-// the numbers that people write, however the value was decoded.
+// normal makes whole numbers integers, so that templates can compare them with the
+// numbers that people write.
 func normal(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -120,7 +120,7 @@ func normal(v any) any {
 		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
 			return normal(f)
 		}
-		return v // too long for arithmetic, and as it was written
+		return v // too long for arithmetic: as it was written
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 			return int64(v)

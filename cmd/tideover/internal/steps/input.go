@@ -1,46 +1,11 @@
-package config
+package steps
 
 import (
 	"fmt"
 	"maps"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
-
-// inputValue is a default input: a value whose texts are templates. The zero
-// one is no input.
-type inputValue struct {
-	value any // texts are *template.Text
-}
-
-// readInput reads a default input.
-func readInput(r template.Reader, at strictyaml.Place) inputValue {
-	return inputValue{readInputPart(r, at, "input")}
-}
-
-func readInputPart(r template.Reader, at strictyaml.Place, name string) any {
-	switch n := at.Node; n.Kind {
-	case strictyaml.KindMap:
-		m := map[string]any{}
-		at.CheckKeys(func(string) (string, bool) { return "", true })
-		for _, p := range n.Pairs {
-			m[p.Key.Text] = readInputPart(r, at.Child(p.Key.Text, p.Val), p.Key.Text)
-		}
-		return m
-	case strictyaml.KindList:
-		list := []any{}
-		for i := range n.Items {
-			list = append(list, readInputPart(r, at.Index(i), name))
-		}
-		return list
-	case strictyaml.KindText:
-		t, _ := r.Text(at, name, template.WithoutRefs, inputRoots)
-		return t
-	default:
-		return n.Value
-	}
-}
 
 // Input returns the input of a run: the workflow's default with its templates
 // written out, and over it what the caller gave. If both are maps, the caller's
@@ -56,10 +21,10 @@ func (w *Workflow) Input(d Data, given any) (any, error) {
 		day = d.Run.Started
 	}
 	if w.Schedule != nil {
-		day = day.In(w.Schedule.loc)
+		day = day.In(w.Schedule.Location())
 	}
 	sc.Root["today"] = day.Format("2006-01-02")
-	value, err := renderPart(w.input.value, sc)
+	value, err := renderPart(w.DefaultInput, sc)
 	if err != nil {
 		return nil, fmt.Errorf("workflow %q: input: %w", w.Name, err)
 	}

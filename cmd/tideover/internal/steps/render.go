@@ -1,11 +1,10 @@
-package config
+package steps
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -27,8 +26,8 @@ func (s *Step) Argv(d Data) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	argv := make([]string, len(s.run))
-	for i, t := range s.run {
+	argv := make([]string, len(s.Texts.Run))
+	for i, t := range s.Texts.Run {
 		if argv[i], err = s.part(t, sc, fmt.Sprintf("run[%d]", i), "\x00"); err != nil {
 			return nil, err
 		}
@@ -46,8 +45,8 @@ func (s *Step) Env(d Data) ([]EnvVar, error) {
 	if err != nil {
 		return nil, err
 	}
-	vars := make([]EnvVar, len(s.env))
-	for i, e := range s.env {
+	vars := make([]EnvVar, len(s.Texts.Env))
+	for i, e := range s.Texts.Env {
 		value, err := s.part(e.Text, sc, "env."+e.Name, "\x00")
 		if err != nil {
 			return nil, err
@@ -63,7 +62,7 @@ func (s *Step) Stdin(d Data) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return s.part(s.stdin, sc, "stdin", "")
+	return s.part(s.Texts.Stdin, sc, "stdin", "")
 }
 
 // Request returns the request of a step, new for each attempt. Its URL and
@@ -75,14 +74,14 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	target, err := s.part(s.url, sc, "http."+strings.ToLower(s.Method), "")
+	target, err := s.part(s.Texts.URL, sc, "http."+strings.ToLower(s.Method), "")
 	if err != nil {
 		return nil, err
 	}
-	if msg := s.badTarget(target); msg != "" { // http would quote it, secrets included
-		return nil, fmt.Errorf("step %q: http.%s: what %q makes %s", s.ID, strings.ToLower(s.Method), s.url.Source(), msg)
+	if msg := s.TargetProblem(target); msg != "" { // http would quote it, secrets included
+		return nil, fmt.Errorf("step %q: http.%s: what %q makes %s", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), msg)
 	}
-	body, err := s.part(s.body, sc, "http.body", "")
+	body, err := s.part(s.Texts.Body, sc, "http.body", "")
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +90,7 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("step %q: http: the request can't be made", s.ID)
 	}
-	for _, h := range s.headers {
+	for _, h := range s.Texts.Headers {
 		value, err := s.part(h.Text, sc, "http.headers."+h.Name, "\x00\r\n")
 		if err != nil {
 			return nil, err
@@ -118,27 +117,8 @@ func (s *Step) part(t *template.Text, sc *template.Scope, name, refuse string) (
 
 // Refs returns the references to secrets that the step has.
 func (s *Step) Refs() (refs []secret.Ref) {
-	for _, t := range s.texts() {
+	for _, t := range s.Texts.all() {
 		refs = append(refs, t.Refs()...)
 	}
 	return refs
-}
-
-// texts returns all templates of the step.
-func (s *Step) texts() (all []*template.Text) {
-	add := func(t *template.Text) {
-		if t != nil {
-			all = append(all, t)
-		}
-	}
-	for _, t := range s.run {
-		add(t)
-	}
-	for _, e := range slices.Concat(s.env, s.headers) {
-		add(e.Text)
-	}
-	add(s.stdin)
-	add(s.url)
-	add(s.body)
-	return all
 }
