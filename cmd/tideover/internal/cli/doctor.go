@@ -155,7 +155,7 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 	if e.Clustered() {
 		d.Engine = "the cluster " + e.Name
 		log := slog.New(slog.DiscardHandler) // what matters is found
-		list, err := cluster.Examine(ctx, cluster.Options{Config: cfg, Dir: cfg.Server.Data, Log: log, Redact: redactor.String})
+		list, err := cluster.Examine(ctx, cluster.Options{Config: &cfg.Engine, Secrets: cfg.Secrets(), Dir: cfg.Server.Data, Log: log, Redact: redactor.String})
 		if err != nil {
 			return d, err
 		}

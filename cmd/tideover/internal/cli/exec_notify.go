@@ -28,7 +28,7 @@ type tellers struct {
 }
 
 type teller struct {
-	*config.Notifier
+	*notify.Spec
 	sender *notify.Sender
 	runner *retry.Runner
 	gate   *notify.Gate
@@ -64,7 +64,7 @@ func newTellers(path string, names []string) (*tellers, error) {
 	return t, nil
 }
 
-func newTeller(cfg *config.Config, n *config.Notifier) (*teller, error) {
+func newTeller(cfg *config.Config, n *notify.Spec) (*teller, error) {
 	sender, err1 := notify.New(n, notify.Env{Secrets: cfg.Secrets(), Inherit: cfg.Server.Inherit})
 	runner, err2 := retry.New(n.Policy, retry.WithName("notify "+n.Name))
 	if err := errors.Join(err1, err2); err != nil {

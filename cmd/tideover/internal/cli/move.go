@@ -152,7 +152,7 @@ func (o *moveOptions) open(ctx context.Context, p *house) (journal.Log, error) {
 	if p.folder != "" {
 		return sqlitelog.Open(ctx, sqlitelog.Config{Dir: p.folder})
 	}
-	return cluster.Visit(ctx, cluster.Options{Config: p.config, Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String})
+	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String})
 }
 
 // moved is what was moved, and between which places.

@@ -45,7 +45,9 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	rep := newWatchReporter(io.Err, o, redactor)
 	defer rep.done()
 	rep.resumption(spec)
-	messages, err := outbox.New(cfg, origin)
+	messages, err := outbox.New(outbox.Config{
+		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: origin, Retention: cfg.Server.Retention,
+	})
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -22,17 +22,18 @@ const waits = "exponential(500ms..15s) jitter=20% attempts=unlimited attempt-tim
 // firstSign is after how long somebody wants to know why nothing happens.
 const firstSign = 3 * time.Second
 
-// Options says who joins.
+// Options are the cluster and the process that joins it.
 type Options struct {
-	Config *config.Config
-	Dir    string // for local copies, which may be lost; empty means a temporary one
-	Log    *slog.Logger
-	Redact func(string) string
+	Config  *Config
+	Secrets secret.Resolver // for the references of Config
+	Dir     string          // for local copies, which may be lost; empty means a temporary one
+	Log     *slog.Logger
+	Redact  func(string) string
 }
 
-// log returns how the log is opened.
+// log returns the configuration of the cluster's log.
 func (o *Options) log() (jetstream.Config, error) {
-	c, err := o.Config.Cluster()
+	c, err := o.Config.Log(o.Secrets)
 	if err != nil {
 		return c, err
 	}

@@ -10,8 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
 )
@@ -35,12 +36,14 @@ func TestWhatMayPassIsWaitedFor(t *testing.T) {
 }
 
 // options are of a cluster at an address where nobody is.
-func options(t *testing.T, engine string) (o Options, log func() string) {
+func options(t *testing.T, address string) (o Options, log func() string) {
 	t.Helper()
-	cfg, err := config.Load(config.Source{Data: []byte("version: 1\nengine: " + engine + "\n"), Environ: []string{"HOME=/home/me", "PW=PLANTED"}})
+	parsed, err := template.Parse(address, template.WithRefs, template.Fields{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg := &Config{Name: jetstream.DefaultName, NATS: []*template.SecretText{template.NewSecretText(parsed, "/")}}
+	secrets := secret.Resolver{LookupEnv: func(string) (string, bool) { return "PLANTED", true }}
 	var mu sync.Mutex
 	var text bytes.Buffer
 	w := writer(func(p []byte) (int, error) {
@@ -49,7 +52,7 @@ func options(t *testing.T, engine string) (o Options, log func() string) {
 		return text.Write(p)
 	})
 	redact := func(s string) string { return strings.ReplaceAll(s, "PLANTED", "***") }
-	return Options{Config: cfg, Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(w, nil)), Redact: redact}, func() string {
+	return Options{Config: cfg, Secrets: secrets, Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(w, nil)), Redact: redact}, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return text.String()
@@ -62,7 +65,7 @@ func (w writer) Write(p []byte) (int, error) { return w(p) }
 
 func TestJoinWaitsUntilItIsTold(t *testing.T) {
 	t.Parallel()
-	o, log := options(t, "{nats: 'nats://me:${env:PW}@127.0.0.1:1'}")
+	o, log := options(t, "nats://me:${env:PW}@127.0.0.1:1")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
@@ -88,8 +91,8 @@ func TestJoinWaitsUntilItIsTold(t *testing.T) {
 
 func TestWhatIsWrongIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
-	o, _ := options(t, "{nats: '127.0.0.1:1'}")
-	o.Config.Engine.Name = "Not A Name"
+	o, _ := options(t, "127.0.0.1:1")
+	o.Config.Name = "Not A Name"
 	for name, do := range map[string]func(context.Context, Options) error{
 		"join":    func(ctx context.Context, o Options) error { _, err := Join(ctx, o); return err },
 		"examine": func(ctx context.Context, o Options) error { _, err := Examine(ctx, o); return err },
@@ -103,7 +106,7 @@ func TestWhatIsWrongIsNotWaitedFor(t *testing.T) {
 
 func TestServersThatAreAwayAreAFinding(t *testing.T) {
 	t.Parallel()
-	o, _ := options(t, "{nats: 'nats://me:${env:PW}@127.0.0.1:1'}")
+	o, _ := options(t, "nats://me:${env:PW}@127.0.0.1:1")
 	found, err := Examine(t.Context(), o)
 	if err != nil || len(found) != 1 || found[0].Severity != journal.Broken || strings.Contains(found[0].What, "PLANTED") || !strings.Contains(found[0].What, "127.0.0.1:1") {
 		t.Errorf("Examine = %+v, %v", found, err)

@@ -1,14 +1,19 @@
 package config
 
 import (
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -18,7 +23,7 @@ import (
 type Config struct {
 	Policies  map[string]retry.Policy
 	Workflows map[string]*steps.Workflow
-	Notifiers map[string]*Notifier
+	Notifiers map[string]*notify.Spec
 	Packs     map[string]*detect.Pack // of the file; others are built in
 	Sessions  map[string]*Session
 	Watch     WatchDefaults
@@ -26,10 +31,10 @@ type Config struct {
 	Gateway   Gateway
 	NIP90     *NIP90 // nil means that no jobs are taken from relays
 	Server    Server
-	Engine    Engine
+	Engine    cluster.Config
 	Audit     Audit
-	Alarm     storm.Rule // when retries are a storm
-	Tracing   *Tracing   // nil means that no spans are made
+	Alarm     storm.Rule      // when retries are a storm
+	Tracing   *tracing.Config // nil means that no spans are made
 
 	names     []string // of the workflows, in the file's order
 	sessions  []string // the same of the sessions
@@ -54,6 +59,20 @@ func (c *Config) OrderedWorkflows() []*steps.Workflow {
 		list[i] = c.Workflows[name]
 	}
 	return list
+}
+
+// OrderedNotifiers returns the notifiers, sorted by name.
+func (c *Config) OrderedNotifiers() []*notify.Spec {
+	list := make([]*notify.Spec, 0, len(c.Notifiers))
+	for _, name := range slices.Sorted(maps.Keys(c.Notifiers)) {
+		list = append(list, c.Notifiers[name])
+	}
+	return list
+}
+
+// NotifyEnv returns what the senders of notifiers need.
+func (c *Config) NotifyEnv() notify.Env {
+	return notify.Env{Secrets: c.secrets, Hidden: c.HiddenVariables(), Inherit: c.Server.Inherit}
 }
 
 // Secrets returns what resolves the references: it reads the environment that

@@ -10,43 +10,12 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
-	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
 )
-
-// Engine is where runs are kept: in the server's folder, unless there is a
-// cluster.
-type Engine struct {
-	NATS []*template.SecretText // addresses of the servers; none means the folder
-
-	Name        string        // of the cluster
-	Shards      int           // 0 means what the cluster has, or the default
-	Replicas    int           // 0 means what the servers can do
-	MaxBytes    int64         // of a shard's log; 0 means no limit
-	LeaseTime   time.Duration // 0 means what the cluster has, or the default
-	Member      string        // name of this process; empty means host and process id
-	SecondPlace string        // folder; empty means none
-
-	Credentials string               // path
-	NKeySeed    string               // path
-	User        *template.SecretText // nil means none, here and below
-	Password    *template.SecretText
-	Token       *template.SecretText
-	TLS         TLS
-
-	SystemCredentials string // path
-	SystemUser        *template.SecretText
-	SystemPassword    *template.SecretText
-}
-
-// TLS is the files with which a connection is made. Empty ones are not used.
-type TLS struct{ CA, Cert, Key string }
-
-// Clustered reports whether runs are shared with other processes.
-func (e *Engine) Clustered() bool { return len(e.NATS) > 0 }
 
 // engineReader reads the section engine.
 type engineReader struct {
@@ -55,7 +24,7 @@ type engineReader struct {
 }
 
 // section reads the section with the variables and the flags over it.
-func (r *engineReader) section(at strictyaml.Place, e *Engine) {
+func (r *engineReader) section(at strictyaml.Place, e *cluster.Config) {
 	if at.Node.Kind == strictyaml.KindNull {
 		at.Node = strictyaml.NewMap()
 	}
@@ -103,67 +72,67 @@ func checkIdentity(found map[string]strictyaml.Place) {
 	}
 }
 
-var engineKeys = []strictyaml.Key[*engineReader, Engine]{
+var engineKeys = []strictyaml.Key[*engineReader, cluster.Config]{
 	{
 		Name: "nats", Doc: "Addresses of NATS servers with JetStream, nats://host:4222, as a list or with commas: runs are shared with all processes that name the same cluster. A password in one is a reference.",
 		Schema: addressesSchema,
-		Set:    func(r *engineReader, at strictyaml.Place, e *Engine) { e.NATS = r.natsServers(at) },
+		Set:    func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.NATS = r.natsServers(at) },
 	},
 	{
 		Name: "name", Doc: "Name of the cluster within NATS, with which its streams begin; tideover unless said.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
 		},
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Name = readClusterName(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Name = readClusterName(at) },
 	},
 	{
 		Name: "shards", Doc: "Parts that the work has, 32 unless said; at creation, and never changed.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.Shards = strictyaml.ReadIntUpTo(at, jetstream.MaxShards)
 		},
 	},
 	{
 		Name: "replicas", Doc: "Servers that keep each entry, at creation; 3 if the servers are a cluster, else 1, unless said.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas)
 		},
 	},
 	{
 		Name: "max-bytes", Doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", Schema: strictyaml.SizeSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.MaxBytes = readLogLimit(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.MaxBytes = readLogLimit(at) },
 	},
 	{
 		Name: "lease-time", Doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.LeaseTime = readLeaseTime(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.LeaseTime = readLeaseTime(at) },
 	},
 	{
 		Name: "credentials", Doc: "Path of a .creds file, which may be renewed while it is used.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.Credentials = r.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
 		},
 	},
 	{
 		Name: "nkey-seed", Doc: "Path of a file with the seed of an nkey.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.NKeySeed = r.fit(at, func(c *jetstream.Config, path string) { c.NKeySeed = path })
 		},
 	},
 	{
 		Name: "user", Doc: "User at the servers; may have references.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.User = r.Open(at, "user") },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.User = r.Open(at, "user") },
 	},
 	{
 		Name: "password", Doc: "Password of the user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Password = r.Secret(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Password = r.Secret(at) },
 	},
 	{
 		Name: "token", Doc: "Token for the servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Token = r.Secret(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Token = r.Secret(at) },
 	},
 	{
 		Name: "tls", Doc: "Files for connections with TLS. The variables are TIDEOVER_ENGINE_TLS_CA and so on.", Inside: []string{"ca", "cert", "key"},
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(tlsKeys)) },
-		Set:    func(r *engineReader, at strictyaml.Place, e *Engine) { r.tls(at, &e.TLS) },
+		Set:    func(r *engineReader, at strictyaml.Place, e *cluster.Config) { r.tls(at, &e.TLS) },
 	},
 	{
 		Name: "member", Doc: "Name of this process among those of the cluster; its host and process id unless said.",
@@ -172,27 +141,27 @@ var engineKeys = []strictyaml.Key[*engineReader, Engine]{
 			s.MinLength, s.MaxLength = new(1), new(maxMember)
 			return s
 		},
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.Member = readMember(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Member = readMember(at) },
 	},
 	{
 		Name: "second-place", Doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.SecondPlace, r.secondPlace = r.folder(at), at
 		},
 	},
 	{
 		Name: "system-credentials", Doc: "Path of the .creds file of NATS's system account: with it, doctor sees how the servers store.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) {
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.SystemCredentials = r.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
 		},
 	},
 	{
 		Name: "system-user", Doc: "User of NATS's system account, instead.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.SystemUser = r.Open(at, "user") },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.SystemUser = r.Open(at, "user") },
 	},
 	{
 		Name: "system-password", Doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *Engine) { e.SystemPassword = r.Secret(at) },
+		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.SystemPassword = r.Secret(at) },
 	},
 }
 

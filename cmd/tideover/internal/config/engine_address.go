@@ -2,17 +2,16 @@ package config
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
-	"github.com/tideover/tideover/internal/secret"
 )
 
 const noAddress = "there is no address; want one like nats://host:4222"
@@ -76,7 +75,7 @@ func (r *engineReader) natsServer(at strictyaml.Place) *template.SecretText {
 		return nil
 	}
 	s := template.NewSecretText(t, r.Dir)
-	out, err := resolveAddress(s, r.Secrets)
+	out, err := cluster.ResolveAddress(s, r.Secrets)
 	var wrong string
 	if err != nil {
 		wrong = oneline.Text(err.Error())
@@ -99,7 +98,7 @@ func wrongAddress(text string) string {
 		return strings.TrimPrefix(strings.TrimPrefix(oneline.Text(err.Error()), "url: number 1 "), "url: ")
 	}
 	for part := range strings.SplitSeq(text, ",") {
-		u, err := parseAddress(part)
+		u, err := cluster.ParseAddress(part)
 		if err != nil || u.User != nil && u.User.String() == "" {
 			return "is not an address like nats://host:4222"
 		}
@@ -111,15 +110,15 @@ func wrongAddress(text string) string {
 }
 
 // addresses checks what all addresses say together.
-func (r *engineReader) addresses(found map[string]strictyaml.Place, e *Engine) {
+func (r *engineReader) addresses(found map[string]strictyaml.Place, e *cluster.Config) {
 	var users, web, plain bool
 	for _, s := range e.NATS {
-		out, err := resolveAddress(s, r.Secrets)
+		out, err := cluster.ResolveAddress(s, r.Secrets)
 		if err != nil {
 			continue // which was refused
 		}
 		for part := range strings.SplitSeq(out.Reveal(), ",") {
-			u, err := parseAddress(part)
+			u, err := cluster.ParseAddress(part)
 			if err != nil {
 				continue
 			}
@@ -137,14 +136,6 @@ func (r *engineReader) addresses(found map[string]strictyaml.Place, e *Engine) {
 	}
 }
 
-func parseAddress(text string) (*url.URL, error) {
-	text = strings.TrimSpace(text)
-	if !strings.Contains(text, "://") {
-		text = "nats://" + text
-	}
-	return url.Parse(text)
-}
-
 // plainAddress is one in which there is certainly no password.
 var plainAddress = lazyregexp.New(`^([a-z]+://)?[A-Za-z0-9.-]*(:[0-9]*)?$`)
 
@@ -154,89 +145,12 @@ func addressSecret(src string) (literal string, found bool) {
 	if l, found := strictyaml.KnownSecret(src); found {
 		return l, true
 	}
-	scheme, user, _ := splitAddress(src)
-	name, _, both := strings.Cut(maskReferences(user), ":")
+	scheme, user, _ := cluster.SplitAddress(src)
+	name, _, both := strings.Cut(cluster.MaskReferences(user), ":")
 	if both {
 		user = user[len(name)+1:]
 	}
 	return user, user != "" && !template.HasRef(user) && !template.IsRef(scheme)
-}
-
-// maskReferences keeps the length of a text, and nothing of its references.
-func maskReferences(text string) string {
-	return template.ReplaceRefs(text, func(ref string) string { return strings.Repeat("x", len(ref)) })
-}
-
-// splitAddress splits an address into its scheme, what it says of the user, and the
-// rest, which begins with an @ if there is a user. References may be any part of it.
-func splitAddress(src string) (scheme, user, rest string) {
-	masked := maskReferences(src)
-	begin := 0
-	if i := strings.Index(masked, "://"); i >= 0 {
-		begin = i + len("://")
-	}
-	end := max(strings.LastIndexByte(masked, '@'), begin)
-	return src[:begin], src[begin:end], src[end:]
-}
-
-// resolveAddress looks up the references. Those that stand before the host may
-// have any characters in them. The redactor learns of passwords also when the
-// whole address was the secret.
-func resolveAddress(s *template.SecretText, r secret.Resolver) (secret.String, error) {
-	scheme, user, rest := splitAddress(s.String())
-	if user == "" {
-		out, err := s.Resolve(r)
-		if err == nil {
-			learn(out.Reveal(), r.Redactor)
-		}
-		return out, err
-	}
-	before, err := replaceReferences(user, func(ref secret.Ref) (string, error) {
-		v, err := r.Resolve(ref, s.Dir())
-		return strings.ReplaceAll(url.QueryEscape(v.Reveal()), "+", "%20"), err
-	})
-	if err != nil {
-		return secret.String{}, err
-	}
-	after, err := replaceReferences(rest, func(ref secret.Ref) (string, error) {
-		v, err := r.Resolve(ref, s.Dir())
-		return v.Reveal(), err
-	})
-	return secret.New(scheme + before + after), err
-}
-
-func replaceReferences(text string, value func(secret.Ref) (string, error)) (out string, err error) {
-	out = template.ReplaceRefs(text, func(word string) string {
-		ref, e := secret.ParseRef(word)
-		v := ""
-		if e == nil {
-			v, e = value(ref)
-		}
-		if err == nil {
-			err = e
-		}
-		return v
-	})
-	return out, err
-}
-
-// learn tells the redactor of the secrets in addresses.
-func learn(addresses string, r *secret.Redactor) {
-	if r == nil {
-		return
-	}
-	for part := range strings.SplitSeq(addresses, ",") {
-		u, err := parseAddress(part)
-		if err != nil || u.User == nil {
-			continue
-		}
-		if password, ok := u.User.Password(); ok {
-			r.Add(password)
-		} else {
-			r.Add(u.User.Username())
-		}
-		r.Add(u.User.String())
-	}
 }
 
 func addressesSchema() *jsonschema.Schema {

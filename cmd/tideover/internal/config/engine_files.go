@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/internal/oneline"
@@ -69,35 +70,35 @@ func (r *engineReader) folder(at strictyaml.Place) string {
 }
 
 // tls reads the files for a connection.
-func (r *engineReader) tls(at strictyaml.Place, t *TLS) {
+func (r *engineReader) tls(at strictyaml.Place, t *cluster.TLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
 	found, _ := strictyaml.Object(r, at, tlsKeys, t)
 	checkPairs(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
 	if t.CA != "" {
-		if _, err := (TLS{CA: t.CA}).config(); err != nil {
+		if _, err := (cluster.TLS{CA: t.CA}).Config(); err != nil {
 			misfit(found["ca"], t.CA, err)
 		}
 	}
 	if t.Cert != "" && t.Key != "" {
-		if _, err := (TLS{Cert: t.Cert, Key: t.Key}).config(); err != nil {
+		if _, err := (cluster.TLS{Cert: t.Cert, Key: t.Key}).Config(); err != nil {
 			misfit(found["cert"], t.Cert, err)
 		}
 	}
 }
 
-var tlsKeys = []strictyaml.Key[*engineReader, TLS]{
+var tlsKeys = []strictyaml.Key[*engineReader, cluster.TLS]{
 	{
 		Name: "ca", Doc: "Certificates of the authorities that servers may have theirs from, as PEM; those of the system unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, t *TLS) { t.CA = r.existing(at) },
+		Set: func(r *engineReader, at strictyaml.Place, t *cluster.TLS) { t.CA = r.existing(at) },
 	},
 	{
 		Name: "cert", Doc: "Certificate of this process, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, t *TLS) { t.Cert = r.existing(at) },
+		Set: func(r *engineReader, at strictyaml.Place, t *cluster.TLS) { t.Cert = r.existing(at) },
 	},
 	{
 		Name: "key", Doc: "Path of the key of the certificate, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, t *TLS) { t.Key = r.existing(at) },
+		Set: func(r *engineReader, at strictyaml.Place, t *cluster.TLS) { t.Key = r.existing(at) },
 	},
 }

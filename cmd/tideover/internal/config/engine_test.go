@@ -29,7 +29,7 @@ func clustered(t *testing.T, section string, env ...string) (*config.Config, jet
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cfg.Cluster()
+	out, err := cfg.Engine.Log(cfg.Secrets())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -43,7 +44,7 @@ func newFileReader(src Source, data []byte) (*fileReader, error) {
 	env := newEnvironment(src.Environ)
 	env.learnProxies(src.Redactor)
 	secrets := secret.Resolver{LookupEnv: env.lookup, Redactor: src.Redactor}
-	cfg := &Config{Policies: map[string]retry.Policy{}, Workflows: map[string]*steps.Workflow{}, Notifiers: map[string]*Notifier{},
+	cfg := &Config{Policies: map[string]retry.Policy{}, Workflows: map[string]*steps.Workflow{}, Notifiers: map[string]*notify.Spec{},
 		Packs: map[string]*detect.Pack{}, Sessions: map[string]*Session{}, Providers: map[string]*Provider{}, dir: dir, secrets: secrets,
 	}
 	doc := strictyaml.NewDocument(cmp.Or(src.Path, "config"), data)

@@ -8,17 +8,18 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/retry"
 )
 
-var notifyKinds = []string{NotifyNtfy, NotifySlack, NotifyWebhook, NotifyEmail, NotifyRun}
+var notifyKinds = []string{notify.KindNtfy, notify.KindSlack, notify.KindWebhook, notify.KindEmail, notify.KindRun}
 
 // notifyOnly says which keys belong to one kind.
 var notifyOnly = map[string]string{
-	"token": NotifyNtfy, "priority": NotifyNtfy, "tags": NotifyNtfy,
-	"method": NotifyWebhook, "headers": NotifyWebhook, "body": NotifyWebhook, "env": NotifyRun, "env-inherit": NotifyRun,
+	"token": notify.KindNtfy, "priority": notify.KindNtfy, "tags": notify.KindNtfy,
+	"method": notify.KindWebhook, "headers": notify.KindWebhook, "body": notify.KindWebhook, "env": notify.KindRun, "env-inherit": notify.KindRun,
 }
 
 func notifySchema() *jsonschema.Schema {
@@ -32,38 +33,38 @@ func referenceSchema() *jsonschema.Schema {
 }
 
 // notifyKeys are the keys of a notifier.
-var notifyKeys = append([]strictyaml.Key[*notifierReader, Notifier]{
+var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
 	{
 		Name: "ntfy", Doc: "URL of a topic of ntfy.sh or of another ntfy server; may have references.", Schema: strictyaml.TextSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.URL = r.secretURL(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.URL = r.secretURL(at) },
 	},
 	{
 		Name: "slack", Doc: "URL of an incoming webhook of Slack, or of what understands the same; a secret, as a reference.", Schema: referenceSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.URL = r.checkedURL(at, r.Secret(at)) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.URL = r.checkedURL(at, r.Secret(at)) },
 	},
 	{
 		Name: "webhook", Doc: "URL that gets the message as JSON, or body; may have references.", Schema: strictyaml.TextSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.URL = r.secretURL(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.URL = r.secretURL(at) },
 	},
 	{
 		Name: "email", Doc: "Sends mail through a server.", Schema: func() *jsonschema.Schema { return strictyaml.Describe(emailKeys) },
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Email = r.email(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Email = r.email(at) },
 	},
 	{
 		Name: "run", Doc: "A command and its arguments, as a list; there is no shell. Each is a template of the message, whose JSON is on its input.",
 		Schema: commandSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
-			n.run = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+			n.RunTexts = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
 		},
 	},
 	{
 		Name: "token", Doc: "Access token of ntfy, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Token = r.Secret(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Token = r.Secret(at) },
 	},
 	{
 		Name: "priority", Doc: "Priority of ntfy; the server's default unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(priorities...) },
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			n.Priority = strictyaml.ReadWord(at, priorities...)
 		},
 	},
@@ -75,40 +76,42 @@ var notifyKeys = append([]strictyaml.Key[*notifierReader, Notifier]{
 	{
 		Name: "method", Doc: "Method of the webhook; POST unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("POST", "PUT", "PATCH") },
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			n.Method = strictyaml.ReadWord(at, "POST", "PUT", "PATCH")
 		},
 	},
 	{
 		Name: "headers", Doc: "Headers of the webhook. Values may have references.", Schema: headersSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Headers = r.SecretMap(at, headerNames()) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+			n.Headers = r.SecretMap(at, headerNames())
+		},
 	},
 	{
 		Name: "body", Doc: "Body of the webhook, a template of the message that may have references; the message as JSON unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
-			if n.body = r.messageText(at, "body", template.WithRefs); n.body != nil {
-				at.Record(n.body.Source())
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+			if n.BodyText = r.messageText(at, "body", template.WithRefs); n.BodyText != nil {
+				at.Record(n.BodyText.Source())
 			}
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of the command. Values may have references.", Schema: envSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Env = r.SecretMap(at, wrongVariable) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Env = r.SecretMap(at, wrongVariable) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names.", Schema: inheritSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Inherit = readInherit(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Inherit = readInherit(at) },
 	},
 }, notifyLimits...)
 
 var priorities = []string{"min", "low", "default", "high", "max"}
 
 // notifyLimits are the keys that every kind has: when it tells, and how often.
-var notifyLimits = []strictyaml.Key[*notifierReader, Notifier]{
+var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 	{
 		Name: "on", Doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused; gave-up, dead-letter and start-refused unless said.",
 		Schema: func() *jsonschema.Schema {
-			words := strings.Join(notifyEvents, "|")
+			words := strings.Join(notify.TriggerEvents, "|")
 			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{Type: "string", Pattern: `^\s*(` + words + `|waiting\s*>\s*` + strictyaml.DurationPattern + `)\s*$`, AllOf: []*jsonschema.Schema{{Pattern: `[1-9]|^[^>]*$`}}}}
 		},
 		Set: setOn,
@@ -118,10 +121,10 @@ var notifyLimits = []strictyaml.Key[*notifierReader, Notifier]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^0*([1-9][0-9]{0,2}|1000)/[smhd]$`}
 		},
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			if s, ok := at.Text(); ok {
 				var err error
-				if n.AtMost, err = ParseRate(s); err != nil {
+				if n.AtMost, err = notify.ParseRate(s); err != nil {
 					at.Bad("%v", err)
 					return
 				}
@@ -136,7 +139,7 @@ var notifyLimits = []strictyaml.Key[*notifierReader, Notifier]{
 				Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: "^(0|" + strictyaml.DurationPattern + ")$",
 			}
 		},
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			if d, err := retry.ParseDuration(at.Node.Text); at.Node.IsScalar() && err == nil && d == 0 {
 				at.Record(at.Node.Text)
 				return
@@ -146,11 +149,11 @@ var notifyLimits = []strictyaml.Key[*notifierReader, Notifier]{
 	},
 	{
 		Name: "timeout", Default: "10s", Doc: "Time of one attempt to send.", Schema: strictyaml.DurationSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) { n.Timeout = strictyaml.ReadDuration(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "policy", Default: notifyPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *Notifier) {
+		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			if p, ok := r.policies.policy(at); ok {
 				n.Policy = p
 				at.Record(p.String())
@@ -159,13 +162,13 @@ var notifyLimits = []strictyaml.Key[*notifierReader, Notifier]{
 	},
 }
 
-func setOn(r *notifierReader, at strictyaml.Place, n *Notifier) {
+func setOn(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
 		if !ok {
 			return
 		}
-		t, err := ParseTrigger(s)
+		t, err := notify.ParseTrigger(s)
 		if err != nil {
 			at.Bad("%v", err)
 			return
@@ -180,7 +183,7 @@ func setOn(r *notifierReader, at strictyaml.Place, n *Notifier) {
 	}
 }
 
-func setTags(r *notifierReader, at strictyaml.Place, n *Notifier) {
+func setTags(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 	ok := at.Each(func(at strictyaml.Place) {
 		if s, ok := at.Text(); ok && strings.ContainsAny(s, ",\r\n") {
 			at.Bad("%q has a comma or a line break, which a tag can't have", s)
@@ -193,13 +196,13 @@ func setTags(r *notifierReader, at strictyaml.Place, n *Notifier) {
 	}
 }
 
-var emailKeys = []strictyaml.Key[*notifierReader, Email]{
+var emailKeys = []strictyaml.Key[*notifierReader, notify.Email]{
 	{
 		Name: "to", Required: true, Doc: "Addresses of those who get it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.TextsSchema(1) },
-		Set: func(r *notifierReader, at strictyaml.Place, e *Email) {
+		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) {
 			ok := at.Each(func(at strictyaml.Place) {
-				if a := r.address(at); a != nil {
+				if a := readAddress(at); a != nil {
 					e.To = append(e.To, a)
 				}
 			})
@@ -210,14 +213,14 @@ var emailKeys = []strictyaml.Key[*notifierReader, Email]{
 	},
 	{
 		Name: "from", Required: true, Doc: "Address of the sender.", Schema: strictyaml.TextSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, e *Email) { e.From = r.address(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) { e.From = readAddress(at) },
 	},
 	{
 		Name: "server", Required: true, Doc: "Mail server, host:port.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]+\]|[^:\[\]]+):` + portPattern + "$"}
 		},
-		Set: func(r *notifierReader, at strictyaml.Place, e *Email) {
+		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) {
 			s, ok := at.Text()
 			host, port, err := net.SplitHostPort(s)
 			if n, bad := strconv.ParseUint(port, 10, 16); ok && (err != nil || host == "" || bad != nil || n == 0) {
@@ -230,24 +233,24 @@ var emailKeys = []strictyaml.Key[*notifierReader, Email]{
 	},
 	{
 		Name: "username", Doc: "Name to log in with; may have references. No login unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, e *Email) { e.Username = r.Open(at, "username") },
+		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) { e.Username = r.Open(at, "username") },
 	},
 	{
 		Name: "password", Doc: "Password to log in with, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, e *Email) { e.Password = r.Secret(at) },
+		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) { e.Password = r.Secret(at) },
 	},
 	{
 		Name: "tls", Default: "starttls", Doc: "How the connection is made safe: starttls, as on port 587; implicit, as on port 465; none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("starttls", "implicit", "none") },
-		Set: func(r *notifierReader, at strictyaml.Place, e *Email) {
+		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) {
 			e.TLS = strictyaml.ReadWord(at, "starttls", "implicit", "none")
 		},
 	},
 }
 
 // email reads a mail server.
-func (r *notifierReader) email(at strictyaml.Place) *Email {
-	e := new(Email)
+func (r *notifierReader) email(at strictyaml.Place) *notify.Email {
+	e := new(notify.Email)
 	found, _ := strictyaml.Object(r, at, emailKeys, e)
 	username, login := found["username"]
 	password, secret := found["password"]
@@ -262,8 +265,8 @@ func (r *notifierReader) email(at strictyaml.Place) *Email {
 	return e
 }
 
-// address reads an address, with or without a name.
-func (r *notifierReader) address(at strictyaml.Place) *mail.Address {
+// readAddress reads an address, with or without a name.
+func readAddress(at strictyaml.Place) *mail.Address {
 	s, ok := at.Text()
 	if !ok {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
@@ -89,7 +90,7 @@ func TestNotifySectionMayBeEmpty(t *testing.T) {
 }
 
 func TestMessageFieldsAreSorted(t *testing.T) {
-	if f := config.MessageFields(); len(f) != 15 || !slices.IsSorted(f) {
+	if f := notify.MessageFields(); len(f) != 15 || !slices.IsSorted(f) {
 		t.Errorf("MessageFields() = %v", f)
 	}
 }
@@ -100,11 +101,11 @@ func FuzzTrigger(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		a, err := config.ParseTrigger(s)
+		a, err := notify.ParseTrigger(s)
 		if err != nil {
 			return
 		}
-		b, err := config.ParseTrigger(a.String())
+		b, err := notify.ParseTrigger(a.String())
 		if err != nil || a != b || a.Over < 0 || a.Over > 0 && a.Event != "waiting" {
 			t.Fatalf("ParseTrigger(%q) = %+v; %q came back as %+v, %v", s, a, a, b, err)
 		}
@@ -117,12 +118,12 @@ func FuzzRate(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		a, err := config.ParseRate(s)
+		a, err := notify.ParseRate(s)
 		if err != nil {
 			return
 		}
-		b, err := config.ParseRate(a.String())
-		if err != nil || a != b || a.N < 1 || a.N > config.MaxRate || a.Per < time.Second {
+		b, err := notify.ParseRate(a.String())
+		if err != nil || a != b || a.N < 1 || a.N > notify.MaxRate || a.Per < time.Second {
 			t.Fatalf("ParseRate(%q) = %+v; %q came back as %+v, %v", s, a, a, b, err)
 		}
 	})

@@ -2,29 +2,25 @@ package config
 
 import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
-	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 )
 
-// Tracing is where spans are sent.
-type Tracing struct {
-	Endpoint *template.SecretText   // base URL of an OTLP/HTTP receiver
-	Headers  []template.NamedSecret // of each request, sorted by name
-}
-
 // readTracing reads the section.
-func readTracing(r *sharedReader, at strictyaml.Place) *Tracing {
-	t := new(Tracing)
+func readTracing(r *sharedReader, at strictyaml.Place) *tracing.Config {
+	t := new(tracing.Config)
 	strictyaml.Object(r, at, tracingKeys, t)
 	return t
 }
 
-var tracingKeys = []strictyaml.Key[*sharedReader, Tracing]{
+var tracingKeys = []strictyaml.Key[*sharedReader, tracing.Config]{
 	{
 		Name: "endpoint", Required: true, Doc: "Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is added. May have references.", Schema: strictyaml.TextSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, t *Tracing) { t.Endpoint = r.secretURL(at) },
+		Set: func(r *sharedReader, at strictyaml.Place, t *tracing.Config) { t.Endpoint = r.secretURL(at) },
 	},
 	{
 		Name: "headers", Doc: "Headers of each request. Values may have references.", Schema: headersSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, t *Tracing) { t.Headers = r.SecretMap(at, headerNames()) },
+		Set: func(r *sharedReader, at strictyaml.Place, t *tracing.Config) {
+			t.Headers = r.SecretMap(at, headerNames())
+		},
 	},
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -165,8 +164,8 @@ func TestMessage(name string, now time.Time, p Place) Message {
 
 // Wants reports whether a notifier with these triggers tells of the message. A
 // test is always told. A wait whose end is not known is longer than any other.
-func Wants(on []config.Trigger, m Message) bool {
-	return m.Event == Test || slices.ContainsFunc(on, func(t config.Trigger) bool {
+func Wants(on []Trigger, m Message) bool {
+	return m.Event == Test || slices.ContainsFunc(on, func(t Trigger) bool {
 		endless := m.Event == Waiting && m.Wait == 0 && m.Until.IsZero()
 		return t.Event == string(m.Event) && (t.Over == 0 || m.Wait > t.Over || endless)
 	})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/retry"
 )
@@ -104,9 +103,9 @@ func TestALongErrorIsCut(t *testing.T) {
 }
 
 func TestWants(t *testing.T) {
-	on := func(words ...string) (list []config.Trigger) {
+	on := func(words ...string) (list []notify.Trigger) {
 		for _, w := range words {
-			trigger, err := config.ParseTrigger(w)
+			trigger, err := notify.ParseTrigger(w)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +116,7 @@ func TestWants(t *testing.T) {
 	wait := notify.Message{Event: notify.Waiting, Wait: 30 * time.Minute}
 	for _, c := range []struct {
 		name string
-		on   []config.Trigger
+		on   []notify.Trigger
 		m    notify.Message
 		want bool
 	}{

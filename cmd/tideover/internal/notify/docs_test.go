@@ -44,7 +44,7 @@ func TestTheExamplesOfThePageAreRight(t *testing.T) {
 	if len(kinds) != 5 {
 		t.Errorf("there are examples of %v only", kinds)
 	}
-	for _, field := range config.MessageFields() {
+	for _, field := range notify.MessageFields() {
 		if !strings.Contains(string(page), "`."+field+"`") {
 			t.Errorf("the page does not speak of .%s", field)
 		}

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -69,7 +68,7 @@ func (s *Sender) login() (*login, error) {
 	return &login{name: name, password: password}, err
 }
 
-func (s *Sender) dial(ctx context.Context, e *config.Email) (net.Conn, error) {
+func (s *Sender) dial(ctx context.Context, e *Email) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(e.Server)
 	if err != nil {
 		return nil, err
@@ -81,7 +80,7 @@ func (s *Sender) dial(ctx context.Context, e *config.Email) (net.Conn, error) {
 }
 
 // greet begins the session and makes it safe.
-func (s *Sender) greet(conn net.Conn, e *config.Email) (*smtp.Client, error) {
+func (s *Sender) greet(conn net.Conn, e *Email) (*smtp.Client, error) {
 	host, _, _ := net.SplitHostPort(e.Server) // dialed already
 	c, err := smtp.NewClient(conn, host)
 	if err != nil {

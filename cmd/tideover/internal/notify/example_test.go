@@ -27,7 +27,7 @@ func ExampleCompose() {
 }
 
 func ExampleGate() {
-	gate := notify.NewGate(&config.Notifier{AtMost: config.Rate{N: 1, Per: time.Hour}})
+	gate := notify.NewGate(&notify.Spec{AtMost: notify.Rate{N: 1, Per: time.Hour}})
 	now := time.Date(2026, 1, 2, 14, 0, 0, 0, time.UTC)
 	for _, subject := range []string{"a", "b", "c", "d"} {
 		m, held := gate.Admit(notify.Message{Event: notify.GaveUp, Subject: subject, Text: subject + " gave up"}, now)

@@ -1,12 +1,10 @@
 package notify
 
-import "github.com/tideover/tideover/cmd/tideover/internal/config"
-
 // Remembered returns how much the gate remembers.
 func (g *Gate) Remembered() int { return len(g.seen) + len(g.ends) }
 
 // MailText is mailText.
-func MailText(e *config.Email, m Message) []byte { return mailText(e, m) }
+func MailText(e *Email, m Message) []byte { return mailText(e, m) }
 
 // HeaderText is headerText.
 func HeaderText(s string) string { return headerText(s) }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 )
 
@@ -19,7 +18,7 @@ func FuzzMail(f *testing.F) {
 	f.Add("é\xff\x00 =?utf-8?q?x?=", "ünï\u2028", "", "Ö, <x@y>")
 	f.Add(strings.Repeat("long ", 500), strings.Repeat("é", 500), "", "")
 	f.Fuzz(func(t *testing.T, title, text, id, name string) {
-		e := &config.Email{From: &mail.Address{Name: name, Address: "a@example.com"}, To: []*mail.Address{{Name: name, Address: "b@example.com"}}}
+		e := &notify.Email{From: &mail.Address{Name: name, Address: "a@example.com"}, To: []*mail.Address{{Name: name, Address: "b@example.com"}}}
 		data := notify.MailText(e, notify.Message{ID: id, Event: notify.Event(id), Title: title, Text: text, Time: at})
 		msg, err := mail.ReadMessage(bytes.NewReader(data))
 		if err != nil {

@@ -2,8 +2,6 @@ package notify
 
 import (
 	"time"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
 // maxSeen bounds what a gate remembers. When more is going on, the oldest is
@@ -33,7 +31,7 @@ func (h Held) String() string {
 // time is an argument. It is not safe for use by several goroutines, and it is for
 // new messages only, not for further attempts to send one.
 type Gate struct {
-	atMost config.Rate
+	atMost Rate
 	dedupe time.Duration
 	sent   []time.Time // the last atMost.N, as a ring
 	next   int         // place of the oldest in sent
@@ -57,7 +55,7 @@ type ending struct {
 }
 
 // NewGate returns the gate of a notifier.
-func NewGate(n *config.Notifier) *Gate {
+func NewGate(n *Spec) *Gate {
 	return &Gate{atMost: n.AtMost, dedupe: n.Dedupe, sent: make([]time.Time, n.AtMost.N), seen: map[topic]time.Time{}, ends: map[ending]time.Time{}}
 }
 

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 )
 
@@ -16,10 +15,10 @@ func about(subject string) notify.Message {
 
 func newGate(t testing.TB, atMost string, dedupe time.Duration) *notify.Gate {
 	t.Helper()
-	n := &config.Notifier{Dedupe: dedupe}
+	n := &notify.Spec{Dedupe: dedupe}
 	if atMost != "" {
 		var err error
-		if n.AtMost, err = config.ParseRate(atMost); err != nil {
+		if n.AtMost, err = notify.ParseRate(atMost); err != nil {
 			t.Fatal(err)
 		}
 	}

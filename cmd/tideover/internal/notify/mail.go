@@ -7,14 +7,12 @@ import (
 	"net/mail"
 	"strings"
 	"time"
-
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
 // mailText returns the message as a mail, in plain text. Nothing of the message
 // can add a header, and its id is the mail's, so that one that was sent twice is
 // recognised.
-func mailText(e *config.Email, m Message) []byte {
+func mailText(e *Email, m Message) []byte {
 	var b bytes.Buffer
 	_, domain, _ := strings.Cut(e.From.Address, "@")
 	to := make([]string, len(e.To))

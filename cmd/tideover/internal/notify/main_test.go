@@ -25,7 +25,7 @@ func message() notify.Message {
 }
 
 // load returns the notifier of a line of YAML.
-func load(t testing.TB, yaml string, environ ...string) (*config.Notifier, notify.Env) {
+func load(t testing.TB, yaml string, environ ...string) (*notify.Spec, notify.Env) {
 	t.Helper()
 	red := new(secret.Redactor)
 	cfg, err := config.Load(config.Source{
@@ -49,7 +49,7 @@ func sender(t testing.TB, yaml string, environ ...string) *notify.Sender {
 	return open(t, n, env)
 }
 
-func open(t testing.TB, n *config.Notifier, env notify.Env) *notify.Sender {
+func open(t testing.TB, n *notify.Spec, env notify.Env) *notify.Sender {
 	t.Helper()
 	s, err := notify.New(n, env)
 	if err != nil {

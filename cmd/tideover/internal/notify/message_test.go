@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/internal/testfile"
 )
@@ -32,15 +31,15 @@ func TestTheJSONOfAMessageIsTheGoldenOne(t *testing.T) {
 }
 
 func TestTheLoaderKnowsTheFieldsOfAMessage(t *testing.T) {
-	if got, want := slices.Sorted(maps.Keys(message().Fields())), config.MessageFields(); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(message().Fields())), notify.MessageFields(); !slices.Equal(got, want) {
 		t.Errorf("Fields() has %v, the loader allows %v", got, want)
 	}
 }
 
 func TestTheLoaderKnowsTheEvents(t *testing.T) {
 	for _, e := range []notify.Event{notify.GaveUp, notify.Waiting, notify.Resumed, notify.BreakerOpen, notify.Recovered, notify.DeadLetter} {
-		trigger, err := config.ParseTrigger(string(e))
-		if err != nil || !notify.Wants([]config.Trigger{trigger}, notify.Message{Event: e}) {
+		trigger, err := notify.ParseTrigger(string(e))
+		if err != nil || !notify.Wants([]notify.Trigger{trigger}, notify.Message{Event: e}) {
 			t.Errorf("ParseTrigger(%q) = %v, %v, or it is not wanted", e, trigger, err)
 		}
 	}

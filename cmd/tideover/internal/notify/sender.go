@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
@@ -33,7 +32,7 @@ type Env struct {
 // Sender sends messages by one notifier. It is safe for use by several
 // goroutines.
 type Sender struct {
-	notifier *config.Notifier
+	notifier *Spec
 	secrets  secret.Resolver
 	roots    *x509.CertPool
 	hidden   []string
@@ -44,19 +43,19 @@ type Sender struct {
 
 // New returns the sender of a notifier. It is an error if this system can't do
 // what the notifier is for.
-func New(n *config.Notifier, env Env) (*Sender, error) {
+func New(n *Spec, env Env) (*Sender, error) {
 	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs, hidden: env.Hidden, inherit: slices.Concat(guard.BaseVariables, env.Inherit, n.Inherit)}
 	s.secrets.Redactor = cmp.Or(s.secrets.Redactor, new(secret.Redactor))
 	switch n.Kind {
-	case config.NotifyNtfy:
+	case KindNtfy:
 		s.via = (*Sender).ntfy
-	case config.NotifySlack:
+	case KindSlack:
 		s.via = (*Sender).slack
-	case config.NotifyWebhook:
+	case KindWebhook:
 		s.via = (*Sender).webhook
-	case config.NotifyEmail:
+	case KindEmail:
 		s.via = (*Sender).email
-	case config.NotifyRun:
+	case KindRun:
 		if errNoCommands != nil {
 			return nil, fmt.Errorf("notify %q: %w", n.Name, errNoCommands)
 		}

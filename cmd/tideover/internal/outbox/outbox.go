@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -63,7 +62,7 @@ type failure struct {
 
 // notifier is one of the configuration.
 type notifier struct {
-	*config.Notifier
+	*notify.Spec
 	sender *notify.Sender
 	flow   *engine.Workflow
 
@@ -74,22 +73,30 @@ type notifier struct {
 // defaultRetention is how long an engine keeps ended runs unless its configuration says otherwise.
 const defaultRetention = 14 * 24 * time.Hour
 
-// New returns the outbox of a configuration. place says where messages come from.
-func New(cfg *config.Config, place func() notify.Place) (*Outbox, error) {
+// Config is what an outbox is made of.
+type Config struct {
+	Notifiers []*notify.Spec
+	Env       notify.Env
+	Place     func() notify.Place // where messages come from
+	Retention time.Duration       // how long the engine keeps ended runs; 0 means its default
+}
+
+// New returns an outbox with the notifiers.
+func New(c Config) (*Outbox, error) {
 	o := &Outbox{
-		place: place, retention: cmp.Or(cfg.Server.Retention, defaultRetention), notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
+		place: c.Place, retention: cmp.Or(c.Retention, defaultRetention), notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
 	}
-	for name, c := range cfg.Notifiers {
-		sender, err := notify.New(c, notify.Env{Secrets: cfg.Secrets(), Hidden: cfg.HiddenVariables(), Inherit: cfg.Server.Inherit})
+	for _, spec := range c.Notifiers {
+		sender, err := notify.New(spec, c.Env)
 		if err != nil {
 			return nil, err
 		}
-		flow, err := engine.NewWorkflow(prefix+name, engine.Call("send", handlerSend, args{name},
-			engine.WithPolicy(c.Policy), engine.Concurrency(parallel)))
+		flow, err := engine.NewWorkflow(prefix+spec.Name, engine.Call("send", handlerSend, args{spec.Name},
+			engine.WithPolicy(spec.Policy), engine.Concurrency(parallel)))
 		if err != nil {
 			return nil, err
 		}
-		o.notifiers[name] = &notifier{Notifier: c, sender: sender, flow: flow, gate: notify.NewGate(c)}
+		o.notifiers[spec.Name] = &notifier{Spec: spec, sender: sender, flow: flow, gate: notify.NewGate(spec)}
 	}
 	return o, nil
 }
@@ -162,7 +169,7 @@ func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, erro
 			o.mu.Unlock()
 			return nil, fmt.Errorf("there is no notifier %q", name)
 		}
-		if slices.ContainsFunc(n.On, func(t config.Trigger) bool {
+		if slices.ContainsFunc(n.On, func(t notify.Trigger) bool {
 			return t.Event == string(notify.GaveUp) || t.Event == string(notify.DeadLetter)
 		}) {
 			alarmed = append(alarmed, name)

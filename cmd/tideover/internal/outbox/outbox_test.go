@@ -70,6 +70,10 @@ func (b *inbox) events() string {
 
 func here() notify.Place { return notify.Place{} }
 
+func settings(cfg *config.Config) Config {
+	return Config{Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: here, Retention: cfg.Server.Retention}
+}
+
 func load(t *testing.T, text string) *config.Config {
 	t.Helper()
 	cfg, err := config.Load(config.Source{Data: []byte("version: 1\n" + text), Environ: []string{"HOME=/", "KEY=PLANTED"}, Redactor: new(secret.Redactor)})
@@ -98,7 +102,7 @@ func TestGivingUpIsToldThoughTheReceiverIsAway(t *testing.T) {
 	t.Parallel()
 	in := newInbox(t, 503, 503)
 	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", timeout: 1h, policy: fixed(10ms) attempts=5}}`)
-	o, err := New(cfg, here)
+	o, err := New(settings(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +145,7 @@ func TestASessionIsFollowed(t *testing.T) {
 			return `{run: [sh, -c, 'echo "$TIDEOVER_EVENT $TIDEOVER_SUBJECT" >> "$0"', ` + file + `], on: ` + on + `, dedupe: 0}`
 		}
 		cfg := load(t, "notify:\n  all: "+told("[gave-up, waiting>30m, resumed]")+"\n  none: "+told("[breaker-open]")+"\n  deaf: "+told("[gave-up, waiting, resumed]")+"\n")
-		o, err := New(cfg, here)
+		o, err := New(settings(cfg))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +212,7 @@ func TestAWaitIsToldByTheNextProcess(t *testing.T) {
 				}
 				var store memlog.Store
 				open := func() (*Outbox, *engine.Engine) {
-					o, err := New(cfg, here)
+					o, err := New(settings(cfg))
 					if err == nil {
 						_, err = o.Listen(spec, []string{"hook"})
 					}
@@ -280,7 +284,7 @@ func TestAWaitIsNotToldAgainWhenItsMessageIsForgotten(t *testing.T) {
 		var store memlog.Store
 		sent := 0
 		open := func() (*Outbox, *engine.Engine) {
-			o, err := New(cfg, here)
+			o, err := New(settings(cfg))
 			if err == nil {
 				_, err = o.Listen(spec, []string{"hook"})
 			}
@@ -335,7 +339,7 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 	in := newInbox(t)
 	cfg := load(t, `notify: {hook: {webhook: "`+in.URL+`", timeout: 1h, policy: fixed(10ms) attempts=unlimited}}`)
 	bad := load(t, `notify: {hook: {webhook: "http://127.0.0.1:1", policy: fixed(10ms) attempts=unlimited}}`)
-	o, err := New(bad, here)
+	o, err := New(settings(bad))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +357,7 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 	if err := e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if o, err = New(cfg, here); err != nil {
+	if o, err = New(settings(cfg)); err != nil {
 		t.Fatal(err)
 	}
 	e = opened(t, &store, o, nil)
@@ -367,14 +371,14 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 func TestANotifierThatIsGone(t *testing.T) {
 	t.Parallel()
 	cfg := load(t, `notify: {hook: {webhook: "http://127.0.0.1:1"}}`)
-	o, err := New(cfg, here)
+	o, err := New(settings(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := o.Alarm("work", []string{"fone"}); err == nil {
 		t.Error("an alarm by a notifier that is not there")
 	}
-	none, err := New(load(t, ""), here)
+	none, err := New(settings(load(t, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +393,7 @@ func TestANotifierThatIsGone(t *testing.T) {
 // told while it waits.
 func TestWhatASessionWaitsForIsTold(t *testing.T) {
 	t.Parallel()
-	o, err := New(load(t, ""), here)
+	o, err := New(settings(load(t, "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +418,7 @@ func TestWhatASessionWaitsForIsTold(t *testing.T) {
 // A hand-over is told once, though several events tell of it, and so is its end.
 func TestAHandOverIsTold(t *testing.T) {
 	t.Parallel()
-	o, err := New(load(t, ""), here)
+	o, err := New(settings(load(t, "")))
 	if err != nil {
 		t.Fatal(err)
 	}

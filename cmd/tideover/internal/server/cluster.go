@@ -48,7 +48,7 @@ func left(data string) error {
 func (s *server) joinCluster(ctx context.Context, ec *engine.Config) error {
 	data := s.cfg.Server.Data
 	ec.Logger = sampleTrouble(s.Log)
-	log, err := cluster.Join(ctx, cluster.Options{Config: s.cfg, Dir: data, Log: ec.Logger, Redact: s.Source.Redactor.String})
+	log, err := cluster.Join(ctx, cluster.Options{Config: &s.cfg.Engine, Secrets: s.cfg.Secrets(), Dir: data, Log: ec.Logger, Redact: s.Source.Redactor.String})
 	if err != nil {
 		return err
 	}

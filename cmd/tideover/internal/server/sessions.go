@@ -28,7 +28,9 @@ type plan struct {
 // planned makes the workflows of a configuration: its own, those of its sessions, of
 // the messages about them, and of the jobs that it offers.
 func (s *server) planned(cfg *config.Config) (p plan, err error) {
-	if p.outbox, err = outbox.New(cfg, s.place); err != nil {
+	if p.outbox, err = outbox.New(outbox.Config{
+		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: s.place, Retention: cfg.Server.Retention,
+	}); err != nil {
 		return p, err
 	}
 	if p.workflows, p.schedules, err = steps.Workflows(cfg.OrderedWorkflows(), cfg.Secrets(), p.outbox.Alarm); err != nil {

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -47,9 +47,15 @@ type Exporter struct {
 	dropped int
 }
 
-// Options say how an exporter is made.
+// Config is where spans are sent.
+type Config struct {
+	Endpoint *template.SecretText   // base URL of an OTLP/HTTP receiver
+	Headers  []template.NamedSecret // of each request, sorted by name
+}
+
+// Options are the settings of an exporter.
 type Options struct {
-	Config  *config.Tracing
+	Config  *Config
 	Secrets secret.Resolver
 	Redact  func(string) string // takes secrets out of texts
 	Version string

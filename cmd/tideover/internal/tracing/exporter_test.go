@@ -14,7 +14,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -54,18 +54,24 @@ func handledBy(h http.Handler) roundTrip {
 	}
 }
 
+func secretText(t *testing.T, src string) *template.SecretText {
+	t.Helper()
+	text, err := template.Parse(src, template.WithRefs, template.Fields{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return template.NewSecretText(text, "/")
+}
+
 // exporter returns one whose requests go to the receiver.
 func exporter(t *testing.T, receiver roundTrip, log *slog.Logger) *Exporter {
 	t.Helper()
 	redactor := new(secret.Redactor)
-	cfg, err := config.Load(config.Source{
-		Path: "/etc/tideover.yaml", Environ: []string{"HOME=/home/me", "OTLP=planted-secret-value"}, Redactor: redactor,
-		Data: []byte("version: 1\ntracing: {endpoint: 'http://127.0.0.1:4318', headers: {Authorization: 'Bearer ${env:OTLP}'}}\n"),
+	secrets := secret.Resolver{LookupEnv: func(string) (string, bool) { return "planted-secret-value", true }, Redactor: redactor}
+	x, err := New(Options{
+		Config:  &Config{Endpoint: secretText(t, "http://127.0.0.1:4318"), Headers: []template.NamedSecret{{Name: "Authorization", Value: secretText(t, "Bearer ${env:OTLP}")}}},
+		Secrets: secrets, Redact: redactor.String, Version: "v1", Logger: log,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	x, err := New(Options{Config: cfg.Tracing, Secrets: cfg.Secrets(), Redact: redactor.String, Version: "v1", Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package config
+package notify
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// notifyEvents are the words of a notifier's `on`.
-var notifyEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm", "start-refused"}
+// TriggerEvents are the words of a notifier's `on`.
+var TriggerEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "recovered", "dead-letter", "storm", "start-refused"}
 
-// Trigger is one thing that a notifier tells of.
+// Trigger is one kind of event that a notifier sends messages about.
 type Trigger struct {
 	Event string        // such as gave-up
 	Over  time.Duration // of waiting: only waits longer than this; 0 means all
@@ -25,11 +25,11 @@ type Trigger struct {
 func ParseTrigger(s string) (Trigger, error) {
 	word, length, long := strings.Cut(s, ">")
 	t := Trigger{Event: strings.TrimSpace(word)}
-	if !slices.Contains(notifyEvents, t.Event) {
-		if near := strictyaml.Nearest(t.Event, notifyEvents); near != "" {
+	if !slices.Contains(TriggerEvents, t.Event) {
+		if near := strictyaml.Nearest(t.Event, TriggerEvents); near != "" {
 			return Trigger{}, fmt.Errorf("%q is not an event; did you mean %q?", t.Event, near)
 		}
-		return Trigger{}, fmt.Errorf("%q is not an event; want %s", t.Event, strings.Join(notifyEvents, ", "))
+		return Trigger{}, fmt.Errorf("%q is not an event; want %s", t.Event, strings.Join(TriggerEvents, ", "))
 	}
 	if !long {
 		return t, nil
@@ -58,7 +58,7 @@ func (t Trigger) String() string {
 // MaxRate is the largest N of a [Rate].
 const MaxRate = 1000
 
-// Rate is at most N in any stretch of Per. The zero Rate is no limit.
+// Rate is at most N in any period of Per. The zero Rate is no limit.
 type Rate struct {
 	N   int
 	Per time.Duration

@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/internal/secret"
+)
+
+// Config is the cluster that keeps the runs. Without addresses there is none, and runs are
+// kept in the server's folder.
+type Config struct {
+	NATS []*template.SecretText // addresses of the servers
+
+	Name        string        // of the cluster
+	Shards      int           // 0 means what the cluster has, or the default
+	Replicas    int           // 0 means what the servers can do
+	MaxBytes    int64         // of a shard's log; 0 means no limit
+	LeaseTime   time.Duration // 0 means what the cluster has, or the default
+	Member      string        // name of this process; empty means host and process id
+	SecondPlace string        // folder; empty means none
+
+	Credentials string               // path
+	NKeySeed    string               // path
+	User        *template.SecretText // nil means none, here and below
+	Password    *template.SecretText
+	Token       *template.SecretText
+	TLS         TLS
+
+	SystemCredentials string // path
+	SystemUser        *template.SecretText
+	SystemPassword    *template.SecretText
+}
+
+// TLS has the paths of the files for a connection; empty ones are not used.
+type TLS struct{ CA, Cert, Key string }
+
+// Clustered reports whether runs are shared with other processes.
+func (c *Config) Clustered() bool { return len(c.NATS) > 0 }
+
+// Log returns the configuration of the cluster's log, with the secrets as they are now.
+// The caller adds the folder and the logger.
+func (c *Config) Log(secrets secret.Resolver) (jetstream.Config, error) {
+	out := jetstream.Config{
+		Name: c.Name, Shards: c.Shards, Replicas: c.Replicas, MaxBytes: c.MaxBytes, LeaseTime: c.LeaseTime,
+		Credentials: c.Credentials, NKeySeed: c.NKeySeed, SystemCredentials: c.SystemCredentials,
+		MemberName: c.Member, SecondPlace: c.SecondPlace,
+	}
+	urls := make([]string, len(c.NATS))
+	var errs []error
+	for i, s := range c.NATS {
+		u, err := ResolveAddress(s, secrets)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("engine.nats: %w", err))
+		}
+		urls[i] = u.Reveal()
+	}
+	out.URL = strings.Join(urls, ",")
+	for _, v := range []struct {
+		name string
+		text *template.SecretText
+		to   *string
+	}{
+		{"user", c.User, &out.User}, {"password", c.Password, &out.Password}, {"token", c.Token, &out.Token},
+		{"system-user", c.SystemUser, &out.SystemUser}, {"system-password", c.SystemPassword, &out.SystemPassword},
+	} {
+		if v.text == nil {
+			continue
+		}
+		value, err := v.text.Resolve(secrets)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("engine.%s: %w", v.name, err))
+		}
+		*v.to = value.Reveal()
+	}
+	var err error
+	if out.TLS, err = c.TLS.Config(); err != nil {
+		errs = append(errs, fmt.Errorf("engine.tls: %w", err))
+	}
+	return out, errors.Join(errs...)
+}
+
+// Config returns the settings of connections, nil if the address is enough.
+func (t TLS) Config() (*tls.Config, error) {
+	if t == (TLS{}) {
+		return nil, nil //nolint:nilnil // the address is enough
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.CA != "" {
+		pem, err := os.ReadFile(t.CA)
+		if err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca: there is no certificate in %s", t.CA)
+		}
+	}
+	if t.Cert == "" {
+		return c, nil
+	}
+	if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
+		return nil, fmt.Errorf("cert, key: %w", err)
+	}
+	// The files are read for each connection: they may have been renewed.
+	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		return &pair, err
+	}
+	return c, nil
+}
+
+// ParseAddress parses the address of a server, which may have no scheme.
+func ParseAddress(text string) (*url.URL, error) {
+	text = strings.TrimSpace(text)
+	if !strings.Contains(text, "://") {
+		text = "nats://" + text
+	}
+	return url.Parse(text)
+}
+
+// MaskReferences replaces each reference by as many characters.
+func MaskReferences(text string) string {
+	return template.ReplaceRefs(text, func(ref string) string { return strings.Repeat("x", len(ref)) })
+}
+
+// SplitAddress splits an address into its scheme, what it says of the user, and the
+// rest, which begins with an @ if there is a user. References may be any part of it.
+func SplitAddress(src string) (scheme, user, rest string) {
+	masked := MaskReferences(src)
+	begin := 0
+	if i := strings.Index(masked, "://"); i >= 0 {
+		begin = i + len("://")
+	}
+	end := max(strings.LastIndexByte(masked, '@'), begin)
+	return src[:begin], src[begin:end], src[end:]
+}
+
+// ResolveAddress resolves the references of an address. Those before the host may have
+// any characters. If the whole address is a secret, its password is added to the redactor,
+// too.
+func ResolveAddress(s *template.SecretText, r secret.Resolver) (secret.String, error) {
+	scheme, user, rest := SplitAddress(s.String())
+	if user == "" {
+		out, err := s.Resolve(r)
+		if err == nil {
+			addSecrets(out.Reveal(), r.Redactor)
+		}
+		return out, err
+	}
+	before, err := replaceReferences(user, func(ref secret.Ref) (string, error) {
+		v, err := r.Resolve(ref, s.Dir())
+		return strings.ReplaceAll(url.QueryEscape(v.Reveal()), "+", "%20"), err
+	})
+	if err != nil {
+		return secret.String{}, err
+	}
+	after, err := replaceReferences(rest, func(ref secret.Ref) (string, error) {
+		v, err := r.Resolve(ref, s.Dir())
+		return v.Reveal(), err
+	})
+	return secret.New(scheme + before + after), err
+}
+
+func replaceReferences(text string, value func(secret.Ref) (string, error)) (out string, err error) {
+	out = template.ReplaceRefs(text, func(word string) string {
+		ref, e := secret.ParseRef(word)
+		v := ""
+		if e == nil {
+			v, e = value(ref)
+		}
+		if err == nil {
+			err = e
+		}
+		return v
+	})
+	return out, err
+}
+
+// addSecrets adds the secrets in addresses to the redactor.
+func addSecrets(addresses string, r *secret.Redactor) {
+	if r == nil {
+		return
+	}
+	for part := range strings.SplitSeq(addresses, ",") {
+		u, err := ParseAddress(part)
+		if err != nil || u.User == nil {
+			continue
+		}
+		if password, ok := u.User.Password(); ok {
+			r.Add(password)
+		} else {
+			r.Add(u.User.Username())
+		}
+		r.Add(u.User.String())
+	}
+}

@@ -1,0 +1,128 @@
+package notify
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/mail"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/retry"
+)
+
+// The kinds of notifiers.
+const (
+	KindNtfy    = "ntfy"
+	KindSlack   = "slack"
+	KindWebhook = "webhook"
+	KindEmail   = "email"
+	KindRun     = "run"
+)
+
+// Spec is a notifier: what it sends messages about, to whom and how.
+type Spec struct {
+	Name    string
+	Kind    string        // KindNtfy…; it determines which of the fields below are set
+	On      []Trigger     // events that it sends messages about
+	AtMost  Rate          // zero means no limit
+	Dedupe  time.Duration // the same event of the same subject is sent once in it; 0 means always
+	Timeout time.Duration // of one attempt
+	Policy  retry.Policy  // of the attempts
+
+	URL      *template.SecretText // ntfy: with the topic; slack; webhook
+	Token    *template.SecretText // ntfy: nil means none
+	Priority string               // ntfy: empty means the server's default
+	Tags     []string             // ntfy
+
+	Method  string                 // webhook
+	Headers []template.NamedSecret // webhook, sorted by name
+
+	Email *Email
+
+	Dir string                 // run: working folder, absolute
+	Env []template.NamedSecret // run, sorted by name
+
+	Inherit guard.Inherit // run: variables of the server that the command gets, in addition to server.env-inherit
+
+	BodyText *template.Text   // webhook: nil means the message's JSON
+	RunTexts []*template.Text // run: the command and its arguments
+	Base     string           // where relative paths of references start
+}
+
+// Email is a mail server, a sender and recipients.
+type Email struct {
+	To       []*mail.Address
+	From     *mail.Address
+	Server   string               // host:port
+	Username *template.SecretText // nil means that there is no login
+	Password *template.SecretText
+	TLS      string // "starttls", "implicit" or "none"
+}
+
+// The fields of a message that has everything, of one with the shortest values, and of
+// one that has nothing. [TryTemplate] renders templates with all of them.
+var (
+	fullMessage = map[string]any{
+		"id": "5f0c3a", "event": "gave-up", "subject": "nightly", "title": "nightly gave up", "text": "5 attempts in 42m",
+		"run": "01K9", "step": "fetch", "attempt": 5, "attempts": 5, "reason": "attempts", "line": "exit code 1",
+		"until": "2026-01-02T15:04:05Z", "url": "http://127.0.0.1:7878/runs/01K9", "time": "2026-01-02T15:04:05Z", "host": "box",
+	}
+	emptyMessage = map[string]any{
+		"id": "", "event": "", "subject": "", "title": "", "text": "", "run": "", "step": "", "attempt": 0, "attempts": 0,
+		"reason": "", "line": "", "until": "", "url": "", "time": "", "host": "",
+	}
+	shortMessage = map[string]any{
+		"id": "5f0c3a", "event": "waiting", "subject": "s", "title": "t", "text": "t", "run": "1", "step": "s", "attempt": 1, "attempts": retry.Unlimited,
+		"reason": "r", "line": "l", "until": "2026-01-02T15:04:05Z", "url": "u", "time": "2026-01-02T15:04:05Z", "host": "h",
+	}
+)
+
+// TemplateFields are the fields that the templates of a notifier may use.
+var TemplateFields = template.Fields{First: MessageFields(), Quotes: []string{"line", "text"}}
+
+// TryTemplate renders a template of a notifier with several messages and returns the
+// first error. Relative paths of references start at dir.
+func TryTemplate(t *template.Text, secrets secret.Resolver, dir string) error {
+	for _, sample := range []map[string]any{fullMessage, shortMessage, emptyMessage} {
+		if _, err := t.Render(&template.Scope{Root: sample, Secrets: secrets, Dir: dir}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MessageFields returns the fields that the templates of a notifier may use,
+// sorted.
+func MessageFields() []string { return slices.Sorted(maps.Keys(fullMessage)) }
+
+// Body renders the body of a webhook. ok is false if the notifier has no template for it.
+func (n *Spec) Body(fields map[string]any, r secret.Resolver) (body secret.String, ok bool, err error) {
+	if n.BodyText == nil {
+		return body, false, nil
+	}
+	out, err := n.BodyText.Render(&template.Scope{Root: fields, Secrets: r, Dir: n.Base})
+	if err != nil {
+		err = fmt.Errorf("notify %q: body: %w", n.Name, err)
+	}
+	return secret.New(out), true, err
+}
+
+// Argv renders the command and its arguments. An argument that can't be rendered is
+// empty, and its error is in err.
+func (n *Spec) Argv(fields map[string]any) ([]string, error) {
+	argv := make([]string, len(n.RunTexts))
+	var errs []error
+	for i, t := range n.RunTexts {
+		out, err := t.Render(&template.Scope{Root: fields})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("notify %q: run[%d]: %w", n.Name, i, err))
+		}
+		argv[i] = strings.ReplaceAll(out, "\x00", "")
+	}
+	return argv, errors.Join(errs...)
+}
