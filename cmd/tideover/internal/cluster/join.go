@@ -1,5 +1,4 @@
-// Package cluster joins the processes that share the work of an engine, as the
-// configuration says.
+// Package cluster joins the processes that share the work of an engine.
 package cluster
 
 import (
@@ -15,11 +14,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// waits is how the servers are waited for: for as long as it takes. An attempt
-// that is cut off has not worked in vain, what it has created is found by the next.
+// waits is the policy of joining: it never gives up. The next attempt finds what an
+// attempt that was cut off has created.
 const waits = "exponential(500ms..15s) jitter=20% attempts=unlimited attempt-timeout=10s"
 
-// firstSign is after how long somebody wants to know why nothing happens.
+// firstSign is the time after which the log says that joining takes long.
 const firstSign = 3 * time.Second
 
 // Options are the cluster and the process that joins it.
@@ -68,7 +67,7 @@ func Join(ctx context.Context, o Options) (*jetstream.Log, error) {
 	return l, nil
 }
 
-// joined says in the log where we are, and for the next time in the folder.
+// joined logs which cluster this is, and notes it in the folder for the next start.
 func (o *Options) joined(l *jetstream.Log, name string) {
 	what := "joined the cluster"
 	if l.Made() {
@@ -80,7 +79,7 @@ func (o *Options) joined(l *jetstream.Log, name string) {
 	}
 }
 
-// tell says why it is waited.
+// tell logs why joining waits.
 func (o *Options) tell(_ context.Context, ev retry.Event) error {
 	o.Log.Warn("the cluster can't be joined yet; waiting for NATS", "error", ev.Err, "attempt", ev.Attempt, "next_in", ev.Delay.Round(10*time.Millisecond))
 	return nil

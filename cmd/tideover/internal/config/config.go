@@ -8,6 +8,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
@@ -29,7 +30,7 @@ type Config struct {
 	Watch     WatchDefaults
 	Providers map[string]*Provider
 	Gateway   Gateway
-	NIP90     *NIP90 // nil means that no jobs are taken from relays
+	NIP90     *nip90.Spec // nil means that no jobs are taken from relays
 	Server    Server
 	Engine    cluster.Config
 	Audit     Audit

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -14,7 +15,7 @@ import (
 )
 
 // ownPrefixes begin the names of workflows that are not the file's.
-var ownPrefixes = []string{session.Prefix, "notify.", jobPrefix}
+var ownPrefixes = []string{session.Prefix, "notify.", nip90.Prefix}
 
 // checkPrefixes refuses names of workflows that begin like those of sessions, messages
 // and jobs.

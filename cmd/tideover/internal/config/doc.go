@@ -1,15 +1,16 @@
 // Package config reads the one file that configures `tideover serve`.
 //
-// [Load] reads it strictly: an unknown key, a key given twice, a reference to a
-// variable that is not set, a template that asks for a step which may not have
-// ended are errors, and all problems of a file are reported together, each with
-// its line and column. A value comes from a flag, a variable such as
-// TIDEOVER_SERVER_LISTEN, the file or the defaults, in this order; [Config.Values] says from which.
+// [Load] reads it strictly: an unknown key, a key that is given twice, a reference to a
+// variable that is not set, or a template that uses a step that may not have ended is an
+// error. All problems of a file are reported together, each with its line and column. A
+// value comes from a flag, a variable such as TIDEOVER_SERVER_LISTEN, the file or the
+// defaults, in this order; [Config.Values] has the origin of each.
 //
-// Secrets stand in the file as references, ${env:NAME} and ${file:path}. Load
-// checks that they lead somewhere; their values are looked up when a [Step] is
-// rendered, and are nowhere in a Config, a stored step or an error.
+// Secrets are references in the file, ${env:NAME} and ${file:path}. Load checks that they
+// can be resolved; a [Config] does not hold their values.
 //
-// The tables of keys (rootKeys, stepKeys…) are the only place that knows which
-// keys there are: the loader and [Schema] both read them.
+// Each section has a file with its table of keys, such as serverKeys, and its reader.
+// The tables are the only place that knows the keys: readers and [Schema] both use them.
+// Checks across sections are in crosscheck.go. The types of what steps, notify, nip90,
+// tracing and cluster need are in those packages.
 package config

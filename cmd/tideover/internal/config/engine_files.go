@@ -21,7 +21,7 @@ func (r *engineReader) existing(at strictyaml.Place) string {
 	path := r.path(at, s)
 	if _, err := os.Stat(path); err != nil {
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err // the path is told as it is written
+			err = e.Err // the message has the path as it is written
 		}
 		at.Bad("%q: %v", s, err)
 		return ""

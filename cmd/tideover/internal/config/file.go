@@ -51,7 +51,7 @@ func newFileReader(src Source, data []byte) (*fileReader, error) {
 	shared := &sharedReader{Reader: template.Reader{Dir: dir, Secrets: secrets}, env: env, flags: src.Flags}
 	policies := &policyReader{policies: cfg.Policies, later: map[string]bool{}, unlimited: map[string]bool{}}
 	notifiers := &notifierReader{sharedReader: shared, policies: policies, notifiers: cfg.Notifiers}
-	providers := &providerReader{sharedReader: shared, policies: policies, doc: doc, providers: cfg.Providers}
+	providers := &providerReader{sharedReader: shared, policies: policies, providers: cfg.Providers}
 	workflows := &workflowReader{
 		sharedReader: shared, policies: policies, providers: providers, notifiers: notifiers, workflows: cfg.Workflows, drafts: map[string]*draft{},
 	}

@@ -45,7 +45,7 @@ var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
 		Name: "provider", Doc: "Provider that is asked, as the gateway would: with its keys, its limits and its breaker. The URL is then a path below it.", Schema: strictyaml.NameSchema,
 		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
 			s, ok := at.Text()
-			d.Provider = cmp.Or(s, "?") // whatever it is, the URL is meant to be a path
+			d.Provider = cmp.Or(s, "?") // also if it is wrong: the URL is meant to be a path
 			if !ok {
 				return
 			}

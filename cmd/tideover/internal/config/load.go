@@ -23,7 +23,7 @@ type Source struct {
 	Redactor *secret.Redactor  // learns the value of every secret that is looked up; may be nil
 }
 
-// digest tells two contents of a file apart.
+// digest identifies the content of a file.
 type digest = [sha256.Size]byte
 
 // Load reads and checks the configuration. Its error is [strictyaml.FieldErrors] when the
@@ -33,14 +33,14 @@ func Load(src Source) (*Config, error) {
 	return cfg, err
 }
 
-// Check is [Load] for whoever only wants to know what is wrong.
+// Check is [Load] for callers that only need the error.
 func Check(src Source) error {
 	_, err := Load(src)
 	return err
 }
 
-// load is Load with the digest of what was read, which a watcher needs also when
-// it is wrong.
+// load is Load with the digest of the content, which a watcher needs also if the content
+// is wrong.
 func load(src Source) (*Config, digest, error) {
 	data, err := content(src)
 	if err != nil {
@@ -59,12 +59,12 @@ func load(src Source) (*Config, digest, error) {
 	return f.cfg, f.cfg.digest, nil
 }
 
-// content reads the file, and no more of it than could be accepted.
+// content reads the file, and one byte more than is accepted at most.
 func content(src Source) ([]byte, error) {
 	if src.Data != nil || src.Path == "" {
 		return src.Data, nil
 	}
-	// Looked at before it is opened: to open a pipe waits for whoever writes to it.
+	// Before it is opened: opening a pipe waits for a writer.
 	info, err := os.Stat(src.Path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -135,8 +135,9 @@ func (e environment) withPrefix(prefix string) (names []string) {
 	return names
 }
 
-// learnProxies tells the redactor of proxies that want a password. Nobody refers to
-// these variables: net/http reads them, commands inherit them, and both repeat them.
+// learnProxies adds the addresses of proxies that have a password to the redactor. The
+// file does not refer to these variables, but net/http reads them, commands inherit them,
+// and both may repeat them.
 func (e environment) learnProxies(r *secret.Redactor) {
 	if r == nil {
 		return

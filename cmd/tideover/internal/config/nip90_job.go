@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -17,47 +18,21 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// jobPrefix begins the names of the workflows that jobs are runs of.
-const jobPrefix = "nip90."
-
 const (
-	maxJobAttempts    = 20 // each is told to everybody
+	maxJobAttempts    = 20 // each is published
 	maxJobTimeout     = 24 * time.Hour
 	maxJobPrice       = 1_000_000_000 // thousandths of a satoshi: a million of them
 	defaultJobTimeout = 30 * time.Second
 	defaultJobTotal   = time.Hour
 )
 
-// JobKind is what is done with the requests of one kind: a step, or a workflow of
-// the file.
-type JobKind struct {
-	Kind       int           // of the requests, 5000 to 5999
-	Step       *steps.Step   // the command or the request, with the id "job"; nil for a workflow
-	Workflow   string        // the workflow's name; empty for a step
-	Timeout    time.Duration // of a request that says nothing, in whole seconds
-	MaxTimeout time.Duration // longer ones are cut to it; whole seconds
-	MaxTotal   time.Duration // ends a job with all its attempts and waits; MaxTimeout if Total
-	Total      bool          // the timeout is of the job, and not of each attempt; always so for a workflow
-	Price      int64         // of a result, in thousandths of a satoshi; 0 means that it is free
-}
-
-// Name returns the name that the runs of the jobs have, unless they are a
-// workflow's.
-func (j *JobKind) Name() string { return jobPrefix + strconv.Itoa(j.Kind) }
-
-// jobFields are those of a job, which is .input of its templates.
-var jobFields = []string{"customer", "id", "inputs", "kind", "output", "params", "task", "timeout"}
-
-// jobRoots are the fields that the templates of jobs may use.
-var jobRoots = template.Fields{First: []string{"input", "run"}, Input: jobFields}
-
-// JobFields returns what templates of jobs see in .input, sorted.
-func JobFields() []string { return slices.Clone(jobFields) }
+// jobFields are the fields that the templates of jobs may use.
+var jobFields = template.Fields{First: []string{"input", "run"}, Input: nip90.JobFields()}
 
 var jobKindForm = lazyregexp.New(kindPattern)
 
 // jobKinds reads what is offered.
-func (r *jobReader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
+func (r *jobReader) jobKinds(at strictyaml.Place) (kinds []*nip90.JobKind) {
 	if at.Node.Kind != strictyaml.KindMap {
 		at.Bad("%v, where a map of kinds is expected, such as 5900", at.Node.Kind)
 		return nil
@@ -76,13 +51,13 @@ func (r *jobReader) jobKinds(at strictyaml.Place) (kinds []*JobKind) {
 	if len(kinds) == 0 {
 		at.Bad("there are no kinds, so that nothing is offered")
 	}
-	slices.SortFunc(kinds, func(a, b *JobKind) int { return cmp.Compare(a.Kind, b.Kind) })
+	slices.SortFunc(kinds, func(a, b *nip90.JobKind) int { return cmp.Compare(a.Kind, b.Kind) })
 	return kinds
 }
 
 // jobKind reads one of them.
-func (r *jobReader) jobKind(kind int, at strictyaml.Place) *JobKind {
-	d := &stepDraft{Step: &steps.Step{ID: "job", Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobRoots, job: &JobKind{Kind: kind}}
+func (r *jobReader) jobKind(kind int, at strictyaml.Place) *nip90.JobKind {
+	d := &stepDraft{Step: &steps.Step{ID: "job", Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobFields, job: &nip90.JobKind{Kind: kind}}
 	if at.Node.Get("workflow") != nil {
 		found, _ := strictyaml.Object(r.workflows, at, jobFlowKeys, d)
 		d.job.Total = true
@@ -99,7 +74,7 @@ func (r *jobReader) jobKind(kind int, at strictyaml.Place) *JobKind {
 		d.Policy = r.policies.orPreset("task", at, found, func(p retry.Policy) error { return checkJobPolicy(p, run) })
 		checkAction(d, found, nil)
 		r.addCommand(d)
-		checkStrangers(d, "")
+		checkUntrusted(d, "")
 	case ok: // otherwise the key that is wrong may be meant for it
 		at.Bad("a kind of jobs has one of run, http and workflow")
 	}
@@ -134,7 +109,7 @@ func checkJobSteps(w *draft, kind string) {
 
 func checkJobStep(d *stepDraft, name, kind string) {
 	via := fmt.Sprintf(" (%s is reached from %s)", name, kind)
-	checkStrangers(d, via)
+	checkUntrusted(d, via)
 	if p := d.Policy; p.Attempts == retry.Unlimited || p.Attempts > maxJobAttempts {
 		at := d.at
 		if n := at.Node.Get("policy"); n != nil {

@@ -32,7 +32,7 @@ func readRelays(at strictyaml.Place) (urls []string) {
 
 // readRelay reads one of them, as it is written and as it is compared. ws:// may go
 // to other machines, as http:// of a provider may that is sent no secret: events
-// are signed and for everybody to read, and the key stays here.
+// are signed and public, and the key stays here.
 func readRelay(at strictyaml.Place) (written, normal string) {
 	s, ok := at.Text()
 	if !ok {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -259,17 +260,17 @@ func TestSecretKeysAreKnownEverywhere(t *testing.T) {
 
 func TestFieldsOfJobsAreSorted(t *testing.T) {
 	t.Parallel()
-	fields := config.JobFields()
+	fields := nip90.JobFields()
 	if !slices.IsSorted(fields) || len(fields) != len(job) {
 		t.Errorf("JobFields() = %v", fields)
 	}
 	fields[0] = "changed"
-	if config.JobFields()[0] == "changed" {
+	if nip90.JobFields()[0] == "changed" {
 		t.Error("whoever asks for the fields can change them")
 	}
 }
 
-func ExampleNIP90() {
+func Example_nip90() {
 	cfg, err := config.Load(config.Source{
 		Path: "/etc/tideover.yaml",
 		Data: []byte(`version: 1

@@ -1,39 +1,45 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/oneline"
+	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// checkProvider checks what is to be said of a provider by itself.
-func (r *providerReader) checkProvider(d *providerDraft) {
-	r.keysWithout(d)
-	r.inTheClear(d)
-	r.keyHeader(d)
+// check checks a provider by itself.
+func (d *providerDraft) check(secrets secret.Resolver) {
+	d.checkDependentKeys()
+	d.checkPlainHTTP()
+	d.checkKeyHeader()
 	if d.Preset == "" {
-		return // the gateway could say nothing more
+		return // which is a problem already
 	}
-	spec, _ := d.Resolve(r.Secrets) // what is wrong with secrets has been said
+	spec, _ := d.Resolve(secrets) // problems with secrets are recorded already
 	for _, err := range strictyaml.JoinedErrors(spec.Validate()) {
-		r.providerProblem(d, err)
+		d.addProblem(err)
 	}
 }
 
-// providerProblem records what the gateway finds wrong, where it stands. Of what
-// could not be read it has nothing new to say.
-func (r *providerReader) providerProblem(d *providerDraft, err error) {
+// addProblem records a problem that the gateway has found, at the place of its key, if
+// there is none yet.
+func (d *providerDraft) addProblem(err error) {
 	f, ok := errors.AsType[*gateway.FieldError](err)
 	if !ok {
 		d.at.Bad("%s", oneline.Error(err))
 		return
 	}
 	switch here, found := d.found[f.Field]; {
-	case found && !r.doc.HasProblem(here.Path()):
+	case found && !d.at.Document().HasProblem(here.Path()):
 		here.Bad("%s", oneline.Error(f.Err))
 	case found, f.Field == "" && !strictyaml.ValidName(d.Name):
 	case f.Field == "":
@@ -45,26 +51,26 @@ func (r *providerReader) providerProblem(d *providerDraft, err error) {
 	}
 }
 
-// keysWithout refuses keys that are nothing without others.
-func (r *providerReader) keysWithout(d *providerDraft) {
+// checkDependentKeys refuses keys that have no effect without others.
+func (d *providerDraft) checkDependentKeys() {
 	for _, c := range []struct {
 		key    string
 		needed bool
 		why    string
 	}{
-		{"auth-scheme", len(d.Auth) > 0 || r.doc.HasProblem(d.at.Path()+".auth"), "there is no key in auth that it could stand before"},
+		{"auth-scheme", len(d.Auth) > 0 || d.at.Document().HasProblem(d.at.Path()+".auth"), "there is no key in auth that it could stand before"},
 		{"breaker.slow-rate", d.has("breaker.slow"), "there is no breaker.slow, which says what is slow"},
-		{"fallback-after", len(d.fallbacks) > 0 || r.doc.HasProblem(d.at.Path()+".fallback"), "there is no fallback that could take over"},
+		{"fallback-after", len(d.fallbacks) > 0 || d.at.Document().HasProblem(d.at.Path()+".fallback"), "there is no fallback that could take over"},
 	} {
-		if d.has(c.key) && !c.needed && !r.doc.HasProblem(d.found[c.key].Path()) {
+		if d.has(c.key) && !c.needed && !d.at.Document().HasProblem(d.found[c.key].Path()) {
 			d.found[c.key].Bad("%s", c.why)
 		}
 	}
 }
 
-// inTheClear refuses to send secrets over a network without encryption, also those
-// that callers bring.
-func (r *providerReader) inTheClear(d *providerDraft) {
+// checkPlainHTTP refuses to send secrets over a network without encryption, also those
+// of callers.
+func (d *providerDraft) checkPlainHTTP() {
 	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) || d.plainHTTP {
 		return
 	}
@@ -85,12 +91,115 @@ func (r *providerReader) inTheClear(d *providerDraft) {
 	}
 }
 
-// keyHeader refuses a header that would take the place of the key.
-func (r *providerReader) keyHeader(d *providerDraft) {
+// checkKeyHeader refuses a header that would replace the key.
+func (d *providerDraft) checkKeyHeader() {
 	for _, h := range d.Headers {
 		if len(d.Auth) > 0 && http.CanonicalHeaderKey(h.Name) == http.CanonicalHeaderKey(d.AuthHeader) {
 			at := d.found["headers"]
 			at.Child(h.Name, at.Node.Get(h.Name)).Bad("%s is the header in which the key is sent", h.Name)
 		}
+	}
+}
+
+// recordDefaults records the values of keys that are absent.
+func (d *providerDraft) recordDefaults() {
+	b, base := &d.Breaker, ""
+	if d.BaseURL != nil {
+		base = d.BaseURL.String()
+	}
+	for _, v := range []struct {
+		key  string
+		used bool
+		text string
+	}{
+		{"base-url", base != "", base},
+		{"format", d.Format != "", d.Format},
+		{"auth-header", !d.Keyless, d.AuthHeader},
+		{"auth-scheme", len(d.Auth) > 0 && d.AuthScheme != "", d.AuthScheme},
+		{"policy", true, d.Policy.String()},
+		{"retry-posts", true, d.RetryPosts},
+		{"rate.queue", true, strconv.Itoa(d.Queue)},
+		{"priority", true, d.Priority.String()},
+		{"breaker.failures", true, strconv.FormatFloat(100*b.FailureRate, 'g', 6, 64) + "%"},
+		{"breaker.window", b.WindowCalls == 0, textfmt.CompactDuration(b.Window)},
+		{"breaker.of-last", b.WindowCalls == 0, strconv.Itoa(b.MinCalls)},
+		{"breaker.consecutive", true, strconv.Itoa(b.ConsecutiveFailures)},
+		{"breaker.slow-rate", b.SlowCall > 0, "80%"}, // which package breaker fills in
+		{"fallback-after", len(d.Fallback) > 0, strconv.Itoa(d.FallbackAfter)},
+		{"stream.hold", true, textfmt.CompactDuration(d.StreamHold)},
+		{"stream.idle", true, textfmt.CompactDuration(d.StreamIdle)},
+		{"max-body", true, textfmt.FormatSize(d.MaxBody)},
+	} {
+		if v.used && !d.has(v.key) {
+			d.at.RecordDefault(v.key, v.text)
+		}
+	}
+}
+
+// checkFallbacks checks the providers that take over for one, when all are known.
+func (r *providerReader) checkFallbacks(d *providerDraft, all []*providerDraft) {
+	seen := map[string]bool{}
+	for _, at := range d.fallbacks {
+		name := at.Node.Text
+		i := slices.IndexFunc(all, func(o *providerDraft) bool { return o.Name == name })
+		switch {
+		case seen[name]:
+			at.Bad("%q is given already", name)
+		case name == d.Name:
+			at.Bad("provider %q can't take over from itself", name)
+		case i < 0:
+			at.Bad("%s", r.noProvider(name))
+		default:
+			checkFallback(at, d, all[i])
+		}
+		seen[name] = true
+	}
+}
+
+// checkFallback checks one of them. Problems with its own keys are recorded already.
+func checkFallback(at strictyaml.Place, d, o *providerDraft) {
+	switch {
+	case !d.formatRead || !o.formatRead:
+	case d.Format == "":
+		at.Bad("provider %q does not say what its wire format is, which %q must share; say so in both, such as format: mine; any word will do", d.Name, o.Name)
+	case o.Format == "":
+		at.Bad("provider %q does not say what its wire format is, and %q speaks %q; if it does too, say so with format: %s", o.Name, d.Name, d.Format, d.Format)
+	case d.Format != o.Format:
+		at.Bad("provider %q speaks %q, and %q speaks %q; there is no translation", d.Name, d.Format, o.Name, o.Format)
+	}
+	if o.open {
+		at.Bad("provider %q has no credentials of its own, and those of callers are not sent to another provider; give it auth, or auth: none", o.Name)
+	}
+}
+
+// noProvider returns the message about a name that no provider has.
+func (r *providerReader) noProvider(name string) string {
+	names := r.names
+	if near := strictyaml.Nearest(name, names); near != "" {
+		return fmt.Sprintf("there is no provider %q; did you mean %q?", name, near)
+	}
+	const most = 10
+	return fmt.Sprintf("there is no provider %q in the section providers; there are %s",
+		name, cmp.Or(strings.Join(names[:min(len(names), most)], ", "), "none"))
+}
+
+// checkTogether has the gateway check all providers together, if there are no problems yet.
+func (r *providerReader) checkTogether(at strictyaml.Place, drafts []*providerDraft) {
+	if at.Document().HasProblem(at.Path()) {
+		return
+	}
+	specs, err := resolveProviders(r.names, r.providers, r.Secrets)
+	if err != nil { // the secrets were resolved a moment ago
+		at.Bad("%s", oneline.Error(err))
+		return
+	}
+	for _, err := range strictyaml.JoinedErrors(gateway.ValidateAll(specs)) {
+		f, _ := errors.AsType[*gateway.FieldError](err)
+		i := slices.IndexFunc(drafts, func(d *providerDraft) bool { return f != nil && d.Name == f.Provider })
+		if i < 0 {
+			at.Bad("%s", oneline.Error(err))
+			continue
+		}
+		drafts[i].addProblem(err)
 	}
 }

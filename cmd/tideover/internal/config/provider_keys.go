@@ -94,7 +94,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: routeForm.String()}, UniqueItems: true}
 		},
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.Repeatable = r.routes(at) },
+		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.Repeatable = readRoutes(at) },
 	},
 	{
 		Name: "idempotency-keys", Doc: "Whether requests that may not be sent twice get an Idempotency-Key, and then may.", Schema: strictyaml.BoolSchema,
@@ -155,7 +155,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: headerName.String()}, UniqueItems: true}
 		},
 		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
-			d.ForwardHeaders = r.forwarded(at, headerName, "header")
+			d.ForwardHeaders = readForwarded(at, headerName, "header")
 		},
 	},
 	{
@@ -164,7 +164,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: parameterForm.String()}, UniqueItems: true}
 		},
 		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
-			d.ForwardQuery = r.forwarded(at, parameterForm, "query parameter")
+			d.ForwardQuery = readForwarded(at, parameterForm, "query parameter")
 		},
 	},
 	{
@@ -210,8 +210,8 @@ var classes = func() (names []string) {
 
 var routeForm = lazyregexp.New(`^([A-Z]+) (/[^\s?#]*)$`)
 
-// routes reads a list of methods and paths.
-func (r *providerReader) routes(at strictyaml.Place) (list []gateway.Route) {
+// readRoutes reads a list of methods and paths.
+func readRoutes(at strictyaml.Place) (list []gateway.Route) {
 	var words []string
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
@@ -238,8 +238,8 @@ func (r *providerReader) routes(at strictyaml.Place) (list []gateway.Route) {
 // after decoding.
 var parameterForm = lazyregexp.New(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
 
-// forwarded reads a list of names of headers or query parameters.
-func (r *providerReader) forwarded(at strictyaml.Place, form *lazyregexp.Regexp, what string) (list []string) {
+// readForwarded reads a list of names of headers or query parameters.
+func readForwarded(at strictyaml.Place, form *lazyregexp.Regexp, what string) (list []string) {
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
 		switch {

@@ -114,7 +114,6 @@ type providerDraft struct {
 type providerReader struct {
 	*sharedReader
 	policies  *policyReader
-	doc       *strictyaml.Document
 	providers map[string]*Provider
 	names     []string // in the order of the file
 }
@@ -129,9 +128,9 @@ func (r *providerReader) section(at strictyaml.Place) {
 		drafts = append(drafts, d)
 	})
 	for _, d := range drafts {
-		r.fallbacks(d, drafts)
+		r.checkFallbacks(d, drafts)
 	}
-	r.together(at, drafts)
+	r.checkTogether(at, drafts)
 }
 
 // provider reads one of them.
@@ -153,17 +152,17 @@ func (r *providerReader) provider(name string, at strictyaml.Place) *providerDra
 	}
 	if d.Preset != "" {
 		d.Spec = d.Fill()
-		r.providerDefaults(d)
+		d.recordDefaults()
 	}
-	r.checkProvider(d)
-	d.formatRead = d.Preset != "" && !r.doc.HasProblem(at.Path()+".format")
+	d.check(r.Secrets)
+	d.formatRead = d.Preset != "" && !at.Document().HasProblem(at.Path()+".format")
 	return d
 }
 
 func (d *providerDraft) has(name string) bool { return d.found[name].Node != nil }
 
-// baseURL reads where the requests go. It is shown to everybody, and so has
-// neither references nor credentials.
+// baseURL reads where the requests go. It is shown on pages, and so has neither
+// references nor credentials.
 func (r *providerReader) baseURL(at strictyaml.Place) *url.URL {
 	s, ok := at.Text()
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// defaultListen is where it listens unless said.
+// defaultListen is the default of listen.
 const defaultListen = "127.0.0.1:7878"
 
 // maxSocket is how long the path of a unix socket may be, on the system that

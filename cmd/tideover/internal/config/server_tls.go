@@ -20,7 +20,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// ServerTLS is the files with which the server speaks TLS. The zero value means that
+// ServerTLS has the files with which the server speaks TLS. The zero value means that
 // it does not.
 type ServerTLS struct {
 	Cert string // path of the certificate, with those between it and its authority
@@ -45,8 +45,8 @@ func (e *TLSError) Error() string {
 // Unwrap returns what is wrong.
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// Load reads the files as they are now. Its error has a [TLSError] for each of them
-// that can't be used.
+// Load reads the files as they are now. Its error has a [TLSError] for each file that
+// can't be used.
 func (t ServerTLS) Load(now time.Time) (*tls.Certificate, error) {
 	chain, cerr := readChain(t.Cert, now)
 	key, kerr := readKey(t.Key)
@@ -60,8 +60,8 @@ func (t ServerTLS) Load(now time.Time) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// Fingerprint tells what is in the files now from what was in them before. It reads
-// them: their times may be equal when they are not, and are when a link changes.
+// Fingerprint identifies the content of the files. It reads them: their times may be
+// the same although the content differs, as after a change of a link.
 func (t ServerTLS) Fingerprint() string {
 	sum := sha256.New()
 	for _, path := range []string{t.Cert, t.Key} {
@@ -107,10 +107,10 @@ func readChain(path string, now time.Time) ([]byte, error) {
 	}
 }
 
-// tlsTime is how the end of a certificate is told.
+// tlsTime is the form of the end of a certificate in messages.
 const tlsTime = "2006-01-02 15:04 UTC"
 
-// readKey reads a key that nobody else may read. The group may if the file is root's,
+// readKey reads a key that no other user may read. The group may if root owns the file,
 // who has no other way to give it to one user alone.
 func readKey(path string) ([]byte, error) {
 	key, err := readSmall(path)
@@ -139,7 +139,7 @@ const maxPEM = 1 << 20
 
 // readSmall reads a file of a sane size. Its errors do not name the file.
 func readSmall(path string) ([]byte, error) {
-	// Looked at before it is opened: to open a pipe waits for whoever writes to it.
+	// Before it is opened: opening a pipe waits for a writer.
 	info, err := os.Stat(path)
 	var data []byte
 	switch {

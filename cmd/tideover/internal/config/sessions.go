@@ -22,15 +22,15 @@ import (
 // Session is a session that serve keeps going.
 type Session struct {
 	session.Spec
-	Notify []string // notifiers that are told what it does
+	Notify []string // names of notifiers that send messages about it
 }
 
-// WatchDefaults is what holds for every `tideover watch` whose flags do not say otherwise.
+// WatchDefaults are the defaults of the flags of `tideover watch`.
 type WatchDefaults struct {
 	TypeAtReset bool // the prompt to continue is typed when a limit on the screen is over
 }
 
-// CheckSessionName says what is wrong with the name of a session.
+// CheckSessionName returns an error if the text is not a name for a session.
 func CheckSessionName(name string) error {
 	switch {
 	case !strictyaml.ValidName(name):

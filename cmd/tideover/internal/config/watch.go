@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// pollEvery is how often the file is looked at. Polling works on every file
+// pollEvery is the time between two checks of the file. Polling works on every file
 // system, and across the renames with which editors save.
 const pollEvery = time.Second
 
-// Watcher loads the configuration again when its file changes or when it is
-// told to.
+// Watcher loads the configuration again when its file changes or when [Watcher.Reload]
+// is called.
 type Watcher struct {
 	src    Source
 	reload chan struct{}
@@ -22,7 +22,7 @@ type Watcher struct {
 	stat   stamp
 }
 
-// stamp is what tells without reading that a file is the same.
+// stamp shows without reading that a file is the same.
 type stamp struct {
 	size     int64
 	modified time.Time
@@ -41,8 +41,8 @@ func NewWatcher(src Source, current *Config) *Watcher {
 }
 
 // Watch calls the function with each new configuration, or with the error of one
-// that can't be used, until the context ends. It is [Watcher.Run] for whoever
-// needs no Reload.
+// that can't be used, until the context ends. It is [Watcher.Run] for
+// callers that need no Reload.
 func Watch(ctx context.Context, src Source, current *Config, changed func(*Config, error)) error {
 	return NewWatcher(src, current).Run(ctx, changed)
 }

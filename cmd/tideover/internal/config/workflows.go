@@ -9,6 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -38,8 +39,8 @@ type stepDraft struct {
 	needs  []strictyaml.Place
 	texts  []usedText
 
-	notify []string // of on-give-up, which is then nothing else
-	job    *JobKind // whose step it is; nil for all others
+	notify []string       // of on-give-up, which is then nothing else
+	job    *nip90.JobKind // whose step it is; nil for all others
 
 	ownMaxLost bool // it does not have the workflow's
 }

@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/engine"
 )
 
+// Prefix begins the names of the workflows of jobs.
+const Prefix = "nip90."
+
 // The names of workflows and handlers.
 const (
-	prefix         = "nip90."
-	answerFlow     = prefix + "answer"
+	answerFlow     = Prefix + "answer"
 	handlerWork    = "nip90-job"
 	handlerSign    = "nip90-sign"
 	handlerPublish = "nip90-publish"
@@ -22,7 +23,7 @@ const (
 	keyPrefix      = "nip90/" // of the keys of runs, before the id of the request
 )
 
-// An answer is made again and again: there is nobody else who could give it.
+// An answer is retried for long: no other process can give it.
 const (
 	signPolicy    = "exponential(1s..1m) jitter=full attempts=unlimited total-timeout=1d"
 	publishPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
@@ -32,7 +33,7 @@ const (
 
 // OfJobs reports whether the runs of a workflow are jobs of customers.
 func OfJobs(workflow string) bool {
-	return strings.HasPrefix(workflow, prefix) && workflow != answerFlow
+	return strings.HasPrefix(workflow, Prefix) && workflow != answerFlow
 }
 
 // newAnswerFlow returns the workflow that answers.
@@ -43,15 +44,15 @@ func newAnswerFlow() (*engine.Workflow, error) {
 }
 
 // newJobFlow returns the workflow of a kind of job, which ends with an answer.
-func newJobFlow(cfg *config.Config, k *config.JobKind, answer *engine.Workflow, alarm steps.Alarm) (*engine.Workflow, error) {
+func newJobFlow(c Config, k *JobKind, answer *engine.Workflow, alarm steps.Alarm) (*engine.Workflow, error) {
 	if k.Step != nil {
 		return engine.NewWorkflow(k.Name(), engine.OnEnd(answer),
-			engine.Call(k.Step.ID, handlerWork, k.Step, engine.WithPolicy(k.Step.Policy), engine.Concurrency(cmp.Or(k.Step.Concurrency, cfg.NIP90.Workers)),
+			engine.Call(k.Step.ID, handlerWork, k.Step, engine.WithPolicy(k.Step.Policy), engine.Concurrency(cmp.Or(k.Step.Concurrency, c.Spec.Workers)),
 				engine.MaxLost(k.Step.MaxLost)))
 	}
-	w := cfg.Workflows[k.Workflow]
+	w := c.Workflows[k.Workflow]
 	if w == nil {
 		return nil, fmt.Errorf("nip90: kind %d: there is no workflow %q", k.Kind, k.Workflow)
 	}
-	return steps.Named(k.Name(), w, cfg.Secrets(), alarm, engine.OnEnd(answer))
+	return steps.Named(k.Name(), w, c.Secrets, alarm, engine.OnEnd(answer))
 }

@@ -3,9 +3,10 @@ package nip90
 import (
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/nostr"
 )
 
@@ -14,7 +15,7 @@ type Offer struct{ set *setup }
 
 // setup is what is offered, and how.
 type setup struct {
-	*config.NIP90
+	*Spec
 	key   nostr.SecretKey
 	kinds map[int]*kind
 	text  string // what would have to change for links to be made anew
@@ -22,16 +23,24 @@ type setup struct {
 
 // kind is a kind of job.
 type kind struct {
-	*config.JobKind
+	*JobKind
 	flow *engine.Workflow
 }
 
+// Config is the part of a configuration that an offer is made of.
+type Config struct {
+	Spec      *Spec                      // nil means that nothing is offered
+	Workflows map[string]*steps.Workflow // by name
+	Secrets   secret.Resolver
+	Values    []strictyaml.Value // links to relays are made again if those of nip90 change
+}
+
 // Plan returns what a configuration offers.
-func Plan(cfg *config.Config, alarm steps.Alarm) (Offer, error) {
-	if cfg.NIP90 == nil {
+func Plan(c Config, alarm steps.Alarm) (Offer, error) {
+	if c.Spec == nil {
 		return Offer{}, nil
 	}
-	key, err := cfg.NIP90.SecretKey(cfg.Secrets())
+	key, err := c.Spec.SecretKey(c.Secrets)
 	if err != nil {
 		return Offer{}, err
 	}
@@ -39,16 +48,16 @@ func Plan(cfg *config.Config, alarm steps.Alarm) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
-	set := &setup{NIP90: cfg.NIP90, key: key, kinds: map[int]*kind{}, text: key.PublicKey()}
-	for _, k := range cfg.NIP90.Kinds {
-		flow, err := newJobFlow(cfg, k, answer, alarm)
+	set := &setup{Spec: c.Spec, key: key, kinds: map[int]*kind{}, text: key.PublicKey()}
+	for _, k := range c.Spec.Kinds {
+		flow, err := newJobFlow(c, k, answer, alarm)
 		if err != nil {
 			return Offer{}, err
 		}
 		set.kinds[k.Kind] = &kind{k, flow}
 	}
-	for _, v := range cfg.Values() {
-		if strings.HasPrefix(v.Path, prefix) {
+	for _, v := range c.Values {
+		if strings.HasPrefix(v.Path, Prefix) {
 			set.text += "\n" + v.Path + " " + v.Text
 		}
 	}

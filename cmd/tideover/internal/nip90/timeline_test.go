@@ -12,7 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/internal/secret"
@@ -27,15 +28,22 @@ const (
 	customerKey = "0000000000000000000000000000000000000000000000000000000000000002"
 )
 
-func load(t *testing.T, text string) *config.Config {
+// spec returns one kind of job.
+func spec(t *testing.T) *Spec {
 	t.Helper()
-	cfg, err := config.Load(config.Source{
-		Data: []byte("version: 1\n" + text), Environ: []string{"HOME=/", "NOSTR_KEY=" + ourKey}, Redactor: new(secret.Redactor),
-	})
-	if err != nil {
-		t.Fatal(err)
+	key := must(template.Parse("${env:NOSTR_KEY}", template.WithRefs, template.Fields{}))
+	agent := must(template.Parse("agent", template.WithoutRefs, steps.StepFields))
+	step := &steps.Step{ID: "job", Policy: must(retry.Parse("task")), OutputLimit: 64 << 10, MaxLost: 3, Texts: steps.Texts{Run: []*template.Text{agent}}}
+	return &Spec{
+		Key: template.NewSecretText(key, "/"), Relays: []string{"ws://127.0.0.1:1"}, Announce: true,
+		Kinds:     []*JobKind{{Kind: 5900, Step: step, Timeout: 30 * time.Second, MaxTimeout: 10 * time.Minute, MaxTotal: time.Hour}},
+		PerMinute: 10, Burst: 5, Workers: 4, Queue: 64, MaxAge: 10 * time.Minute,
 	}
-	return cfg
+}
+
+// policy gives the jobs a policy.
+func policy(text string) func(*Spec) {
+	return func(s *Spec) { s.Kinds[0].Step.Policy = must(retry.Parse(text)) }
 }
 
 // bench is a service with an engine in memory, whose answers are kept.
@@ -47,10 +55,14 @@ type bench struct {
 }
 
 // newBench must be called in a bubble.
-func newBench(t *testing.T, section string, attempt engine.Handler) *bench {
+func newBench(t *testing.T, change func(*Spec), attempt engine.Handler) *bench {
 	t.Helper()
-	cfg := load(t, "nip90:\n  key: ${env:NOSTR_KEY}\n  relays: [ws://127.0.0.1:1]\n"+section)
-	offer, err := Plan(cfg, nil)
+	offered := spec(t)
+	if change != nil {
+		change(offered)
+	}
+	secrets := secret.Resolver{LookupEnv: func(string) (string, bool) { return ourKey, true }, Redactor: new(secret.Redactor)}
+	offer, err := Plan(Config{Spec: offered, Secrets: secrets}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +145,6 @@ func hang(ctx context.Context, _ *engine.Task) ([]byte, error) {
 
 func said(text string) ([]byte, error) { return json.Marshal(map[string]string{"stdout": text + "\n"}) }
 
-const oneKind = "  kinds: {5900: {run: [agent]}}\n"
-
 func TestWhatACustomerIsTold(t *testing.T) {
 	t.Parallel()
 	canceled := func(after time.Duration) func(*testing.T, *bench, *dvm.Request) {
@@ -148,7 +158,7 @@ func TestWhatACustomerIsTold(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		section string
+		change  func(*Spec)
 		tags    []nostr.Tag
 		attempt engine.Handler
 		then    func(*testing.T, *bench, *dvm.Request)
@@ -161,20 +171,20 @@ func TestWhatACustomerIsTold(t *testing.T) {
 			}
 			return said("in the end")
 		}},
-		{name: "fails always", section: "  kinds: {5900: {run: [agent], policy: task attempts=2}}\n",
+		{name: "fails always", change: policy("task attempts=2"),
 			attempt: func(context.Context, *engine.Task) ([]byte, error) { return nil, errors.New("no") }},
 		{name: "permanent", attempt: func(context.Context, *engine.Task) ([]byte, error) {
 			return nil, retry.Permanent(errors.New("there is no such thing"))
 		}},
-		{name: "panic", section: "  kinds: {5900: {run: [agent], policy: task attempts=1}}\n",
+		{name: "panic", change: policy("task attempts=1"),
 			attempt: func(context.Context, *engine.Task) ([]byte, error) { panic("oops") }},
-		{name: "ignores cancellation", section: "  kinds: {5900: {run: [agent], policy: task attempts=2}}\n", tags: []nostr.Tag{{"timeout", "2"}},
+		{name: "ignores cancellation", change: policy("task attempts=2"), tags: []nostr.Tag{{"timeout", "2"}},
 			// real clock: it runs in a bubble
 			attempt: func(context.Context, *engine.Task) ([]byte, error) { time.Sleep(4 * time.Second); return said("late") }},
 		{name: "canceled while running", attempt: hang, then: canceled(3 * time.Second)},
 		{name: "canceled while waiting", then: canceled(500 * time.Millisecond),
 			attempt: func(context.Context, *engine.Task) ([]byte, error) { return nil, errors.New("no") }},
-		{name: "total timeout", section: "  kinds: {5900: {run: [agent], timeout-scope: total}}\n", tags: []nostr.Tag{{"timeout", "5"}}, attempt: hang},
+		{name: "total timeout", change: func(s *Spec) { s.Kinds[0].Total, s.Kinds[0].MaxTotal = true, s.Kinds[0].MaxTimeout }, tags: []nostr.Tag{{"timeout", "5"}}, attempt: hang},
 		{name: "timeout above the maximum", tags: []nostr.Tag{{"timeout", "100000"}}, attempt: func(context.Context, *engine.Task) ([]byte, error) { return said("ok") }},
 		{name: "too much output", attempt: func(context.Context, *engine.Task) ([]byte, error) {
 			return json.Marshal(map[string]any{"stdout": "the beginning", "truncated": true})
@@ -183,10 +193,7 @@ func TestWhatACustomerIsTold(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				if c.section == "" {
-					c.section = oneKind
-				}
-				b := newBench(t, c.section, c.attempt)
+				b := newBench(t, c.change, c.attempt)
 				defer b.close(t)
 				r := b.ask(t, "do it", append(c.tags, nostr.Tag{"i", "some text", "text"})...)
 				if c.then != nil {
@@ -201,7 +208,7 @@ func TestWhatACustomerIsTold(t *testing.T) {
 func TestAJobIsCanceledInTheQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, oneKind+"  limits: {workers: 1}\n", hang)
+		b := newBench(t, func(s *Spec) { s.Workers = 1 }, hang)
 		defer b.close(t)
 		first, second := b.ask(t, "first"), b.ask(t, "second")
 		time.Sleep(2 * time.Second)
@@ -218,7 +225,7 @@ func TestALateResultIsDroppedAndCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		running := 0
-		b := newBench(t, oneKind, func(context.Context, *engine.Task) ([]byte, error) {
+		b := newBench(t, nil, func(context.Context, *engine.Task) ([]byte, error) {
 			if running++; running > 1 {
 				t.Error("two attempts at once")
 			}
@@ -241,7 +248,7 @@ func TestALateResultIsDroppedAndCounted(t *testing.T) {
 func TestAJobIsStartedOnceAndOnlyAsManyAsThereIsRoomFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, oneKind+"  limits: {workers: 1, queue: 1}\n", hang)
+		b := newBench(t, func(s *Spec) { s.Workers, s.Queue = 1, 1 }, hang)
 		defer b.close(t)
 		b.ask(t, "first")
 		r := b.ask(t, "second")
@@ -259,7 +266,7 @@ func TestAJobIsStartedOnceAndOnlyAsManyAsThereIsRoomFor(t *testing.T) {
 func TestAJobThatIsRetriedByHandBeforeItsAnswerIsAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, "  kinds: {5900: {run: [agent], policy: task attempts=1}}\n", func(_ context.Context, task *engine.Task) ([]byte, error) {
+		b := newBench(t, policy("task attempts=1"), func(_ context.Context, task *engine.Task) ([]byte, error) {
 			if task.Total == 1 {
 				return nil, errors.New("no")
 			}

@@ -153,7 +153,7 @@ func ComposeLimit(e retry.Event, l ScreenLimit, p Place) Message {
 	return m
 }
 
-// TestMessage is what somebody who tries a notifier gets.
+// TestMessage is the message with which a notifier is tried.
 func TestMessage(name string, now time.Time, p Place) Message {
 	e := retry.Event{Time: now, Name: name, Note: "test"}
 	return Message{
@@ -162,8 +162,8 @@ func TestMessage(name string, now time.Time, p Place) Message {
 	}
 }
 
-// Wants reports whether a notifier with these triggers tells of the message. A
-// test is always told. A wait whose end is not known is longer than any other.
+// Wants reports whether a notifier with these triggers sends the message. A test is
+// always sent. A wait whose end is not known is longer than any other.
 func Wants(on []Trigger, m Message) bool {
 	return m.Event == Test || slices.ContainsFunc(on, func(t Trigger) bool {
 		endless := m.Event == Waiting && m.Wait == 0 && m.Until.IsZero()

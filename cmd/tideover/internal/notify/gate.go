@@ -60,7 +60,7 @@ func NewGate(n *Spec) *Gate {
 }
 
 // Admit says whether the message is to be sent, and returns it with what has been
-// held back before, so that nobody takes silence for calm. A test always passes.
+// held back before, so that its reader knows of them. A test always passes.
 func (g *Gate) Admit(m Message, now time.Time) (Message, Held) {
 	if m.Event == Test {
 		return m, NotHeld

@@ -19,10 +19,10 @@ const (
 	Resumed      Event = "resumed"       // by hand
 	BreakerOpen  Event = "breaker-open"  // nothing is tried for a while
 	Recovered    Event = "recovered"     // it works again
-	DeadLetter   Event = "dead-letter"   // a durable run gave up and waits for somebody
+	DeadLetter   Event = "dead-letter"   // a durable run gave up and waits for a person
 	Storm        Event = "storm"         // retries multiply the load
 	StartRefused Event = "start-refused" // a scheduled start was refused
-	Test         Event = "test"          // somebody tries the notifier
+	Test         Event = "test"          // a person tries the notifier
 )
 
 // Message is what is sent. Its JSON is what webhooks and commands get: fields

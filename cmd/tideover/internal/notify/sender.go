@@ -21,12 +21,12 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// Env is what senders need of the process around them.
+// Env is the part of the process that senders need.
 type Env struct {
 	Secrets secret.Resolver // looks references up, at each attempt
 	RootCAs *x509.CertPool  // nil means the system's
-	Hidden  []string        // names of variables that commands never inherit
-	Inherit guard.Inherit   // variables of this process that commands inherit, beside those that the notifier names
+	Hidden  []string        // names of variables that commands never get
+	Inherit guard.Inherit   // variables of this process that commands get, in addition to those that the notifier names
 }
 
 // Sender sends messages by one notifier. It is safe for use by several
@@ -123,8 +123,8 @@ func (e *SendError) Unwrap() error { return e.shortage }
 // Is finds the end of the context.
 func (e *SendError) Is(target error) bool { return e.cause != nil && target == e.cause }
 
-// mask hides what must not be in an error of one attempt: the secrets that are
-// known, and the parts of a URL, which nobody else need be kept from.
+// mask hides the parts of an error of one attempt that must not be shown: the secrets
+// that are known, and the parts of a URL, which only this error must not show.
 type mask struct {
 	known *secret.Redactor
 	parts secret.Redactor
@@ -132,8 +132,8 @@ type mask struct {
 
 func (k *mask) text(s string) string { return k.parts.String(k.known.String(s)) }
 
-// hideURL hides what of a URL is nobody's business: all but its host. Parts that
-// are so short that they are likely to be words of the error are left.
+// hideURL hides all parts of a URL but its host. Short parts, which are likely to be
+// words of the error, are not hidden.
 func (k *mask) hideURL(u *url.URL) {
 	const least = 6
 	parts := append(strings.Split(u.Path, "/"), u.EscapedPath(), u.RequestURI(), u.RawQuery)
@@ -163,8 +163,8 @@ func (s *Sender) resolve(t *template.SecretText) (string, error) {
 	return v.Reveal(), nil
 }
 
-// unresolved says what it means that a text can't be written out. A secret that
-// can't be read may be there the next time; everything else stays as it is.
+// unresolved returns the error of a text that can't be rendered. A secret that can't be
+// read may be available at the next attempt; any other error is permanent.
 func unresolved(err error) error {
 	if errors.Is(err, secret.ErrUnavailable) {
 		return err
@@ -189,10 +189,10 @@ func classified(req *http.Request, err error) error {
 	return err
 }
 
-// mayPass reports whether the error is one that a machine has when it wakes up, or
-// in a network whose portal answers for everybody: names are unknown, and nobody is
-// who they should be. For a request of a program that is final. A message is about
-// something that nobody looks at, and is tried for as long as its policy grants.
+// mayPass reports whether the error is one that a machine has when it wakes up, or in a
+// network with a captive portal: names are unknown, and certificates are wrong. It is
+// permanent for a request of a program, but a message is tried for as long as its policy
+// allows.
 func mayPass(err error) bool {
 	return is[*net.DNSError](err) || is[*tls.CertificateVerificationError](err) || is[x509.UnknownAuthorityError](err) ||
 		is[x509.HostnameError](err) || is[x509.CertificateInvalidError](err) || is[tls.RecordHeaderError](err) ||

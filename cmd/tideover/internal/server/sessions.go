@@ -49,7 +49,9 @@ func (s *server) planned(cfg *config.Config) (p plan, err error) {
 		p.specs, p.sessions = append(p.specs, &c.Spec), append(p.sessions, flow)
 	}
 	p.workflows = append(append(p.workflows, p.sessions...), p.outbox.Workflows()...)
-	if p.offer, err = nip90.Plan(cfg, p.outbox.Alarm); err != nil {
+	if p.offer, err = nip90.Plan(nip90.Config{
+		Spec: cfg.NIP90, Workflows: cfg.Workflows, Secrets: cfg.Secrets(), Values: cfg.Values(),
+	}, p.outbox.Alarm); err != nil {
 		return p, err
 	}
 	p.workflows = append(p.workflows, p.offer.Workflows()...)

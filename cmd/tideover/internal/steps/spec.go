@@ -22,7 +22,7 @@ type Workflow struct {
 	Concurrency int           // runs at once; 0 means no limit but the server's
 	Steps       []*Step       // in the order of the file
 	OnGiveUp    *Step         // runs once when a run gives up; nil means nothing does
-	Notify      []string      // notifiers that are told when a run gives up, instead
+	Notify      []string      // names of notifiers that send a message when a run gives up, instead
 
 	DefaultInput any // texts in it are *template.Text; nil means none
 }

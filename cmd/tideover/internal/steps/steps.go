@@ -42,7 +42,7 @@ type Runner struct {
 	// Accounts has what is known of the limits of accounts; nil means that steps share nothing.
 	Accounts *account.Store
 
-	// Redactor hides the values of secrets in whatever is kept of outputs.
+	// Redactor hides the values of secrets in stored outputs.
 	Redactor *secret.Redactor
 }
 
@@ -64,7 +64,7 @@ type (
 	dataFor func(*engine.Task) (Data, error)
 )
 
-// handle makes a handler: it reads the stored step and what templates see.
+// handle makes a handler, which decodes the stored step and its data.
 func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		s := new(Step)
@@ -90,7 +90,7 @@ func (r *Runner) either(ctx context.Context, s *Step, d Data, t *engine.Task) (r
 	return r.command(ctx, s, d, t)
 }
 
-// data returns what the templates of a step see.
+// data returns the data of the templates of a step.
 func (r *Runner) data(t *engine.Task) (Data, error) {
 	d := Data{
 		Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.OriginKey),
@@ -123,8 +123,8 @@ func Postpone(err error, t *engine.Task) error {
 
 var errTrailing = errors.New("something follows the JSON value")
 
-// rendering says what it means that a step can't be rendered. A secret that can't
-// be read may be there the next time; everything else stays as it is.
+// rendering returns the error of a step that can't be rendered. A secret that can't be
+// read may be available at the next attempt; any other error is permanent.
 func rendering(err error) error {
 	if errors.Is(err, secret.ErrUnavailable) {
 		return err

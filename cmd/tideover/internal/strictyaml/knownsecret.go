@@ -7,7 +7,7 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// knownForms are secrets that are recognised by their form alone, whatever the name of
+// knownForms are secrets that are recognised by their form alone, not by the name of
 // the setting.
 var knownForms = []knownForm{
 	{"sk-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(sk-[A-Za-z0-9_-]{16,})`), func(s string) bool { return longWord.MatchString(s[3:]) || digit(s) && upper(s) }},

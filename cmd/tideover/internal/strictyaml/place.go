@@ -83,8 +83,8 @@ func (p Place) Refuse(literal, message string) {
 	p.Bad("%s", message)
 }
 
-// Hide keeps the value out of messages and excerpts, in whatever form it is written in
-// the file.
+// Hide keeps the value out of messages and excerpts, also if it is written in another
+// form in the file.
 func (p Place) Hide() {
 	p.doc.literals = append(p.doc.literals, p.Node.Text)
 	p.doc.hide(p.Node)

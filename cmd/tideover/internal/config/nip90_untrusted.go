@@ -9,24 +9,24 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
-// checkStrangers refuses templates where whoever asks for a job could make something
-// else of a step: which program runs, what a shell does, which host is asked. A
-// workflow is started by people who are known; a job by everybody. Via says how the
-// step is reached, if it is not the job's own.
-func checkStrangers(d *stepDraft, via string) {
+// checkUntrusted refuses templates by which the sender of a job could change what a step
+// does: which program runs, what a shell does, which host is asked. Known people start a
+// workflow, but anyone can send a job. via is a note on how a job reaches the step, "" if
+// it is the job's own.
+func checkUntrusted(d *stepDraft, via string) {
 	if d.IsHTTP() {
 		checkHost(d, via)
 		return
 	}
 	run := d.at.Child("run", d.at.Node.Get("run"))
 	if len(d.Texts.Run) == 0 || len(d.Texts.Run) != len(run.Node.Items) {
-		return // something is wrong with it already
+		return // it has a problem already
 	}
 	c := commandLine{run: d.Texts.Run, foreignStdin: d.Texts.Stdin != nil && d.Texts.Stdin.Foreign(), bad: map[int]string{}}
-	c.judge()
+	c.check()
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
 		at := d.at.Child("stdin", d.at.Node.Get("stdin"))
-		if i != readsIt {
+		if i != stdinIndex {
 			at = run.Index(i)
 		}
 		at.Bad("%s%s", c.bad[i], via)
@@ -40,44 +40,44 @@ type notifyCommand struct {
 	run []*template.Text
 }
 
-// checkMessageCommand does the same for the command of a notifier. It reads the whole
-// message.
+// checkMessageCommand does the same for the command of a notifier, whose standard input
+// is the message.
 func checkMessageCommand(n notifyCommand) {
 	if len(n.run) == 0 || len(n.run) != len(n.at.Node.Items) {
 		return
 	}
 	c := commandLine{run: n.run, foreignStdin: true, bad: map[int]string{}}
-	c.judge()
+	c.check()
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
 		at := n.at
-		if i != readsIt {
+		if i != stdinIndex {
 			at = at.Index(i)
 		}
 		at.Bad("%s (with nip90 in the file, a message may quote what a job has said)", c.bad[i])
 	}
 }
 
-// loaders are variables by which a program is told what else to run, or where to
-// find it. A name that ends in * stands for all that begin so.
-var loaders = []string{
+// programVariables are variables that determine which programs another program runs. A
+// name that ends in * stands for all that begin so.
+var programVariables = []string{
 	"BASH_ENV", "BASH_FUNC_*", "DYLD_*", "EDITOR", "ENV", "GIT_*", "IFS", "JAVA_TOOL_OPTIONS", "LD_*", "LESSOPEN", "LUA_INIT", "NODE_OPTIONS", "PAGER",
 	"PATH", "PERL5*", "PROMPT_COMMAND", "PS4", "PYTHON*", "RUBY*", "SHELL", "SHELLOPTS", "VISUAL", "ZDOTDIR",
 }
 
-func isLoader(name string) bool {
-	return slices.ContainsFunc(loaders, func(s string) bool {
+func isProgramVariable(name string) bool {
+	return slices.ContainsFunc(programVariables, func(s string) bool {
 		start, all := strings.CutSuffix(s, "*")
 		return name == s || all && strings.HasPrefix(name, start)
 	})
 }
 
-// checkEnv refuses a template in a variable that says what to run.
+// checkEnv refuses a template in a variable that determines which programs run.
 func checkEnv(d *stepDraft, via string) {
 	for _, e := range d.Texts.Env {
-		if !e.Text.Foreign() || !isLoader(e.Name) {
+		if !e.Text.Foreign() || !isProgramVariable(e.Name) {
 			continue
 		}
-		at := d.at // it is the workflow's, unless the step has it
+		at := d.at // the variable may be the workflow's
 		if env := at.Node.Get("env"); env != nil && env.Get(e.Name) != nil {
 			at = at.Child("env", env).Child(e.Name, env.Get(e.Name))
 		}
@@ -88,7 +88,7 @@ func checkEnv(d *stepDraft, via string) {
 // checkHost refuses a template before the path of a URL.
 func checkHost(d *stepDraft, via string) {
 	if d.Texts.URL == nil || d.Provider != "" || !d.Texts.URL.Foreign() {
-		return // the provider says which host
+		return // the host is the provider's
 	}
 	masked := template.MarkParts(d.Texts.URL.Source())
 	if _, rest, ok := strings.Cut(masked, "://"); ok {

@@ -9,10 +9,10 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// readsIt stands for the index of an argument where what the command reads is meant.
-const readsIt = -1
+// stdinIndex is the index in commandLine.bad of a problem with standard input.
+const stdinIndex = -1
 
-// What is wrong with a template in a command.
+// The problems with a template in a command.
 const (
 	choosesProgram = "a template can't say which program runs: whoever asks for a job could choose it"
 	writesScript   = "a template can't be what a shell runs: whoever asks for a job could write commands"
@@ -20,29 +20,29 @@ const (
 	behindScript   = writesScript + `; give it behind the script, which has it as "$1": [sh, -c, 'agent "$1"', sh, "{{ .input.task }}"]`
 )
 
-// commandLine is a command in which a stranger's words are looked for. It is careful:
-// what is not known to be harmless behind a shell is refused, and so is what stands
-// behind -c or -e, whatever the program.
+// commandLine finds templates in a command that would let the sender of a job run
+// commands of his own. It is strict: a template behind a shell is refused if it is not
+// known to be harmless, and one behind -c or -e of any program.
 type commandLine struct {
 	run          []*template.Text
-	foreignStdin bool           // a stranger may have written what the command reads
-	bad          map[int]string // what is wrong, by argument; or by readsIt
+	foreignStdin bool           // the sender of a job may have written its standard input
+	bad          map[int]string // problems by argument, or by stdinIndex
 }
 
-// judge finds all that is wrong.
-func (c *commandLine) judge() {
-	c.programs()
+// check finds all problems.
+func (c *commandLine) check() {
+	c.checkPrograms()
 	for k := 0; k < len(c.run); k++ {
 		switch name := c.name(k); {
 		case slices.Contains(shells, name):
-			k = c.script(k, shellScript(c.run[k:]), true)
+			k = c.checkScript(k, shellScript(c.run[k:]), true)
 		case interpreter.MatchString(name):
-			k = c.script(k, interpreted(name, c.run[k:]), false)
+			k = c.checkScript(k, interpreterScript(name, c.run[k:]), false)
 		case slices.Contains(remote, name):
-			c.joined(k)
+			c.checkRemote(k)
 		}
 	}
-	c.evaluated()
+	c.checkOptions()
 }
 
 func (c *commandLine) refuse(i int, why string) {
@@ -53,7 +53,7 @@ func (c *commandLine) refuse(i int, why string) {
 
 func (c *commandLine) foreign(i int) bool { return i < len(c.run) && c.run[i].Foreign() }
 
-// name returns the program that an argument would be.
+// name returns the name of the program that the argument would be.
 func (c *commandLine) name(i int) string { return path.Base(c.run[i].Literal()) }
 
 var (
@@ -72,10 +72,10 @@ var (
 	withWord   = lazyregexp.New(`^-[ugskndpUCGPILE]$`) // of wrappers: a user, a number, a signal
 )
 
-// programs refuses a template for what runs: the command itself, or what env and the
-// like are told to run.
-func (c *commandLine) programs() {
-	for k := 0; k < len(c.run); k = c.wrapped(k) {
+// checkPrograms refuses a template for a program: the command itself, or the program
+// that env and the like run.
+func (c *commandLine) checkPrograms() {
+	for k := 0; k < len(c.run); k = c.wrappedProgram(k) {
 		if c.foreign(k) {
 			c.refuse(k, choosesProgram)
 			return
@@ -86,14 +86,14 @@ func (c *commandLine) programs() {
 	}
 }
 
-// wrapped returns which argument of a wrapper is the program that it runs, or may
-// become it.
-func (c *commandLine) wrapped(k int) int {
+// wrappedProgram returns the index of the argument of a wrapper that is the program that
+// it runs, or may be.
+func (c *commandLine) wrappedProgram(k int) int {
 	for k++; k < len(c.run); k++ {
 		word := c.run[k].Literal()
 		m := assignment.FindStringSubmatch(c.run[k].Source())
 		switch {
-		case m != nil && !(c.foreign(k) && isLoader(m[1])):
+		case m != nil && !(c.foreign(k) && isProgramVariable(m[1])):
 		case c.foreign(k):
 			return k
 		case withWord.MatchString(word) && !c.foreign(k+1):
@@ -105,16 +105,16 @@ func (c *commandLine) wrapped(k int) int {
 	return k
 }
 
-// script judges what a shell or the like at k runs, the argument i behind it, and
-// returns where to look further. 0 means that it runs what it reads.
-func (c *commandLine) script(k, i int, shell bool) int {
+// checkScript checks the script of a shell or an interpreter at k, which is i arguments
+// behind it, and returns where to go on. If i is 0 it runs its standard input.
+func (c *commandLine) checkScript(k, i int, shell bool) int {
 	switch {
 	case i > 0 && c.foreign(k+i) && shell:
 		c.refuse(k+i, behindScript)
 	case i > 0 && c.foreign(k+i):
 		c.refuse(k+i, "a template can't be what "+c.name(k)+" runs: whoever asks for a job could write commands; give it behind the script")
 	case i == 0 && c.foreignStdin:
-		c.refuse(readsIt, readsScript)
+		c.refuse(stdinIndex, readsScript)
 	}
 	if last := c.run[k+max(i, 1)-1].Literal(); i > 1 && shell && strings.HasPrefix(last, "-") && strings.HasSuffix(last, "c") {
 		return k + i + 1 // the next is $0, and often sh again
@@ -122,8 +122,8 @@ func (c *commandLine) script(k, i int, shell bool) int {
 	return k + i
 }
 
-// joined refuses templates among what a shell elsewhere reads.
-func (c *commandLine) joined(k int) {
+// checkRemote refuses templates among the arguments that another shell reads.
+func (c *commandLine) checkRemote(k int) {
 	words := 0
 	for i := k + 1; i < len(c.run); i++ {
 		if c.foreign(i) {
@@ -133,19 +133,19 @@ func (c *commandLine) joined(k int) {
 		}
 	}
 	if words < 2 && c.foreignStdin { // a host at most
-		c.refuse(readsIt, readsScript)
+		c.refuse(stdinIndex, readsScript)
 	}
 }
 
-// evalFlag is an option whose argument is a script, of so many programs that it is
-// taken for one of all.
+// evalFlag is an option whose argument is a script in many programs, and so is assumed
+// to be one in all.
 var evalFlag = lazyregexp.New(`^(-[cCeE]|-[lix]{1,2}c|-ec|-[npl]{1,3}e|-(exec|execdir|ok|okdir)|/[cCkK]|--?(eval|command|exec|execute|expression|init-command|split-string)|-[cC]ommand)$`)
 
-// attachedFlag is the same with a template for its argument.
+// attachedFlag is such an option with its argument attached.
 var attachedFlag = lazyregexp.New(`^(-[ceES]=?\{\{|--(eval|command|exec|execute|expression|init-command|split-string)=)`)
 
-// evaluated refuses templates that an option says are a script.
-func (c *commandLine) evaluated() {
+// checkOptions refuses templates behind options whose argument is a script.
+func (c *commandLine) checkOptions() {
 	for i := 1; i < len(c.run); i++ {
 		flag := c.run[i-1].Literal()
 		switch {
@@ -164,4 +164,69 @@ func beforeTemplate(src string) string {
 		return src[:i+2]
 	}
 	return src
+}
+
+// shellScript returns the index of the argument that is a shell's script, or its path: the
+// first that is no option. 0 means that the shell reads its standard input.
+func shellScript(run []*template.Text) int {
+	for i := 1; i < len(run); i++ {
+		switch word := run[i].Literal(); {
+		case !run[i].IsConstant() || word == "" || word[0] != '-' && word[0] != '+':
+			return i
+		case word == "--rcfile" || word == "--init-file":
+			if i++; i < len(run) && run[i].Foreign() {
+				return i
+			}
+		case strings.HasPrefix(word, "--"):
+		case strings.Contains(word, "s"):
+			return 0
+		case strings.ContainsAny(word, "oO"):
+			i++ // as in -euo pipefail
+		}
+	}
+	return 0
+}
+
+// interpreterScript is shellScript for other languages: the first argument that is neither
+// an option nor an argument of one, or the argument of the option for a script.
+func interpreterScript(name string, run []*template.Text) int {
+	for i := 1; i < len(run); i++ {
+		switch word := run[i].Literal(); {
+		case run[i].Foreign():
+			return i
+		case word == "-":
+			return 0
+		case isScriptOption(name, word) && i+1 < len(run):
+			return i + 1
+		case slices.Contains(optionWords, word):
+			if i++; i < len(run) && run[i].Foreign() && !(word == "-v" && strings.Contains(name, "awk")) {
+				return i
+			}
+		case !strings.HasPrefix(word, "-"):
+			return i
+		}
+	}
+	return 0
+}
+
+// optionWords are options of interpreters that have an argument. The -v of an awk sets a
+// variable, where a template is harmless.
+var optionWords = []string{"-W", "-X", "-I", "-r", "--require", "--import", "-F", "-v", "-d", "-L"}
+
+// isScriptOption reports whether an option of an interpreter is followed by a script, or by
+// the path of one. Letters can stand together, as in perl -lane.
+func isScriptOption(name, word string) bool {
+	if !strings.HasPrefix(word, "-") || len(word) < 2 {
+		return false
+	}
+	letters := "ceEp"
+	switch {
+	case strings.HasPrefix(word, "--"):
+		return slices.Contains([]string{"--eval", "--print", "--execute", "--expression", "--file", "--run"}, word)
+	case strings.HasPrefix(name, "php"):
+		letters = "rf"
+	case strings.Contains(name, "awk") || strings.HasSuffix(name, "sed"):
+		letters = "ef"
+	}
+	return strings.Contains(letters, word[len(word)-1:])
 }
