@@ -39,11 +39,11 @@ var auditKeys = []strictyaml.Key[*sharedReader, Audit]{
 	},
 	{
 		Name: "max-size", Default: "10MB", Doc: "Size at which the trail is put aside and a new one begun.", Schema: strictyaml.SizeSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
+		Set: func(_ *sharedReader, at strictyaml.Place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
 	},
 	{
 		Name: "keep", Default: "5", Doc: "Trails that are kept beside the current one; 0 for none.", Schema: strictyaml.IntSchema(0),
-		Set: func(r *sharedReader, at strictyaml.Place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
+		Set: func(_ *sharedReader, at strictyaml.Place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "off", Doc: "Whether no trail is kept.",

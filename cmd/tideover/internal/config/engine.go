@@ -83,27 +83,27 @@ var engineKeys = []strictyaml.Key[*engineReader, cluster.Config]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
 		},
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Name = readClusterName(at) },
+		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.Name = readClusterName(at) },
 	},
 	{
 		Name: "shards", Doc: "Parts that the work has, 32 unless said; at creation, and never changed.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
+		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.Shards = strictyaml.ReadIntUpTo(at, jetstream.MaxShards)
 		},
 	},
 	{
 		Name: "replicas", Doc: "Servers that keep each entry, at creation; 3 if the servers are a cluster, else 1, unless said.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
+		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) {
 			e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas)
 		},
 	},
 	{
 		Name: "max-bytes", Doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", Schema: strictyaml.SizeSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.MaxBytes = readLogLimit(at) },
+		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.MaxBytes = readLogLimit(at) },
 	},
 	{
 		Name: "lease-time", Doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.LeaseTime = readLeaseTime(at) },
+		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.LeaseTime = readLeaseTime(at) },
 	},
 	{
 		Name: "credentials", Doc: "Path of a .creds file, which may be renewed while it is used.", Schema: strictyaml.ScalarSchema,
@@ -141,7 +141,7 @@ var engineKeys = []strictyaml.Key[*engineReader, cluster.Config]{
 			s.MinLength, s.MaxLength = new(1), new(maxMember)
 			return s
 		},
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Member = readMember(at) },
+		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.Member = readMember(at) },
 	},
 	{
 		Name: "second-place", Doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,

@@ -92,7 +92,7 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 	{
 		Name: "version", Required: true, Doc: "Version of this file's format.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Const: new(any(1))} },
-		Set: func(f *fileReader, at strictyaml.Place, _ *Config) {
+		Set: func(_ *fileReader, at strictyaml.Place, _ *Config) {
 			switch fromFile := at.Node.Origin == ""; {
 			case at.Node.Text != "1":
 				at.Bad("%q is not a version that is understood; this one understands 1", at.Node.Text)
@@ -160,7 +160,7 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 	{
 		Name: "alarm", Doc: "When retries multiply the load so much that somebody should know.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(stormKeys)) },
-		Set:    func(f *fileReader, at strictyaml.Place, c *Config) { readAlarm(at, &c.Alarm) },
+		Set:    func(_ *fileReader, at strictyaml.Place, c *Config) { readAlarm(at, &c.Alarm) },
 	},
 	{
 		Name: "tracing", Doc: "Where spans of attempts are sent; nowhere unless said.",

@@ -34,7 +34,7 @@ var gatewayKeys = []strictyaml.Key[*sharedReader, Gateway]{
 	{
 		Name: "listen", Default: defaultListen, Doc: "Address of tideover gateway, which runs alone; that of tideover serve is server.listen. One that is not loopback needs a token.",
 		Schema: listenSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, g *Gateway) {
+		Set: func(_ *sharedReader, at strictyaml.Place, g *Gateway) {
 			if text, ok := at.Text(); ok && checkListen(at, text) {
 				g.Listen = text
 				at.Record(text)

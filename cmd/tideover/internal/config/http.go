@@ -83,7 +83,7 @@ var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
 		{
 			Name: "expect", Doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.",
 			Schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
-			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 				d.Expect = readCodes(at, "a status", 100, 599)
 			},
 		},

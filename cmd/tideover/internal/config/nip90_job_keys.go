@@ -22,15 +22,15 @@ var jobStepKeys = append(slices.DeleteFunc(slices.Concat(actionKeys, stepKeys[:l
 var jobTimeKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 	{
 		Name: "max-timeout", Default: "10m", Doc: "Longer timeouts of requests are cut to it; whole seconds, 24h at most.", Schema: strictyaml.DurationSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { d.job.MaxTimeout = readWholeSeconds(at) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) { d.job.MaxTimeout = readWholeSeconds(at) },
 	},
 	{
 		Name: "timeout", Doc: "Of a request that has none; whole seconds, 30s unless said, or max-timeout if that is less.", Schema: strictyaml.DurationSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { d.job.Timeout = readWholeSeconds(at) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) { d.job.Timeout = readWholeSeconds(at) },
 	},
 	{
 		Name: "max-total", Doc: "Ends a job with all its attempts and waits, if the timeout is that of an attempt; 1h unless said, or max-timeout if that is more.", Schema: strictyaml.DurationSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			d.job.MaxTotal = strictyaml.ReadDuration(at)
 		},
 	},
@@ -45,14 +45,14 @@ var jobKeys = slices.Concat(jobStepKeys, jobTimeKeys, []strictyaml.Key[*workflow
 	{
 		Name: "price", Doc: "What a result costs, in thousandths of a satoshi (msat); free unless said. A request that bids less is refused with the price, and the result names it. Payments are not checked.",
 		Schema: strictyaml.IntUpToSchema(maxJobPrice, `[1-9][0-9]{0,8}|1000000000`),
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			d.job.Price = int64(strictyaml.ReadIntUpTo(at, maxJobPrice))
 		},
 	},
 	{
 		Name: "timeout-scope", Default: "attempt", Doc: "What the timeout of a request ends: each attempt, or the job in total, as it always does for a workflow.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(timeoutScopes...) },
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			d.job.Total = strictyaml.ReadWord(at, timeoutScopes...) == "total"
 		},
 	},
@@ -65,13 +65,13 @@ var jobFlowKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
 	for i, k := range keys {
 		switch {
 		case k.Name == "timeout-scope":
-			keys[i].Default, keys[i].Set = "total", func(r *workflowReader, at strictyaml.Place, _ *stepDraft) {
+			keys[i].Default, keys[i].Set = "total", func(_ *workflowReader, at strictyaml.Place, _ *stepDraft) {
 				if strictyaml.ReadWord(at, timeoutScopes...) == "attempt" {
 					at.Bad("the timeout of a workflow is that of the whole job; its steps have their own policies")
 				}
 			}
 		case slices.ContainsFunc(jobStepKeys, func(s strictyaml.Key[*workflowReader, stepDraft]) bool { return s.Name == k.Name }):
-			keys[i].Default, keys[i].Set = "", func(r *workflowReader, at strictyaml.Place, _ *stepDraft) {
+			keys[i].Default, keys[i].Set = "", func(_ *workflowReader, at strictyaml.Place, _ *stepDraft) {
 				at.Bad("%s is not for a kind with a workflow, whose steps say what is done", k.Name)
 			}
 		}

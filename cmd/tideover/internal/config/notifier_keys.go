@@ -54,7 +54,7 @@ var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
 		Name: "run", Doc: "A command and its arguments, as a list; there is no shell. Each is a template of the message, whose JSON is on its input.",
 		Schema: commandSchema,
 		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
-			n.RunTexts = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
+			n.RunTexts = readCommandLine(at, func(at strictyaml.Place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
 		},
 	},
 	{
@@ -64,7 +64,7 @@ var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
 	{
 		Name: "priority", Doc: "Priority of ntfy; the server's default unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(priorities...) },
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			n.Priority = strictyaml.ReadWord(at, priorities...)
 		},
 	},
@@ -76,7 +76,7 @@ var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
 	{
 		Name: "method", Doc: "Method of the webhook; POST unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("POST", "PUT", "PATCH") },
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			n.Method = strictyaml.ReadWord(at, "POST", "PUT", "PATCH")
 		},
 	},
@@ -100,7 +100,7 @@ var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names.", Schema: inheritSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Inherit = readInherit(at) },
+		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Inherit = readInherit(at) },
 	},
 }, notifyLimits...)
 
@@ -121,7 +121,7 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^0*([1-9][0-9]{0,2}|1000)/[smhd]$`}
 		},
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			if s, ok := at.Text(); ok {
 				var err error
 				if n.AtMost, err = notify.ParseRate(s); err != nil {
@@ -139,7 +139,7 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 				Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: "^(0|" + strictyaml.DurationPattern + ")$",
 			}
 		},
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 			if d, err := retry.ParseDuration(at.Node.Text); at.Node.IsScalar() && err == nil && d == 0 {
 				at.Record(at.Node.Text)
 				return
@@ -149,7 +149,7 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 	},
 	{
 		Name: "timeout", Default: "10s", Doc: "Time of one attempt to send.", Schema: strictyaml.DurationSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Timeout = strictyaml.ReadDuration(at) },
+		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "policy", Default: notifyPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
@@ -162,7 +162,7 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 	},
 }
 
-func setOn(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+func setOn(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 	ok := at.Each(func(at strictyaml.Place) {
 		s, ok := at.Text()
 		if !ok {
@@ -183,7 +183,7 @@ func setOn(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
 	}
 }
 
-func setTags(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+func setTags(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 	ok := at.Each(func(at strictyaml.Place) {
 		if s, ok := at.Text(); ok && strings.ContainsAny(s, ",\r\n") {
 			at.Bad("%q has a comma or a line break, which a tag can't have", s)
@@ -200,7 +200,7 @@ var emailKeys = []strictyaml.Key[*notifierReader, notify.Email]{
 	{
 		Name: "to", Required: true, Doc: "Addresses of those who get it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.TextsSchema(1) },
-		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) {
+		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) {
 			ok := at.Each(func(at strictyaml.Place) {
 				if a := readAddress(at); a != nil {
 					e.To = append(e.To, a)
@@ -213,14 +213,14 @@ var emailKeys = []strictyaml.Key[*notifierReader, notify.Email]{
 	},
 	{
 		Name: "from", Required: true, Doc: "Address of the sender.", Schema: strictyaml.TextSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) { e.From = readAddress(at) },
+		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) { e.From = readAddress(at) },
 	},
 	{
 		Name: "server", Required: true, Doc: "Mail server, host:port.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]+\]|[^:\[\]]+):` + portPattern + "$"}
 		},
-		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) {
+		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) {
 			s, ok := at.Text()
 			host, port, err := net.SplitHostPort(s)
 			if n, bad := strconv.ParseUint(port, 10, 16); ok && (err != nil || host == "" || bad != nil || n == 0) {
@@ -242,7 +242,7 @@ var emailKeys = []strictyaml.Key[*notifierReader, notify.Email]{
 	{
 		Name: "tls", Default: "starttls", Doc: "How the connection is made safe: starttls, as on port 587; implicit, as on port 465; none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("starttls", "implicit", "none") },
-		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) {
+		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) {
 			e.TLS = strictyaml.ReadWord(at, "starttls", "implicit", "none")
 		},
 	},

@@ -46,7 +46,7 @@ func (r *notifierReader) notifier(name string, at strictyaml.Place) *notify.Spec
 		found[kinds[1]].Bad("%s is given already; a notifier has one kind", kinds[0])
 	case len(kinds) == 1:
 		n.Kind = kinds[0]
-		r.notifierOf(at, found, n)
+		checkKind(at, found, n)
 	case ok: // otherwise the key that is wrong may be meant for it
 		at.Bad("there is no kind; want one of %s", strings.Join(notifyKinds, ", "))
 	}
@@ -68,8 +68,8 @@ func (r *notifierReader) addNotifyCommand(at strictyaml.Place, n *notify.Spec) {
 	r.commands = append(r.commands, c)
 }
 
-// notifierOf checks what depends on the kind.
-func (r *notifierReader) notifierOf(at strictyaml.Place, found map[string]strictyaml.Place, n *notify.Spec) {
+// checkKind checks the keys that depend on the kind.
+func checkKind(at strictyaml.Place, found map[string]strictyaml.Place, n *notify.Spec) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if kind := notifyOnly[name]; kind != "" && kind != n.Kind {
 			found[name].Bad("%s is for %s; this is %s", name, kind, n.Kind)

@@ -134,7 +134,7 @@ var policyKeys = func() []strictyaml.Key[*policyReader, retry.Policy] {
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.WordSchema("fixed", "linear", "exponential", "decorrelated")
 		},
-		Set: func(r *policyReader, at strictyaml.Place, p *retry.Policy) {
+		Set: func(_ *policyReader, at strictyaml.Place, p *retry.Policy) {
 			kind, err := backoff.ParseKind(at.Node.Text)
 			if err != nil || !at.Node.IsScalar() {
 				at.Bad("%q is not one of fixed, linear, exponential, decorrelated", at.Node.Text)
@@ -146,7 +146,7 @@ var policyKeys = func() []strictyaml.Key[*policyReader, retry.Policy] {
 	for _, name := range retry.Keys() {
 		keys = append(keys, strictyaml.Key[*policyReader, retry.Policy]{
 			Name: name, Doc: policyDocs[name], Required: name == "base", Schema: strictyaml.ScalarSchema,
-			Set: func(r *policyReader, at strictyaml.Place, p *retry.Policy) {
+			Set: func(_ *policyReader, at strictyaml.Place, p *retry.Policy) {
 				s, ok := at.Text()
 				if !ok {
 					return

@@ -80,7 +80,7 @@ var authKeys = []strictyaml.Key[*providerReader, keyDraft]{
 	},
 	{
 		Name: "account", Doc: "The account whose limit the key shares with sessions, steps and other keys; none unless said.", Schema: strictyaml.NameSchema,
-		Set: func(r *providerReader, at strictyaml.Place, k *keyDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, k *keyDraft) {
 			if k.account = readAccount(at); k.account == account.None {
 				k.account = ""
 			}

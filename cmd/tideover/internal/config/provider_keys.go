@@ -18,25 +18,25 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 	{
 		Name: "preset", Doc: "What is known of the API: its address, where a key goes, what its failures mean. The provider's name if it is one of them, else generic.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(gateway.Presets...) },
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.Preset = strictyaml.ReadWord(at, gateway.Presets...)
 		},
 	},
 	{
 		Name: "base-url", Doc: "Requests go below it; that of the preset unless said, and needed for generic. It is shown to everybody: no references.", Schema: strictyaml.TextSchema,
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.BaseURL = r.baseURL(at) },
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.BaseURL = readBaseURL(at) },
 	},
 	{
 		Name: "h2c", Doc: "Whether HTTP/2 is spoken to a base-url that begins with http://, without TLS and without negotiation, as gRPC servers do.", Schema: strictyaml.BoolSchema,
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.H2C = strictyaml.ReadBool(at) },
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.H2C = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "plain-http", Doc: "Whether keys, secret headers and credentials of callers may be sent to a base-url that begins with http:// and is not on this machine. Anybody on the network can read them.", Schema: strictyaml.BoolSchema,
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.plainHTTP = strictyaml.ReadBool(at) },
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.plainHTTP = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "format", Doc: "Name of the wire format of a generic provider. Fallbacks must have the same: there is no translation.", Schema: strictyaml.NameSchema,
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			if s, ok := at.Text(); ok && !strictyaml.ValidName(s) {
 				at.Bad("%q is not a name for a format; %s", s, strictyaml.NameRule)
 			} else if ok {
@@ -53,7 +53,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 	{
 		Name: "auth-header", Doc: "Header in which the key is sent; the preset's unless said.",
 		Schema: gatewayHeaderSchema,
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			if s, ok := at.Text(); ok {
 				if msg := providerHeaderNames()(s); msg != "" {
 					at.Bad("%q %s", s, msg)
@@ -69,7 +69,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: headerName.String()}
 		},
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			if s, ok := at.Text(); ok && !headerName.MatchString(s) {
 				at.Bad("%q is not the name of a scheme, such as Bearer", s)
 			} else if ok {
@@ -85,7 +85,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 	{
 		Name: "retry-posts", Doc: "When a POST is sent again that was not refused at the door: never; when it was answered with a failure that may pass; also unanswered, when it may be done, and billed, twice.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(postsWords...) },
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.RetryPosts = strictyaml.ReadWord(at, postsWords...)
 		},
 	},
@@ -94,11 +94,11 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: routeForm.String()}, UniqueItems: true}
 		},
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.Repeatable = readRoutes(at) },
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.Repeatable = readRoutes(at) },
 	},
 	{
 		Name: "idempotency-keys", Doc: "Whether requests that may not be sent twice get an Idempotency-Key, and then may.", Schema: strictyaml.BoolSchema,
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.IdempotencyKeys = strictyaml.ReadBool(at)
 		},
 	},
@@ -120,7 +120,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 	{
 		Name: "priority", Doc: "Class of requests that say nothing of it, from lowest to highest.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(classes...) },
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...))
 		},
 	},
@@ -137,7 +137,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			ok := at.Each(func(at strictyaml.Place) {
 				if name, ok := at.Text(); ok {
 					d.fallbacks = append(d.fallbacks, at)
@@ -154,7 +154,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: headerName.String()}, UniqueItems: true}
 		},
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.ForwardHeaders = readForwarded(at, headerName, "header")
 		},
 	},
@@ -163,13 +163,13 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: parameterForm.String()}, UniqueItems: true}
 		},
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.ForwardQuery = readForwarded(at, parameterForm, "query parameter")
 		},
 	},
 	{
 		Name: "fallback-after", Doc: "Attempts at one provider before the next takes over, while it is not known to be down.", Schema: strictyaml.IntSchema(1),
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
 			d.FallbackAfter = strictyaml.ReadInt(at, 1)
 		},
 	},
@@ -182,7 +182,7 @@ var providerKeys = located("", []strictyaml.Key[*providerReader, providerDraft]{
 	},
 	{
 		Name: "max-body", Doc: "Largest body of a request; none for any.", Schema: sizeOrNoneSchema,
-		Set: func(r *providerReader, at strictyaml.Place, d *providerDraft) { d.MaxBody = bytesOrNone(at) },
+		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.MaxBody = bytesOrNone(at) },
 	},
 })
 

@@ -161,9 +161,9 @@ func (r *providerReader) provider(name string, at strictyaml.Place) *providerDra
 
 func (d *providerDraft) has(name string) bool { return d.found[name].Node != nil }
 
-// baseURL reads where the requests go. It is shown on pages, and so has neither
+// readBaseURL reads where the requests go. It is shown on pages, and so has neither
 // references nor credentials.
-func (r *providerReader) baseURL(at strictyaml.Place) *url.URL {
+func readBaseURL(at strictyaml.Place) *url.URL {
 	s, ok := at.Text()
 	if !ok {
 		return nil

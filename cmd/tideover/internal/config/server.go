@@ -59,7 +59,7 @@ var serverKeys = []strictyaml.Key[serverReader, Server]{
 	{
 		Name: "listen", Default: defaultListen, Doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
 		Schema: listenSchema,
-		Set: func(r serverReader, at strictyaml.Place, s *Server) {
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) {
 			if text, ok := at.Text(); ok && checkListen(at, text) {
 				s.Listen = text
 				at.Record(text)
@@ -71,7 +71,7 @@ var serverKeys = []strictyaml.Key[serverReader, Server]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: `^[A-Za-z0-9_:.-]+$`}, UniqueItems: true}
 		},
-		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Hosts = readHosts(at) },
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Hosts = readHosts(at) },
 	},
 	{
 		Name: "data", Doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", Schema: strictyaml.ScalarSchema,
@@ -102,38 +102,38 @@ var serverKeys = []strictyaml.Key[serverReader, Server]{
 	},
 	{
 		Name: "retention", Default: "14d", Doc: "How long ended runs are kept.", Schema: strictyaml.DurationSchema,
-		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Retention = strictyaml.ReadDuration(at) },
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Retention = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "dead-retention", Default: "90d", Doc: "How long runs that gave up are kept.", Schema: strictyaml.DurationSchema,
-		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "concurrency", Default: "64", Doc: "Commands and requests at once.", Schema: strictyaml.IntSchema(1),
-		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "durability", Default: "full", Doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("full", "os") },
-		Set: func(r serverReader, at strictyaml.Place, s *Server) {
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) {
 			s.Durability = strictyaml.ReadWord(at, "full", "os")
 		},
 	},
 	{
 		Name: "max-body", Default: "1MiB", Doc: "Largest body of a request to the control API.", Schema: strictyaml.SizeSchema,
-		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.MaxBody = strictyaml.ReadSize(at) },
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.MaxBody = strictyaml.ReadSize(at) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "For all steps, jobs and notifiers. The variable has commas between them.", Schema: inheritSchema,
-		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.Inherit = readInherit(at) },
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Inherit = readInherit(at) },
 	},
 	{
 		Name: "max-connections", Doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", Schema: strictyaml.IntSchema(1),
-		Set: func(r serverReader, at strictyaml.Place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "max-connections-per-address", Doc: "The same from one IP address, or from a /64 network of IPv6; half of max-connections unless said.", Schema: strictyaml.IntSchema(1),
-		Set: func(r serverReader, at strictyaml.Place, s *Server) {
+		Set: func(_ serverReader, at strictyaml.Place, s *Server) {
 			s.MaxConnectionsPerAddress = strictyaml.ReadInt(at, 1)
 		},
 	},

@@ -19,22 +19,22 @@ var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	{
 		Name: "start", Required: true, Doc: "The command that begins the session, as a list; there is no shell. {{.Session}} is the id of the session.",
 		Schema: commandSchema,
-		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Start = r.arguments(at) },
+		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Start = readArguments(at) },
 	},
 	{
 		Name: "resume", Doc: "The command that resumes it, with {{.Session}}; known for claude -p, codex exec and gemini -p. Without one an assistant gives up when it stops, and any other command is run again.",
 		Schema: commandSchema,
-		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Resume = r.arguments(at) },
+		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Resume = readArguments(at) },
 	},
 	{
 		Name: "resume-any", Doc: "Whether the resume command finds the session by itself.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.ResumeAny = strictyaml.ReadBool(at) },
+		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.ResumeAny = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "restart", Doc: "Whether the start command is run again, with its first prompt, instead of resuming the session.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Restart = strictyaml.ReadBool(at) },
+		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Restart = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "dir", Doc: "Working folder of the commands, relative to the file's; that one unless said.", Schema: strictyaml.ScalarSchema,
@@ -70,18 +70,18 @@ var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	},
 	{
 		Name: "windows", Default: "10", Doc: "How many stated resets are waited for.", Schema: strictyaml.IntSchema(1),
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Windows = strictyaml.ReadInt(at, 1) },
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Windows = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "deadline", Doc: "How long the whole session may take.", Schema: strictyaml.DurationSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Deadline = strictyaml.ReadDuration(at) },
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Deadline = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "quiet-hours", Doc: "When nothing is begun, such as 23:00-07:00, with a time zone behind it or not.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}( .+)?$`}
 		},
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) {
 			s, ok := at.Text()
 			if !ok {
 				return
@@ -96,30 +96,30 @@ var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	},
 	{
 		Name: "pause-at", Doc: "How much of the quota of codex or claude is used, such as 90%, before nothing is begun until its reset.", Schema: percentSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.PauseAt = 100 * readPercent(at) },
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.PauseAt = 100 * readPercent(at) },
 	},
 	{
 		Name: "account", Doc: "The account whose limit the session shares with others; that of the assistant unless said, none for no account.", Schema: strictyaml.NameSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Account = readAccount(at) },
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Account = readAccount(at) },
 	},
 	{
 		Name: "account-spread", Default: "30s", Doc: "The time over which the sessions of an account go on after its limit.", Schema: strictyaml.DurationSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.AccountSpread = strictyaml.ReadDuration(at) },
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.AccountSpread = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name:   "fallback",
 		Doc:    "Assistants that work in the folder while a stated limit lasts, one after the other: claude, codex or gemini, or a command as a list with {{.Prompt}}. None unless said.",
 		Schema: fallbackSchema,
-		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Fallback = r.sessionFallback(at) },
+		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Fallback = readSessionFallback(at) },
 	},
 	{
 		Name: "fallback-after", Doc: "How long a stated limit must last for another assistant to begin; an hour unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.FallbackAfter = strictyaml.ReadDuration(at) },
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.FallbackAfter = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "fallback-prompt", Doc: "The prompt of an assistant that takes over, with {{.Task}}, {{.Assistant}}, {{.Until}} and {{.Name}}; one that says what to do unless said.",
 		Schema: strictyaml.ScalarSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
+		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) {
 			if s, ok := at.Text(); ok {
 				d.FallbackPrompt = s
 				at.Record(s)
@@ -143,7 +143,7 @@ var watchKeys = []strictyaml.Key[*sessionReader, WatchDefaults]{
 	{
 		Name: "type-at-reset", Doc: "Whether `Continue.` and Enter are typed into an interactive session when a limit on its screen is over and its user has not typed since.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(r *sessionReader, at strictyaml.Place, w *WatchDefaults) { w.TypeAtReset = strictyaml.ReadBool(at) },
+		Set:    func(_ *sessionReader, at strictyaml.Place, w *WatchDefaults) { w.TypeAtReset = strictyaml.ReadBool(at) },
 	},
 }
 
@@ -167,12 +167,12 @@ func fallbackSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{name, commandSchema()}}}
 }
 
-// sessionFallback reads the assistants that a session is handed over to.
-func (r *sessionReader) sessionFallback(at strictyaml.Place) (list []session.Fallback) {
+// readSessionFallback reads the assistants that a session is handed over to.
+func readSessionFallback(at strictyaml.Place) (list []session.Fallback) {
 	ok := at.Each(func(at strictyaml.Place) {
 		var words []string
 		if at.Node.Kind == strictyaml.KindList {
-			words = r.arguments(at)
+			words = readArguments(at)
 		} else if s, ok := at.Text(); ok {
 			words = []string{s}
 			at.Record(s)
@@ -201,17 +201,17 @@ var onKeys = func() (keys []strictyaml.Key[*sessionReader, Session]) {
 			Schema: func() *jsonschema.Schema {
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.WordSchema(session.Actions...), strictyaml.Describe(actionOfKeys)}}
 			},
-			Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.On[reason] = r.actionOf(at) },
+			Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.On[reason] = readAction(at) },
 		})
 	}
 	return keys
 }()
 
-var actionOfKeys = []strictyaml.Key[*sessionReader, session.Action]{
+var actionOfKeys = []strictyaml.Key[struct{}, session.Action]{
 	{
 		Name: "do", Default: session.DoResume, Doc: "The action.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(session.Actions...) },
-		Set: func(r *sessionReader, at strictyaml.Place, a *session.Action) {
+		Set: func(_ struct{}, at strictyaml.Place, a *session.Action) {
 			if word := strictyaml.ReadWord(at, session.Actions...); word != "" {
 				parsed, _ := session.ParseAction(word)
 				a.Do = parsed.Do
@@ -220,14 +220,14 @@ var actionOfKeys = []strictyaml.Key[*sessionReader, session.Action]{
 	},
 	{
 		Name: "attempts", Doc: "How often in a row, before the session gives up.", Schema: strictyaml.IntSchema(1),
-		Set: func(r *sessionReader, at strictyaml.Place, a *session.Action) { a.Attempts = strictyaml.ReadInt(at, 1) },
+		Set: func(_ struct{}, at strictyaml.Place, a *session.Action) { a.Attempts = strictyaml.ReadInt(at, 1) },
 	},
 }
 
-// actionOf reads what follows a stop.
-func (r *sessionReader) actionOf(at strictyaml.Place) (a session.Action) {
+// readAction reads what follows a stop.
+func readAction(at strictyaml.Place) (a session.Action) {
 	if at.Node.Kind == strictyaml.KindMap {
-		strictyaml.Object(r, at, actionOfKeys, &a)
+		strictyaml.Object(struct{}{}, at, actionOfKeys, &a)
 		return a
 	}
 	s, ok := at.Text()

@@ -174,9 +174,9 @@ func (r *sessionReader) session(name string, at strictyaml.Place) *Session {
 	return d
 }
 
-// arguments reads a command, whose templates the session checks.
-func (r *sessionReader) arguments(at strictyaml.Place) (argv []string) {
-	r.commandLine(at, func(at strictyaml.Place) *template.Text {
+// readArguments reads a command, whose templates the session checks.
+func readArguments(at strictyaml.Place) (argv []string) {
+	readCommandLine(at, func(at strictyaml.Place) *template.Text {
 		s, ok := at.Text()
 		if literal, found := strictyaml.KnownSecret(s); found {
 			template.RefuseLiteral(at, literal, template.WithoutRefs)

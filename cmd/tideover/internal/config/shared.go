@@ -56,8 +56,8 @@ func (r *sharedReader) filePath(at strictyaml.Place) string {
 	return path
 }
 
-// commandLine reads a command and its arguments, each by read.
-func (r *sharedReader) commandLine(at strictyaml.Place, read func(strictyaml.Place) *template.Text) (argv []*template.Text) {
+// readCommandLine reads a command and its arguments, each by read.
+func readCommandLine(at strictyaml.Place, read func(strictyaml.Place) *template.Text) (argv []*template.Text) {
 	if at.Node.Kind == strictyaml.KindText {
 		at.Bad(`a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
 			textfmt.Clip(strings.Join(strings.Fields(strictyaml.MaskKnown(at.Node.Text)), ", "), strictyaml.MaxQuoted))

@@ -103,7 +103,7 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", Schema: inheritSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { d.Inherit = readInherit(at) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) { d.Inherit = readInherit(at) },
 	},
 	{
 		Name: "stdin", Doc: "What the command reads, a template; nothing unless said.", Schema: strictyaml.ScalarSchema,
@@ -125,7 +125,7 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 				Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
 			}
 		},
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > steps.MaxOutput {
 				at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, steps.MaxOutput>>10)
 			}
@@ -148,7 +148,7 @@ var alarmKeys = append(slices.Clone(actionKeys), strictyaml.Key[*workflowReader,
 var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 	{
 		Name: "id", Required: true, Doc: "Name of the step, once in a workflow.", Schema: strictyaml.NameSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			s, ok := at.Text()
 			if ok && !strictyaml.ValidName(s) {
 				at.Bad("%q is not a name for a step; %s", s, strictyaml.NameRule)
@@ -163,7 +163,7 @@ var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			ok := at.Each(func(at strictyaml.Place) {
 				if _, ok := at.Text(); ok {
 					d.needs = append(d.needs, at)
@@ -176,19 +176,19 @@ var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 	},
 	{
 		Name: "retry-exit", Doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", Schema: exitSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			d.RetryExit = readCodes(at, "an exit code", 1, 255)
 		},
 	},
 	{
 		Name: "permanent-exit", Doc: "Exit codes that are never retried.", Schema: exitSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			d.PermanentExit = readCodes(at, "an exit code", 1, 255)
 		},
 	},
 	{
 		Name: "account", Doc: "The account whose limit the command shares with sessions and other steps; exit code 75 says that it is limited.", Schema: strictyaml.NameSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			if d.Account = readAccount(at); d.Account == account.None {
 				d.Account = ""
 			}
@@ -196,18 +196,18 @@ var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 	},
 	{
 		Name: "concurrency", Default: "0", Doc: "Attempts of this step at once, all runs together; 0 for no limit.", Schema: strictyaml.IntSchema(0),
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "max-lost", Doc: "How many attempts in a row may be lost, because the server died, and are made again; 0 for none. The workflow's unless said, or 3.", Schema: maxLostSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
 			d.MaxLost, d.ownMaxLost = readMaxLost(at), true
 		},
 	},
 }, actionKeys...)
 
 func setRun(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-	d.Texts.Run = r.commandLine(at, func(at strictyaml.Place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
+	d.Texts.Run = readCommandLine(at, func(at strictyaml.Place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
 }
 
 // used reads a template of a step, to be checked when all steps are known.

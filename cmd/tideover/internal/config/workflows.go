@@ -114,7 +114,7 @@ func (r *workflowReader) inheritInSteps(d *draft) {
 var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
 	{
 		Name: "description", Doc: "What the workflow is for, shown on the page.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
+		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) {
 			if s, ok := at.Text(); ok {
 				d.Description = s
 				at.Record(s)
@@ -123,19 +123,19 @@ var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
 	},
 	{
 		Name: "schedule", Doc: "When it starts by itself: a cron expression such as 0 3 * * *, with TZ=Europe/Berlin in front if need be, or a map.", Schema: scheduleSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.Schedule = readSchedule(at) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.Schedule = readSchedule(at) },
 	},
 	{
 		Name: "timeout", Doc: "Ends a run as a whole.", Schema: strictyaml.DurationSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "concurrency", Default: "0", Doc: "Runs of it at once; 0 for no limit but the server's.", Schema: strictyaml.IntSchema(0),
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost, because the server died, and are made again; 0 for none. At most 9999.", Schema: maxLostSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.maxLost = new(readMaxLost(at)) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.maxLost = new(readMaxLost(at)) },
 	},
 	{
 		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
@@ -153,7 +153,7 @@ var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "For all command steps.", Schema: inheritSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) { d.inherit = readInherit(at) },
+		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.inherit = readInherit(at) },
 	},
 	{
 		Name: "steps", Required: true, Doc: "What is done. Steps run at the same time unless one needs another.",
