@@ -11,7 +11,7 @@ import (
 )
 
 // readAlarm reads the section. There is an alarm also if the file does not have it.
-func readAlarm(at strictyaml.Place, rule *storm.Rule) {
+func readAlarm(at place, rule *storm.Rule) {
 	if at.Empty() {
 		at.Node = strictyaml.NewMap()
 	}
@@ -26,7 +26,7 @@ const (
 )
 
 // readFactor reads the number of attempts for each first attempt.
-func readFactor(at strictyaml.Place) float64 {
+func readFactor(at place) float64 {
 	n := at.Node
 	if n.Kind != strictyaml.KindInt && n.Kind != strictyaml.KindFloat && n.Origin == "" {
 		at.Bad("%v, where a number is expected", n.Kind)
@@ -41,20 +41,20 @@ func readFactor(at strictyaml.Place) float64 {
 	return f
 }
 
-var stormKeys = []strictyaml.Key[struct{}, storm.Rule]{
+var stormKeys = []key[struct{}, storm.Rule]{
 	{
 		Name: "amplification", Default: "2", Doc: "Attempts for each first attempt of a workflow or a provider, above which retries are a storm.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"number", "integer"}, Minimum: new(minAmplification), Maximum: new(maxAmplification)}
 		},
-		Set: func(_ struct{}, at strictyaml.Place, r *storm.Rule) { r.Amplification = readFactor(at) },
+		Set: func(_ struct{}, at place, r *storm.Rule) { r.Amplification = readFactor(at) },
 	},
 	{
 		Name: "for", Default: "30s", Doc: "How long that must last before there is an alarm, and be over before it ends; attempts are counted over half of it.", Schema: strictyaml.DurationSchema,
-		Set: func(_ struct{}, at strictyaml.Place, r *storm.Rule) { r.For = strictyaml.ReadDuration(at) },
+		Set: func(_ struct{}, at place, r *storm.Rule) { r.For = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "min-attempts", Default: "50", Doc: "Attempts in that half, below which there is no alarm.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ struct{}, at strictyaml.Place, r *storm.Rule) { r.MinAttempts = strictyaml.ReadInt(at, 1) },
+		Set: func(_ struct{}, at place, r *storm.Rule) { r.MinAttempts = strictyaml.ReadInt(at, 1) },
 	},
 }

@@ -16,7 +16,7 @@ type Audit struct {
 
 // readAudit reads the section. There is a trail also if the file does not have it. data
 // is the data folder of the server.
-func readAudit(r *sharedReader, at strictyaml.Place, a *Audit, data string) {
+func readAudit(r *sharedReader, at place, a *Audit, data string) {
 	if at.Empty() {
 		at.Node = strictyaml.NewMap()
 	}
@@ -27,10 +27,10 @@ func readAudit(r *sharedReader, at strictyaml.Place, a *Audit, data string) {
 	}
 }
 
-var auditKeys = []strictyaml.Key[*sharedReader, Audit]{
+var auditKeys = []key[*sharedReader, Audit]{
 	{
 		Name: "file", Doc: "Path of the trail, relative to the file's folder; audit.jsonl in the server's data unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, a *Audit) {
+		Set: func(r *sharedReader, at place, a *Audit) {
 			if s, ok := at.Text(); ok {
 				a.File = r.path(at, s)
 				at.Record(a.File)
@@ -39,15 +39,15 @@ var auditKeys = []strictyaml.Key[*sharedReader, Audit]{
 	},
 	{
 		Name: "max-size", Default: "10MB", Doc: "Size at which the trail is put aside and a new one begun.", Schema: strictyaml.SizeSchema,
-		Set: func(_ *sharedReader, at strictyaml.Place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
+		Set: func(_ *sharedReader, at place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
 	},
 	{
 		Name: "keep", Default: "5", Doc: "Trails that are kept beside the current one; 0 for none.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *sharedReader, at strictyaml.Place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
+		Set: func(_ *sharedReader, at place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "off", Doc: "Whether no trail is kept.",
 		Schema: strictyaml.BoolSchema,
-		Set:    func(_ *sharedReader, at strictyaml.Place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
+		Set:    func(_ *sharedReader, at place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
 	},
 }

@@ -5,13 +5,12 @@ import (
 	"fmt"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
 // readCodes reads a list of codes, each within the limits.
-func readCodes(at strictyaml.Place, what string, least, most int) exitcode.Set {
+func readCodes(at place, what string, least, most int) exitcode.Set {
 	codes := exitcode.Set{} // an empty list is one that nothing is in, and not an absent one
-	ok := at.Each(func(at strictyaml.Place) {
+	ok := at.Each(func(at place) {
 		s, ok := at.Text()
 		if !ok {
 			return

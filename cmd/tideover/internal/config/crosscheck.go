@@ -9,7 +9,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
@@ -19,7 +18,7 @@ var ownPrefixes = []string{session.Prefix, "notify.", nip90.Prefix}
 
 // checkPrefixes refuses names of workflows that begin like those of sessions, messages
 // and jobs.
-func checkPrefixes(at strictyaml.Place) {
+func checkPrefixes(at place) {
 	for _, p := range at.Node.Pairs {
 		if name := p.Key.Text; slices.ContainsFunc(ownPrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			at.WithNode(p.Key).Bad("%q begins like the runs of sessions, messages and jobs, which is reserved", name)
@@ -28,7 +27,7 @@ func checkPrefixes(at strictyaml.Place) {
 }
 
 // checkReserved refuses names that end like those of the workflows of on-give-up.
-func checkReserved(at strictyaml.Place) {
+func checkReserved(at place) {
 	for _, p := range at.Node.Pairs {
 		if strings.HasSuffix(p.Key.Text, alarmSuffix) {
 			at.WithNode(p.Key).Bad("%q ends in %s, which is reserved: so the runs of on-give-up are called", p.Key.Text, alarmSuffix)
@@ -38,7 +37,7 @@ func checkReserved(at strictyaml.Place) {
 
 // crossCheckServer checks the section server against the section engine. found has the
 // places of the keys of the section server that are present.
-func crossCheckServer(f *fileReader, found map[string]strictyaml.Place) {
+func crossCheckServer(f *fileReader, found map[string]place) {
 	checkApart(f.engine.secondPlace, f.cfg.Engine.SecondPlace, f.cfg.Server.Data)
 	if durability, ok := found["durability"]; ok && f.cfg.Engine.Clustered() {
 		durability.Bad("is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
@@ -46,7 +45,7 @@ func crossCheckServer(f *fileReader, found map[string]strictyaml.Place) {
 }
 
 // checkApart refuses a second place that is lost with the data folder.
-func checkApart(at strictyaml.Place, second, data string) {
+func checkApart(at place, second, data string) {
 	if second == "" || data == "" {
 		return
 	}
@@ -57,7 +56,7 @@ func checkApart(at strictyaml.Place, second, data string) {
 }
 
 // crossCheckSessions refuses sessions on a cluster.
-func crossCheckSessions(at strictyaml.Place, c *Config) {
+func crossCheckSessions(at place, c *Config) {
 	if c.Engine.Clustered() && len(at.Node.Pairs) > 0 {
 		at.Bad("a session lives on one machine, and with engine.nats any machine may run it; keep sessions with tideover watch, or with a tideover serve of its own file")
 	}
@@ -65,7 +64,7 @@ func crossCheckSessions(at strictyaml.Place, c *Config) {
 
 // command is a command of a step, a job or a notifier.
 type command struct {
-	at      strictyaml.Place
+	at      place
 	args    []usedText
 	env     []string // names that the command has by env
 	inherit guard.Inherit

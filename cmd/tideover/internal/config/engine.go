@@ -20,11 +20,11 @@ import (
 // engineReader reads the section engine.
 type engineReader struct {
 	*sharedReader
-	secondPlace strictyaml.Place // of second-place
+	secondPlace place // of second-place
 }
 
 // section reads the section with the variables and the flags over it.
-func (r *engineReader) section(at strictyaml.Place, e *cluster.Config) {
+func (r *engineReader) section(at place, e *cluster.Config) {
 	if at.Node.Kind == strictyaml.KindNull {
 		at.Node = strictyaml.NewMap()
 	}
@@ -48,7 +48,7 @@ func (r *engineReader) section(at strictyaml.Place, e *cluster.Config) {
 }
 
 // checkPairs refuses a key without the one that it needs.
-func checkPairs(found map[string]strictyaml.Place, pairs [][2]string) {
+func checkPairs(found map[string]place, pairs [][2]string) {
 	for _, pair := range pairs {
 		if here, ok := found[pair[0]]; ok && found[pair[1]].Node == nil {
 			here.Bad("needs %s", pair[1])
@@ -57,7 +57,7 @@ func checkPairs(found map[string]strictyaml.Place, pairs [][2]string) {
 }
 
 // checkIdentity refuses several ways to say who we are.
-func checkIdentity(found map[string]strictyaml.Place) {
+func checkIdentity(found map[string]place) {
 	for _, ways := range [][]string{{"credentials", "nkey-seed", "user", "token"}, {"system-credentials", "system-user"}} {
 		first := ""
 		for _, way := range ways {
@@ -72,67 +72,67 @@ func checkIdentity(found map[string]strictyaml.Place) {
 	}
 }
 
-var engineKeys = []strictyaml.Key[*engineReader, cluster.Config]{
+var engineKeys = []key[*engineReader, cluster.Config]{
 	{
 		Name: "nats", Doc: "Addresses of NATS servers with JetStream, nats://host:4222, as a list or with commas: runs are shared with all processes that name the same cluster. A password in one is a reference.",
 		Schema: addressesSchema,
-		Set:    func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.NATS = r.natsServers(at) },
+		Set:    func(r *engineReader, at place, e *cluster.Config) { e.NATS = r.natsServers(at) },
 	},
 	{
 		Name: "name", Doc: "Name of the cluster within NATS, with which its streams begin; tideover unless said.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
 		},
-		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.Name = readClusterName(at) },
+		Set: func(_ *engineReader, at place, e *cluster.Config) { e.Name = readClusterName(at) },
 	},
 	{
 		Name: "shards", Doc: "Parts that the work has, 32 unless said; at creation, and never changed.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
-		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) {
+		Set: func(_ *engineReader, at place, e *cluster.Config) {
 			e.Shards = strictyaml.ReadIntUpTo(at, jetstream.MaxShards)
 		},
 	},
 	{
 		Name: "replicas", Doc: "Servers that keep each entry, at creation; 3 if the servers are a cluster, else 1, unless said.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
-		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) {
+		Set: func(_ *engineReader, at place, e *cluster.Config) {
 			e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas)
 		},
 	},
 	{
 		Name: "max-bytes", Doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", Schema: strictyaml.SizeSchema,
-		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.MaxBytes = readLogLimit(at) },
+		Set: func(_ *engineReader, at place, e *cluster.Config) { e.MaxBytes = readLogLimit(at) },
 	},
 	{
 		Name: "lease-time", Doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.LeaseTime = readLeaseTime(at) },
+		Set: func(_ *engineReader, at place, e *cluster.Config) { e.LeaseTime = readLeaseTime(at) },
 	},
 	{
 		Name: "credentials", Doc: "Path of a .creds file, which may be renewed while it is used.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
+		Set: func(r *engineReader, at place, e *cluster.Config) {
 			e.Credentials = r.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
 		},
 	},
 	{
 		Name: "nkey-seed", Doc: "Path of a file with the seed of an nkey.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
+		Set: func(r *engineReader, at place, e *cluster.Config) {
 			e.NKeySeed = r.fit(at, func(c *jetstream.Config, path string) { c.NKeySeed = path })
 		},
 	},
 	{
 		Name: "user", Doc: "User at the servers; may have references.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.User = r.Open(at, "user") },
+		Set: func(r *engineReader, at place, e *cluster.Config) { e.User = r.Open(at, "user") },
 	},
 	{
 		Name: "password", Doc: "Password of the user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Password = r.Secret(at) },
+		Set: func(r *engineReader, at place, e *cluster.Config) { e.Password = r.Secret(at) },
 	},
 	{
 		Name: "token", Doc: "Token for the servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.Token = r.Secret(at) },
+		Set: func(r *engineReader, at place, e *cluster.Config) { e.Token = r.Secret(at) },
 	},
 	{
 		Name: "tls", Doc: "Files for connections with TLS. The variables are TIDEOVER_ENGINE_TLS_CA and so on.", Inside: []string{"ca", "cert", "key"},
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(tlsKeys)) },
-		Set:    func(r *engineReader, at strictyaml.Place, e *cluster.Config) { r.tls(at, &e.TLS) },
+		Set:    func(r *engineReader, at place, e *cluster.Config) { r.tls(at, &e.TLS) },
 	},
 	{
 		Name: "member", Doc: "Name of this process among those of the cluster; its host and process id unless said.",
@@ -141,27 +141,25 @@ var engineKeys = []strictyaml.Key[*engineReader, cluster.Config]{
 			s.MinLength, s.MaxLength = new(1), new(maxMember)
 			return s
 		},
-		Set: func(_ *engineReader, at strictyaml.Place, e *cluster.Config) { e.Member = readMember(at) },
+		Set: func(_ *engineReader, at place, e *cluster.Config) { e.Member = readMember(at) },
 	},
 	{
 		Name: "second-place", Doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
-			e.SecondPlace, r.secondPlace = r.folder(at), at
-		},
+		Set: func(r *engineReader, at place, e *cluster.Config) { e.SecondPlace, r.secondPlace = r.folder(at), at },
 	},
 	{
 		Name: "system-credentials", Doc: "Path of the .creds file of NATS's system account: with it, doctor sees how the servers store.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) {
+		Set: func(r *engineReader, at place, e *cluster.Config) {
 			e.SystemCredentials = r.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
 		},
 	},
 	{
 		Name: "system-user", Doc: "User of NATS's system account, instead.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.SystemUser = r.Open(at, "user") },
+		Set: func(r *engineReader, at place, e *cluster.Config) { e.SystemUser = r.Open(at, "user") },
 	},
 	{
 		Name: "system-password", Doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at strictyaml.Place, e *cluster.Config) { e.SystemPassword = r.Secret(at) },
+		Set: func(r *engineReader, at place, e *cluster.Config) { e.SystemPassword = r.Secret(at) },
 	},
 }
 
@@ -172,7 +170,7 @@ const (
 
 var clusterName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
-func readClusterName(at strictyaml.Place) string {
+func readClusterName(at place) string {
 	s, ok := at.Text()
 	if ok && !clusterName.MatchString(s) {
 		at.Bad("%q is not a name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
@@ -184,7 +182,7 @@ func readClusterName(at strictyaml.Place) string {
 	return s
 }
 
-func readMember(at strictyaml.Place) string {
+func readMember(at place) string {
 	s, ok := at.Text()
 	if ok && (s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl)) {
 		at.Bad("%q is not a name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
@@ -201,7 +199,7 @@ func readMember(at strictyaml.Place) string {
 // too. In less it may be full before anything is cut off, and then stay so.
 const minLog = 3 * 64 << 20
 
-func readLogLimit(at strictyaml.Place) int64 {
+func readLogLimit(at place) int64 {
 	n := strictyaml.ReadSize(at)
 	if n != 0 && n < minLog {
 		at.Bad("%q is too small: a log is cut after 64MiB, and keeps as much; want 192MiB or more, or leave it out", at.Node.Text)
@@ -209,7 +207,7 @@ func readLogLimit(at strictyaml.Place) int64 {
 	return n
 }
 
-func readLeaseTime(at strictyaml.Place) time.Duration {
+func readLeaseTime(at place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	switch {
 	case d != 0 && d < time.Second:

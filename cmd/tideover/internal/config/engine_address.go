@@ -17,7 +17,7 @@ import (
 const noAddress = "there is no address; want one like nats://host:4222"
 
 // natsServers reads where the servers are: one text with commas, or a list.
-func (r *engineReader) natsServers(at strictyaml.Place) (list []*template.SecretText) {
+func (r *engineReader) natsServers(at place) (list []*template.SecretText) {
 	parts := at.Node.Items
 	if at.Node.Kind != strictyaml.KindList {
 		text, ok := at.Text()
@@ -52,7 +52,7 @@ func (r *engineReader) natsServers(at strictyaml.Place) (list []*template.Secret
 }
 
 // natsServer reads one, and checks what it is at the moment.
-func (r *engineReader) natsServer(at strictyaml.Place) *template.SecretText {
+func (r *engineReader) natsServer(at place) *template.SecretText {
 	src, ok := at.Text()
 	if !ok {
 		return nil
@@ -110,7 +110,7 @@ func wrongAddress(text string) string {
 }
 
 // addresses checks what all addresses say together.
-func (r *engineReader) addresses(found map[string]strictyaml.Place, e *cluster.Config) {
+func (r *engineReader) addresses(found map[string]place, e *cluster.Config) {
 	var users, web, plain bool
 	for _, s := range e.NATS {
 		out, err := cluster.ResolveAddress(s, r.Secrets)

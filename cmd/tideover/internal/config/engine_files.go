@@ -13,7 +13,7 @@ import (
 )
 
 // existing reads the path of something that must be there.
-func (r *engineReader) existing(at strictyaml.Place) string {
+func (r *engineReader) existing(at place) string {
 	s, ok := at.Text()
 	if !ok {
 		return ""
@@ -31,7 +31,7 @@ func (r *engineReader) existing(at strictyaml.Place) string {
 }
 
 // fit reads the path of something that must be there and be what it is taken for.
-func (r *engineReader) fit(at strictyaml.Place, set func(*jetstream.Config, string)) string {
+func (r *engineReader) fit(at place, set func(*jetstream.Config, string)) string {
 	path := r.existing(at)
 	if path == "" {
 		return ""
@@ -46,13 +46,13 @@ func (r *engineReader) fit(at strictyaml.Place, set func(*jetstream.Config, stri
 }
 
 // misfit tells what is wrong with a path, as it is written.
-func misfit(at strictyaml.Place, path string, err error) {
+func misfit(at place, path string, err error) {
 	_, text, _ := strings.Cut(oneline.Text(err.Error()), ": ") // the name of the field is said already
 	at.Bad("%s", strings.ReplaceAll(text, path, at.Node.Text))
 }
 
 // folder reads the path of the second place.
-func (r *engineReader) folder(at strictyaml.Place) string {
+func (r *engineReader) folder(at place) string {
 	s, ok := at.Text()
 	if !ok {
 		return ""
@@ -70,7 +70,7 @@ func (r *engineReader) folder(at strictyaml.Place) string {
 }
 
 // tls reads the files for a connection.
-func (r *engineReader) tls(at strictyaml.Place, t *cluster.TLS) {
+func (r *engineReader) tls(at place, t *cluster.TLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
@@ -88,17 +88,17 @@ func (r *engineReader) tls(at strictyaml.Place, t *cluster.TLS) {
 	}
 }
 
-var tlsKeys = []strictyaml.Key[*engineReader, cluster.TLS]{
+var tlsKeys = []key[*engineReader, cluster.TLS]{
 	{
 		Name: "ca", Doc: "Certificates of the authorities that servers may have theirs from, as PEM; those of the system unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, t *cluster.TLS) { t.CA = r.existing(at) },
+		Set: func(r *engineReader, at place, t *cluster.TLS) { t.CA = r.existing(at) },
 	},
 	{
 		Name: "cert", Doc: "Certificate of this process, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, t *cluster.TLS) { t.Cert = r.existing(at) },
+		Set: func(r *engineReader, at place, t *cluster.TLS) { t.Cert = r.existing(at) },
 	},
 	{
 		Name: "key", Doc: "Path of the key of the certificate, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at strictyaml.Place, t *cluster.TLS) { t.Key = r.existing(at) },
+		Set: func(r *engineReader, at place, t *cluster.TLS) { t.Key = r.existing(at) },
 	},
 }

@@ -88,11 +88,11 @@ func (f *fileReader) read() {
 }
 
 // rootKeys are the sections of the file.
-var rootKeys = []strictyaml.Key[*fileReader, Config]{
+var rootKeys = []key[*fileReader, Config]{
 	{
 		Name: "version", Required: true, Doc: "Version of this file's format.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Const: new(any(1))} },
-		Set: func(_ *fileReader, at strictyaml.Place, _ *Config) {
+		Set: func(_ *fileReader, at place, _ *Config) {
 			switch fromFile := at.Node.Origin == ""; {
 			case at.Node.Text != "1":
 				at.Bad("%q is not a version that is understood; this one understands 1", at.Node.Text)
@@ -104,19 +104,19 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 	{
 		Name: "policies", Doc: "Named policies: how long to wait, when to stop. A name can be used wherever a policy is expected.",
 		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(policySchema()) },
-		Set:    func(f *fileReader, at strictyaml.Place, _ *Config) { f.policies.section(at) },
+		Set:    func(f *fileReader, at place, _ *Config) { f.policies.section(at) },
 	},
 	{
 		Name: "notify", Doc: "Ways to tell somebody what happened, by name.",
 		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(notifySchema()) },
-		Set:    func(f *fileReader, at strictyaml.Place, _ *Config) { f.notifiers.section(at) },
+		Set:    func(f *fileReader, at place, _ *Config) { f.notifiers.section(at) },
 	},
 	{ // before the workflows, whose steps use them
 		Name: "providers", Doc: "Remote APIs that the gateway and steps use, by name: /p/name/ at the gateway.",
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.NamedSchema(strictyaml.OrNull(strictyaml.Describe(providerKeys)))
 		},
-		Set: func(f *fileReader, at strictyaml.Place, c *Config) {
+		Set: func(f *fileReader, at place, c *Config) {
 			f.providers.section(at)
 			c.providers = f.providers.names
 		},
@@ -124,7 +124,7 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 	{
 		Name: "gateway", Doc: "How callers reach the providers. Each key is also a variable, TIDEOVER_GATEWAY_LISTEN for listen.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(gatewayKeys)) },
-		Set:    func(f *fileReader, at strictyaml.Place, c *Config) { readGateway(f.sharedReader, at, &c.Gateway) },
+		Set:    func(f *fileReader, at place, c *Config) { readGateway(f.sharedReader, at, &c.Gateway) },
 	},
 	{
 		Name: "workflows", Doc: "Workflows by name.",
@@ -133,7 +133,7 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|^nip90\.|` + alarmPattern}
 			return s
 		},
-		Set: func(f *fileReader, at strictyaml.Place, c *Config) {
+		Set: func(f *fileReader, at place, c *Config) {
 			f.workflows.section(at)
 			c.names = f.workflows.names
 		},
@@ -141,36 +141,32 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 	{ // before the server and the sessions, which ask whether there is a cluster
 		Name: "engine", Doc: "Where runs are kept: in the server's folder, or shared with other processes on NATS JetStream. Each key is also a variable, TIDEOVER_ENGINE_NATS for nats.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(engineKeys)) },
-		Set:    func(f *fileReader, at strictyaml.Place, c *Config) { f.engine.section(at, &c.Engine) },
+		Set:    func(f *fileReader, at place, c *Config) { f.engine.section(at, &c.Engine) },
 	},
 	{
 		Name: "server", Doc: "How tideover serve runs. Each key is also a variable, TIDEOVER_SERVER_LISTEN for listen.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(serverKeys)) },
-		Set: func(f *fileReader, at strictyaml.Place, c *Config) {
-			crossCheckServer(f, f.server.section(at, &c.Server))
-		},
+		Set:    func(f *fileReader, at place, c *Config) { crossCheckServer(f, f.server.section(at, &c.Server)) },
 	},
 	{ // after the server, in whose data it is
 		Name: "audit", Doc: "The trail of events on the disk.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(auditKeys)) },
-		Set: func(f *fileReader, at strictyaml.Place, c *Config) {
-			readAudit(f.sharedReader, at, &c.Audit, c.Server.Data)
-		},
+		Set:    func(f *fileReader, at place, c *Config) { readAudit(f.sharedReader, at, &c.Audit, c.Server.Data) },
 	},
 	{
 		Name: "alarm", Doc: "When retries multiply the load so much that somebody should know.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(stormKeys)) },
-		Set:    func(_ *fileReader, at strictyaml.Place, c *Config) { readAlarm(at, &c.Alarm) },
+		Set:    func(_ *fileReader, at place, c *Config) { readAlarm(at, &c.Alarm) },
 	},
 	{
 		Name: "tracing", Doc: "Where spans of attempts are sent; nowhere unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(tracingKeys) },
-		Set:    func(f *fileReader, at strictyaml.Place, c *Config) { c.Tracing = readTracing(f.sharedReader, at) },
+		Set:    func(f *fileReader, at place, c *Config) { c.Tracing = readTracing(f.sharedReader, at) },
 	},
 	{
 		Name: "detect", Doc: "Packs of rules by which the stop of a session is understood, beside those that are built in.",
 		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(strictyaml.Describe(packKeys)) },
-		Set:    func(f *fileReader, at strictyaml.Place, _ *Config) { at.EachName("pack", f.sessions.pack) },
+		Set:    func(f *fileReader, at place, _ *Config) { at.EachName("pack", f.sessions.pack) },
 	},
 	{
 		Name: "sessions", Doc: "Long commands that are kept going through their limits, by name.",
@@ -179,10 +175,10 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 			s.PropertyNames.Not = &jsonschema.Schema{Pattern: alarmPattern}
 			return s
 		},
-		Set: func(f *fileReader, at strictyaml.Place, c *Config) {
+		Set: func(f *fileReader, at place, c *Config) {
 			checkReserved(at) // a session is a workflow, too
 			crossCheckSessions(at, c)
-			at.EachName("session", func(name string, at strictyaml.Place) {
+			at.EachName("session", func(name string, at place) {
 				c.sessions = append(c.sessions, name)
 				c.Sessions[name] = f.sessions.session(name, at)
 			})
@@ -191,7 +187,7 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 	{
 		Name: "watch", Doc: "What holds for every tideover watch whose flags do not say otherwise.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(watchKeys)) },
-		Set: func(f *fileReader, at strictyaml.Place, c *Config) {
+		Set: func(f *fileReader, at place, c *Config) {
 			if !at.Empty() {
 				strictyaml.Object(f.sessions, at, watchKeys, &c.Watch)
 			}
@@ -200,6 +196,6 @@ var rootKeys = []strictyaml.Key[*fileReader, Config]{
 	{ // after the workflows, which it may name
 		Name: "nip90", Doc: "Jobs that are taken from Nostr relays as NIP-90 has it, and answered there; none unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(nip90Keys) },
-		Set:    func(f *fileReader, at strictyaml.Place, c *Config) { c.NIP90 = f.jobs.section(at) },
+		Set:    func(f *fileReader, at place, c *Config) { c.NIP90 = f.jobs.section(at) },
 	},
 }

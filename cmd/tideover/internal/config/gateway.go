@@ -12,7 +12,7 @@ type Gateway struct {
 }
 
 // readGateway reads the section with the variables and the flags over it.
-func readGateway(r *sharedReader, at strictyaml.Place, g *Gateway) {
+func readGateway(r *sharedReader, at place, g *Gateway) {
 	if at.Empty() {
 		at.Node = strictyaml.NewMap()
 	}
@@ -26,15 +26,15 @@ func readGateway(r *sharedReader, at strictyaml.Place, g *Gateway) {
 	}
 }
 
-var gatewayKeys = []strictyaml.Key[*sharedReader, Gateway]{
+var gatewayKeys = []key[*sharedReader, Gateway]{
 	{
 		Name: "token", Doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; without one only this machine may ask.", Schema: referenceSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, g *Gateway) { g.Token = r.token(at) },
+		Set: func(r *sharedReader, at place, g *Gateway) { g.Token = r.token(at) },
 	},
 	{
 		Name: "listen", Default: defaultListen, Doc: "Address of tideover gateway, which runs alone; that of tideover serve is server.listen. One that is not loopback needs a token.",
 		Schema: listenSchema,
-		Set: func(_ *sharedReader, at strictyaml.Place, g *Gateway) {
+		Set: func(_ *sharedReader, at place, g *Gateway) {
 			if text, ok := at.Text(); ok && checkListen(at, text) {
 				g.Listen = text
 				at.Record(text)

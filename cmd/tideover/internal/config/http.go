@@ -19,7 +19,7 @@ import (
 var methods = []string{"get", "post", "put", "patch", "delete", "head"}
 
 // http reads a request.
-func (r *workflowReader) http(at strictyaml.Place, d *stepDraft) {
+func (r *workflowReader) http(at place, d *stepDraft) {
 	found, ok := strictyaml.Object(r, at, httpKeys, d)
 	if !ok {
 		return
@@ -40,10 +40,10 @@ func (r *workflowReader) http(at strictyaml.Place, d *stepDraft) {
 	}
 }
 
-var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
-	keys := []strictyaml.Key[*workflowReader, stepDraft]{{ // before the methods, whose URLs it makes paths
+var httpKeys = func() []key[*workflowReader, stepDraft] {
+	keys := []key[*workflowReader, stepDraft]{{ // before the methods, whose URLs it makes paths
 		Name: "provider", Doc: "Provider that is asked, as the gateway would: with its keys, its limits and its breaker. The URL is then a path below it.", Schema: strictyaml.NameSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at place, d *stepDraft) {
 			s, ok := at.Text()
 			d.Provider = cmp.Or(s, "?") // also if it is wrong: the URL is meant to be a path
 			if !ok {
@@ -57,24 +57,24 @@ var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
 		},
 	}}
 	for _, m := range methods {
-		keys = append(keys, strictyaml.Key[*workflowReader, stepDraft]{
+		keys = append(keys, key[*workflowReader, stepDraft]{
 			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may have references.", Schema: strictyaml.TextSchema,
-			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			Set: func(r *workflowReader, at place, d *stepDraft) {
 				d.Method = strings.ToUpper(m)
 				d.Texts.URL = r.url(at, d)
 			},
 		})
 	}
-	return append(keys, []strictyaml.Key[*workflowReader, stepDraft]{
+	return append(keys, []key[*workflowReader, stepDraft]{
 		{
 			Name: "headers", Doc: "Headers of the request. Values are templates and may have references.", Schema: headersSchema,
-			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			Set: func(r *workflowReader, at place, d *stepDraft) {
 				d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText)
 			},
 		},
 		{
 			Name: "body", Doc: "Body of the request, a template.", Schema: strictyaml.ScalarSchema,
-			Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+			Set: func(r *workflowReader, at place, d *stepDraft) {
 				if d.Texts.Body = r.used(at, "body", template.WithoutRefs, d); d.Texts.Body != nil {
 					at.Record(d.Texts.Body.Source())
 				}
@@ -83,9 +83,7 @@ var httpKeys = func() []strictyaml.Key[*workflowReader, stepDraft] {
 		{
 			Name: "expect", Doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.",
 			Schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
-			Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
-				d.Expect = readCodes(at, "a status", 100, 599)
-			},
+			Set:    func(_ *workflowReader, at place, d *stepDraft) { d.Expect = readCodes(at, "a status", 100, 599) },
 		},
 	}...)
 }()
@@ -96,7 +94,7 @@ func httpSchema() *jsonschema.Schema {
 
 // url reads the URL of a request. One without templates and references is
 // checked here, others when they are written out.
-func (r *workflowReader) url(at strictyaml.Place, d *stepDraft) *template.Text {
+func (r *workflowReader) url(at place, d *stepDraft) *template.Text {
 	if s := at.Node.Text; at.Node.Kind == strictyaml.KindText {
 		if literal, found := template.URLSecret(s); found {
 			template.RefuseLiteral(at, literal, template.WithRefs)

@@ -23,7 +23,7 @@ func inheritSchema() *jsonschema.Schema {
 }
 
 // readInherit reads a list of names, or all. A variable or a flag has names with commas.
-func readInherit(at strictyaml.Place) (list guard.Inherit) {
+func readInherit(at place) (list guard.Inherit) {
 	if n := at.Node; n.Kind == strictyaml.KindText && n.Text == "all" {
 		at.Record("all")
 		return slices.Clone(guard.InheritAll)
@@ -36,7 +36,7 @@ func readInherit(at strictyaml.Place) (list guard.Inherit) {
 		return nil
 	}
 	list = guard.Inherit{}
-	ok := at.Each(func(at strictyaml.Place) {
+	ok := at.Each(func(at place) {
 		text, ok := at.Text()
 		switch {
 		case !ok:

@@ -9,7 +9,7 @@ import (
 
 // layers returns a section with what variables and flags say in it. The variable
 // of server.max-body is TIDEOVER_SERVER_MAX_BODY.
-func layers[C, T any](r *sharedReader, at strictyaml.Place, keys []strictyaml.Key[C, T]) *strictyaml.Node {
+func layers[C, T any](r *sharedReader, at place, keys []key[C, T]) *strictyaml.Node {
 	n := *at.Node
 	n.Pairs = slices.Clone(at.Node.Pairs)
 	prefix := "TIDEOVER_" + strings.ToUpper(at.Path()) + "_"
@@ -49,8 +49,8 @@ func layers[C, T any](r *sharedReader, at strictyaml.Place, keys []strictyaml.Ke
 }
 
 // hasInside reports whether a key has another inside, which has a flag of its own.
-func hasInside[C, T any](keys []strictyaml.Key[C, T], outer, inner string) bool {
-	return slices.ContainsFunc(keys, func(k strictyaml.Key[C, T]) bool {
+func hasInside[C, T any](keys []key[C, T], outer, inner string) bool {
+	return slices.ContainsFunc(keys, func(k key[C, T]) bool {
 		return k.Name == outer && slices.Contains(k.Inside, inner)
 	})
 }

@@ -26,7 +26,7 @@ func Locate(src Source) (socket, data string, err error) {
 }
 
 // locate reads the keys of the section server from which follows where it is.
-func (r serverReader) locate(root strictyaml.Place, s *Server) {
+func (r serverReader) locate(root place, s *Server) {
 	at := root.Child("server", strictyaml.NewMap())
 	switch {
 	case root.IsMap():
@@ -43,7 +43,7 @@ func (r serverReader) locate(root strictyaml.Place, s *Server) {
 	}
 	at.Node = layers(r.sharedReader, at, serverKeys)
 	root.Document().ForgetProblems() // with variables of other keys
-	var keys []strictyaml.Key[serverReader, Server]
+	var keys []key[serverReader, Server]
 	for _, k := range serverKeys {
 		if k.Name == "data" || k.Name == "socket" {
 			keys = append(keys, k)
@@ -55,7 +55,7 @@ func (r serverReader) locate(root strictyaml.Place, s *Server) {
 }
 
 // defaultPlaces fills in the data folder and the socket if the file has none.
-func (r serverReader) defaultPlaces(at strictyaml.Place, found map[string]strictyaml.Place, s *Server) {
+func (r serverReader) defaultPlaces(at place, found map[string]place, s *Server) {
 	if _, ok := found["data"]; !ok {
 		s.Data = r.defaultData(at)
 	}

@@ -38,7 +38,7 @@ type jobReader struct {
 }
 
 // section reads the section.
-func (r *jobReader) section(at strictyaml.Place) *nip90.Spec {
+func (r *jobReader) section(at place) *nip90.Spec {
 	n := &nip90.Spec{}
 	found, _ := strictyaml.Object(r, at, nip90Keys, n)
 	if _, said := found["open"]; !said {
@@ -59,7 +59,7 @@ func (r *jobReader) section(at strictyaml.Place) *nip90.Spec {
 
 // nostrKey reads the reference to the secret key, and checks what it leads to at
 // the moment.
-func (r *jobReader) nostrKey(at strictyaml.Place) *template.SecretText {
+func (r *jobReader) nostrKey(at place) *template.SecretText {
 	s := r.Secret(at)
 	if s == nil {
 		return nil
@@ -77,9 +77,9 @@ func (r *jobReader) nostrKey(at strictyaml.Place) *template.SecretText {
 }
 
 // readCustomers reads the public keys of those whose jobs are taken.
-func readCustomers(at strictyaml.Place) (keys []string) {
+func readCustomers(at place) (keys []string) {
 	var shown []string
-	ok := at.Each(func(at strictyaml.Place) {
+	ok := at.Each(func(at place) {
 		s, ok := at.Text()
 		if !ok {
 			return
@@ -107,7 +107,7 @@ func readCustomers(at strictyaml.Place) (keys []string) {
 }
 
 // readPublicText reads a text of at most so many characters, which is public.
-func readPublicText(at strictyaml.Place, most int) string {
+func readPublicText(at place, most int) string {
 	s, ok := at.Text()
 	if !ok {
 		return ""
@@ -128,7 +128,7 @@ func readPublicText(at strictyaml.Place, most int) string {
 }
 
 // readRequestAge reads how old a request may be.
-func readRequestAge(at strictyaml.Place) time.Duration {
+func readRequestAge(at place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	if d > maxRequestAge {
 		at.Bad("%q is too long ago; at most %s", at.Node.Text, textfmt.CompactDuration(maxRequestAge))

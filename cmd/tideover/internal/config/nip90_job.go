@@ -32,7 +32,7 @@ var jobFields = template.Fields{First: []string{"input", "run"}, Input: nip90.Jo
 var jobKindForm = lazyregexp.New(kindPattern)
 
 // jobKinds reads what is offered.
-func (r *jobReader) jobKinds(at strictyaml.Place) (kinds []*nip90.JobKind) {
+func (r *jobReader) jobKinds(at place) (kinds []*nip90.JobKind) {
 	if at.Node.Kind != strictyaml.KindMap {
 		at.Bad("%v, where a map of kinds is expected, such as 5900", at.Node.Kind)
 		return nil
@@ -56,7 +56,7 @@ func (r *jobReader) jobKinds(at strictyaml.Place) (kinds []*nip90.JobKind) {
 }
 
 // jobKind reads one of them.
-func (r *jobReader) jobKind(kind int, at strictyaml.Place) *nip90.JobKind {
+func (r *jobReader) jobKind(kind int, at place) *nip90.JobKind {
 	d := &stepDraft{Step: &steps.Step{ID: "job", Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobFields, job: &nip90.JobKind{Kind: kind}}
 	if at.Node.Get("workflow") != nil {
 		found, _ := strictyaml.Object(r.workflows, at, jobFlowKeys, d)
@@ -82,7 +82,7 @@ func (r *jobReader) jobKind(kind int, at strictyaml.Place) *nip90.JobKind {
 }
 
 // jobWorkflow reads the workflow that jobs are runs of.
-func (r *workflowReader) jobWorkflow(at strictyaml.Place, d *stepDraft) {
+func (r *workflowReader) jobWorkflow(at place, d *stepDraft) {
 	name, ok := at.Text()
 	if !ok {
 		return
@@ -131,7 +131,7 @@ func noWorkflow(name string, names []string) string {
 }
 
 // readWholeSeconds reads a duration that requests could have, too.
-func readWholeSeconds(at strictyaml.Place) time.Duration {
+func readWholeSeconds(at place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	if d%time.Second != 0 {
 		at.Bad("%q is not in whole seconds, as the timeouts of requests are", at.Node.Text)
@@ -140,7 +140,7 @@ func readWholeSeconds(at strictyaml.Place) time.Duration {
 }
 
 // checkJobTimes checks the timeouts, and fills in what depends on the others.
-func checkJobTimes(d *stepDraft, found map[string]strictyaml.Place) {
+func checkJobTimes(d *stepDraft, found map[string]place) {
 	j := d.job
 	if j.MaxTimeout > maxJobTimeout {
 		found["max-timeout"].Bad("%q is too long; at most %s", found["max-timeout"].Node.Text, textfmt.CompactDuration(maxJobTimeout))

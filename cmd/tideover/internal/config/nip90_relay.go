@@ -11,9 +11,9 @@ import (
 )
 
 // readRelays reads where jobs come from.
-func readRelays(at strictyaml.Place) (urls []string) {
+func readRelays(at place) (urls []string) {
 	var shown []string
-	ok := at.Each(func(at strictyaml.Place) {
+	ok := at.Each(func(at place) {
 		s, u := readRelay(at)
 		switch {
 		case u == "":
@@ -33,7 +33,7 @@ func readRelays(at strictyaml.Place) (urls []string) {
 // readRelay reads one of them, as it is written and as it is compared. ws:// may go
 // to other machines, as http:// of a provider may that is sent no secret: events
 // are signed and public, and the key stays here.
-func readRelay(at strictyaml.Place) (written, normal string) {
+func readRelay(at place) (written, normal string) {
 	s, ok := at.Text()
 	if !ok {
 		return "", ""

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
@@ -36,7 +35,7 @@ func checkUntrusted(d *stepDraft, via string) {
 
 // notifyCommand is the command of a notifier and its place.
 type notifyCommand struct {
-	at  strictyaml.Place
+	at  place
 	run []*template.Text
 }
 

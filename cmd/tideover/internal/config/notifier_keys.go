@@ -33,40 +33,38 @@ func referenceSchema() *jsonschema.Schema {
 }
 
 // notifyKeys are the keys of a notifier.
-var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
+var notifyKeys = append([]key[*notifierReader, notify.Spec]{
 	{
 		Name: "ntfy", Doc: "URL of a topic of ntfy.sh or of another ntfy server; may have references.", Schema: strictyaml.TextSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.URL = r.secretURL(at) },
+		Set: func(r *notifierReader, at place, n *notify.Spec) { n.URL = r.secretURL(at) },
 	},
 	{
 		Name: "slack", Doc: "URL of an incoming webhook of Slack, or of what understands the same; a secret, as a reference.", Schema: referenceSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.URL = r.checkedURL(at, r.Secret(at)) },
+		Set: func(r *notifierReader, at place, n *notify.Spec) { n.URL = r.checkedURL(at, r.Secret(at)) },
 	},
 	{
 		Name: "webhook", Doc: "URL that gets the message as JSON, or body; may have references.", Schema: strictyaml.TextSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.URL = r.secretURL(at) },
+		Set: func(r *notifierReader, at place, n *notify.Spec) { n.URL = r.secretURL(at) },
 	},
 	{
 		Name: "email", Doc: "Sends mail through a server.", Schema: func() *jsonschema.Schema { return strictyaml.Describe(emailKeys) },
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Email = r.email(at) },
+		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Email = r.email(at) },
 	},
 	{
 		Name: "run", Doc: "A command and its arguments, as a list; there is no shell. Each is a template of the message, whose JSON is on its input.",
 		Schema: commandSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
-			n.RunTexts = readCommandLine(at, func(at strictyaml.Place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
+		Set: func(r *notifierReader, at place, n *notify.Spec) {
+			n.RunTexts = readCommandLine(at, func(at place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
 		},
 	},
 	{
 		Name: "token", Doc: "Access token of ntfy, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Token = r.Secret(at) },
+		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Token = r.Secret(at) },
 	},
 	{
 		Name: "priority", Doc: "Priority of ntfy; the server's default unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(priorities...) },
-		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
-			n.Priority = strictyaml.ReadWord(at, priorities...)
-		},
+		Set:    func(_ *notifierReader, at place, n *notify.Spec) { n.Priority = strictyaml.ReadWord(at, priorities...) },
 	},
 	{
 		Name: "tags", Doc: "Tags of ntfy; those that are names of emojis are shown as such.",
@@ -76,19 +74,17 @@ var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
 	{
 		Name: "method", Doc: "Method of the webhook; POST unless said.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("POST", "PUT", "PATCH") },
-		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(_ *notifierReader, at place, n *notify.Spec) {
 			n.Method = strictyaml.ReadWord(at, "POST", "PUT", "PATCH")
 		},
 	},
 	{
 		Name: "headers", Doc: "Headers of the webhook. Values may have references.", Schema: headersSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
-			n.Headers = r.SecretMap(at, headerNames())
-		},
+		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Headers = r.SecretMap(at, headerNames()) },
 	},
 	{
 		Name: "body", Doc: "Body of the webhook, a template of the message that may have references; the message as JSON unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(r *notifierReader, at place, n *notify.Spec) {
 			if n.BodyText = r.messageText(at, "body", template.WithRefs); n.BodyText != nil {
 				at.Record(n.BodyText.Source())
 			}
@@ -96,18 +92,18 @@ var notifyKeys = append([]strictyaml.Key[*notifierReader, notify.Spec]{
 	},
 	{
 		Name: "env", Doc: "Environment of the command. Values may have references.", Schema: envSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Env = r.SecretMap(at, wrongVariable) },
+		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Env = r.SecretMap(at, wrongVariable) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names.", Schema: inheritSchema,
-		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Inherit = readInherit(at) },
+		Set: func(_ *notifierReader, at place, n *notify.Spec) { n.Inherit = readInherit(at) },
 	},
 }, notifyLimits...)
 
 var priorities = []string{"min", "low", "default", "high", "max"}
 
 // notifyLimits are the keys that every kind has: when it tells, and how often.
-var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
+var notifyLimits = []key[*notifierReader, notify.Spec]{
 	{
 		Name: "on", Doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused; gave-up, dead-letter and start-refused unless said.",
 		Schema: func() *jsonschema.Schema {
@@ -121,7 +117,7 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^0*([1-9][0-9]{0,2}|1000)/[smhd]$`}
 		},
-		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(_ *notifierReader, at place, n *notify.Spec) {
 			if s, ok := at.Text(); ok {
 				var err error
 				if n.AtMost, err = notify.ParseRate(s); err != nil {
@@ -139,7 +135,7 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 				Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: "^(0|" + strictyaml.DurationPattern + ")$",
 			}
 		},
-		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(_ *notifierReader, at place, n *notify.Spec) {
 			if d, err := retry.ParseDuration(at.Node.Text); at.Node.IsScalar() && err == nil && d == 0 {
 				at.Record(at.Node.Text)
 				return
@@ -149,11 +145,11 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 	},
 	{
 		Name: "timeout", Default: "10s", Doc: "Time of one attempt to send.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *notifierReader, at strictyaml.Place, n *notify.Spec) { n.Timeout = strictyaml.ReadDuration(at) },
+		Set: func(_ *notifierReader, at place, n *notify.Spec) { n.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "policy", Default: notifyPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
-		Set: func(r *notifierReader, at strictyaml.Place, n *notify.Spec) {
+		Set: func(r *notifierReader, at place, n *notify.Spec) {
 			if p, ok := r.policies.policy(at); ok {
 				n.Policy = p
 				at.Record(p.String())
@@ -162,8 +158,8 @@ var notifyLimits = []strictyaml.Key[*notifierReader, notify.Spec]{
 	},
 }
 
-func setOn(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
-	ok := at.Each(func(at strictyaml.Place) {
+func setOn(_ *notifierReader, at place, n *notify.Spec) {
+	ok := at.Each(func(at place) {
 		s, ok := at.Text()
 		if !ok {
 			return
@@ -183,8 +179,8 @@ func setOn(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 	}
 }
 
-func setTags(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
-	ok := at.Each(func(at strictyaml.Place) {
+func setTags(_ *notifierReader, at place, n *notify.Spec) {
+	ok := at.Each(func(at place) {
 		if s, ok := at.Text(); ok && strings.ContainsAny(s, ",\r\n") {
 			at.Bad("%q has a comma or a line break, which a tag can't have", s)
 		} else if ok {
@@ -196,12 +192,12 @@ func setTags(_ *notifierReader, at strictyaml.Place, n *notify.Spec) {
 	}
 }
 
-var emailKeys = []strictyaml.Key[*notifierReader, notify.Email]{
+var emailKeys = []key[*notifierReader, notify.Email]{
 	{
 		Name: "to", Required: true, Doc: "Addresses of those who get it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.TextsSchema(1) },
-		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) {
-			ok := at.Each(func(at strictyaml.Place) {
+		Set: func(_ *notifierReader, at place, e *notify.Email) {
+			ok := at.Each(func(at place) {
 				if a := readAddress(at); a != nil {
 					e.To = append(e.To, a)
 				}
@@ -213,14 +209,14 @@ var emailKeys = []strictyaml.Key[*notifierReader, notify.Email]{
 	},
 	{
 		Name: "from", Required: true, Doc: "Address of the sender.", Schema: strictyaml.TextSchema,
-		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) { e.From = readAddress(at) },
+		Set: func(_ *notifierReader, at place, e *notify.Email) { e.From = readAddress(at) },
 	},
 	{
 		Name: "server", Required: true, Doc: "Mail server, host:port.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]+\]|[^:\[\]]+):` + portPattern + "$"}
 		},
-		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) {
+		Set: func(_ *notifierReader, at place, e *notify.Email) {
 			s, ok := at.Text()
 			host, port, err := net.SplitHostPort(s)
 			if n, bad := strconv.ParseUint(port, 10, 16); ok && (err != nil || host == "" || bad != nil || n == 0) {
@@ -233,23 +229,23 @@ var emailKeys = []strictyaml.Key[*notifierReader, notify.Email]{
 	},
 	{
 		Name: "username", Doc: "Name to log in with; may have references. No login unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) { e.Username = r.Open(at, "username") },
+		Set: func(r *notifierReader, at place, e *notify.Email) { e.Username = r.Open(at, "username") },
 	},
 	{
 		Name: "password", Doc: "Password to log in with, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *notifierReader, at strictyaml.Place, e *notify.Email) { e.Password = r.Secret(at) },
+		Set: func(r *notifierReader, at place, e *notify.Email) { e.Password = r.Secret(at) },
 	},
 	{
 		Name: "tls", Default: "starttls", Doc: "How the connection is made safe: starttls, as on port 587; implicit, as on port 465; none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("starttls", "implicit", "none") },
-		Set: func(_ *notifierReader, at strictyaml.Place, e *notify.Email) {
+		Set: func(_ *notifierReader, at place, e *notify.Email) {
 			e.TLS = strictyaml.ReadWord(at, "starttls", "implicit", "none")
 		},
 	},
 }
 
 // email reads a mail server.
-func (r *notifierReader) email(at strictyaml.Place) *notify.Email {
+func (r *notifierReader) email(at place) *notify.Email {
 	e := new(notify.Email)
 	found, _ := strictyaml.Object(r, at, emailKeys, e)
 	username, login := found["username"]
@@ -266,7 +262,7 @@ func (r *notifierReader) email(at strictyaml.Place) *notify.Email {
 }
 
 // readAddress reads an address, with or without a name.
-func readAddress(at strictyaml.Place) *mail.Address {
+func readAddress(at place) *mail.Address {
 	s, ok := at.Text()
 	if !ok {
 		return nil

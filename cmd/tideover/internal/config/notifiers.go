@@ -25,12 +25,12 @@ type notifierReader struct {
 }
 
 // section reads the section.
-func (r *notifierReader) section(at strictyaml.Place) {
-	at.EachName("notifier", func(name string, at strictyaml.Place) { r.notifiers[name] = r.notifier(name, at) })
+func (r *notifierReader) section(at place) {
+	at.EachName("notifier", func(name string, at place) { r.notifiers[name] = r.notifier(name, at) })
 }
 
 // notifier reads an entry of the section.
-func (r *notifierReader) notifier(name string, at strictyaml.Place) *notify.Spec {
+func (r *notifierReader) notifier(name string, at place) *notify.Spec {
 	n := &notify.Spec{Name: name, Dir: r.Dir, Base: r.Dir}
 	found, ok := strictyaml.Object(r, at, notifyKeys, n)
 	r.runs = append(r.runs, notifyCommand{found["run"], n.RunTexts})
@@ -54,7 +54,7 @@ func (r *notifierReader) notifier(name string, at strictyaml.Place) *notify.Spec
 }
 
 // addNotifyCommand remembers the command of a notifier.
-func (r *notifierReader) addNotifyCommand(at strictyaml.Place, n *notify.Spec) {
+func (r *notifierReader) addNotifyCommand(at place, n *notify.Spec) {
 	if at.Node == nil || len(n.RunTexts) != len(at.Node.Items) {
 		return // there is none, or it is wrong
 	}
@@ -69,7 +69,7 @@ func (r *notifierReader) addNotifyCommand(at strictyaml.Place, n *notify.Spec) {
 }
 
 // checkKind checks the keys that depend on the kind.
-func checkKind(at strictyaml.Place, found map[string]strictyaml.Place, n *notify.Spec) {
+func checkKind(at place, found map[string]place, n *notify.Spec) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if kind := notifyOnly[name]; kind != "" && kind != n.Kind {
 			found[name].Bad("%s is for %s; this is %s", name, kind, n.Kind)
@@ -94,7 +94,7 @@ func checkKind(at strictyaml.Place, found map[string]strictyaml.Place, n *notify
 }
 
 // messageText reads a template of a notifier, and tries it.
-func (r *notifierReader) messageText(at strictyaml.Place, name string, mode template.RefMode) *template.Text {
+func (r *notifierReader) messageText(at place, name string, mode template.RefMode) *template.Text {
 	t, ok := r.Text(at, name, mode, notify.TemplateFields)
 	if !ok {
 		return nil
@@ -107,8 +107,8 @@ func (r *notifierReader) messageText(at strictyaml.Place, name string, mode temp
 }
 
 // names reads a list of names of notifiers.
-func (r *notifierReader) names(at strictyaml.Place) (names []string) {
-	at.Each(func(at strictyaml.Place) {
+func (r *notifierReader) names(at place) (names []string) {
+	at.Each(func(at place) {
 		name, ok := at.Text()
 		switch {
 		case !ok:

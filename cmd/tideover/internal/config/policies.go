@@ -23,11 +23,11 @@ type policyReader struct {
 }
 
 // section reads the section. A policy can be made from one above it.
-func (r *policyReader) section(at strictyaml.Place) {
+func (r *policyReader) section(at place) {
 	for _, p := range at.Node.Pairs {
 		r.later[p.Key.Text] = true
 	}
-	at.EachName("policy", func(name string, at strictyaml.Place) {
+	at.EachName("policy", func(name string, at place) {
 		delete(r.later, name)
 		if _, taken := retry.Preset(name); taken {
 			at.Bad("%q is the name of a preset; choose another", name)
@@ -45,7 +45,7 @@ func (r *policyReader) section(at strictyaml.Place) {
 }
 
 // policy reads a policy as text or as a map.
-func (r *policyReader) policy(at strictyaml.Place) (p retry.Policy, ok bool) {
+func (r *policyReader) policy(at place) (p retry.Policy, ok bool) {
 	switch at.Node.Kind {
 	case strictyaml.KindMap:
 		return r.policyMap(at)
@@ -95,7 +95,7 @@ func (r *policyReader) explainUnknown(name string, err error) error {
 }
 
 // policyMap reads a policy from the keys of the text form and kind.
-func (r *policyReader) policyMap(at strictyaml.Place) (p retry.Policy, ok bool) {
+func (r *policyReader) policyMap(at place) (p retry.Policy, ok bool) {
 	before := at.Document().Problems()
 	strictyaml.Object(r, at, policyKeys, &p)
 	if at.Document().Problems() > before {
@@ -128,13 +128,13 @@ var policyDocs = map[string]string{
 
 // policyKeys are kind and the keys of the text form, whose values are read by
 // package retry.
-var policyKeys = func() []strictyaml.Key[*policyReader, retry.Policy] {
-	keys := []strictyaml.Key[*policyReader, retry.Policy]{{
+var policyKeys = func() []key[*policyReader, retry.Policy] {
+	keys := []key[*policyReader, retry.Policy]{{
 		Name: "kind", Required: true, Doc: "The family: how the delay grows.",
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.WordSchema("fixed", "linear", "exponential", "decorrelated")
 		},
-		Set: func(_ *policyReader, at strictyaml.Place, p *retry.Policy) {
+		Set: func(_ *policyReader, at place, p *retry.Policy) {
 			kind, err := backoff.ParseKind(at.Node.Text)
 			if err != nil || !at.Node.IsScalar() {
 				at.Bad("%q is not one of fixed, linear, exponential, decorrelated", at.Node.Text)
@@ -144,9 +144,9 @@ var policyKeys = func() []strictyaml.Key[*policyReader, retry.Policy] {
 		},
 	}}
 	for _, name := range retry.Keys() {
-		keys = append(keys, strictyaml.Key[*policyReader, retry.Policy]{
+		keys = append(keys, key[*policyReader, retry.Policy]{
 			Name: name, Doc: policyDocs[name], Required: name == "base", Schema: strictyaml.ScalarSchema,
-			Set: func(_ *policyReader, at strictyaml.Place, p *retry.Policy) {
+			Set: func(_ *policyReader, at place, p *retry.Policy) {
 				s, ok := at.Text()
 				if !ok {
 					return
@@ -174,7 +174,7 @@ func refused(command bool) []string {
 }
 
 // ofStep reads the policy of a step, or returns the preset for its kind.
-func (r *policyReader) ofStep(at strictyaml.Place, found map[string]strictyaml.Place, command bool) retry.Policy {
+func (r *policyReader) ofStep(at place, found map[string]place, command bool) retry.Policy {
 	preset := "workflow-api"
 	if command {
 		preset = "workflow"
@@ -183,7 +183,7 @@ func (r *policyReader) ofStep(at strictyaml.Place, found map[string]strictyaml.P
 }
 
 // orPreset reads the policy of a map and checks it, or returns the preset.
-func (r *policyReader) orPreset(preset string, at strictyaml.Place, found map[string]strictyaml.Place, check func(retry.Policy) error) (p retry.Policy) {
+func (r *policyReader) orPreset(preset string, at place, found map[string]place, check func(retry.Policy) error) (p retry.Policy) {
 	here, ok := found["policy"]
 	if !ok {
 		p, _ = retry.Preset(preset)
@@ -212,7 +212,7 @@ func (r *policyReader) isUnbudgeted(n *strictyaml.Node) bool {
 }
 
 // recorded reads a policy and records it.
-func (r *policyReader) recorded(at strictyaml.Place) (p retry.Policy) {
+func (r *policyReader) recorded(at place) (p retry.Policy) {
 	p, ok := r.policy(at)
 	if ok {
 		at.Record(p.String())
@@ -222,7 +222,7 @@ func (r *policyReader) recorded(at strictyaml.Place) (p retry.Policy) {
 
 // ofProvider reads the policy of a provider, whose retries always have a budget: one
 // with budget=none is refused, not ignored.
-func (r *policyReader) ofProvider(at strictyaml.Place) retry.Policy {
+func (r *policyReader) ofProvider(at place) retry.Policy {
 	p := r.recorded(at)
 	if r.isUnbudgeted(at.Node) && p.Budget == (limit.BudgetSpec{}) {
 		at.Bad("budget=none: retries at a provider always have a budget, so that they can't make an outage worse; leave it out for %v, or write a larger one", limit.ProviderBudget())

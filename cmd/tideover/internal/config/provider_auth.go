@@ -17,7 +17,7 @@ import (
 const noAuth = "none"
 
 // auth reads the credentials: a reference, a list of them, or the word for none.
-func (r *providerReader) auth(at strictyaml.Place, d *providerDraft) {
+func (r *providerReader) auth(at place, d *providerDraft) {
 	switch n := at.Node; {
 	case n.IsScalar() && n.Text == noAuth:
 		d.Keyless = true
@@ -37,12 +37,12 @@ func (r *providerReader) auth(at strictyaml.Place, d *providerDraft) {
 
 // keyDraft is an item of a list of credentials while it is read.
 type keyDraft struct {
-	name, key strictyaml.Place
+	name, key place
 	account   string
 }
 
 // authKey reads an item of the list.
-func (r *providerReader) authKey(at strictyaml.Place, name string, d *providerDraft) {
+func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 	switch {
 	case at.Node.Kind == strictyaml.KindText && at.Node.Text == noAuth:
 		at.Bad("none stands alone, and not in a list")
@@ -69,18 +69,18 @@ func (r *providerReader) authKey(at strictyaml.Place, name string, d *providerDr
 	}
 }
 
-var authKeys = []strictyaml.Key[*providerReader, keyDraft]{
+var authKeys = []key[*providerReader, keyDraft]{
 	{
 		Name: "name", Doc: "How the key is called on the page and in metrics; key-1, key-2 and so on unless said.", Schema: strictyaml.NameSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, k *keyDraft) { k.name = at },
+		Set: func(_ *providerReader, at place, k *keyDraft) { k.name = at },
 	},
 	{
 		Name: "key", Required: true, Doc: "The key, as a reference: ${env:NAME} or ${file:path}.", Schema: aloneSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, k *keyDraft) { k.key = at },
+		Set: func(_ *providerReader, at place, k *keyDraft) { k.key = at },
 	},
 	{
 		Name: "account", Doc: "The account whose limit the key shares with sessions, steps and other keys; none unless said.", Schema: strictyaml.NameSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, k *keyDraft) {
+		Set: func(_ *providerReader, at place, k *keyDraft) {
 			if k.account = readAccount(at); k.account == account.None {
 				k.account = ""
 			}
@@ -89,7 +89,7 @@ var authKeys = []strictyaml.Key[*providerReader, keyDraft]{
 }
 
 // addKey reads a key and adds it under its name, which stands at another place.
-func (r *providerReader) addKey(named, at strictyaml.Place, name, account string, d *providerDraft) {
+func (r *providerReader) addKey(named, at place, name, account string, d *providerDraft) {
 	s := r.referenceAlone(at)
 	switch {
 	case s == nil:
@@ -104,7 +104,7 @@ func (r *providerReader) addKey(named, at strictyaml.Place, name, account string
 
 // referenceAlone reads a secret that is a reference and nothing else, and checks
 // that it can be sent as it is at the moment.
-func (r *providerReader) referenceAlone(at strictyaml.Place) *template.SecretText {
+func (r *providerReader) referenceAlone(at place) *template.SecretText {
 	s := r.Secret(at)
 	if s == nil {
 		return nil
@@ -121,7 +121,7 @@ func (r *providerReader) referenceAlone(at strictyaml.Place) *template.SecretTex
 }
 
 // providerHeaders reads the headers that are set on every request.
-func (r *providerReader) providerHeaders(at strictyaml.Place) []template.NamedSecret {
+func (r *providerReader) providerHeaders(at place) []template.NamedSecret {
 	list := r.SecretMap(at, providerHeaderNames())
 	for _, h := range list {
 		if _, err := sendable(h.Value, r.Secrets); err != nil {

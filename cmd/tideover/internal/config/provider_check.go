@@ -157,7 +157,7 @@ func (r *providerReader) checkFallbacks(d *providerDraft, all []*providerDraft) 
 }
 
 // checkFallback checks one of them. Problems with its own keys are recorded already.
-func checkFallback(at strictyaml.Place, d, o *providerDraft) {
+func checkFallback(at place, d, o *providerDraft) {
 	switch {
 	case !d.formatRead || !o.formatRead:
 	case d.Format == "":
@@ -184,7 +184,7 @@ func (r *providerReader) noProvider(name string) string {
 }
 
 // checkTogether has the gateway check all providers together, if there are no problems yet.
-func (r *providerReader) checkTogether(at strictyaml.Place, drafts []*providerDraft) {
+func (r *providerReader) checkTogether(at place, drafts []*providerDraft) {
 	if at.Document().HasProblem(at.Path()) {
 		return
 	}

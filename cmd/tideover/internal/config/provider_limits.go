@@ -12,11 +12,11 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-var rateKeys = located("rate.", []strictyaml.Key[*providerReader, providerDraft]{
+var rateKeys = located("rate.", []key[*providerReader, providerDraft]{
 	{
 		Name: "requests", Doc: "Requests in a stretch of time, such as 50/min, with the units s, min, h and d, or a duration; no limit unless said.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: frequencyPattern} },
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at place, d *providerDraft) {
 			s, ok := at.Text()
 			if !ok {
 				return
@@ -31,21 +31,19 @@ var rateKeys = located("rate.", []strictyaml.Key[*providerReader, providerDraft]
 	},
 	{
 		Name: "burst", Doc: "Requests that may follow each other at once; 1 unless said.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.Burst = strictyaml.ReadInt(at, 1) },
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Burst = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "concurrent", Doc: "Requests at once; no limit unless said.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
-			d.Concurrent = strictyaml.ReadInt(at, 1)
-		},
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Concurrent = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "queue", Doc: "Requests that may wait for their turn, or for the provider to come back.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.Queue = strictyaml.ReadInt(at, 1) },
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Queue = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "adaptive", Doc: "Whether to find out from the answer 429 how often it may be asked.", Schema: strictyaml.BoolSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.Adaptive = strictyaml.ReadBool(at) },
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Adaptive = strictyaml.ReadBool(at) },
 	},
 })
 
@@ -59,22 +57,18 @@ func rateExample(text string) string {
 
 const frequencyPattern = `^0*[1-9][0-9]*/(s|min|h|d|0*[1-9][0-9]*d|(` + strictyaml.HoursPattern + `)+)$`
 
-var breakerKeys = located("breaker.", []strictyaml.Key[*providerReader, providerDraft]{
+var breakerKeys = located("breaker.", []key[*providerReader, providerDraft]{
 	{
 		Name: "failures", Doc: "Share of failed requests at which it counts as down, such as 50%.", Schema: percentSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
-			d.Breaker.FailureRate = readPercent(at)
-		},
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.FailureRate = readPercent(at) },
 	},
 	{
 		Name: "window", Doc: "The shares are those of the requests of so long.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
-			d.Breaker.Window = strictyaml.ReadDuration(at)
-		},
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.Window = strictyaml.ReadDuration(at) },
 	},
 	{ // after window, which gives it another meaning
 		Name: "of-last", Doc: "The shares are those of the last so many requests; together with window, of at least so many in it.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at place, d *providerDraft) {
 			n := strictyaml.ReadInt(at, 1)
 			if d.Breaker.MinCalls = n; !d.has("breaker.window") {
 				d.Breaker.Window, d.Breaker.WindowCalls, d.Breaker.MinCalls = 0, n, 0
@@ -83,41 +77,37 @@ var breakerKeys = located("breaker.", []strictyaml.Key[*providerReader, provider
 	},
 	{
 		Name: "consecutive", Doc: "Failures in a row at which it counts as down; 0 for any number.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
+		Set: func(_ *providerReader, at place, d *providerDraft) {
 			d.Breaker.ConsecutiveFailures = strictyaml.ReadInt(at, 0)
 		},
 	},
 	{
 		Name: "open-for", Doc: "How long to leave it alone at least before looking again.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
-			d.OpenFor = strictyaml.ReadDuration(at)
-		},
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.OpenFor = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "slow", Doc: "A request whose answer takes so long to begin is slow; none is unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) {
-			d.Breaker.SlowCall = strictyaml.ReadDuration(at)
-		},
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.SlowCall = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "slow-rate", Doc: "Share of slow requests at which it counts as down; 80% unless said.", Schema: percentSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.Breaker.SlowRate = readPercent(at) },
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.SlowRate = readPercent(at) },
 	},
 })
 
-var streamKeys = located("stream.", []strictyaml.Key[*providerReader, providerDraft]{
+var streamKeys = located("stream.", []key[*providerReader, providerDraft]{
 	{
 		Name: "hold", Doc: "How long a stream is held back for its first content, because until then it can be asked for again; none for not at all.", Schema: durationOrNoneSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.StreamHold = durationOrNone(at) },
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.StreamHold = durationOrNone(at) },
 	},
 	{
 		Name: "idle", Doc: "The longest silence within an answer; none for any.", Schema: durationOrNoneSchema,
-		Set: func(_ *providerReader, at strictyaml.Place, d *providerDraft) { d.StreamIdle = durationOrNone(at) },
+		Set: func(_ *providerReader, at place, d *providerDraft) { d.StreamIdle = durationOrNone(at) },
 	},
 })
 
 // saysNone reports whether the word for no limit stands at the place.
-func saysNone(at strictyaml.Place) bool {
+func saysNone(at place) bool {
 	none := at.Node.Kind == strictyaml.KindText && at.Node.Text == "none"
 	if none {
 		at.Record("none")
@@ -131,7 +121,7 @@ func durationOrNoneSchema() *jsonschema.Schema {
 
 // durationOrNone reads a duration above zero. None is below zero, because zero is
 // what the gateway fills in.
-func durationOrNone(at strictyaml.Place) time.Duration {
+func durationOrNone(at place) time.Duration {
 	if saysNone(at) {
 		return -1
 	}
@@ -145,7 +135,7 @@ func sizeOrNoneSchema() *jsonschema.Schema {
 }
 
 // bytesOrNone is durationOrNone for a number of bytes.
-func bytesOrNone(at strictyaml.Place) int64 {
+func bytesOrNone(at place) int64 {
 	if saysNone(at) {
 		return -1
 	}
@@ -159,7 +149,7 @@ func percentSchema() *jsonschema.Schema {
 }
 
 // readPercent reads a share above zero.
-func readPercent(at strictyaml.Place) float64 {
+func readPercent(at place) float64 {
 	s, ok := at.Text()
 	if !ok {
 		return 0

@@ -102,12 +102,12 @@ func Sendable(text string) error {
 // when all are known.
 type providerDraft struct {
 	*Provider
-	at         strictyaml.Place
-	found      map[string]strictyaml.Place // also those inside of others, such as rate.burst
-	open       bool                        // callers bring their own credentials
-	plainHTTP  bool                        // secrets may cross the network without TLS
-	formatRead bool                        // nothing is wrong with what is said of the format
-	fallbacks  []strictyaml.Place
+	at         place
+	found      map[string]place // also those inside of others, such as rate.burst
+	open       bool             // callers bring their own credentials
+	plainHTTP  bool             // secrets may cross the network without TLS
+	formatRead bool             // nothing is wrong with what is said of the format
+	fallbacks  []place
 }
 
 // providerReader reads the section providers.
@@ -119,9 +119,9 @@ type providerReader struct {
 }
 
 // section reads the section.
-func (r *providerReader) section(at strictyaml.Place) {
+func (r *providerReader) section(at place) {
 	var drafts []*providerDraft
-	at.EachName("provider", func(name string, at strictyaml.Place) {
+	at.EachName("provider", func(name string, at place) {
 		d := r.provider(name, at)
 		r.names = append(r.names, name)
 		r.providers[name] = d.Provider
@@ -134,11 +134,11 @@ func (r *providerReader) section(at strictyaml.Place) {
 }
 
 // provider reads one of them.
-func (r *providerReader) provider(name string, at strictyaml.Place) *providerDraft {
+func (r *providerReader) provider(name string, at place) *providerDraft {
 	if at.Node.Kind == strictyaml.KindNull { // a preset needs no more than its name
 		at.Node = &strictyaml.Node{Kind: strictyaml.KindMap, Line: at.Node.Line, Column: at.Node.Column}
 	}
-	d := &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]strictyaml.Place{}}
+	d := &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]place{}}
 	if strictyaml.Object(r, at, providerKeys, d); at.Node.Kind != strictyaml.KindMap {
 		return d
 	}
@@ -163,7 +163,7 @@ func (d *providerDraft) has(name string) bool { return d.found[name].Node != nil
 
 // readBaseURL reads where the requests go. It is shown on pages, and so has neither
 // references nor credentials.
-func readBaseURL(at strictyaml.Place) *url.URL {
+func readBaseURL(at place) *url.URL {
 	s, ok := at.Text()
 	if !ok {
 		return nil

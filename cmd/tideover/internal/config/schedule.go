@@ -10,7 +10,7 @@ import (
 )
 
 // readSchedule reads a schedule as text or as a map.
-func readSchedule(at strictyaml.Place) *steps.Schedule {
+func readSchedule(at place) *steps.Schedule {
 	n := at.Node
 	if !at.IsMap() {
 		text, ok := at.Text()
@@ -35,10 +35,10 @@ func readSchedule(at strictyaml.Place) *steps.Schedule {
 }
 
 // scheduleKeys has the zone first: the expression is tried out in it.
-var scheduleKeys = []strictyaml.Key[struct{}, steps.Schedule]{
+var scheduleKeys = []key[struct{}, steps.Schedule]{
 	{
 		Name: "time-zone", Doc: "Zone in which the expression is meant, such as Europe/Berlin; the machine's unless said.", Schema: strictyaml.TextSchema,
-		Set: func(_ struct{}, at strictyaml.Place, s *steps.Schedule) {
+		Set: func(_ struct{}, at place, s *steps.Schedule) {
 			name, ok := at.Text()
 			if !ok {
 				return
@@ -52,7 +52,7 @@ var scheduleKeys = []strictyaml.Key[struct{}, steps.Schedule]{
 	},
 	{
 		Name: "cron", Required: true, Doc: "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.", Schema: strictyaml.TextSchema,
-		Set: func(_ struct{}, at strictyaml.Place, s *steps.Schedule) {
+		Set: func(_ struct{}, at place, s *steps.Schedule) {
 			text, ok := at.Text()
 			if !ok {
 				return
@@ -67,9 +67,7 @@ var scheduleKeys = []strictyaml.Key[struct{}, steps.Schedule]{
 	{
 		Name: "missed", Default: "once", Doc: "What to do when the server was not running at the time: one run for all missed times, or none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("once", "skip") },
-		Set: func(_ struct{}, at strictyaml.Place, s *steps.Schedule) {
-			s.Missed = strictyaml.ReadWord(at, "once", "skip")
-		},
+		Set:    func(_ struct{}, at place, s *steps.Schedule) { s.Missed = strictyaml.ReadWord(at, "once", "skip") },
 	},
 }
 

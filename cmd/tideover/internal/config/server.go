@@ -27,7 +27,7 @@ type serverReader struct{ *sharedReader }
 
 // section reads the section with the variables and the flags over it. It returns the
 // places of the keys that are present.
-func (r serverReader) section(at strictyaml.Place, s *Server) (found map[string]strictyaml.Place) {
+func (r serverReader) section(at place, s *Server) (found map[string]place) {
 	if at.Empty() {
 		at.Node = strictyaml.NewMap()
 	}
@@ -46,7 +46,7 @@ func (r serverReader) section(at strictyaml.Place, s *Server) (found map[string]
 }
 
 // checkOpen checks what an address needs that other machines can reach.
-func checkOpen(listen strictyaml.Place, found map[string]strictyaml.Place, s *Server) {
+func checkOpen(listen place, found map[string]place, s *Server) {
 	if _, ok := found["token"]; !ok {
 		listen.Bad("%q is open to others, and there is no token; set server.token, or listen on 127.0.0.1", s.Listen)
 	}
@@ -55,11 +55,11 @@ func checkOpen(listen strictyaml.Place, found map[string]strictyaml.Place, s *Se
 	}
 }
 
-var serverKeys = []strictyaml.Key[serverReader, Server]{
+var serverKeys = []key[serverReader, Server]{
 	{
 		Name: "listen", Default: defaultListen, Doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
 		Schema: listenSchema,
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) {
+		Set: func(_ serverReader, at place, s *Server) {
 			if text, ok := at.Text(); ok && checkListen(at, text) {
 				s.Listen = text
 				at.Record(text)
@@ -71,11 +71,11 @@ var serverKeys = []strictyaml.Key[serverReader, Server]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: `^[A-Za-z0-9_:.-]+$`}, UniqueItems: true}
 		},
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Hosts = readHosts(at) },
+		Set: func(_ serverReader, at place, s *Server) { s.Hosts = readHosts(at) },
 	},
 	{
 		Name: "data", Doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r serverReader, at strictyaml.Place, s *Server) {
+		Set: func(r serverReader, at place, s *Server) {
 			if text, ok := at.Text(); ok {
 				s.Data = r.path(at, text)
 				at.Record(s.Data)
@@ -84,7 +84,7 @@ var serverKeys = []strictyaml.Key[serverReader, Server]{
 	},
 	{
 		Name: "socket", Doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r serverReader, at strictyaml.Place, s *Server) {
+		Set: func(r serverReader, at place, s *Server) {
 			if text, ok := at.Text(); ok {
 				s.Socket = checkSocket(at, r.path(at, text))
 			}
@@ -93,49 +93,45 @@ var serverKeys = []strictyaml.Key[serverReader, Server]{
 	{
 		Name: "token", Doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
 		Schema: referenceSchema,
-		Set:    func(r serverReader, at strictyaml.Place, s *Server) { s.Token = r.token(at) },
+		Set:    func(r serverReader, at place, s *Server) { s.Token = r.token(at) },
 	},
 	{
 		Name: "tls", Doc: "Files to speak TLS with, which may be renewed while they are used; not spoken unless said. The variables are TIDEOVER_SERVER_TLS_CERT and so on.", Inside: []string{"cert", "key"},
 		Schema: serverTLSSchema,
-		Set:    func(r serverReader, at strictyaml.Place, s *Server) { r.readTLS(at, &s.TLS) },
+		Set:    func(r serverReader, at place, s *Server) { r.readTLS(at, &s.TLS) },
 	},
 	{
 		Name: "retention", Default: "14d", Doc: "How long ended runs are kept.", Schema: strictyaml.DurationSchema,
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Retention = strictyaml.ReadDuration(at) },
+		Set: func(_ serverReader, at place, s *Server) { s.Retention = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "dead-retention", Default: "90d", Doc: "How long runs that gave up are kept.", Schema: strictyaml.DurationSchema,
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
+		Set: func(_ serverReader, at place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "concurrency", Default: "64", Doc: "Commands and requests at once.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
+		Set: func(_ serverReader, at place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "durability", Default: "full", Doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("full", "os") },
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) {
-			s.Durability = strictyaml.ReadWord(at, "full", "os")
-		},
+		Set:    func(_ serverReader, at place, s *Server) { s.Durability = strictyaml.ReadWord(at, "full", "os") },
 	},
 	{
 		Name: "max-body", Default: "1MiB", Doc: "Largest body of a request to the control API.", Schema: strictyaml.SizeSchema,
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.MaxBody = strictyaml.ReadSize(at) },
+		Set: func(_ serverReader, at place, s *Server) { s.MaxBody = strictyaml.ReadSize(at) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "For all steps, jobs and notifiers. The variable has commas between them.", Schema: inheritSchema,
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.Inherit = readInherit(at) },
+		Set: func(_ serverReader, at place, s *Server) { s.Inherit = readInherit(at) },
 	},
 	{
 		Name: "max-connections", Doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
+		Set: func(_ serverReader, at place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "max-connections-per-address", Doc: "The same from one IP address, or from a /64 network of IPv6; half of max-connections unless said.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ serverReader, at strictyaml.Place, s *Server) {
-			s.MaxConnectionsPerAddress = strictyaml.ReadInt(at, 1)
-		},
+		Set: func(_ serverReader, at place, s *Server) { s.MaxConnectionsPerAddress = strictyaml.ReadInt(at, 1) },
 	},
 }
 
@@ -144,7 +140,7 @@ func listenSchema() *jsonschema.Schema {
 }
 
 // checkListen reports whether the text is an address to listen on.
-func checkListen(at strictyaml.Place, text string) bool {
+func checkListen(at place, text string) bool {
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
 		at.Bad("%q is not an address such as 127.0.0.1:7878", text)
@@ -172,11 +168,11 @@ func loopbackHost(host string) bool {
 var hostName = lazyregexp.New(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
 // readHosts reads a list of hosts. A variable or a flag has them with commas.
-func readHosts(at strictyaml.Place) (list []string) {
+func readHosts(at place) (list []string) {
 	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
 		at.Node = at.Node.SplitText()
 	}
-	ok := at.Each(func(at strictyaml.Place) {
+	ok := at.Each(func(at place) {
 		text, ok := at.Text()
 		if !ok {
 			return
@@ -215,7 +211,7 @@ func parseHost(text string) (host, msg string) {
 }
 
 // checkSocket checks the path of the socket.
-func checkSocket(at strictyaml.Place, path string) string {
+func checkSocket(at place, path string) string {
 	if len(path) > maxSocket {
 		at.Bad("%q is %d bytes long; a unix socket's path has at most %d: set server.socket to a shorter one", path, len(path), maxSocket)
 	}
@@ -224,7 +220,7 @@ func checkSocket(at strictyaml.Place, path string) string {
 }
 
 // defaultData returns the folder that the system has for such things.
-func (r serverReader) defaultData(at strictyaml.Place) string {
+func (r serverReader) defaultData(at place) string {
 	dir := r.env["XDG_STATE_HOME"]
 	here := at.Child("data", strictyaml.NewText("", "default"))
 	switch home := r.env.home(); {

@@ -158,7 +158,7 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // readTLS reads the section, and the files that it names.
-func (r serverReader) readTLS(at strictyaml.Place, t *ServerTLS) {
+func (r serverReader) readTLS(at place, t *ServerTLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
@@ -180,14 +180,14 @@ func (r serverReader) readTLS(at strictyaml.Place, t *ServerTLS) {
 	}
 }
 
-var serverTLSKeys = []strictyaml.Key[serverReader, ServerTLS]{
+var serverTLSKeys = []key[serverReader, ServerTLS]{
 	{
 		Name: "cert", Doc: "Certificate of the server and those between it and its authority, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r serverReader, at strictyaml.Place, t *ServerTLS) { t.Cert = r.filePath(at) },
+		Set: func(r serverReader, at place, t *ServerTLS) { t.Cert = r.filePath(at) },
 	},
 	{
 		Name: "key", Doc: "Path of the key of the certificate, as PEM, which nobody else may read.", Schema: strictyaml.ScalarSchema,
-		Set: func(r serverReader, at strictyaml.Place, t *ServerTLS) { t.Key = r.filePath(at) },
+		Set: func(r serverReader, at place, t *ServerTLS) { t.Key = r.filePath(at) },
 	},
 }
 

@@ -15,30 +15,30 @@ func notifierListSchema(least int) *jsonschema.Schema {
 }
 
 // sessionKeys are the keys of a session.
-var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
+var sessionKeys = []key[*sessionReader, Session]{
 	{
 		Name: "start", Required: true, Doc: "The command that begins the session, as a list; there is no shell. {{.Session}} is the id of the session.",
 		Schema: commandSchema,
-		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Start = readArguments(at) },
+		Set:    func(_ *sessionReader, at place, d *Session) { d.Start = readArguments(at) },
 	},
 	{
 		Name: "resume", Doc: "The command that resumes it, with {{.Session}}; known for claude -p, codex exec and gemini -p. Without one an assistant gives up when it stops, and any other command is run again.",
 		Schema: commandSchema,
-		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Resume = readArguments(at) },
+		Set:    func(_ *sessionReader, at place, d *Session) { d.Resume = readArguments(at) },
 	},
 	{
 		Name: "resume-any", Doc: "Whether the resume command finds the session by itself.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.ResumeAny = strictyaml.ReadBool(at) },
+		Set:    func(_ *sessionReader, at place, d *Session) { d.ResumeAny = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "restart", Doc: "Whether the start command is run again, with its first prompt, instead of resuming the session.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Restart = strictyaml.ReadBool(at) },
+		Set:    func(_ *sessionReader, at place, d *Session) { d.Restart = strictyaml.ReadBool(at) },
 	},
 	{
 		Name: "dir", Doc: "Working folder of the commands, relative to the file's; that one unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
+		Set: func(r *sessionReader, at place, d *Session) {
 			if s, ok := at.Text(); ok {
 				d.Dir = r.path(at, s)
 				at.Record(d.Dir)
@@ -47,11 +47,11 @@ var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	},
 	{
 		Name: "env", Doc: "Environment of the commands. Values may have references.", Schema: envSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Env = r.secretEnv(at) },
+		Set: func(r *sessionReader, at place, d *Session) { d.Env = r.secretEnv(at) },
 	},
 	{
 		Name: "detect", Doc: "The pack of rules by which a stop is understood; by the command's name unless said.", Schema: strictyaml.NameSchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) {
+		Set: func(r *sessionReader, at place, d *Session) {
 			s, ok := at.Text()
 			if !ok {
 				return
@@ -66,22 +66,22 @@ var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	},
 	{
 		Name: "policy", Default: session.DefaultPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
-		Set: func(r *sessionReader, at strictyaml.Place, d *Session) { d.Policy = r.policies.recorded(at) },
+		Set: func(r *sessionReader, at place, d *Session) { d.Policy = r.policies.recorded(at) },
 	},
 	{
 		Name: "windows", Default: "10", Doc: "How many stated resets are waited for.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Windows = strictyaml.ReadInt(at, 1) },
+		Set: func(_ *sessionReader, at place, d *Session) { d.Windows = strictyaml.ReadInt(at, 1) },
 	},
 	{
 		Name: "deadline", Doc: "How long the whole session may take.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Deadline = strictyaml.ReadDuration(at) },
+		Set: func(_ *sessionReader, at place, d *Session) { d.Deadline = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "quiet-hours", Doc: "When nothing is begun, such as 23:00-07:00, with a time zone behind it or not.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}( .+)?$`}
 		},
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) {
+		Set: func(_ *sessionReader, at place, d *Session) {
 			s, ok := at.Text()
 			if !ok {
 				return
@@ -96,30 +96,30 @@ var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	},
 	{
 		Name: "pause-at", Doc: "How much of the quota of codex or claude is used, such as 90%, before nothing is begun until its reset.", Schema: percentSchema,
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.PauseAt = 100 * readPercent(at) },
+		Set: func(_ *sessionReader, at place, d *Session) { d.PauseAt = 100 * readPercent(at) },
 	},
 	{
 		Name: "account", Doc: "The account whose limit the session shares with others; that of the assistant unless said, none for no account.", Schema: strictyaml.NameSchema,
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Account = readAccount(at) },
+		Set: func(_ *sessionReader, at place, d *Session) { d.Account = readAccount(at) },
 	},
 	{
 		Name: "account-spread", Default: "30s", Doc: "The time over which the sessions of an account go on after its limit.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.AccountSpread = strictyaml.ReadDuration(at) },
+		Set: func(_ *sessionReader, at place, d *Session) { d.AccountSpread = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name:   "fallback",
 		Doc:    "Assistants that work in the folder while a stated limit lasts, one after the other: claude, codex or gemini, or a command as a list with {{.Prompt}}. None unless said.",
 		Schema: fallbackSchema,
-		Set:    func(_ *sessionReader, at strictyaml.Place, d *Session) { d.Fallback = readSessionFallback(at) },
+		Set:    func(_ *sessionReader, at place, d *Session) { d.Fallback = readSessionFallback(at) },
 	},
 	{
 		Name: "fallback-after", Doc: "How long a stated limit must last for another assistant to begin; an hour unless said.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.FallbackAfter = strictyaml.ReadDuration(at) },
+		Set: func(_ *sessionReader, at place, d *Session) { d.FallbackAfter = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "fallback-prompt", Doc: "The prompt of an assistant that takes over, with {{.Task}}, {{.Assistant}}, {{.Until}} and {{.Name}}; one that says what to do unless said.",
 		Schema: strictyaml.ScalarSchema,
-		Set: func(_ *sessionReader, at strictyaml.Place, d *Session) {
+		Set: func(_ *sessionReader, at place, d *Session) {
 			if s, ok := at.Text(); ok {
 				d.FallbackPrompt = s
 				at.Record(s)
@@ -129,26 +129,26 @@ var sessionKeys = []strictyaml.Key[*sessionReader, Session]{
 	{
 		Name: "on", Doc: "What follows a stop, by its reason: " + strings.Join(session.Actions, ", ") + ", or a map with do and attempts.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(onKeys) },
-		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { strictyaml.Object(r, at, onKeys, d) },
+		Set:    func(r *sessionReader, at place, d *Session) { strictyaml.Object(r, at, onKeys, d) },
 	},
 	{
 		Name: "notify", Doc: "Notifiers that are told what it does, as far as they want to know.",
 		Schema: func() *jsonschema.Schema { return notifierListSchema(0) },
-		Set:    func(r *sessionReader, at strictyaml.Place, d *Session) { d.Notify = r.notifiers.names(at) },
+		Set:    func(r *sessionReader, at place, d *Session) { d.Notify = r.notifiers.names(at) },
 	},
 }
 
 // watchKeys are the keys of watch.
-var watchKeys = []strictyaml.Key[*sessionReader, WatchDefaults]{
+var watchKeys = []key[*sessionReader, WatchDefaults]{
 	{
 		Name: "type-at-reset", Doc: "Whether `Continue.` and Enter are typed into an interactive session when a limit on its screen is over and its user has not typed since.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
-		Set:    func(_ *sessionReader, at strictyaml.Place, w *WatchDefaults) { w.TypeAtReset = strictyaml.ReadBool(at) },
+		Set:    func(_ *sessionReader, at place, w *WatchDefaults) { w.TypeAtReset = strictyaml.ReadBool(at) },
 	},
 }
 
 // readAccount reads the name of an account.
-func readAccount(at strictyaml.Place) string {
+func readAccount(at place) string {
 	s, ok := at.Text()
 	if !ok {
 		return ""
@@ -168,8 +168,8 @@ func fallbackSchema() *jsonschema.Schema {
 }
 
 // readSessionFallback reads the assistants that a session is handed over to.
-func readSessionFallback(at strictyaml.Place) (list []session.Fallback) {
-	ok := at.Each(func(at strictyaml.Place) {
+func readSessionFallback(at place) (list []session.Fallback) {
+	ok := at.Each(func(at place) {
 		var words []string
 		if at.Node.Kind == strictyaml.KindList {
 			words = readArguments(at)
@@ -194,24 +194,24 @@ func readSessionFallback(at strictyaml.Place) (list []session.Fallback) {
 }
 
 // onKeys are the reasons for which a session can be told what follows.
-var onKeys = func() (keys []strictyaml.Key[*sessionReader, Session]) {
+var onKeys = func() (keys []key[*sessionReader, Session]) {
 	for _, reason := range session.Reasons() {
-		keys = append(keys, strictyaml.Key[*sessionReader, Session]{
+		keys = append(keys, key[*sessionReader, Session]{
 			Name: reason, Doc: "What follows a stop for this reason.",
 			Schema: func() *jsonschema.Schema {
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.WordSchema(session.Actions...), strictyaml.Describe(actionOfKeys)}}
 			},
-			Set: func(_ *sessionReader, at strictyaml.Place, d *Session) { d.On[reason] = readAction(at) },
+			Set: func(_ *sessionReader, at place, d *Session) { d.On[reason] = readAction(at) },
 		})
 	}
 	return keys
 }()
 
-var actionOfKeys = []strictyaml.Key[struct{}, session.Action]{
+var actionOfKeys = []key[struct{}, session.Action]{
 	{
 		Name: "do", Default: session.DoResume, Doc: "The action.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(session.Actions...) },
-		Set: func(_ struct{}, at strictyaml.Place, a *session.Action) {
+		Set: func(_ struct{}, at place, a *session.Action) {
 			if word := strictyaml.ReadWord(at, session.Actions...); word != "" {
 				parsed, _ := session.ParseAction(word)
 				a.Do = parsed.Do
@@ -220,12 +220,12 @@ var actionOfKeys = []strictyaml.Key[struct{}, session.Action]{
 	},
 	{
 		Name: "attempts", Doc: "How often in a row, before the session gives up.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ struct{}, at strictyaml.Place, a *session.Action) { a.Attempts = strictyaml.ReadInt(at, 1) },
+		Set: func(_ struct{}, at place, a *session.Action) { a.Attempts = strictyaml.ReadInt(at, 1) },
 	},
 }
 
 // readAction reads what follows a stop.
-func readAction(at strictyaml.Place) (a session.Action) {
+func readAction(at place) (a session.Action) {
 	if at.Node.Kind == strictyaml.KindMap {
 		strictyaml.Object(struct{}{}, at, actionOfKeys, &a)
 		return a

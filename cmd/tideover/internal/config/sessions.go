@@ -81,7 +81,7 @@ type sessionReader struct {
 }
 
 // pack reads a pack of the file.
-func (r *sessionReader) pack(name string, at strictyaml.Place) {
+func (r *sessionReader) pack(name string, at place) {
 	if slices.Contains(detect.Names(), name) {
 		at.Bad("%q is the name of a pack that is built in; choose another, and extend it", name)
 		return
@@ -104,7 +104,7 @@ func (r *sessionReader) pack(name string, at strictyaml.Place) {
 }
 
 // packKeys are the keys of a pack. What they contain is read by package detect.
-var packKeys = []strictyaml.Key[*sessionReader, struct{}]{
+var packKeys = []key[*sessionReader, struct{}]{
 	{Name: "description", Doc: "What the pack is for.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.TextSchema()) }, Set: ignore},
 	{Name: "extends", Doc: "A pack that is built in, whose rules follow these.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.WordSchema(detect.Names()...)) }, Set: ignore},
 	{Name: "exit-codes", Doc: "What exit codes mean.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
@@ -113,7 +113,7 @@ var packKeys = []strictyaml.Key[*sessionReader, struct{}]{
 	{Name: "rules", Doc: "What the program says, and what it means; docs/detect.md has all of it.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
 }
 
-func ignore(*sessionReader, strictyaml.Place, *struct{}) {}
+func ignore(*sessionReader, place, *struct{}) {}
 
 // hasKeyOf reports whether a key of the gateway names the account.
 func (r *sessionReader) hasKeyOf(account string) bool {
@@ -126,7 +126,7 @@ func (r *sessionReader) hasKeyOf(account string) bool {
 }
 
 // session reads a session.
-func (r *sessionReader) session(name string, at strictyaml.Place) *Session {
+func (r *sessionReader) session(name string, at place) *Session {
 	d := &Session{Spec: session.Spec{Name: name, Dir: r.Dir, Pack: "generic", On: map[string]session.Action{}}}
 	before := at.Document().Problems()
 	found, ok := strictyaml.Object(r, at, sessionKeys, d)
@@ -175,8 +175,8 @@ func (r *sessionReader) session(name string, at strictyaml.Place) *Session {
 }
 
 // readArguments reads a command, whose templates the session checks.
-func readArguments(at strictyaml.Place) (argv []string) {
-	readCommandLine(at, func(at strictyaml.Place) *template.Text {
+func readArguments(at place) (argv []string) {
+	readCommandLine(at, func(at place) *template.Text {
 		s, ok := at.Text()
 		if literal, found := strictyaml.KnownSecret(s); found {
 			template.RefuseLiteral(at, literal, template.WithoutRefs)
@@ -189,7 +189,7 @@ func readArguments(at strictyaml.Place) (argv []string) {
 }
 
 // secretEnv reads the environment of a session. It is stored as it is written.
-func (r *sessionReader) secretEnv(at strictyaml.Place) map[string]string {
+func (r *sessionReader) secretEnv(at place) map[string]string {
 	env := map[string]string{}
 	for _, e := range r.Map(at, template.Fields{}, wrongVariable, nil) {
 		env[e.Name] = e.Text.Source()

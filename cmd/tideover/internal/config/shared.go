@@ -12,6 +12,12 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
+// place is a value of the file, and key one key of a map of it.
+type (
+	place         = strictyaml.Place
+	key[C, T any] = strictyaml.Key[C, T]
+)
+
 // sharedReader is what the readers of all sections share.
 type sharedReader struct {
 	template.Reader
@@ -21,7 +27,7 @@ type sharedReader struct {
 }
 
 // path returns the absolute path of a path in the file.
-func (r *sharedReader) path(at strictyaml.Place, s string) string {
+func (r *sharedReader) path(at place, s string) string {
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		home := r.env.home()
 		if home == "" {
@@ -46,7 +52,7 @@ func (r *sharedReader) path(at strictyaml.Place, s string) string {
 }
 
 // filePath reads the path of a file, which is checked later.
-func (r *sharedReader) filePath(at strictyaml.Place) string {
+func (r *sharedReader) filePath(at place) string {
 	s, ok := at.Text()
 	if !ok {
 		return ""
@@ -57,13 +63,13 @@ func (r *sharedReader) filePath(at strictyaml.Place) string {
 }
 
 // readCommandLine reads a command and its arguments, each by read.
-func readCommandLine(at strictyaml.Place, read func(strictyaml.Place) *template.Text) (argv []*template.Text) {
+func readCommandLine(at place, read func(place) *template.Text) (argv []*template.Text) {
 	if at.Node.Kind == strictyaml.KindText {
 		at.Bad(`a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
 			textfmt.Clip(strings.Join(strings.Fields(strictyaml.MaskKnown(at.Node.Text)), ", "), strictyaml.MaxQuoted))
 		return nil
 	}
-	ok := at.Each(func(at strictyaml.Place) {
+	ok := at.Each(func(at place) {
 		if t := read(at); t != nil {
 			argv = append(argv, t)
 		}
@@ -83,7 +89,7 @@ func readCommandLine(at strictyaml.Place, read func(strictyaml.Place) *template.
 }
 
 // secretURL reads a URL that may have references, and checks its value at the moment.
-func (r *sharedReader) secretURL(at strictyaml.Place) *template.SecretText {
+func (r *sharedReader) secretURL(at place) *template.SecretText {
 	if literal, found := template.URLSecret(at.Node.Text); found && at.Node.Kind == strictyaml.KindText {
 		template.RefuseLiteral(at, literal, template.WithRefs)
 		return nil
@@ -92,7 +98,7 @@ func (r *sharedReader) secretURL(at strictyaml.Place) *template.SecretText {
 }
 
 // checkedURL returns the text if its value is a URL.
-func (r *sharedReader) checkedURL(at strictyaml.Place, s *template.SecretText) *template.SecretText {
+func (r *sharedReader) checkedURL(at place, s *template.SecretText) *template.SecretText {
 	if s == nil {
 		return nil
 	}
@@ -112,7 +118,7 @@ func (r *sharedReader) checkedURL(at strictyaml.Place, s *template.SecretText) *
 const MinToken = 16
 
 // token reads the secret that callers present.
-func (r *sharedReader) token(at strictyaml.Place) *template.SecretText {
+func (r *sharedReader) token(at place) *template.SecretText {
 	s := r.Secret(at)
 	if s == nil {
 		return nil

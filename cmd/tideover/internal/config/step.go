@@ -14,18 +14,18 @@ import (
 )
 
 // step reads an item of a workflow's steps.
-func (r *workflowReader) step(at strictyaml.Place, env []template.NamedText) stepDraft {
+func (r *workflowReader) step(at place, env []template.NamedText) stepDraft {
 	return readStep(r, at, env, stepKeys, "")
 }
 
 // alarm reads what runs when a run gives up.
-func (r *workflowReader) alarm(at strictyaml.Place, env []template.NamedText) stepDraft {
+func (r *workflowReader) alarm(at place, env []template.NamedText) stepDraft {
 	d := readStep(r, at, env, alarmKeys, "on-give-up")
 	d.GiveUp = true
 	return d
 }
 
-func readStep(r *workflowReader, at strictyaml.Place, env []template.NamedText, keys []strictyaml.Key[*workflowReader, stepDraft], id string) stepDraft {
+func readStep(r *workflowReader, at place, env []template.NamedText, keys []key[*workflowReader, stepDraft], id string) stepDraft {
 	d := stepDraft{Step: &steps.Step{ID: id, Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: steps.StepFields}
 	found, ok := strictyaml.Object(r, at, keys, &d)
 	_, run := found["run"]
@@ -48,7 +48,7 @@ func readStep(r *workflowReader, at strictyaml.Place, env []template.NamedText, 
 }
 
 // checkAction checks what goes with a command and what with a request.
-func checkAction(d *stepDraft, found map[string]strictyaml.Place, env []template.NamedText) {
+func checkAction(d *stepDraft, found map[string]place, env []template.NamedText) {
 	if _, http := found["http"]; http {
 		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
 			if here, ok := found[name]; ok {
@@ -77,18 +77,18 @@ func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 }
 
 // actionKeys are those that steps and on-give-up have in common.
-var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
+var actionKeys = []key[*workflowReader, stepDraft]{
 	{
 		Name: "run", Doc: "The command and its arguments, as a list; there is no shell. Each is a template.",
 		Schema: commandSchema, Set: setRun,
 	},
 	{
 		Name: "http", Doc: "The request, with exactly one of get, post, put, patch, delete, head.", Schema: httpSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) { r.http(at, d) },
+		Set: func(r *workflowReader, at place, d *stepDraft) { r.http(at, d) },
 	},
 	{
 		Name: "dir", Doc: "Working folder of the command, relative to the file's; the file's unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at place, d *stepDraft) {
 			if s, ok := at.Text(); ok {
 				d.Dir = r.path(at, s)
 				at.Record(d.Dir)
@@ -97,17 +97,17 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 	},
 	{
 		Name: "env", Doc: "Environment of the command, over the workflow's. Values are templates and may have references.", Schema: envSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at place, d *stepDraft) {
 			d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText)
 		},
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", Schema: inheritSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) { d.Inherit = readInherit(at) },
+		Set: func(_ *workflowReader, at place, d *stepDraft) { d.Inherit = readInherit(at) },
 	},
 	{
 		Name: "stdin", Doc: "What the command reads, a template; nothing unless said.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(r *workflowReader, at place, d *stepDraft) {
 			if d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d); d.Texts.Stdin != nil {
 				at.Record(d.Texts.Stdin.Source())
 			}
@@ -115,7 +115,7 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 	},
 	{
 		Name: "policy", Doc: "When it is tried again: a text, the name of a policy, or a map; workflow for a command and workflow-api for a request unless said.", Schema: policySchema,
-		Set: func(*workflowReader, strictyaml.Place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
+		Set: func(*workflowReader, place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
 	},
 	{
 		Name: "output-limit", Default: "64KiB", Doc: "How much is kept of stdout, and of stderr; 192KiB at most.",
@@ -125,7 +125,7 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 				Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
 			}
 		},
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at place, d *stepDraft) {
 			if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > steps.MaxOutput {
 				at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, steps.MaxOutput>>10)
 			}
@@ -134,10 +134,10 @@ var actionKeys = []strictyaml.Key[*workflowReader, stepDraft]{
 }
 
 // alarmKeys are the keys of on-give-up.
-var alarmKeys = append(slices.Clone(actionKeys), strictyaml.Key[*workflowReader, stepDraft]{
+var alarmKeys = append(slices.Clone(actionKeys), key[*workflowReader, stepDraft]{
 	Name: "notify", Doc: "Notifiers that are told.",
 	Schema: func() *jsonschema.Schema { return notifierListSchema(1) },
-	Set: func(r *workflowReader, at strictyaml.Place, d *stepDraft) {
+	Set: func(r *workflowReader, at place, d *stepDraft) {
 		if d.notify = r.notifiers.names(at); at.Node.Kind == strictyaml.KindList && len(at.Node.Items) == 0 {
 			at.Bad("the list is empty, so that nobody would be told")
 		}
@@ -145,10 +145,10 @@ var alarmKeys = append(slices.Clone(actionKeys), strictyaml.Key[*workflowReader,
 })
 
 // stepKeys are the keys of a step.
-var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
+var stepKeys = append([]key[*workflowReader, stepDraft]{
 	{
 		Name: "id", Required: true, Doc: "Name of the step, once in a workflow.", Schema: strictyaml.NameSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at place, d *stepDraft) {
 			s, ok := at.Text()
 			if ok && !strictyaml.ValidName(s) {
 				at.Bad("%q is not a name for a step; %s", s, strictyaml.NameRule)
@@ -163,8 +163,8 @@ var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
-			ok := at.Each(func(at strictyaml.Place) {
+		Set: func(_ *workflowReader, at place, d *stepDraft) {
+			ok := at.Each(func(at place) {
 				if _, ok := at.Text(); ok {
 					d.needs = append(d.needs, at)
 				}
@@ -176,19 +176,17 @@ var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 	},
 	{
 		Name: "retry-exit", Doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", Schema: exitSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
-			d.RetryExit = readCodes(at, "an exit code", 1, 255)
-		},
+		Set: func(_ *workflowReader, at place, d *stepDraft) { d.RetryExit = readCodes(at, "an exit code", 1, 255) },
 	},
 	{
 		Name: "permanent-exit", Doc: "Exit codes that are never retried.", Schema: exitSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at place, d *stepDraft) {
 			d.PermanentExit = readCodes(at, "an exit code", 1, 255)
 		},
 	},
 	{
 		Name: "account", Doc: "The account whose limit the command shares with sessions and other steps; exit code 75 says that it is limited.", Schema: strictyaml.NameSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
+		Set: func(_ *workflowReader, at place, d *stepDraft) {
 			if d.Account = readAccount(at); d.Account == account.None {
 				d.Account = ""
 			}
@@ -196,22 +194,20 @@ var stepKeys = append([]strictyaml.Key[*workflowReader, stepDraft]{
 	},
 	{
 		Name: "concurrency", Default: "0", Doc: "Attempts of this step at once, all runs together; 0 for no limit.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
+		Set: func(_ *workflowReader, at place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "max-lost", Doc: "How many attempts in a row may be lost, because the server died, and are made again; 0 for none. The workflow's unless said, or 3.", Schema: maxLostSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *stepDraft) {
-			d.MaxLost, d.ownMaxLost = readMaxLost(at), true
-		},
+		Set: func(_ *workflowReader, at place, d *stepDraft) { d.MaxLost, d.ownMaxLost = readMaxLost(at), true },
 	},
 }, actionKeys...)
 
-func setRun(r *workflowReader, at strictyaml.Place, d *stepDraft) {
-	d.Texts.Run = readCommandLine(at, func(at strictyaml.Place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
+func setRun(r *workflowReader, at place, d *stepDraft) {
+	d.Texts.Run = readCommandLine(at, func(at place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
 }
 
 // used reads a template of a step, to be checked when all steps are known.
-func (r *workflowReader) used(at strictyaml.Place, name string, mode template.RefMode, d *stepDraft) *template.Text {
+func (r *workflowReader) used(at place, name string, mode template.RefMode, d *stepDraft) *template.Text {
 	t, ok := r.Text(at, name, mode, d.fields)
 	if !ok {
 		return nil
@@ -223,7 +219,7 @@ func (r *workflowReader) used(at strictyaml.Place, name string, mode template.Re
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // addText remembers a template of the step, to be checked when all steps are known.
-func (d *stepDraft) addText(at strictyaml.Place, t *template.Text) {
+func (d *stepDraft) addText(at place, t *template.Text) {
 	d.texts = append(d.texts, usedText{at, t})
 }
 

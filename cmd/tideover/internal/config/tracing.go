@@ -6,21 +6,19 @@ import (
 )
 
 // readTracing reads the section.
-func readTracing(r *sharedReader, at strictyaml.Place) *tracing.Config {
+func readTracing(r *sharedReader, at place) *tracing.Config {
 	t := new(tracing.Config)
 	strictyaml.Object(r, at, tracingKeys, t)
 	return t
 }
 
-var tracingKeys = []strictyaml.Key[*sharedReader, tracing.Config]{
+var tracingKeys = []key[*sharedReader, tracing.Config]{
 	{
 		Name: "endpoint", Required: true, Doc: "Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is added. May have references.", Schema: strictyaml.TextSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, t *tracing.Config) { t.Endpoint = r.secretURL(at) },
+		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Endpoint = r.secretURL(at) },
 	},
 	{
 		Name: "headers", Doc: "Headers of each request. Values may have references.", Schema: headersSchema,
-		Set: func(r *sharedReader, at strictyaml.Place, t *tracing.Config) {
-			t.Headers = r.SecretMap(at, headerNames())
-		},
+		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Headers = r.SecretMap(at, headerNames()) },
 	},
 }

@@ -34,9 +34,9 @@ type draft struct {
 // steps are known.
 type stepDraft struct {
 	*steps.Step
-	at     strictyaml.Place
+	at     place
 	fields template.Fields // that its templates may use
-	needs  []strictyaml.Place
+	needs  []place
 	texts  []usedText
 
 	notify []string       // of on-give-up, which is then nothing else
@@ -47,7 +47,7 @@ type stepDraft struct {
 
 // usedText is a template and its place.
 type usedText struct {
-	at   strictyaml.Place
+	at   place
 	text *template.Text
 }
 
@@ -63,16 +63,16 @@ type workflowReader struct {
 }
 
 // section reads the section.
-func (r *workflowReader) section(at strictyaml.Place) {
+func (r *workflowReader) section(at place) {
 	checkReserved(at)
 	checkPrefixes(at)
-	at.EachName("workflow", func(name string, at strictyaml.Place) {
+	at.EachName("workflow", func(name string, at place) {
 		r.names = append(r.names, name)
 		r.workflows[name] = r.workflow(name, at)
 	})
 }
 
-func (r *workflowReader) workflow(name string, at strictyaml.Place) *steps.Workflow {
+func (r *workflowReader) workflow(name string, at place) *steps.Workflow {
 	d := &draft{Workflow: &steps.Workflow{Name: name}}
 	strictyaml.Object(r, at, workflowKeys, d)
 	for i := range d.steps {
@@ -111,10 +111,10 @@ func (r *workflowReader) inheritInSteps(d *draft) {
 }
 
 // workflowKeys has env first: it is merged into the steps.
-var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
+var workflowKeys = []key[*workflowReader, draft]{
 	{
 		Name: "description", Doc: "What the workflow is for, shown on the page.", Schema: strictyaml.ScalarSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) {
+		Set: func(_ *workflowReader, at place, d *draft) {
 			if s, ok := at.Text(); ok {
 				d.Description = s
 				at.Record(s)
@@ -123,45 +123,43 @@ var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
 	},
 	{
 		Name: "schedule", Doc: "When it starts by itself: a cron expression such as 0 3 * * *, with TZ=Europe/Berlin in front if need be, or a map.", Schema: scheduleSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.Schedule = readSchedule(at) },
+		Set: func(_ *workflowReader, at place, d *draft) { d.Schedule = readSchedule(at) },
 	},
 	{
 		Name: "timeout", Doc: "Ends a run as a whole.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
+		Set: func(_ *workflowReader, at place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name: "concurrency", Default: "0", Doc: "Runs of it at once; 0 for no limit but the server's.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
+		Set: func(_ *workflowReader, at place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
 		Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost, because the server died, and are made again; 0 for none. At most 9999.", Schema: maxLostSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.maxLost = new(readMaxLost(at)) },
+		Set: func(_ *workflowReader, at place, d *draft) { d.maxLost = new(readMaxLost(at)) },
 	},
 	{
 		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
+		Set: func(r *workflowReader, at place, d *draft) {
 			d.DefaultInput = readInput(r.Reader, at, "input")
 			at.Record(jsonText(at.Node.Plain()))
 		},
 	},
 	{
 		Name: "env", Doc: "Environment of all command steps.", Schema: envSchema,
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
-			d.env = r.Map(at, steps.EnvFields, wrongVariable, nil)
-		},
+		Set: func(r *workflowReader, at place, d *draft) { d.env = r.Map(at, steps.EnvFields, wrongVariable, nil) },
 	},
 	{
 		Name: "env-inherit", Doc: inheritDoc + "For all command steps.", Schema: inheritSchema,
-		Set: func(_ *workflowReader, at strictyaml.Place, d *draft) { d.inherit = readInherit(at) },
+		Set: func(_ *workflowReader, at place, d *draft) { d.inherit = readInherit(at) },
 	},
 	{
 		Name: "steps", Required: true, Doc: "What is done. Steps run at the same time unless one needs another.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: strictyaml.OneOf(strictyaml.Describe(stepKeys), "run", "http")}
 		},
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
-			ok := at.Each(func(at strictyaml.Place) { d.steps = append(d.steps, r.step(at, d.env)) })
+		Set: func(r *workflowReader, at place, d *draft) {
+			ok := at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
 			if ok && len(d.steps) == 0 {
 				at.Bad("there are no steps")
 			}
@@ -172,7 +170,7 @@ var workflowKeys = []strictyaml.Key[*workflowReader, draft]{
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.OneOf(strictyaml.Describe(alarmKeys), "run", "http", "notify")
 		},
-		Set: func(r *workflowReader, at strictyaml.Place, d *draft) {
+		Set: func(r *workflowReader, at place, d *draft) {
 			s := r.alarm(at, d.env)
 			d.alarm = &s
 		},
@@ -185,7 +183,7 @@ const (
 )
 
 // readMaxLost reads how many lost attempts in a row are made again.
-func readMaxLost(at strictyaml.Place) int {
+func readMaxLost(at place) int {
 	n := strictyaml.ReadInt(at, 0)
 	if n > mostLost {
 		at.Bad("%d is more than %d", n, mostLost)
@@ -331,7 +329,7 @@ func checkUses(s *stepDraft, ids []string) {
 }
 
 // readInput reads a part of a default input, whose texts are templates.
-func readInput(r template.Reader, at strictyaml.Place, name string) any {
+func readInput(r template.Reader, at place, name string) any {
 	switch n := at.Node; n.Kind {
 	case strictyaml.KindMap:
 		m := map[string]any{}
