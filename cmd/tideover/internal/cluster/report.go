@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// checkTime is how long the servers have to show what they promise.
+	// checkTime is the limit of one check.
 	checkTime = 30 * time.Second
 
-	// checkEvery is how often they are asked. A server that dies does not disturb
-	// the work, so nobody else tells of it.
+	// checkEvery is the time between two checks. A server that dies does not disturb
+	// the work, so that no error shows it.
 	checkEvery = 5 * time.Minute
 )
 
@@ -34,7 +34,7 @@ func Watch(ctx context.Context, look func(context.Context) ([]journal.Finding, e
 	}
 }
 
-// reporter knows what was said.
+// reporter remembers what it has logged.
 type reporter struct {
 	look   func(context.Context) ([]journal.Finding, error)
 	log    *slog.Logger

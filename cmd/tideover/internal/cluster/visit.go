@@ -10,11 +10,10 @@ import (
 	"github.com/tideover/tideover/engine/jetstream"
 )
 
-// visitTime is how long somebody who has work to do waits for servers.
+// visitTime is how long a command waits for servers.
 const visitTime = 30 * time.Second
 
-// Visit opens the log of a cluster that nobody else may be in, for as long as it is
-// open: it is for work on all of it.
+// Visit opens the log of a cluster that has no other members, for work on all of it.
 func Visit(ctx context.Context, o Options) (*jetstream.Log, error) {
 	c, err := o.log()
 	if err != nil {

@@ -47,7 +47,7 @@ type Config struct {
 	warnings  []*strictyaml.FieldError
 }
 
-// Warnings returns what is not wrong with the file, but probably not meant.
+// Warnings returns what is valid in the file, but probably a mistake.
 func (c *Config) Warnings() []*strictyaml.FieldError { return c.warnings }
 
 // WorkflowNames returns the names of the workflows in the order of the file.
@@ -76,8 +76,8 @@ func (c *Config) NotifyEnv() notify.Env {
 	return notify.Env{Secrets: c.secrets, Hidden: c.HiddenVariables(), Inherit: c.Server.Inherit}
 }
 
-// Secrets returns what resolves the references: it reads the environment that
-// Load was given and tells the redactor of [Source] every value.
+// Secrets returns the resolver of references. It reads the environment of [Source], and
+// adds every value to its redactor.
 func (c *Config) Secrets() secret.Resolver { return c.secrets }
 
 // Server is how `tideover serve` runs.

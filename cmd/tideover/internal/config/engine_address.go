@@ -91,8 +91,8 @@ func (r *engineReader) natsServer(at place) *template.SecretText {
 	return nil
 }
 
-// wrongAddress says what is wrong with addresses that have no references any more.
-// It quotes nothing of them but the scheme.
+// wrongAddress returns what is wrong with addresses without references, or "". It quotes
+// only the scheme.
 func wrongAddress(text string) string {
 	if err := (jetstream.Config{URL: text}).Validate(); err != nil {
 		return strings.TrimPrefix(strings.TrimPrefix(oneline.Text(err.Error()), "url: number 1 "), "url: ")
@@ -139,8 +139,8 @@ func (r *engineReader) addresses(found map[string]place, e *cluster.Config) {
 // plainAddress is one in which there is certainly no password.
 var plainAddress = lazyregexp.New(`^([a-z]+://)?[A-Za-z0-9.-]*(:[0-9]*)?$`)
 
-// addressSecret returns a secret that stands in an address: a password, or what
-// stands alone before the host, which to NATS is a token.
+// addressSecret returns a secret in an address: a password, or a user without one, which
+// is a token for NATS.
 func addressSecret(src string) (literal string, found bool) {
 	if l, found := strictyaml.KnownSecret(src); found {
 		return l, true

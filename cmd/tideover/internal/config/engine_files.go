@@ -45,9 +45,9 @@ func (r *engineReader) fit(at place, set func(*jetstream.Config, string)) string
 	return path
 }
 
-// misfit tells what is wrong with a path, as it is written.
+// misfit records what is wrong with a file, with its path as it is written.
 func misfit(at place, path string, err error) {
-	_, text, _ := strings.Cut(oneline.Text(err.Error()), ": ") // the name of the field is said already
+	_, text, _ := strings.Cut(oneline.Text(err.Error()), ": ") // without the name of the field
 	at.Bad("%s", strings.ReplaceAll(text, path, at.Node.Text))
 }
 

@@ -139,8 +139,8 @@ func anyCase(names []string) string {
 	return "^(" + b.String() + ")$"
 }
 
-// headerNames returns what says what is wrong with the names of headers, each
-// after the other.
+// headerNames returns a function that returns what is wrong with the name of the next
+// header, or "".
 func headerNames() func(name string) string {
 	seen := map[string]bool{}
 	return func(name string) string {

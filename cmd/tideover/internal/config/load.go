@@ -90,7 +90,7 @@ func content(src Source) ([]byte, error) {
 	return data, nil
 }
 
-// fileKind names what is not a regular file.
+// fileKind names the kind of a file that is not regular.
 func fileKind(m fs.FileMode) string {
 	switch {
 	case m.IsDir():

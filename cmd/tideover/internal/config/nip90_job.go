@@ -31,7 +31,7 @@ var jobFields = template.Fields{First: []string{"input", "run"}, Input: nip90.Jo
 
 var jobKindForm = lazyregexp.New(kindPattern)
 
-// jobKinds reads what is offered.
+// jobKinds reads the kinds of jobs that are offered.
 func (r *jobReader) jobKinds(at place) (kinds []*nip90.JobKind) {
 	if at.Node.Kind != strictyaml.KindMap {
 		at.Bad("%v, where a map of kinds is expected, such as 5900", at.Node.Kind)
@@ -44,7 +44,7 @@ func (r *jobReader) jobKinds(at place) (kinds []*nip90.JobKind) {
 	for _, p := range at.Node.Pairs {
 		if name := p.Key.Text; !seen[name] {
 			seen[name] = true
-			kind, _ := strconv.Atoi(name) // what is none has been refused
+			kind, _ := strconv.Atoi(name) // a key that is no kind is a problem already
 			kinds = append(kinds, r.jobKind(kind, at.Child(name, p.Val)))
 		}
 	}
@@ -96,8 +96,8 @@ func (r *workflowReader) jobWorkflow(at place, d *stepDraft) {
 	checkJobSteps(r.drafts[name], d.at.Path())
 }
 
-// checkJobSteps checks the steps of a workflow that a kind of jobs names: there is more
-// that they can't be than if only people who are known could start it.
+// checkJobSteps checks the steps of a workflow that a kind of jobs names. It allows less
+// than in other workflows, because anyone can start it.
 func checkJobSteps(w *draft, kind string) {
 	for i := range w.steps {
 		checkJobStep(&w.steps[i], fmt.Sprintf("step %q", w.steps[i].ID), kind)
@@ -164,8 +164,8 @@ func checkJobTimes(d *stepDraft, found map[string]place) {
 	}
 }
 
-// checkJobPolicy says what a job can't have. It is answered in public after a
-// number of attempts that is known before.
+// checkJobPolicy returns an error if a job can't have the policy: it has a limited number
+// of attempts, and the timeouts of its request.
 func checkJobPolicy(p retry.Policy, command bool) error {
 	errs := []error{p.Refuse("job", append(refused(command), "reset-after")...)}
 	if p.AttemptTimeout > 0 {

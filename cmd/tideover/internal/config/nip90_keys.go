@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// The largest limits of jobs. What waits and what is counted is kept in memory.
+// The largest limits of jobs. Queues and counters are in memory.
 const (
 	maxJobRate    = 1000
 	maxJobWorkers = 1000

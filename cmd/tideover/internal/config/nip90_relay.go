@@ -59,7 +59,7 @@ func readRelay(at place) (written, normal string) {
 	return s, normal
 }
 
-// parseRelay returns the one spelling of a relay's URL, or what is wrong with it.
+// parseRelay returns the normal form of a relay's URL, or what is wrong with it.
 func parseRelay(s string) (normal, wrong string) {
 	u, err := url.Parse(s)
 	switch {

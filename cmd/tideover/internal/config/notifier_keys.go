@@ -16,7 +16,7 @@ import (
 
 var notifyKinds = []string{notify.KindNtfy, notify.KindSlack, notify.KindWebhook, notify.KindEmail, notify.KindRun}
 
-// notifyOnly says which keys belong to one kind.
+// notifyOnly has the kinds of keys that belong to one kind.
 var notifyOnly = map[string]string{
 	"token": notify.KindNtfy, "priority": notify.KindNtfy, "tags": notify.KindNtfy,
 	"method": notify.KindWebhook, "headers": notify.KindWebhook, "body": notify.KindWebhook, "env": notify.KindRun, "env-inherit": notify.KindRun,
@@ -102,7 +102,7 @@ var notifyKeys = append([]key[*notifierReader, notify.Spec]{
 
 var priorities = []string{"min", "low", "default", "high", "max"}
 
-// notifyLimits are the keys that every kind has: when it tells, and how often.
+// notifyLimits are the keys of every kind: which messages it sends, and how many.
 var notifyLimits = []key[*notifierReader, notify.Spec]{
 	{
 		Name: "on", Doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused; gave-up, dead-letter and start-refused unless said.",

@@ -88,7 +88,7 @@ var authKeys = []key[*providerReader, keyDraft]{
 	},
 }
 
-// addKey reads a key and adds it under its name, which stands at another place.
+// addKey reads a key and adds it under its name, which is at the place named.
 func (r *providerReader) addKey(named, at place, name, account string, d *providerDraft) {
 	s := r.referenceAlone(at)
 	switch {

@@ -1,14 +1,11 @@
 package config
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
-	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -106,7 +103,7 @@ var streamKeys = located("stream.", []key[*providerReader, providerDraft]{
 	},
 })
 
-// saysNone reports whether the word for no limit stands at the place.
+// saysNone reports whether the value is the word for no limit.
 func saysNone(at place) bool {
 	none := at.Node.Kind == strictyaml.KindText && at.Node.Text == "none"
 	if none {
@@ -140,25 +137,4 @@ func bytesOrNone(at place) int64 {
 		return -1
 	}
 	return strictyaml.ReadSize(at)
-}
-
-var percentForm = lazyregexp.New(`^0*(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?|\.[0-9]+)%$`)
-
-func percentSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "string", Pattern: percentForm.String(), AllOf: []*jsonschema.Schema{{Pattern: strictyaml.AbovePattern}}}
-}
-
-// readPercent reads a share above zero.
-func readPercent(at place) float64 {
-	s, ok := at.Text()
-	if !ok {
-		return 0
-	}
-	n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-	if err != nil || n == 0 || !percentForm.MatchString(s) {
-		at.Bad("%q is not a share above zero such as 50%%", s)
-		return 0
-	}
-	at.Record(s)
-	return n / 100
 }

@@ -106,7 +106,7 @@ type providerDraft struct {
 	found      map[string]place // also those inside of others, such as rate.burst
 	open       bool             // callers bring their own credentials
 	plainHTTP  bool             // secrets may cross the network without TLS
-	formatRead bool             // nothing is wrong with what is said of the format
+	formatRead bool             // there is no problem with the format
 	fallbacks  []place
 }
 

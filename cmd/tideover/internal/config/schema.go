@@ -8,15 +8,14 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// Schema returns the JSON Schema of the file, for editors and for `tideover
-// schema`. It is made of the tables that the loader reads by, and so accepts the
-// same keys, and the same values as far as a schema can tell them.
+// Schema returns the JSON Schema of the file, for editors and for `tideover schema`. It
+// is made of the tables of keys that [Load] uses, and so accepts the same keys, and the
+// same values as far as a schema can express them.
 //
-// Only the loader knows what depends on several values, such as needs, names of
-// notifiers and providers, and headers in two spellings; what a text means that has a grammar of
-// its own: policies, templates, schedules, URLs, addresses, time zones; which secrets
-// are written out; and what JSON does not keep of a number, which is how it is
-// written: 3.0 and 0x3 are no counts to the loader.
+// Only Load checks values that depend on others, such as needs, names of notifiers and
+// providers, and headers in two spellings; texts with a grammar of their own: policies,
+// templates, schedules, URLs, addresses, time zones; secrets that are written out; and the
+// form of a number, which JSON does not keep: 3.0 and 0x3 are no counts for Load.
 func Schema() []byte {
 	s := strictyaml.Describe(rootKeys)
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"

@@ -193,8 +193,7 @@ func readHosts(at place) (list []string) {
 	return list
 }
 
-// parseHost returns a host in the form that tells it from others, or what is
-// wrong with it.
+// parseHost returns the normal form of a host, or what is wrong with it.
 func parseHost(text string) (host, msg string) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		if ip.Zone() != "" || ip.IsUnspecified() {

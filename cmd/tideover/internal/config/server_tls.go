@@ -30,7 +30,7 @@ type ServerTLS struct {
 // On reports whether TLS is spoken.
 func (t ServerTLS) On() bool { return t != ServerTLS{} }
 
-// TLSError is what is wrong with one of the files.
+// TLSError is a problem with one of the files.
 type TLSError struct {
 	Field string // cert or key
 	Path  string
@@ -42,7 +42,7 @@ func (e *TLSError) Error() string {
 	return fmt.Sprintf("server.tls.%s: %s: %v", e.Field, e.Path, e.Err)
 }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the problem.
 func (e *TLSError) Unwrap() error { return e.Err }
 
 // Load reads the files as they are now. Its error has a [TLSError] for each file that

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
@@ -147,20 +146,6 @@ var watchKeys = []key[*sessionReader, WatchDefaults]{
 	},
 }
 
-// readAccount reads the name of an account.
-func readAccount(at place) string {
-	s, ok := at.Text()
-	if !ok {
-		return ""
-	}
-	if err := account.CheckName(s); err != nil {
-		at.Bad("%v", err)
-		return ""
-	}
-	at.Record(s)
-	return s
-}
-
 func fallbackSchema() *jsonschema.Schema {
 	name := strictyaml.ScalarSchema()
 	name.MinLength = new(1)
@@ -193,7 +178,7 @@ func readSessionFallback(at place) (list []session.Fallback) {
 	return list
 }
 
-// onKeys are the reasons for which a session can be told what follows.
+// onKeys are the reasons of a stop for which the file can set what follows.
 var onKeys = func() (keys []key[*sessionReader, Session]) {
 	for _, reason := range session.Reasons() {
 		keys = append(keys, key[*sessionReader, Session]{

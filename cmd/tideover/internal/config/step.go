@@ -223,7 +223,7 @@ func (d *stepDraft) addText(at place, t *template.Text) {
 	d.texts = append(d.texts, usedText{at, t})
 }
 
-// wrongVariable says what is wrong with the name of a variable.
+// wrongVariable returns what is wrong with the name of a variable, or "".
 func wrongVariable(name string) string {
 	if envName.MatchString(name) {
 		return ""

@@ -71,12 +71,12 @@ func (w *Watcher) Run(ctx context.Context, changed func(*Config, error)) error {
 			forced = true
 		case <-tick.C:
 		}
-		w.look(forced, changed)
+		w.check(forced, changed)
 	}
 }
 
-// look loads the file if it has changed.
-func (w *Watcher) look(forced bool, changed func(*Config, error)) {
+// check loads the file if it has changed.
+func (w *Watcher) check(forced bool, changed func(*Config, error)) {
 	if w.src.Path == "" {
 		if forced {
 			changed(Load(w.src))

@@ -27,15 +27,14 @@ const (
 	enough = time.Hour
 )
 
-// errNotServed says that there is nobody who could answer.
+// errNotServed is the error of an answer while nip90 is not configured.
 var errNotServed = errors.New("nip90 is not configured at the moment: put the section back into the file to have the job answered")
 
-// errNotReady says that the engine has begun its work before it was shown to the
-// service.
+// errNotReady is the error of an answer before the service knows the engine.
 var errNotReady = errors.New("the server has only begun")
 
-// errAgain says that somebody was quicker than the answer. There is no second one, so
-// it waits for how the run ends now.
+// errAgain is the error of an answer to a run that was retried by hand in the meantime.
+// There is one answer only, so it waits for the next end of the run.
 var errAgain = errors.New("the job was put back to work before it was answered: it is answered when it ends")
 
 // answer is the output of the first step: what is said, once and for all.

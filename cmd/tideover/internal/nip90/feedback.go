@@ -81,15 +81,15 @@ func (s *Service) feedback(ctx context.Context, client *nostr.Client, run string
 	}
 }
 
-// asked reports whether a customer waits for the run: it is not one that somebody has
-// started or put back to work by hand, whose customer has an answer.
+// asked reports whether a customer waits for the run. It is false for a run that was
+// started or retried by hand: its customer has an answer.
 func asked(i *engine.Info, j *job) bool {
 	again := slices.ContainsFunc(i.Notes, func(n engine.Note) bool { return n.What == "retried" })
 	return !again && i.Key != "" && i.Key == keyPrefix+j.ID
 }
 
-// recount finds jobs whose end nobody has seen, until the context ends: while nothing
-// was offered, or when events were missed.
+// recount finds jobs whose end was not seen, until the context ends: while nothing was
+// offered, or when events were missed.
 func (s *Service) recount(ctx context.Context) {
 	tick := time.NewTicker(recountEvery)
 	defer tick.Stop()

@@ -37,8 +37,8 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. Nothing is told while nothing is
-// offered.
+// Collect implements [prometheus.Collector]. There are no metrics while
+// nothing is offered.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	client, provider, active := c.link, c.provider, len(c.jobs)

@@ -1,6 +1,6 @@
 package nip90
 
-// recent remembers the last runs that have ended. A start is told of after it was
+// recent remembers the last runs that have ended. The event of a start comes after it was
 // recorded, and the run may have ended by then.
 type recent struct {
 	known map[string]bool

@@ -75,7 +75,7 @@ func (s *Service) serving() (*setup, *engine.Engine) {
 }
 
 // keyOf returns the key that a job was asked of, which may be that of an earlier
-// configuration: its customer believes nobody else.
+// configuration: its customer accepts only answers of that key.
 func (s *Service) keyOf(j *job) (nostr.SecretKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,7 +63,7 @@ func more(retries int, policy string) int {
 	return retries + max(p.Attempts, 1) - 1
 }
 
-// tell returns an attempt as a customer is told of it, nil if he is not.
+// tell returns an attempt as the customer sees it, nil if it is not shown.
 func tell(a *engine.AttemptInfo) *dvm.Attempt {
 	text, _, _ := strings.Cut(a.Error, "\n") // not all that a program wrote, nor the stack of a panic
 	told := &dvm.Attempt{Started: a.Started, Error: text}

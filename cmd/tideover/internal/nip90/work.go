@@ -17,11 +17,11 @@ const timeoutWords = "Operation timed out after "
 
 func (t timeout) Error() string { return fmt.Sprintf("%s%dms", timeoutWords, t.limit.Milliseconds()) }
 
-// errNotAsked says that nobody asks for the run.
+// errNotAsked is the error of a run that no customer has asked for.
 var errNotAsked = errors.New("not a request: such a run is started by who asks for it over Nostr, as with tideover nip90 request")
 
 // work makes an attempt of a job within the time that its customer allows. An attempt
-// that succeeds after that is late, and its result is nobody's.
+// that succeeds after that is late, and its result is dropped.
 func (s *Service) work(attempt engine.Handler) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		j, err := readJob(t.Input)

@@ -26,8 +26,7 @@ type Place struct {
 	Zone *time.Location // of times in texts; nil means the machine's
 }
 
-// Compose makes a message of an event. It is false for events that nobody is
-// told of.
+// Compose makes a message of an event. It is false for events that no message is about.
 func Compose(e retry.Event, p Place) (Message, bool) {
 	m := composed(e, p)
 	if !m.describe(e, p.Zone) {
@@ -127,9 +126,9 @@ type ScreenLimit struct {
 	Final bool      // no wait helps
 }
 
-// ComposeLimit makes the message about a limit on the screen of a session: that it stands
-// there, or that the prompt to continue was typed. The message of the same limit is the
-// same, whenever it is told. The event is of the session.
+// ComposeLimit makes the message about a limit on the screen of a session: that the limit
+// appeared, or that the prompt to continue was typed. The same limit always makes the same
+// message. The event is of the session.
 func ComposeLimit(e retry.Event, l ScreenLimit, p Place) Message {
 	what := "limit on the screen"
 	e.Err, e.Attempt, e.Attempts = errors.New(l.Line), 0, 0

@@ -12,13 +12,13 @@ const maxSeen = 1024
 // at once, and are admitted as the engine gets to them.
 const endTime = time.Hour
 
-// Held says why a message is held back.
+// Held is the reason why a message is held back.
 type Held uint8
 
 // The reasons. Zero is none: the message is to be sent.
 const (
 	NotHeld   Held = iota
-	Duplicate      // the same has been told a moment ago
+	Duplicate      // the same was sent a moment ago
 	TooMany        // the notifier's limit is reached
 )
 

@@ -156,7 +156,7 @@ func (s *Sender) answer(resp *http.Response, k *mask) error {
 	}
 	said := prefixed(": ", clippedLine(k.text(string(text)), maxExcerpt))
 	if resp.StatusCode == http.StatusNetworkAuthenticationRequired {
-		return fmt.Errorf("status %s%s", resp.Status, said) // of a portal, which somebody will pass
+		return fmt.Errorf("status %s%s", resp.Status, said) // of a portal, where a person will log in
 	}
 	if err := retryhttp.Check(resp); err != nil {
 		return fmt.Errorf("%w%s", err, said)

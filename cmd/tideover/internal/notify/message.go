@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Event is what a message is about.
+// Event is the subject of a message.
 type Event string
 
 // The events. All but Test are words of a notifier's `on`.
@@ -25,10 +25,10 @@ const (
 	Test         Event = "test"          // a person tries the notifier
 )
 
-// Message is what is sent. Its JSON is what webhooks and commands get: fields
-// are only added.
+// Message is a message to a person. Webhooks and commands get its JSON: fields are only
+// added.
 type Message struct {
-	ID       string        `json:"id"` // the same whenever the same event is told
+	ID       string        `json:"id"` // the same for the same event
 	Event    Event         `json:"event"`
 	Subject  string        `json:"subject"` // the session, workflow or command
 	Title    string        `json:"title"`

@@ -1,7 +1,7 @@
-// Package outbox sends messages by the engine: a message is a run, so that it is sent in
-// the end even if the process is killed first, or the receiver is away. That a run gave up
-// and that a message is due are one record. A notifier that does not work delays only its
-// own messages.
+// Package outbox tells people what happened, by way of the engine: a message is a
+// run, so that it is sent in the end even if the process is killed first, or the
+// receiver is away. That a run gave up and that somebody is to be told are one
+// record. A notifier that does not work holds up nothing but its own messages.
 package outbox
 
 import (
@@ -32,10 +32,10 @@ const (
 // parallel is how many messages of a notifier are sent at once.
 const parallel = 4
 
-// ErrUnknown is the error of a notifier that the configuration has no more.
+// ErrUnknown says that there is no notifier of the name any more.
 var ErrUnknown = errors.New("is not configured any more")
 
-// args are the arguments of a step of a message.
+// args is what a step of a message is told.
 type args struct {
 	Notifier string `json:"notifier"`
 }
@@ -101,8 +101,8 @@ func New(c Config) (*Outbox, error) {
 	return o, nil
 }
 
-// Become replaces the notifiers by those of another configuration. It remembers which
-// messages were sent lately.
+// Become takes over everything that another one has, of another configuration. What
+// notifiers have told lately is remembered.
 func (o *Outbox) Become(next *Outbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,10 +138,10 @@ func (o *Outbox) Workflows() []*engine.Workflow {
 }
 
 // Alarm returns the workflow that tells the notifiers when a run of another
-// workflow gives up, or nil if there are none.
+// workflow gives up, or nil if there is nobody to tell.
 func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error) {
 	if len(names) == 0 {
-		return nil, nil //nolint:nilnil // no notifiers is an answer
+		return nil, nil //nolint:nilnil // nobody is an answer
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -71,7 +71,7 @@ func Parse(name string, data []byte) (File, error) {
 	return f, nil
 }
 
-// alone returns the problems of policies that do not depend on the scenario.
+// alone reports what is wrong with policies, whatever the scenario.
 func alone(cs []sim.Contestant) error {
 	var errs []error
 	for i, c := range cs {

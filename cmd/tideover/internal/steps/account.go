@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// longestHold is the farthest end of a limit that a step waits for, as sessions do. The policy's server-wait is about what
-// the step itself is told.
+// longestHold is the farthest end of a limit that a step waits for, as sessions do. The policy's server-wait limits the
+// delays that the step's own server states.
 const longestHold = 8 * 24 * time.Hour
 
 // usage is one command's use of an account. A nil usage is that of a step without one.
