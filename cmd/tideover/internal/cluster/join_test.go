@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
