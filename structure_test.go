@@ -3,7 +3,10 @@ package tideover_test
 import (
 	"bytes"
 	"errors"
+	"go/ast"
 	"go/build"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
@@ -54,13 +57,13 @@ var areas = map[string]area{
 		// Tools of tests.
 		"internal/browsertest": 0, "internal/certtest": 0, "internal/commandtest": 0, "internal/detecttest": 0,
 
-		"internal/account": 1, "internal/audit": 1, "internal/chaosfile": 1, "internal/doctor": 1, "internal/guard": 1,
+		"internal/account": 1, "internal/audit": 1, "internal/chaosfile": 1, "internal/doctor": 1, "internal/guard": 1, "internal/httpserver": 1,
 		"internal/nip90client": 1, "internal/plan": 1, "internal/quota": 1, "internal/simulate": 1, "internal/storm": 1,
 		"internal/template": 1,
 		"internal/cluster":  2, "internal/notify": 2, "internal/session": 2, "internal/steps": 2, "internal/tracing": 2,
 		"internal/demo": 3, "internal/metrics": 3, "internal/nip90": 3, "internal/outbox": 3,
-		"internal/config": 4,
-		"internal/api":    5, "internal/web": 5,
+		"internal/config": 4, "internal/control": 4,
+		"internal/api": 5, "internal/client": 5, "internal/web": 5,
 		"internal/server": 6, "internal/watch": 6,
 		"internal/cli": 7,
 		"":             8,
@@ -75,8 +78,6 @@ var onlyFor = map[string][]string{"config": {"server", "cli"}}
 // cmd/tideover/internal. An exception that is no longer needed fails the test.
 var exceptions = map[string]string{
 	"server -> watch": "it serves the sessions of watch",
-	"web -> api":      "both render the same operations",
-	"web -> config":   "it shows policies and notifiers from config",
 }
 
 // sourcePackage is a package of one of our modules.
@@ -243,6 +244,138 @@ func (a area) upwardImports(p sourcePackage, folder string) (list []string) {
 		}
 	}
 	return list
+}
+
+// renderings are packages that reach the engine only through control.
+var renderings = []string{"api", "client", "web"}
+
+// TestRenderingsCallNoMethodOfTheEngine parses the packages: a file can call a method of
+// engine.Engine only if it names the type, opens an engine, or gets one from control.
+func TestRenderingsCallNoMethodOfTheEngine(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		name, ok := strings.CutPrefix(p.ImportPath, root+"/cmd/tideover/internal/")
+		if !ok || name != "control" && !slices.Contains(renderings, name) {
+			continue
+		}
+		for _, file := range p.GoFiles {
+			src, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			uses := namesEngine
+			if name == "control" {
+				uses = exposesEngine
+			}
+			for _, what := range uses(t, src) {
+				t.Errorf("%s/%s: %s", name, file, what)
+			}
+		}
+	}
+}
+
+// parseWithEngine parses a file, and returns a function that reports whether an expression is one
+// of the names of package engine.
+func parseWithEngine(t *testing.T, src []byte) (*ast.File, func(e ast.Node, names ...string) bool) {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "", src, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := ""
+	for _, imp := range f.Imports {
+		if imp.Path.Value == `"`+root+`/engine"` {
+			if engine = "engine"; imp.Name != nil {
+				engine = imp.Name.Name
+			}
+		}
+	}
+	return f, func(e ast.Node, names ...string) bool {
+		sel, ok := e.(*ast.SelectorExpr)
+		if !ok {
+			return false
+		}
+		x, ok := sel.X.(*ast.Ident)
+		return ok && engine != "" && x.Name == engine && slices.Contains(names, sel.Sel.Name)
+	}
+}
+
+// namesEngine returns the places of a file that name engine.Engine or engine.Open.
+func namesEngine(t *testing.T, src []byte) (list []string) {
+	t.Helper()
+	f, is := parseWithEngine(t, src)
+	ast.Inspect(f, func(n ast.Node) bool {
+		if n != nil && is(n, "Engine", "Open") {
+			list = append(list, "names engine."+n.(*ast.SelectorExpr).Sel.Name)
+		}
+		return true
+	})
+	return list
+}
+
+// exposesEngine returns the exported functions and fields of a file from which another package gets
+// an engine. Config.Engine is how control itself gets one.
+func exposesEngine(t *testing.T, src []byte) (list []string) {
+	t.Helper()
+	f, is := parseWithEngine(t, src)
+	has := func(n ast.Node) (found bool) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			found = found || n != nil && is(n, "Engine")
+			return true
+		})
+		return found
+	}
+	ast.Inspect(f, func(n ast.Node) bool {
+		switch d := n.(type) {
+		case *ast.FuncDecl:
+			if d.Name.IsExported() && d.Type.Results != nil && has(d.Type.Results) {
+				list = append(list, d.Name.Name+" returns an engine.Engine")
+			}
+		case *ast.TypeSpec:
+			s, ok := d.Type.(*ast.StructType)
+			if !ok || d.Name.Name == "Config" {
+				return true
+			}
+			for _, field := range s.Fields.List {
+				exported := len(field.Names) == 0 || slices.ContainsFunc(field.Names, (*ast.Ident).IsExported)
+				if exported && has(field.Type) {
+					list = append(list, d.Name.Name+" has an exported engine.Engine")
+				}
+			}
+		}
+		return true
+	})
+	return list
+}
+
+func TestTheRuleOfRenderingsFindsItsBreaks(t *testing.T) {
+	t.Parallel()
+	const head, alias = "package x\nimport \"" + root + "/engine\"\n", "package x\nimport e \"" + root + "/engine\"\n"
+	for src, want := range map[string]int{
+		head + "func f(x *engine.Engine) { x.Err() }":                       1,
+		head + "var f = (*engine.Engine).Retry":                             1,
+		head + "func f() { e, _ := engine.Open(nil, c) }":                   1,
+		alias + "type s struct{ x *e.Engine }":                              1,
+		head + "func f(i *engine.Info) bool { return true }":                0,
+		"package x\nvar engine struct{ Engine int }\nvar y = engine.Engine": 0,
+	} {
+		if got := namesEngine(t, []byte(src)); len(got) != want {
+			t.Errorf("namesEngine(%q) = %q, want %d", src, got, want)
+		}
+	}
+	for src, want := range map[string]int{
+		head + "func Get() *engine.Engine { return nil }":      1,
+		head + "func get() *engine.Engine { return nil }":      0,
+		head + "type Runs struct{ Engine *engine.Engine }":     1,
+		head + "type Runs struct{ *engine.Engine }":            1,
+		head + "type Runs struct{ engine *engine.Engine }":     0,
+		head + "type Config struct{ Engine *engine.Engine }":   0,
+		head + "func (r *Runs) Get() (*engine.Info, error) {}": 0,
+	} {
+		if got := exposesEngine(t, []byte(src)); len(got) != want {
+			t.Errorf("exposesEngine(%q) = %q, want %d", src, got, want)
+		}
+	}
 }
 
 func TestPackagesOfTheCommandHaveARank(t *testing.T) {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,99 +12,52 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/internal/surrogate"
 )
 
-// object is a JSON object that was read strictly: each name stands there once,
-// and is spelled exactly so. encoding/json takes the last of several, and "Timeout"
-// for "timeout", so that what runs might not be what was meant.
+// object is a JSON object that was parsed strictly: each name occurs once, and its case counts.
+// encoding/json uses the last of several and accepts "Timeout" for "timeout", so that a run could
+// start with another value than the client meant.
 type object map[string]json.RawMessage
 
-// body reads the body of a request, which must be a JSON object. No body at all is
-// an empty one.
+// body parses the body of a request, which must be a JSON object. A missing body is an empty
+// object.
 func body(r *http.Request) (object, error) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			return nil, err
 		}
-		return nil, bad("", "the body can't be read: %v", err)
+		return nil, control.Invalid("", "the body can't be read: %v", err)
 	}
 	if len(data) == 0 {
 		return object{}, nil
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, &Problem{Status: http.StatusUnsupportedMediaType, Code: CodeMediaType, Message: "the body must have the Content-Type application/json", Hint: "curl: -H 'Content-Type: application/json'"}
+		return nil, control.NewError(control.CodeMediaType, "the body must have the Content-Type application/json", "curl: -H 'Content-Type: application/json'")
 	}
 	return parseObject(data)
 }
 
 func parseObject(data []byte) (object, error) {
 	if !utf8.Valid(data) {
-		return nil, bad("", "the body is not UTF-8")
+		return nil, control.Invalid("", "the body is not UTF-8")
 	}
 	var o object
 	if err := json.Unmarshal(data, &o); err != nil || o == nil {
 		if _, other := errors.AsType[*json.UnmarshalTypeError](err); err == nil || other {
-			return nil, bad("", "the body is not a JSON object")
+			return nil, control.Invalid("", "the body is not a JSON object")
 		}
-		return nil, bad("", "the body is not a JSON object: %v", err)
+		return nil, control.Invalid("", "the body is not a JSON object: %v", err)
 	}
-	if field, twice := Duplicate(data); twice {
-		return nil, bad(field, "is given twice")
+	if field, twice := control.Duplicate(data); twice {
+		return nil, control.Invalid(field, "is given twice")
 	}
 	return o, nil
 }
 
-// Duplicate returns the path of a name that stands twice in one object, in which
-// case readers differ about what is meant. The text is valid JSON.
-func Duplicate(data []byte) (path string, twice bool) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	type level struct {
-		seen map[string]bool // nil in an array
-		name string
-		key  bool // a name comes next
-	}
-	var levels []level
-	for {
-		token, err := dec.Token()
-		if err != nil {
-			return "", false
-		}
-		top := len(levels) - 1
-		switch {
-		case token == json.Delim('}') || token == json.Delim(']'):
-			levels = levels[:top]
-			top--
-		case top >= 0 && levels[top].key:
-			name, _ := token.(string)
-			levels[top].name = name
-			if levels[top].seen[name] {
-				var names []string
-				for _, l := range levels {
-					if l.seen != nil {
-						names = append(names, l.name)
-					}
-				}
-				return strings.Join(names, "."), true
-			}
-			levels[top].seen[name], levels[top].key = true, false
-			continue
-		case token == json.Delim('{'):
-			levels = append(levels, level{seen: map[string]bool{}, key: true})
-			continue
-		case token == json.Delim('['):
-			levels = append(levels, level{})
-			continue
-		}
-		if top >= 0 && levels[top].seen != nil {
-			levels[top].key = true
-		}
-	}
-}
-
-// take reads a field and removes it. One that is not there leaves v as it is.
+// take decodes a field into v and removes it. A field that is missing leaves v unchanged.
 func (o object) take(name string, v any) error {
 	text, ok := o[name]
 	if !ok {
@@ -117,35 +69,34 @@ func (o object) take(name string, v any) error {
 		return nil
 	}
 	if string(text) == "null" {
-		return bad(name, "is null; leave it out instead")
+		return control.Invalid(name, "is null; leave it out instead")
 	}
 	if at, half := surrogate.Next(text); at >= 0 {
-		return bad(name, `\u%04x is half of a character, and is not text: send both halves, or the character itself`, half)
+		return control.Invalid(name, `\u%04x is half of a character, and is not text: send both halves, or the character itself`, half)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			err = fmt.Errorf("%s is of the wrong type", excerpt(text))
+			err = fmt.Errorf("%s is of the wrong type", control.Excerpt(text))
 		}
-		return bad(name, "%v", err)
+		return control.Invalid(name, "%v", err)
 	}
 	return nil
 }
 
-// rest refuses what nobody has taken.
+// rest returns an error if there are fields that were not taken.
 func (o object) rest(known ...string) error {
 	if len(o) == 0 {
 		return nil
 	}
 	name := slices.Min(slices.Collect(maps.Keys(o)))
-	p := bad(name, "there is no such field")
+	p := control.Invalid(name, "there is no such field")
 	if len(known) > 0 {
 		p.Hint = "there are " + strings.Join(known, ", ")
 	}
 	return p
 }
 
-// fields reads the whole object into the targets, in which names and pointers take
-// turns.
+// fields decodes the whole object into the targets, which alternate names and pointers.
 func (o object) fields(targets ...any) error {
 	var known []string
 	for i := 0; i < len(targets); i += 2 {

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/internal/testwait"
-	"github.com/tideover/tideover/retry"
 )
 
 // shared makes the fixture one of two that share a store.
@@ -60,7 +59,7 @@ func TestCluster(t *testing.T) {
 	}
 	alone := serve(t)
 	got := alone.ask(false, "GET", Prefix+"cluster", "")
-	if p := got.problem(t); got.status != 404 || p.Code != CodeNotFound || p.Message != "this server is in no cluster" {
+	if p := got.problem(t); got.status != 404 || p.Code != control.CodeNotFound || p.Message != "this server is in no cluster" {
 		t.Errorf("without a cluster: %d %s", got.status, got.text)
 	}
 }
@@ -71,7 +70,7 @@ func TestSilentShards(t *testing.T) {
 	t.Parallel()
 	f, other := shared(t)
 	for i := range 16 { // keys spread them
-		s, err := f.client().Start(t.Context(), Start{Workflow: "echo", Key: strconv.Itoa(i)})
+		s, err := f.client().Start(t.Context(), control.Start{Workflow: "echo", Key: strconv.Itoa(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +80,7 @@ func TestSilentShards(t *testing.T) {
 	other.Freeze()
 	t.Cleanup(other.Thaw)
 	c := f.client()
-	page, err := c.List(t.Context(), Filter{})
+	page, err := c.List(t.Context(), control.Filter{})
 	if err != nil || len(page.Silent) != 2 || len(page.Runs) == 0 || len(page.Runs) == 16 {
 		t.Errorf("runs: %d, silent %v, %v", len(page.Runs), page.Silent, err)
 	}
@@ -97,7 +96,7 @@ func TestSilentShards(t *testing.T) {
 		}
 	})
 	all.Go(func() {
-		if d, err := c.CancelMany(t.Context(), Bulk{Filter: &Filter{Workflow: "echo"}}); err != nil || !slices.Equal(d.Silent, page.Silent) {
+		if d, err := c.CancelMany(t.Context(), control.Bulk{Filter: &control.Filter{Workflow: "echo"}}); err != nil || !slices.Equal(d.Silent, page.Silent) {
 			t.Errorf("cancel: %+v, %v", d, err)
 		}
 	})
@@ -107,33 +106,4 @@ func TestSilentShards(t *testing.T) {
 		}
 	})
 	all.Wait()
-}
-
-func TestSilentInWords(t *testing.T) {
-	t.Parallel()
-	for want, shards := range map[string][]int{
-		"": nil,
-		"shard 3 did not answer; its runs are missing":                       {3},
-		"shards 3, 7 did not answer; their runs are missing":                 {3, 7},
-		"shards 0, 1, 4-9, 12, 30-32 did not answer; their runs are missing": {0, 1, 4, 5, 6, 7, 8, 9, 12, 30, 31, 32},
-	} {
-		if got := Silent(shards); got != want {
-			t.Errorf("Silent(%v) = %q, want %q", shards, got, want)
-		}
-	}
-}
-
-func TestAnEventHasItsMember(t *testing.T) {
-	t.Parallel()
-	text, err := json.Marshal(Event{Seq: 1, Message: "m", Member: "a-1", Event: retry.Event{Kind: retry.Succeeded}})
-	if err != nil || !strings.Contains(string(text), `"member":"a-1"`) {
-		t.Errorf("%s, %v", text, err)
-	}
-	var e Event
-	if err := json.Unmarshal(text, &e); err != nil || e.Member != "a-1" {
-		t.Errorf("%+v, %v", e, err)
-	}
-	if text, _ := json.Marshal(Event{Event: retry.Event{Kind: retry.Succeeded}}); strings.Contains(string(text), "member") {
-		t.Errorf("an event of this process: %s", text)
-	}
 }

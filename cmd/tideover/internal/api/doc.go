@@ -1,13 +1,7 @@
-// Package api is the one control API: HTTP and JSON, on a unix socket that only
-// its owner can open and on a TCP listener with a token. Every verb of the
-// command line and the page go through it.
+// Package api is the JSON rendering of a [control.Service]: HTTP and JSON on a Unix socket that
+// only its owner can open, and on a TCP listener with a token. The command line uses it through
+// package client.
 //
-// [New] makes the handler of /api/v1/, and [Guard] is what stands before it: who
-// may ask, from where, how much at once. The page stands behind the same guard.
-// [NewServer] and [ListenUnix] make what both are served with. [Dial] is the
-// other side.
-//
-// It decides nothing about runs, which is the engine's, nor about [Sessions] or
-// [Providers]. It is not for other machines, unless a listener with a token and
-// TLS is put up on purpose.
+// [New] returns the handler of everything under [Prefix]. It parses requests and writes
+// responses; package control decides what is possible.
 package api

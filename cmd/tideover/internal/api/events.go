@@ -2,70 +2,83 @@ package api
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
 
-// Missed tells a reader that there were events which it has not been sent.
-type Missed struct {
-	Count uint64 `json:"missed"` // 0 means that nobody knows: the server was started anew
-	Why   string `json:"why"`
+// eventStream answers requests for events.
+type eventStream struct {
+	runs    *control.Runs
+	process string        // distinguishes the event numbers of this process from those of others
+	streams chan struct{} // limits the streams over TCP
+	local   chan struct{} // limits the streams over the Unix socket
 }
 
-// reserve takes one of the places for streams. Those over TCP do not take the
-// places of the socket's owner.
-func (s *server) reserve(ctx context.Context) (func(), error) {
-	places := s.streams
-	if Local(ctx) {
-		places = s.local
+// newEventStream returns the handler. From then on the engine keeps its latest events for readers
+// that come later.
+func newEventStream(runs *control.Runs, streams, local int) eventStream {
+	runs.LastEvent()
+	return eventStream{runs, strconv.FormatUint(rand.Uint64N(1<<40), 36), make(chan struct{}, streams), make(chan struct{}, local)}
+}
+
+// reserve counts a stream against the limit. Streams over TCP and over the Unix socket have
+// limits of their own.
+func (h eventStream) reserve(ctx context.Context) (release func(), err error) {
+	limit := h.streams
+	if httpserver.Local(ctx) {
+		limit = h.local
 	}
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case limit <- struct{}{}:
+		return func() { <-limit }, nil
 	default:
-		return nil, &Problem{Status: http.StatusServiceUnavailable, Code: CodeBusy, Message: "there are too many streams of events"}
+		return nil, control.NewError(control.CodeBusy, "there are too many streams of events", "")
 	}
 }
 
-// wish is which events somebody wants to see.
-type wish struct {
+// eventFilter selects events.
+type eventFilter struct {
 	run, workflow string
 	kinds         []string
 	after         uint64
-	lost          bool // after is of another process
+	restarted     bool // after is a number of another process
 	follow        bool
 }
 
-func (s *server) wish(r *http.Request) (f wish, err error) {
+// filter parses the query of a request for events.
+func (h eventStream) filter(r *http.Request) (f eventFilter, err error) {
 	q, err := queryOf(r, "after", "run", "workflow", "kind", "follow")
 	if err != nil {
 		return f, err
 	}
-	f = wish{workflow: q["workflow"], follow: true, after: engine.Now}
+	f = eventFilter{workflow: q["workflow"], follow: true, after: engine.Now}
 	if text := q["follow"]; text != "" {
 		if f.follow, err = strconv.ParseBool(text); err != nil {
-			return f, bad("follow", "%q is neither true nor false", excerpt(text))
+			return f, control.Invalid("follow", "%q is neither true nor false", control.Excerpt(text))
 		}
 	}
 	for kind := range strings.SplitSeq(q["kind"], ",") {
 		if kind == "" {
 			continue
 		}
-		if !slices.Contains(Kinds(), kind) {
-			p := bad("kind", "there is no kind %q", excerpt(kind))
-			p.Hint = "there are " + strings.Join(Kinds(), ", ")
-			return f, p
+		if !slices.Contains(control.Kinds(), kind) {
+			e := control.Invalid("kind", "there is no kind %q", control.Excerpt(kind))
+			e.Hint = "there are " + strings.Join(control.Kinds(), ", ")
+			return f, e
 		}
 		f.kinds = append(f.kinds, kind)
 	}
 	if q["run"] != "" {
-		if f.run, err = s.find(r.Context(), q["run"]); err != nil {
+		if f.run, err = h.runs.Find(r.Context(), q["run"]); err != nil {
 			return f, err
 		}
 	}
@@ -73,107 +86,90 @@ func (s *server) wish(r *http.Request) (f wish, err error) {
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		after = last
 	}
-	return f, s.place(after, &f)
+	return f, h.parsePosition(after, &f)
 }
 
-// place reads from where somebody wants to go on: a number, or the id of an event.
-func (s *server) place(text string, f *wish) error {
+// parsePosition parses the position after which events are sent: a number, or the id of an
+// event.
+func (h eventStream) parsePosition(text string, f *eventFilter) error {
 	if text == "" || text == "now" {
 		return nil
 	}
-	number, boot, ok := strings.Cut(text, "-")
+	number, process, ok := strings.Cut(text, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || n == engine.Now {
-		return bad("after", "%q is not the number of an event, or now", excerpt(text))
+		return control.Invalid("after", "%q is not the number of an event, or now", control.Excerpt(text))
 	}
-	if f.after = n; ok && boot != s.boot {
-		f.after, f.lost = 0, true
+	if f.after = n; ok && process != h.process {
+		f.after, f.restarted = 0, true
 	}
 	return nil
 }
 
-// Kinds returns the names of the kinds of events.
-func Kinds() (names []string) {
-	for k := retry.AttemptStarted; k <= retry.NeedsHandler; k++ {
-		names = append(names, k.String())
-	}
-	return names
-}
-
-func (f *wish) wants(e *engine.Event) bool {
+func (f *eventFilter) matches(e *engine.Event) bool {
 	return (f.run == "" || e.Run == f.run) && (f.workflow == "" || e.Name == f.workflow) &&
 		(len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind.String()))
 }
 
-// id is the place of an event in the stream. The numbers of the engine begin anew
-// in each process, so that alone they could stand for an event of another.
-func (s *server) id(seq uint64) string { return strconv.FormatUint(seq, 10) + "-" + s.boot }
+// id returns the id of an event in the stream. The numbers of the engine start again in each
+// process, so that a number alone would be ambiguous.
+func (h eventStream) id(seq uint64) string { return strconv.FormatUint(seq, 10) + "-" + h.process }
 
-// events streams what happens.
-func (s *server) events(w http.ResponseWriter, r *http.Request, _ string) error {
-	f, err := s.wish(r)
+// events sends the events that match a filter.
+func (h eventStream) events(w http.ResponseWriter, r *http.Request, _ string) error {
+	f, err := h.filter(r)
 	if err != nil {
 		return err
 	}
-	release, err := s.reserve(r.Context())
+	release, err := h.reserve(r.Context())
 	if err != nil {
 		return err
 	}
 	defer release()
-	ctx, cancel := patient(w, r, 0)
+	ctx, cancel := httpserver.LongRequest(w, r, 0)
 	defer cancel()
 	if !f.follow {
-		cancel() // what is there is sent all the same
+		cancel() // the events so far are sent all the same
 	}
 	if f.after == engine.Now {
-		f.after = s.latest()
+		f.after = h.runs.LastEvent()
 	}
-	t := &teller{server: s, stream: newStream(w), wish: f}
-	if f.lost {
-		_ = t.stream.add("missed", "", Missed{Why: "the server was started anew"})
+	out := &eventWriter{handler: h, stream: newStream(w), filter: f}
+	if f.restarted {
+		_ = out.stream.add("missed", "", control.Missed{Why: "the server was started anew"})
 	}
-	t.place = s.id(t.wish.after)
-	t.stream.beat(t.place) // the answer begins, and says from where
-	if t.stream.flush() == nil {
-		_ = t.run(ctx) // the reader is gone, or the server ends
+	out.position = h.id(f.after)
+	out.stream.beat(out.position) // starts the response, with the position
+	if out.stream.flush() == nil {
+		_ = out.run(ctx) // the client has disconnected, or the server ends
 	}
 	return nil
 }
 
-// latest returns the number of the last event.
-func (s *server) latest() (seq uint64) {
-	over, cancel := context.WithCancel(context.Background())
-	cancel()
-	for e := range s.engine.Events(over, 0) {
-		seq = e.Seq
-	}
-	return seq
+// eventWriter sends events to one client.
+type eventWriter struct {
+	handler  eventStream
+	stream   *stream
+	filter   eventFilter
+	last     retry.Event // the event before
+	position string
 }
 
-// teller sends events to one reader.
-type teller struct {
-	server *server
-	stream *stream
-	wish   wish
-	last   retry.Event // the event before
-	place  string
-}
-
-func (t *teller) run(ctx context.Context) error {
-	feed := newFeed(ctx, t.server.engine, t.wish.after)
+func (t *eventWriter) run(ctx context.Context) error {
+	feed := newFeed(ctx, t.handler.runs, t.filter.after)
 	defer feed.stop()
 	for {
-		batch, ok := feed.next(heartbeat)
+		batch, ok := feed.next(control.Heartbeat)
 		if !ok {
 			return nil
 		}
 		for i := range batch {
-			if err := t.tell(&batch[i]); err != nil {
+			if err := t.add(&batch[i]); err != nil {
 				return err
 			}
 		}
 		if len(batch) == 0 {
-			t.stream.beat(t.place)
+			t.stream.beat(t.position)
 		}
 		if err := t.stream.flush(); err != nil {
 			return err
@@ -181,49 +177,50 @@ func (t *teller) run(ctx context.Context) error {
 	}
 }
 
-func (t *teller) tell(e *fed) error {
-	t.place = t.server.id(e.Seq)
-	if e.missed > 0 && t.wish.after != 0 {
-		if err := t.stream.add("missed", "", Missed{Count: e.missed, Why: "the reader was too slow, or away for too long"}); err != nil {
+// add adds an event to what is sent next, if it matches the filter.
+func (t *eventWriter) add(e *eventWithGap) error {
+	t.position = t.handler.id(e.Seq)
+	if e.missed > 0 && t.filter.after != 0 {
+		if err := t.stream.add("missed", "", control.Missed{Count: e.missed, Why: "the reader was too slow, or away for too long"}); err != nil {
 			return err
 		}
 	}
-	t.wish.after = e.Seq
+	t.filter.after = e.Seq
 	ev := e.Event.Event
 	if ev.Kind == retry.Waiting && t.last.Kind == retry.AttemptFailed && t.last.Run == ev.Run && t.last.Step == ev.Step {
 		ev.Err = t.last.Err
 	}
 	t.last = ev
-	if !t.wish.wants(&e.Event) {
+	if !t.filter.matches(&e.Event) {
 		return nil
 	}
-	return t.stream.add("", t.place, Event{Seq: e.Seq, Message: describe(&ev, 0), Member: e.Member, Event: ev})
+	return t.stream.add("", t.position, control.Event{Seq: e.Seq, Message: control.Describe(&ev, 0), Member: e.Member, Event: ev})
 }
 
-// fed is an event and how many were missed before it.
-type fed struct {
+// eventWithGap is an event, and how many were missed before it.
+type eventWithGap struct {
 	engine.Event
 	missed uint64
 }
 
-// feed makes batches of the engine's events, so that a burst is one write.
+// feed collects the engine's events in batches, so that a burst is one write.
 type feed struct {
-	events chan fed
+	events chan eventWithGap
 	cancel context.CancelFunc
 	tick   *time.Ticker
 }
 
-func newFeed(ctx context.Context, e *engine.Engine, after uint64) *feed {
+func newFeed(ctx context.Context, runs *control.Runs, after uint64) *feed {
 	ctx, cancel := context.WithCancel(ctx)
-	f := &feed{events: make(chan fed, 64), cancel: cancel, tick: time.NewTicker(heartbeat)}
+	f := &feed{events: make(chan eventWithGap, 64), cancel: cancel, tick: time.NewTicker(control.Heartbeat)}
 	quit := make(chan struct{})
 	stop := cancel
 	f.cancel = func() { stop(); close(quit) }
 	go func() {
 		defer close(f.events)
-		for ev, missed := range e.Events(ctx, after) {
+		for ev, missed := range runs.Events(ctx, after) {
 			select {
-			case f.events <- fed{ev, missed}:
+			case f.events <- eventWithGap{ev, missed}:
 			case <-quit:
 				return
 			}
@@ -232,9 +229,9 @@ func newFeed(ctx context.Context, e *engine.Engine, after uint64) *feed {
 	return f
 }
 
-// next returns the events that are there, waiting for the first; none after a
-// while; false at the end.
-func (f *feed) next(wait time.Duration) (batch []fed, ok bool) {
+// next waits for an event and returns it with those that follow at once. It returns none after the
+// wait, and false at the end.
+func (f *feed) next(wait time.Duration) (batch []eventWithGap, ok bool) {
 	f.tick.Reset(wait)
 	select {
 	case e, ok := <-f.events:
@@ -249,7 +246,7 @@ func (f *feed) next(wait time.Duration) (batch []fed, ok bool) {
 		select {
 		case e, ok := <-f.events:
 			if !ok {
-				return batch, true // the end is seen next time
+				return batch, true // the next call returns the end
 			}
 			batch = append(batch, e)
 		default:

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/internal/testwait"
@@ -26,19 +29,19 @@ type opened struct {
 
 func (f *fixture) open(path string, header ...string) *opened {
 	f.t.Helper()
-	c := f.client()
-	ctx, cancel := context.WithCancel(f.t.Context())
-	f.t.Cleanup(cancel)
-	r, err := c.request(ctx, "GET", path, nil, nil)
+	r, err := http.NewRequestWithContext(f.t.Context(), http.MethodGet, "http://tideover"+Prefix+path, nil)
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	resp, err := c.send(r)
-	if err != nil {
-		f.t.Fatalf("GET %s: %v", path, err)
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", f.socket)
+	}}
+	resp, err := transport.RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusOK {
+		f.t.Fatalf("GET %s: %+v, %v", path, resp, err)
 	}
 	f.t.Cleanup(func() { _ = resp.Body.Close() })
 	if kind := resp.Header.Get("Content-Type"); kind != "text/event-stream" {
@@ -47,11 +50,33 @@ func (f *fixture) open(path string, header ...string) *opened {
 	return &opened{f.t, resp, bufio.NewReader(resp.Body)}
 }
 
+// message is an event of a stream.
+type message struct{ id, name, data string }
+
+// read reads up to the next empty line.
+func (o *opened) read() (m message, err error) {
+	for {
+		line, err := o.in.ReadString('\n')
+		if err != nil || line == "\n" {
+			return m, err
+		}
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		switch name {
+		case "id":
+			m.id = value
+		case "event":
+			m.name = value
+		case "data":
+			m.data += value
+		}
+	}
+}
+
 // next returns the next message that has data.
 func (o *opened) next() message {
 	o.t.Helper()
 	for {
-		m, err := readMessage(o.in, func() {})
+		m, err := o.read()
 		if err != nil {
 			o.t.Fatalf("the stream ended: %v", err)
 		}
@@ -67,7 +92,7 @@ func TestFeedbackOfARunFromItsStart(t *testing.T) {
 	c := f.client()
 	id := f.start("flaky", `{"fail":2,"text":"boom"}`)
 	var live, after []string
-	end, err := c.Follow(t.Context(), id, func(e Event) { live = append(live, e.Kind.String()+": "+e.Message) })
+	end, err := c.Follow(t.Context(), id, func(e control.Event) { live = append(live, e.Kind.String()+": "+e.Message) })
 	if err != nil || end.State != "succeeded" || string(end.Output) != `"did boom"` {
 		t.Fatalf("end: %+v, %v", end, err)
 	}
@@ -86,11 +111,11 @@ func TestFeedbackOfARunFromItsStart(t *testing.T) {
 	if !slices.Equal(live, want) {
 		t.Errorf("live:\n%s\nwant:\n%s", strings.Join(live, "\n"), strings.Join(want, "\n"))
 	}
-	if _, err := c.Follow(t.Context(), id, func(e Event) { after = append(after, e.Kind.String()+": "+e.Message) }); err != nil || !slices.Equal(after, want) {
+	if _, err := c.Follow(t.Context(), id, func(e control.Event) { after = append(after, e.Kind.String()+": "+e.Message) }); err != nil || !slices.Equal(after, want) {
 		t.Errorf("afterwards, %v:\n%s", err, strings.Join(after, "\n"))
 	}
-	_, err = c.Follow(t.Context(), "unknown", func(Event) {})
-	if !isCode(err, CodeNotFound) {
+	_, err = c.Follow(t.Context(), "unknown", func(control.Event) {})
+	if !isCode(err, control.CodeNotFound) {
 		t.Errorf("of a run that does not exist: %v", err)
 	}
 }
@@ -105,7 +130,7 @@ func TestFeedbackCountsAnewAfterARetryByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got []string
-	if _, err := c.Follow(t.Context(), id, func(e Event) {
+	if _, err := c.Follow(t.Context(), id, func(e control.Event) {
 		if e.Kind == retry.AttemptStarted || e.Kind == retry.Waiting || e.Kind == retry.GaveUp || e.Kind == retry.Resumed {
 			got = append(got, e.Message)
 		}
@@ -127,7 +152,7 @@ func TestFeedbackGoesOnWhereItWas(t *testing.T) {
 	id := f.start("flaky", `{"fail":1,"text":"boom"}`)
 	f.over(id)
 	var all []message
-	s := f.open(run(id, "events"))
+	s := f.open("runs/" + id + "/events")
 	for {
 		m := s.next()
 		if all = append(all, m); m.name == "end" {
@@ -135,13 +160,13 @@ func TestFeedbackGoesOnWhereItWas(t *testing.T) {
 		}
 	}
 	for i, m := range all[:len(all)-1] {
-		s := f.open(run(id, "events"), "Last-Event-ID", m.id)
+		s := f.open("runs/"+id+"/events", "Last-Event-ID", m.id)
 		if next := s.next(); next.data != all[i+1].data {
 			t.Errorf("after %s (%s): %s, want %s", m.id, m.data, next.data, all[i+1].data)
 		}
 	}
 	for _, id2 := range []string{"x", "5", "5.x", "-"} {
-		if got := f.ask(false, "GET", Prefix+run(id, "events"), "", "Last-Event-ID", id2); got.status != 400 {
+		if got := f.ask(false, "GET", Prefix+"runs/"+id+"/events", "", "Last-Event-ID", id2); got.status != 400 {
 			t.Errorf("Last-Event-ID %q: %d %s", id2, got.status, got.text)
 		}
 	}
@@ -152,7 +177,7 @@ func TestProgressIsFeedback(t *testing.T) {
 	f := serve(t)
 	id := f.start("gate", `{"text":"progress"}`)
 	var got []string
-	end, err := f.client().Follow(t.Context(), id, func(e Event) {
+	end, err := f.client().Follow(t.Context(), id, func(e control.Event) {
 		if e.Kind == retry.Progressed {
 			got = append(got, e.Message)
 			close(f.gate)
@@ -208,18 +233,18 @@ func TestEventsAreFiltered(t *testing.T) {
 	f.over(dead)
 	for _, c := range []struct {
 		name string
-		wish Wish
+		wish client.EventFilter
 		want int
 	}{
-		{"all", Wish{}, 12},
-		{"of a run", Wish{Run: echo}, 4},
-		{"of a workflow", Wish{Workflow: "never"}, 8},
-		{"of a kind", Wish{Kinds: []string{"gave-up", "waiting"}}, 3},
-		{"of everything", Wish{Run: dead, Workflow: "echo"}, 0},
+		{"all", client.EventFilter{}, 12},
+		{"of a run", client.EventFilter{Run: echo}, 4},
+		{"of a workflow", client.EventFilter{Workflow: "never"}, 8},
+		{"of a kind", client.EventFilter{Kinds: []string{"gave-up", "waiting"}}, 3},
+		{"of everything", client.EventFilter{Run: dead, Workflow: "echo"}, 0},
 	} {
 		c.wish.After, c.wish.Once = "0", true
 		n := 0
-		if err := f.client().Events(t.Context(), c.wish, func(Event) bool { n++; return true }, nil); err != nil || n != c.want {
+		if err := f.client().Events(t.Context(), c.wish, func(control.Event) bool { n++; return true }, nil); err != nil || n != c.want {
 			t.Errorf("%s: %d, %v; want %d", c.name, n, err, c.want)
 		}
 	}
@@ -255,9 +280,9 @@ func TestReadersThatAreTooSlowAreTold(t *testing.T) {
 		s, err := f.engine.Stats(t.Context())
 		return err == nil && s.Workflows[0].Totals.Succeeded == runs+1
 	})
-	var missed Missed
+	var missed control.Missed
 	n := 0
-	err := f.client().Events(t.Context(), Wish{After: "1", Once: true}, func(Event) bool { n++; return true }, func(m Missed) { missed = m })
+	err := f.client().Events(t.Context(), client.EventFilter{After: "1", Once: true}, func(control.Event) bool { n++; return true }, func(m control.Missed) { missed = m })
 	if err != nil || missed.Count == 0 || n == 0 || missed.Count+uint64(n) != 4*(runs+1)-1 {
 		t.Errorf("%d events, missed %+v, %v; want %d in all", n, missed, err, 4*(runs+1)-1)
 	}
@@ -283,12 +308,12 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 		results <- result{string(out), err}
 	}()
 	go func() {
-		end, err := c.Follow(t.Context(), id, func(e Event) { events <- e.Kind.String() })
+		end, err := c.Follow(t.Context(), id, func(e control.Event) { events <- e.Kind.String() })
 		results <- result{string(end.Output), err}
 	}()
 	seen := make(chan string, 100)
 	go func() {
-		err := c.Events(ctx, Wish{}, func(e Event) bool { seen <- e.Kind.String(); return true }, func(Missed) { seen <- "missed" })
+		err := c.Events(ctx, client.EventFilter{}, func(e control.Event) bool { seen <- e.Kind.String(); return true }, func(control.Missed) { seen <- "missed" })
 		results <- result{"", err}
 	}()
 	for _, want := range []string{"run-started", "attempt-started"} {
@@ -330,76 +355,16 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 
 func TestThereAreOnlySoManyStreams(t *testing.T) {
 	t.Parallel()
-	s := &server{streams: make(chan struct{}, 1)}
+	s := eventStream{streams: make(chan struct{}, 1)}
 	release, err := s.reserve(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.reserve(t.Context()); !isCode(err, CodeBusy) {
+	if _, err := s.reserve(t.Context()); !isCode(err, control.CodeBusy) {
 		t.Errorf("one too many: %v", err)
 	}
 	release()
 	if _, err := s.reserve(t.Context()); err != nil {
 		t.Errorf("when there is room again: %v", err)
-	}
-}
-
-func TestWhatIsSaidOfEvents(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	for _, c := range []struct {
-		event  retry.Event
-		number int
-		want   string
-	}{
-		{retry.Event{Kind: retry.RunStarted}, 0, "Run started"},
-		{retry.Event{Kind: retry.AttemptStarted, Step: "a", Attempt: 2, Attempts: retry.Unlimited}, 0, "Attempt 2 of a started"},
-		{retry.Event{Kind: retry.AttemptStarted, Step: "a", Attempt: 3, Attempts: 3}, 0, "Attempt 3/3 of a started"},
-		{retry.Event{Kind: retry.AttemptStarted, Step: "a", Attempt: 4, Attempts: 3}, 0, "Attempt 4 of a started"},
-		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after 2s")}, 0, "Operation timed out after 2000ms"},
-		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after 1m1.5s: asked twice")}, 0, "Operation timed out after 61500ms"},
-		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New(`Post "http://x/y": attempt timed out after 1.5s`)}, 0, "Operation timed out after 1500ms"},
-		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: errors.New("attempt timed out after lunch")}, 0, "Attempt 1/3 of a failed: attempt timed out after lunch"},
-		{retry.Event{Kind: retry.AttemptFailed, Step: "a", Attempt: 1, Attempts: 3, Err: boom, Note: "the run was over"}, 0, "Attempt 1/3 of a ended after the run: boom"},
-		{retry.Event{Kind: retry.Waiting, Attempts: 4, Err: boom}, 1, "Retry 1/3 after error: boom"},
-		{retry.Event{Kind: retry.Waiting, Attempts: retry.Unlimited, Err: boom}, 7, "Retry 7 after error: boom"},
-		{retry.Event{Kind: retry.Waiting, Attempts: 4, Err: boom}, 0, "Retry after error: boom"},
-		{retry.Event{Kind: retry.Waiting, Step: "a", Delay: time.Minute, Note: "not ready"}, 0, "Next attempt of a in 1m0s: not ready"},
-		{retry.Event{Kind: retry.GaveUp, Reason: retry.StopLost}, 0, "Run is dead: process ended in the attempt too often"},
-		{retry.Event{Kind: retry.AttemptLost, Step: "a", Attempt: 1, Attempts: 2}, 0, "Attempt 1/2 of a was lost: the process ended in it"},
-		{retry.Event{Kind: retry.Canceled, Note: "eve"}, 0, "Run canceled by eve"},
-		{retry.Event{Kind: retry.Resumed, Step: "a", Note: "eve"}, 0, "Wait of a ended early by eve"},
-		{retry.Event{Kind: retry.NeedsHandler, Step: "a", Note: "go:x/a"}, 0, "Step a waits for a program that knows go:x/a"},
-		{retry.Event{Kind: retry.BreakerOpened}, 0, "breaker opened"},
-	} {
-		if got := describe(&c.event, c.number); got != c.want {
-			t.Errorf("describe(%s) = %q, want %q", c.event.Kind, got, c.want)
-		}
-	}
-	in := Event{Seq: 3, Message: "m", Event: retry.Event{Kind: retry.Waiting, Time: time.Unix(5, 6).UTC(), Until: time.Unix(7, 0).UTC(), Err: boom, Run: "r"}}
-	text, err := in.MarshalJSON()
-	var out Event
-	if err != nil || out.UnmarshalJSON(text) != nil || out.Seq != 3 || out.Message != "m" || out.Err.Error() != "boom" || !out.Until.Equal(in.Until) {
-		t.Errorf("%s became %+v, %v", text, out, err)
-	}
-	if !strings.HasPrefix(string(text), `{"seq":3,"message":"m","kind":"waiting"`) {
-		t.Errorf("JSON %s", text)
-	}
-}
-
-func TestATimeoutIsCountedFromTheRetry(t *testing.T) {
-	t.Parallel()
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	ended, deadline := at(100), at(100)
-	i := &engine.Info{State: "dead", Created: at(0), Ended: &ended, Deadline: &deadline, Notes: []engine.Note{{At: at(90), What: "retried"}}}
-	if got := timeoutText(i); got != "Operation timed out after 10000ms" {
-		t.Errorf("timeoutText = %q", got)
-	}
-	i.Steps = []engine.StepInfo{{Attempts: []engine.AttemptInfo{{Started: at(1)}, {Started: at(98).Add(3 * time.Millisecond)}, {Started: at(99)}}}}
-	if got := timeoutText(i); got != "Operation timed out after 2000ms" {
-		t.Errorf("of a start that was to be later: %q", got)
-	}
-	if ended = at(99); timeoutText(i) != "" {
-		t.Errorf("before the deadline: %q", timeoutText(i))
 	}
 }

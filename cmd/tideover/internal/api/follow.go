@@ -8,115 +8,119 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
 
-// follow streams the feedback of a run from its start, and ends with the run.
-func (s *server) follow(w http.ResponseWriter, r *http.Request, text string) error {
+// follow sends the events of a run from its start, and ends with the run.
+func (h eventStream) follow(w http.ResponseWriter, r *http.Request, text string) error {
 	if _, err := queryOf(r); err != nil {
 		return err
 	}
 	opened := time.Now()
-	info, err := s.get(r.Context(), text)
+	info, err := h.runs.Lookup(r.Context(), text)
 	if err != nil {
 		return err
 	}
-	at, err := readMark(r.Header.Get("Last-Event-ID"))
+	at, err := parsePosition(r.Header.Get("Last-Event-ID"))
 	if err != nil {
 		return err
 	}
-	release, err := s.reserve(r.Context())
+	release, err := h.reserve(r.Context())
 	if err != nil {
 		return err
 	}
 	defer release()
-	ctx, cancel := patient(w, r, 0)
+	ctx, cancel := httpserver.LongRequest(w, r, 0)
 	defer cancel()
-	f := &follower{server: s, stream: newStream(w), id: info.ID, opened: opened, resume: at, told: map[happening]bool{}}
-	_ = f.run(ctx, info) // the reader is gone, or the server ends
+	f := &follower{runs: h.runs, stream: newStream(w), id: info.ID, opened: opened, resume: at, sent: map[eventKey]bool{}}
+	_ = f.run(ctx, info) // the client has disconnected, or the server ends
 	return nil
 }
 
-// mark is the place of an event in the history of a run: its time, and which of
-// that time it is. It means the same in every process.
-type mark struct {
+// position is the position of an event in the history of a run: its time, and its index among the
+// events of that time. It is the same in every process.
+type position struct {
 	time  int64
 	index int
 }
 
-func (m mark) String() string { return fmt.Sprintf("%d.%d", m.time, m.index) }
+func (p position) String() string { return fmt.Sprintf("%d.%d", p.time, p.index) }
 
-func (m mark) before(o mark) bool { return m.time < o.time || m.time == o.time && m.index < o.index }
-
-func readMark(text string) (m mark, err error) {
-	if text == "" {
-		return mark{index: -1}, nil
-	}
-	at, index, ok := strings.Cut(text, ".")
-	if m.time, err = strconv.ParseInt(at, 10, 64); err == nil && ok {
-		m.index, err = strconv.Atoi(index)
-	}
-	if err != nil || !ok {
-		return m, bad("Last-Event-ID", "%q is not the id of an event of a run", excerpt(text))
-	}
-	return m, nil
+func (p position) before(o position) bool {
+	return p.time < o.time || p.time == o.time && p.index < o.index
 }
 
-// happening tells the events of a run apart.
-type happening struct {
+func parsePosition(text string) (p position, err error) {
+	if text == "" {
+		return position{index: -1}, nil
+	}
+	at, index, ok := strings.Cut(text, ".")
+	if p.time, err = strconv.ParseInt(at, 10, 64); err == nil && ok {
+		p.index, err = strconv.Atoi(index)
+	}
+	if err != nil || !ok {
+		return p, control.Invalid("Last-Event-ID", "%q is not the id of an event of a run", control.Excerpt(text))
+	}
+	return p, nil
+}
+
+// eventKey identifies an event of a run.
+type eventKey struct {
 	kind    retry.EventKind
 	step    string
 	attempt int
 	time    int64
-	note    string // of progress: the history has only the last, and not its time
+	note    string // of progress, of which the history has only the last, without its time
 }
 
-func happeningOf(e *retry.Event) happening {
+func keyOf(e *retry.Event) eventKey {
 	if e.Kind == retry.Progressed {
-		return happening{kind: e.Kind, step: e.Step, attempt: e.Attempt, note: e.Note}
+		return eventKey{kind: e.Kind, step: e.Step, attempt: e.Attempt, note: e.Note}
 	}
-	return happening{kind: e.Kind, step: e.Step, attempt: e.Attempt, time: e.Time.UnixNano()}
+	return eventKey{kind: e.Kind, step: e.Step, attempt: e.Attempt, time: e.Time.UnixNano()}
 }
 
-// follower sends the feedback of one run to one reader. The history of the run is
-// what it tells; the engine's events say when to look at it again. So nothing is
-// lost when the reader is slow, and nothing is told in two ways.
+// follower sends the events of one run to one client. It sends the history of the run, and reads it
+// again when the engine has an event of the run. So a slow client loses nothing, and every event
+// has one form.
 type follower struct {
-	server *server
+	runs   *control.Runs
 	stream *stream
 	id     string
-	opened time.Time // what happened before is in the history
-	resume mark      // what the reader has seen before
-	told   map[happening]bool
+	opened time.Time // earlier events are in the history
+	resume position  // of the last event that the client has received before
+	sent   map[eventKey]bool
 	place  string
 }
 
 func (f *follower) run(ctx context.Context, info *engine.Info) error {
-	feed := newFeed(ctx, f.server.engine, 0) // from a time before the history was read
+	feed := newFeed(ctx, f.runs, 0) // from a time before the history was read
 	defer feed.stop()
 	for {
 		if info != nil {
-			over, err := f.tell(info)
+			over, err := f.sendHistory(info)
 			if err != nil || over {
 				return err
 			}
 		}
-		batch, ok := feed.next(heartbeat)
+		batch, ok := feed.next(control.Heartbeat)
 		if !ok {
 			return nil
 		}
-		look := len(batch) == 0
+		read := len(batch) == 0
 		for i := range batch {
 			again, err := f.live(&batch[i])
 			if err != nil {
 				return err
 			}
-			look = look || again
+			read = read || again
 		}
-		if info = nil; look {
+		if info = nil; read {
 			var err error
-			if info, err = f.server.engine.Get(ctx, f.id); err != nil {
+			if info, err = f.runs.Get(ctx, f.id); err != nil {
 				return err
 			}
 		}
@@ -126,21 +130,20 @@ func (f *follower) run(ctx context.Context, info *engine.Info) error {
 	}
 }
 
-// live takes an event from the engine, and reports whether the history may have
-// something new.
-func (f *follower) live(e *fed) (look bool, err error) {
+// live handles an event of the engine, and reports whether the history may have changed.
+func (f *follower) live(e *eventWithGap) (read bool, err error) {
 	ev := e.Event.Event
-	key := happeningOf(&ev)
+	key := keyOf(&ev)
 	switch {
-	case ev.Run != f.id || f.told[key]:
+	case ev.Run != f.id || f.sent[key]:
 		return e.missed > 0, nil
 	case ev.Kind != retry.Progressed:
 		return true, nil
 	case ev.Time.Before(f.opened):
 		return e.missed > 0, nil
 	}
-	f.told[key] = true
-	return e.missed > 0, f.send(f.stream.add("", "", Event{Message: describe(&ev, 0), Event: ev}))
+	f.sent[key] = true
+	return e.missed > 0, f.send(f.stream.add("", "", control.Event{Message: control.Describe(&ev, 0), Event: ev}))
 }
 
 func (f *follower) send(err error) error {
@@ -150,20 +153,20 @@ func (f *follower) send(err error) error {
 	return f.stream.flush()
 }
 
-// tell sends what is new in the history.
-func (f *follower) tell(info *engine.Info) (over bool, err error) {
-	at := mark{index: -1}
-	for _, e := range feedback(info) {
+// sendHistory sends the events of the history that were not sent before.
+func (f *follower) sendHistory(info *engine.Info) (over bool, err error) {
+	at := position{index: -1}
+	for _, e := range control.History(info) {
 		now := e.Time.UnixNano()
 		if now != at.time {
-			at = mark{time: now, index: -1}
+			at = position{time: now, index: -1}
 		}
 		at.index++
-		key := happeningOf(&e.Event)
-		if f.told[key] {
+		key := keyOf(&e.Event)
+		if f.sent[key] {
 			continue
 		}
-		f.told[key] = true
+		f.sent[key] = true
 		if !f.resume.before(at) {
 			continue
 		}
@@ -173,7 +176,7 @@ func (f *follower) tell(info *engine.Info) (over bool, err error) {
 		}
 	}
 	if over = info.Finished(); over {
-		if err := f.stream.add("end", "", outcome(info)); err != nil {
+		if err := f.stream.add("end", "", control.NewOutcome(info)); err != nil {
 			return true, err
 		}
 	}

@@ -5,9 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -126,20 +125,19 @@ func TestALinkBeginsASession(t *testing.T) {
 
 func TestWhoHasNoTokenIsToldWhereItIs(t *testing.T) {
 	t.Parallel()
-	f := serve(t)
 	for _, c := range []struct {
-		name   string
-		engine *engine.Engine
-		path   string
-		want   []string
-		not    string
+		name    string
+		command string
+		path    string
+		want    []string
+		not     string
 	}{
-		{"a page of a server", f.engine, "/runs", []string{"This page needs a token", "'tideover serve'", "?token=TOKEN", "server.token"}, "gateway"},
-		{"a page of a gateway", nil, "/providers", []string{"This page needs a token", "'tideover gateway'", "the file 'token' of the data folder"}, "serve'"},
-		{"metrics", f.engine, MetricsPath, []string{"Authorization: Bearer TOKEN", "the file 'token' of the data folder", "server.token"}, "page"},
-		{"the API", nil, Prefix + "providers", []string{`"code":"unauthorized"`, "Authorization: Bearer TOKEN"}, "page"},
+		{"a page of a server", "", "/runs", []string{"This page needs a token", "'tideover serve'", "?token=TOKEN", "server.token"}, "gateway"},
+		{"a page of a gateway", "tideover gateway", "/providers", []string{"This page needs a token", "'tideover gateway'", "the file 'token' of the data folder"}, "serve'"},
+		{"metrics", "", httpserver.MetricsPath, []string{"Authorization: Bearer TOKEN", "the file 'token' of the data folder", "server.token"}, "page"},
+		{"the API", "", Prefix + "providers", []string{`"code":"unauthorized"`, "Authorization: Bearer TOKEN"}, "page"},
 	} {
-		g := Guard(Options{Engine: c.engine, Token: secret.New(token), Data: "/somewhere"}, http.NotFoundHandler())
+		g := httpserver.Guard(httpserver.GuardOptions{Command: c.command, Token: secret.New(token)}, http.NotFoundHandler())
 		w := httptest.NewRecorder()
 		g.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "http://localhost"+c.path, nil))
 		text := w.Body.String()
@@ -154,34 +152,10 @@ func TestWhoHasNoTokenIsToldWhereItIs(t *testing.T) {
 	}
 }
 
-func TestASessionEnds(t *testing.T) {
-	t.Parallel()
-	g := &guard{token: secret.New(token)}
-	begin := time.Unix(1_800_000_000, 0)
-	value := g.session(begin, false).Value
-	other := &guard{token: secret.New("another")}
-	for _, c := range []struct {
-		name string
-		ok   bool
-		want bool
-	}{
-		{"it is valid at once", g.validSession(value, begin), true},
-		{"and just before its end", g.validSession(value, begin.Add(sessionAge-time.Second)), true},
-		{"but not after", g.validSession(value, begin.Add(sessionAge)), false},
-		{"nor with another token", other.validSession(value, begin), false},
-		{"nor without any", (&guard{}).validSession((&guard{}).session(begin, false).Value, begin), false},
-		{"nor cut off", g.validSession(value[:len(value)-1], begin), false},
-	} {
-		if c.ok != c.want {
-			t.Errorf("%s: %v, want %v", c.name, c.ok, c.want)
-		}
-	}
-}
-
 func TestAServerWithoutATokenLetsNobodyInOverTCP(t *testing.T) {
 	t.Parallel()
 	for _, header := range []string{"Bearer ", "Bearer", ""} {
-		g := Guard(Options{}, http.NotFoundHandler())
+		g := httpserver.Guard(httpserver.GuardOptions{}, http.NotFoundHandler())
 		w := new(recorder)
 		r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://127.0.0.1/api/v1/status", nil)
 		r.Header.Set("Authorization", header)
@@ -210,11 +184,11 @@ func TestGuardedTwiceIsGuardedOnce(t *testing.T) {
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'")
 	})
-	o := Options{Token: secret.New(token)}
+	o := httpserver.GuardOptions{Token: secret.New(token)}
 	w := new(recorder)
 	r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://localhost/", nil)
 	r.Header.Set("Authorization", "Bearer "+token)
-	Guard(o, Guard(o, page)).ServeHTTP(w, r)
+	httpserver.Guard(o, httpserver.Guard(o, page)).ServeHTTP(w, r)
 	if got := w.header.Get("Content-Security-Policy"); got != "default-src 'self'" {
 		t.Errorf("the page's policy is %q", got)
 	}

@@ -9,20 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
-
-func TestInternal(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]bool{
-		"session.todo": true, "notify.hook": true, "x.on-give-up": true, "session.x.on-give-up": true, "order": false, "sessions": false,
-		"my.session.x": false, "on-give-up": false, "": false,
-	} {
-		if got := Internal(name); got != want || (Startable(name) != nil) != want {
-			t.Errorf("Internal(%q) = %t, Startable: %v", name, got, Startable(name))
-		}
-	}
-}
 
 // own adds workflows that tideover runs on its own account.
 func own(names ...string) func(*fixture, *engine.Config) {
@@ -61,7 +50,7 @@ func TestRunsOfOurOwnAreNotForOthersToStart(t *testing.T) {
 		"never.on-give-up": "is started when a run gives up",
 	} {
 		got := f.ask(false, "POST", Prefix+"runs", `{"workflow": "`+name+`"}`)
-		if p := got.problem(t); got.status != http.StatusConflict || p.Code != CodeState || !strings.Contains(p.Message, want) {
+		if p := got.problem(t); got.status != http.StatusConflict || p.Code != control.CodeState || !strings.Contains(p.Message, want) {
 			t.Errorf("start %s: %d %s", name, got.status, got.text)
 		}
 		id := f.begin(name, `{}`)
@@ -89,11 +78,11 @@ func TestRunsOfOurOwnAreListedOnRequest(t *testing.T) {
 	c := f.client()
 	for _, tt := range []struct {
 		name string
-		f    Filter
+		f    control.Filter
 		want int
 	}{
-		{"by default", Filter{}, 1}, {"dead", Filter{States: []string{"dead"}}, 1}, {"on request", Filter{Internal: true}, 4},
-		{"by name", Filter{Workflow: "notify.hook"}, 1},
+		{"by default", control.Filter{}, 1}, {"dead", control.Filter{States: []string{"dead"}}, 1}, {"on request", control.Filter{Internal: true}, 4},
+		{"by name", control.Filter{Workflow: "notify.hook"}, 1},
 	} {
 		if page, err := c.List(t.Context(), tt.f); err != nil || len(page.Runs) != tt.want {
 			t.Errorf("%s: %d runs, %v; want %d", tt.name, len(page.Runs), err, tt.want)
@@ -108,7 +97,7 @@ func TestRunsOfOurOwnAreListedOnRequest(t *testing.T) {
 		t.Errorf("pattern %q", dead.Groups[0].Pattern)
 	}
 	flows, err := c.Workflows(t.Context())
-	if err != nil || slices.ContainsFunc(flows, func(w Workflow) bool { return Internal(w.Name) }) {
+	if err != nil || slices.ContainsFunc(flows, func(w control.Workflow) bool { return control.Internal(w.Name) }) {
 		t.Errorf("workflows: %v, %v", flows, err)
 	}
 	if got := f.ask(false, "GET", Prefix+"workflows?internal=1", ""); !strings.Contains(got.text, "session.todo") {
@@ -117,7 +106,7 @@ func TestRunsOfOurOwnAreListedOnRequest(t *testing.T) {
 	if got := f.ask(false, "POST", Prefix+"runs/retry", `{"filter": {"internal": true}}`); got.status != http.StatusBadRequest {
 		t.Errorf("a filter that restricts nothing: %d %s", got.status, got.text)
 	}
-	d, err := c.RetryMany(t.Context(), Bulk{Filter: &Filter{States: []string{"dead"}}})
+	d, err := c.RetryMany(t.Context(), control.Bulk{Filter: &control.Filter{States: []string{"dead"}}})
 	if err != nil || d.Matched != 1 {
 		t.Errorf("retry of all dead: %+v, %v; want one", d, err)
 	}

@@ -17,8 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	commands "github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
@@ -57,8 +60,8 @@ type fixture struct {
 	failed  map[string]int // how often a run has failed
 	calls   int
 
-	sessions  Sessions
-	providers Providers
+	sessions  control.SessionManager
+	providers control.Gateway
 	judge     *judge
 }
 
@@ -121,6 +124,11 @@ func (f *fixture) workflows() []*engine.Workflow {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
+// newOptions returns the options of a service with the token of the tests.
+func newOptions(c control.Config) Options {
+	return Options{Control: control.New(c), Guard: httpserver.GuardOptions{Token: secret.New(token)}, Logger: c.Logger}
+}
+
 // serve starts a server.
 func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 	t.Helper()
@@ -153,7 +161,7 @@ func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 // listen begins to serve the engine.
 func (f *fixture) listen(address string) {
 	f.t.Helper()
-	unix, err := ListenUnix(f.socket)
+	unix, err := httpserver.ListenUnix(f.socket)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -162,15 +170,15 @@ func (f *fixture) listen(address string) {
 		f.t.Fatal(err)
 	}
 	f.tcp = tcp.Addr().String()
-	o := Options{
-		Engine: f.engine, Token: secret.New(token), Hosts: []string{"tideover.example", "other.example:99"}, Version: "v1.2.3", Data: f.dir, Logger: quiet(),
-		Sessions: f.sessions, Providers: f.providers,
-		Doctor: func() Diagnosis {
-			return Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}
+	o := newOptions(control.Config{
+		Engine: f.engine, Version: "v1.2.3", Data: f.dir, Logger: quiet(), Sessions: f.sessions, Providers: f.providers,
+		Doctor: func() control.Diagnosis {
+			return control.Diagnosis{Engine: "the folder " + f.dir, Findings: doctor.Folder{Path: f.dir, Keeps: true, Lazy: true}.Check()}
 		},
-	}
+	})
+	o.Guard.Hosts = []string{"tideover.example", "other.example:99"}
 	f.judge = newJudge(f.t)
-	f.server = NewServer(f.judge.before(Guard(o, New(o))))
+	f.server = httpserver.NewServer(f.judge.before(httpserver.Guard(o.Guard, New(o))))
 	server := f.server
 	for _, l := range []net.Listener{unix, tcp} {
 		f.serving.Go(func() { _ = server.Serve(l) })
@@ -187,14 +195,14 @@ func (f *fixture) close() {
 }
 
 // client returns a client over the socket.
-func (f *fixture) client() *Client {
+func (f *fixture) client() *client.Client {
 	f.t.Helper()
-	return f.dial(Target{Server: "unix:" + f.socket, By: "tester"})
+	return f.dial(client.Target{Server: "unix:" + f.socket, By: "tester"})
 }
 
-func (f *fixture) dial(target Target) *Client {
+func (f *fixture) dial(target client.Target) *client.Client {
 	f.t.Helper()
-	c, err := Dial(target)
+	c, err := client.Dial(target)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -209,7 +217,7 @@ type answered struct {
 	text   string
 }
 
-func (a *answered) problem(t *testing.T) (p Problem) {
+func (a *answered) problem(t *testing.T) (p control.Error) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(a.text), &p); err != nil {
 		t.Fatalf("not a problem: %v: %d %q", err, a.status, a.text)
@@ -258,7 +266,7 @@ func (f *fixture) ask(overTCP bool, method, path, body string, header ...string)
 // start starts a run and returns its id.
 func (f *fixture) start(workflow, input string) string {
 	f.t.Helper()
-	s, err := f.client().Start(f.t.Context(), Start{Workflow: workflow, Input: json.RawMessage(input)})
+	s, err := f.client().Start(f.t.Context(), control.Start{Workflow: workflow, Input: json.RawMessage(input)})
 	if err != nil {
 		f.t.Fatalf("start %s %s: %v", workflow, input, err)
 	}

@@ -144,14 +144,14 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			t.Errorf("%s %s is answered with %d, want %d: %s", tt.method, tt.path, a.status, tt.status, a.text)
 		}
 		path, _, _ := strings.Cut(tt.path, "?")
-		for _, r := range routes() {
+		for _, r := range new(router).routes() {
 			if _, ok := r.match(path); ok && r.method == tt.method {
 				asked[r.method+r.path] = true
 				break
 			}
 		}
 	}
-	for _, r := range routes() {
+	for _, r := range new(router).routes() {
 		if !asked[r.method+r.path] {
 			t.Errorf("nobody asked %s %s", r.method, r.path)
 		}

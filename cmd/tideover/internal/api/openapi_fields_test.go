@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
@@ -17,13 +18,13 @@ import (
 
 // schemaTypes are the types whose JSON the schemas describe.
 var schemaTypes = map[string]reflect.Type{
-	"Status": reflect.TypeFor[Status](), "Storm": reflect.TypeFor[storm.Storm](), "ConfigFile": reflect.TypeFor[ConfigFile](), "WorkflowCounts": reflect.TypeFor[WorkflowCounts](), "Totals": reflect.TypeFor[Totals](),
-	"Workflow": reflect.TypeFor[Workflow](), "Workflows": reflect.TypeFor[Workflows](), "Step": reflect.TypeFor[Step](),
-	"Started": reflect.TypeFor[Started](), "Outcome": reflect.TypeFor[Outcome](), "Done": reflect.TypeFor[Done](), "Failed": reflect.TypeFor[Failed](),
-	"Dead": reflect.TypeFor[Dead](), "Group": reflect.TypeFor[Group](), "Health": reflect.TypeFor[Health](), "Missed": reflect.TypeFor[Missed](),
-	"Backup": reflect.TypeFor[Backup](), "Problem": reflect.TypeFor[Problem](), "Cluster": reflect.TypeFor[Cluster](),
-	"Diagnosis": reflect.TypeFor[Diagnosis](), "Finding": reflect.TypeFor[doctor.Finding](),
-	"Start": reflect.TypeFor[Start](), "Bulk": reflect.TypeFor[Bulk](), "Latest": reflect.TypeFor[Latest](), "Pause": reflect.TypeFor[SessionPause](),
+	"Status": reflect.TypeFor[control.Status](), "Storm": reflect.TypeFor[storm.Storm](), "ConfigFile": reflect.TypeFor[control.ConfigFile](), "WorkflowCounts": reflect.TypeFor[control.WorkflowCounts](), "Totals": reflect.TypeFor[control.Totals](),
+	"Workflow": reflect.TypeFor[control.Workflow](), "Workflows": reflect.TypeFor[control.Workflows](), "Step": reflect.TypeFor[control.Step](),
+	"Started": reflect.TypeFor[control.Started](), "Outcome": reflect.TypeFor[control.Outcome](), "Done": reflect.TypeFor[control.Done](), "Failed": reflect.TypeFor[control.Failed](),
+	"Dead": reflect.TypeFor[control.Dead](), "Group": reflect.TypeFor[control.Group](), "Health": reflect.TypeFor[control.Health](), "Missed": reflect.TypeFor[control.Missed](),
+	"Backup": reflect.TypeFor[control.Backup](), "Problem": reflect.TypeFor[control.Error](), "Cluster": reflect.TypeFor[control.Cluster](),
+	"Diagnosis": reflect.TypeFor[control.Diagnosis](), "Finding": reflect.TypeFor[doctor.Finding](),
+	"Start": reflect.TypeFor[control.Start](), "Bulk": reflect.TypeFor[control.Bulk](), "Latest": reflect.TypeFor[control.Latest](), "Pause": reflect.TypeFor[control.SessionPause](),
 	"Provider": reflect.TypeFor[gateway.Status](), "ProviderTotals": reflect.TypeFor[gateway.Totals](), "ProviderLimits": reflect.TypeFor[gateway.Limits](),
 	"ProviderKey": reflect.TypeFor[gateway.KeyInfo](), "ProviderRecovery": reflect.TypeFor[gateway.Recovery](), "ProviderOutage": reflect.TypeFor[gateway.Outage](),
 	"ProviderFailover": reflect.TypeFor[gateway.Failover](), "ProviderQuota": reflect.TypeFor[gateway.Quota](), "ProviderBudget": reflect.TypeFor[gateway.Budget](),

@@ -100,11 +100,11 @@ var componentNames = regexp.MustCompile(`#/components/schemas/(\w+)`)
 
 // route returns the operation that a request is for.
 func (j *judge) route(r *http.Request) *operation {
-	if path := beside(r.URL.Path); path != r.URL.Path {
+	if path := unversioned(r.URL.Path); path != r.URL.Path {
 		return j.operation(r.Method, r.URL.Path)
 	}
 	path, below := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
-	for _, t := range routes() {
+	for _, t := range new(router).routes() {
 		if _, ok := t.match(path); ok && below && (t.method == r.Method || t.method == http.MethodGet && r.Method == http.MethodHead) {
 			return j.operation(t.method, Prefix+t.path)
 		}

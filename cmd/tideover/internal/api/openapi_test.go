@@ -16,6 +16,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testfile"
@@ -116,7 +117,7 @@ func (d *described) enum(schema, property string) (words []string) {
 func TestTheDescriptionHasEveryRouteAndNoOther(t *testing.T) {
 	t.Parallel()
 	want := []string{"GET /healthz", "GET /api/openapi.yaml"}
-	for _, r := range routes() {
+	for _, r := range new(router).routes() {
 		want = append(want, r.method+" "+Prefix+r.path)
 	}
 	var got, ids []string
@@ -193,8 +194,8 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 		what      string
 		got, want []string
 	}{
-		{"codes of problems", d.enum("Problem", "code"), constants(t, "problem.go", "Code")},
-		{"states of runs", d.enum("State", ""), States()},
+		{"codes of problems", d.enum("Problem", "code"), constants(t, "../control/errors.go", "Code")},
+		{"states of runs", d.enum("State", ""), control.States()},
 		{"states of sessions", d.enum("Session", "state"), session.States},
 		{"states of providers", d.enum("Provider", "state"), gateway.States},
 		{"kinds of events", d.enum("Kind", ""), kinds},
@@ -210,7 +211,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 		for _, r := range d.Components.Responses {
 			told = told || regexp.MustCompile(`\b`+code+`[,;):]|\b`+code+` `).MatchString(r.Description)
 		}
-		if !told && code != CodeMethod {
+		if !told && code != string(control.CodeMethod) {
 			t.Errorf("no response says that it is %s", code)
 		}
 	}

@@ -14,13 +14,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-var _ Providers = (*gateway.Gateway)(nil)
+var _ control.Gateway = (*gateway.Gateway)(nil)
 
 // fleet is a gateway whose providers are what a test says.
 type fleet struct {
@@ -146,7 +148,7 @@ func TestProvidersAreTold(t *testing.T) {
 		{gateway.Drain, gateway.Draining, "forced-closed", true},
 		{gateway.Reset, gateway.Up, "closed", false},
 	} {
-		st, err := c.TellProvider(t.Context(), "claude", x.action)
+		st, err := c.ApplyProvider(t.Context(), "claude", x.action)
 		if err != nil || st.State != x.state || st.Breaker != x.breaker || st.Held != x.held || st.Name != "claude" {
 			t.Errorf("%s: %+v, %v", x.action, st, err)
 		}
@@ -157,7 +159,7 @@ func TestProvidersAreTold(t *testing.T) {
 			t.Errorf("%s changed another one: %+v, %v", x.action, other, err)
 		}
 	}
-	if st, err := c.TellProvider(t.Context(), "a/b", gateway.Open); err != nil || st.State != gateway.Opened {
+	if st, err := c.ApplyProvider(t.Context(), "a/b", gateway.Open); err != nil || st.State != gateway.Opened {
 		t.Errorf("one with a slash in its name: %+v, %v", st, err)
 	}
 }
@@ -167,11 +169,11 @@ func TestWhoToldAProviderIsInTheLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	f := &fleet{list: []gateway.Status{{Name: "claude", State: gateway.Up}}}
-	c := gatewayAlone(t, Options{Providers: f, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if _, err := c.TellProvider(t.Context(), "claude", gateway.Drain); err != nil {
+	c := gatewayAlone(t, control.Config{Providers: f, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if _, err := c.ApplyProvider(t.Context(), "claude", gateway.Drain); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.TellProvider(t.Context(), "nobody", gateway.Drain); err == nil {
+	if _, err := c.ApplyProvider(t.Context(), "nobody", gateway.Drain); err == nil {
 		t.Error("nobody was told something")
 	}
 	if got, want := log.String(), `level=INFO msg="provider was told" provider=claude action=drain by=tester was=up is=draining`; !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
@@ -186,19 +188,20 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		name, method, path, body string
 		header                   []string
 		status                   int
-		code, text               string
+		code                     control.Code
+		text                     string
 	}{
-		{"one that is not there", "GET", "providers/nobody", "", nil, 404, CodeNotFound, `no such provider: \"nobody\"","hint":"there are claude, a/b`},
-		{"telling one that is not there", "POST", "providers/nobody/open", "", nil, 404, CodeNotFound, "no such provider"},
-		{"an action that is not there", "POST", "providers/claude/explode", "", nil, 404, CodeNotFound, "there is nothing at"},
-		{"the wrong method", "GET", "providers/claude/open", "", nil, 405, CodeMethod, "use POST"},
-		{"telling all", "POST", "providers", "", nil, 405, CodeMethod, "use GET"},
-		{"a parameter", "GET", "providers?state=up", "", nil, 400, CodeBadRequest, "state"},
-		{"a parameter of one", "GET", "providers/claude?x=1", "", nil, 400, CodeBadRequest, "there is no such parameter"},
-		{"a field", "POST", "providers/claude/open", `{"until":"tomorrow"}`, nil, 400, CodeBadRequest, "there is no such field"},
-		{"a body that is no object", "POST", "providers/claude/open", `[]`, nil, 400, CodeBadRequest, "not a JSON object"},
-		{"somebody without a proper name", "POST", "providers/claude/open", "", []string{byHeader, "a\tb"}, 400, CodeBadRequest, "printable"},
-		{"the page of another site", "POST", "providers/claude/open", "", []string{"Sec-Fetch-Site", "cross-site"}, 403, CodeForbidden, "another site"},
+		{"one that is not there", "GET", "providers/nobody", "", nil, 404, control.CodeNotFound, `no such provider: \"nobody\"","hint":"there are claude, a/b`},
+		{"telling one that is not there", "POST", "providers/nobody/open", "", nil, 404, control.CodeNotFound, "no such provider"},
+		{"an action that is not there", "POST", "providers/claude/explode", "", nil, 404, control.CodeNotFound, "there is nothing at"},
+		{"the wrong method", "GET", "providers/claude/open", "", nil, 405, control.CodeMethod, "use POST"},
+		{"telling all", "POST", "providers", "", nil, 405, control.CodeMethod, "use GET"},
+		{"a parameter", "GET", "providers?state=up", "", nil, 400, control.CodeBadRequest, "state"},
+		{"a parameter of one", "GET", "providers/claude?x=1", "", nil, 400, control.CodeBadRequest, "there is no such parameter"},
+		{"a field", "POST", "providers/claude/open", `{"until":"tomorrow"}`, nil, 400, control.CodeBadRequest, "there is no such field"},
+		{"a body that is no object", "POST", "providers/claude/open", `[]`, nil, 400, control.CodeBadRequest, "not a JSON object"},
+		{"somebody without a proper name", "POST", "providers/claude/open", "", []string{byHeader, "a\tb"}, 400, control.CodeBadRequest, "printable"},
+		{"the page of another site", "POST", "providers/claude/open", "", []string{"Sec-Fetch-Site", "cross-site"}, 403, control.CodeForbidden, "another site"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			a := f.ask(false, x.method, Prefix+x.path, x.body, x.header...)
@@ -213,11 +216,11 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 	gate.mu.Lock()
 	gate.lost = true
 	gate.mu.Unlock()
-	_, err := f.client().TellProvider(t.Context(), "claude", gateway.Open)
-	if p, ok := errors.AsType[*Problem](err); !ok || p.Status != 404 || !strings.Contains(p.Message, "no such provider") {
+	_, err := f.client().ApplyProvider(t.Context(), "claude", gateway.Open)
+	if p, ok := errors.AsType[*control.Error](err); !ok || p.Status != 404 || !strings.Contains(p.Message, "no such provider") {
 		t.Errorf("one that goes away in between: %v", err)
 	}
-	if _, err := TellProvider(gate, quiet(), "claude", "explode", "x"); err == nil {
+	if _, err := control.NewProviders(gate, quiet()).Apply("claude", "explode", "x"); err == nil {
 		t.Error("an unknown action was done")
 	}
 }
@@ -238,19 +241,18 @@ func TestAServerWithoutProviders(t *testing.T) {
 
 // gatewayAlone serves the API without an engine, and returns a client over its
 // socket.
-func gatewayAlone(t *testing.T, o Options) *Client {
+func gatewayAlone(t *testing.T, cfg control.Config) *client.Client {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "api")
 	if err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "s")
-	unix, err := ListenUnix(socket)
+	unix, err := httpserver.ListenUnix(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Token = secret.New(token)
-	server := NewServer(New(o))
+	server := httpserver.NewServer(New(newOptions(cfg)))
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(unix) })
 	t.Cleanup(func() {
@@ -260,7 +262,7 @@ func gatewayAlone(t *testing.T, o Options) *Client {
 		serving.Wait()
 		_ = os.RemoveAll(dir)
 	})
-	c, err := Dial(Target{Server: "unix:" + socket, By: "tester"})
+	c, err := client.Dial(client.Target{Server: "unix:" + socket, By: "tester"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,28 +272,29 @@ func gatewayAlone(t *testing.T, o Options) *Client {
 
 func TestAGatewayAlone(t *testing.T) {
 	t.Parallel()
-	c := gatewayAlone(t, Options{Providers: &fleet{list: []gateway.Status{rich()}}, Logger: quiet()})
+	c := gatewayAlone(t, control.Config{Providers: &fleet{list: []gateway.Status{rich()}}, Logger: quiet()})
 	if h, err := c.Healthy(t.Context()); err != nil || !h.OK {
 		t.Errorf("Healthy() = %+v, %v", h, err)
 	}
 	if list, err := c.Providers(t.Context()); err != nil || len(list.Providers) != 1 {
 		t.Errorf("Providers() = %+v, %v", list, err)
 	}
-	if st, err := c.TellProvider(t.Context(), "claude", gateway.Reset); err != nil || st.State != gateway.Up {
-		t.Errorf("TellProvider() = %+v, %v", st, err)
+	if st, err := c.ApplyProvider(t.Context(), "claude", gateway.Reset); err != nil || st.State != gateway.Up {
+		t.Errorf("ApplyProvider() = %+v, %v", st, err)
 	}
-	for _, t0 := range routes() {
+	f := &fixture{t: t, socket: c.Where(), tcp: "localhost"}
+	for _, t0 := range new(router).routes() {
 		if !t0.needsEngine() {
 			continue
 		}
 		path := strings.ReplaceAll(t0.path, "{id}", "x")
-		err := c.call(t.Context(), t0.method, path, nil, nil, new(json.RawMessage))
-		if p, ok := errors.AsType[*Problem](err); !ok || p.Status != http.StatusNotFound || p.Code != CodeNoEngine || p.Message != "there is no engine here" {
-			t.Errorf("%s %s: %v", t0.method, path, err)
+		got := f.ask(false, t0.method, Prefix+path, "")
+		if p := got.problem(t); got.status != http.StatusNotFound || p.Status != http.StatusNotFound || p.Code != control.CodeNoEngine || p.Message != "there is no engine here" {
+			t.Errorf("%s %s: %d %s", t0.method, path, got.status, got.text)
 		}
 	}
-	if err := c.call(t.Context(), "GET", "nothing", nil, nil, new(json.RawMessage)); problem(err).Code != CodeNotFound {
-		t.Errorf("what there is nowhere: %v", err)
+	if got := f.ask(false, "GET", Prefix+"nothing", ""); got.problem(t).Code != control.CodeNotFound {
+		t.Errorf("what there is nowhere: %d %s", got.status, got.text)
 	}
 }
 
@@ -317,7 +320,7 @@ func TestWhatTheStateOfAProviderMeans(t *testing.T) {
 		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Next: &soon}}, "nobody passes until the next probe"},
 		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Due: true}}, "the next request looks whether it is back"},
 	} {
-		if got := ProviderMeaning(&tt.st); got != tt.want {
+		if got := control.ProviderMeaning(&tt.st); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.st, got, tt.want)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
-	"github.com/tideover/tideover/internal/secret"
 )
 
 // TestTheResultOfARunThatTimesOutHasItsRetries ends the time of a run in the middle of
@@ -38,7 +38,7 @@ func TestTheResultOfARunThatTimesOutHasItsRetries(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = e.Close(context.Background()) }()
-		handler := New(Options{Engine: e, Token: secret.New(token), Logger: quiet()})
+		handler := New(newOptions(control.Config{Engine: e, Logger: quiet()}))
 		ask := func(method, path, body string, into any) {
 			t.Helper()
 			answer := httptest.NewRecorder()
@@ -53,10 +53,10 @@ func TestTheResultOfARunThatTimesOutHasItsRetries(t *testing.T) {
 		}
 		var run struct{ ID string }
 		ask(http.MethodPost, "runs", `{"workflow":"slow","timeout":10}`, &run)
-		var got Problem
+		var got control.Error
 		ask(http.MethodGet, "runs/"+run.ID+"/result?wait=1m", "", &got)
 		const want = "timed out after 10s while an attempt ran; the last error: flaky"
-		if got.Code != CodeDead || got.Outcome == nil || got.Outcome.Retry == nil {
+		if got.Code != control.CodeDead || got.Outcome == nil || got.Outcome.Retry == nil {
 			t.Fatalf("the result: %+v", got)
 		}
 		if r := got.Outcome.Retry; r.Attempt != 2 || r.MaxRetries != 4 || r.LastError != want || !slices.Equal(r.Backoff, []int64{1000, 1000}) || got.Outcome.LastError != want {

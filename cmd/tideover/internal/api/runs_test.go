@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -100,7 +102,7 @@ func TestStartsThatAreGood(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			got := f.ask(false, "POST", Prefix+"runs", c.body)
-			var s Started
+			var s control.Started
 			if err := json.Unmarshal([]byte(got.text), &s); err != nil || got.status != 201 || s.Existing || got.header.Get("Location") != Prefix+"runs/"+s.ID {
 				t.Fatalf("POST runs %s: %d %s %v", c.body, got.status, got.text, got.header)
 			}
@@ -115,7 +117,7 @@ func TestAKeyStartsOnce(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	c := f.client()
-	first, err := c.Start(t.Context(), Start{Workflow: "gate", Key: "order/4711"})
+	first, err := c.Start(t.Context(), control.Start{Workflow: "gate", Key: "order/4711"})
 	if err != nil || first.Existing {
 		t.Fatalf("first: %+v, %v", first, err)
 	}
@@ -130,7 +132,7 @@ func TestAKeyStartsOnce(t *testing.T) {
 	if again.status != 200 || !strings.Contains(again.text, `"input_differs":true`) || !strings.Contains(again.text, first.ID) {
 		t.Errorf("again with another input: %d %s", again.status, again.text)
 	}
-	if other := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo","key":"order/4711"}`); other.status != 409 || other.problem(t).Code != CodeConflict {
+	if other := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo","key":"order/4711"}`); other.status != 409 || other.problem(t).Code != control.CodeConflict {
 		t.Errorf("of another workflow: %d %s", other.status, other.text)
 	}
 	if info, err := c.Get(t.Context(), "order/4711"); err != nil || info.ID != first.ID {
@@ -155,18 +157,18 @@ func TestRunsAreFoundByTheBeginningOfTheirID(t *testing.T) {
 		t.Errorf("Get(%q) = %+v, %v; want %s", one[:same+1], info, err, one)
 	}
 	_, err := c.Get(t.Context(), one[:same])
-	if p, ok := errors.AsType[*Problem](err); !ok || p.Status != 409 || p.Code != CodeAmbiguous || len(p.Candidates) != 2 {
+	if p, ok := errors.AsType[*control.Error](err); !ok || p.Status != 409 || p.Code != control.CodeAmbiguous || len(p.Candidates) != 2 {
 		t.Errorf("Get(%q): %+v", one[:same], err)
 	}
 	for _, id := range []string{"nothing-like-it", "01arz3ndektsv4rrffq69g5fav", "a/b", "%2e%2e", "\x1b[31m", "\x00", strings.Repeat("0", 5000)} {
-		if _, err := c.Get(t.Context(), id); err == nil || !isCode(err, CodeNotFound) {
+		if _, err := c.Get(t.Context(), id); err == nil || !isCode(err, control.CodeNotFound) {
 			t.Errorf("Get(%q): %v", id, err)
 		}
 	}
 }
 
-func isCode(err error, code string) bool {
-	p, ok := errors.AsType[*Problem](err)
+func isCode(err error, code control.Code) bool {
+	p, ok := errors.AsType[*control.Error](err)
 	return ok && p.Code == code
 }
 
@@ -178,15 +180,15 @@ func TestResults(t *testing.T) {
 	waiting := f.start("later", `{"fail":1,"text":"not yet"}`)
 	testwait.Until(t, "the wait", func() bool { i, _ := f.engine.Get(t.Context(), waiting); return i.State == "waiting" })
 	got := f.ask(false, "GET", Prefix+"runs/"+waiting+"/result?wait=10ms", "")
-	var o Outcome
+	var o control.Outcome
 	if err := json.Unmarshal([]byte(got.text), &o); err != nil || got.status != 202 || o.State != "waiting" || o.Next == nil || o.LastError != "not yet" {
 		t.Errorf("of one that waits: %d %s", got.status, got.text)
 	}
 
 	dead := f.start("never", `{"fail":9,"text":"boom"}`)
 	_, err := c.Result(t.Context(), dead)
-	p, ok := errors.AsType[*Problem](err)
-	if !ok || p.Status != 409 || p.Code != CodeDead || p.Outcome == nil || p.Outcome.Reason != "attempts" || p.Outcome.LastError != "boom" ||
+	p, ok := errors.AsType[*control.Error](err)
+	if !ok || p.Status != 409 || p.Code != control.CodeDead || p.Outcome == nil || p.Outcome.Reason != "attempts" || p.Outcome.LastError != "boom" ||
 		p.Outcome.Retry.MaxRetries != 1 || p.Outcome.Retry.Attempt != 1 || len(p.Outcome.Retry.Backoff) != 1 {
 		t.Errorf("of a dead one: %+v", err)
 	}
@@ -198,7 +200,7 @@ func TestResults(t *testing.T) {
 	if o, err := c.Cancel(t.Context(), canceled); err != nil || o.State != "canceled" {
 		t.Fatalf("cancel: %+v, %v", o, err)
 	}
-	if _, err := c.Result(t.Context(), canceled); !isCode(err, CodeCanceled) {
+	if _, err := c.Result(t.Context(), canceled); !isCode(err, control.CodeCanceled) {
 		t.Errorf("of a canceled one: %v", err)
 	}
 	for _, wait := range []string{"x", "-1s", "11m", "0s"} {
@@ -212,16 +214,16 @@ func TestARunThatTakesTooLongIsToldSo(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	c := f.client()
-	s, err := c.Start(t.Context(), Start{Workflow: "gate", Timeout: Span(200 * time.Millisecond)})
+	s, err := c.Start(t.Context(), control.Start{Workflow: "gate", Timeout: control.Span(200 * time.Millisecond)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Result(t.Context(), s.ID)
-	if p, ok := errors.AsType[*Problem](err); !ok || p.Code != CodeDead || p.Message != "Operation timed out after 200ms" {
+	if p, ok := errors.AsType[*control.Error](err); !ok || p.Code != control.CodeDead || p.Message != "Operation timed out after 200ms" {
 		t.Errorf("result: %v", err)
 	}
-	var last Event
-	end, err := c.Follow(t.Context(), s.ID, func(e Event) { last = e })
+	var last control.Event
+	end, err := c.Follow(t.Context(), s.ID, func(e control.Event) { last = e })
 	if err != nil || end.State != "dead" || last.Message != "Operation timed out after 200ms" {
 		t.Errorf("feedback: %+v, %v, last %+v", end, err, last)
 	}
@@ -234,7 +236,7 @@ func TestControl(t *testing.T) {
 
 	later := f.start("later", `{"fail":1,"text":"once"}`)
 	testwait.Until(t, "the wait", func() bool { i, _ := f.engine.Get(t.Context(), later); return i.State == "waiting" })
-	if _, err := c.Retry(t.Context(), later); !isCode(err, CodeState) {
+	if _, err := c.Retry(t.Context(), later); !isCode(err, control.CodeState) {
 		t.Errorf("retry of one that waits: %v", err)
 	}
 	if _, err := c.Wake(t.Context(), later); err != nil {
@@ -244,10 +246,10 @@ func TestControl(t *testing.T) {
 	if info.State != "succeeded" || info.Steps[0].Attempts[0].Wait.Woken != "tester" {
 		t.Errorf("woken: %+v", info)
 	}
-	if _, err := c.Wake(t.Context(), later); !isCode(err, CodeState) {
+	if _, err := c.Wake(t.Context(), later); !isCode(err, control.CodeState) {
 		t.Errorf("wake of one that is over: %v", err)
 	}
-	if _, err := c.Cancel(t.Context(), later); !isCode(err, CodeState) {
+	if _, err := c.Cancel(t.Context(), later); !isCode(err, control.CodeState) {
 		t.Errorf("cancel of one that is over: %v", err)
 	}
 
@@ -269,19 +271,19 @@ func TestControl(t *testing.T) {
 	if info := f.over(s.ID); string(info.Output) != `"did better"` || info.ReplayOf != dead {
 		t.Errorf("replayed: %+v", info)
 	}
-	if _, err := c.Result(t.Context(), dead); !isCode(err, CodeReplaced) {
+	if _, err := c.Result(t.Context(), dead); !isCode(err, control.CodeReplaced) {
 		t.Errorf("result of one that was replaced: %v", err)
 	}
-	if end, err := c.Follow(t.Context(), dead, func(Event) {}); err != nil || end.State != "replaced" || end.Replaced != s.ID {
+	if end, err := c.Follow(t.Context(), dead, func(control.Event) {}); err != nil || end.State != "replaced" || end.Replaced != s.ID {
 		t.Errorf("feedback of one that was replaced: %+v, %v", end, err)
 	}
-	if _, err := c.Retry(t.Context(), dead); !isCode(err, CodeState) {
+	if _, err := c.Retry(t.Context(), dead); !isCode(err, control.CodeState) {
 		t.Errorf("retry of one that was replaced: %v", err)
 	}
 
 	two := f.start("two", `{"text":"both"}`)
 	f.over(two)
-	if _, err := c.Rerun(t.Context(), two, "third"); !isCode(err, CodeBadRequest) {
+	if _, err := c.Rerun(t.Context(), two, "third"); !isCode(err, control.CodeBadRequest) {
 		t.Errorf("rerun from nowhere: %v", err)
 	}
 	s, err = c.Rerun(t.Context(), two, "second")
@@ -330,20 +332,20 @@ func TestRetryLatest(t *testing.T) {
 	}
 	f.listed("dead", 5)
 	_, err = c.Result(t.Context(), dead[0])
-	if p, ok := errors.AsType[*Problem](err); !ok || !strings.Contains(p.Hint, "tideover retry --latest "+dead[0]) {
+	if p, ok := errors.AsType[*control.Error](err); !ok || !strings.Contains(p.Hint, "tideover retry --latest "+dead[0]) {
 		t.Errorf("the result of a dead run: %v", err)
 	}
 
 	register("renamed", "second")
-	_, err = c.RetryLatest(t.Context(), dead[0], Latest{})
-	if p, ok := errors.AsType[*Problem](err); !ok || p.Code != CodeState || !strings.Contains(p.Message, "step first of run "+dead[0]) || !strings.Contains(p.Hint, "--from STEP "+dead[0]+"; the steps are renamed, second") {
+	_, err = c.RetryLatest(t.Context(), dead[0], control.Latest{})
+	if p, ok := errors.AsType[*control.Error](err); !ok || p.Code != control.CodeState || !strings.Contains(p.Message, "step first of run "+dead[0]) || !strings.Contains(p.Hint, "--from STEP "+dead[0]+"; the steps are renamed, second") {
 		t.Errorf("a step that was renamed: %v", err)
 	}
-	d, err := c.RetryMany(t.Context(), Bulk{IDs: dead[:2], Latest: true})
+	d, err := c.RetryMany(t.Context(), control.Bulk{IDs: dead[:2], Latest: true})
 	if err != nil || d.Done != 0 || len(d.Failed) != 2 || !strings.Contains(d.Failed[1].Error, "step first of run "+dead[1]) {
 		t.Errorf("many: %+v, %v", d, err)
 	}
-	s, err := c.RetryLatest(t.Context(), dead[0], Latest{From: "renamed"})
+	s, err := c.RetryLatest(t.Context(), dead[0], control.Latest{From: "renamed"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -357,22 +359,22 @@ func TestRetryLatest(t *testing.T) {
 			t.Errorf("%s: %d %s, want 400 and the field %s", body, got.status, got.text, field)
 		}
 	}
-	if s, err = c.RetryLatest(t.Context(), dead[1], Latest{}); err != nil {
+	if s, err = c.RetryLatest(t.Context(), dead[1], control.Latest{}); err != nil {
 		t.Fatal(err)
 	}
 	if i := f.over(s.ID); i.State != "succeeded" || i.Attempts != 1 {
 		t.Errorf("with the results: %+v", i)
 	}
-	if _, err := c.RetryLatest(t.Context(), dead[1], Latest{}); !isCode(err, CodeState) {
+	if _, err := c.RetryLatest(t.Context(), dead[1], control.Latest{}); !isCode(err, control.CodeState) {
 		t.Errorf("a run that was replaced: %v", err)
 	}
-	if s, err = c.RetryLatest(t.Context(), dead[2], Latest{Input: json.RawMessage(`{"text":"y"}`)}); err != nil {
+	if s, err = c.RetryLatest(t.Context(), dead[2], control.Latest{Input: json.RawMessage(`{"text":"y"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	if i := f.over(s.ID); i.State != "succeeded" || i.Attempts != 2 || string(i.Input) != `{"text":"y"}` {
 		t.Errorf("with another input: %+v", i)
 	}
-	d, err = c.RetryMany(t.Context(), Bulk{Filter: &Filter{Workflow: "two"}, Latest: true})
+	d, err = c.RetryMany(t.Context(), control.Bulk{Filter: &control.Filter{Workflow: "two"}, Latest: true})
 	if err != nil || d.Done != 2 || len(d.Failed) > 0 {
 		t.Errorf("many: %+v, %v", d, err)
 	}
@@ -424,7 +426,7 @@ func TestLists(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for after := ""; ; {
-		page, err := c.List(t.Context(), Filter{Limit: 2, After: after, States: []string{"dead", "succeeded"}})
+		page, err := c.List(t.Context(), control.Filter{Limit: 2, After: after, States: []string{"dead", "succeeded"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -491,8 +493,8 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	f.listed("dead", 6)
-	total := Done{}
-	b := Bulk{Filter: &Filter{Workflow: "never", Error: "host 3 is away"}, Limit: 2}
+	total := control.Done{}
+	b := control.Bulk{Filter: &control.Filter{Workflow: "never", Error: "host 3 is away"}, Limit: 2}
 	for calls := 1; ; calls++ {
 		d, err := c.RetryMany(t.Context(), b)
 		if err != nil || d.Matched > 2 || calls > 4 {
@@ -511,7 +513,7 @@ func TestBulk(t *testing.T) {
 			t.Errorf("%s: %+v", id, info)
 		}
 	}
-	d, err := c.RetryMany(t.Context(), Bulk{IDs: []string{dead[0], "unknown", other}})
+	d, err := c.RetryMany(t.Context(), control.Bulk{IDs: []string{dead[0], "unknown", other}})
 	if err != nil || d.Matched != 3 || d.Done != 1 || len(d.Failed) != 2 || d.Failed[0].ID != dead[0] || d.Failed[1].ID != "unknown" {
 		t.Errorf("by id: %+v, %v", d, err)
 	}
@@ -522,7 +524,7 @@ func TestBulk(t *testing.T) {
 	}
 	f.listed("waiting", 3)
 	f.listed("dead", 1)
-	if d, err := c.CancelMany(t.Context(), Bulk{Filter: &Filter{Since: time.Now().Add(-time.Hour)}}); err != nil || d.Done != 3 {
+	if d, err := c.CancelMany(t.Context(), control.Bulk{Filter: &control.Filter{Since: time.Now().Add(-time.Hour)}}); err != nil || d.Done != 3 {
 		t.Errorf("cancel: %+v, %v", d, err)
 	}
 	for _, id := range waiting {
@@ -555,7 +557,7 @@ func TestMethodsPathsAndTypes(t *testing.T) {
 		{"no type", "POST", "runs", `{"workflow":"echo"}`, " ", "", 415},
 		{"JSON with a charset", "POST", "runs", `{"workflow":"echo"}`, "application/json; charset=utf-8", "", 201},
 		{"a query where none is", "GET", "status?verbose=1", "", "", "", 400},
-		{"a body that is too large", "POST", "runs/x/cancel", strings.Repeat("x", DefaultMaxBody+1), "", "", 413},
+		{"a body that is too large", "POST", "runs/x/cancel", strings.Repeat("x", httpserver.DefaultMaxBody+1), "", "", 413},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var header []string
@@ -674,7 +676,7 @@ func TestAnEngineThatHasStoppedIsUnhealthy(t *testing.T) {
 	if got := f.ask(true, "GET", "/healthz", ""); got.status != http.StatusServiceUnavailable || !strings.Contains(got.text, "stopped") {
 		t.Errorf("unhealthy: %d %s", got.status, got.text)
 	}
-	if got := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo"}`); got.status != 503 || got.problem(t).Code != CodeClosed {
+	if got := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo"}`); got.status != 503 || got.problem(t).Code != control.CodeClosed {
 		t.Errorf("start: %d %s", got.status, got.text)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -25,30 +27,30 @@ func TestSessionsObeyAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		name, script string
 		first        string // the state that the session is in
-		do           func(context.Context, *Client) (session.Status, error)
+		do           func(context.Context, *client.Client) (session.Status, error)
 		state        string // what it shall be, "" for any
 		commands     int    // that shall have been begun
 		told         bool   // the command shall be told to end
 	}{
-		{"pause while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
-			return c.PauseSession(ctx, "s", SessionPause{})
+		{"pause while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
+			return c.PauseSession(ctx, "s", control.SessionPause{})
 		}, "paused", 1, true},
-		{"pause until a time while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
-			return c.PauseSession(ctx, "s", SessionPause{Until: time.Now().Add(time.Hour)})
+		{"pause until a time while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
+			return c.PauseSession(ctx, "s", control.SessionPause{Until: time.Now().Add(time.Hour)})
 		}, "waiting", 1, true},
-		{"stop while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
+		{"stop while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.StopSession(ctx, "s", false)
 		}, "stopped", 1, true},
-		{"stop for tonight while a command runs", working, "running", func(ctx context.Context, c *Client) (session.Status, error) {
+		{"stop for tonight while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.StopSession(ctx, "s", true)
 		}, "waiting", 1, true},
-		{"pause while it waits", limited, "waiting", func(ctx context.Context, c *Client) (session.Status, error) {
-			return c.PauseSession(ctx, "s", SessionPause{})
+		{"pause while it waits", limited, "waiting", func(ctx context.Context, c *client.Client) (session.Status, error) {
+			return c.PauseSession(ctx, "s", control.SessionPause{})
 		}, "paused", 1, false},
-		{"stop while it waits", limited, "waiting", func(ctx context.Context, c *Client) (session.Status, error) {
+		{"stop while it waits", limited, "waiting", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.StopSession(ctx, "s", false)
 		}, "stopped", 1, false},
-		{"retry now", limited, "waiting", func(ctx context.Context, c *Client) (session.Status, error) {
+		{"retry now", limited, "waiting", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.RetrySession(ctx, "s")
 		}, "", 2, false},
 	} {

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -142,7 +143,7 @@ func TestAServerWithoutSessions(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"GET", "sessions/x"}, {"POST", "sessions/x/pause"}, {"POST", "sessions/x/stop"}, {"POST", "sessions/x/retry-now"}} {
 		a := f.ask(false, c[0], Prefix+c[1], "")
-		if p := a.problem(t); a.status != 404 || p.Code != CodeNotFound || !strings.Contains(p.Message, "there are none") {
+		if p := a.problem(t); a.status != 404 || p.Code != control.CodeNotFound || !strings.Contains(p.Message, "there are none") {
 			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.text)
 		}
 	}
@@ -154,21 +155,21 @@ func TestASessionIsPausedAndGoesOn(t *testing.T) {
 	before := k.until("s", "waiting")
 	c, ctx := k.client(), t.Context()
 
-	st, err := c.PauseSession(ctx, "s", SessionPause{})
+	st, err := c.PauseSession(ctx, "s", control.SessionPause{})
 	if err != nil || st.State != "paused" {
 		t.Fatalf("PauseSession() = %+v, %v", st, err)
 	}
-	if _, err := c.PauseSession(ctx, "s", SessionPause{}); problem(err).Code != CodeState {
+	if _, err := c.PauseSession(ctx, "s", control.SessionPause{}); control.AsError(err).Code != control.CodeState {
 		t.Errorf("a second time: %v", err)
 	}
 	if st, err = c.ResumeSession(ctx, "s"); err != nil || st.State != "waiting" || !st.Next.Equal(*before.Next) {
 		t.Fatalf("ResumeSession() = %+v, %v", st, err)
 	}
-	if _, err := c.ResumeSession(ctx, "s"); problem(err).Code != CodeState {
+	if _, err := c.ResumeSession(ctx, "s"); control.AsError(err).Code != control.CodeState {
 		t.Errorf("one that is not paused: %v", err)
 	}
 	until := time.Now().Add(48 * time.Hour).Truncate(time.Second)
-	if st, err = c.PauseSession(ctx, "s", SessionPause{Until: until}); err != nil || st.State != "waiting" || !st.Next.Equal(until) || st.WaitBy != "human" {
+	if st, err = c.PauseSession(ctx, "s", control.SessionPause{Until: until}); err != nil || st.State != "waiting" || !st.Next.Equal(until) || st.WaitBy != "human" {
 		t.Fatalf("PauseSession(until) = %+v, %v", st, err)
 	}
 	if !strings.Contains(st.WaitFor, "tester") {
@@ -197,7 +198,7 @@ func TestStopForTonight(t *testing.T) {
 	want := k.manager.Tonight("a")
 	for name, do := range map[string]func() (session.Status, error){
 		"a": func() (session.Status, error) { return c.StopSession(ctx, "a", true) },
-		"b": func() (session.Status, error) { return c.PauseSession(ctx, "b", SessionPause{Tonight: true}) },
+		"b": func() (session.Status, error) { return c.PauseSession(ctx, "b", control.SessionPause{Tonight: true}) },
 	} {
 		k.until(name, "waiting")
 		if st, err := do(); err != nil || st.State != "waiting" || st.Next.Sub(want).Abs() > time.Minute {

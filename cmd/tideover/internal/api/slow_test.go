@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
 // TestABodyThatDoesNotComeIsNotWaitedFor sends a half of it, to those who want it and
@@ -16,8 +17,8 @@ import (
 func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
-	o := Options{Engine: f.engine, Token: secret.New(token), Logger: quiet()}
-	page := Guard(o, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	o := newOptions(control.Config{Engine: f.engine, Logger: quiet()})
+	page := httpserver.Guard(o.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.ReadAll(r.Body); err != nil {
 			http.Error(w, "late", http.StatusRequestTimeout)
 		}
@@ -27,7 +28,7 @@ func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := NewServer(timely(h, 200*time.Millisecond, time.Minute))
+		s := httpserver.NewServer(httpserver.TimelyWithin(h, 200*time.Millisecond, time.Minute))
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = s.Serve(l) }()
 		for _, who := range []string{token, "somebody else"} {
@@ -47,7 +48,7 @@ func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 
 func TestTheServerHasLimits(t *testing.T) {
 	t.Parallel()
-	s := NewServer(http.NotFoundHandler())
+	s := httpserver.NewServer(http.NotFoundHandler())
 	if s.ReadHeaderTimeout <= 0 || s.ReadHeaderTimeout > 10*time.Second || s.IdleTimeout <= 0 || s.MaxHeaderBytes <= 0 || s.MaxHeaderBytes > 64<<10 {
 		t.Errorf("headers within %v, %d bytes of them, idle for %v", s.ReadHeaderTimeout, s.MaxHeaderBytes, s.IdleTimeout)
 	}

@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-const (
-	heartbeat   = 15 * time.Second
-	readerGrace = 30 * time.Second // a client that takes nothing for so long is gone
-)
+// readerTimeout is how long a client may receive nothing before its stream is ended.
+const readerTimeout = 30 * time.Second
 
 // stream writes events to a client.
 type stream struct {
@@ -22,13 +20,13 @@ type stream struct {
 func newStream(w http.ResponseWriter) *stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // of a proxy
+	h.Set("X-Accel-Buffering", "no") // nginx would collect what is sent
 	w.WriteHeader(http.StatusOK)
 	return &stream{w: w, rc: http.NewResponseController(w)}
 }
 
-// add adds an event to what is sent next. It has a name, a place that a client
-// can go on from, and data; each of them may be empty.
+// add adds an event to what is sent next: its name, its id, from which a client can continue, and
+// its data. Name and id may be empty.
 func (s *stream) add(name, id string, v any) error {
 	if id != "" {
 		s.buf.WriteString("id: " + id + "\n")
@@ -46,8 +44,8 @@ func (s *stream) add(name, id string, v any) error {
 	return nil
 }
 
-// beat adds a comment, which shows both sides that the other is there, and the
-// place that has been reached, which may be far behind events that were left out.
+// beat adds a comment, which shows both sides that the connection works, and the id that was
+// reached, which may be far beyond the last event that was sent.
 func (s *stream) beat(id string) {
 	if id != "" {
 		s.buf.WriteString("id: " + id + "\n")
@@ -57,7 +55,7 @@ func (s *stream) beat(id string) {
 
 // flush sends what was added.
 func (s *stream) flush() error {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(readerGrace)) // a recorder has none
+	_ = s.rc.SetWriteDeadline(time.Now().Add(readerTimeout)) // not all writers have one
 	if _, err := s.w.Write(s.buf.Bytes()); err != nil {
 		return err
 	}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -52,7 +53,7 @@ func newBackup(io Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.copy(ctx, c, dir) })
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.copy(ctx, c, dir) })
 		},
 	}
 	o.command(cmd)
@@ -62,7 +63,7 @@ func newBackup(io Streams) *cobra.Command {
 	return cmd
 }
 
-func (o *backupOptions) copy(ctx context.Context, c *api.Client, dir string) error {
+func (o *backupOptions) copy(ctx context.Context, c *client.Client, dir string) error {
 	b, err := c.BackupWithout(ctx, dir, o.without)
 	if err != nil {
 		return err
@@ -78,7 +79,7 @@ func (o *backupOptions) copy(ctx context.Context, c *api.Client, dir string) err
 	return err
 }
 
-func renderBackup(b *api.Backup, s *screen) []string {
+func renderBackup(b *control.Backup, s *screen) []string {
 	lines := []string{visible("copied to " + b.Dir)}
 	if len(b.LeftOut) == 0 {
 		return lines

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -44,7 +45,7 @@ func newCluster(io Streams) *cobra.Command {
 		Use: "cluster [flags]", Short: "Show the processes that share the work, and who has which part", Long: clusterLong, Example: clusterExample,
 		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				if watch {
 					return o.watch(ctx, c)
 				}
@@ -68,7 +69,7 @@ type clusterOptions struct {
 	away    bool
 }
 
-func (o *clusterOptions) show(ctx context.Context, c *api.Client) error {
+func (o *clusterOptions) show(ctx context.Context, c *client.Client) error {
 	info, err := c.Cluster(ctx)
 	if err != nil {
 		return err
@@ -82,7 +83,7 @@ func (o *clusterOptions) show(ctx context.Context, c *api.Client) error {
 }
 
 // renderCluster returns the members and the shards as lines.
-func renderCluster(c *api.Cluster, s *screen) []string {
+func renderCluster(c *control.Cluster, s *screen) []string {
 	members := &table{heads: []string{"MEMBER", "NAME", "SHARDS", "JOINED", "HEARD"}}
 	for i := range c.Members {
 		m := &c.Members[i]
@@ -130,7 +131,7 @@ func entries(sh *engine.ShardInfo) uint64 {
 }
 
 // shardTrouble says in short what is wrong with a shard.
-func shardTrouble(c *api.Cluster, sh *engine.ShardInfo) string {
+func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
 	if sh.Error != "" {
 		return sh.Error
 	}
@@ -144,7 +145,7 @@ func shardTrouble(c *api.Cluster, sh *engine.ShardInfo) string {
 }
 
 // watch keeps it up to date.
-func (o *clusterOptions) watch(ctx context.Context, c *api.Client) error {
+func (o *clusterOptions) watch(ctx context.Context, c *client.Client) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
@@ -166,14 +167,14 @@ func (o *clusterOptions) watch(ctx context.Context, c *api.Client) error {
 // passing reports whether the server is away, or can't say how the cluster is at
 // the moment.
 func passing(err error) bool {
-	if p, ok := errors.AsType[*api.Problem](err); ok {
+	if p, ok := errors.AsType[*control.Error](err); ok {
 		return p.Status >= 500
 	}
-	_, away := errors.AsType[*api.UnreachableError](err)
+	_, away := errors.AsType[*client.UnreachableError](err)
 	return away
 }
 
-func (o *clusterOptions) update(info *api.Cluster, away error) error {
+func (o *clusterOptions) update(info *control.Cluster, away error) error {
 	s := screenOf(o.io.Out)
 	switch {
 	case !s.terminal || o.json:
@@ -186,7 +187,7 @@ func (o *clusterOptions) update(info *api.Cluster, away error) error {
 
 // changes prints a line for each process that has come or gone, and each shard
 // that has changed hands.
-func (o *clusterOptions) changes(info *api.Cluster, away error) error {
+func (o *clusterOptions) changes(info *control.Cluster, away error) error {
 	if away != nil {
 		if !o.away {
 			o.warn("%s", away)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -92,7 +92,7 @@ func (f *crew) seen() string {
 }
 
 // look returns how the cluster looks from a server.
-func (s *served) look() (c api.Cluster) {
+func (s *served) look() (c control.Cluster) {
 	s.t.Helper()
 	o := s.ask("cluster", "--json")
 	if o.code == 0 {
@@ -169,7 +169,7 @@ func TestTwoServersShareACluster(t *testing.T) {
 }
 
 // status returns how a server is.
-func (s *served) status() (st api.Status) {
+func (s *served) status() (st control.Status) {
 	s.t.Helper()
 	o := s.ask("status", "--json")
 	if err := json.Unmarshal([]byte(o.out), &st); err != nil {

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
 // completionTimeout is how long somebody who pressed Tab waits for a server.
@@ -16,12 +17,12 @@ const completionTimeout = 300 * time.Millisecond
 
 // offer asks the server for completions. It says nothing of errors, which have no
 // place on a half-written line.
-func (r *remote) offer(ask func(ctx context.Context, c *api.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (r *remote) offer(ask func(ctx context.Context, c *client.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
 	target, err := r.target()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	c, err := api.Dial(target)
+	c, err := client.Dial(target)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -40,7 +41,7 @@ func (r *remote) completeWorkflows(_ *cobra.Command, args []string, _ string) ([
 }
 
 func (r *remote) offerWorkflows() ([]cobra.Completion, cobra.ShellCompDirective) {
-	return r.offer(func(ctx context.Context, c *api.Client) (list []cobra.Completion) {
+	return r.offer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
 		flows, _ := c.Workflows(ctx)
 		for _, w := range flows {
 			list = append(list, visible(w.Name))
@@ -52,8 +53,8 @@ func (r *remote) offerWorkflows() ([]cobra.Completion, cobra.ShellCompDirective)
 // completeRuns offers the ids of runs in the states; none means all.
 func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return r.offer(func(ctx context.Context, c *api.Client) (list []cobra.Completion) {
-			page, _ := c.List(ctx, api.Filter{States: states, Limit: 100})
+		return r.offer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
+			page, _ := c.List(ctx, control.Filter{States: states, Limit: 100})
 			for _, run := range page.Runs {
 				if strings.HasPrefix(run.ID, prefix) && !slices.Contains(args, run.ID) {
 					list = append(list, cobra.CompletionWithDesc(run.ID, visible(run.Workflow+", "+run.State)))
@@ -67,8 +68,8 @@ func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
 // completeFlags offers values of the flags that several verbs have.
 func (r *remote) completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"state": list(api.States()),
-		"kind":  list(api.Kinds()),
+		"state": list(control.States()),
+		"kind":  list(control.Kinds()),
 		"order": list([]string{"newest", "oldest", "next"}),
 		"workflow": func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return r.offerWorkflows()

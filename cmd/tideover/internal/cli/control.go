@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -74,7 +75,7 @@ func newRetry(io Streams) *cobra.Command {
 			if err := o.check(cmd, args); err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.do(ctx, c, args) })
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.do(ctx, c, args) })
 		},
 	}
 	f := cmd.Flags()
@@ -132,7 +133,7 @@ func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
 	return meaning(cmd)
 }
 
-func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) error {
+func (o *retryOptions) do(ctx context.Context, c *client.Client, args []string) error {
 	switch {
 	case o.dead:
 		f, err := o.filter()
@@ -140,7 +141,7 @@ func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) err
 			return err
 		}
 		f.States = []string{"dead"}
-		return o.many(ctx, c, "retry", f, func(ctx context.Context, b api.Bulk) (api.Done, error) {
+		return o.many(ctx, c, "retry", f, func(ctx context.Context, b control.Bulk) (control.Done, error) {
 			b.Latest = o.latest
 			return c.RetryMany(ctx, b)
 		})
@@ -155,9 +156,9 @@ func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) err
 		}
 		return o.anew(c.Replay(ctx, args[0], input))
 	}
-	return o.each(ctx, args, func(ctx context.Context, id string) (api.Outcome, error) {
+	return o.each(ctx, args, func(ctx context.Context, id string) (control.Outcome, error) {
 		out, err := c.Retry(ctx, id)
-		if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeState && p.Hint == "" {
+		if p, ok := errors.AsType[*control.Error](err); ok && p.Code == control.CodeState && p.Hint == "" {
 			if run, err := c.Get(ctx, id); err == nil && run.State == engine.StateSucceeded {
 				p.Hint = "--from STEP or --input JSON starts it anew"
 			}
@@ -167,8 +168,8 @@ func (o *retryOptions) do(ctx context.Context, c *api.Client, args []string) err
 }
 
 // continueLatest continues runs with the current definition, and prints the new ones.
-func (o *retryOptions) continueLatest(ctx context.Context, c *api.Client, args []string) error {
-	l := api.Latest{From: o.from.text}
+func (o *retryOptions) continueLatest(ctx context.Context, c *client.Client, args []string) error {
+	l := control.Latest{From: o.from.text}
 	if o.input.given {
 		var err error
 		if l.Input, err = readInput(o.input.text, o.io.In); err != nil {
@@ -179,7 +180,7 @@ func (o *retryOptions) continueLatest(ctx context.Context, c *api.Client, args [
 }
 
 // anew prints the id of a run that takes another's place.
-func (o *remote) anew(run api.Started, err error) error {
+func (o *remote) anew(run control.Started, err error) error {
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (o *remote) anew(run api.Started, err error) error {
 }
 
 // each does something with each run, and goes on when it fails with one.
-func (o *remote) each(ctx context.Context, ids []string, do func(context.Context, string) (api.Outcome, error)) error {
+func (o *remote) each(ctx context.Context, ids []string, do func(context.Context, string) (control.Outcome, error)) error {
 	return o.every(ids, func(id string) error {
 		outcome, err := do(ctx, id)
 		switch {
@@ -208,7 +209,7 @@ func (o *remote) every(ids []string, do func(id string) error) error {
 	failed := 0
 	for _, id := range ids {
 		err := do(id)
-		if _, refused := errors.AsType[*api.Problem](err); err != nil && (len(ids) == 1 || !refused) {
+		if _, refused := errors.AsType[*control.Error](err); err != nil && (len(ids) == 1 || !refused) {
 			return err
 		}
 		if err != nil {
@@ -223,8 +224,8 @@ func (o *remote) every(ids []string, do func(id string) error) error {
 }
 
 // many does something with all runs of a filter, a thousand at a time.
-func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f api.Filter, do func(context.Context, api.Bulk) (api.Done, error)) error {
-	page, err := c.List(ctx, api.Filter{
+func (o *bulkOptions) many(ctx context.Context, c *client.Client, what string, f control.Filter, do func(context.Context, control.Bulk) (control.Done, error)) error {
+	page, err := c.List(ctx, control.Filter{
 		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.Error, Since: f.Since, Until: f.Until, MinAttempts: f.MinAttempts,
 		Internal: f.Internal, Limit: 1000,
 	})
@@ -237,7 +238,7 @@ func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f ap
 		count = "more than " + count
 	}
 	if len(page.Runs) == 0 {
-		return o.done(what, api.Done{Failed: []api.Failed{}})
+		return o.done(what, control.Done{Failed: []control.Failed{}})
 	}
 	if err := o.confirm(ctx, what, count); err != nil {
 		return err
@@ -246,8 +247,8 @@ func (o *bulkOptions) many(ctx context.Context, c *api.Client, what string, f ap
 		// These runs are replaced by new ones. Those that die at once are not meant.
 		f.Until = newest(page.Runs).Add(time.Millisecond)
 	}
-	total := api.Done{Failed: []api.Failed{}}
-	for bulk := (api.Bulk{Filter: &f}); ; {
+	total := control.Done{Failed: []control.Failed{}}
+	for bulk := (control.Bulk{Filter: &f}); ; {
 		d, err := do(ctx, bulk)
 		if err != nil {
 			return err
@@ -272,7 +273,7 @@ func newest(runs []engine.Info) (at time.Time) {
 // past are the verbs as they are told afterwards.
 var past = map[string]string{"retry": "retried", "cancel": "canceled"}
 
-func (o *bulkOptions) done(what string, d api.Done) error {
+func (o *bulkOptions) done(what string, d control.Done) error {
 	var err error
 	if o.json {
 		err = o.printJSON(d)
@@ -348,7 +349,7 @@ func newCancel(io Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				if len(args) > 0 {
 					return o.each(ctx, args, c.Cancel)
 				}
@@ -377,7 +378,7 @@ func newWake(io Streams) *cobra.Command {
 		Args:              some("run"),
 		ValidArgsFunction: o.completeRuns("waiting", "scheduled"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.each(ctx, args, c.Wake) })
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.each(ctx, args, c.Wake) })
 		},
 	}
 	o.command(cmd)

@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -43,7 +44,7 @@ func newDead(io Streams) *cobra.Command {
 				return err
 			}
 			f.States = []string{"dead"}
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				if groups {
 					err = o.groups(ctx, c)
 				} else {
@@ -65,7 +66,7 @@ func newDead(io Streams) *cobra.Command {
 	return cmd
 }
 
-func (o *runsOptions) groups(ctx context.Context, c *api.Client) error {
+func (o *runsOptions) groups(ctx context.Context, c *client.Client) error {
 	if o.limit < 1 || o.limit > 1000 {
 		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
 	}
@@ -83,7 +84,7 @@ func (o *runsOptions) groups(ctx context.Context, c *api.Client) error {
 }
 
 // unlisted says how many dead runs the list leaves out.
-func (o *runsOptions) unlisted(ctx context.Context, c *api.Client) error {
+func (o *runsOptions) unlisted(ctx context.Context, c *client.Client) error {
 	st, err := c.Status(ctx)
 	if err != nil {
 		return err
@@ -97,13 +98,13 @@ func (o *runsOptions) unlisted(ctx context.Context, c *api.Client) error {
 }
 
 // leftOut says which dead runs are in no list unless they are asked for.
-func leftOut(st *api.Status) (lines []string) {
+func leftOut(st *control.Status) (lines []string) {
 	messages, reactions := 0, 0
 	for _, w := range st.Workflows {
 		switch n := w.States["dead"]; {
-		case api.Message(w.Name):
+		case control.Message(w.Name):
 			messages += n
-		case api.Internal(w.Name) && !strings.HasPrefix(w.Name, session.Prefix):
+		case control.Internal(w.Name) && !strings.HasPrefix(w.Name, session.Prefix):
 			reactions += n
 		}
 	}
@@ -116,7 +117,7 @@ func leftOut(st *api.Status) (lines []string) {
 	return lines
 }
 
-func renderGroups(groups []api.Group, s *screen) []string {
+func renderGroups(groups []control.Group, s *screen) []string {
 	if len(groups) == 0 {
 		return []string{"no dead runs"}
 	}

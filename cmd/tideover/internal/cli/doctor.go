@@ -12,9 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/engine/journal"
@@ -60,7 +61,7 @@ func newDoctor(io Streams) *cobra.Command {
 			if r.server != "" && own {
 				return errors.New("--server asks a server that has its configuration; leave out the flags that say another")
 			}
-			if r.server != "" || os.Getenv(api.ServerVar) != "" && !own {
+			if r.server != "" || os.Getenv(client.ServerVar) != "" && !own {
 				return coded(r.ask(cmd, r.examineServer))
 			}
 			ctx, stop := r.context(cmd)
@@ -76,10 +77,10 @@ func newDoctor(io Streams) *cobra.Command {
 }
 
 // diagnosis is what the doctor says.
-type diagnosis = api.Diagnosis
+type diagnosis = control.Diagnosis
 
 // examineServer has a server look at itself.
-func (r *remote) examineServer(ctx context.Context, c *api.Client) error {
+func (r *remote) examineServer(ctx context.Context, c *client.Client) error {
 	d, err := c.Doctor(ctx)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -65,7 +65,7 @@ type printers struct {
 	dir    string
 	config strings.Builder
 	served *served
-	client *api.Client
+	client *client.Client
 }
 
 func newPrinters(t *testing.T) *printers {
@@ -107,7 +107,7 @@ func (p *printers) serve() {
 	p.t.Helper()
 	p.served = serveFile(p.t, p.config.String(), p.dir, "TZ=UTC")
 	var err error
-	if p.client, err = api.Dial(api.Target{Server: "unix:" + filepath.Join(p.served.data, "tideover.sock")}); err != nil {
+	if p.client, err = client.Dial(client.Target{Server: "unix:" + filepath.Join(p.served.data, "tideover.sock")}); err != nil {
 		p.t.Fatal(err)
 	}
 	p.t.Cleanup(p.client.Close)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -143,7 +143,7 @@ func TestTheLimitsOfThePageHold(t *testing.T) {
 	}
 	for _, row := range []string{
 		fmt.Sprintf("| input of a run | %d KiB", steps.MaxPayload>>10),
-		fmt.Sprintf("| body of an API request | %d MiB", api.DefaultMaxBody>>20),
+		fmt.Sprintf("| body of an API request | %d MiB", httpserver.DefaultMaxBody>>20),
 		fmt.Sprintf("(`output-limit`, at most %d KiB)", steps.MaxOutput>>10),
 		"| an argument or a variable of a command | 128 KiB on Linux",
 	} {

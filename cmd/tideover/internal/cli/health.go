@@ -7,7 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
 const healthLong = `Asks the server whether it can do its work, for whoever watches over it: a container,
@@ -30,7 +31,7 @@ func newHealth(io Streams) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+		return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
 			h, err := c.Healthy(ctx)
 			if err != nil {
 				return err
@@ -47,7 +48,7 @@ func newHealth(io Streams) *cobra.Command {
 // codeUnhealthy is the exit code for a server that answers and can't work.
 const codeUnhealthy = 1
 
-func (r *remote) tellHealth(h api.Health) error {
+func (r *remote) tellHealth(h control.Health) error {
 	text := "healthy"
 	if !h.OK {
 		text = strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": ")

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -95,8 +95,8 @@ func TestListsAreObjects(t *testing.T) {
 func TestAGroupOfSeveralLinesHasAnEllipsis(t *testing.T) {
 	t.Parallel()
 	sc := &screen{now: time.Now(), zone: time.UTC}
-	group := api.Group{Error: "panic: x\ny", Pattern: "panic: x", Count: 1}
-	if lines := renderGroups([]api.Group{group}, sc); !strings.HasSuffix(lines[1], "panic: x …") {
+	group := control.Group{Error: "panic: x\ny", Pattern: "panic: x", Count: 1}
+	if lines := renderGroups([]control.Group{group}, sc); !strings.HasSuffix(lines[1], "panic: x …") {
 		t.Errorf("a group: %q", lines)
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -44,7 +44,7 @@ func renderMoved(m moved, s *screen) []string {
 			lines = append(lines, fmt.Sprintf("  %s  %d", s.paint(colour, fmt.Sprintf("%-13s", name)), n))
 		}
 	}
-	for _, state := range api.States() {
+	for _, state := range control.States() {
 		fact(m.Runs[state], state, stateColours[state])
 	}
 	fact(m.Keys, "keys", "")

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/internal/testwait"
@@ -81,7 +81,7 @@ func TestAStreamWasDeleted(t *testing.T) {
 		backup(125, c.want, "--without-shard", c.shard, copied("none"))
 	}
 	o = backup(0, "tideover: NOT COMPLETE: shard 2 left out", "--json", "--without-shard", "2", copied("one"))
-	var b api.Backup
+	var b control.Backup
 	if err := json.Unmarshal([]byte(o.out), &b); err != nil || len(b.LeftOut) != 1 || b.LeftOut[0].Shard != 2 || b.Shards != 4 || sum(b.Runs) == 0 || sum(b.Runs) >= 30 {
 		t.Fatalf("backup: %+v, %v of %s; want all but shard 2", b, err, o.out)
 	}
@@ -127,14 +127,14 @@ func TestWhatWasLeftOutForPeople(t *testing.T) {
 		t.Errorf("incomplete = %q, want %q", got, want)
 	}
 	s := &screen{}
-	b := &api.Backup{Dir: "/copy", Shards: 8, Runs: map[string]int{"dead": 1, "succeeded": 4}, Keys: 1, Schedules: 2, LeftOut: lost}
+	b := &control.Backup{Dir: "/copy", Shards: 8, Runs: map[string]int{"dead": 1, "succeeded": 4}, Keys: 1, Schedules: 2, LeftOut: lost}
 	want := `copied to /copy, from 6 of 8 shards: 5 runs, 1 key, 2 schedules
 LEFT OUT shard 3, with all its runs, keys, schedules and history: the stream was \x1bdeleted
 LEFT OUT shard 7, with all its runs, keys, schedules and history: it is empty`
 	if got := strings.Join(renderBackup(b, s), "\n"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := strings.Join(renderBackup(&api.Backup{Dir: "/copy"}, s), "\n"); got != "copied to /copy" {
+	if got := strings.Join(renderBackup(&control.Backup{Dir: "/copy"}, s), "\n"); got != "copied to /copy" {
 		t.Errorf("a copy of all: %s", got)
 	}
 }

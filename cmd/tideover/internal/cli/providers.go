@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 )
 
@@ -44,7 +45,7 @@ func newProviders(io Streams) *cobra.Command {
 		Args: nameOrVerb, ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, "")
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				if watch {
 					return noVerb(cmd, o.watch(ctx, c, name))
 				}
@@ -63,7 +64,7 @@ func newProviders(io Streams) *cobra.Command {
 
 // noVerb adds to the error of a provider that there is not that it is no verb either.
 func noVerb(cmd *cobra.Command, err error) error {
-	if p, ok := errors.AsType[*api.Problem](err); ok && p.Code == api.CodeNotFound {
+	if p, ok := errors.AsType[*control.Error](err); ok && p.Code == control.CodeNotFound {
 		p.Hint += "; as a verb it would be one of " + strings.Join(verbsOf(cmd), ", ")
 	}
 	return err
@@ -96,13 +97,13 @@ func (o *providersOptions) command(cmd *cobra.Command) {
 }
 
 // ask connects and does something with the server, which may be a gateway alone.
-func (o *providersOptions) ask(cmd *cobra.Command, do func(ctx context.Context, c *api.Client) error) error {
+func (o *providersOptions) ask(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
 	return noGateway(o.remote.ask(cmd, do))
 }
 
 // noGateway says who could have answered, if nobody is there.
 func noGateway(err error) error {
-	if u, ok := errors.AsType[*api.UnreachableError](err); ok && gone(err) {
+	if u, ok := errors.AsType[*client.UnreachableError](err); ok && gone(err) {
 		text := fmt.Sprintf("no gateway at %s: start one with `tideover serve` or `tideover gateway`, or name another with --server", u.Where)
 		return &codedError{errors.New(text), codeOwn}
 	}
@@ -146,8 +147,8 @@ func (v providerVerb) command(io Streams) *cobra.Command {
 		Use: v.action + " [flags] NAME", Short: v.short, Long: v.long, Example: "  tideover providers " + v.action + " anthropic",
 		Args: one("provider"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
-				st, err := c.TellProvider(ctx, args[0], v.action)
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+				st, err := c.ApplyProvider(ctx, args[0], v.action)
 				if err != nil {
 					return err
 				}
@@ -165,7 +166,7 @@ func (o *providersOptions) tell(st *gateway.Status) error {
 		return o.printJSON(st)
 	}
 	text := st.Name + " " + st.State
-	if meaning := api.ProviderMeaning(st); meaning != "" {
+	if meaning := control.ProviderMeaning(st); meaning != "" {
 		text += ": " + meaning
 	}
 	return o.say("%s", text)
@@ -176,7 +177,7 @@ func (o *providersOptions) completeNames(_ *cobra.Command, args []string, prefix
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return o.offer(func(ctx context.Context, c *api.Client) (names []cobra.Completion) {
+	return o.offer(func(ctx context.Context, c *client.Client) (names []cobra.Completion) {
 		all, _ := c.Providers(ctx)
 		for _, st := range all.Providers {
 			if strings.HasPrefix(st.Name, prefix) {

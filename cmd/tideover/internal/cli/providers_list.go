@@ -9,21 +9,22 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // get returns all providers, or the one of the name.
-func (o *providersOptions) get(ctx context.Context, c *api.Client, name string) (api.ProviderList, error) {
+func (o *providersOptions) get(ctx context.Context, c *client.Client, name string) (control.ProviderList, error) {
 	if name == "" {
 		return c.Providers(ctx)
 	}
 	st, err := c.Provider(ctx, name)
-	return api.ProviderList{Providers: []gateway.Status{st}}, err
+	return control.ProviderList{Providers: []gateway.Status{st}}, err
 }
 
-func (o *providersOptions) list(ctx context.Context, c *api.Client, name string) error {
+func (o *providersOptions) list(ctx context.Context, c *client.Client, name string) error {
 	all, err := o.get(ctx, c, name)
 	if err != nil {
 		return err
@@ -139,13 +140,13 @@ func latency(seconds float64) string {
 }
 
 // watch keeps the list up to date.
-func (o *providersOptions) watch(ctx context.Context, c *api.Client, name string) error {
+func (o *providersOptions) watch(ctx context.Context, c *client.Client, name string) error {
 	w := &providersWatcher{providersOptions: o, seen: map[string]string{}}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		all, err := o.get(ctx, c, name)
-		if _, away := errors.AsType[*api.UnreachableError](err); err != nil && (first || !away) {
+		if _, away := errors.AsType[*client.UnreachableError](err); err != nil && (first || !away) {
 			return err
 		}
 		if err := w.show(all.Providers, noGateway(err)); err != nil {

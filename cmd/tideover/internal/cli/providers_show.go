@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/limit"
 )
@@ -31,14 +32,14 @@ func newProvidersShow(io Streams) *cobra.Command {
 		Use: "show [flags] NAME", Short: "Show a provider, its keys, quotas and outages", Long: providersShowLong, Example: providersShowExample,
 		Args: one("provider"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.show(ctx, c, args[0]) })
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.show(ctx, c, args[0]) })
 		},
 	}
 	o.command(cmd)
 	return cmd
 }
 
-func (o *providersOptions) show(ctx context.Context, c *api.Client, name string) error {
+func (o *providersOptions) show(ctx context.Context, c *client.Client, name string) error {
 	st, err := c.Provider(ctx, name)
 	if err != nil {
 		return err
@@ -72,7 +73,7 @@ func renderProvider(st *gateway.Status, s *screen) string {
 
 // providerState tells where it is, and what is expected.
 func (p *portrait) providerState(st *gateway.Status) {
-	p.fact("meaning", api.ProviderMeaning(st))
+	p.fact("meaning", control.ProviderMeaning(st))
 	p.fact("since", p.moment(st.Since))
 	if r := recovery(st); r != nil {
 		p.fact("next probe", p.moment(r.Next))

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,9 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/gateway"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -31,14 +30,14 @@ type fleet struct {
 	list []gateway.Status
 }
 
-// Status implements [api.Providers].
+// Status implements [control.Gateway].
 func (f *fleet) Status() []gateway.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.list)
 }
 
-// Control implements [api.Providers].
+// Control implements [control.Gateway].
 func (f *fleet) Control(name, action string) error {
 	state := map[string]string{gateway.Open: gateway.Opened, gateway.Close: gateway.Up, gateway.Reset: gateway.Up, gateway.Drain: gateway.Draining}[action]
 	if state == "" {
@@ -73,7 +72,7 @@ type port struct {
 func newPort(t *testing.T, list ...gateway.Status) *port {
 	t.Helper()
 	p := &port{home: newHome(t), fleet: &fleet{list: list}}
-	unix, err := api.ListenUnix(p.serveSocket())
+	unix, err := httpserver.ListenUnix(p.serveSocket())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +81,7 @@ func newPort(t *testing.T, list ...gateway.Status) *port {
 		t.Fatal(err)
 	}
 	p.tcp = "http://" + tcp.Addr().String()
-	server := api.NewServer(api.New(api.Options{Providers: p.fleet, Token: secret.New(testToken), Logger: slog.New(slog.DiscardHandler)}))
+	server := httpserver.NewServer(newTestAPI(control.Config{Providers: p.fleet}))
 	var serving sync.WaitGroup
 	for _, l := range []net.Listener{unix, tcp} {
 		serving.Go(func() { _ = server.Serve(l) })
@@ -174,7 +173,7 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 		if got := p.want(c.action, "openai"); got != c.want {
 			t.Errorf("%s: %q, want %q", c.action, got, c.want)
 		}
-		if st, err := api.FindProvider(p.fleet, "openai"); err != nil || st.State != c.state {
+		if st, err := control.NewProviders(p.fleet, nil).Get("openai"); err != nil || st.State != c.state {
 			t.Errorf("after %s: %+v, %v", c.action, st, err)
 		}
 	}

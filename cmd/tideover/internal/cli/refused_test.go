@@ -89,7 +89,7 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 	t.Parallel()
 	f := newFort(t)
 	for _, path := range []string{
-		"/../../../../etc/passwd", "/static/../../../../etc/passwd", "/static/../web.go", "/static/%2e%2e/web.go", "/static/..%2f..%2f..%2fetc%2fpasswd", "/static/..%5c..%5cetc", `/static/..\..\etc`,
+		"/../../../../etc/passwd", "/static/../../../../etc/passwd", "/static/../site.go", "/static/%2e%2e/site.go", "/static/..%2f..%2f..%2fetc%2fpasswd", "/static/..%5c..%5cetc", `/static/..\..\etc`,
 		"/static//etc/passwd", "/static/%00", "/static/.%00./x", "//evil.example/", "///evil.example", "/%2f%2fevil.example/", "/%5cevil.example", `/\evil.example`, "/runs/../../etc/passwd", "/runs/%00", "/runs/..%2f..%2fx",
 		"/runs/%2e%2e/%2e%2e/x", "/live/../../etc/passwd", "/api/v1/../../../etc/passwd", "/api//v1/status", "/api/v1//status", "/api/v1/runs/%2e%2e%2f%2e%2e", "/api/v1/runs/%00", "/api/v1/status/", "/api/v1/status/..", "/API/v1/status",
 		"/p/up/../peer/x", "/p/up/../../api/v1/status", "/p/up/%2e%2e/peer/x", "/p/up/..%2fpeer/x", "/p/up/..%252fpeer/../x", `/p/up/..\peer\x`, "/p/up/..%5cpeer", "/p/up/..;/peer", "/p/up/%2e%2e;a=b/peer", "/p/up/./x", "/p/../p/up/x", "/p//up/x",

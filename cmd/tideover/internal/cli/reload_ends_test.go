@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -33,7 +33,7 @@ func (u *reloading) settled() {
 	}
 	for _, id := range u.doomed {
 		_, err := u.client.Result(u.t.Context(), id)
-		if p, ok := errors.AsType[*api.Problem](err); !ok || p.Outcome == nil || p.Outcome.State != "dead" {
+		if p, ok := errors.AsType[*control.Error](err); !ok || p.Outcome == nil || p.Outcome.State != "dead" {
 			u.t.Errorf("run %s of doomed: %v", id, err)
 		}
 	}
@@ -97,7 +97,7 @@ func (u *reloading) others() {
 	var ticks engine.Page
 	testwait.Until(u.t, "the schedule has started something", func() bool {
 		var err error
-		ticks, err = u.client.List(u.t.Context(), api.Filter{Workflow: "tick", States: []string{"succeeded"}, Limit: 100})
+		ticks, err = u.client.List(u.t.Context(), control.Filter{Workflow: "tick", States: []string{"succeeded"}, Limit: 100})
 		if err != nil {
 			u.t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func (u *reloading) others() {
 	}
 }
 
-func (u *reloading) status() api.Status {
+func (u *reloading) status() control.Status {
 	u.t.Helper()
 	st, err := u.client.Status(u.t.Context())
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
@@ -58,7 +59,7 @@ func TestReloadsUnderLoad(t *testing.T) {
 type reloading struct {
 	*served
 	service *worksite
-	client  *api.Client
+	client  *client.Client
 	token   string
 
 	over    atomic.Bool
@@ -76,7 +77,7 @@ func newReloading(t *testing.T) *reloading {
 	v := newWorksite(t)
 	u := &reloading{service: v, served: serveFile(t, v.reloadFile(0), "")}
 	var err error
-	if u.client, err = api.Dial(api.Target{Server: "unix:" + filepath.Join(u.data, "tideover.sock")}); err != nil {
+	if u.client, err = client.Dial(client.Target{Server: "unix:" + filepath.Join(u.data, "tideover.sock")}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(u.client.Close)
@@ -130,7 +131,7 @@ func (u *reloading) pass() {
 func (u *reloading) complete(workflow, key string) {
 	var ids [2]string
 	for i := range ids {
-		s, err := u.client.Start(u.t.Context(), api.Start{Workflow: workflow, Key: key})
+		s, err := u.client.Start(u.t.Context(), control.Start{Workflow: workflow, Key: key})
 		if err != nil {
 			u.t.Errorf("a run of %s was not accepted: %v", workflow, err)
 			return
@@ -157,8 +158,8 @@ func (u *reloading) accepted(list *[]string, id string) {
 func (u *reloading) begin(list *[]string, workflow string) (id string) {
 	u.t.Helper()
 	testwait.Until(u.t, workflow+" can be started", func() bool {
-		s, err := u.client.Start(u.t.Context(), api.Start{Workflow: workflow})
-		if p, ok := errors.AsType[*api.Problem](err); err != nil && (!ok || p.Field != "workflow") {
+		s, err := u.client.Start(u.t.Context(), control.Start{Workflow: workflow})
+		if p, ok := errors.AsType[*control.Error](err); err != nil && (!ok || p.Field != "workflow") {
 			u.t.Fatalf("start %s: %v", workflow, err)
 		}
 		id = s.ID

@@ -14,8 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -79,14 +80,14 @@ func (r *remote) command(cmd *cobra.Command) {
 
 // coded gives what the server answers its exit code.
 func coded(err error) error {
-	if p, ok := errors.AsType[*api.Problem](err); ok {
+	if p, ok := errors.AsType[*control.Error](err); ok {
 		code := codeOwn
 		switch p.Code {
-		case api.CodeNotFound, api.CodeAmbiguous:
+		case control.CodeNotFound, control.CodeAmbiguous:
 			code = codeNoRun
-		case api.CodeDead, api.CodeReplaced:
+		case control.CodeDead, control.CodeReplaced:
 			code = codeDead
-		case api.CodeCanceled:
+		case control.CodeCanceled:
 			code = codeCanceled
 		}
 		text := []string{visible(p.Error())}
@@ -95,7 +96,7 @@ func coded(err error) error {
 		}
 		return &codedError{errors.New(strings.Join(text, "\n  ")), code}
 	}
-	if _, ok := errors.AsType[*api.UnreachableError](err); ok {
+	if _, ok := errors.AsType[*client.UnreachableError](err); ok {
 		return &codedError{err, codeOwn}
 	}
 	if _, ok := errors.AsType[*unlocatedError](err); ok {
@@ -108,7 +109,7 @@ func coded(err error) error {
 }
 
 // dial returns a client for the server.
-func (r *remote) dial() (*api.Client, error) {
+func (r *remote) dial() (*client.Client, error) {
 	target, err := r.target()
 	if err != nil {
 		return nil, err
@@ -116,9 +117,9 @@ func (r *remote) dial() (*api.Client, error) {
 	return r.dialTo(target)
 }
 
-func (r *remote) dialTo(target api.Target) (*api.Client, error) {
+func (r *remote) dialTo(target client.Target) (*client.Client, error) {
 	target.By = whoami()
-	c, err := api.Dial(target)
+	c, err := client.Dial(target)
 	if err != nil {
 		return nil, fmt.Errorf("--server: %w", err)
 	}
@@ -133,21 +134,21 @@ func (r *remote) dialTo(target api.Target) (*api.Client, error) {
 // target returns where the server is: as it is told, or where a server with the
 // configuration that would be found here has its socket. A configuration that can't
 // be read is an error: what is meant for its server must not go to another.
-func (r *remote) target() (api.Target, error) {
+func (r *remote) target() (client.Target, error) {
 	server := r.server
 	if server != "" && r.config != "" {
-		return api.Target{}, errors.New("--server and --config both say where the server is; give one of them")
+		return client.Target{}, errors.New("--server and --config both say where the server is; give one of them")
 	}
-	if server == "" && (r.config != "" || os.Getenv(api.ServerVar) == "") {
+	if server == "" && (r.config != "" || os.Getenv(client.ServerVar) == "") {
 		socket, _, err := whereabouts(r.config)
 		if err != nil {
-			return api.Target{}, err
+			return client.Target{}, err
 		}
 		if socket != "" {
 			server = "unix:" + socket
 		}
 	}
-	return api.TargetOf(server, os.Getenv)
+	return client.TargetOf(server, os.Getenv)
 }
 
 // whereabouts returns where a server with the configuration that is named, or found
@@ -231,7 +232,7 @@ func untilTold(parent context.Context) (context.Context, context.CancelFunc) {
 }
 
 // ask connects and does something with the server.
-func (r *remote) ask(cmd *cobra.Command, do func(ctx context.Context, c *api.Client) error) error {
+func (r *remote) ask(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
 	c, err := r.dial()
 	if err != nil {
 		return err
@@ -261,7 +262,7 @@ func (r *remote) say(format string, args ...any) error {
 // missing warns of shards that did not answer: a list without their runs must not
 // look like one of all.
 func (r *remote) missing(shards []int) {
-	if text := api.Silent(shards); text != "" {
+	if text := control.Silent(shards); text != "" {
 		r.warn("%s", text)
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
@@ -27,6 +29,12 @@ import (
 )
 
 const testToken = "the-token-of-these-tests"
+
+// newTestAPI returns the API of a service with the token of the tests.
+func newTestAPI(c control.Config) http.Handler {
+	c.Logger = slog.New(slog.DiscardHandler)
+	return api.New(api.Options{Control: control.New(c), Guard: httpserver.GuardOptions{Token: secret.New(testToken)}, Logger: c.Logger})
+}
 
 // service is a server in this process, for verbs that are processes.
 type service struct {
@@ -114,7 +122,7 @@ func (s *service) socket() string { return filepath.Join(s.state, "tideover", "t
 
 func (s *service) listen() {
 	s.t.Helper()
-	unix, err := api.ListenUnix(s.socket())
+	unix, err := httpserver.ListenUnix(s.socket())
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -123,7 +131,7 @@ func (s *service) listen() {
 		s.t.Fatal(err)
 	}
 	s.tcp = "http://" + tcp.Addr().String()
-	server := api.NewServer(api.New(api.Options{Engine: s.engine, Token: secret.New(testToken), Version: "v0.0.1", Logger: slog.New(slog.DiscardHandler)}))
+	server := httpserver.NewServer(newTestAPI(control.Config{Engine: s.engine, Version: "v0.0.1"}))
 	s.server = server
 	for _, l := range []net.Listener{unix, tcp} {
 		s.serving.Go(func() { _ = server.Serve(l) })
@@ -413,7 +421,7 @@ func TestShowAndControl(t *testing.T) {
 		t.Errorf("replayed: %s", state)
 	}
 	wantIn(t, "show", s.want("show", two), "replaced by "+again)
-	var rerun api.Started
+	var rerun control.Started
 	if err := json.Unmarshal([]byte(s.want("retry", "--from", "second", again, "--json")), &rerun); err != nil || s.over(rerun.ID) != "succeeded" {
 		t.Errorf("rerun: %+v, %v", rerun, err)
 	}
@@ -618,7 +626,7 @@ func TestEventsAreFollowedThroughARestart(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.end()
 	for line := range strings.Lines(output()) {
-		var e api.Event
+		var e control.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Message == "" {
 			t.Errorf("%q: %v", line, err)
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testfile"
 )
@@ -118,31 +118,31 @@ func TestHowTheRestLooks(t *testing.T) {
 	t.Parallel()
 	s := screen{now: noon, zone: time.UTC, width: 100}
 	text := [][]string{
-		renderStatus(api.Status{
+		renderStatus(control.Status{
 			Version: "v1.2.3", Uptime: 93784, Running: 3, Timers: 12, Stuck: 1, ViewBehind: 4, Next: later(12 * time.Second), NeedsHandler: map[string]int{"go:order/pack": 2},
-			Config:   api.ConfigFile{Read: at(-time.Hour), Problem: "tideover.yaml:3:1: unknown key \"a\x1b\"", More: 2},
+			Config:   control.ConfigFile{Read: at(-time.Hour), Problem: "tideover.yaml:3:1: unknown key \"a\x1b\"", More: 2},
 			Troubles: []engine.Trouble{{What: "can't store what happens", Since: at(-time.Minute), Error: "disk full\x1b[2J"}},
 			Warnings: []engine.Trouble{{What: "schedule nightly: a start of workflow order was refused", Since: at(-time.Hour), Error: "input: no key"}},
-			Workflows: []api.WorkflowCounts{
-				{Name: "order", States: map[string]int{"waiting": 12, "dead": 3}, Totals: api.Totals{Succeeded: 4711, Failures: 99}},
-				{Name: "nightly", States: map[string]int{}, Totals: api.Totals{Succeeded: 1}},
+			Workflows: []control.WorkflowCounts{
+				{Name: "order", States: map[string]int{"waiting": 12, "dead": 3}, Totals: control.Totals{Succeeded: 4711, Failures: 99}},
+				{Name: "nightly", States: map[string]int{}, Totals: control.Totals{Succeeded: 1}},
 			},
 		}, &s),
-		renderStatus(api.Status{Version: "v1.2.3", Config: api.ConfigFile{Read: at(-time.Hour)}}, &s),
-		renderStatus(api.Status{Version: "v1.2.3", Running: 1, Timers: 1, Stuck: 2, ViewBehind: 1, NeedsHandler: map[string]int{"go:order/pack": 1}}, &s),
-		renderWorkflows([]api.Workflow{
-			{Name: "order", Timeout: time.Hour, Next: later(15 * time.Hour), Steps: []api.Step{
+		renderStatus(control.Status{Version: "v1.2.3", Config: control.ConfigFile{Read: at(-time.Hour)}}, &s),
+		renderStatus(control.Status{Version: "v1.2.3", Running: 1, Timers: 1, Stuck: 2, ViewBehind: 1, NeedsHandler: map[string]int{"go:order/pack": 1}}, &s),
+		renderWorkflows([]control.Workflow{
+			{Name: "order", Timeout: time.Hour, Next: later(15 * time.Hour), Steps: []control.Step{
 				{Name: "charge", Policy: "exponential(1s..1m) attempts=5"},
 				{Name: "ship", Needs: []string{"charge", "pack"}, Policy: "fixed(1s) attempts=3"},
 			}},
-			{Name: "echo", Steps: []api.Step{{Name: "say", Policy: "fixed(1s) attempts=3"}}},
+			{Name: "echo", Steps: []control.Step{{Name: "say", Policy: "fixed(1s) attempts=3"}}},
 		}, &s),
 		renderSchedules([]engine.Schedule{{Name: "nightly", Workflow: "order", Cron: "0 3 * * *", Next: at(15 * time.Hour)}}, &s),
 		renderSchedules([]engine.Schedule{{
 			Name: "nightly", Workflow: "order", Cron: "0 3 * * *", Next: at(15 * time.Hour),
 			Refused: &engine.RefusedStart{At: at(-9 * time.Hour), Since: at(-33 * time.Hour), Count: 2, Error: "input: no key\x1b"},
 		}}, &s),
-		renderGroups([]api.Group{{Error: hostile, Workflow: "order", Step: "ship", Count: 17, First: at(-48 * time.Hour), Last: at(-time.Minute)}}, &s),
+		renderGroups([]control.Group{{Error: hostile, Workflow: "order", Step: "ship", Count: 17, First: at(-48 * time.Hour), Last: at(-time.Minute)}}, &s),
 		renderWorkflows(nil, &s), renderSchedules(nil, &s), renderGroups(nil, &s),
 	}
 	var all []string

@@ -13,7 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -82,7 +83,7 @@ func newRun(io Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.run(ctx, c, start) })
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.run(ctx, c, start) })
 		},
 	}
 	f := cmd.Flags()
@@ -100,9 +101,9 @@ func newRun(io Streams) *cobra.Command {
 }
 
 // start reads the flags. What is wrong with them is said before anything is sent.
-func (o *runOptions) start(workflow string) (s api.Start, err error) {
-	s = api.Start{Workflow: workflow, Key: o.key.text}
-	if err := api.CheckKey(s.Key); err != nil {
+func (o *runOptions) start(workflow string) (s control.Start, err error) {
+	s = control.Start{Workflow: workflow, Key: o.key.text}
+	if err := control.CheckKey(s.Key); err != nil {
 		return s, fmt.Errorf("--key: %w", err)
 	}
 	if s.Input, err = readInput(o.input.text, o.io.In); err != nil {
@@ -111,16 +112,16 @@ func (o *runOptions) start(workflow string) (s api.Start, err error) {
 	for _, f := range []struct {
 		name string
 		text string
-		to   *api.Span
+		to   *control.Span
 	}{{"timeout", o.timeout.text, &s.Timeout}, {"in", o.in.text, &s.In}} {
 		if f.text == "" {
 			continue
 		}
-		d, err := api.ParseSpan(f.text)
+		d, err := control.ParseSpan(f.text)
 		if err != nil {
 			return s, fmt.Errorf("--%s: %w", f.name, err)
 		}
-		*f.to = api.Span(d)
+		*f.to = control.Span(d)
 	}
 	if o.at.given && o.in.given {
 		return s, errors.New("--at and --in: one of them is enough")
@@ -174,7 +175,7 @@ func readAll(f *os.File) ([]byte, error) {
 	return data, err
 }
 
-func (o *runOptions) run(ctx context.Context, c *api.Client, start api.Start) error {
+func (o *runOptions) run(ctx context.Context, c *client.Client, start control.Start) error {
 	run, err := c.Start(ctx, start)
 	if err != nil {
 		return err
@@ -202,7 +203,7 @@ func (o *runOptions) run(ctx context.Context, c *api.Client, start api.Start) er
 }
 
 // end waits for the end of the run, and tells it.
-func (o *runOptions) end(ctx context.Context, c *api.Client, id string) error {
+func (o *runOptions) end(ctx context.Context, c *client.Client, id string) error {
 	if o.follow {
 		var out io.Writer = o.io.Out
 		if o.wait {
@@ -217,7 +218,7 @@ func (o *runOptions) end(ctx context.Context, c *api.Client, id string) error {
 		}
 	}
 	output, err := c.Result(ctx, id)
-	p, ok := errors.AsType[*api.Problem](err)
+	p, ok := errors.AsType[*control.Error](err)
 	switch {
 	case o.json && ok && p.Outcome != nil:
 		if err := o.printJSON(p.Outcome); err != nil {
@@ -260,11 +261,11 @@ func endedAs(state string) error {
 
 // follow prints what happens to a run until its end, or until it can't be
 // printed.
-func follow(ctx context.Context, c *api.Client, id string, out io.Writer, asJSON bool) (api.Outcome, error) {
+func follow(ctx context.Context, c *client.Client, id string, out io.Writer, asJSON bool) (control.Outcome, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var failed error
-	end, err := c.Follow(ctx, id, func(e api.Event) {
+	end, err := c.Follow(ctx, id, func(e control.Event) {
 		if failed != nil {
 			return
 		}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -34,7 +35,7 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		switch name {
 		case "state":
-			s.StringSliceVar(&f.states, "state", nil, "only runs in these `states`: "+strings.Join(api.States(), ", "))
+			s.StringSliceVar(&f.states, "state", nil, "only runs in these `states`: "+strings.Join(control.States(), ", "))
 		case "workflow":
 			s.StringVar(&f.workflow, "workflow", "", "only runs of the workflow of this `name`")
 		case "search":
@@ -54,11 +55,11 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 }
 
 // filter checks the flags.
-func (f *filterFlags) filter() (out api.Filter, err error) {
-	out = api.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Internal: f.internal}
+func (f *filterFlags) filter() (out control.Filter, err error) {
+	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Internal: f.internal}
 	for _, s := range f.states {
-		if !slices.Contains(api.States(), s) {
-			return out, fmt.Errorf("--state: there is no state %q; there are %s", s, strings.Join(api.States(), ", "))
+		if !slices.Contains(control.States(), s) {
+			return out, fmt.Errorf("--state: there is no state %q; there are %s", s, strings.Join(control.States(), ", "))
 		}
 	}
 	for _, m := range []struct {
@@ -68,7 +69,7 @@ func (f *filterFlags) filter() (out api.Filter, err error) {
 		if m.text == "" {
 			continue
 		}
-		if *m.to, err = api.ParseMoment(m.text, -1); err != nil {
+		if *m.to, err = control.ParseMoment(m.text, -1); err != nil {
 			return out, fmt.Errorf("--%s: %w", m.name, err)
 		}
 	}
@@ -113,7 +114,7 @@ func newRuns(io Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error { return o.list(ctx, c, f) })
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.list(ctx, c, f) })
 		},
 	}
 	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
@@ -126,7 +127,7 @@ func newRuns(io Streams) *cobra.Command {
 	return cmd
 }
 
-func (o *runsOptions) list(ctx context.Context, c *api.Client, f api.Filter) error {
+func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filter) error {
 	if o.limit < 1 || o.limit > 1000 {
 		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
 	}
@@ -200,13 +201,13 @@ func renderRuns(page *engine.Page, s *screen) []string {
 const watchEvery = time.Second
 
 // watchRuns keeps the list up to date.
-func (o *runsOptions) watchRuns(ctx context.Context, c *api.Client, f api.Filter) error {
+func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control.Filter) error {
 	w := &watcher{runsOptions: o, seen: map[string]string{}}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		page, err := c.List(ctx, f)
-		if _, away := errors.AsType[*api.UnreachableError](err); err != nil && (first || !away) {
+		if _, away := errors.AsType[*client.UnreachableError](err); err != nil && (first || !away) {
 			return err
 		}
 		if err := w.show(&page, err); err != nil {
@@ -234,7 +235,7 @@ func (w *watcher) show(page *engine.Page, away error) error {
 		return w.changes(page)
 	}
 	lines := renderRuns(page, &s)
-	if text := api.Silent(page.Silent); text != "" {
+	if text := control.Silent(page.Silent); text != "" {
 		lines = append(lines, s.paint("31", textfmt.ClipWithin(text, s.width, "…")))
 	}
 	if away != nil {
@@ -262,7 +263,7 @@ func (n *redrawn) redraw(out *os.File, lines []string) error {
 
 // changes prints a line for each run that has changed.
 func (w *watcher) changes(page *engine.Page) error {
-	if text := api.Silent(page.Silent); text != w.silent {
+	if text := control.Silent(page.Silent); text != w.silent {
 		w.silent = text
 		w.missing(page.Silent)
 	}

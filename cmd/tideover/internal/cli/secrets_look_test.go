@@ -113,7 +113,7 @@ var handled = regexp.MustCompile(`mux\.Handle(?:Func)?\("([A-Z]+) (/[^"]*)"`)
 // the page has them.
 func pageRoutes(t *testing.T, method string) (paths []string) {
 	t.Helper()
-	text, err := os.ReadFile("../web/web.go")
+	text, err := os.ReadFile("../web/site.go")
 	if err != nil {
 		t.Fatal(err)
 	}

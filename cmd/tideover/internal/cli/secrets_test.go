@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
@@ -98,7 +98,7 @@ func (v *estate) everything() {
 // over reports whether all runs have ended, and lists know it.
 func (v *estate) over() bool {
 	v.t.Helper()
-	var s api.Status
+	var s control.Status
 	if text := v.pages("/api/v1/status"); json.Unmarshal([]byte(text), &s) != nil {
 		v.t.Fatalf("status: %s", text)
 	}

@@ -13,14 +13,15 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
 // demoLook is one look at the demo: it names what has been seen.
-func demoLook(ctx context.Context, c *api.Client, folder string, seen map[string]bool) {
-	runs, _ := c.List(ctx, api.Filter{Limit: 100})
+func demoLook(ctx context.Context, c *client.Client, folder string, seen map[string]bool) {
+	runs, _ := c.List(ctx, control.Filter{Limit: 100})
 	for i := range runs.Runs {
 		r := &runs.Runs[i]
 		seen[r.State], seen[r.Workflow] = true, true
@@ -42,7 +43,7 @@ func demoLook(ctx context.Context, c *api.Client, folder string, seen map[string
 }
 
 // demoCommits reports whether all writers of a round got through.
-func demoCommits(ctx context.Context, c *api.Client, id string) bool {
+func demoCommits(ctx context.Context, c *client.Client, id string) bool {
 	info, err := c.Get(ctx, id)
 	var round struct{ Committed, Proposals, Conflicts int }
 	return err == nil && json.Unmarshal(info.Output, &round) == nil &&
@@ -68,7 +69,7 @@ func TestTheDemoShowsEverythingAndLeavesNothing(t *testing.T) {
 		t.Fatalf("the folder of the demo: %v, %v", folders, err)
 	}
 	s.data = filepath.Join(folders[0], "data")
-	c, err := api.Dial(api.Target{Server: "unix:" + filepath.Join(s.data, "tideover.sock")})
+	c, err := client.Dial(client.Target{Server: "unix:" + filepath.Join(s.data, "tideover.sock")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,7 @@ func TestTheDemoShowsEverythingAndLeavesNothing(t *testing.T) {
 }
 
 // demoSchedule looks for the schedule, which must be due soon.
-func demoSchedule(t *testing.T, c *api.Client) {
+func demoSchedule(t *testing.T, c *client.Client) {
 	t.Helper()
 	list, err := c.Schedules(t.Context())
 	if err != nil || !slices.ContainsFunc(list, func(s engine.Schedule) bool { return strings.Contains(s.Cron, "@every 5s") }) {

@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
@@ -94,7 +95,7 @@ type sessionVerb struct {
 	name, short, long, example string
 
 	flags func(*cobra.Command)
-	do    func(ctx context.Context, c *api.Client, name string) (session.Status, error)
+	do    func(ctx context.Context, c *client.Client, name string) (session.Status, error)
 
 	ending func() string // what a command that runs is told to end for; nil for nothing
 }
@@ -108,7 +109,7 @@ func sessionVerbs() []sessionVerb {
 wait. One that gave up is put back to work, with new attempts. One that was
 completed or stopped begins anew.`,
 			example: "  tideover sessions resume nightly-refactor",
-			do: func(ctx context.Context, c *api.Client, name string) (session.Status, error) {
+			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 				return c.ResumeSession(ctx, name)
 			},
 		},
@@ -117,7 +118,7 @@ completed or stopped begins anew.`,
 			long: `Ends the wait of a session, so that its next command begins now. One that is paused
 goes on, and one that gave up is put back to work.`,
 			example: "  tideover sessions retry-now nightly-refactor",
-			do: func(ctx context.Context, c *api.Client, name string) (session.Status, error) {
+			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 				return c.RetrySession(ctx, name)
 			},
 		},
@@ -127,7 +128,7 @@ goes on, and one that gave up is put back to work.`,
 			long: `Forgets the attempts and windows that a session has spent, so that it may spend them
 again. Its wait goes on.`,
 			example: "  tideover sessions reset nightly-refactor",
-			do: func(ctx context.Context, c *api.Client, name string) (session.Status, error) {
+			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 				return c.ResetSession(ctx, name)
 			},
 		},
@@ -148,8 +149,8 @@ that runs is told to end; the session goes on from there.`,
 			cmd.Flags().Var(&until, "until", "go on at a time: 07:00 here, a whole one with date and zone, or after a duration such as 8h")
 			_ = cmd.RegisterFlagCompletionFunc("until", list(nil))
 		},
-		do: func(ctx context.Context, c *api.Client, name string) (session.Status, error) {
-			return c.PauseSession(ctx, name, api.SessionPause{Until: until.at})
+		do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
+			return c.PauseSession(ctx, name, control.SessionPause{Until: until.at})
 		},
 		ending: func() string {
 			if until.at.IsZero() {
@@ -174,7 +175,7 @@ With --tonight it only does nothing until the end of its quiet hours, or until
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&tonight, "tonight", false, "go on in the morning")
 		},
-		do: func(ctx context.Context, c *api.Client, name string) (session.Status, error) {
+		do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 			return c.StopSession(ctx, name, tonight)
 		},
 		ending: func() string {
@@ -253,7 +254,7 @@ func parseUntil(text string, now time.Time) (time.Time, error) {
 	if _, err := time.Parse("15:04", text); err == nil {
 		return (&session.Hours{To: text}).End(now), nil
 	}
-	t, err := api.ParseMoment(text, +1)
+	t, err := control.ParseMoment(text, +1)
 	switch {
 	case err != nil:
 		return t, fmt.Errorf("%q is neither a time such as 07:00 or 2026-11-15T07:00:00Z nor a duration such as 8h", text)

@@ -14,7 +14,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
@@ -32,7 +33,7 @@ const (
 // place is a process that keeps sessions.
 type place struct {
 	kind    string
-	client  *api.Client
+	client  *client.Client
 	timeout time.Duration
 	instead error // why it is not where the configuration says; nil if it is
 	away    bool  // nobody is there
@@ -68,8 +69,8 @@ func (o *sessionsOptions) places() ([]*place, error) {
 	}
 	c, err := o.dial()
 	if _, lost := errors.AsType[*unlocatedError](err); lost {
-		var target api.Target
-		if target, err = api.TargetOf("", os.Getenv); err == nil {
+		var target client.Target
+		if target, err = client.TargetOf("", os.Getenv); err == nil {
 			c, err = o.dialTo(target)
 		}
 	}
@@ -84,7 +85,7 @@ func (o *sessionsOptions) places() ([]*place, error) {
 		if o.server != "" || path == c.Where() {
 			continue
 		}
-		w, err := api.Dial(api.Target{Server: "unix:" + path, By: whoami()})
+		w, err := client.Dial(client.Target{Server: "unix:" + path, By: whoami()})
 		if err != nil {
 			return nil, err
 		}
@@ -110,7 +111,7 @@ func (p *place) sessions(ctx context.Context) ([]located, error) {
 	defer cancel()
 	all, err := p.client.Sessions(ctx)
 	if _, silent := errors.AsType[silence](err); silent {
-		err = &api.UnreachableError{Where: p.client.Where(), Err: err}
+		err = &client.UnreachableError{Where: p.client.Where(), Err: err}
 	}
 	list := make([]located, len(all))
 	for i, s := range all {
@@ -123,7 +124,7 @@ func (p *place) locate(s session.Status) located { return located{s, p.kind, p.c
 
 // note says why the place did not answer.
 func (p *place) note(err error) string {
-	if u, ok := errors.AsType[*api.UnreachableError](err); ok {
+	if u, ok := errors.AsType[*client.UnreachableError](err); ok {
 		err = u.Err
 	}
 	return fmt.Sprintf("%s at %s: %v", p.kind, p.client.Where(), err)
@@ -132,7 +133,7 @@ func (p *place) note(err error) string {
 // gone reports whether there is nobody at a place: a socket that is left over, or
 // none.
 func gone(err error) bool {
-	_, unreachable := errors.AsType[*api.UnreachableError](err)
+	_, unreachable := errors.AsType[*client.UnreachableError](err)
 	return unreachable && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, fs.ErrNotExist))
 }
 
@@ -204,14 +205,14 @@ func (o *sessionsOptions) find(ctx context.Context, places []*place, name string
 		slices.Sort(names)
 		return nil, unknownSession(name, slices.Compact(names))
 	}
-	return nil, &api.Problem{
-		Status: http.StatusConflict, Code: api.CodeAmbiguous, Message: fmt.Sprintf("%q is the name of %d sessions", name, len(candidates)),
+	return nil, &control.Error{
+		Status: http.StatusConflict, Code: control.CodeAmbiguous, Message: fmt.Sprintf("%q is the name of %d sessions", name, len(candidates)),
 		Hint: "say which one with --server unix:PATH", Candidates: candidates,
 	}
 }
 
 func unknownSession(name string, known []string) error {
-	p := &api.Problem{Status: http.StatusNotFound, Code: api.CodeNotFound, Message: fmt.Sprintf("%v: %q", session.ErrUnknown, name), Hint: "there are none"}
+	p := &control.Error{Status: http.StatusNotFound, Code: control.CodeNotFound, Message: fmt.Sprintf("%v: %q", session.ErrUnknown, name), Hint: "there are none"}
 	switch len(known) {
 	case 0:
 	case 1:

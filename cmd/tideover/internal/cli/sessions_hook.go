@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
@@ -75,16 +75,16 @@ func sessionsHook(ctx context.Context, streams Streams) error {
 	if !limited || name == "" || control == "" {
 		return nil
 	}
-	client, err := api.Dial(api.Target{Server: control, By: "hook"})
+	c, err := client.Dial(client.Target{Server: control, By: "hook"})
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer c.Close()
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
-	_, err = client.ReportSessionLimit(ctx, name, report)
+	_, err = c.ReportSessionLimit(ctx, name, report)
 	return err
 }

@@ -15,7 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
@@ -191,7 +192,7 @@ func (o *sessionsOptions) everything(ctx context.Context, places []*place) (all 
 	if places[0].away && o.serveWasHere() {
 		notes = append(notes, "no serve at "+places[0].client.Where()+": its sessions are not listed")
 	}
-	if gone(err) && os.Getenv(api.ServerVar) == "" {
+	if gone(err) && os.Getenv(client.ServerVar) == "" {
 		err = nil
 	}
 	if err != nil {
@@ -227,7 +228,7 @@ func (o *sessionsOptions) keeper(ctx context.Context, places []*place, name stri
 		return p, err
 	}
 	if s, ok := o.idleNamed(ctx, name); ok {
-		problem := &api.Problem{Status: http.StatusNotFound, Code: api.CodeNotFound, Message: fmt.Sprintf("session %s is not watched", name)}
+		problem := &control.Error{Status: http.StatusNotFound, Code: control.CodeNotFound, Message: fmt.Sprintf("session %s is not watched", name)}
 		problem.Hint = "it goes on with: " + s.goOn()
 		if s.State != notWatched {
 			problem.Message = fmt.Sprintf("session %s %s, and is not watched", name, cmp.Or(overWords[s.State], "is "+s.State))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
@@ -63,8 +63,8 @@ func (o *sessionsOptions) remove(ctx context.Context, places []*place, name stri
 		return cantRemove(all, name)
 	case 1:
 	default:
-		return &api.Problem{
-			Status: http.StatusConflict, Code: api.CodeAmbiguous, Message: fmt.Sprintf("%q has left %d folders", name, len(folders)),
+		return &control.Error{
+			Status: http.StatusConflict, Code: control.CodeAmbiguous, Message: fmt.Sprintf("%q has left %d folders", name, len(folders)),
 			Hint: "remove one of them yourself", Candidates: folders,
 		}
 	}
@@ -88,7 +88,7 @@ func cantRemove(all []located, name string) error {
 		if s.Name != name {
 			continue
 		}
-		p := &api.Problem{Status: http.StatusConflict, Code: api.CodeState, Message: fmt.Sprintf("session %s is being watched", name), Hint: "end its watch first"}
+		p := &control.Error{Status: http.StatusConflict, Code: control.CodeState, Message: fmt.Sprintf("session %s is being watched", name), Hint: "end its watch first"}
 		if s.In == inServe {
 			p.Message, p.Hint = fmt.Sprintf("session %s is kept by serve", name), "remove it from the configuration"
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -54,7 +54,7 @@ func statusLine(ctx context.Context, streams Streams, account string, command []
 	}
 	windows, err := quota.ParseStatusLine(text)
 	if err == nil && len(windows) > 0 {
-		err = quota.Save(api.UserFolder("quota"), account, windows)
+		err = quota.Save(client.UserFolder("quota"), account, windows)
 	}
 	if len(command) == 0 {
 		_, printErr := fmt.Fprintln(streams.Out, quotaLine(windows, time.Now()))

@@ -19,11 +19,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testfile"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -136,7 +136,7 @@ func (h *home) keep(socket string, scripts map[string]string) *keeper {
 
 func (k *keeper) listen(socket string) {
 	k.t.Helper()
-	unix, err := api.ListenUnix(socket)
+	unix, err := httpserver.ListenUnix(socket)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func (k *keeper) listen(socket string) {
 		k.t.Fatal(err)
 	}
 	k.tcp = "http://" + tcp.Addr().String()
-	server := api.NewServer(api.New(api.Options{Engine: k.engine, Sessions: k.manager, Token: secret.New(testToken), Logger: slog.New(slog.DiscardHandler)}))
+	server := httpserver.NewServer(newTestAPI(control.Config{Engine: k.engine, Sessions: k.manager}))
 	var serving sync.WaitGroup
 	for _, l := range []net.Listener{unix, tcp} {
 		serving.Go(func() {

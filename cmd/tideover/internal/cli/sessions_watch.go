@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -52,7 +52,7 @@ func (w *sessionsWatcher) look(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if _, away := errors.AsType[*api.UnreachableError](err); away {
+	if _, away := errors.AsType[*client.UnreachableError](err); away {
 		notes = append(notes, err.Error()) // they may be back
 	} else if err != nil {
 		return err

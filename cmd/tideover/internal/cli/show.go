@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -36,7 +36,7 @@ func newShow(io Streams) *cobra.Command {
 		Args:              one("run"),
 		ValidArgsFunction: single(o.completeRuns()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
 				info, err := c.Get(ctx, args[0])
 				if err != nil {
 					return err

@@ -11,19 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // newQuery returns a verb that asks for something and prints it. As JSON, what is a
 // list stands in an object under its name.
-func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *api.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
+func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *client.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
 	o := &remote{io: io}
 	cmd.Args = none
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.ask(cmd, func(ctx context.Context, c *api.Client) error {
+		return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
 			v, err := get(ctx, c)
 			if err != nil {
 				return err
@@ -50,14 +51,14 @@ func newStatus(io Streams) *cobra.Command {
 		Short:   "Show how the server is",
 		Long:    "Shows how the server is: where its runs are, what it waits for, what keeps it from\nworking, which scheduled starts were refused, and why its file was not taken over, if it was not.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
-	}, "", func(ctx context.Context, c *api.Client) (api.Status, error) {
+	}, "", func(ctx context.Context, c *client.Client) (control.Status, error) {
 		st, err := c.Status(ctx)
 		(&remote{io: io}).missing(st.Silent)
 		return st, err
 	}, renderStatus)
 }
 
-func renderStatus(st api.Status, s *screen) []string {
+func renderStatus(st control.Status, s *screen) []string {
 	lines := []string{visible(fmt.Sprintf("tideover %s; up for %s", strings.TrimPrefix(st.Version, "tideover "), textfmt.CoarseDuration(time.Duration(st.Uptime*float64(time.Second)))))}
 	fact := textfmt.PluralOf(st.Running, "attempt running", "attempts running") + ", " + textfmt.Plural(st.Timers, "timer")
 	if st.Next != nil {
@@ -111,16 +112,16 @@ func newWorkflows(io Streams) *cobra.Command {
 		Short:   "List the workflows that can be started",
 		Long:    "Lists the workflows that can be started, with their steps and policies.",
 		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.workflows[].name'",
-	}, "", func(ctx context.Context, c *api.Client) (api.Workflows, error) {
+	}, "", func(ctx context.Context, c *client.Client) (control.Workflows, error) {
 		all, err := c.AllWorkflows(ctx)
 		if all.Missing != "" {
 			(&remote{io: io}).warn("when they are started by the calendar is not known: %s", all.Missing)
 		}
 		return all, err
-	}, func(all api.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) })
+	}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) })
 }
 
-func renderWorkflows(list []api.Workflow, s *screen) (lines []string) {
+func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
 	if len(list) == 0 {
 		return []string{"no workflows"}
 	}
@@ -155,7 +156,7 @@ func newSchedules(io Streams) *cobra.Command {
 		Short:   "List what is started by the calendar",
 		Long:    "Lists what is started by the calendar, when next, and why the last start was refused, if\nit was.",
 		Example: "  tideover schedules",
-	}, "schedules", func(ctx context.Context, c *api.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
+	}, "schedules", func(ctx context.Context, c *client.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
 }
 
 func renderSchedules(list []engine.Schedule, s *screen) []string {
@@ -185,7 +186,7 @@ func refusedInARow(r *engine.RefusedStart, s *screen) string {
 
 // notTaken says why the server works by an older configuration than that of its file,
 // if it does.
-func notTaken(c *api.ConfigFile, s *screen) string {
+func notTaken(c *control.ConfigFile, s *screen) string {
 	if c.Problem == "" {
 		return ""
 	}

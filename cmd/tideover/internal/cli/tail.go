@@ -8,7 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
 type tailOptions struct {
@@ -43,8 +44,8 @@ func newEvents(io Streams) *cobra.Command {
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, k := range o.kinds {
-				if !slices.Contains(api.Kinds(), k) {
-					return fmt.Errorf("--kind: there is no kind %q; there are %s", k, strings.Join(api.Kinds(), ", "))
+				if !slices.Contains(control.Kinds(), k) {
+					return fmt.Errorf("--kind: there is no kind %q; there are %s", k, strings.Join(control.Kinds(), ", "))
 				}
 			}
 			return o.ask(cmd, o.tail)
@@ -61,20 +62,20 @@ func newEvents(io Streams) *cobra.Command {
 	return cmd
 }
 
-func (o *tailOptions) tail(ctx context.Context, c *api.Client) error {
-	wish := api.Wish{After: o.after, Run: o.run, Workflow: o.workflow, Kinds: o.kinds, Once: !o.follow}
+func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {
+	wish := client.EventFilter{After: o.after, Run: o.run, Workflow: o.workflow, Kinds: o.kinds, Once: !o.follow}
 	if wish.After == "" && !o.follow {
 		wish.After = "0"
 	}
 	var failed error
-	err := c.Events(ctx, wish, func(e api.Event) bool {
+	err := c.Events(ctx, wish, func(e control.Event) bool {
 		if o.json {
 			failed = o.printJSON(e)
 		} else {
 			failed = o.say("%s", eventLine(&e))
 		}
 		return failed == nil
-	}, func(m api.Missed) {
+	}, func(m control.Missed) {
 		if m.Count > 0 {
 			o.warn("%d events were missed: %s", m.Count, m.Why)
 		} else {
@@ -88,7 +89,7 @@ func (o *tailOptions) tail(ctx context.Context, c *api.Client) error {
 }
 
 // eventLine says what happened, and where.
-func eventLine(e *api.Event) string {
+func eventLine(e *control.Event) string {
 	where := e.Name
 	if e.Run != "" {
 		where = e.Run[:min(len(e.Run), shortID)] + " " + e.Name

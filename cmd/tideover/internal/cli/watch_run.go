@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -67,7 +67,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	}
 	defer func() { err = errors.Join(err, trail.Close()) }()
 	w, err := watch.Start(ctx, watch.Options{
-		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: api.AccountsFolder(cfg.Server.Data), Anew: o.anew, Open: opener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
+		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: client.AccountsFolder(cfg.Server.Data), Anew: o.anew, Open: opener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
 		Observer: func(ev retry.Event) {
 			trail.Observe(ev)
 			rep.observe(ev)

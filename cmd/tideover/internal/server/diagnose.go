@@ -1,17 +1,26 @@
 package server
 
 import (
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// diagnose is what the doctor says of this server, for whoever asks it.
-func (s *server) diagnose() api.Diagnosis {
+// machineFindings are the findings of the doctor about the machine and the addresses.
+func (s *server) machineFindings() []doctor.Finding {
+	if s.engine == nil {
+		return s.findings()
+	}
 	cfg := s.config()
-	d := api.Diagnosis{Engine: "the folder " + cfg.Server.Data}
 	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: s.cluster == nil, Lazy: cfg.Server.Durability == "os"}
-	d.Findings = append(folder.Check(), s.findings()...)
+	return append(folder.Check(), s.findings()...)
+}
+
+// diagnose returns all findings of the doctor about this server.
+func (s *server) diagnose() control.Diagnosis {
+	cfg := s.config()
+	d := control.Diagnosis{Engine: "the folder " + cfg.Server.Data}
+	d.Findings = s.machineFindings()
 	for _, t := range s.engine.Warnings() {
 		d.Findings = append(d.Findings, doctor.Finding{
 			Severity: journal.Broken, What: t.What, Why: t.Error,

@@ -11,13 +11,14 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
 // door returns where the server is asked, for the doctor.
 func (s *server) door() doctor.Door {
 	d := Door(s.cfg, s.Gateway)
 	if s.certificate != nil {
-		pair, refused := s.certificate.shown()
+		pair, refused := s.certificate.Current()
 		d.Certificate, d.Refused = pair.Leaf, refused
 	}
 	return d
@@ -49,13 +50,24 @@ func names(cfg *config.Config, address string) (list []string) {
 	return list
 }
 
+// certificateWarnings are the findings about the addresses and the certificate, except that the
+// files were rejected, which is logged when it happens.
+func (s *server) certificateWarnings() (list []httpserver.Warning) {
+	d := s.door()
+	d.Refused = nil
+	for _, f := range d.Check(time.Now()) {
+		list = append(list, httpserver.Warning{What: f.What, Do: f.Do})
+	}
+	return list
+}
+
 // findings are what the doctor says of the door.
 func (s *server) findings() []doctor.Finding { return s.door().Check(time.Now()) }
 
 // overTCP returns how connections over TCP are served, with TLS if that is configured.
 func (s *server) overTCP(h *http.Server) func(net.Listener) error {
 	if s.certificate != nil {
-		h.TLSConfig = s.certificate.config()
+		h.TLSConfig = s.certificate.TLSConfig()
 		return func(l net.Listener) error { return h.ServeTLS(l, "", "") }
 	}
 	for _, f := range s.findings() {
@@ -73,7 +85,7 @@ func (s *server) publicAddress(addr net.Addr) string {
 	scheme, name := "http", known
 	if s.certificate != nil {
 		scheme = "https"
-		pair, _ := s.certificate.shown()
+		pair, _ := s.certificate.Current()
 		name = slices.DeleteFunc(slices.Clone(known), func(n string) bool { return pair.Leaf.VerifyHostname(n) != nil })
 	}
 	at := addr.String()

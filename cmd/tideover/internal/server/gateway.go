@@ -11,7 +11,7 @@ import (
 	"github.com/andybalholm/brotli"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
@@ -41,8 +41,8 @@ func (s *server) openGateway() error {
 			return err
 		}
 	}
-	s.accounts = &account.Store{Dir: api.AccountsFolder(s.cfg.Server.Data), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
-	s.keyAccounts = newKeyAccounts(s.accounts, api.UserFolder("quota"), s.Log)
+	s.accounts = &account.Store{Dir: client.AccountsFolder(s.cfg.Server.Data), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
+	s.keyAccounts = newKeyAccounts(s.accounts, client.UserFolder("quota"), s.Log)
 	s.gateway, err = gateway.New(specs, gateway.Options{
 		Token: gateway.NewSecret(token.Reveal()), Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
 		Accounts: s.keyAccounts, RecoveryFile: filepath.Join(s.cfg.Server.Data, "gateway.json"), Decoders: decoders,

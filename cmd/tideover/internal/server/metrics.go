@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/engine"
 )
@@ -36,7 +37,7 @@ func (s *server) collectors() []prometheus.Collector {
 }
 
 // certified tells of a certificate, which may be nil.
-type certified struct{ *certificate }
+type certified struct{ *httpserver.Certificate }
 
 var metricCertificate = prometheus.NewDesc("tideover_certificate_end_timestamp_seconds", "When the current certificate expires, in seconds since 1970; absent without TLS.", nil, nil)
 
@@ -45,8 +46,8 @@ func (certified) Describe(ch chan<- *prometheus.Desc) { ch <- metricCertificate 
 
 // Collect implements [prometheus.Collector].
 func (c certified) Collect(ch chan<- prometheus.Metric) {
-	if c.certificate != nil {
-		pair, _ := c.shown()
+	if c.Certificate != nil {
+		pair, _ := c.Current()
 		ch <- prometheus.MustNewConstMetric(metricCertificate, prometheus.GaugeValue, float64(pair.Leaf.NotAfter.Unix()))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
 )
@@ -60,7 +60,7 @@ func (s *server) watch(ctx context.Context) error {
 // renew has the certificate read again.
 func (s *server) renew() {
 	if s.certificate != nil {
-		s.certificate.reload()
+		s.certificate.Reload()
 	}
 }
 
@@ -78,10 +78,25 @@ func (s *server) reloaded() (time.Time, error) {
 	return s.read, s.refused
 }
 
-// file returns what became of the file, for the API.
-func (s *server) file() api.ConfigFile {
+// settings returns the parts of the configuration in effect that the pages show.
+func (s *server) settings() control.Settings {
+	cfg := s.config()
+	out := control.Settings{Policies: cfg.Policies, Notifiers: map[string]control.NotifierSettings{}}
+	for name, n := range cfg.Notifiers {
+		on := make([]string, len(n.On))
+		for i, t := range n.On {
+			on[i] = t.String()
+		}
+		out.Notifiers[name] = control.NotifierSettings{Kind: n.Kind, On: on}
+	}
+	out.Reload.At, out.Reload.Err = s.reloaded()
+	return out
+}
+
+// file returns the result of the last reload, for the API.
+func (s *server) file() control.ConfigFile {
 	at, err := s.reloaded()
-	f := api.ConfigFile{Read: at}
+	f := control.ConfigFile{Read: at}
 	if err != nil {
 		first, more := strictyaml.Brief(err)
 		f.Problem, f.More = s.Source.Redactor.String(first), more

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -50,7 +50,7 @@ func TestWhatIsToldOfTheFile(t *testing.T) {
 	redactor := new(secret.Redactor)
 	redactor.Add("s3cret-value")
 	s := &server{Options: Options{Source: config.Source{Redactor: redactor}}}
-	if got := s.file(); got != (api.ConfigFile{}) {
+	if got := s.file(); got != (control.ConfigFile{}) {
 		t.Errorf("before it was read again: %+v", got)
 	}
 	_, err := config.Load(config.Source{Path: "t.yaml", Data: []byte("version: 1\npolicys: {}\nserver: {listen: s3cret-value}\n"), Environ: []string{"HOME=/"}, Redactor: redactor})

@@ -22,9 +22,11 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
@@ -91,7 +93,7 @@ type server struct {
 	alarm    *storm.Alarm      // of what happens to all
 	spans    *tracing.Exporter // nil if nobody wants them
 
-	certificate *certificate // nil without TLS
+	certificate *httpserver.Certificate // nil without TLS
 	connections connections
 	keyAccounts *keyAccounts // of the gateway
 
@@ -138,7 +140,7 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	}
 	o.Source.Redactor.Add(s.token.Reveal())
 	if cfg.Server.TLS.On() {
-		if s.certificate, err = newCertificate(cfg.Server.TLS, s.Log); err != nil {
+		if s.certificate, err = httpserver.NewCertificate(cfg.Server.TLS, s.Log, strictyaml.Brief); err != nil {
 			return err
 		}
 	}
@@ -292,7 +294,7 @@ func (s *server) hidden() []string { return s.config().HiddenVariables() }
 
 // serve runs all parts until the context ends or one of them can't go on.
 func (s *server) serve(ctx, hurry context.Context) error {
-	unix, err := api.ListenUnix(s.cfg.Server.Socket)
+	unix, err := httpserver.ListenUnix(s.cfg.Server.Socket)
 	if err != nil {
 		return err
 	}
@@ -311,7 +313,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	s.mu.Lock()
 	s.page = address
 	s.mu.Unlock()
-	httpServer := api.NewServer(s.handler(tcp.Addr()))
+	httpServer := httpserver.NewServer(s.handler(tcp.Addr()))
 	httpServer.ErrorLog = complaints(s.Log, log.Default())
 	serveTCP := s.overTCP(httpServer)
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -327,7 +329,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	run("socket", func() error { return httpServer.Serve(unix) })
 	run("listen", func() error { return serveTCP(tcp) })
 	if s.certificate != nil {
-		run("certificate", func() error { return s.certificate.run(ctx, s.door) })
+		run("certificate", func() error { return s.certificate.Run(ctx, s.certificateWarnings) })
 	}
 	if s.engine != nil {
 		run("engine", func() error {
@@ -384,38 +386,53 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	return nil
 }
 
-// handler returns the API and the page.
-func (s *server) handler(addr net.Addr) http.Handler {
-	o := api.Options{
-		Engine: s.engine, Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
-		Version: s.Version, Logger: s.Log, Data: s.cfg.Server.Data, Providers: s.gateway, Storms: s.alarm.Storms, Config: s.file, Doctor: s.diagnose,
+// newControl returns the operations on this server.
+func (s *server) newControl() *control.Service {
+	c := control.Config{
+		Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Data: s.cfg.Server.Data, Version: s.Version, Logger: s.Log,
+		Settings: s.settings, ConfigFile: s.file, Storms: s.alarm.Storms, Doctor: s.diagnose, Findings: s.machineFindings, Place: s.place,
 	}
-	o.Streams, o.LocalStreams = s.connections.streams()
-	pages := web.Options{Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Redact: s.Source.Redactor.String, Version: s.Version, Logger: s.Log}
-	pages.Storms, pages.Config, pages.Reload, pages.Place, pages.Findings = s.storms, s.config, s.reloaded, s.place, s.findings
 	if s.nip90 != nil {
-		pages.Relays = s.nip90.Relays
+		c.Relays = s.nip90.Relays
 	}
 	if s.sessions != nil {
-		o.Sessions, pages.Sessions = s.sessions, &pageSessions{s.sessions, s.cfg.Server.Data}
+		c.Sessions = s.sessions
 	}
-	rest := api.Timely(api.New(o))
-	site := web.New(pages)
-	page := api.Timely(api.Guard(o, site))
-	metrics := api.Timely(api.Guard(o, s.metrics()))
-	local := patient(s.gateway, silence)
+	return control.New(c)
+}
+
+// handler returns the API and the page.
+func (s *server) handler(addr net.Addr) http.Handler {
+	guard := httpserver.GuardOptions{
+		Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
+	}
+	if s.Gateway {
+		guard.Command = "tideover gateway"
+	}
+	service := s.newControl()
+	o := api.Options{Control: service, Guard: guard, Logger: s.Log}
+	o.Streams, o.LocalStreams = s.connections.streams()
+	shown := *service // the pages show the sessions of each watch, too
+	if s.sessions != nil {
+		shown.Sessions = control.NewSessions(&pageSessions{s.sessions, s.cfg.Server.Data})
+	}
+	rest := httpserver.Timely(api.New(o))
+	site := web.New(web.Options{Control: &shown, Redact: s.Source.Redactor.String})
+	page := httpserver.Timely(httpserver.Guard(guard, site))
+	metrics := httpserver.Timely(httpserver.Guard(guard, s.metrics()))
+	local := httpserver.ProgressTimeout(s.gateway, httpserver.DefaultProgressTimeout)
 	providers := s.connections.tcp.LimitRequests(local, tooManyRequests)
-	lost := api.Timely(s.gateway) // which says what its paths are
+	lost := httpserver.Timely(s.gateway) // which says what its paths are
 	// Not a ServeMux, which would redirect a key with two slashes in it.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
-		case strings.HasPrefix(path, "/p/") && api.Local(r.Context()):
+		case strings.HasPrefix(path, "/p/") && httpserver.Local(r.Context()):
 			local.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/p/"):
 			providers.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/api/") || path == "/healthz":
 			rest.ServeHTTP(w, r)
-		case path == api.MetricsPath:
+		case path == httpserver.MetricsPath:
 			metrics.ServeHTTP(w, r)
 		case byBrowser(r) || site.Has(r):
 			page.ServeHTTP(w, r)

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
@@ -74,7 +74,7 @@ func (s *server) newSessions(self, locks string) *session.Manager {
 	logs := session.Logs{Dir: filepath.Join(s.cfg.Server.Data, "sessions"), Redactor: s.Source.Redactor}
 	s.runner = &session.Runner{
 		Self: self, Locks: locks, Open: logs.Open, Redactor: s.Source.Redactor, Ready: s.ready, Hidden: s.hidden,
-		Quotas: api.UserFolder("quota"), Warn: func(text string) { s.Log.Warn(text) },
+		Quotas: client.UserFolder("quota"), Warn: func(text string) { s.Log.Warn(text) },
 		Expand:   func(value string) (string, error) { return s.config().Expand(value) },
 		Cancel:   func(ctx context.Context, run, by string) error { return s.engine.Cancel(ctx, run, by) },
 		Wake:     func(ctx context.Context, run, by string) error { return session.WakeHeld(ctx, s.engine, run, by) },

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/testwait"
@@ -93,7 +93,7 @@ func (l *live) ask(method, path, body string) string {
 // storms returns those of the status, as layer and name.
 func (l *live) storms() (list []string) {
 	l.t.Helper()
-	var st api.Status
+	var st control.Status
 	text := l.ask(http.MethodGet, "/api/v1/status", "")
 	if err := json.Unmarshal([]byte(text), &st); err != nil || st.Storms == nil {
 		l.t.Fatalf("status %s: %v", text, err)

@@ -8,7 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
@@ -59,7 +60,7 @@ func (p *pageSessions) watched(ctx context.Context) (list []watched) {
 	var asked sync.WaitGroup
 	for i, socket := range sockets {
 		asked.Go(func() {
-			_ = ask(socket, "", func(c *api.Client) (err error) { // a watch that does not answer is not shown
+			_ = ask(socket, "", func(c *client.Client) (err error) { // a watch that does not answer is not shown
 				found[i], err = c.Sessions(ctx)
 				return err
 			})
@@ -76,8 +77,8 @@ func (p *pageSessions) watched(ctx context.Context) (list []watched) {
 }
 
 // ask calls f with a client of the watch at a socket, on behalf of somebody.
-func ask(socket, by string, f func(*api.Client) error) error {
-	c, err := api.Dial(api.Target{Server: "unix:" + socket, By: by})
+func ask(socket, by string, f func(*client.Client) error) error {
+	c, err := client.Dial(client.Target{Server: "unix:" + socket, By: by})
 	if err != nil {
 		return err
 	}
@@ -102,7 +103,7 @@ func (p *pageSessions) owner(ctx context.Context, name string) (*watched, error)
 }
 
 // do calls ours for a session of this server, and otherwise theirs with a client of its watch.
-func (p *pageSessions) do(ctx context.Context, name, by string, ours func() error, theirs func(c *api.Client, w *watched) error) error {
+func (p *pageSessions) do(ctx context.Context, name, by string, ours func() error, theirs func(c *client.Client, w *watched) error) error {
 	w, err := p.owner(ctx, name)
 	switch {
 	case err != nil:
@@ -110,8 +111,8 @@ func (p *pageSessions) do(ctx context.Context, name, by string, ours func() erro
 	case w == nil:
 		return ours()
 	}
-	err = ask(w.socket, by, func(c *api.Client) error { return theirs(c, w) })
-	if problem, ok := errors.AsType[*api.Problem](err); ok && problem.Code == api.CodeState {
+	err = ask(w.socket, by, func(c *client.Client) error { return theirs(c, w) })
+	if problem, ok := errors.AsType[*control.Error](err); ok && problem.Code == control.CodeState {
 		return errors.Join(session.ErrState, err)
 	}
 	return err
@@ -122,7 +123,7 @@ func (p *pageSessions) Get(ctx context.Context, name string) (st session.Status,
 	err = p.do(ctx, name, "", func() (err error) {
 		st, err = p.Manager.Get(ctx, name)
 		return err
-	}, func(c *api.Client, w *watched) (err error) {
+	}, func(c *client.Client, w *watched) (err error) {
 		st, err = c.Session(ctx, w.Name)
 		st.Name, st.In = name, inWatch
 		return err
@@ -135,7 +136,7 @@ func (p *pageSessions) ReadOutput(ctx context.Context, name, after string) (part
 	err = p.do(ctx, name, "", func() (err error) {
 		part, err = p.Manager.ReadOutput(ctx, name, after)
 		return err
-	}, func(c *api.Client, w *watched) (err error) {
+	}, func(c *client.Client, w *watched) (err error) {
 		part, err = c.SessionOutput(ctx, w.Name, after)
 		return err
 	})
@@ -156,23 +157,23 @@ func (p *pageSessions) Tonight(name string) time.Time {
 
 // Pause has a session do nothing until Resume.
 func (p *pageSessions) Pause(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.Pause(ctx, name, by) }, func(c *api.Client, w *watched) error {
-		_, err := c.PauseSession(ctx, w.Name, api.SessionPause{})
+	return p.do(ctx, name, by, func() error { return p.Manager.Pause(ctx, name, by) }, func(c *client.Client, w *watched) error {
+		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{})
 		return err
 	})
 }
 
 // PauseUntil has a session do nothing until a time.
 func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.PauseUntil(ctx, name, until, by) }, func(c *api.Client, w *watched) error {
-		_, err := c.PauseSession(ctx, w.Name, api.SessionPause{Until: until})
+	return p.do(ctx, name, by, func() error { return p.Manager.PauseUntil(ctx, name, until, by) }, func(c *client.Client, w *watched) error {
+		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{Until: until})
 		return err
 	})
 }
 
 // Resume has a session go on.
 func (p *pageSessions) Resume(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.Resume(ctx, name, by) }, func(c *api.Client, w *watched) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.Resume(ctx, name, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.ResumeSession(ctx, w.Name)
 		return err
 	})
@@ -180,7 +181,7 @@ func (p *pageSessions) Resume(ctx context.Context, name, by string) error {
 
 // RetryNow ends the wait of a session.
 func (p *pageSessions) RetryNow(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.RetryNow(ctx, name, by) }, func(c *api.Client, w *watched) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.RetryNow(ctx, name, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.RetrySession(ctx, w.Name)
 		return err
 	})
@@ -188,7 +189,7 @@ func (p *pageSessions) RetryNow(ctx context.Context, name, by string) error {
 
 // Stop ends a session.
 func (p *pageSessions) Stop(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.Stop(ctx, name, by) }, func(c *api.Client, w *watched) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.Stop(ctx, name, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.StopSession(ctx, w.Name, false)
 		return err
 	})
@@ -196,7 +197,7 @@ func (p *pageSessions) Stop(ctx context.Context, name, by string) error {
 
 // Reset forgets the attempts and windows that a session has spent.
 func (p *pageSessions) Reset(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.Reset(ctx, name, by) }, func(c *api.Client, w *watched) error {
+	return p.do(ctx, name, by, func() error { return p.Manager.Reset(ctx, name, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.ResetSession(ctx, w.Name)
 		return err
 	})

@@ -6,13 +6,13 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
 )
 
 // Folders returns the folders in which each watch has a folder of its own: at the default place
 // and in the data folder, if that is not "".
 func Folders(data string) (list []string) {
-	if socket, err := api.DefaultSocket(os.Getenv); err == nil {
+	if socket, err := client.DefaultSocket(os.Getenv); err == nil {
 		list = append(list, filepath.Join(filepath.Dir(socket), "watch"))
 	}
 	if data != "" {

@@ -17,7 +17,10 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -130,7 +133,7 @@ func (w *Watch) open(ctx context.Context) error {
 	}
 	w.runner = &session.Runner{
 		Self: self, Locks: locks, Open: logs.Tee(w.Open), Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready, Shared: w.Shared,
-		Control: "unix:" + filepath.Join(w.Dir, Socket), Quotas: api.UserFolder("quota"), Warn: func(text string) { w.Say("%s", text) },
+		Control: "unix:" + filepath.Join(w.Dir, Socket), Quotas: client.UserFolder("quota"), Warn: func(text string) { w.Say("%s", text) },
 		Cancel: func(ctx context.Context, run, by string) error {
 			w.mu.Lock()
 			w.itself = true
@@ -249,11 +252,12 @@ func (w *Watch) about() error {
 	return os.WriteFile(filepath.Join(w.Dir, AboutFile), append(text, '\n'), 0o600)
 }
 
-// serve serves the control API on a socket. A session is watched without one, if
-// the path is too long for a socket.
+// serve serves the API on a socket. Without it, if the path is too long for a socket, the
+// session is watched all the same.
 func (w *Watch) serve() {
-	w.server = api.NewServer(api.Timely(api.New(api.Options{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir})))
-	l, err := api.ListenUnix(filepath.Join(w.Dir, Socket))
+	service := control.New(control.Config{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir})
+	w.server = httpserver.NewServer(httpserver.Timely(api.New(api.Options{Control: service, Logger: w.Logger})))
+	l, err := httpserver.ListenUnix(filepath.Join(w.Dir, Socket))
 	if err != nil {
 		w.Say("this session can't be seen from elsewhere: %v", err)
 		return

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
 
-// offer is something that can be done with a run. Each leads to a question
-// first, which is a page, or a dialog where there is JavaScript.
+// offer is an action that a page offers. Its URL leads to a question, which is a page, or a dialog
+// if there is JavaScript.
 type offer struct {
 	Name   string // in the address
 	Label  string
@@ -28,7 +28,7 @@ func newOffer(id, name, label string) offer {
 	return offer{name, label, actionURL(id, name), name == "cancel"}
 }
 
-// offers returns what can be done with a run as it is.
+// offers returns the actions that are possible for a run.
 func offers(i *engine.Info) (list []offer) {
 	add := func(name, label string) { list = append(list, newOffer(i.ID, name, label)) }
 	switch {
@@ -39,13 +39,13 @@ func offers(i *engine.Info) (list []offer) {
 		add("cancel", "Cancel")
 	case i.State == "dead" && i.ReplacedBy == "":
 		add("retry", "Retry")
-		if !api.Internal(i.Workflow) {
+		if !control.Internal(i.Workflow) {
 			add("latest", "Retry with the current definition")
 			add("rerun", "Rerun from a step")
 			add("replay", "Edit and replay")
 		}
 		add("cancel", "Discard")
-	case i.State == "replaced" || api.Internal(i.Workflow): // another run does it, or will
+	case i.State == "replaced" || control.Internal(i.Workflow): // another run does it, or will
 	default:
 		add("rerun", "Rerun from a step")
 		add("replay", "Edit and replay")
@@ -53,68 +53,40 @@ func offers(i *engine.Info) (list []offer) {
 	return list
 }
 
-// letterOffers returns what can be done with a dead letter in a list.
+// letterOffers returns the actions for a dead run in a list.
 func letterOffers(i *engine.Info) []offer {
 	list := []offer{newOffer(i.ID, "retry", "Retry"), newOffer(i.ID, "replay", "Edit and replay"), newOffer(i.ID, "cancel", "Discard")}
-	if api.Internal(i.Workflow) {
+	if control.Internal(i.Workflow) {
 		list = append(list[:1], list[2])
 	}
 	return list
 }
 
-// repeatable refuses to start another run in the place of one that is not for
-// people to start.
+// repeatable returns an error if the action starts another run in place of this one, and that is
+// not possible.
 func repeatable(i *engine.Info, action string) error {
 	if action != "rerun" && action != "replay" && action != "latest" {
 		return nil
 	}
-	if i.State == "replaced" {
-		return fmt.Errorf("%w: run %s was replaced by %s", engine.ErrState, i.ID, i.ReplacedBy)
-	}
-	return api.Startable(i.Workflow)
+	return control.Repeatable(i)
 }
 
-// question is asked before something is done.
-type question struct {
-	Title   string
-	Text    string
-	Button  string
-	Danger  bool
-	Action  string // address of the form
-	Back    string
-	Run     *engine.Info
-	Steps   []engine.StepInfo // to choose from
-	Same    bool              // or no step, to keep the results of the steps that are the same
-	Step    int               // chosen
-	Input   *string           // to edit
-	Hidden  bool              // parts of the input are not shown
-	Key     string            // of a group
-	Fields  []fact            // what else the form sends
-	Problem string            // with what was sent
-	Dialog  bool
-}
+// runActions are the actions on one run.
+type runActions struct{ *site }
 
-// ask asks whether something shall be done with a run.
-func (h *handler) ask(w http.ResponseWriter, r *http.Request) {
+// ask asks whether to apply an action to a run.
+func (h runActions) ask(w http.ResponseWriter, r *http.Request) {
 	q, err := h.question(r)
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.pose(w, r, http.StatusOK, q)
 }
 
-func (h *handler) pose(w http.ResponseWriter, r *http.Request, status int, q *question) {
-	name := "confirm"
-	if q.Dialog = fromHTMX(r); q.Dialog {
-		name = "confirm-part"
-	}
-	h.show(w, r, status, name, page{Title: q.Title, Body: q})
-}
-
-func (h *handler) question(r *http.Request) (*question, error) {
+func (h runActions) question(r *http.Request) (*question, error) {
 	id, action := r.PathValue("id"), r.PathValue("action")
-	i, err := h.Engine.Get(r.Context(), id)
+	i, err := h.control.Runs.Get(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +94,7 @@ func (h *handler) question(r *http.Request) (*question, error) {
 		return nil, err
 	}
 	raw := i.Input
-	i = h.clean(i)
+	i = h.redact.run(i)
 	q := &question{Action: actionURL(id, action), Back: runURL(id), Run: i}
 	switch action {
 	case "cancel":
@@ -142,7 +114,7 @@ func (h *handler) question(r *http.Request) (*question, error) {
 		q.Text = "A new run begins there. What the steps before it returned is taken over."
 		q.Step = failedStep(i)
 	case "latest":
-		flow, ok := h.Engine.Workflow(i.Workflow)
+		flow, ok := h.control.Runs.Definition(i.Workflow)
 		if !ok {
 			return nil, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
 		}
@@ -158,7 +130,7 @@ func (h *handler) question(r *http.Request) (*question, error) {
 	return q, nil
 }
 
-// failedStep returns the step that one would begin again with.
+// failedStep returns the index of the first failed step, or 0.
 func failedStep(i *engine.Info) int {
 	for k := range i.Steps {
 		if i.Steps[k].Status == "failed" {
@@ -168,22 +140,22 @@ func failedStep(i *engine.Info) int {
 	return 0
 }
 
-// act does something with a run.
-func (h *handler) act(w http.ResponseWriter, r *http.Request) {
+// act applies an action to a run.
+func (h runActions) act(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		h.fail(w, r, formStatus(err), err)
 		return
 	}
-	ctx, id, by := r.Context(), r.PathValue("id"), h.Actor(r)
+	ctx, id, by := r.Context(), r.PathValue("id"), h.actor(r)
 	var err error
-	var next engine.Started
+	var next control.Started
 	switch action := r.PathValue("action"); action {
 	case "cancel":
-		err = h.Engine.Cancel(ctx, id, by)
+		err = h.control.Runs.Cancel(ctx, id, by)
 	case "retry":
-		err = h.Engine.Retry(ctx, id, by)
+		err = h.control.Runs.Retry(ctx, id, by)
 	case "wake":
-		err = h.Engine.Wake(ctx, id, by)
+		err = h.control.Runs.Wake(ctx, id, by)
 	case "rerun":
 		next, err = h.rerun(r, id, by)
 	case "latest":
@@ -191,7 +163,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 	case "replay":
 		var input json.RawMessage
 		if input, err = h.edited(r, id); err == nil {
-			next, err = h.Engine.Replay(ctx, id, input, by)
+			next, err = h.control.Runs.Replay(ctx, id, input, by)
 		}
 		if errors.Is(err, engine.ErrInput) {
 			err = &inputError{err.Error(), r.PostForm.Get("input")}
@@ -204,7 +176,7 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.did(w, r, next.ID)
@@ -217,59 +189,59 @@ func formStatus(err error) int {
 	return http.StatusBadRequest
 }
 
-func (h *handler) rerun(r *http.Request, id, by string) (engine.Started, error) {
-	i, err := h.Engine.Get(r.Context(), id)
+func (h runActions) rerun(r *http.Request, id, by string) (control.Started, error) {
+	i, err := h.control.Runs.Get(r.Context(), id)
 	if err == nil {
 		err = repeatable(i, "rerun")
 	}
 	if err != nil {
-		return engine.Started{}, err
+		return control.Started{}, err
 	}
 	n, err := strconv.Atoi(r.PostForm.Get("step"))
 	if err != nil || n < 0 || n >= len(i.Steps) {
-		return engine.Started{}, &inputError{"there is no such step", ""}
+		return control.Started{}, &inputError{"there is no such step", ""}
 	}
-	return h.Engine.Rerun(r.Context(), engine.RerunRequest{Run: id, Step: i.Steps[n].Name, By: by})
+	return h.control.Runs.Rerun(r.Context(), engine.RerunRequest{Run: id, Step: i.Steps[n].Name, By: by})
 }
 
-// retryLatest continues a run with the current definition, from the step that was
-// chosen, if one was. If a step must be chosen, that is asked for.
-func (h *handler) retryLatest(r *http.Request, id, by string) (engine.Started, error) {
-	i, err := h.Engine.Get(r.Context(), id)
+// retryLatest continues a run with the current definition, from the chosen step if there is one. If
+// a step must be chosen, the question is asked again.
+func (h runActions) retryLatest(r *http.Request, id, by string) (control.Started, error) {
+	i, err := h.control.Runs.Get(r.Context(), id)
 	if err == nil {
 		err = repeatable(i, "latest")
 	}
 	if err != nil {
-		return engine.Started{}, err
+		return control.Started{}, err
 	}
-	var l engine.Latest
+	var from *string
 	if text := r.PostForm.Get("step"); text != "" {
-		flow, ok := h.Engine.Workflow(i.Workflow)
+		flow, ok := h.control.Runs.Definition(i.Workflow)
 		if !ok {
-			return engine.Started{}, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
+			return control.Started{}, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
 		}
 		n, err := strconv.Atoi(text)
 		steps := flow.Steps()
 		if err != nil || n < 0 || n >= len(steps) {
-			return engine.Started{}, &inputError{"there is no such step", ""}
+			return control.Started{}, &inputError{"there is no such step", ""}
 		}
-		l.From = steps[n].Name
+		from = &steps[n].Name
 	}
-	next, err := h.Engine.RetryLatest(r.Context(), id, l, by)
+	next, err := h.control.Runs.RetryLatest(r.Context(), id, from, nil, by)
 	if removed, ok := errors.AsType[*engine.RemovedStepsError](err); ok {
 		return next, &inputError{removed.Error(), ""}
 	}
 	return next, err
 }
 
-// inputError is why what somebody typed can't be used.
+// inputError is an error in a form.
 type inputError struct{ problem, text string }
 
 func (e *inputError) Error() string { return e.problem }
 
-// edited returns the input that was sent, nil if it is the one that was shown:
-// what was not shown of that must not get lost.
-func (h *handler) edited(r *http.Request, id string) (json.RawMessage, error) {
+// edited returns the input of the form, or nil if it was not changed: secrets in the original are
+// not shown and must not get lost.
+func (h runActions) edited(r *http.Request, id string) (json.RawMessage, error) {
 	i, err := h.get(r.Context(), id)
 	if err == nil {
 		err = repeatable(i, "replay")
@@ -291,7 +263,7 @@ func (h *handler) edited(r *http.Request, id string) (json.RawMessage, error) {
 	if !utf8.ValidString(text) {
 		return nil, &inputError{"the input is not UTF-8", strings.ToValidUTF8(text, "\uFFFD")}
 	}
-	if name, twice := api.Duplicate(valid); twice {
+	if name, twice := control.Duplicate(valid); twice {
 		return nil, &inputError{fmt.Sprintf("%q is given twice in the input", name), text}
 	}
 	var small bytes.Buffer
@@ -301,7 +273,7 @@ func (h *handler) edited(r *http.Request, id string) (json.RawMessage, error) {
 	return small.Bytes(), nil
 }
 
-// place says where a text stops being JSON.
+// place returns the position of a JSON error in a text.
 func place(text string, err error) string {
 	s, ok := errors.AsType[*json.SyntaxError](err)
 	if !ok {
@@ -312,11 +284,11 @@ func place(text string, err error) string {
 	return fmt.Sprintf("line %d, column %d: %v", line, len(before)-strings.LastIndexByte(before, '\n'), err)
 }
 
-// askAgain shows what was sent once more, with what is wrong with it.
-func (h *handler) askAgain(w http.ResponseWriter, r *http.Request, wrong *inputError) {
+// askAgain shows the form again, with the error.
+func (h runActions) askAgain(w http.ResponseWriter, r *http.Request, wrong *inputError) {
 	q, err := h.question(r)
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	q.Problem = wrong.problem
@@ -326,9 +298,9 @@ func (h *handler) askAgain(w http.ResponseWriter, r *http.Request, wrong *inputE
 	h.pose(w, r, http.StatusUnprocessableEntity, q)
 }
 
-// did answers after something was done: with the new run if there is one, or
-// else with the page that the question was asked on.
-func (h *handler) did(w http.ResponseWriter, r *http.Request, next string) {
+// did answers after an action: with the new run if there is one, else with the page on which the
+// question was asked.
+func (h runActions) did(w http.ResponseWriter, r *http.Request, next string) {
 	what := url.Values{"did": {r.PathValue("action")}}
 	to := runURL(r.PathValue("id"))
 	if next != "" {
@@ -340,18 +312,4 @@ func (h *handler) did(w http.ResponseWriter, r *http.Request, next string) {
 		return
 	}
 	forward(w, r, to)
-}
-
-// flash tells an open page what was done. The page itself follows by its stream.
-func (h *handler) flash(w http.ResponseWriter, r *http.Request, text string) {
-	w.Header().Set("HX-Trigger", "done")
-	h.show(w, r, http.StatusOK, "flash", page{Flash: text})
-}
-
-func forward(w http.ResponseWriter, r *http.Request, to string) {
-	if fromHTMX(r) {
-		w.Header().Set("HX-Redirect", to)
-		return
-	}
-	http.Redirect(w, r, to, http.StatusSeeOther)
 }

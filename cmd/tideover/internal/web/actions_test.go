@@ -17,7 +17,7 @@ var htmx = []string{"HX-Request", "true"}
 
 func TestActions(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *Options) { o.Actor = func(*http.Request) string { return "alice" } })
+	b := newBed(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	none := url.Values{}
 
 	t.Run("retry now ends the wait", func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
@@ -25,7 +26,7 @@ func BenchmarkPages(b *testing.B) {
 		b.Fatal(err)
 	}
 	e, last := full(b, total)
-	h := newHandler(Options{Engine: e, Version: "test"})
+	h := newTestSite(setup{Config: control.Config{Engine: e, Version: "test"}})
 	for _, path := range []string{
 		"/overview", "/runs", "/runs?state=waiting&order=next", "/runs?state=dead", "/runs?workflow=quick&order=oldest", "/runs?workflow=quick&state=running&state=waiting",
 		"/runs?q=name-" + strconv.Itoa(total/2), "/runs?attempts=2", "/runs?attempts=50", "/runs?until=2h", "/dead", "/policies", "/notifications", "/health",
@@ -40,9 +41,9 @@ func BenchmarkPages(b *testing.B) {
 				} else if w.Code != http.StatusOK {
 					b.Fatalf("%d %s", w.Code, w.Body)
 				}
-				h.samples.mu.Lock()
-				h.samples.at = time.Time{} // or only the first would be measured
-				h.samples.mu.Unlock()
+				h.pages.policies.samples.mu.Lock()
+				h.pages.policies.samples.at = time.Time{} // or only the first would be measured
+				h.pages.policies.samples.mu.Unlock()
 			}
 		})
 	}

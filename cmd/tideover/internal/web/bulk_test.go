@@ -25,7 +25,7 @@ func form(body string) url.Values {
 
 func TestManyRunsAreCanceled(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *Options) { o.Actor = func(*http.Request) string { return "alice" } })
+	b := newBed(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	var ids []string
 	for range 5 {
 		id := b.start("slow", job{Fail: 1})

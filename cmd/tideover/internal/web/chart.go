@@ -32,13 +32,13 @@ type bar struct {
 }
 
 const (
-	thinnest = 0.3 // percent: whatever is shorter would not be seen
-	labelled = 9   // percent: room for a word
+	thinnest = 0.3 // percent: a shorter bar would not be visible
+	labelled = 9   // percent: enough room for a word
 )
 
-// draw draws the history of a run. A history of thousands of attempts is drawn
-// no finer than can be seen.
-func draw(i *engine.Info, now time.Time) chart {
+// newChart draws the history of a run. It draws a history of thousands of attempts
+// no finer than the eye can see.
+func newChart(i *engine.Info, now time.Time) chart {
 	c := chart{From: i.Created, To: i.Created}
 	for k := range i.Steps {
 		for _, a := range i.Steps[k].Attempts {
@@ -125,7 +125,7 @@ func (c *chart) lane(s *engine.StepInfo, i *engine.Info, now time.Time) lane {
 			} else if i.Ended != nil && i.Ended.Before(until) {
 				until = *i.Ended
 			}
-			label := byWhom(w.By)
+			label := waitSetter(w.By)
 			if until.After(c.To) {
 				label += " →"
 			}
@@ -145,7 +145,7 @@ func attemptTitle(a *engine.AttemptInfo, end time.Time) string {
 }
 
 func waitTitle(w *engine.WaitInfo) string {
-	t := fmt.Sprintf("wait of %s set by %s, until %s", exact(w.Delay), byWhom(w.By), stamp(w.Until))
+	t := fmt.Sprintf("wait of %s set by %s, until %s", exact(w.Delay), waitSetter(w.By), stamp(w.Until))
 	if w.Woken != "" {
 		t += ", ended early by " + w.Woken
 	}

@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// clusterBody is who shares the work.
+// clusterBody is the processes and the shards.
 type clusterBody struct {
 	Members  []memberRow
 	Shards   []shardRow
@@ -39,68 +39,74 @@ type shardRow struct {
 	Entries uint64
 	Size    string
 	Trouble string
-	Mute    bool // nobody said how it goes on
+	Mute    bool // its owner did not answer
 	Unseen  bool // the servers did not say how its log is
 }
 
 const (
-	// glimpseTime is how old what is shown of a cluster may be: looking costs every
-	// process something.
-	glimpseTime = 2 * time.Second
+	// clusterAge is how old the cached state of a cluster may be: a new one costs every process
+	// something.
+	clusterAge = 2 * time.Second
 
-	// glimpsePatience is how long a page waits for those who do not answer.
-	glimpsePatience = 3 * time.Second
+	// clusterTimeout is how long a page waits for processes that do not answer.
+	clusterTimeout = 3 * time.Second
 )
 
-// glimpse is what was last seen of the cluster, for all pages.
-type glimpse struct {
+// clusterCache is the last known state of the cluster, for all pages.
+type clusterCache struct {
 	mu   sync.Mutex
 	at   time.Time
-	seen api.Cluster
+	last control.Cluster
 	err  error
 }
 
-// look returns how the cluster is, and why that is not known, if it is not.
-func (g *glimpse) look(ctx context.Context, e *engine.Engine) (api.Cluster, error) {
+// get returns the state of the cluster, and why it is outdated or unknown.
+func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Cluster, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if time.Since(g.at) < glimpseTime {
-		return g.seen, g.err
+	if time.Since(g.at) < clusterAge {
+		return g.last, g.err
 	}
-	soon, cancel := context.WithTimeout(ctx, glimpsePatience)
+	soon, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
-	c, err := api.LookAtCluster(soon, e)
+	c, err := s.Cluster(soon)
 	if ctx.Err() != nil {
-		return g.seen, ctx.Err() // who wanted to know is gone
+		return g.last, ctx.Err() // the client has disconnected
 	}
 	if g.at, g.err = time.Now(), err; err == nil {
-		g.seen = c
+		g.last = c
 	}
-	return g.seen, g.err
+	return g.last, g.err
 }
 
-func (h *handler) cluster(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtCluster(r.Context(), time.Now())
+// clusterPage is the list of processes and shards.
+type clusterPage struct {
+	*site
+	cache *clusterCache
+}
+
+func (h clusterPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.show(w, r, http.StatusOK, "cluster", p.data)
 }
 
-func (h *handler) liveCluster(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.lookAtCluster)
+func (h clusterPage) live(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, "", h.look)
 }
 
-func (h *handler) lookAtCluster(ctx context.Context, now time.Time) (part, error) {
+func (h clusterPage) look(ctx context.Context, now time.Time) (part, error) {
 	p := part{template: "cluster-live", polled: true, data: page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
-	c, err := h.glimpse.look(ctx, h.Engine)
+	c, err := h.cache.get(ctx, h.control.System)
 	if ctx.Err() != nil || errors.Is(err, engine.ErrClosed) {
 		return p, err
 	}
 	b := clusterBody{Said: fmt.Sprintf("%d of %d shards have an owner; processes: %d", owned(&c), len(c.Shards), len(c.Members))}
 	if err != nil {
-		b.Error = h.Redact(err.Error())
+		b.Error = h.redact(err.Error())
 	}
 	for i := range c.Members {
 		b.Members = append(b.Members, h.newMemberRow(&c, &c.Members[i]))
@@ -109,15 +115,15 @@ func (h *handler) lookAtCluster(ctx context.Context, now time.Time) (part, error
 		b.Shards = append(b.Shards, h.newShardRow(&c, c.Shards[i]))
 	}
 	for _, t := range c.Troubles {
-		t.Error = h.Redact(t.Error)
+		t.Error = h.redact(t.Error)
 		b.Troubles = append(b.Troubles, t)
 	}
 	p.data.Dead, p.data.Body = h.deadCount(ctx), b
 	return p, nil
 }
 
-// owned counts the shards that somebody works on.
-func owned(c *api.Cluster) (n int) {
+// owned counts the shards that have an owner.
+func owned(c *control.Cluster) (n int) {
 	for i := range c.Shards {
 		if c.Shards[i].Owner != "" {
 			n++
@@ -126,58 +132,31 @@ func owned(c *api.Cluster) (n int) {
 	return n
 }
 
-// worthSaying is after how long it is told that a process was not heard of.
+// worthSaying is the silence of a process from which on it is shown.
 const worthSaying = 3 * time.Second
 
-func (h *handler) newMemberRow(c *api.Cluster, m *journal.Member) memberRow {
+func (h clusterPage) newMemberRow(c *control.Cluster, m *journal.Member) memberRow {
 	r := memberRow{Member: *m, Self: m.ID == c.Self, Owned: c.Owned(m)}
-	r.Name = h.Redact(m.Name)
+	r.Name = h.redact(m.Name)
 	if m.Silence > worthSaying {
 		r.Silent = m.Silence.Round(time.Second).String()
 	}
 	return r
 }
 
-func (h *handler) newShardRow(c *api.Cluster, s engine.ShardInfo) shardRow {
+func (h clusterPage) newShardRow(c *control.Cluster, s engine.ShardInfo) shardRow {
 	r := shardRow{ShardInfo: s, Size: textfmt.RoundedSize(s.Bytes), Mute: slices.Contains(c.Silent, s.Number), Unseen: s.Error != ""}
-	r.Name = h.Redact(cmp.Or(s.Name, s.Owner))
+	r.Name = h.redact(cmp.Or(s.Name, s.Owner))
 	if s.Last >= s.First {
 		r.Entries = s.Last - s.First + 1
 	}
 	switch {
 	case s.Error != "":
-		r.Trouble = h.Redact(s.Error)
+		r.Trouble = h.redact(s.Error)
 	case r.Mute:
 		r.Trouble = "did not answer; its runs are missing in lists"
 	case len(s.Troubles) > 0:
-		r.Trouble = s.Troubles[0].What + ": " + h.Redact(s.Troubles[0].Error)
+		r.Trouble = s.Troubles[0].What + ": " + h.redact(s.Troubles[0].Error)
 	}
 	return r
-}
-
-// soonTime is how long a page waits for those of a cluster that do not answer,
-// before it is shown without.
-const soonTime = 2 * time.Second
-
-// soon returns the context in which others of a cluster are asked.
-func (h *handler) soon(ctx context.Context) (context.Context, context.CancelFunc) {
-	if !h.Clustered {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(ctx, soonTime)
-}
-
-// countTime is how long a page that is not about runs waits for their number.
-const countTime = time.Second
-
-// deadCount returns how many dead letters there are, for the navigation of pages
-// that work also when nobody can be asked about runs.
-func (h *handler) deadCount(ctx context.Context) int {
-	ctx, cancel := context.WithTimeout(ctx, countTime)
-	defer cancel()
-	t, err := h.totals(ctx, false)
-	if err != nil {
-		return 0
-	}
-	return t.States["dead"]
 }

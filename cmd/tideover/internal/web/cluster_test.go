@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal/memlog"
 	"github.com/tideover/tideover/internal/testwait"
@@ -24,7 +23,7 @@ type pier struct {
 	root  *testing.T // for what all subtests share
 }
 
-func newPier(t *testing.T, change ...func(*Options)) *pier {
+func newPier(t *testing.T, change ...func(*setup)) *pier {
 	t.Helper()
 	p := &pier{bed: &bed{T: t, w: map[string]*engine.Workflow{}}, root: t, store: &memlog.Store{Shards: 4, Silence: time.Hour}}
 	w, err := engine.NewWorkflow("quick", engine.Step("call", do, engine.Policy("fixed(1ms) attempts=3")))
@@ -39,12 +38,12 @@ func newPier(t *testing.T, change ...func(*Options)) *pier {
 			t.Errorf("close: %v", err)
 		}
 	})
-	p.serve(p.engine(p.here), append([]func(*Options){func(o *Options) { o.Clustered, o.Logger = true, slog.New(slog.DiscardHandler) }}, change...)...)
+	p.serve(p.engine(p.here), append([]func(*setup){func(o *setup) { o.Clustered, o.Logger = true, slog.New(slog.DiscardHandler) }}, change...)...)
 	testwait.Until(t, "all shards have owners", func() bool {
-		c, err := api.LookAtCluster(t.Context(), p.e)
+		c, err := p.h.control.System.Cluster(t.Context())
 		return err == nil && owned(&c) == 4 && len(c.Silent) == 0
 	})
-	p.h.askTime, p.h.glimpse.at = time.Hour, time.Time{}
+	p.h.requestTimeout, p.h.pages.cluster.cache.at = time.Hour, time.Time{}
 	return p
 }
 
@@ -79,7 +78,7 @@ func TestThePageOfACluster(t *testing.T) {
 // TestWhatIsMissingIsSaid has half of the shards not answer.
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	t.Parallel()
-	p := newPier(t, func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "there", "***") } })
+	p := newPier(t, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "there", "***") } })
 	p.there.Freeze()
 	t.Cleanup(p.there.Thaw)
 	for path, want := range map[string]string{

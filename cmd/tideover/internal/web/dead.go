@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -54,25 +54,27 @@ func groupKey(g *engine.Group) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-func (h *handler) dead(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtDead(r.Context(), deadQuery(r), time.Now())
+// deadPage is the list of dead runs.
+type deadPage struct{ *site }
+
+func (h deadPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), deadQuery(r), time.Now())
 	if err != nil {
-		status := statusOf(err)
-		if q := deadQuery(r); q.After != "" && status == http.StatusInternalServerError {
+		if q := deadQuery(r); q.After != "" && isCursorError(err) {
 			q.After = "" // of another list
 			http.Redirect(w, r, q.url("/dead"), http.StatusSeeOther)
 			return
 		}
-		h.fail(w, r, status, err)
+		h.failWith(w, r, err)
 		return
 	}
 	p.data.Flash = done(r.URL.Query())
 	h.show(w, r, http.StatusOK, "dead", p.data)
 }
 
-func (h *handler) liveDead(w http.ResponseWriter, r *http.Request) {
+func (h deadPage) live(w http.ResponseWriter, r *http.Request) {
 	q := deadQuery(r)
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.lookAtDead(ctx, q, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, q, now) })
 }
 
 func deadQuery(r *http.Request) query {
@@ -80,7 +82,7 @@ func deadQuery(r *http.Request) query {
 	return query{Group: q.Group, After: q.After, Internal: q.Internal, Order: orders[0]}
 }
 
-func (h *handler) lookAtDead(ctx context.Context, q query, now time.Time) (part, error) {
+func (h deadPage) look(ctx context.Context, q query, now time.Time) (part, error) {
 	t, err := h.totals(ctx, q.Internal)
 	if err != nil {
 		return part{}, err
@@ -95,27 +97,27 @@ func (h *handler) lookAtDead(ctx context.Context, q query, now time.Time) (part,
 	if b.Groups, err = h.groups(ctx, q.Internal); err != nil {
 		return part{}, err
 	}
-	f := engine.Filter{States: []string{"dead"}, Exclude: q.exclude(), After: q.After, Limit: rowsPerPage}
+	f := control.Filter{States: []string{"dead"}, Internal: q.Internal, After: q.After, Limit: rowsPerPage}
 	if q.Group != "" {
-		b.Group = find(b.Groups, q.Group)
+		b.Group = findGroup(b.Groups, q.Group)
 		if b.Group == nil {
-			f.Limit = 0 // nobody is in it any more
+			f.Limit = 0 // it is empty by now
 		} else {
 			b.Group.On = true
-			f.Workflow, f.ErrorLike = b.Group.Workflow, b.Group.Pattern
+			f.Workflow, f.Error = b.Group.Workflow, b.Group.Pattern
 		}
 	}
 	if f.Limit > 0 {
-		list, err := h.deadRows(ctx, &b, f)
+		list, err := h.addRows(ctx, &b, f)
 		if err != nil {
 			return part{}, err
 		}
 		silent = append(silent, list.Silent...)
 	}
-	b.Silent = silence(silent, nil)
+	b.Silent = silentText(silent, nil)
 	for i := range b.Groups {
-		b.Groups[i].Error = h.Redact(b.Groups[i].Error)
-		b.Groups[i].Pattern = h.Redact(b.Groups[i].Pattern)
+		b.Groups[i].Error = h.redact(b.Groups[i].Error)
+		b.Groups[i].Pattern = h.redact(b.Groups[i].Pattern)
 	}
 	return part{
 		template: "dead-live", behind: t.Stats.Behind > 0,
@@ -123,7 +125,7 @@ func (h *handler) lookAtDead(ctx context.Context, q query, now time.Time) (part,
 	}, nil
 }
 
-func (h *handler) deadRows(ctx context.Context, b *deadBody, f engine.Filter) (engine.Page, error) {
+func (h deadPage) addRows(ctx context.Context, b *deadBody, f control.Filter) (engine.Page, error) {
 	rows, list, err := h.list(ctx, f)
 	if err != nil {
 		return list, err
@@ -143,28 +145,7 @@ func (h *handler) deadRows(ctx context.Context, b *deadBody, f engine.Filter) (e
 	return list, nil
 }
 
-// groups returns the groups of dead letters, as the engine has them.
-func (h *handler) groups(ctx context.Context, internal bool) ([]group, error) {
-	ctx, cancel := h.soon(ctx)
-	defer cancel()
-	dead, err := h.Engine.DeadGroups(ctx, shownGroups, query{Internal: internal}.exclude()...)
-	if err != nil {
-		return nil, err
-	}
-	groups := make([]group, len(dead.Groups))
-	for i := range dead.Groups {
-		g := dead.Groups[i]
-		key := groupKey(&g)
-		q := query{Group: key, Internal: internal, Order: orders[0]}
-		groups[i] = group{Group: g, Key: key, URL: q.url("/dead"), Retry: q.url("/dead/retry"), Drop: q.url("/bulk/cancel")}
-		if !api.Internal(g.Workflow) {
-			groups[i].Latest = q.url("/bulk/latest")
-		}
-	}
-	return groups, nil
-}
-
-func find(groups []group, key string) *group {
+func findGroup(groups []group, key string) *group {
 	for i := range groups {
 		if groups[i].Key == key {
 			return &groups[i]
@@ -174,17 +155,3 @@ func find(groups []group, key string) *group {
 }
 
 var errNoGroup = errors.New("nobody is left in this group of dead letters")
-
-// groupOf returns the group that a request names.
-func (h *handler) groupOf(r *http.Request, key string) (*group, error) {
-	for _, internal := range []bool{false, true} {
-		groups, err := h.groups(r.Context(), internal)
-		if err != nil {
-			return nil, err
-		}
-		if g := find(groups, key); g != nil {
-			return g, nil
-		}
-	}
-	return nil, errNoGroup
-}

@@ -4,43 +4,43 @@ import (
 	"context"
 	"sync"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
 
-// feed reads the engine's events once for all pages that are open.
+// feed reads the engine's events once for all open pages.
 type feed struct {
-	done  chan struct{} // closed when there will be no more events
-	pulse pulse
+	done     chan struct{} // closed after the last event
+	activity activity
 
 	mu      sync.Mutex
 	last    engine.Event
 	readers map[*reader]struct{}
 }
 
-// reader is a page that is open. Events are gathered: it learns that something
-// happened, not what.
+// reader is an open page. It learns that there was an event, not which one.
 type reader struct {
-	run   string // the only one that matters to it; "" for all
+	run   string // whose events it reads; "" for all
 	dirty chan struct{}
 }
 
-// follow reads events until the engine is closed. There are none without one.
-func follow(e *engine.Engine) *feed {
+// newFeed reads events until the engine is closed. runs is nil without an engine.
+func newFeed(runs *control.Runs) *feed {
 	f := &feed{done: make(chan struct{}), readers: map[*reader]struct{}{}}
-	if e == nil {
+	if runs == nil {
 		return f
 	}
 	go func() {
 		defer close(f.done)
-		for ev, missed := range e.Events(context.Background(), 0) {
-			f.pulse.count(&ev.Event)
-			f.tell(ev, missed > 0)
+		for ev, missed := range runs.Events(context.Background(), 0) {
+			f.activity.count(&ev.Event)
+			f.publish(ev, missed > 0)
 		}
 	}()
 	return f
 }
 
-func (f *feed) tell(ev engine.Event, missed bool) {
+func (f *feed) publish(ev engine.Event, missed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = ev
@@ -51,8 +51,8 @@ func (f *feed) tell(ev engine.Event, missed bool) {
 	}
 }
 
-// stir makes all readers look again.
-func (f *feed) stir() {
+// touchAll marks all readers as changed.
+func (f *feed) touchAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for r := range f.readers {
@@ -60,7 +60,7 @@ func (f *feed) stir() {
 	}
 }
 
-// touch makes the reader look again.
+// touch marks the reader as changed.
 func (r *reader) touch() {
 	select {
 	case r.dirty <- struct{}{}:
@@ -68,9 +68,8 @@ func (r *reader) touch() {
 	}
 }
 
-// join adds a reader, which is dirty from the start: what its page shows may be
-// old already.
-func (f *feed) join(run string) *reader {
+// subscribe adds a reader. It counts as changed: its page may be outdated already.
+func (f *feed) subscribe(run string) *reader {
 	r := &reader{run, make(chan struct{}, 1)}
 	r.touch()
 	f.mu.Lock()
@@ -79,7 +78,7 @@ func (f *feed) join(run string) *reader {
 	return r
 }
 
-func (f *feed) leave(r *reader) {
+func (f *feed) unsubscribe(r *reader) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	delete(f.readers, r)

@@ -32,7 +32,7 @@ func templateFuncs(a assets) template.FuncMap {
 			return t.Format(time.RFC3339)
 		},
 		"minutes": func(d time.Duration) int { return int(d / time.Minute) },
-		"short":   firstLine, "head": head, "hand": byWhom,
+		"short":   firstLine, "head": head, "hand": waitSetter,
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return glyphs[state] },
 		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },

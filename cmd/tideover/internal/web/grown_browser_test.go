@@ -45,7 +45,7 @@ func (g *grown) storm() {
 		g.reload = errors.New("tideover.yaml:12:3: policies.api: unknown key \"tries\"; did you mean attempts?")
 		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Up: true, Since: time.Now().Add(-time.Hour)}, {URL: "wss://another.relay.example", Error: "dial tcp: connection refused", Queued: 3, Since: time.Now().Add(-time.Minute)}}
 	})
-	g.h.feed.stir()
+	g.h.feed.touchAll()
 }
 
 func (v visitor) overviewFollows(g *grown) {
@@ -134,7 +134,7 @@ func (v visitor) looks(g *grown) {
 		g.storms, g.reload = []Storm{{Layer: "provider", Name: image, Ratio: 3, Since: time.Now()}}, errors.New(script+"\n"+image)
 		g.relays = []nostr.RelayStatus{{URL: script, Error: image}, {URL: image, Up: true, Trouble: script}}
 	})
-	g.h.feed.stir()
+	g.h.feed.touchAll()
 	x.seen("#config", script)
 	x.visit("/overview")
 	x.seen("#storms", image)

@@ -12,14 +12,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// healthBody is how the server is.
+// healthBody is the state of the server.
 type healthBody struct {
 	State    string // succeeded, waiting or failed, for the eye
 	Said     string
@@ -40,47 +40,51 @@ type finding struct {
 
 type fact struct{ Name, Text string }
 
-// reloadRow is what became of the file of the configuration.
+// reloadRow is the result of the last reload of the configuration.
 type reloadRow struct {
 	At       time.Time
 	Problems []string
 }
 
-// unrelated names no run: a page that follows it is not repainted for every event,
-// but at every beat.
+// unrelated is the id of no run: a page that follows it is updated at every heartbeat instead of
+// every event.
 const unrelated = "-"
 
-func (h *handler) health(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtHealth(r.Context(), time.Now())
+// healthPage is the state of the server.
+type healthPage struct{ *site }
+
+func (h healthPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.show(w, r, http.StatusOK, "health", p.data)
 }
 
-func (h *handler) liveHealth(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, unrelated, h.lookAtHealth)
+func (h healthPage) live(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, unrelated, h.look)
 }
 
-func (h *handler) lookAtHealth(ctx context.Context, now time.Time) (part, error) {
-	b := healthBody{Engine: h.Engine != nil, Doctor: h.Config != nil && h.Engine != nil || h.Findings != nil, Facts: h.process(now)}
+func (h healthPage) look(ctx context.Context, now time.Time) (part, error) {
+	b := healthBody{Engine: h.hasEngine(), Facts: h.process(now)}
 	p := part{template: "health-live", moving: true, data: page{Title: "Health", Place: "health", Live: "/live/health", Now: now}}
 	if b.Engine {
-		h.lookAtEngine(ctx, &b)
+		h.addEngine(ctx, &b)
 		if ctx.Err() != nil {
 			return p, ctx.Err()
 		}
 		p.data.Dead = h.deadCount(ctx)
 	}
-	list := h.checkup.findings(h, now)
+	list, known := h.findings.list(h.control.System, now)
+	b.Doctor = known
 	for _, f := range list {
-		f.What, f.Why, f.Do = h.Redact(f.What), h.Redact(f.Why), h.Redact(f.Do)
+		f.What, f.Why, f.Do = h.redact(f.What), h.redact(f.Why), h.redact(f.Do)
 		b.Findings = append(b.Findings, finding{f, severities[f.Severity]})
 	}
-	at, problem := h.reload()
-	if b.Reload.At = at; problem != nil {
-		b.Reload.Problems = strings.Split(h.Redact(problem.Error()), "\n")
+	reload := h.control.System.Settings().Reload
+	if b.Reload.At = reload.At; reload.Err != nil {
+		b.Reload.Problems = strings.Split(h.redact(reload.Err.Error()), "\n")
 	}
 	broken, weak := severe(list)
 	b.State, b.Said = verdict(broken+b.wrong(), weak)
@@ -88,17 +92,17 @@ func (h *handler) lookAtHealth(ctx context.Context, now time.Time) (part, error)
 	return p, nil
 }
 
-// lookAtEngine adds how the engine is. That it can't be asked is part of that.
-func (h *handler) lookAtEngine(ctx context.Context, b *healthBody) {
+// addEngine adds the state of the engine, or why it is unknown.
+func (h healthPage) addEngine(ctx context.Context, b *healthBody) {
 	var err error
 	if b.Totals, err = h.totals(ctx, true); err != nil {
-		b.Error = h.Redact(err.Error())
+		b.Error = h.redact(err.Error())
 	}
 	b.Facts = append(b.Facts, ofEngine(&b.Totals.Stats)...)
 	b.Disk = h.disk()
 }
 
-// wrong counts what is wrong with engine and configuration.
+// wrong counts the problems of engine and configuration.
 func (b *healthBody) wrong() (n int) {
 	s := &b.Totals.Stats
 	n = len(s.Troubles) + len(s.Warnings) + len(s.Missing)
@@ -110,7 +114,7 @@ func (b *healthBody) wrong() (n int) {
 	return n
 }
 
-// verdict says how the server is.
+// verdict returns the state of the server in words.
 func verdict(bad, weak int) (state, text string) {
 	switch {
 	case bad == 1:
@@ -126,8 +130,8 @@ func verdict(bad, weak int) (state, text string) {
 // severities are how findings are shown.
 var severities = map[string]string{journal.Broken: "failed", journal.Weak: "waiting", journal.Note: ""}
 
-// process returns what there is to say of the process.
-func (h *handler) process(now time.Time) []fact {
+// process returns facts about the process.
+func (h healthPage) process(now time.Time) []fact {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(sample)
 	size := func(i int) string {
@@ -137,7 +141,7 @@ func (h *handler) process(now time.Time) []fact {
 		return textfmt.RoundedSize(sample[i].Value.Uint64() >> 20 << 20)
 	}
 	return []fact{
-		{"version", strings.TrimPrefix(h.Version, "tideover ")},
+		{"version", strings.TrimPrefix(h.control.System.Version(), "tideover ")},
 		{"up for", spacedDuration(now.Sub(h.began))},
 		{"memory in use", size(0)},
 		{"memory of the process", size(1)},
@@ -146,7 +150,7 @@ func (h *handler) process(now time.Time) []fact {
 	}
 }
 
-// ofEngine returns what there is to say of the engine.
+// ofEngine returns facts about the engine.
 func ofEngine(s *engine.Stats) []fact {
 	return []fact{
 		{"attempts that run", fmt.Sprint(s.Running)},
@@ -156,18 +160,18 @@ func ofEngine(s *engine.Stats) []fact {
 	}
 }
 
-// worthShowing is the size from which on a file is told of.
+// worthShowing is the smallest size of a file that is shown.
 const worthShowing = 64 << 10
 
-// disk returns what the data folder takes, and what is left.
-func (h *handler) disk() (list []fact) {
-	sizes, err := h.Engine.DiskUsage()
+// disk returns the size of the data folder, and the free space.
+func (h healthPage) disk() (list []fact) {
+	usage, err := h.control.System.DiskUsage()
 	if err != nil {
 		return nil
 	}
 	sums, total := map[string]int64{}, int64(0)
-	for name, n := range sizes {
-		sums[part0(name)] += n
+	for name, n := range usage.Files {
+		sums[fileGroup(name)] += n
 		total += n
 	}
 	for name, n := range sums {
@@ -179,17 +183,15 @@ func (h *handler) disk() (list []fact) {
 		list = append(list, fact{name, textfmt.RoundedSize(uint64(sums[name]))})
 	}
 	list = append(list, fact{"in all", textfmt.RoundedSize(uint64(total))})
-	if c := h.config(); c != nil {
-		if free, err := doctor.Free(c.Server.Data); err == nil {
-			list = append(list, fact{"left on the disk", textfmt.RoundedSize(free >> 20 << 20)})
-		}
+	if usage.Free > 0 {
+		list = append(list, fact{"left on the disk", textfmt.RoundedSize(usage.Free >> 20 << 20)})
 	}
 	return list
 }
 
-// part0 returns what a file of the engine's folder belongs to: the log and the view
-// have files beside them, and others are in folders.
-func part0(name string) string {
+// fileGroup returns the group of a file of the data folder: a database with the files beside it, or a
+// folder.
+func fileGroup(name string) string {
 	if folder, _, ok := strings.Cut(strings.ReplaceAll(name, `\`, "/"), "/"); ok {
 		return folder + "/"
 	}
@@ -197,47 +199,26 @@ func part0(name string) string {
 	return name
 }
 
-// config returns the configuration, or nil if nothing is known of it.
-func (h *handler) config() *config.Config {
-	if h.Config == nil {
-		return nil
-	}
-	return h.Config()
+// findingsAge is how old the cached findings of the doctor may be.
+const findingsAge = 30 * time.Second
+
+// findingsCache is the last findings of the doctor, for all pages.
+type findingsCache struct {
+	mu    sync.Mutex
+	at    time.Time
+	last  []doctor.Finding
+	known bool
 }
 
-// reload returns what became of the configuration when it was last read again.
-func (h *handler) reload() (time.Time, error) {
-	if h.Reload == nil {
-		return time.Time{}, nil
-	}
-	return h.Reload()
-}
-
-// checkupTime is how old what the doctor says may be.
-const checkupTime = 30 * time.Second
-
-// checkup is what the doctor last said, for all pages.
-type checkup struct {
-	mu   sync.Mutex
-	at   time.Time
-	list []doctor.Finding
-}
-
-// findings returns what weakens the promises of the engine on this machine, and what
-// is wrong with how the server is asked.
-func (c *checkup) findings(h *handler, now time.Time) []doctor.Finding {
+// list returns the findings about the machine and the addresses, and false if they are unknown.
+func (c *findingsCache) list(s *control.System, now time.Time) ([]doctor.Finding, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.at) >= checkupTime {
-		c.at, c.list = now, nil
-		if cfg := h.config(); cfg != nil && h.Engine != nil {
-			c.list = doctor.Folder{Path: cfg.Server.Data, Keeps: !h.Clustered, Lazy: cfg.Server.Durability == "os"}.Check()
-		}
-		if h.Findings != nil {
-			c.list = append(c.list, h.Findings()...)
-		}
+	if now.Sub(c.at) >= findingsAge {
+		c.at = now
+		c.last, c.known = s.Findings()
 	}
-	return slices.Clone(c.list)
+	return slices.Clone(c.last), c.known
 }
 
 // severe counts the findings that break a promise, and those that weaken one.

@@ -11,12 +11,12 @@ import (
 
 func TestHealthPage(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t, func(o *Options) { o.Version = "tideover v1.2.3" })
+	g := newGrown(t, func(o *setup) { o.Version = "tideover v1.2.3" })
 	body := g.page("/health")
 	has(t, "/health", body, `aria-current="page">Health</a>`, "<dt>version</dt><dd>v1.2.3</dd>", "<dt>goroutines</dt>", "<dt>memory in use</dt>", "<dt>up for</dt><dd>",
 		"<dt>log.db</dt>", "<dt>in all</dt>", "taken over", "<dt>runs that lists have yet to see</dt>", "What the doctor finds")
 	has(t, "its stream", g.message("/live/health"), "goroutines")
-	if f := (fact{"up for", "1 min 30 s"}); !slices.Contains(g.h.process(g.h.began.Add(90*time.Second)), f) {
+	if f := (fact{"up for", "1 min 30 s"}); !slices.Contains(g.h.pages.health.process(g.h.began.Add(90*time.Second)), f) {
 		t.Errorf("process after 90 s has no %v", f)
 	}
 
@@ -24,9 +24,9 @@ func TestHealthPage(t *testing.T) {
 	if err := os.Chmod(g.cfg.Server.Data, 0o755); err != nil { //nolint:gosec // what the doctor shall find
 		t.Fatal(err)
 	}
-	g.h.checkup.mu.Lock()
-	g.h.checkup.at = time.Time{}
-	g.h.checkup.mu.Unlock()
+	g.h.findings.mu.Lock()
+	g.h.findings.at = time.Time{}
+	g.h.findings.mu.Unlock()
 	body = g.page("/health")
 	has(t, "with mistakes", body, "The file was not taken over", "unknown key &lt;b&gt;", "no such policy", "is open to others", "chmod 700", "One thing is wrong.")
 	g.now(func() { g.reload = nil })
@@ -68,7 +68,7 @@ func TestVerdict(t *testing.T) {
 func TestFilesOfTheFolderAreGathered(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"log.db": "log.db", "log.db-wal": "log.db", "blobs/a/b": "blobs/", `blobs\a`: "blobs/", "token": "token"} {
-		if got := part0(name); got != want {
+		if got := fileGroup(name); got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
 	}

@@ -103,6 +103,6 @@ func TestAttemptsThatWereMadeAreCounted(t *testing.T) {
 
 func TestTheVersionIsNamedOnce(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *Options) { o.Version = "tideover v1.2.3" })
+	b := newBed(t, func(o *setup) { o.Version = "tideover v1.2.3" })
 	has(t, "the foot", b.page("/runs"), "<span>tideover v1.2.3</span>")
 }

@@ -9,40 +9,39 @@ import (
 	"time"
 )
 
-// maxStreams bounds how many pages are followed at once.
+// maxStreams limits the pages that follow events at the same time.
 const maxStreams = 512
 
-// part is the part of a page that follows what happens.
+// part is the part of a page that follows events.
 type part struct {
 	template string
 	data     page
-	behind   bool // what is shown is not the newest yet
-	moving   bool // it changes without events
-	polled   bool // nobody tells when it has changed: somebody must look
+	behind   bool // lists do not contain the newest runs yet
+	moving   bool // it changes with time, without events
+	polled   bool // it changes without events, so that it must be polled
 }
 
-// stream sends the part of a page whenever it has changed, but not more often
-// than h.pace.
-func (h *handler) stream(w http.ResponseWriter, r *http.Request, run string, look func(context.Context, time.Time) (part, error)) {
+// stream sends the part of a page whenever it has changed, at most once in h.pace.
+func (h *site) stream(w http.ResponseWriter, r *http.Request, run string, look func(context.Context, time.Time) (part, error)) {
 	defer h.streams.Add(-1)
 	if h.streams.Add(1) > maxStreams {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
 	if _, err := look(r.Context(), time.Now()); err != nil {
-		http.Error(w, h.Redact(err.Error()), statusOf(err))
+		http.Error(w, h.redact(err.Error()), statusOf(err))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would gather what is sent
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect what is sent
 	s := &stream{h: h, out: w, rc: http.NewResponseController(w), look: look}
-	s.reader = h.feed.join(run)
-	defer h.feed.leave(s.reader)
+	s.reader = h.feed.subscribe(run)
+	defer h.feed.unsubscribe(s.reader)
 	s.follow(r.Context())
 }
 
 type stream struct {
-	h      *handler
+	h      *site
 	out    http.ResponseWriter
 	rc     *http.ResponseController
 	reader *reader
@@ -55,12 +54,12 @@ type stream struct {
 	polled bool
 }
 
-// follow ends with the reader, or with the engine.
+// follow sends updates until the client disconnects or the engine is closed.
 func (s *stream) follow(ctx context.Context) {
 	beat := time.NewTicker(s.h.beat)
 	defer beat.Stop()
-	var again <-chan time.Time // to look once more, without an event
-	looks, patience := 0, s.h.pace
+	var again <-chan time.Time // for a further look without an event
+	looks, delay := 0, s.h.pace
 	for {
 		var err error
 		select {
@@ -69,9 +68,9 @@ func (s *stream) follow(ctx context.Context) {
 		case <-s.h.feed.done:
 			return
 		case <-s.reader.dirty:
-			// Lists are a moment behind events, and what is being written to them at
-			// this moment is not counted as missing.
-			err, looks, patience = s.update(ctx), 2, s.h.pace
+			// Lists are a moment behind events, and do not count as behind while they are
+			// being written.
+			err, looks, delay = s.update(ctx), 2, s.h.pace
 		case <-again:
 			err, looks = s.refresh(ctx), looks-1
 		case <-beat.C:
@@ -88,7 +87,7 @@ func (s *stream) follow(ctx context.Context) {
 		case s.polled:
 			again = time.After(s.h.pace)
 		case s.behind || looks > 0:
-			again, patience = time.After(patience), min(2*patience, s.h.beat)
+			again, delay = time.After(delay), min(2*delay, s.h.beat)
 		}
 		select {
 		case <-ctx.Done():
@@ -100,7 +99,7 @@ func (s *stream) follow(ctx context.Context) {
 	}
 }
 
-// refresh sends the part if it would be another one even if no time had passed.
+// refresh sends the part if it differs from the last one for another reason than the time.
 func (s *stream) refresh(ctx context.Context) error {
 	p, b, err := s.paint(ctx, s.at)
 	if err != nil || bytes.Equal(b, s.last) {
@@ -124,12 +123,12 @@ func (s *stream) update(ctx context.Context) error {
 func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error) {
 	p, err := s.look(ctx, now)
 	if err != nil && statusOf(err) == http.StatusNotFound {
-		_ = s.send("gone", nil) // the time for which it was kept is over
+		_ = s.send("gone", nil) // it was deleted at the end of its retention
 	}
 	if err != nil {
 		return p, nil, err
 	}
-	p.data.Alone, p.data.Storms = s.h.Engine == nil, s.h.storms(now)
+	p.data.Alone, p.data.Storms = !s.h.hasEngine(), s.h.storms()
 	b, err := s.h.render("update", struct {
 		Part page
 		Name string
@@ -137,7 +136,7 @@ func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error)
 	return p, b, err
 }
 
-// alive sends the time, which tells the page that the connection is.
+// alive sends the time, which shows the page that the connection works.
 func (s *stream) alive() error {
 	return s.send("beat", fmt.Appendf(nil, "%d", time.Now().UnixMilli()))
 }
@@ -153,8 +152,8 @@ func (s *stream) send(event string, data []byte) error {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	// A reader that takes nothing must not hold the stream for ever, nor may the
-	// server's limit for whole answers end it.
+	// This deadline replaces the one for the whole response, and ends the stream of a client
+	// that receives nothing.
 	if err := s.rc.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}

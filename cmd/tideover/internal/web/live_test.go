@@ -104,9 +104,9 @@ func TestTheRunFollows(t *testing.T) {
 
 func TestAReaderFollowsItsRunOnly(t *testing.T) {
 	t.Parallel()
-	f := follow(nil)
-	reader := f.join("a")
-	defer f.leave(reader)
+	f := newFeed(nil)
+	reader := f.subscribe("a")
+	defer f.unsubscribe(reader)
 	<-reader.dirty // from the start
 	for _, c := range []struct {
 		name, run    string
@@ -116,7 +116,7 @@ func TestAReaderFollowsItsRunOnly(t *testing.T) {
 		{"an event of the run", "a", false, true},
 		{"an event of another run, after events that were missed", "b", true, true},
 	} {
-		f.tell(engine.Event{Event: retry.Event{Run: c.run}}, c.missed)
+		f.publish(engine.Event{Event: retry.Event{Run: c.run}}, c.missed)
 		if got := len(reader.dirty) > 0; got != c.want {
 			t.Errorf("%s: the page is sent again: %v, want %v", c.name, got, c.want)
 		}

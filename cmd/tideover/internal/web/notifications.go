@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -20,7 +19,7 @@ const (
 	messageFlows  = 60 // workflows that are asked for them
 )
 
-// notificationsBody is who is told what.
+// notificationsBody is the notifiers and their messages.
 type notificationsBody struct {
 	Rows     []notifierRow
 	Messages []messageRow
@@ -53,10 +52,13 @@ type messageRow struct {
 	Offers []offer
 }
 
-func (h *handler) notifications(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtNotifications(r.Context(), time.Now())
+// notificationsPage is the list of notifiers and their messages.
+type notificationsPage struct{ *site }
+
+func (h notificationsPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	if r.URL.Query().Get("did") == "test" {
@@ -65,11 +67,11 @@ func (h *handler) notifications(w http.ResponseWriter, r *http.Request) {
 	h.show(w, r, http.StatusOK, "notifications", p.data)
 }
 
-func (h *handler) liveNotifications(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.lookAtNotifications)
+func (h notificationsPage) live(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, "", h.look)
 }
 
-func (h *handler) lookAtNotifications(ctx context.Context, now time.Time) (part, error) {
+func (h notificationsPage) look(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
@@ -80,18 +82,18 @@ func (h *handler) lookAtNotifications(ctx context.Context, now time.Time) (part,
 	}
 	silent := t.Stats.Silent
 	for _, name := range h.messageWorkflows(&t) {
-		rows, list, err := h.list(ctx, engine.Filter{Workflow: name, Limit: shownMessages})
+		rows, list, err := h.list(ctx, control.Filter{Workflow: name, Limit: shownMessages})
 		if err != nil {
 			return part{}, err
 		}
 		silent = append(silent, list.Silent...)
-		to := h.addressee(name)
+		to := h.notifierNames(name)
 		for i := range rows {
 			b.Messages = append(b.Messages, newMessageRow(rows[i], to))
 		}
 	}
 	slices.SortFunc(b.Messages, func(x, y messageRow) int { return cmp.Compare(y.ID, x.ID) })
-	b.Messages, b.Silent = b.Messages[:min(len(b.Messages), shownMessages)], silence(silent, nil)
+	b.Messages, b.Silent = b.Messages[:min(len(b.Messages), shownMessages)], silentText(silent, nil)
 	return part{
 		template: "notifications-live", behind: t.Stats.Behind > 0,
 		data: page{Title: "Notifications", Place: "notifications", Live: "/live/notifications", Now: now, Dead: t.States["dead"], Body: b},
@@ -104,78 +106,50 @@ const (
 	giveUpSuffix   = ".on-give-up"
 )
 
-// notifiers returns the notifiers that there are, and what became of their
-// messages.
-func (h *handler) notifiers(t *totals) (list []notifierRow) {
-	all := map[string]*notifierRow{}
-	for _, flow := range h.Engine.Workflows() {
-		name, ok := strings.CutPrefix(flow.Name(), notifierPrefix)
-		if !ok || !api.Message(flow.Name()) {
-			continue
+// notifiers returns the notifiers, and what became of their messages.
+func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
+	for _, n := range h.control.Messages.Notifiers() {
+		row := notifierRow{Name: n.Name, Kind: n.Kind, On: strings.Join(n.On, ", "), Policy: n.Policy}
+		row.URL, row.Test = query{Workflow: n.Workflow, Order: orders[0]}.url("/runs"), offer{"test", "Send a test", testURL(n.Name), false}
+		for _, w := range t.Stats.Workflows {
+			if w.Name == n.Workflow {
+				row.Sent, row.Failed = w.Totals.Succeeded, w.States["dead"]
+				row.Waiting = w.States["waiting"] + w.States["queued"] + w.States["running"]
+			}
 		}
-		q := query{Workflow: flow.Name(), Order: orders[0]}
-		all[name] = &notifierRow{Name: name, URL: q.url("/runs"), Test: offer{"test", "Send a test", testURL(name), false}}
-		for _, s := range flow.Steps() {
-			all[name].Policy = s.Policy
-		}
-	}
-	for _, w := range t.Stats.Workflows {
-		if row := all[strings.TrimPrefix(w.Name, notifierPrefix)]; row != nil && api.Message(w.Name) {
-			row.Sent, row.Failed = w.Totals.Succeeded, w.States["dead"]
-			row.Waiting = w.States["waiting"] + w.States["queued"] + w.States["running"]
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		h.describe(all[name])
-		list = append(list, *all[name])
+		list = append(list, row)
 	}
 	return list
 }
 
-// describe adds what the configuration says of a notifier.
-func (h *handler) describe(row *notifierRow) {
-	if h.Config == nil {
-		return
-	}
-	n := h.Config().Notifiers[row.Name]
-	if n == nil {
-		return
-	}
-	words := make([]string, len(n.On))
-	for i, t := range n.On {
-		words[i] = t.String()
-	}
-	row.Kind, row.On = n.Kind, strings.Join(words, ", ")
-}
-
 // messageWorkflows returns the workflows that have sent messages, or tried to: of
 // notifiers, and of those who are told when a run gives up.
-func (h *handler) messageWorkflows(t *totals) (names []string) {
+func (h notificationsPage) messageWorkflows(t *totals) (names []string) {
 	for _, w := range t.Stats.Workflows {
-		if w.Totals.Started > 0 && (api.Message(w.Name) || h.tells(w.Name)) {
+		if w.Totals.Started > 0 && (control.Message(w.Name) || h.sendsMessages(w.Name)) {
 			names = append(names, w.Name)
 		}
 	}
 	return names[:min(len(names), messageFlows)]
 }
 
-// tells reports whether what follows when a run gives up is a message. It may be
+// sendsMessages reports whether what follows when a run gives up is a message. It may be
 // other work.
-func (h *handler) tells(workflow string) bool {
+func (h notificationsPage) sendsMessages(workflow string) bool {
 	if !strings.HasSuffix(workflow, giveUpSuffix) {
 		return false
 	}
-	flow, ok := h.Engine.Workflow(workflow)
+	flow, ok := h.control.Runs.Definition(workflow)
 	return ok && !slices.ContainsFunc(flow.Steps(), func(s engine.StepInfo) bool { return !strings.HasPrefix(s.Handler, "notify") })
 }
 
-// addressee returns the notifiers that a workflow sends messages by.
-func (h *handler) addressee(workflow string) string {
+// notifierNames returns the notifiers that a workflow sends messages by.
+func (h notificationsPage) notifierNames(workflow string) string {
 	if !strings.HasSuffix(workflow, giveUpSuffix) {
 		return strings.TrimPrefix(workflow, notifierPrefix)
 	}
 	var names []string
-	if flow, ok := h.Engine.Workflow(workflow); ok {
+	if flow, ok := h.control.Runs.Definition(workflow); ok {
 		for _, s := range flow.Steps() {
 			names = append(names, s.Name) // which has the name of the notifier
 		}

@@ -13,7 +13,7 @@ import (
 
 func TestNotificationsPage(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t, func(o *Options) { o.Actor = func(*http.Request) string { return "alice" } })
+	g := newGrown(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	has(t, "the page before", g.page("/notifications"), `id="n-phone"`, "gave-up, waiting&gt;30m", "fixed(1ms) attempts=2", "All messages were sent", ">run</span>")
 	has(t, "the question", g.page("/notifications/phone/test"), "Send a test by phone?", `action="/notifications/phone/test"`)
 	if n := len(must(g.e.List(t.Context(), engine.Filter{})).Runs); n != 0 {

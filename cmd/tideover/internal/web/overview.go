@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -22,7 +21,7 @@ const (
 	shownDue      = 4
 )
 
-// overviewBody is how things are.
+// overviewBody is the state of everything in short.
 type overviewBody struct {
 	Totals   totals
 	Pulse    sparkline
@@ -41,7 +40,7 @@ type overviewBody struct {
 	AgainURL string
 }
 
-// alert is something that somebody should see to.
+// alert is a problem that an operator should look at.
 type alert struct{ Text, URL string }
 
 // relay is a relay of NIP-90.
@@ -53,33 +52,36 @@ type relay struct {
 	Since  time.Time
 }
 
-func (h *handler) overview(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtOverview(r.Context(), time.Now())
+// overviewPage is the first page of a server with an engine.
+type overviewPage struct{ *site }
+
+func (h overviewPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.show(w, r, http.StatusOK, "overview", p.data)
 }
 
-func (h *handler) liveOverview(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.lookAtOverview)
+func (h overviewPage) live(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, "", h.look)
 }
 
-func (h *handler) lookAtOverview(ctx context.Context, now time.Time) (part, error) {
+func (h overviewPage) look(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
 	}
-	b := overviewBody{Totals: t, Pulse: newSparkline(h.feed.pulse.last(now), now), Relays: h.relays()}
-	if err := h.lookAtWork(ctx, &b); err != nil {
+	b := overviewBody{Totals: t, Pulse: newSparkline(h.feed.activity.last(now), now), Relays: h.relays()}
+	if err := h.addWork(ctx, &b); err != nil {
 		return part{}, err
 	}
-	if err := h.lookAtFailures(ctx, &b); err != nil {
+	if err := h.addFailures(ctx, &b); err != nil {
 		return part{}, err
 	}
-	h.lookAtSick(&b, now)
-	h.lookAtKept(ctx, &b)
+	h.addSick(&b, now)
+	h.addSessions(ctx, &b)
 	b.Alerts = h.alerts(&b, now)
 	return part{
 		template: "overview-live", moving: true, behind: t.Stats.Behind > 0,
@@ -87,8 +89,8 @@ func (h *handler) lookAtOverview(ctx context.Context, now time.Time) (part, erro
 	}, nil
 }
 
-// lookAtWork adds the runs that wait, and those that are tried again.
-func (h *handler) lookAtWork(ctx context.Context, b *overviewBody) (err error) {
+// addWork adds the runs that wait, and those that run and have failed before.
+func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) {
 	waiting := query{States: []string{"waiting"}, Order: "next"}
 	again := query{States: []string{"running"}, Attempts: 2, Order: orders[0]}
 	b.RetryURL, b.AgainURL = waiting.url("/runs"), again.url("/runs")
@@ -99,28 +101,28 @@ func (h *handler) lookAtWork(ctx context.Context, b *overviewBody) (err error) {
 	if b.Next, list, err = h.list(ctx, f); err != nil {
 		return err
 	}
-	b.Silent = silence(b.Totals.Stats.Silent, list.Silent)
-	h.lookAtClock(ctx, b)
+	b.Silent = silentText(b.Totals.Stats.Silent, list.Silent)
+	h.addSchedules(ctx, b)
 	f = again.filter()
 	f.Limit = 4 * shownAgain
 	rows, _, err := h.list(ctx, f)
 	for i := range rows {
-		// A run of several steps has several attempts anyhow.
-		if full, err := h.Engine.Get(ctx, rows[i].ID); err == nil && triesAgain(full) && len(b.Again) < shownAgain {
+		// A run of several steps has several attempts without a failure, too.
+		if full, err := h.control.Runs.Get(ctx, rows[i].ID); err == nil && triesAgain(full) && len(b.Again) < shownAgain {
 			b.Again = append(b.Again, rows[i])
 		}
 	}
 	return err
 }
 
-// lookAtClock adds what is started by schedules. Without those of shards that are
-// silent there are none, and the page says which are.
-func (h *handler) lookAtClock(ctx context.Context, b *overviewBody) {
-	b.Due, _ = h.Engine.Schedules(ctx) //nolint:errcheck // see above
+// addSchedules adds the next scheduled starts. There are none if a shard does not answer; the page
+// names such shards.
+func (h overviewPage) addSchedules(ctx context.Context, b *overviewBody) {
+	b.Due, _ = h.control.Runs.Schedules(ctx) //nolint:errcheck // see above
 	for i := range b.Due {
 		if r := b.Due[i].Refused; r != nil {
 			shown := *r
-			shown.Error = h.Redact(r.Error)
+			shown.Error = h.redact(r.Error)
 			b.Due[i].Refused = &shown
 		}
 	}
@@ -136,75 +138,63 @@ func triesAgain(i *engine.Info) bool {
 	return slices.ContainsFunc(i.Steps, func(s engine.StepInfo) bool { return s.Status == "running" && len(s.Attempts) > 1 })
 }
 
-// lookAtFailures adds the largest groups of dead letters.
-func (h *handler) lookAtFailures(ctx context.Context, b *overviewBody) (err error) {
+// addFailures adds the largest groups of dead letters.
+func (h overviewPage) addFailures(ctx context.Context, b *overviewBody) (err error) {
 	if b.Groups, err = h.groups(ctx, false); err != nil {
 		return err
 	}
 	b.Groups = b.Groups[:min(len(b.Groups), shownFailures)]
 	for i := range b.Groups {
-		b.Groups[i].Pattern = h.Redact(b.Groups[i].Pattern)
+		b.Groups[i].Pattern = h.redact(b.Groups[i].Pattern)
 	}
 	return nil
 }
 
-// lookAtSick adds the providers that are not simply up.
-func (h *handler) lookAtSick(b *overviewBody, now time.Time) {
-	list := api.ListProviders(h.Providers)
+// addSick adds the providers that are not up, or held.
+func (h overviewPage) addSick(b *overviewBody, now time.Time) {
+	list := h.control.Providers.List()
 	b.Fleet = len(list)
 	for i := range list {
-		if st := h.cleanProvider(list[i]); st.State != gateway.Up || st.Held {
+		if st := h.redact.provider(list[i]); st.State != gateway.Up || st.Held {
 			b.Sick = append(b.Sick, newProviderRow(&st, now))
 		}
 	}
 }
 
-// lookAtKept adds the sessions that wait for something. That they can't be listed
-// is no reason to show nothing.
-func (h *handler) lookAtKept(ctx context.Context, b *overviewBody) {
-	if h.Sessions == nil {
+// addSessions adds the sessions that wait. If they can't be listed, the page is shown without them.
+func (h overviewPage) addSessions(ctx context.Context, b *overviewBody) {
+	if h.control.Sessions == nil {
 		return
 	}
-	list, err := h.Sessions.List(ctx)
+	list, err := h.control.Sessions.List(ctx)
 	if err != nil {
 		return
 	}
 	b.Kept = len(list)
 	for i := range list {
-		if s := h.cleanSession(list[i]); slices.Contains([]string{"waiting", "paused", "gave-up"}, s.State) && len(b.Sessions) < shownSessions {
+		if s := h.redact.session(list[i]); slices.Contains([]string{"waiting", "paused", "gave-up"}, s.State) && len(b.Sessions) < shownSessions {
 			b.Sessions = append(b.Sessions, newSessionRow(s))
 		}
 	}
 }
 
-func (h *handler) relays() (list []relay) {
-	if h.Relays == nil {
-		return nil
-	}
-	for _, s := range h.Relays() {
-		r := relay{URL: h.Redact(s.URL), State: "down", Error: h.Redact(s.Error), Queued: s.Queued, Since: s.Since}
+func (h overviewPage) relays() (list []relay) {
+	for _, s := range h.control.System.Relays() {
+		r := relay{URL: h.redact(s.URL), State: "down", Error: h.redact(s.Error), Queued: s.Queued, Since: s.Since}
 		switch {
 		case s.Healthy():
 			r.State, r.Error = "up", ""
 		case s.Up:
-			r.State, r.Error = "throttled", h.Redact(s.Trouble)
+			r.State, r.Error = "throttled", h.redact(s.Trouble)
 		}
 		list = append(list, r)
 	}
 	return list
 }
 
-// storms returns the storms that go on.
-func (h *handler) storms(now time.Time) []Storm {
-	if h.Storms == nil {
-		return nil
-	}
-	return h.Storms(now)
-}
-
-// alerts returns what somebody should see to. What the engine itself says is shown
-// in its own words beside it.
-func (h *handler) alerts(b *overviewBody, now time.Time) (list []alert) {
+// alerts returns the problems that an operator should look at. The page shows the troubles of the
+// engine beside them.
+func (h overviewPage) alerts(b *overviewBody, now time.Time) (list []alert) {
 	add := func(n int, one, many, url string) {
 		if n > 0 {
 			list = append(list, alert{textfmt.PluralOf(n, one, many), url})
@@ -220,10 +210,11 @@ func (h *handler) alerts(b *overviewBody, now time.Time) (list []alert) {
 		}
 	}
 	add(gaveUp, "session has given up", "sessions have given up", "/sessions")
-	if _, err := h.reload(); err != nil {
+	if h.control.System.Settings().Reload.Err != nil {
 		list = append(list, alert{"The configuration was not taken over: the file has a mistake", "/health"})
 	}
-	broken, _ := severe(h.checkup.findings(h, now))
+	found, _ := h.findings.list(h.control.System, now)
+	broken, _ := severe(found)
 	add(broken, "thing breaks what is promised", "things break what is promised", "/health")
 	return list
 }

@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
@@ -71,15 +74,36 @@ func loadConfig(t testing.TB, text string) *config.Config {
 	return cfg
 }
 
-func newGrown(t *testing.T, change ...func(*Options)) *grown {
+// settings returns the settings of the file, as a server does.
+func (g *grown) settings() control.Settings {
+	s := control.Settings{Policies: g.cfg.Policies, Notifiers: map[string]control.NotifierSettings{}}
+	for name, n := range g.cfg.Notifiers {
+		var on []string
+		for _, t := range n.On {
+			on = append(on, t.String())
+		}
+		s.Notifiers[name] = control.NotifierSettings{Kind: n.Kind, On: on}
+	}
+	s.Reload = control.Reload{At: time.Now().Add(-90 * time.Second), Err: told(g, &g.reload)}
+	return s
+}
+
+// allStorms returns the storms in the form of the alarm.
+func (g *grown) allStorms() (list []storm.Storm) {
+	for _, s := range told(g, &g.storms) {
+		list = append(list, storm.Storm{Subject: storm.Subject{Layer: s.Layer, Name: s.Name}, Amplification: s.Ratio, Since: s.Since})
+	}
+	return list
+}
+
+func newGrown(t *testing.T, change ...func(*setup)) *grown {
 	t.Helper()
 	g := &grown{fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, cfg: loadConfig(t, grownFile)}
 	g.cfg.Server.Data = t.TempDir()
-	g.bed = newBed(t, append([]func(*Options){func(o *Options) {
+	g.bed = newBed(t, append([]func(*setup){func(o *setup) {
 		o.Providers = g.fleet
-		o.Config = func() *config.Config { return g.cfg }
-		o.Reload = func() (time.Time, error) { return time.Now().Add(-90 * time.Second), told(g, &g.reload) }
-		o.Storms = func(time.Time) []Storm { return told(g, &g.storms) }
+		o.Data, o.Settings, o.Storms = g.cfg.Server.Data, g.settings, g.allStorms
+		o.Findings = func() []doctor.Finding { return doctor.Folder{Path: g.cfg.Server.Data, Keeps: true}.Check() }
 		o.Relays = func() []nostr.RelayStatus { return told(g, &g.relays) }
 		o.Place = func() notify.Place { return notify.Place{Host: "box"} }
 	}}, change...)...)
@@ -128,7 +152,7 @@ func TestOverviewPage(t *testing.T) {
 	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "# teapot", `id="p-anthropic"`,
 		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not taken over", `<dt>done in the last minute</dt>`,
 		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs began, 1 succeeded and 2 gave up; 7 attempts failed"`)
-	now := &stream{h: g.h, look: g.h.lookAtOverview}
+	now := &stream{h: g.h, look: g.h.pages.overview.look}
 	_, painted, err := now.paint(t.Context(), g.h.feed.latest().Time)
 	if err != nil {
 		t.Fatal(err)

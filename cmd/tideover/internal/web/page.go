@@ -5,55 +5,72 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/engine"
 )
 
-// page is what every page needs.
+// page is the data that every page needs.
 type page struct {
 	Title   string
-	Place   string // which entry of the navigation it belongs to
-	Live    string // address of its stream; "" for none
+	Place   string // name of its entry in the navigation
+	Live    string // URL of its stream; "" for none
 	Version string
-	Flash   string // what was just done
+	Flash   string // what the last action did
 	Now     time.Time
 	Dead    int  // dead letters, for the navigation
-	Alone   bool // there are providers only
+	Alone   bool // there is no engine
 	Home    string
-	Nav     []station
+	Nav     []navEntry
 	Storms  []Storm
 	Body    any
 }
 
-// station is an entry of the navigation.
-type station struct{ Name, Label, URL, Key string }
+// Storm is a layer that makes far more attempts than there is work.
+type Storm struct {
+	Layer string    // workflow or provider
+	Name  string    // which one
+	Ratio float64   // attempts for each piece of work
+	Since time.Time // when it began
+}
 
-// stations returns the pages that there are. Key is what g is followed by to get
-// there.
-func (h *handler) stations() (list []station) {
-	add := func(there bool, p station) {
+// storms returns the retry storms at the moment.
+func (h *site) storms() (list []Storm) {
+	for _, s := range h.control.System.Storms() {
+		list = append(list, Storm{s.Layer, s.Name, s.Amplification, s.Since})
+	}
+	return list
+}
+
+// navEntry is an entry of the navigation.
+type navEntry struct{ Name, Label, URL, Key string }
+
+// navigation returns the entries of the pages that exist. The keys g and Key open a page.
+func (h *site) navigation() (list []navEntry) {
+	add := func(there bool, p navEntry) {
 		if there {
 			list = append(list, p)
 		}
 	}
-	work := h.Engine != nil
-	add(work, station{"overview", "Overview", "/overview", "o"})
-	add(work, station{"runs", "Runs", "/runs", "r"})
-	add(work, station{"dead", "Dead letters", "/dead", "d"})
-	add(work && h.Sessions != nil, station{"sessions", "Sessions", "/sessions", "s"})
-	add(true, station{"providers", "Providers", "/providers", "p"})
-	add(work, station{"policies", "Policies", "/policies", "l"})
-	add(work, station{"notifications", "Notifications", "/notifications", "n"})
-	add(work && h.Clustered, station{"cluster", "Cluster", "/cluster", "c"})
-	add(true, station{"health", "Health", "/health", "h"})
+	work := h.hasEngine()
+	add(work, navEntry{"overview", "Overview", "/overview", "o"})
+	add(work, navEntry{"runs", "Runs", "/runs", "r"})
+	add(work, navEntry{"dead", "Dead letters", "/dead", "d"})
+	add(work && h.control.Sessions != nil, navEntry{"sessions", "Sessions", "/sessions", "s"})
+	add(true, navEntry{"providers", "Providers", "/providers", "p"})
+	add(work, navEntry{"policies", "Policies", "/policies", "l"})
+	add(work, navEntry{"notifications", "Notifications", "/notifications", "n"})
+	add(work && h.clustered(), navEntry{"cluster", "Cluster", "/cluster", "c"})
+	add(true, navEntry{"health", "Health", "/health", "h"})
 	return list
 }
 
-// show answers with a page.
-func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
-	p.Version, p.Alone, p.Home, p.Nav = "tideover "+strings.TrimPrefix(h.Version, "tideover "), h.Engine == nil, h.home(), h.stations()
+// show sends a page.
+func (h *site) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	p.Version, p.Alone, p.Home, p.Nav = "tideover "+strings.TrimPrefix(h.control.System.Version(), "tideover "), !h.hasEngine(), h.home(), h.navigation()
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}
-	p.Storms = h.storms(p.Now)
+	p.Storms = h.storms()
 	b, err := h.render(name, p)
 	if err != nil {
 		http.Error(w, "the page can't be shown: "+err.Error(), http.StatusInternalServerError)
@@ -66,11 +83,84 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, status int, name 
 	}
 }
 
-// render runs a template. Everything that is shown passes here.
-func (h *handler) render(name string, data any) ([]byte, error) {
+// render executes a template. All output of the package passes through here.
+func (h *site) render(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := h.templates.ExecuteTemplate(&b, name, data); err != nil {
 		return nil, err
 	}
 	return visible(b.Bytes()), nil
+}
+
+// question is asked before an action.
+type question struct {
+	Title   string
+	Text    string
+	Button  string
+	Danger  bool
+	Action  string // address of the form
+	Back    string
+	Run     *engine.Info
+	Steps   []engine.StepInfo // to choose from
+	Same    bool              // or no step, to keep the results of the steps that are the same
+	Step    int               // chosen
+	Input   *string           // to edit
+	Hidden  bool              // parts of the input are not shown
+	Key     string            // of a group
+	Fields  []fact            // what else the form sends
+	Problem string            // with what was sent
+	Dialog  bool
+}
+
+// pose shows a question as a page or a dialog.
+func (h *site) pose(w http.ResponseWriter, r *http.Request, status int, q *question) {
+	name := "confirm"
+	if q.Dialog = fromHTMX(r); q.Dialog {
+		name = "confirm-part"
+	}
+	h.show(w, r, status, name, page{Title: q.Title, Body: q})
+}
+
+// flash shows the result of an action on an open page. The stream of the page updates the rest.
+func (h *site) flash(w http.ResponseWriter, r *http.Request, text string) {
+	w.Header().Set("HX-Trigger", "done")
+	h.show(w, r, http.StatusOK, "flash", page{Flash: text})
+}
+
+// forward sends the browser to another page.
+func forward(w http.ResponseWriter, r *http.Request, to string) {
+	if fromHTMX(r) {
+		w.Header().Set("HX-Redirect", to)
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// shortcut is a key and what it does.
+type shortcut struct{ Keys, Does string }
+
+// keysBody is the list of keyboard shortcuts.
+type keysBody struct {
+	Places []navEntry
+	Keys   []shortcut
+	Dialog bool
+}
+
+// serveKeys shows the keyboard shortcuts. static/app.js implements them.
+func (h *site) serveKeys(w http.ResponseWriter, r *http.Request) {
+	b := keysBody{Places: h.navigation(), Dialog: fromHTMX(r), Keys: []shortcut{
+		{"?", "show this"},
+		{"/", "search"},
+		{"j", "go to the next entry of a list"},
+		{"k", "go to the one before"},
+		{"Enter", "open it"},
+		{".", "go to the next page of a list"},
+		{",", "go back to the first page of a list"},
+		{"Esc", "close a dialog"},
+	}}
+	name := "keys"
+	if b.Dialog {
+		name = "keys-part"
+	}
+	h.show(w, r, http.StatusOK, name, page{Title: "Keyboard", Body: b})
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
@@ -42,36 +42,40 @@ type policyRow struct {
 // Title is what people call it.
 func (r *policyRow) Title() string { return strings.Join(r.Names, ", ") }
 
-func (h *handler) policies(w http.ResponseWriter, r *http.Request) {
+// policiesPage is the list of policies, with the waits that they led to.
+type policiesPage struct {
+	*site
+	samples *waitSamples
+}
+
+func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
-	used, at, err := h.samples.look(r.Context(), h, now)
+	used, at, err := h.samples.get(r.Context(), h.collect, now)
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
-	b := policiesBody{Rows: h.policyRows(), Looked: at}
+	b := policiesBody{Rows: h.rows(), Looked: at}
 	for _, row := range b.Rows {
 		row.Plot = newPlot(&row.plan, used[row.Text])
 	}
 	h.show(w, r, http.StatusOK, "policies", page{Title: "Policies", Place: "policies", Now: now, Dead: h.deadCount(r.Context()), Body: b})
 }
 
-// policyRows returns the policies of everything that retries, those with a name
+// rows returns the policies of everything that retries, those with a name
 // first.
-func (h *handler) policyRows() []*policyRow {
+func (h policiesPage) rows() []*policyRow {
 	all := map[string]*policyRow{}
-	if h.Config != nil {
-		for name, p := range h.Config().Policies {
-			row := rowOf(all, p)
-			row.Names = append(row.Names, name)
-		}
+	for name, p := range h.control.System.Settings().Policies {
+		row := rowOf(all, p)
+		row.Names = append(row.Names, name)
 	}
-	for _, flow := range h.Engine.Workflows() {
+	for _, flow := range h.control.Runs.Definitions() {
 		for _, s := range flow.Steps() {
 			addUse(all, s.Policy, useOf(flow.Name(), s.Name))
 		}
 	}
-	for _, st := range api.ListProviders(h.Providers) {
+	for _, st := range h.control.Providers.List() {
 		addUse(all, st.Policy, named{"provider " + st.Name, providerPage(st.Name)})
 	}
 	presets(all)
@@ -79,7 +83,7 @@ func (h *handler) policyRows() []*policyRow {
 	for _, row := range all {
 		slices.Sort(row.Names)
 		slices.SortFunc(row.Uses, func(a, b named) int { return cmp.Compare(a.Name, b.Name) })
-		row.ID = "p-" + short8(row.Text)
+		row.ID = "p-" + shortID(row.Text)
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b *policyRow) int {
@@ -118,7 +122,7 @@ func addUse(all map[string]*policyRow, text string, by named) {
 func useOf(workflow, step string) named {
 	q := query{Workflow: workflow, Order: orders[0]}
 	name := workflow + " · " + step
-	if api.Internal(workflow) {
+	if control.Internal(workflow) {
 		name = workflow
 	}
 	return named{name, q.url("/runs")}
@@ -139,14 +143,14 @@ func presets(all map[string]*policyRow) {
 
 // stepsOf counts the steps of a workflow, each of which makes an attempt even if
 // all goes well.
-func stepsOf(e *engine.Engine, workflow string) int {
-	if w, ok := e.Workflow(workflow); ok {
+func stepsOf(runs *control.Runs, workflow string) int {
+	if w, ok := runs.Definition(workflow); ok {
 		return len(w.Steps())
 	}
 	return 1
 }
 
-// used is a wait that a policy led to, or that somebody else set in its place.
+// used is a wait of a run: set by the policy, or by another source instead.
 type used struct {
 	Retry int
 	Delay time.Duration
@@ -155,7 +159,7 @@ type used struct {
 }
 
 // waitsOf returns the waits of a step. A failure after which none followed ends a
-// set of attempts; if there are more, somebody has put it back to work.
+// set of attempts; further attempts belong to a retry of the run.
 func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 	n := 0
 	for i := range s.Attempts {
@@ -165,7 +169,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 		}
 		if w := a.Wait; w != nil && a.Outcome != "lost" { // that is no wait of the policy
 			u := used{Retry: max(n, 1), Delay: w.Delay, By: w.By}
-			u.Title = workflow + " · " + s.Name + ", wait of " + exact(w.Delay) + " set by " + byWhom(w.By)
+			u.Title = workflow + " · " + s.Name + ", wait of " + exact(w.Delay) + " set by " + waitSetter(w.By)
 			list = append(list, u)
 		}
 		if a.Reason != "" {
@@ -176,16 +180,16 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 }
 
 // collect looks up the waits of the newest runs that were retried, by policy.
-func (h *handler) collect(ctx context.Context) (map[string][]used, error) {
+func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 	out := map[string][]used{}
-	flows := h.Engine.Workflows()
+	flows := h.control.Runs.Definitions()
 	for _, flow := range flows[:min(len(flows), sampledFlows)] {
 		ids, err := h.retried(ctx, flow.Name())
 		if err != nil {
 			return nil, err
 		}
 		for _, id := range ids {
-			i, err := h.Engine.Get(ctx, id)
+			i, err := h.control.Runs.Get(ctx, id)
 			if err != nil {
 				continue // it is kept no longer
 			}
@@ -204,14 +208,14 @@ func (h *handler) collect(ctx context.Context) (map[string][]used, error) {
 // retried returns runs of a workflow that were retried, or wait to be. It looks at
 // few runs, however many there are: those that wait or are dead have failed, and of
 // the others only the newest are looked at.
-func (h *handler) retried(ctx context.Context, workflow string) (ids []string, err error) {
-	steps := stepsOf(h.Engine, workflow)
-	for _, f := range []engine.Filter{
+func (h policiesPage) retried(ctx context.Context, workflow string) (ids []string, err error) {
+	steps := stepsOf(h.control.Runs, workflow)
+	for _, f := range []control.Filter{
 		{Workflow: workflow, States: []string{"waiting", "dead"}, Limit: sampledRuns / 2},
 		{Workflow: workflow, States: []string{"succeeded", "running"}, Limit: sampledNewest},
 	} {
 		soon, cancel := h.soon(ctx)
-		list, err := h.Engine.List(soon, f)
+		list, err := h.control.Runs.List(soon, f)
 		cancel()
 		if err != nil {
 			return nil, err

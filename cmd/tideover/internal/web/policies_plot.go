@@ -107,7 +107,7 @@ func (v *plot) addDots(waits []used, columns int, wide float64, up func(time.Dur
 		}
 		n := count[w.Retry]
 		count[w.Retry]++
-		by := byWhom(w.By)
+		by := waitSetter(w.By)
 		aside := (float64(n*37%100)/100 - 0.5) * 0.5 // spread, and the same whenever it is drawn
 		v.Dots = append(v.Dots, dot{percent((float64(w.Retry) - 0.5 + aside) * wide), percent(up(w.Delay)), "by-" + by, w.Title})
 		if !legend[by] {

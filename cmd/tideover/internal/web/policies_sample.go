@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// How many runs are looked at for the waits that policies led to.
+// How many runs are read for the waits that policies led to.
 const (
 	sampledFlows  = 40  // workflows
 	sampledRuns   = 12  // of a workflow, in full
@@ -16,21 +16,21 @@ const (
 	sampleTime    = 5 * time.Second
 )
 
-// samples are the waits that policies led to, for all who look at them.
-type samples struct {
+// waitSamples caches the waits that policies led to.
+type waitSamples struct {
 	mu    sync.Mutex
 	at    time.Time
 	waits map[string][]used // by the text of the policy
 }
 
-// look returns waits by policy, and when they were looked up.
-func (s *samples) look(ctx context.Context, h *handler, now time.Time) (map[string][]used, time.Time, error) {
+// get returns waits by policy, and when they were collected.
+func (s *waitSamples) get(ctx context.Context, collect func(context.Context) (map[string][]used, error), now time.Time) (map[string][]used, time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now.Sub(s.at) < sampleTime {
 		return s.waits, s.at, nil
 	}
-	waits, err := h.collect(ctx)
+	waits, err := collect(ctx)
 	if err != nil {
 		return nil, now, err
 	}
@@ -38,8 +38,8 @@ func (s *samples) look(ctx context.Context, h *handler, now time.Time) (map[stri
 	return waits, now, nil
 }
 
-// short8 names a text in addresses of parts of a page.
-func short8(text string) string {
+// shortID returns a short id of a text, for fragments of URLs.
+func shortID(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:4])
 }

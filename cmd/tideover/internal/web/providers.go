@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 )
 
@@ -34,7 +34,7 @@ type providerRow struct {
 	URL      string // address of its page
 	Meaning  string // of its state, in words
 	Offers   []offer
-	Next     *time.Time // when somebody looks again, or may
+	Next     *time.Time // time of the next probe
 	Expected *time.Time // when it is thought to be back
 	Probed   *gateway.Recovery
 	First    string // mean time to the first byte
@@ -60,30 +60,33 @@ type key struct {
 	Rank  string
 }
 
-func (h *handler) providers(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtProviders(r.Context(), time.Now())
+// providersPage is the list of providers, and the page of each.
+type providersPage struct{ *site }
+
+func (h providersPage) serveList(w http.ResponseWriter, r *http.Request) {
+	p, err := h.lookAtList(r.Context(), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	p.data.Flash = providerDone[r.URL.Query().Get("did")]
 	h.show(w, r, http.StatusOK, "providers", p.data)
 }
 
-func (h *handler) liveProviders(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.lookAtProviders)
+func (h providersPage) liveList(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, "", h.lookAtList)
 }
 
-func (h *handler) lookAtProviders(ctx context.Context, now time.Time) (part, error) {
-	p := h.providerPart(ctx, "providers-live", "Providers", "/live/providers", now)
+func (h providersPage) lookAtList(ctx context.Context, now time.Time) (part, error) {
+	p := h.newPart(ctx, "providers-live", "Providers", "/live/providers", now)
 	var b providersBody
 	states := map[string]int{}
-	for _, st := range api.ListProviders(h.Providers) {
-		st = h.cleanProvider(st)
+	for _, st := range h.control.Providers.List() {
+		st = h.redact.provider(st)
 		states[st.State]++
 		row := newProviderRow(&st, now)
 		row.shorten()
-		p.moving = p.moving || changes(&row)
+		p.moving = p.moving || changesWithTime(&row)
 		b.Rows = append(b.Rows, row)
 	}
 	var said []string
@@ -97,53 +100,53 @@ func (h *handler) lookAtProviders(ctx context.Context, now time.Time) (part, err
 	return p, nil
 }
 
-func (h *handler) provider(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtProvider(r.Context(), r.PathValue("provider"), time.Now())
+func (h providersPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), r.PathValue("provider"), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.show(w, r, http.StatusOK, "provider", p.data)
 }
 
-func (h *handler) liveProvider(w http.ResponseWriter, r *http.Request) {
+func (h providersPage) live(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("provider")
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.lookAtProvider(ctx, name, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, name, now) })
 }
 
-func (h *handler) lookAtProvider(ctx context.Context, name string, now time.Time) (part, error) {
-	p := h.providerPart(ctx, "provider-live", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
-	st, err := api.FindProvider(h.Providers, name)
+func (h providersPage) look(ctx context.Context, name string, now time.Time) (part, error) {
+	p := h.newPart(ctx, "provider-live", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
+	st, err := h.control.Providers.Get(name)
 	if err != nil {
 		return p, err
 	}
-	st = h.cleanProvider(st)
+	st = h.redact.provider(st)
 	row := newProviderRow(&st, now)
-	p.moving = changes(&row)
+	p.moving = changesWithTime(&row)
 	p.data.Body = row
 	return p, nil
 }
 
-// providerPart returns what all pages with providers have.
-func (h *handler) providerPart(ctx context.Context, template, title, live string, now time.Time) part {
-	p := part{template: template, polled: true, data: page{Title: title, Place: "providers", Live: live, Now: now, Alone: h.Engine == nil}}
-	if h.Engine == nil {
+// newPart returns what all pages with providers have.
+func (h providersPage) newPart(ctx context.Context, template, title, live string, now time.Time) part {
+	p := part{template: template, polled: true, data: page{Title: title, Place: "providers", Live: live, Now: now, Alone: !h.hasEngine()}}
+	if !h.hasEngine() {
 		return p
 	}
 	p.data.Dead = h.deadCount(ctx)
 	return p
 }
 
-// changes reports whether a provider looks different after a while though nothing
+// changesWithTime reports whether a provider looks different after a while though nothing
 // has happened.
-func changes(r *providerRow) bool {
+func changesWithTime(r *providerRow) bool {
 	return r.State != gateway.Up || len(r.Throttles) > 0 || slices.ContainsFunc(r.Cooling, func(k key) bool { return k.Cools })
 }
 
 func newProviderRow(st *gateway.Status, now time.Time) providerRow {
 	r := providerRow{
-		Status: *st, URL: providerPage(st.Name), Meaning: api.ProviderMeaning(st), Offers: providerOffers(st), Classes: classes(st.ByClass),
-		Limits: quotas(st.Quotas), Course: course(st, now), Handed: st.Failovers, Left: budgets(st.Budgets),
+		Status: *st, URL: providerPage(st.Name), Meaning: control.ProviderMeaning(st), Offers: providerOffers(st), Classes: classes(st.ByClass),
+		Limits: quotas(st.Quotas), Course: outageBars(st, now), Handed: st.Failovers, Left: budgets(st.Budgets),
 	}
 	for _, k := range st.Keys {
 		x := key{KeyInfo: k, Cools: k.CoolUntil != nil && k.CoolUntil.After(now), Rank: seconds(k.Score)}
@@ -167,8 +170,8 @@ func newProviderRow(st *gateway.Status, now time.Time) providerRow {
 	return r
 }
 
-// recovery returns what is expected of the outage, unless somebody has said what
-// counts more.
+// recovery returns the recovery of an outage, or nil if the provider is not down or an operator has
+// set its state.
 func recovery(st *gateway.Status) *gateway.Recovery {
 	if st.State != gateway.Down && st.State != gateway.Probing {
 		return nil
@@ -188,60 +191,23 @@ func (r *providerRow) shorten() {
 		}
 		return 1
 	})
-	r.Cooling, r.More = firsts(r.Cooling, listedKeys, r.More)
-	r.Throttles, r.More = firsts(r.Throttles, listedThrottles, r.More)
-	r.Limits, r.More = firsts(r.Limits, listedQuotas, r.More)
-	r.Course, r.More = firsts(r.Course, listedOutages, r.More)
-	r.Handed, r.More = firsts(r.Handed, listedFailovers, r.More)
+	r.Cooling, r.More = limitList(r.Cooling, listedKeys, r.More)
+	r.Throttles, r.More = limitList(r.Throttles, listedThrottles, r.More)
+	r.Limits, r.More = limitList(r.Limits, listedQuotas, r.More)
+	r.Course, r.More = limitList(r.Course, listedOutages, r.More)
+	r.Handed, r.More = limitList(r.Handed, listedFailovers, r.More)
 }
 
-// firsts returns the first of a list, and adds how many others there are.
-func firsts[T any](list []T, n, more int) ([]T, int) {
+// limitList returns at most n elements, and adds the number of the others to more.
+func limitList[T any](list []T, n, more int) ([]T, int) {
 	if len(list) <= n {
 		return list, more
 	}
 	return list[:n], more + len(list) - n
 }
 
-// cleanProvider takes secrets out of what somebody else wrote. Times that are
-// worked out anew whenever somebody looks are made the same, so that a page is not
-// sent again because of nothing.
-func (h *handler) cleanProvider(st gateway.Status) gateway.Status {
-	st.Since = whole(st.Since)
-	if st.Recovery != nil {
-		r := *st.Recovery
-		r.Next, r.Expected = whole(r.Next), whole(r.Expected)
-		st.Recovery = &r
-	}
-	st.BaseURL, st.Why = h.Redact(st.BaseURL), h.Redact(st.Why)
-	st.Keys, st.Outages, st.Failovers = slices.Clone(st.Keys), slices.Clone(st.Outages), slices.Clone(st.Failovers)
-	st.Quotas, st.Budgets = slices.Clone(st.Quotas), slices.Clone(st.Budgets)
-	for i := range st.Keys {
-		st.Keys[i].Reason = h.Redact(st.Keys[i].Reason)
-	}
-	for i := range st.Outages {
-		st.Outages[i].Cause = h.Redact(st.Outages[i].Cause)
-	}
-	for i := range st.Failovers {
-		st.Failovers[i].Why = h.Redact(st.Failovers[i].Why)
-	}
-	for i := range st.Quotas {
-		st.Quotas[i].Name = h.Redact(st.Quotas[i].Name)
-	}
-	for i := range st.Budgets {
-		st.Budgets[i].Route = h.Redact(st.Budgets[i].Route)
-	}
-	st.Throttles = slices.Clone(st.Throttles)
-	for i := range st.Throttles {
-		x := &st.Throttles[i]
-		x.Route, x.Model, x.Reason = h.Redact(x.Route), h.Redact(x.Model), h.Redact(x.Reason)
-		x.Until, x.NextProbe = *whole(&x.Until), *whole(&x.NextProbe)
-	}
-	return st
-}
-
-// whole returns a time without parts of a second.
-func whole(t *time.Time) *time.Time {
+// roundToSecond returns a time without parts of a second.
+func roundToSecond(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
 	}

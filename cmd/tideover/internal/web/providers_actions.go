@@ -7,23 +7,23 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 )
 
-// providerDone says what was done.
+// providerDone has the sentence that is shown after each action.
 var providerDone = map[string]string{
 	gateway.Open: "Opened: nobody passes.", gateway.Close: "Closed: it counts as up whatever happens.",
 	gateway.Reset: "It goes by its rules again.", gateway.Drain: "It is being drained.",
 }
 
-// providerOffers returns what can be done with a provider as it is.
+// providerOffers returns the actions that are possible for a provider.
 func providerOffers(st *gateway.Status) (list []offer) {
 	add := func(action, label string) {
 		list = append(list, offer{action, label, providerURL(st.Name, action), action == gateway.Open})
 	}
 	told := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
-	if told || st.State == gateway.Down || len(st.Throttles) > 0 || slices.ContainsFunc(st.Keys, cools) {
+	if told || st.State == gateway.Down || len(st.Throttles) > 0 || slices.ContainsFunc(st.Keys, isCooling) {
 		add(gateway.Reset, "Reset")
 	}
 	if !st.Held {
@@ -38,22 +38,22 @@ func providerOffers(st *gateway.Status) (list []offer) {
 	return list
 }
 
-// cools reports whether the key may not be used for now.
-func cools(k gateway.KeyInfo) bool { return k.CoolUntil != nil && k.CoolUntil.After(time.Now()) }
+// isCooling reports whether the key may not be used for now.
+func isCooling(k gateway.KeyInfo) bool { return k.CoolUntil != nil && k.CoolUntil.After(time.Now()) }
 
-// askProvider asks whether something shall be done with a provider.
-func (h *handler) askProvider(w http.ResponseWriter, r *http.Request) {
-	q, err := h.providerQuestion(r)
+// ask asks whether to apply an action to a provider.
+func (h providersPage) ask(w http.ResponseWriter, r *http.Request) {
+	q, err := h.question(r)
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.pose(w, r, http.StatusOK, q)
 }
 
-func (h *handler) providerQuestion(r *http.Request) (*question, error) {
+func (h providersPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("provider"), r.PathValue("action")
-	st, err := api.FindProvider(h.Providers, name)
+	st, err := h.control.Providers.Get(name)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (h *handler) providerQuestion(r *http.Request) (*question, error) {
 	switch action {
 	case gateway.Open:
 		q.Title, q.Button, q.Danger = "Open "+name+"?", "Open: let nobody pass", true
-		q.Text = "Nobody passes until somebody closes or resets it. " + elsewhere(&st)
+		q.Text = "Nobody passes until somebody closes or resets it. " + fallbackText(&st)
 	case gateway.Close:
 		q.Title, q.Button = "Close "+name+"?", "Close: let everybody pass"
 		q.Text = "It counts as up whatever happens, until somebody opens or resets it. No failure keeps requests from it."
@@ -70,41 +70,41 @@ func (h *handler) providerQuestion(r *http.Request) (*question, error) {
 		q.Text = "It goes by its rules again: what was said by hand counts no more, and what was told of its keys is forgotten. If it is down, the next request looks whether it still is."
 	case gateway.Drain:
 		q.Title, q.Button = "Drain "+name+"?", "Drain"
-		q.Text = fmt.Sprintf("Requests under way are finished; there are %d. Until somebody resets it, no new ones pass. %s", st.InFlight, elsewhere(&st))
+		q.Text = fmt.Sprintf("Requests under way are finished; there are %d. Until somebody resets it, no new ones pass. %s", st.InFlight, fallbackText(&st))
 	default:
-		return nil, noSuchAction(action)
+		return nil, unknownAction(action)
 	}
 	return q, nil
 }
 
-// elsewhere says what becomes of requests that do not pass.
-func elsewhere(st *gateway.Status) string {
+// fallbackText says what becomes of requests that do not pass.
+func fallbackText(st *gateway.Status) string {
 	if len(st.Fallback) == 0 {
 		return "It has no fallback: requests are refused."
 	}
 	return "Requests go to " + strings.Join(st.Fallback, ", ") + ", or are refused."
 }
 
-func noSuchAction(action string) error {
-	return &api.Problem{Status: http.StatusNotFound, Code: api.CodeNotFound, Message: fmt.Sprintf("nothing is called %q", action)}
+func unknownAction(action string) error {
+	return control.NewError(control.CodeNotFound, fmt.Sprintf("nothing is called %q", action), "")
 }
 
-// actProvider does something with a provider.
-func (h *handler) actProvider(w http.ResponseWriter, r *http.Request) {
+// act applies an action to a provider.
+func (h providersPage) act(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		h.fail(w, r, formStatus(err), err)
 		return
 	}
 	action := r.PathValue("action")
 	if providerDone[action] == "" {
-		h.fail(w, r, http.StatusNotFound, noSuchAction(action))
+		h.fail(w, r, http.StatusNotFound, unknownAction(action))
 		return
 	}
-	if _, err := api.TellProvider(h.Providers, h.Logger, r.PathValue("provider"), action, h.Actor(r)); err != nil {
-		h.fail(w, r, statusOf(err), err)
+	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, h.actor(r)); err != nil {
+		h.failWith(w, r, err)
 		return
 	}
-	h.feed.stir()
+	h.feed.touchAll()
 	if fromHTMX(r) {
 		h.flash(w, r, providerDone[action])
 		return

@@ -14,7 +14,7 @@ type gauge struct {
 	Name  string
 	Of    string // whose it is
 	Text  string
-	W     string     // in percent; "" if nobody knows of how much
+	W     string     // in percent; "" if the limit is unknown
 	Class string     // good, wait or bad
 	Reset *time.Time // when it is full again
 }
@@ -72,16 +72,16 @@ func budgets(list []gateway.Budget) (out []gauge) {
 type outage struct {
 	Began  time.Time
 	Lasted string
-	Wanted string // "" if nobody could know
+	Wanted string // "" if unknown
 	W, P   string // widths of both, in percent
 	Probes int
 	Cause  string
 	Now    bool // it goes on
 }
 
-// course returns the outages of a provider, newest first, with the one that goes
+// outageBars returns the outages of a provider, newest first, with the one that goes
 // on. All bars have the same scale.
-func course(st *gateway.Status, now time.Time) (list []outage) {
+func outageBars(st *gateway.Status, now time.Time) (list []outage) {
 	all := st.Outages
 	if r := recovery(st); r != nil && st.Since != nil {
 		o := gateway.Outage{Began: *st.Since, Seconds: max(now.Sub(*st.Since).Seconds(), 0), Predicted: r.Predicted, Probes: r.Probes}

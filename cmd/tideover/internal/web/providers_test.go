@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/testwait"
 )
@@ -25,14 +25,14 @@ type fleet struct {
 	list []gateway.Status
 }
 
-// Status implements [api.Providers].
+// Status implements [control.Gateway].
 func (f *fleet) Status() []gateway.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.list)
 }
 
-// Control implements [api.Providers].
+// Control implements [control.Gateway].
 func (f *fleet) Control(name, action string) error {
 	state := map[string]string{gateway.Open: gateway.Opened, gateway.Close: gateway.Up, gateway.Reset: gateway.Up, gateway.Drain: gateway.Draining}[action]
 	if state == "" {
@@ -118,17 +118,17 @@ type port struct {
 	fleet *fleet
 }
 
-func newPort(t *testing.T, list []gateway.Status, change ...func(*Options)) *port {
+func newPort(t *testing.T, list []gateway.Status, change ...func(*setup)) *port {
 	t.Helper()
 	f := &fleet{list: list}
-	return &port{newBed(t, append([]func(*Options){func(o *Options) { o.Providers, o.Logger = f, slog.New(slog.DiscardHandler) }}, change...)...), f}
+	return &port{newBed(t, append([]func(*setup){func(o *setup) { o.Providers, o.Logger = f, slog.New(slog.DiscardHandler) }}, change...)...), f}
 }
 
 // newPortAlone serves providers without an engine.
 func newPortAlone(t *testing.T, list []gateway.Status) *port {
 	t.Helper()
 	p := &port{&bed{T: t}, &fleet{list: list}}
-	p.h = newHandler(Options{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)})
+	p.h = newTestSite(setup{Config: control.Config{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
 	p.srv = httptest.NewServer(p.h)
 	t.Cleanup(func() {
 		p.srv.CloseClientConnections()
@@ -147,7 +147,7 @@ func (p *port) tell(name, action string) {
 
 func (p *port) state(name string) gateway.Status {
 	p.Helper()
-	return must(api.FindProvider(p.fleet, name))
+	return must(control.NewProviders(p.fleet, nil).Get(name))
 }
 
 func TestProvidersPage(t *testing.T) {
@@ -201,7 +201,7 @@ func TestWithoutProviders(t *testing.T) {
 func TestProviderActions(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	p := newPort(t, []gateway.Status{sick("anthropic"), fine("openai")}, func(o *Options) {
+	p := newPort(t, []gateway.Status{sick("anthropic"), fine("openai")}, func(o *setup) {
 		o.Actor, o.Logger = func(*http.Request) string { return "alice" }, slog.New(slog.NewTextHandler(&log, nil))
 	})
 	has(t, "the question", p.page("/providers/anthropic/open"), "Open anthropic?", `method="post"`, `action="/providers/anthropic/open"`, `href="/providers"`,
@@ -290,7 +290,7 @@ type trembling struct {
 	looks atomic.Int64
 }
 
-// Status implements [api.Providers].
+// Status implements [control.Gateway].
 func (f *trembling) Status() []gateway.Status {
 	list := f.fleet.Status()
 	late := time.Duration(f.looks.Add(1)%50) * time.Millisecond
@@ -307,7 +307,7 @@ func TestTimesThatTremble(t *testing.T) {
 	since, next := time.Now().Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Hour)
 	down.Since, down.Recovery.Next = &since, &next
 	f := &trembling{fleet: &fleet{list: []gateway.Status{down}}}
-	b := newBed(t, func(o *Options) { o.Providers = f })
+	b := newBed(t, func(o *setup) { o.Providers = f })
 	b.h.pace, b.h.beat = time.Millisecond, time.Hour
 	m := b.listen("/live/providers")
 	testwait.Until(t, "it was looked at often", func() bool { return f.looks.Load() > 60 })
@@ -389,7 +389,7 @@ func TestHostileProviders(t *testing.T) {
 
 func TestSecretsOfProvidersAreNotShown(t *testing.T) {
 	t.Parallel()
-	hide := func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
+	hide := func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
 	st := sick("anthropic")
 	st.BaseURL, st.Keys[1].Reason, st.Outages[0].Cause, st.Failovers[0].Why = "https://x/hunter2", "401 hunter2", "hunter2", "hunter2"
 	st.Quotas[0].Name, st.Budgets[0].Route = "hunter2", "GET /hunter2"
@@ -411,7 +411,7 @@ func TestProvidersWhoseKeysWereRefused(t *testing.T) {
 	st := fine("openai")
 	st.State, st.Since, st.Why = gateway.Refused, near(-time.Minute), "its keys were refused (401 hunter2)"
 	st.Keys = []gateway.KeyInfo{{Name: "only", CoolUntil: near(4 * time.Minute), Refused: true, Reason: "401"}}
-	p := newPort(t, []gateway.Status{st}, func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
+	p := newPort(t, []gateway.Status{st}, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
 	for _, path := range []string{"/providers", "/providers/openai"} {
 		body := p.page(path)
 		has(t, path, body, "its keys were refused (401 ***): they are tried only where nobody else takes a request", "refused, tried again <strong><time")
@@ -429,7 +429,7 @@ func TestEveryStateOfAProviderHasItsLook(t *testing.T) {
 		if !strings.Contains(css, ".state."+s) {
 			t.Errorf("%s has no colour", s)
 		}
-		if api.ProviderMeaning(&gateway.Status{State: s}) == "" {
+		if control.ProviderMeaning(&gateway.Status{State: s}) == "" {
 			t.Errorf("%s has no meaning", s)
 		}
 	}
@@ -444,7 +444,7 @@ func TestTheCourseOfOutages(t *testing.T) {
 		State: gateway.Down, Since: &began, Recovery: &gateway.Recovery{Expected: &expected, Predicted: 100, Probes: 2},
 		Outages: []gateway.Outage{{Seconds: 50, Predicted: 25}, {AtLeast: true, Seconds: 0.001, Predicted: 0}, {Seconds: 200, Predicted: 1000}, {AtLeast: true}},
 	}
-	list := course(&st, now)
+	list := outageBars(&st, now)
 	want := []outage{
 		{Now: true, W: "3.00%", P: "10.00%", Lasted: "30.0 s"}, {W: "5.00%", P: "2.50%", Lasted: "50.0 s"}, {W: "0.60%", P: "0.00%", Lasted: "at least 1 ms"},
 		{W: "20.00%", P: "100.00%", Lasted: "3 min 20 s"}, {W: "0.00%", P: "0.00%", Lasted: "unknown"},
@@ -458,10 +458,10 @@ func TestTheCourseOfOutages(t *testing.T) {
 		}
 	}
 	st.State = gateway.Opened
-	if list := course(&st, now); len(list) != 4 || list[0].Now {
+	if list := outageBars(&st, now); len(list) != 4 || list[0].Now {
 		t.Errorf("since somebody opened it: %+v", list)
 	}
-	if list := course(&gateway.Status{}, now); len(list) != 0 {
+	if list := outageBars(&gateway.Status{}, now); len(list) != 0 {
 		t.Errorf("none: %+v", list)
 	}
 }

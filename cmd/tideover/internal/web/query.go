@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
-	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
 // states are all states of runs, in the order in which they are shown.
@@ -33,9 +32,8 @@ type query struct {
 	Internal bool      // also what tideover runs on its own account
 }
 
-// parseQuery reads what it understands. The rest is dropped: whoever sends it is
-// sent to the address without it, so that an address never says more than the
-// page shows.
+// parseQuery parses a query and drops the parts that it does not know. The browser is redirected to
+// the URL without them, so that a URL never says more than its page shows.
 func parseQuery(v url.Values) query {
 	q := query{
 		Workflow: v.Get("workflow"), Search: strings.TrimSpace(v.Get("q")), After: v.Get("after"), Group: v.Get("group"),
@@ -64,7 +62,7 @@ func moment(text string) time.Time {
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
 		text = day.Format(time.RFC3339)
 	}
-	t, err := api.ParseMoment(text, -1)
+	t, err := control.ParseMoment(text, -1)
 	if err != nil {
 		return time.Time{}
 	}
@@ -111,25 +109,17 @@ func (q query) url(path string) string {
 	return path
 }
 
-// filter returns the query in the engine's terms.
-func (q query) filter() engine.Filter {
-	return engine.Filter{
-		States: q.States, Workflow: q.Workflow, Exclude: q.exclude(), Search: q.Search, MinAttempts: q.Attempts,
+// filter returns the query as a filter of runs.
+func (q query) filter() control.Filter {
+	return control.Filter{
+		States: q.States, Workflow: q.Workflow, Internal: q.Internal, Search: q.Search, MinAttempts: q.Attempts,
 		Since: q.Since, Until: q.Until, Order: q.Order, After: q.After, Limit: rowsPerPage,
 	}
 }
 
-// exclude returns the workflows that are left out. One that is named is meant.
-func (q query) exclude() []string {
-	if q.Internal || q.Workflow != "" {
-		return nil
-	}
-	return api.InternalNames()
-}
-
 // leaves reports whether the runs of a workflow are left out.
 func (q query) leaves(workflow string) bool {
-	return !q.Internal && workflow != q.Workflow && api.Internal(workflow)
+	return !q.Internal && workflow != q.Workflow && control.Internal(workflow)
 }
 
 // Narrow reports whether the query leaves out anything.

@@ -52,28 +52,31 @@ type attempt struct {
 	Why     string // none follows, in words
 }
 
-func (h *handler) run(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtRun(r.Context(), r.PathValue("id"), r.URL.Query().Has("all"), time.Now())
+// runPage is the page of one run.
+type runPage struct{ *site }
+
+func (h runPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), r.PathValue("id"), r.URL.Query().Has("all"), time.Now())
 	if errors.Is(err, engine.ErrNotFound) {
-		if ids, e := h.Engine.Find(r.Context(), r.PathValue("id"), 2); e == nil && len(ids) == 1 && ids[0] != r.PathValue("id") {
-			http.Redirect(w, r, runURL(ids[0]), http.StatusSeeOther)
+		if id, e := h.control.Runs.Find(r.Context(), r.PathValue("id")); e == nil && id != r.PathValue("id") {
+			http.Redirect(w, r, runURL(id), http.StatusSeeOther)
 			return
 		}
 	}
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	p.data.Flash = done(r.URL.Query())
 	h.show(w, r, http.StatusOK, "run", p.data)
 }
 
-func (h *handler) liveRun(w http.ResponseWriter, r *http.Request) {
+func (h runPage) live(w http.ResponseWriter, r *http.Request) {
 	id, all := r.PathValue("id"), r.URL.Query().Has("all")
-	h.stream(w, r, id, func(ctx context.Context, now time.Time) (part, error) { return h.lookAtRun(ctx, id, all, now) })
+	h.stream(w, r, id, func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, id, all, now) })
 }
 
-func (h *handler) lookAtRun(ctx context.Context, id string, all bool, now time.Time) (part, error) {
+func (h runPage) look(ctx context.Context, id string, all bool, now time.Time) (part, error) {
 	i, err := h.get(ctx, id)
 	if err != nil {
 		return part{}, err
@@ -88,7 +91,7 @@ func (h *handler) lookAtRun(ctx context.Context, id string, all bool, now time.T
 // newRunPart returns the page of a run.
 func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
-		Info: i, By: byWhom(setBy(i)), Why: inWords(i.Reason), Chart: draw(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
+		Info: i, By: waitSetter(setBy(i)), Why: inWords(i.Reason), Chart: newChart(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
 		ReplayOf: link{i.ReplayOf, runURL(i.ReplayOf)}, Replaced: link{i.ReplacedBy, runURL(i.ReplacedBy)},
 	}
 	if i.Origin != i.ReplayOf {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -41,10 +40,13 @@ type chip struct {
 	URL   string
 	On    bool
 	Total bool // Count is of all that ever were, not of those that are kept
-	Bare  bool // nobody counts them
+	Bare  bool // they are not counted
 }
 
-func (h *handler) runs(w http.ResponseWriter, r *http.Request) {
+// runsPage is the list of runs.
+type runsPage struct{ *site }
+
+func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
 	q.Group = ""
 	given := r.URL.Query()
@@ -58,26 +60,26 @@ func (h *handler) runs(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, q.url("/runs"), http.StatusSeeOther)
 		return
 	}
-	p, err := h.lookAtRuns(r.Context(), q, time.Now())
-	if err != nil && q.After != "" && statusOf(err) == http.StatusInternalServerError {
+	p, err := h.look(r.Context(), q, time.Now())
+	if err != nil && q.After != "" && isCursorError(err) {
 		q.After = "" // of another list, or of another time
 		http.Redirect(w, r, q.url("/runs"), http.StatusSeeOther)
 		return
 	}
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	p.data.Flash = did
 	h.show(w, r, http.StatusOK, "runs", p.data)
 }
 
-func (h *handler) liveRuns(w http.ResponseWriter, r *http.Request) {
+func (h runsPage) live(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.lookAtRuns(ctx, q, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, q, now) })
 }
 
-func (h *handler) lookAtRuns(ctx context.Context, q query, now time.Time) (part, error) {
+func (h runsPage) look(ctx context.Context, q query, now time.Time) (part, error) {
 	// The figures come first: if they say that the list is not behind, it is not.
 	t, err := h.totals(ctx, q.Internal)
 	if err != nil {
@@ -87,7 +89,7 @@ func (h *handler) lookAtRuns(ctx context.Context, q query, now time.Time) (part,
 	if err != nil {
 		return part{}, err
 	}
-	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silence(t.Stats.Silent, list.Silent)}
+	b := runsBody{Query: q, Totals: t, Chips: t.chips(q), Workflows: h.workflows(t, q), Rows: rows, Behind: list.Behind, Silent: silentText(t.Stats.Silent, list.Silent)}
 	b.Bulk = bulkOffers(q)
 	if !q.Internal && q.Workflow == "" && t.Others {
 		more := q
@@ -110,78 +112,16 @@ func (h *handler) lookAtRuns(ctx context.Context, q query, now time.Time) (part,
 	}, nil
 }
 
-// silence says which shards did not answer, of those that were asked twice.
-func silence(first, second []int) string {
+// isCursorError reports whether a list may work from its beginning: the cursor is of another list,
+// or can't be read.
+func isCursorError(err error) bool {
+	e := control.AsError(err)
+	return e.Field == "after" || e.Code == control.CodeInternal
+}
+
+// silentText returns a sentence with the shards of both lists, which did not answer.
+func silentText(first, second []int) string {
 	all := slices.Concat(first, second)
 	slices.Sort(all)
-	return api.Silent(slices.Compact(all))
-}
-
-// list returns runs as rows.
-func (h *handler) list(ctx context.Context, f engine.Filter) ([]row, engine.Page, error) {
-	soon, cancel := h.soon(ctx)
-	defer cancel()
-	list, err := h.Engine.List(soon, f)
-	if err != nil {
-		return nil, list, err
-	}
-	rows := make([]row, len(list.Runs))
-	for i := range list.Runs {
-		info := h.clean(&list.Runs[i])
-		rows[i] = row{Info: *info, URL: runURL(info.ID), By: h.setter(ctx, info)}
-	}
-	return rows, list, nil
-}
-
-// setters remembers who set the waits of runs, which lists do not say.
-type setters struct {
-	mu    sync.Mutex
-	known map[string]setter
-}
-
-type setter struct {
-	until time.Time
-	by    string
-}
-
-// setter returns who set the wait that a run is in.
-func (h *handler) setter(ctx context.Context, i *engine.Info) string {
-	if i.Next == nil || i.State == "scheduled" {
-		return ""
-	}
-	h.setters.mu.Lock()
-	s, ok := h.setters.known[i.ID]
-	h.setters.mu.Unlock()
-	if ok && s.until.Equal(*i.Next) {
-		return s.by
-	}
-	soon, cancel := h.soon(ctx)
-	defer cancel()
-	full, err := h.Engine.Get(soon, i.ID)
-	if err != nil {
-		return ""
-	}
-	s = setter{*i.Next, setBy(full)}
-	h.setters.mu.Lock()
-	defer h.setters.mu.Unlock()
-	if h.setters.known == nil || len(h.setters.known) > 4096 {
-		h.setters.known = map[string]setter{}
-	}
-	h.setters.known[i.ID] = s
-	return s.by
-}
-
-// setBy returns who set the wait that ends first.
-func setBy(i *engine.Info) (by string) {
-	var first *time.Time
-	for k := range i.Steps {
-		s := &i.Steps[k]
-		if n := len(s.Attempts); s.Next != nil && (first == nil || s.Next.Before(*first)) {
-			first, by = s.Next, ""
-			if n > 0 && s.Attempts[n-1].Wait != nil {
-				by = s.Attempts[n-1].Wait.By
-			}
-		}
-	}
-	return by
+	return control.Silent(slices.Compact(all))
 }

@@ -33,33 +33,36 @@ type sessionBody struct {
 	Steps  []step
 }
 
-func (h *handler) sessions(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtSessions(r.Context(), time.Now())
+// sessionsPage is the list of sessions, and the page of each.
+type sessionsPage struct{ *site }
+
+func (h sessionsPage) serveList(w http.ResponseWriter, r *http.Request) {
+	p, err := h.lookAtList(r.Context(), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	p.data.Flash = sessionDone[r.URL.Query().Get("did")]
 	h.show(w, r, http.StatusOK, "sessions", p.data)
 }
 
-func (h *handler) liveSessions(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.lookAtSessions)
+func (h sessionsPage) liveList(w http.ResponseWriter, r *http.Request) {
+	h.stream(w, r, "", h.lookAtList)
 }
 
-func (h *handler) lookAtSessions(ctx context.Context, now time.Time) (part, error) {
+func (h sessionsPage) lookAtList(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
 	}
-	list, err := h.Sessions.List(ctx)
+	list, err := h.control.Sessions.List(ctx)
 	if err != nil {
 		return part{}, err
 	}
 	b := sessionsBody{States: map[string]int{}}
 	polled := false // events of a watch do not come here
 	for i := range list {
-		s := h.cleanSession(list[i])
+		s := h.redact.session(list[i])
 		polled = polled || s.In != ""
 		b.States[s.State]++
 		b.Rows = append(b.Rows, newSessionRow(s))
@@ -74,36 +77,36 @@ func newSessionRow(s session.Status) sessionRow {
 	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Offers: sessionOffers(&s)}
 }
 
-func (h *handler) session(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtSession(r.Context(), r.PathValue("session"), time.Now())
+func (h sessionsPage) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := h.look(r.Context(), r.PathValue("session"), time.Now())
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	p.data.Flash = sessionDone[r.URL.Query().Get("did")]
 	h.show(w, r, http.StatusOK, "session", p.data)
 }
 
-func (h *handler) liveSession(w http.ResponseWriter, r *http.Request) {
+func (h sessionsPage) live(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("session")
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.lookAtSession(ctx, name, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, name, now) })
 }
 
-func (h *handler) lookAtSession(ctx context.Context, name string, now time.Time) (part, error) {
+func (h sessionsPage) look(ctx context.Context, name string, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
 	}
-	s, err := h.Sessions.Get(ctx, name)
+	s, err := h.control.Sessions.Get(ctx, name)
 	if err != nil {
 		return part{}, err
 	}
-	s = h.cleanSession(s)
+	s = h.redact.session(s)
 	b := sessionBody{sessionRow: newSessionRow(s)}
 	if s.Run != "" && s.In == "" {
 		b.RunURL, b.AllURL = runURL(s.Run), runURL(s.Run)+"?all"
 		if i, err := h.get(ctx, s.Run); err == nil { // it may be kept no longer
-			c := draw(i, now)
+			c := newChart(i, now)
 			b.Chart = &c
 			for k := range i.Steps {
 				i.Steps[k].Progress = nil // it says what the page says
@@ -119,32 +122,8 @@ func (h *handler) lookAtSession(ctx context.Context, name string, now time.Time)
 	}, nil
 }
 
-// cleanSession takes secrets out of what somebody else wrote.
-func (h *handler) cleanSession(s session.Status) session.Status {
-	s.WaitFor, s.Error, s.NoResume, s.AccountLimit = h.Redact(s.WaitFor), h.Redact(s.Error), h.Redact(s.NoResume), h.Redact(s.AccountLimit)
-	if s.Last != nil {
-		last := *s.Last
-		last.Line = h.Redact(last.Line)
-		s.Last = &last
-	}
-	if s.Limit != nil {
-		limit := *s.Limit
-		limit.Line = h.Redact(limit.Line)
-		s.Limit = &limit
-	}
-	s.Turns = slices.Clone(s.Turns)
-	for i := range s.Turns {
-		s.Turns[i].Line = h.Redact(s.Turns[i].Line)
-	}
-	s.Tail = slices.Clone(s.Tail)
-	for i := range s.Tail {
-		s.Tail[i] = h.Redact(s.Tail[i])
-	}
-	return s
-}
-
-// Line returns the line of output because of which the session waits. It is not
-// why it waits if somebody else has said so since.
+// Line returns the line of output that made the session wait, or "" if it waits for another reason
+// by now.
 func (r *sessionRow) Line() string {
 	if r.Last == nil || slices.Contains([]string{"human", "handler", "account"}, r.WaitBy) || r.State == "completed" || r.State == "stopped" {
 		return ""

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// What can be done with a session, by its name in addresses.
+// Actions on a session, as they are named in URLs.
 const (
 	doPause    = "pause"
 	doResume   = "resume"
@@ -18,13 +19,13 @@ const (
 	doReset    = "reset"
 )
 
-// sessionDone says what was done.
+// sessionDone has the sentence that is shown after each action.
 var sessionDone = map[string]string{
 	doPause: "Paused.", doResume: "It goes on.", doRetryNow: "The wait was ended.", doStop: "Stopped.",
 	doTonight: "Stopped for tonight.", doReset: "Attempts and windows are forgotten.",
 }
 
-// sessionOffers returns what can be done with a session as it is.
+// sessionOffers returns the actions that are possible for a session.
 func sessionOffers(s *session.Status) (list []offer) {
 	add := func(action, label string) {
 		list = append(list, offer{action, label, sessionURL(s.Name, action), action == doStop})
@@ -55,19 +56,19 @@ func sessionOffers(s *session.Status) (list []offer) {
 	return list
 }
 
-// askSession asks whether something shall be done with a session.
-func (h *handler) askSession(w http.ResponseWriter, r *http.Request) {
-	q, err := h.sessionQuestion(r)
+// ask asks whether to apply an action to a session.
+func (h sessionsPage) ask(w http.ResponseWriter, r *http.Request) {
+	q, err := h.question(r)
 	if err != nil {
-		h.fail(w, r, statusOf(err), err)
+		h.failWith(w, r, err)
 		return
 	}
 	h.pose(w, r, http.StatusOK, q)
 }
 
-func (h *handler) sessionQuestion(r *http.Request) (*question, error) {
+func (h sessionsPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("session"), r.PathValue("action")
-	s, err := h.Sessions.Get(r.Context(), name)
+	s, err := h.control.Sessions.Get(r.Context(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -95,32 +96,32 @@ func (h *handler) sessionQuestion(r *http.Request) (*question, error) {
 		q.Text = "It ends, and a command that runs is told to end. It can only begin anew after that."
 	case doTonight:
 		q.Title, q.Button = "Stop "+name+" for tonight?", "Stop for tonight"
-		q.Text = "It does nothing until " + h.Sessions.Tonight(name).Format(dayLayout) + ". A command that runs is told to end."
+		q.Text = "It does nothing until " + h.control.Sessions.Tonight(name).Format(dayLayout) + ". A command that runs is told to end."
 	case doReset:
 		q.Title, q.Button = "Reset "+name+"?", "Reset"
 		q.Text = fmt.Sprintf("The %d attempts and %d windows that it has spent are forgotten, so that it may spend them again.", s.Spent, s.Windows)
 	default:
-		return nil, errNoAction(action)
+		return nil, unknownSessionAction(action)
 	}
 	return q, nil
 }
 
-func errNoAction(action string) error {
+func unknownSessionAction(action string) error {
 	return fmt.Errorf("%w: nothing is called %q", session.ErrUnknown, action)
 }
 
-// actSession does something with a session.
-func (h *handler) actSession(w http.ResponseWriter, r *http.Request) {
+// act applies an action to a session.
+func (h sessionsPage) act(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
 		h.fail(w, r, formStatus(err), err)
 		return
 	}
 	action := r.PathValue("action")
-	if err := h.changeSession(r.Context(), r.PathValue("session"), action, h.Actor(r)); err != nil {
-		h.fail(w, r, statusOf(err), err)
+	if err := h.change(r.Context(), r.PathValue("session"), action, h.actor(r)); err != nil {
+		h.failWith(w, r, err)
 		return
 	}
-	h.feed.stir() // not all of this has an event
+	h.feed.touchAll() // not all of this has an event
 	if fromHTMX(r) {
 		h.flash(w, r, sessionDone[action])
 		return
@@ -128,10 +129,10 @@ func (h *handler) actSession(w http.ResponseWriter, r *http.Request) {
 	forward(w, r, "/sessions?did="+action)
 }
 
-func (h *handler) changeSession(ctx context.Context, name, action, by string) error {
-	switch s := h.Sessions; action {
+func (h sessionsPage) change(ctx context.Context, name, action, by string) error {
+	switch s := h.control.Sessions; action {
 	case doPause:
-		return s.Pause(ctx, name, by)
+		return s.Pause(ctx, name, control.SessionPause{}, by)
 	case doResume:
 		return s.Resume(ctx, name, by)
 	case doRetryNow:
@@ -139,9 +140,9 @@ func (h *handler) changeSession(ctx context.Context, name, action, by string) er
 	case doStop:
 		return s.Stop(ctx, name, by)
 	case doTonight:
-		return s.PauseUntil(ctx, name, s.Tonight(name), by)
+		return s.Pause(ctx, name, control.SessionPause{Tonight: true}, by)
 	case doReset:
 		return s.Reset(ctx, name, by)
 	}
-	return errNoAction(action)
+	return unknownSessionAction(action)
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testfile"
@@ -44,7 +44,7 @@ type den struct {
 }
 
 // newDen keeps sessions whose commands are scripts, by name.
-func newDen(t *testing.T, scripts map[string]string, change ...func(*Options)) *den {
+func newDen(t *testing.T, scripts map[string]string, change ...func(*setup)) *den {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "guard")
 	testfile.WriteScript(t, self, guardScript)
@@ -64,7 +64,7 @@ func newDen(t *testing.T, scripts map[string]string, change ...func(*Options)) *
 		t.Fatal(err)
 	}
 	d.manager = &session.Manager{Engine: e}
-	d.serve(e, append([]func(*Options){func(o *Options) { o.Sessions = d.manager }}, change...)...)
+	d.serve(e, append([]func(*setup){func(o *setup) { o.Sessions = d.manager }}, change...)...)
 	if _, err := d.manager.Set(t.Context(), specs, flows); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestWithoutSessionsThereIsNoPage(t *testing.T) {
 
 func TestSessionActions(t *testing.T) {
 	t.Parallel()
-	d := newDen(t, map[string]string{"s": limited, "busy": working}, func(o *Options) { o.Actor = func(*http.Request) string { return "alice" } })
+	d := newDen(t, map[string]string{"s": limited, "busy": working}, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	run := d.reach("s", "waiting").Run
 	d.reach("busy", "running")
 
@@ -235,7 +235,7 @@ func TestHostileSessions(t *testing.T) {
 
 func TestSecretsOfSessionsAreNotShown(t *testing.T) {
 	t.Parallel()
-	hide := func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
+	hide := func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
 	d := newDen(t, map[string]string{"s": `echo "the key hunter2 is wrong, retry after 5400s"; exit 1`, "dead": `echo hunter2; exit 126`}, hide)
 	d.reach("s", "waiting")
 	d.reach("dead", "waiting", "gave-up")
@@ -267,8 +267,8 @@ var screenLimit = &session.ScreenLimit{
 
 func TestALimitOnTheScreenOfASessionIsShown(t *testing.T) {
 	t.Parallel()
-	hide := func(o *Options) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
-	d := newDen(t, map[string]string{"s": limited}, hide, func(o *Options) { o.Sessions = limitedSessions{o.Sessions.(*session.Manager)} })
+	hide := func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
+	d := newDen(t, map[string]string{"s": limited}, hide, func(o *setup) { o.Sessions = limitedSessions{o.Sessions.(*session.Manager)} })
 	d.reach("s", "waiting")
 	for path, want := range map[string]string{"/sessions": "limit on its screen, still open, until ", "/sessions/s": "the session is still open"} {
 		body := d.page(path)
@@ -300,7 +300,7 @@ func TestSessionOffers(t *testing.T) {
 
 func TestASessionHasAPage(t *testing.T) {
 	t.Parallel()
-	d := newDen(t, map[string]string{"night": limited, "day": "exit 0"}, func(o *Options) {
+	d := newDen(t, map[string]string{"night": limited, "day": "exit 0"}, func(o *setup) {
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
 	})
 	d.manager.Output = func(string) (string, []string) { return "/logs/night.log", []string{"one", "pass hunter2 \x1b[2J"} }
@@ -322,7 +322,7 @@ func TestASessionHasAPage(t *testing.T) {
 
 // oneSession is a list of one session.
 type oneSession struct {
-	api.Sessions
+	control.SessionManager
 	status session.Status
 }
 
@@ -343,7 +343,7 @@ func TestThePageOfASessionShowsWhoWorkedWhen(t *testing.T) {
 			{Assistant: "codex", Fallback: true, From: now.Add(-time.Hour)},
 		},
 	}
-	b := newBed(t, func(o *Options) {
+	b := newBed(t, func(o *setup) {
 		o.Sessions = oneSession{status: st}
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "PLANTED", "***") }
 	})

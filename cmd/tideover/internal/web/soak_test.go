@@ -15,6 +15,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
@@ -96,8 +98,10 @@ func newSoak(t *testing.T) *soak {
 	// real clock: for the log
 	t.Logf("%d runs are stored after %v", *soakRuns-retried, time.Since(began).Round(time.Second))
 	manager := &session.Manager{Engine: e}
-	s.serve(e, func(o *Options) { o.Providers, o.Sessions = s.fleet, manager })
-	s.api = api.New(api.Options{Engine: e, Sessions: manager, Token: secret.New(soakToken)})
+	s.serve(e, func(o *setup) { o.Providers, o.Sessions = s.fleet, manager })
+	s.api = api.New(api.Options{
+		Control: control.New(control.Config{Engine: e, Sessions: manager}), Guard: httpserver.GuardOptions{Token: secret.New(soakToken)},
+	})
 	if _, err := manager.Set(t.Context(), []*session.Spec{spec}, []*engine.Workflow{night}); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func TestAssets(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{
-		"/static/app.js?v=old": 200, "/static/": 404, "/static/../web.go": 404, "/static/page.css.map": 404,
+		"/static/app.js?v=old": 200, "/static/": 404, "/static/../site.go": 404, "/static/page.css.map": 404,
 	} {
 		a := b.request("GET", path, nil)
 		if a.status == http.StatusTemporaryRedirect || a.status == http.StatusMovedPermanently {

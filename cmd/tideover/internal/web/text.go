@@ -10,10 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible makes the characters of a page visible that would not show, or would
-// change how others show: escapes of terminals, marks of direction, joiners,
-// bytes that are no UTF-8. The page's own text has none of them but line ends
-// and tabs, so whatever is found came from outside.
+// visible replaces characters that do not show, or change how others show: terminal escapes, marks
+// of direction, joiners, bytes that are not UTF-8. The templates contain none of them except line
+// ends and tabs, so that all of them come from data.
 func visible(page []byte) []byte {
 	i := bytes.IndexFunc(page, hidden)
 	if i < 0 {
@@ -97,8 +96,8 @@ func head(id string) string {
 	return id[:14]
 }
 
-// byWhom says who set a wait, in the words of the verbs.
-func byWhom(who string) string {
+// waitSetter says who set a wait, in the words of the verbs.
+func waitSetter(who string) string {
 	if who == "human" {
 		return "hand"
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/retry"
@@ -60,18 +61,29 @@ func do(ctx context.Context, j job) (string, error) {
 	return "", err
 }
 
+// setup is what a site of a test is made with.
+type setup struct {
+	Options
+	control.Config
+}
+
+func newTestSite(s setup) *site {
+	s.Control = control.New(s.Config)
+	return newSite(s.Options)
+}
+
 // bed is a page over an engine.
 type bed struct {
 	*testing.T
 	e   *engine.Engine
-	h   *handler
+	h   *site
 	srv *httptest.Server
 	w   map[string]*engine.Workflow
 
 	away *atomic.Bool // the server closes connections without an answer
 }
 
-func newBed(t *testing.T, change ...func(*Options)) *bed {
+func newBed(t *testing.T, change ...func(*setup)) *bed {
 	t.Helper()
 	b := &bed{T: t, w: map[string]*engine.Workflow{}}
 	add := func(name string, parts ...engine.Part) {
@@ -100,14 +112,14 @@ func newBed(t *testing.T, change ...func(*Options)) *bed {
 }
 
 // serve serves the page of an engine.
-func (b *bed) serve(e *engine.Engine, change ...func(*Options)) {
+func (b *bed) serve(e *engine.Engine, change ...func(*setup)) {
 	b.Helper()
 	b.e = e
-	o := Options{Engine: e, Version: "test"}
+	o := setup{Config: control.Config{Engine: e, Version: "test"}}
 	for _, f := range change {
 		f(&o)
 	}
-	b.h = newHandler(o)
+	b.h = newTestSite(o)
 	b.away = new(atomic.Bool)
 	b.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.away.Load() {
@@ -542,7 +554,7 @@ func TestAThousandAttempts(t *testing.T) {
 
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *Options) {
+	b := newBed(t, func(o *setup) {
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
 		o.Actor = func(*http.Request) string { return "hunter2" }
 	})
@@ -606,7 +618,7 @@ func must[T any](v T, err error) T {
 func TestThePageKnowsWhatBelongsToIt(t *testing.T) {
 	t.Parallel()
 	b := newBed(t)
-	alone := newHandler(Options{})
+	alone := newTestSite(setup{})
 	for _, c := range []struct {
 		method, path string
 		has, alone   bool // with an engine, and without

@@ -1,0 +1,259 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/gateway"
+)
+
+// Prefix is the path under which the API is served.
+const Prefix = httpserver.APIPrefix
+
+// MaxStreams is the default limit of event streams at the same time, over TCP and over the Unix
+// socket each.
+const MaxStreams = 256
+
+// Options say what the API serves.
+type Options struct {
+	Control *control.Service
+	Guard   httpserver.GuardOptions // who may send requests
+
+	// Streams and LocalStreams limit the event streams at the same time over TCP and over the
+	// Unix socket. 0 means MaxStreams.
+	Streams, LocalStreams int
+
+	Logger *slog.Logger // gets errors with the status 500; nil means slog.Default
+}
+
+// router calls the handler of each request.
+type router struct {
+	engine bool // there is one
+	logger *slog.Logger
+	table  []route
+
+	runs      runsHandler
+	events    eventStream
+	sessions  sessionsHandler
+	providers providersHandler
+	system    systemHandler
+}
+
+// New returns the handler of everything under [Prefix], behind a [httpserver.Guard]. Without an
+// engine it serves only providers, the health check and the description.
+func New(o Options) http.Handler {
+	c := o.Control
+	a := &router{
+		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
+		runs: runsHandler{c.Runs}, providers: providersHandler{c.Providers, c.System}, system: systemHandler{c.System},
+		sessions: sessionsHandler{cmp.Or(c.Sessions, control.NewSessions(new(session.Manager)))}, // that has no sessions
+	}
+	if a.engine {
+		a.events = newEventStream(c.Runs, cmp.Or(o.Streams, MaxStreams), cmp.Or(o.LocalStreams, MaxStreams))
+	}
+	a.table = a.routes()
+	return httpserver.Guard(o.Guard, a)
+}
+
+// handler answers a request. The id is the part of the path that names a run, a session or a
+// provider.
+type handler func(w http.ResponseWriter, r *http.Request, id string) error
+
+type route struct {
+	method, path string
+	handler      handler
+}
+
+// answerTimeout limits requests that are answered at once. Another process of a cluster may not
+// answer.
+const answerTimeout = 45 * time.Second
+
+// isLong reports whether the client decides how long the response takes.
+func (t *route) isLong() bool {
+	return slices.Contains([]string{"events", "backup", "runs/retry", "runs/cancel", "runs/{id}/result", "runs/{id}/events"}, t.path)
+}
+
+// routes returns the routes in the order in which they are matched.
+func (a *router) routes() []route {
+	return []route{
+		{"GET", "healthz", a.system.health},
+		{"GET", "openapi.yaml", a.system.openapi},
+		{"GET", "status", a.system.status},
+		{"GET", "cluster", a.system.cluster},
+		{"GET", "doctor", a.system.doctor},
+		{"GET", "workflows", a.runs.workflows},
+		{"GET", "schedules", a.runs.schedules},
+		{"GET", "dead", a.runs.dead},
+		{"GET", "events", a.events.events},
+		{"POST", "backup", a.system.backup},
+		{"GET", "runs", a.runs.list},
+		{"POST", "runs", a.runs.start},
+		{"POST", "runs/retry", a.runs.retryMany},
+		{"POST", "runs/cancel", a.runs.cancelMany},
+		{"GET", "runs/{id}", a.runs.show},
+		{"GET", "runs/{id}/result", a.runs.result},
+		{"GET", "runs/{id}/events", a.events.follow},
+		{"POST", "runs/{id}/cancel", a.runs.cancel},
+		{"POST", "runs/{id}/retry", a.runs.retry},
+		{"POST", "runs/{id}/wake", a.runs.wake},
+		{"POST", "runs/{id}/replay", a.runs.replay},
+		{"POST", "runs/{id}/rerun", a.runs.rerun},
+		{"POST", "runs/{id}/retry-latest", a.runs.retryLatest},
+		{"GET", "sessions", a.sessions.list},
+		{"GET", "sessions/{id}", a.sessions.show},
+		{"GET", "sessions/{id}/output", a.sessions.output},
+		{"POST", "sessions/{id}/pause", a.sessions.pause},
+		{"POST", "sessions/{id}/resume", a.sessions.resume},
+		{"POST", "sessions/{id}/retry-now", a.sessions.retryNow},
+		{"POST", "sessions/{id}/stop", a.sessions.stop},
+		{"POST", "sessions/{id}/reset", a.sessions.reset},
+		{"POST", "sessions/{id}/limit", a.sessions.reportLimit},
+		{"GET", "providers", a.providers.list},
+		{"GET", "providers/{id}", a.providers.show},
+		{"POST", "providers/{id}/open", a.providers.apply(gateway.Open)},
+		{"POST", "providers/{id}/close", a.providers.apply(gateway.Close)},
+		{"POST", "providers/{id}/reset", a.providers.apply(gateway.Reset)},
+		{"POST", "providers/{id}/drain", a.providers.apply(gateway.Drain)},
+	}
+}
+
+// needsEngine reports whether a server without an engine lacks the route.
+func (t *route) needsEngine() bool {
+	return t.path != "healthz" && t.path != "openapi.yaml" && t.path != "providers" && !strings.HasPrefix(t.path, "providers/")
+}
+
+// match reports whether the route has the path, and returns the id in it. The path is still
+// escaped: a key may have slashes.
+func (t *route) match(path string) (id string, ok bool) {
+	want, got := strings.Split(t.path, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return "", false
+	}
+	for i, part := range want {
+		if part == "{id}" {
+			var err error
+			if id, err = url.PathUnescape(got[i]); err != nil || id == "" {
+				return "", false
+			}
+		} else if part != got[i] {
+			return "", false
+		}
+	}
+	return id, true
+}
+
+// ServeHTTP implements [http.Handler].
+func (a *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := a.serve(w, r); err != nil {
+		e := control.AsError(err)
+		if e.Status == http.StatusInternalServerError {
+			a.logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+		}
+		httpserver.WriteProblem(w, e.Status, e)
+	}
+}
+
+func (a *router) serve(w http.ResponseWriter, r *http.Request) error {
+	path, ok := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
+	if !ok {
+		path = unversioned(r.URL.Path)
+	}
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	var allowed []string
+	for i := range a.table {
+		t := &a.table[i]
+		id, ok := t.match(path)
+		switch {
+		case !ok:
+		case !a.engine && t.needsEngine():
+			return control.NewError(control.CodeNoEngine, "there is no engine here",
+				"this is a gateway alone, which has providers: tideover providers, and audit.jsonl in its data folder; runs and events are at a tideover serve")
+		case t.method != method:
+			allowed = append(allowed, t.method)
+		case t.isLong():
+			return t.handler(w, r, id)
+		default:
+			ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
+			defer cancel()
+			return t.handler(w, r.WithContext(ctx), id)
+		}
+	}
+	if len(allowed) == 0 {
+		return control.NewError(control.CodeNotFound, "there is nothing at "+control.Excerpt(r.URL.Path), "")
+	}
+	slices.Sort(allowed)
+	allow := strings.Join(slices.Compact(allowed), ", ")
+	w.Header().Set("Allow", allow)
+	return control.NewError(control.CodeMethod, r.Method+" is not possible here", "use "+allow)
+}
+
+// unversioned returns the route of a path that is not below [Prefix]: a client may request these
+// before it knows the version of the API.
+func unversioned(path string) string {
+	switch path {
+	case "/healthz":
+		return "healthz"
+	case "/api/openapi.yaml":
+		return "openapi.yaml"
+	}
+	return path
+}
+
+// answer sends a value.
+func answer(w http.ResponseWriter, status int, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n')) // the client may have disconnected
+	return nil
+}
+
+// byHeader names the user or program that sends a request, for the history of a run.
+const byHeader = "Tideover-By"
+
+// by returns who sends the request.
+func by(r *http.Request) (string, error) {
+	who := r.Header.Get(byHeader)
+	if len(who) > 64 || strings.ContainsFunc(who, func(c rune) bool { return c < ' ' || c > '~' }) {
+		return "", control.Invalid(byHeader, "must have at most 64 printable ASCII characters")
+	}
+	switch {
+	case who != "":
+		return who, nil
+	case httpserver.FromBrowser(r.Context()):
+		return "page", nil
+	default:
+		return "api", nil
+	}
+}
+
+// readChange reads a request that has a body and no query: who sends it, and the body.
+func readChange(r *http.Request) (who string, o object, err error) {
+	if who, err = by(r); err != nil {
+		return "", nil, err
+	}
+	if _, err := queryOf(r); err != nil {
+		return "", nil, err
+	}
+	o, err = body(r)
+	return who, o, err
+}

@@ -1,0 +1,194 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+)
+
+// maxAnswer is the largest response that is read, in bytes.
+const maxAnswer = 64 << 20
+
+// byHeader names the user or program that sends a request, for the history of runs.
+const byHeader = "Tideover-By"
+
+// Client calls a server. Its methods may be called by several goroutines.
+type Client struct {
+	*connection
+	runCalls
+	streamCalls
+	sessionCalls
+	providerCalls
+	systemCalls
+}
+
+// connection sends requests to a server.
+type connection struct {
+	target  Target
+	socket  string // empty for TCP
+	base    string
+	http    *http.Client
+	reached atomic.Bool // the server has answered before: after a failure it is expected back
+
+	// OnReconnect is called when a stream or a wait is interrupted, with the reason and the time
+	// until the next try. It may be nil.
+	OnReconnect func(err error, wait time.Duration)
+}
+
+// Dial returns a client for the server. It does not connect yet.
+func Dial(t Target) (*Client, error) {
+	socket, base, err := t.resolve()
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second, TLSHandshakeTimeout: 10 * time.Second,
+		DialContext:     (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: t.Roots},
+	}
+	if socket != "" {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		}
+	}
+	c := &connection{target: t, socket: socket, base: base, http: &http.Client{
+		Transport: transport,
+		// A redirect must not take the token to another server.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	return &Client{c, runCalls{c}, streamCalls{c}, sessionCalls{c}, providerCalls{c}, systemCalls{c}}, nil
+}
+
+// Close closes idle connections.
+func (c *connection) Close() { c.http.CloseIdleConnections() }
+
+// Where returns the address of the server, for messages.
+func (c *connection) Where() string {
+	if c.socket != "" {
+		return c.socket
+	}
+	return c.base
+}
+
+// UnreachableError is the error of a request without an answer.
+type UnreachableError struct {
+	Where string
+	Err   error
+}
+
+// Error returns a message with what to do.
+func (e *UnreachableError) Error() string {
+	switch {
+	case errors.Is(e.Err, fs.ErrPermission):
+		return fmt.Sprintf("%s belongs to somebody else's tideover serve: name yours with --server", e.Where)
+	case errors.Is(e.Err, fs.ErrNotExist), errors.Is(e.Err, syscall.ECONNREFUSED):
+		return fmt.Sprintf("no tideover serve at %s: start one with `tideover serve`, or name another with --server", e.Where)
+	}
+	if t, ok := errors.AsType[*trustError](e.Err); ok {
+		return e.Where + ": " + t.Error()
+	}
+	return fmt.Sprintf("no answer of tideover serve at %s: %v", e.Where, e.Err)
+}
+
+// Unwrap returns the error of the connection.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// request returns a request with the headers that all requests have.
+func (c *connection) request(ctx context.Context, method, path string, query url.Values, body any) (*http.Request, error) {
+	var in io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		in = bytes.NewReader(text)
+	}
+	address := c.base + httpserver.APIPrefix + path
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	r, err := http.NewRequestWithContext(ctx, method, address, in)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.socket == "" && !c.target.Token.IsZero() {
+		r.Header.Set("Authorization", "Bearer "+c.target.Token.Reveal())
+	}
+	if c.target.By != "" {
+		r.Header.Set(byHeader, c.target.By)
+	}
+	return r, nil
+}
+
+// send sends a request. It returns an error response as an error.
+func (c *connection) send(r *http.Request) (*http.Response, error) {
+	resp, err := c.http.Do(r)
+	if err != nil {
+		if r.Context().Err() != nil {
+			return nil, context.Cause(r.Context())
+		}
+		if u, ok := errors.AsType[*url.Error](err); ok {
+			err = u.Err // its text would repeat the address
+		}
+		return nil, &UnreachableError{c.Where(), untrusted(err)}
+	}
+	c.reached.Store(true)
+	// A health check has an answer also if the server is unhealthy.
+	ill := resp.StatusCode == http.StatusServiceUnavailable && httpserver.IsHealthPath(r.URL.Path)
+	ours := resp.Header.Get(httpserver.APIHeader) != ""
+	if ours && (resp.StatusCode/100 == 2 || ill) {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	p := &control.Error{Status: resp.StatusCode, Code: control.CodeInternal}
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if wantsTLS(resp, text) {
+		c.reached.Store(false) // this was not an answer of the API
+		return nil, &UnreachableError{c.Where(), errWantsTLS}
+	}
+	if !ours || json.Unmarshal(text, p) != nil || p.Message == "" {
+		p.Message = fmt.Sprintf("%s answers %s, and does not look like tideover", c.Where(), resp.Status)
+	}
+	if p.Status == http.StatusUnauthorized {
+		p.Hint = "set " + TokenVar + " to the server's token"
+	}
+	return nil, p
+}
+
+// call sends a request and decodes the response into out.
+func (c *connection) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
+	r, err := c.request(ctx, method, path, query, in)
+	if err != nil {
+		return err
+	}
+	resp, err := c.send(r)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("answer of %s: %w", c.Where(), err)
+	}
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("answer of %s: %w", c.Where(), err)
+	}
+	return nil
+}

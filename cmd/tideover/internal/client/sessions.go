@@ -1,0 +1,73 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+)
+
+// sessionCalls are the operations on sessions.
+type sessionCalls struct{ *connection }
+
+// Sessions returns the state of all sessions, by name.
+func (c sessionCalls) Sessions(ctx context.Context) ([]session.Status, error) {
+	var out struct{ Sessions []session.Status }
+	err := c.call(ctx, http.MethodGet, "sessions", nil, nil, &out)
+	return out.Sessions, err
+}
+
+// Session returns the state of a session, with the last lines of its output.
+func (c sessionCalls) Session(ctx context.Context, name string) (s session.Status, err error) {
+	err = c.call(ctx, http.MethodGet, "sessions/"+url.PathEscape(name), nil, nil, &s)
+	return s, err
+}
+
+// SessionOutput returns the output of a session after a position: "" is the beginning of the
+// output that is kept, and Next of a part is the position after it.
+func (c sessionCalls) SessionOutput(ctx context.Context, name, after string) (part session.OutputPart, err error) {
+	query := url.Values{}
+	if after != "" {
+		query.Set("after", after)
+	}
+	err = c.call(ctx, http.MethodGet, "sessions/"+url.PathEscape(name)+"/output", query, nil, &part)
+	return part, err
+}
+
+// change applies an operation to a session, and returns its state after that.
+func (c sessionCalls) change(ctx context.Context, name, verb string, in any) (s session.Status, err error) {
+	err = c.call(ctx, http.MethodPost, "sessions/"+url.PathEscape(name)+"/"+verb, nil, in, &s)
+	return s, err
+}
+
+// PauseSession pauses a session.
+func (c sessionCalls) PauseSession(ctx context.Context, name string, p control.SessionPause) (session.Status, error) {
+	return c.change(ctx, name, "pause", p)
+}
+
+// ResumeSession continues a session that was paused or has ended.
+func (c sessionCalls) ResumeSession(ctx context.Context, name string) (session.Status, error) {
+	return c.change(ctx, name, "resume", nil)
+}
+
+// RetrySession ends the wait of a session.
+func (c sessionCalls) RetrySession(ctx context.Context, name string) (session.Status, error) {
+	return c.change(ctx, name, "retry-now", nil)
+}
+
+// StopSession ends a session, or pauses it until tomorrow.
+func (c sessionCalls) StopSession(ctx context.Context, name string, tonight bool) (session.Status, error) {
+	return c.change(ctx, name, "stop", map[string]bool{"tonight": tonight})
+}
+
+// ResetSession forgets the attempts and windows that a session has used.
+func (c sessionCalls) ResetSession(ctx context.Context, name string) (session.Status, error) {
+	return c.change(ctx, name, "reset", nil)
+}
+
+// ReportSessionLimit reports a limit that the program of a session has reached.
+func (c sessionCalls) ReportSessionLimit(ctx context.Context, name string, report session.LimitReport) (session.Status, error) {
+	return c.change(ctx, name, "limit", report)
+}

@@ -1,0 +1,105 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/move"
+)
+
+// BackupRequest says where a backup is made.
+type BackupRequest struct {
+	Dir           string // absolute path of an empty or missing folder on the server's machine
+	WithoutShards []int  // lost shards to leave out
+}
+
+// CheckBackup returns an error if the backup can't be made in its folder.
+func (s *System) CheckBackup(q BackupRequest) error { return checkTarget(s.config.Data, q.Dir) }
+
+// Backup copies all runs to a folder.
+func (s *System) Backup(ctx context.Context, q BackupRequest) (Backup, error) {
+	if err := s.CheckBackup(q); err != nil {
+		return Backup{}, err
+	}
+	c, err := s.engine.BackupWithout(ctx, q.Dir, q.WithoutShards)
+	if err != nil {
+		return Backup{}, backupProblem(err, q.Dir)
+	}
+	return Backup{q.Dir, c.FromShards, c.Runs, c.Keys, c.Schedules, c.LeftOut}, nil
+}
+
+// backupProblem returns the error of a backup with its field, code and hint.
+func backupProblem(err error, dir string) error {
+	switch {
+	case atTarget(err, dir):
+		return Invalid("dir", "%v", err)
+	case errors.Is(err, move.ErrNotLost):
+		return Invalid("without_shards", "%v", err)
+	case errors.Is(err, engine.ErrClosed):
+		return err
+	}
+	p := NewError(CodeInternal, err.Error(), "")
+	p.Err = err
+	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
+		p.Hint = fmt.Sprintf("if it can't be restored, leave it out: --without-shard %d, or %d in without_shards", lost.Shard, lost.Shard)
+	}
+	return p
+}
+
+// checkTarget returns an error for a folder that can't hold a backup. Missing permissions show
+// only when the backup begins.
+func checkTarget(data, dir string) error {
+	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
+		return Invalid("dir", "%q is not the absolute path of a folder", Excerpt(dir))
+	}
+	if data != "" && within(resolved(data), resolved(dir)) {
+		return Invalid("dir", "%q is in the data folder %s; the copy must be elsewhere", Excerpt(dir), data)
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case err == nil && len(entries) > 0:
+		return Invalid("dir", "the folder %q is not empty: it has %q", Excerpt(dir), entries[0].Name())
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return Invalid("dir", "%v", err)
+	}
+	return nil
+}
+
+// resolved returns a path without symbolic links in the part that exists.
+func resolved(path string) string {
+	path = filepath.Clean(path)
+	if found, err := filepath.EvalSymlinks(path); err == nil {
+		return found
+	}
+	if parent := filepath.Dir(path); parent != path {
+		return filepath.Join(resolved(parent), filepath.Base(path))
+	}
+	return path
+}
+
+// within reports whether a path is the folder or below it.
+func within(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// atTarget reports whether a backup failed because of its target folder.
+func atTarget(err error, dir string) bool {
+	p, ok := errors.AsType[*fs.PathError](err)
+	if !ok || !within(dir, p.Path) && !within(p.Path, dir) {
+		return false
+	}
+	for _, why := range []error{fs.ErrPermission, fs.ErrExist, syscall.ENOTDIR, syscall.EROFS, syscall.ENAMETOOLONG} {
+		if errors.Is(err, why) {
+			return true
+		}
+	}
+	return false
+}

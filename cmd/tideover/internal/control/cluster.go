@@ -1,0 +1,97 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/journal"
+)
+
+// Cluster is the processes that share the work, the shards, and their problems.
+type Cluster struct {
+	engine.ClusterInfo
+	Troubles []engine.Trouble `json:"troubles"` // of this server, and of the shards of other processes
+}
+
+// clusterTimeout is how long the other processes of a cluster may take to answer.
+const clusterTimeout = 10 * time.Second
+
+// Cluster returns the processes that share the work, and the shards. The error of an engine that is
+// in no cluster has the code [CodeNotFound].
+func (s *System) Cluster(ctx context.Context) (Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	info, ok, err := s.engine.Cluster(ctx)
+	if !ok {
+		return Cluster{}, NewError(CodeNotFound, "this server is in no cluster", "engine.nats in its configuration makes it one of several")
+	}
+	if err != nil {
+		return Cluster{}, fmt.Errorf("look at the cluster: %w", err)
+	}
+	c := Cluster{ClusterInfo: info, Troubles: notNil(s.engine.Troubles())}
+	c.Members, c.Shards = notNil(c.Members), notNil(c.Shards)
+	for i := range c.Shards {
+		shard := &c.Shards[i]
+		if shard.Owner == info.Self {
+			continue // in Troubles already
+		}
+		for _, t := range shard.Troubles {
+			t.What = fmt.Sprintf("shard %d %s", shard.Number, t.What)
+			c.Troubles = append(c.Troubles, t)
+		}
+	}
+	return c, nil
+}
+
+// Owned returns how many shards a member owns.
+func (c *Cluster) Owned(m *journal.Member) (n int) {
+	for i := range c.Shards {
+		if c.Shards[i].Owner == m.ID {
+			n++
+		}
+	}
+	return n
+}
+
+// Silent returns a sentence with the shards that did not answer; "" if all did.
+func Silent(shards []int) string {
+	switch len(shards) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("shard %d did not answer; its runs are missing", shards[0])
+	}
+	return fmt.Sprintf("shards %s did not answer; their runs are missing", numbers(shards))
+}
+
+// numbers formats sorted numbers, consecutive ones as a range.
+func numbers(list []int) (text string) {
+	for i := 0; i < len(list); {
+		end := i
+		for end+1 < len(list) && list[end+1] == list[end]+1 {
+			end++
+		}
+		if text != "" {
+			text += ", "
+		}
+		switch {
+		case end > i+1:
+			text += fmt.Sprintf("%d-%d", list[i], list[end])
+			i = end + 1
+		default:
+			text += fmt.Sprint(list[i])
+			i++
+		}
+	}
+	return text
+}
+
+// notNil returns an empty list for nil, which JSON would encode as null.
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}

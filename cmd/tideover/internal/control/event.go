@@ -1,0 +1,233 @@
+package control
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// Event is an event of the engine with a sentence for people, and with its number if it comes
+// from the stream of all events.
+type Event struct {
+	Seq     uint64
+	Message string
+	Member  string // the process of a cluster in which it happened; empty for this one
+	retry.Event
+}
+
+type eventExtra struct {
+	Seq     uint64 `json:"seq,omitempty"`
+	Message string `json:"message"`
+	Member  string `json:"member,omitempty"`
+}
+
+// MarshalJSON adds the fields of this type to the JSON form of the event.
+func (e Event) MarshalJSON() ([]byte, error) {
+	more, err := json.Marshal(eventExtra{e.Seq, e.Message, e.Member})
+	if err != nil {
+		return nil, err
+	}
+	inner, err := json.Marshal(e.Event)
+	if err != nil {
+		return nil, err
+	}
+	more[len(more)-1] = ','
+	return append(more, inner[1:]...), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (e *Event) UnmarshalJSON(data []byte) error {
+	var more eventExtra
+	if err := json.Unmarshal(data, &more); err != nil {
+		return err
+	}
+	e.Seq, e.Message, e.Member = more.Seq, more.Message, more.Member
+	return json.Unmarshal(data, &e.Event)
+}
+
+// Kinds returns the names of the kinds of events.
+func Kinds() (names []string) {
+	for k := retry.AttemptStarted; k <= retry.NeedsHandler; k++ {
+		names = append(names, k.String())
+	}
+	return names
+}
+
+// Heartbeat is how often a server sends something to every reader of a stream of events.
+const Heartbeat = 15 * time.Second
+
+// Missed tells a reader of a stream that it did not receive all events.
+type Missed struct {
+	Count uint64 `json:"missed"` // 0 means unknown: the server was restarted
+	Why   string `json:"why"`
+}
+
+// Describe returns a sentence about the event. The number is that of the retry that follows a
+// failed attempt; 0 means unknown.
+func Describe(e *retry.Event, number int) string {
+	what := "Attempt " + ofLimit(e.Attempt, e.Attempts)
+	if e.Step != "" {
+		what += " of " + e.Step
+	}
+	switch e.Kind {
+	case retry.RunStarted:
+		return byActor("Run started", e.Note)
+	case retry.AttemptStarted:
+		return what + " started"
+	case retry.AttemptFailed:
+		if e.Note != "" {
+			return what + " ended after the run: " + errText(e.Err)
+		}
+		if text := timedOut(errText(e.Err)); text != "" {
+			return text
+		}
+		return what + " failed: " + errText(e.Err)
+	case retry.Waiting:
+		return describeWait(e, number)
+	case retry.Succeeded:
+		if e.Step == "" {
+			return "Run succeeded"
+		}
+		return what + " succeeded"
+	case retry.GaveUp:
+		return describeEnd(e)
+	case retry.AttemptLost:
+		return what + " was lost: the process ended in it"
+	case retry.Progressed:
+		return what + ": " + e.Note
+	case retry.Canceled:
+		return byActor("Run canceled", e.Note)
+	case retry.Resumed:
+		if e.Step != "" {
+			return byActor("Wait of "+e.Step+" ended early", e.Note)
+		}
+		return byActor("Run put back to work", e.Note)
+	case retry.NeedsHandler:
+		return "Step " + e.Step + " waits for a program that knows " + e.Note
+	case retry.StartRefused:
+		return "Start by " + e.Note + " refused: " + errText(e.Err)
+	default:
+		return strings.ReplaceAll(e.Kind.String(), "-", " ")
+	}
+}
+
+func describeWait(e *retry.Event, number int) string {
+	if e.Err == nil {
+		text := "Next attempt of " + e.Step + " in " + e.Delay.String()
+		if e.Note != "" {
+			text += ": " + e.Note
+		}
+		return text
+	}
+	retrying := "Retry"
+	if number > 0 {
+		most := retry.Unlimited
+		if e.Attempts != retry.Unlimited {
+			most = e.Attempts - 1
+		}
+		retrying = "Retry " + ofLimit(number, most)
+	}
+	return retrying + " after error: " + errText(e.Err)
+}
+
+func describeEnd(e *retry.Event) string {
+	who := "Run is dead"
+	if e.Step != "" {
+		who = "Step " + e.Step + " gave up"
+	}
+	text := who + ": " + e.Reason.Error()
+	if e.Err != nil {
+		text += "; " + errText(e.Err)
+	}
+	return text
+}
+
+// ofLimit returns "2/5", or "2" if there is no limit or the number exceeds it: a run that is
+// retried continues its numbers, and lost attempts do not count against the limit.
+func ofLimit(n, most int) string {
+	if most == retry.Unlimited || n > most {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%d/%d", n, most)
+}
+
+func byActor(what, who string) string {
+	if who == "" {
+		return what
+	}
+	return what + " by " + who
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// timedOut returns the sentence for a timeout if the error of an attempt is one, else "". The
+// engine stores only the text of an error, and the step may have added to it.
+func timedOut(text string) string {
+	_, rest, ok := strings.Cut(text, engine.ErrTimeout.Error()+" after ")
+	if !ok {
+		return ""
+	}
+	span := rest
+	if end := strings.IndexAny(rest, ": \n);,"); end >= 0 {
+		span = rest[:end]
+	}
+	d, err := time.ParseDuration(span)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("Operation timed out after %dms", d.Milliseconds())
+}
+
+// TimeoutText returns a sentence if the run ended because of its timeout, else "".
+func TimeoutText(i *engine.Info) string {
+	if i.State != "dead" && i.State != "replaced" || i.Ended == nil {
+		return ""
+	}
+	return overdue(i, *i.Ended)
+}
+
+// overdue returns a sentence if the deadline of the run had passed at a time, else "". The timeout
+// counts from the start, from the last retry, or from the first attempt of a run that was
+// started for later.
+func overdue(i *engine.Info, at time.Time) string {
+	if i.Deadline == nil || at.Before(*i.Deadline) {
+		return ""
+	}
+	begin := i.Created
+	for _, n := range i.Notes {
+		if n.What == "retried" {
+			begin = n.At
+		}
+	}
+	limit := i.Deadline.Sub(begin)
+	if first := firstAttempt(i, begin); first.Sub(begin) >= time.Second && first.Before(*i.Deadline) {
+		limit = i.Deadline.Sub(first).Round(10 * time.Millisecond)
+	}
+	return fmt.Sprintf("Operation timed out after %dms", limit.Milliseconds())
+}
+
+// firstAttempt returns the start of the first attempt since a time, or that time if there is
+// none.
+func firstAttempt(i *engine.Info, since time.Time) time.Time {
+	var first time.Time
+	for _, s := range i.Steps {
+		for _, a := range s.Attempts {
+			if !a.Started.Before(since) && (first.IsZero() || a.Started.Before(first)) {
+				first = a.Started
+			}
+		}
+	}
+	if first.IsZero() {
+		return since
+	}
+	return first
+}

@@ -1,0 +1,54 @@
+package control
+
+import "strings"
+
+// Parts of the names of workflows that tideover defines itself. The configuration rejects them.
+const (
+	sessionPrefix = "session."
+	notifyPrefix  = "notify."
+	giveUpSuffix  = ".on-give-up"
+	jobPrefix     = "nip90."
+	answers       = jobPrefix + "answer"
+)
+
+// Internal reports whether tideover starts the runs of a workflow itself: those of sessions,
+// messages, answers to jobs, and follow-up runs of runs that gave up. Users neither start nor
+// repeat them, and lists contain them only on request.
+func Internal(workflow string) bool {
+	return workflow == answers || strings.HasPrefix(workflow, sessionPrefix) || strings.HasPrefix(workflow, notifyPrefix) || strings.HasSuffix(workflow, giveUpSuffix)
+}
+
+// Message reports whether a workflow sends messages. Its dead runs are messages that could not
+// be sent.
+func Message(workflow string) bool {
+	return strings.HasPrefix(workflow, notifyPrefix) && !strings.HasSuffix(workflow, giveUpSuffix)
+}
+
+// InternalNames returns patterns for the names of [Internal] workflows, for a filter of the
+// engine.
+func InternalNames() []string {
+	return []string{sessionPrefix + "*", notifyPrefix + "*", "*" + giveUpSuffix, answers}
+}
+
+// Startable returns an error for a workflow whose runs a user may neither start nor repeat: one
+// that is [Internal], or a job that customers request.
+func Startable(workflow string) error {
+	if !Internal(workflow) && !strings.HasPrefix(workflow, jobPrefix) {
+		return nil
+	}
+	p := NewError(CodeState, "", "")
+	switch {
+	case strings.HasSuffix(workflow, giveUpSuffix):
+		p.Message = workflow + " is started when a run gives up"
+		p.Hint = "retry the one that failed"
+	case strings.HasPrefix(workflow, sessionPrefix):
+		p.Message = workflow + " is a session; use tideover sessions"
+	case strings.HasPrefix(workflow, jobPrefix):
+		p.Message = workflow + " is started by who asks for it over Nostr"
+		p.Hint = "use tideover nip90 request"
+	default:
+		p.Message = workflow + " sends messages"
+		p.Hint = "use tideover notify"
+	}
+	return p
+}

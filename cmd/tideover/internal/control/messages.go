@@ -1,0 +1,75 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/engine"
+)
+
+// Messages has the operations on notifiers.
+type Messages struct {
+	runs     *Runs
+	settings func() Settings
+	place    func() notify.Place // may be nil
+}
+
+// Notifier sends messages.
+type Notifier struct {
+	Name     string
+	Workflow string // whose runs send its messages
+	Policy   string // of the attempts to send one
+	NotifierSettings
+}
+
+// Notifiers returns the notifiers by name.
+func (m *Messages) Notifiers() (list []Notifier) {
+	settings := m.settings()
+	for _, flow := range m.runs.Definitions() {
+		name, ok := strings.CutPrefix(flow.Name(), notifyPrefix)
+		if !ok || !Message(flow.Name()) {
+			continue
+		}
+		n := Notifier{Name: name, Workflow: flow.Name(), NotifierSettings: settings.Notifiers[name]}
+		for _, s := range flow.Steps() {
+			n.Policy = s.Policy
+		}
+		list = append(list, n)
+	}
+	slices.SortFunc(list, func(a, b Notifier) int { return cmp.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Check returns an error if there is no notifier of the name.
+func (m *Messages) Check(name string) error {
+	_, err := m.workflow(name)
+	return err
+}
+
+func (m *Messages) workflow(name string) (*engine.Workflow, error) {
+	flow, ok := m.runs.Definition(notifyPrefix + name)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no notifier %q", engine.ErrNotFound, name)
+	}
+	return flow, nil
+}
+
+// SendTest starts the run of a test message. Like every message it is retried, and listed with
+// the others.
+func (m *Messages) SendTest(ctx context.Context, name, by string) error {
+	flow, err := m.workflow(name)
+	if err != nil {
+		return err
+	}
+	var from notify.Place
+	if m.place != nil {
+		from = m.place()
+	}
+	_, err = m.runs.engine.StartRegistered(ctx, flow, notify.TestMessage(name, time.Now(), from), engine.Source("test by "+by))
+	return err
+}

@@ -1,0 +1,105 @@
+package control
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/tideover/tideover/gateway"
+)
+
+// Gateway has providers. A [*gateway.Gateway] is one.
+type Gateway interface {
+	// Status returns the state of all providers.
+	Status() []gateway.Status
+
+	// Control applies one of gateway.Actions to a provider. The error wraps
+	// gateway.ErrUnknownProvider or gateway.ErrUnknownAction if there is no such thing.
+	Control(name, action string) error
+}
+
+// Providers has the operations on the providers of the gateway.
+type Providers struct {
+	gateway Gateway // may be nil
+	log     *slog.Logger
+}
+
+// NewProviders returns the operations on the providers of a gateway, which may be nil.
+func NewProviders(g Gateway, log *slog.Logger) *Providers {
+	return &Providers{g, cmp.Or(log, slog.Default())}
+}
+
+// List returns the state of the providers, in the order of the configuration.
+func (p *Providers) List() []gateway.Status {
+	if p.gateway == nil {
+		return nil
+	}
+	return slices.Clone(p.gateway.Status())
+}
+
+// Get returns the state of a provider.
+func (p *Providers) Get(name string) (gateway.Status, error) {
+	list := p.List()
+	names := make([]string, len(list))
+	for i, st := range list {
+		if st.Name == name {
+			return st, nil
+		}
+		names[i] = st.Name
+	}
+	e := NewError(CodeNotFound, fmt.Sprintf("no such provider: %q", Excerpt(name)), "there are none")
+	if len(names) > 0 {
+		e.Hint = "there are " + strings.Join(names, ", ")
+	}
+	return gateway.Status{}, e
+}
+
+// Apply applies one of [gateway.Actions] to a provider and returns its state after that. It logs
+// the action and who requested it: a provider has no history.
+func (p *Providers) Apply(name, action, by string) (gateway.Status, error) {
+	before, err := p.Get(name)
+	if err != nil {
+		return before, err
+	}
+	if err := p.gateway.Control(name, action); err != nil {
+		if errors.Is(err, gateway.ErrUnknownProvider) || errors.Is(err, gateway.ErrUnknownAction) {
+			err = NewError(CodeNotFound, err.Error(), "")
+		}
+		return before, err
+	}
+	after, err := p.Get(name)
+	p.log.Info("provider was told", "provider", name, "action", action, "by", by, "was", before.State, "is", after.State)
+	return after, err
+}
+
+// ProviderMeaning returns a sentence about the effect of a provider's state on requests.
+func ProviderMeaning(st *gateway.Status) string {
+	switch st.State {
+	case gateway.Up:
+		if st.Held {
+			return "it counts as up whatever happens, until it is reset"
+		}
+		return "everybody passes"
+	case gateway.Refused:
+		return cmp.Or(st.Why, "its keys were refused") + ": they are tried only where nobody else takes a request"
+	case gateway.Throttled:
+		return cmp.Or(st.Why, "its keys were told to wait")
+	case gateway.Recovering:
+		return "those who waited are let through one after the other"
+	case gateway.Probing:
+		return "one request finds out for all whether it is back"
+	case gateway.Down:
+		if st.Recovery != nil && st.Recovery.Due {
+			return "the next request looks whether it is back"
+		}
+		return "nobody passes until the next probe"
+	case gateway.Opened:
+		return "nobody passes until it is closed or reset"
+	case gateway.Draining:
+		return "requests under way are finished, new ones go elsewhere or are refused"
+	}
+	return ""
+}

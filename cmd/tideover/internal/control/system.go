@@ -1,0 +1,155 @@
+package control
+
+import (
+	"context"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/nostr"
+	"github.com/tideover/tideover/retry"
+)
+
+// System has the operations on the server itself. Those that read the state of the engine are
+// only for a server that has one: see [Service].
+type System struct {
+	config  Config
+	engine  *engine.Engine // nil for a gateway alone
+	version string
+	started time.Time
+}
+
+// Settings are the parts of the configuration in effect that can be shown.
+type Settings struct {
+	Policies  map[string]retry.Policy     // by name
+	Notifiers map[string]NotifierSettings // by name
+	Reload    Reload
+}
+
+// NotifierSettings are the settings of a notifier.
+type NotifierSettings struct {
+	Kind string   // such as ntfy; empty if the configuration is unknown
+	On   []string // the events that it sends
+}
+
+// Reload is the last reload of the configuration file.
+type Reload struct {
+	At  time.Time // zero if there was none
+	Err error     // why it failed; nil if it did not
+}
+
+// Settings returns the settings in effect; zero if they are unknown.
+func (s *System) Settings() Settings {
+	if s.config.Settings == nil {
+		return Settings{}
+	}
+	return s.config.Settings()
+}
+
+// ConfigFile returns the result of the last reload in the form of the API.
+func (s *System) ConfigFile() ConfigFile {
+	if s.config.ConfigFile == nil {
+		return ConfigFile{}
+	}
+	return s.config.ConfigFile()
+}
+
+// Version returns the version of the program as it was given.
+func (s *System) Version() string { return s.config.Version }
+
+// Clustered reports whether the engine shares its work with other processes.
+func (s *System) Clustered() bool { return s.config.Clustered }
+
+// Storms returns the retry storms at the moment.
+func (s *System) Storms() []storm.Storm {
+	if s.config.Storms == nil {
+		return []storm.Storm{}
+	}
+	return s.config.Storms()
+}
+
+// Relays returns the relays of NIP-90.
+func (s *System) Relays() []nostr.RelayStatus {
+	if s.config.Relays == nil {
+		return nil
+	}
+	return s.config.Relays()
+}
+
+// Health returns whether the server works.
+func (s *System) Health() Health {
+	h := Health{OK: true}
+	if s.engine == nil {
+		return h // a gateway works as long as it answers
+	}
+	for _, t := range s.engine.Troubles() {
+		h.Troubles = append(h.Troubles, t.What)
+	}
+	for _, t := range s.engine.Warnings() {
+		h.Warnings = append(h.Warnings, t.What)
+	}
+	if s.engine.Err() != nil {
+		h.Troubles = append(h.Troubles, "the engine has stopped")
+	}
+	h.OK = len(h.Troubles) == 0
+	return h
+}
+
+// Status returns the state of the server.
+func (s *System) Status(ctx context.Context) (Status, error) {
+	stats, err := s.engine.Stats(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	out := Status{
+		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
+		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: notNil(stats.Troubles), Warnings: stats.Warnings, Storms: s.Storms(), Config: s.ConfigFile(), Silent: stats.Silent,
+	}
+	for _, c := range stats.Workflows {
+		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})
+	}
+	return out, nil
+}
+
+// Stats returns the counters of the engine.
+func (s *System) Stats(ctx context.Context) (engine.Stats, error) { return s.engine.Stats(ctx) }
+
+// DiskUsage is the size of the files of the engine, and the free space beside them.
+type DiskUsage struct {
+	Files map[string]int64 // by path in the data folder
+	Free  uint64           // 0 if unknown
+}
+
+// DiskUsage returns the size of the data folder.
+func (s *System) DiskUsage() (DiskUsage, error) {
+	files, err := s.engine.DiskUsage()
+	u := DiskUsage{Files: files}
+	if err == nil && s.config.Data != "" {
+		if free, err := doctor.Free(s.config.Data); err == nil {
+			u.Free = free
+		}
+	}
+	return u, err
+}
+
+// Doctor checks the server. The error of a server that can't be checked has the code
+// [CodeNotFound].
+func (s *System) Doctor() (Diagnosis, error) {
+	if s.config.Doctor == nil {
+		return Diagnosis{}, NewError(CodeNotFound, "this server does not look at itself", "")
+	}
+	d := s.config.Doctor()
+	d.Findings = notNil(d.Findings)
+	return d, nil
+}
+
+// Findings returns the findings about the machine and the addresses, and false if they are
+// unknown.
+func (s *System) Findings() ([]doctor.Finding, bool) {
+	if s.config.Findings == nil {
+		return nil, false
+	}
+	return s.config.Findings(), true
+}

@@ -1,0 +1,155 @@
+package control
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/tideover/tideover/retry"
+)
+
+// longest is the longest duration that a request may have. A longer one could end after the
+// last time that can be stored.
+const longest = 100 * 365 * 24 * time.Hour
+
+// Span is a positive duration. In JSON it is a whole number of seconds, or a string such as
+// "1m30s" or "2d".
+type Span time.Duration
+
+// MarshalJSON writes the span as a string.
+func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).String()) }
+
+// UnmarshalJSON reads either form.
+func (s *Span) UnmarshalJSON(data []byte) error {
+	var text string
+	if len(data) > 0 && data[0] == '"' {
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		d, err := ParseSpan(text)
+		*s = Span(d)
+		return err
+	}
+	n, err := strconv.ParseInt(string(data), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && n > int64(longest/time.Second):
+		return fmt.Errorf("%s seconds are more than 100 years", data)
+	case err != nil:
+		return fmt.Errorf("%s is neither a whole number of seconds nor a duration such as \"1m30s\"", Excerpt(data))
+	case n <= 0:
+		return fmt.Errorf("%d is not positive", n)
+	}
+	*s = Span(time.Duration(n) * time.Second)
+	return nil
+}
+
+// ParseSpan parses a positive duration in the syntax of policies: that of Go, and d for days.
+func ParseSpan(text string) (time.Duration, error) {
+	d, err := retry.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d that is longer than nothing", Excerpt(text))
+	case d <= 0:
+		return 0, fmt.Errorf("%q is not positive", text)
+	case d > longest:
+		return 0, fmt.Errorf("%q is more than 100 years", text)
+	}
+	return d, nil
+}
+
+// ParseMoment parses a time such as 2026-11-15T08:00:00Z, or a duration from now in the
+// direction of sign.
+func ParseMoment(text string, sign int) (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t, CheckMoment(t)
+	}
+	d, err := ParseSpan(text)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("%q is neither a time such as 2026-11-15T08:00:00Z nor a duration such as 2h", Excerpt(text))
+	}
+	return time.Now().Add(time.Duration(sign) * d), nil
+}
+
+// CheckMoment returns an error for a time that can't be stored.
+func CheckMoment(t time.Time) error {
+	if y := t.Year(); y < 1970 || y > 2200 {
+		return fmt.Errorf("the year %d is not between 1970 and 2200", y)
+	}
+	return nil
+}
+
+// CheckKey returns an error for a key of a run that can't be used: keys become variables of
+// commands and headers of requests, too.
+func CheckKey(key string) error {
+	switch {
+	case len(key) > 512:
+		return fmt.Errorf("has %d bytes, at most 512 are possible", len(key))
+	case !utf8.ValidString(key):
+		return errors.New("is not UTF-8")
+	case strings.ContainsFunc(key, unicode.IsControl):
+		return fmt.Errorf("%q has a control character in it", Excerpt(key))
+	}
+	return nil
+}
+
+// Excerpt returns the beginning of a value of a request, for an error message.
+func Excerpt[T ~string | ~[]byte](data T) string {
+	if len(data) > 60 {
+		return string(data[:60]) + "…"
+	}
+	return string(data)
+}
+
+// Duplicate returns the path of a name that occurs twice in one object of a JSON text, which
+// parsers treat differently. The text must be valid JSON.
+func Duplicate(data []byte) (path string, twice bool) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	type level struct {
+		seen map[string]bool // nil in an array
+		name string
+		key  bool // a name comes next
+	}
+	var levels []level
+	for {
+		token, err := dec.Token()
+		if err != nil {
+			return "", false
+		}
+		top := len(levels) - 1
+		switch {
+		case token == json.Delim('}') || token == json.Delim(']'):
+			levels = levels[:top]
+			top--
+		case top >= 0 && levels[top].key:
+			name, _ := token.(string)
+			levels[top].name = name
+			if levels[top].seen[name] {
+				var names []string
+				for _, l := range levels {
+					if l.seen != nil {
+						names = append(names, l.name)
+					}
+				}
+				return strings.Join(names, "."), true
+			}
+			levels[top].seen[name], levels[top].key = true, false
+			continue
+		case token == json.Delim('{'):
+			levels = append(levels, level{seen: map[string]bool{}, key: true})
+			continue
+		case token == json.Delim('['):
+			levels = append(levels, level{})
+			continue
+		}
+		if top >= 0 && levels[top].seen != nil {
+			levels[top].key = true
+		}
+	}
+}

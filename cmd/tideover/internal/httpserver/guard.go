@@ -1,0 +1,222 @@
+package httpserver
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/internal/hosts"
+	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
+)
+
+// APIPrefix is the path under which the API is served.
+const APIPrefix = "/api/v1/"
+
+// MetricsPath is the path that Prometheus reads. It requires the token, and a client without
+// one gets an answer for a program, not for a browser.
+const MetricsPath = "/metrics"
+
+// APIHeader is in every response of a [Guard], so that a client can tell a tideover server from
+// any other. Its value is the version of the API.
+const APIHeader = "X-Tideover-Api"
+
+// DefaultMaxBody is the default size of the largest request body, in bytes.
+const DefaultMaxBody = 1 << 20
+
+// GuardOptions say who may send requests.
+type GuardOptions struct {
+	// Token is required of requests over TCP. Without a token all requests over TCP are
+	// rejected. Requests over the Unix socket need none.
+	Token secret.String
+
+	// Hosts are further values of the Host header that are accepted over TCP, with or without
+	// a port. Names of the loopback interface are always accepted.
+	Hosts []string
+
+	// MaxBody is the size of the largest request body in bytes. 0 means DefaultMaxBody.
+	MaxBody int64
+
+	// Command is the command that prints the link with the token. Empty means
+	// "tideover serve".
+	Command string
+}
+
+type contextKey int
+
+const (
+	localKey contextKey = iota
+	guardedKey
+	browserKey
+	stoppingKey
+)
+
+// Local reports whether a request came over the Unix socket. The file mode of the socket
+// already limits who can connect.
+func Local(ctx context.Context) bool { return ctx.Value(localKey) != nil }
+
+// FromBrowser reports whether a request was accepted because of the cookie of a browser session.
+func FromBrowser(ctx context.Context) bool { return ctx.Value(browserKey) != nil }
+
+// guard checks requests before a handler gets them.
+type guard struct {
+	next    http.Handler
+	token   secret.String
+	hosts   hosts.Set
+	maxBody int64
+	cross   *http.CrossOriginProtection
+	command string // prints the link with the token
+}
+
+// Guard passes requests on to the handler if the sender may send them: over the Unix socket
+// every sender, over TCP a sender with the token in the Authorization header, or a browser with
+// the cookie of a session. A link with ?token= starts such a session. Guard rejects values of
+// the Host header that are not ours, which stops DNS rebinding, and changes that a page of
+// another site requests. It limits request bodies and sets headers that forbid everything to a
+// browser; a page that needs more sets its own Content-Security-Policy.
+//
+// A request that has passed one Guard passes all further ones.
+func Guard(o GuardOptions, next http.Handler) http.Handler {
+	g := &guard{
+		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
+		command: cmp.Or(o.Command, "tideover serve"), hosts: hosts.New(o.Hosts),
+	}
+	g.cross.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		rejection{Status: http.StatusForbidden, Code: "forbidden", Message: "the request comes from the page of another site"}.write(w)
+	}))
+	return g
+}
+
+// rejection is a response in the form of the API's errors.
+type rejection struct {
+	Status  int    `json:"status"`
+	Code    string `json:"code"`
+	Message string `json:"error"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+func (p rejection) write(w http.ResponseWriter) { WriteProblem(w, p.Status, p) }
+
+// WriteProblem sends the JSON form of an error. v must be a value that has one.
+func WriteProblem(w http.ResponseWriter, status int, v any) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		text = []byte(`{}`)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1))
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(append(text, '\n'))
+}
+
+// ServeHTTP implements [http.Handler].
+func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Context().Value(guardedKey) != nil {
+		g.next.ServeHTTP(w, r)
+		return
+	}
+	forbid(w.Header())
+	w.Header().Set(APIHeader, "1")
+	ctx := context.WithValue(r.Context(), guardedKey, true)
+	if !Local(ctx) {
+		var ok bool
+		if ctx, ok = g.admit(ctx, w, r); !ok {
+			return
+		}
+	}
+	r = r.WithContext(ctx)
+	r.Body = http.MaxBytesReader(w, r.Body, g.maxBody)
+	g.cross.Handler(g.next).ServeHTTP(w, r)
+}
+
+// forbid sets headers that allow a browser to do nothing with the response.
+func forbid(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// admit reports whether a request over TCP is accepted. It answers a request that is not.
+func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
+	if !g.hosts.Has(r.Host) {
+		rejection{
+			Status: http.StatusMisdirectedRequest, Code: "unknown-host", Message: "this server is not " + textfmt.TruncateMark(r.Host, 60, "…"),
+			Hint: "use its address, or localhost",
+		}.write(w)
+		return ctx, false
+	}
+	if IsHealthPath(r.URL.Path) {
+		return ctx, true
+	}
+	isAPI := strings.HasPrefix(r.URL.Path, "/api/")
+	if r.URL.Query().Has("token") && !isAPI && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		g.login(w, r)
+		return ctx, false
+	}
+	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+		if g.valid(strings.TrimSpace(token)) {
+			return ctx, true
+		}
+	} else if cookie, err := r.Cookie(g.cookieName()); err == nil && g.validSession(cookie.Value, time.Now()) {
+		return context.WithValue(ctx, browserKey, true), true
+	}
+	g.refuse(w, r)
+	return ctx, false
+}
+
+// valid reports whether a token is the server's. It compares in constant time; an empty token
+// is never valid.
+func (g *guard) valid(token string) bool { return !g.token.IsZero() && g.token.Equal(token) }
+
+// tokenPlace says where the token is, without the path of the data folder: a client without a
+// token must not learn it.
+const tokenPlace = "in the file 'token' of the data folder (server.data), unless server.token refers to another"
+
+// refuse answers a request without a valid token.
+func (g *guard) refuse(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="tideover"`)
+	switch path := r.URL.Path; {
+	case strings.HasPrefix(path, "/api/"):
+		rejection{
+			Status: http.StatusUnauthorized, Code: "unauthorized", Message: "the request has no valid token",
+			Hint: "send Authorization: Bearer TOKEN, or use the unix socket",
+		}.write(w)
+	case path == MetricsPath:
+		http.Error(w, "The request has no valid token: send Authorization: Bearer TOKEN. The token is "+tokenPlace+".", http.StatusUnauthorized)
+	default:
+		http.Error(w, "This page needs a token.\n\nFollow the link that '"+g.command+"' has printed, or put ?token=TOKEN behind the address. The token is "+tokenPlace+".",
+			http.StatusUnauthorized)
+	}
+}
+
+// login starts a browser session for a link with the token, and redirects to the same page
+// without the token, so that the browser's history does not keep it.
+func (g *guard) login(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	if len(q["token"]) != 1 || !g.valid(q.Get("token")) {
+		g.refuse(w, r)
+		return
+	}
+	http.SetCookie(w, g.session(time.Now(), r.TLS != nil))
+	q.Del("token")
+	// More than one slash at the beginning would lead to another server.
+	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/\\"), RawQuery: q.Encode()}
+	w.Header().Set("Location", to.String())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// IsHealthPath reports whether a path is one of the health check, which needs no token.
+func IsHealthPath(path string) bool { return path == "/healthz" || path == APIPrefix+"healthz" }

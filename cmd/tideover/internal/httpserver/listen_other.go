@@ -1,0 +1,13 @@
+//go:build !unix
+
+package httpserver
+
+import (
+	"errors"
+	"net"
+)
+
+// ListenUnix returns an error: on this system the mode of a file does not protect a socket.
+func ListenUnix(string) (net.Listener, error) {
+	return nil, errors.New("there are no protected sockets on this system; use the address and the token")
+}

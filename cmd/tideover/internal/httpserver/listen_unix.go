@@ -1,0 +1,145 @@
+//go:build unix
+
+package httpserver
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
+)
+
+// maxSocket is the longest path of a socket that all systems accept, in bytes.
+const maxSocket = 103
+
+// ListenUnix listens on a Unix socket that only the user can open. It creates the folder, for
+// the user alone, if it does not exist. It replaces a socket on which no process listens any
+// more, but neither a socket in use nor another file. Closing the listener removes the socket.
+func ListenUnix(path string) (net.Listener, error) {
+	l, err := listenUnix(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", path, err)
+	}
+	return l, nil
+}
+
+func listenUnix(path string) (net.Listener, error) {
+	if len(path) > maxSocket {
+		return nil, fmt.Errorf("%d bytes are too long for the path of a socket, which has at most %d", len(path), maxSocket)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := lockSocket(path)
+	if err != nil {
+		return nil, err
+	}
+	l, err := replaceSocket(path)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	made, err := os.Lstat(path)
+	if err != nil {
+		return nil, errors.Join(err, l.Close(), lock.Close())
+	}
+	return &socket{Listener: l, path: path, lock: lock, made: made}, nil
+}
+
+// lockSocket locks the socket, so that of several servers that start at the same time only one
+// replaces it.
+func lockSocket(path string) (*os.File, error) {
+	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	held, err := lockfile.Try(lock)
+	if held {
+		err = errInUse
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
+}
+
+var errInUse = errors.New("another tideover serves there")
+
+// replaceSocket creates the socket in a private folder and moves it to its path, so that other
+// users can't open it at any time. (The umask is shared by all goroutines.)
+func replaceSocket(path string) (net.Listener, error) {
+	if err := checkStale(path); err != nil {
+		return nil, err
+	}
+	private := filepath.Join(filepath.Dir(path), ".t"+strconv.FormatUint(rand.Uint64N(1<<30), 36))
+	if err := os.Mkdir(private, 0o700); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(private) //nolint:errcheck // empty by then, or to be left
+	made := filepath.Join(private, "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	l.SetUnlinkOnClose(false)
+	if err := os.Chmod(made, 0o600); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := os.Rename(made, path); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// checkStale returns an error unless the path is free or has a socket without a listener.
+func checkStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("there is something that is not a socket")
+	}
+	c, err := net.DialTimeout("unix", path, time.Second) //nolint:noctx // it has a second
+	if err == nil {
+		return errors.Join(errInUse, c.Close())
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// socket is a listener that removes its socket when it is closed.
+type socket struct {
+	net.Listener
+	path string
+	lock *os.File
+	made fs.FileInfo
+	once sync.Once
+	err  error
+}
+
+// Close removes the socket, unless another process has replaced it.
+func (s *socket) Close() error {
+	s.once.Do(func() {
+		if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.made) {
+			_ = os.Remove(s.path)
+		}
+		s.err = errors.Join(s.Listener.Close(), s.lock.Close())
+	})
+	return s.err
+}
+
+// Addr returns the path of the socket after it was moved.
+func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"bytes"
+	"log"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+)
+
+// saying returns a log without times, and its text.
+func saying() (*slog.Logger, *bytes.Buffer) {
+	var text bytes.Buffer
+	return slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey {
+			return slog.Attr{}
+		}
+		return a
+	}})), &text
+}
+
+func TestThePageGoesByANameOfItsCertificate(t *testing.T) {
+	t.Parallel()
+	a := certtest.New(t)
+	for _, c := range []struct {
+		name, address string
+		hosts         []string
+		cert          string // "" means no TLS
+		want          string
+	}{
+		{"as it is asked for", "127.0.0.1:7878", nil, "", "http://127.0.0.1:7878/"},
+		{"version 6", "[::1]:7878", []string{"a.example"}, "", "http://[::1]:7878/"},
+		{"all addresses", "0.0.0.0:80", []string{"a.example", "b.example"}, "", "http://a.example:80/"},
+		{"all addresses, no name", "[::]:80", nil, "", "http://[::]:80/"},
+		{"an address in the certificate", "127.0.0.1:7878", []string{"a.example"}, "127.0.0.1", "https://127.0.0.1:7878/"},
+		{"localhost in the certificate", "127.0.0.1:7878", []string{"a.example"}, "localhost", "https://localhost:7878/"},
+		{"a host in the certificate", "127.0.0.1:7878", []string{"a.example", "b.example"}, "b.example", "https://b.example:7878/"},
+		{"a host of several", "0.0.0.0:443", []string{"a.example", "b.c.example"}, "*.c.example", "https://b.c.example:443/"},
+		{"a name that nobody asks for", "127.0.0.1:7878", nil, "z.example", "https://127.0.0.1:7878/"},
+	} {
+		s := &server{cfg: &config.Config{Server: config.Server{Hosts: c.hosts}}}
+		if c.cert != "" {
+			var files config.ServerTLS
+			files.Cert, files.Key = a.Issue(t, time.Now().Add(time.Hour), c.cert).Write(t, t.TempDir())
+			var err error
+			if s.certificate, err = httpserver.NewCertificate(files, slog.New(slog.DiscardHandler), strictyaml.Brief); err != nil {
+				t.Fatal(err)
+			}
+		}
+		addr, err := net.ResolveTCPAddr("tcp", c.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.publicAddress(addr); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAHandshakeThatFailsIsNoNews(t *testing.T) {
+	t.Parallel()
+	to, text := saying()
+	var rest bytes.Buffer
+	l := complaints(to, log.New(&rest, "", 0))
+	l.Print("http: TLS handshake error from 192.0.2.1:5: EOF")
+	l.Print("http: panic serving 192.0.2.1:5: oops")
+	if got, want := text.String()+rest.String(), "http: panic serving 192.0.2.1:5: oops\n"; got != want {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}

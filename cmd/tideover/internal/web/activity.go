@@ -1,0 +1,146 @@
+package web
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/retry"
+)
+
+const (
+	slotWidth = 10 * time.Second // of a slot of time
+	slotCount = 60               // slots that are kept
+)
+
+// counts are the events of users' runs in one slot of time.
+type counts struct {
+	Began     int // runs
+	Succeeded int // runs
+	Failed    int // attempts
+	Dead      int // runs
+}
+
+// activity counts the events of the last minutes. It uses the times of events and needs no clock.
+type activity struct {
+	mu    sync.Mutex
+	slots [slotCount]struct {
+		at int64 // number of the slot since 1970
+		counts
+	}
+}
+
+// count counts an event, unless it is older than all slots or of an internal workflow.
+func (p *activity) count(ev *retry.Event) {
+	if ev.Run == "" || control.Internal(ev.Name) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := ev.Time.UnixNano() / int64(slotWidth)
+	s := &p.slots[uint64(n)%slotCount]
+	if n < s.at {
+		return
+	}
+	if n > s.at {
+		s.at, s.counts = n, counts{}
+	}
+	switch ofRun := ev.Step == ""; {
+	case ev.Kind == retry.RunStarted:
+		s.Began++
+	case ev.Kind == retry.AttemptFailed:
+		s.Failed++
+	case ev.Kind == retry.Succeeded && ofRun:
+		s.Succeeded++
+	case ev.Kind == retry.GaveUp && ofRun:
+		s.Dead++
+	}
+}
+
+// last returns the slots up to a time, the oldest first. The last one is not over.
+func (p *activity) last(now time.Time) (list [slotCount]counts) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := now.UnixNano() / int64(slotWidth)
+	for i := range list {
+		at := n - slotCount + 1 + int64(i)
+		if s := &p.slots[uint64(at)%slotCount]; s.at == at {
+			list[i] = s.counts
+		}
+	}
+	return list
+}
+
+// sparkline is a drawing of the activity: runs that succeeded, and on top of them attempts that
+// failed and runs that died.
+type sparkline struct {
+	Bars   []sparkBar
+	Minute counts // of the last minute
+	All    counts // of all slots
+	Most   int    // count at the full height
+	Span   time.Duration
+	Width  time.Duration // of a bar
+}
+
+// sparkBar is a slot with events. All measures are in percent.
+type sparkBar struct {
+	X, W  string
+	Title string
+	Parts []sparkPart
+}
+
+type sparkPart struct{ Y, H, Class string }
+
+func (b *counts) add(o counts) {
+	b.Began, b.Succeeded, b.Failed, b.Dead = b.Began+o.Began, b.Succeeded+o.Succeeded, b.Failed+o.Failed, b.Dead+o.Dead
+}
+
+func (b *counts) height() int { return b.Succeeded + b.Failed + b.Dead }
+
+// newSparkline draws the slots up to a time.
+func newSparkline(list [slotCount]counts, now time.Time) sparkline {
+	s := sparkline{Span: slotCount * slotWidth, Width: slotWidth, Most: 1}
+	for i := range list {
+		s.All.add(list[i])
+		if i >= slotCount-int(time.Minute/slotWidth) {
+			s.Minute.add(list[i])
+		}
+		s.Most = max(s.Most, list[i].height())
+	}
+	end := now.Truncate(slotWidth)
+	for i := range list {
+		if b := &list[i]; b.height() > 0 {
+			s.Bars = append(s.Bars, s.bar(i, b, end.Add(time.Duration(i-slotCount+1)*slotWidth)))
+		}
+	}
+	return s
+}
+
+func (s *sparkline) bar(i int, b *counts, at time.Time) sparkBar {
+	const wide = 100.0 / slotCount
+	out := sparkBar{
+		X: percent(float64(i) * wide), W: percent(wide * 0.8),
+		Title: fmt.Sprintf("%s: %d succeeded, %s failed, %d gave up", at.Format(clockLayout), b.Succeeded, textfmt.Plural(b.Failed, "attempt"), b.Dead),
+	}
+	top := 100.0
+	for _, part := range []struct {
+		n     int
+		class string
+	}{{b.Succeeded, "succeeded"}, {b.Failed, "waiting"}, {b.Dead, "dead"}} {
+		if part.n == 0 {
+			continue
+		}
+		high := 100 * float64(part.n) / float64(s.Most)
+		top -= high
+		out.Parts = append(out.Parts, sparkPart{percent(top), percent(high), part.class})
+	}
+	return out
+}
+
+// Said returns the drawing in words.
+func (s sparkline) Said() string {
+	return fmt.Sprintf("in the last %d minutes %s began, %d succeeded and %d gave up; %s failed",
+		int(s.Span/time.Minute), textfmt.Plural(s.All.Began, "run"), s.All.Succeeded, s.All.Dead, textfmt.Plural(s.All.Failed, "attempt"))
+}
