@@ -57,8 +57,8 @@ func parseObject(data []byte) (object, error) {
 	return o, nil
 }
 
-// take decodes a field into v and removes it. A field that is missing leaves v unchanged.
-func (o object) take(name string, v any) error {
+// decode decodes a field into v and removes it. A field that is missing leaves v unchanged.
+func (o object) decode(name string, v any) error {
 	text, ok := o[name]
 	if !ok {
 		return nil
@@ -83,8 +83,8 @@ func (o object) take(name string, v any) error {
 	return nil
 }
 
-// rest returns an error if there are fields that were not taken.
-func (o object) rest(known ...string) error {
+// rejectUnknown returns an error if there are fields that were not taken.
+func (o object) rejectUnknown(known ...string) error {
 	if len(o) == 0 {
 		return nil
 	}
@@ -102,9 +102,9 @@ func (o object) fields(targets ...any) error {
 	for i := 0; i < len(targets); i += 2 {
 		name, _ := targets[i].(string)
 		known = append(known, name)
-		if err := o.take(name, targets[i+1]); err != nil {
+		if err := o.decode(name, targets[i+1]); err != nil {
 			return err
 		}
 	}
-	return o.rest(known...)
+	return o.rejectUnknown(known...)
 }

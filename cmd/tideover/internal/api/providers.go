@@ -42,7 +42,7 @@ func (h providersHandler) apply(action string) handler {
 		if err != nil {
 			return err
 		}
-		if err := o.rest(); err != nil {
+		if err := o.rejectUnknown(); err != nil {
 			return err
 		}
 		st, err := h.providers.Apply(name, action, who)

@@ -144,7 +144,7 @@ func (h runsHandler) change(w http.ResponseWriter, r *http.Request, text string,
 	if err != nil {
 		return err
 	}
-	if err := o.rest(); err != nil {
+	if err := o.rejectUnknown(); err != nil {
 		return err
 	}
 	id, err := h.runs.Find(r.Context(), text)

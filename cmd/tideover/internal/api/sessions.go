@@ -64,7 +64,7 @@ func (h sessionsHandler) change(w http.ResponseWriter, r *http.Request, name str
 
 // changeOnly is change for an operation without a body.
 func (h sessionsHandler) changeOnly(w http.ResponseWriter, r *http.Request, name string, do func(ctx context.Context, name, by string) error) error {
-	return h.change(w, r, name, func(o object) error { return o.rest() },
+	return h.change(w, r, name, func(o object) error { return o.rejectUnknown() },
 		func(ctx context.Context, by string) error { return do(ctx, name, by) })
 }
 

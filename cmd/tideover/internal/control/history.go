@@ -15,13 +15,13 @@ import (
 func History(i *engine.Info) []Event {
 	f := &history{info: i}
 	for _, n := range i.Notes {
-		f.note(n)
+		f.addNote(n)
 	}
 	for k := range i.Steps {
-		f.step(&i.Steps[k])
+		f.addStep(&i.Steps[k])
 	}
 	slices.SortStableFunc(f.list, func(a, b Event) int { return a.Time.Compare(b.Time) })
-	f.end()
+	f.addEnd()
 	return f.list
 }
 
@@ -36,8 +36,8 @@ func (f *history) add(e retry.Event, number int) {
 	f.list = append(f.list, Event{Message: Describe(&e, number), Event: e})
 }
 
-// note adds an event of the run as a whole.
-func (f *history) note(n engine.Note) {
+// addNote adds an event of the run as a whole.
+func (f *history) addNote(n engine.Note) {
 	e := retry.Event{Time: n.At, Step: n.Step, Note: n.Text}
 	switch n.What {
 	case "started":
@@ -48,14 +48,14 @@ func (f *history) note(n engine.Note) {
 		e.Kind = retry.Resumed
 	case "parked":
 		e.Kind = retry.NeedsHandler
-	default: // added by end
+	default: // added by addEnd
 		return
 	}
 	f.add(e, 0)
 }
 
-// step adds the events of a step.
-func (f *history) step(s *engine.StepInfo) {
+// addStep adds the events of a step.
+func (f *history) addStep(s *engine.StepInfo) {
 	limit := 1
 	if p, err := retry.Parse(s.Policy); err == nil {
 		limit = max(p.Attempts, 1)
@@ -73,7 +73,7 @@ func (f *history) step(s *engine.StepInfo) {
 		if a.Outcome == "failed" {
 			failed++
 		}
-		f.attempt(base, &a, failed)
+		f.addAttempt(base, &a, failed)
 	}
 	if last := len(s.Attempts) - 1; last >= 0 && s.Attempts[last].Outcome == "running" && len(s.Progress) > 0 {
 		f.add(retry.Event{
@@ -94,8 +94,8 @@ func (f *history) retriedBefore(t time.Time) (at time.Time) {
 	return at
 }
 
-// attempt adds the events of an attempt and of the wait after it.
-func (f *history) attempt(base retry.Event, a *engine.AttemptInfo, failed int) {
+// addAttempt adds the events of an attempt and of the wait after it.
+func (f *history) addAttempt(base retry.Event, a *engine.AttemptInfo, failed int) {
 	add := func(kind retry.EventKind, at time.Time, change func(*retry.Event)) {
 		e := base
 		e.Kind, e.Time = kind, at
@@ -141,8 +141,8 @@ func (f *history) attempt(base retry.Event, a *engine.AttemptInfo, failed int) {
 	}
 }
 
-// end adds the outcome of the run as the last event.
-func (f *history) end() {
+// addEnd adds the outcome of the run as the last event.
+func (f *history) addEnd() {
 	i := f.info
 	if i.Ended == nil {
 		return

@@ -18,7 +18,7 @@ import (
 // offer is an action that a page offers. Its URL leads to a question, which is a page, or a dialog
 // if there is JavaScript.
 type offer struct {
-	Name   string // in the address
+	Name   string // in the URL
 	Label  string
 	URL    string
 	Danger bool
@@ -45,7 +45,7 @@ func offers(i *engine.Info) (list []offer) {
 			add("replay", "Edit and replay")
 		}
 		add("cancel", "Discard")
-	case i.State == "replaced" || control.Internal(i.Workflow): // another run does it, or will
+	case i.State == "replaced" || control.Internal(i.Workflow): // another run has its place
 	default:
 		add("rerun", "Rerun from a step")
 		add("replay", "Edit and replay")
@@ -74,14 +74,14 @@ func repeatable(i *engine.Info, action string) error {
 // runActions are the actions on one run.
 type runActions struct{ *site }
 
-// ask asks whether to apply an action to a run.
-func (h runActions) ask(w http.ResponseWriter, r *http.Request) {
+// confirm asks whether to apply an action to a run.
+func (h runActions) confirm(w http.ResponseWriter, r *http.Request) {
 	q, err := h.question(r)
 	if err != nil {
 		h.failWith(w, r, err)
 		return
 	}
-	h.pose(w, r, http.StatusOK, q)
+	h.showQuestion(w, r, http.StatusOK, q)
 }
 
 func (h runActions) question(r *http.Request) (*question, error) {
@@ -172,7 +172,7 @@ func (h runActions) act(w http.ResponseWriter, r *http.Request) {
 		err = fmt.Errorf("%w: nothing is called %q", engine.ErrNotFound, action)
 	}
 	if wrong, ok := errors.AsType[*inputError](err); ok {
-		h.askAgain(w, r, wrong)
+		h.confirmAgain(w, r, wrong)
 		return
 	}
 	if err != nil {
@@ -284,8 +284,8 @@ func place(text string, err error) string {
 	return fmt.Sprintf("line %d, column %d: %v", line, len(before)-strings.LastIndexByte(before, '\n'), err)
 }
 
-// askAgain shows the form again, with the error.
-func (h runActions) askAgain(w http.ResponseWriter, r *http.Request, wrong *inputError) {
+// confirmAgain shows the form again, with the error.
+func (h runActions) confirmAgain(w http.ResponseWriter, r *http.Request, wrong *inputError) {
 	q, err := h.question(r)
 	if err != nil {
 		h.failWith(w, r, err)
@@ -295,7 +295,7 @@ func (h runActions) askAgain(w http.ResponseWriter, r *http.Request, wrong *inpu
 	if q.Input != nil {
 		q.Input = &wrong.text
 	}
-	h.pose(w, r, http.StatusUnprocessableEntity, q)
+	h.showQuestion(w, r, http.StatusUnprocessableEntity, q)
 }
 
 // did answers after an action: with the new run if there is one, else with the page on which the

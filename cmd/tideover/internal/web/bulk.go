@@ -16,14 +16,14 @@ import (
 // bulkActions are the actions on many runs.
 type bulkActions struct{ *site }
 
-// askGroup asks whether to retry all runs of a group.
-func (h bulkActions) askGroup(w http.ResponseWriter, r *http.Request) {
+// confirmGroup asks whether to retry all runs of a group.
+func (h bulkActions) confirmGroup(w http.ResponseWriter, r *http.Request) {
 	g, err := h.groupOf(r.Context(), r.URL.Query().Get("group"))
 	if err != nil {
 		h.fail(w, r, groupStatus(err), err)
 		return
 	}
-	h.pose(w, r, http.StatusOK, &question{
+	h.showQuestion(w, r, http.StatusOK, &question{
 		Title: fmt.Sprintf("Retry %s?", textfmt.Plural(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
 		Text:   fmt.Sprintf("All of workflow %s that failed like this: %s", g.Workflow, h.redact(firstLine(g.Pattern, 200))),
 		Action: "/dead/retry", Back: g.URL, Key: g.Key,

@@ -137,8 +137,8 @@ func (t *totals) count(q query, states []string) (n int) {
 	return n
 }
 
-// ask asks whether to apply an action to all runs of a query.
-func (h bulkActions) ask(w http.ResponseWriter, r *http.Request) {
+// confirm asks whether to apply an action to all runs of a query.
+func (h bulkActions) confirm(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
 	e, err := bulkActionOf(r)
 	if err != nil {
@@ -161,7 +161,7 @@ func (h bulkActions) ask(w http.ResponseWriter, r *http.Request) {
 		number = "more than " + number
 	}
 	verb, what := e.words(f.States)
-	h.pose(w, r, http.StatusOK, &question{
+	h.showQuestion(w, r, http.StatusOK, &question{
 		Title: fmt.Sprintf("%s %s%s?", verb, strings.Replace(textfmt.Plural(n, "run"), strconv.Itoa(n), number, 1), e.how), Button: verb + " " + number, Danger: e.danger,
 		Text:   fmt.Sprintf("All that are %s and match: %s. Runs that begin from now on are left alone. %s", strings.Join(f.States, ", "), h.redact(describeFilter(q, &f)), what),
 		Action: "/bulk/" + string(e.name), Back: back(q),
@@ -169,7 +169,7 @@ func (h bulkActions) ask(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// said describes a filter in words.
+// describeFilter describes a filter in words.
 func describeFilter(q query, f *control.Filter) string {
 	var words []string
 	add := func(ok bool, format string, args ...any) {

@@ -8,12 +8,12 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// chart shows when a run's attempts and waits were, a lane for each step.
+// chart shows the attempts and waits of a run over time, with a lane for each step.
 type chart struct {
 	Lanes []lane
 	From  time.Time
 	To    time.Time
-	Now   string // where it is; "" for a run that has ended
+	Now   string // position of the current time; "" for a run that has ended
 }
 
 type lane struct {
@@ -21,8 +21,8 @@ type lane struct {
 	Bars []bar
 }
 
-// bar is an attempt or a wait. Places and widths are percentages, as the
-// attributes of SVG take them: a style would be against the policy of the page.
+// bar is an attempt or a wait. Positions and widths are percentages in attributes of SVG: the
+// Content-Security-Policy forbids styles.
 type bar struct {
 	X, W  string
 	Class string // the outcome, or "wait"
@@ -73,8 +73,8 @@ func (c *chart) stretch(t time.Time) {
 	}
 }
 
-// ahead makes room for the wait that goes on. One of days must not squeeze what
-// has happened into a corner, so it gets at most a third.
+// ahead makes room for the current wait: at most a third of the width, so that a wait of days leaves
+// room for the history.
 func (c *chart) ahead(i *engine.Info, now time.Time) {
 	limit := now.Add(now.Sub(c.From)/2 + time.Second)
 	for k := range i.Steps {
@@ -86,7 +86,7 @@ func (c *chart) ahead(i *engine.Info, now time.Time) {
 	}
 }
 
-// place returns where a time is, in percent.
+// place returns the position of a time, in percent.
 func (c *chart) place(t time.Time) float64 {
 	return min(max(100*float64(t.Sub(c.From))/float64(c.To.Sub(c.From)), 0), 100)
 }

@@ -21,7 +21,7 @@ func spacedDuration(d time.Duration) string {
 	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
 }
 
-// exact returns a duration with three digits or so.
+// exact returns a duration with about three digits.
 func exact(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -38,8 +38,8 @@ func exact(d time.Duration) string {
 	return spacedDuration(d)
 }
 
-// The forms of a point in time. Browsers put them into the reader's own zone;
-// without JavaScript they are in the server's, which they name.
+// Formats of a time. JavaScript converts it to the time zone of the browser; without, it is in that
+// of the server, which it names.
 const (
 	stampLayout = "2006-01-02 15:04:05 MST (-07:00)"
 	clockLayout = "15:04:05 MST"
@@ -53,12 +53,12 @@ func timeElement(t time.Time, kind, text string) template.HTML {
 		t.UTC().Format("2006-01-02T15:04:05.000Z"), kind, template.HTMLEscapeString(stamp(t)), template.HTMLEscapeString(text)))
 }
 
-// ago is how long something is past.
+// ago renders the time since t.
 func ago(now, t time.Time) template.HTML {
 	return timeElement(t, "ago", spacedDuration(now.Sub(t))+" ago")
 }
 
-// in is how long something is ahead. It counts down.
+// in renders the time until t, which counts down.
 func in(now, t time.Time) template.HTML {
 	if !t.After(now) {
 		return timeElement(t, "in", "due now")
@@ -66,12 +66,12 @@ func in(now, t time.Time) template.HTML {
 	return timeElement(t, "in", "in "+spacedDuration(t.Sub(now)))
 }
 
-// since is how long something lasts that goes on. It counts up.
+// since renders the time since t, which counts up.
 func since(now, t time.Time) template.HTML {
 	return timeElement(t, "since", spacedDuration(now.Sub(t)))
 }
 
-// at is a point in time, with the day if it is not today.
+// at renders a time, with the day if it is not today.
 func at(now, t time.Time) template.HTML {
 	layout := dayLayout
 	if now.Format(time.DateOnly) == t.In(now.Location()).Format(time.DateOnly) {

@@ -21,8 +21,8 @@ type clusterBody struct {
 	Members  []memberRow
 	Shards   []shardRow
 	Troubles []engine.Trouble
-	Said     string // how many there are
-	Error    string // why it can't be seen at the moment
+	Said     string // numbers of shards and processes
+	Error    string // why the state is unknown
 }
 
 // memberRow is a process in the list.
@@ -30,17 +30,17 @@ type memberRow struct {
 	journal.Member
 	Self   bool
 	Owned  int
-	Silent string // for how long; "" if it was heard of lately
+	Silent string // since when; "" if it has sent a heartbeat lately
 }
 
-// shardRow is a part of the work in the list.
+// shardRow is a shard in the list.
 type shardRow struct {
 	engine.ShardInfo
 	Entries uint64
 	Size    string
 	Trouble string
 	Mute    bool // its owner did not answer
-	Unseen  bool // the servers did not say how its log is
+	Unseen  bool // the state of its log is unknown
 }
 
 const (
@@ -86,7 +86,7 @@ type clusterPage struct {
 }
 
 func (h clusterPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), time.Now())
+	p, err := h.load(r.Context(), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -95,10 +95,10 @@ func (h clusterPage) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h clusterPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.look)
+	h.stream(w, r, "", h.load)
 }
 
-func (h clusterPage) look(ctx context.Context, now time.Time) (part, error) {
+func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
 	p := part{template: "cluster-live", polled: true, data: page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
 	c, err := h.cache.get(ctx, h.control.System)
 	if ctx.Err() != nil || errors.Is(err, engine.ErrClosed) {

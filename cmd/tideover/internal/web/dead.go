@@ -15,27 +15,27 @@ import (
 // shownGroups is how many groups of dead letters are shown.
 const shownGroups = 100
 
-// deadBody is the dead letters.
+// deadBody is the list of dead runs.
 type deadBody struct {
 	Query  query
 	Count  int
 	Groups []group
-	Group  *group // the one that is looked at
+	Group  *group // the selected one
 	Rows   []deadRow
 	First  string
 	More   string
 	All    string // address without the group
 	Unsent int    // messages that are left out
-	Hidden string // address of the list with them
+	Hidden string // URL of the list with them
 	Silent string // which shards did not answer
 }
 
-// group is dead runs that failed alike.
+// group is a set of dead runs with similar errors.
 type group struct {
 	engine.Group
 	Key    string
-	URL    string // address of its list
-	Retry  string // address of the question whether to retry all
+	URL    string // URL of its list
+	Retry  string // URL of the question whether to retry all
 	Latest string // the same with the current definition; none for workflows that are internal
 	Drop   string // and whether to discard all
 	On     bool
@@ -47,8 +47,8 @@ type deadRow struct {
 	Offers []offer
 }
 
-// groupKey names a group in addresses and forms. An error's text has no business
-// there.
+// groupKey returns the name of a group for URLs and forms, which must not contain the text of an
+// error.
 func groupKey(g *engine.Group) string {
 	sum := sha256.Sum256([]byte(g.Workflow + "\x00" + g.Pattern))
 	return hex.EncodeToString(sum[:8])
@@ -58,7 +58,7 @@ func groupKey(g *engine.Group) string {
 type deadPage struct{ *site }
 
 func (h deadPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), deadQuery(r), time.Now())
+	p, err := h.load(r.Context(), deadQuery(r), time.Now())
 	if err != nil {
 		if q := deadQuery(r); q.After != "" && isCursorError(err) {
 			q.After = "" // of another list
@@ -74,7 +74,7 @@ func (h deadPage) serve(w http.ResponseWriter, r *http.Request) {
 
 func (h deadPage) live(w http.ResponseWriter, r *http.Request) {
 	q := deadQuery(r)
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, q, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, q, now) })
 }
 
 func deadQuery(r *http.Request) query {
@@ -82,7 +82,7 @@ func deadQuery(r *http.Request) query {
 	return query{Group: q.Group, After: q.After, Internal: q.Internal, Order: orders[0]}
 }
 
-func (h deadPage) look(ctx context.Context, q query, now time.Time) (part, error) {
+func (h deadPage) load(ctx context.Context, q query, now time.Time) (part, error) {
 	t, err := h.totals(ctx, q.Internal)
 	if err != nil {
 		return part{}, err

@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// done says what was done. Addresses have a word for it, never the text.
+// done returns a sentence about the last action. The URL contains the name of the action, never the
+// sentence.
 func done(v url.Values) string {
 	switch v.Get("did") {
 	case "cancel":
@@ -27,7 +28,7 @@ func done(v url.Values) string {
 	return ""
 }
 
-// doneMany says what was done with many.
+// doneMany returns a sentence about the last action on many runs.
 func doneMany(v url.Values, what string) string {
 	n, _ := strconv.Atoi(v.Get("n"))
 	left, _ := strconv.Atoi(v.Get("left"))

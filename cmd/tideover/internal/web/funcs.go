@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// glyphs stand beside the names of states and outcomes, so that colour is not
-// all that tells them apart.
+// glyphs are shown beside the names of states and outcomes, so that colour is not the only
+// difference.
 var glyphs = map[string]string{
 	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
 	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥",
@@ -45,7 +45,7 @@ func templateFuncs(a assets) template.FuncMap {
 	}
 }
 
-// pair gives a template for a part of a page both the page and the part.
+// pair passes the page and a part of it to a template.
 type pair struct {
 	Page page
 	V    any

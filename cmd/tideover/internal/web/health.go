@@ -21,13 +21,13 @@ import (
 
 // healthBody is the state of the server.
 type healthBody struct {
-	State    string // succeeded, waiting or failed, for the eye
+	State    string // succeeded, waiting or failed, for the colour
 	Said     string
 	Totals   totals
-	Error    string // why nothing is known of the engine
+	Error    string // why the state of the engine is unknown
 	Engine   bool   // there is one
 	Findings []finding
-	Doctor   bool // it was asked
+	Doctor   bool // its findings are known
 	Facts    []fact
 	Disk     []fact
 	Reload   reloadRow
@@ -54,7 +54,7 @@ const unrelated = "-"
 type healthPage struct{ *site }
 
 func (h healthPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), time.Now())
+	p, err := h.load(r.Context(), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -63,10 +63,10 @@ func (h healthPage) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h healthPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, unrelated, h.look)
+	h.stream(w, r, unrelated, h.load)
 }
 
-func (h healthPage) look(ctx context.Context, now time.Time) (part, error) {
+func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
 	b := healthBody{Engine: h.hasEngine(), Facts: h.process(now)}
 	p := part{template: "health-live", moving: true, data: page{Title: "Health", Place: "health", Live: "/live/health", Now: now}}
 	if b.Engine {

@@ -22,19 +22,19 @@ type part struct {
 }
 
 // stream sends the part of a page whenever it has changed, at most once in h.pace.
-func (h *site) stream(w http.ResponseWriter, r *http.Request, run string, look func(context.Context, time.Time) (part, error)) {
+func (h *site) stream(w http.ResponseWriter, r *http.Request, run string, load func(context.Context, time.Time) (part, error)) {
 	defer h.streams.Add(-1)
 	if h.streams.Add(1) > maxStreams {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
 		return
 	}
-	if _, err := look(r.Context(), time.Now()); err != nil {
+	if _, err := load(r.Context(), time.Now()); err != nil {
 		http.Error(w, h.redact(err.Error()), statusOf(err))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect what is sent
-	s := &stream{h: h, out: w, rc: http.NewResponseController(w), look: look}
+	s := &stream{h: h, out: w, rc: http.NewResponseController(w), load: load}
 	s.reader = h.feed.subscribe(run)
 	defer h.feed.unsubscribe(s.reader)
 	s.follow(r.Context())
@@ -45,7 +45,7 @@ type stream struct {
 	out    http.ResponseWriter
 	rc     *http.ResponseController
 	reader *reader
-	look   func(context.Context, time.Time) (part, error)
+	load   func(context.Context, time.Time) (part, error)
 
 	last   []byte
 	at     time.Time // of last
@@ -121,7 +121,7 @@ func (s *stream) update(ctx context.Context) error {
 }
 
 func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error) {
-	p, err := s.look(ctx, now)
+	p, err := s.load(ctx, now)
 	if err != nil && statusOf(err) == http.StatusNotFound {
 		_ = s.send("gone", nil) // it was deleted at the end of its retention
 	}

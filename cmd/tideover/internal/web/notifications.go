@@ -16,7 +16,7 @@ import (
 
 const (
 	shownMessages = 30 // at once
-	messageFlows  = 60 // workflows that are asked for them
+	messageFlows  = 60 // workflows whose messages are shown
 )
 
 // notificationsBody is the notifiers and their messages.
@@ -25,7 +25,7 @@ type notificationsBody struct {
 	Messages []messageRow
 	Failed   int
 	Waiting  int
-	AllURL   string // address of the list of all that could not be sent
+	AllURL   string // URL of the list of all that could not be sent
 	Silent   string
 }
 
@@ -38,7 +38,7 @@ type notifierRow struct {
 	Sent    uint64
 	Waiting int
 	Failed  int
-	URL     string // address of the list of its messages
+	URL     string // URL of the list of its messages
 	Test    offer
 }
 
@@ -56,7 +56,7 @@ type messageRow struct {
 type notificationsPage struct{ *site }
 
 func (h notificationsPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), time.Now())
+	p, err := h.load(r.Context(), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -68,10 +68,10 @@ func (h notificationsPage) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h notificationsPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.look)
+	h.stream(w, r, "", h.load)
 }
 
-func (h notificationsPage) look(ctx context.Context, now time.Time) (part, error) {
+func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
@@ -100,7 +100,7 @@ func (h notificationsPage) look(ctx context.Context, now time.Time) (part, error
 	}, nil
 }
 
-// What the workflows of messages begin and end with.
+// Parts of the names of workflows that send messages.
 const (
 	notifierPrefix = "notify."
 	giveUpSuffix   = ".on-give-up"
@@ -122,8 +122,8 @@ func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
 	return list
 }
 
-// messageWorkflows returns the workflows that have sent messages, or tried to: of
-// notifiers, and of those who are told when a run gives up.
+// messageWorkflows returns the workflows of notifiers and of follow-up runs that have started to
+// send a message.
 func (h notificationsPage) messageWorkflows(t *totals) (names []string) {
 	for _, w := range t.Stats.Workflows {
 		if w.Totals.Started > 0 && (control.Message(w.Name) || h.sendsMessages(w.Name)) {
@@ -133,8 +133,7 @@ func (h notificationsPage) messageWorkflows(t *totals) (names []string) {
 	return names[:min(len(names), messageFlows)]
 }
 
-// sendsMessages reports whether what follows when a run gives up is a message. It may be
-// other work.
+// sendsMessages reports whether the follow-up runs of a workflow only send messages.
 func (h notificationsPage) sendsMessages(workflow string) bool {
 	if !strings.HasSuffix(workflow, giveUpSuffix) {
 		return false
@@ -143,7 +142,7 @@ func (h notificationsPage) sendsMessages(workflow string) bool {
 	return ok && !slices.ContainsFunc(flow.Steps(), func(s engine.StepInfo) bool { return !strings.HasPrefix(s.Handler, "notify") })
 }
 
-// notifierNames returns the notifiers that a workflow sends messages by.
+// notifierNames returns the notifiers that a workflow uses.
 func (h notificationsPage) notifierNames(workflow string) string {
 	if !strings.HasSuffix(workflow, giveUpSuffix) {
 		return strings.TrimPrefix(workflow, notifierPrefix)
@@ -151,14 +150,14 @@ func (h notificationsPage) notifierNames(workflow string) string {
 	var names []string
 	if flow, ok := h.control.Runs.Definition(workflow); ok {
 		for _, s := range flow.Steps() {
-			names = append(names, s.Name) // which has the name of the notifier
+			names = append(names, s.Name) // the name of the notifier
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// newMessageRow reads what a message says from the run that sends it. A list has
-// but the beginning of it, so it may not be whole.
+// newMessageRow reads the message from the input of its run. A list contains only the beginning of
+// an input, so that the message may be cut off.
 func newMessageRow(r row, to string) messageRow {
 	m := messageRow{row: r, To: to}
 	in := texts(r.InputPreview)
@@ -202,5 +201,5 @@ func texts(object string) map[string]string {
 	}
 }
 
-// testURL is where a test is sent from.
+// testURL returns the URL of the test of a notifier.
 func testURL(name string) string { return "/notifications/" + url.PathEscape(name) + "/test" }

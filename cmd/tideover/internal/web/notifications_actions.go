@@ -5,14 +5,14 @@ import "net/http"
 // testDone is shown after a test message was started. The list shows whether it arrives.
 const testDone = "A test is on its way; the list says what becomes of it."
 
-// askTest asks whether to send a test message.
-func (h notificationsPage) askTest(w http.ResponseWriter, r *http.Request) {
+// confirmTest asks whether to send a test message.
+func (h notificationsPage) confirmTest(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("notifier")
 	if err := h.control.Messages.Check(name); err != nil {
 		h.failWith(w, r, err)
 		return
 	}
-	h.pose(w, r, http.StatusOK, &question{
+	h.showQuestion(w, r, http.StatusOK, &question{
 		Title: "Send a test by " + name + "?", Button: "Send a test", Action: testURL(name), Back: "/notifications",
 		Text: "Whoever gets its messages gets this one. Its limits do not count for a test; its retries do.",
 	})

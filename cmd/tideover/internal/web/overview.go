@@ -26,17 +26,17 @@ type overviewBody struct {
 	Totals   totals
 	Pulse    sparkline
 	Alerts   []alert
-	Next     []row             // that wait, the first due first
-	Again    []row             // at work, and not for the first time
-	Due      []engine.Schedule // what the clock starts, the first due first
+	Next     []row             // runs that wait, the first due first
+	Again    []row             // runs that run and have failed before
+	Due      []engine.Schedule // scheduled starts, the first due first
 	Sick     []providerRow
-	Fleet    int // providers in all
+	Fleet    int // number of all providers
 	Groups   []group
 	Sessions []sessionRow
-	Kept     int // sessions in all
+	Kept     int // number of all sessions
 	Relays   []relay
 	Silent   string
-	RetryURL string // address of the list of runs that wait
+	RetryURL string // URL of the list of runs that wait
 	AgainURL string
 }
 
@@ -45,7 +45,7 @@ type alert struct{ Text, URL string }
 
 // relay is a relay of NIP-90.
 type relay struct {
-	URL    string // its own, which is not a link
+	URL    string // of the relay; not shown as a link
 	State  string
 	Error  string
 	Queued int
@@ -56,7 +56,7 @@ type relay struct {
 type overviewPage struct{ *site }
 
 func (h overviewPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), time.Now())
+	p, err := h.load(r.Context(), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -65,10 +65,10 @@ func (h overviewPage) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h overviewPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.look)
+	h.stream(w, r, "", h.load)
 }
 
-func (h overviewPage) look(ctx context.Context, now time.Time) (part, error) {
+func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err

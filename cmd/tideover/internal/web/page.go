@@ -98,7 +98,7 @@ type question struct {
 	Text    string
 	Button  string
 	Danger  bool
-	Action  string // address of the form
+	Action  string // URL of the form
 	Back    string
 	Run     *engine.Info
 	Steps   []engine.StepInfo // to choose from
@@ -112,8 +112,8 @@ type question struct {
 	Dialog  bool
 }
 
-// pose shows a question as a page or a dialog.
-func (h *site) pose(w http.ResponseWriter, r *http.Request, status int, q *question) {
+// showQuestion shows a question as a page or a dialog.
+func (h *site) showQuestion(w http.ResponseWriter, r *http.Request, status int, q *question) {
 	name := "confirm"
 	if q.Dialog = fromHTMX(r); q.Dialog {
 		name = "confirm-part"

@@ -20,18 +20,18 @@ const shownRetries = 20
 // policiesBody is the policies that are in use, or have a name.
 type policiesBody struct {
 	Rows   []*policyRow
-	Looked time.Time // when the waits were looked up
+	Looked time.Time // when the waits were collected
 }
 
-// policyRow is a policy, what uses it, and what it did.
+// policyRow is a policy, its users, and its waits.
 type policyRow struct {
 	Names    []string // of the configuration, or of a preset
 	Text     string
 	Use      string // what it is for, if it is a preset
 	Attempts int    // retry.Unlimited for no limit
 	Low      time.Duration
-	High     time.Duration // what all waits add up to; 0 if there is no end to them
-	Worst    time.Duration // 0 if it is not known
+	High     time.Duration // sum of all waits; 0 if there is no limit
+	Worst    time.Duration // 0 if unknown
 	Uses     []named
 	Plot     *plot // nil if it never waits
 	ID       string
@@ -39,7 +39,7 @@ type policyRow struct {
 	plan plan.Plan
 }
 
-// Title is what people call it.
+// Title returns the names of the policy.
 func (r *policyRow) Title() string { return strings.Join(r.Names, ", ") }
 
 // policiesPage is the list of policies, with the waits that they led to.
@@ -107,8 +107,7 @@ func rowOf(all map[string]*policyRow, p retry.Policy) *policyRow {
 	return row
 }
 
-// addUse notes what uses a policy. What can't be read is of a program of another
-// version, and is left out.
+// addUse adds a user of a policy. It ignores a policy of another version that can't be parsed.
 func addUse(all map[string]*policyRow, text string, by named) {
 	p, err := retry.Parse(text)
 	if err != nil {
@@ -118,7 +117,7 @@ func addUse(all map[string]*policyRow, text string, by named) {
 	row.Uses = append(row.Uses, by)
 }
 
-// useOf says whose a step is.
+// useOf returns a link to the runs of a step.
 func useOf(workflow, step string) named {
 	q := query{Workflow: workflow, Order: orders[0]}
 	name := workflow + " · " + step
@@ -128,7 +127,7 @@ func useOf(workflow, step string) named {
 	return named{name, q.url("/runs")}
 }
 
-// presets names the policies that are presets.
+// presets adds the names of presets to the policies that are one.
 func presets(all map[string]*policyRow) {
 	for name, use := range retry.Presets {
 		p, _ := retry.Preset(name)
@@ -141,8 +140,7 @@ func presets(all map[string]*policyRow) {
 	}
 }
 
-// stepsOf counts the steps of a workflow, each of which makes an attempt even if
-// all goes well.
+// stepsOf returns the number of steps of a workflow: the attempts of a run without failures.
 func stepsOf(runs *control.Runs, workflow string) int {
 	if w, ok := runs.Definition(workflow); ok {
 		return len(w.Steps())
@@ -167,7 +165,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 		if a.Outcome == "failed" {
 			n++
 		}
-		if w := a.Wait; w != nil && a.Outcome != "lost" { // that is no wait of the policy
+		if w := a.Wait; w != nil && a.Outcome != "lost" { // the policy did not set that wait
 			u := used{Retry: max(n, 1), Delay: w.Delay, By: w.By}
 			u.Title = workflow + " · " + s.Name + ", wait of " + exact(w.Delay) + " set by " + waitSetter(w.By)
 			list = append(list, u)
@@ -179,7 +177,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 	return list
 }
 
-// collect looks up the waits of the newest runs that were retried, by policy.
+// collect returns the waits of the newest runs that were retried, by policy.
 func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 	out := map[string][]used{}
 	flows := h.control.Runs.Definitions()
@@ -191,7 +189,7 @@ func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 		for _, id := range ids {
 			i, err := h.control.Runs.Get(ctx, id)
 			if err != nil {
-				continue // it is kept no longer
+				continue // it was deleted
 			}
 			for k := range i.Steps {
 				s := &i.Steps[k]
@@ -205,9 +203,8 @@ func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 	return out, nil
 }
 
-// retried returns runs of a workflow that were retried, or wait to be. It looks at
-// few runs, however many there are: those that wait or are dead have failed, and of
-// the others only the newest are looked at.
+// retried returns runs of a workflow that were retried or wait for a retry. It reads few runs,
+// independent of their number: some that wait or are dead, and the newest of the others.
 func (h policiesPage) retried(ctx context.Context, workflow string) (ids []string, err error) {
 	steps := stepsOf(h.control.Runs, workflow)
 	for _, f := range []control.Filter{

@@ -9,9 +9,8 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// plot shows the delay before each retry, with the band that jitter spreads it
-// over, and the waits that were really used as dots on top. All places are in
-// percent.
+// plot shows the delay before each retry, with the range of its jitter, and the waits of runs as
+// dots. All positions are in percent.
 type plot struct {
 	Ticks   []tick // up the side
 	Columns []tick // along the bottom
@@ -24,10 +23,10 @@ type plot struct {
 
 type tick struct{ At, Label string }
 
-// band is what a retry may wait.
+// band is the range of the delay before a retry.
 type band struct {
 	X, W, Y, H string
-	Line       string // where it is without jitter
+	Line       string // delay without jitter
 	End        string // of the line
 	Never      bool   // the total timeout has always ended the call by then
 	Title      string
@@ -35,11 +34,10 @@ type band struct {
 
 type dot struct{ X, Y, Class, Title string }
 
-// shownDots bounds what is drawn.
+// shownDots limits the number of dots.
 const shownDots = 300
 
-// newPlot draws a plan and the waits that were used. It is nil if nothing ever
-// waits.
+// newPlot draws a plan and the waits of runs. It returns nil if the policy never waits.
 func newPlot(p *plan.Plan, waits []used) *plot {
 	waits = waits[:min(len(waits), shownDots)]
 	columns := len(p.Retries)
@@ -70,8 +68,8 @@ func newPlot(p *plan.Plan, waits []used) *plot {
 	return v
 }
 
-// scaleOf returns a scale that has room for all. It is logarithmic if a linear one
-// would press the short ones to the ground.
+// scaleOf returns a scale for all waits. It is logarithmic if short waits would not be visible on a
+// linear one.
 func scaleOf(p *plan.Plan, waits []used) pen.Scale {
 	var s pen.Scale
 	for i := range p.Retries {
@@ -97,7 +95,7 @@ func bandTitle(r *plan.Retry) string {
 	return t
 }
 
-// addDots puts the waits on top. Those of one retry stand beside each other.
+// addDots adds the waits of runs as dots, those of one retry beside each other.
 func (v *plot) addDots(waits []used, columns int, wide float64, up func(time.Duration) float64) {
 	count, legend := map[int]int{}, map[string]bool{}
 	for _, w := range waits {
@@ -108,7 +106,7 @@ func (v *plot) addDots(waits []used, columns int, wide float64, up func(time.Dur
 		n := count[w.Retry]
 		count[w.Retry]++
 		by := waitSetter(w.By)
-		aside := (float64(n*37%100)/100 - 0.5) * 0.5 // spread, and the same whenever it is drawn
+		aside := (float64(n*37%100)/100 - 0.5) * 0.5 // spread, and the same in every drawing
 		v.Dots = append(v.Dots, dot{percent((float64(w.Retry) - 0.5 + aside) * wide), percent(up(w.Delay)), "by-" + by, w.Title})
 		if !legend[by] {
 			legend[by] = true

@@ -25,24 +25,24 @@ const (
 // providersBody is the list of providers.
 type providersBody struct {
 	Rows []providerRow
-	Said string // how many are in which state
+	Said string // number of providers by state
 }
 
 // providerRow is a provider in the list.
 type providerRow struct {
 	gateway.Status
-	URL      string // address of its page
+	URL      string // URL of its page
 	Meaning  string // of its state, in words
 	Offers   []offer
 	Next     *time.Time // time of the next probe
-	Expected *time.Time // when it is thought to be back
+	Expected *time.Time // when it is expected back
 	Probed   *gateway.Recovery
 	First    string // mean time to the first byte
 	Ratio    string // attempts per request
 	Others   []named
 
-	Classes []gauge // who waits, by priority
-	Cooling []key   // and those that do not cool
+	Classes []gauge // waiting requests by priority
+	Cooling []key   // all keys
 	Limits  []gauge // quotas
 	Course  []outage
 	Handed  []gateway.Failover
@@ -64,7 +64,7 @@ type key struct {
 type providersPage struct{ *site }
 
 func (h providersPage) serveList(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtList(r.Context(), time.Now())
+	p, err := h.loadList(r.Context(), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -74,10 +74,10 @@ func (h providersPage) serveList(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h providersPage) liveList(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.lookAtList)
+	h.stream(w, r, "", h.loadList)
 }
 
-func (h providersPage) lookAtList(ctx context.Context, now time.Time) (part, error) {
+func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error) {
 	p := h.newPart(ctx, "providers-live", "Providers", "/live/providers", now)
 	var b providersBody
 	states := map[string]int{}
@@ -101,7 +101,7 @@ func (h providersPage) lookAtList(ctx context.Context, now time.Time) (part, err
 }
 
 func (h providersPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), r.PathValue("provider"), time.Now())
+	p, err := h.load(r.Context(), r.PathValue("provider"), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -111,10 +111,10 @@ func (h providersPage) serve(w http.ResponseWriter, r *http.Request) {
 
 func (h providersPage) live(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("provider")
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, name, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) })
 }
 
-func (h providersPage) look(ctx context.Context, name string, now time.Time) (part, error) {
+func (h providersPage) load(ctx context.Context, name string, now time.Time) (part, error) {
 	p := h.newPart(ctx, "provider-live", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
 	st, err := h.control.Providers.Get(name)
 	if err != nil {
@@ -137,8 +137,7 @@ func (h providersPage) newPart(ctx context.Context, template, title, live string
 	return p
 }
 
-// changesWithTime reports whether a provider looks different after a while though nothing
-// has happened.
+// changesWithTime reports whether the row of a provider changes with time alone.
 func changesWithTime(r *providerRow) bool {
 	return r.State != gateway.Up || len(r.Throttles) > 0 || slices.ContainsFunc(r.Cooling, func(k key) bool { return k.Cools })
 }
@@ -179,8 +178,7 @@ func recovery(st *gateway.Status) *gateway.Recovery {
 	return st.Recovery
 }
 
-// shorten leaves out what the list has no room for. Keys that can't be used come
-// first.
+// shorten limits the lists of the row. Keys that can't be used come first.
 func (r *providerRow) shorten() {
 	slices.SortStableFunc(r.Cooling, func(a, b key) int {
 		switch {
@@ -206,7 +204,7 @@ func limitList[T any](list []T, n, more int) ([]T, int) {
 	return list[:n], more + len(list) - n
 }
 
-// roundToSecond returns a time without parts of a second.
+// roundToSecond returns the nearest full second.
 func roundToSecond(t *time.Time) *time.Time {
 	if t == nil {
 		return nil
@@ -215,10 +213,10 @@ func roundToSecond(t *time.Time) *time.Time {
 	return &w
 }
 
-// providerPage returns the address of a provider.
+// providerPage returns the URL of a provider.
 func providerPage(name string) string { return "/providers/" + url.PathEscape(name) }
 
-// providerURL returns the address of something that can be done with a provider.
+// providerURL returns the URL of an action on a provider.
 func providerURL(name, action string) string {
 	return providerPage(name) + "/" + url.PathEscape(action)
 }

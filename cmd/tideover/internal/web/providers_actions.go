@@ -38,17 +38,17 @@ func providerOffers(st *gateway.Status) (list []offer) {
 	return list
 }
 
-// isCooling reports whether the key may not be used for now.
+// isCooling reports whether a key must not be used at the moment.
 func isCooling(k gateway.KeyInfo) bool { return k.CoolUntil != nil && k.CoolUntil.After(time.Now()) }
 
-// ask asks whether to apply an action to a provider.
-func (h providersPage) ask(w http.ResponseWriter, r *http.Request) {
+// confirm asks whether to apply an action to a provider.
+func (h providersPage) confirm(w http.ResponseWriter, r *http.Request) {
 	q, err := h.question(r)
 	if err != nil {
 		h.failWith(w, r, err)
 		return
 	}
-	h.pose(w, r, http.StatusOK, q)
+	h.showQuestion(w, r, http.StatusOK, q)
 }
 
 func (h providersPage) question(r *http.Request) (*question, error) {
@@ -77,7 +77,7 @@ func (h providersPage) question(r *http.Request) (*question, error) {
 	return q, nil
 }
 
-// fallbackText says what becomes of requests that do not pass.
+// fallbackText returns a sentence about requests that the provider does not get.
 func fallbackText(st *gateway.Status) string {
 	if len(st.Fallback) == 0 {
 		return "It has no fallback: requests are refused."

@@ -9,17 +9,17 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// gauge is a bar that says how much of something there is.
+// gauge is a bar with the amount of something.
 type gauge struct {
 	Name  string
-	Of    string // whose it is
+	Of    string // owner
 	Text  string
 	W     string     // in percent; "" if the limit is unknown
 	Class string     // good, wait or bad
-	Reset *time.Time // when it is full again
+	Reset *time.Time // when the quota is reset
 }
 
-// classes returns how many wait with which priority, the most urgent first.
+// classes returns the waiting requests by priority, the most urgent first.
 func classes(counts map[string]int) (list []gauge) {
 	most := 1
 	for _, n := range counts {
@@ -33,7 +33,7 @@ func classes(counts map[string]int) (list []gauge) {
 	return list
 }
 
-// level is how good it is that so much is left.
+// level returns the class of a share that is left.
 func level(part float64) string {
 	switch {
 	case part < 0.1:
@@ -68,7 +68,7 @@ func budgets(list []gateway.Budget) (out []gauge) {
 	return out
 }
 
-// outage is how long one lasted, and how long it was expected to.
+// outage is the real and the expected duration of an outage.
 type outage struct {
 	Began  time.Time
 	Lasted string
@@ -76,11 +76,11 @@ type outage struct {
 	W, P   string // widths of both, in percent
 	Probes int
 	Cause  string
-	Now    bool // it goes on
+	Now    bool // it is not over
 }
 
-// outageBars returns the outages of a provider, newest first, with the one that goes
-// on. All bars have the same scale.
+// outageBars returns the outages of a provider, the newest first, with the current one. All bars
+// have the same scale.
 func outageBars(st *gateway.Status, now time.Time) (list []outage) {
 	all := st.Outages
 	if r := recovery(st); r != nil && st.Since != nil {
@@ -108,7 +108,7 @@ func outageBars(st *gateway.Status, now time.Time) (list []outage) {
 	return list
 }
 
-// share is a part of the whole in percent, wide enough to be seen unless it is 0.
+// share returns a part of the whole in percent, wide enough to be visible unless it is 0.
 func share(part, whole float64) string {
 	if part <= 0 || whole <= 0 {
 		return percent(0)
@@ -116,7 +116,7 @@ func share(part, whole float64) string {
 	return percent(max(100*min(part/whole, 1), 2*thinnest))
 }
 
-// seconds writes a number of them. Nothing is known of 0.
+// seconds formats a number of seconds; 0 means unknown.
 func seconds(f float64) string {
 	if f <= 0 {
 		return ""

@@ -18,18 +18,18 @@ var orders = []string{"newest", "oldest", "next"}
 // rowsPerPage is how many runs are listed at once.
 const rowsPerPage = 50
 
-// query is the filter of a list, as it stands in the address.
+// query is the filter of a list in a URL.
 type query struct {
 	States   []string
 	Workflow string
 	Search   string
-	Attempts int // at least so many
+	Attempts int // lower limit
 	Since    time.Time
-	Until    time.Time // without it
+	Until    time.Time // exclusive
 	Order    string    // newest, oldest, next
-	After    string    // the page before ends here
+	After    string    // cursor: the end of the page before
 	Group    string    // of dead letters, see groupKey
-	Internal bool      // also what tideover runs on its own account
+	Internal bool      // include runs of internal workflows
 }
 
 // parseQuery parses a query and drops the parts that it does not know. The browser is redirected to
@@ -55,8 +55,8 @@ func parseQuery(v url.Values) query {
 	return q
 }
 
-// moment reads a time, a day, or a duration that stands for that long ago. What can't
-// be read is none.
+// moment parses a time, a day, or a duration that means that long ago. It returns zero for other
+// texts.
 func moment(text string) time.Time {
 	text = strings.TrimSpace(text)
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
@@ -69,7 +69,7 @@ func moment(text string) time.Time {
 	return t.UTC().Truncate(time.Second)
 }
 
-// encode returns the query as it stands in an address.
+// encode returns the query in the form of a URL.
 func (q query) encode() string {
 	v := url.Values{}
 	set := func(key, value string) {
@@ -101,7 +101,7 @@ func (q query) encode() string {
 	return v.Encode()
 }
 
-// url returns the address of a page with the query.
+// url returns the URL of a page with the query.
 func (q query) url(path string) string {
 	if s := q.encode(); s != "" {
 		return path + "?" + s
@@ -117,12 +117,12 @@ func (q query) filter() control.Filter {
 	}
 }
 
-// leaves reports whether the runs of a workflow are left out.
+// leaves reports whether the query leaves out the runs of a workflow.
 func (q query) leaves(workflow string) bool {
 	return !q.Internal && workflow != q.Workflow && control.Internal(workflow)
 }
 
-// Narrow reports whether the query leaves out anything.
+// Narrow reports whether the query selects less than all runs.
 func (q query) Narrow() bool {
 	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
 }

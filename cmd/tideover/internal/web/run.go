@@ -13,20 +13,20 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// shownAttempts is how many attempts of a step are shown unless all are wanted.
+// shownAttempts is how many attempts of a step are shown by default.
 const shownAttempts = 25
 
 // runBody is one run.
 type runBody struct {
 	*engine.Info
-	By       string // who set the wait it is in
-	Why      string // it is dead, in words
+	By       string // who set the current wait
+	Why      string // why it is dead, in words
 	Steps    []step
 	Chart    chart
 	Offers   []offer
-	AllURL   string // address of the page with all attempts
+	AllURL   string // URL of the page with all attempts
 	ReplayOf link
-	First    link // of the chain of replays, if that is another than ReplayOf
+	First    link // of the chain of replays, if it is not ReplayOf
 	Replaced link
 	DeadURL  string
 }
@@ -48,15 +48,15 @@ type attempt struct {
 	engine.AttemptInfo
 	ID      string // in the page
 	Took    time.Duration
-	Waiting bool   // it is the wait that goes on
-	Why     string // none follows, in words
+	Waiting bool   // it is the current wait
+	Why     string // why none follows, in words
 }
 
 // runPage is the page of one run.
 type runPage struct{ *site }
 
 func (h runPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), r.PathValue("id"), r.URL.Query().Has("all"), time.Now())
+	p, err := h.load(r.Context(), r.PathValue("id"), r.URL.Query().Has("all"), time.Now())
 	if errors.Is(err, engine.ErrNotFound) {
 		if id, e := h.control.Runs.Find(r.Context(), r.PathValue("id")); e == nil && id != r.PathValue("id") {
 			http.Redirect(w, r, runURL(id), http.StatusSeeOther)
@@ -73,10 +73,10 @@ func (h runPage) serve(w http.ResponseWriter, r *http.Request) {
 
 func (h runPage) live(w http.ResponseWriter, r *http.Request) {
 	id, all := r.PathValue("id"), r.URL.Query().Has("all")
-	h.stream(w, r, id, func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, id, all, now) })
+	h.stream(w, r, id, func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, id, all, now) })
 }
 
-func (h runPage) look(ctx context.Context, id string, all bool, now time.Time) (part, error) {
+func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (part, error) {
 	i, err := h.get(ctx, id)
 	if err != nil {
 		return part{}, err
@@ -113,7 +113,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 func newStep(s *engine.StepInfo, number int, all bool) step {
 	v := step{StepInfo: *s, Number: number, Made: s.Spent}
 	if s.Status == "running" || s.Status == "succeeded" {
-		v.Made++ // those that are spent are those that failed
+		v.Made++ // Spent counts only those that failed
 	}
 	if p, err := retry.Parse(s.Policy); err == nil {
 		v.Limit = strconv.Itoa(p.Attempts)
@@ -136,7 +136,7 @@ func newStep(s *engine.StepInfo, number int, all bool) step {
 	return v
 }
 
-// inWords says why there is no further attempt.
+// inWords returns why there is no further attempt.
 func inWords(reason string) string {
 	for r := retry.Reason(1); r < 32; r++ {
 		if r.String() == reason {

@@ -17,11 +17,11 @@ type runsBody struct {
 	Chips     []chip
 	Workflows []string
 	Rows      []row
-	Bulk      []offer // what can be done with all that match
+	Bulk      []offer // actions on all runs that match
 	Hidden    *link   // to the list with the runs that are left out
-	First     string  // address of the first page; "" if this is it
-	More      string  // address of the next page
-	Behind    int     // runs that the search does not know yet
+	First     string  // URL of the first page; "" if this is it
+	More      string  // URL of the next page
+	Behind    int     // runs that the list does not contain yet
 	Silent    string  // which shards did not answer
 }
 
@@ -39,7 +39,7 @@ type chip struct {
 	Count int
 	URL   string
 	On    bool
-	Total bool // Count is of all that ever were, not of those that are kept
+	Total bool // Count includes runs that were deleted
 	Bare  bool // they are not counted
 }
 
@@ -60,7 +60,7 @@ func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, q.url("/runs"), http.StatusSeeOther)
 		return
 	}
-	p, err := h.look(r.Context(), q, time.Now())
+	p, err := h.load(r.Context(), q, time.Now())
 	if err != nil && q.After != "" && isCursorError(err) {
 		q.After = "" // of another list, or of another time
 		http.Redirect(w, r, q.url("/runs"), http.StatusSeeOther)
@@ -76,11 +76,11 @@ func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 
 func (h runsPage) live(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, q, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, q, now) })
 }
 
-func (h runsPage) look(ctx context.Context, q query, now time.Time) (part, error) {
-	// The figures come first: if they say that the list is not behind, it is not.
+func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error) {
+	// The totals are read first: if they say that the list is not behind, it is not.
 	t, err := h.totals(ctx, q.Internal)
 	if err != nil {
 		return part{}, err

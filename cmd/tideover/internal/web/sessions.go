@@ -19,15 +19,15 @@ type sessionsBody struct {
 // sessionRow is a session in the list.
 type sessionRow struct {
 	session.Status
-	URL    string // address of its page
-	Why    string // it gave up, in words
+	URL    string // URL of its page
+	Why    string // why it gave up, in words
 	Offers []offer
 }
 
 // sessionBody is one session.
 type sessionBody struct {
 	sessionRow
-	RunURL string // address of its run; "" before the first
+	RunURL string // URL of its run; "" before the first
 	AllURL string // and with all attempts
 	Chart  *chart
 	Steps  []step
@@ -37,7 +37,7 @@ type sessionBody struct {
 type sessionsPage struct{ *site }
 
 func (h sessionsPage) serveList(w http.ResponseWriter, r *http.Request) {
-	p, err := h.lookAtList(r.Context(), time.Now())
+	p, err := h.loadList(r.Context(), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -47,10 +47,10 @@ func (h sessionsPage) serveList(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h sessionsPage) liveList(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.lookAtList)
+	h.stream(w, r, "", h.loadList)
 }
 
-func (h sessionsPage) lookAtList(ctx context.Context, now time.Time) (part, error) {
+func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
@@ -60,7 +60,7 @@ func (h sessionsPage) lookAtList(ctx context.Context, now time.Time) (part, erro
 		return part{}, err
 	}
 	b := sessionsBody{States: map[string]int{}}
-	polled := false // events of a watch do not come here
+	polled := false // the events of a watch are not in our stream
 	for i := range list {
 		s := h.redact.session(list[i])
 		polled = polled || s.In != ""
@@ -78,7 +78,7 @@ func newSessionRow(s session.Status) sessionRow {
 }
 
 func (h sessionsPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.look(r.Context(), r.PathValue("session"), time.Now())
+	p, err := h.load(r.Context(), r.PathValue("session"), time.Now())
 	if err != nil {
 		h.failWith(w, r, err)
 		return
@@ -89,10 +89,10 @@ func (h sessionsPage) serve(w http.ResponseWriter, r *http.Request) {
 
 func (h sessionsPage) live(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("session")
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.look(ctx, name, now) })
+	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) })
 }
 
-func (h sessionsPage) look(ctx context.Context, name string, now time.Time) (part, error) {
+func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
 		return part{}, err
@@ -105,11 +105,11 @@ func (h sessionsPage) look(ctx context.Context, name string, now time.Time) (par
 	b := sessionBody{sessionRow: newSessionRow(s)}
 	if s.Run != "" && s.In == "" {
 		b.RunURL, b.AllURL = runURL(s.Run), runURL(s.Run)+"?all"
-		if i, err := h.get(ctx, s.Run); err == nil { // it may be kept no longer
+		if i, err := h.get(ctx, s.Run); err == nil { // it may have been deleted
 			c := newChart(i, now)
 			b.Chart = &c
 			for k := range i.Steps {
-				i.Steps[k].Progress = nil // it says what the page says
+				i.Steps[k].Progress = nil // the page shows it already
 				b.Steps = append(b.Steps, newStep(&i.Steps[k], k, false))
 			}
 		}
@@ -131,10 +131,10 @@ func (r *sessionRow) Line() string {
 	return r.Last.Line
 }
 
-// sessionPage returns the address of a session.
+// sessionPage returns the URL of a session.
 func sessionPage(name string) string { return "/sessions/" + url.PathEscape(name) }
 
-// sessionURL returns the address of something that can be done with a session.
+// sessionURL returns the URL of an action on a session.
 func sessionURL(name, action string) string {
 	return sessionPage(name) + "/" + url.PathEscape(action)
 }

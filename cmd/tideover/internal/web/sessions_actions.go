@@ -56,14 +56,14 @@ func sessionOffers(s *session.Status) (list []offer) {
 	return list
 }
 
-// ask asks whether to apply an action to a session.
-func (h sessionsPage) ask(w http.ResponseWriter, r *http.Request) {
+// confirm asks whether to apply an action to a session.
+func (h sessionsPage) confirm(w http.ResponseWriter, r *http.Request) {
 	q, err := h.question(r)
 	if err != nil {
 		h.failWith(w, r, err)
 		return
 	}
-	h.pose(w, r, http.StatusOK, q)
+	h.showQuestion(w, r, http.StatusOK, q)
 }
 
 func (h sessionsPage) question(r *http.Request) (*question, error) {

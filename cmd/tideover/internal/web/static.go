@@ -13,8 +13,8 @@ import (
 //go:embed static
 var static embed.FS
 
-// assets are the files that pages load. Their addresses have a part of their
-// checksum, so browsers may keep them for ever.
+// assets are the files that pages load. Their URLs contain a part of their checksum, so that
+// browsers may cache them for ever.
 type assets map[string]asset
 
 type asset struct {
@@ -23,9 +23,8 @@ type asset struct {
 	version string
 }
 
-// scripts are what page.js consists of, one after the other. They are one file
-// because htmx looks at the page when the script that it is in has ended: if its
-// extension, or what listens to it, came later, the page would not be followed.
+// scripts are the parts of page.js in their order. They are one file because htmx reads the page at
+// the end of its own script: an extension or a listener in a later script would miss that.
 var scripts = []string{"htmx-4.0.0.min.js", "hx-sse-4.0.0.min.js", "app.js"}
 
 // loadAssets reads the files once for all pages of the process.
@@ -55,7 +54,7 @@ func (a assets) add(name string, body []byte) {
 	a[name] = asset{body, kindOf(name), hex.EncodeToString(sum[:6])}
 }
 
-// kindOf does not ask the system, whose tables differ.
+// kindOf returns the media type of a file. The tables of systems differ, so that it uses none.
 func kindOf(name string) string {
 	switch path.Ext(name) {
 	case ".js":
@@ -68,7 +67,7 @@ func kindOf(name string) string {
 	return "text/plain; charset=utf-8"
 }
 
-// url returns the address of a file.
+// url returns the URL of a file.
 func (a assets) url(name string) string { return "/static/" + name + "?v=" + a[name].version }
 
 func (a assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {

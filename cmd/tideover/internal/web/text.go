@@ -38,7 +38,7 @@ func visible(page []byte) []byte {
 	return out
 }
 
-// hidden reports whether a character does not show as itself.
+// hidden reports whether a character is invisible or changes others.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -46,14 +46,13 @@ func hidden(r rune) bool {
 	case r < 0x7f:
 		return r < 0x20
 	case r == utf8.RuneError:
-		return true // perhaps a byte that is none
+		return true // possibly an invalid byte
 	}
 	return !unicode.IsPrint(r) && !unicode.Is(unicode.Zs, r)
 }
 
-// pretty lays out JSON. Characters that do not show are written as JSON writes
-// them, so that the text stays what it is when it is copied or edited. Text that
-// is no JSON is returned as it is.
+// pretty indents JSON. It escapes invisible characters as JSON does, so that the text keeps its
+// meaning when it is copied or edited. It returns text that is not JSON unchanged.
 func pretty(text string) string {
 	var b bytes.Buffer
 	if json.Indent(&b, []byte(strings.TrimSpace(text)), "", "  ") != nil {
@@ -87,8 +86,8 @@ func firstLine(s string, n int) string {
 	return line
 }
 
-// head returns the beginning of an id, which verbs take for the id: the time, and
-// enough of the rest to tell runs apart.
+// head returns the beginning of an id, which commands accept as an id: the time, and enough of the
+// rest to distinguish runs.
 func head(id string) string {
 	if len(id) != 26 {
 		return firstLine(id, 26)
@@ -96,7 +95,7 @@ func head(id string) string {
 	return id[:14]
 }
 
-// waitSetter says who set a wait, in the words of the verbs.
+// waitSetter returns who set a wait, in the words of the command line.
 func waitSetter(who string) string {
 	if who == "human" {
 		return "hand"
