@@ -17,7 +17,7 @@ var htmx = []string{"HX-Request", "true"}
 
 func TestActions(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	b := newTestSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	none := url.Values{}
 
 	t.Run("retry now ends the wait", func(t *testing.T) {
@@ -175,7 +175,7 @@ func TestActions(t *testing.T) {
 
 func TestDeadLetters(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	has(t, "the empty page", b.page("/dead"), "No run has given up")
 	refused := b.dead(3, job{Error: "dial 10.0.0.1:443: refused after 31ms"})
 	teapot := b.dead(1, job{Error: "418 teapot"})[0]
@@ -211,7 +211,7 @@ func TestDeadLetters(t *testing.T) {
 
 func TestManyDeadLettersAreRetriedOnce(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	ids := b.dead(12, job{Fail: 1000})
 	groups := must(b.h.groups(t.Context(), false))
 	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}, htmx...)

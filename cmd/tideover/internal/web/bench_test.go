@@ -26,7 +26,7 @@ func BenchmarkPages(b *testing.B) {
 		b.Fatal(err)
 	}
 	e, last := full(b, total)
-	h := newTestSite(setup{Config: control.Config{Engine: e, Version: "test"}})
+	h := newSiteOf(setup{Config: control.Config{Engine: e, Version: "test"}})
 	for _, path := range []string{
 		"/overview", "/runs", "/runs?state=waiting&order=next", "/runs?state=dead", "/runs?workflow=quick&order=oldest", "/runs?workflow=quick&state=running&state=waiting",
 		"/runs?q=name-" + strconv.Itoa(total/2), "/runs?attempts=2", "/runs?attempts=50", "/runs?until=2h", "/dead", "/policies", "/notifications", "/health",

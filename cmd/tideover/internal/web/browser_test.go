@@ -19,12 +19,12 @@ func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
 
 // tab is a page in a browser.
 type tab struct {
-	*bed
+	*testSite
 	*browsertest.Tab
 }
 
 // open opens a tab for the pages of a server.
-func open(b *bed) *tab {
+func open(b *testSite) *tab {
 	b.Helper()
 	return &tab{b, browsertest.Open(b)}
 }
@@ -84,16 +84,16 @@ type visitor struct {
 }
 
 // open shows the pages of a server in the tab.
-func (v visitor) open(b *bed) *tab { return &tab{b, v.tab} }
+func (v visitor) open(b *testSite) *tab { return &tab{b, v.tab} }
 
 // Subtests share servers and run one after the other. A subtest may expect that no run
 // before it has given up or waits.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
-	b, tab := newBed(t), browsertest.Open(t)
+	b, tab := newTestSite(t), browsertest.Open(t)
 	for _, c := range []struct {
 		name string
-		do   func(visitor, *bed)
+		do   func(visitor, *testSite)
 	}{
 		{"a run appears and counts down", visitor.appears},
 		{"a dead letter is retried in a dialog", visitor.retries},
@@ -113,10 +113,10 @@ func TestBrowser(t *testing.T) {
 // TestGrownPagesInABrowser is about a server that has everything.
 func TestGrownPagesInABrowser(t *testing.T) {
 	t.Parallel()
-	g, tab := newGrown(t), browsertest.Open(t)
+	g, tab := newFullSite(t), browsertest.Open(t)
 	for _, c := range []struct {
 		name string
-		do   func(visitor, *grown)
+		do   func(visitor, *fullSite)
 	}{
 		{"the overview follows", visitor.overviewFollows},
 		{"a test is sent in a dialog", visitor.sendsTest},
@@ -129,7 +129,7 @@ func TestGrownPagesInABrowser(t *testing.T) {
 	}
 }
 
-func (v visitor) loads(b *bed) {
+func (v visitor) loads(b *testSite) {
 	t := v.T
 	dead := b.dead(2, job{})[0]
 	wait := b.start("order", job{Fail: 1, Progress: "half"})
@@ -154,7 +154,7 @@ func (v visitor) loads(b *bed) {
 	})
 }
 
-func (v visitor) appears(b *bed) {
+func (v visitor) appears(b *testSite) {
 	t := v.T
 	x := v.open(b)
 	x.live("/runs")
@@ -196,7 +196,7 @@ func (v visitor) appears(b *bed) {
 	x.quiet()
 }
 
-func (v visitor) stays(b *bed) {
+func (v visitor) stays(b *testSite) {
 	t := v.T
 	id := b.start("soon", job{Fail: 3, Error: "first line\nsecond line"})
 	b.until(id, "waiting")
@@ -218,7 +218,7 @@ func (v visitor) stays(b *bed) {
 	x.quiet()
 }
 
-func (v visitor) retries(b *bed) {
+func (v visitor) retries(b *testSite) {
 	ids := b.dead(3, job{Error: "418"})
 	x := v.open(b)
 	x.live("/runs/" + ids[0])
@@ -267,7 +267,7 @@ func (x *tab) refused(status string) {
 	x.quiet()
 }
 
-func (v visitor) plain(b *bed) {
+func (v visitor) plain(b *testSite) {
 	id := b.dead(1, job{})[0]
 	x := v.open(b)
 	x.EnableScripts(false)
@@ -284,7 +284,7 @@ func (v visitor) plain(b *bed) {
 	x.quiet()
 }
 
-func (v visitor) filters(b *bed) {
+func (v visitor) filters(b *testSite) {
 	t := v.T
 	dead := b.dead(1, job{})[0]
 	wait := b.start("slow", job{Fail: 1}, engine.Key("the-key"))
@@ -316,7 +316,7 @@ func (v visitor) filters(b *bed) {
 	x.quiet()
 }
 
-func (v visitor) hostile(b *bed) {
+func (v visitor) hostile(b *testSite) {
 	t := v.T
 	var ids []string
 	for _, h := range hostile {
@@ -346,7 +346,7 @@ func (v visitor) hostile(b *bed) {
 	x.quiet()
 }
 
-func (v visitor) reconnects(b *bed) {
+func (v visitor) reconnects(b *testSite) {
 	x := v.open(b)
 	x.live("/runs")
 	// The server answers nobody for a while.
@@ -371,7 +371,7 @@ func (v visitor) reconnects(b *bed) {
 func (v visitor) pictures() {
 	t := v.T
 	dir := os.Getenv("TIDEOVER_PICTURES")
-	b := newBed(t)
+	b := newTestSite(t)
 	b.start("quick", job{Name: "fine"})
 	b.dead(3, job{Error: "dial tcp 10.0.0.1:443: connect: connection refused"})
 	b.dead(1, job{Error: "parse response: invalid character '<' looking for beginning of value in a very long answer that goes on and on, " + strings.Repeat("and on ", 40)}, engine.Key("customer/4711"))

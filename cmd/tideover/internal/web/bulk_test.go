@@ -25,7 +25,7 @@ func form(body string) url.Values {
 
 func TestManyRunsAreCanceled(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	b := newTestSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	var ids []string
 	for range 5 {
 		id := b.start("slow", job{Fail: 1})
@@ -63,7 +63,7 @@ func TestManyRunsAreCanceled(t *testing.T) {
 
 func TestManyRunsAreRetried(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	ids := b.dead(3, job{})
 	question := b.page("/bulk/retry?attempts=2&state=dead")
 	has(t, "the question", question, "Retry 3 runs?", "at least 2 attempts")
@@ -76,7 +76,7 @@ func TestManyRunsAreRetried(t *testing.T) {
 
 func TestAGroupIsDiscarded(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	ids := b.dead(2, job{Error: "418"})
 	other := b.dead(1, job{Error: "parse error"})[0]
 	g := must(b.h.groups(t.Context(), false))[0]
@@ -93,7 +93,7 @@ func TestAGroupIsDiscarded(t *testing.T) {
 
 func TestBulkRefuses(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
 	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
@@ -126,7 +126,7 @@ func TestBulkRefuses(t *testing.T) {
 
 func TestMomentsInAddresses(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
 	for path, want := range map[string]string{

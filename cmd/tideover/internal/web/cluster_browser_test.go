@@ -12,10 +12,10 @@ import (
 // Subtests share a cluster and run one after the other.
 func TestAClusterInABrowser(t *testing.T) {
 	t.Parallel()
-	p, tab := newPier(t), browsertest.Open(t)
+	p, tab := newClusterSite(t), browsertest.Open(t)
 	for _, c := range []struct {
 		name string
-		do   func(visitor, *pier)
+		do   func(visitor, *clusterSite)
 	}{
 		{"a process leaves and another comes", visitor.clusterFollows},
 		{"without scripts", visitor.clusterPlain},
@@ -24,14 +24,14 @@ func TestAClusterInABrowser(t *testing.T) {
 		{"pictures", visitor.clusterPictures},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p.bed = p.with(t)
+			p.testSite = p.with(t)
 			c.do(visitor{t, tab.With(t)}, p)
 		})
 	}
 }
 
-func (v visitor) clusterFollows(p *pier) {
-	x := v.open(p.bed)
+func (v visitor) clusterFollows(p *clusterSite) {
+	x := v.open(p.testSite)
 	x.live("/runs")
 	x.click(`nav a[href="/cluster"]`)
 	x.Wait("the page is live", `location.pathname === "/cluster" && document.getElementById("link").dataset.state === "live"`)
@@ -49,8 +49,8 @@ func (v visitor) clusterFollows(p *pier) {
 	x.quiet()
 }
 
-func (v visitor) clusterPlain(p *pier) {
-	x := v.open(p.bed)
+func (v visitor) clusterPlain(p *clusterSite) {
+	x := v.open(p.testSite)
 	x.EnableScripts(false)
 	x.visit("/cluster")
 	x.seen("#link", "not live")
@@ -59,8 +59,8 @@ func (v visitor) clusterPlain(p *pier) {
 	x.quiet()
 }
 
-func (v visitor) clusterSilent(p *pier) {
-	x := v.open(p.bed)
+func (v visitor) clusterSilent(p *clusterSite) {
+	x := v.open(p.testSite)
 	p.there.Freeze()
 	x.live("/runs")
 	x.seen("#silent", "did not answer; their runs are missing")
@@ -70,12 +70,12 @@ func (v visitor) clusterSilent(p *pier) {
 	x.quiet()
 }
 
-func (v visitor) clusterHostile(p *pier) {
+func (v visitor) clusterHostile(p *clusterSite) {
 	for i, h := range hostile {
 		m := p.store.Join(strings.ReplaceAll(h.text, "alert(1)", fmt.Sprintf("window.planted=%d", i+1)))
 		defer m.Close()
 	}
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	x.live("/cluster")
 	x.seen("#members", "m1<script>window.planted=1</script>")
 	if eval[bool](x, "!!window.planted") || eval[int](x, `document.querySelectorAll("img, iframe, script:not([src])").length`) != 0 {
@@ -85,9 +85,9 @@ func (v visitor) clusterHostile(p *pier) {
 }
 
 // clusterPictures looks at the page in sizes and colours, as pictures does.
-func (v visitor) clusterPictures(p *pier) {
+func (v visitor) clusterPictures(p *clusterSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	x.live("/cluster")
 	x.looksRight(dir, "cluster")
 	p.there.Freeze()

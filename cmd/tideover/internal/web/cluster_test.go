@@ -13,9 +13,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// pier is a page over one of two engines that share their work.
-type pier struct {
-	*bed
+// clusterSite is the site of one of two engines that share their work.
+type clusterSite struct {
+	*testSite
 	store *memlog.Store
 	here  *memlog.Member
 	there *memlog.Member
@@ -23,9 +23,9 @@ type pier struct {
 	root  *testing.T // for what all subtests share
 }
 
-func newPier(t *testing.T, change ...func(*setup)) *pier {
+func newClusterSite(t *testing.T, change ...func(*setup)) *clusterSite {
 	t.Helper()
-	p := &pier{bed: &bed{T: t, w: map[string]*engine.Workflow{}}, root: t, store: &memlog.Store{Shards: 4, Silence: time.Hour}}
+	p := &clusterSite{testSite: &testSite{T: t, w: map[string]*engine.Workflow{}}, root: t, store: &memlog.Store{Shards: 4, Silence: time.Hour}}
 	w, err := engine.NewWorkflow("quick", engine.Step("call", do, engine.Policy("fixed(1ms) attempts=3")))
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func newPier(t *testing.T, change ...func(*setup)) *pier {
 	return p
 }
 
-func (p *pier) engine(m *memlog.Member) *engine.Engine {
+func (p *clusterSite) engine(m *memlog.Member) *engine.Engine {
 	p.Helper()
 	e, err := engine.Open(p.root.Context(), engine.Config{
 		Log: m, Dir: p.root.TempDir(), Workflows: []*engine.Workflow{p.w["quick"]}, Logger: slog.New(slog.DiscardHandler), Grace: time.Second,
@@ -60,7 +60,7 @@ func (p *pier) engine(m *memlog.Member) *engine.Engine {
 
 func TestThePageOfACluster(t *testing.T) {
 	t.Parallel()
-	p := newPier(t)
+	p := newClusterSite(t)
 	// A shard that takes long to answer is reported as silent.
 	var body string
 	testwait.Until(t, "a page of the cluster without trouble", func() bool {
@@ -70,7 +70,7 @@ func TestThePageOfACluster(t *testing.T) {
 	has(t, "the page", body, `<a href="/cluster" aria-current="page">Cluster</a>`, "4 of 4 shards have an owner; processes: 2", ">here</strong> <span class=\"quiet\">this one</span>",
 		`<strong class="text">there</strong>`, `id="h-0"`, `id="h-3"`)
 	testwait.Until(t, "a list from which nothing is missing", func() bool { return !strings.Contains(p.page("/runs"), `id="silent"`) })
-	if strings.Contains(newBed(t).page("/runs"), "/cluster") {
+	if strings.Contains(newTestSite(t).page("/runs"), "/cluster") {
 		t.Error("there is a cluster in the navigation of one without")
 	}
 }
@@ -78,7 +78,7 @@ func TestThePageOfACluster(t *testing.T) {
 // TestWhatIsMissingIsSaid has half of the shards not answer.
 func TestWhatIsMissingIsSaid(t *testing.T) {
 	t.Parallel()
-	p := newPier(t, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "there", "***") } })
+	p := newClusterSite(t, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "there", "***") } })
 	p.there.Freeze()
 	t.Cleanup(p.there.Thaw)
 	for path, want := range map[string]string{
@@ -101,7 +101,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 // the same.
 func TestNobodyCanBeAsked(t *testing.T) {
 	t.Parallel()
-	p := newPier(t)
+	p := newClusterSite(t)
 	p.there.Freeze()
 	t.Cleanup(p.there.Thaw)
 	p.here.Kill()

@@ -15,7 +15,7 @@ import (
 )
 
 // busy has something happen on every page, once.
-func (g *grown) busy() {
+func (g *fullSite) busy() {
 	if g.isBusy {
 		return
 	}
@@ -39,7 +39,7 @@ func (g *grown) busy() {
 }
 
 // storm is what a storm looks like.
-func (g *grown) storm() {
+func (g *fullSite) storm() {
 	g.now(func() {
 		g.storms = []Storm{{Layer: "workflow", Name: "quick", Ratio: 3.4, Since: time.Now().Add(-time.Minute)}}
 		g.reload = errors.New("tideover.yaml:12:3: policies.api: unknown key \"tries\"; did you mean attempts?")
@@ -48,8 +48,8 @@ func (g *grown) storm() {
 	g.h.feed.touchAll()
 }
 
-func (v visitor) overviewFollows(g *grown) {
-	x := v.open(g.bed)
+func (v visitor) overviewFollows(g *fullSite) {
+	x := v.open(g.testSite)
 	x.live("/")
 	x.Wait("it is the overview", `location.pathname === "/overview"`)
 	x.seen("#next", "Nothing waits.")
@@ -73,7 +73,7 @@ func (v visitor) overviewFollows(g *grown) {
 	x.quiet()
 }
 
-func (v visitor) bulk(b *bed) {
+func (v visitor) bulk(b *testSite) {
 	ids := []string{b.start("slow", job{Fail: 1}), b.start("slow", job{Fail: 1})}
 	for _, id := range ids {
 		b.until(id, "waiting")
@@ -100,8 +100,8 @@ func (v visitor) bulk(b *bed) {
 	x.quiet()
 }
 
-func (v visitor) sendsTest(g *grown) {
-	x := v.open(g.bed)
+func (v visitor) sendsTest(g *fullSite) {
+	x := v.open(g.testSite)
 	x.live("/notifications")
 	x.click("#n-phone a[data-dialog]")
 	x.seen("#dialog[open]", "Send a test by phone?")
@@ -117,9 +117,9 @@ func (v visitor) sendsTest(g *grown) {
 	x.quiet()
 }
 
-func (v visitor) looks(g *grown) {
+func (v visitor) looks(g *fullSite) {
 	g.busy()
-	x := v.open(g.bed)
+	x := v.open(g.testSite)
 	x.visit("/policies")
 	x.seen("main", "used, set by server")
 	x.Wait("dots are drawn", `document.querySelectorAll("circle.used").length > 3`)
@@ -146,9 +146,9 @@ func (v visitor) looks(g *grown) {
 	x.quiet()
 }
 
-func (v visitor) keys(g *grown) {
+func (v visitor) keys(g *fullSite) {
 	g.busy()
-	x := v.open(g.bed)
+	x := v.open(g.testSite)
 	press := func(keys string) {
 		v.Helper()
 		x.Do(chromedp.KeyEvent(keys))
@@ -190,9 +190,9 @@ func (v visitor) keys(g *grown) {
 	x.quiet()
 }
 
-func (v visitor) grownPlain(g *grown) {
+func (v visitor) grownPlain(g *fullSite) {
 	g.busy()
-	x := v.open(g.bed)
+	x := v.open(g.testSite)
 	x.EnableScripts(false)
 	x.visit("/overview")
 	x.seen("#next", "in ")
@@ -213,11 +213,11 @@ func (v visitor) grownPlain(g *grown) {
 }
 
 // grownPictures looks at pages in sizes and colours, as pictures does.
-func (v visitor) grownPictures(g *grown) {
+func (v visitor) grownPictures(g *fullSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	g.busy()
 	g.storm()
-	x := v.open(g.bed)
+	x := v.open(g.testSite)
 	for _, name := range []string{"overview", "policies", "notifications", "health", "keys", "bulk"} {
 		path := "/" + name
 		if name == "bulk" {

@@ -11,7 +11,7 @@ import (
 
 func TestHealthPage(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t, func(o *setup) { o.Version = "tideover v1.2.3" })
+	g := newFullSite(t, func(o *setup) { o.Version = "tideover v1.2.3" })
 	body := g.page("/health")
 	has(t, "/health", body, `aria-current="page">Health</a>`, "<dt>version</dt><dd>v1.2.3</dd>", "<dt>goroutines</dt>", "<dt>memory in use</dt>", "<dt>up for</dt><dd>",
 		"<dt>log.db</dt>", "<dt>in all</dt>", "taken over", "<dt>runs that lists have yet to see</dt>", "What the doctor finds")
@@ -35,7 +35,7 @@ func TestHealthPage(t *testing.T) {
 
 func TestHealthOfAnEngineThatHasEnded(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t)
+	g := newFullSite(t)
 	if err := g.e.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestHealthOfAnEngineThatHasEnded(t *testing.T) {
 
 func TestHealthWithoutAnEngine(t *testing.T) {
 	t.Parallel()
-	p := newPortAlone(t, nil)
+	p := newGatewaySite(t, nil)
 	body := p.page("/health")
 	has(t, "/health", body, "All is well.", "goroutines")
 	hasNot(t, "/health", body, "Disk", "doctor")

@@ -15,7 +15,7 @@ import (
 func TestHostileTextAroundTheServer(t *testing.T) {
 	t.Parallel()
 	var found []doctor.Finding
-	g := newGrown(t, func(o *setup) { o.Findings = func() []doctor.Finding { return found } })
+	g := newFullSite(t, func(o *setup) { o.Findings = func() []doctor.Finding { return found } })
 	for _, x := range hostile {
 		found = append(found, doctor.Finding{Severity: journal.Weak, What: x.text, Why: x.text, Do: x.text})
 	}

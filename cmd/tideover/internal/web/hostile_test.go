@@ -48,7 +48,7 @@ func hostileTogether() []string {
 func TestHostileText(t *testing.T) {
 	t.Parallel()
 	actor := ""
-	b := newBed(t, func(o *setup) { o.Actor = func(*http.Request) string { return actor } })
+	b := newTestSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return actor } })
 	for _, x := range hostile {
 		t.Run(x.name, func(t *testing.T) {
 			actor = x.text
@@ -78,7 +78,7 @@ func TestHostileText(t *testing.T) {
 
 // hostileRun plants the text in everything that a run has: key, source, input,
 // output, error, progress, and who did what to it.
-func (b *bed) hostileRun(text, shown string) {
+func (b *testSite) hostileRun(text, shown string) {
 	b.Helper()
 	j := job{Name: text, Error: text, Progress: text, Out: text}
 	good := b.start("quick", j, engine.Key(strings.ToValidUTF8(text, ""))) // others are refused
@@ -98,7 +98,7 @@ func (b *bed) hostileRun(text, shown string) {
 }
 
 // act does something to a run.
-func (b *bed) act(id, action string) {
+func (b *testSite) act(id, action string) {
 	b.Helper()
 	if a := b.request("POST", "/runs/"+id+"/"+action, url.Values{}); a.status != http.StatusSeeOther {
 		b.Fatalf("%s: %d %s", action, a.status, a.body)
@@ -106,7 +106,7 @@ func (b *bed) act(id, action string) {
 }
 
 // hostileRequests plants the text in everything that a request has.
-func (b *bed) hostileRequests(text string) {
+func (b *testSite) hostileRequests(text string) {
 	b.Helper()
 	e := url.QueryEscape(text)
 	for _, path := range []string{

@@ -12,7 +12,7 @@ import (
 )
 
 // own starts a run that tideover starts on its own account.
-func (b *bed) own(name string, j job) string {
+func (b *testSite) own(name string, j job) string {
 	b.Helper()
 	w, err := engine.NewWorkflow(name, engine.Step("call", do, engine.Policy("fixed(1ms) attempts=1")))
 	if err != nil {
@@ -29,7 +29,7 @@ func (b *bed) own(name string, j job) string {
 
 func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	bad := job{Fail: 9, Error: "exit code 4"}
 	session, message := b.own("session.night", bad), b.own("notify.phone", bad)
 	alarm, user := b.own("quick.on-give-up", job{}), b.own("user", bad)
@@ -67,7 +67,7 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 
 // groupRetry returns the address of the question whether all of a group shall be
 // retried.
-func groupRetry(t *testing.T, b *bed, workflow string) string {
+func groupRetry(t *testing.T, b *testSite, workflow string) string {
 	t.Helper()
 	for _, g := range must(b.h.groups(t.Context(), true)) {
 		if g.Workflow == workflow {
@@ -80,7 +80,7 @@ func groupRetry(t *testing.T, b *bed, workflow string) string {
 
 func TestARunThatWasReplacedOffersNothing(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	id := b.own("user", job{Fail: 9})
 	next := must(b.e.Replay(t.Context(), id, nil, "me"))
 	must(b.e.Wait(t.Context(), next.ID))
@@ -97,12 +97,12 @@ func TestAttemptsThatWereMadeAreCounted(t *testing.T) {
 			t.Errorf("%s: %d of %s, want %d of 4", status, got.Made, got.Limit, want)
 		}
 	}
-	b := newBed(t)
+	b := newTestSite(t)
 	has(t, "one that succeeded at once", b.page("/runs/"+b.own("user", job{})), "attempts 1 of 1")
 }
 
 func TestTheVersionIsNamedOnce(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *setup) { o.Version = "tideover v1.2.3" })
+	b := newTestSite(t, func(o *setup) { o.Version = "tideover v1.2.3" })
 	has(t, "the foot", b.page("/runs"), "<span>tideover v1.2.3</span>")
 }

@@ -7,7 +7,7 @@ import (
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t)
+	g := newFullSite(t)
 	body := g.page("/keys")
 	has(t, "/keys", body, "<kbd>?</kbd>", "<kbd>g</kbd> <kbd>o</kbd>", "Use these keys", "<html")
 	a := g.request("GET", "/keys", nil, htmx...)

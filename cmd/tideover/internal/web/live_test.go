@@ -15,7 +15,7 @@ import (
 )
 
 // listen opens a stream and sends its messages to the channel, "end" last.
-func (b *bed) listen(path string) <-chan [2]string {
+func (b *testSite) listen(path string) <-chan [2]string {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	b.Cleanup(cancel)
@@ -64,7 +64,7 @@ func hear(t *testing.T, messages <-chan [2]string, event string, want ...string)
 
 func TestTheListFollows(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	m := b.listen("/live/runs?workflow=slow")
 	hear(t, m, "", "No run is like this")
 	id := b.start("slow", job{Fail: 1, Error: "no route"})
@@ -77,7 +77,7 @@ func TestTheListFollows(t *testing.T) {
 // more time for the same number of messages.
 func TestEventsAreGathered(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	b.h.pace, b.h.beat = 200*time.Millisecond, time.Hour
 	start := time.Now()
 	m := b.listen("/live/runs")
@@ -92,7 +92,7 @@ func TestEventsAreGathered(t *testing.T) {
 
 func TestTheRunFollows(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	b.h.pace = 20 * time.Millisecond
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
@@ -129,7 +129,7 @@ func TestAReaderFollowsItsRunOnly(t *testing.T) {
 
 func TestDeadLettersFollow(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	m := b.listen("/live/dead")
 	hear(t, m, "", "No run has given up")
 	id := b.start("quick", job{Fail: 3})
@@ -140,7 +140,7 @@ func TestDeadLettersFollow(t *testing.T) {
 
 func TestStreamsEndWithTheEngine(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	id := b.start("slow", job{Fail: 1})
 	streams := []<-chan [2]string{b.listen("/live/runs"), b.listen("/live/dead"), b.listen("/live/runs/" + id)}
 	for _, m := range streams {
@@ -161,7 +161,7 @@ func TestStreamsEndWithTheEngine(t *testing.T) {
 
 func TestAQuietStreamLives(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	b.h.beat, b.h.pace = 20*time.Millisecond, time.Millisecond
 	id := b.start("slow", job{Fail: 1})
 	b.until(id, "waiting")
@@ -181,7 +181,7 @@ func TestAQuietStreamLives(t *testing.T) {
 
 func TestTooManyStreams(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	b.h.streams.Store(maxStreams)
 	if a := b.request("GET", "/live/runs", nil); a.status != http.StatusServiceUnavailable {
 		t.Errorf("one more than %d streams: %d, want 503", maxStreams, a.status)

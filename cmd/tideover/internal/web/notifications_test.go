@@ -13,7 +13,7 @@ import (
 
 func TestNotificationsPage(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	g := newFullSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	has(t, "the page before", g.page("/notifications"), `id="n-phone"`, "gave-up, waiting&gt;30m", "fixed(1ms) attempts=2", "All messages were sent", ">run</span>")
 	has(t, "the question", g.page("/notifications/phone/test"), "Send a test by phone?", `action="/notifications/phone/test"`)
 	if n := len(must(g.e.List(t.Context(), engine.Filter{})).Runs); n != 0 {
@@ -45,7 +45,7 @@ func TestNotificationsPage(t *testing.T) {
 
 func TestNobodyIsTold(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	has(t, "/notifications", b.page("/notifications"), "Nobody is told of anything yet", "{{.title}}")
 }
 
@@ -74,7 +74,7 @@ func FuzzTexts(f *testing.F) {
 
 func TestHostileMessages(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t)
+	g := newFullSite(t)
 	for _, x := range hostile {
 		m := notify.Message{Title: x.text, Event: notify.Event(x.text), Text: x.text}
 		if _, err := g.e.Start(t.Context(), g.w["notify.phone"], m); err != nil {

@@ -20,10 +20,10 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// grown is a bed of a server that has everything: providers, relays, notifiers, a
-// file that was read again, and a storm when the test says so.
-type grown struct {
-	*bed
+// fullSite is the site of a server with everything: providers, relays, notifiers, a configuration
+// that was reloaded, and a storm on demand.
+type fullSite struct {
+	*testSite
 	fleet *fleet
 	cfg   *config.Config
 
@@ -36,26 +36,26 @@ type grown struct {
 }
 
 // with returns the server for another test, such as a subtest.
-func (g *grown) with(t *testing.T) *grown {
-	g.bed = g.bed.with(t)
+func (g *fullSite) with(t *testing.T) *fullSite {
+	g.testSite = g.testSite.with(t)
 	return g
 }
 
 // now changes what is told of the server.
-func (g *grown) now(change func()) {
+func (g *fullSite) now(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change()
 }
 
 // told returns what is told of the server.
-func told[T any](g *grown, field *T) T {
+func told[T any](g *fullSite, field *T) T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return *field
 }
 
-const grownFile = `
+const fullSiteFile = `
 version: 1
 policies:
   api: exponential(1s..2m) jitter=full attempts=6 total-timeout=15m
@@ -75,7 +75,7 @@ func loadConfig(t testing.TB, text string) *config.Config {
 }
 
 // settings returns the settings of the file, as a server does.
-func (g *grown) settings() control.Settings {
+func (g *fullSite) settings() control.Settings {
 	s := control.Settings{Policies: g.cfg.Policies, Notifiers: map[string]control.NotifierSettings{}}
 	for name, n := range g.cfg.Notifiers {
 		var on []string
@@ -89,18 +89,18 @@ func (g *grown) settings() control.Settings {
 }
 
 // allStorms returns the storms in the form of the alarm.
-func (g *grown) allStorms() (list []storm.Storm) {
+func (g *fullSite) allStorms() (list []storm.Storm) {
 	for _, s := range told(g, &g.storms) {
 		list = append(list, storm.Storm{Subject: storm.Subject{Layer: s.Layer, Name: s.Name}, Amplification: s.Ratio, Since: s.Since})
 	}
 	return list
 }
 
-func newGrown(t *testing.T, change ...func(*setup)) *grown {
+func newFullSite(t *testing.T, change ...func(*setup)) *fullSite {
 	t.Helper()
-	g := &grown{fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, cfg: loadConfig(t, grownFile)}
+	g := &fullSite{fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, cfg: loadConfig(t, fullSiteFile)}
 	g.cfg.Server.Data = t.TempDir()
-	g.bed = newBed(t, append([]func(*setup){func(o *setup) {
+	g.testSite = newTestSite(t, append([]func(*setup){func(o *setup) {
 		o.Providers = g.fleet
 		o.Data, o.Settings, o.Storms = g.cfg.Server.Data, g.settings, g.allStorms
 		o.Findings = func() []doctor.Finding { return doctor.Folder{Path: g.cfg.Server.Data, Keeps: true}.Check() }
@@ -125,7 +125,7 @@ func newGrown(t *testing.T, change ...func(*setup)) *grown {
 
 func TestOverviewPage(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t)
+	g := newFullSite(t)
 	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing waits.", "No run has given up.", "nobody passes", "in the last 10 minutes 0 runs began")
 	if err := g.e.SetSchedules(t.Context(), []engine.Schedule{{Name: "yearly", Workflow: "slow", Cron: "0 3 1 1 *"}, {Name: "nightly", Workflow: "quick", Cron: "0 3 * * *"}}); err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestOnlyWhatFailedIsTriedAgain(t *testing.T) {
 
 func TestAnOverviewWithoutTheRest(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	body := b.page("/overview")
 	has(t, "/overview", body, "Nothing needs anybody", "No provider is behind the gateway.")
 	hasNot(t, "/overview", body, "Relays", "Sessions")

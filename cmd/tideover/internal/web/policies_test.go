@@ -54,7 +54,7 @@ func TestPlot(t *testing.T) {
 
 func TestPoliciesPage(t *testing.T) {
 	t.Parallel()
-	g := newGrown(t)
+	g := newFullSite(t)
 	g.fleet.change("anthropic", func(st *gateway.Status) { st.Policy = "exponential(1s..2m) jitter=full attempts=6 total-timeout=15m" })
 	g.until(g.start("order", job{Fail: 2, Server: "30ms"}), "succeeded")
 	g.dead(1, job{})
@@ -68,7 +68,7 @@ func TestPoliciesPage(t *testing.T) {
 
 func TestPoliciesAreSampledSeldom(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	now := time.Now()
 	_, first, err := b.h.pages.policies.samples.get(t.Context(), b.h.pages.policies.collect, now)
 	_, second, err2 := b.h.pages.policies.samples.get(t.Context(), b.h.pages.policies.collect, now.Add(sampleTime/2))

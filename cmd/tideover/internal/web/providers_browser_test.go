@@ -17,10 +17,10 @@ import (
 // Subtests share a server and run one after the other.
 func TestProvidersInABrowser(t *testing.T) {
 	t.Parallel()
-	p, tab := newPort(t, nil), browsertest.Open(t)
+	p, tab := newProviderSite(t, nil), browsertest.Open(t)
 	for _, c := range []struct {
 		name string
-		do   func(visitor, *port)
+		do   func(visitor, *providerSite)
 	}{
 		{"a provider goes down and comes back", visitor.providerFollows},
 		{"opened, closed, drained, reset", visitor.providerObeys},
@@ -29,14 +29,14 @@ func TestProvidersInABrowser(t *testing.T) {
 		{"nothing planted runs", visitor.providerHostile},
 		{"pictures", visitor.providerPictures},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, &port{p.with(t), p.fleet}) })
+		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, &providerSite{p.with(t), p.fleet}) })
 	}
 	t.Run("without an engine", func(t *testing.T) { visitor{t, tab.With(t)}.providerAlone() })
 }
 
-func (v visitor) providerFollows(p *port) {
+func (v visitor) providerFollows(p *providerSite) {
 	p.fleet.set(fine("openai"))
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	x.live("/runs")
 	x.click(`nav a[href="/providers"]`)
 	x.Wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
@@ -73,9 +73,9 @@ func (v visitor) providerFollows(p *port) {
 	x.quiet()
 }
 
-func (v visitor) providerObeys(p *port) {
+func (v visitor) providerObeys(p *providerSite) {
 	p.fleet.set(fine("openai"), sick("anthropic"))
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	x.live("/providers")
 	do := func(action, question, said, state string) {
 		v.Helper()
@@ -113,9 +113,9 @@ func (v visitor) providerObeys(p *port) {
 	x.refused("404")
 }
 
-func (v visitor) providerPlain(p *port) {
+func (v visitor) providerPlain(p *providerSite) {
 	p.fleet.set(fine("openai"), sick("anthropic"))
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	x.EnableScripts(false)
 	x.visit("/providers")
 	x.seen("#link", "not live")
@@ -129,9 +129,9 @@ func (v visitor) providerPlain(p *port) {
 	x.quiet()
 }
 
-func (v visitor) providerKeys(p *port) {
+func (v visitor) providerKeys(p *providerSite) {
 	p.fleet.set(fine("openai"))
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	x.live("/providers")
 	x.Do(chromedp.Focus(chromedp.CSS(`#p-openai a[href$="/drain"]`)))
 	p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
@@ -152,14 +152,14 @@ func (v visitor) providerKeys(p *port) {
 	x.quiet()
 }
 
-func (v visitor) providerHostile(p *port) {
+func (v visitor) providerHostile(p *providerSite) {
 	var list []gateway.Status
 	for i, h := range hostile {
 		text := strings.ReplaceAll(h.text, "alert(1)", "window.planted=1")
 		list = append(list, poisoned(fmt.Sprintf("h%02d", i), text))
 	}
 	p.fleet.set(list...)
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	check := func(what string) {
 		v.Helper()
 		if eval[bool](x, "!!window.planted") || eval[int](x, `document.querySelectorAll("img, iframe, script:not([src])").length`) != 0 {
@@ -188,8 +188,8 @@ func (v visitor) providerHostile(p *port) {
 }
 
 func (v visitor) providerAlone() {
-	p := newPortAlone(v.T, []gateway.Status{fine("openai")})
-	x := v.open(p.bed)
+	p := newGatewaySite(v.T, []gateway.Status{fine("openai")})
+	x := v.open(p.testSite)
 	x.visit("/")
 	x.Wait("the page is live", `location.pathname === "/providers" && document.getElementById("link").dataset.state === "live"`)
 	if got := eval[string](x, `document.querySelector("nav").innerText.trim()`); got != "Providers\nHealth" {
@@ -230,9 +230,9 @@ func gallery() []gateway.Status {
 }
 
 // providerPictures looks at the pages in sizes and colours, as pictures does.
-func (v visitor) providerPictures(p *port) {
+func (v visitor) providerPictures(p *providerSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
-	x := v.open(p.bed)
+	x := v.open(p.testSite)
 	p.fleet.set(gallery()...)
 	for _, shot := range []struct{ name, path string }{
 		{"providers", "/providers"}, {"provider-up", "/providers/openai"}, {"provider", "/providers/anthropic"}, {"provider-dialog", "/providers/anthropic"}, {"providers-none", "/providers"},

@@ -112,23 +112,23 @@ func fine(name string) gateway.Status {
 	}
 }
 
-// port is a page with providers, and with an engine unless it is alone.
-type port struct {
-	*bed
+// providerSite is a site with providers, and with an engine unless it is that of a gateway.
+type providerSite struct {
+	*testSite
 	fleet *fleet
 }
 
-func newPort(t *testing.T, list []gateway.Status, change ...func(*setup)) *port {
+func newProviderSite(t *testing.T, list []gateway.Status, change ...func(*setup)) *providerSite {
 	t.Helper()
 	f := &fleet{list: list}
-	return &port{newBed(t, append([]func(*setup){func(o *setup) { o.Providers, o.Logger = f, slog.New(slog.DiscardHandler) }}, change...)...), f}
+	return &providerSite{newTestSite(t, append([]func(*setup){func(o *setup) { o.Providers, o.Logger = f, slog.New(slog.DiscardHandler) }}, change...)...), f}
 }
 
-// newPortAlone serves providers without an engine.
-func newPortAlone(t *testing.T, list []gateway.Status) *port {
+// newGatewaySite returns a site without an engine.
+func newGatewaySite(t *testing.T, list []gateway.Status) *providerSite {
 	t.Helper()
-	p := &port{&bed{T: t}, &fleet{list: list}}
-	p.h = newTestSite(setup{Config: control.Config{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
+	p := &providerSite{&testSite{T: t}, &fleet{list: list}}
+	p.h = newSiteOf(setup{Config: control.Config{Providers: p.fleet, Version: "test", Logger: slog.New(slog.DiscardHandler)}})
 	p.srv = httptest.NewServer(p.h)
 	t.Cleanup(func() {
 		p.srv.CloseClientConnections()
@@ -138,21 +138,21 @@ func newPortAlone(t *testing.T, list []gateway.Status) *port {
 }
 
 // tell does something with a provider.
-func (p *port) tell(name, action string) {
+func (p *providerSite) tell(name, action string) {
 	p.Helper()
 	if a := p.request("POST", "/providers/"+url.PathEscape(name)+"/"+action, url.Values{}); a.to != "/providers?did="+action {
 		p.Fatalf("%s: %d to %q: %s", action, a.status, a.to, a.body)
 	}
 }
 
-func (p *port) state(name string) gateway.Status {
+func (p *providerSite) state(name string) gateway.Status {
 	p.Helper()
 	return must(control.NewProviders(p.fleet, nil).Get(name))
 }
 
 func TestProvidersPage(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, []gateway.Status{fine("openai"), sick("anthropic")})
+	p := newProviderSite(t, []gateway.Status{fine("openai"), sick("anthropic")})
 	body := p.page("/providers")
 	has(t, "/providers", body, `aria-current="page">Providers</a>`, "1 up, 1 down.", `id="p-anthropic"`, `<a href="/providers/anthropic">anthropic</a>`, "https://api.anthropic.com",
 		"nobody passes until the next probe", "Next probe <strong><time", "Expected back <time", "<dd>1.84 s</dd>", "<dd>1.34</dd>", "<dd>41</dd>",
@@ -170,7 +170,7 @@ func TestProvidersPage(t *testing.T) {
 
 func TestAProviderHasAPage(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, []gateway.Status{fine("openai"), sick("anthropic"), fine("a/b?c")})
+	p := newProviderSite(t, []gateway.Status{fine("openai"), sick("anthropic"), fine("a/b?c")})
 	body := p.page("/providers/anthropic")
 	has(t, "the page", body, `<h1 class="text">anthropic</h1>`, `aria-current="page">Providers</a>`, "nobody passes until the next probe", "exponential(1s..2m)",
 		`<a class="text" href="/providers/backup">backup</a>, <a class="text" href="/providers/bedrock">bedrock</a>`, "0.833 per second, found out; 8 at once", "0.12",
@@ -189,19 +189,19 @@ func TestAProviderHasAPage(t *testing.T) {
 
 func TestWithoutProviders(t *testing.T) {
 	t.Parallel()
-	b := newBed(t) // and without a gateway
+	b := newTestSite(t) // and without a gateway
 	has(t, "no gateway", b.page("/providers"), "There are no providers", "providers:\n  anthropic:\n", "${env:ANTHROPIC_API_KEY}", "docs/gateway.md")
 	has(t, "the stream", b.message("/live/providers"), "There are no providers")
 	if a := b.request("POST", "/providers/x/open", url.Values{}); a.status != http.StatusNotFound {
 		t.Errorf("POST /providers/x/open: %d", a.status)
 	}
-	has(t, "no providers", newPort(t, nil).page("/providers"), "There are no providers")
+	has(t, "no providers", newProviderSite(t, nil).page("/providers"), "There are no providers")
 }
 
 func TestProviderActions(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	p := newPort(t, []gateway.Status{sick("anthropic"), fine("openai")}, func(o *setup) {
+	p := newProviderSite(t, []gateway.Status{sick("anthropic"), fine("openai")}, func(o *setup) {
 		o.Actor, o.Logger = func(*http.Request) string { return "alice" }, slog.New(slog.NewTextHandler(&log, nil))
 	})
 	has(t, "the question", p.page("/providers/anthropic/open"), "Open anthropic?", `method="post"`, `action="/providers/anthropic/open"`, `href="/providers"`,
@@ -249,7 +249,7 @@ func TestProviderActions(t *testing.T) {
 // Nobody tells when a provider has changed.
 func TestTheProvidersFollow(t *testing.T) {
 	t.Parallel()
-	for name, p := range map[string]*port{"with an engine": newPort(t, []gateway.Status{fine("openai")}), "alone": newPortAlone(t, []gateway.Status{fine("openai")})} {
+	for name, p := range map[string]*providerSite{"with an engine": newProviderSite(t, []gateway.Status{fine("openai")}), "alone": newGatewaySite(t, []gateway.Status{fine("openai")})} {
 		t.Run(name, func(t *testing.T) {
 			p.h.pace = 20 * time.Millisecond
 			list, one := p.listen("/live/providers"), p.listen("/live/providers/openai")
@@ -271,7 +271,7 @@ func TestTheProvidersFollow(t *testing.T) {
 // What has not changed is not sent, however often it is looked at.
 func TestProvidersThatStayAreNotSent(t *testing.T) {
 	t.Parallel()
-	p := newPortAlone(t, []gateway.Status{fine("openai"), sick("anthropic")})
+	p := newGatewaySite(t, []gateway.Status{fine("openai"), sick("anthropic")})
 	p.h.pace, p.h.beat = time.Millisecond, 20*time.Millisecond
 	p.fleet.change("anthropic", func(st *gateway.Status) { *st = fine("anthropic") })
 	m := p.listen("/live/providers")
@@ -307,7 +307,7 @@ func TestTimesThatTremble(t *testing.T) {
 	since, next := time.Now().Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Hour)
 	down.Since, down.Recovery.Next = &since, &next
 	f := &trembling{fleet: &fleet{list: []gateway.Status{down}}}
-	b := newBed(t, func(o *setup) { o.Providers = f })
+	b := newTestSite(t, func(o *setup) { o.Providers = f })
 	b.h.pace, b.h.beat = time.Millisecond, time.Hour
 	m := b.listen("/live/providers")
 	testwait.Until(t, "it was looked at often", func() bool { return f.looks.Load() > 60 })
@@ -318,7 +318,7 @@ func TestTimesThatTremble(t *testing.T) {
 
 func TestProvidersAlone(t *testing.T) {
 	t.Parallel()
-	p := newPortAlone(t, []gateway.Status{sick("anthropic")})
+	p := newGatewaySite(t, []gateway.Status{sick("anthropic")})
 	if a := p.request("GET", "/", nil); a.to != "/providers" {
 		t.Errorf("GET / leads to %q", a.to)
 	}
@@ -362,7 +362,7 @@ func poisoned(name, text string) gateway.Status {
 
 func TestHostileProviders(t *testing.T) {
 	t.Parallel()
-	p := newPortAlone(t, nil)
+	p := newGatewaySite(t, nil)
 	plant := func(text string) {
 		p.fleet.set(poisoned("victim", text), poisoned(text, text), gateway.Status{Name: "odd", State: text})
 	}
@@ -394,7 +394,7 @@ func TestSecretsOfProvidersAreNotShown(t *testing.T) {
 	st.BaseURL, st.Keys[1].Reason, st.Outages[0].Cause, st.Failovers[0].Why = "https://x/hunter2", "401 hunter2", "hunter2", "hunter2"
 	st.Quotas[0].Name, st.Budgets[0].Route = "hunter2", "GET /hunter2"
 	st.Throttles = []gateway.Throttle{{Key: "one", Route: "GET /hunter2", Model: "hunter2", Reason: "hunter2"}}
-	p := newPort(t, []gateway.Status{st}, hide)
+	p := newProviderSite(t, []gateway.Status{st}, hide)
 	for _, path := range []string{"/providers", "/providers/anthropic"} {
 		body := p.page(path)
 		hasNot(t, path, body, "hunter2")
@@ -411,7 +411,7 @@ func TestProvidersWhoseKeysWereRefused(t *testing.T) {
 	st := fine("openai")
 	st.State, st.Since, st.Why = gateway.Refused, near(-time.Minute), "its keys were refused (401 hunter2)"
 	st.Keys = []gateway.KeyInfo{{Name: "only", CoolUntil: near(4 * time.Minute), Refused: true, Reason: "401"}}
-	p := newPort(t, []gateway.Status{st}, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
+	p := newProviderSite(t, []gateway.Status{st}, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
 	for _, path := range []string{"/providers", "/providers/openai"} {
 		body := p.page(path)
 		has(t, path, body, "its keys were refused (401 ***): they are tried only where nobody else takes a request", "refused, tried again <strong><time")

@@ -32,10 +32,10 @@ func TestSessionsInABrowser(t *testing.T) {
 		}
 		scripts[name] = "cat " + filepath.Join(dir, name) + "; exit 1"
 	}
-	d, tab := newDen(t, scripts), browsertest.Open(t)
+	d, tab := newSessionSite(t, scripts), browsertest.Open(t)
 	for _, c := range []struct {
 		name string
-		do   func(visitor, *den)
+		do   func(visitor, *sessionSite)
 	}{
 		{"a session that waits", visitor.sessionWaits},
 		{"paused, resumed, retried, stopped", visitor.sessionObeys},
@@ -44,13 +44,13 @@ func TestSessionsInABrowser(t *testing.T) {
 		{"nothing planted runs", visitor.sessionHostile},
 		{"pictures", visitor.sessionPictures},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, &den{d.with(t), d.manager}) })
+		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, &sessionSite{d.with(t), d.manager}) })
 	}
 }
 
-func (v visitor) sessionWaits(d *den) {
+func (v visitor) sessionWaits(d *sessionSite) {
 	d.reach("night", "waiting")
-	x := v.open(d.bed)
+	x := v.open(d.testSite)
 	x.live("/runs")
 	x.click(`nav a[href="/sessions"]`)
 	x.Wait("the page is live", `location.pathname === "/sessions" && document.getElementById("link").dataset.state === "live"`)
@@ -78,9 +78,9 @@ func (v visitor) sessionWaits(d *den) {
 	x.quiet()
 }
 
-func (v visitor) sessionObeys(d *den) {
+func (v visitor) sessionObeys(d *sessionSite) {
 	d.reach("obeys", "waiting")
-	x := v.open(d.bed)
+	x := v.open(d.testSite)
 	x.live("/sessions")
 	do := func(action, question, said, state string) {
 		v.Helper()
@@ -111,9 +111,9 @@ func (v visitor) sessionObeys(d *den) {
 	x.quiet()
 }
 
-func (v visitor) sessionPlain(d *den) {
+func (v visitor) sessionPlain(d *sessionSite) {
 	d.reach("plain", "waiting")
-	x := v.open(d.bed)
+	x := v.open(d.testSite)
 	x.EnableScripts(false)
 	x.visit("/sessions")
 	x.seen("#s-plain", "in 1 h")
@@ -126,9 +126,9 @@ func (v visitor) sessionPlain(d *den) {
 	x.quiet()
 }
 
-func (v visitor) sessionKeys(d *den) {
+func (v visitor) sessionKeys(d *sessionSite) {
 	d.reach("keys", "waiting")
-	x := v.open(d.bed)
+	x := v.open(d.testSite)
 	x.live("/sessions")
 	x.Do(chromedp.Focus(chromedp.CSS(`#s-keys a[href$="/pause"]`)))
 	x.PressEnter()
@@ -142,10 +142,10 @@ func (v visitor) sessionKeys(d *den) {
 	x.quiet()
 }
 
-func (v visitor) sessionHostile(d *den) {
+func (v visitor) sessionHostile(d *sessionSite) {
 	d.reach("h0", "waiting")
 	d.reach("h1", "waiting")
-	x := v.open(d.bed)
+	x := v.open(d.testSite)
 	check := func(what string) {
 		v.Helper()
 		if eval[bool](x, "!!window.planted") || eval[int](x, `document.querySelectorAll("img, iframe, script:not([src])").length`) != 0 {
@@ -167,18 +167,18 @@ func (v visitor) sessionHostile(d *den) {
 }
 
 // sessionPictures looks at the page in sizes and colours, as pictures does.
-func (v visitor) sessionPictures(d *den) {
+func (v visitor) sessionPictures(d *sessionSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	d.reach("busy", "running")
 	d.reach("paused", "waiting")
 	d.reach("spent", "gave-up")
 	d.tell("paused", "pause")
-	x := v.open(d.bed)
+	x := v.open(d.testSite)
 	x.live("/sessions")
 	x.looksRight(dir, "sessions")
 	x.quiet()
 	if dir != "" {
-		x = v.open(newDen(v.T, nil).bed)
+		x = v.open(newSessionSite(v.T, nil).testSite)
 		x.live("/sessions")
 		x.looksRight(dir, "sessions-none")
 	}

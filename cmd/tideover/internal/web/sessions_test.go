@@ -37,18 +37,18 @@ shift 4
 exec "$@"
 `
 
-// den is a bed with sessions.
-type den struct {
-	*bed
+// sessionSite is a site with sessions.
+type sessionSite struct {
+	*testSite
 	manager *session.Manager
 }
 
-// newDen keeps sessions whose commands are scripts, by name.
-func newDen(t *testing.T, scripts map[string]string, change ...func(*setup)) *den {
+// newSessionSite keeps sessions whose commands are scripts, by name.
+func newSessionSite(t *testing.T, scripts map[string]string, change ...func(*setup)) *sessionSite {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "guard")
 	testfile.WriteScript(t, self, guardScript)
-	d := &den{bed: &bed{T: t}}
+	d := &sessionSite{testSite: &testSite{T: t}}
 	runner := &session.Runner{
 		Self: self, Locks: t.TempDir(),
 		Open: func(*session.Spec) (session.Streams, error) {
@@ -92,7 +92,7 @@ func sessionSpecs(t *testing.T, scripts map[string]string) (specs []*session.Spe
 }
 
 // reach waits for a state of a session.
-func (d *den) reach(name string, states ...string) (s session.Status) {
+func (d *sessionSite) reach(name string, states ...string) (s session.Status) {
 	d.Helper()
 	testwait.Until(d, name+" is one of "+strings.Join(states, ", "), func() bool {
 		s = must(d.manager.Get(d.Context(), name))
@@ -102,7 +102,7 @@ func (d *den) reach(name string, states ...string) (s session.Status) {
 }
 
 // tell does something with a session.
-func (d *den) tell(name, action string) {
+func (d *sessionSite) tell(name, action string) {
 	d.Helper()
 	if a := d.request("POST", "/sessions/"+name+"/"+action, url.Values{}); a.to != "/sessions?did="+action {
 		d.Fatalf("%s: %d to %q: %s", action, a.status, a.to, a.body)
@@ -111,7 +111,7 @@ func (d *den) tell(name, action string) {
 
 func TestSessionsPage(t *testing.T) {
 	t.Parallel()
-	d := newDen(t, map[string]string{"night": limited, "day": "exit 0", "busy": working})
+	d := newSessionSite(t, map[string]string{"night": limited, "day": "exit 0", "busy": working})
 	s := d.reach("night", "waiting")
 	d.reach("day", "completed")
 	d.reach("busy", "running")
@@ -126,20 +126,20 @@ func TestSessionsPage(t *testing.T) {
 
 func TestWithoutSessionsThereIsNoPage(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	hasNot(t, "/runs", b.page("/runs"), "Sessions")
 	for _, path := range []string{"/sessions", "/live/sessions", "/sessions/x/stop"} {
 		if a := b.request("GET", path, nil); a.status != http.StatusNotFound {
 			t.Errorf("GET %s: %d", path, a.status)
 		}
 	}
-	d := newDen(t, nil)
+	d := newSessionSite(t, nil)
 	has(t, "no sessions yet", d.page("/sessions"), "There are no sessions", "sessions:\n", "{{.Session}}", "tideover watch -- claude -p", "tideover sessions ls")
 }
 
 func TestSessionActions(t *testing.T) {
 	t.Parallel()
-	d := newDen(t, map[string]string{"s": limited, "busy": working}, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
+	d := newSessionSite(t, map[string]string{"s": limited, "busy": working}, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
 	run := d.reach("s", "waiting").Run
 	d.reach("busy", "running")
 
@@ -191,7 +191,7 @@ func TestSessionActions(t *testing.T) {
 
 func TestTheSessionsFollow(t *testing.T) {
 	t.Parallel()
-	d := newDen(t, map[string]string{"s": limited})
+	d := newSessionSite(t, map[string]string{"s": limited})
 	d.reach("s", "waiting")
 	m := d.listen("/live/sessions")
 	hear(t, m, "", `id="s-s"`, "waiting", "windows 1/10")
@@ -216,7 +216,7 @@ func TestHostileSessions(t *testing.T) {
 		}
 		scripts[name] = "cat " + filepath.Join(dir, name) + "; exit 1"
 	}
-	d := newDen(t, scripts)
+	d := newSessionSite(t, scripts)
 	for name := range scripts {
 		d.reach(name, "waiting")
 	}
@@ -236,7 +236,7 @@ func TestHostileSessions(t *testing.T) {
 func TestSecretsOfSessionsAreNotShown(t *testing.T) {
 	t.Parallel()
 	hide := func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
-	d := newDen(t, map[string]string{"s": `echo "the key hunter2 is wrong, retry after 5400s"; exit 1`, "dead": `echo hunter2; exit 126`}, hide)
+	d := newSessionSite(t, map[string]string{"s": `echo "the key hunter2 is wrong, retry after 5400s"; exit 1`, "dead": `echo hunter2; exit 126`}, hide)
 	d.reach("s", "waiting")
 	d.reach("dead", "waiting", "gave-up")
 	body := d.page("/sessions")
@@ -268,7 +268,7 @@ var screenLimit = &session.ScreenLimit{
 func TestALimitOnTheScreenOfASessionIsShown(t *testing.T) {
 	t.Parallel()
 	hide := func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } }
-	d := newDen(t, map[string]string{"s": limited}, hide, func(o *setup) { o.Sessions = limitedSessions{o.Sessions.(*session.Manager)} })
+	d := newSessionSite(t, map[string]string{"s": limited}, hide, func(o *setup) { o.Sessions = limitedSessions{o.Sessions.(*session.Manager)} })
 	d.reach("s", "waiting")
 	for path, want := range map[string]string{"/sessions": "limit on its screen, still open, until ", "/sessions/s": "the session is still open"} {
 		body := d.page(path)
@@ -300,7 +300,7 @@ func TestSessionOffers(t *testing.T) {
 
 func TestASessionHasAPage(t *testing.T) {
 	t.Parallel()
-	d := newDen(t, map[string]string{"night": limited, "day": "exit 0"}, func(o *setup) {
+	d := newSessionSite(t, map[string]string{"night": limited, "day": "exit 0"}, func(o *setup) {
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
 	})
 	d.manager.Output = func(string) (string, []string) { return "/logs/night.log", []string{"one", "pass hunter2 \x1b[2J"} }
@@ -343,7 +343,7 @@ func TestThePageOfASessionShowsWhoWorkedWhen(t *testing.T) {
 			{Assistant: "codex", Fallback: true, From: now.Add(-time.Hour)},
 		},
 	}
-	b := newBed(t, func(o *setup) {
+	b := newTestSite(t, func(o *setup) {
 		o.Sessions = oneSession{status: st}
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "PLANTED", "***") }
 	})

@@ -42,7 +42,7 @@ const looks = 12
 // Not parallel: other pages would be weighed, too.
 func TestPageSoak(t *testing.T) { //nolint:paralleltest // see above
 	s := newSoak(t)
-	x := open(s.bed)
+	x := open(s.testSite)
 	if _, err := chromedp.Call(x.Chromedp(), performance.Enable, performance.EnableParams{}); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func long() bool { return *soakFor >= time.Minute }
 
 // soak is pages over an engine in which something happens all the time.
 type soak struct {
-	*bed
+	*testSite
 	fleet *fleet
 	busy  string       // the run that is retried more often than others
 	api   http.Handler // of the same engine
@@ -81,7 +81,7 @@ func limitedAgain(context.Context, *engine.Task) ([]byte, error) {
 
 func newSoak(t *testing.T) *soak {
 	t.Helper()
-	s := &soak{bed: &bed{T: t}, fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, took: map[string][]time.Duration{}}
+	s := &soak{testSite: &testSite{T: t}, fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, took: map[string][]time.Duration{}}
 	policy, err := retry.Parse("fixed(1s) attempts=unlimited")
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func TestVendoredFiles(t *testing.T) {
 
 func TestAssets(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	body := b.page("/runs")
 	found := regexp.MustCompile(`(?:src|href)="(/static/[^"]+)"`).FindAllStringSubmatch(body, -1)
 	if len(found) != 3 {

@@ -67,13 +67,13 @@ type setup struct {
 	control.Config
 }
 
-func newTestSite(s setup) *site {
+func newSiteOf(s setup) *site {
 	s.Control = control.New(s.Config)
 	return newSite(s.Options)
 }
 
-// bed is a page over an engine.
-type bed struct {
+// testSite is a site with an engine.
+type testSite struct {
 	*testing.T
 	e   *engine.Engine
 	h   *site
@@ -83,9 +83,9 @@ type bed struct {
 	away *atomic.Bool // the server closes connections without an answer
 }
 
-func newBed(t *testing.T, change ...func(*setup)) *bed {
+func newTestSite(t *testing.T, change ...func(*setup)) *testSite {
 	t.Helper()
-	b := &bed{T: t, w: map[string]*engine.Workflow{}}
+	b := &testSite{T: t, w: map[string]*engine.Workflow{}}
 	add := func(name string, parts ...engine.Part) {
 		w, err := engine.NewWorkflow(name, parts...)
 		if err != nil {
@@ -112,14 +112,14 @@ func newBed(t *testing.T, change ...func(*setup)) *bed {
 }
 
 // serve serves the page of an engine.
-func (b *bed) serve(e *engine.Engine, change ...func(*setup)) {
+func (b *testSite) serve(e *engine.Engine, change ...func(*setup)) {
 	b.Helper()
 	b.e = e
 	o := setup{Config: control.Config{Engine: e, Version: "test"}}
 	for _, f := range change {
 		f(&o)
 	}
-	b.h = newTestSite(o)
+	b.h = newSiteOf(o)
 	b.away = new(atomic.Bool)
 	b.srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if b.away.Load() {
@@ -135,20 +135,20 @@ func (b *bed) serve(e *engine.Engine, change ...func(*setup)) {
 }
 
 // with returns the page for another test, such as a subtest.
-func (b *bed) with(t *testing.T) *bed {
+func (b *testSite) with(t *testing.T) *testSite {
 	c := *b
 	c.T = t
 	return &c
 }
 
 // close closes the engine, which ends the streams.
-func (b *bed) close() {
+func (b *testSite) close() {
 	if err := b.e.Close(context.Background()); err != nil {
 		b.Errorf("close: %v", err)
 	}
 }
 
-func (b *bed) start(workflow string, j job, opts ...engine.StartOption) string {
+func (b *testSite) start(workflow string, j job, opts ...engine.StartOption) string {
 	b.Helper()
 	s, err := b.e.Start(b.Context(), b.w[workflow], j, opts...)
 	if err != nil {
@@ -158,7 +158,7 @@ func (b *bed) start(workflow string, j job, opts ...engine.StartOption) string {
 }
 
 // until waits for a state of a run, in the list too.
-func (b *bed) until(id, state string) *engine.Info {
+func (b *testSite) until(id, state string) *engine.Info {
 	b.Helper()
 	if slices.Contains([]string{"succeeded", "dead", "canceled"}, state) {
 		if _, err := b.e.Wait(testwait.Context(b), id); err != nil {
@@ -178,7 +178,7 @@ func (b *bed) until(id, state string) *engine.Info {
 }
 
 // dead starts runs that die.
-func (b *bed) dead(n int, j job, opts ...engine.StartOption) (ids []string) {
+func (b *testSite) dead(n int, j job, opts ...engine.StartOption) (ids []string) {
 	b.Helper()
 	j.Fail = cmp.Or(j.Fail, 3)
 	for range n {
@@ -198,7 +198,7 @@ type answer struct {
 }
 
 // request asks for something, without following redirects.
-func (b *bed) request(method, path string, form url.Values, head ...string) answer {
+func (b *testSite) request(method, path string, form url.Values, head ...string) answer {
 	b.Helper()
 	var body io.Reader
 	if form != nil {
@@ -228,7 +228,7 @@ func (b *bed) request(method, path string, form url.Values, head ...string) answ
 }
 
 // page asks for a page that must be there.
-func (b *bed) page(path string) string {
+func (b *testSite) page(path string) string {
 	b.Helper()
 	a := b.request("GET", path, nil)
 	if a.status != http.StatusOK {
@@ -239,7 +239,7 @@ func (b *bed) page(path string) string {
 }
 
 // message returns the first message of a stream.
-func (b *bed) message(path string) string {
+func (b *testSite) message(path string) string {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
@@ -356,7 +356,7 @@ func hasNot(t testing.TB, name, body string, bad ...string) {
 
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	id := b.start("slow", job{Fail: 1})
 	for _, path := range []string{"/", "/overview", "/policies", "/notifications", "/health", "/keys", "/bulk/cancel?workflow=slow", "/runs", "/runs/" + id, "/runs/nobody", "/runs/" + id + "/cancel", "/dead", "/nothing", "/static/app.js", "/static/nothing"} {
 		a := b.request("GET", path, nil)
@@ -385,7 +385,7 @@ func TestHeaders(t *testing.T) {
 
 func TestRunsPage(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	has(t, "the empty page", b.page("/runs"), "There are no runs yet", "Nothing is running or waiting", "No event since")
 	waiting := b.start("slow", job{Name: "alpha", Fail: 1, Error: "no route to host"}, engine.Key("key-1"))
 	b.until(waiting, "waiting")
@@ -434,7 +434,7 @@ func TestRunsPage(t *testing.T) {
 
 func TestAddressesAreMadePlain(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	for path, want := range map[string]string{
 		"/runs?q=&workflow=&attempts=&order=newest": "/runs",
 		"/runs?q=+x+&state=nonsense":                "/runs?q=x",
@@ -456,7 +456,7 @@ func TestAddressesAreMadePlain(t *testing.T) {
 
 func TestPaging(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	for range rowsPerPage + 7 {
 		b.start("slow", job{Fail: 1})
 	}
@@ -484,7 +484,7 @@ func TestPaging(t *testing.T) {
 
 func TestRunPage(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	id := b.start("order", job{Name: "x", Fail: 1, Server: "50m", Error: "503 from upstream\nwith a second line", Progress: "half"}, engine.Source("cron"), engine.Key("k-9"))
 	b.until(id, "waiting")
 	b.act(id, "wake") // the wait of the first step
@@ -511,7 +511,7 @@ func TestRunPage(t *testing.T) {
 
 func TestARunPageSaysWhichAttemptsAreNotKept(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	now := time.Now()
 	i := &engine.Info{ID: "r", Workflow: "w", State: "dead", Created: now, Omitted: 300, Notes: []engine.Note{{At: now, What: "started"}}, Steps: []engine.StepInfo{
 		{Name: "long", Status: "canceled", Omitted: 140, Attempts: []engine.AttemptInfo{
@@ -525,7 +525,7 @@ func TestARunPageSaysWhichAttemptsAreNotKept(t *testing.T) {
 
 func TestAThousandAttempts(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
+	b := newTestSite(t)
 	now := time.Now()
 	i := &engine.Info{ID: "x", State: "dead", Created: now.Add(-time.Hour), Ended: &now, Steps: []engine.StepInfo{{Name: "call", Status: "failed", Policy: "fixed(1s) attempts=1000", Spent: 1000}}}
 	for n := range 1000 {
@@ -554,7 +554,7 @@ func TestAThousandAttempts(t *testing.T) {
 
 func TestSecretsAreNotShown(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, func(o *setup) {
+	b := newTestSite(t, func(o *setup) {
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }
 		o.Actor = func(*http.Request) string { return "hunter2" }
 	})
@@ -589,7 +589,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 }
 
 // everyPage returns the addresses of all kinds of pages.
-func everyPage(b *bed, dead string, others ...string) []string {
+func everyPage(b *testSite, dead string, others ...string) []string {
 	b.Helper()
 	paths := []string{"/overview", "/policies", "/notifications", "/health", "/keys", "/runs", "/dead", "/runs?state=dead", "/bulk/cancel?workflow=quick&state=dead", "/nothing"}
 	groups, err := b.h.groups(b.Context(), false)
@@ -617,8 +617,8 @@ func must[T any](v T, err error) T {
 
 func TestThePageKnowsWhatBelongsToIt(t *testing.T) {
 	t.Parallel()
-	b := newBed(t)
-	alone := newTestSite(setup{})
+	b := newTestSite(t)
+	alone := newSiteOf(setup{})
 	for _, c := range []struct {
 		method, path string
 		has, alone   bool // with an engine, and without
