@@ -16,10 +16,10 @@ import (
 func TestFetchReturnsEachStoredEventOnce(t *testing.T) {
 	t.Parallel()
 	a, b := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{Repeat: 3}))
-	both := note(t, "both")
+	both := newEvent(t, "both")
 	a.Inject(both)
 	b.Inject(both)
-	b.Inject(note(t, "b"))
+	b.Inject(newEvent(t, "b"))
 	c := client(t, nil, a, b)
 	run(t, c)
 	got, err := c.Fetch(testwait.Context(t), nostr.Filter{Kinds: []int{7000}})
@@ -47,7 +47,7 @@ func TestFetchReturnsWhatThereIsAndNamesWhoDidNotAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			good, bad := nostrtest.New(t), nostrtest.New(t, nostrtest.WithFaults(test.faults))
-			good.Inject(note(t, "1"))
+			good.Inject(newEvent(t, "1"))
 			c := client(t, nil, good, bad)
 			run(t, c)
 			ctx, cancel := context.WithCancel(testwait.Context(t))
@@ -76,7 +76,7 @@ func TestFetchSoonDoesNotWaitForThoseThatAreSlow(t *testing.T) {
 	t.Parallel()
 	good := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{Mute: true}))
 	slow := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{NoEOSE: true}))
-	good.Inject(note(t, "1"))
+	good.Inject(newEvent(t, "1"))
 	c := client(t, nil, good, slow)
 	run(t, c)
 	go func() { // the good one answers when the slow one has been asked
@@ -114,7 +114,7 @@ func TestFetchSoonWaitsForTheFirstThatAnswers(t *testing.T) {
 func TestFetchSaysWhoWeAreIfAsked(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{AuthRequired: true}))
-	r.Inject(note(t, "1"))
+	r.Inject(newEvent(t, "1"))
 	c := client(t, nil, r)
 	run(t, c)
 	got, err := c.Fetch(testwait.Context(t), nostr.Filter{Kinds: []int{7000}})
@@ -137,7 +137,7 @@ func TestFetchReturnsNothingForged(t *testing.T) {
 			t.Parallel()
 			r := nostrtest.New(t, nostrtest.WithFaults(faults))
 			for i := range 10 {
-				r.Inject(note(t, fmt.Sprint(i)))
+				r.Inject(newEvent(t, fmt.Sprint(i)))
 			}
 			c := client(t, nil, r)
 			run(t, c)

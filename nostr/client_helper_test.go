@@ -39,7 +39,7 @@ func testKey(t testing.TB, n int) nostr.SecretKey {
 }
 
 // note returns a signed event of that content.
-func note(t testing.TB, content string) *nostr.Event {
+func newEvent(t testing.TB, content string) *nostr.Event {
 	t.Helper()
 	e := &nostr.Event{Kind: 7000, CreatedAt: time.Now().Unix(), Content: content, Tags: nostr.Tags{}}
 	if err := e.Sign(testKey(t, 1)); err != nil {

@@ -22,7 +22,7 @@ func TestAuthIsSaidOnceOnALinkWhenItIsAskedFor(t *testing.T) {
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle, cfg.Stored = box.handle, box.eose }, r)
 	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 	c.Subscribe("more", time.Time{}, nostr.Filter{Kinds: []int{1}})
-	d := c.Publish(nostr.Result, note(t, "1"), note(t, "2"))
+	d := c.Publish(nostr.Result, newEvent(t, "1"), newEvent(t, "2"))
 	run(t, c)
 	wait(t, d)
 	testwait.Until(t, "subscribed", func() bool { return box.eoses() == 2 && box.has("2") })
@@ -30,7 +30,7 @@ func TestAuthIsSaidOnceOnALinkWhenItIsAskedFor(t *testing.T) {
 		t.Errorf("AUTH was sent %d times, want once", got)
 	}
 	r.Cut()
-	wait(t, c.Publish(nostr.Result, note(t, "3")))
+	wait(t, c.Publish(nostr.Result, newEvent(t, "3")))
 	if got := received(r, nostr.TypeAuth); got != 2 {
 		t.Errorf("AUTH was sent %d times on two links, want twice", got)
 	}
@@ -42,7 +42,7 @@ func TestAuthWithoutAKeyIsARefusal(t *testing.T) {
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Key = nostr.SecretKey{} }, r)
 	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 	run(t, c)
-	if err := c.Publish(nostr.Result, note(t, "1")).Wait(testwait.Context(t)); !strings.Contains(refused(err), "no key is configured") {
+	if err := c.Publish(nostr.Result, newEvent(t, "1")).Wait(testwait.Context(t)); !strings.Contains(refused(err), "no key is configured") {
 		t.Errorf("Wait: %v, want it refused for want of a key", err)
 	}
 	testwait.Until(t, "the subscription is refused", func() bool { return c.Status()[0].Trouble != "" })
@@ -55,7 +55,7 @@ func TestAuthenticatesOnlyIfRequired(t *testing.T) {
 	run(t, c)
 	testwait.Until(t, "up", func() bool { return c.Status()[0].Up })
 	r.Raw(`["AUTH","challenge"]`)
-	wait(t, c.Publish(nostr.Result, note(t, "1")))
+	wait(t, c.Publish(nostr.Result, newEvent(t, "1")))
 	if got := received(r, nostr.TypeAuth); got != 0 {
 		t.Errorf("AUTH was sent %d times, want never", got)
 	}
@@ -76,11 +76,11 @@ func TestGarbageIsCountedAndDropped(t *testing.T) {
 	for _, g := range garbage {
 		r.Raw(g)
 	}
-	r.Raw(`["EVENT","unknown",` + string(note(t, "unknown").AppendJSON(nil)) + `]`)
+	r.Raw(`["EVENT","unknown",` + string(newEvent(t, "unknown").AppendJSON(nil)) + `]`)
 	r.Raw(`["OK","nothing",true]`)
 	r.Raw(`["CLOSED","unknown"]`)
 	r.Raw(`["NOTICE","hello"]`)
-	r.Inject(note(t, "job"))
+	r.Inject(newEvent(t, "job"))
 	testwait.Until(t, "the job arrives", func() bool { return box.has("job") })
 	got := c.Status()[0]
 	if got.BadFrames != len(garbage) || got.Unknown != 1 || got.Links != 1 || box.has("unknown") {
@@ -99,7 +99,7 @@ func TestAFrameThatIsTooBigIsSkipped(t *testing.T) {
 	r.Raw(`["NOTICE","` + strings.Repeat("x", nostr.MaxFrame-13) + `"]`) // as big as it may be
 	r.Raw(`["NOTICE","` + strings.Repeat("x", nostr.MaxFrame-12) + `"]`)
 	r.Raw(`["NOTICE","` + strings.Repeat("x", 7<<20) + `"]`)
-	r.Inject(note(t, "job"))
+	r.Inject(newEvent(t, "job"))
 	testwait.Until(t, "the job arrives", func() bool { return box.has("job") })
 	if got := c.Status()[0]; got.Oversized != 2 || got.Links != 1 || got.BadFrames != 0 {
 		t.Errorf("Status: %+v, want 2 oversized, 1 link", got)
@@ -117,7 +117,7 @@ func TestAFrameWithoutEndEndsTheLink(t *testing.T) {
 	if got := c.Status()[0]; got.Oversized != 1 || !strings.Contains(got.Error, "too large") {
 		t.Errorf("Status: %+v, want 1 oversized", got)
 	}
-	wait(t, c.Publish(nostr.Result, note(t, "1")))
+	wait(t, c.Publish(nostr.Result, newEvent(t, "1")))
 }
 
 func TestALinkThatIsHalfOpenIsFoundByPing(t *testing.T) {
@@ -129,7 +129,7 @@ func TestALinkThatIsHalfOpenIsFoundByPing(t *testing.T) {
 	run(t, c)
 	testwait.Until(t, "up", func() bool { return c.Status()[0].Up })
 	r.Change(func(f *nostrtest.Faults) { f.Mute = true })
-	d := c.Publish(nostr.Result, note(t, "1"))
+	d := c.Publish(nostr.Result, newEvent(t, "1"))
 	testwait.Until(t, "the link is given up", func() bool { return strings.Contains(c.Status()[0].Error, "ping") })
 	if got := d.Relays()[0].State; got != nostr.Pending {
 		t.Errorf("the event is %v, want pending", got)
@@ -184,7 +184,7 @@ func TestADialThatIsRefusedIsRepeated(t *testing.T) {
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, c.Publish(nostr.Result, note(t, "1")))
+	wait(t, c.Publish(nostr.Result, newEvent(t, "1")))
 }
 
 func TestARelayThatLiesIsLeftAlone(t *testing.T) {
@@ -213,7 +213,7 @@ func TestARelayThatLiesIsLeftAlone(t *testing.T) {
 			c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 			run(t, c)
 			testwait.Until(t, "subscribed", func() bool { return len(asked(r)) == 1 })
-			e := note(t, "job")
+			e := newEvent(t, "job")
 			unasked := &nostr.Event{Kind: 1}
 			if err := unasked.Sign(testKey(t, 1)); err != nil {
 				t.Fatal(err)

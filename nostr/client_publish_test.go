@@ -18,7 +18,7 @@ func TestPublishIsDoneWhenEveryRelayHasSaidSo(t *testing.T) {
 	a, b := nostrtest.New(t), nostrtest.New(t)
 	c := client(t, nil, a, b)
 	run(t, c)
-	d := c.Publish(nostr.Result, note(t, "1"), note(t, "2"))
+	d := c.Publish(nostr.Result, newEvent(t, "1"), newEvent(t, "2"))
 	wait(t, d)
 	for _, r := range []*nostrtest.Relay{a, b} {
 		if got := contents(r); got != "1 2" {
@@ -37,7 +37,7 @@ func TestAnEventIsNotDoneBeforeItsOK(t *testing.T) {
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{SwallowOK: nostrtest.Always}))
 	c := client(t, nil, r)
 	run(t, c)
-	d := c.Publish(nostr.Result, note(t, "1"))
+	d := c.Publish(nostr.Result, newEvent(t, "1"))
 	r.Await(t, func(stored []*nostr.Event) bool { return len(stored) == 1 })
 
 	ended, cancel := context.WithCancel(t.Context())
@@ -58,7 +58,7 @@ func TestAnEventWithoutAnAnswerIsSentAgain(t *testing.T) {
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{SwallowOK: 5}))
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.OKTimeout = 100 * time.Millisecond }, r)
 	run(t, c)
-	wait(t, c.Publish(nostr.Result, note(t, "1"), note(t, "2")))
+	wait(t, c.Publish(nostr.Result, newEvent(t, "1"), newEvent(t, "2")))
 	if got := contents(r); got != "1 2" {
 		t.Errorf("the relay has %q, want %q", got, "1 2")
 	}
@@ -75,7 +75,7 @@ func TestPublishSurvivesACutBetweenSendAndOK(t *testing.T) {
 			r := nostrtest.New(t, nostrtest.WithFaults(faults))
 			c := client(t, nil, r)
 			run(t, c)
-			wait(t, c.Publish(nostr.Result, note(t, "1"), note(t, "2"), note(t, "3")))
+			wait(t, c.Publish(nostr.Result, newEvent(t, "1"), newEvent(t, "2"), newEvent(t, "3")))
 			if got := contents(r); got != "1 2 3" {
 				t.Errorf("the relay has %q, want %q", got, "1 2 3")
 			}
@@ -96,7 +96,7 @@ func TestOrderIsKeptOnTwoRelaysOfWhichOneFails(t *testing.T) {
 	var last *nostr.Delivery
 	for i := range 30 {
 		want = append(want, fmt.Sprint(i))
-		last = c.Publish(nostr.Result, note(t, fmt.Sprint(i)))
+		last = c.Publish(nostr.Result, newEvent(t, fmt.Sprint(i)))
 		switch i {
 		case 10:
 			bad.Cut()
@@ -116,7 +116,7 @@ func TestAnEventIsSentOnce(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	c := client(t, nil, r)
-	e := note(t, "1")
+	e := newEvent(t, "1")
 	first, second := c.Publish(nostr.Progress, e), c.Publish(nostr.Result, e, e)
 	run(t, c)
 	wait(t, first)
@@ -135,7 +135,7 @@ func TestARefusedEventIsRefusedForGoodAndTheNextGoesOn(t *testing.T) {
 			r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{Reject: text, RejectNext: 1}))
 			other := nostrtest.New(t)
 			c := client(t, nil, r, other)
-			d := c.Publish(nostr.Result, note(t, "1"))
+			d := c.Publish(nostr.Result, newEvent(t, "1"))
 			run(t, c)
 			err := d.Wait(testwait.Context(t))
 			if got := refused(err); got != text {
@@ -144,7 +144,7 @@ func TestARefusedEventIsRefusedForGoodAndTheNextGoesOn(t *testing.T) {
 			if got := d.Relays(); got[0].State != nostr.Refused || got[1].State != nostr.Acknowledged {
 				t.Errorf("Relays: %+v, want refused and acknowledged", got)
 			}
-			wait(t, c.Publish(nostr.Result, note(t, "2")))
+			wait(t, c.Publish(nostr.Result, newEvent(t, "2")))
 			if got := c.Status()[0]; got.Refused != 1 || got.Acknowledged != 1 || contents(r) != "2" {
 				t.Errorf("Status: %+v, the relay has %q, want one refused and 2 there", got, contents(r))
 			}
@@ -157,7 +157,7 @@ func TestANoWithoutAReasonIsNotAskedForEver(t *testing.T) {
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{Reject: "I don't like it"}))
 	c := client(t, nil, r)
 	run(t, c)
-	if err := c.Publish(nostr.Result, note(t, "1")).Wait(testwait.Context(t)); refused(err) == "" {
+	if err := c.Publish(nostr.Result, newEvent(t, "1")).Wait(testwait.Context(t)); refused(err) == "" {
 		t.Errorf("Wait: %v, want it refused", err)
 	}
 	if got := received(r, nostr.TypeEvent); got != 5 {
@@ -169,10 +169,10 @@ func TestWhatIsNotAnEventIsNotPublished(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	c := client(t, nil, r)
-	changed := note(t, "1")
+	changed := newEvent(t, "1")
 	changed.Content = "2"
 	for want, e := range map[error]*nostr.Event{nostr.ErrID: changed, nostr.ErrShape: nil} {
-		d := c.Publish(nostr.Result, note(t, "good"), e)
+		d := c.Publish(nostr.Result, newEvent(t, "good"), e)
 		if err := d.Wait(testwait.Context(t)); !errors.Is(err, want) || d.Relays()[0].State != nostr.Dropped {
 			t.Errorf("Publish: %v, %+v, want %v", err, d.Relays(), want)
 		}
@@ -186,16 +186,16 @@ func TestAFullOutboxDropsProgressAndNeverResults(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Outbox = 3 }, r)
-	old := c.Publish(nostr.Progress, note(t, "p1"))
-	c.Publish(nostr.Result, note(t, "r1"))
-	c.Publish(nostr.Progress, note(t, "p2"))
-	c.Publish(nostr.Result, note(t, "r2"))
-	c.Publish(nostr.Result, note(t, "r3"))
+	old := c.Publish(nostr.Progress, newEvent(t, "p1"))
+	c.Publish(nostr.Result, newEvent(t, "r1"))
+	c.Publish(nostr.Progress, newEvent(t, "p2"))
+	c.Publish(nostr.Result, newEvent(t, "r2"))
+	c.Publish(nostr.Result, newEvent(t, "r3"))
 	if err := old.Wait(testwait.Context(t)); !errors.Is(err, nostr.ErrFull) {
 		t.Errorf("the oldest progress: %v, want ErrFull", err)
 	}
 	for _, class := range []nostr.Class{nostr.Progress, nostr.Result} {
-		if err := c.Publish(class, note(t, "late")).Wait(testwait.Context(t)); !errors.Is(err, nostr.ErrFull) {
+		if err := c.Publish(class, newEvent(t, "late")).Wait(testwait.Context(t)); !errors.Is(err, nostr.ErrFull) {
 			t.Errorf("class %d into an outbox full of results: %v, want ErrFull", class, err)
 		}
 	}

@@ -49,9 +49,9 @@ func TestARelayThatIsAwayAtTheStartLosesNothing(t *testing.T) {
 	c := client(t, func(cfg *nostr.ClientConfig) { cfg.Handle, cfg.Stored = box.handle, box.eose }, r)
 	c.Subscribe("jobs", time.Now().Add(-10*time.Minute), nostr.Filter{Kinds: []int{7000}})
 	run(t, c)
-	d := c.Publish(nostr.Result, note(t, "mine"))
+	d := c.Publish(nostr.Result, newEvent(t, "mine"))
 	testwait.Until(t, "a dial fails", func() bool { return c.Status()[0].Error != "" })
-	r.Inject(note(t, "sent meanwhile"))
+	r.Inject(newEvent(t, "sent meanwhile"))
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestWhatIsSentDuringAnOutageArrivesAfterIt(t *testing.T) {
 	testwait.Until(t, "subscribed", func() bool { return box.eoses() == 1 })
 	up := time.Now()
 	r.Stop()
-	r.Inject(note(t, "sent meanwhile"))
+	r.Inject(newEvent(t, "sent meanwhile"))
 	if err := r.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestASubscriptionThatTheRelayClosesIsMadeAgain(t *testing.T) {
 			c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 			run(t, c)
 			testwait.Until(t, "subscribed", func() bool { return box.eoses() == 1 })
-			r.Inject(note(t, "job"))
+			r.Inject(newEvent(t, "job"))
 			testwait.Until(t, "the job arrives", func() bool { return box.has("job") })
 			if got := c.Status()[0]; got.Links != 1 || !got.Healthy() {
 				t.Errorf("Status: %+v, want one healthy link", got)
@@ -119,7 +119,7 @@ func TestARelayThatRefusesASubscriptionIsUnhealthy(t *testing.T) {
 	if got.Healthy() || !got.Up || got.Trouble != "subscription jobs: blocked: [31mno" {
 		t.Errorf("Status: %+v, want it up, unhealthy, with the text made printable", got)
 	}
-	wait(t, c.Publish(nostr.Result, note(t, "1"))) // it still takes events
+	wait(t, c.Publish(nostr.Result, newEvent(t, "1"))) // it still takes events
 	if got := len(asked(r)); got != 1 {
 		t.Errorf("the relay was asked %d times, want once in five minutes", got)
 	}
@@ -135,12 +135,12 @@ func TestSubscribeTakesThePlaceOfTheOneOfThatName(t *testing.T) {
 	testwait.Until(t, "subscribed", func() bool { return box.eoses() == 1 })
 	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 	testwait.Until(t, "subscribed again", func() bool { return box.eoses() == 2 })
-	r.Inject(note(t, "job"))
+	r.Inject(newEvent(t, "job"))
 	testwait.Until(t, "the job arrives", func() bool { return box.has("job") })
 	c.Unsubscribe("jobs")
 	testwait.Until(t, "both were ended", func() bool { return received(r, nostr.TypeClose) == 2 })
-	r.Inject(note(t, "late"))
-	wait(t, c.Publish(nostr.Result, note(t, "1"))) // behind it
+	r.Inject(newEvent(t, "late"))
+	wait(t, c.Publish(nostr.Result, newEvent(t, "1"))) // behind it
 	if box.has("late") {
 		t.Error("an event came after the subscription was ended")
 	}
@@ -155,7 +155,7 @@ func TestEventsThatAreMissedAreFoundByTheSweep(t *testing.T) {
 	}, r)
 	c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
 	run(t, c)
-	r.Inject(note(t, "job"))
+	r.Inject(newEvent(t, "job"))
 	testwait.Until(t, "the job came by several sweeps", func() bool { return box.count("job") >= 3 && box.eoses() >= 3 })
 	if got := c.Status()[0].Links; got != 1 {
 		t.Errorf("Status: %d links, want 1", got)
@@ -176,7 +176,7 @@ func TestRunEndsAtOnceAndLeavesNothing(t *testing.T) {
 			r := nostrtest.New(t, nostrtest.WithFaults(faults))
 			c := client(t, nil, r)
 			c.Subscribe("jobs", time.Time{}, nostr.Filter{Kinds: []int{7000}})
-			d := c.Publish(nostr.Result, note(t, "1"))
+			d := c.Publish(nostr.Result, newEvent(t, "1"))
 			stop := run(t, c)
 			testwait.Until(t, "it has begun", func() bool {
 				s := c.Status()[0]
@@ -186,7 +186,7 @@ func TestRunEndsAtOnceAndLeavesNothing(t *testing.T) {
 			if err := d.Wait(testwait.Context(t)); err != nil && !errors.Is(err, nostr.ErrStopped) {
 				t.Errorf("Wait: %v, want nil or ErrStopped", err)
 			}
-			if err := c.Publish(nostr.Result, note(t, "2")).Wait(testwait.Context(t)); !errors.Is(err, nostr.ErrStopped) {
+			if err := c.Publish(nostr.Result, newEvent(t, "2")).Wait(testwait.Context(t)); !errors.Is(err, nostr.ErrStopped) {
 				t.Errorf("Publish after the end: %v, want ErrStopped", err)
 			}
 			if _, err := c.Fetch(testwait.Context(t), nostr.Filter{}); err == nil {

@@ -130,7 +130,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		"time":                     {func(e *nostr.Event) { e.CreatedAt++ }, nostr.ErrID},
 		"tags":                     {func(e *nostr.Event) { e.Tags = nostr.Tags{{"p", "x"}} }, nostr.ErrID},
 		"author":                   {func(e *nostr.Event) { e.PubKey = testKey(t, 2).PublicKey() }, nostr.ErrID},
-		"signature":                {func(e *nostr.Event) { e.Sig = note(t, "other").Sig }, nostr.ErrSignature},
+		"signature":                {func(e *nostr.Event) { e.Sig = newEvent(t, "other").Sig }, nostr.ErrSignature},
 		"id in upper case":         {func(e *nostr.Event) { e.ID = strings.ToUpper(e.ID) }, nostr.ErrShape},
 		"short id":                 {func(e *nostr.Event) { e.ID = e.ID[1:] }, nostr.ErrShape},
 		"quote in the author":      {func(e *nostr.Event) { e.PubKey = `"` + e.PubKey[1:] }, nostr.ErrShape},
@@ -142,7 +142,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 		"negative time":            {func(e *nostr.Event) { e.CreatedAt = -1 }, nostr.ErrShape},
 		"kind out of range":        {func(e *nostr.Event) { e.Kind = nostr.MaxKind + 1 }, nostr.ErrShape},
 	} {
-		e := note(t, "hello")
+		e := newEvent(t, "hello")
 		test.change(e)
 		if got := e.Verify(); !errors.Is(got, test.want) {
 			t.Errorf("another %s: %v, want %v", name, got, test.want)
@@ -152,7 +152,7 @@ func TestVerifyFindsEveryChange(t *testing.T) {
 
 func TestEventsThatAreNot(t *testing.T) {
 	t.Parallel()
-	good := string(note(t, "x").AppendJSON(nil))
+	good := string(newEvent(t, "x").AppendJSON(nil))
 	if _, err := nostr.ParseEvent([]byte(" " + good + "\n")); err != nil {
 		t.Fatalf("ParseEvent: %v", err)
 	}

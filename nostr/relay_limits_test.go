@@ -49,7 +49,7 @@ func TestEventsBeyondOurLimitsAreNoOffence(t *testing.T) {
 				t.Fatalf("the link is cut: %v", err)
 			}
 			for range maxGarbage {
-				tell(t, r, start, *m)
+				deliverMessage(t, r, start, *m)
 			}
 			got := r.status(start)
 			if got.Unfit != maxGarbage+1 || got.BadEvents != 0 || got.BadFrames != 0 || handled != 0 {
@@ -66,8 +66,8 @@ func TestAWrongIDAndAWrongSubscriptionAreOffences(t *testing.T) {
 	wantSent(t, r, start, TypeReq)
 	other := signed(t, r, "x")
 	other.Content = "y"
-	tell(t, r, start, Message{Type: TypeEvent, Sub: "1:jobs", Event: other})
-	tell(t, r, start, Message{Type: TypeEvent, Sub: "1:jobs", Event: foreign(t, r, func(e *Event) { e.Kind = 1 })})
+	deliverMessage(t, r, start, Message{Type: TypeEvent, Sub: "1:jobs", Event: other})
+	deliverMessage(t, r, start, Message{Type: TypeEvent, Sub: "1:jobs", Event: foreign(t, r, func(e *Event) { e.Kind = 1 })})
 	if got := r.status(start); got.BadEvents != 2 || got.Unfit != 0 {
 		t.Errorf("status: %+v, want two bad events", got)
 	}

@@ -58,7 +58,7 @@ func wantSent(t testing.TB, r *relay, now time.Time, types ...string) (list []*M
 	return list
 }
 
-func tell(t testing.TB, r *relay, now time.Time, m Message) {
+func deliverMessage(t testing.TB, r *relay, now time.Time, m Message) {
 	t.Helper()
 	if err := (relayReceiver{r}).receive(&m, now); err != nil {
 		t.Fatalf("receive %+v: %v", m, err)
@@ -93,22 +93,22 @@ func TestRelaySaysWhoWeAreAndSendsAgain(t *testing.T) {
 	subscribe(r)
 	it := publish(t, r, signed(t, r, "x"))
 	wantSent(t, r, start, TypeReq, TypeEvent)
-	tell(t, r, start, Message{Type: TypeClosed, Sub: "1:jobs", Text: "auth-required: who?"})
+	deliverMessage(t, r, start, Message{Type: TypeClosed, Sub: "1:jobs", Text: "auth-required: who?"})
 	wantSent(t, r, start) // the challenge has not come
-	tell(t, r, start, Message{Type: TypeAuth, Text: "challenge"})
+	deliverMessage(t, r, start, Message{Type: TypeAuth, Text: "challenge"})
 	said := wantSent(t, r, start, TypeAuth)[0].Event
 	if err := said.Verify(); err != nil || said.Kind != KindAuth ||
 		said.Tags.Find("challenge").Value() != "challenge" || said.Tags.Find("relay").Value() != "wss://relay.example" {
 		t.Fatalf("said %+v, %v", said, err)
 	}
-	tell(t, r, start, Message{Type: TypeOK, ID: said.ID, OK: true})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: said.ID, OK: true})
 	wantSent(t, r, start, TypeReq)
 
 	// The event was sent before we were authenticated, and must not be refused
 	// for that.
-	tell(t, r, start.Add(time.Second), Message{Type: TypeOK, ID: it.id, Text: "auth-required: who?"})
+	deliverMessage(t, r, start.Add(time.Second), Message{Type: TypeOK, ID: it.id, Text: "auth-required: who?"})
 	wantSent(t, r, start.Add(time.Second), TypeEvent)
-	tell(t, r, start.Add(2*time.Second), Message{Type: TypeOK, ID: it.id, Text: "auth-required: not you"})
+	deliverMessage(t, r, start.Add(2*time.Second), Message{Type: TypeOK, ID: it.id, Text: "auth-required: not you"})
 	wantSent(t, r, start.Add(2*time.Second))
 	if <-it.done; it.state != Refused {
 		t.Errorf("the event is %v, want refused: AUTH is said once", it.state)
@@ -120,12 +120,12 @@ func TestRelayThatAsksAgainWhoWeAreGetsAnotherLink(t *testing.T) {
 	r := testRelay(t, nil)
 	it := publish(t, r, signed(t, r, "x"))
 	wantSent(t, r, start, TypeEvent)
-	tell(t, r, start, Message{Type: TypeAuth, Text: "one"})
-	tell(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
+	deliverMessage(t, r, start, Message{Type: TypeAuth, Text: "one"})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
 	said := wantSent(t, r, start, TypeAuth)[0].Event
-	tell(t, r, start, Message{Type: TypeOK, ID: said.ID, OK: true})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: said.ID, OK: true})
 	wantSent(t, r, start.Add(time.Second), TypeEvent)
-	tell(t, r, start.Add(time.Second), Message{Type: TypeAuth, Text: "two"})
+	deliverMessage(t, r, start.Add(time.Second), Message{Type: TypeAuth, Text: "two"})
 	err := relayReceiver{r}.receive(&Message{Type: TypeOK, ID: it.id, Text: "auth-required:"}, start.Add(time.Second))
 	if !errors.Is(err, errChallenged) {
 		t.Fatalf("receive: %v, want the link to end", err)
@@ -141,11 +141,11 @@ func TestRelayThatDeniesUs(t *testing.T) {
 	subscribe(r)
 	it := publish(t, r, signed(t, r, "x"))
 	wantSent(t, r, start, TypeReq, TypeEvent)
-	tell(t, r, start, Message{Type: TypeAuth, Text: "one"})
-	tell(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
-	tell(t, r, start, Message{Type: TypeClosed, Sub: "1:jobs", Text: "auth-required:"})
+	deliverMessage(t, r, start, Message{Type: TypeAuth, Text: "one"})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
+	deliverMessage(t, r, start, Message{Type: TypeClosed, Sub: "1:jobs", Text: "auth-required:"})
 	said := wantSent(t, r, start, TypeAuth)[0].Event
-	tell(t, r, start, Message{Type: TypeOK, ID: said.ID, Text: "restricted: not you"})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: said.ID, Text: "restricted: not you"})
 	wantSent(t, r, start)
 	if <-it.done; it.state != Refused || !strings.Contains(it.err.Error(), "not you") {
 		t.Errorf("the event is %v, %v, want refused", it.state, it.err)
@@ -176,7 +176,7 @@ func TestRelayThatCanNotBeToldEndsTheLink(t *testing.T) {
 		r := testRelay(t, nil)
 		it := publish(t, r, signed(t, r, "x"))
 		wantSent(t, r, start, TypeEvent)
-		tell(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
+		deliverMessage(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
 		if err := then(r, it.id); err == nil {
 			t.Errorf("%s: nil, want an error", name)
 		}
@@ -191,12 +191,12 @@ func TestRelayThatCanNotTakeEventsIsUnhealthyMeanwhile(t *testing.T) {
 	r := testRelay(t, nil)
 	it := publish(t, r, signed(t, r, "x"))
 	wantSent(t, r, start, TypeEvent)
-	tell(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "rate-limited:\x1b slow"})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "rate-limited:\x1b slow"})
 	if got := r.status(start); got.Healthy() || got.Trouble != "events: rate-limited: slow" {
 		t.Errorf("status: %+v, want trouble with events", got)
 	}
 	wantSent(t, r, start.Add(time.Minute), TypeEvent)
-	tell(t, r, start, Message{Type: TypeOK, ID: it.id, OK: true})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: it.id, OK: true})
 	if got := r.status(start); !got.Healthy() || got.Acknowledged != 1 {
 		t.Errorf("status: %+v, want it healthy again", got)
 	}
@@ -207,8 +207,8 @@ func TestRelayThatDoesNotAnswerAuthIsAskedOn(t *testing.T) {
 	r := testRelay(t, nil)
 	it := publish(t, r, signed(t, r, "x"))
 	wantSent(t, r, start, TypeEvent)
-	tell(t, r, start, Message{Type: TypeAuth, Text: "one"})
-	tell(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
+	deliverMessage(t, r, start, Message{Type: TypeAuth, Text: "one"})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: it.id, Text: "auth-required:"})
 	wantSent(t, r, start, TypeAuth)
 	wantSent(t, r, start.Add(9*time.Second))
 	wantSent(t, r, start.Add(10*time.Second), TypeEvent)
@@ -359,7 +359,7 @@ func TestRelayThatGivesNoChallengeRefuses(t *testing.T) {
 	now := start
 	for link := range maxUnchallenged {
 		wantSent(t, r, now, TypeEvent)
-		tell(t, r, now, Message{Type: TypeOK, ID: it.id, Text: "auth-required: members only"})
+		deliverMessage(t, r, now, Message{Type: TypeOK, ID: it.id, Text: "auth-required: members only"})
 		now = now.Add(r.cfg.OKTimeout)
 		_, _, err := r.due(now)
 		if !errors.Is(err, errNoChallenge) || it.state != Pending {
@@ -392,7 +392,7 @@ func TestAReceiptSaysWhyAnEventIsPending(t *testing.T) {
 	}
 	want(Pending, "")
 	wantSent(t, r, start, TypeEvent)
-	tell(t, r, start, Message{Type: TypeOK, ID: l.id, Text: "rate-limited: slow\x1b down"})
+	deliverMessage(t, r, start, Message{Type: TypeOK, ID: l.id, Text: "rate-limited: slow\x1b down"})
 	want(Pending, "rate-limited: slow down")
 	wait := r.linkLost(errors.New("cut"), start)
 	want(Pending, "no link: cut")
@@ -400,10 +400,10 @@ func TestAReceiptSaysWhyAnEventIsPending(t *testing.T) {
 	r.setPhase(linkUp, now)
 	want(Pending, "rate-limited: slow down")
 	wantSent(t, r, now, TypeEvent)
-	tell(t, r, now, Message{Type: TypeOK, ID: l.id})
+	deliverMessage(t, r, now, Message{Type: TypeOK, ID: l.id})
 	want(Pending, "refused without a reason")
 	now = now.Add(time.Hour)
 	wantSent(t, r, now, TypeEvent)
-	tell(t, r, now, Message{Type: TypeOK, ID: l.id, OK: true})
+	deliverMessage(t, r, now, Message{Type: TypeOK, ID: l.id, OK: true})
 	want(Acknowledged, "")
 }

@@ -82,7 +82,7 @@ func TestALoneSurrogateIsReadAndNotWritten(t *testing.T) {
 	if got.Content != "cut "+half || got.Tags[0][1] != half+"x" {
 		t.Errorf("ToValidUTF8 has changed the event: %+v", got)
 	}
-	plain := note(t, "caf\u00e9 \U0001F600 \uFFFD")
+	plain := newEvent(t, "caf\u00e9 \U0001F600 \uFFFD")
 	if plain.ToValidUTF8() != plain {
 		t.Error("ToValidUTF8 of an event that is UTF-8 is another event")
 	}

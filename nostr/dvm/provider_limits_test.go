@@ -25,7 +25,7 @@ func TestRefusalsAreWorthLessThanResults(t *testing.T) {
 		o.jobs.err = dvm.ErrOverloaded
 		o.deliver(t, strangerRequest(t, 1))
 		if len(o.fakeLink.classes) != 4 {
-			t.Fatalf("told %v, want two refusals", o.fakeLink.told(time.Now()))
+			t.Fatalf("told %v, want two refusals", o.fakeLink.texts(time.Now()))
 		}
 		for i, c := range o.fakeLink.classes {
 			if c != nostr.Refusal {

@@ -256,7 +256,7 @@ func TestNoRoomIsAnsweredOnceAndTriedAgainOtherwise(t *testing.T) {
 		first, second := newRequest(t, time.Now()), newRequest(t, time.Now(), withTimeout("5"))
 		o.deliver(t, first)
 		o.deliver(t, second)
-		if got := o.fakeLink.told(time.Now()); len(got) != 2 || got[0] != "0s error OVERLOADED: no room for another job; try again later" {
+		if got := o.fakeLink.texts(time.Now()); len(got) != 2 || got[0] != "0s error OVERLOADED: no room for another job; try again later" {
 			t.Errorf("told %v", got)
 		}
 		o.jobs.err = nil
@@ -306,7 +306,7 @@ func TestAJobThatCanNotBeRecordedIsAnswered(t *testing.T) {
 		e := newRequest(t, time.Now())
 		o.deliver(t, e)
 		o.deliver(t, e)
-		if got := o.fakeLink.told(time.Now()); len(got) != 2 || got[0] != `0s error INVALID_REQUEST: content "600000": want less` || o.Stats()[dvm.Invalid] != 1 {
+		if got := o.fakeLink.texts(time.Now()); len(got) != 2 || got[0] != `0s error INVALID_REQUEST: content "600000": want less` || o.Stats()[dvm.Invalid] != 1 {
 			t.Errorf("told %v, %v", got, o.Stats())
 		}
 	})
@@ -419,7 +419,7 @@ func TestAnsweredJobsDoNotCount(t *testing.T) {
 		o.deliver(t, newRequest(t, time.Now(), withTimeout("5")))
 		advance(2 * time.Second)
 		if len(o.jobs.started) != 1 || len(o.fakeLink.events()) != 0 || o.Stats()[dvm.Answered] != 12 {
-			t.Errorf("started %d, said %v, %v", len(o.jobs.started), o.fakeLink.told(time.Now()), o.Stats())
+			t.Errorf("started %d, said %v, %v", len(o.jobs.started), o.fakeLink.texts(time.Now()), o.Stats())
 		}
 	})
 }

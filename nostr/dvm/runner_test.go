@@ -154,7 +154,7 @@ func TestJobs(t *testing.T) {
 					}
 				}
 				advance(time.Hour)
-				equal(t, "the events", d.told(begun), c.want)
+				equal(t, "the events", d.texts(begun), c.want)
 				testfile.Golden(t, "testdata/"+c.name+".jsonl", lines(d.events()))
 				for i, e := range d.events() {
 					terminal := e.Kind != dvm.KindFeedback || e.Tags.Find("status").Value() == dvm.StatusError
@@ -186,7 +186,7 @@ func TestAnAttemptThatDoesNotStopIsNotRetried(t *testing.T) {
 		next := newParsedRequest(t, begun, withTimeout("3"))
 		start(t, runner, next)
 		advance(time.Hour)
-		equal(t, "the events", d.told(begun), []string{
+		equal(t, "the events", d.texts(begun), []string{
 			"0s processing Started",
 			"12s error TIMEOUT: Operation timed out after 2000ms and did not stop",
 			`12s error result {"error":true,"code":"TIMEOUT","message":"Operation timed out after 2000ms and did not stop","retry":{"attemptNumber":0,"maxRetries":3,"lastError":"Operation timed out after 2000ms and did not stop","backoffHistory":[]}}`,
@@ -223,7 +223,7 @@ func TestALateResultIsDropped(t *testing.T) {
 		begun := time.Now()
 		start(t, runner, newParsedRequest(t, begun, withTimeout("2")))
 		advance(time.Hour)
-		for _, s := range d.told(begun) {
+		for _, s := range d.texts(begun) {
 			if strings.Contains(s, "late") {
 				t.Errorf("told: %s", s)
 			}
@@ -334,7 +334,7 @@ func TestAJobThatIsNotTriedSaysWhy(t *testing.T) {
 		runner := newRunner(t, d, fails(0, nil), func(c *dvm.RunnerConfig) { c.Options = []retry.Option{retry.WithBreaker(shut)} })
 		start(t, runner, newParsedRequest(t, time.Now()))
 		advance(time.Minute)
-		got := d.told(time.Now())
+		got := d.texts(time.Now())
 		if len(got) != 2 || got[0] != "-1m0s error RETRY_EXHAUSTED: breaker open" {
 			t.Errorf("told %v", got)
 		}
@@ -392,7 +392,7 @@ func TestErrorsThatPanicAreFailures(t *testing.T) {
 				start(t, runner, newParsedRequest(t, time.Now()))
 				advance(time.Minute)
 				if events := d.events(); len(events) != 3 || events[1].Content != want {
-					t.Errorf("told %v", d.told(time.Now()))
+					t.Errorf("told %v", d.texts(time.Now()))
 				}
 			})
 		})
@@ -445,7 +445,7 @@ func TestCloseTellsTheCustomers(t *testing.T) {
 		if err := runner.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		equal(t, "the events", d.told(begun), []string{
+		equal(t, "the events", d.texts(begun), []string{
 			"0s processing Started", "0s error provider shutting down", "0s error provider shutting down",
 		})
 		if err := runner.Start(t.Context(), newParsedRequest(t, begun, withTimeout("8"))); !errors.Is(err, dvm.ErrClosed) {

@@ -29,13 +29,13 @@ func TestWhoHasToSayWhoItIs(t *testing.T) {
 	link := dial(t, r)
 	challenge := link.challenge()
 	link.send(`["REQ","s",{}]`)
-	link.publish(note(t, 100, "a"))
+	link.publish(newNote(t, 100, "a"))
 	link.want("CLOSED s auth-required", "OK false auth-required")
 	link.auth(sign(t, 1, nostr.Event{
 		Kind: nostr.KindAuth, CreatedAt: time.Now().Unix(), Tags: nostr.Tags{{"relay", r.URL() + "/"}, {"challenge", challenge}},
 	}))
 	link.send(`["REQ","s",{}]`)
-	link.publish(note(t, 100, "a"))
+	link.publish(newNote(t, 100, "a"))
 	link.want("OK true", "EOSE s", "OK true", "EVENT s a")
 }
 

@@ -113,7 +113,7 @@ func key(t testing.TB, n int) nostr.SecretKey {
 }
 
 // note returns an event of author 1, of kind 1.
-func note(t testing.TB, at int64, content string) *nostr.Event {
+func newNote(t testing.TB, at int64, content string) *nostr.Event {
 	t.Helper()
 	return sign(t, 1, nostr.Event{CreatedAt: at, Kind: 1, Content: content})
 }

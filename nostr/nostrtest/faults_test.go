@@ -53,7 +53,7 @@ func TestFaultsOfPublishing(t *testing.T) {
 			r := nostrtest.New(t, nostrtest.WithFaults(c.faults))
 			link := dial(t, r)
 			for _, content := range []string{"a", "b", "c"} {
-				link.publish(note(t, 100, content))
+				link.publish(newNote(t, 100, content))
 			}
 			link.want(c.want...)
 			link.quiet()
@@ -81,7 +81,7 @@ func TestFaultsThatBreakTheLinkOfAPublisher(t *testing.T) {
 			witness, link := dial(t, r), dial(t, r)
 			witness.send(`["REQ","s",{}]`)
 			witness.want("EOSE s")
-			link.publish(note(t, 100, "a"))
+			link.publish(newNote(t, 100, "a"))
 			if err := link.lost(); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("the link ended with %v, want a reset", err)
 			}
@@ -89,7 +89,7 @@ func TestFaultsThatBreakTheLinkOfAPublisher(t *testing.T) {
 				t.Errorf("%d events are stored, want %d", n, c.stored)
 			}
 			link = dial(t, r)
-			link.publish(note(t, 100, "a"))
+			link.publish(newNote(t, 100, "a"))
 			link.want(c.again)
 			witness.want("EVENT s a")
 			witness.quiet()
@@ -102,7 +102,7 @@ func TestALateAnswerIsOvertakenByEvents(t *testing.T) {
 	r := nostrtest.New(t, nostrtest.WithFaults(nostrtest.Faults{OKDelay: hour}))
 	link := dial(t, r)
 	link.send(`["REQ","s",{}]`)
-	link.publish(note(t, 100, "a"))
+	link.publish(newNote(t, 100, "a"))
 	link.want("EOSE s", "EVENT s a")
 }
 
@@ -132,7 +132,7 @@ func TestFaultsOfSubscribing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := nostrtest.New(t, nostrtest.WithFaults(c.faults))
-			r.Inject(note(t, 100, "a"))
+			r.Inject(newNote(t, 100, "a"))
 			link := dial(t, r)
 			link.send(`["REQ","s",{}]`)
 			link.send(`["REQ","s",{}]`)
@@ -153,7 +153,7 @@ func TestAClosedRequestIsNoSubscription(t *testing.T) {
 	link.send(`["REQ","s",{}]`)
 	link.want("CLOSED s error")
 	r.Change(func(f *nostrtest.Faults) { f.CloseReq = "" })
-	r.Inject(note(t, 100, "a"))
+	r.Inject(newNote(t, 100, "a"))
 	link.quiet()
 }
 
@@ -171,11 +171,11 @@ func TestEventsThatArriveSpoiled(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			r := nostrtest.New(t, nostrtest.WithFaults(c.faults))
-			r.Inject(note(t, 100, "stored"))
+			r.Inject(newNote(t, 100, "stored"))
 			link := dial(t, r)
 			link.send(`["REQ","s",{}]`)
 			first, _ := link.frame(), link.frame()
-			r.Inject(note(t, 100, "pushed"))
+			r.Inject(newNote(t, 100, "pushed"))
 			for _, text := range []string{first, link.frame()} {
 				m, err := nostr.ParseRelayMessage([]byte(text))
 				if err != nil {
@@ -198,7 +198,7 @@ func TestShuffledEventsComeInTheOrderOfTheSeed(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	for i := range 20 {
-		r.Inject(note(t, int64(i), string(rune('a'+i))))
+		r.Inject(newNote(t, int64(i), string(rune('a'+i))))
 	}
 	order := func(seed uint64) (list []string) {
 		r.Change(func(f *nostrtest.Faults) { f.Shuffle = seed })

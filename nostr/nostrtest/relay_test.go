@@ -20,7 +20,7 @@ func TestAPublishedEventIsAnsweredStoredAndPushed(t *testing.T) {
 	a.want("EOSE mine", "EOSE other")
 	b.send(`["REQ","all",{}]`)
 	b.want("EOSE all")
-	a.publish(note(t, 100, "hello"))
+	a.publish(newNote(t, 100, "hello"))
 	a.want("OK true", "EVENT mine hello") // once, though both filters want it
 	b.want("EVENT all hello")
 	a.quiet()
@@ -32,7 +32,7 @@ func TestAPublishedEventIsAnsweredStoredAndPushed(t *testing.T) {
 func TestStoredEventsComeNewestFirst(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
-	for _, e := range []*nostr.Event{note(t, 200, "b"), note(t, 300, "c"), note(t, 100, "a")} {
+	for _, e := range []*nostr.Event{newNote(t, 200, "b"), newNote(t, 300, "c"), newNote(t, 100, "a")} {
 		r.Inject(e)
 	}
 	for _, c := range []struct {
@@ -59,9 +59,9 @@ func TestStoredEventsComeNewestFirst(t *testing.T) {
 
 func TestEventsThatAreNotKept(t *testing.T) {
 	t.Parallel()
-	forged := *note(t, 100, "x")
+	forged := *newNote(t, 100, "x")
 	forged.Content = "y"
-	unsigned := *note(t, 100, "x")
+	unsigned := *newNote(t, 100, "x")
 	unsigned.Sig = strings.Repeat("0", 128)
 	for _, c := range []struct {
 		name  string
@@ -105,8 +105,8 @@ func TestAKnownEventIsADuplicate(t *testing.T) {
 	r := nostrtest.New(t)
 	link := dial(t, r)
 	link.send(`["REQ","s",{}]`)
-	link.publish(note(t, 100, "a"))
-	link.publish(note(t, 100, "a"))
+	link.publish(newNote(t, 100, "a"))
+	link.publish(newNote(t, 100, "a"))
 	link.want("EOSE s", "OK true", "EVENT s a", "OK true duplicate")
 	link.quiet()
 	if n := len(r.Events()); n != 1 {
@@ -117,7 +117,7 @@ func TestAKnownEventIsADuplicate(t *testing.T) {
 func TestADeletionDeletesWhatItsAuthorWrote(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
-	mine, other := note(t, 100, "mine"), sign(t, 2, nostr.Event{Kind: 1, Content: "other"})
+	mine, other := newNote(t, 100, "mine"), sign(t, 2, nostr.Event{Kind: 1, Content: "other"})
 	link := dial(t, r)
 	link.publish(mine)
 	link.publish(other)
@@ -139,7 +139,7 @@ func TestAClosedSubscriptionGetsNothing(t *testing.T) {
 	link := dial(t, r)
 	link.send(`["REQ","s",{}]`)
 	link.send(`["CLOSE","s"]`)
-	link.publish(note(t, 100, "a"))
+	link.publish(newNote(t, 100, "a"))
 	link.want("EOSE s", "OK true")
 	link.quiet()
 }
@@ -150,7 +150,7 @@ func TestInjectedEventsAreNotVerified(t *testing.T) {
 	link := dial(t, r)
 	link.send(`["REQ","s",{}]`)
 	link.want("EOSE s")
-	genuine := note(t, 100, "real")
+	genuine := newNote(t, 100, "real")
 	forged := *genuine
 	forged.Content = "forged"
 	r.Inject(genuine)
@@ -205,13 +205,13 @@ func TestStoredEventsAreBounded(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t, nostrtest.KeepEvents(2))
 	for i, content := range []string{"a", "b", "c"} {
-		r.Inject(note(t, int64(100-i), content))
+		r.Inject(newNote(t, int64(100-i), content))
 	}
 	if got := stored(r); !slices.Equal(got, []string{"b", "c"}) {
 		t.Errorf("Events: got %v, want b and c", got)
 	}
 	link := dial(t, r)
-	link.publish(note(t, 100, "a")) // was forgotten
+	link.publish(newNote(t, 100, "a")) // was forgotten
 	link.want("OK true")
 }
 
@@ -222,7 +222,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	asked := 0
 	err := r.Wait(ctx, func([]*nostr.Event) bool {
 		if asked++; asked == 1 {
-			r.Inject(note(t, 100, "a")) // is noticed though it comes while this is asked
+			r.Inject(newNote(t, 100, "a")) // is noticed though it comes while this is asked
 		} else {
 			cancel()
 		}

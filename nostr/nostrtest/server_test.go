@@ -49,7 +49,7 @@ func TestAnOutageKeepsPortAndEvents(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	link := dial(t, r)
-	link.publish(note(t, 100, "a"))
+	link.publish(newNote(t, 100, "a"))
 	link.want("OK true")
 	r.Stop()
 	r.Stop() // is stopped already
@@ -74,7 +74,7 @@ func TestAClosedRelayDoesNotComeBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Inject(note(t, 100, "a"))
+	r.Inject(newNote(t, 100, "a"))
 	r.Close()
 	r.Close()
 	r.Cut()
@@ -111,7 +111,7 @@ func TestNothingIsLeftOfAClosedRelay(t *testing.T) {
 	a.quiet()
 	b.quiet()
 	r.Change(func(f *nostrtest.Faults) { f.OKDelay = time.Hour })
-	a.publish(note(t, 100, "a"))
+	a.publish(newNote(t, 100, "a"))
 	r.Await(t, func(stored []*nostr.Event) bool { return len(stored) == 1 })
 	r.Change(func(f *nostrtest.Faults) { f.Mute, f.DialDelay = true, time.Hour })
 	b.send(`["REQ","s",{}]`)

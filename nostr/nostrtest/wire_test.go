@@ -61,7 +61,7 @@ func TestAMuteRelayAnswersNothing(t *testing.T) {
 			t.Parallel()
 			r := nostrtest.New(t)
 			link := c.dial(t, r)
-			link.publish(note(t, 100, "a"))
+			link.publish(newNote(t, 100, "a"))
 			reads := make(chan error, 1)
 			go func() {
 				_, _, err := link.conn.Read(t.Context()) // pongs come to who reads

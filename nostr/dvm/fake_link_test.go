@@ -87,7 +87,7 @@ func (d *fakeLink) wants(name string) []nostr.Filter {
 
 // told returns the texts of the published events, with the seconds since the
 // start.
-func (d *fakeLink) told(start time.Time) (list []string) {
+func (d *fakeLink) texts(start time.Time) (list []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, e := range d.published {
