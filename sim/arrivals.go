@@ -7,8 +7,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// arrivals is the client side of a model: it starts the calls of the clients.
+type arrivals struct{ *serviceModel }
+
 // scheduleFirstCalls schedules the first calls of the clients.
-func (w *serviceModel) scheduleFirstCalls() {
+func (w arrivals) scheduleFirstCalls() {
 	c := &w.plan.scenario.Clients
 	switch c.Arrivals {
 	case Open:
@@ -27,14 +30,14 @@ func (w *serviceModel) scheduleFirstCalls() {
 }
 
 // nextGap returns the time until the next call of open arrivals.
-func (w *serviceModel) nextGap() int64 {
+func (w arrivals) nextGap() int64 {
 	return int64(exponential(w.root.draw(forArrivals, w.arrived)) * float64(time.Second) / w.plan.scenario.Clients.Rate)
 }
 
 // nextArrival starts a call of open arrivals and schedules the next one. The
 // arrivals of many independent clients are one stream, each call with a client
 // drawn at random.
-func (w *serviceModel) nextArrival() {
+func (w arrivals) nextArrival() {
 	if !w.acceptsCalls() {
 		return
 	}
@@ -46,18 +49,18 @@ func (w *serviceModel) nextArrival() {
 
 // scheduleNextCall schedules the next call of a client of closed arrivals,
 // after its pause.
-func (w *serviceModel) scheduleNextCall(who uint32) {
+func (w arrivals) scheduleNextCall(who uint32) {
 	n := uint64(w.clients[who].calls)
 	d := exponential(w.root.derive(forThinking, uint64(who)).draw(forThinking, n)) * float64(w.plan.scenario.Clients.Think)
 	w.queue.add(int64(d), clientCalls, who, 0)
 }
 
 // acceptsCalls reports whether calls still begin.
-func (w *serviceModel) acceptsCalls() bool { return w.queue.now < int64(w.plan.scenario.Duration) }
+func (w arrivals) acceptsCalls() bool { return w.queue.now < int64(w.plan.scenario.Duration) }
 
 // startClientCall starts a call of a client. All its random numbers come from
 // its own stream.
-func (w *serviceModel) startClientCall(who uint32) {
+func (w arrivals) startClientCall(who uint32) {
 	if !w.acceptsCalls() {
 		return
 	}
@@ -74,7 +77,7 @@ func (w *serviceModel) startClientCall(who uint32) {
 }
 
 // drawPriority draws a call's class.
-func (w *serviceModel) drawPriority(own stream) limit.Priority {
+func (w arrivals) drawPriority(own stream) limit.Priority {
 	if !w.plan.prioritised {
 		return limit.Normal
 	}
@@ -88,7 +91,7 @@ func (w *serviceModel) drawPriority(own stream) limit.Priority {
 }
 
 // endClientCall records the end of a client's call.
-func (w *serviceModel) endClientCall(c *call, why retry.Reason) {
+func (w arrivals) endClientCall(c *call, why retry.Reason) {
 	if why == 0 {
 		w.clients[c.client].succeeded++
 		w.classes[c.priority.Class()][1]++

@@ -32,6 +32,16 @@ type call struct {
 	priority  limit.Priority
 }
 
+// callTable holds the calls, and reuses the places of those that have ended.
+type callTable struct {
+	calls         []call
+	freeCalls     []uint32
+	accounts      []limit.Call     // parallel to calls, if there is a budget
+	permits       []breaker.Permit // parallel to calls, if there is a breaker
+	firstOutcomes []retry.Outcome  // parallel to calls, if there are hedges: the outcome of the first attempt
+	unlimited     limit.Call       // the account of calls without a budget
+}
+
 // startCall starts a call with its first attempt.
 func (w *serviceModel) startCall(c call) {
 	id := w.addCall(c)
@@ -41,48 +51,63 @@ func (w *serviceModel) startCall(c call) {
 	w.startAttempt(id)
 }
 
-// reserveCalls allocates room for n calls at once.
-func (w *serviceModel) reserveCalls(n int) {
-	w.calls = make([]call, 0, n)
-	if w.accounts != nil {
-		w.accounts = make([]limit.Call, 0, n)
+// addCallColumns makes the slices parallel to calls that the callers need.
+func (t *callTable) addCallColumns(callers []caller) {
+	for _, c := range callers {
+		if c.budgets != nil && t.accounts == nil {
+			t.accounts = []limit.Call{}
+		}
+		if c.breakers != nil && t.permits == nil {
+			t.permits = []breaker.Permit{}
+		}
+		if c.hedges != nil && t.firstOutcomes == nil {
+			t.firstOutcomes = []retry.Outcome{}
+		}
 	}
-	if w.permits != nil {
-		w.permits = make([]breaker.Permit, 0, n)
+}
+
+// reserveCalls allocates room for n calls at once.
+func (t *callTable) reserveCalls(n int) {
+	t.calls = make([]call, 0, n)
+	if t.accounts != nil {
+		t.accounts = make([]limit.Call, 0, n)
+	}
+	if t.permits != nil {
+		t.permits = make([]breaker.Permit, 0, n)
 	}
 }
 
 // addCall stores a call and returns its index. If it reuses the index of a
 // finished call, it continues that call's generation.
-func (w *serviceModel) addCall(c call) uint32 {
+func (t *callTable) addCall(c call) uint32 {
 	c.jobs = [2]uint32{none, none}
-	if n := len(w.freeCalls); n > 0 {
-		id := w.freeCalls[n-1]
-		w.freeCalls = w.freeCalls[:n-1]
-		c.gen = w.calls[id].gen + 1
-		w.calls[id] = c
+	if n := len(t.freeCalls); n > 0 {
+		id := t.freeCalls[n-1]
+		t.freeCalls = t.freeCalls[:n-1]
+		c.gen = t.calls[id].gen + 1
+		t.calls[id] = c
 		return id
 	}
-	w.calls = append(w.calls, c)
-	if w.accounts != nil {
-		w.accounts = append(w.accounts, limit.Call{})
+	t.calls = append(t.calls, c)
+	if t.accounts != nil {
+		t.accounts = append(t.accounts, limit.Call{})
 	}
-	if w.permits != nil {
-		w.permits = append(w.permits, breaker.Permit{})
+	if t.permits != nil {
+		t.permits = append(t.permits, breaker.Permit{})
 	}
-	if w.firstOutcomes != nil {
-		w.firstOutcomes = append(w.firstOutcomes, retry.Outcome{})
+	if t.firstOutcomes != nil {
+		t.firstOutcomes = append(t.firstOutcomes, retry.Outcome{})
 	}
-	return uint32(len(w.calls) - 1)
+	return uint32(len(t.calls) - 1)
 }
 
 // account returns the budget account of a call; without budgets, one that
 // grants everything.
-func (w *serviceModel) account(id uint32) *limit.Call {
-	if w.accounts == nil {
-		return &w.unlimited
+func (t *callTable) account(id uint32) *limit.Call {
+	if t.accounts == nil {
+		return &t.unlimited
 	}
-	return &w.accounts[id]
+	return &t.accounts[id]
 }
 
 // startAttempt makes the next attempt of a call, in the runner's order:
@@ -105,7 +130,7 @@ func (w *serviceModel) startAttempt(id uint32) {
 	if c.parent == none {
 		w.recordAttempt(w.queue.now, int(c.attempts))
 	}
-	w.sendJob(id, 0)
+	jobServer{w}.sendJob(id, 0)
 	soon := w.knownDuration(id)
 	if left := c.timeLeft(&r.policy); left > 0 && (soon >= left || r.hedges != nil) {
 		w.queue.add(left, attemptLate, id, c.gen)
@@ -152,7 +177,7 @@ func (w *serviceModel) startHedge(id, gen uint32) {
 		return
 	}
 	w.hedges++
-	w.sendJob(id, 1)
+	jobServer{w}.sendJob(id, 1)
 }
 
 // expireAttempt ends an attempt that timed out. Its work continues at the
@@ -269,11 +294,11 @@ func (w *serviceModel) finishCall(id uint32, why retry.Reason) {
 	c.gen++
 	parent := c.parent
 	if parent == none {
-		w.endClientCall(c, why)
+		arrivals{w}.endClientCall(c, why)
 	}
 	w.freeCalls = append(w.freeCalls, id)
 	if parent != none {
-		w.answerJob(parent, ok)
+		jobServer{w}.answerJob(parent, ok)
 	}
 }
 

@@ -87,7 +87,7 @@ func simulated(t *testing.T, c *Contestant, seed uint64) record {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return record{r.calls, r.attempts, r.good, time.Duration(r.lastEnd), r.reasons}
+	return record{r.started, r.attempts, r.good, time.Duration(r.lastEnd), r.reasons}
 }
 
 // live runs the same client with a real runner.

@@ -21,7 +21,7 @@ type slowFailure struct {
 var noFaults = faults{capacity: 1}
 
 // updateFaults recomputes the faults of the service that a failure affects.
-func (w *serviceModel) updateFaults(n int) {
+func (w jobServer) updateFaults(n int) {
 	i := max(w.plan.scenario.index(w.plan.scenario.Failures[n].Service), 0)
 	w.services[i].faults = w.plan.scenario.faultsAt(i, time.Duration(w.queue.now))
 	w.dispatch(i)

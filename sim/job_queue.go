@@ -43,7 +43,7 @@ func newPriorityQueue(v Service) *priorityQueue {
 }
 
 // enqueueByPriority starts the job, queues it, or refuses it.
-func (w *serviceModel) enqueueByPriority(v *service, id uint32) {
+func (w jobServer) enqueueByPriority(v *service, id uint32) {
 	now, p := time.Duration(w.queue.now), w.calls[w.jobs[id].call].priority
 	waiter, shed, err := v.byPriority.limit.EnqueueAt(now, p, 0)
 	if shed != nil {
@@ -71,7 +71,7 @@ func (c *priorityQueue) removeJob(w *limit.Waiter) uint32 {
 // dispatchByPriority releases permits until as many are in use as workers are
 // busy, and starts the jobs that get them. Call it after a worker became free
 // or the number of workers has changed.
-func (w *serviceModel) dispatchByPriority(v *service) {
+func (w jobServer) dispatchByPriority(v *service) {
 	now := time.Duration(w.queue.now)
 	granted, _ := v.byPriority.limit.SetMaxAt(now, max(v.workers(), 1))
 	for _, waiter := range granted {
@@ -86,7 +86,7 @@ func (w *serviceModel) dispatchByPriority(v *service) {
 
 // startGranted starts the job of a waiter that got a permit, unless its caller
 // is gone: the loop in dispatchByPriority then releases the permit.
-func (w *serviceModel) startGranted(v *service, waiter *limit.Waiter) {
+func (w jobServer) startGranted(v *service, waiter *limit.Waiter) {
 	id := v.byPriority.removeJob(waiter)
 	v.queued--
 	if v.Deadlines && w.jobs[id].call == none {

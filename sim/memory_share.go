@@ -51,7 +51,7 @@ func (q *queue) size() (bytes int64) {
 	return bytes
 }
 
-// full implements world.
+// checkMemory implements model.
 func (w *serviceModel) checkMemory(ctx context.Context) error {
 	field := "clients.count"
 	if w.plan.scenario.Clients.Arrivals == Open {
@@ -67,11 +67,11 @@ func (w *serviceModel) checkMemory(ctx context.Context) error {
 	return w.memoryShare.reserve(ctx, bytes, w.queue.now, field, "the calls")
 }
 
-// full implements world.
+// checkMemory implements model.
 func (w *group) checkMemory(ctx context.Context) error {
 	bytes := w.queue.size() + int64(cap(w.messages))*int64(unsafe.Sizeof(paxos.Message{})+4)
 	return w.memoryShare.reserve(ctx, bytes, w.queue.now, "group.members", "the messages")
 }
 
-// full implements world. Writers do not become more.
+// checkMemory implements model. The number of writers is constant.
 func (*writers) checkMemory(context.Context) error { return nil }

@@ -100,8 +100,8 @@ func (q *queue) redistribute(i int) {
 	q.filled &^= 1 << i
 }
 
-// world is a simulated model that handles events.
-type world interface {
+// model is a simulated system that handles events.
+type model interface {
 	handle(event)
 	checkMemory(context.Context) error // an error if it exceeds the memory limit; may wait for other runs
 }
@@ -112,7 +112,7 @@ const checkInterval = 1 << 14
 
 // runModel handles events until there are none, the time is over or the context
 // has ended. It returns the number of events.
-func runModel(ctx context.Context, q *queue, w world, until int64) (events int, err error) {
+func runModel(ctx context.Context, q *queue, w model, until int64) (events int, err error) {
 	for pending := q.pending; ; {
 		if events%checkInterval == 0 || q.pending > pending+checkInterval {
 			pending = q.pending

@@ -17,13 +17,13 @@ type recorder struct {
 	edge   int64 // when the queue is sampled next
 	sums
 
-	calls, done, good int
-	attempts, load    int
-	hedges            int
-	lastEnd           int64
-	work, wasted      int64   // worker time
-	failedTime        float64 // nanoseconds spent in calls that failed
-	events            int
+	started, done, good int
+	attempts, load      int
+	hedges              int
+	lastEnd             int64
+	work, wasted        int64   // worker time
+	failedTime          float64 // nanoseconds spent in calls that failed
+	events              int
 
 	byStart [][2]int32 // for each step: calls that began in it, and those of them that succeeded
 
@@ -111,7 +111,7 @@ func (r *recorder) sampleQueue(now int64, waiting int) {
 
 // recordCall records that a client began a call.
 func (r *recorder) recordCall(now int64) {
-	r.calls++
+	r.started++
 	r.offered[now/r.bucket]++
 	r.byStart[now/step][0]++
 }
@@ -160,13 +160,13 @@ func (r *recorder) recordClient(calls, succeeded int) {
 // measure computes the measures of the run. A measure without a value is NaN.
 func (r *recorder) measure(p *plan) Measures[float64] {
 	m := Measures[float64]{
-		Calls:          float64(r.calls),
-		Success:        ratio(r.good, r.calls),
-		All:            float64(boolToInt(r.good == r.calls)),
+		Calls:          float64(r.started),
+		Success:        ratio(r.good, r.started),
+		All:            float64(boolToInt(r.good == r.started)),
 		Goodput:        float64(r.good) / p.scenario.length().Seconds(),
-		Amplification:  ratio(r.load, r.calls),
-		Hedges:         ratio(r.hedges, r.calls),
-		Unfinished:     ratio(r.calls-r.done, r.calls),
+		Amplification:  ratio(r.load, r.started),
+		Hedges:         ratio(r.hedges, r.started),
+		Unfinished:     ratio(r.started-r.done, r.started),
 		Wasted:         float64(r.wasted) / float64(r.work),
 		CallsPerClient: ratio(r.attempts+r.hedges, r.active),
 		Fairness:       r.sum * r.sum / (float64(r.active) * r.sumSq),

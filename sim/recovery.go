@@ -53,7 +53,7 @@ func (r *recorder) isHealthy(t, per int) bool {
 func (r *recorder) timeToCatchUp(p *plan) float64 {
 	good := int64(0)
 	for i, n := range r.goodput {
-		if good += n; float64(good) >= healthyShare*float64(r.calls) {
+		if good += n; float64(good) >= healthyShare*float64(r.started) {
 			return seconds(max(int64(i+1)*r.bucket-int64(p.failuresEnd), 0))
 		}
 	}

@@ -49,8 +49,17 @@ type job struct {
 	refusal retry.Outcome
 }
 
+// jobServer is the service side of a model: it admits, queues and answers jobs.
+type jobServer struct{ *serviceModel }
+
+// jobTable holds the jobs, and reuses the places of those that have ended.
+type jobTable struct {
+	jobs     []job
+	freeJobs []uint32
+}
+
 // sendJob sends an attempt to its service as a job.
-func (w *serviceModel) sendJob(id uint32, slot uint8) {
+func (w jobServer) sendJob(id uint32, slot uint8) {
 	c := &w.calls[id]
 	j := w.addJob(job{
 		call: id, service: c.target, slot: slot, next: none,
@@ -61,19 +70,20 @@ func (w *serviceModel) sendJob(id uint32, slot uint8) {
 	w.receiveJob(j)
 }
 
-func (w *serviceModel) addJob(j job) uint32 {
-	if n := len(w.freeJobs); n > 0 {
-		id := w.freeJobs[n-1]
-		w.freeJobs = w.freeJobs[:n-1]
-		w.jobs[id] = j
+// addJob stores a job and returns its index.
+func (t *jobTable) addJob(j job) uint32 {
+	if n := len(t.freeJobs); n > 0 {
+		id := t.freeJobs[n-1]
+		t.freeJobs = t.freeJobs[:n-1]
+		t.jobs[id] = j
 		return id
 	}
-	w.jobs = append(w.jobs, j)
-	return uint32(len(w.jobs) - 1)
+	t.jobs = append(t.jobs, j)
+	return uint32(len(t.jobs) - 1)
 }
 
 // receiveJob admits a job to the service, or refuses it.
-func (w *serviceModel) receiveJob(id uint32) {
+func (w jobServer) receiveJob(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	if v.Calls == "" {
@@ -94,7 +104,7 @@ func (w *serviceModel) receiveJob(id uint32) {
 }
 
 // admitCall removes an admitted call from the backlog.
-func (w *serviceModel) admitCall(v *service, c *call) {
+func (w jobServer) admitCall(v *service, c *call) {
 	w.leaveBacklog(c)
 	if v.Limit != nil && v.Limit.foreseen > 0 {
 		v.backlog--
@@ -102,13 +112,13 @@ func (w *serviceModel) admitCall(v *service, c *call) {
 }
 
 // scheduleRefusal answers a job without work, after the refusal time.
-func (w *serviceModel) scheduleRefusal(id uint32, o retry.Outcome) {
+func (w jobServer) scheduleRefusal(id uint32, o retry.Outcome) {
 	w.jobs[id].refusal, w.jobs[id].answer = o, w.queue.now+refusal
 	w.queue.add(refusal, workRefused, id, 0)
 }
 
 // deliverRefusal delivers a refusal to the caller.
-func (w *serviceModel) deliverRefusal(id uint32) {
+func (w jobServer) deliverRefusal(id uint32) {
 	j := w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
 	if j.call != none {
@@ -118,7 +128,7 @@ func (w *serviceModel) deliverRefusal(id uint32) {
 
 // refuseOverLimit refuses a job that exceeds the rate limit, with a Retry-After
 // if the limit has one.
-func (w *serviceModel) refuseOverLimit(id uint32) {
+func (w jobServer) refuseOverLimit(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	c := &w.calls[j.call]
@@ -139,7 +149,7 @@ func (w *serviceModel) refuseOverLimit(id uint32) {
 }
 
 // enqueue gives the job to a worker, queues it, or refuses it.
-func (w *serviceModel) enqueue(id uint32) {
+func (w jobServer) enqueue(id uint32) {
 	v := &w.services[w.jobs[id].service]
 	switch {
 	case v.byPriority != nil:
@@ -161,7 +171,7 @@ func (v *service) workers() int { return v.workersLeft(v.capacity) }
 func (v *Service) workersLeft(share float64) int { return int(math.Round(float64(v.Workers) * share)) }
 
 // startJob gives a job to a worker.
-func (w *serviceModel) startJob(id uint32) {
+func (w jobServer) startJob(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	d := v.Latency.draw(j.stream.draw(forService, 0)) * (1 + v.Latency.Growth*float64(v.busy))
@@ -188,7 +198,7 @@ func (l *Latency) draw(u uint64) float64 {
 
 // finishWork ends the service's own work on a job. If the job needs another
 // service, the worker waits for that.
-func (w *serviceModel) finishWork(id uint32) {
+func (w jobServer) finishWork(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
 	gone := j.call == none
@@ -210,7 +220,7 @@ func (w *serviceModel) finishWork(id uint32) {
 
 // callerDeadline returns when the job's caller stops waiting, if the service
 // supports deadlines; else 0.
-func (w *serviceModel) callerDeadline(j *job) int64 {
+func (w jobServer) callerDeadline(j *job) int64 {
 	c := &w.calls[j.call]
 	if !w.services[j.service].Deadlines {
 		return 0
@@ -222,7 +232,7 @@ func (w *serviceModel) callerDeadline(j *job) int64 {
 }
 
 // answerJob answers a job and gives its worker the next.
-func (w *serviceModel) answerJob(id uint32, ok bool) {
+func (w jobServer) answerJob(id uint32, ok bool) {
 	j := w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
 	w.services[j.service].busy--
@@ -233,7 +243,7 @@ func (w *serviceModel) answerJob(id uint32, ok bool) {
 }
 
 // dispatch gives waiting jobs to free workers.
-func (w *serviceModel) dispatch(i int) {
+func (w jobServer) dispatch(i int) {
 	v := &w.services[i]
 	if v.byPriority != nil {
 		w.dispatchByPriority(v)

@@ -3,10 +3,6 @@ package sim
 import (
 	"context"
 	"time"
-
-	"github.com/tideover/tideover/breaker"
-	"github.com/tideover/tideover/limit"
-	"github.com/tideover/tideover/retry"
 )
 
 // The kinds of events of a service model.
@@ -38,15 +34,8 @@ type serviceModel struct {
 	services []service
 	arrived  uint64 // number of calls of open arrivals
 
-	calls         []call
-	freeCalls     []uint32
-	accounts      []limit.Call     // parallel to calls, if there is a budget
-	permits       []breaker.Permit // parallel to calls, if there is a breaker
-	firstOutcomes []retry.Outcome  // parallel to calls, if there are hedges: the outcome of the first attempt
-	unlimited     limit.Call       // the account of calls without a budget
-
-	jobs     []job
-	freeJobs []uint32
+	callTable
+	jobTable
 }
 
 // client is the state of a client.
@@ -85,30 +74,15 @@ func newServiceModel(p *plan, c *Contestant, seed uint64) *serviceModel {
 		w.services[i].caller = len(w.callers)
 		w.callers = append(w.callers, newCaller(&own, []int{p.scenario.index(v.Calls)}, 1))
 	}
-	w.addCallColumns()
+	w.addCallColumns(w.callers)
 	for i, f := range p.scenario.Failures {
 		w.queue.add(int64(f.From), failureTurns, uint32(i), 0)
 		if f.Until > 0 {
 			w.queue.add(int64(f.Until), failureTurns, uint32(i), 0)
 		}
 	}
-	w.scheduleFirstCalls()
+	arrivals{w}.scheduleFirstCalls()
 	return w
-}
-
-// addCallColumns makes the slices parallel to calls that the callers need.
-func (w *serviceModel) addCallColumns() {
-	for _, c := range w.callers {
-		if c.budgets != nil && w.accounts == nil {
-			w.accounts = []limit.Call{}
-		}
-		if c.breakers != nil && w.permits == nil {
-			w.permits = []breaker.Permit{}
-		}
-		if c.hedges != nil && w.firstOutcomes == nil {
-			w.firstOutcomes = []retry.Outcome{}
-		}
-	}
 }
 
 func (w *serviceModel) handle(e event) {
@@ -117,9 +91,9 @@ func (w *serviceModel) handle(e event) {
 	}
 	switch e.kind() {
 	case callArrives:
-		w.nextArrival()
+		arrivals{w}.nextArrival()
 	case clientCalls:
-		w.startClientCall(e.who)
+		arrivals{w}.startClientCall(e.who)
 	case attemptDue:
 		w.startAttempt(e.who)
 	case attemptLate:
@@ -127,11 +101,11 @@ func (w *serviceModel) handle(e event) {
 	case hedgeDue:
 		w.startHedge(e.who, e.generation())
 	case workDone:
-		w.finishWork(e.who)
+		jobServer{w}.finishWork(e.who)
 	case workRefused:
-		w.deliverRefusal(e.who)
+		jobServer{w}.deliverRefusal(e.who)
 	case failureTurns:
-		w.updateFaults(int(e.who))
+		jobServer{w}.updateFaults(int(e.who))
 	}
 }
 

@@ -130,9 +130,9 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if r.Deadline == 0 {
 		r.Deadline = DefaultDeadline
 	}
-	s := &search{request: r, options: o, field: newField(r.Cases, r.Deadline), known: map[candidate]bool{}}
+	s := &search{request: r, options: o, searchSpace: newSearchSpace(r.Cases, r.Deadline), known: map[candidate]bool{}}
 	if s.options.Seeds == 0 {
-		s.options.Seeds = defaultSeeds * s.field.times()
+		s.options.Seeds = defaultSeeds * s.searchSpace.times()
 	}
 	if err := s.measurePatience(ctx); err != nil {
 		return nil, err

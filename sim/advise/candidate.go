@@ -45,14 +45,14 @@ func (c candidate) parts() int {
 }
 
 // field is the space in which candidates are searched.
-type field struct {
+type searchSpace struct {
 	unit     time.Duration // duration of a call without failures
 	deadline time.Duration // longest wait of a caller
 	writers  bool
 }
 
-func newField(cases []Case, deadline time.Duration) field {
-	f := field{deadline: deadline}
+func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
+	f := searchSpace{deadline: deadline}
 	for _, c := range cases {
 		s := c.Scenario
 		switch {
@@ -69,7 +69,7 @@ func newField(cases []Case, deadline time.Duration) field {
 }
 
 // patience returns the longest attempt timeout: the whole deadline.
-func (f field) patience() time.Duration {
+func (f searchSpace) patience() time.Duration {
 	if f.writers {
 		return 0
 	}
@@ -78,7 +78,7 @@ func (f field) patience() time.Duration {
 
 // times returns the factor for the number of runs: more for writers, which call
 // only once each.
-func (f field) times() int {
+func (f searchSpace) times() int {
 	if f.writers {
 		return 50
 	}
@@ -89,7 +89,7 @@ func (f field) times() int {
 var budget = limit.Refund(1, 0.1, 10)
 
 // candidates returns a coarse grid; refine searches around the best one later.
-func (f field) candidates() (list []candidate) {
+func (f searchSpace) candidates() (list []candidate) {
 	timeouts := []time.Duration{nice(10 * f.unit), nice(40 * f.unit)}
 	budgets, breakers := []limit.BudgetSpec{{}, budget}, []bool{false, true}
 	attempts, bases := []int{2, 3, 5, 8}, []time.Duration{nice(f.unit / 2), nice(5 * f.unit), nice(30 * f.unit)}
@@ -113,7 +113,7 @@ func (f field) candidates() (list []candidate) {
 	return unique(list)
 }
 
-func (f field) policy(attempts int, base, timeout time.Duration, b limit.BudgetSpec) retry.Policy {
+func (f searchSpace) policy(attempts int, base, timeout time.Duration, b limit.BudgetSpec) retry.Policy {
 	p := retry.Policy{Attempts: attempts, AttemptTimeout: min(timeout, f.deadline), TotalTimeout: f.deadline}
 	if attempts > 1 {
 		base = max(min(base, f.deadline/4), time.Millisecond)
@@ -124,7 +124,7 @@ func (f field) policy(attempts int, base, timeout time.Duration, b limit.BudgetS
 }
 
 // around returns candidates that differ from c in one feature.
-func (f field) around(c candidate) (list []candidate) {
+func (f searchSpace) around(c candidate) (list []candidate) {
 	change := func(do func(*candidate)) {
 		n := c
 		if do(&n); n != c && n.policy.Validate() == nil {

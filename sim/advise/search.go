@@ -42,16 +42,16 @@ func compare(a, b standing) int {
 
 // search is the state of a search.
 type search struct {
-	request Request
-	options Options
-	field   field
-	known   map[candidate]bool
-	patient []float64  // for each case, the success of one attempt that waits until the deadline
-	first   []standing // of the whole grid
-	fresh   uint64     // added to the seed for the final ranking, so that it does not use the seeds that selected the best
-	runs    int
-	events  int
-	total   int // estimated number of runs
+	request     Request
+	options     Options
+	searchSpace searchSpace
+	known       map[candidate]bool
+	patient     []float64  // for each case, the success of one attempt that waits until the deadline
+	first       []standing // of the whole grid
+	fresh       uint64     // added to the seed for the final ranking, so that it does not use the seeds that selected the best
+	runs        int
+	events      int
+	total       int // estimated number of runs
 }
 
 // rungs are the rounds of the search: the seeds of each candidate, and the
@@ -63,10 +63,10 @@ const fewest = 6
 
 // climb compares the candidates in rounds until a few are left, the best first.
 func (s *search) climb(ctx context.Context) ([]standing, error) {
-	list := s.field.candidates()
+	list := s.searchSpace.candidates()
 	s.estimateRuns(len(list))
 	for i, rung := range rungs {
-		standings, err := s.rank(ctx, list, rung.seeds*s.field.times())
+		standings, err := s.rank(ctx, list, rung.seeds*s.searchSpace.times())
 		if err != nil {
 			return nil, err
 		}
@@ -88,9 +88,9 @@ func candidatesOf(standings []standing) (list []candidate) {
 // measurePatience measures how many calls succeed without retries and without a
 // breaker: a policy with fewer does harm.
 func (s *search) measurePatience(ctx context.Context) error {
-	one := candidate{policy: s.field.policy(1, 0, s.field.patience(), limit.BudgetSpec{})}
+	one := candidate{policy: s.searchSpace.policy(1, 0, s.searchSpace.patience(), limit.BudgetSpec{})}
 	for _, c := range s.request.Cases {
-		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.field.times())
+		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times())
 		if err != nil {
 			return err
 		}
@@ -103,7 +103,7 @@ func (s *search) measurePatience(ctx context.Context) error {
 func (s *search) estimateRuns(n int) {
 	each := len(s.request.Cases)
 	for _, rung := range rungs {
-		s.total += n * rung.seeds * s.field.times() * each
+		s.total += n * rung.seeds * s.searchSpace.times() * each
 		n = min(n, max(n/rung.keep, fewest))
 	}
 	s.total += (n + 2*(n+8) + n + 8 + 7) * s.options.Seeds * each
@@ -115,7 +115,7 @@ func (s *search) refine(ctx context.Context, standings []standing) ([]standing, 
 		best := standings[0].candidate
 		list := candidatesOf(standings[:min(len(standings), fewest)])
 		var err error
-		if standings, err = s.rank(ctx, unique(append(list, s.field.around(best)...)), s.options.Seeds); err != nil {
+		if standings, err = s.rank(ctx, unique(append(list, s.searchSpace.around(best)...)), s.options.Seeds); err != nil {
 			return nil, err
 		}
 		if standings[0].candidate == best {
