@@ -38,7 +38,7 @@ func testKey(t testing.TB, n int) nostr.SecretKey {
 	return k
 }
 
-// note returns a signed event of that content.
+// newEvent returns a signed event with the content.
 func newEvent(t testing.TB, content string) *nostr.Event {
 	t.Helper()
 	e := &nostr.Event{Kind: 7000, CreatedAt: time.Now().Unix(), Content: content, Tags: nostr.Tags{}}

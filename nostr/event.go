@@ -350,10 +350,11 @@ func readEvent[S ~string](e *Event, data []byte) error {
 	return nil
 }
 
-// MarshalJSON returns the JSON form of relays.
+// MarshalJSON returns the event in the JSON form of NIP-01, with the characters
+// escaped as relays expect.
 func (e Event) MarshalJSON() ([]byte, error) { return e.AppendJSON(nil), nil }
 
-// AppendJSON appends the JSON form of relays.
+// AppendJSON appends the event in the JSON form of NIP-01.
 func (e *Event) AppendJSON(b []byte) []byte {
 	b = append(b, `{"id":`...)
 	b = appendString(b, e.ID)

@@ -41,7 +41,7 @@ func (f *Filter) Matches(e *Event) bool {
 	return true
 }
 
-// MarshalJSON returns the JSON form of relays.
+// MarshalJSON returns the filter in the JSON form of NIP-01.
 func (f Filter) MarshalJSON() ([]byte, error) {
 	var b strings.Builder
 	b.WriteByte('{')

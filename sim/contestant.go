@@ -56,7 +56,7 @@ func (c Contestant) Validate() error {
 func Check(s Scenario, cs []Contestant) error {
 	var p problems
 	if len(cs) == 0 {
-		p.add("contestants", "there is none")
+		p.add("contestants", "the list is empty: add at least one")
 	}
 	names := map[string]int{}
 	for i, c := range cs {
@@ -84,5 +84,5 @@ func (c Contestant) checkWriter(p *problems, at string) {
 	if err := c.Policy.Refuse("a writer", "attempt-timeout", "throttle-base", "server-wait", "server-slack", "hedge"); err != nil {
 		p.add(at, "%w", err)
 	}
-	p.checkUnused(at+": breaker", c.Breaker != nil, "with services")
+	p.checkUnused(at+": breaker", c.Breaker != nil, "allowed with services")
 }

@@ -85,13 +85,13 @@ func TestBadGroups(t *testing.T) {
 		Group: &Group{Members: 0, Acceptors: 65, Hop: -1, Sigma: -1, Behind: -1},
 	}
 	err := s.Validate()
-	for _, want := range []string{"group.members: 0", "group.acceptors: 65", "group.hop: -1ns", "group.sigma: -1", "group.behind: -1", "failures: only without a group"} {
+	for _, want := range []string{"group.members: 0", "group.acceptors: 65", "group.hop: -1ns", "group.sigma: -1", "group.behind: -1", "failures: only allowed without a group"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %q in\n%v", want, err)
 		}
 	}
 	s.Writers = &Writers{Count: 1, Hop: ms}
-	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "group: only without writers") {
+	if err := s.Validate(); err == nil || !strings.Contains(err.Error(), "group: only allowed without writers") {
 		t.Errorf("writers and a group: %v", err)
 	}
 }

@@ -121,7 +121,7 @@ func TestRunRefusesTheImpossibleAllAtOnce(t *testing.T) {
 	}
 	for _, want := range []string{
 		`sim: scenario "bad"`, "duration: -1ns is negative", `clients.arrivals: "rush": want open, closed or herd`,
-		"services: there is none", "reset-after: the simulator can't honour reset-after=1m",
+		"services: the list is empty", "reset-after: the simulator can't honour reset-after=1m",
 		"is the name of contestants[0] already", "contestants[2]: name: is empty", "seeds: -1 is not", "workers: -1 is not",
 	} {
 		if !strings.Contains(err.Error(), want) {

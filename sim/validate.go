@@ -76,17 +76,17 @@ func (s Scenario) Validate() error {
 	}
 	if s.Writers != nil {
 		s.Writers.check(&p)
-		p.checkUnused("group", s.Group != nil, "without writers")
-		p.checkUnused("services", len(s.Services) > 0, "without writers")
-		p.checkUnused("clients", s.Clients.Count != 0, "without writers")
-		p.checkUnused("failures", len(s.Failures) > 0, "without writers")
+		p.checkUnused("group", s.Group != nil, "allowed without writers")
+		p.checkUnused("services", len(s.Services) > 0, "allowed without writers")
+		p.checkUnused("clients", s.Clients.Count != 0, "allowed without writers")
+		p.checkUnused("failures", len(s.Failures) > 0, "allowed without writers")
 		return errors.Join(p...)
 	}
 	if s.Group != nil {
 		s.Group.check(&p)
-		p.checkUnused("services", len(s.Services) > 0, "without a group")
-		p.checkUnused("clients", s.Clients.Count != 0, "without a group")
-		p.checkUnused("failures", len(s.Failures) > 0, "without a group")
+		p.checkUnused("services", len(s.Services) > 0, "allowed without a group")
+		p.checkUnused("clients", s.Clients.Count != 0, "allowed without a group")
+		p.checkUnused("failures", len(s.Failures) > 0, "allowed without a group")
 		return errors.Join(p...)
 	}
 	s.Clients.check(&p, s)
@@ -125,7 +125,7 @@ func (c Clients) check(p *problems, s Scenario) {
 		p.checkDuration("clients.start", c.Start, true)
 		p.checkDuration("clients.spread", c.Spread, true)
 		if c.Start >= s.Duration || c.Start+c.Spread > s.Duration {
-			p.add("clients.spread", "the herd begins until %v, and the duration ends at %v", c.Start+c.Spread, s.Duration)
+			p.add("clients.spread", "the last call of the herd begins at %v, not before the end of the duration %v: lower start or spread", c.Start+c.Spread, s.Duration)
 		}
 	default:
 		p.add("clients.arrivals", "%q: want open, closed or herd", c.Arrivals)
@@ -157,7 +157,7 @@ func (c Clients) checkPriorities(p *problems, s Scenario) {
 	for _, v := range s.Services {
 		used = used || v.Order == ByPriority
 	}
-	p.checkUnused("clients.priorities", !used, "with a service whose order is priority")
+	p.checkUnused("clients.priorities", !used, "allowed with a service whose order is priority")
 }
 
 func (f Failure) check(p *problems, at string, s Scenario) {
@@ -197,7 +197,7 @@ func (f Failure) checkCapacity(p *problems, at string, s Scenario) {
 	v := s.Services[max(s.index(f.Service), 0)]
 	switch {
 	case v.Workers == 0:
-		p.add(at+"kind", "a service without a limit of workers has no capacity to lose")
+		p.add(at+"kind", "the service has no limit of workers, so it cannot lose capacity: set workers")
 	case v.Order == ByPriority && v.workersLeft(f.Share) == 0:
 		p.add(at+"share", "%v leaves no worker, and an order by priority needs one", f.Share)
 	}

@@ -11,7 +11,7 @@ import (
 func (s Scenario) checkServices(p *problems) {
 	switch n := len(s.Services); {
 	case n == 0:
-		p.add("services", "there is none")
+		p.add("services", "the list is empty: add at least one")
 	case n > maxServices:
 		p.add("services", "%d are more than %d", n, maxServices)
 	}
@@ -30,7 +30,7 @@ func (s Scenario) checkServices(p *problems) {
 		case j < 0:
 			p.add(at+"calls", "there is no service %q", v.Calls)
 		case j <= i:
-			p.add(at+"calls", "%q does not come later, so that calls could go round in circles", v.Calls)
+			p.add(at+"calls", "%q is not a later service: a service may only call services after it, so that there is no cycle", v.Calls)
 		}
 	}
 }
@@ -41,14 +41,14 @@ func (v Service) check(p *problems, at string) {
 	switch v.Order {
 	case "", FIFO:
 	case LIFO, ByPriority:
-		p.checkUnused(at+"order", v.Workers == 0, "with workers is there a queue")
+		p.checkUnused(at+"order", v.Workers == 0, "a service with workers has a queue")
 		if v.Order == ByPriority && v.Queue == 0 {
-			p.add(at+"queue", "an order by priority needs a limit")
+			p.add(at+"queue", "is 0, but an order by priority needs a limit: set it")
 		}
 	default:
 		p.add(at+"order", "%q: want fifo, lifo or priority", v.Order)
 	}
-	p.checkUnused(at+"queue", v.Queue != 0 && v.Workers == 0, "with workers is there a queue")
+	p.checkUnused(at+"queue", v.Queue != 0 && v.Workers == 0, "a service with workers has a queue")
 	v.Latency.check(p, at+"latency.")
 	if v.Limit != nil {
 		v.Limit.check(p, at+"limit.")

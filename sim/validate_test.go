@@ -58,23 +58,23 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(s *Scenario) { s.Clients = Clients{Count: 1, Arrivals: Closed, Rate: 1} }, "clients.think: must be above zero\nclients.rate: only open arrivals have one"},
 		{func(s *Scenario) {
 			s.Clients = Clients{Count: 1, Arrivals: Herd, Start: time.Minute}
-		}, "clients.spread: the herd begins until 1m0s, and the duration ends at 1m0s"},
+		}, "clients.spread: the last call of the herd begins at 1m0s, not before the end of the duration 1m0s: lower start or spread"},
 		{func(s *Scenario) { s.Clients.Fallback = []string{"b"} }, `clients.fallback[0]: there is no service "b"`},
-		{func(s *Scenario) { s.Clients.Priorities[0] = 1 }, "clients.priorities: only with a service whose order is priority"},
+		{func(s *Scenario) { s.Clients.Priorities[0] = 1 }, "clients.priorities: only allowed with a service whose order is priority"},
 		{func(s *Scenario) {
 			s.Services[0].Order, s.Services[0].Queue = ByPriority, 1
 			s.Clients.Priorities = [limit.Classes]float64{0.5, 0.6}
 		}, "clients.priorities: the shares add up to 1.1, not to 1"},
-		{func(s *Scenario) { s.Services = nil }, "services: there is none"},
+		{func(s *Scenario) { s.Services = nil }, "services: the list is empty: add at least one"},
 		{func(s *Scenario) { s.Services[0].Name = "" }, "services[0].name: is empty"},
 		{func(s *Scenario) { s.Services = append(s.Services, s.Services[0]) }, `services[1].name: "service" is the name of services[0] already`},
-		{func(s *Scenario) { s.Services[0].Workers = 0; s.Services[0].Queue = 1 }, "services[0].queue: only with workers is there a queue"},
+		{func(s *Scenario) { s.Services[0].Workers = 0; s.Services[0].Queue = 1 }, "services[0].queue: only a service with workers has a queue"},
 		{func(s *Scenario) { s.Services[0].Order = "random" }, `services[0].order: "random": want fifo, lifo or priority`},
-		{func(s *Scenario) { s.Services[0].Order = ByPriority }, "services[0].queue: an order by priority needs a limit"},
+		{func(s *Scenario) { s.Services[0].Order = ByPriority }, "services[0].queue: is 0, but an order by priority needs a limit: set it"},
 		{func(s *Scenario) { s.Services[0].Latency = Latency{} }, "services[0].latency.mean: must be above zero\nservices[0].latency.distribution: \"\": want constant, exponential or lognormal"},
 		{func(s *Scenario) { s.Services[0].Latency.Sigma = 1 }, "services[0].latency.sigma: only a lognormal has one"},
 		{func(s *Scenario) { s.Services[0].Latency.Distribution = Lognormal }, "services[0].latency.sigma: 0 is not between 0 and 10"},
-		{func(s *Scenario) { s.Services[0].Calls = "service" }, `services[0].calls: "service" does not come later, so that calls could go round in circles`},
+		{func(s *Scenario) { s.Services[0].Calls = "service" }, `services[0].calls: "service" is not a later service: a service may only call services after it, so that there is no cycle`},
 		{func(s *Scenario) { s.Services[0].Calls = "x" }, `services[0].calls: there is no service "x"`},
 		{func(s *Scenario) { s.Services[0].Policy = "http" }, "services[0].policy: only a service that calls another has one"},
 		{func(s *Scenario) { s.Services[0].Limit = &RateLimit{} }, "services[0].limit.rate: 0 is not between 0.001 and 1000000 calls per second"},
@@ -85,9 +85,9 @@ func TestValidateNamesTheField(t *testing.T) {
 		{func(s *Scenario) { s.Failures[0].From, s.Failures[0].Until = 2, 1 }, "failures[0].until: 1ns is not after from 2ns"},
 		{func(s *Scenario) { s.Failures[0].From = time.Hour }, "failures[0].from: 1h0m0s is after the end"},
 		{func(s *Scenario) { s.Failures[0].Service = "x" }, `failures[0].service: there is no service "x"`},
-		{func(s *Scenario) { s.Failures[0].Kind, s.Services[0].Workers = Capacity, 0 }, "failures[0].kind: a service without a limit of workers has no capacity to lose"},
+		{func(s *Scenario) { s.Failures[0].Kind, s.Services[0].Workers = Capacity, 0 }, "failures[0].kind: the service has no limit of workers, so it cannot lose capacity: set workers"},
 		{func(s *Scenario) { s.Failures[0].Kind = Outage }, "failures[0].share: only errors, blackhole, slow and capacity have one"},
-		{func(s *Scenario) { s.Writers = &Writers{Hop: -1} }, "writers.count: 0 is not between 1 and 1e+06\nwriters.hop: -1ns is negative\nservices: only without writers\nclients: only without writers\nfailures: only without writers"},
+		{func(s *Scenario) { s.Writers = &Writers{Hop: -1} }, "writers.count: 0 is not between 1 and 1e+06\nwriters.hop: -1ns is negative\nservices: only allowed without writers\nclients: only allowed without writers\nfailures: only allowed without writers"},
 	}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)

@@ -145,6 +145,6 @@ func wordByte(b byte) bool {
 
 var quotation = lazyregexp.New(`"(?:[^"\\]|\\.)*("|$)`)
 
-// Unquoted returns the text with "…" in place of everything that it quotes as Go does
-// by %q. It is for errors that quote what a client sent, which may be a secret.
+// Unquoted replaces everything in double quotes, as written by %q, by "…". It
+// is for errors that quote what a client sent, which may be a secret.
 func Unquoted(text string) string { return quotation.ReplaceAllString(text, `"…"`) }

@@ -50,8 +50,9 @@ func Clip(s string, count int) string {
 	return s
 }
 
-// ClipWithin returns a text of at most width characters, the mark at the end of a text
-// that was cut included. A mark that is longer than the width stands alone.
+// ClipWithin returns a text of at most width characters, including the mark at
+// the end of a text that was cut. A mark that is longer than the width is
+// returned alone.
 func ClipWithin(s string, width int, mark string) string {
 	switch {
 	case utf8.RuneCountInString(s) <= width:

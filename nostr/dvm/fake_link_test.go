@@ -85,7 +85,7 @@ func (d *fakeLink) wants(name string) []nostr.Filter {
 	return d.subs[name]
 }
 
-// told returns the texts of the published events, with the seconds since the
+// texts returns the texts of the published events, with the seconds since the
 // start.
 func (d *fakeLink) texts(start time.Time) (list []string) {
 	d.mu.Lock()

@@ -169,7 +169,7 @@ func (p *Provider) handleWithdrawal(ctx context.Context, e *nostr.Event) Verdict
 	return Withdrawn
 }
 
-// withdrawn returns the active jobs of the author that the event names.
+// withdrawnJobs returns the active jobs of the author that the event names.
 func (p *Provider) withdrawnJobs(e *nostr.Event) (ids []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

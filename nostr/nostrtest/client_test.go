@@ -112,7 +112,7 @@ func key(t testing.TB, n int) nostr.SecretKey {
 	return k
 }
 
-// note returns an event of author 1, of kind 1.
+// newNote returns an event of author 1, of kind 1.
 func newNote(t testing.TB, at int64, content string) *nostr.Event {
 	t.Helper()
 	return sign(t, 1, nostr.Event{CreatedAt: at, Kind: 1, Content: content})

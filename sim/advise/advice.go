@@ -64,7 +64,7 @@ func (r Request) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if len(r.Cases) == 0 {
-		bad("cases: there is none")
+		bad("cases: the list is empty: add at least one")
 	}
 	writers, asked := 0, false
 	names := map[string]bool{}

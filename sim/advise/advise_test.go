@@ -59,7 +59,7 @@ func TestBadRequests(t *testing.T) {
 		options advise.Options
 		want    []string
 	}{
-		{"nothing", advise.Request{}, quickOptions, []string{"cases: there is none"}},
+		{"nothing", advise.Request{}, quickOptions, []string{"cases: the list is empty"}},
 		{"no goal", advise.Request{Cases: service.Cases(advise.Goal{}, 0)}, quickOptions, []string{"goal: there is none"}},
 		{
 			"a bad goal", advise.Request{Cases: []advise.Case{{Scenario: good[0].Scenario, Goal: advise.Goal{

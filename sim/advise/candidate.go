@@ -44,7 +44,7 @@ func (c candidate) parts() int {
 	return n
 }
 
-// field is the space in which candidates are searched.
+// searchSpace is the space in which candidates are searched.
 type searchSpace struct {
 	unit     time.Duration // duration of a call without failures
 	deadline time.Duration // longest wait of a caller

@@ -38,7 +38,7 @@ func compose(old, section, text, notes string) string {
 func beginMark(section string) string { return "<!-- make bench-" + section + " writes from here -->" }
 func endMark(section string) string   { return "<!-- make bench-" + section + " writes to here -->" }
 
-// kept returns the section as the page has it.
+// oldSection returns the section of the present page.
 func oldSection(page, section string) string {
 	_, rest, ok := strings.Cut(page, beginMark(section)+"\n")
 	if !ok {

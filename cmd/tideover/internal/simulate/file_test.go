@@ -105,7 +105,7 @@ func TestWrongFiles(t *testing.T) {
 		{"not YAML", "a: [\n", "x.yaml:1:"},
 		{"two documents", good + "---\na: 1\n", "x.yaml:5:1: the file has several documents"},
 		{"a key twice", good + "duration: 2s\n", `x.yaml:4:1: duration: key "duration" is given already, at line 1`},
-		{"a missing section", "duration: 1s\nclients: {count: 1, arrivals: open, rate: 1}\n", "x.yaml:1:1: services: there is none"},
+		{"a missing section", "duration: 1s\nclients: {count: 1, arrivals: open, rate: 1}\n", "x.yaml:1:1: services: the list is empty: add at least one"},
 		{"a missing key", strings.Replace(good, ", mean: 1ms", "", 1), "x.yaml:3:43: services[0].latency.mean: must be above zero"},
 		{"a number for a list", good + "failures: 3\n", "x.yaml:4:11: failures: a number, where a list is expected"},
 		{"a text for a number", strings.Replace(good, "workers: 1", "workers: many", 1), `services[0].workers: "many" is not a whole number`},
