@@ -25,7 +25,7 @@ import (
 //
 // All methods may be called by any number of goroutines. Make one with [NewGate].
 type Gate struct {
-	mu          sync.Mutex  // guards gateMachine (but its atomics) and the timer
+	mu          sync.Mutex  // guards gateMachine (except its atomics) and the timer
 	gateMachine             // decides; this type adds the lock, the clock, the timer and blocking
 	timer       *time.Timer // nil unless a goroutine blocks in Enter
 	timerAt     time.Duration

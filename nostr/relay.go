@@ -44,6 +44,7 @@ type relay struct {
 	counts  relayCounts
 }
 
+// relayCounts are the counters of a [RelayStatus].
 type relayCounts struct{ links, frames, oversized, unfit, events, unknown int }
 
 func newRelay(a address, cfg *ClientConfig, random func() uint64) *relay {

@@ -18,6 +18,7 @@ var (
 // without a challenge before the event counts as refused.
 const maxUnchallenged = 2
 
+// authPhase is the phase of our authentication on a link.
 type authPhase uint8
 
 const (

@@ -9,6 +9,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
+// linkPhase is the phase of the link to a relay.
 type linkPhase uint8
 
 const (

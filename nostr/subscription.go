@@ -35,6 +35,7 @@ func wireID(number int, name string) string {
 	return fmt.Sprintf("%d:%s", number, strings.ToValidUTF8(name[:min(len(name), 40)], ""))
 }
 
+// subPhase is the phase of a subscription at a relay.
 type subPhase uint8
 
 const (

@@ -62,9 +62,10 @@ const (
 	maxDelay = 30 * time.Second
 )
 
-// Delay returns the wait after a shortage that followed before others in a row.
-// It doubles from 1 s up to 30 s, less a random part of up to a half, so that
-// work that was stopped together does not restart together.
+// Delay returns how long to wait after a shortage; before is the number of
+// shortages in a row before it. The delay doubles from 1 s up to 30 s, less a
+// random part of up to a half, so that work that was stopped together does not
+// restart together.
 func Delay(before int) time.Duration {
 	d := maxDelay
 	if before >= 0 && before < 5 {
