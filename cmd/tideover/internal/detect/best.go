@@ -1,11 +1,10 @@
 package detect
 
-// Best returns the verdict to believe of those that several packs give on the
-// same output, in the order of [Names]: by a rule that is no fallback; by an event before one by text, and both
-// before one by the exit code; then that of a rule that is not everybody's,
-// unless everybody's matches far below it; then the most trusted; then the one on
-// the last line; then one that states a time. It returns its index, -1 if there
-// are none.
+// Best returns the index of the most credible verdict of several packs on the same output, in the
+// order of [Names]; -1 if there are none. The criteria, in order: a rule that is not a fallback; an
+// event before text, and both before the exit code; a rule of a specific pack before one of
+// generic, unless the generic match is far below it; more trusted evidence; a later line; a stated
+// time.
 func Best(stops []Stop) int {
 	best := -1
 	for i, s := range stops {
@@ -26,8 +25,7 @@ func (s Stop) better(than Stop) bool {
 	case s.Trust != than.Trust && (max(s.Trust, than.Trust) == ByEvent || min(s.Trust, than.Trust) == ByExit):
 		return s.Trust > than.Trust
 	case s.Trust == ByExit:
-		// A code means something only to the program that it comes from, and
-		// nothing says which one it was.
+		// An exit code has a meaning only for its program, and the program is unknown here.
 		return !own
 	case own && !other:
 		return s.Number+together >= than.Number

@@ -13,9 +13,8 @@ import (
 	"strings"
 )
 
-// decodeJSON reads a pack that is JSON. Such a text is one that a program wrote,
-// the configuration's for one: its lines mean nothing to people, so that errors
-// name the place in words.
+// decodeJSON decodes a pack in JSON. A program wrote it, for example from the configuration, so its
+// lines mean nothing to the user: errors name the path instead.
 func decodeJSON(text []byte) (spec Spec, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -26,14 +25,14 @@ func decodeJSON(text []byte) (spec Spec, err error) {
 	return spec, fill(reflect.ValueOf(&spec).Elem(), v, "")
 }
 
-// fill sets a field to what was read, and names all that does not fit.
+// fill sets a field to a decoded value. The error joins all values that do not fit.
 func fill(to reflect.Value, v any, path string) error {
 	if v == nil {
 		return nil
 	}
 	if u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](to.Addr()); ok {
 		text, _ := scalar(v)
-		return at(path, u.UnmarshalText([]byte(text)))
+		return wrapPath(path, u.UnmarshalText([]byte(text)))
 	}
 	switch to.Kind() {
 	case reflect.Struct:
@@ -43,7 +42,7 @@ func fill(to reflect.Value, v any, path string) error {
 	case reflect.Slice:
 		list, ok := v.([]any)
 		if !ok {
-			return at(path, errors.New("want a list"))
+			return wrapPath(path, errors.New("want a list"))
 		}
 		to.Set(reflect.MakeSlice(to.Type(), len(list), len(list)))
 		var errs []error
@@ -54,13 +53,13 @@ func fill(to reflect.Value, v any, path string) error {
 	case reflect.Bool:
 		b, ok := v.(bool)
 		if !ok {
-			return at(path, errors.New("want true or false"))
+			return wrapPath(path, errors.New("want true or false"))
 		}
 		to.SetBool(b)
 	case reflect.String:
 		text, ok := scalar(v)
 		if !ok {
-			return at(path, errors.New("want a text"))
+			return wrapPath(path, errors.New("want a string"))
 		}
 		to.SetString(text)
 	default: // any
@@ -72,7 +71,7 @@ func fill(to reflect.Value, v any, path string) error {
 func fillStruct(to reflect.Value, v any, path string) error {
 	object, ok := v.(map[string]any)
 	if !ok {
-		return at(path, errors.New("want keys and values"))
+		return wrapPath(path, errors.New("want keys and values"))
 	}
 	fields := map[string]int{}
 	for i := range to.NumField() {
@@ -84,17 +83,17 @@ func fillStruct(to reflect.Value, v any, path string) error {
 		if i, ok := fields[key]; ok {
 			errs = append(errs, fill(to.Field(i), object[key], below(path, key)))
 		} else {
-			errs = append(errs, at(below(path, key), unknownKey(key, slices.Sorted(maps.Keys(fields)))))
+			errs = append(errs, wrapPath(below(path, key), unknownKey(key, slices.Sorted(maps.Keys(fields)))))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// fillMap sets a map, whose keys are texts or numbers.
+// fillMap sets a map with keys of type string or int.
 func fillMap(to reflect.Value, v any, path string) error {
 	object, ok := v.(map[string]any)
 	if !ok {
-		return at(path, errors.New("want keys and values"))
+		return wrapPath(path, errors.New("want keys and values"))
 	}
 	to.Set(reflect.MakeMap(to.Type()))
 	var errs []error
@@ -103,7 +102,7 @@ func fillMap(to reflect.Value, v any, path string) error {
 		if to.Type().Key().Kind() == reflect.Int {
 			n, err := strconv.Atoi(name)
 			if err != nil {
-				errs = append(errs, at(below(path, name), errors.New("want a number")))
+				errs = append(errs, wrapPath(below(path, name), errors.New("want a number")))
 				continue
 			}
 			key = reflect.ValueOf(n)
@@ -117,9 +116,9 @@ func fillMap(to reflect.Value, v any, path string) error {
 
 func unknownKey(key string, known []string) error {
 	if best := closest(key, known); best != "" {
-		return fmt.Errorf("unknown key; did you mean %q?", best)
+		return fmt.Errorf("unknown key: did you mean %q?", best)
 	}
-	return fmt.Errorf("unknown key; want one of %s", strings.Join(known, ", "))
+	return fmt.Errorf("unknown key: want one of %s", strings.Join(known, ", "))
 }
 
 func below(path, key string) string {
@@ -129,7 +128,7 @@ func below(path, key string) string {
 	return path + "." + key
 }
 
-func at(path string, err error) error {
+func wrapPath(path string, err error) error {
 	if err == nil || path == "" {
 		return err
 	}

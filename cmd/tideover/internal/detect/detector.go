@@ -11,67 +11,67 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Options are what a [Detector] can be told.
+// Options configure a [Detector].
 type Options struct {
-	Location *time.Location // of times without a zone; nil means the machine's
-	Lines    int            // how many last lines count; 0 means 20
-	At       time.Time      // when the output was written; zero means when it is
-	Explain  bool           // remember what [Detector.Explain] is asked for, which costs time
+	Location *time.Location // for times without a zone; nil means the machine's zone
+	Lines    int            // number of last lines that count; 0 means 20
+	At       time.Time      // when the output was written; zero means the time of each Write
+	Explain  bool           // record data for [Detector.Explain], which costs time
 
-	// OnSessionID is called once, when the program has stated the id of its session.
-	// It must not call the Detector. Nil means that nothing is called.
+	// OnSessionID is called once, with the session id that the program has printed. It must not
+	// call the Detector. It may be nil.
 	OnSessionID func(id string)
 }
 
 const (
 	defaultLines = 20
-	lastWords    = 5   // lines after which a program that was retrying has gone on
-	lastGeneric  = 8   // lines in which a rule of generic counts
-	lastOfDone   = 3   // lines in which anything but an event counts if the program says that it is done
-	maxAbove     = 8   // lines above a line that may have its context
-	maxWrapped   = 2   // lines that may have the rest of a message
-	maxTraced    = 500 // lines that an explanation looks at
+	lastWords    = 5   // lines after which a program that was retrying counts as continuing
+	lastGeneric  = 8   // last lines in which a rule of generic counts
+	lastOfDone   = 3   // last lines in which text counts if the exit code is 0
+	maxAbove     = 8   // lines above a line that are its context
+	maxWrapped   = 2   // continuation lines of a message
+	maxTraced    = 500 // lines that an explanation covers
 	maxEvents    = 16
 	maxMessage   = 64 << 10 // bytes of an event's text, from its end
 	maxShown     = 500      // bytes of a line in a verdict
 )
 
-// Detector watches the output of one command. Its memory is bounded, whatever it
-// is fed. It may be used by several goroutines.
+// Detector analyses the output of one command. Its memory is bounded for any input. Several
+// goroutines may use it.
 type Detector struct {
 	mu      sync.Mutex
 	pack    *Pack
 	options Options
 	norm    normalizer
-	foreign bool // the pack is not that of the command: see [Detector.StopByAny]
-	wrapped int  // how many lines may have the rest of a message; 0 means maxWrapped
+	foreign bool // the pack belongs to another program: see [Detector.StopByAny]
+	wrapped int  // continuation lines of a message; 0 means maxWrapped
 	streams []*Stream
 	session sessionReader
 
-	number int // of the line that is being read, from 1, blank ones included
-	count  int // lines that are not blank
-	order  int // lines and events, of which a line may have several
+	number int // of the current line, from 1, including blank ones
+	count  int // number of lines that are not blank
+	order  int // number of lines and events; a line may contain several events
 	at     time.Time
-	said   bool    // the text that is being read is that of an event
-	fenced bool    // the text that is being read stands in a block of code
-	indent bool    // the line that is being read begins as code does
-	open   bool    // an event said something that a sign of going on would take back
-	ring   []entry // the last lines and those above them, at their count modulo its length
-	events []match // the last that matched
-	whole  []byte  // all of the last event
-	traced []entry // with Explain: lines with a literal
+	said   bool    // the current text comes from an event
+	fenced bool    // the current text is in a code block
+	indent bool    // the current line is indented like code
+	open   bool    // an event reported a problem that later progress would cancel
+	ring   []entry // the last lines and their context, at index count modulo length
+	events []match // the last matching events
+	whole  []byte  // the last event, not shortened
+	traced []entry // with Explain: lines that contain a literal
 }
 
-// entry is a line that is kept.
+// entry is a stored line.
 type entry struct {
-	text   []byte // normalised, or an event as it came
+	text   []byte // normalised text, or an unchanged event
 	at     time.Time
-	number int // as the input counts
-	count  int // as the ring counts
-	order  int // among lines and events
+	number int // of the input line
+	count  int // Detector.count of the line
+	order  int // Detector.order of the line
 	event  bool
-	said   bool   // it is the text of an event
-	code   bool   // it stands in a block of code, or is indented as code is
+	said   bool   // it comes from an event
+	code   bool   // it is in a code block, or indented like code
 	note   string // why an event did not match
 }
 
@@ -88,8 +88,7 @@ func New(pack *Pack, options Options) *Detector {
 	return d
 }
 
-// Stream returns a writer for one stream of the command's output, such as its
-// standard error.
+// Stream returns a writer for one output stream of the command, such as standard error.
 func (d *Detector) Stream() *Stream {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,8 +97,7 @@ func (d *Detector) Stream() *Stream {
 	return s
 }
 
-// Tail returns the last lines, for showing. The text of events is among them as
-// it came.
+// Tail returns the last lines for display. Events are included unchanged.
 func (d *Detector) Tail() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -111,8 +109,8 @@ func (d *Detector) Tail() []string {
 	return list
 }
 
-// kept returns the entries of the ring, the oldest first, and how many of them
-// stand above the last lines.
+// kept returns the entries of the ring, oldest first, and how many of them are only context above
+// the last lines.
 func (d *Detector) kept() (list []entry, above int) {
 	n := min(d.count, len(d.ring))
 	list = make([]entry, 0, n)
@@ -122,7 +120,7 @@ func (d *Detector) kept() (list []entry, above int) {
 	return list, max(0, n-d.options.Lines)
 }
 
-// line takes a line of output without its end.
+// line processes a line of output without its line end.
 func (d *Detector) line(raw []byte, at time.Time) {
 	d.number++
 	d.at = at
@@ -137,11 +135,11 @@ func (d *Detector) line(raw []byte, at time.Time) {
 	}
 }
 
-// leaveScreen is what a program writes that stops drawing on the whole screen. What
-// follows stands on a line of its own.
+// leaveScreen is the escape sequence that ends full-screen mode. The text after it is on a line of
+// its own.
 var leaveScreen = []byte("\x1b[?1049l")
 
-// part takes a line, or the part of one that is seen as a line.
+// part processes a line, or a part of one that appears as a line.
 func (d *Detector) part(raw []byte) {
 	if event := d.norm.eventIn(raw); event != nil {
 		d.event(event)
@@ -151,7 +149,7 @@ func (d *Detector) part(raw []byte) {
 	}
 }
 
-// text takes a normalised line.
+// text processes a normalised line.
 func (d *Detector) text(line []byte) {
 	d.readSessionLine(line)
 	e := d.push(line, false)
@@ -173,7 +171,7 @@ func (d *Detector) push(line []byte, event bool) *entry {
 	return e
 }
 
-// event takes a line that looks like JSON.
+// event processes a line that looks like JSON.
 func (d *Detector) event(line []byte) {
 	d.whole = append(d.whole[:0], line...)
 	d.readSessionEvent(line)
@@ -181,29 +179,29 @@ func (d *Detector) event(line []byte) {
 	if !d.interesting(line) {
 		return
 	}
-	e.text = slices.Clone(e.text) // the lines of messages may take its place
+	e.text = slices.Clone(e.text) // readMessages may overwrite the ring's entry
 	for _, event := range decode(line) {
 		d.order++
-		e.count, e.order = d.count, d.order // those before it in a list may have had text
+		e.count, e.order = d.count, d.order // earlier events of the list may have added lines
 		r := d.matchEvent(event, e)
 		if r == nil && d.options.Explain {
 			d.traceEvent(event, e)
 		}
-		if r == nil || !r.Alive && !r.MovedOn { // the text of success is an answer, and may quote anything
+		if r == nil || !r.Alive && !r.MovedOn { // text of a success is an answer, which may quote anything
 			d.readMessages(event)
 		}
 	}
 }
 
-// interesting reports whether the event is worth decoding, which takes a hundred
-// times as long as looking for the literals. A sign of going on is in most events
-// of a program that works; it is, once there is something to take back.
+// interesting reports whether the event must be decoded, which takes a hundred times as long as a
+// search for literals. Signs of progress occur in most events, so their literals count only while
+// there is something to cancel.
 func (d *Detector) interesting(line []byte) bool {
 	has := func(l []byte) bool { return bytes.Contains(line, l) }
 	return slices.ContainsFunc(d.pack.literals, has) || d.open && slices.ContainsFunc(d.pack.movedOn, has)
 }
 
-// matchEvent returns the rule that the event matches, nil if there is none.
+// matchEvent returns the rule that the event matches; nil if there is none.
 func (d *Detector) matchEvent(event any, e entry) *rule {
 	for _, r := range d.pack.events {
 		if r.MovedOn && !d.open {
@@ -223,8 +221,7 @@ func (d *Detector) matchEvent(event any, e entry) *rule {
 	return nil
 }
 
-// readMessages reads the text that an event carries for people as if it had been
-// printed.
+// readMessages processes the text in an event as if it had been printed.
 func (d *Detector) readMessages(event any) {
 	d.said = true
 	defer func() { d.said = false }()
@@ -244,11 +241,10 @@ func (d *Detector) readMessages(event any) {
 	}
 }
 
-// shown returns a line as a verdict shows it.
+// shown returns a line as verdicts show it.
 func shown(text []byte) string { return textfmt.TruncateWithin(graphic(text), maxShown, "...") }
 
-// graphic returns a text without what could change how a terminal shows it, which
-// an event may have in it.
+// graphic removes characters that could change how a terminal shows the text.
 func graphic(text []byte) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsGraphic(r) {

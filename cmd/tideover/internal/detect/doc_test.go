@@ -21,7 +21,7 @@ const (
 	docEnd   = "<!-- packs: to here -->\n"
 )
 
-// packTables writes what the packs have as the documentation shows it.
+// packTables renders the packs as in the documentation.
 func packTables(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

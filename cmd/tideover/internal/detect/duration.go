@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// durationPart is a number and its unit. It is what {duration} in a pack repeats.
+// durationPart matches a number and its unit. {duration} in a pack is a sequence of them.
 const durationPart = `\d+(?:\.\d+)? ?(?:weeks?|w|days?|d|hours?|hrs?|h|milliseconds?|millis|ms|minutes?|mins?|m|seconds?|secs?|s)`
 
 var (
@@ -18,8 +18,8 @@ var (
 	number = lazyregexp.New(`^\d+(?:\.\d+)?$`)
 )
 
-// readDuration reads 11.75s, 1m30s, 2 days 17 hours 14 minutes, 1 hour and 5
-// minutes. The units go down: 20s 35s is two durations.
+// readDuration parses durations such as 11.75s, 1m30s, 2 days 17 hours 14 minutes, 1 hour and 5
+// minutes. The units must decrease: 20s 35s is two durations.
 func readDuration(text string) (time.Duration, error) {
 	rest, sum, above := strings.TrimSpace(text), 0.0, time.Duration(math.MaxInt64)
 	if rest == "" {
@@ -35,7 +35,7 @@ func readDuration(text string) (time.Duration, error) {
 			return 0, fmt.Errorf("%q has the unknown unit %q", text, m[2])
 		}
 		if unit >= above {
-			return 0, fmt.Errorf("%q is not one duration", text)
+			return 0, fmt.Errorf("%q is more than one duration", text)
 		}
 		above = unit
 		n, err := strconv.ParseFloat(m[1], 64)
@@ -67,7 +67,7 @@ func unitOf(name string) time.Duration {
 	}
 }
 
-// readNumber reads a number of units.
+// readNumber parses a number of units.
 func readNumber(text string, unit time.Duration) (time.Duration, error) {
 	if !number.MatchString(text) {
 		return 0, fmt.Errorf("%q is not a number of %s", text, map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds"}[unit])
@@ -79,8 +79,7 @@ func readNumber(text string, unit time.Duration) (time.Duration, error) {
 	return wait(n * float64(unit))
 }
 
-// wait makes a duration of nanoseconds, to the nearest; what does not fit is more than
-// [longest] and refused as such.
+// wait converts nanoseconds to a duration, or returns errTooLong.
 func wait(nanoseconds float64) (time.Duration, error) {
 	if nanoseconds > float64(longest) {
 		return 0, errTooLong

@@ -2,8 +2,8 @@ package detect
 
 import "bytes"
 
-// escape takes the escape sequence at the start and returns what follows it. Of
-// what it does, only that counts which changes how the text reads.
+// escape processes the escape sequence at the start of raw and returns the rest. It handles only
+// effects that change the visible text.
 func (n *normalizer) escape(raw []byte) []byte {
 	if len(raw) < 2 {
 		return nil
@@ -23,7 +23,7 @@ func (n *normalizer) escape(raw []byte) []byte {
 	}
 }
 
-// control takes a control sequence, after its introducer.
+// control processes a control sequence, after its introducer.
 func (n *normalizer) control(raw []byte) []byte {
 	end := 0
 	for end < len(raw) && raw[end] >= 0x20 && raw[end] < 0x40 {
@@ -41,8 +41,7 @@ func (n *normalizer) control(raw []byte) []byte {
 			n.buf = n.buf[:0]
 		}
 	case 'G', '`':
-		// The first column is where a line is written again; any other stands
-		// for a gap.
+		// A move to the first column rewrites the line; any other move is a gap.
 		if len(args) == 0 || bytes.Equal(args, []byte("1")) {
 			if seen(raw[end+1:]) {
 				n.buf = n.buf[:0]
@@ -53,7 +52,7 @@ func (n *normalizer) control(raw []byte) []byte {
 	case 'C', 'a':
 		n.space()
 	}
-	if raw[end] < 0x40 || raw[end] > 0x7e { // not a sequence: the text goes on
+	if raw[end] < 0x40 || raw[end] > 0x7e { // not a sequence: the text continues
 		return raw[end:]
 	}
 	return raw[end+1:]
@@ -64,9 +63,8 @@ func (n *normalizer) flush() {
 	n.buf = n.buf[:0]
 }
 
-// afterString returns what follows a string of a terminal, which ends with BEL
-// or ESC \. One that does not end has only its introducer removed, so that a
-// message is not lost in it.
+// afterString returns the text after a terminal string, which ends with BEL or ESC \. If the string
+// does not end, only its introducer is removed, so that no message is lost.
 func afterString(raw []byte) []byte {
 	for i, c := range raw {
 		switch c {

@@ -13,25 +13,25 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// path leads to values of an event.
+// path selects values of an event.
 type path []string
 
-// parsePath reads a.b, a.*.b and **.b.
+// parsePath parses a.b, a.*.b and **.b.
 func parsePath(text string) (path, error) {
 	p := path(strings.Split(text, "."))
 	for i, name := range p {
 		if name == "" {
-			return nil, fmt.Errorf("%q is not a path such as error.type", text)
+			return nil, fmt.Errorf("%q is not a path: want one such as error.type", text)
 		}
 		if name == "**" && (i > 0 || len(p) == 1) {
-			return nil, fmt.Errorf("%q has ** where only the start of a path may have it", text)
+			return nil, fmt.Errorf("%q: ** is allowed only at the start of a path", text)
 		}
 	}
 	return p, nil
 }
 
-// visit calls more for the values at the path until it returns false. Names are
-// taken in order, so that it is always the same value that comes first.
+// visit calls more for the values at the path until it returns false. Names are visited in sorted
+// order, so that the order is stable.
 func (p path) visit(v any, more func(any) bool) bool {
 	if len(p) == 0 {
 		return more(v)
@@ -61,7 +61,7 @@ func (p path) visit(v any, more func(any) bool) bool {
 	return true
 }
 
-// below goes on in a child: with the same path if it starts with any depth.
+// below continues in a child: with the same path if it starts with **.
 func (p path) below(child any, more func(any) bool) bool {
 	if p[0] == "**" {
 		return p.visit(child, more)
@@ -69,7 +69,7 @@ func (p path) below(child any, more func(any) bool) bool {
 	return p[1:].visit(child, more)
 }
 
-// condition is what an event must have: at every path one of the values.
+// condition is a list of paths and the values that an event must have there.
 type condition []wanted
 
 type wanted struct {
@@ -80,7 +80,7 @@ type wanted struct {
 
 func compileCondition(spec map[string]any) (condition, error) {
 	if len(spec) == 0 {
-		return nil, errors.New("event: missing")
+		return nil, errors.New("event is missing")
 	}
 	var c condition
 	for _, text := range slices.Sorted(maps.Keys(spec)) {
@@ -96,7 +96,7 @@ func compileCondition(spec map[string]any) (condition, error) {
 		for _, v := range list {
 			value, ok := scalar(v)
 			if !ok {
-				return nil, fmt.Errorf("event.%s: %v is not a text, a number, true or false", text, v)
+				return nil, fmt.Errorf("event.%s: %v is not a string, a number, true or false", text, v)
 			}
 			w.values = append(w.values, value)
 		}
@@ -105,7 +105,7 @@ func compileCondition(spec map[string]any) (condition, error) {
 	return c, nil
 }
 
-// fails returns what of the condition does not hold, "" if all does.
+// fails returns the part of the condition that the event does not meet; "" if it meets all.
 func (c condition) fails(event any) string {
 	for _, w := range c {
 		found, held := "nothing", false
@@ -122,7 +122,8 @@ func (c condition) fails(event any) string {
 	return ""
 }
 
-// has reports whether the value is wanted; *text* wants a part, !text any other.
+// has reports whether the value is one of those wanted. *text* matches a part, and !text any other
+// value.
 func (w *wanted) has(text string) bool {
 	return slices.ContainsFunc(w.values, func(v string) bool {
 		if other, ok := strings.CutPrefix(v, "!"); ok {
@@ -135,7 +136,7 @@ func (w *wanted) has(text string) bool {
 	})
 }
 
-// scalar returns a value as text, which makes the 1 of YAML and of JSON the same.
+// scalar returns a value as text, so that 1 in YAML and 1 in JSON are equal.
 func scalar(v any) (string, bool) {
 	switch v := v.(type) {
 	case nil, map[string]any, []any:
@@ -147,9 +148,9 @@ func scalar(v any) (string, bool) {
 	}
 }
 
-// eventIn returns the part of the line that looks like an event, or like a list
-// of events, nil if it does not. It also knows the data lines of server-sent
-// events. A terminal's sequences may stand around it.
+// eventIn returns the part of the line that looks like an event or a list of events; nil if there
+// is none. It also handles data lines of server-sent events, and terminal sequences around the
+// event.
 func (n *normalizer) eventIn(line []byte) []byte {
 	n.buf = n.buf[:0]
 	for line = bytes.TrimSpace(line); len(line) > 0 && line[0] == 0x1b; {
@@ -170,18 +171,17 @@ func (n *normalizer) eventIn(line []byte) []byte {
 	return line[:last+1]
 }
 
-// beginsEvent reports whether a line begins as an object of JSON does, or a list of
-// them.
+// beginsEvent reports whether a line begins like a JSON object or a list of them.
 func beginsEvent(line []byte) bool {
 	line = bytes.TrimLeft(bytes.TrimPrefix(line, []byte("[")), " ")
 	rest, ok := bytes.CutPrefix(line, []byte("{"))
 	return ok && bytes.HasPrefix(bytes.TrimLeft(rest, " "), []byte(`"`))
 }
 
-// decode returns the events of a line; none if it is not JSON after all.
+// decode returns the events of a line; none if it is not JSON.
 func decode(line []byte) []any {
 	dec := json.NewDecoder(bytes.NewReader(line))
-	dec.UseNumber() // an epoch is not rounded
+	dec.UseNumber() // do not round an epoch
 	var v any
 	if dec.Decode(&v) != nil {
 		return nil

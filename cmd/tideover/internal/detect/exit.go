@@ -1,6 +1,6 @@
 package detect
 
-// exit says what the exit code means.
+// exit returns the verdict of the exit code alone.
 func (d *Detector) exit(code int, signaled bool) Stop {
 	s := Stop{Trust: ByExit, Pack: d.pack.Name()}
 	if signaled && code > 0 && code < 128 {
@@ -14,7 +14,7 @@ func (d *Detector) exit(code int, signaled bool) Stop {
 	case code == 0 && !signaled:
 		s.Reason = Completed
 	case code == 129, code == 130, code == 143: // of HUP, INT and TERM
-		s.Reason, s.Meaning = UserExit, "ended by a signal that people send"
+		s.Reason, s.Meaning = UserExit, "ended by HUP, INT or TERM"
 	case code < 0 && !signaled:
 		s.Reason = Unknown
 	default:
@@ -23,18 +23,18 @@ func (d *Detector) exit(code int, signaled bool) Stop {
 	return s
 }
 
-// gaveUp reports whether a program whose last word was that it is retrying ended
-// because of what it was retrying for.
+// gaveUp reports whether a program that printed that it is retrying ended because of the failure
+// that it retried.
 func gaveUp(alive match, count int, byExit Reason) bool {
 	return byExit == Crashed && count-alive.count <= lastWords
 }
 
-// givenUp is the verdict on such a program. It states no time: the seconds until
-// its next try are not when a limit ends.
+// givenUp returns the verdict on such a program. It states no time: the time until the next retry
+// is not the end of a limit.
 func (d *Detector) givenUp(list []match, alive int, byExit Stop) Stop {
 	m := &list[alive]
 	last := m.count
-	for i := alive - 1; i >= 0 && m.rule.Reason == Unknown && m.rule.trust != ByEvent; i-- { // an event says that all is well
+	for i := alive - 1; i >= 0 && m.rule.Reason == Unknown && m.rule.trust != ByEvent; i-- { // an event reports success
 		if last-list[i].count <= lastWords && list[i].rule.Reason != Unknown {
 			m = &list[i]
 		}
@@ -42,9 +42,9 @@ func (d *Detector) givenUp(list []match, alive int, byExit Stop) Stop {
 	if m.rule.Reason == Unknown {
 		return byExit
 	}
-	m.verdict = "decides: the program was retrying, and then it failed"
+	m.verdict = "decides: the program was retrying and then failed"
 	return Stop{
-		Reason: m.rule.Reason, Note: "it was retrying by itself when it ended", Trust: m.rule.trust,
+		Reason: m.rule.Reason, Note: "the program was retrying when it ended", Trust: m.rule.trust,
 		Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
 	}
 }

@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Finding is a line that has words of a rule, and what became of it.
+// Finding is a line that contains a literal of a rule, and the verdict on it.
 type Finding struct {
 	Number  int    `json:"number"` // of the line, from 1
 	Line    string `json:"line"`
 	Pack    string `json:"pack,omitempty"`
 	Rule    string `json:"rule"`
-	Matched bool   `json:"matched"` // and not only nearly
+	Matched bool   `json:"matched"` // the rule matched; false if only a literal did
 	Verdict string `json:"verdict"`
 }
 
-// Explain is [Detector.Stop] with the lines that were considered, of which it
-// remembers the last 500. It needs [Options.Explain].
+// Explain is [Detector.Stop] with the lines that were considered, at most the last 500. It needs
+// [Options.Explain].
 func (d *Detector) Explain(code int, signaled bool) (Stop, []Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stop, list := d.judge(code, signaled)
+	stop, list := d.decide(code, signaled)
 	var out []Finding
-	events, texts := map[int]bool{}, map[int]bool{} // by number and by count: a list of events is one line, a message may be several
+	events, texts := map[int]bool{}, map[int]bool{} // by number and by count: several events may be on one line, and a message on several
 	for _, m := range list {
 		if m.rule.trust == ByEvent {
 			events[m.number] = true
@@ -42,7 +42,7 @@ func (d *Detector) Explain(code int, signaled bool) (Stop, []Finding) {
 	return stop, out
 }
 
-// almost says why a line that has words of rules matches none of them.
+// almost says why a line that contains literals of rules matches none of them.
 func (d *Detector) almost(e entry) Finding {
 	f := Finding{Number: e.number, Line: shown(e.text), Verdict: e.note}
 	if e.event {
@@ -57,14 +57,14 @@ func (d *Detector) almost(e entry) Finding {
 		}
 	}
 	f.Rule = strings.Join(ids, ", ")
-	f.Verdict = "decoy: has its words, but not in the place of a message"
+	f.Verdict = "decoy: contains its words, but is not a message"
 	if d.count-e.count >= d.options.Lines {
-		f.Verdict += "; and outside of the last lines"
+		f.Verdict += "; also outside of the last lines"
 	}
 	return f
 }
 
-// traceText remembers a line of text that has words of a rule.
+// traceText records a line of text that contains a literal of a rule.
 func (d *Detector) traceText(e entry) {
 	lower := strings.ToLower(string(e.text))
 	if slices.ContainsFunc(d.pack.lines, func(r *rule) bool { return r.hints(lower) }) {
@@ -72,11 +72,10 @@ func (d *Detector) traceText(e entry) {
 	}
 }
 
-// hints reports whether the words of the line are worth an explanation. Those of
-// ordinary work are not.
+// hints reports whether the line is worth an explanation. Signs of progress are not.
 func (r *rule) hints(lower string) bool { return !r.MovedOn && r.near(lower) }
 
-// trace remembers a line.
+// trace records a line.
 func (d *Detector) trace(e entry) {
 	e.text = slices.Clone(e.text)
 	if len(d.traced) == maxTraced {
@@ -85,13 +84,13 @@ func (d *Detector) trace(e entry) {
 	d.traced = append(d.traced, e)
 }
 
-// traceEvent remembers an event that has words of a rule, and why it does not
-// match the first such rule. Of a list of events it is the first.
+// traceEvent records an event that contains a literal of a rule, and why it does not match the
+// first such rule. Of a list of events it records the first.
 func (d *Detector) traceEvent(event any, e entry) {
 	if n := len(d.traced); n > 0 && d.traced[n-1].event && d.traced[n-1].number == e.number {
 		return
 	}
-	for _, alive := range []bool{false, true} { // what stops it is of more interest
+	for _, alive := range []bool{false, true} { // rules for stops first
 		for _, r := range d.pack.events {
 			if r.Alive == alive && r.hints(string(e.text)) {
 				e.note = "not the event of " + r.ID + ": " + r.event.fails(event)

@@ -25,8 +25,8 @@ func TestExplain(t *testing.T) {
 		t.Errorf("Stop = %+v, want line 28 and 3pm", stop)
 	}
 	want := map[int]string{
-		1: "outside of the last lines", 22: "not the event of limit-event: **.status is pending, not rejected", 23: "superseded: the program went on",
-		24: "alive", 25: "decoy", 26: "counts less than line 28", 27: "states the time for line 28", 28: "decides",
+		1: "outside of the last lines", 22: "not the event of limit-event: **.status is pending, not rejected", 23: "superseded: the program continued",
+		24: "alive", 25: "decoy", 26: "less important than line 28", 27: "states the time for line 28", 28: "decides",
 	}
 	for _, f := range findings {
 		if w, ok := want[f.Number]; !ok || !strings.Contains(f.Verdict, w) {

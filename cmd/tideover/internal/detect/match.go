@@ -7,27 +7,24 @@ import (
 	"time"
 )
 
-// match is an event that a rule matched, or a line, or several that are one
-// message.
+// match is an event, a line, or several lines of one message that a rule matches.
 type match struct {
 	rule    *rule
 	reading reading
 	line    string
 	number  int
-	count   int // of its first line
-	end     int // of its last line
+	count   int // Detector.count of its first line
+	end     int // Detector.count of its last line
 	order   int
-	said    bool   // by an event, in the text that it has for people
+	said    bool   // the text comes from an event
 	verdict string // for an explanation
 }
 
-// own reports whether the program itself is known to say so. What a rule of
-// generic finds may be the output of anything that the program ran, unless it
-// stands in an event.
+// own reports whether the message is specific to the program. A match of generic may come from
+// anything that the program ran, unless it is in an event.
 func (m *match) own() bool { return m.said || m.rule.pack != "generic" }
 
-// matchLines matches the text that counts and, if it is to be explained, what was
-// traced above it.
+// matchLines matches the lines that count and, for an explanation, the recorded ones above them.
 func (d *Detector) matchLines() (list []match) {
 	for _, e := range d.traced {
 		if older := d.count - e.count; older >= d.options.Lines && !e.event {
@@ -48,9 +45,8 @@ func (d *Detector) matchLines() (list []match) {
 	return list
 }
 
-// matchAt matches the line with that index, together with those after it that
-// have the rest of its message: a program that fits its messages to the width of
-// the screen breaks them anywhere.
+// matchAt matches the line at index i, together with continuation lines: a program that fits its
+// messages to the screen width breaks them anywhere.
 func (d *Detector) matchAt(kept []entry, i int) *match {
 	e, text := kept[i], string(kept[i].text)
 	if e.event {
@@ -65,7 +61,7 @@ func (d *Detector) matchAt(kept []entry, i int) *match {
 			continue
 		}
 		if best == nil && d.matchOneOf(kept, i+1, i+n) {
-			break // it needs no beginning
+			break // that line matches without this one
 		}
 		m.end = kept[i+n].count
 		best = m
@@ -73,7 +69,7 @@ func (d *Detector) matchAt(kept []entry, i int) *match {
 	return best
 }
 
-// matchOneOf reports whether one of the lines matches by itself.
+// matchOneOf reports whether one of the lines matches alone.
 func (d *Detector) matchOneOf(kept []entry, first, last int) bool {
 	for i := first; i <= last; i++ {
 		if d.matchText(string(kept[i].text), kept[i], kept[max(0, i-maxAbove):i]) != nil {
@@ -83,13 +79,12 @@ func (d *Detector) matchOneOf(kept []entry, first, last int) bool {
 	return false
 }
 
-// continues reports whether the line may have the rest of a message.
+// continues reports whether the line may be a continuation of first.
 func (e *entry) continues(first entry) bool {
 	return !e.event && e.said == first.said && (!e.said || e.number == first.number)
 }
 
-// completes reports whether a match of several lines says more than one of fewer,
-// which may be nil.
+// completes reports whether a match of several lines says more than one of fewer, which may be nil.
 func (m *match) completes(part *match) bool {
 	stated := !m.reading.until.IsZero()
 	switch {
@@ -99,13 +94,13 @@ func (m *match) completes(part *match) bool {
 		return false
 	case part.reading.until.IsZero():
 		return stated && m.rule.Reason == part.rule.Reason
-	default: // half of a time is a time too
+	default: // part of a time may parse as a time, too
 		return stated && m.rule == part.rule && strings.HasPrefix(m.reading.stated, part.reading.stated+" ")
 	}
 }
 
-// matchText matches a text with the rules for lines, nil if none fits. The lines
-// above it are its context; nil stands for any.
+// matchText matches a text with the rules for lines; nil if none matches. above is its context; nil
+// matches any context.
 func (d *Detector) matchText(text string, e entry, above []entry) *match {
 	lower := strings.ToLower(text)
 	for _, r := range d.pack.lines {
@@ -122,14 +117,13 @@ func (d *Detector) matchText(text string, e entry, above []entry) *match {
 	return nil
 }
 
-// inContext reports whether the line or one of those above it has what the rule
-// wants there.
+// inContext reports whether the line or one of those above it contains the context of the rule.
 func (r *rule) inContext(e entry, above []entry) bool {
 	has := func(e entry) bool { return containsAny(strings.ToLower(string(e.text)), r.Context) }
 	return len(r.Context) == 0 || above == nil || has(e) || slices.ContainsFunc(above, has)
 }
 
-// near reports whether the line, in lower case, has a literal of the rule.
+// near reports whether the line, in lower case, contains a literal of the rule.
 func (r *rule) near(lower string) bool { return containsAny(lower, r.Literals) }
 
 func containsAny(text string, list []string) bool {
@@ -141,7 +135,7 @@ func containsAny(text string, list []string) bool {
 	return false
 }
 
-// matchLine matches a line that has a literal.
+// matchLine matches a line that contains a literal.
 func (r *rule) matchLine(line string, at time.Time, zone *time.Location) (reading, bool) {
 	m := r.pattern.FindStringSubmatch(line)
 	if m == nil {
@@ -176,7 +170,7 @@ func (r *rule) matchEvent(event any, at time.Time, zone *time.Location) (reading
 	return r.orWait(got, at), true
 }
 
-// orWait gives the rule's own wait to a reading that found none.
+// orWait adds the rule's own wait if no time was stated.
 func (r *rule) orWait(got reading, at time.Time) reading {
 	if got.until.IsZero() && r.wait > 0 {
 		got.until, got.stated, got.as = at.Add(r.wait), r.For, asRule

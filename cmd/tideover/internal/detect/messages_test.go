@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// stopByAny feeds a detector with the output of a command that then ends.
+// stopByAny gives the output of a command to a detector.
 func stopByAny(t testing.TB, pack, output string, code int, zone *time.Location) Stop {
 	t.Helper()
 	d := New(builtin(t, pack), Options{Location: zone, At: detecttest.Now})
@@ -46,7 +46,8 @@ func TestMessagesOfTodaysAssistants(t *testing.T) {
 	}
 }
 
-// Messages are read at any time of the year, in any zone, and so are those of detecttest.MessagesAt.
+// Messages are recognised at any time of the year, in any zone, including those of
+// detecttest.MessagesAt.
 func TestMessagesAtAnyTime(t *testing.T) {
 	t.Parallel()
 	zones := []*time.Location{time.UTC, time.FixedZone("", 14*60*60), time.FixedZone("", -12*60*60)}
@@ -104,12 +105,12 @@ const (
 	messagesEnd   = "<!-- messages: to here -->\n"
 )
 
-// inTable returns a message as a cell of a table.
+// inTable formats a message as a table cell.
 func inTable(message string) string {
 	return "`" + strings.NewReplacer("\x1b", "ESC", "\n", " ⏎ ", "|", `\|`).Replace(textfmt.TruncateWithin(message, 160, "...")) + "`"
 }
 
-// goneRows are the messages of a tool whose session does not exist.
+// goneRows renders the messages about a missing session.
 func goneRows(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -124,7 +125,7 @@ func goneRows(t *testing.T) string {
 	return b.String()
 }
 
-// messageTable writes the messages as the documentation shows them.
+// messageTable renders the messages as in the documentation.
 func messageTable(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -180,7 +181,7 @@ func replaceInDocs(t *testing.T, begin, end, want string) {
 	}
 }
 
-// Another pack is asked only about what no rule of the command's pack explains.
+// Another pack is used only for stops that no rule of the command's pack explains.
 func TestAnotherPackIsAskedLast(t *testing.T) {
 	t.Parallel()
 	const codexLimit = "You've hit your usage limit. Upgrade to Pro or try again in 2 days."

@@ -17,16 +17,16 @@ const (
 	zoneAtEnd   = `(?: ?(?P<zone>` + zoneText + `)| ?\((?P<zone2>` + zoneText + `)\))?[.]?$`
 )
 
-// momentText is what {moment} in a pack looks for. It finds a little more than can
-// be read, so that a wrong date is reported and not passed over.
+// momentText is the pattern of {moment} in a pack. It matches a little more than can be parsed, so
+// that an invalid date is reported and not ignored.
 const momentText = `(?:\d{4}-\d\d-\d\d(?:t| at | )|(?:` + dateWord + `,? ){0,6})\d{1,2}(?::\d{2}){0,2}(?:\.\d+)?(?: ?[ap]\.?m\b\.?)?(?: ?` + zoneText + `\b| ?\(` + zoneText + `\))?`
 
-// dateText is what {date} in a pack looks for: a day in the order of the United
-// States, or of ISO 8601.
+// dateText is the pattern of {date} in a pack: a day in the order of the United States, or of ISO
+// 8601.
 const dateText = `\d{1,2}/\d{1,2}/\d{4}|\d{4}-\d\d-\d\d`
 
-// The forms of a moment: 2026-04-11 20:30:24; Jul 10th, 2026 11:52 AM; 10 Jul
-// 15:04; tomorrow at 3pm; Mon 7:30pm; 3am; 15:04. A zone may follow.
+// The formats of a moment: 2026-04-11 20:30:24; Jul 10th, 2026 11:52 AM; 10 Jul 15:04; tomorrow
+// at 3pm; Mon 7:30pm; 3am; 15:04. A zone may follow.
 var (
 	isoMoment = lazyregexp.New(`^(?i:(?P<year>\d{4})-(?P<mon>\d{2})-(?P<day>\d{2})(?:[t ]| at )(?P<hour>\d{2}):(?P<min>\d{2})(?::(?P<sec>\d{2})(?:\.\d+)?)?` + zoneAtEnd + `)`)
 	moment    = lazyregexp.New(`^(?i:(?:(?P<rel>today|tomorrow)(?: at)?,? )?(?:(?P<week>` + weekdayText + `)[a-z]*,?(?: at)? )?` +
@@ -34,27 +34,25 @@ var (
 		`(?:,? (?P<year>\d{4}))?,?(?: at)? )?(?:at )?(?P<hour>\d{1,2})(?::(?P<min>\d{2}))?(?::(?P<sec>\d{2}))?(?: ?(?P<half>[ap])\.?m\b\.?)?` + zoneAtEnd + `)`)
 )
 
-// wall is what a clock and a calendar on a wall show. What is not said is -1.
+// wall is a wall-clock time with an optional date. Missing parts are -1.
 type wall struct {
 	year, month, day  int
-	weekday, ahead    int // ahead is in days: 0 today, 1 tomorrow
+	weekday, ahead    int // ahead in days: 0 today, 1 tomorrow
 	hour, minute, sec int
 	zone              *time.Location
 }
 
-// A program that was limited until a moment is tried again after it, and if the
-// limit is still there, it may say the same moment again. So the next such moment
-// is not meant if the last one is this near; a weekly limit that is hit on the
-// day of its reset is rare, one that ends 180 days from now is unheard of.
+// A program may be retried just after the end of a limit and print the same moment again. So if
+// the last such moment is more recent than this, it is in the past, and the next one is not
+// meant.
 const (
-	recentTime    = time.Hour            // of a time of day
-	recentWeekday = 24 * time.Hour       // of one with a weekday
-	recentDate    = 180 * 24 * time.Hour // of one with a date without a year
+	recentTime    = time.Hour            // for a time of day
+	recentWeekday = 24 * time.Hour       // with a weekday
+	recentDate    = 180 * 24 * time.Hour // with a date without a year
 )
 
-// readMoment reads a time of day, with a date and a zone if they are said. Without
-// a date it is the next such moment, and without a year the next such date,
-// unless the last one has just passed.
+// readMoment parses a time of day, optionally with a date and a zone. Without a date it is the next
+// such time, and without a year the next such date, unless the last one was recent.
 func readMoment(text string, at time.Time, zone *time.Location) (time.Time, error) {
 	w, err := parseWall(text, zone)
 	if err != nil {
@@ -62,7 +60,7 @@ func readMoment(text string, at time.Time, zone *time.Location) (time.Time, erro
 	}
 	days := w.days(at.In(w.zone))
 	if len(days) == 0 {
-		return time.Time{}, fmt.Errorf("%q is not in the calendar", text)
+		return time.Time{}, fmt.Errorf("%q is not a date of the calendar", text)
 	}
 	for _, day := range days {
 		recent := false
@@ -79,15 +77,15 @@ func readMoment(text string, at time.Time, zone *time.Location) (time.Time, erro
 	return time.Time{}, errPast
 }
 
-// readDate reads a day without a time of day. It means the beginning of that day, or
-// its end once it has begun: the limit ends some time on that day.
+// readDate parses a day without a time. It means the beginning of that day, or its end if it has
+// begun: the limit ends some time on that day.
 func readDate(text string, at time.Time, zone *time.Location) (time.Time, error) {
 	day, err := time.Parse("1/2/2006", text)
 	if err != nil {
 		day, err = time.Parse(time.DateOnly, text)
 	}
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is not a date such as 10/2/2026", text)
+		return time.Time{}, fmt.Errorf("%q is not a date: want one such as 10/2/2026", text)
 	}
 	midnight := func(days int) time.Time {
 		d := day.AddDate(0, 0, days)
@@ -99,7 +97,7 @@ func readDate(text string, at time.Time, zone *time.Location) (time.Time, error)
 	return midnight(1), nil
 }
 
-// next returns the first moment after the time at which clocks show the time of day.
+// next returns the first time after at with this time of day.
 func (w *wall) next(at time.Time) time.Time {
 	today := at.In(w.zone)
 	for days := 0; ; days++ {
@@ -111,7 +109,7 @@ func (w *wall) next(at time.Time) time.Time {
 	}
 }
 
-// recent returns how long a moment without a year has just passed.
+// recent returns how long ago the last such moment may be to count as recent.
 func (w *wall) recent() time.Duration {
 	switch {
 	case w.month > 0:
@@ -154,7 +152,7 @@ func parseWall(text string, zone *time.Location) (w wall, err error) {
 	if err := w.clock(group("half"), group("min") != ""); err != nil {
 		return w, fmt.Errorf("%q is not a time: %w", text, err)
 	}
-	for _, name := range []string{"zone", "zone2"} { // as it is written: names of zones have capitals
+	for _, name := range []string{"zone", "zone2"} { // unchanged: names of zones have capitals
 		if i := re.SubexpIndex(name); m[i] != "" {
 			w.zone, err = readZone(m[i])
 		}
@@ -162,7 +160,7 @@ func parseWall(text string, zone *time.Location) (w wall, err error) {
 	return w, err
 }
 
-// digits returns the number, or another one if there is none.
+// digits parses a number; it returns none if there is none.
 func digits(text string, none int) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -171,13 +169,13 @@ func digits(text string, none int) int {
 	return n
 }
 
-// clock checks the time of day and makes 24 hours of twice 12.
+// clock checks the time of day and converts it to 24 hours.
 func (w *wall) clock(half string, minutes bool) error {
 	switch {
 	case half == "" && !minutes:
-		return fmt.Errorf("%d may be any number", w.hour)
+		return fmt.Errorf("%d alone is ambiguous", w.hour)
 	case half != "" && (w.hour < 1 || w.hour > 12), w.hour > 23, w.minute > 59, w.sec > 59:
-		return fmt.Errorf("no clock shows %d:%02d:%02d", w.hour, w.minute, w.sec)
+		return fmt.Errorf("%d:%02d:%02d is not a time of day", w.hour, w.minute, w.sec)
 	}
 	if half != "" {
 		w.hour %= 12
@@ -188,8 +186,8 @@ func (w *wall) clock(half string, minutes bool) error {
 	return nil
 }
 
-// days returns the days that may be meant, the first that fits counts. They are
-// given as noon, which no change of the clocks moves to another day.
+// days returns the possible days; the first that fits counts. They are given as noon UTC, which no
+// clock change moves to another day.
 func (w *wall) days(today time.Time) (list []time.Time) {
 	noon := func(year int, month time.Month, day int) time.Time {
 		return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
@@ -208,7 +206,7 @@ func (w *wall) days(today time.Time) (list []time.Time) {
 	case w.ahead >= 0:
 		list = append(list, noon(today.Year(), today.Month(), today.Day()+w.ahead))
 	default:
-		for n := -1; n <= 8; n++ { // a day may have no such time, or it may have passed
+		for n := -1; n <= 8; n++ { // a clock change may skip the time, or it may be over
 			d := noon(today.Year(), today.Month(), today.Day()+n)
 			if w.weekday < 0 || d.Weekday() == time.Weekday(w.weekday) {
 				list = append(list, d)

@@ -6,19 +6,19 @@ import (
 	"unicode/utf8"
 )
 
-// maxKept is how much of a line of text is kept. Of a longer one the beginning
-// and the end are, because that is where patterns are anchored.
+// maxKept limits the stored part of a line. Of a longer one the beginning and the end are stored,
+// because patterns are anchored there.
 const maxKept = 4 << 10
 
-// normalizer makes plain lines of what a terminal would show. Its buffer is used
-// again, so that ordinary lines cost no memory.
+// normalizer converts output to the plain lines that a terminal would show. It reuses its buffer,
+// so that ordinary lines need no allocation.
 type normalizer struct {
 	buf   []byte
 	yield func(line []byte)
 }
 
-// line takes a line of output without its end and yields the lines that are seen
-// for it: none if it is blank, several if it moves the cursor up or down.
+// line processes a line of output without its line end, and yields the visible lines: none if it is
+// blank, several if it moves the cursor up or down.
 func (n *normalizer) line(raw []byte) {
 	if plain(raw) {
 		n.emit(raw)
@@ -31,7 +31,7 @@ func (n *normalizer) line(raw []byte) {
 			raw = n.escape(raw)
 			continue
 		case c == '\r':
-			// What comes after overwrites the line, unless nothing does.
+			// The text after it overwrites the line, if there is any.
 			if seen(raw[1:]) {
 				n.buf = n.buf[:0]
 			}
@@ -54,7 +54,7 @@ func (n *normalizer) line(raw []byte) {
 	n.emit(n.buf)
 }
 
-// plain reports whether the line needs nothing but trimming.
+// plain reports whether the line needs only trimming.
 func plain(line []byte) bool {
 	before := byte(0)
 	for _, c := range line {
@@ -66,8 +66,7 @@ func plain(line []byte) bool {
 	return true
 }
 
-// seen reports whether anything of the text leaves a mark before the next
-// carriage return.
+// seen reports whether the text has visible characters before the next carriage return.
 func seen(text []byte) bool {
 	for _, c := range text {
 		if c == '\r' {
@@ -86,8 +85,7 @@ func (n *normalizer) space() {
 	}
 }
 
-// rune adds a character that is not ASCII, or the one that patterns are written
-// with instead of it.
+// rune adds a character that is not ASCII, or the equivalent that patterns use.
 func (n *normalizer) rune(r rune) {
 	switch r {
 	case '‘', '’', 'ʼ', '‛', '′':
@@ -99,7 +97,7 @@ func (n *normalizer) rune(r rune) {
 	case '…':
 		n.buf = append(n.buf, "..."...)
 	case '•':
-		// At the beginning it is an item of a list: prose, and no message.
+		// At the beginning it is a list item: prose, not a message.
 		if len(bytes.TrimFunc(n.buf, ornament)) == 0 {
 			n.buf = append(n.buf, '-')
 		} else {
@@ -118,7 +116,7 @@ func (n *normalizer) rune(r rune) {
 	}
 }
 
-// emit yields the line without its ornaments, if anything is left.
+// emit yields the line without its ornaments, unless it is empty then.
 func (n *normalizer) emit(line []byte) {
 	line = bytes.TrimFunc(line, ornament)
 	for echoed(line) {
@@ -129,8 +127,8 @@ func (n *normalizer) emit(line []byte) {
 	}
 }
 
-// echoed reports whether the line begins with a key as a terminal echoes it: ^@, ^C.
-// A letter belongs to the word that follows, if it looks like one.
+// echoed reports whether the line begins with an echoed control key: ^@, ^C. A letter that is
+// followed by a word belongs to that word.
 func echoed(line []byte) bool {
 	if len(line) < 2 || line[0] != '^' {
 		return false
@@ -140,13 +138,13 @@ func echoed(line []byte) bool {
 	return letter && !word || bytes.IndexByte([]byte("@[\\]^_?"), line[1]) >= 0
 }
 
-// ornament reports whether the character is one that programs put before or
-// after a message: borders of frames, bullets, warning signs, spinners.
+// ornament reports whether programs put the character before or after a message: borders, bullets,
+// warning signs, spinners.
 func ornament(r rune) bool {
 	return r == ' ' || r == '·' || r >= utf8.RuneSelf && unicode.Is(unicode.So, r)
 }
 
-// appendShort appends a line of which the middle is cut out if it is long.
+// appendShort appends a line, without its middle if it is long.
 func appendShort(dst, line []byte) []byte {
 	if len(line) <= maxKept {
 		return append(dst, line...)

@@ -2,15 +2,15 @@ package detect
 
 import "slices"
 
-// StopByAny is [Detector.Stop]. If no rule of the pack explains the stop, the other
-// built-in packs are asked: a shell may have run an assistant. Only rules that are a
-// program's own count, in the last 5 lines, and the verdict's note names the pack. An
-// exit code of success is doubted only if the pack is generic, because a pack that is
-// made for the command knows how it says that it failed.
+// StopByAny is [Detector.Stop] with a second try: if no rule of the pack explains the stop, the
+// other built-in packs are used, because a shell may have run an assistant. Only their specific
+// rules count, in the last 5 lines, and the note of the verdict names the pack. Exit code 0 is
+// doubted only if the pack is generic, because a specific pack knows how its program reports a
+// failure.
 func (d *Detector) StopByAny(code int, signaled bool) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stop, _ := d.judge(code, signaled)
+	stop, _ := d.decide(code, signaled)
 	switch {
 	case stop.Rule != "":
 		return stop
@@ -26,7 +26,7 @@ func (d *Detector) StopByAny(code int, signaled bool) Stop {
 		}
 		pack, err := Builtin(name)
 		if err != nil {
-			continue // a test compiles all of them
+			continue // never happens: a test compiles all packs
 		}
 		if other := d.readBy(pack, code, signaled); other.Rule != "" && other.Pack == name {
 			stops = append(stops, other)
@@ -42,7 +42,7 @@ func (d *Detector) StopByAny(code int, signaled bool) Stop {
 	return stop
 }
 
-// readBy returns what another pack says of the last lines.
+// readBy returns the verdict of another pack on the last lines.
 func (d *Detector) readBy(pack *Pack, code int, signaled bool) Stop {
 	other := New(pack, Options{Location: d.options.Location, Lines: d.options.Lines, At: d.options.At})
 	other.foreign = true
@@ -64,6 +64,6 @@ func (d *Detector) readBy(pack *Pack, code int, signaled bool) Stop {
 			other.push(e.text, false).code = e.code
 		}
 	}
-	stop, _ := other.judge(code, signaled)
+	stop, _ := other.decide(code, signaled)
 	return stop
 }

@@ -23,20 +23,19 @@ var packFiles embed.FS
 
 const maxPack = 256 << 10 // bytes of a pack's file
 
-// Pack is a [Spec] that can be used. It is not changed after it is made, and may
-// be shared.
+// Pack is a compiled [Spec]. It is immutable and may be shared.
 type Pack struct {
 	spec     Spec
-	lines    []*rule // of text, the first that matches counts
+	lines    []*rule // for text; the first match counts
 	events   []*rule
 	messages []message
 	exits    map[int]Exit
-	literals [][]byte // an event without any of them is not decoded
-	movedOn  [][]byte // those of rules that are only for when there is something to take back
+	literals [][]byte // an event without any of these is not decoded
+	movedOn  [][]byte // literals of MovedOn rules, used only while there is something to cancel
 	session  []*sessionRule
 }
 
-// message is a [Message] that can be used.
+// message is a compiled [Message].
 type message struct {
 	event    condition
 	text     path
@@ -46,8 +45,7 @@ type message struct {
 // Name returns the name of the pack.
 func (p *Pack) Name() string { return p.spec.Name }
 
-// Spec returns what the pack was made of, without what it extends. It is not to
-// be changed.
+// Spec returns the source of the pack, without the pack that it extends. It must not be changed.
 func (p *Pack) Spec() Spec { return p.spec }
 
 // Names returns the names of the built-in packs, generic last.
@@ -58,8 +56,8 @@ func Names() []string {
 // lookup finds the pack that another one extends.
 type lookup func(name string) (*Pack, error)
 
-// builtins has the built-in packs. They take milliseconds to make, so each is made
-// when it is first asked for, and once.
+// builtins has the built-in packs. Compiling one takes milliseconds, so each is compiled at its
+// first use.
 var builtins = func() map[string]func() (*Pack, error) {
 	packs := map[string]func() (*Pack, error){}
 	for _, name := range Names() {
@@ -74,7 +72,7 @@ var builtins = func() map[string]func() (*Pack, error) {
 	return packs
 }()
 
-// Builtin returns a built-in pack, which is always the same one.
+// Builtin returns a built-in pack; each call returns the same one.
 func Builtin(name string) (*Pack, error) {
 	if p := builtins[name]; p != nil {
 		return p()
@@ -82,12 +80,11 @@ func Builtin(name string) (*Pack, error) {
 	return nil, unknownPack(name)
 }
 
-// Parse reads a pack. An error names the pack, the rule and the field, or shows
-// the line of the file; not of one that is JSON, which other programs write.
+// Parse parses a pack in YAML or JSON. An error names the pack, the rule and the field. For YAML it
+// also shows the line.
 func Parse(name string, text []byte) (*Pack, error) { return parse(name, text, Builtin) }
 
-// Load reads a pack from a file. If the file does not say its name, it is that of
-// the file, without what follows the dot.
+// Load reads a pack from a file. The default name is that of the file without its extension.
 func Load(path string) (*Pack, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -117,22 +114,22 @@ func parse(name string, text []byte, base lookup) (*Pack, error) {
 		spec.Name = name
 	}
 	if spec.Name != name {
-		return nil, fmt.Errorf("pack %s: name: the file says %q", name, spec.Name)
+		return nil, fmt.Errorf("pack %s: the file has another name: %q", name, spec.Name)
 	}
 	return compile(spec, base)
 }
 
 func decodeSpec(text []byte) (spec Spec, err error) {
 	if len(text) > maxPack {
-		return spec, fmt.Errorf("the file is too long: at most %d bytes are read", maxPack)
+		return spec, fmt.Errorf("the file is too long: want at most %d bytes", maxPack)
 	}
 	if json.Valid(text) {
 		return decodeJSON(text)
 	}
-	// The parser is not ours, and some inputs that nobody writes make it panic.
+	// The parser is third-party code, and some unusual inputs make it panic.
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("not readable as YAML: %v", r)
+			err = fmt.Errorf("not valid YAML: %v", r)
 		}
 	}()
 	err = yaml.NewDecoder(bytes.NewReader(text), yaml.Strict()).Decode(&spec)
@@ -142,16 +139,15 @@ func decodeSpec(text []byte) (spec Spec, err error) {
 	return spec, nil
 }
 
-// Compile checks a pack and makes it usable. The rules of the pack that it
-// extends follow its own, and so does the rest; one of its rules with the id of
-// theirs replaces it.
+// Compile checks a pack and makes it usable. The rules of the pack that it extends come after its
+// own; an own rule replaces one with the same id.
 func Compile(spec Spec) (*Pack, error) { return compile(spec, Builtin) }
 
 func compile(spec Spec, base lookup) (*Pack, error) {
 	p := &Pack{spec: spec, exits: maps.Clone(spec.ExitCodes)}
 	var errs []error
 	if spec.Name == "" {
-		errs = append(errs, errors.New("name: missing"))
+		errs = append(errs, errors.New("name is missing"))
 	}
 	if p.exits == nil {
 		p.exits = map[int]Exit{}
@@ -202,10 +198,10 @@ func (p *Pack) addMessage(m Message) error {
 
 func (p *Pack) addRule(spec Rule, ids map[string]bool) error {
 	if spec.ID == "" {
-		return errors.New("id: missing")
+		return errors.New("id is missing")
 	}
 	if ids[spec.ID] {
-		return errors.New("id: another rule has it")
+		return errors.New("id: another rule has the same id")
 	}
 	ids[spec.ID] = true
 	r, err := compileRule(p.spec.Name, spec)
@@ -237,9 +233,9 @@ func addLiterals(to *[][]byte, list []string) {
 	}
 }
 
-// extend adds what the pack does not say itself. A pack may have the name of the
-// built-in one that it extends; the configuration does not allow that, because
-// there a name stands for one pack.
+// extend adds everything of the base pack that the pack does not define. A pack may have the name
+// of the built-in pack that it extends; the configuration does not allow that, because a name must
+// stand for one pack there.
 func (p *Pack) extend(find lookup, ids map[string]bool) error {
 	base, err := find(p.spec.Extends)
 	if err != nil {
@@ -263,7 +259,7 @@ func (p *Pack) extend(find lookup, ids map[string]bool) error {
 	return nil
 }
 
-// unknownPack says which packs there are, and which one may be meant.
+// unknownPack returns an error with the known packs and a suggestion.
 func unknownPack(name string) error {
 	msg := fmt.Sprintf("pack %q is unknown", name)
 	if best := closest(name, Names()); best != "" {
@@ -272,7 +268,7 @@ func unknownPack(name string) error {
 	return fmt.Errorf("%s; the packs are %s", msg, strings.Join(Names(), ", "))
 }
 
-// closest returns the word that may be meant, "" if none is alike.
+// closest returns the most similar word; "" if none is similar.
 func closest(name string, words []string) (best string) {
 	most := 1
 	for _, w := range words {
@@ -283,8 +279,8 @@ func closest(name string, words []string) (best string) {
 	return best
 }
 
-// alike counts the pairs of neighbouring letters that two words share, which
-// finds a name by a part of it as well as by a misspelling.
+// alike counts the pairs of neighbouring letters that two words share. That finds a word by a part
+// of it as well as by a misspelling.
 func alike(a, b string) (n int) {
 	for i := range len(a) - 1 {
 		if strings.Contains(b, a[i:i+2]) {

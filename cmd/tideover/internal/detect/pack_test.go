@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// noon is when the tests take place.
+// noon is the current time of the tests.
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
 func builtin(t testing.TB, name string) *Pack {
@@ -24,7 +24,7 @@ func builtin(t testing.TB, name string) *Pack {
 	return p
 }
 
-// stopOf feeds a detector with one piece of output.
+// stopOf gives one piece of output to a detector.
 func stopOf(t testing.TB, pack, output string, code int) Stop {
 	t.Helper()
 	d := New(builtin(t, pack), Options{Location: time.UTC, At: noon})
@@ -63,50 +63,50 @@ func TestMistakesInAPackAreNamed(t *testing.T) {
 	rule := func(fields string) string { return "rules: [{id: r1, " + fields + "}]" }
 	for name, tc := range map[string]struct{ text, want string }{
 		"an unknown key":                 {"ruls: []", `unknown field "ruls"`},
-		"another name":                   {"name: other", `name: the file says "other"`},
+		"another name":                   {"name: other", `the file has another name: "other"`},
 		"not YAML":                       {"rules: [", "pack mine: "},
 		"an unknown base":                {"extends: claude", `extends: pack "claude" is unknown (did you mean "claude-code"?); the packs are claude-code, `},
-		"no id":                          {"rules: [{line: x, literals: [xxx], reason: rate-limit}]", "rule rules[0]: id: missing"},
-		"an id twice":                    {"rules: [{id: a, line: x, literals: [xxx], reason: terminal}, {id: a, line: x, literals: [xxx], reason: terminal}]", "rule a: id: another rule has it"},
+		"no id":                          {"rules: [{line: x, literals: [xxx], reason: rate-limit}]", "rule rules[0]: id is missing"},
+		"an id twice":                    {"rules: [{id: a, line: x, literals: [xxx], reason: terminal}, {id: a, line: x, literals: [xxx], reason: terminal}]", "rule a: id: another rule has the same id"},
 		"no kind":                        {rule("literals: [xxx], reason: terminal"), "pack mine: rule r1: 0 of event, header and line are given"},
 		"two kinds":                      {rule("line: x, header: y, literals: [xxx], reason: terminal"), "2 of event, header and line"},
-		"no literals":                    {rule("line: x, reason: terminal"), "rule r1: literals: missing"},
+		"no literals":                    {rule("line: x, reason: terminal"), "rule r1: literals are missing"},
 		"a short literal":                {rule("line: x, literals: [ab], reason: terminal"), `literals[0]: "ab"`},
 		"capitals in a literal":          {rule("line: x, literals: [ABC], reason: terminal"), "not in lower case"},
 		"a bad expression":               {rule("line: '(', literals: [xxx], reason: terminal"), "rule r1: line: "},
 		"an unknown group":               {rule("line: '(?P<when>x)', literals: [xxx], reason: terminal"), `the group "when"`},
-		"no reason":                      {rule("line: x, literals: [xxx]"), "rule r1: reason: missing"},
+		"no reason":                      {rule("line: x, literals: [xxx]"), "rule r1: reason is missing"},
 		"an unknown reason":              {rule("line: x, literals: [xxx], reason: tired"), `reason "tired" is unknown`},
-		"a reason that only a code has":  {rule("line: x, literals: [xxx], reason: completed"), "reason: completed is not for a rule"},
+		"a reason that only a code has":  {rule("line: x, literals: [xxx], reason: completed"), "reason: completed is not allowed in a rule"},
 		"alive and terminal":             {rule("line: x, literals: [xxx], reason: terminal, alive: true"), "alive: "},
 		"terminal and a wait":            {rule("line: x, literals: [xxx], reason: terminal, for: 5s"), "terminal: "},
 		"a bad wait":                     {rule("line: x, literals: [xxx], reason: rate-limit, for: soon"), `for: "soon"`},
-		"no wait":                        {rule("line: x, literals: [xxx], reason: rate-limit, for: 0s"), "for: 0 is no wait"},
+		"no wait":                        {rule("line: x, literals: [xxx], reason: rate-limit, for: 0s"), "for: 0 is too short"},
 		"until of a line":                {rule("line: x, literals: [xxx], reason: rate-limit, until: [{path: a, as: epoch}]"), "until: only an event"},
 		"an unknown form":                {rule("event: {a: b}, literals: [xxx], reason: rate-limit, until: [{path: a, as: sundial}]"), `until[0].as: "sundial"`},
 		"a bad path":                     {rule("event: {a..b: c}, literals: [xxx], reason: rate-limit"), `"a..b" is not a path`},
-		"any depth inside a path":        {rule("event: {a.**.b: c}, literals: [xxx], reason: rate-limit"), "has ** where"},
+		"any depth inside a path":        {rule("event: {a.**.b: c}, literals: [xxx], reason: rate-limit"), "** is allowed only"},
 		"a map as a value":               {rule("event: {a: {b: c}}, literals: [xxx], reason: rate-limit"), "event.a: "},
 		"a bad header":                   {rule("header: a b, reason: rate-limit"), `header: "a b"`},
 		"an exit code out of range":      {"exit-codes: {256: {reason: crashed}}", "exit-codes.256: "},
 		"an exit code without a reason":  {"exit-codes: {3: {meaning: x}}", "exit-codes.3: "},
 		"a message without a text":       {"messages: [{event: {a: b}, literals: [xxx]}]", "messages[0]: text: "},
-		"a message without its literals": {"messages: [{event: {a: b}, text: c}]", "messages[0]: literals: missing"},
-		"a word that stands for nothing": {rule("line: '^back at {clock}$', literals: [back], reason: rate-limit"), `rule r1: line: {clock} stands for nothing; the words are {lead}, {end}, `},
-		"a word that is misspelt":        {rule("line: '^back in {durations}$', literals: [back], reason: rate-limit"), "{durations} stands for nothing (did you mean {duration}?)"},
+		"a message without its literals": {"messages: [{event: {a: b}, text: c}]", "messages[0]: literals are missing"},
+		"an unknown word":                {rule("line: '^back at {clock}$', literals: [back], reason: rate-limit"), `rule r1: line: {clock} is unknown; the words are {lead}, {end}, `},
+		"a word that is misspelt":        {rule("line: '^back in {durations}$', literals: [back], reason: rate-limit"), "{durations} is unknown (did you mean {duration}?)"},
 		"an example of something else":   {rule("line: '^back in {duration}$', literals: [back], reason: rate-limit, examples: [back in 5s, back soon]"), `rule r1: examples[1]: the rule does not match "back soon"`},
 		"an example of another event":    {rule("event: {a: b}, literals: [xxx], reason: rate-limit, examples: ['{\"a\":\"c\",\"xxx\":1}']"), `rule r1: examples[0]: the rule does not match`},
 		"an example without a literal":   {rule("line: '^back$', literals: [xxx], reason: rate-limit, examples: [back]"), `examples[0]`},
-		"a context of an event":          {rule("event: {a: b}, literals: [xxx], context: [yyy], reason: rate-limit"), "context: only a line"},
+		"a context of an event":          {rule("event: {a: b}, literals: [xxx], context: [yyy], reason: rate-limit"), "context: only allowed for a line"},
 		"capitals in a context":          {rule("line: x, literals: [xxx], context: [ABC], reason: rate-limit"), `context[0]: "ABC" is not in lower case`},
-		"a time of day with a date":      {rule("line: x, literals: [xxx], reason: rate-limit, at: Nov 20 at 3pm"), "at: \"Nov 20 at 3pm\" has a date"},
+		"a time of day with a date":      {rule("line: x, literals: [xxx], reason: rate-limit, at: Nov 20 at 3pm"), "at: \"Nov 20 at 3pm\" contains a date"},
 		"a time of day that is none":     {rule("line: x, literals: [xxx], reason: rate-limit, at: noon"), "at: \"noon\" is not a time"},
-		"a time of day and a wait":       {rule("line: x, literals: [xxx], reason: rate-limit, at: '15:00', for: 5s"), "at: for is given too"},
-		"a time of day, and never":       {rule("line: x, literals: [xxx], reason: terminal, at: '15:00'"), "terminal: there is nothing to wait for"},
-		"a crash that is no fallback":    {rule("line: x, literals: [xxx], reason: crashed"), "reason: crashed is for a rule with fallback: true"},
-		"a fallback that is alive":       {rule("line: x, literals: [xxx], alive: true, fallback: true"), "fallback: is for a stop"},
+		"a time of day and a wait":       {rule("line: x, literals: [xxx], reason: rate-limit, at: '15:00', for: 5s"), "at: can't be used with for"},
+		"a time of day, and never":       {rule("line: x, literals: [xxx], reason: terminal, at: '15:00'"), "terminal: can't be used with for"},
+		"a crash that is no fallback":    {rule("line: x, literals: [xxx], reason: crashed"), "reason: crashed needs fallback: true"},
+		"a fallback that is alive":       {rule("line: x, literals: [xxx], alive: true, fallback: true"), "fallback: can't be used"},
 		"moved on with a reason":         {rule("line: x, literals: [xxx], moved-on: true, reason: rate-limit"), "moved-on: "},
-		"a file that is too large":       {strings.Repeat("#", maxPack+1), "at most 262144 bytes are read"},
+		"a file that is too large":       {strings.Repeat("#", maxPack+1), "want at most 262144 bytes"},
 	} {
 		if _, err := Parse("mine", []byte(tc.text)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want %q in it", name, err, tc.want)
@@ -182,23 +182,22 @@ func TestReasonsHaveNames(t *testing.T) {
 	}
 }
 
-// The configuration hands its packs over as JSON, whose only line is no place that
-// a user knows.
+// The configuration passes its packs as JSON, whose single line means nothing to the user.
 func TestMistakesInJSONAreNamedInWords(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
-		"a misspelt key":     {`{"rules":[{"id":"a"},{"id":"b"},{"id":"c","reson":"terminal"}]}`, `pack mine: rules[2].reson: unknown key; did you mean "reason"?`},
-		"an unknown key":     {`{"zzz":1}`, `pack mine: zzz: unknown key; want one of description, exit-codes, extends, messages, name, rules`},
-		"two mistakes":       {`{"rules":[{"zzz":1}],"messages":{}}`, "pack mine: messages: want a list\nrules[0].zzz: unknown key; want one of alive, "},
-		"an unknown reason":  {`{"rules":[{"reason":"tired"}]}`, `pack mine: rules[0].reason: reason "tired" is unknown; want one of `},
+		"a misspelt key":     {`{"rules":[{"id":"a"},{"id":"b"},{"id":"c","reson":"terminal"}]}`, `pack mine: rules[2].reson: unknown key: did you mean "reason"?`},
+		"an unknown key":     {`{"zzz":1}`, `pack mine: zzz: unknown key: want one of description, exit-codes, extends, messages, name, rules`},
+		"two mistakes":       {`{"rules":[{"zzz":1}],"messages":{}}`, "pack mine: messages: want a list\nrules[0].zzz: unknown key: want one of alive, "},
+		"an unknown reason":  {`{"rules":[{"reason":"tired"}]}`, `pack mine: rules[0].reason: reason "tired" is unknown: want one of `},
 		"a text for a list":  {`{"rules":[{"literals":"abc"}]}`, `pack mine: rules[0].literals: want a list`},
-		"a list for a text":  {`{"rules":[{"line":["abc"]}]}`, `pack mine: rules[0].line: want a text`},
+		"a list for a text":  {`{"rules":[{"line":["abc"]}]}`, `pack mine: rules[0].line: want a string`},
 		"a text for a truth": {`{"rules":[{"alive":"yes"}]}`, `pack mine: rules[0].alive: want true or false`},
 		"a text for a rule":  {`{"rules":["x"]}`, `pack mine: rules[0]: want keys and values`},
 		"a word for a code":  {`{"exit-codes":{"x":{"reason":"terminal"}}}`, `pack mine: exit-codes.x: want a number`},
-		"a deep one":         {`{"rules":[{"until":[{"paths":"a"}]}]}`, `pack mine: rules[0].until[0].paths: unknown key; did you mean "path"?`},
+		"a deep one":         {`{"rules":[{"until":[{"paths":"a"}]}]}`, `pack mine: rules[0].until[0].paths: unknown key: did you mean "path"?`},
 		"no object":          {`[]`, `pack mine: want keys and values`},
-		"what Compile finds": {`{"rules":[{"id":"a","line":"{clock}","literals":["abc"],"reason":"rate-limit"}]}`, `pack mine: rule a: line: {clock} stands for nothing`},
+		"what Compile finds": {`{"rules":[{"id":"a","line":"{clock}","literals":["abc"],"reason":"rate-limit"}]}`, `pack mine: rule a: line: {clock} is unknown`},
 	} {
 		if _, err := Parse("mine", []byte(tc.text)); err == nil || !strings.HasPrefix(err.Error(), tc.want) || strings.Contains(err.Error(), "^") {
 			t.Errorf("%s: error %v, want %q", name, err, tc.want)
@@ -259,7 +258,7 @@ func TestAPackIsReadFromAFile(t *testing.T) {
 	}
 }
 
-// parseAny is Parse with the name that the text says.
+// parseAny is Parse with the name in the text.
 func parseAny(text []byte) (*Pack, error) {
 	spec, err := decodeSpec(text)
 	if err != nil {

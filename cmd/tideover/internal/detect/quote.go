@@ -9,17 +9,16 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// codeFence is how a block of code begins and ends in Markdown.
+// codeFence begins and ends a code block in Markdown.
 var codeFence = []byte("```")
 
-// errorHead is a line that only says that an error follows.
+// errorHead matches a line that only announces an error.
 var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 
-// quoted reports whether a line that matches stands in a block of code, is announced
-// by the line above it, or is followed by prose. Then it may be a part of an answer. So
-// may a line after an event that says that all is well: the program says by events what
-// it has to say.
-// What follows does not count as prose if a rule of the program's own matches it.
+// quoted reports whether a matching line is probably part of an answer: it is in a code block, the
+// line above announces it, or prose follows. The same holds for a line after an event that reports
+// success, because such a program reports everything with events. Following lines that a specific
+// rule matches are not prose.
 func (d *Detector) quoted(m *match, list []match) bool {
 	if d.lineAt(m.count).code {
 		return true
@@ -45,7 +44,7 @@ func (d *Detector) quoted(m *match, list []match) bool {
 // lineAt returns a line of the ring.
 func (d *Detector) lineAt(count int) *entry { return &d.ring[count%len(d.ring)] }
 
-// isMessage reports whether a rule of the program's own matches the line.
+// isMessage reports whether a specific rule matches the line.
 func isMessage(list []match, count int) bool {
 	for i := range list {
 		if m := &list[i]; m.count <= count && count <= m.end && m.own() && !m.rule.MovedOn {
@@ -55,8 +54,7 @@ func isMessage(list []match, count int) bool {
 	return false
 }
 
-// isProse reports whether a line reads as a part of a text for people: three words or
-// more, or the end of a sentence.
+// isProse reports whether a line reads like prose: three words or more, or the end of a sentence.
 func isProse(line []byte) bool {
 	if bytes.HasPrefix(line, codeFence) {
 		return true
@@ -68,9 +66,8 @@ func isProse(line []byte) bool {
 	return len(bytes.Fields(line)) >= 3 || bytes.IndexByte([]byte(".!?:"), line[len(line)-1]) >= 0
 }
 
-// looksLikeCode reports whether a line begins as a line of code does, with two spaces
-// or more, or as the result of a test does. Any other sign before the text makes it a
-// message on a screen.
+// looksLikeCode reports whether a line begins like code, with two spaces or more, or like a test
+// result. Any other symbol before the text makes it a message.
 func looksLikeCode(raw []byte) bool {
 	rest := bytes.TrimLeft(raw, " \t")
 	indented := len(raw)-len(rest) >= 2 || len(raw) > 0 && raw[0] == '\t'

@@ -1,14 +1,13 @@
 package detect
 
-// together is within how many lines matches are taken for one story, in which
-// the weightier counts. Beyond it a later one is news.
+// together is the distance in lines within which matches belong to one message, of which the most
+// important counts. Beyond it, a later match is a new message.
 const together = 5
 
 func beside(a, b *match) bool { return max(a.count-b.end, b.count-a.end) <= together }
 
-// void gives a verdict to every match that does not count, and returns the last
-// line that says that the program is retrying, or event that says that it goes
-// on; -1 if there is none.
+// void sets the verdict of every match that does not count. It returns the index of the last sign
+// that the program continues by itself; -1 if there is none.
 func (d *Detector) void(list []match, done bool) (alive int) {
 	alive = -1
 	for i := range list {
@@ -18,29 +17,29 @@ func (d *Detector) void(list []match, done bool) (alive int) {
 		case m.verdict != "":
 			continue
 		case m.rule.Alive:
-			m.verdict, alive = "alive: the program goes on by itself", i
+			m.verdict, alive = "alive: the program continues by itself", i
 		case m.rule.MovedOn:
-			m.verdict, alive = "moved on: the program did something else", -1
+			m.verdict, alive = "moved on: the program made progress", -1
 		default:
 			continue
 		}
 		for j := range list[:i] {
 			if before := &list[j]; before.verdict == "" && d.voids(m, before, done) {
-				before.verdict = "superseded: the program went on after it"
+				before.verdict = "superseded: the program continued after it"
 			}
 		}
 	}
 	return alive
 }
 
-// outdated says why a match is too far up to count, "" if it is not. The less is
-// known about who said it, the nearer to the end it has to be; and with done, the
-// exit code of success, it has to be the program's own last word.
+// outdated says why a match is too far up to count; "" if it counts. The less specific the message,
+// the nearer to the end it must be. With done, for exit code 0, it must be among the program's own
+// last lines.
 func (d *Detector) outdated(m *match, list []match, done bool) string {
 	older := d.count - m.end
 	switch {
 	case m.rule.trust == ByEvent && older > d.options.Lines:
-		return "superseded: more than the last lines follow"
+		return "superseded: too many lines follow"
 	case m.rule.trust == ByEvent:
 		return ""
 	case older >= d.options.Lines:
@@ -48,23 +47,23 @@ func (d *Detector) outdated(m *match, list []match, done bool) string {
 	case m.rule.Alive, m.rule.MovedOn, m.said:
 		return ""
 	case done && !m.own():
-		return "not believed: the exit code says that all is well"
+		return "ignored: the exit code means success"
 	case done && older >= lastOfDone:
-		return "not believed: the exit code says that all is well, and more lines follow"
+		return "ignored: the exit code means success, and more lines follow"
 	case done && d.quoted(m, list):
-		return "not believed: the exit code says that all is well, and it stands in prose or in code"
+		return "ignored: the exit code means success, and the line is in prose or code"
 	case d.foreign && older >= lastWords:
-		return "too far up for what another program may say"
+		return "too far up for a message of another program"
 	case d.foreign && d.quoted(m, list):
-		return "not believed: it stands in prose or in code"
+		return "ignored: the line is in prose or code"
 	case !m.own() && older >= lastGeneric:
-		return "too far up for what any program may say"
+		return "too far up for a generic message"
 	default:
 		return ""
 	}
 }
 
-// voids reports whether a sign of going on takes back what was said before it.
+// voids reports whether a sign of progress cancels an earlier match.
 func (d *Detector) voids(sign, before *match, done bool) bool {
 	event := before.rule.trust == ByEvent
 	switch {
@@ -75,16 +74,15 @@ func (d *Detector) voids(sign, before *match, done bool) bool {
 	case sign.rule.MovedOn:
 		return !before.own() || done || d.foreign
 	default:
-		// Anything that the program ran may say that it is retrying. If it
-		// does not say what, it does not take back when a limit ends, unless
-		// the program is seen to go on.
+		// Anything that the program ran may print that it is retrying. Without a reason, that does
+		// not cancel a limit with a stated end, unless the program makes progress.
 		return sign.rule.Reason != Unknown || !before.own() || before.reading.until.IsZero() || d.count-sign.end > lastWords
 	}
 }
 
-// choose returns the match that decides, -1 if none counts: the last, or one
-// beside it that weighs more. An event always does. fallback is the last match of a
-// rule that decides if no other does.
+// choose returns the index of the match that decides; -1 if none counts. It is the last one, or a
+// more important one near it; events come before text. fallback is the last match of a rule that
+// decides if no other does.
 func choose(list []match) (best, fallback int) {
 	last := -1
 	fallback = -1
@@ -111,9 +109,8 @@ func choose(list []match) (best, fallback int) {
 
 func (m *match) isEvent() bool { return m.rule.trust == ByEvent }
 
-// weight orders matches that stand beside each other: what the program is known
-// to say, then what any may say; of the one, never before until; of the other,
-// the answer of a server before a line.
+// weight orders matches near each other: specific messages before generic ones; among specific
+// ones, permanent before temporary; among generic ones, a response header before a line.
 func (m *match) weight() int {
 	switch own := m.own(); {
 	case own && m.rule.Terminal:

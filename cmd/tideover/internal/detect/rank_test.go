@@ -16,7 +16,7 @@ const (
 	perDay    = `{"error":{"code":429,"details":[{"violations":[{"quotaId":"XPerDay"}]}]}}`
 )
 
-// What a program said is weighed by who said it, and by what followed.
+// A message is weighed by its source and by what follows.
 func TestWhatIsBelieved(t *testing.T) {
 	t.Parallel()
 	ordinary := strings.Repeat("more\n", 6)
@@ -28,7 +28,7 @@ func TestWhatIsBelieved(t *testing.T) {
 		want   Reason
 		until  time.Time
 	}{
-		// The program is done.
+		// The exit code means success.
 		"an answer that quotes a status is no limit":           {"claude-code", 0, `{"type":"result","is_error":false,"result":"It answers\n429 Too Many Requests"}`, Completed, time.Time{}},
 		"an answer that quotes a header is none":               {"claude-code", 0, `{"type":"result","is_error":false,"result":"Retry-After: 120"}`, Completed, time.Time{}},
 		"nor is one in a list of events":                       {"claude-code", 0, `[{"type":"system"},{"type":"result","is_error":false,"result":"Retry-After: 120"}]`, Completed, time.Time{}},
@@ -47,7 +47,7 @@ func TestWhatIsBelieved(t *testing.T) {
 		"the same with three":                                  {"claude-code", 0, until3pm + "\na\nb\nc\n", Completed, time.Time{}},
 		"an event, with code 0":                                {"claude-code", 0, rejected + "\n" + ordinary, RateLimit, at1pm},
 
-		// It failed, for another cause.
+		// The program failed for another reason.
 		"a setting before a panic is no limit":          {"gemini", 1, "retryDelay: \"30s\"\npanic: x", Crashed, time.Time{}},
 		"advice before a panic is none":                 {"generic", 1, "Wait for 30s before checking the pod\npanic: x", Crashed, time.Time{}},
 		"prose about retrying is no overload":           {"claude-code", 1, "I fixed the 503 case by retrying in the client.\npanic: x", Crashed, time.Time{}},
@@ -60,7 +60,7 @@ func TestWhatIsBelieved(t *testing.T) {
 		"and before a panic of something that it ran":   {"claude-code", 1, until3pm + "\npanic: x", RateLimit, at3pm},
 		"a status in the text of an event counts there": {"codex", 1, `{"type":"error","message":"429 Too Many Requests"}` + "\n" + strings.Repeat("hook\n", 9), RateLimit, time.Time{}},
 
-		// What came later.
+		// Later messages.
 		"a status that tests print, long before a limit":   {"claude-code", 1, "ok login_test.go\n401 Unauthorized\nok rest of the suite\nNow I will fix the handler.\n" + until3pm, RateLimit, at3pm},
 		"a status that tests print, just before a limit":   {"claude-code", 1, "401 Unauthorized\n" + until3pm, RateLimit, at3pm},
 		"one just after a limit":                           {"claude-code", 1, until3pm + "\n401 Unauthorized", RateLimit, at3pm},
@@ -74,7 +74,7 @@ func TestWhatIsBelieved(t *testing.T) {
 		"a quota for the day by event, far above":          {"gemini", 1, perDay + "\n" + ordinary + `{"error":{"details":[{"retryDelay":"34s"}]}}`, RateLimit, in(34 * time.Second)},
 		"a time that stands far above is of another story": {"aider", 1, "litellm.RateLimitError: try again in 5 minutes.\n" + ordinary + "litellm.RateLimitError", RateLimit, time.Time{}},
 
-		// Signs of going on.
+		// Signs of progress.
 		"a rejection, and success in the same list":         {"claude-code", 1, "[" + rejected + "," + success + "]", Crashed, time.Time{}},
 		"an error in its text, and success in the list":     {"claude-code", 1, "[" + synthetic + "," + success + "]", Crashed, time.Time{}},
 		"success, and a rejection in the same list":         {"claude-code", 1, "[" + success + "," + rejected + "]", RateLimit, at1pm},
@@ -106,7 +106,8 @@ func TestWhatIsBelieved(t *testing.T) {
 	}
 }
 
-// A reset that does not come is announced again, and by then it is past.
+// A limit that continues after its stated end is reported again with the same time, which is then
+// in the past.
 func TestAResetThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -131,7 +132,7 @@ func TestAResetThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// Limits in plain words are understood by every pack, and prose about them by none.
+// Every pack recognises limits in plain words, and none reacts to prose about them.
 func TestLimitsInPlainWords(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)

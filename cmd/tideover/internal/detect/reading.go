@@ -13,30 +13,31 @@ import (
 )
 
 const (
-	longest   = 366 * 24 * time.Hour // a wait beyond it is taken for a mistake
-	tolerance = 2 * time.Minute      // a moment that is this long past counts as now
+	longest   = 366 * 24 * time.Hour // a longer wait counts as a mistake
+	tolerance = 2 * time.Minute      // a moment this recent counts as now
 )
 
 var (
-	errTooLong = errors.New("that is more than 366 days away")
-	errPast    = errors.New("that is in the past")
+	errTooLong = errors.New("more than 366 days away")
+	errPast    = errors.New("in the past")
 )
 
-// The forms of a time that the rule says and not the output.
+// The formats of a time that the rule sets, not the output.
 const (
 	asRule     = "rule"      // by [Rule.For]
 	asRuleTime = "rule-time" // by [Rule.At]
 )
 
-// reading is a time that was read.
+// reading is the result of parsing a time.
 type reading struct {
-	until  time.Time // zero if it could not be
-	stated string    // the words it was read from
-	as     string    // the form they were taken for
-	note   string    // why it could not be
+	until  time.Time // zero on an error
+	stated string    // the words that were parsed
+	as     string    // the format they were parsed as
+	note   string    // the error
 }
 
-// forms are the ways to read a text, given when it was written and where.
+// forms has a parser for each format of a time. It gets the time and the zone in which the text was
+// written.
 var forms = map[string]func(text string, at time.Time, zone *time.Location) (time.Time, error){
 	"duration":     fromNow(readDuration),
 	"seconds":      fromNow(func(text string) (time.Duration, error) { return readNumber(text, time.Second) }),
@@ -47,7 +48,7 @@ var forms = map[string]func(text string, at time.Time, zone *time.Location) (tim
 	"retry-after":  readRetryAfter,
 }
 
-// formNames returns the names of the forms, for errors.
+// formNames returns the names of the formats, for errors.
 func formNames() string {
 	var names []string
 	for name := range forms {
@@ -57,8 +58,8 @@ func formNames() string {
 	return strings.Join(names, ", ")
 }
 
-// read reads a text. The result is a moment between tolerance before the time of
-// writing and longest after it, or says why not.
+// read parses a text. The result is a moment between tolerance before the time of writing and
+// longest after it, or has a note with the error.
 func read(text, as string, at time.Time, zone *time.Location) reading {
 	r := reading{stated: textfmt.TruncateWithin(strings.TrimSpace(text), 100, "..."), as: as}
 	until, err := forms[as](r.stated, at, zone)
@@ -66,7 +67,7 @@ func read(text, as string, at time.Time, zone *time.Location) reading {
 		err = bounded(until, at)
 	}
 	if err != nil {
-		r.note = fmt.Sprintf("states %q, not used: %v", r.stated, err)
+		r.note = fmt.Sprintf("stated time %q is not used: %v", r.stated, err)
 		return r
 	}
 	r.until = until
@@ -91,9 +92,9 @@ func fromNow(parse func(string) (time.Duration, error)) func(string, time.Time, 
 	}
 }
 
-// readEpoch reads seconds or milliseconds since 1970, told apart by their size:
-// as seconds, the smallest that is taken for milliseconds is in the year 5138.
-// Where a number is expected, some write 2026-04-11T20:30:24Z instead.
+// readEpoch parses seconds or milliseconds since 1970, told apart by their size: as seconds, the
+// smallest number of milliseconds would be in the year 5138. It also accepts 2026-04-11T20:30:24Z,
+// which some programs write instead.
 func readEpoch(text string, at time.Time, zone *time.Location) (time.Time, error) {
 	if isoMoment.MatchString(text) {
 		return readMoment(text, at, zone)
@@ -112,7 +113,7 @@ func readEpoch(text string, at time.Time, zone *time.Location) (time.Time, error
 	}
 }
 
-// readRetryAfter reads the value of the header: seconds or a date.
+// readRetryAfter parses the value of the header: seconds or a date.
 func readRetryAfter(text string, at time.Time, _ *time.Location) (time.Time, error) {
 	if number.MatchString(text) {
 		d, err := readNumber(text, time.Second)
@@ -123,7 +124,7 @@ func readRetryAfter(text string, at time.Time, _ *time.Location) (time.Time, err
 	}
 	t, err := http.ParseTime(text)
 	if err != nil {
-		return t, fmt.Errorf("%q is neither seconds nor a date", text)
+		return t, fmt.Errorf("%q is neither a number of seconds nor a date", text)
 	}
 	return t, nil
 }

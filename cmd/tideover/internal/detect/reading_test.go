@@ -39,7 +39,7 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// A limit that ends at a time of day ends at the next one, however near the last was.
+// A limit that ends at a time of day ends at the next one, even if the last was just over.
 func TestTheTimeOfDayOfARule(t *testing.T) {
 	t.Parallel()
 	const line = "[API Error: You have exhausted your daily quota on this model.]"
@@ -121,13 +121,13 @@ func TestMoments(t *testing.T) {
 		{"3pm", utc(3, 7, 21, 30, 0), york, "2026-03-08T19:00:00Z"}, // 21 hours and a half away
 		{"2:30am", utc(3, 28, 12, 0, 0), berlin, "2026-03-29T01:30:00Z"},
 
-		{"3", noon, time.UTC, "may be any number"},
-		{"25:00", noon, time.UTC, "no clock shows"},
-		{"13pm", noon, time.UTC, "no clock shows"},
+		{"3", noon, time.UTC, "alone is ambiguous"},
+		{"25:00", noon, time.UTC, "is not a time of day"},
+		{"13pm", noon, time.UTC, "is not a time of day"},
 		{"3pm (Mars/Olympus)", noon, time.UTC, `zone "Mars/Olympus" is unknown`},
 		{"3pm XYZ", noon, time.UTC, `zone "XYZ" is unknown`},
 		{"soon", noon, time.UTC, "is not a time"},
-		{"Feb 30 at 3pm", noon, time.UTC, "not in the calendar"},
+		{"Feb 30 at 3pm", noon, time.UTC, "not a date of the calendar"},
 		{"Jul 10th, 2026 11:52 AM", noon, time.UTC, "in the past"},
 		{"2029-01-01 00:00:00", noon, time.UTC, "more than 366 days"},
 		{"today at 3am", noon, time.UTC, "in the past"},
@@ -176,8 +176,8 @@ func TestOtherFormsOfTime(t *testing.T) {
 		{"367 days", "duration", "more than 366 days"},
 		{"-5s", "duration", "is not a duration"},
 		{"5 months", "duration", `unknown unit "months"`},
-		{"20s 35s", "duration", "is not one duration"},
-		{"3 hours 2 days", "duration", "is not one duration"},
+		{"20s 35s", "duration", "is more than one duration"},
+		{"3 hours 2 days", "duration", "is more than one duration"},
 		{"", "duration", "is not a duration"},
 		{strings.Repeat("9", 400) + "s", "duration", "is not a duration"}, // cut
 		{strings.Repeat("9", 90) + "s", "duration", "more than 366 days"},
@@ -189,7 +189,7 @@ func TestOtherFormsOfTime(t *testing.T) {
 		{"soon", "epoch", "is not a number"},
 		{"3pm", "epoch", "is not a number"},
 		{"2026-11-14T13:00:00Z", "epoch", "in the past"},
-		{"later", "retry-after", "neither seconds nor a date"},
+		{"later", "retry-after", "neither a number of seconds nor a date"},
 	} {
 		wantReading(t, tc.text, tc.as, noon, time.UTC, tc.want)
 	}

@@ -12,18 +12,18 @@ type Reason uint8
 // The reasons.
 const (
 	Unknown     Reason = iota
-	RateLimit          // it may go on later
-	ContextFull        // it may go on in a new session
-	Terminal           // no wait helps: no credits, a spend cap, not logged in
-	Overloaded         // the server had a bad moment
-	UserExit           // somebody ended it
+	RateLimit          // can continue later
+	ContextFull        // can continue in a new session
+	Terminal           // waiting does not help: no credits, a spending cap, not logged in
+	Overloaded         // the server is temporarily overloaded
+	UserExit           // the user ended it
 	Completed
 	Crashed
 )
 
 var reasonNames = []string{"unknown", "rate-limit", "context-full", "terminal", "overloaded", "user-exit", "completed", "crashed"}
 
-// String returns the name as it is written in packs.
+// String returns the name that packs use.
 func (r Reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -36,7 +36,7 @@ func ParseReason(name string) (Reason, error) {
 	if i := slices.Index(reasonNames, name); i >= 0 {
 		return Reason(i), nil
 	}
-	return Unknown, fmt.Errorf("reason %q is unknown; want one of %s", name, strings.Join(reasonNames, ", "))
+	return Unknown, fmt.Errorf("reason %q is unknown: want one of %s", name, strings.Join(reasonNames, ", "))
 }
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -48,10 +48,10 @@ func (r *Reason) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Trust is what a verdict rests on. More is better.
+// Trust is the kind of evidence of a verdict. A higher value is more reliable.
 type Trust uint8
 
-// The grounds, the least first.
+// The kinds of evidence, the least reliable first.
 const (
 	ByExit   Trust = iota // the exit code alone
 	ByLine                // a match in the last lines

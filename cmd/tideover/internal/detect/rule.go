@@ -12,11 +12,10 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// macros are the words in braces, and what they stand for in the pattern of a
-// line.
+// macros are the words in braces and their patterns.
 var macros = []string{
-	// How a message begins: at the start of its line, after a time stamp and the
-	// words that mark an error, or as the text of an error in JSON.
+	// The beginning of a message: at the start of its line, after a timestamp and words that mark
+	// an error, or as the text of an error in JSON.
 	"{lead}", `^(?:\[?\d{4}-\d\d-\d\d[t ][\d:.,z+-]+\]? )?` +
 		`(?:\[?(?:[a-z_-]+ )?[\w.]*(?:error|exception|fatal)\]?(?:: ?| \(?\d{3}\)?:? ?)|\\?"(?:message|error|detail)\\?": ?\\?"){0,3}` +
 		`(?:\(?\d{3}\)? ?[:·-]? ?)?`,
@@ -29,11 +28,11 @@ var macros = []string{
 	"{seconds}", `(?P<seconds>\d+(?:\.\d+)?)`,
 }
 
-// braced finds what looks like a word in braces. \p{Greek} and \x{1F600} are for
-// the expression, and \{ is a brace.
+// braced matches words in braces. \p{Greek} and \x{1F600} belong to the regular expression, and \{
+// is a brace.
 var braced = lazyregexp.New(`(\\[pPx]?)?\{([A-Za-z][\w-]*)\}`)
 
-// expand writes out the words in braces.
+// expand replaces the words in braces.
 func expand(pattern string) (string, error) {
 	pattern = strings.NewReplacer(macros...).Replace(pattern)
 	for _, m := range braced.FindAllStringSubmatch(pattern, -1) {
@@ -49,20 +48,20 @@ func unknownMacro(name string) error {
 	for i := 0; i < len(macros); i += 2 {
 		words = append(words, macros[i])
 	}
-	msg := fmt.Sprintf("{%s} stands for nothing", name)
+	msg := fmt.Sprintf("{%s} is unknown", name)
 	if best := closest("{"+name+"}", words); best != "" {
 		msg += fmt.Sprintf(" (did you mean %s?)", best)
 	}
 	return fmt.Errorf(`%s; the words are %s, and a brace is \{`, msg, strings.Join(words, ", "))
 }
 
-// rule is a [Rule] that can be used.
+// rule is a compiled [Rule].
 type rule struct {
 	Rule
 	pack    string
 	trust   Trust
 	pattern *regexp.Regexp // nil for an event
-	groups  []string       // the form of each group of the pattern, "" for none
+	groups  []string       // format of each group of the pattern; "" for none
 	event   condition
 	until   []fieldAt
 	wait    time.Duration // of For
@@ -74,7 +73,7 @@ type fieldAt struct {
 	as   string
 }
 
-// compileRule checks a rule. The errors name its fields.
+// compileRule checks and compiles a rule. The errors name its fields.
 func compileRule(pack string, spec Rule) (*rule, error) {
 	r := &rule{Rule: spec, pack: pack}
 	errs := []error{r.checkKind(), r.checkVerdict()}
@@ -100,7 +99,7 @@ func compileRule(pack string, spec Rule) (*rule, error) {
 	return r, r.checkExamples()
 }
 
-// checkExamples refuses examples that the rule does not match by itself.
+// checkExamples returns an error for examples that the rule alone does not match.
 func (r *rule) checkExamples() error {
 	p := &Pack{spec: Spec{Name: r.pack}}
 	p.add(r)
@@ -109,7 +108,7 @@ func (r *rule) checkExamples() error {
 		d := New(p, Options{Location: time.UTC})
 		d.open = true
 		_, _ = d.Stream().Write([]byte(example))
-		if _, list := d.judge(1, false); len(list) == 0 {
+		if _, list := d.decide(1, false); len(list) == 0 {
 			errs = append(errs, fmt.Errorf("examples[%d]: the rule does not match %q", i, textfmt.TruncateWithin(example, maxShown, "...")))
 		}
 	}
@@ -124,14 +123,14 @@ func (r *rule) checkKind() error {
 		}
 	}
 	if kinds != 1 {
-		return fmt.Errorf("%d of event, header and line are given, want one", kinds)
+		return fmt.Errorf("%d of event, header and line are given: want exactly one", kinds)
 	}
 	if len(r.Until) > 0 && len(r.Event) == 0 {
-		return errors.New("until: only an event has fields; a line has groups such as {duration}")
+		return errors.New("until: only an event has fields: in a line, use a group such as {duration}")
 	}
 	if len(r.Context) > 0 {
 		if r.Line == "" {
-			return errors.New("context: only a line has lines above it")
+			return errors.New("context: only allowed for a line")
 		}
 		return checkTexts("context", r.Context, true)
 	}
@@ -143,32 +142,32 @@ func (r *rule) checkVerdict() error {
 	case RateLimit, ContextFull, Terminal, Overloaded:
 	case Crashed:
 		if !r.Fallback {
-			return errors.New("reason: crashed is for a rule with fallback: true")
+			return errors.New("reason: crashed needs fallback: true")
 		}
 	case Unknown:
 		if !r.Alive && !r.MovedOn {
-			return errors.New("reason: missing")
+			return errors.New("reason is missing")
 		}
 	default:
-		return fmt.Errorf("reason: %s is not for a rule: the exit code says it", r.Reason)
+		return fmt.Errorf("reason: %s is not allowed in a rule: it comes from the exit code", r.Reason)
 	}
 	if r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.waits()) {
-		return errors.New("moved-on: takes back what was said before and says nothing itself, but reason, alive, terminal, for or until is given")
+		return errors.New("moved-on: cancels earlier matches, so reason, alive, terminal, for and until are not allowed")
 	}
 	if r.Alive && (r.Terminal || r.Reason == Terminal) {
-		return errors.New("alive: a program that goes on has not stopped for good")
+		return errors.New("alive: can't be used with terminal")
 	}
 	r.Terminal = r.Terminal || r.Reason == Terminal
 	if r.Terminal && r.waits() {
-		return errors.New("terminal: there is nothing to wait for, but for, at or until is given")
+		return errors.New("terminal: can't be used with for, at or until: there is nothing to wait for")
 	}
 	if r.Fallback && (r.Alive || r.MovedOn) {
-		return errors.New("fallback: is for a stop, but alive or moved-on is given")
+		return errors.New("fallback: can't be used with alive or moved-on")
 	}
 	return nil
 }
 
-// waits reports whether the rule says how long to wait, or where that is stated.
+// waits reports whether the rule sets a wait, or where it is stated.
 func (r *rule) waits() bool { return r.For != "" || r.At != "" || len(r.Until) > 0 }
 
 func (r *rule) compileLine(pattern string) (err error) {
@@ -178,7 +177,7 @@ func (r *rule) compileLine(pattern string) (err error) {
 	for _, name := range r.pattern.SubexpNames() {
 		as := strings.ReplaceAll(name, "_", "-")
 		if as != "" && forms[as] == nil {
-			return fmt.Errorf("line: the group %q is not a form of time; want one of %s", name, formNames())
+			return fmt.Errorf("line: the group %q is not a format of a time: want one of %s", name, formNames())
 		}
 		r.groups = append(r.groups, as)
 	}
@@ -205,7 +204,7 @@ func (r *rule) compileUntil() error {
 			return fmt.Errorf("until[%d].path: %w", i, err)
 		}
 		if forms[f.As] == nil {
-			return fmt.Errorf("until[%d].as: %q is unknown; want one of %s", i, f.As, formNames())
+			return fmt.Errorf("until[%d].as: %q is unknown: want one of %s", i, f.As, formNames())
 		}
 		r.until = append(r.until, fieldAt{p, f.As})
 	}
@@ -215,9 +214,9 @@ func (r *rule) compileUntil() error {
 		case err != nil:
 			return fmt.Errorf("at: %w", err)
 		case w.month > 0 || w.weekday >= 0 || w.ahead >= 0:
-			return fmt.Errorf("at: %q has a date; want a time of day such as 00:00 America/Los_Angeles", r.At)
+			return fmt.Errorf("at: %q contains a date: want a time of day such as 00:00 America/Los_Angeles", r.At)
 		case r.For != "":
-			return errors.New("at: for is given too; want one of them")
+			return errors.New("at: can't be used with for: give one of them")
 		}
 		r.at = &w
 	}
@@ -226,7 +225,7 @@ func (r *rule) compileUntil() error {
 	}
 	d, err := readDuration(r.For)
 	if err != nil || d == 0 {
-		return fmt.Errorf("for: %w", cmp.Or(err, errors.New("0 is no wait")))
+		return fmt.Errorf("for: %w", cmp.Or(err, errors.New("0 is too short")))
 	}
 	r.wait = d
 	return nil
@@ -234,7 +233,7 @@ func (r *rule) compileUntil() error {
 
 func checkLiterals(list []string, lower bool) error {
 	if len(list) == 0 {
-		return errors.New("literals: missing; a line that has none of them is not looked at")
+		return errors.New("literals are missing: only lines that contain one are matched")
 	}
 	return checkTexts("literals", list, lower)
 }
@@ -242,7 +241,7 @@ func checkLiterals(list []string, lower bool) error {
 func checkTexts(key string, list []string, lower bool) error {
 	for i, l := range list {
 		if len(l) < 3 {
-			return fmt.Errorf("%s[%d]: %q is in too many lines; want 3 characters or more", key, i, l)
+			return fmt.Errorf("%s[%d]: %q is too short: want 3 characters or more", key, i, l)
 		}
 		if lower && l != strings.ToLower(l) {
 			return fmt.Errorf("%s[%d]: %q is not in lower case", key, i, l)

@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	screenWrapped = 6 // rows that may have the rest of a message: screens are narrow
-	screenProse   = 2 // rows of text that may follow a message; more of them are an answer
+	screenWrapped = 6 // continuation rows of a message: screens are narrow
+	screenProse   = 2 // rows of prose that may follow a message; more are an answer
 )
 
-// OnScreen is a limit that stands on the screen of a program that still runs.
+// OnScreen is a limit on the screen of a running program.
 type OnScreen struct {
 	Stop
-	Choice bool // below it the program asks which of several things to do
+	Choice bool // the program asks the user to choose
 }
 
-// FindOnScreen looks for a limit among the lines that a program shows on its screen,
-// blank ones included, and returns the last one that is not over. Only what the program
-// itself is known to say counts; for the pack generic, what any of the assistants is
-// known to say. A message in a text, in the output of a tool, or one after which the
-// program went on is none. Times without a zone are those of the zone.
+// FindOnScreen looks for a limit on the screen of a program and returns the last one that is not
+// over. lines includes blank ones. Only specific messages count; for the pack generic, those of all
+// assistants. A message in prose, in the output of a tool, or one after which the program continued
+// does not count. zone is for times without a zone.
 func (p *Pack) FindOnScreen(lines []string, at time.Time, zone *time.Location) (OnScreen, bool) {
 	rows := readScreen(lines)
 	if p.Name() != "generic" {
@@ -45,22 +44,22 @@ func (p *Pack) FindOnScreen(lines []string, at time.Time, zone *time.Location) (
 	return best, found
 }
 
-// screenRow is a line of a screen.
+// screenRow is a row of a screen.
 type screenRow struct {
 	text   []byte // normalised; empty if the row is blank or a border
-	border bool   // it is the edge of a box, or a rule
-	marked bool   // a sign stands before the text: it is no continuation of the row above
-	prompt bool   // the user types here, or has typed this
-	code   bool   // it stands in a block of code
+	border bool   // edge of a box, or a horizontal rule
+	marked bool   // begins with a symbol, so it does not continue the row above
+	prompt bool   // input of the user
+	code   bool   // inside a code block
 }
 
-// The signs that programs put before what their user types.
+// promptSigns are symbols before the input of the user.
 const promptSigns = ">›❯»$%"
 
-// horizontal are the characters of borders, beside those of Unicode's block for boxes.
+// horizontal has the characters of borders besides the box-drawing characters of Unicode.
 const horizontal = "-=_~+*"
 
-// readScreen reads the lines of a screen.
+// readScreen parses the rows of a screen.
 func readScreen(lines []string) []screenRow {
 	rows := make([]screenRow, 0, len(lines))
 	var n normalizer
@@ -86,7 +85,7 @@ func readScreen(lines []string) []screenRow {
 	return rows
 }
 
-// withoutFrame returns the line without the sides of a box around it.
+// withoutFrame removes the sides of a box around the line.
 func withoutFrame(line string) string {
 	const sides = "│┃║▌▐▏▕|"
 	line = strings.TrimSpace(line)
@@ -101,8 +100,7 @@ func withoutFrame(line string) string {
 	return line
 }
 
-// isBorder reports whether the line is the edge of a box or a rule, which may have a
-// title.
+// isBorder reports whether the line is the edge of a box or a rule, which may contain a title.
 func isBorder(line string) bool {
 	drawn, ruled, others := 0, 0, 0
 	for _, r := range line {
@@ -126,7 +124,7 @@ func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location)
 	d.at = at
 	for i := range rows {
 		d.number++
-		d.push(rows[i].text, len(rows[i].text) == 0) // an event ends a message, as a blank row does
+		d.push(rows[i].text, len(rows[i].text) == 0) // a blank row ends a message, like an event
 	}
 	list := d.matchLines()
 	for i := len(list) - 1; i >= 0; i-- {
@@ -144,17 +142,15 @@ func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location)
 	return OnScreen{}, false
 }
 
-// toolCall is a row that says which tool is called with what. The rows below are what
-// the tool said.
+// toolCall matches a row that shows the call of a tool. The rows below are its output.
 var toolCall = lazyregexp.New(`^[A-Z][\w.:-]*\(`)
 
-// quotedOnScreen reports whether a message is a part of a text or of the output of a
-// tool.
+// quotedOnScreen reports whether a message is part of prose or of the output of a tool.
 func quotedOnScreen(rows []screenRow, list []match, first, end int) bool {
 	if rows[first].code || rows[first].prompt {
 		return true
 	}
-	for first > 0 && isMessage(list, first) { // the row above, whose count is first
+	for first > 0 && isMessage(list, first) { // the row above, whose count equals first
 		first--
 	}
 	if first > 0 {
@@ -163,7 +159,7 @@ func quotedOnScreen(rows []screenRow, list []match, first, end int) bool {
 			return true
 		}
 		if !rows[first].marked && len(above.text) > 0 && !above.prompt && isProse(above.text) {
-			return true // it is a part of the paragraph
+			return true // part of the paragraph above
 		}
 	}
 	if !rows[first].marked && announced(rows[:first]) {
@@ -171,13 +167,12 @@ func quotedOnScreen(rows []screenRow, list []match, first, end int) bool {
 	}
 	if below := end + 1; below < len(rows) && len(rows[below].text) > 0 && !rows[below].marked {
 		first, _ := utf8.DecodeRune(rows[below].text)
-		return unicode.IsLower(first) && isProse(rows[below].text) // the sentence goes on
+		return unicode.IsLower(first) && isProse(rows[below].text) // the sentence continues
 	}
 	return false
 }
 
-// announced reports whether the last row with text ends as if something were quoted
-// next.
+// announced reports whether the last row with text announces a quotation.
 func announced(rows []screenRow) bool {
 	for i := len(rows) - 1; i >= 0 && !rows[i].border; i-- {
 		if text := rows[i].text; len(text) > 0 {
@@ -187,9 +182,8 @@ func announced(rows []screenRow) bool {
 	return false
 }
 
-// wentOn reports whether the program did something after the message: it says that it
-// retries by itself, its user has asked for something else, or it has answered. What
-// follows the place where the user types says nothing about that.
+// wentOn reports whether the program continued after the message: it retries by itself, the user
+// has typed another request, or there is an answer. Rows below the input field do not count.
 func wentOn(rows []screenRow, below []match, m *match) bool {
 	for i := range below {
 		if sign := &below[i]; sign.rule.Alive && (sign.rule.Reason != Unknown || m.reading.until.IsZero()) {
@@ -198,7 +192,7 @@ func wentOn(rows []screenRow, below []match, m *match) bool {
 	}
 	rest := rows[m.end:]
 	for len(rest) > 0 && len(rest[0].text) > 0 && !rest[0].marked && !rest[0].prompt {
-		rest = rest[1:] // the rest of the message
+		rest = rest[1:] // continuation of the message
 	}
 	end := len(rest)
 	if i := lastRow(rest, func(r *screenRow) bool { return r.prompt }); i >= 0 {
@@ -227,10 +221,10 @@ func lastRow(rows []screenRow, is func(*screenRow) bool) int {
 	return -1
 }
 
-// choice is a row of a list of which the user is to choose one.
+// choice matches the first row of a list to choose from.
 var choice = lazyregexp.New(`^(?:[>›❯»] ?)?1[.)] \S`)
 
-// asksBelow reports whether the program asks its user to choose.
+// asksBelow reports whether the program asks the user to choose.
 func asksBelow(rows []screenRow) bool {
 	for i := range rows {
 		if choice.Match(rows[i].text) {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// box is what is left of the screen of an assistant below its transcript.
+// box is the bottom of an assistant's screen, below its transcript.
 const box = `
 
 ╭──────────────────────────────────────────────────────────╮
@@ -58,7 +58,7 @@ chatgpt/pricing) or try again in
 ■ Your workspace is out of credits. Ask your workspace owner to refill.
 
 › `, "never"},
-		"of an assistant in a program that is not known": {"generic", `
+		"of an assistant in a program that is unknown": {"generic", `
 > go on
   ⎿  5-hour limit reached ∙ resets 3pm` + box, "15:00"},
 
@@ -133,8 +133,7 @@ chatgpt/pricing) or try again in
 	}
 }
 
-// Every message of the packs is read from a screen as it is from lines, unless any
-// program may say it.
+// Every specific message of the packs is also recognised on a screen.
 func TestMessagesOfThePacksAreReadFromAScreen(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 15, 14, 0, 0, 0, time.UTC)

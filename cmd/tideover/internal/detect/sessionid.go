@@ -12,25 +12,24 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Session says how a program names its session, and how it says that a session
-// does not exist any more.
+// Session describes how a program prints its session id, and how it reports that a session does not
+// exist.
 type Session struct {
 	ID   []SessionID   `yaml:"id" json:"id,omitempty"`
 	Gone []SessionGone `yaml:"gone" json:"gone,omitempty"`
 }
 
-// SessionID is where a program states the id of its session. It has exactly one
-// of Event and Line.
+// SessionID is where a program prints its session id. It has exactly one of Event and Line.
 type SessionID struct {
 	Event    map[string]any `yaml:"event" json:"event,omitempty"` // as in [Rule]
 	Path     string         `yaml:"path" json:"path,omitempty"`   // of the id in the event
-	Line     string         `yaml:"line" json:"line,omitempty"`   // a pattern, in which the group id is the id
+	Line     string         `yaml:"line" json:"line,omitempty"`   // pattern with the group id
 	Literals []string       `yaml:"literals" json:"literals"`     // as in [Rule]
 	Examples []string       `yaml:"examples" json:"examples,omitempty"`
 }
 
-// SessionGone is what a program says when it is asked to resume a session that
-// does not exist. It has exactly one of Event and Line.
+// SessionGone is the message of a program that is asked to resume a session that does not exist. It
+// has exactly one of Event and Line.
 type SessionGone struct {
 	Event    map[string]any `yaml:"event" json:"event,omitempty"` // as in [Rule]
 	Line     string         `yaml:"line" json:"line,omitempty"`   // a pattern
@@ -38,7 +37,7 @@ type SessionGone struct {
 	Examples []string       `yaml:"examples" json:"examples,omitempty"`
 }
 
-// sessionRule is a [SessionID] or a [SessionGone] that can be used.
+// sessionRule is a compiled [SessionID] or [SessionGone].
 type sessionRule struct {
 	event    condition // nil for a line
 	path     path      // of the id in the event
@@ -48,25 +47,24 @@ type sessionRule struct {
 	gone     bool
 }
 
-// sessionReader is what a [Detector] knows of the session.
+// sessionReader is what a [Detector] knows about the session.
 type sessionReader struct {
-	id     string // as the program has stated it
-	goneAt int    // count of the line that says that the session does not exist; 0 for none
-	lower  []byte // a line in lower case; its memory is used again
+	id     string // session id; "" if it was not printed
+	goneAt int    // count of the line that reports a missing session; 0 for none
+	lower  []byte // reused buffer for a line in lower case
 }
 
-// idGroup is the group of a pattern that is the id of the session.
+// idGroup is the name of the pattern group with the session id.
 const idGroup = "id"
 
-// maxIDLine is in how many lines from the beginning the id is looked for: what
-// follows may quote one.
+// maxIDLine is the number of first lines in which the id is searched: later output may quote one.
 const maxIDLine = 50
 
-// plausibleID is what an id looks like. It is given to a command as an argument:
-// it must not look like a flag.
+// plausibleID matches session ids. They become arguments of commands, so they must not look like
+// flags.
 var plausibleID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:-]{3,127}$`)
 
-// addSession adds the rules of a pack about its session.
+// addSession adds the pack's rules about the session.
 func (p *Pack) addSession(s Session) (errs []error) {
 	for i, id := range s.ID {
 		r, err := compileSessionRule(id.Event, id.Line, id.Literals)
@@ -97,13 +95,13 @@ func (p *Pack) addSession(s Session) (errs []error) {
 	return errs
 }
 
-// compileSessionRule checks what the two kinds of rules have in common.
+// compileSessionRule compiles what both kinds of rules have in common.
 func compileSessionRule(event map[string]any, line string, literals []string) (*sessionRule, error) {
 	r := new(sessionRule)
 	var err error
 	switch {
 	case (len(event) > 0) == (line != ""):
-		return nil, errors.New("want one of event and line")
+		return nil, errors.New("want exactly one of event and line")
 	case line != "":
 		var pattern string
 		if pattern, err = expand(line); err == nil {
@@ -121,7 +119,7 @@ func compileSessionRule(event map[string]any, line string, literals []string) (*
 	return r, errors.Join(err, checkLiterals(literals, line != ""))
 }
 
-// compileID checks where the id is.
+// compileID sets where the id is.
 func (r *sessionRule) compileID(spec SessionID) (err error) {
 	if r.pattern == nil {
 		if r.path, err = parsePath(spec.Path); err != nil {
@@ -130,15 +128,15 @@ func (r *sessionRule) compileID(spec SessionID) (err error) {
 		return nil
 	}
 	if spec.Path != "" {
-		return errors.New("path: only an event has one; the id in a line is the group id, as in (?P<id>[0-9a-f-]+)")
+		return errors.New("path: only allowed for an event: in a line, use the group id, as in (?P<id>[0-9a-f-]+)")
 	}
 	if r.group = r.pattern.SubexpIndex(idGroup); r.group < 0 {
-		return errors.New("line: it has no group id, as in (?P<id>[0-9a-f-]+)")
+		return errors.New("line: the group id is missing, as in (?P<id>[0-9a-f-]+)")
 	}
 	return nil
 }
 
-// checkExamples refuses examples that the rule does not match.
+// checkExamples returns an error for examples that the rule does not match.
 func (r *sessionRule) checkExamples(examples []string) error {
 	for i, example := range examples {
 		d := New(&Pack{session: []*sessionRule{r}}, Options{})
@@ -150,22 +148,21 @@ func (r *sessionRule) checkExamples(examples []string) error {
 	return nil
 }
 
-// StatesSessionID reports whether the pack knows where the program states the id
-// of its session.
+// StatesSessionID reports whether the pack knows where the program prints its session id.
 func (p *Pack) StatesSessionID() bool {
 	return slices.ContainsFunc(p.session, func(r *sessionRule) bool { return !r.gone })
 }
 
-// SessionID returns the id that the program has stated for its session, "" if it
-// has not. The first one in the first 50 lines counts.
+// SessionID returns the session id that the program has printed; "" if it has not. The first one in
+// the first 50 lines counts.
 func (d *Detector) SessionID() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.session.id
 }
 
-// SessionGone reports whether the program said, in the last lines, that the
-// session it was asked for does not exist.
+// SessionGone reports whether the program printed, in the last lines, that the session does not
+// exist.
 func (d *Detector) SessionGone() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,7 +170,7 @@ func (d *Detector) SessionGone() bool {
 	return d.session.goneAt > 0 && d.count-d.session.goneAt < d.options.Lines
 }
 
-// readSessionLine looks for the session in a line of text.
+// readSessionLine looks for session messages in a line of text.
 func (d *Detector) readSessionLine(line []byte) {
 	if len(d.pack.session) == 0 {
 		return
@@ -182,14 +179,14 @@ func (d *Detector) readSessionLine(line []byte) {
 	for _, r := range d.pack.session {
 		switch {
 		case r.pattern == nil || !hasAny(d.session.lower, r.literals):
-		case !r.gone && (d.session.id != "" || d.said): // an event states the id itself
+		case !r.gone && (d.session.id != "" || d.said): // events have their own rules for the id
 		default:
 			d.foundSession(r, r.idInLine(line))
 		}
 	}
 }
 
-// readSessionEvent looks for the session in an event.
+// readSessionEvent looks for session messages in an event.
 func (d *Detector) readSessionEvent(line []byte) {
 	var events []any
 	for _, r := range d.pack.session {
@@ -207,7 +204,7 @@ func (d *Detector) readSessionEvent(line []byte) {
 	}
 }
 
-// appendLower appends the text with the letters of ASCII in lower case.
+// appendLower appends the text with ASCII letters in lower case.
 func appendLower(to, text []byte) []byte {
 	for _, c := range text {
 		if 'A' <= c && c <= 'Z' {
@@ -222,8 +219,8 @@ func hasAny(line []byte, literals [][]byte) bool {
 	return slices.ContainsFunc(literals, func(l []byte) bool { return bytes.Contains(line, l) })
 }
 
-// idInLine returns the id in a line, or any text if the rule is about a session
-// that is gone; "" if the line does not match.
+// idInLine returns the id in a line, or "gone" for a rule about a missing session; "" if the line
+// does not match.
 func (r *sessionRule) idInLine(line []byte) string {
 	m := r.pattern.FindSubmatch(line)
 	switch {
@@ -247,12 +244,12 @@ func (r *sessionRule) idInEvent(event any) (id string) {
 	return id
 }
 
-// foundSession notes what a rule has found.
+// foundSession records what a rule has found.
 func (d *Detector) foundSession(r *sessionRule, id string) {
 	switch id = strings.TrimSpace(id); {
 	case id == "":
 	case r.gone:
-		d.session.goneAt = d.count + 1 // which is that of the line that is read
+		d.session.goneAt = d.count + 1 // the count of the current line
 	case d.session.id == "" && d.count < maxIDLine && plausibleID.MatchString(id):
 		d.session.id = id
 		if d.options.OnSessionID != nil {

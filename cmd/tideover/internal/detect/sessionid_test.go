@@ -48,16 +48,16 @@ func TestTheSessionIsRead(t *testing.T) {
 func TestTheSessionOfAPackIsChecked(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"session: {id: [{literals: [abc]}]}":                                                  "session.id[0]: want one of event and line",
-		"session: {id: [{line: '^a$', event: {a: b}, literals: [abc]}]}":                      "session.id[0]: want one of event and line",
-		"session: {id: [{line: '^session (.*)$', literals: [session]}]}":                      "session.id[0]: line: it has no group id",
-		"session: {id: [{line: '^session (?P<id>.*)$'}]}":                                     "session.id[0]: literals: missing",
-		"session: {id: [{line: '^session (?P<id>.*)$', path: a, literals: [session]}]}":       "session.id[0]: path: only an event has one",
+		"session: {id: [{literals: [abc]}]}":                                                  "session.id[0]: want exactly one of event and line",
+		"session: {id: [{line: '^a$', event: {a: b}, literals: [abc]}]}":                      "session.id[0]: want exactly one of event and line",
+		"session: {id: [{line: '^session (.*)$', literals: [session]}]}":                      "session.id[0]: line: the group id is missing",
+		"session: {id: [{line: '^session (?P<id>.*)$'}]}":                                     "session.id[0]: literals are missing",
+		"session: {id: [{line: '^session (?P<id>.*)$', path: a, literals: [session]}]}":       "session.id[0]: path: only allowed for an event",
 		"session: {id: [{line: '^(?P<id>', literals: [session]}]}":                            "session.id[0]: line: ",
 		"session: {id: [{event: {type: a}, literals: [abc]}]}":                                "session.id[0]: path: ",
 		"session: {id: [{event: {type: a}, path: id, literals: [abc], examples: [nothing]}]}": "session.id[0]: examples[0]: the rule does not match",
 		"session: {gone: [{line: '^gone$', literals: [gone], examples: [here]}]}":             "session.gone[0]: examples[0]: the rule does not match",
-		"session: {gone: [{line: '^{sesame}$', literals: [gone]}]}":                           "{sesame} stands for nothing",
+		"session: {gone: [{line: '^{sesame}$', literals: [gone]}]}":                           "{sesame} is unknown",
 	} {
 		if _, err := Parse("own", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

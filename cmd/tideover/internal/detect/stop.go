@@ -5,39 +5,40 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // Stop is why a command stopped.
 type Stop struct {
 	Reason   Reason    `json:"reason"`
-	Terminal bool      `json:"terminal"`          // no wait helps
-	Until    time.Time `json:"until,omitzero"`    // when it may go on; zero means that it is not stated
-	Stated   string    `json:"stated,omitempty"`  // the words that Until was read from
-	As       string    `json:"as,omitempty"`      // the form they were taken for; rule and rule-time mean that the rule says it
-	Note     string    `json:"note,omitempty"`    // what else there is to say, such as why a time was not used
-	Trust    Trust     `json:"trust"`             // what it rests on
-	Pack     string    `json:"pack"`              // of the rule; with no rule, the one that was used
-	Rule     string    `json:"rule,omitempty"`    // "" if the exit code decided
-	Line     string    `json:"line,omitempty"`    // the line that matched, normalised and cut
+	Terminal bool      `json:"terminal"`          // waiting does not help
+	Until    time.Time `json:"until,omitzero"`    // when it can continue; zero if not stated
+	Stated   string    `json:"stated,omitempty"`  // the words that Until was parsed from
+	As       string    `json:"as,omitempty"`      // the format they were parsed as; rule and rule-time mean that the rule sets it
+	Note     string    `json:"note,omitempty"`    // remark, such as why a time was not used
+	Trust    Trust     `json:"trust"`             // kind of evidence
+	Pack     string    `json:"pack"`              // pack of the rule; without a rule, the pack of the detector
+	Rule     string    `json:"rule,omitempty"`    // id of the rule; "" if the exit code decided
+	Line     string    `json:"line,omitempty"`    // matching line, normalised and shortened
 	Number   int       `json:"number,omitempty"`  // of the line, from 1
 	Meaning  string    `json:"meaning,omitempty"` // of the exit code
 
 	fallback bool // the rule decides if no other does
 }
 
-// Stop says why the command stopped, given how it ended: its exit code, which is
-// negative if it is not known, or with signaled the number of the signal, with
-// or without the 128 that a shell adds. What was written without a line end
-// counts as a line. It may be asked again, and more may be written after.
+// Stop returns why the command stopped. code is its exit code, negative if it is unknown; with
+// signaled it is the number of the signal, with or without the 128 that a shell adds. Output
+// without a line end counts as a line. Stop may be called repeatedly, also between writes.
 func (d *Detector) Stop(code int, signaled bool) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stop, _ := d.judge(code, signaled)
+	stop, _ := d.decide(code, signaled)
 	return stop
 }
 
-// judge decides, and returns the matches with what became of them.
-func (d *Detector) judge(code int, signaled bool) (Stop, []match) {
+// decide returns the verdict, and all matches with their own verdicts.
+func (d *Detector) decide(code int, signaled bool) (Stop, []match) {
 	d.endLines()
 	list := append(slices.Clone(d.events), d.matchLines()...)
 	slices.SortFunc(list, func(a, b match) int { return cmp.Compare(a.order, b.order) })
@@ -56,8 +57,8 @@ func (d *Detector) judge(code int, signaled bool) (Stop, []match) {
 	}
 }
 
-// saysFailed reports whether the last event that says how the program fares says
-// that it failed. Then an exit code of success means nothing.
+// saysFailed reports whether the last event about the outcome reports a failure. Then exit code 0
+// means nothing.
 func saysFailed(list []match) (failed bool) {
 	for i := range list {
 		switch m := &list[i]; {
@@ -70,17 +71,17 @@ func saysFailed(list []match) (failed bool) {
 	return failed
 }
 
-// endLines ends the lines that are held, because the output has ended.
+// endLines ends incomplete lines, because the output has ended.
 func (d *Detector) endLines() {
 	for _, s := range d.streams {
 		if len(s.partial) > 0 {
-			s.end(cmp.Or(d.options.At, d.at, time.Now()))
+			s.endLine(cmp.Or(d.options.At, d.at, time.Now()))
 		}
 	}
 }
 
-// verdict is what a match says. If it states no time, the last one beside it that
-// gives the same reason and does is asked: a message may have two lines.
+// verdict returns the Stop for a match. If the match states no time, it uses the time of the last
+// match near it with the same reason: a message may have two lines.
 func (d *Detector) verdict(list []match, best int) Stop {
 	m := &list[best]
 	got, from := m.reading, -1
@@ -88,7 +89,7 @@ func (d *Detector) verdict(list []match, best int) Stop {
 		if i == best || other.verdict != "" {
 			continue
 		}
-		list[i].verdict = "counts less than line " + strconv.Itoa(m.number)
+		list[i].verdict = "less important than line " + strconv.Itoa(m.number)
 		if m.reading.until.IsZero() && !m.rule.Terminal && !other.reading.until.IsZero() && other.rule.Reason == m.rule.Reason && beside(m, &other) {
 			got, from = other.reading, i
 		}
@@ -105,4 +106,23 @@ func (d *Detector) verdict(list []match, best int) Stop {
 		Trust: m.rule.trust, Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
 		fallback: m.rule.Fallback,
 	}
+}
+
+// limitWords matches words that messages about limits contain.
+var limitWords = lazyregexp.New(`(?i)\b(?:rate|usage|request|token)s?[ _-]?limit|\bquota\b|\btoo many requests\b|\blimit (?:is |was |has been )?(?:reached|exceeded|hit)\b|\b(?:try again|retry) (?:at|in|after)\b|\bresets? (?:at|in)\b`)
+
+// NotUnderstood is the note on a stop that no rule explains, although its words are those of a
+// limit.
+const NotUnderstood = "not recognised as a limit: 'tideover detect --explain' shows why; to add a rule, see docs/detect.md"
+
+// Misread returns NotUnderstood if the stop counts as a crash although the last lines contain the
+// words of a limit.
+func (s *Stop) Misread(tail []string) string {
+	if s.Reason != Crashed || s.Rule != "" {
+		return ""
+	}
+	if slices.ContainsFunc(tail[max(len(tail)-lastWords, 0):], limitWords.MatchString) {
+		return NotUnderstood
+	}
+	return ""
 }

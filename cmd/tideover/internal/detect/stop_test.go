@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// utc returns a moment of 2026.
+// utc returns a time in 2026.
 func utc(month time.Month, day, hour, minute, second int) time.Time {
 	return time.Date(2026, month, day, hour, minute, second, 0, time.UTC)
 }
 
-// in returns a moment that is a duration after noon.
+// in returns the time d after noon.
 func in(d time.Duration) time.Time { return noon.Add(d) }
 
-// messages is every form of the research page, with variants.
+// messages has every format of the research page, with variants.
 var messages = []struct {
 	pack, output string
 	reason       Reason

@@ -5,21 +5,19 @@ import (
 	"time"
 )
 
-// maxLine is how much of a line is held. An event that is longer is not read. Of
-// text that is longer the last part is: it is the output of a program that draws
-// on the screen and never ends a line.
+// maxLine limits the length of a line. A longer event is ignored. Of longer text the last part is
+// used: it comes from a program that draws on the screen and never ends a line.
 const maxLine = 1 << 20
 
-// Stream takes one stream of output for its [Detector]. Lines of several streams
-// are put in order as they are completed.
+// Stream receives one stream of output for its [Detector]. Lines of several streams are ordered by
+// their completion.
 type Stream struct {
 	d       *Detector
-	partial []byte // the beginning of a line whose end has not come
-	dropped bool   // the line is an event that is too long, and only its beginning is held
+	partial []byte // beginning of an incomplete line
+	dropped bool   // the line is an event that is too long; only its beginning is stored
 }
 
-// Write takes the next piece. It keeps no more of it than the last lines, and it
-// never fails.
+// Write processes the next piece. It never fails.
 func (s *Stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -31,22 +29,22 @@ func (s *Stream) Write(p []byte) (int, error) {
 	for {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
-			s.hold(p)
+			s.appendPartial(p)
 			return size, nil
 		}
 		if len(s.partial) == 0 && !s.dropped && end <= maxLine {
 			s.d.line(p[:end], at)
 		} else {
-			s.hold(p[:end])
-			s.end(at)
+			s.appendPartial(p[:end])
+			s.endLine(at)
 		}
 		p = p[end+1:]
 	}
 }
 
-// hold keeps the piece of a line. Where the line is cut depends on its length
-// and not on the pieces that it comes in.
-func (s *Stream) hold(p []byte) {
+// appendPartial stores a piece of a line. Where a long line is cut depends only on its length, not
+// on the pieces.
+func (s *Stream) appendPartial(p []byte) {
 	for len(p) > 0 && !s.dropped {
 		n := min(len(p), maxLine-len(s.partial))
 		s.partial = append(s.partial, p[:n]...)
@@ -62,11 +60,11 @@ func (s *Stream) hold(p []byte) {
 	}
 }
 
-// end ends the line that is held.
-func (s *Stream) end(at time.Time) {
+// endLine processes the stored line.
+func (s *Stream) endLine(at time.Time) {
 	s.d.line(s.partial, at)
 	s.dropped, s.partial = false, s.partial[:0]
 	if cap(s.partial) > maxLine/16 {
-		s.partial = nil // one long line should not be paid for by all that follow
+		s.partial = nil // free the memory of a long line
 	}
 }

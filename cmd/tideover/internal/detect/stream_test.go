@@ -112,7 +112,7 @@ func TestManyGoroutinesMayWrite(t *testing.T) {
 	}
 }
 
-// transcript is output as assistants write it: prose, code, events, colours.
+// transcript is output like that of assistants: prose, code, events, colours.
 func transcript() []byte {
 	var b bytes.Buffer
 	for i := range 50 {

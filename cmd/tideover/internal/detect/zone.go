@@ -10,12 +10,11 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// zoneText is what may stand for a zone after a time.
+// zoneText matches a zone after a time.
 const zoneText = `(?:z|(?:utc|gmt)?[+-]\d{1,2}(?::?\d{2})?|[a-z]{2,5}|[a-z_]+(?:/[a-z0-9_+-]+){1,2})`
 
-// abbreviations are the offsets, in minutes, of the abbreviations that are in
-// use in America and Europe. An abbreviation names an offset and not a place, so
-// daylight saving is in it already. Of those with several meanings, CST is
+// abbreviations has the offsets, in minutes, of common abbreviations. An abbreviation is an offset
+// and not a place, so it includes daylight saving. Of those with several meanings, CST is
 // America's, BST Britain's and IST India's.
 var abbreviations = map[string]int{
 	"Z": 0, "UTC": 0, "GMT": 0, "WET": 0, "WEST": 60, "BST": 60, "CET": 60, "CEST": 120, "EET": 120, "EEST": 180, "MSK": 180,
@@ -24,12 +23,12 @@ var abbreviations = map[string]int{
 	"IST": 330, "JST": 540, "KST": 540, "AEST": 600, "AEDT": 660, "NZST": 720, "NZDT": 780,
 }
 
-// places are the short names that Americans use for a zone and not an offset.
+// places has the short names that Americans use for a zone instead of an offset.
 var places = map[string]string{"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"}
 
 var offset = lazyregexp.New(`^(?:UTC|GMT)?([+-])(\d{1,2}):?(\d{2})?$`)
 
-// readZone reads a zone: a name of the database, an abbreviation or an offset.
+// readZone parses a zone: a name of the database, an abbreviation or an offset.
 func readZone(text string) (*time.Location, error) {
 	upper := strings.ToUpper(text)
 	if minutes, ok := abbreviations[upper]; ok {
@@ -56,9 +55,9 @@ func readZone(text string) (*time.Location, error) {
 	return nil, fmt.Errorf("zone %q is unknown", text)
 }
 
-// instants returns when the clocks of a zone show a time: usually once, twice
-// when they are set back over it. A time that they skip is taken as if they had
-// been set forward later, which is never too early.
+// instants returns the times at which the clocks of a zone show this time: usually one, two if the
+// clocks are set back over it. A time that they skip is interpreted with the offset before the
+// change, which is never too early.
 func instants(year int, month time.Month, day, hour, minute, second int, zone *time.Location) []time.Time {
 	naive := time.Date(year, month, day, hour, minute, second, 0, time.UTC)
 	_, before := naive.Add(-24 * time.Hour).In(zone).Zone()
