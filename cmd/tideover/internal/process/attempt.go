@@ -12,24 +12,23 @@ import (
 
 // attempt is one run of the command.
 type attempt struct {
-	pid      int // the command, and its group; the number is not reused while any member lives
-	states   chan change
-	stops    chan struct{} // we were told to stop, in the sense of Ctrl-Z
-	running  bool          // the command itself has not been reaped
-	goOns    int           // how often the group was sent CONT
-	told     time.Time     // when the group was sent TERM
-	toldToo  map[int]bool  // who else was at that time
-	lent     bool          // the group is in the foreground, in our place
-	terminal bool          // it is, or was
-	hungUp   bool          // the terminal went away while it was lent
-	timedOut bool
+	pid        int // of the command and of its process group; not reused while a member lives
+	states     chan change
+	stops      chan struct{} // we got SIGTSTP
+	running    bool          // the command itself has not been reaped
+	continues  int           // number of CONT signals sent to the group
+	termSent   time.Time     // when TERM was sent; zero if it was not
+	termSentTo map[int]bool  // processes that got TERM then
+	lent       bool          // the group has the terminal's foreground instead of us
+	terminal   bool          // the group has, or had, the foreground
+	hungUp     bool          // the terminal was closed while the group had it
+	timedOut   bool
 }
 
-// Run runs the command once, with extra environment variables ("key=value"),
-// and returns when it has ended and, unless it succeeded, nothing of it is left.
-// When ctx is done the command is ended. The error says why the command was
-// not run at all: a [*StartError], or the cause of ctx or of [Supervisor.Context];
-// or it is an [*OutputError], beside the result.
+// Run runs the command once, with extra environment variables ("key=value"). It returns when the
+// command has ended and, unless it succeeded, all its processes have ended. The end of ctx ends the
+// command. An error means that the command was not run: a [*StartError], or the cause of ctx or of
+// [Supervisor.Context]. An [*OutputError] is returned together with a result.
 func (s *Supervisor) Run(ctx context.Context, extra ...string) (Result, error) {
 	if err := errors.Join(context.Cause(s.ctx), context.Cause(ctx)); err != nil {
 		return Result{}, err
@@ -39,7 +38,7 @@ func (s *Supervisor) Run(ctx context.Context, extra ...string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	status := s.follow(ctx, a)
+	status := s.waitForEnd(ctx, a)
 	s.reclaim(a, a.timedOut || status.Signaled())
 
 	r := Result{TimedOut: a.timedOut, Terminal: a.terminal, HungUp: a.hungUp}
@@ -57,13 +56,13 @@ func (s *Supervisor) Run(ctx context.Context, extra ...string) (Result, error) {
 	if !failed && (err != nil || s.cfg.MatchStdout != nil && !r.MatchedStdout) {
 		s.sweep(a)
 	}
-	s.end()
+	s.clearCurrent()
 	r.Duration = time.Since(began)
 	return r, err
 }
 
-// finish waits for the outputs. One whose reader is stuck takes as much of the
-// attempt's time as a command that writes to that reader itself.
+// finish waits until the outputs are written. A stuck reader uses the attempt's time, as it would
+// for a command that writes to that reader directly.
 func (s *Supervisor) finish(ctx context.Context, r *Result) error {
 	var errs [2]error
 	r.MatchedStdout, errs[0] = s.stdout.finish(ctx, s)
@@ -97,8 +96,8 @@ func (s *Supervisor) start(extra []string) (*attempt, error) {
 	return a, nil
 }
 
-// launch starts the command, unless a signal has told us to end. A signal is
-// either seen here or finds the attempt to be passed to, never neither.
+// launch starts the command, unless a signal has ended the supervisor. The lock ensures that a
+// signal is either seen here or finds the attempt to forward it to.
 func (s *Supervisor) launch(a *attempt, extra []string, files [3]uintptr) (err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,8 +120,8 @@ func (s *Supervisor) open() (files [3]uintptr, err error) {
 	return files, nil
 }
 
-// end forgets the current attempt; signals have nobody to go to from now on.
-func (s *Supervisor) end() {
+// clearCurrent removes the current attempt, so that signals are no longer forwarded.
+func (s *Supervisor) clearCurrent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = nil
@@ -131,11 +130,11 @@ func (s *Supervisor) end() {
 // change is a change of the command's state.
 type change struct {
 	syscall.WaitStatus
-	continued int // how often the command had been continued by then
+	continued int // number of CONT signals sent before it
 }
 
-// watch reports each change of the command's state, the last one being its end.
-// It is the one place that waits for the command.
+// watch reports each change of the command's state; the last one is its end. No other function
+// waits for the command.
 func (s *Supervisor) watch(a *attempt) {
 	for {
 		c, err := s.await(a)
@@ -149,8 +148,8 @@ func (s *Supervisor) watch(a *attempt) {
 	}
 }
 
-// follow sees the command through to its end.
-func (s *Supervisor) follow(ctx context.Context, a *attempt) syscall.WaitStatus {
+// waitForEnd handles stops, timeouts and signals until the command has ended.
+func (s *Supervisor) waitForEnd(ctx context.Context, a *attempt) syscall.WaitStatus {
 	timeout, stopped := ctx.Done(), s.ctx.Done()
 	var grace <-chan time.Time
 	for {
@@ -160,24 +159,24 @@ func (s *Supervisor) follow(ctx context.Context, a *attempt) syscall.WaitStatus 
 				return c.WaitStatus
 			}
 			if s.stale(a, c) {
-				continue // it goes on already
+				continue // it was continued meanwhile
 			}
-			s.stopped(a, c.StopSignal())
+			s.handleStop(a, c.StopSignal())
 		case <-a.stops:
 			s.suspendWith(a)
-		case <-stopped: // the signal has been passed on already
+		case <-stopped: // the signal has been forwarded already
 			stopped, timeout = nil, nil
 			if stop := s.Stopped(); stop != nil && stop.Signal == syscall.SIGTERM {
-				s.tell(a, false)
+				s.sendTerm(a, false)
 			}
 			grace = time.After(s.cfg.Grace)
 		case <-timeout:
 			timeout = nil
 			if s.ctx.Err() != nil {
-				continue // our own end is the cause, and has a case of its own
+				continue // a signal ends us, which the case above handles
 			}
 			a.timedOut = true
-			s.tell(a, true)
+			s.sendTerm(a, true)
 			grace = time.After(s.cfg.Grace)
 		case <-grace:
 			s.signalGroup(syscall.SIGKILL)

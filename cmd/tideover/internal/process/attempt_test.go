@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// supervisor opens one for the command. Tests with one do not run in parallel,
-// since it reaps every child of the process.
+// supervisor opens one for the command. Tests with one do not run in parallel, because it reaps
+// every child of the process.
 func supervisor(t *testing.T, cfg Config) *Supervisor {
 	t.Helper()
 	s, err := New(cfg)
@@ -25,8 +25,7 @@ func supervisor(t *testing.T, cfg Config) *Supervisor {
 	return s
 }
 
-// A signal that comes after Run has looked for one, and before there is an
-// attempt to pass it to.
+// A signal arrives after Run has checked for one, and before there is an attempt to forward it to.
 func TestSignalJustBeforeTheStartStartsNothing(t *testing.T) { //nolint:paralleltest // see supervisor
 	s := supervisor(t, Config{Args: []string{"sleep", "600"}})
 	s.signals.handle(s, syscall.SIGTERM)

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// await waits for a change of the command's state. It is first seen and then
-// taken under the lock, so that it is known to come before or after a CONT of
-// ours, and so that the number of the command is valid while the lock is held.
+// await waits for a change of the command's state. It first only sees the change, and then collects
+// it under the lock, so that its order relative to our CONT signals is known, and the command's pid
+// is valid while the lock is held.
 func (s *Supervisor) await(a *attempt) (change, error) {
 	err := unix.Waitid(unix.P_PID, a.pid, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
 	if err != nil {
@@ -16,7 +16,7 @@ func (s *Supervisor) await(a *attempt) (change, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := change{continued: a.goOns}
+	c := change{continued: a.continues}
 	pid, err := syscall.Wait4(a.pid, &c.WaitStatus, syscall.WUNTRACED|syscall.WNOHANG, nil)
 	if pid == 0 && err == nil {
 		return c, syscall.EINTR // continued in between

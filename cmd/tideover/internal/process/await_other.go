@@ -9,7 +9,7 @@ func (s *Supervisor) await(a *attempt) (c change, err error) {
 	_, err = syscall.Wait4(a.pid, &c.WaitStatus, syscall.WUNTRACED, nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.continued = a.goOns
+	c.continued = a.continues
 	if err != syscall.EINTR { //nolint:errorlint // a bare number
 		a.running = a.running && err == nil && c.Stopped()
 	}

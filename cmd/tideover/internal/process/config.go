@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
 
 // ErrUnsupported is what [New] returns on systems without process groups.
-var ErrUnsupported = errors.New("unsupported on this system: commands are run on Linux and macOS only")
+var ErrUnsupported = errors.New("unsupported on this system: commands run on Linux and macOS only")
 
-// ErrInputTooLong is why standard input can't be replayed once it has outgrown
-// its limit.
+// ErrInputTooLong means that standard input can't be replayed because it is longer than its limit.
 var ErrInputTooLong = errors.New("standard input is longer than its limit")
 
-// Exit codes that shells have made a convention.
+// Conventional exit codes of shells.
 const (
 	CodeInternal      = 125 // the wrapper's own error
 	CodeNotExecutable = 126
@@ -24,49 +25,48 @@ const (
 	CodeSignal        = 128 // plus the number of the signal
 )
 
-// Config says what a [Supervisor] runs, and how.
+// Config configures a [Supervisor].
 type Config struct {
-	Args       []string      // the command and its arguments; there is no shell between
-	Grace      time.Duration // how long the command may take to end after TERM; 0 sends KILL at once
-	StdinLimit int64         // bytes of piped standard input kept for later attempts; 0 keeps none
-	Once       bool          // there will be one attempt: standard input is handed over as it is
-	DieWithUs  bool          // on Linux the command is killed when the thread that called Run ends
-	Cgroup     string        // on Linux: folder of the cgroup that the command is started in, if that is possible; see [NewCgroup]
-	Buffer     bool          // hold standard output back until [Supervisor.PassOn]
+	Args       []string      // command and arguments; no shell is involved
+	Grace      time.Duration // time between TERM and KILL; 0 sends KILL at once
+	StdinLimit int64         // bytes of piped standard input stored for later attempts; 0 stores none
+	Once       bool          // only one attempt: the command gets standard input directly
+	DieWithUs  bool          // on Linux: kill the command when the thread that called Run ends
+	Cgroup     string        // on Linux: folder of the cgroup to start the command in, if possible; see [NewCgroup]
+	Buffer     bool          // buffer standard output until [Supervisor.PassOn]
 
-	// MatchStdout and MatchStderr are looked for in each line of a stream,
-	// without its line end; nil leaves the stream alone. Lines are matched on
-	// their first MiB.
+	// MatchStdout and MatchStderr are matched against the first MiB of each line of a stream,
+	// without its line end. Nil means that the command gets the stream directly.
 	MatchStdout *regexp.Regexp
 	MatchStderr *regexp.Regexp
 
-	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when it is to be continued. If it
-	// returns false, and if it is nil, our own group is stopped, and the command continued with it.
+	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when to continue it. If it is nil or
+	// returns false, our own group is stopped, and the command is continued together with us.
 	Suspend func() bool
 
-	// Notice is called with what the user should know and no result tells, such
-	// as a process that may not be signalled. It may be called from any
-	// goroutine; nil drops the notices.
+	// Notice is called with messages for the user that are not part of a result, such as a
+	// process that may not be signalled. It may be called from any goroutine; nil drops the
+	// messages.
 	Notice func(string)
 
-	// The streams; nil means the process's own.
+	// The standard streams; nil means those of this process.
 	Stdin, Stdout, Stderr *os.File
 }
 
 // Result is how an attempt ended.
 type Result struct {
-	Code     int            // the exit code; 128+n when the command died of signal n
-	Signal   syscall.Signal // what the command died of; 0 if it exited
+	Code     int            // exit code; 128+n if signal n killed the command
+	Signal   syscall.Signal // signal that killed the command; 0 if it exited
 	TimedOut bool           // the attempt's context ended it
-	Terminal bool           // the command was in the terminal's foreground, where Ctrl-C reaches it and not us
-	HungUp   bool           // the terminal was lent to the command, and is gone
+	Terminal bool           // the command had the terminal's foreground, where Ctrl-C reaches it and not us
+	HungUp   bool           // the terminal was closed while the command had it
 	Duration time.Duration
 
 	MatchedStdout bool // a line matched Config.MatchStdout
 	MatchedStderr bool // a line matched Config.MatchStderr
 }
 
-// SignalError is why a supervisor stopped: it was told to by a signal.
+// SignalError means that a signal ended the supervisor.
 type SignalError struct {
 	Signal syscall.Signal
 }
@@ -74,26 +74,26 @@ type SignalError struct {
 // Error names the signal.
 func (e *SignalError) Error() string { return "ended by signal: " + e.Signal.String() }
 
-// Code returns the exit code that stands for the signal.
+// Code returns the exit code for the signal.
 func (e *SignalError) Code() int { return CodeSignal + int(e.Signal) }
 
-// OutputError is why not all that the command wrote was passed on. The next
-// attempt's would not be either.
+// OutputError means that not all output of the command was written. Another attempt would fail in
+// the same way.
 type OutputError struct {
 	Err error
 }
 
 // Error says what went wrong.
-func (e *OutputError) Error() string { return "the command's output: " + e.Err.Error() }
+func (e *OutputError) Error() string { return "writing the command's output: " + e.Err.Error() }
 
 // Unwrap returns the cause.
 func (e *OutputError) Unwrap() error { return e.Err }
 
-// StartError is why a command could not be started. Unless it is
-// [StartError.Transient] the command will not start the next time either.
+// StartError means that a command could not be started. Unless it is [StartError.Transient],
+// another attempt would fail in the same way.
 type StartError struct {
-	Code int    // CodeNotFound, CodeNotExecutable, or CodeInternal when the system refused
-	Name string // the command, without its arguments
+	Code int    // CodeNotFound, CodeNotExecutable, or CodeInternal if the system had no resources
+	Name string // command without arguments
 	Err  error
 }
 
@@ -102,9 +102,36 @@ func (e *StartError) Error() string {
 	return fmt.Sprintf("start %s: %v%s", e.Name, e.Err, e.hint())
 }
 
-// Transient reports whether the command may start the next time: its file was
-// open for writing, as it is while it is being installed.
+// Transient reports whether another attempt may succeed: the file was open for writing, as during
+// an installation.
 func (e *StartError) Transient() bool { return errors.Is(e.Err, errBusy) }
 
 // Unwrap returns the cause.
 func (e *StartError) Unwrap() error { return e.Err }
+
+// builtins are shell keywords and builtins without an equivalent program.
+var builtins = []string{
+	".", "alias", "bg", "builtin", "case", "cd", "declare", "eval", "exec", "exit", "export", "fg", "for", "function", "hash", "if", "jobs",
+	"let", "local", "popd", "pushd", "read", "return", "set", "shift", "source", "trap", "type", "ulimit", "umask", "unalias", "unset", "until",
+	"wait", "while",
+}
+
+// hint returns a suggestion for the error message; empty if there is none.
+func (e *StartError) hint() string {
+	switch {
+	case e.Code != CodeNotFound:
+		return ""
+	case slices.Contains(builtins, e.Name):
+		return ": it is a shell builtin: use sh -c '" + e.Name + " ...'"
+	case strings.ContainsAny(e.Name, " |&;<>$="):
+		return ": the command is not run by a shell: use sh -c '...'"
+	}
+	return ""
+}
+
+// Leftovers identifies processes that an attempt has left running. It is needed after the
+// supervising process was killed.
+type Leftovers struct {
+	Env    []string `json:"env"`              // "NAME=value" entries that a leftover has in its environment, all of them; empty finds nothing
+	Cgroup string   `json:"cgroup,omitempty"` // folder of the cgroup of the command
+}

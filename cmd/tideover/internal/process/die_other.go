@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Die ends the process by the signal, so that whoever waits for us sees what
-// ended us: shells and make stop at a child that died of an interrupt, and go
-// on after one that only exited with 130. Where the signal has no effect it
-// exits with 128+n, as it does for QUIT, at which Go would print its stacks.
+// Die ends the process with the signal, so that the parent process sees the cause: shells and make
+// stop at a child that an interrupt killed, and continue after one that only exited with 130. If
+// the signal has no effect it exits with 128+n. It does the same for QUIT, for which Go would print
+// stack traces.
 func Die(sig syscall.Signal) {
 	if sig != syscall.SIGQUIT {
 		signal.Reset(sig)

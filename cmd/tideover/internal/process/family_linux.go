@@ -14,37 +14,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// markKey is the variable by which our processes are known among those of
-// others. It is set only if there are others.
+// markKey is the variable that marks the processes of our command. It is set only if this process
+// had other children at its start.
 const markKey = "TIDEOVER_RUN"
 
-// becoming is how many milliseconds a process may take from one program to the
-// next, on a busy machine, before it is held to have no environment.
+// becoming is how many milliseconds to wait for the environment of a process, which is empty while
+// it executes a new program.
 const becoming = 500
 
-// family finds the descendants of this process that are ours.
+// family finds the descendants of this process that belong to our command.
 //
-// Nearly always that is all of them. But a shell that has started jobs may have
-// become us (exec), and then its children and theirs are our descendants too.
-// When one of them dies its own children come to us, and nothing in the process
-// table tells them from what our command has left behind. So if there were
-// children before ours, a process is ours only if it has our mark in its
-// environment, or descends from one that has. The price is that an orphan that
-// has emptied its environment is not found in that case; the other way, by a
-// list of what was there before, would kill what such a child starts later.
+// Usually those are all of them. But a shell with background jobs may have replaced itself by us
+// (exec); then its children are our descendants, too. When one of those dies, we inherit its
+// children, and the process table does not distinguish them from processes of our command. So if
+// there were children at our start, a process belongs to our command only if its environment
+// contains our mark, or if it descends from such a process. The drawback is that an orphan with an
+// empty environment is not found in that case. The alternative, a list of the processes at our
+// start, would kill processes that such a child starts later.
 type family struct {
 	self    int
-	foreign map[int]bool // children we had before we started any: not ours to touch
-	mark    string       // "KEY=value"; empty if there are none
+	foreign map[int]bool // children from before the first attempt, which we must not touch
+	mark    string       // "KEY=value"; empty if there are no foreign children
 }
 
-// relative is a descendant that is not yet dead.
+// relative is a descendant that is still alive.
 type relative struct {
 	pid, parent, group int
 }
 
-// newFamily makes this process the one to which descendants come when their
-// parents die. Where that is forbidden, those that left the group are lost.
+// newFamily makes this process the subreaper of its descendants. If that is forbidden, descendants
+// that left the group are not found.
 func newFamily() *family {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 	f := &family{self: os.Getpid(), foreign: map[int]bool{}}
@@ -52,14 +51,13 @@ func newFamily() *family {
 		f.foreign[pid] = true
 	}
 	if len(f.foreign) > 0 {
-		// The mark of a tideover around us stays in front of ours.
+		// If another tideover runs us, its mark comes first.
 		f.mark = fmt.Sprintf("%s=%s/%d.%016x", markKey, os.Getenv(markKey), f.self, rand.Uint64())
 	}
 	return f
 }
 
-// environment returns what the command needs in its environment to be known as
-// ours.
+// environment returns the variable that marks the command, if marks are needed.
 func (f *family) environment() []string {
 	if f.mark == "" {
 		return nil
@@ -67,7 +65,7 @@ func (f *family) environment() []string {
 	return []string{f.mark}
 }
 
-// ours reports whether a child of this process is one of ours.
+// ours reports whether a child of this process belongs to our command.
 func (f *family) ours(pid int) bool {
 	if f.foreign[pid] {
 		return false
@@ -77,20 +75,20 @@ func (f *family) ours(pid int) bool {
 	}
 	env, err := environment(pid)
 	for tries := 0; len(env) == 0 && !errors.Is(err, fs.ErrNotExist) && tries < becoming; tries++ {
-		// It has none, or is just becoming another program and meanwhile shows none.
+		// The environment is empty, or the process is just executing a new program.
 		time.Sleep(time.Millisecond)
 		env, err = environment(pid)
 	}
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if bytes.HasPrefix(kv, []byte(f.mark)) {
-			return true // followed by the mark of a tideover that we run, if at all
+			return true // may be followed by the mark of a tideover inside ours
 		}
 	}
 	return false
 }
 
-// environment reads the environment of a process in one piece: between two
-// reads it may become another program, and the rest would be missing.
+// environment reads the environment of a process with a single read: between two reads the process
+// may execute another program.
 func environment(pid int) ([]byte, error) {
 	for size := 64 << 10; ; size *= 4 {
 		file, err := os.Open(fmt.Sprintf("/proc/%d/environ", pid))
@@ -106,7 +104,7 @@ func environment(pid int) ([]byte, error) {
 	}
 }
 
-// children returns our children, the dead ones included, without the foreign.
+// children returns our children, including zombies, except the foreign ones.
 func (f *family) children() []int {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	var pids []int
@@ -121,7 +119,7 @@ func (f *family) children() []int {
 	return pids
 }
 
-// descendants returns all live descendants that are ours.
+// descendants returns all live descendants that belong to our command.
 func (f *family) descendants() []relative {
 	byParent := map[int][]relative{}
 	for _, p := range processes() {
@@ -165,8 +163,8 @@ func processes() []relative {
 	return all
 }
 
-// parseStat reads a line of /proc/PID/stat; ok is false for the dead. The name
-// in it may hold anything, brackets and spaces included.
+// parseStat parses a line of /proc/PID/stat; ok is false for a zombie. The process name in it may
+// contain brackets and spaces.
 func parseStat(pid int, data []byte) (p relative, ok bool) {
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 3 || bytes.ContainsAny(fields[0], "ZXx") {

@@ -2,8 +2,8 @@
 
 package process
 
-// family knows no descendants here: there is no way to be given the orphans,
-// so the group is all that can be ended.
+// family finds no descendants on this system, because orphans can't be inherited: only the group
+// can be ended.
 type family struct{}
 
 type relative struct {

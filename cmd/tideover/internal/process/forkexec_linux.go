@@ -2,7 +2,7 @@ package process
 
 import "syscall"
 
-// forkExec starts the command, in the cgroup that is asked for if the system allows it.
+// forkExec starts the command, in the configured cgroup if the system allows it.
 func (s *Supervisor) forkExec(path string, attr *syscall.ProcAttr) (int, error) {
 	attr.Sys = &syscall.SysProcAttr{Setpgid: true}
 	if s.cfg.DieWithUs {

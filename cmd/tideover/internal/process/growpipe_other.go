@@ -2,7 +2,8 @@
 
 package process
 
-// queued asks how many bytes a pipe holds: FIONREAD, the same on all of these.
+// queued is the ioctl FIONREAD, which returns how many bytes a pipe holds; it is the same on all of
+// these systems.
 const queued = 0x4004667f
 
 func growPipe(int) {}

@@ -12,12 +12,12 @@ import (
 
 // input is the standard input of the command: the same bytes in every attempt.
 //
-// A terminal or another device is handed over as it is, a regular file is
-// rewound, and anything that can be read only once goes through a spool.
+// The command gets a terminal or another device directly. A regular file is rewound. Everything
+// else is stored in a spool.
 type input struct {
 	src   *os.File
-	start int64  // where a regular file stood at first; -1 if it is not rewound
-	spool *spool // nil for what is handed over
+	start int64  // initial position of a regular file; -1 if it is not rewound
+	spool *spool // nil if the command gets src directly
 	feed  *feed  // of the current attempt
 }
 
@@ -25,7 +25,7 @@ func newInput(cfg Config) (*input, error) {
 	in := &input{src: cfg.Stdin, start: -1}
 	var st unix.Stat_t
 	if err := unix.Fstat(fdOf(cfg.Stdin), &st); err != nil || cfg.Once {
-		return in, nil //nolint:nilerr // a command whose input is closed may live without it
+		return in, nil //nolint:nilerr // a closed input is not an error
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -56,14 +56,14 @@ func (in *input) open() (uintptr, error) {
 	return uintptr(in.feed.child), nil
 }
 
-// started is called when the attempt has its descriptor, or will not need it.
+// started must be called when the attempt has its descriptor, or does not need it.
 func (in *input) started() {
 	if in.feed != nil {
 		in.feed.start()
 	}
 }
 
-// finish is called when the attempt is over.
+// finish must be called at the end of the attempt.
 func (in *input) finish() {
 	if in.feed != nil {
 		in.feed.stop()
@@ -71,7 +71,7 @@ func (in *input) finish() {
 	}
 }
 
-// lost returns why the input can't be replayed, nil if it can.
+// lost returns why the input can't be replayed; nil if it can.
 func (in *input) lost() error {
 	if in.spool == nil {
 		return nil
@@ -86,8 +86,8 @@ func (in *input) close() error {
 	return in.spool.file.Close()
 }
 
-// pipe returns a pipe of which neither end is inherited: one end stays in
-// blocking mode, for the command, the other can be waited for with a deadline.
+// pipe returns a pipe that is not inherited: one end in blocking mode for the command, the other
+// one with deadlines for us.
 func pipe(oursWrites bool) (child int, ours *os.File, err error) {
 	var p [2]int
 	syscall.ForkLock.RLock()
@@ -107,8 +107,8 @@ func pipe(oursWrites bool) (child int, ours *os.File, err error) {
 	return p[1], os.NewFile(uintptr(p[0]), "|"), nil
 }
 
-// scratch returns an empty file without a name, which nobody else can open and
-// which vanishes with us.
+// scratch returns an empty file without a name, which no other process can open and which vanishes
+// at our end.
 func scratch() (*os.File, error) {
 	f, err := os.CreateTemp("", "tideover-*") // mode 0600
 	if err != nil {

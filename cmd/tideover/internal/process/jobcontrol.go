@@ -7,42 +7,39 @@ import (
 	"time"
 )
 
-// stopWait is how long a stop that we asked for may take to be seen: the
-// command's after a TSTP, our own after a kill.
+// stopWait is how long to wait for a stop to take effect: of the command after TSTP, and of
+// ourselves after a kill.
 const stopWait = 100 * time.Millisecond
 
-// lend puts the attempt in the foreground if we are there.
+// lend gives the terminal's foreground to the attempt, if we have it.
 //
-// The command has been running for some microseconds by then. If it was quick
-// enough to touch the terminal it has been stopped for that, which
-// [Supervisor.stopped] puts right. The other order, where the child does it
-// between fork and exec, would need TTOU to be ignored there, and the command
-// would inherit that.
+// The command has been running for some microseconds by then. If it has used the terminal already,
+// it was stopped for that, which [Supervisor.handleStop] handles. Setting the foreground in the child
+// between fork and exec would require ignoring TTOU there, and the command would inherit that.
 func (s *Supervisor) lend(a *attempt) {
 	if s.terminal.holder() == s.terminal.own && s.terminal.give(a.pid) == nil {
 		a.lent, a.terminal = true, true
 	}
 }
 
-// reclaim takes the foreground back from the attempt. If the command was cut
-// short the terminal's modes are set back too; a command that ended by itself
-// may have meant to change them.
+// reclaim takes the foreground back from the attempt. If the command was ended by us or by a
+// signal, it also restores the terminal's modes; a command that ended normally may have changed
+// them on purpose.
 func (s *Supervisor) reclaim(a *attempt, cutShort bool) {
 	if !a.lent {
 		return
 	}
 	a.lent = false
 	if s.terminal.give(s.terminal.own) != nil && s.terminal.holder() < 0 {
-		a.hungUp = true // it could be asked before, or it would not have been lent
+		a.hungUp = true // the terminal worked before, or the attempt would not have got it
 	}
 	if cutShort {
 		s.terminal.restore()
 	}
 }
 
-// toldToStop passes a TSTP that was sent to us on to the attempt, and reports
-// whether there is one.
-func (s *Supervisor) toldToStop() bool {
+// forwardStop forwards a TSTP to the attempt, and returns false if there is none.
+func (s *Supervisor) forwardStop() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil || !s.current.running {
@@ -55,17 +52,17 @@ func (s *Supervisor) toldToStop() bool {
 	return true
 }
 
-// stopped answers a command that was stopped.
-func (s *Supervisor) stopped(a *attempt, sig syscall.Signal) {
+// handleStop reacts to a command that was stopped.
+func (s *Supervisor) handleStop(a *attempt, sig syscall.Signal) {
 	holder := s.terminal.holder()
 	switch {
 	case holder < 0 && s.terminal != nil && (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU):
-		// It was stopped for touching a terminal that has gone since: nobody can
-		// continue it, and the hang-up did not reach it in the background.
+		// It was stopped for using a terminal that was closed since. No shell can continue it, and
+		// SIGHUP does not reach a background process.
 		a.terminal, a.hungUp = true, true
 		s.signalGroup(syscall.SIGHUP)
 	case holder < 0 || s.ctx.Err() != nil:
-		// Without job control whoever stopped it continues it.
+		// Without job control, the process that stopped it must continue it.
 	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == s.terminal.own:
 		s.lend(a)
 		s.signalGroup(syscall.SIGCONT)
@@ -76,20 +73,20 @@ func (s *Supervisor) stopped(a *attempt, sig syscall.Signal) {
 	}
 }
 
-// stale reports whether the stop dates from before the latest CONT that we sent.
+// stale reports whether the stop happened before our latest CONT.
 func (s *Supervisor) stale(a *attempt, c change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return c.continued < a.goOns
+	return c.continued < a.continues
 }
 
-// suspendWith stops the command, and us with it.
+// suspendWith stops the command, and then ourselves.
 func (s *Supervisor) suspendWith(a *attempt) {
 	s.signalGroup(syscall.SIGTSTP)
 	select {
 	case c := <-a.states:
 		if !c.Stopped() {
-			a.states <- c // its end, and the last: for follow to see
+			a.states <- c // its end: put it back for waitForEnd
 			return
 		}
 	case <-time.After(stopWait):
@@ -97,13 +94,12 @@ func (s *Supervisor) suspendWith(a *attempt) {
 	s.suspend(a, syscall.SIGTSTP)
 }
 
-// suspend stops our own group, as the terminal would have done had we been in
-// the foreground, and once we are continued continues the attempt. With
-// Config.Suspend, that decides when to go on.
+// suspend stops our own group, as the terminal does with a group in the foreground. When we are
+// continued, it continues the attempt. With Config.Suspend, that function decides when to continue.
 func (s *Supervisor) suspend(a *attempt, sig syscall.Signal) {
 	s.reclaim(a, false)
 	if sig == syscall.SIGSTOP {
-		// Unlike TSTP it would stop us even if there were nobody to continue us.
+		// Unlike TSTP, STOP would stop us even if no shell could continue us.
 		sig = syscall.SIGTSTP
 	}
 	if s.cfg.Suspend == nil || !s.cfg.Suspend() {
@@ -115,9 +111,9 @@ func (s *Supervisor) suspend(a *attempt, sig syscall.Signal) {
 	s.signalGroup(syscall.SIGCONT)
 }
 
-// stopSelf stops the process, or with 0 its whole group, and returns once it
-// has been continued. The system discards the stop if our group is orphaned,
-// so that nobody could continue it; then it returns too.
+// stopSelf stops the process, or with 0 its whole group, and returns when it has been continued.
+// The system ignores the stop if our group is orphaned, because no shell could continue it; then
+// stopSelf returns, too.
 func (g *signals) stopSelf(pid int, sig syscall.Signal) {
 	select {
 	case <-g.continued:

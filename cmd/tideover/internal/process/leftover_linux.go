@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// EndLeftovers ends processes that attempts have left behind: TERM, and KILL after the grace.
-// It returns an error if one of them does not end.
+// EndLeftovers ends processes that attempts have left running: with TERM, and with KILL after the
+// grace period. It returns an error if one does not end.
 func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) error {
 	if len(list) == 0 {
-		return nil // to read the list of all processes takes a while
+		return nil // don't read the list of all processes
 	}
 	kill := time.Now().Add(grace)
 	told := map[int]bool{}
@@ -31,9 +31,9 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 			removeCgroups(list)
 			return nil
 		case len(left) == 0:
-			looked = true // a process that becomes another program shows no environment meanwhile
+			looked = true // check twice: a process has no environment while it executes a new program
 		case late > unkillable:
-			return fmt.Errorf("process %s of an earlier attempt does not end, not even when it is killed", describeProcesses(left))
+			return fmt.Errorf("process %s of an earlier attempt does not end, even after KILL", describeProcesses(left))
 		default:
 			looked = false
 			signalLeftovers(left, late >= 0, told)
@@ -45,13 +45,12 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			return fmt.Errorf("wait for processes of an earlier attempt: %w", context.Cause(ctx))
+			return fmt.Errorf("waiting for processes of an earlier attempt to end: %w", context.Cause(ctx))
 		}
 	}
 }
 
-// findLeftovers returns handles of the processes. A handle means the same process even if its
-// number is given to another one.
+// findLeftovers returns handles of the processes. A handle stays valid if the pid is reused.
 func findLeftovers(list []Leftovers, spared map[int]bool) (found []*os.Process) {
 	byCgroup := map[int]bool{}
 	for _, l := range list {
@@ -93,7 +92,7 @@ func hasEnvironment(pid int, list []Leftovers) bool {
 	})
 }
 
-// ancestors returns this process and those that it descends from: none of them is a leftover.
+// ancestors returns this process and its ancestors, which are never leftovers.
 func ancestors() map[int]bool {
 	parents := map[int]int{}
 	for _, p := range processes() {
@@ -106,7 +105,7 @@ func ancestors() map[int]bool {
 	return found
 }
 
-// signalLeftovers asks each process once to end, or kills it.
+// signalLeftovers sends TERM to each process once, or KILL.
 func signalLeftovers(list []*os.Process, kill bool, told map[int]bool) {
 	for _, p := range list {
 		switch {
@@ -134,12 +133,12 @@ func describeProcesses(list []*os.Process) string {
 	return strings.Join(pids, ", ")
 }
 
-// cgroupPrefix is how the name of a cgroup of ours begins.
+// cgroupPrefix is the beginning of the names of our cgroups.
 const cgroupPrefix = "tideover-"
 
-// NewCgroup makes a cgroup inside that of this process, and returns its folder. It returns ""
-// where that is not possible: it needs version 2 and the right to do so, as root and services
-// with Delegate=yes have.
+// NewCgroup creates a cgroup inside that of this process, and returns its folder. It returns "" if
+// that is not possible: it needs cgroup version 2 and permission, as root and services with
+// Delegate=yes have.
 func NewCgroup() string {
 	own := ownCgroup()
 	if own == "" {
@@ -152,7 +151,7 @@ func NewCgroup() string {
 	return dir
 }
 
-// RemoveCgroup removes a cgroup of [NewCgroup] unless it has processes, such as a daemon that
+// RemoveCgroup removes a cgroup of [NewCgroup], unless it contains processes, such as a daemon that
 // the command has started on purpose.
 func RemoveCgroup(dir string) {
 	if dir != "" {
@@ -160,7 +159,7 @@ func RemoveCgroup(dir string) {
 	}
 }
 
-// RemoveEmptyCgroups removes what daemons have left that have ended since.
+// RemoveEmptyCgroups removes cgroups whose daemons have ended.
 func RemoveEmptyCgroups() {
 	if own := ownCgroup(); own != "" {
 		dirs, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
@@ -170,7 +169,7 @@ func RemoveEmptyCgroups() {
 	}
 }
 
-// killCgroups kills at once what is in the cgroups, so that none can start another one meanwhile.
+// killCgroups kills all processes in the cgroups at once, so that none can start another meanwhile.
 func killCgroups(list []Leftovers) {
 	for _, l := range list {
 		if isCgroup(l.Cgroup) {
@@ -187,14 +186,14 @@ func removeCgroups(list []Leftovers) {
 	}
 }
 
-// cgroupProcesses returns the processes in a cgroup and in those inside it.
+// cgroupProcesses returns the processes in a cgroup and in its children.
 func cgroupProcesses(dir string) (pids []int) {
 	if !isCgroup(dir) {
 		return nil
 	}
 	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
-			return nil // it may be gone
+			return nil // it may have been removed
 		}
 		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
 		if err != nil {
@@ -214,8 +213,7 @@ func isCgroup(dir string) bool {
 	return filepath.IsAbs(dir) && strings.HasPrefix(filepath.Base(dir), cgroupPrefix)
 }
 
-// ownCgroup returns the folder of the cgroup, of version 2, that this process is in; "" if it
-// can't be seen.
+// ownCgroup returns the folder of this process's cgroup (version 2); "" if it is not visible.
 func ownCgroup() string {
 	memberships, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -234,7 +232,7 @@ func ownCgroup() string {
 	return ""
 }
 
-// cgroupMount returns which cgroup is mounted where.
+// cgroupMount returns which cgroup is mounted, and where.
 func cgroupMount() (root, point string) {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// EndLeftovers does nothing: there is no list of processes to look at.
+// EndLeftovers does nothing: processes can't be listed on this system.
 func EndLeftovers(context.Context, []Leftovers, time.Duration) error { return nil }
 
-// NewCgroup returns "": there are none.
+// NewCgroup returns "": there are no cgroups on this system.
 func NewCgroup() string { return "" }
 
 // RemoveCgroup does nothing.

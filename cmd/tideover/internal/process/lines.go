@@ -5,15 +5,14 @@ import (
 	"regexp"
 )
 
-// maxLine is how much of a line is looked at, so that output without line ends
-// needs no more memory than other output.
+// maxLine limits the matched part of a line, so that output without line ends needs little memory.
 const maxLine = 1 << 20
 
-// lines looks for a line that matches in a stream that comes in pieces.
+// lines looks for a matching line in a stream that arrives in pieces.
 type lines struct {
 	match   *regexp.Regexp // nil matches nothing
 	prefix  []byte         // begins every match
-	partial []byte         // the beginning of a line whose end has not come
+	partial []byte         // beginning of an incomplete line
 	found   bool
 }
 
@@ -26,13 +25,13 @@ func newLines(match *regexp.Regexp) *lines {
 	return l
 }
 
-// write takes the next piece.
+// write processes the next piece.
 func (l *lines) write(p []byte) {
 	if l.match == nil || l.found {
 		return
 	}
 	head, rest, ended := bytes.Cut(p, []byte{'\n'})
-	l.keep(head)
+	l.appendPartial(head)
 	if !ended {
 		return
 	}
@@ -40,16 +39,16 @@ func (l *lines) write(p []byte) {
 	l.partial = l.partial[:0]
 	whole := bytes.LastIndexByte(rest, '\n') + 1
 	l.scan(rest[:whole])
-	l.keep(rest[whole:])
+	l.appendPartial(rest[whole:])
 }
 
-func (l *lines) keep(p []byte) {
+func (l *lines) appendPartial(p []byte) {
 	l.partial = append(l.partial, p[:min(len(p), maxLine-len(l.partial))]...)
 }
 
-// scan looks at whole lines.
+// scan processes complete lines.
 func (l *lines) scan(p []byte) {
-	// Looking for a constant is fifty times as fast as matching line by line.
+	// A search for a constant is fifty times as fast as matching line by line.
 	if len(l.prefix) > 0 && !bytes.Contains(p, l.prefix) {
 		return
 	}
@@ -60,8 +59,8 @@ func (l *lines) scan(p []byte) {
 	}
 }
 
-// end takes the end of the stream.
-func (l *lines) end() {
+// finish processes the end of the stream.
+func (l *lines) finish() {
 	if len(l.partial) > 0 {
 		l.test(l.partial)
 	}

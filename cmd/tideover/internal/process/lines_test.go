@@ -13,7 +13,7 @@ func found(match, text string, piece int) bool {
 	for p := range slices.Chunk([]byte(text), piece) {
 		l.write(p)
 	}
-	l.end()
+	l.finish()
 	return l.found
 }
 

@@ -15,26 +15,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// copySize is how much is copied at once.
+// copySize is the size of the copy buffer.
 const copySize = 256 << 10
 
-// onlyReader hides WriteTo, and onlyWriter ReadFrom, which would not use our
-// buffer.
+// onlyReader hides WriteTo, and onlyWriter hides ReadFrom, which would bypass our buffer.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
 )
 
-// output is a stream that the command writes. If nobody has to look at it or
-// hold it back the command gets our own descriptor, and we are not in the way.
+// output is an output stream of the command. If it need not be matched or buffered, the command
+// gets our own descriptor.
 type output struct {
 	dst    *os.File
 	match  *regexp.Regexp
 	buffer bool
-	held   *os.File        // what the latest attempt wrote, if buffer is set
-	broken error           // why held is not all of it
+	held   *os.File        // output of the latest attempt, if buffer is set
+	broken error           // why held is incomplete
 	tee    *tee            // of the current attempt; nil if the command has our descriptor
-	last   <-chan struct{} // is closed when a tee that was left behind has written its last; nil without one
+	last   <-chan struct{} // closed when an abandoned tee has finished; nil without one
 }
 
 // open returns the descriptor for the next attempt.
@@ -61,7 +60,7 @@ func (o *output) open() (uintptr, error) {
 	return uintptr(child), nil
 }
 
-// started is called when the attempt has its descriptor, or will not need it.
+// started must be called when the attempt has its descriptor, or does not need it.
 func (o *output) started() {
 	if o.tee != nil {
 		_ = syscall.Close(o.tee.child)
@@ -69,9 +68,9 @@ func (o *output) started() {
 	}
 }
 
-// finish is called when the command has ended, and returns whether a line
-// matched, and why not all that the command wrote was passed on.
-// Processes that it left behind may still write; they are not waited for.
+// finish must be called when the command has ended. It returns whether a line matched, and why
+// output was not written. It does not wait for processes that the command left running, which may
+// still write.
 func (o *output) finish(ctx context.Context, s *Supervisor) (matched bool, err error) {
 	if o.tee == nil {
 		return false, nil
@@ -93,13 +92,12 @@ func (o *output) finish(ctx context.Context, s *Supervisor) (matched bool, err e
 	return t.lines.found, err
 }
 
-// errStalled is why output was not passed on when our own reader has stopped
-// reading.
-var errStalled = errors.New("nobody reads")
+// errStalled means that the reader of our output has stopped reading.
+var errStalled = errors.New("the reader does not read")
 
-// wait returns true when all has been copied. Whoever reads our output may be
-// stuck for ever, and we may not once we were told to end or the attempt's time
-// is up: then it returns false after the grace.
+// wait returns true when all output is copied. The reader of our output may be stuck for ever:
+// after the end of the supervisor or of the attempt's time, it waits only for the grace period and
+// then returns false.
 func (t *tee) wait(ctx context.Context, s *Supervisor) bool {
 	select {
 	case <-t.done:
@@ -115,7 +113,7 @@ func (t *tee) wait(ctx context.Context, s *Supervisor) bool {
 	}
 }
 
-// passOn writes what was held back.
+// passOn writes the buffered output.
 func (o *output) passOn() error {
 	if o.held == nil || o.broken != nil {
 		return o.broken
@@ -136,22 +134,22 @@ func (o *output) close() error {
 	return err
 }
 
-// tee copies a stream and looks at its lines.
+// tee copies a stream and matches its lines.
 type tee struct {
-	child int // the command's end
+	child int // end of the command
 	r     *os.File
 	dst   *os.File
 	lines *lines
-	after <-chan struct{} // nothing is written before it is closed; nil means at once
-	err   error           // of writing
+	after <-chan struct{} // wait until it is closed before writing; nil means at once
+	err   error           // of the last write
 	done  chan struct{}
 
-	abandoned atomic.Bool // what has not been written need not be
+	abandoned atomic.Bool // the rest need not be written
 }
 
 func (t *tee) run() {
 	defer close(t.done)
-	// Closing our end is what tells the command that its reader is gone.
+	// Closing our end makes writes of the command fail.
 	defer t.r.Close()
 	if t.after != nil {
 		<-t.after
@@ -166,14 +164,14 @@ func (t *tee) run() {
 			t.drain(buf)
 		}
 		if err != nil {
-			t.lines.end()
+			t.lines.finish()
 			return
 		}
 	}
 }
 
-// drain passes on what the pipe holds, and not what comes later: a daemon that
-// the command has left behind may never stop writing.
+// drain copies the current contents of the pipe, but not later output: a daemon that the command
+// has left running may never stop writing.
 func (t *tee) drain(buf []byte) {
 	conn, err := t.r.SyscallConn()
 	if err != nil {
@@ -204,7 +202,7 @@ func (t *tee) pass(p []byte) bool {
 	return t.err == nil
 }
 
-// readerGone reports whether our output is a pipe that nobody reads any more.
+// readerGone reports whether our output is a pipe without a reader.
 func (o *output) readerGone() bool {
 	fds := []unix.PollFd{{Fd: int32(fdOf(o.dst))}}
 	n, err := unix.Poll(fds, 0)

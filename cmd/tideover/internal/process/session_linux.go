@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// KillSession kills every process of a session, except those that have made one
-// of their own. It is for what is left when the leader has been killed.
+// KillSession kills every process of a session, except its leader. Use it after the leader was
+// killed.
 func KillSession(leader int) {
 	session := []byte(strconv.Itoa(leader))
 	names, err := os.ReadDir("/proc")

@@ -2,5 +2,5 @@
 
 package process
 
-// KillSession does nothing: there is no list of processes to look at.
+// KillSession does nothing: processes can't be listed on this system.
 func KillSession(int) {}

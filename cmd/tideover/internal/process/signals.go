@@ -10,20 +10,20 @@ import (
 	"syscall"
 )
 
-// Signals that end the command, and us with it, and signals that are the
-// command's business alone.
+// endings are the signals that end the command and the supervisor; passing are only forwarded to
+// the command.
 var (
 	endings = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 	passing = []os.Signal{syscall.SIGWINCH, syscall.SIGUSR1, syscall.SIGUSR2}
 )
 
-// signals receives what is sent to the process while a supervisor is open.
+// signals receives the signals of the process while a supervisor is open.
 type signals struct {
 	sent      chan os.Signal
 	children  chan os.Signal
 	continued chan os.Signal
-	pipes     chan os.Signal // is never read
-	idle      chan struct{}  // has an element once an ending signal found no attempt to be passed to
+	pipes     chan os.Signal // never read
+	idle      chan struct{}  // has an element if an ending signal came between attempts
 	quit      chan struct{}
 	done      chan struct{}
 }
@@ -39,16 +39,15 @@ func watchSignals(s *Supervisor) *signals {
 		done:      make(chan struct{}),
 	}
 	for _, sig := range slices.Concat([]os.Signal{syscall.SIGTSTP}, endings, passing) {
-		// What was ignored when we started stays so, for us and for the command:
-		// nohup relies on it. It is true of HUP and INT only, since for the others
-		// the Go runtime can't tell, and says that they are not.
+		// A signal that was ignored at our start stays ignored, for us and for the command: nohup
+		// relies on it. This works only for HUP and INT; the Go runtime reports all others as not
+		// ignored.
 		if !signal.Ignored(sig) {
 			signal.Notify(g.sent, sig)
 		}
 	}
-	// A reader of our output that has gone must not kill us before the command
-	// is seen to: the write fails, which is enough. Handled, unlike ignored, is
-	// not inherited by the command.
+	// SIGPIPE must not kill us before the command is ended; the failed write is enough. The
+	// command does not inherit a handler, but it would inherit an ignored signal.
 	signal.Notify(g.pipes, syscall.SIGPIPE)
 	signal.Notify(g.children, syscall.SIGCHLD)
 	signal.Notify(g.continued, syscall.SIGCONT)
@@ -81,7 +80,7 @@ func (g *signals) stop() {
 func (g *signals) handle(s *Supervisor, sig syscall.Signal) {
 	switch {
 	case sig == syscall.SIGTSTP:
-		if !s.toldToStop() {
+		if !s.forwardStop() {
 			g.stopSelf(syscall.Getpid(), sig)
 		}
 	case isEnding(sig):
@@ -99,8 +98,8 @@ func (g *signals) handle(s *Supervisor, sig syscall.Signal) {
 
 func isEnding(sig syscall.Signal) bool { return slices.Contains(endings, os.Signal(sig)) }
 
-// signalGroup sends the signal to the current attempt's group, and reports
-// whether there is an attempt.
+// signalGroup sends the signal to the group of the current attempt, and returns false if there is
+// none.
 func (s *Supervisor) signalGroup(sig syscall.Signal) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,10 +109,10 @@ func (s *Supervisor) signalGroup(sig syscall.Signal) bool {
 	}
 	err := syscall.Kill(-a.pid, sig)
 	if sig == syscall.SIGCONT || isEnding(sig) {
-		a.goOns++
+		a.continues++
 	}
 	if a.running {
-		// The command itself may have left for another group.
+		// The command itself may have moved to another group.
 		if group, e := syscall.Getpgid(a.pid); e == nil && group != a.pid {
 			err = errors.Join(ignoreGone(err), syscall.Kill(a.pid, sig))
 		}
@@ -123,7 +122,7 @@ func (s *Supervisor) signalGroup(sig syscall.Signal) bool {
 		s.notice("the command (process %d) may not be signalled: %v; waiting for it to end", a.pid, err)
 	}
 	if isEnding(sig) {
-		// A stopped process acts on nothing but KILL until it is continued.
+		// A stopped process handles only KILL until it is continued.
 		_ = syscall.Kill(-a.pid, syscall.SIGCONT)
 	}
 	return true

@@ -13,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spool keeps what was read from an input that can be read only once. Nothing
-// is read before an attempt wants it, give or take the capacity of a pipe.
+// spool stores an input that can be read only once. It reads only when an attempt reads, except for
+// the capacity of a pipe.
 type spool struct {
 	src   *os.File
 	limit int64
-	file  *os.File // nil while nothing has been read, and again once lost
+	file  *os.File // nil before the first read and after lost is set
 	size  int64    // bytes in file
 	ended bool     // all of src has been read
-	lost  error    // why the bytes are not all there; nil if they are
+	lost  error    // why the stored input is incomplete; nil if it is complete
 
-	buf     []byte       // of the read under way, or of what it has read
-	reading bool         // a read is under way, or its result not yet taken
-	results chan reading // of the read under way
+	buf     []byte       // of the pending read
+	reading bool         // a read is pending, or its result was not received yet
+	results chan reading // of the pending read
 }
 
-// reading is what came of reading.
+// reading is the result of a read.
 type reading struct {
 	n   int
 	err error
@@ -38,13 +38,12 @@ func newSpool(src *os.File, limit int64) *spool {
 	return &spool{src: src, limit: limit, buf: make([]byte, 64<<10), results: make(chan reading, 1)}
 }
 
-// feed writes the whole input to one attempt: first what the spool has, then
-// the rest as it comes.
+// feed writes the whole input to one attempt: first the stored part, then the rest as it arrives.
 type feed struct {
 	spool *spool
-	child int // the command's end
+	child int // end of the command
 	w     *os.File
-	wake  *os.File // closed to end a wait for src
+	wake  *os.File // closing it ends readable
 	woken int      // becomes readable when wake is closed
 	quit  chan struct{}
 	done  chan struct{}
@@ -83,7 +82,7 @@ func (f *feed) run() {
 	s := f.spool
 	if s.size > 0 {
 		if _, err := io.CopyBuffer(onlyWriter{f.w}, io.NewSectionReader(s.file, 0, s.size), make([]byte, 64<<10)); err != nil {
-			return // the command has stopped reading, or has ended
+			return // the command has closed its input or has ended
 		}
 	}
 	for !s.ended && (s.reading || f.readable()) {
@@ -97,10 +96,9 @@ func (f *feed) run() {
 	}
 }
 
-// read reads from src and keeps what it read. Although src was readable the read
-// may block for ever, when another process that reads the same pipe was faster.
-// Then the end of the attempt leaves it under way, and the next attempt, if there
-// is one, takes its result: no byte is lost, and nothing waits for it.
+// read reads from src and stores the data. Although src was readable, the read may block for ever
+// if another process reads from the same pipe. Then the read stays pending at the end of the
+// attempt, and the next attempt receives its result, so that no byte is lost.
 func (f *feed) read() ([]byte, error) {
 	s := f.spool
 	if !s.reading {
@@ -113,15 +111,14 @@ func (f *feed) read() ([]byte, error) {
 	select {
 	case r := <-s.results:
 		s.reading = false
-		return s.take(r)
+		return s.accept(r)
 	case <-f.quit:
 		return nil, os.ErrDeadlineExceeded
 	}
 }
 
-// readable waits until src has something, or its end; it returns false when
-// the attempt is over first. Waiting this way leaves the mode of src alone,
-// which other processes share, and leaves the bytes there.
+// readable waits until src has data or has ended; false if the attempt ends first. Polling does not
+// change the mode of src, which other processes share, and consumes nothing.
 func (f *feed) readable() bool {
 	fds := []unix.PollFd{
 		{Fd: int32(fdOf(f.spool.src)), Events: unix.POLLIN},
@@ -139,13 +136,13 @@ func (f *feed) readable() bool {
 	}
 }
 
-// take keeps what was read, and returns it.
-func (s *spool) take(r reading) ([]byte, error) {
+// accept stores the result of a read and returns the data.
+func (s *spool) accept(r reading) ([]byte, error) {
 	switch {
 	case errors.Is(r.err, unix.EAGAIN) || errors.Is(r.err, unix.EINTR):
 		return nil, nil
 	case r.err != nil:
-		s.lose(fmt.Errorf("standard input: %w", r.err))
+		s.lose(fmt.Errorf("reading standard input: %w", r.err))
 		return nil, r.err
 	case r.n == 0:
 		s.ended = true
@@ -153,12 +150,12 @@ func (s *spool) take(r reading) ([]byte, error) {
 	}
 	data := s.buf[:r.n]
 	if s.lost == nil {
-		s.keep(data)
+		s.store(data)
 	}
 	return data, nil
 }
 
-func (s *spool) keep(data []byte) {
+func (s *spool) store(data []byte) {
 	if s.size+int64(len(data)) > s.limit {
 		s.lose(ErrInputTooLong)
 		return
@@ -178,7 +175,7 @@ func (s *spool) keep(data []byte) {
 	s.size += int64(len(data))
 }
 
-// lose gives up on replaying. What the current attempt gets is not affected.
+// lose gives up on replaying. It does not affect the current attempt.
 func (s *spool) lose(err error) {
 	s.lost = err
 	if s.file != nil {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// attemptInput reads what one attempt would get, up to max bytes.
+// attemptInput returns the input of one attempt, up to limit bytes.
 func attemptInput(t *testing.T, in *input, limit int64) string {
 	t.Helper()
 	fd, err := in.open()
@@ -33,7 +33,7 @@ func attemptInput(t *testing.T, in *input, limit int64) string {
 	return string(data)
 }
 
-// piped returns the input of a command whose input is a pipe with the text.
+// piped returns the input of a command whose standard input is a pipe with the text.
 func piped(t *testing.T, text string, limit int64) *input {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -94,8 +94,7 @@ func TestSpoolAtItsLimitIsReplayed(t *testing.T) {
 	}
 }
 
-// Another reader of the same pipe may be faster between our seeing that there
-// is something and our reading it.
+// Another reader of the same pipe takes the data between poll and read.
 func TestReadThatBlocksDoesNotOutliveTheAttempt(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()

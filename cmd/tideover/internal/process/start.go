@@ -16,18 +16,18 @@ import (
 	"syscall"
 )
 
-// errBusy is the system's answer for a program that is open for writing.
+// errBusy is the system's error for a program that is open for writing.
 var errBusy error = syscall.ETXTBSY
 
-// lookup finds the program the way a shell does.
+// lookup finds the program like a shell.
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
 	case err == nil, errors.Is(err, exec.ErrDot):
-		// A dot in the user's PATH is the user's choice.
+		// The user has chosen to have a dot in PATH.
 		return path, nil
 	case isFolder(name):
-		return "", &StartError{CodeNotExecutable, name, errors.New("it is a folder")}
+		return "", &StartError{CodeNotExecutable, name, errors.New("is a folder")}
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR), inPath(name):
 		return "", &StartError{CodeNotExecutable, name, errors.New("not executable")}
 	default:
@@ -35,8 +35,7 @@ func lookup(name string) (string, error) {
 	}
 }
 
-// Startable returns why a command can't be started in a folder, as a [*StartError],
-// or nil.
+// Startable returns why a command can't be started in a folder, as a [*StartError]; nil if it can.
 func Startable(dir, name string) error {
 	path := name
 	if strings.Contains(name, "/") && !filepath.IsAbs(name) {
@@ -49,7 +48,7 @@ func Startable(dir, name string) error {
 	return err
 }
 
-// isFolder reports whether the name leads to a folder.
+// isFolder reports whether the path is a folder.
 func isFolder(name string) bool {
 	if !strings.Contains(name, "/") {
 		return false
@@ -58,7 +57,7 @@ func isFolder(name string) bool {
 	return err == nil && info.IsDir()
 }
 
-// bare reports whether the file is a script without the line that says what runs it.
+// bare reports whether the file is a script without a #! line.
 func bare(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -69,8 +68,8 @@ func bare(path string) bool {
 	return err == nil && len(head) > 0 && !bytes.HasPrefix(head, []byte("#!")) && bytes.IndexByte(head, 0) < 0
 }
 
-// inPath reports whether PATH has a file of that name, which then is one that
-// may not be executed.
+// inPath reports whether PATH contains a file of that name; the caller knows that it can't be
+// executed.
 func inPath(name string) bool {
 	if strings.Contains(name, "/") {
 		return false
@@ -81,11 +80,11 @@ func inPath(name string) bool {
 	})
 }
 
-// spawn starts the command in a group of its own and returns its number, which
-// is the group's too.
+// spawn starts the command in its own group and returns the pid, which is also the number of the
+// group.
 //
-// It is not os.StartProcess because the waiting is ours: an os.Process wants to
-// reap its child itself, and can't tell that it was stopped.
+// It does not use os.StartProcess, because an os.Process reaps its child itself and does not report
+// stops.
 func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
 	name := s.cfg.Args[0]
 	path, err := lookup(name)
@@ -97,7 +96,7 @@ func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
 		Files: files[:],
 	})
 	if errors.Is(err, syscall.ENOEXEC) && bare(path) {
-		err = fmt.Errorf("%w: it has no #! line that says what runs it; add one, or run it with sh", err)
+		err = fmt.Errorf("%w: the script has no #! line: add one, or run it with sh", err)
 	}
 	if err != nil {
 		return 0, &StartError{startCode(err), name, err}
@@ -110,7 +109,7 @@ func startCode(err error) int {
 	case errors.Is(err, fs.ErrNotExist):
 		return CodeNotFound
 	case errors.Is(err, syscall.EAGAIN), errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return CodeInternal // the system has no room for another process
+		return CodeInternal // the system has no resources for another process
 	default:
 		return CodeNotExecutable
 	}
@@ -125,8 +124,8 @@ func environ(base, extra []string) []string {
 	return append(slices.DeleteFunc(slices.Clone(base), isSet), extra...)
 }
 
-// fdOf returns the descriptor of f without touching its blocking mode, which
-// [os.File.Fd] may change for everyone who shares the file.
+// fdOf returns the descriptor of f without changing its blocking mode, as [os.File.Fd] may do for
+// all processes that share the file.
 func fdOf(f *os.File) int {
 	fd := -1
 	if c, err := f.SyscallConn(); err == nil {

@@ -74,8 +74,8 @@ func TestStartErrorsSayWhatMayHelp(t *testing.T) {
 		testfile.WriteScript(t, path, text)
 	}
 	for name, want := range map[string]string{
-		"cd": "not found; it is a word of the shell, so use sh -c 'cd ...'", "ls | wc": "there is no shell in between", "no-such-command": "not found",
-		dir: "it is a folder", script: "it has no #! line", binary: "exec format error",
+		"cd": "not found: it is a shell builtin: use sh -c 'cd ...'", "ls | wc": "the command is not run by a shell", "no-such-command": "not found",
+		dir: "is a folder", script: "the script has no #! line", binary: "exec format error",
 	} {
 		s, err := New(Config{Args: []string{name}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr})
 		if err != nil {

@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// withDefault runs f while the signal has its default effect. Package
-// os/signal can't do that: Notify installs a handler for TSTP that Reset leaves
-// in place.
+// withDefault runs f while the signal has its default effect. Package os/signal can't do that:
+// Notify installs a handler for TSTP that Reset does not remove.
 func (*signals) withDefault(sig syscall.Signal, f func()) {
-	// The kernel's struct sigaction, whose layout depends on the processor. All
-	// zeros are the default on each.
+	// The kernel's struct sigaction. Its layout depends on the processor; all zeros mean the default
+	// on each.
 	var dfl, old [16]uint64
 	if !sigaction(sig, &dfl, &old) {
 		return
@@ -23,7 +22,7 @@ func (*signals) withDefault(sig syscall.Signal, f func()) {
 }
 
 func sigaction(sig syscall.Signal, act, old *[16]uint64) bool {
-	const setSize = 8 // of its signal set; MIPS, which has a larger one, refuses
+	const setSize = 8 // size of the signal set; the call fails on MIPS, which has a larger one
 	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig),
 		uintptr(unsafe.Pointer(act)), uintptr(unsafe.Pointer(old)), setSize, 0, 0)
 	return errno == 0
@@ -32,9 +31,9 @@ func sigaction(sig syscall.Signal, act, old *[16]uint64) bool {
 // stop stops the process, or with 0 its whole group.
 func stop(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
 
-// withoutTTOU runs f, which may then change the terminal from the background.
-// The signal is blocked on one thread rather than ignored, because os/signal
-// can't undo Ignore, and the commands would inherit it.
+// withoutTTOU runs f, which may then change the terminal from the background. It blocks the signal
+// on one thread instead of ignoring it, because os/signal can't undo Ignore, and commands would
+// inherit it.
 func withoutTTOU(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Supervisor runs the attempts of one command, one at a time. Open it with
-// [New] and end it with [Supervisor.Close].
+// Supervisor runs the attempts of one command, one at a time. Open it with [New] and end it with
+// [Supervisor.Close].
 type Supervisor struct {
 	cfg      Config
 	stdin    *input
@@ -24,19 +24,19 @@ type Supervisor struct {
 	family   *family
 	signals  *signals
 
-	ctx    context.Context // done once a signal has told us to end
+	ctx    context.Context // ends with the first signal to end
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex // held while processes are started, signalled by number, or reaped
 	current *attempt   // nil between attempts
-	refused bool       // the user knows that the command may not be signalled
+	refused bool       // the user was informed that the command may not be signalled
 }
 
-// New prepares to run the command: it takes over the signals of the process
-// and, on Linux, the descendants that will lose their parents.
+// New prepares to run the command: it handles the signals of this process and, on Linux, makes it
+// the subreaper of its descendants.
 func New(cfg Config) (*Supervisor, error) {
 	if len(cfg.Args) == 0 || cfg.Args[0] == "" {
-		return nil, errors.New("no command")
+		return nil, errors.New("no command given")
 	}
 	cfg.Stdin = cmp.Or(cfg.Stdin, os.Stdin)
 	cfg.Stdout = cmp.Or(cfg.Stdout, os.Stdout)
@@ -46,7 +46,7 @@ func New(cfg Config) (*Supervisor, error) {
 	}
 	in, err := newInput(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("standard input: %w", err)
+		return nil, fmt.Errorf("preparing standard input: %w", err)
 	}
 	s := &Supervisor{
 		cfg:      cfg,
@@ -61,29 +61,26 @@ func New(cfg Config) (*Supervisor, error) {
 	return s, nil
 }
 
-// Context is done as soon as a signal has told us to end; its cause is then a
-// [*SignalError]. Waits between attempts should end with it.
+// Context returns a context that ends with the first signal to end; its cause is a [*SignalError].
+// Waits between attempts should end with it.
 func (s *Supervisor) Context() context.Context { return s.ctx }
 
-// Stopped returns the signal that told us to end, or nil.
+// Stopped returns the signal that ended the supervisor; nil if there was none.
 func (s *Supervisor) Stopped() *SignalError {
 	e, _ := errors.AsType[*SignalError](context.Cause(s.ctx))
 	return e
 }
 
-// Replayable returns nil if another attempt would get all of standard input,
-// otherwise the reason why not.
+// Replayable returns nil if another attempt would get all of standard input, else the reason.
 func (s *Supervisor) Replayable() error { return s.stdin.lost() }
 
-// ReaderGone reports whether our standard output is a pipe that nobody reads
-// any more, so that no attempt can write to it.
+// ReaderGone reports whether our standard output is a pipe without a reader, so that no attempt can
+// write to it.
 func (s *Supervisor) ReaderGone() bool { return s.stdout.readerGone() }
 
-// Interrupted takes the end of the latest attempt for the signal's doing: the
-// terminal has sent it to the command alone, which had the foreground. Now the
-// rest of our own group gets it, as it would have from the terminal had the
-// command been in it too, so that a script, a loop or make around us ends. It
-// counts as sent to us.
+// Interrupted records that the terminal sent the signal to the command alone, which had the
+// foreground. It sends the signal to our own group, as the terminal would have done, so that a
+// script, a loop or make around us ends. The signal counts as sent to us.
 func (s *Supervisor) Interrupted(sig syscall.Signal) {
 	select {
 	case <-s.signals.idle:
@@ -91,17 +88,17 @@ func (s *Supervisor) Interrupted(sig syscall.Signal) {
 	}
 	_ = syscall.Kill(0, sig)
 	select {
-	case <-s.signals.idle: // ours has arrived, and will not come as a surprise later
+	case <-s.signals.idle: // our own signal has arrived
 	case <-time.After(stopWait):
 	}
 	s.cancel(&SignalError{sig})
 }
 
-// PassOn writes the standard output of the last attempt, which Config.Buffer
-// held back. It gives up when a signal ends us, since whoever reads may not.
+// PassOn writes the buffered output of the last attempt, see Config.Buffer. A signal ends it,
+// because the reader may be stuck.
 func (s *Supervisor) PassOn() error {
 	select {
-	case <-s.signals.idle: // came before there was anything to hurry
+	case <-s.signals.idle: // an earlier signal does not count
 	default:
 	}
 	done := make(chan error, 1)
@@ -114,7 +111,7 @@ func (s *Supervisor) PassOn() error {
 	}
 }
 
-// Close gives the signals and the terminal back.
+// Close releases the signals and the terminal.
 func (s *Supervisor) Close() error {
 	s.signals.stop()
 	s.terminal.close()

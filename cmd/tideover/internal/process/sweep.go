@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// unkillable is how long a process may take to disappear after KILL before it
-// is left to itself: it sleeps in the kernel, or is not ours to signal.
+// unkillable is how long to wait for a process to disappear after KILL. It may sleep in the kernel,
+// or we may not signal it.
 const unkillable = 2 * time.Second
 
-// sweep ends what the attempt has left running: the rest of its group and, where
-// they can be found, the descendants that left the group.
+// sweep ends the processes that the attempt has left running: the rest of its group and, where they
+// can be found, the descendants that left the group.
 func (s *Supervisor) sweep(a *attempt) {
-	// Whoever ends us waits for one grace, not for one per generation.
+	// There is one grace period in total, not one per generation of processes.
 	grace := time.Now().Add(s.cfg.Grace)
-	told := map[int]bool{} // by process; the group goes by its negative number
-	if !a.told.IsZero() {
-		grace = a.told.Add(s.cfg.Grace)
-		maps.Copy(told, a.toldToo)
+	told := map[int]bool{} // pids that got TERM; the group is a negative number
+	if !a.termSent.IsZero() {
+		grace = a.termSent.Add(s.cfg.Grace)
+		maps.Copy(told, a.termSentTo)
 	}
 	looked := false
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -33,12 +33,12 @@ func (s *Supervisor) sweep(a *attempt) {
 		case len(left) == 0 && looked:
 			return
 		case len(left) == 0:
-			// The process table is not read in one moment: one whose parent died
-			// meanwhile is in it as a child of nobody we know. So look again.
+			// The process table is not read atomically: a process whose parent died meanwhile has a
+			// parent that we don't know. So check twice.
 			looked = true
 			continue
 		case late > unkillable:
-			s.notice("left running: process %s", list(left))
+			s.notice("processes left running: %s", list(left))
 			return
 		case late >= 0:
 			s.signalEach(left, syscall.SIGKILL, nil)
@@ -50,19 +50,19 @@ func (s *Supervisor) sweep(a *attempt) {
 	}
 }
 
-// tell asks everything of the attempt to end, with TERM; the grace runs from
-// here. The group may have got it already.
-func (s *Supervisor) tell(a *attempt, group bool) {
-	a.told, a.toldToo = time.Now(), map[int]bool{}
+// sendTerm sends TERM to all processes of the attempt and starts the grace period. group is false
+// if the group has got the signal already.
+func (s *Supervisor) sendTerm(a *attempt, group bool) {
+	a.termSent, a.termSentTo = time.Now(), map[int]bool{}
 	if group {
 		s.signalGroup(syscall.SIGTERM)
 	}
-	a.toldToo[-a.pid] = true
-	s.signalEach(s.left(a), syscall.SIGTERM, a.toldToo)
+	a.termSentTo[-a.pid] = true
+	s.signalEach(s.left(a), syscall.SIGTERM, a.termSentTo)
 }
 
-// left returns whom to signal to reach everything the attempt has left: the
-// group, as a negative number, and the processes outside of it.
+// left returns the pids to signal to reach all processes of the attempt: the group as a negative
+// number, and the processes outside of it.
 func (s *Supervisor) left(a *attempt) []int {
 	var left []int
 	if !errors.Is(syscall.Kill(-a.pid, 0), syscall.ESRCH) {
@@ -76,8 +76,8 @@ func (s *Supervisor) left(a *attempt) []int {
 	return left
 }
 
-// signalEach sends the signal to those not in told, which may be nil, and adds
-// them to it.
+// signalEach sends the signal to the pids that are not in told, and adds them to it. told may be
+// nil.
 func (s *Supervisor) signalEach(pids []int, sig syscall.Signal, told map[int]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,7 +93,7 @@ func (s *Supervisor) signalEach(pids []int, sig syscall.Signal, told map[int]boo
 	}
 }
 
-// reap buries the descendants that came to us when their parents died.
+// reap collects the exit status of inherited descendants.
 func (s *Supervisor) reap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

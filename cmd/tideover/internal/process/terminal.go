@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal of the process. Its methods do nothing
-// on nil, which stands for not having one.
+// terminal is the controlling terminal of the process. Its methods do nothing on nil, which means
+// that there is none.
 type terminal struct {
 	file  *os.File
 	input *os.File // standard input, if that is the terminal
@@ -19,7 +19,7 @@ type terminal struct {
 	modes *unix.Termios
 }
 
-// openTerminal returns the controlling terminal, or nil.
+// openTerminal returns the controlling terminal; nil if there is none.
 func openTerminal(stdin *os.File) *terminal {
 	t := &terminal{input: stdin, fd: fdOf(stdin), own: unix.Getpgrp()}
 	if !IsTerminal(stdin) || t.holder() < 0 {
@@ -42,7 +42,7 @@ func (t *terminal) close() {
 // is reports whether f is the terminal.
 func (t *terminal) is(f *os.File) bool { return t != nil && t.input == f }
 
-// holder returns the group in the foreground, negative if that can't be told.
+// holder returns the group in the foreground; negative if it is unknown.
 func (t *terminal) holder() int {
 	if t == nil {
 		return -1
@@ -60,7 +60,7 @@ func (t *terminal) give(group int) (err error) {
 	return err
 }
 
-// restore sets the modes to what they were when we started.
+// restore restores the modes of our start.
 func (t *terminal) restore() {
 	if t == nil || t.modes == nil || t.holder() != t.own {
 		return
@@ -74,8 +74,8 @@ func IsTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// Foreground reports whether f is a terminal and we are in its foreground, so
-// that drawing on it disturbs nobody else.
+// Foreground reports whether f is a terminal and we are in its foreground, so that drawing on it
+// does not disturb another job.
 func Foreground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(fdOf(f), unix.TIOCGPGRP)
 	return err == nil && group == unix.Getpgrp()

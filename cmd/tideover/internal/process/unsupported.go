@@ -10,7 +10,7 @@ import (
 
 var errBusy = ErrUnsupported
 
-// Supervisor can't be had on this system.
+// Supervisor does not exist on this system.
 type Supervisor struct{}
 
 // New returns [ErrUnsupported].
@@ -40,14 +40,14 @@ func (*Supervisor) PassOn() error { return ErrUnsupported }
 // Close is never called.
 func (*Supervisor) Close() error { return nil }
 
-// Startable says nothing.
+// Startable returns nil.
 func Startable(string, string) error { return nil }
 
 // Die exits with 128+n.
 func Die(sig syscall.Signal) { os.Exit(CodeSignal + int(sig)) }
 
-// IsTerminal reports whether f is a terminal, which is not asked here.
+// IsTerminal returns false: terminals are not detected on this system.
 func IsTerminal(*os.File) bool { return false }
 
-// Foreground reports whether drawing on f disturbs nobody.
+// Foreground returns false.
 func Foreground(*os.File) bool { return false }
