@@ -15,20 +15,20 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// None as the name of an account means that a session has none.
+// None as the name of an account means that a session has no account.
 const None = "none"
 
 var validName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Store has what is known of accounts, in a folder.
+// Store stores the limits of accounts in a folder.
 type Store struct {
-	Dir string // is made when it is needed
+	Dir string // created at the first use
 
-	// Warn is told once what is wrong with a file; nil means that nobody is told.
+	// Warn is called once with a problem of a file; it may be nil.
 	Warn func(text string)
 
-	// Uptime returns the time since the machine's boot, and which boot it was; nil means the machine's. Tests in virtual
-	// time replace it.
+	// Uptime returns the time since the boot of the machine, and the id of the boot; nil means the real ones. Tests with
+	// virtual time replace it.
 	Uptime func() (time.Duration, string)
 
 	mu    sync.Mutex
@@ -38,7 +38,7 @@ type Store struct {
 // Gate returns the gate of an account.
 func (s *Store) Gate(name string) (*Gate, error) {
 	if !validName.MatchString(name) || name == None {
-		return nil, fmt.Errorf("%q is not a name for an account", name)
+		return nil, fmt.Errorf("%q is not a valid account name", name)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,38 +53,38 @@ func (s *Store) Gate(name string) (*Gate, error) {
 	return g, nil
 }
 
-// mutex is a lock that is held while the lock of a file is waited for. A sync.Mutex would stop the time of a bubble of
-// testing/synctest meanwhile.
+// mutex is a lock that is held while waiting for the lock of a file. A sync.Mutex would stop
+// virtual time of testing/synctest meanwhile.
 type mutex chan struct{}
 
 func newMutex() mutex   { return make(mutex, 1) }
 func (m mutex) lock()   { m <- struct{}{} }
 func (m mutex) unlock() { <-m }
 
-// Gate says who may use an account.
+// Gate decides who may use an account.
 type Gate struct {
 	store *Store
 	name  string
 	path  string
 
 	mu      mutex
-	unsaved *state // what could not be written; nil if all is in the file
+	unsaved *state // state that could not be written; nil if the file is current
 	warned  bool
 }
 
 // Asker is a session or a step that wants to use an account.
 type Asker struct {
 	ID      string        // of the run; the same after a restart
-	Name    string        // for people, such as "session todo"
-	Slack   time.Duration // how long it waits beyond a stated end
-	Longest time.Duration // it does not wait for a stated end that is farther away
-	Spread  time.Duration // after a limit it goes on within that time
-	Forced  bool          // a person has told it to go on
+	Name    string        // for display, such as "session todo"
+	Slack   time.Duration // added to a stated end
+	Longest time.Duration // longest stated wait that it accepts
+	Spread  time.Duration // time over which it continues after a limit
+	Forced  bool          // an operator overrides the limit
 }
 
-// Held is what keeps an asker from going on.
+// Held is the wait of an asker that may not use the account yet.
 type Held struct {
-	Wait   time.Duration // until it asks again
+	Wait   time.Duration // until it should ask again
 	Why    string
 	Stated bool // the end of the limit is known
 }
@@ -95,8 +95,8 @@ type Pass struct {
 	asker Asker
 
 	mu      mutex
-	serial  int64  // of the state that it was given for
-	probes  bool   // the others wait for what it finds out
+	serial  int64  // of the state when it was given
+	probes  bool   // the others wait for its result
 	unlease func() // releases the lease of the probe; may be nil
 }
 
@@ -105,12 +105,12 @@ func (g *Gate) now() moment {
 	if uptime == nil {
 		uptime = boottime.Elapsed
 	}
-	m := moment{At: time.Now().Round(0)} // without a reading of the monotonic clock, which other processes can't use
+	m := moment{At: time.Now().Round(0)} // without the monotonic clock, which differs between processes
 	m.Uptime, m.Boot = uptime()
 	return m
 }
 
-// warn says once that something is wrong with the file.
+// warn reports a problem of the file once.
 func (g *Gate) warn(err error) {
 	if g.warned || g.store.Warn == nil {
 		return
@@ -119,7 +119,8 @@ func (g *Gate) warn(err error) {
 	g.store.Warn(fmt.Sprintf("the limit of account %s is not shared with other processes: %v", g.name, err))
 }
 
-// update changes what is known. change reports whether it did. What can't be written is kept for this process.
+// update changes the state. change returns whether it changed something. If the state can't be
+// written, it is kept in this process.
 func (g *Gate) update(change func(s *state, now moment) bool) {
 	g.mu.lock()
 	defer g.mu.unlock()
@@ -143,7 +144,8 @@ func (g *Gate) update(change func(s *state, now moment) bool) {
 	g.unsaved, g.warned = nil, false
 }
 
-// begin takes the lock and reads the file. Without the lock what is in the file is still known, but nothing is written.
+// begin takes the lock and reads the file. Without the lock it returns the state, but nothing may
+// be written.
 func (g *Gate) begin() (s *state, unlock func(), err error) {
 	unlock = func() {}
 	if err := makeFolder(g.store.Dir); err != nil {
@@ -151,7 +153,7 @@ func (g *Gate) begin() (s *state, unlock func(), err error) {
 	}
 	release, err := takeLock(g.lockPath())
 	if err != nil {
-		s, _ = readState(g.path) // or nothing is known
+		s, _ = readState(g.path) // on an error, use the empty state
 		return s, unlock, err
 	}
 	s, err = g.load()
@@ -161,7 +163,8 @@ func (g *Gate) begin() (s *state, unlock func(), err error) {
 func (g *Gate) lockPath() string  { return g.path[:len(g.path)-len(".json")] + ".lock" }
 func (g *Gate) leasePath() string { return g.path[:len(g.path)-len(".json")] + ".probe" }
 
-// load reads the file. A damaged one is renamed, and nothing is known. It needs the lock.
+// load reads the file. It renames a damaged one and returns the empty state. The caller holds the
+// lock.
 func (g *Gate) load() (*state, error) {
 	s, err := readState(g.path)
 	if errors.Is(err, errDamaged) {
@@ -169,13 +172,13 @@ func (g *Gate) load() (*state, error) {
 		if e := os.Rename(g.path, aside); e != nil {
 			return nil, errors.Join(err, e)
 		}
-		g.warn(fmt.Errorf("%w: renamed to %s, and nothing is known now", err, aside))
+		g.warn(fmt.Errorf("%w: renamed to %s, starting with an empty state", err, aside))
 		return new(state), nil
 	}
 	return s, err
 }
 
-// newest returns a copy of what this process knows, if that could not be written, or what is in the file.
+// newest returns a copy of the unsaved state of this process if that is newer, else s.
 func (g *Gate) newest(s *state) *state {
 	if s == nil {
 		s = new(state)
@@ -187,18 +190,18 @@ func (g *Gate) newest(s *state) *state {
 	return &c
 }
 
-// look returns what is known, without the lock.
-func (g *Gate) look() *state {
+// current returns the state without taking the lock.
+func (g *Gate) current() *state {
 	g.mu.lock()
 	defer g.mu.unlock()
 	var s *state
 	if fileaccess.CheckFolder(g.store.Dir) == nil {
-		s, _ = readState(g.path) // or nothing is known; update says why
+		s, _ = readState(g.path) // on an error, use the empty state; update reports it
 	}
 	return g.newest(s)
 }
 
-// leaseHeld reports whether the process of a probe lives.
+// leaseHeld reports whether the process that probes is alive.
 func (g *Gate) leaseHeld() bool {
 	unlock, held, err := tryLock(g.leasePath())
 	if unlock != nil {
@@ -207,7 +210,7 @@ func (g *Gate) leaseHeld() bool {
 	return held || err != nil
 }
 
-// busy returns the probe that others than the asker wait for, or nil.
+// busy returns the probe of another asker that is in progress; nil if there is none.
 func (g *Gate) busy(s *state, id string, now moment) *probe {
 	if p := s.probedBy(id, now); p != nil && g.leaseHeld() {
 		return p
@@ -215,7 +218,7 @@ func (g *Gate) busy(s *state, id string, now moment) *probe {
 	return nil
 }
 
-// Enter asks whether the account may be used now. It returns a pass, or what the asker is held by.
+// Enter asks for permission to use the account. It returns a pass, or the wait of the asker.
 func (g *Gate) Enter(a Asker) (*Pass, *Held) {
 	p := &Pass{gate: g, asker: a, mu: newMutex()}
 	var held *Held
@@ -230,7 +233,7 @@ func (g *Gate) Enter(a Asker) (*Pass, *Held) {
 		if !l.stated() {
 			busy = g.busy(s, a.ID, now)
 		}
-		if held = l.hold(g.name, &a, busy, now); held != nil || l.stated() {
+		if held = l.heldFor(g.name, &a, busy, now); held != nil || l.stated() {
 			return changed
 		}
 		p.lease()
@@ -243,7 +246,7 @@ func (g *Gate) Enter(a Asker) (*Pass, *Held) {
 	return p, nil
 }
 
-// lease makes the pass the one whose result the others wait for. The lease ends with the process, however that ends.
+// lease makes the pass the probe that the others wait for. The lease ends with the process.
 func (p *Pass) lease() {
 	p.probes = true
 	if unlock, held, err := tryLock(p.gate.leasePath()); err == nil && !held {
@@ -251,20 +254,20 @@ func (p *Pass) lease() {
 	}
 }
 
-// Probes reports whether others wait for what this pass finds out.
+// Probes reports whether other askers wait for the result of this pass.
 func (p *Pass) Probes() bool {
 	p.mu.lock()
 	defer p.mu.unlock()
 	return p.probes
 }
 
-// Reset is when a limit ends, as it was stated. The zero Reset says nothing.
+// Reset is the stated end of a limit. The zero Reset means that it was not stated.
 type Reset struct {
-	At time.Time     // of the calendar
-	In time.Duration // time that passes, instead of At
+	At time.Time     // a date and time
+	In time.Duration // a duration, instead of At
 }
 
-// wait returns how long it is until then, and 0 for what is unknown or absurd.
+// wait returns the time until the end; 0 if it is unknown or implausible.
 func (r Reset) wait(now moment) time.Duration {
 	wait := r.In
 	if !r.At.IsZero() {
@@ -276,8 +279,8 @@ func (r Reset) wait(now moment) time.Duration {
 	return wait
 }
 
-// Limited records that the account is limited. Without a stated end, the asker is the one that probes it next, after
-// the delay. It returns what the asker is held by, if that was known before: nothing was learned then.
+// Limited records that the account has a limit. Without a stated end, this asker probes it next,
+// after probeIn. If the limit was known already, it returns the wait of the asker.
 func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) {
 	p.mu.lock()
 	defer p.mu.unlock()
@@ -288,12 +291,12 @@ func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) 
 		switch {
 		case l == nil:
 		case wait == 0 && l.stated():
-			held = l.hold(g.name, a, nil, now)
+			held = l.heldFor(g.name, a, nil, now)
 			return changed
-		case wait == 0 && l.Serial > p.serial: // another was faster
-			held = l.hold(g.name, a, g.busy(s, a.ID, now), now)
+		case wait == 0 && l.Serial > p.serial: // another asker was faster
+			held = l.heldFor(g.name, a, g.busy(s, a.ID, now), now)
 			return changed
-		case l.stated() && l.left(now) >= wait: // the later one holds
+		case l.stated() && l.left(now) >= wait: // the later end counts
 			return changed
 		}
 		s.Limit = &limit{moment: now, Serial: s.Serial + 1, ID: a.ID, By: textfmt.TruncateValid(a.Name, maxText, "…"), Why: textfmt.TruncateValid(why, maxText, "…"), Wait: wait}
@@ -307,8 +310,8 @@ func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) 
 	return held
 }
 
-// Worked records that the account has no limit, as far as this pass can know: it says nothing about a limit that another
-// ran into later.
+// Worked records that the account has no limit. It does not affect a limit that another asker found
+// after this pass was given.
 func (p *Pass) Worked() {
 	p.mu.lock()
 	defer p.mu.unlock()
@@ -321,7 +324,7 @@ func (p *Pass) Worked() {
 	})
 }
 
-// Leave ends the pass. A probe that found out nothing lets another probe.
+// Leave ends the pass. If it was a probe without a result, another asker may probe.
 func (p *Pass) Leave() {
 	p.mu.lock()
 	defer p.mu.unlock()
@@ -332,7 +335,7 @@ func (p *Pass) Leave() {
 
 func (p *Pass) abandon(s *state, _ moment) bool { return p.endProbe(s) }
 
-// endProbe ends the probe of the pass, if it is one. It needs the lock.
+// endProbe ends the probe of the pass, if it is one. The caller holds the lock.
 func (p *Pass) endProbe(s *state) (changed bool) {
 	if !p.probes {
 		return false
@@ -349,25 +352,25 @@ func (p *Pass) endProbe(s *state) (changed bool) {
 	return true
 }
 
-// Free reports whether an asker that was held may ask again before its wait is over: the limit is, or the process
-// that probed it.
+// Free reports whether an asker may ask again before its wait is over: the limit has ended, or the
+// process that probed it.
 func (g *Gate) Free(a Asker) bool {
-	s, now := g.look(), g.now()
+	s, now := g.current(), g.now()
 	l := s.Limit
 	switch {
 	case l == nil:
 		return true
 	case l.stated():
-		return l.hold(g.name, &a, nil, now) == nil
+		return l.heldFor(g.name, &a, nil, now) == nil
 	case l.isOver(now):
 		return true
 	}
 	return s.Probe != nil && g.busy(s, a.ID, now) == nil
 }
 
-// Describe returns in words that the account is limited, and "" if it is not.
+// Describe describes the limit in words; "" if there is none.
 func (g *Gate) Describe() string {
-	s, now := g.look(), g.now()
+	s, now := g.current(), g.now()
 	l := s.active(now)
 	if l == nil {
 		return ""
@@ -375,11 +378,11 @@ func (g *Gate) Describe() string {
 	return "account " + l.describe(g.name, s.probedBy("", now), now)
 }
 
-// CheckName says what is wrong with the name of an account.
+// CheckName returns an error if the name of an account is invalid.
 func CheckName(name string) error {
 	if validName.MatchString(name) {
 		return nil
 	}
-	return fmt.Errorf("%q is not a name for an account: want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit; or %s",
+	return fmt.Errorf("%q is not a valid account name: want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, beginning with a letter or digit; or %s",
 		cmp.Or(textfmt.TruncateValid(name, maxText, "…"), ""), None)
 }

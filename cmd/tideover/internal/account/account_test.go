@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// proberVar has a process of the test binary take a pass, and keep it.
+// proberVar makes a process of the test binary take a pass and keep it.
 const proberVar = "TIDEOVER_TEST_PROBER"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// clocks is the clock since the boot of a machine.
+// clocks is the uptime clock of a machine.
 type clocks struct {
 	boot string
 	up   time.Duration
@@ -64,7 +64,7 @@ func asker(id string) Asker {
 	return Asker{ID: id, Name: "session " + id, Slack: 90 * time.Second, Longest: 8 * 24 * time.Hour, Spread: 30 * time.Second}
 }
 
-// enter wants a pass.
+// enter requires a pass.
 func enter(t *testing.T, g *Gate, id string) *Pass {
 	t.Helper()
 	p, held := g.Enter(asker(id))
@@ -74,7 +74,7 @@ func enter(t *testing.T, g *Gate, id string) *Pass {
 	return p
 }
 
-// wantHeld wants the asker to wait for about so long.
+// wantHeld checks that the asker must wait for about this long.
 func wantHeld(t *testing.T, g *Gate, id string, want time.Duration) {
 	t.Helper()
 	p, held := g.Enter(asker(id))
@@ -101,14 +101,14 @@ func TestAStatedResetHoldsTheOthers(t *testing.T) {
 		}
 		p.Leave()
 		wantHeld(t, there, "b", time.Hour+90*time.Second)
-		// One that began before it learns nothing new.
+		// A pass from before the limit learns nothing new.
 		held := late.Limited(Reset{}, "limited", time.Minute)
-		if held == nil || held.Wait < time.Hour || !strings.Contains(held.Why, "said by session a: come back later") {
+		if held == nil || held.Wait < time.Hour || !strings.Contains(held.Why, "reported by session a: come back later") {
 			t.Errorf("held by %+v", held)
 		}
-		late.Worked() // it began before, so that says nothing
+		late.Worked() // its pass is from before the limit, so its success means nothing
 		wantHeld(t, there, "b", time.Hour+90*time.Second)
-		// An earlier end does not replace a later one, but a later one does.
+		// A later end replaces an earlier one, but not the other way round.
 		enter(t, here, "a").Limited(Reset{In: time.Minute}, "", 0)
 		wantHeld(t, there, "b", time.Hour+90*time.Second)
 		enter(t, here, "a").Limited(Reset{At: time.Now().Add(2 * time.Hour)}, "", 0)
@@ -130,20 +130,20 @@ func TestAFarResetIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, _ := gate(t, t.TempDir())
 		enter(t, g, "a").Limited(Reset{In: 20 * 24 * time.Hour}, "", 0)
-		enter(t, g, "b").Leave() // which gives up by itself, as its policy says
+		enter(t, g, "b").Leave() // its policy does not wait that long
 		patient := asker("c")
 		patient.Longest = 30 * 24 * time.Hour
 		if _, held := g.Enter(patient); held == nil || held.Wait < 20*24*time.Hour {
 			t.Errorf("held by %+v", held)
 		}
-		// What is absurd is as good as nothing.
+		// An implausible end counts as unknown.
 		g, _ = gate(t, t.TempDir())
 		enter(t, g, "a").Limited(Reset{In: 1000 * 24 * time.Hour}, "", time.Minute)
 		wantHeld(t, g, "b", time.Minute)
 	})
 }
 
-// Many ask at once, of several processes.
+// Many askers of several processes ask at once.
 func TestOneProbesAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestOneProbesAtATime(t *testing.T) {
 			if len(passes) != 1 || !passes[0].Probes() {
 				t.Fatalf("%d may go on", len(passes))
 			}
-			passes[0].Leave() // it has found out nothing, and another probes
+			passes[0].Leave() // no result: another asker probes
 		}
 		p = enter(t, g, "a")
 		wantHeld(t, g, "b", ProvenAfter-time.Second)
@@ -185,7 +185,7 @@ func TestOneProbesAtATime(t *testing.T) {
 	})
 }
 
-// A process that probes and is stopped does not keep the others waiting for ever.
+// A stopped process that probes does not block the others for ever.
 func TestAStoppedProbeExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -199,15 +199,15 @@ func TestAStoppedProbeExpires(t *testing.T) {
 		if !p.Probes() {
 			t.Error("c does not probe")
 		}
-		stopped.Leave() // the probe is another's now
-		if g.look().Probe == nil {
+		stopped.Leave() // another asker probes now
+		if g.current().Probe == nil {
 			t.Error("the probe of c was ended by b")
 		}
 		p.Leave()
 	})
 }
 
-// A process that probes and is killed is replaced at once.
+// A killed process that probes is replaced at once.
 func TestAKilledProbeIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -249,7 +249,7 @@ func TestAKilledProbeIsReplaced(t *testing.T) {
 	}
 }
 
-// The clock is set, and the machine is started again.
+// The clock is set, and the machine is restarted.
 func TestAClockThatIsSet(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 7, 9, 12, 0, 0, 0, time.UTC)
@@ -283,7 +283,7 @@ func TestAClockThatIsSet(t *testing.T) {
 		}
 	}
 
-	// A clock that was set back before a boot counts from then on.
+	// A clock that was set back before a reboot counts from then on.
 	s := &state{Limit: &limit{moment: at(0, 0, "b"), Wait: 2 * h, Until: now.Add(2 * h)}}
 	if !s.rebase(at(-100*h, 0, "c")) || s.rebase(at(-100*h, 0, "c")) {
 		t.Error("the moment is not moved once")
@@ -334,7 +334,7 @@ func TestADamagedFileIsPutAside(t *testing.T) {
 	}
 }
 
-// Times in the file that no clock has shown hold nobody for longer than was stated.
+// Impossible times in the file do not extend the wait beyond the stated one.
 func TestAHostileTimeIsBounded(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -374,7 +374,7 @@ func TestWhatIsNoFileOfOursIsPutAside(t *testing.T) {
 			}
 			return os.Symlink(path+".elsewhere", path)
 		},
-		"others may write to it": func(path string) error {
+		"other users can write to it": func(path string) error {
 			if err := os.WriteFile(path, []byte(good), 0o600); err != nil {
 				return err
 			}
@@ -401,7 +401,7 @@ func TestWhatIsNoFileOfOursIsPutAside(t *testing.T) {
 	}
 }
 
-// A newer release knows more than we do: its file stays as it is.
+// A file of a newer release is not changed.
 func TestAFileOfANewerReleaseStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -474,7 +474,7 @@ func FuzzParseState(f *testing.F) {
 		s.rebase(now)
 		if l := s.Limit; l != nil {
 			a := asker("a")
-			if h := l.hold("x", &a, s.probedBy("a", now), now); h != nil && (h.Wait <= 0 || h.Wait > maxStated+a.Slack+a.Spread) {
+			if h := l.heldFor("x", &a, s.probedBy("a", now), now); h != nil && (h.Wait <= 0 || h.Wait > maxStated+a.Slack+a.Spread) {
 				t.Errorf("waits for %v", h.Wait)
 			}
 		}
@@ -484,7 +484,7 @@ func FuzzParseState(f *testing.F) {
 	})
 }
 
-// What others may have written is not believed.
+// Files that other users may have written are not used.
 func TestAFolderThatOthersMayWriteIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -500,7 +500,7 @@ func TestAFolderThatOthersMayWriteIsNotTrusted(t *testing.T) {
 		}
 		enter(t, other, "b").Leave()
 		enter(t, other, "c").Leave()
-		if len(*said) != 1 || !strings.Contains((*said)[0], "others may write to ") {
+		if len(*said) != 1 || !strings.Contains((*said)[0], "other users can write to ") {
 			t.Errorf("said %q", *said)
 		}
 	})

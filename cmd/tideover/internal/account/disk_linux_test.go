@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// A disk that is full keeps nobody from working. It is said once, and what is known holds in this process.
+// A full disk does not stop work. There is one warning, and the state is kept in this process.
 func TestAFullDiskStopsNothing(t *testing.T) {
 	t.Parallel()
 	mount := t.TempDir()
@@ -59,7 +59,7 @@ func TestAFullDiskStopsNothing(t *testing.T) {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		wantHeld(t, g, "b", time.Hour+90*time.Second) // and what was not written before is now
+		wantHeld(t, g, "b", time.Hour+90*time.Second) // and the unsaved state is written now
 		other, _ := gate(t, filepath.Join(root, "accounts"))
 		wantHeld(t, other, "b", time.Hour+90*time.Second)
 	})

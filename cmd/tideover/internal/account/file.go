@@ -15,18 +15,18 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxFile is the largest file that is read.
+// maxFile is the size of the largest file that is read.
 const maxFile = 64 << 10
 
-// lockTimeout is how long the lock of a file is waited for. It is held for a write to the disk.
+// lockTimeout limits the wait for the lock of a file, which is held for one write to the disk.
 const lockTimeout = 5 * time.Second
 
 var (
-	errDamaged = errors.New("it is damaged")
-	errNewer   = errors.New("a newer release wrote it")
+	errDamaged = errors.New("the file is damaged")
+	errNewer   = errors.New("the file was written by a newer release")
 )
 
-// readState reads the file of an account. One that is missing knows nothing.
+// readState reads the file of an account. A missing file is an empty state.
 func readState(path string) (*state, error) {
 	info, err := os.Lstat(path)
 	switch {
@@ -35,7 +35,7 @@ func readState(path string) (*state, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: it is not a regular file", errDamaged)
+		return nil, fmt.Errorf("%w: not a regular file", errDamaged)
 	}
 	if err := fileaccess.Check(path, info, fileaccess.GroupOrOthers); err != nil {
 		return nil, fmt.Errorf("%w: %w", errDamaged, err)
@@ -50,12 +50,12 @@ func readState(path string) (*state, error) {
 	case err != nil:
 		return nil, err
 	case len(text) > maxFile:
-		return nil, fmt.Errorf("%w: it is larger than %d bytes", errDamaged, maxFile)
+		return nil, fmt.Errorf("%w: larger than %d bytes", errDamaged, maxFile)
 	}
 	return parseState(text)
 }
 
-// parseState reads the content of a file.
+// parseState parses the content of a file.
 func parseState(text []byte) (*state, error) {
 	var head struct {
 		Version int `json:"version"`
@@ -86,8 +86,8 @@ func parseState(text []byte) (*state, error) {
 	return s, nil
 }
 
-// writeState writes the file whole or not at all. The caller has the lock, so that one name is enough for the file
-// that is written first, and a kill leaves one at most.
+// writeState writes the file atomically. The caller holds the lock, so that one name is enough for
+// the temporary file, and a kill leaves at most one.
 func writeState(path string, s *state) error {
 	s.Version = stateVersion
 	text, err := json.Marshal(s)
@@ -118,7 +118,7 @@ func writeState(path string, s *state) error {
 	return err
 }
 
-// makeFolder makes the folder, and refuses one that others may write to.
+// makeFolder creates the folder, and rejects one that other users can write to.
 func makeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -126,7 +126,8 @@ func makeFolder(dir string) error {
 	return fileaccess.CheckFolder(dir)
 }
 
-// tryLock takes the lock of a file that is made if need be, or reports that it is held.
+// tryLock takes the lock of a file, which it creates if necessary. held is true if another process
+// has it.
 func tryLock(path string) (unlock func(), held bool, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {

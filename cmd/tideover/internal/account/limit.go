@@ -6,20 +6,20 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// sameEnd is by how much the end of a limit may be stated later than it is known and still be the same. Whoever is told
-// "in 2 hours" again and again would otherwise change the file each time.
+// sameEnd is the tolerance within which two stated ends are the same. Without it, a repeated "in 2
+// hours" would change the file each time.
 const sameEnd = time.Minute
 
-// Limit is what is known of the limit of an account.
+// Limit describes the limit of an account.
 type Limit struct {
-	Serial int64         // of the change that recorded it; a later limit has a higher one
-	Left   time.Duration // until it ends; 0 means that the end is not known
-	Why    string        // in words, beginning with the name of the account
+	Serial int64         // number of the change that recorded it; grows with each limit
+	Left   time.Duration // until it ends; 0 if the end is unknown
+	Why    string        // description, beginning with the name of the account
 }
 
-// Limit returns the limit of the account, or nil if it has none. It reads the file, without the lock.
+// Limit returns the limit of the account; nil if it has none. It reads the file without the lock.
 func (g *Gate) Limit() *Limit {
-	s, now := g.look(), g.now()
+	s, now := g.current(), g.now()
 	return g.limitOf(s, now)
 }
 
@@ -35,8 +35,9 @@ func (g *Gate) limitOf(s *state, now moment) *Limit {
 	return known
 }
 
-// RecordLimit records a limit whose end is stated, for one who uses the account without asking before. It returns what is
-// known then, and whether that is what was stated: a later end that was known before stays.
+// RecordLimit records a limit with a stated end, for a user of the account without a pass. It
+// returns the resulting limit, and whether the new one was recorded: a later end that was known
+// before stays.
 func (g *Gate) RecordLimit(a Asker, r Reset, why string) (known *Limit, recorded bool) {
 	g.update(func(s *state, now moment) bool {
 		l, wait := s.active(now), r.wait(now)
@@ -53,8 +54,8 @@ func (g *Gate) RecordLimit(a Asker, r Reset, why string) (known *Limit, recorded
 	return known, recorded
 }
 
-// EndLimit forgets the limit with the serial, or an earlier one: the account was used since it was known. A limit that
-// was recorded later stays.
+// EndLimit removes the limit with this serial or an earlier one, because the account was used
+// since. A limit that was recorded later stays.
 func (g *Gate) EndLimit(serial int64) {
 	g.update(func(s *state, _ moment) bool {
 		if s.Limit == nil || s.Limit.Serial > serial {

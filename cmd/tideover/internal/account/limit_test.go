@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// One that uses an account without asking before records what it is told, and holds those that ask.
+// A user of the account without a pass records a limit, which holds back those that ask.
 func TestALimitIsRecordedWithoutAPass(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -18,7 +18,7 @@ func TestALimitIsRecordedWithoutAPass(t *testing.T) {
 		}
 		key := Asker{ID: "gateway/p/k", Name: "key k of provider p"}
 		first, recorded := g.RecordLimit(key, Reset{In: 2 * time.Hour}, "429")
-		if !recorded || first.Left != 2*time.Hour || !strings.Contains(first.Why, "said by key k of provider p: 429") {
+		if !recorded || first.Left != 2*time.Hour || !strings.Contains(first.Why, "reported by key k of provider p: 429") {
 			t.Fatalf("recorded %v: %+v", recorded, first)
 		}
 		wantHeld(t, g, "session", 2*time.Hour+90*time.Second)
@@ -49,7 +49,7 @@ func TestALimitIsRecordedWithoutAPass(t *testing.T) {
 		}
 		enter(t, g, "session").Leave()
 
-		// A limit without a stated end, too, is known, and can be ended.
+		// A limit without a stated end is known, too, and can be ended.
 		enter(t, g, "one").Limited(Reset{}, "limit", time.Minute)
 		l := g.Limit()
 		if l == nil || l.Left != 0 {

@@ -10,61 +10,61 @@ import (
 )
 
 const (
-	// ProvenAfter is how long a command must have run without a limit to show that the account has none any more.
+	// ProvenAfter is how long a command must run without a limit to prove that the limit is over.
 	ProvenAfter = 2 * time.Minute
 
-	// DefaultSpread is the time over which those that were held go on.
+	// DefaultSpread is the time over which held askers continue.
 	DefaultSpread = 30 * time.Second
 
-	// maxStated is the longest wait that is shared. Monthly limits are the longest there are.
+	// maxStated is the longest wait that is shared. The longest known limits are monthly.
 	maxStated = 60 * 24 * time.Hour
 
 	// maxProbeDelay is the longest delay before a probe.
 	maxProbeDelay = 24 * time.Hour
 
-	// forgetAfter is the age at which a limit without a stated end is forgotten.
+	// forgetAfter is the age at which a limit without a stated end is dropped.
 	forgetAfter = 24 * time.Hour
 
-	// leaseTime is how long a probe keeps others waiting whose process neither reports nor ends: it may be stopped.
+	// leaseTime is how long others wait for a probe whose process neither reports nor ends, for example because it is stopped.
 	leaseTime = ProvenAfter + time.Minute
 
-	// minWait is the shortest wait of one that is held.
+	// minWait is the shortest wait of a held asker.
 	minWait = time.Second
 
-	maxText = 500 // bytes that are kept of a text
+	maxText = 500 // stored bytes of a text
 )
 
 // stateVersion is the version of the file.
 const stateVersion = 1
 
-// state is what is known of an account. It is the content of its file.
+// state is the state of an account, and the content of its file.
 type state struct {
 	Version int    `json:"version"`
 	Serial  int64  `json:"serial"` // number of changes
 	Limit   *limit `json:"limit,omitempty"`
-	Probe   *probe `json:"probe,omitempty"` // that is under way
+	Probe   *probe `json:"probe,omitempty"` // in progress
 }
 
-// limit is one that an asker ran into.
+// limit is a limit that an asker ran into.
 type limit struct {
 	moment
 	Serial int64         `json:"serial"`                  // of the change that recorded it
 	ID     string        `json:"id"`                      // of the asker
 	By     string        `json:"by"`                      // its name
-	Why    string        `json:"why,omitempty"`           // the line that said so
-	Wait   time.Duration `json:"wait_ns,omitempty"`       // until it ends, from that moment; 0 means that nothing is known
-	Until  time.Time     `json:"until,omitzero"`          // the same as a time of the calendar, if it was stated as one
-	Next   time.Duration `json:"next_probe_ns,omitempty"` // until the asker probes, from that moment; only without Wait
+	Why    string        `json:"why,omitempty"`           // line of output with the limit
+	Wait   time.Duration `json:"wait_ns,omitempty"`       // time from the moment to the end; 0 if the end is unknown
+	Until  time.Time     `json:"until,omitzero"`          // the end as a date and time, if it was stated as one
+	Next   time.Duration `json:"next_probe_ns,omitempty"` // time from the moment to the asker's probe; only without Wait
 }
 
-// probe is an asker that finds out whether a limit is over.
+// probe is an asker that probes whether a limit is over.
 type probe struct {
 	moment
 	ID string `json:"id"`
 	By string `json:"by"`
 }
 
-// validate refuses what no process of ours has written.
+// validate rejects values that this program never writes.
 func (s *state) validate() error {
 	var errs []error
 	inRange := func(name string, v, most int64) {
@@ -86,7 +86,7 @@ func (s *state) validate() error {
 	return errors.Join(errs...)
 }
 
-// rebase corrects moments that are in the future, and reports whether there were any.
+// rebase corrects moments in the future, and reports whether there were any.
 func (s *state) rebase(now moment) (changed bool) {
 	if s.Limit != nil {
 		changed = s.Limit.rebase(now)
@@ -97,11 +97,11 @@ func (s *state) rebase(now moment) (changed bool) {
 	return changed
 }
 
-// stated reports whether it is known when the limit ends.
+// stated reports whether the end of the limit is known.
 func (l *limit) stated() bool { return l.Wait > 0 }
 
-// left returns how long it is until a stated limit ends. A time of the calendar comes when the clock says so, but no
-// later than it was away when it was stated.
+// left returns the time until a stated limit ends. A date and time counts by the wall clock, but
+// never later than it was away when it was stated.
 func (l *limit) left(now moment) time.Duration {
 	left := l.Wait - l.elapsed(now)
 	if !l.Until.IsZero() {
@@ -110,7 +110,7 @@ func (l *limit) left(now moment) time.Duration {
 	return left
 }
 
-// isOver reports whether nothing follows from the limit any more.
+// isOver reports whether the limit has ended, or is too old to count.
 func (l *limit) isOver(now moment) bool {
 	if l.stated() {
 		return l.left(now) <= 0
@@ -118,7 +118,7 @@ func (l *limit) isOver(now moment) bool {
 	return l.elapsed(now) >= forgetAfter
 }
 
-// active returns the limit that is not over, or nil.
+// active returns the limit that has not ended; nil if there is none.
 func (s *state) active(now moment) *limit {
 	if s.Limit == nil || s.Limit.isOver(now) {
 		return nil
@@ -126,8 +126,8 @@ func (s *state) active(now moment) *limit {
 	return s.Limit
 }
 
-// probedBy returns the probe that others wait for, or nil: one that is too old, or the asker's own from before it was
-// killed, is none.
+// probedBy returns the probe of another asker; nil if there is none. A probe that is too old does
+// not count, nor the asker's own from before a kill.
 func (s *state) probedBy(id string, now moment) *probe {
 	if p := s.Probe; p != nil && p.ID != id && p.elapsed(now) < leaseTime {
 		return p
@@ -135,15 +135,15 @@ func (s *state) probedBy(id string, now moment) *probe {
 	return nil
 }
 
-// hold returns how long the asker has to wait because of the limit, nil if it need not. busy is the probe that is under
-// way, if there is one.
-func (l *limit) hold(account string, a *Asker, busy *probe, now moment) *Held {
+// hold returns the wait of the asker because of the limit; nil if it may continue. busy is the
+// probe in progress, or nil.
+func (l *limit) heldFor(account string, a *Asker, busy *probe, now moment) *Held {
 	if l.stated() {
 		left := l.left(now)
 		switch {
-		case l.ID == a.ID: // it waits by itself, for what it was told
+		case l.ID == a.ID: // it knows the end, and waits itself
 			return nil
-		case left > a.Longest: // it asks, and gives up by itself
+		case left > a.Longest: // too long for its policy: it runs into the limit and gives up
 			return nil
 		case left+a.Slack <= 0:
 			return nil
@@ -161,7 +161,7 @@ func (l *limit) hold(account string, a *Asker, busy *probe, now moment) *Held {
 	return nil
 }
 
-// newHeld returns a wait, with a random part of the spread added to it.
+// newHeld returns a wait plus a random part of the spread.
 func newHeld(wait time.Duration, a *Asker, why string) *Held {
 	return &Held{Wait: max(wait, minWait) + Jitter(a.Spread), Why: HeldPrefix + why}
 }
@@ -171,10 +171,10 @@ func Jitter(spread time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(max(spread, 1))))
 }
 
-// HeldPrefix is what the reason of every [Held] begins with.
+// HeldPrefix begins the reason of every [Held]. Stored runs contain it.
 const HeldPrefix = "held: account "
 
-// describe says in words that the account is limited. It begins with the name of the account.
+// describe describes the limit in words, beginning with the name of the account.
 func (l *limit) describe(account string, busy *probe, now moment) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s is limited", account)
@@ -183,12 +183,42 @@ func (l *limit) describe(account string, busy *probe, now moment) string {
 	} else {
 		b.WriteString(", without a stated end")
 	}
-	fmt.Fprintf(&b, ", said by %s", cmp.Or(l.By, "another"))
+	fmt.Fprintf(&b, ", reported by %s", cmp.Or(l.By, "another asker"))
 	if l.Why != "" {
 		fmt.Fprintf(&b, ": %s", l.Why)
 	}
 	if busy != nil && !l.stated() {
-		fmt.Fprintf(&b, "; %s probes it", cmp.Or(busy.By, "another"))
+		fmt.Fprintf(&b, "; %s is probing it", cmp.Or(busy.By, "another asker"))
 	}
 	return b.String()
+}
+
+// moment is a time of two clocks: the wall clock, which can be set, and the uptime, which can't.
+type moment struct {
+	At     time.Time     `json:"at"`
+	Uptime time.Duration `json:"uptime_ns,omitempty"` // time since the boot, including sleep
+	Boot   string        `json:"boot,omitempty"`      // id of the boot; "" if unknown
+}
+
+// elapsed returns the time from m to now. After a reboot it uses the wall clock; it is never
+// negative.
+func (m moment) elapsed(now moment) time.Duration {
+	if m.sameBoot(now) {
+		return now.Uptime - m.Uptime
+	}
+	return max(now.At.Sub(m.At), 0)
+}
+
+func (m moment) sameBoot(now moment) bool {
+	return m.Boot != "" && m.Boot == now.Boot && now.Uptime >= m.Uptime
+}
+
+// rebase moves a moment in the future to now, because the clock was set back, and reports whether
+// it did. Otherwise a wait would last until the clock reaches that time again.
+func (m *moment) rebase(now moment) bool {
+	if m.sameBoot(now) || !now.At.Before(m.At) {
+		return false
+	}
+	*m = now
+	return true
 }

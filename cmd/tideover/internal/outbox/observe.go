@@ -15,15 +15,14 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// startTime is how long the engine may take to accept a message: in a cluster the
-// shard of the message may be without an owner for a while. Nobody waits for one that
-// it can't.
+// startTime limits the time for the engine to accept a message: in a cluster, its shard may be
+// without an owner for a while. After that the message is dropped.
 const startTime = 30 * time.Second
 
-// maxWaits bounds what is remembered of sessions that wait.
+// maxWaits limits the number of waits that are tracked.
 const maxWaits = 4096
 
-// worthTelling is how long a wait must have been for its end to be news.
+// worthTelling is the shortest wait whose end is worth a message.
 const worthTelling = time.Minute
 
 // waitState is a wait of a session.
@@ -32,9 +31,9 @@ type waitState struct {
 	until time.Time
 }
 
-// Observe reads the event stream, and starts the messages that somebody wants.
+// Observe processes an event and starts the messages for it.
 func (o *Outbox) Observe(ev retry.Event) {
-	if untold(ev) {
+	if withoutMessage(ev) {
 		return
 	}
 	o.mu.Lock()
@@ -51,35 +50,36 @@ func (o *Outbox) Observe(ev retry.Event) {
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
 	defer cancel()
 	for _, n := range list {
-		// Read twice, it is the same message. That it could not be accepted is what
-		// the engine says loudly of itself.
+		// The key deduplicates the message if the event is read twice. The engine logs errors
+		// itself.
 		_, _ = e.StartRegistered(ctx, n.flow, m, engine.Key(prefix+n.Name+"/"+m.ID), engine.Source("event "+ev.Kind.String()))
 	}
 }
 
-// recoverable is how long ago a wait may have begun whose message [Outbox.Recover] sends, unless the engine keeps
-// messages for a shorter time.
+// recoverable is the age of a wait up to which [Outbox.Recover] sends its message, unless the
+// engine stores messages for a shorter time.
 const recoverable = 24 * time.Hour
 
-// Recover reads the wait of a session from its run, when a process goes on with what another one has left. That one may have
-// been killed after the wait was stored and before its message was. A message that is stored is not sent again.
+// Recover processes the wait in the run of a session, when a process continues the work of another.
+// That process may have been killed after it stored the wait and before it stored the message. A
+// message that is stored is not sent again.
 func (o *Outbox) Recover(run *engine.Info) {
 	ev, ok := waitingEvent(run)
-	if !ok || !ev.Until.After(time.Now()) { // if it is over, the session goes on at any moment
+	if !ok || !ev.Until.After(time.Now()) { // the wait is over, and the session continues at any moment
 		return
 	}
-	// An engine that has forgotten the message would send it again.
+	// An engine that no longer stores the message would send it again.
 	if time.Since(ev.Time) < min(recoverable, o.retention/2) {
 		o.Observe(ev)
 		return
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	_, _ = o.compose(ev) // its end is told
+	_, _ = o.compose(ev) // only record the wait, for the message about its end
 }
 
-// waitingEvent returns the event of the wait that the run of a session is in. It is false if there is none, or if someone has
-// changed it.
+// waitingEvent returns the event of the current wait of a session's run; false if there is none, or
+// if an operator has changed it.
 func waitingEvent(run *engine.Info) (ev retry.Event, ok bool) {
 	if run.State != engine.StateWaiting || len(run.Steps) != 1 || len(run.Steps[0].Attempts) == 0 {
 		return ev, false
@@ -107,7 +107,7 @@ func waitingEvent(run *engine.Info) (ev retry.Event, ok bool) {
 	return ev, true
 }
 
-// compose makes the message of an event.
+// compose returns the message for an event; false if there is none.
 func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	workflow := ev.Name
 	ev.Name = subject(workflow)
@@ -121,25 +121,25 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	case retry.AttemptFailed:
 		o.failed.run, o.failed.err = ev.Run, ev.Err
 	case retry.Waiting:
-		if ev.Delay < time.Millisecond { // such as a hand-over: something follows at once, which is told
+		if ev.Delay < time.Millisecond { // for example a handover: the next event follows at once and has its own message
 			return notify.Message{}, false
 		}
 		if len(o.waits) < maxWaits {
 			o.waits[ev.Run] = waitState{ev.Delay, ev.Until}
 		}
-		ev.Attempt = 0 // of which not all count
+		ev.Attempt = 0 // not all attempts count
 		switch {
 		case ev.Note != "":
 			ev.Err = errors.New(ev.Note)
-		case ev.Err == nil && o.failed.run == ev.Run: // which is what it waits for
+		case ev.Err == nil && o.failed.run == ev.Run: // the failure that it waits for
 			ev.Err = o.failed.err
 		}
-	case retry.Resumed: // by hand, which is told as such
+	case retry.Resumed: // by an operator
 		if w, waited := o.waits[ev.Run]; waited && ev.Step == "" && w.until.After(ev.Time) {
-			return notify.Message{}, false // what is left of its wait goes on, and not the session
+			return notify.Message{}, false // the rest of its wait continues, not the session
 		}
 		delete(o.waits, ev.Run)
-	case retry.Progressed: // a command begins; an attempt may only find that it is quiet hours
+	case retry.Progressed: // a command starts; an attempt alone may only find that it is quiet hours
 		if l := session.ReadMemo([]byte(ev.Note)).Limit; l != nil {
 			return notify.ComposeLimit(ev, screenLimit(l), o.place()), true
 		}
@@ -154,25 +154,25 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		}
 		ev.Kind, ev.Note = retry.Resumed, ""
 		m, ok := notify.Compose(ev, o.place())
-		m.Text = fmt.Sprintf("its command is run again, after a wait of %s", w.delay.Round(time.Second))
+		m.Text = fmt.Sprintf("its command runs again after a wait of %s", w.delay.Round(time.Second))
 		return m, ok
 	case retry.Succeeded, retry.GaveUp, retry.Canceled:
 		delete(o.waits, ev.Run)
 		if ev.Kind == retry.Succeeded && ev.Attempt > 1 {
-			ev.Attempt = 0 // that it is done is not that it works again
+			ev.Attempt = 0 // completed, not recovered
 		}
 	default:
 	}
 	return notify.Compose(ev, o.place())
 }
 
-// screenLimit returns a limit on the screen of a session as messages tell it.
+// screenLimit converts a limit on the screen of a session for a message.
 func screenLimit(l *session.ScreenLimit) notify.ScreenLimit {
 	return notify.ScreenLimit{Line: l.Line, Until: l.Until, At: l.At, Typed: l.Typed, Final: l.Reason == detect.Terminal.String()}
 }
 
-// handedOver makes the message that another assistant has taken a session over, or that the session's own one
-// goes on. It is the same message for all events of the turn.
+// handedOver returns the message that another assistant has taken over, or that the session's own
+// one continues. It is the same message for all events of the turn.
 func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
 	memo := session.ReadMemo([]byte(ev.Note))
 	turn, h := memo.CurrentTurn(), memo.Handover
@@ -185,7 +185,7 @@ func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
 			return m, false
 		}
 		m, ok = notify.Compose(ev, o.place())
-		m.Text = fmt.Sprintf("%s goes on after its limit; meanwhile it was handed over to %s", turn.Assistant, memo.Turns[n-2].Assistant)
+		m.Text = fmt.Sprintf("%s continues after its limit; meanwhile %s worked", turn.Assistant, memo.Turns[n-2].Assistant)
 		return m, ok
 	}
 	ev.Kind, ev.Delay, ev.Until, ev.By = retry.Waiting, h.Back.Sub(turn.From), h.Back, retry.ByServer
@@ -193,6 +193,6 @@ func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
 		ev.Err = errors.New(memo.Last.Line)
 	}
 	m, ok = notify.Compose(ev, o.place())
-	m.Title = m.Subject + " is handed over to " + turn.Assistant
+	m.Title = m.Subject + " was handed over to " + turn.Assistant
 	return m, ok
 }

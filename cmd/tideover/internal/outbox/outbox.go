@@ -1,7 +1,6 @@
-// Package outbox tells people what happened, by way of the engine: a message is a
-// run, so that it is sent in the end even if the process is killed first, or the
-// receiver is away. That a run gave up and that somebody is to be told are one
-// record. A notifier that does not work holds up nothing but its own messages.
+// Package outbox sends notifications through the engine. A message is a run, so that it is sent
+// even if the process is killed first or the receiver is down. The end of a run that gives up and
+// its message are one record. A failing notifier delays only its own messages.
 package outbox
 
 import (
@@ -29,13 +28,13 @@ const (
 	giveUpSuffix  = ".on-give-up"
 )
 
-// parallel is how many messages of a notifier are sent at once.
+// parallel is the number of messages that a notifier sends at once.
 const parallel = 4
 
-// ErrUnknown says that there is no notifier of the name any more.
-var ErrUnknown = errors.New("is not configured any more")
+// ErrUnknown means that a notifier is no longer configured.
+var ErrUnknown = errors.New("is no longer configured")
 
-// args is what a step of a message is told.
+// args are the stored arguments of a message's step.
 type args struct {
 	Notifier string `json:"notifier"`
 }
@@ -43,24 +42,24 @@ type args struct {
 // Outbox has the notifiers of a configuration.
 type Outbox struct {
 	place     func() notify.Place
-	retention time.Duration // how long the engine keeps messages that were sent
+	retention time.Duration // how long the engine stores sent messages
 
 	mu        sync.Mutex
 	engine    *engine.Engine // nil before Attach
 	notifiers map[string]*notifier
-	told      map[string][]string  // notifiers that the alarm of a workflow tells
-	listeners map[string][]string  // notifiers of a session, by its workflow
-	waits     map[string]waitState // of runs of sessions
-	failed    failure              // the last of a session
+	alarmed   map[string][]string  // notifiers of the alarm, by workflow
+	listeners map[string][]string  // notifiers of sessions, by workflow
+	waits     map[string]waitState // of sessions, by run
+	failed    failure              // last failure of a session
 }
 
-// failure is why an attempt of a session failed. What follows it is told next.
+// failure is why an attempt of a session failed, for the message about the wait that follows.
 type failure struct {
 	run string
 	err error
 }
 
-// notifier is one of the configuration.
+// notifier is a notifier of the configuration.
 type notifier struct {
 	*notify.Spec
 	sender *notify.Sender
@@ -70,7 +69,7 @@ type notifier struct {
 	gate *notify.Gate
 }
 
-// defaultRetention is how long an engine keeps ended runs unless its configuration says otherwise.
+// defaultRetention is the default of server.retention.
 const defaultRetention = 14 * 24 * time.Hour
 
 // Config is what an outbox is made of.
@@ -84,7 +83,7 @@ type Config struct {
 // New returns an outbox with the notifiers.
 func New(c Config) (*Outbox, error) {
 	o := &Outbox{
-		place: c.Place, retention: cmp.Or(c.Retention, defaultRetention), notifiers: map[string]*notifier{}, told: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
+		place: c.Place, retention: cmp.Or(c.Retention, defaultRetention), notifiers: map[string]*notifier{}, alarmed: map[string][]string{}, listeners: map[string][]string{}, waits: map[string]waitState{},
 	}
 	for _, spec := range c.Notifiers {
 		sender, err := notify.New(spec, c.Env)
@@ -101,8 +100,8 @@ func New(c Config) (*Outbox, error) {
 	return o, nil
 }
 
-// Become takes over everything that another one has, of another configuration. What
-// notifiers have told lately is remembered.
+// Become takes over the notifiers of next, which has another configuration. The rate limits of
+// unchanged notifiers are kept.
 func (o *Outbox) Become(next *Outbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,14 +111,14 @@ func (o *Outbox) Become(next *Outbox) {
 		}
 	}
 	for workflow, names := range o.listeners {
-		if _, there := next.listeners[workflow]; !there { // a session that goes on
-			next.listeners[workflow], next.told[workflow] = names, o.told[workflow]
+		if _, there := next.listeners[workflow]; !there { // a session that continues
+			next.listeners[workflow], next.alarmed[workflow] = names, o.alarmed[workflow]
 		}
 	}
-	o.notifiers, o.told, o.listeners = next.notifiers, next.told, next.listeners
+	o.notifiers, o.alarmed, o.listeners = next.notifiers, next.alarmed, next.listeners
 }
 
-// Attach gives the outbox the engine that keeps its messages.
+// Attach sets the engine that stores the messages.
 func (o *Outbox) Attach(e *engine.Engine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,11 +136,11 @@ func (o *Outbox) Workflows() []*engine.Workflow {
 	return list
 }
 
-// Alarm returns the workflow that tells the notifiers when a run of another
-// workflow gives up, or nil if there is nobody to tell.
+// Alarm returns the workflow that notifies when a run of another workflow gives up; nil if there
+// are no notifiers.
 func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error) {
 	if len(names) == 0 {
-		return nil, nil //nolint:nilnil // nobody is an answer
+		return nil, nil //nolint:nilnil // documented
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,16 +148,16 @@ func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error
 	for _, name := range names {
 		n := o.notifiers[name]
 		if n == nil {
-			return nil, fmt.Errorf("there is no notifier %q", name)
+			return nil, fmt.Errorf("unknown notifier %q", name)
 		}
 		parts = append(parts, engine.Call(name, handlerGiveUp, args{name}, engine.WithPolicy(n.Policy)))
 	}
-	o.told[workflow] = names
+	o.alarmed[workflow] = names
 	return engine.NewWorkflow(workflow+giveUpSuffix, parts...)
 }
 
-// Listen has the notifiers told of what a session does, as far as they want that,
-// and returns the alarm for its end.
+// Listen makes the notifiers send messages about a session, as far as they want them, and returns
+// the alarm for its end.
 func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, error) {
 	workflow := session.Prefix + s.Name
 	var alarmed []string
@@ -167,7 +166,7 @@ func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, erro
 		n := o.notifiers[name]
 		if n == nil {
 			o.mu.Unlock()
-			return nil, fmt.Errorf("there is no notifier %q", name)
+			return nil, fmt.Errorf("unknown notifier %q", name)
 		}
 		if slices.ContainsFunc(n.On, func(t notify.Trigger) bool {
 			return t.Event == string(notify.GaveUp) || t.Event == string(notify.DeadLetter)
@@ -180,7 +179,7 @@ func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, erro
 	return o.Alarm(workflow, alarmed)
 }
 
-// subject returns the name that people know a workflow, or a provider, by.
+// subject returns the display name of a workflow or a provider.
 func subject(name string) string {
 	if provider, ok := strings.CutPrefix(name, gateway.EventPrefix); ok {
 		return "provider " + provider
@@ -188,17 +187,16 @@ func subject(name string) string {
 	return strings.TrimPrefix(name, session.Prefix)
 }
 
-// untold reports whether nobody is told of an event. Those of a message itself are
-// not: a notifier that does not work would tell of itself for ever. Nor are those of
-// requests that belong to no run: of a provider that is down there is one message,
-// and not one for each of its callers.
-func untold(ev retry.Event) bool {
+// withoutMessage reports whether an event never has a message. That holds for events of messages
+// themselves: a failing notifier would send messages about itself for ever. It also holds for
+// requests without a run: there is one message about a provider that is down, not one per client.
+func withoutMessage(ev retry.Event) bool {
 	ofMany := ev.Kind == retry.BreakerOpened || ev.Kind == retry.BreakerClosed || ev.Kind == retry.StormBegan || ev.Kind == retry.StormEnded ||
 		ev.Kind == retry.StartRefused
 	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix) || ev.Run == "" && !ofMany
 }
 
-// targets returns the notifiers that are told of a message about the workflow.
+// targets returns the notifiers that get a message about the workflow.
 func (o *Outbox) targets(workflow string, m notify.Message) (list []*notifier) {
 	names, ofSession := o.listeners[workflow]
 	if !ofSession {
@@ -210,7 +208,7 @@ func (o *Outbox) targets(workflow string, m notify.Message) (list []*notifier) {
 	for _, name := range names {
 		n := o.notifiers[name]
 		over := m.Event == notify.GaveUp || m.Event == notify.DeadLetter
-		if n == nil || over && slices.Contains(o.told[workflow], name) || !o.wants(n, workflow, m) {
+		if n == nil || over && slices.Contains(o.alarmed[workflow], name) || !o.wants(n, workflow, m) {
 			continue
 		}
 		list = append(list, n)
@@ -218,11 +216,10 @@ func (o *Outbox) targets(workflow string, m notify.Message) (list []*notifier) {
 	return list
 }
 
-// wants reports whether a notifier is told of a message. One that the workflow names is
-// told of a refused start of it, whatever its own list says: like a death, it means that
-// work was not done.
+// wants reports whether a notifier gets a message. A notifier that the workflow names gets messages
+// about its rejected starts in any case, because work was not done.
 func (o *Outbox) wants(n *notifier, workflow string, m notify.Message) bool {
-	return notify.Wants(n.On, m) || m.Event == notify.StartRefused && slices.Contains(o.told[workflow], n.Name)
+	return notify.Wants(n.On, m) || m.Event == notify.StartRefused && slices.Contains(o.alarmed[workflow], n.Name)
 }
 
 // find returns a notifier by its name.
@@ -232,6 +229,6 @@ func (o *Outbox) find(name string) (*notifier, error) {
 	if n := o.notifiers[name]; n != nil {
 		return n, nil
 	}
-	return nil, retry.Permanent(fmt.Errorf("notifier %q %w; there are %s", name, ErrUnknown,
+	return nil, retry.Permanent(fmt.Errorf("notifier %q %w; configured notifiers: %s", name, ErrUnknown,
 		cmp.Or(strings.Join(slices.Sorted(maps.Keys(o.notifiers)), ", "), "none")))
 }

@@ -28,8 +28,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// inbox is a server that keeps the messages it gets, and answers with the statuses
-// given, then with 200.
+// inbox is a server that records messages. It answers with the given statuses, then with 200.
 type inbox struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -57,7 +56,7 @@ func newInbox(t *testing.T, status ...int) *inbox {
 	return b
 }
 
-// events returns what the messages are about.
+// events returns the events of the messages.
 func (b *inbox) events() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,7 +125,7 @@ func TestGivingUpIsToldThoughTheReceiverIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	testwait.Until(t, "the inbox has a message", func() bool { return in.events() != "" })
-	// Once, although hook wants dead letters too.
+	// Only one message, although hook wants dead letters, too.
 	if got := in.events(); got != "gave-up work" || in.tries != 3 {
 		t.Errorf("the inbox has %q after %d attempts", got, in.tries)
 	}
@@ -135,11 +134,11 @@ func TestGivingUpIsToldThoughTheReceiverIsAway(t *testing.T) {
 	}
 }
 
-// The events of a session, in the time of a bubble.
+// The events of a session, with virtual time.
 func TestASessionIsFollowed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		// Commands, because a connection that is open would keep the time from passing.
+		// Commands instead of webhooks, because virtual time does not pass while a connection is open.
 		file := filepath.Join(t.TempDir(), "messages")
 		told := func(on string) string {
 			return `{run: [sh, -c, 'echo "$TIDEOVER_EVENT $TIDEOVER_SUBJECT" >> "$0"', ` + file + `], on: ` + on + `, dedupe: 0}`
@@ -188,8 +187,8 @@ func TestASessionIsFollowed(t *testing.T) {
 	})
 }
 
-// A process may be killed after the wait of a session was stored, and before its message was. The next process reads the wait
-// from the run, and makes the same message of it.
+// A process is killed after it stored the wait of a session, and before it stored the message. The
+// next process reads the wait from the run and sends the same message.
 func TestAWaitIsToldByTheNextProcess(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{
@@ -267,7 +266,8 @@ func TestAWaitIsToldByTheNextProcess(t *testing.T) {
 	}
 }
 
-// An engine that keeps messages for an hour has forgotten that it sent one, which is then not sent again.
+// An engine that stores messages for an hour no longer knows that it sent one; it must not be sent
+// again.
 func TestAWaitIsNotToldAgainWhenItsMessageIsForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -346,7 +346,7 @@ func TestAMessageSurvivesARestart(t *testing.T) {
 	var store memlog.Store
 	e := opened(t, &store, o, nil)
 	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "work", Run: "r", Time: time.Now(), Err: errors.New("oops")})
-	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "notify.hook", Run: "r", Time: time.Now()}) // of itself: never told
+	o.Observe(retry.Event{Kind: retry.GaveUp, Name: "notify.hook", Run: "r", Time: time.Now()}) // about a message itself: never sent
 	testwait.Until(t, "an attempt to send has failed", func() bool {
 		stats, err := e.Stats(t.Context())
 		if err != nil {
@@ -384,13 +384,13 @@ func TestANotifierThatIsGone(t *testing.T) {
 	}
 	o.Become(none)
 	_, err = o.Handlers()[handlerSend](t.Context(), &engine.Task{Args: []byte(`{"notifier":"hook"}`)})
-	if err == nil || retry.OutcomeOf(err).Class != retry.ClassPermanent || !strings.Contains(err.Error(), "not configured any more") {
+	if err == nil || retry.OutcomeOf(err).Class != retry.ClassPermanent || !strings.Contains(err.Error(), "no longer configured") {
 		t.Errorf("sending by it: %v", err)
 	}
 }
 
-// What a session waits for is told, also after a crash; and that it goes on is not
-// told while it waits.
+// A message about a wait contains its reason, also after a crash, and there is no message that a
+// session continues while it waits.
 func TestWhatASessionWaitsForIsTold(t *testing.T) {
 	t.Parallel()
 	o, err := New(settings(load(t, "")))
@@ -411,11 +411,11 @@ func TestWhatASessionWaitsForIsTold(t *testing.T) {
 	}
 	resumed.Time = now.Add(time.Minute)
 	if m, ok := o.compose(resumed); !ok || m.Event != notify.Resumed {
-		t.Errorf("it goes on, and told was %+v, %v", m, ok)
+		t.Errorf("it continues, and the message was %+v, %v", m, ok)
 	}
 }
 
-// A hand-over is told once, though several events tell of it, and so is its end.
+// There is one message about a handover, although several events report it, and one about its end.
 func TestAHandOverIsTold(t *testing.T) {
 	t.Parallel()
 	o, err := New(settings(load(t, "")))
@@ -441,11 +441,11 @@ func TestAHandOverIsTold(t *testing.T) {
 		return o.compose(ev)
 	}
 	if m, ok := tell(retry.Waiting, "handed over to codex", func(ev *retry.Event) { ev.By = retry.ByServer }); ok {
-		t.Errorf("that something follows at once is told: %+v", m)
+		t.Errorf("a message that something follows at once: %+v", m)
 	}
 	first, ok := tell(retry.Progressed, memo, nil)
 	again, _ := tell(retry.Progressed, memo, func(ev *retry.Event) { ev.Time, ev.Attempt = now.Add(time.Hour), 3 })
-	if !ok || first.Event != notify.Waiting || first.Wait != 5*time.Hour || first.Title != "shop is handed over to codex" || !strings.Contains(first.Text, "usage limit reached") || first.ID != again.ID {
+	if !ok || first.Event != notify.Waiting || first.Wait != 5*time.Hour || first.Title != "shop was handed over to codex" || !strings.Contains(first.Text, "usage limit reached") || first.ID != again.ID {
 		t.Errorf("the message is %+v, %v, and then %+v", first, ok, again)
 	}
 	memo.Handover.Over = true
@@ -453,7 +453,7 @@ func TestAHandOverIsTold(t *testing.T) {
 	memo.Turns = append(memo.Turns, session.Turn{Assistant: "claude", From: now.Add(5 * time.Hour)})
 	back, ok := tell(retry.Progressed, memo, nil)
 	again, _ = tell(retry.Progressed, memo, func(ev *retry.Event) { ev.Time = now.Add(9 * time.Hour) })
-	if !ok || back.Event != notify.Resumed || back.Text != "claude goes on after its limit; meanwhile it was handed over to codex" || back.ID != again.ID || back.ID == first.ID {
+	if !ok || back.Event != notify.Resumed || back.Text != "claude continues after its limit; meanwhile codex worked" || back.ID != again.ID || back.ID == first.ID {
 		t.Errorf("the message is %+v, %v, and then %+v", back, ok, again)
 	}
 	memo.Turns[2].To = now.Add(6 * time.Hour)

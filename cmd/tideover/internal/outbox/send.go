@@ -21,19 +21,19 @@ func (o *Outbox) Handlers() map[string]engine.Handler {
 	}
 }
 
-// sent is the output of a message, and what an attempt leaves for the next.
+// sent is the output of a message, and the state that an attempt leaves for the next.
 type sent struct {
 	Sent     bool            `json:"sent"`
-	Held     string          `json:"held,omitempty"`     // why it was not
-	Admitted *notify.Message `json:"admitted,omitempty"` // by the gate, which is asked once
+	Held     string          `json:"held,omitempty"`     // why it was not sent
+	Admitted *notify.Message `json:"admitted,omitempty"` // after the rate limit, which is applied once
 }
 
-// handle makes one attempt to send a message.
+// handle returns a handler that makes one attempt to send a message.
 func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		var a args
 		if err := json.Unmarshal(t.Args, &a); err != nil {
-			return nil, retry.Permanent(fmt.Errorf("stored notifier: %w", err))
+			return nil, retry.Permanent(fmt.Errorf("decoding the stored notifier: %w", err))
 		}
 		n, err := o.find(a.Notifier)
 		if err != nil {
@@ -48,7 +48,7 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 		}
 		if err := n.sender.Send(ctx, m); err != nil {
 			if e, ok := errors.AsType[*notify.SendError](err); ok {
-				m = e.Progress() // those who have it don't get it again
+				m = e.Progress() // don't send again to recipients that have it
 			}
 			return nil, engine.Keep(steps.Postpone(err, t), sent{Admitted: &m})
 		}
@@ -56,7 +56,7 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 	}
 }
 
-// admit returns the message, as the gate has let it pass.
+// admit returns the message after the rate limit, or why it is held back.
 func (n *notifier) admit(t *engine.Task, message func(*engine.Task) (notify.Message, error)) (notify.Message, notify.Held, error) {
 	var before sent
 	if json.Unmarshal(t.Progress, &before) == nil && before.Admitted != nil {
@@ -75,7 +75,7 @@ func (n *notifier) admit(t *engine.Task, message func(*engine.Task) (notify.Mess
 // stored returns the message that a run was started with.
 func stored(t *engine.Task) (m notify.Message, err error) {
 	if err := json.Unmarshal(t.Input, &m); err != nil {
-		return m, fmt.Errorf("stored message: %w", err)
+		return m, fmt.Errorf("decoding the stored message: %w", err)
 	}
 	return m, nil
 }
@@ -84,7 +84,7 @@ func stored(t *engine.Task) (m notify.Message, err error) {
 func (o *Outbox) giveUp(t *engine.Task) (notify.Message, error) {
 	var g engine.GaveUp
 	if err := json.Unmarshal(t.Input, &g); err != nil {
-		return notify.Message{}, fmt.Errorf("input of the run: %w", err)
+		return notify.Message{}, fmt.Errorf("decoding the input of the run: %w", err)
 	}
 	ev := retry.Event{
 		Kind: retry.GaveUp, Time: t.Created, Name: subject(g.Workflow), Run: g.Run, Step: g.Step, Attempt: g.Attempts,

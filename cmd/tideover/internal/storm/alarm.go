@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Alarm watches counts, and tells when a storm begins and when it ends.
+// Alarm samples counters and reports when a retry storm begins and ends.
 type Alarm struct {
 	count func() map[Subject]Count
 	tell  func(Change)
@@ -18,17 +18,17 @@ type Alarm struct {
 	mu      sync.Mutex
 	rule    Rule
 	watch   *Watch
-	total   map[Subject]uint64 // storms that have begun
-	changed chan struct{}      // the rule has; has room for one
+	total   map[Subject]uint64 // number of storms so far
+	changed chan struct{}      // signals a new rule; capacity 1
 }
 
-// New returns an alarm that does nothing before Run. count returns the attempts of
-// all subjects since the start; tell is called by one goroutine at a time.
+// New returns an alarm that starts with Run. count returns the attempts of all subjects since the
+// start. tell is called with each change, by one goroutine at a time.
 func New(r Rule, count func() map[Subject]Count, tell func(Change)) *Alarm {
 	return &Alarm{count: count, tell: tell, rule: r, watch: NewWatch(r), total: map[Subject]uint64{}, changed: make(chan struct{}, 1)}
 }
 
-// Become changes the rule.
+// Become replaces the rule.
 func (a *Alarm) Become(r Rule) {
 	a.mu.Lock()
 	a.rule = r
@@ -36,11 +36,11 @@ func (a *Alarm) Become(r Rule) {
 	a.mu.Unlock()
 	select {
 	case a.changed <- struct{}{}:
-	default: // it is to be looked at anyway
+	default: // a signal is pending already
 	}
 }
 
-// Run watches until the context ends.
+// Run takes samples until the context ends.
 func (a *Alarm) Run(ctx context.Context) error {
 	t := time.NewTicker(a.pace())
 	defer t.Stop()
@@ -51,20 +51,20 @@ func (a *Alarm) Run(ctx context.Context) error {
 		case <-a.changed:
 			t.Reset(a.pace())
 		case <-t.C:
-			a.look(time.Now())
+			a.takeSample(time.Now())
 		}
 	}
 }
 
-// pace is the time between two samples: many in a window.
+// pace returns the time between two samples: a tenth of the window, at most a second.
 func (a *Alarm) pace() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return max(min(a.rule.window()/10, time.Second), time.Millisecond)
 }
 
-// look takes a sample.
-func (a *Alarm) look(now time.Time) {
+// takeSample takes a sample and reports changes.
+func (a *Alarm) takeSample(now time.Time) {
 	counts := a.count()
 	a.mu.Lock()
 	changes := a.watch.Sample(now, counts)
@@ -79,29 +79,28 @@ func (a *Alarm) look(now time.Time) {
 	}
 }
 
-// Storms returns those that go on, by layer and name.
+// Storms returns the current storms, sorted by layer and name.
 func (a *Alarm) Storms() []Storm {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.watch.Storms()
 }
 
-// Levels returns how much retries multiply the load of each subject now.
+// Levels returns the current amplification of each subject.
 func (a *Alarm) Levels() map[Subject]Level {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.watch.Levels()
 }
 
-// Totals returns how many storms of each subject have begun.
+// Totals returns the number of storms of each subject so far.
 func (a *Alarm) Totals() map[Subject]uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return maps.Clone(a.total)
 }
 
-// Event returns the change in the shape of all events. name is what the events of
-// the subject have as their name.
+// Event returns the change as an event with this name.
 func (c Change) Event(name string, now time.Time) retry.Event {
 	kind := retry.StormBegan
 	if c.Ended {
@@ -110,8 +109,8 @@ func (c Change) Event(name string, now time.Time) retry.Event {
 	return retry.Event{Kind: kind, Time: now, Name: name, Note: c.String()}
 }
 
-// String says in words what the storm is.
+// String describes the storm in words.
 func (s Storm) String() string {
-	return fmt.Sprintf("%s %s: %.1f attempts for each first one, %d in %s", s.Layer, s.Name, s.Amplification, s.Attempts,
+	return fmt.Sprintf("%s %s: %.1f attempts per first attempt, %d in %s", s.Layer, s.Name, s.Amplification, s.Attempts,
 		time.Duration(s.Window*float64(time.Second)).Round(time.Millisecond))
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// load calls a service that fails at a rate, ten times a second for three minutes, in
-// virtual time, and returns what the alarm tells.
+// load calls a service with this error rate ten times a second for three minutes, with virtual
+// time, and returns the changes.
 func load(t *testing.T, errorRate float64) (told []Change) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,4 @@
-// Package storm notices when retries multiply the load: attempts for each first
-// attempt, over a short window, by the layer that makes them. [Watch] is the
-// decision, and takes the time as an argument; [Alarm] samples counts that others
-// keep, and tells.
+// Package storm detects when retries multiply the load: attempts per first attempt, over a short
+// window, for each layer that retries. [Watch] makes the decision and takes the time as an
+// argument; [Alarm] samples counters and reports changes.
 package storm

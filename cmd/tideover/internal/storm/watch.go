@@ -6,71 +6,70 @@ import (
 	"time"
 )
 
-// Rule says what a storm is.
+// Rule defines a storm.
 type Rule struct {
-	Amplification float64       // attempts for each first attempt, from which on it is one
-	For           time.Duration // how long it must last to begin, and be over to end
-	MinAttempts   int           // with less of them in a window nothing is wrong
+	Amplification float64       // attempts per first attempt above which there is a storm
+	For           time.Duration // how long the load must be high for a storm to begin, and low for it to end
+	MinAttempts   int           // fewer attempts in a window are never a storm
 }
 
-// window is the stretch over which attempts are counted. It is shorter than the
-// time for which they must be too many, so that a single burst, such as a herd that
-// was told the same time to come back, has left the window before that time is up.
+// window is the period over which attempts are counted. It is shorter than For, so that a single
+// burst, such as many clients with the same Retry-After, has left the window before For has passed.
 func (r Rule) window() time.Duration { return r.For / 2 }
 
-// calm is the amplification below which a storm may be over: a storm that hovers at
-// the limit is one storm, not many.
+// calm is the amplification below which a storm may end. It is lower than the limit, so that a load
+// near the limit is one storm and not many.
 func (r Rule) calm() float64 { return 1 + (r.Amplification-1)*3/4 }
 
-// Subject is whose attempts are counted: a layer that retries, and which part of it.
+// Subject is a part of a layer whose attempts are counted.
 type Subject struct {
 	Layer string `json:"layer"` // workflow, session, notification, job, provider
 	Name  string `json:"name"`
 }
 
-// Count is attempts since the start. Both only grow.
+// Count is a number of attempts since the start. Both fields only grow.
 type Count struct {
 	Attempts uint64
-	First    uint64 // those of them that were no retries
+	First    uint64 // attempts that were not retries
 }
 
-// Level is how much retries multiply the load of a subject now.
+// Level is the current amplification of a subject.
 type Level struct {
 	Attempts      uint64  // in the window
-	Amplification float64 // attempts for each first attempt in the window; 1 if there were none
+	Amplification float64 // attempts per first attempt in the window; 1 if there were none
 }
 
-// Storm is one that goes on.
+// Storm is a current storm.
 type Storm struct {
 	Subject
-	Since         time.Time `json:"since"`         // when it began to be too much
-	Amplification float64   `json:"amplification"` // attempts for each first attempt of late
-	Attempts      uint64    `json:"attempts"`      // of late: in Window
+	Since         time.Time `json:"since"`         // when the load became too high
+	Amplification float64   `json:"amplification"` // attempts per first attempt in Window
+	Attempts      uint64    `json:"attempts"`      // in Window
 	Window        float64   `json:"window_s"`
 }
 
-// Change is a storm that has begun, or ended.
+// Change is the beginning or the end of a storm.
 type Change struct {
 	Storm
 	Ended bool
 }
 
-// Watch decides whether there are storms. It reads no clock and is not safe for use
-// by several goroutines.
+// Watch decides whether there are storms. It does not read a clock and is not safe for concurrent
+// use.
 type Watch struct {
 	rule  Rule
 	last  time.Time // of the latest sample
 	parts map[Subject]*part
 }
 
-// part is what is known of a subject.
+// part is the state of a subject.
 type part struct {
-	samples []sample // the first is the latest that is older than the window
+	samples []sample // the first is the newest one older than the window
 	level   Level
-	high    time.Time // since when there are too many attempts; zero if there are not
-	low     time.Time // since when a storm is calm; zero if it is not
+	high    time.Time // since when the load is too high; zero if it is not
+	low     time.Time // since when the load is low enough; zero if it is not
 	storm   bool
-	since   time.Time // when the storm began to be one
+	since   time.Time // when the storm began
 }
 
 type sample struct {
@@ -78,15 +77,14 @@ type sample struct {
 	Count
 }
 
-// NewWatch returns a watch that has seen nothing.
+// NewWatch returns a watch without samples.
 func NewWatch(r Rule) *Watch { return &Watch{rule: r, parts: map[Subject]*part{}} }
 
-// Become changes the rule. What was seen stays.
+// Become replaces the rule and keeps the samples.
 func (w *Watch) Become(r Rule) { w.rule = r }
 
-// Sample takes the counts of all subjects, and returns what they change. A subject
-// that is not among them any more is forgotten. Samples must come more often than
-// windows end.
+// Sample adds the counts of all subjects and returns the changes. Subjects without a count are
+// removed. Samples must be more frequent than windows.
 func (w *Watch) Sample(now time.Time, counts map[Subject]Count) (changes []Change) {
 	if now.Before(w.last) {
 		return nil // the clock was set back
@@ -96,18 +94,18 @@ func (w *Watch) Sample(now time.Time, counts map[Subject]Count) (changes []Chang
 		if _, there := counts[s]; !there {
 			delete(w.parts, s)
 			if p.storm {
-				changes = append(changes, Change{w.tell(s, p), true})
+				changes = append(changes, Change{w.storm(s, p), true})
 			}
 		}
 	}
 	for s, c := range counts {
 		p := w.part(s, now, c)
-		if slept { // nobody knows what was meanwhile
+		if slept { // there was a gap in the samples
 			p.high, p.low = time.Time{}, time.Time{}
 		}
 		p.add(sample{now, c}, w.rule.window())
-		if was := p.storm; p.judge(w.rule, now) != was {
-			changes = append(changes, Change{w.tell(s, p), was})
+		if was := p.storm; p.update(w.rule, now) != was {
+			changes = append(changes, Change{w.storm(s, p), was})
 		}
 	}
 	w.last = now
@@ -115,8 +113,7 @@ func (w *Watch) Sample(now time.Time, counts map[Subject]Count) (changes []Chang
 	return changes
 }
 
-// part returns what is known of a subject. One that is new since the last sample had
-// no attempts then.
+// part returns the state of a subject. A new one had no attempts at the last sample.
 func (w *Watch) part(s Subject, now time.Time, c Count) *part {
 	p := w.parts[s]
 	if p == nil {
@@ -129,10 +126,10 @@ func (w *Watch) part(s Subject, now time.Time, c Count) *part {
 	return p
 }
 
-// add adds a sample and drops those that no window begins with any more.
+// add adds a sample and drops those before the window.
 func (p *part) add(s sample, window time.Duration) {
 	if last := p.samples[len(p.samples)-1]; s.Attempts < last.Attempts || s.First < last.First {
-		p.samples = p.samples[:0] // they were counted anew
+		p.samples = p.samples[:0] // the counter was reset
 	}
 	p.samples = append(p.samples, s)
 	keep := 0
@@ -147,8 +144,8 @@ func (p *part) add(s sample, window time.Duration) {
 	}
 }
 
-// judge reports whether there is a storm.
-func (p *part) judge(r Rule, now time.Time) bool {
+// update updates the state and reports whether there is a storm.
+func (p *part) update(r Rule, now time.Time) bool {
 	enough := p.level.Attempts >= uint64(r.MinAttempts)
 	mark(&p.high, enough && p.level.Amplification > r.Amplification, now)
 	mark(&p.low, p.level.Attempts < uint64(r.MinAttempts+1)/2 || p.level.Amplification < r.calm(), now)
@@ -161,7 +158,7 @@ func (p *part) judge(r Rule, now time.Time) bool {
 	return p.storm
 }
 
-// mark notes since when something holds.
+// mark records since when a condition holds.
 func mark(since *time.Time, holds bool, now time.Time) {
 	if !holds {
 		*since = time.Time{}
@@ -174,23 +171,23 @@ func lasts(since, now time.Time, d time.Duration) bool {
 	return !since.IsZero() && now.Sub(since) >= d
 }
 
-func (w *Watch) tell(s Subject, p *part) Storm {
+func (w *Watch) storm(s Subject, p *part) Storm {
 	return Storm{s, p.since, p.level.Amplification, p.level.Attempts, w.rule.window().Seconds()}
 }
 
-// Storms returns those that go on, by layer and name.
+// Storms returns the current storms, sorted by layer and name.
 func (w *Watch) Storms() []Storm {
 	list := []Storm{}
 	for s, p := range w.parts {
 		if p.storm {
-			list = append(list, w.tell(s, p))
+			list = append(list, w.storm(s, p))
 		}
 	}
 	slices.SortFunc(list, byName)
 	return list
 }
 
-// Levels returns how much retries multiply the load of each subject.
+// Levels returns the current amplification of each subject.
 func (w *Watch) Levels() map[Subject]Level {
 	levels := make(map[Subject]Level, len(w.parts))
 	for s, p := range w.parts {

@@ -15,21 +15,21 @@ var start = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 var flow = Subject{"workflow", "order"}
 
 // weather is a watch with its counts, second by second.
-type weather struct {
+type watchTest struct {
 	watch *Watch
 	now   time.Time
 	count Count
 	told  []string
 }
 
-func newWeather() *weather {
-	w := &weather{watch: NewWatch(rule), now: start}
+func newWatchTest() *watchTest {
+	w := &watchTest{watch: NewWatch(rule), now: start}
 	w.sample()
 	return w
 }
 
-// blow lets so many attempts of so many calls happen in each of the seconds.
-func (w *weather) blow(seconds int, attempts, first uint64) {
+// blow adds this many attempts and first attempts in each of the seconds.
+func (w *watchTest) addLoad(seconds int, attempts, first uint64) {
 	for range seconds {
 		w.now = w.now.Add(time.Second)
 		w.count.Attempts += attempts
@@ -38,7 +38,7 @@ func (w *weather) blow(seconds int, attempts, first uint64) {
 	}
 }
 
-func (w *weather) sample() {
+func (w *watchTest) sample() {
 	for _, c := range w.watch.Sample(w.now, map[Subject]Count{flow: w.count}) {
 		w.told = append(w.told, fmt.Sprintf("%v ended=%v at %v since %v", c.Name, c.Ended, w.now.Sub(start), c.Since.Sub(start)))
 	}
@@ -47,52 +47,52 @@ func (w *weather) sample() {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		blow func(*weather)
+		blow func(*watchTest)
 		want []string
 	}{
-		"no load is no storm":                  {func(w *weather) { w.blow(600, 0, 0) }, nil},
-		"load without retries is no storm":     {func(w *weather) { w.blow(600, 1000, 1000) }, nil},
-		"two attempts for each is the limit":   {func(w *weather) { w.blow(600, 20, 10) }, nil},
-		"few attempts are no storm":            {func(w *weather) { w.blow(600, 3, 1) }, nil},
-		"a burst is no storm":                  {func(w *weather) { w.blow(60, 10, 10); w.blow(1, 5000, 0); w.blow(60, 10, 10) }, nil},
-		"half a minute less a second is none":  {func(w *weather) { w.blow(60, 10, 10); w.blow(14, 40, 10); w.blow(60, 10, 10) }, nil},
-		"a storm is told once, when it lasted": {func(w *weather) { w.blow(300, 30, 10) }, []string{"order ended=false at 32s since 2s"}},
-		"retries without new work are a storm": {func(w *weather) { w.blow(100, 10, 0) }, []string{"order ended=false at 35s since 5s"}},
+		"no load is no storm":                  {func(w *watchTest) { w.addLoad(600, 0, 0) }, nil},
+		"load without retries is no storm":     {func(w *watchTest) { w.addLoad(600, 1000, 1000) }, nil},
+		"two attempts for each is the limit":   {func(w *watchTest) { w.addLoad(600, 20, 10) }, nil},
+		"few attempts are no storm":            {func(w *watchTest) { w.addLoad(600, 3, 1) }, nil},
+		"a burst is no storm":                  {func(w *watchTest) { w.addLoad(60, 10, 10); w.addLoad(1, 5000, 0); w.addLoad(60, 10, 10) }, nil},
+		"half a minute less a second is none":  {func(w *watchTest) { w.addLoad(60, 10, 10); w.addLoad(14, 40, 10); w.addLoad(60, 10, 10) }, nil},
+		"a storm is told once, when it lasted": {func(w *watchTest) { w.addLoad(300, 30, 10) }, []string{"order ended=false at 32s since 2s"}},
+		"retries without new work are a storm": {func(w *watchTest) { w.addLoad(100, 10, 0) }, []string{"order ended=false at 35s since 5s"}},
 		"a storm ends when it was calm for as long": {
-			func(w *weather) { w.blow(60, 30, 10); w.blow(60, 10, 10) },
+			func(w *watchTest) { w.addLoad(60, 30, 10); w.addLoad(60, 10, 10) },
 			[]string{"order ended=false at 32s since 2s", "order ended=true at 1m40s since 2s"},
 		},
 		"a storm that stops altogether ends": {
-			func(w *weather) { w.blow(60, 30, 10); w.blow(60, 0, 0) },
+			func(w *watchTest) { w.addLoad(60, 30, 10); w.addLoad(60, 0, 0) },
 			[]string{"order ended=false at 32s since 2s", "order ended=true at 1m45s since 2s"},
 		},
 		"a storm that hovers at the limit is one": {
-			func(w *weather) {
-				w.blow(60, 30, 10)
+			func(w *watchTest) {
+				w.addLoad(60, 30, 10)
 				for range 20 {
-					w.blow(10, 19, 10)
-					w.blow(10, 22, 10)
+					w.addLoad(10, 19, 10)
+					w.addLoad(10, 22, 10)
 				}
 			},
 			[]string{"order ended=false at 32s since 2s"},
 		},
 		"what nobody saw is no storm": {
-			func(w *weather) {
-				w.blow(20, 30, 10)
+			func(w *watchTest) {
+				w.addLoad(20, 30, 10)
 				w.now = w.now.Add(time.Hour)
-				w.blow(29, 30, 10)
+				w.addLoad(29, 30, 10)
 			}, nil,
 		},
 		"counts that begin anew are no storm": {
-			func(w *weather) { w.blow(600, 100, 100); w.count = Count{}; w.blow(10, 30, 10) }, nil,
+			func(w *watchTest) { w.addLoad(600, 100, 100); w.count = Count{}; w.addLoad(10, 30, 10) }, nil,
 		},
 		"a clock that is set back is waited for": {
-			func(w *weather) { w.blow(10, 30, 10); w.now = w.now.Add(-time.Minute); w.blow(20, 30, 10) }, nil,
+			func(w *watchTest) { w.addLoad(10, 30, 10); w.now = w.now.Add(-time.Minute); w.addLoad(20, 30, 10) }, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWeather()
+			w := newWatchTest()
 			c.blow(w)
 			if !slices.Equal(w.told, c.want) {
 				t.Errorf("told %q, want %q", w.told, c.want)
@@ -103,8 +103,8 @@ func TestWatch(t *testing.T) {
 
 func TestWhoeverIsGoneHasNoStorm(t *testing.T) {
 	t.Parallel()
-	w := newWeather()
-	w.blow(60, 30, 10)
+	w := newWatchTest()
+	w.addLoad(60, 30, 10)
 	if got := w.watch.Storms(); len(got) != 1 || got[0].Subject != flow || got[0].Amplification != 3 || got[0].Attempts != 450 || got[0].Window != 15 {
 		t.Errorf("storms %+v", got)
 	}
@@ -116,7 +116,7 @@ func TestWhoeverIsGoneHasNoStorm(t *testing.T) {
 
 func TestWhoeverIsNewIsCountedFromTheStart(t *testing.T) {
 	t.Parallel()
-	w := newWeather()
+	w := newWatchTest()
 	late := Subject{"provider", "p"}
 	w.watch.Sample(start.Add(time.Second), map[Subject]Count{late: {Attempts: 60, First: 20}})
 	if got := w.watch.Levels()[late]; got != (Level{60, 3}) {
@@ -124,8 +124,7 @@ func TestWhoeverIsNewIsCountedFromTheStart(t *testing.T) {
 	}
 }
 
-// FuzzWatch looks for storms that begin or end twice, and levels that make no
-// sense.
+// FuzzWatch looks for storms that begin or end twice, and for impossible levels.
 func FuzzWatch(f *testing.F) {
 	f.Add(uint64(1), 2.0, int64(30*time.Second), 50)
 	f.Add(uint64(2), 1.1, int64(1), 1)
