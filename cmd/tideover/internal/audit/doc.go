@@ -1,7 +1,7 @@
-// Package audit keeps the trail of events on the disk: one line of JSON each, in
-// a file that only its owner can read and that is put aside when it is large.
+// Package audit writes an audit log of events: one line of JSON each, in a file that only its owner
+// can read and that is rotated by size.
 //
-// A [Sink] never makes its caller wait. What it can't write in time it drops and
-// counts, and the count is a line of the trail itself. It is not the truth about
-// runs, which is the engine's log; it is what remains for whoever asks later.
+// A [Sink] never blocks its caller. It drops events that it can't write in time, and writes their
+// number as a line. The engine's log is the authority on runs; the audit log is a history for later
+// questions.
 package audit

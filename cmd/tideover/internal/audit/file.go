@@ -10,8 +10,7 @@ import (
 	"strconv"
 )
 
-// file is the trail on the disk. Whatever goes wrong closes it; the next write
-// opens it again.
+// file is the audit log on the disk. An error closes it; the next write opens it again.
 type file struct {
 	path    string
 	maxSize int64
@@ -22,15 +21,14 @@ type file struct {
 	size int64
 }
 
-// open opens the file, makes it private, and completes a line that was cut off
-// when a process died.
+// open opens the file, makes it private, and completes a line that was cut off when a process died.
 func (f *file) open() error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
-	// Looked at before it is opened: to open a pipe may wait for its reader.
+	// Checked before opening: opening a pipe may block.
 	if info, err := os.Lstat(f.path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("audit: %s is not a regular file, but %v", f.path, info.Mode().Type())
+		return fmt.Errorf("audit: %s is not a regular file: it is %v", f.path, info.Mode().Type())
 	}
 	h, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|noFollow, 0o600)
 	if err != nil {
@@ -69,8 +67,7 @@ func (f *file) prepare(h *os.File) (err error) {
 	return nil
 }
 
-// write appends lines, and returns how many bytes of them need not be written
-// again: those of whole lines.
+// write appends lines, and returns the number of bytes of complete lines that were written.
 func (f *file) write(p []byte) (done int, err error) {
 	for len(p) > 0 {
 		if err := f.ready(len(firstLine(p))); err != nil {
@@ -88,10 +85,10 @@ func (f *file) write(p []byte) (done int, err error) {
 	return done, nil
 }
 
-// ready makes the file one that a line of this size can be added to.
+// ready makes sure that a line of this size can be added to the file.
 func (f *file) ready(line int) error {
 	if f.f != nil {
-		// Another program may have moved or removed it, as logrotate does.
+		// Another program, such as logrotate, may have moved or removed it.
 		if there, err := os.Lstat(f.path); err != nil || !os.SameFile(there, f.info) {
 			_ = f.close()
 		}
@@ -107,7 +104,7 @@ func (f *file) ready(line int) error {
 	return nil
 }
 
-// fit returns as many whole lines as the file has room for, and one at least.
+// fit returns as many complete lines as the file has room for, and at least one.
 func (f *file) fit(p []byte) []byte {
 	room := f.maxSize - f.size
 	if f.maxSize == 0 || room >= int64(len(p)) {
@@ -117,12 +114,11 @@ func (f *file) fit(p []byte) []byte {
 	return p[:max(n, bytes.LastIndexByte(p[:max(room, 0)], '\n')+1)]
 }
 
-// firstLine returns the first line with its end.
+// firstLine returns the first line including its line end.
 func firstLine(p []byte) []byte { return p[:bytes.IndexByte(p, '\n')+1] }
 
-// rotate puts the file aside, removes those that are too many, and begins a new
-// one. The highest number is moved first, so that nothing is lost should the
-// process end here.
+// rotate renames the file, removes old ones, and starts a new one. It renames the highest number
+// first, so that nothing is lost if the process ends meanwhile.
 func (f *file) rotate() error {
 	if err := f.close(); err != nil {
 		return err
@@ -137,14 +133,13 @@ func (f *file) rotate() error {
 			return fmt.Errorf("audit: %w", err)
 		}
 	}
-	for more, i := true, f.keep+1; more; i++ { // from when more were kept
+	for more, i := true, f.keep+1; more; i++ { // from an earlier, larger setting
 		more = os.Remove(f.aside(i)) == nil
 	}
 	return f.open()
 }
 
-// aside returns the name of the i-th file that was put aside; the 0-th is the one
-// that is written.
+// aside returns the name of the i-th rotated file; 0 is the current one.
 func (f *file) aside(i int) string {
 	if i == 0 {
 		return f.path

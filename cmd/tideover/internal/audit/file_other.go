@@ -2,6 +2,5 @@
 
 package audit
 
-// noFollow is not there on this system; that the path is no link is checked
-// before.
+// noFollow does not exist on this system; open checks that the path is not a link.
 const noFollow = 0

@@ -20,9 +20,8 @@ import (
 
 const fullEnv = "AUDIT_TEST_FULL"
 
-// TestAFullDiskCutsOneLine lets a write end in the middle of a line, by a limit on
-// the size of files, in a process of its own. When there is room again, the line
-// is written whole.
+// A write ends in the middle of a line, because of a limit on file sizes in a separate process.
+// When there is room again, the whole line is written.
 func TestAFullDiskCutsOneLine(t *testing.T) {
 	if os.Getenv(fullEnv) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestAFullDiskCutsOneLine$")

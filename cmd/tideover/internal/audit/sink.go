@@ -14,36 +14,36 @@ import (
 )
 
 const (
-	queued   = 8192        // events that may wait to be written
-	maxBatch = 64 << 10    // bytes that are gathered for one write
-	pause    = time.Second // after a failure to write
+	queued   = 8192        // capacity of the queue
+	maxBatch = 64 << 10    // bytes per write
+	pause    = time.Second // after a failed write
 )
 
-// Config says where the trail is and how much of it is kept. Only Path is needed.
+// Config configures a [Sink]. Only Path is required.
 type Config struct {
 	Path     string
-	MaxSize  int64            // bytes after which the file is put aside; 0 means never
-	Keep     int              // files kept beside the one that is written: Path.1 is the newest
-	Redactor *secret.Redactor // takes secrets out; nil means that there are none
-	Logger   *slog.Logger     // told when writing begins to fail, and when it works again; nil means slog's default
+	MaxSize  int64            // size in bytes at which the file is rotated; 0 means never
+	Keep     int              // number of rotated files: Path.1 is the newest
+	Redactor *secret.Redactor // redacts secrets; nil means none
+	Logger   *slog.Logger     // gets a line when writing starts to fail and when it works again; nil means slog's default
 }
 
-// Sink writes events to the trail. It is safe for use by several goroutines.
+// Sink writes events to the audit log. It is safe for concurrent use.
 type Sink struct {
 	redactor *secret.Redactor
 	logger   *slog.Logger
 	file     *file
 	queue    chan retry.Event
-	dropped  atomic.Int64 // since the last line that says so
-	failing  bool         // the last write failed; the writer's own
+	dropped  atomic.Int64 // since the last line with the number
+	failing  bool         // the last write failed; used by run only
 	closing  chan struct{}
 	once     sync.Once
-	done     chan struct{} // closed when the writer has ended
-	err      error         // why not all was written; to be read after done
+	done     chan struct{} // closed when run has returned
+	err      error         // why events are missing; read it after done
 }
 
-// Open opens the trail, so that what is wrong with the place shows at once, and
-// starts to write. [Sink.Close] ends it.
+// Open opens the audit log, so that problems with the path show at once, and starts to write.
+// [Sink.Close] ends it.
 func Open(cfg Config) (*Sink, error) {
 	f := &file{path: cfg.Path, maxSize: cfg.MaxSize, keep: cfg.Keep}
 	if err := f.open(); err != nil {
@@ -63,8 +63,8 @@ func Open(cfg Config) (*Sink, error) {
 	return s, nil
 }
 
-// Observe puts the event in the queue, or drops it when the queue is full. It does
-// not wait. After Close it does nothing.
+// Observe puts the event in the queue, or drops it if the queue is full. It does not block. After
+// Close it does nothing.
 func (s *Sink) Observe(e retry.Event) {
 	select {
 	case <-s.closing:
@@ -78,8 +78,7 @@ func (s *Sink) Observe(e retry.Event) {
 	}
 }
 
-// Close writes what is in the queue and closes the file. Its error says that, and
-// why, not all could be written.
+// Close writes the events in the queue and closes the file. The error says why events are missing.
 func (s *Sink) Close() error {
 	s.once.Do(func() { close(s.closing) })
 	<-s.done
@@ -103,8 +102,8 @@ func (s *Sink) run() {
 	}
 }
 
-// gather adds what else is in the queue, up to the size of one write, and how much
-// was dropped.
+// gather adds queued events to the batch, up to the size of one write, and the number of dropped
+// events.
 func (s *Sink) gather(batch []byte) []byte {
 	for len(batch) < maxBatch {
 		select {
@@ -116,24 +115,24 @@ func (s *Sink) gather(batch []byte) []byte {
 		break
 	}
 	if n := s.dropped.Swap(0); n > 0 {
-		why := fmt.Errorf("%d events were dropped, because they could not be written in time", n)
+		why := fmt.Errorf("%d events were dropped: they could not be written in time", n)
 		batch = s.line(batch, retry.Event{Kind: retry.HookFailed, Time: time.Now(), Name: "audit", Err: why})
 	}
 	return batch
 }
 
-// line adds a line for the event.
+// line appends a line for the event.
 func (s *Sink) line(batch []byte, e retry.Event) []byte {
 	data, err := json.Marshal(e)
 	if err != nil {
-		s.dropped.Add(1) // a time that has no JSON form
+		s.dropped.Add(1) // a time that JSON can't represent
 		return batch
 	}
 	return append(append(batch, s.redactor.Bytes(data)...), '\n')
 }
 
-// store writes a batch, and tries again until it is written or the sink is closed.
-// Events that come meanwhile wait in the queue.
+// store writes a batch, and retries until it is written or the sink is closed. New events wait in
+// the queue.
 func (s *Sink) store(batch []byte) {
 	for {
 		n, err := s.file.write(batch)
@@ -146,19 +145,19 @@ func (s *Sink) store(batch []byte) {
 		select {
 		case <-time.After(pause):
 		case <-s.closing:
-			s.err = fmt.Errorf("audit: not all was written: %w", err)
+			s.err = fmt.Errorf("audit: not all events were written: %w", err)
 			return
 		}
 	}
 }
 
-// report tells of a change: once that writing fails, once that it works again.
+// report logs once when writing starts to fail, and once when it works again.
 func (s *Sink) report(err error) {
 	switch {
 	case err != nil && !s.failing:
-		s.logger.Error("audit trail can't be written, will try again", "path", s.file.path, "error", err)
+		s.logger.Error("audit log can't be written, retrying", "path", s.file.path, "error", err)
 	case err == nil && s.failing:
-		s.logger.Info("audit trail is written again", "path", s.file.path)
+		s.logger.Info("audit log can be written again", "path", s.file.path)
 	}
 	s.failing = err != nil
 }

@@ -64,7 +64,7 @@ func closed(t testing.TB, s *audit.Sink) {
 	}
 }
 
-// events reads a trail. Lines that are no events are returned apart.
+// events reads an audit log. Lines that are not events are returned separately.
 func events(t testing.TB, path string) (list []retry.Event, broken []string) {
 	t.Helper()
 	data, err := os.ReadFile(path)
@@ -154,7 +154,7 @@ func TestRotation(t *testing.T) {
 	for _, c := range []struct{ keep, files int }{{0, 1}, {1, 2}, {3, 4}, {100, 0}} {
 		t.Run(fmt.Sprint(c.keep), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			for _, n := range []int{c.keep + 1, c.keep + 2} { // from when more were kept
+			for _, n := range []int{c.keep + 1, c.keep + 2} { // from an earlier, larger setting
 				if err := os.WriteFile(fmt.Sprint(path, ".", n), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -259,8 +259,8 @@ func TestASinkIsUsedByMany(t *testing.T) {
 	}
 }
 
-// TestTheDiskComesBack takes the folder away: the caller does not notice, the log
-// has one line about it and one about the end, and the trail says what is missing.
+// The folder is removed. The caller does not notice, the log has one line about the failure and one
+// about its end, and the audit log says how many events are missing.
 func TestTheDiskComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "d")
@@ -308,13 +308,13 @@ func TestCloseSaysWhatIsMissing(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Observe(event(0))
-		if err := s.Close(); err == nil || !strings.Contains(err.Error(), "not all was written") {
+		if err := s.Close(); err == nil || !strings.Contains(err.Error(), "not all events were written") {
 			t.Errorf("Close = %v", err)
 		}
 	})
 }
 
-// size returns the bytes of all files of a trail.
+// size returns the bytes of all files of an audit log.
 func size(path string) (n int64) {
 	files, _ := filepath.Glob(path + "*")
 	for _, f := range files {
@@ -325,8 +325,8 @@ func size(path string) (n int64) {
 	return n
 }
 
-// TestAKillLeavesATrail kills a process that writes, again and again. Each trail
-// goes on where the last one ended, with whole lines but for the one that was cut.
+// A process that writes is killed repeatedly. Each process continues the file, with complete lines
+// except for the one that was cut.
 func TestAKillLeavesATrail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	const kills = 3

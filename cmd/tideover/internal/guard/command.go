@@ -15,31 +15,31 @@ import (
 	"github.com/tideover/tideover/internal/shortage"
 )
 
-// Command is a command to be run under a guard.
+// Command is a command to run under a guard.
 type Command struct {
 	Self  string        // the path of this program
 	Args  []string      // the command and its arguments
-	Dir   string        // where it runs; "" means here
-	Env   []string      // all of its environment
-	Lock  string        // path of the lock that is held meanwhile
-	Grace time.Duration // how long it may take to end after TERM
+	Dir   string        // working folder; "" means ours
+	Env   []string      // its whole environment
+	Lock  string        // path of the lock that is held while it runs
+	Grace time.Duration // time between TERM and KILL
 
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Terminal       bool // the streams are a terminal, which is to be the command's own
+	Terminal       bool // the streams are a terminal that belongs to the command
 
-	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when it is to go on; nil has it
-	// continued at once.
+	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when to continue it; nil continues it
+	// at once.
 	Suspend func()
 }
 
-// Environ returns the environment of this process for a command: all of it but
-// the settings of the server, and the variables of the given names.
+// Environ returns the environment of this process for a command, without the settings of the server
+// and the hidden variables.
 func Environ(hidden ...string) []string {
 	return EnvironOnly(func(string) bool { return true }, hidden...)
 }
 
-// EnvironOnly is Environ with the wanted variables only.
+// EnvironOnly is Environ, limited to the wanted variables.
 func EnvironOnly(wanted func(name string) bool, hidden ...string) []string {
 	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
@@ -47,51 +47,51 @@ func EnvironOnly(wanted func(name string) bool, hidden ...string) []string {
 	})
 }
 
-// settings begin the names of variables that are settings of the server, some of
-// which are secrets.
+// settings are prefixes of variables that are settings of the server, some of which are secret.
 var settings = []string{"TIDEOVER_SERVER", "TIDEOVER_GATEWAY_", "TIDEOVER_ENGINE_"}
 
 func isSetting(name string) bool {
 	return name == "TIDEOVER_TOKEN" || slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// TooBig says what to do about a command line that the system refuses (E2BIG). It is the same at every attempt.
-const TooBig = "an argument or a variable has at most 128 KiB on Linux, and all of them about 2 MiB: give the command large values by stdin, or in a file"
+// TooBig says what to do about a command line that is too long for the system (E2BIG), which fails
+// at every attempt.
+const TooBig = "on Linux, an argument or a variable can have 128 KiB, and all of them about 2 MiB: pass large values on stdin or in a file"
 
 // Result is how a command ended.
 type Result struct {
-	Code int  // the exit code, 128+n if it died of signal n
-	Told bool // it was told to end, and may say anything about itself
+	Code int  // exit code; 128+n if signal n killed it
+	Told bool // the guard ended it, so its exit code means nothing
 }
 
-// outputDelay is how long the output of a command is read after the command has ended, if a process that it has left
-// behind holds the output open. On a busy machine that is also the time for the last lines, which may say why the
-// command has ended: what is not read by then is lost.
+// outputDelay is how long output is read after the end of the command if a process that it left
+// running keeps the output open. On a busy machine this is also the time for the last lines, which
+// may explain the end; output after it is lost.
 const outputDelay = 10 * time.Second
 
-// Run runs the command. When the context ends, the command is told to end. An error
-// is the guard's own: the command has not been run, or nobody knows how it ended.
+// Run runs the command. The end of the context ends it. An error comes from the guard: the command
+// was not run, or its end is unknown.
 func Run(ctx context.Context, c Command) (Result, error) {
-	pass, hold, err := os.Pipe() // while it is open the command may run
+	pass, hold, err := os.Pipe() // the command may run while it is open
 	if err != nil {
-		return Result{}, fmt.Errorf("start the guard of a command: %w", err)
+		return Result{}, fmt.Errorf("starting the guard of a command: %w", err)
 	}
 	defer hold.Close()
 	says, told, err := os.Pipe()
 	if err != nil {
-		return Result{}, fmt.Errorf("start the guard of a command: %w", errors.Join(err, pass.Close()))
+		return Result{}, fmt.Errorf("starting the guard of a command: %w", errors.Join(err, pass.Close()))
 	}
 	defer says.Close()
-	// Not CommandContext: the guard is not killed, it is told, and ends what it guards.
+	// Not CommandContext: the guard must not be killed, so that it can end its command.
 	cmd := exec.Command(c.Self, append([]string{Name, c.Grace.String(), c.Lock, "--"}, c.Args...)...) //nolint:noctx // see above
 	cmd.Dir, cmd.Env, cmd.ExtraFiles = c.Dir, c.Env, []*os.File{pass, told}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.WaitDelay = outputDelay
-	apart(cmd, c.Terminal)
+	ownSession(cmd, c.Terminal)
 	err = cmd.Start()
 	_, _ = pass.Close(), told.Close()
 	if err != nil {
-		return Result{}, fmt.Errorf("start the guard of a command: %w", err)
+		return Result{}, fmt.Errorf("starting the guard of a command: %w", err)
 	}
 	stop := context.AfterFunc(ctx, func() {
 		_ = hold.Close()
@@ -104,7 +104,7 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	return conclude(ctx, cmd, c.Lock, c.listen(says, hold))
 }
 
-// listen returns what the guard says for itself, and answers when the command was stopped.
+// listen returns the message of the guard, and handles stops of the command.
 func (c *Command) listen(says io.Reader, hold io.Writer) string {
 	for {
 		var first [1]byte
@@ -125,7 +125,7 @@ func (c *Command) listen(says io.Reader, hold io.Writer) string {
 	}
 }
 
-// conclude waits for the guard and says how the command ended.
+// conclude waits for the guard and returns how the command ended.
 func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, err error) {
 	said, told := strings.CutPrefix(said, saysTold)
 	r.Told = told
@@ -133,7 +133,7 @@ func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, 
 	if _, ok := errors.AsType[*exec.ExitError](err); ok || errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
-	if r.Code = cmd.ProcessState.ExitCode(); r.Code < 0 { // it was killed, and could end nothing
+	if r.Code = cmd.ProcessState.ExitCode(); r.Code < 0 { // the guard was killed, and could not end the command
 		r.Told = ctx.Err() != nil
 		process.KillSession(cmd.Process.Pid)
 		endLeftovers(lock)
@@ -145,7 +145,7 @@ func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, 
 	case said != "":
 		err = errors.New(said)
 	case r.Code < 0:
-		err = fmt.Errorf("the guard of the command has died (%v)", cmd.ProcessState)
+		err = fmt.Errorf("the guard of the command was killed (%v)", cmd.ProcessState)
 	}
 	return r, err
 }

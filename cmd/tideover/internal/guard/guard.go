@@ -1,9 +1,9 @@
-// Package guard runs commands that end with us, and never twice at once.
+// Package guard runs commands that end together with this process and never overlap.
 //
-// A command runs under a process of its own, the guard, which is this program
-// under a hidden name. When whoever asked for the command goes away, however
-// that happens, the guard ends the command and everything the command has
-// started, and meanwhile it holds a lock that the next attempt waits for.
+// A command runs under a separate process, the guard, which is this program with a hidden
+// command name. When the process that started the guard ends, for any reason, the guard ends the
+// command and all processes that it started. Until then it holds a lock, for which the next
+// attempt waits.
 package guard
 
 import (
@@ -21,26 +21,26 @@ import (
 	"github.com/tideover/tideover/internal/shortage"
 )
 
-// Name is the hidden command under which this program is a guard.
+// Name is the hidden command name of a guard.
 const Name = "__guard"
 
-// The descriptors of a guard: one says for how long the command may run, the other
-// is for errors that are not the command's.
+// The file descriptors of a guard: the command may run while the first is open, and the second is
+// for messages of the guard itself.
 const (
 	guardHold = 3
 	guardSays = 4
 )
 
-// Main is the guard. It runs one command: a grace, the path of a lock, "--", and the command with
-// its arguments. It ends the command, and everything the command has started, when
-// the other end of descriptor 3 is closed: because the attempt is over, or because
-// the server is. It holds the lock meanwhile, so that the attempt of the server's
-// successor does not begin beside it. It returns the command's exit code.
+// Main is the main function of a guard. args are a grace period, the path of a lock, "--", and the
+// command with its arguments. It ends the command, and all processes that the command has started,
+// when the other end of descriptor 3 is closed: at the end of the attempt or of the server. Until
+// then it holds the lock, so that an attempt of the next server does not overlap. It returns the
+// command's exit code.
 func Main(args []string) int {
-	// The command dies with the thread that has started it.
+	// The command is killed when the thread that started it ends.
 	runtime.LockOSThread()
 	says := os.NewFile(guardSays, "says")
-	keep(says)
+	closeOnExec(says)
 	code, told, err := guard(args, says)
 	if told {
 		fmt.Fprint(says, saysTold)
@@ -49,34 +49,32 @@ func Main(args []string) int {
 	case shortage.Is(err):
 		fmt.Fprint(says, saysShortage, err)
 	case ok && !start.Transient():
-		fmt.Fprintf(os.Stderr, "tideover: %v\n", err) // which is as good as the command's own
+		fmt.Fprintf(os.Stderr, "tideover: %v\n", err) // treated like an error of the command itself
 	case err != nil:
 		fmt.Fprint(says, err)
 	}
 	return code
 }
 
-// saysShortage is how the guard says that it could not start the command because this machine has not
-// enough of something.
+// saysShortage is the prefix of a message that the machine lacks resources to start the command.
 const saysShortage = "\x01"
 
-// saysStopped is how the guard says that the command was stopped, as by Ctrl-Z. It comes before anything else that
-// the guard says, and is answered with holdContinue.
+// saysStopped is the message that the command was stopped, as by Ctrl-Z. It precedes all other
+// messages, and the answer is holdContinue.
 const saysStopped = "\x02"
 
-// What is written to a guard, on the descriptor that says for how long the command may run. Guards of earlier releases
-// read it as nothing.
+// Messages to a guard, on descriptor guardHold. Guards of earlier releases ignore them.
 const (
-	holdSuspends = 'j' // stops of the command are answered
-	holdContinue = 'c' // the command goes on
+	holdSuspends = 'j' // we answer saysStopped
+	holdContinue = 'c' // continue the command
 )
 
-// saysTold is how the guard says that it has told the command to end.
+// saysTold is the prefix of messages after the guard has ended the command.
 const saysTold = "\x00"
 
 func guard(args []string, says *os.File) (code int, told bool, err error) {
 	if i := slices.Index(args, "--"); i != 2 || len(args) < 4 {
-		return process.CodeInternal, false, errors.New("this command is for tideover itself")
+		return process.CodeInternal, false, errors.New("this is an internal command of tideover")
 	}
 	grace, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -93,21 +91,21 @@ func guard(args []string, says *os.File) (code int, told bool, err error) {
 	ctx, cancel := context.WithCancel(sup.Context())
 	defer cancel()
 	hold := os.NewFile(guardHold, "hold")
-	keep(hold)
+	closeOnExec(hold)
 	go func() {
 		watch.read(hold)
 		cancel()
 	}()
 	held, err := lock(ctx, args[1])
 	if err != nil {
-		return process.CodeInternal, false, fmt.Errorf("wait for the attempt before: %w", err)
+		return process.CodeInternal, false, fmt.Errorf("waiting for the previous attempt to end: %w", err)
 	}
 	if err := process.EndLeftovers(ctx, held.leftovers(), grace); err != nil {
-		return process.CodeInternal, false, err // the lock stays, and with it what is known of them
+		return process.CodeInternal, false, err // the lock file stays, and with it the record of the processes
 	}
 	defer held.unlock()
-	if err := held.note(process.Leftovers{Env: identity(), Cgroup: cgroup}); err != nil {
-		return process.CodeInternal, false, fmt.Errorf("note what is started: %w", err)
+	if err := held.record(process.Leftovers{Env: identity(), Cgroup: cgroup}); err != nil {
+		return process.CodeInternal, false, fmt.Errorf("recording the command in the lock file: %w", err)
 	}
 	res, err := sup.Run(ctx)
 	if start, ok := errors.AsType[*process.StartError](err); ok {
@@ -119,15 +117,15 @@ func guard(args []string, says *os.File) (code int, told bool, err error) {
 	return res.Code, res.TimedOut, nil
 }
 
-// holder is whoever has asked for the command, as the guard sees it.
+// holder is the process that started the guard, as seen by the guard.
 type holder struct {
 	says      io.StringWriter
-	suspends  atomic.Bool   // it answers when the command was stopped
-	continued chan struct{} // has an element if it has said that the command goes on
-	over      chan struct{} // closed when it has gone
+	suspends  atomic.Bool   // it answers saysStopped
+	continued chan struct{} // has an element after holdContinue
+	over      chan struct{} // closed when it has ended
 }
 
-// read reads what the holder writes, until it has gone.
+// read handles the messages of the holder, until it has ended.
 func (h *holder) read(hold io.Reader) {
 	defer close(h.over)
 	var c [1]byte
@@ -148,8 +146,8 @@ func (h *holder) read(hold io.Reader) {
 	}
 }
 
-// suspend says that the command was stopped, and waits until it is to go on. It reports
-// whether there is somebody to say it to.
+// suspend reports that the command was stopped, and waits until it may continue. It returns false
+// if the holder does not handle stops.
 func (h *holder) suspend() bool {
 	if !h.suspends.Load() {
 		return false
@@ -164,9 +162,8 @@ func (h *holder) suspend() bool {
 	return true
 }
 
-// identity returns the variables by which processes of this attempt are known, and those of no
-// other: the command of a notifier has the run and the step too. Without an attempt there are
-// none.
+// identity returns the variables that identify the processes of this attempt, and of no other: the
+// command of a notifier has run and step, too. Without an attempt there are none.
 func identity() (env []string) {
 	if os.Getenv("TIDEOVER_RUN_ID") == "" || os.Getenv("TIDEOVER_ATTEMPT_TOTAL") == "" {
 		return nil

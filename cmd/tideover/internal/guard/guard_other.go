@@ -12,10 +12,10 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
-// keep does nothing: commands are run on Unix only.
-func keep(*os.File) {}
+// closeOnExec does nothing: commands run on Unix only.
+func closeOnExec(*os.File) {}
 
-// lockFile does nothing: commands are run on Unix only.
+// lockFile does nothing: commands run on Unix only.
 type lockFile struct{}
 
 func lock(context.Context, string) (*lockFile, error) { return nil, process.ErrUnsupported }
@@ -24,12 +24,12 @@ func (*lockFile) unlock() {}
 
 func (*lockFile) leftovers() []process.Leftovers { return nil }
 
-func (*lockFile) note(process.Leftovers) error { return nil }
+func (*lockFile) record(process.Leftovers) error { return nil }
 
 func endLeftovers(string) {}
 
 // Sweep does nothing.
 func Sweep(context.Context, string, time.Duration, *slog.Logger) error { return nil }
 
-// apart does nothing.
-func apart(*exec.Cmd, bool) {}
+// ownSession does nothing.
+func ownSession(*exec.Cmd, bool) {}

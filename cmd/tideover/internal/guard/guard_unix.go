@@ -20,15 +20,15 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
-// keep keeps the descriptor from the command.
-func keep(f *os.File) { unix.CloseOnExec(int(f.Fd())) }
+// closeOnExec makes the command not inherit the file.
+func closeOnExec(f *os.File) { unix.CloseOnExec(int(f.Fd())) }
 
-// lockFile is a lock that is held while a command runs. The file says by what the processes of
-// that command are known. It is removed at the end: one that is there and not locked is that of
-// a guard that was killed.
+// lockFile is a lock that is held while a command runs. The file records how the processes of that
+// command can be identified. It is removed at the end: a file without a lock belongs to a guard
+// that was killed.
 type lockFile struct{ file *os.File }
 
-// lock waits for the lock of that name.
+// lock waits for the lock at the path.
 func lock(ctx context.Context, path string) (*lockFile, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -38,7 +38,7 @@ func lock(ctx context.Context, path string) (*lockFile, error) {
 		if err := flock(ctx, f); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		// The last holder may have removed the file, so that others lock another one.
+		// The last holder may have removed the file, and others may lock a new one.
 		locked, err1 := f.Stat()
 		there, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(locked, there) {
@@ -48,17 +48,17 @@ func lock(ctx context.Context, path string) (*lockFile, error) {
 	}
 }
 
-// unlock removes the file and lets the next one have the lock.
+// unlock removes the file and releases the lock.
 func (l *lockFile) unlock() {
 	_ = os.Remove(l.file.Name())
 	_ = l.file.Close()
 }
 
-// leftovers returns what a guard that was killed has noted in the file.
+// leftovers returns the record of a guard that was killed.
 func (l *lockFile) leftovers() []process.Leftovers { return readLeftovers(l.file) }
 
-// note notes by what the processes of the command are known that is started next.
-func (l *lockFile) note(p process.Leftovers) error {
+// record records how the processes of the next command can be identified.
+func (l *lockFile) record(p process.Leftovers) error {
 	text, err := json.Marshal(p)
 	if err != nil {
 		return err
@@ -70,8 +70,7 @@ func (l *lockFile) note(p process.Leftovers) error {
 	return err
 }
 
-// readLeftovers returns what is noted in the file of a lock. Nothing was started if there is
-// nothing in it.
+// readLeftovers reads the record in a lock file. An empty file means that nothing was started.
 func readLeftovers(r io.Reader) []process.Leftovers {
 	text, err := io.ReadAll(io.LimitReader(r, 64<<10))
 	var p process.Leftovers
@@ -81,14 +80,14 @@ func readLeftovers(r io.Reader) []process.Leftovers {
 	return []process.Leftovers{p}
 }
 
-// endLeftovers kills what a command has left whose guard was killed.
+// endLeftovers kills the processes of a command whose guard was killed.
 func endLeftovers(lock string) {
 	f, err := os.Open(lock)
 	if err != nil {
 		return
 	}
 	defer f.Close()
-	_ = process.EndLeftovers(context.Background(), readLeftovers(f), 0) // if not, the next guard tries again, and reports it
+	_ = process.EndLeftovers(context.Background(), readLeftovers(f), 0) // on an error, the next guard tries again and reports it
 }
 
 func flock(ctx context.Context, f *os.File) error {
@@ -105,9 +104,9 @@ func flock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// Sweep ends what commands have left whose guards were killed, and removes the locks of those
-// guards. The grace is how long the processes may take to end after TERM. One that does not end
-// is logged; the next attempt of its step fails as long as it runs.
+// Sweep ends the processes of commands whose guards were killed, and removes the locks of those
+// guards. grace is the time between TERM and KILL. A process that does not end is logged; the next
+// attempt of its step fails while it runs.
 func Sweep(ctx context.Context, dir string, grace time.Duration, log *slog.Logger) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -128,7 +127,7 @@ func Sweep(ctx context.Context, dir string, grace time.Duration, log *slog.Logge
 		stale, left = append(stale, l), append(left, l.leftovers()...)
 	}
 	if err := process.EndLeftovers(ctx, left, grace); err != nil {
-		log.Warn("processes of earlier attempts are left", "error", err)
+		log.Warn("processes of earlier attempts are still running", "error", err)
 		for _, l := range stale {
 			_ = l.file.Close() // the next guard tries again
 		}
@@ -141,8 +140,8 @@ func Sweep(ctx context.Context, dir string, grace time.Duration, log *slog.Logge
 	return nil
 }
 
-// apart makes the guard the leader of a session, by which everything that it has
+// ownSession makes the guard the leader of a session, by which everything that it has
 // started is known should it be killed; if it has a terminal, that is the session's.
-func apart(cmd *exec.Cmd, terminal bool) {
+func ownSession(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 )
 
-// TestMain plays the guard, which is the program itself under a hidden name.
+// TestMain plays the guard, which is the program itself with a hidden command name.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guard.Name {
 		os.Exit(guard.Main(os.Args[2:]))
@@ -29,7 +29,7 @@ func (w *slowWriter) Write(p []byte) (int, error) {
 	return w.Builder.Write(p)
 }
 
-// The clock of the bubble stands still while the command runs, so that all of the delay is after its end.
+// Virtual time does not pass while the command runs, so the whole delay is after its end.
 func TestTheOutputOfACommandIsReadLate(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -1,5 +1,4 @@
-// Command release does what a release needs and no shell does alike everywhere: it
-// collects the licences of whatever is linked into the binary, and packs archives
-// that have the same bytes whoever packs them. It is run by scripts/release.sh and
-// by make licenses, and is no part of the binary.
+// Command release does the parts of a release that shells do differently on each system: it
+// collects the licences of everything that is linked into the binary, and packs reproducible
+// archives. scripts/release.sh and make licenses run it; it is not part of the binary.
 package main

@@ -16,35 +16,35 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// own is the path of our modules, whose licence stands beside the binary.
+// own is the path of our modules, whose licence is beside the binary.
 const own = "github.com/tideover/tideover"
 
-// platforms are those that are released. They differ in what they link.
+// platforms returns the released platforms. They link different packages.
 func platforms() []string {
 	return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 }
 
-// licenseName is what a file with terms in it is called, here and in packages that
-// took theirs from somebody else.
+// licenseName matches the names of files with licence terms, also in packages that contain code of
+// others.
 var licenseName = lazyregexp.New(`(?i)^(\w+-)?(un)?(licen[sc]es?|copying|notice|copyright)([-._].*)?$`)
 
-// pkg is what go list says of a package that is linked.
+// pkg is the output of go list for a linked package.
 type pkg struct {
 	Dir    string
 	Module *struct{ Path, Version, Dir string }
 }
 
-// terms is a text and whatever is used under it.
+// terms is a licence text and everything that is used under it.
 type terms struct {
 	kind string
 	text string
 	uses []string
 }
 
-// licenses returns the texts of all licences of the command in the folder: of the
-// packages that are linked on any platform, of Go, and of what is embedded.
+// licenses returns the texts of all licences of the command in the folder: of the packages that are
+// linked on any platform, of Go, and of embedded files.
 func licenses(folder string) (string, error) {
-	files := map[string][]string{} // what is used, and the files with its terms
+	files := map[string][]string{} // licence files by component
 	for _, p := range platforms() {
 		if err := linked(folder, p, files); err != nil {
 			return "", err
@@ -75,8 +75,8 @@ func linked(folder, platform string, files map[string][]string) error {
 	return nil
 }
 
-// list returns the packages of the command and all that they import. The workspace
-// is left out, because it raises versions above those that are released.
+// list returns the packages of the command and all that they import. It ignores the workspace,
+// which raises versions above those that are released.
 func list(folder, platform string) (packages []pkg, err error) {
 	system, machine, _ := strings.Cut(platform, "/")
 	cmd := exec.Command("go", "list", "-deps", "-json=Dir,Module", ".") //nolint:noctx // ends by itself
@@ -99,11 +99,11 @@ func list(folder, platform string) (packages []pkg, err error) {
 	}
 }
 
-// termsAbove returns the files with terms in the folder of a package and in those
-// above it, up to its module's: some packages have an author of their own.
+// termsAbove returns the licence files in the folder of a package and in its parent folders, up to
+// its module: some packages have authors of their own.
 func termsAbove(dir, module string) (files []string) {
 	for ; strings.HasPrefix(dir, module); dir = filepath.Dir(dir) {
-		entries, _ := os.ReadDir(dir) // go list has just seen it
+		entries, _ := os.ReadDir(dir) // exists: go list returned it
 		for _, e := range entries {
 			if e.Type().IsRegular() && isTerms(e.Name()) {
 				files = append(files, filepath.Join(dir, e.Name()))
@@ -113,18 +113,18 @@ func termsAbove(dir, module string) (files []string) {
 	return files
 }
 
-// isTerms reports whether a file is named like one with terms in it. A logo has
-// terms of its own, and is not linked.
+// isTerms reports whether the name is that of a licence file. A logo has its own terms, and is not
+// linked.
 func isTerms(name string) bool {
 	return licenseName.MatchString(name) && filepath.Ext(name) != ".go" && !strings.HasSuffix(name, "-LOGO")
 }
 
-// embedded adds Go and the scripts of the page, whose terms stand beside them.
+// embedded adds Go and the scripts of the web page, whose licences are beside them.
 func embedded(folder string, files map[string][]string) error {
 	files["Go, its standard library and its runtime"] = []string{filepath.Join(folder, "internal/release/go.LICENSE")}
 	found, err := filepath.Glob(filepath.Join(folder, "internal/web/static/*.LICENSE"))
 	if err != nil || len(found) == 0 {
-		return fmt.Errorf("licenses of the page: found %d: %w", len(found), err)
+		return fmt.Errorf("licenses of the web page: found %d: %w", len(found), err)
 	}
 	for _, f := range found {
 		name := strings.TrimSuffix(filepath.Base(f), ".LICENSE")
@@ -133,14 +133,14 @@ func embedded(folder string, files map[string][]string) error {
 	return nil
 }
 
-// gather reads the files and puts those who share a text together.
+// gather reads the files and groups components with the same text.
 func gather(files map[string][]string) ([]*terms, error) {
 	byText := map[string]*terms{}
 	var list []*terms
 	for _, use := range slices.Sorted(maps.Keys(files)) {
 		paths := slices.Compact(slices.Sorted(slices.Values(files[use])))
 		if len(paths) == 0 {
-			return nil, fmt.Errorf("licenses: %s has none", use)
+			return nil, fmt.Errorf("licenses: %s has no licence file", use)
 		}
 		for _, path := range paths {
 			data, err := os.ReadFile(path)
@@ -151,7 +151,7 @@ func gather(files map[string][]string) ([]*terms, error) {
 			t := byText[text]
 			if t == nil {
 				if t = (&terms{kind: kindOf(filepath.Base(path), text), text: text}); t.kind == "" {
-					return nil, fmt.Errorf("licenses of %s: %s is none that we know: look whether we may use it", use, filepath.Base(path))
+					return nil, fmt.Errorf("licenses of %s: %s is an unknown licence: check whether we may use it", use, filepath.Base(path))
 				}
 				byText[text], list = t, append(list, t)
 			}

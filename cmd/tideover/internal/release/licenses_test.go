@@ -57,7 +57,7 @@ func TestKindOfALicence(t *testing.T) {
 		{"the same in a notice", "NOTICE", "under the GNU Affero General Public License", ""},
 		{"a collection", "LICENSE-3RD-PARTY.md", "## 1. Linked\nMIT\n## 2. Not linked\nGNU General Public License", "notices of others"},
 		{"a collection of what asks for the source", "LICENSE-3RD-PARTY.md", "## 1. Linked\nGPL-3.0\n## 2. Not linked\nMIT", ""},
-		{"what nobody has looked at", "LICENSE", "You may use it on Tuesdays.", ""},
+		{"an unknown licence", "LICENSE", "You may use it on Tuesdays.", ""},
 	} {
 		if got := kindOf(tt.file, tt.text); got != tt.want {
 			t.Errorf("%s: kindOf = %q, want %q", tt.name, got, tt.want)
@@ -95,7 +95,7 @@ func TestTermsOfAPackageCountBesideItsModules(t *testing.T) {
 			t.Errorf("no %q in:\n%s", part, text)
 		}
 	}
-	for name, files := range map[string][]string{"has none": nil, "is none that we know": {filepath.Join(dir, "LICENSE")}} {
+	for name, files := range map[string][]string{"has no licence file": nil, "is an unknown licence": {filepath.Join(dir, "LICENSE")}} {
 		if _, err := gather(map[string][]string{"x v1": files}); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("gather(%q) = %v, want %q", files, err, name)
 		}

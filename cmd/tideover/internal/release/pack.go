@@ -14,17 +14,17 @@ import (
 	"time"
 )
 
-// member is a file of an archive. Its mode is 0755 for programs and 0644 for all
-// else, whatever the umask was where it was made.
+// member is a file of an archive. Its mode is 0755 for programs and 0644 for all other files, for
+// any umask.
 type member struct {
-	name string // with slashes, below the folder's own name
+	name string // with slashes, including the name of the folder
 	path string
 	mode fs.FileMode
 	size int64
 }
 
-// pack writes the folder into an archive of the kind that the file's name says.
-// Only names, contents and the time given decide on its bytes.
+// pack writes the folder into an archive, .tar.gz or .zip. Its bytes depend only on names, contents
+// and the given time.
 func pack(file, folder string, at time.Time) (err error) {
 	write := writeTar
 	if strings.HasSuffix(file, ".zip") {
@@ -72,7 +72,7 @@ func modeOf(m fs.FileMode) fs.FileMode {
 }
 
 func writeTar(w io.Writer, members []member, at time.Time) error {
-	z := gzip.NewWriter(w) // its header has neither name nor time
+	z := gzip.NewWriter(w) // without a name and a time in the header
 	t := tar.NewWriter(z)
 	for _, m := range members {
 		h := &tar.Header{Name: m.name, Mode: int64(m.mode), Size: m.size, ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}

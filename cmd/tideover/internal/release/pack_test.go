@@ -18,8 +18,8 @@ import (
 
 var released = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
-// folder makes a folder to pack. Whoever makes it decides on times and modes of its
-// files, and these must not be seen.
+// folder creates a folder to pack. Times and modes of its files differ between machines and must
+// not be visible in the archive.
 func folder(t *testing.T, mode os.FileMode, at time.Time) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "tideover_v1")

@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// sums prints the SHA-256 of each file in a folder, sorted by name, in the form
-// that sha256sum and shasum check.
+// sums prints the SHA-256 of each file in a folder, sorted by name, in the format of sha256sum and
+// shasum.
 func sums(folder string, out io.Writer) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

@@ -11,9 +11,9 @@ const head = `What is linked into the tideover binary or embedded in it, on any 
 terms it comes under. Generated from the packages of the binary by "make licenses".
 `
 
-// known are phrases that tell licences apart, the more special ones first. What has
-// none of them is looked at by a person, and so is any licence that asks users for
-// their source.
+// known has phrases that identify licences, the more specific ones first. A text without any of
+// them must be checked by a person, and so must a licence that requires users to publish their
+// source.
 var known = []struct{ kind, phrase string }{
 	{"MPL-2.0", "mozilla public license"},
 	{"Apache-2.0", "apache license version 2.0"},
@@ -26,8 +26,8 @@ var known = []struct{ kind, phrase string }{
 	{"public domain", "public domain"},
 }
 
-// kindOf returns the name of a licence, and none if it is not known. A notice is
-// one by its name.
+// kindOf returns the name of a licence; "" if it is unknown. A notice is recognised by its file
+// name.
 func kindOf(name, text string) string {
 	if name == "LICENSE-3RD-PARTY.md" {
 		return kindOfCollection(text)
@@ -48,9 +48,8 @@ func kindOf(name, text string) string {
 	return ""
 }
 
-// kindOfCollection returns the kind of a file with the terms of everything that a module
-// of modernc.org is made of. Its first section lists what is linked; the others have what
-// is used by its tests.
+// kindOfCollection returns the kind of a file with the terms of all parts of a module of
+// modernc.org. Its first section lists what is linked; the others list what its tests use.
 func kindOfCollection(text string) string {
 	linked, _, _ := strings.Cut(text, "\n## 2.")
 	if linked = strings.ToLower(linked); strings.Contains(linked, "gpl") || strings.Contains(linked, "gnu general public") || strings.Contains(linked, "gnu affero") {
@@ -59,7 +58,7 @@ func kindOfCollection(text string) string {
 	return "notices of others"
 }
 
-// tidy removes what differs without a meaning.
+// tidy removes differences in white space.
 func tidy(text string) string {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for i, line := range lines {
@@ -68,7 +67,7 @@ func tidy(text string) string {
 	return strings.Trim(strings.Join(lines, "\n"), "\n") + "\n"
 }
 
-// render writes a list of who uses what, and the texts.
+// render renders the list of components with their licences, and the texts.
 func render(list []*terms) string {
 	kinds := map[string][]string{}
 	var texts strings.Builder
