@@ -2,7 +2,7 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// magics are the file systems that are known not to keep what a disk keeps.
+// magics are the file systems that do not store data like a local disk.
 var magics = map[int64]disk{
 	unix.TMPFS_MAGIC:           {kind: inMemory, name: "tmpfs"},
 	unix.RAMFS_MAGIC:           {kind: inMemory, name: "ramfs"},
@@ -26,11 +26,11 @@ func diskOf(path string) (disk, error) {
 	return d, nil
 }
 
-// unset reports whether the kernel says that nobody sets its clock.
+// unset reports whether the kernel says that its clock is not synchronised.
 func unset() bool {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
-		return false // it does not say
+		return false // unknown
 	}
 	return t.Status&unix.STA_UNSYNC != 0
 }

@@ -4,7 +4,7 @@ package doctor
 
 import "errors"
 
-func diskOf(string) (disk, error) { return disk{}, errors.New("this system does not say") }
+func diskOf(string) (disk, error) { return disk{}, errors.New("not supported on this system") }
 
-// unset reports whether the system says that nobody sets its clock.
+// unset returns false: the state of the clock is unknown on this system.
 func unset() bool { return false }

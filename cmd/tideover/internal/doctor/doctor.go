@@ -1,6 +1,5 @@
-// Package doctor looks at the machine for whatever makes the promises of an engine
-// weaker than they could be. It finds what is certain and cheap to find, and
-// changes nothing.
+// Package doctor checks the machine for problems that could lose data, expose a server or stop it.
+// It reports only what is certain and cheap to find, and changes nothing.
 package doctor
 
 import (
@@ -9,18 +8,17 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// Finding is something that weakens a promise.
+// Finding is a problem, or a note, with its reason and what to do.
 type Finding = journal.Finding
 
-// findings collects them.
+// findings collects findings.
 type findings []Finding
 
 func (f *findings) add(severity, do, why, format string, args ...any) {
 	*f = append(*f, Finding{Severity: severity, What: fmt.Sprintf(format, args...), Why: why, Do: do})
 }
 
-// Weakens reports whether one of the findings makes the promise weaker; others are
-// only worth knowing.
+// Weakens reports whether a finding is weak or broken. The others are only notes.
 func Weakens(list []Finding) bool {
 	for _, f := range list {
 		if f.Severity != journal.Note {
@@ -28,4 +26,28 @@ func Weakens(list []Finding) bool {
 		}
 	}
 	return false
+}
+
+// kind is the type of storage of a folder.
+type kind int
+
+const (
+	onDisk kind = iota // or unknown
+	inMemory
+	ofNetwork
+	ofContainer
+)
+
+// disk describes the storage of a folder.
+type disk struct {
+	kind kind
+	name string // of the file system
+	free uint64 // free bytes for this user
+}
+
+// Free returns the number of free bytes on the disk of a folder. It returns an error on systems
+// that do not support it.
+func Free(path string) (uint64, error) {
+	d, err := diskOf(path)
+	return d.free, err
 }

@@ -10,31 +10,31 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// Door is where a server is asked, and what it shows to whoever asks.
+// Door is an address on which a server listens.
 type Door struct {
-	Key     string   // of the configuration that has the address
+	Key     string   // configuration key of the address
 	Address string   // host:port
-	Open    bool     // others than this machine can reach it
-	Hosts   []string // names by which it may be asked
+	Open    bool     // reachable from other machines
+	Hosts   []string // accepted host names
 
-	Certificate *x509.Certificate // nil means that it speaks no TLS
-	Refused     error             // why what is in the files is not shown instead
+	Certificate *x509.Certificate // nil without TLS
+	Refused     error             // why the certificate in the files is not used
 }
 
-// early is how long before its end a certificate should be another. One that does
-// not live for long is renewed later, in the last third of its life.
+// early is how long before its expiry a certificate should be renewed. One with a short lifetime is
+// renewed in its last third.
 const early = 14 * 24 * time.Hour
 
-// Check looks at the door.
+// Check checks the address.
 func (d Door) Check(now time.Time) []Finding {
 	var f findings
 	if d.Open && d.Certificate == nil && d.Refused == nil {
-		f.add(journal.Note, "set server.tls, or have a proxy that speaks TLS before it and let nobody else reach it",
-			"the token crosses the network in the clear", "%s is %s, which is open to others, without TLS", d.Key, d.Address)
+		f.add(journal.Note, "set server.tls, or put a TLS proxy in front of it and block direct access",
+			"the token is sent unencrypted over the network", "%s is %s, which other machines can reach without TLS", d.Key, d.Address)
 	}
 	if d.Refused != nil {
-		f.add(journal.Weak, "renew it, and see that the key is its key and can be read by the server alone",
-			"the one before is shown until it ends", "the new certificate can't be used: %v", d.Refused)
+		f.add(journal.Weak, "renew it, and check that the key belongs to it and only the server can read it",
+			"the previous one is used until it expires", "the new certificate can't be used: %v", d.Refused)
 	}
 	if d.Certificate != nil {
 		d.checkTime(&f, now)
@@ -43,25 +43,25 @@ func (d Door) Check(now time.Time) []Finding {
 	return f
 }
 
-// checkTime looks whether the certificate is one now, and for how long.
+// checkTime checks the validity period of the certificate.
 func (d Door) checkTime(f *findings, now time.Time) {
-	const do, why = "renew it; the server takes it over by itself", "clients refuse it from then on"
+	const do, why = "renew it; the server loads it automatically", "clients reject it from then on"
 	from, until := d.Certificate.NotBefore, d.Certificate.NotAfter
 	left := until.Sub(now)
 	switch {
 	case left <= 0:
-		f.add(journal.Broken, do, "clients refuse it", "the certificate ended on %s", day(until))
+		f.add(journal.Broken, do, "clients reject it", "the certificate expired on %s", day(until))
 	case now.Before(from):
-		f.add(journal.Weak, "set the clock, or get a certificate that is one already", "clients refuse it until then", "the certificate begins on %s", day(from))
+		f.add(journal.Weak, "set the clock, or get a certificate that is valid now", "clients reject it until then", "the certificate is not valid before %s", day(from))
 	case left < min(early, until.Sub(from)/3):
-		f.add(journal.Weak, do, why, "the certificate ends in %s, on %s", remaining(left), day(until))
+		f.add(journal.Weak, do, why, "the certificate expires in %s, on %s", remaining(left), day(until))
 	}
 }
 
-// day is how a time is told.
+// day formats a time.
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// remaining is how long it is until then, in words that change once a day.
+// remaining formats the remaining time in days, so that the text changes once a day.
 func remaining(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch n := d / day; n {
@@ -74,23 +74,23 @@ func remaining(d time.Duration) string {
 	}
 }
 
-// checkNames looks whether the certificate is for a name that the server goes by.
+// checkNames checks that the certificate is valid for a name of the server.
 func (d Door) checkNames(f *findings) {
 	if len(d.Hosts) == 0 || slices.ContainsFunc(d.Hosts, func(h string) bool { return d.Certificate.VerifyHostname(h) == nil }) {
 		return
 	}
-	f.add(journal.Weak, "put a name that it has into server.hosts, or get one for a name that is there",
-		"clients refuse it, or the server refuses them", "the certificate is for %s, and the server goes by %s", names(d.Certificate), strings.Join(d.Hosts, ", "))
+	f.add(journal.Weak, "add one of its names to server.hosts, or get a certificate for a name in server.hosts",
+		"clients reject it, or the server rejects them", "the certificate is for %s, but server.hosts is %s", names(d.Certificate), strings.Join(d.Hosts, ", "))
 }
 
-// names returns for whom a certificate is.
+// names returns the names and addresses of a certificate.
 func names(c *x509.Certificate) string {
 	list := slices.Clone(c.DNSNames)
 	for _, ip := range c.IPAddresses {
 		list = append(list, ip.String())
 	}
 	if len(list) == 0 {
-		return "nobody"
+		return "no name"
 	}
 	return strings.Join(list, ", ")
 }

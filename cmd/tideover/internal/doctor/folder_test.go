@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// found returns what is found, without that which depends on the machine.
+// found returns the findings, except those that depend on the machine.
 func found(d Folder) (text string) {
 	for _, f := range d.Check() {
 		if f.Severity != journal.Note && !strings.Contains(f.What, "the disk of") && !strings.Contains(f.What, "the data folder is ") {
@@ -47,7 +47,7 @@ func TestFolders(t *testing.T) {
 		{"the log is gone", Folder{Path: lost, Keeps: true}, "broken: the log is damaged: " + filepath.Join(lost, "log.db") +
 			": it is missing, and there was a log here: the folder has log.created; restore a backup of the folder, or move it away to start with an empty one\n"},
 		{"nothing is wrong", Folder{Path: dir, Keeps: true}, ""},
-		{"it is not there yet", Folder{Path: filepath.Join(dir, "a", "b"), Keeps: true}, ""},
+		{"it does not exist yet", Folder{Path: filepath.Join(dir, "a", "b"), Keeps: true}, ""},
 		{"lazy", Folder{Path: dir, Keeps: true, Lazy: true}, "weak: server.durability is os\n"},
 		{"a file", Folder{Path: file, Keeps: true}, "broken: " + file + " is not a folder\n"},
 		{"below a file", Folder{Path: filepath.Join(file, "x"), Keeps: true}, "broken: the data folder: stat " + filepath.Join(file, "x") + ": not a directory\n"},
@@ -63,7 +63,7 @@ func TestFolders(t *testing.T) {
 
 func TestWhatAFolderTells(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // so that the clock stands still
+	synctest.Test(t, func(t *testing.T) { // virtual time
 		dir := t.TempDir()
 		if err := os.Chmod(dir, 0o750); err != nil {
 			t.Fatal(err)
@@ -80,12 +80,12 @@ func TestWhatAFolderTells(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := found(Folder{Path: dir, Keeps: true})
-		for _, want := range []string{"weak: the data folder " + dir + " is open to others", "weak: the clock is behind: the log was written 1h0m0s from now", "broken: the runs of " + dir + " were moved"} {
+		for _, want := range []string{"weak: the data folder " + dir + " is accessible to other users", "weak: the clock is behind: the log was written 1h0m0s from now", "broken: the runs of " + dir + " were moved to another place"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("found %q, want %q in it", text, want)
 			}
 		}
-		// A folder that keeps nothing may have been left by a move, and be on anything.
+		// A folder that stores no runs may be marked as moved, and may be on any storage.
 		if text := found(Folder{Path: dir}); strings.Contains(text, "moved") || strings.Contains(text, "clock") {
 			t.Errorf("found %q", text)
 		}
@@ -98,7 +98,7 @@ func TestAFolderThatCanNotBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-	if os.Getuid() == 0 { // who can write there all the same
+	if os.Getuid() == 0 { // root can always write
 		if dir = "/proc/self"; runtime.GOOS != "linux" {
 			t.Skip("root can write everywhere")
 		}

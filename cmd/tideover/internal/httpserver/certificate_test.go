@@ -123,7 +123,7 @@ func TestTheEndOfACertificateIsSaidDaily(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-		if got := strings.Count(text.String(), "\n"); got != 3 || looks < 50 || strings.Count(text.String(), "the certificate ends in 1") != 3 {
+		if got := strings.Count(text.String(), "\n"); got != 3 || looks < 50 || strings.Count(text.String(), "the certificate expires in 1") != 3 {
 			t.Errorf("%d lines in %d looks: %s", got, looks, text)
 		}
 	})

@@ -28,7 +28,7 @@ func TestHealthPage(t *testing.T) {
 	g.h.findings.at = time.Time{}
 	g.h.findings.mu.Unlock()
 	body = g.page("/health")
-	has(t, "with mistakes", body, "The file was not taken over", "unknown key &lt;b&gt;", "no such policy", "is open to others", "chmod 700", "One thing is wrong.")
+	has(t, "with mistakes", body, "The file was not taken over", "unknown key &lt;b&gt;", "no such policy", "is accessible to other users", "chmod 700", "One thing is wrong.")
 	g.now(func() { g.reload = nil })
 	hasNot(t, "after they were mended", g.page("/health"), "was not taken over")
 }
