@@ -6,7 +6,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 )
 
-// sink takes samples.
+// sink receives samples.
 type sink chan<- prometheus.Metric
 
 func (ch sink) counter(d *prometheus.Desc, n uint64, labels ...string) {

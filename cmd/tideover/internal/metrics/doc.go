@@ -1,6 +1,6 @@
-// Package metrics counts what the server does, for Prometheus. Counters are a fold
-// of the one event stream; gauges are read from whoever knows when they are asked
-// for. Names, labels and meanings are in docs/metrics.md, and are only added to.
+// Package metrics collects the server's metrics for Prometheus. Counters are computed from the
+// event stream; gauges are read from their source at each scrape. Names, labels and meanings are
+// in docs/metrics.md; they may be added, but not changed.
 //
-// The NIP-90 provider has a collector of its own.
+// The NIP-90 provider has its own collector.
 package metrics

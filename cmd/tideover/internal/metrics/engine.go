@@ -13,17 +13,16 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// askTime is how long the engine may take to say where it is. A scrape without it
-// is better than none.
+// askTime limits the time to get the engine's numbers. A scrape without them is better than none.
 const askTime = 5 * time.Second
 
-// Source is where gauges are read.
+// Source has the sources of gauges.
 type Source struct {
 	Engine    *engine.Engine
 	Clustered bool
-	Tally     *Tally // knows which names are told apart
+	Tally     *Tally // knows which names have their own labels
 
-	// Sessions returns the sessions; nil means that there are none.
+	// Sessions returns the sessions; nil means none.
 	Sessions func(context.Context) ([]session.Status, error)
 }
 
@@ -36,7 +35,7 @@ func (s *Source) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. What can't be asked is left out.
+// Collect implements [prometheus.Collector]. It leaves out values that it can't get.
 func (s *Source) Collect(out chan<- prometheus.Metric) {
 	ch := sink(out)
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
@@ -52,10 +51,10 @@ func (s *Source) Collect(out chan<- prometheus.Metric) {
 	s.sessions(ctx, ch)
 }
 
-// runStates are the states of which there are counts.
+// runStates are the states with counts.
 var runStates = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "dead"}
 
-// runs tells where the runs of all known workflows are.
+// runs collects the runs of all known workflows by state.
 func (s *Source) runs(ch sink, workflows []engine.WorkflowStats) {
 	sums := map[storm.Subject]map[string]int{}
 	s.Tally.mu.Lock()
@@ -94,7 +93,7 @@ func (s *Source) load(ch sink, stats *engine.Stats) {
 	ch.gauge(metricWarnings, float64(len(stats.Warnings)))
 }
 
-// disk tells the size of the files, by what they are for.
+// disk collects the sizes of files by their purpose.
 func (s *Source) disk(ch sink) {
 	files, err := s.Engine.DiskUsage()
 	if err != nil {
@@ -109,8 +108,7 @@ func (s *Source) disk(ch sink) {
 	}
 }
 
-// partOf says what a file of the data folder is for. SQLite has files beside its own
-// that begin alike.
+// partOf returns the purpose of a file in the data folder. SQLite adds files with the same prefix.
 func partOf(name string) string {
 	base := filepath.Base(name)
 	switch {
@@ -124,7 +122,7 @@ func partOf(name string) string {
 	return "rest"
 }
 
-// sessions tells how many are in each state.
+// sessions collects the sessions by state.
 func (s *Source) sessions(ctx context.Context, ch sink) {
 	if s.Sessions == nil {
 		return

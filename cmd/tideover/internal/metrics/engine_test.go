@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestWhereRunsAre has one run that is attempted, and two that wait for its place.
+// One run has an attempt in progress, and two wait for a free slot.
 func TestWhereRunsAre(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})

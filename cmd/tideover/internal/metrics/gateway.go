@@ -10,8 +10,7 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// gatewayMetric returns the description of a metric of the gateway. All but a few are by
-// provider.
+// gatewayMetric returns the description of a metric of the gateway with the label provider.
 func gatewayMetric(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("tideover_gateway_"+name, help, append([]string{"provider"}, labels...), nil)
 }
@@ -58,7 +57,7 @@ var breakerStates = []string{
 	breaker.ForcedOpen.String(), breaker.ForcedClosed.String(),
 }
 
-// Gateway returns the metrics of a gateway, computed when they are asked for.
+// Gateway returns the metrics of a gateway, computed at each scrape.
 func Gateway(g *gateway.Gateway) prometheus.Collector { return gatewayCollector{g} }
 
 type gatewayCollector struct{ g *gateway.Gateway }

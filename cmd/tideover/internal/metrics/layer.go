@@ -16,16 +16,16 @@ const (
 	Provider     = "provider"
 )
 
-// Other stands for all names that are not configured, so that there are never more
-// labels than the configuration has names.
+// Other is the name for everything that is not configured, so that the number of labels is bounded
+// by the configuration.
 const Other = "other"
 
-// prefixes begin the names of workflows that are not the file's.
+// prefixes are the prefixes of internal workflows.
 var prefixes = []struct{ prefix, layer string }{
 	{session.Prefix, Session}, {"notify.", Notification}, {"nip90.", Job},
 }
 
-// SubjectOf returns the layer of a workflow, and the name that people know it by.
+// SubjectOf returns the layer and the display name of a workflow.
 func SubjectOf(workflow string) storm.Subject {
 	for _, p := range prefixes {
 		if name, ok := strings.CutPrefix(workflow, p.prefix); ok {
@@ -35,7 +35,7 @@ func SubjectOf(workflow string) storm.Subject {
 	return storm.Subject{Layer: Workflow, Name: workflow}
 }
 
-// WorkflowOf is the opposite of [SubjectOf].
+// WorkflowOf is the inverse of [SubjectOf].
 func WorkflowOf(s storm.Subject) string {
 	for _, p := range prefixes {
 		if s.Layer == p.layer {

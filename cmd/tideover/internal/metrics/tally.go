@@ -3,27 +3,27 @@ package metrics
 import (
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/retry"
 )
 
-// maxNames bounds the names that are counted apart, those of configurations that
-// are not in effect any more included.
+// maxNames limits the number of names with their own labels, including those of earlier
+// configurations.
 const maxNames = 1000
 
-// alarmSuffix ends the names of workflows that run when another gives up.
+// alarmSuffix is the suffix of workflows that run when another gives up.
 const alarmSuffix = ".on-give-up"
 
-// Tally counts the events of durable runs. It is safe for use by several
-// goroutines.
+// Tally counts the events of durable runs. It is safe for concurrent use.
 type Tally struct {
 	mu    sync.Mutex
 	flows map[storm.Subject]*flow
 	waits map[wait]*histogram
 }
 
-// flow is what happened to the runs of a workflow.
+// flow has the counts of a workflow.
 type flow struct {
 	storm.Count
 	failures, lost uint64
@@ -33,19 +33,19 @@ type flow struct {
 	giveUps        map[retry.Reason]uint64
 }
 
-// wait is a kind of waits.
+// wait is the label set of a histogram.
 type wait struct {
 	layer string
 	by    retry.Source
 }
 
-// NewTally returns a tally that knows no name.
+// NewTally returns a tally without names.
 func NewTally() *Tally {
 	return &Tally{flows: map[storm.Subject]*flow{}, waits: map[wait]*histogram{}}
 }
 
-// Know has the workflows counted by their names from now on. All others are
-// [Other]. Names that were known stay: a counter that is gone would be a riddle.
+// Know adds workflows that are counted by their names from now on. All others count as [Other].
+// Names are never removed, so that counters do not disappear.
 func (t *Tally) Know(workflows ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,7 +56,7 @@ func (t *Tally) Know(workflows ...string) {
 	}
 }
 
-// flow returns the counts of a subject, which are made if there are none.
+// flow returns the counts of a subject, creating them if necessary.
 func (t *Tally) flow(s storm.Subject) *flow {
 	f := t.flows[s]
 	if f == nil {
@@ -75,7 +75,7 @@ func (t *Tally) bounded(workflow string) storm.Subject {
 	return s
 }
 
-// Observe counts an event. Those that belong to no run are counted elsewhere.
+// Observe counts an event. It ignores events without a run.
 func (t *Tally) Observe(ev retry.Event) {
 	if ev.Run == "" {
 		return
@@ -102,7 +102,7 @@ func (t *Tally) Observe(ev retry.Event) {
 	}
 }
 
-// life counts what happens to a run as a whole.
+// life counts the start and the end of a run.
 func (f *flow) life(ev *retry.Event) {
 	switch {
 	case ev.Step != "":
@@ -136,4 +136,33 @@ func (t *Tally) Counts() map[storm.Subject]storm.Count {
 		counts[s] = f.Count
 	}
 	return counts
+}
+
+// bounds are the upper limits of the buckets of waits, in seconds.
+var bounds = [...]float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
+
+// histogram counts waits. The lock of the tally guards it.
+type histogram struct {
+	counts [len(bounds) + 1]uint64
+	sum    float64
+}
+
+func (h *histogram) observe(d time.Duration) {
+	s, i := d.Seconds(), 0
+	for i < len(bounds) && s > bounds[i] {
+		i++
+	}
+	h.counts[i]++
+	h.sum += s
+}
+
+// snapshot returns cumulative buckets, as Prometheus expects them.
+func (h *histogram) snapshot() (n uint64, sum float64, buckets map[float64]uint64) {
+	buckets = make(map[float64]uint64, len(bounds))
+	for i, c := range h.counts {
+		if n += c; i < len(bounds) {
+			buckets[bounds[i]] = n
+		}
+	}
+	return n, h.sum, buckets
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// samples returns all metrics as name{label="value",…} and a number.
+// samples returns all metrics as name{label="value",…} with their values.
 func samples(t *testing.T, c ...prometheus.Collector) map[string]float64 {
 	t.Helper()
 	reg := prometheus.NewPedanticRegistry()
@@ -56,7 +56,7 @@ func wants(t *testing.T, got, want map[string]float64) {
 	}
 }
 
-// life is the events of a run that fails once and then gives up.
+// life returns the events of a run that fails once and then gives up.
 func life(workflow string) []retry.Event {
 	of := func(e retry.Event) retry.Event { e.Name, e.Run = workflow, "r"; return e }
 	return []retry.Event{
@@ -102,7 +102,7 @@ func TestARunIsCounted(t *testing.T) {
 	}
 }
 
-// TestNamesAreBounded has runs of more workflows than are configured.
+// There are runs of more workflows than are configured.
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	tally := NewTally()

@@ -15,14 +15,14 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Bounds for a server that does not answer as it should.
+// Limits for a misbehaving server.
 const (
 	askTimeout = 30 * time.Second
 	maxAnswer  = 4 << 20 // bytes
 )
 
-// Codex asks "codex app-server", which is the command, for the limits of the account. It runs in
-// the folder with the environment.
+// Codex gets the limits of the account from "codex app-server". command, dir and env are those of
+// the app-server.
 //
 // The protocol is JSON-RPC over lines: https://learn.chatgpt.com/docs/app-server, "Rate limits".
 func Codex(ctx context.Context, command []string, dir string, env []string) ([]Window, error) {
@@ -30,7 +30,7 @@ func Codex(ctx context.Context, command []string, dir string, env []string) ([]W
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, env, time.Second
-	apart(cmd)
+	ownGroup(cmd)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -40,22 +40,22 @@ func Codex(ctx context.Context, command []string, dir string, env []string) ([]W
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("ask %q for the quota: %w", strings.Join(command, " "), err)
+		return nil, fmt.Errorf("asking %q for the quota: %w", strings.Join(command, " "), err)
 	}
 	windows, err := askCodex(in, out)
-	cancel() // it does not end by itself
+	cancel() // kills the server, which does not end by itself
 	_ = in.Close()
 	_ = cmd.Wait()
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 			err = cause
 		}
-		return nil, fmt.Errorf("ask %q for the quota: %w", strings.Join(command, " "), err)
+		return nil, fmt.Errorf("asking %q for the quota: %w", strings.Join(command, " "), err)
 	}
 	return windows, nil
 }
 
-// The requests, of which the server answers those with an id.
+// The requests. The server answers those with an id.
 const (
 	codexInitialize = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tideover","title":"tideover","version":"1"}}}`
 	codexReady      = `{"method":"initialized"}`
@@ -65,7 +65,7 @@ const (
 func askCodex(in io.Writer, out io.Reader) ([]Window, error) {
 	lines := bufio.NewScanner(io.LimitReader(out, maxAnswer))
 	lines.Buffer(nil, maxAnswer)
-	_, _ = fmt.Fprintln(in, codexInitialize) // a server that has ended does not answer
+	_, _ = fmt.Fprintln(in, codexInitialize) // on an error, there is no answer
 	if _, err := codexAnswer(lines, 1); err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func askCodex(in io.Writer, out io.Reader) ([]Window, error) {
 	return parseCodex(result)
 }
 
-// codexAnswer reads until the answer to a request. Notifications stand between.
+// codexAnswer reads until the answer to a request, skipping notifications.
 func codexAnswer(lines *bufio.Scanner, id int) (json.RawMessage, error) {
 	for lines.Scan() {
 		var m struct {
@@ -96,10 +96,10 @@ func codexAnswer(lines *bufio.Scanner, id int) (json.RawMessage, error) {
 	if err := lines.Err(); err != nil {
 		return nil, err
 	}
-	return nil, errors.New("it ended without an answer")
+	return nil, errors.New("the server ended without an answer")
 }
 
-// parseCodex reads the limits of all buckets.
+// parseCodex parses the limits of all buckets.
 func parseCodex(result []byte) (windows []Window, err error) {
 	type window struct {
 		UsedPercent        *float64
@@ -112,7 +112,7 @@ func parseCodex(result []byte) (windows []Window, err error) {
 		RateLimitsByLimitID map[string]bucket `json:"rateLimitsByLimitId"`
 	}
 	if err := json.Unmarshal(result, &limits); err != nil {
-		return nil, fmt.Errorf("the answer is not understood: %w", err)
+		return nil, fmt.Errorf("parsing the answer: %w", err)
 	}
 	buckets := []bucket{limits.RateLimits}
 	for _, b := range limits.RateLimitsByLimitID {
@@ -127,13 +127,13 @@ func parseCodex(result []byte) (windows []Window, err error) {
 			if w.ResetsAt > 0 {
 				own.Resets = time.Unix(w.ResetsAt, 0)
 			}
-			if !slices.Contains(windows, own) { // the first bucket is one of the others
+			if !slices.Contains(windows, own) { // the first bucket is repeated among the others
 				windows = append(windows, own)
 			}
 		}
 	}
 	if len(windows) == 0 {
-		return nil, errors.New("the answer states no limits: " + textfmt.TruncateValid(strings.TrimSpace(string(result)), 200, "…"))
+		return nil, errors.New("the answer contains no limits: " + textfmt.TruncateValid(strings.TrimSpace(string(result)), 200, "…"))
 	}
 	return windows, nil
 }

@@ -1,6 +1,5 @@
-// Package quota knows how much of an account's quota is used before a limit is reached, where a
-// tool can be asked for it: "codex app-server", and the status line of Claude Code, which
-// [Save] records.
+// Package quota reads how much of an account's quota is used: from "codex app-server", and from the
+// status line of Claude Code, which [Save] records.
 package quota
 
 import (
@@ -8,18 +7,18 @@ import (
 	"time"
 )
 
-// Window is a time for which a quota is granted.
+// Window is a period with a quota.
 type Window struct {
 	Name   string    `json:"name"`            // such as "5-hour"
 	Used   float64   `json:"used"`            // percent
-	Resets time.Time `json:"resets,omitzero"` // when the next one begins; zero if that is not known
+	Resets time.Time `json:"resets,omitzero"` // start of the next period; zero if unknown
 }
 
 // String says how much is used.
 func (w Window) String() string { return fmt.Sprintf("%.4g%% of the %s quota is used", w.Used, w.Name) }
 
-// Above returns the window that is used up to the percentage or more, nil if there is none. Of
-// several it is the one that resets last.
+// Above returns the window of which at least this percentage is used; nil if there is none. Of
+// several it returns the one that resets last.
 func Above(windows []Window, percent float64) *Window {
 	var found *Window
 	for i := range windows {
@@ -30,7 +29,7 @@ func Above(windows []Window, percent float64) *Window {
 	return found
 }
 
-// nameOf names a window by its length.
+// nameOf returns the name of a window by its length.
 func nameOf(length time.Duration) string {
 	switch {
 	case length <= 0:

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// fakeCodex makes a codex whose app-server runs a script.
+// fakeCodex creates a codex whose app-server runs a script.
 func fakeCodex(t *testing.T, script string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "codex")
@@ -26,7 +26,7 @@ func fakeCodex(t *testing.T, script string) string {
 	return path
 }
 
-// protocol answers as the app-server does, which refuses everything before initialized.
+// protocol answers like the app-server, which rejects all requests before initialized.
 const protocol = `
 while read -r line; do
   case "$line" in
@@ -56,9 +56,9 @@ func TestCodexIsAskedForItsQuota(t *testing.T) {
 func TestACodexThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]string{
-		"exit 3": "it ended without an answer",
+		"exit 3": "the server ended without an answer",
 		"echo '{\"id\":1,\"error\":{\"message\":\"not logged in\"}}'; sleep 600":                        "not logged in",
-		"while read -r line; do echo '{\"id\":1,\"result\":{}}'; echo '{\"id\":2,\"result\":{}}'; done": "the answer states no limits",
+		"while read -r line; do echo '{\"id\":1,\"result\":{}}'; echo '{\"id\":2,\"result\":{}}'; done": "the answer contains no limits",
 		"head -c 5000000 /dev/zero | tr '\\0' x":                                                        "token too long",
 	} {
 		_, err := quota.Codex(testwait.Context(t), []string{fakeCodex(t, script), "app-server"}, t.TempDir(), os.Environ())
@@ -114,7 +114,7 @@ func TestTheStatusLineIsRecorded(t *testing.T) {
 	if err := os.Chmod(path, 0o666); err != nil { //nolint:gosec // that is refused
 		t.Fatal(err)
 	}
-	if _, err := quota.Load(dir, "me", time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "others may write") {
-		t.Errorf("a file that others may write: %v", err)
+	if _, err := quota.Load(dir, "me", time.Unix(0, 0)); err == nil || !strings.Contains(err.Error(), "other users can write") {
+		t.Errorf("a file that other users can write: %v", err)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// ParseStatusLine reads what Claude Code gives to the command of its status line. Before the
-// first answer of a session, and with an API key, there are no limits in it.
+// ParseStatusLine parses the status that Claude Code passes to its status line command. Before the
+// first answer of a session, and with an API key, it contains no limits.
 func ParseStatusLine(text []byte) (windows []Window, err error) {
 	type window struct {
 		UsedPercentage *float64 `json:"used_percentage"`
@@ -27,7 +27,7 @@ func ParseStatusLine(text []byte) (windows []Window, err error) {
 		} `json:"rate_limits"`
 	}
 	if err := json.Unmarshal(text, &status); err != nil {
-		return nil, fmt.Errorf("the status is not JSON as Claude Code writes it: %w", err)
+		return nil, fmt.Errorf("parsing the status of Claude Code: %w", err)
 	}
 	for _, w := range []struct {
 		*window
@@ -45,20 +45,20 @@ func ParseStatusLine(text []byte) (windows []Window, err error) {
 	return windows, nil
 }
 
-// validAccount is what the name of a file may be made of.
+// validAccount matches account names that can be used as file names.
 var validAccount = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}$`)
 
 func pathOf(dir, account string) (string, error) {
 	if dir == "" {
-		return "", errors.New("there is no home folder to keep the quota in: set HOME")
+		return "", errors.New("no home folder to store the quota in: set HOME")
 	}
 	if !validAccount.MatchString(account) {
-		return "", fmt.Errorf("account: %q is not a name of letters, digits and any of . _ @ + -", account)
+		return "", fmt.Errorf("account: %q is not a valid name: want letters, digits and any of . _ @ + -", account)
 	}
 	return filepath.Join(dir, account+".json"), nil
 }
 
-// Save records the windows of an account in a folder, which it makes.
+// Save records the windows of an account in a folder, which it creates.
 func Save(dir, account string, windows []Window) error {
 	path, err := pathOf(dir, account)
 	if err != nil {
@@ -81,16 +81,16 @@ func Save(dir, account string, windows []Window) error {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("record the quota: %w", err), os.Remove(f.Name()))
+		return errors.Join(fmt.Errorf("recording the quota: %w", err), os.Remove(f.Name()))
 	}
 	return nil
 }
 
-// maxFile is how large a file of Save is, at most.
+// maxFile is the largest size of a file of Save.
 const maxFile = 64 << 10
 
-// Load returns what [Save] has recorded, but for windows that are over. It fails with
-// [fs.ErrNotExist] if nothing was ever recorded.
+// Load returns the windows that [Save] has recorded and that are not over. It returns
+// [fs.ErrNotExist] if nothing was recorded.
 func Load(dir, account string, now time.Time) (windows []Window, err error) {
 	path, err := pathOf(dir, account)
 	if err != nil {
@@ -104,7 +104,7 @@ func Load(dir, account string, now time.Time) (windows []Window, err error) {
 		err = fileaccess.Check(path, info, 0o022)
 	}
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxFile) {
-		err = errors.New("not a file of ours")
+		err = errors.New("not a file of tideover")
 	}
 	var text []byte
 	if err == nil {
@@ -114,7 +114,7 @@ func Load(dir, account string, now time.Time) (windows []Window, err error) {
 		err = json.Unmarshal(text, &windows)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the recorded quota of %s (%s): %w; remove the file", account, path, err)
+		return nil, fmt.Errorf("reading the recorded quota of %s (%s): %w: remove the file", account, path, err)
 	}
 	var current []Window
 	for _, w := range windows {

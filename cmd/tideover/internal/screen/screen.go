@@ -1,10 +1,8 @@
-// Package screen keeps a model of what a program shows on a terminal, so that its
-// text can be read as a person reads it: in the order of the rows, whatever the
-// order in which the program drew them.
+// Package screen models the text on the screen of a terminal, so that it can be read in the order
+// of its rows, independent of the order in which the program drew them.
 //
-// The model has characters and no colours, no scrollback and no reflow. It is not a
-// terminal emulator to look at: sequences that do not move the cursor, write or
-// erase are skipped.
+// The model has no colours, no scrollback and no reflow. Escape sequences that do not move the
+// cursor, write or erase are ignored.
 package screen
 
 import (
@@ -13,14 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// The largest screen that is kept. What a program draws outside of it is drawn at
-// its edge.
+// The largest size of a screen. Text outside of it is drawn at its edge.
 const (
 	maxCols = 1000
 	maxRows = 500
 )
 
-// blank is a cell in which nothing is, and rest the second half of a wide character.
+// blank is an empty cell, and rest is the second half of a wide character.
 const (
 	blank rune = 0
 	rest  rune = -1
@@ -29,13 +26,13 @@ const (
 // row is a row of the screen.
 type row struct {
 	cells   []rune
-	wrapped bool // the text goes on in the next row, because it did not fit
+	wrapped bool // the line continues in the next row
 }
 
-// position is where the next character is written.
+// position is the position of the cursor.
 type position struct {
 	x, y    int
-	pending bool // the last column was written, and the next character begins a row
+	pending bool // the last column was written, so the next character starts a row
 }
 
 // page is one of the two pages of a terminal.
@@ -44,19 +41,19 @@ type page struct {
 	saved position
 }
 
-// Screen is the screen of a terminal. It may be used by several goroutines.
+// Screen is the screen of a terminal. It is safe for concurrent use.
 type Screen struct {
 	mu         sync.Mutex
 	cols       int
-	pages      [2]page // the main one, and the one of programs that draw on the whole screen
-	alternate  bool    // the second one is shown
+	pages      [2]page // the main and the alternate screen
+	alternate  bool    // the alternate screen is active
 	at         position
-	top, under int // the rows that scroll: from top to before under
+	top, under int // scroll region: rows from top to under-1
 
 	wrap, insert, origin bool
-	graphics             [2]bool // whether the character sets G0 and G1 are for drawing lines
-	shift                int     // which of them is used
-	last                 rune    // the last character that was written
+	graphics             [2]bool // the character sets G0 and G1 are line-drawing sets
+	shift                int     // index of the active character set
+	last                 rune    // last written character
 
 	parser
 }
@@ -69,7 +66,7 @@ func New(cols, rows int) *Screen {
 	return s
 }
 
-// reset makes the screen as it was in the beginning.
+// reset restores the initial state.
 func (s *Screen) reset(rows int) {
 	for i := range s.pages {
 		s.pages[i] = page{rows: make([]row, rows)}
@@ -125,8 +122,8 @@ func (s *Screen) page() *page { return &s.pages[s.shown()] }
 
 func (s *Screen) rows() []row { return s.page().rows }
 
-// Lines returns the text of the screen, from top to bottom and without spaces at the
-// ends of lines. Rows that are one line, which the terminal has wrapped, are joined.
+// Lines returns the text of the screen, from top to bottom and without trailing spaces. Rows that
+// the terminal has wrapped are joined.
 func (s *Screen) Lines() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,12 +150,12 @@ func (s *Screen) Lines() []string {
 	return list
 }
 
-// Write takes the next piece of what the program writes. It never fails.
+// Write processes output of the program. It never fails.
 func (s *Screen) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range p {
-		s.take(s, c)
+		s.feed(s, c)
 	}
 	return len(p), nil
 }
@@ -194,7 +191,7 @@ func (s *Screen) put(c rune) {
 	}
 }
 
-// set changes a cell. Half of a wide character does not stay.
+// set changes a cell, and clears the other half of a wide character.
 func (s *Screen) set(r *row, x int, c rune) {
 	if r.cells[x] == rest && c != rest && x > 0 {
 		r.cells[x-1] = blank
@@ -205,12 +202,12 @@ func (s *Screen) set(r *row, x int, c rune) {
 	r.cells[x] = c
 }
 
-// moveTo puts the cursor somewhere on the screen.
+// moveTo moves the cursor, limited to the screen.
 func (s *Screen) moveTo(x, y int) {
 	s.at = position{x: min(max(x, 0), s.cols-1), y: min(max(y, 0), len(s.rows())-1)}
 }
 
-// lineFeed moves the cursor down, and scrolls at the end of what scrolls.
+// lineFeed moves the cursor down, and scrolls at the end of the scroll region.
 func (s *Screen) lineFeed() {
 	s.at.pending = false
 	switch {
@@ -221,7 +218,7 @@ func (s *Screen) lineFeed() {
 	}
 }
 
-// reverseFeed moves the cursor up, and scrolls at the beginning of what scrolls.
+// reverseFeed moves the cursor up, and scrolls at the beginning of the scroll region.
 func (s *Screen) reverseFeed() {
 	s.at.pending = false
 	switch {
@@ -232,8 +229,8 @@ func (s *Screen) reverseFeed() {
 	}
 }
 
-// scroll moves the rows from the given one to the end of what scrolls up by n, or
-// down if n is negative. The rows that come in are blank.
+// scroll moves the rows from the given one to the end of the scroll region up by n, or down if n is
+// negative. New rows are blank.
 func (s *Screen) scroll(from, n int) {
 	area := s.rows()[from:s.under]
 	n = min(max(n, -len(area)), len(area))
@@ -260,7 +257,7 @@ func clearRow(r *row) {
 	r.wrapped = false
 }
 
-// show changes between the two pages.
+// show switches between the main and the alternate screen.
 func (s *Screen) show(alternate, erase bool) {
 	if s.alternate == alternate {
 		return
@@ -274,12 +271,12 @@ func (s *Screen) show(alternate, erase bool) {
 	s.moveTo(s.at.x, s.at.y)
 }
 
-// parser reads characters and sequences.
+// parser splits output into characters and escape sequences.
 type parser struct {
 	state   state
-	params  []byte // of a control sequence, with its intermediate bytes
+	params  []byte // of a control sequence, including intermediate bytes
 	inter   byte   // the intermediate byte of an escape sequence
-	partial []byte // the beginning of a character
+	partial []byte // beginning of a multi-byte character
 }
 
 type state uint8
@@ -292,14 +289,14 @@ const (
 	inEnd            // after an ESC in such a string
 )
 
-// maxParams is how much of a control sequence is kept.
+// maxParams limits the stored part of a control sequence.
 const maxParams = 64
 
-// take takes a byte.
-func (p *parser) take(s *Screen, c byte) {
+// feed processes a byte.
+func (p *parser) feed(s *Screen, c byte) {
 	switch {
 	case p.state == inString || p.state == inEnd:
-		p.takeString(s, c)
+		p.feedString(s, c)
 	case c == 0x1b:
 		p.begin(inEscape)
 	case c == 0x18 || c == 0x1a:
@@ -308,11 +305,11 @@ func (p *parser) take(s *Screen, c byte) {
 		p.partial = p.partial[:0]
 		s.control(c)
 	case p.state == inEscape:
-		p.takeEscape(s, c)
+		p.feedEscape(s, c)
 	case p.state == inSequence:
-		p.takeSequence(s, c)
+		p.feedSequence(s, c)
 	default:
-		p.takeText(s, c)
+		p.feedText(s, c)
 	}
 }
 
@@ -320,7 +317,7 @@ func (p *parser) begin(next state) {
 	p.state, p.params, p.inter, p.partial = next, p.params[:0], 0, p.partial[:0]
 }
 
-func (p *parser) takeString(s *Screen, c byte) {
+func (p *parser) feedString(s *Screen, c byte) {
 	switch {
 	case c == 0x07, c == 0x18, c == 0x1a:
 		p.begin(inText)
@@ -328,13 +325,13 @@ func (p *parser) takeString(s *Screen, c byte) {
 		p.state = inEnd
 	case p.state == inEnd && c == '\\':
 		p.begin(inText)
-	case p.state == inEnd: // another sequence begins: the string was cut off
+	case p.state == inEnd: // another sequence starts: the string was cut off
 		p.begin(inEscape)
-		p.take(s, c)
+		p.feed(s, c)
 	}
 }
 
-func (p *parser) takeEscape(s *Screen, c byte) {
+func (p *parser) feedEscape(s *Screen, c byte) {
 	switch {
 	case c < 0x30:
 		p.inter = c
@@ -349,7 +346,7 @@ func (p *parser) takeEscape(s *Screen, c byte) {
 	}
 }
 
-func (p *parser) takeSequence(s *Screen, c byte) {
+func (p *parser) feedSequence(s *Screen, c byte) {
 	if c < 0x40 {
 		if len(p.params) < maxParams {
 			p.params = append(p.params, c)
@@ -362,17 +359,17 @@ func (p *parser) takeSequence(s *Screen, c byte) {
 	}
 }
 
-func (p *parser) takeText(s *Screen, c byte) {
+func (p *parser) feedText(s *Screen, c byte) {
 	if len(p.partial) == 0 && c < utf8.RuneSelf {
 		if c != 0x7f {
 			s.put(rune(c))
 		}
 		return
 	}
-	if len(p.partial) > 0 && utf8.RuneStart(c) { // the character before was cut off
+	if len(p.partial) > 0 && utf8.RuneStart(c) { // the previous character was cut off
 		p.partial = p.partial[:0]
 		s.put(utf8.RuneError)
-		p.takeText(s, c)
+		p.feedText(s, c)
 		return
 	}
 	p.partial = append(p.partial, c)

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// shownLines returns the lines of a screen of 20 columns and 5 rows without the blank
-// ones at its end.
+// shownLines returns the lines of a screen of 20 columns and 5 rows, without blank ones at its end.
 func shownLines(s *Screen) []string {
 	list := s.Lines()
 	for len(list) > 0 && list[len(list)-1] == "" {

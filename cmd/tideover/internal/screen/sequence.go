@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// tabWidth is how far apart tab stops are. Programs that draw set no others.
+// tabWidth is the distance of tab stops. Full-screen programs set no others.
 const tabWidth = 8
 
-// control obeys a control character.
+// control executes a control character.
 func (s *Screen) control(c byte) {
 	switch c {
 	case '\r':
@@ -26,7 +26,7 @@ func (s *Screen) control(c byte) {
 	}
 }
 
-// escape obeys an escape sequence, with its intermediate byte or 0.
+// escape executes an escape sequence, with its intermediate byte or 0.
 func (s *Screen) escape(inter, c byte) {
 	switch inter {
 	case '(':
@@ -54,14 +54,14 @@ func (s *Screen) escape(inter, c byte) {
 	}
 }
 
-// restore puts the cursor where it was saved.
+// restore moves the cursor to its saved position.
 func (s *Screen) restore() {
 	saved := s.page().saved
 	s.moveTo(saved.x, saved.y)
 	s.at.pending = saved.pending && s.at.x == s.cols-1
 }
 
-// sequence obeys a control sequence.
+// sequence executes a control sequence.
 func (s *Screen) sequence(params []byte, c byte) {
 	private := byte(0)
 	if len(params) > 0 && params[0] >= '<' {
@@ -80,18 +80,18 @@ func (s *Screen) sequence(params []byte, c byte) {
 			s.mode(n, c == 'h')
 		}
 	case private == '?' && (c == 'J' || c == 'K'), private == 0:
-		s.obey(list, c)
+		s.execute(list, c)
 	}
 }
 
-// softReset is the sequence that programs end with which might not have cleaned up.
+// softReset executes DECSTR, which programs send at their end to clean up.
 func (s *Screen) softReset() {
 	s.top, s.under = 0, len(s.rows())
 	s.wrap, s.insert, s.origin = true, false, false
 	s.graphics, s.shift = [2]bool{}, 0
 }
 
-// numbers reads the parameters of a sequence; 0 stands for one that is not given.
+// numbers parses the parameters of a sequence; a missing one is 0.
 func numbers(params []byte) (list []int) {
 	for part := range bytes.SplitSeq(params, []byte{';'}) {
 		first, _, _ := bytes.Cut(part, []byte{':'})
@@ -104,7 +104,7 @@ func numbers(params []byte) (list []int) {
 	return list
 }
 
-// mode switches a private mode of the terminal.
+// mode sets a private mode of the terminal.
 func (s *Screen) mode(n int, on bool) {
 	switch n {
 	case 6:
@@ -133,8 +133,7 @@ func (s *Screen) mode(n int, on bool) {
 	}
 }
 
-// home moves the cursor to a place that is counted from the beginning of what
-// scrolls, if the program has asked for that.
+// home moves the cursor to a position, which is relative to the scroll region in origin mode.
 func (s *Screen) home(x, y int) {
 	if s.origin {
 		y = min(y+s.top, s.under-1)
@@ -142,8 +141,8 @@ func (s *Screen) home(x, y int) {
 	s.moveTo(x, y)
 }
 
-// obey obeys a control sequence that is no mode.
-func (s *Screen) obey(list []int, c byte) {
+// execute executes a control sequence that does not set a mode.
+func (s *Screen) execute(list []int, c byte) {
 	first := list[0]
 	n := max(first, 1)
 	second := 0
@@ -214,7 +213,7 @@ func (s *Screen) obey(list []int, c byte) {
 	}
 }
 
-// putAgain writes the last character once more, as it was drawn.
+// putAgain repeats the last character.
 func (s *Screen) putAgain() {
 	graphics := s.graphics
 	s.graphics = [2]bool{}
@@ -238,7 +237,7 @@ func (s *Screen) moveDown(n int) {
 	s.moveTo(s.at.x, min(s.at.y+n, most))
 }
 
-// scrollArea sets the rows that scroll, counted from 1.
+// scrollArea sets the scroll region; rows are counted from 1.
 func (s *Screen) scrollArea(first, last int) {
 	rows := len(s.rows())
 	if last == 0 || last > rows {
@@ -261,7 +260,7 @@ func (s *Screen) eraseScreen(which int) {
 	case 1:
 		s.eraseLine(1)
 		under = s.at.y
-	case 3: // what was scrolled away
+	case 3: // the scrollback, which is not stored
 		return
 	}
 	for y := first; y < under; y++ {
@@ -283,7 +282,7 @@ func (s *Screen) eraseLine(which int) {
 	s.at.pending = false
 }
 
-// erase erases cells of the row of the cursor.
+// erase erases cells in the row of the cursor.
 func (s *Screen) erase(from, to int) {
 	r := &s.rows()[s.at.y]
 	for x := from; x < min(to, s.cols); x++ {

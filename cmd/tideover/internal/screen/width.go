@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// widthOf returns how many columns a character takes.
+// widthOf returns the number of columns of a character.
 func widthOf(c rune) int {
 	switch {
 	case c < 0x300:
@@ -36,7 +36,7 @@ func isWide(c rune) bool {
 	return found
 }
 
-// wide are the characters that take two columns (East Asian Width W and F of Unicode 16).
+// wide has the characters of two columns (East Asian Width W and F of Unicode 16).
 var wide = [][2]rune{
 	{0x1100, 0x115f}, {0x231a, 0x231b}, {0x2329, 0x232a}, {0x23e9, 0x23ec}, {0x23f0, 0x23f0}, {0x23f3, 0x23f3}, {0x25fd, 0x25fe},
 	{0x2614, 0x2615}, {0x2630, 0x2637}, {0x2648, 0x2653}, {0x267f, 0x267f}, {0x268a, 0x268f}, {0x2693, 0x2693}, {0x26a1, 0x26a1},
@@ -54,8 +54,7 @@ var wide = [][2]rune{
 	{0x20000, 0x2fffd}, {0x30000, 0x3fffd},
 }
 
-// lineDrawing returns the character of the terminals' own set for drawing lines,
-// which a letter stands for.
+// lineDrawing returns the line-drawing character for a letter, as in the DEC special character set.
 func lineDrawing(c rune) rune {
 	const first, drawn = '`', "◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·"
 	if i := int(c - first); i >= 0 && i < 31 {

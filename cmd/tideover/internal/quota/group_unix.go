@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// apart gives the command a group of its own, so that all of it ends when it is told to.
-func apart(cmd *exec.Cmd) {
+// ownGroup starts the command in its own process group, so that all its processes can be killed.
+func ownGroup(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 }
