@@ -1,8 +1,8 @@
 package connlimit
 
-// Numbers by which descriptors are divided; docs/security.md has them.
+// Numbers for the division of file descriptors; see docs/security.md.
 const (
-	DefaultMax = 4096 // connections of the TCP listener, if there are enough descriptors
+	DefaultMax = 4096 // maximum connections of the TCP listener, if there are enough descriptors
 
 	ownFiles      = 128 // databases, locks, logs, relays, connections of notifiers
 	perAttempt    = 8   // pipes of a command and its guard, while it runs
@@ -11,16 +11,16 @@ const (
 	leastOfAll    = 16
 )
 
-// Budget is how the descriptors of a process are divided.
+// Budget is the division of the file descriptors of a process.
 type Budget struct {
-	Descriptors int // that the process may have
+	Descriptors int // limit of the process
 	Reserve     int // for files, commands and the owner's socket
 	Socket      int // connections of the owner's socket, a part of Reserve
-	Connections int // connections of the TCP listener for which there is room
+	Connections int // possible connections of the TCP listener
 }
 
-// Divide divides descriptors between connections and everything else, for a process that makes so many
-// attempts at once. At least a quarter is for connections.
+// Divide divides the descriptors between connections and everything else, for a process with this
+// many concurrent attempts. At least a quarter is for connections.
 func Divide(descriptors, attempts int) Budget {
 	b := Budget{Descriptors: descriptors, Socket: max(min(maxSocket, descriptors/8), leastOfAll)}
 	b.Reserve = min(ownFiles+perAttempt*attempts+b.Socket, descriptors/4*3)
@@ -28,5 +28,5 @@ func Divide(descriptors, attempts int) Budget {
 	return b
 }
 
-// Default returns how many connections the TCP listener has unless the configuration says otherwise.
+// Default returns the default maximum of connections of the TCP listener.
 func (b Budget) Default() int { return min(b.Connections, DefaultMax) }

@@ -2,6 +2,5 @@
 
 package connlimit
 
-// Descriptors returns how many descriptors this process may have: here there is no such limit, and memory
-// is what connections use up.
+// Descriptors returns a large number: there is no limit on this system, only memory.
 func Descriptors() int { return 1 << 16 }

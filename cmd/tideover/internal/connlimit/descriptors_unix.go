@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Descriptors returns how many descriptors this process may have (RLIMIT_NOFILE). Go raises the limit to
-// the hard one when a program starts.
+// Descriptors returns the limit of file descriptors of this process (RLIMIT_NOFILE). Go raises it
+// to the hard limit at the start of a program.
 func Descriptors() int {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {

@@ -1,9 +1,9 @@
-// Package connlimit limits how many connections a server keeps open, in all and from one address, so that a
+// Package connlimit limits the number of open connections of a server, in total and per address, so that a
 // flood of connections leaves descriptors and memory for everything else.
 //
-// When a limit is reached, a new connection takes the place of one that is not in use: of the oldest that
-// has not sent a complete request within a second, or of the one that has been idle for longest. If all are
-// in use, the new connection is refused.
+// When a limit is reached, a new connection replaces one that is not in use: the oldest one without a
+// complete request after a second, or the one that has been idle for longest. If all are in use, the new
+// connection is rejected.
 package connlimit
 
 import (
@@ -16,29 +16,29 @@ import (
 	"time"
 )
 
-// Reason is which limit was reached.
+// Reason is the limit that was reached.
 type Reason string
 
 // The limits.
 const (
-	ListenerLimit Reason = "listener-limit" // connections in all
+	ListenerLimit Reason = "listener-limit" // connections in total
 	AddressLimit  Reason = "address-limit"  // connections from one address
-	RequestLimit  Reason = "request-limit"  // requests at once, which HTTP/2 can have many of on a connection
+	RequestLimit  Reason = "request-limit"  // concurrent requests, of which HTTP/2 can have many on a connection
 )
 
-// Reasons are all of them.
+// Reasons are all limits.
 var Reasons = []Reason{ListenerLimit, AddressLimit, RequestLimit}
 
 const (
-	noticeEvery = time.Minute // how often OnLimit is called, at most
-	requestTime = time.Second // how long a connection may take to its first request, if others need its place
+	noticeEvery = time.Minute // minimum time between calls of OnLimit
+	requestTime = time.Second // time to the first request after which a connection may be replaced
 )
 
-// Limiter counts the connections of one listener. The exported fields are set before it is used.
+// Limiter counts the connections of one listener. Set the exported fields before using it.
 type Limiter struct {
-	Max        int // connections at once; 0 means no limit
-	PerAddress int // connections at once from an address, or from a /64 network of IPv6; 0 means no limit
-	Requests   int // requests at once through [Limiter.LimitRequests]; 0 means no limit
+	Max        int // concurrent connections; 0 means no limit
+	PerAddress int // concurrent connections from an address, or from a /64 network of IPv6; 0 means no limit
+	Requests   int // concurrent requests through [Limiter.LimitRequests]; 0 means no limit
 
 	// OnLimit is called when a limit is reached, at most once a minute. It must not block.
 	OnLimit func(Reason)
@@ -53,14 +53,14 @@ type Limiter struct {
 	noticed time.Time
 }
 
-// Stats are what a limiter has counted.
+// Stats are the counts of a limiter.
 type Stats struct {
-	Open    int               // connections now
-	Refused map[Reason]uint64 // connections and requests that were refused, because all others were in use
-	Closed  map[Reason]uint64 // connections that were not in use and were closed for others
+	Open    int               // current connections
+	Refused map[Reason]uint64 // rejected connections and requests, because all others were in use
+	Closed  map[Reason]uint64 // unused connections that were closed for new ones
 }
 
-// Stats returns what was counted.
+// Stats returns the counts.
 func (l *Limiter) Stats() Stats {
 	s := Stats{Refused: map[Reason]uint64{}, Closed: map[Reason]uint64{}}
 	if l == nil {
@@ -75,27 +75,27 @@ func (l *Limiter) Stats() Stats {
 	return s
 }
 
-// conn is a connection that is counted.
+// conn is a counted connection.
 type conn struct {
 	net.Conn
 	limiter *Limiter
 	address netip.Prefix
 	since   time.Time // when it was accepted
 
-	// idle is what the connection does: one of these, or how long after since it became idle.
-	// It changes with each request, without the limiter's mutex.
+	// idle is noRequestYet, inUse, or the time in ns from since to the moment at which it became
+	// idle. It changes with each request, without the limiter's mutex.
 	idle atomic.Int64
 
-	index int // in the limiter's list, and -1 when it is in it no more; guarded by its mutex
+	index int // in the limiter's list; -1 after removal; guarded by its mutex
 }
 
-// What a connection does that is not idle.
+// States of a connection that is not idle.
 const (
 	noRequestYet = 0
 	inUse        = -1
 )
 
-// addressOf returns what connections are counted by: the address, or the network that one host of IPv6 has
+// addressOf returns the key for counting: the address, or the /64 network, which one IPv6 host has
 // for itself.
 func addressOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
@@ -116,7 +116,7 @@ func (l *Limiter) admit(c net.Conn) *conn {
 	own := &conn{Conn: c, limiter: l, address: addressOf(c.RemoteAddr()), since: time.Now()}
 	victims, ok := l.makeRoom(own)
 	for _, v := range victims {
-		_ = v.Conn.Close() // it is not counted any more
+		_ = v.Conn.Close() // no longer counted
 	}
 	if !ok {
 		return nil
@@ -124,8 +124,8 @@ func (l *Limiter) admit(c net.Conn) *conn {
 	return own
 }
 
-// makeRoom adds the connection, if necessary in place of others, which it returns. It reports whether there
-// was room.
+// makeRoom adds the connection, if necessary in place of others, which it returns. ok is false if
+// there is no room.
 func (l *Limiter) makeRoom(c *conn) (victims []*conn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,9 +157,9 @@ func (l *Limiter) makeRoom(c *conn) (victims []*conn, ok bool) {
 	}
 }
 
-// unused returns the connection that is closed first among those that are not in use: the oldest that has had
-// its time to send a request, the one that is idle for longest, or the oldest that was only just accepted.
-// Looking at all of them takes microseconds, which a flood pays and not each request.
+// unused returns the unused connection to close first: the oldest one that had its time to send a
+// request, the one that is idle for longest, or the oldest one that was just accepted. The search
+// takes microseconds, and happens only at the limit.
 func (l *Limiter) unused(wanted func(*conn) bool) *conn {
 	var fresh, idle *conn
 	var idleSince time.Time
@@ -191,7 +191,7 @@ func (l *Limiter) notice(r Reason) {
 	}
 }
 
-// remove ends the counting of the connection.
+// remove removes the connection from the counts.
 func (c *conn) remove() {
 	l := c.limiter
 	if c.index < 0 {
@@ -215,7 +215,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// ConnState is the hook of an [http.Server] by which limiters know which connections are in use.
+// ConnState is a hook for [http.Server], by which limiters know which connections are in use.
 func ConnState(c net.Conn, state http.ConnState) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -236,16 +236,16 @@ func ConnState(c net.Conn, state http.ConnState) {
 // refuse for the others.
 func (l *Limiter) LimitRequests(next, refuse http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !l.enterRequest() {
+		if !l.acquireRequest() {
 			refuse.ServeHTTP(w, r)
 			return
 		}
-		defer l.leaveRequest()
+		defer l.releaseRequest()
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (l *Limiter) enterRequest() bool {
+func (l *Limiter) acquireRequest() bool {
 	if l.requests.Add(1) <= int64(l.Requests) || l.Requests <= 0 {
 		return true
 	}
@@ -260,4 +260,4 @@ func (l *Limiter) enterRequest() bool {
 	return false
 }
 
-func (l *Limiter) leaveRequest() { l.requests.Add(-1) }
+func (l *Limiter) releaseRequest() { l.requests.Add(-1) }

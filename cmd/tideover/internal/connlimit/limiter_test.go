@@ -14,7 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// testServer is a server with limits. Requests of /wait are sent to waiting, and last until release is closed.
+// testServer is a server with limits. Requests of /wait are sent to waiting, and last until release
+// is closed.
 type testServer struct {
 	t       *testing.T
 	limiter *connlimit.Limiter
@@ -75,7 +76,7 @@ func (s *testServer) dial(from string) *client {
 	return &client{c, bufio.NewReader(c)}
 }
 
-// get returns the status of a request on the connection, 0 if the connection is closed.
+// get returns the status of a request on the connection; 0 if the connection is closed.
 func (c *client) get(path string) int {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
 		return 0
@@ -96,7 +97,7 @@ func (s *testServer) want(what string, got, want int) {
 	}
 }
 
-// inUse waits until so many requests of /wait are under way.
+// inUse waits until this many requests of /wait are in progress.
 func (s *testServer) inUse(n int) {
 	s.t.Helper()
 	for range n {
@@ -104,7 +105,7 @@ func (s *testServer) inUse(n int) {
 	}
 }
 
-// open waits until the server has so many connections.
+// open waits until the server has this many connections.
 func (s *testServer) open(n int) {
 	s.t.Helper()
 	testwait.Until(s.t, fmt.Sprint(n, " connections are open"), func() bool { return s.limiter.Stats().Open == n })

@@ -8,16 +8,17 @@ import (
 )
 
 const (
-	refusalTime = time.Second // for a caller to read why it is refused
-	refusals    = 64          // callers that are told at once; others are only disconnected
+	refusalTime = time.Second // time for a client to read the rejection
+	refusals    = 64          // concurrent rejections with an answer; others are only disconnected
 )
 
-// refusal is what a caller is told for whose connection there is no room.
+// refusal is the answer to a client for whose connection there is no room.
 const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\n" +
 	"Connection: close\r\nContent-Length: 66\r\n\r\nThe server has too many connections, all in use: try again later.\n"
 
-// Listen returns a listener whose connections are counted. A connection for which there is no room is
-// answered with 503, unless encrypted says that the other side expects TLS: it is closed then.
+// Listen returns a listener whose connections are counted. A connection without room is answered
+// with 503. If encrypted is true, the client expects TLS, and the connection is closed without an
+// answer.
 func (l *Limiter) Listen(inner net.Listener, encrypted bool) net.Listener {
 	return &listener{Listener: inner, limiter: l, encrypted: encrypted, places: make(chan struct{}, refusals)}
 }
@@ -26,7 +27,7 @@ type listener struct {
 	net.Listener
 	limiter   *Limiter
 	encrypted bool
-	places    chan struct{} // of callers that are being refused
+	places    chan struct{} // slots for rejections with an answer
 	refusing  sync.WaitGroup
 }
 
@@ -44,7 +45,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse ends the connection, and tells the caller why if not too many are being told.
+// refuse closes the connection, with an answer if there are not too many at once.
 func (l *listener) refuse(c net.Conn) {
 	select {
 	case l.places <- struct{}{}:
@@ -62,7 +63,7 @@ func (l *listener) refuse(c net.Conn) {
 		if _, err := io.WriteString(c, refusal); err != nil {
 			return
 		}
-		// Closing a connection with unread data resets it, and the caller might not read the answer.
+		// Closing a connection with unread data resets it, and the client might lose the answer.
 		if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 			_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10))
 		}

@@ -4,5 +4,5 @@ package fileaccess
 
 import "io/fs"
 
-// owner returns nothing: here a file's mode does not say who may change it.
+// owner returns false: the owner is unknown on this system.
 func owner(fs.FileInfo) (uid int, ok bool) { return 0, false }

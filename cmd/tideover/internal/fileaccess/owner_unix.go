@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// owner returns the id of the user that the file belongs to.
+// owner returns the user id of the file's owner.
 func owner(info fs.FileInfo) (uid int, ok bool) {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -33,7 +33,7 @@ func TestALockIsForOne(t *testing.T) {
 		if held, err := lockfile.Try(second); !held || err != nil {
 			t.Errorf("Try of a lock that is held = %v, %v", held, err)
 		}
-		// As when a child that was forked a moment ago becomes another program.
+		// As when a child that was just forked executes another program.
 		time.AfterFunc(20*time.Millisecond, func() { _ = first.Close() })
 		if held, err := lockfile.Try(second); held || err != nil {
 			t.Errorf("Try of a lock that is let go meanwhile = %v, %v", held, err)
