@@ -7,22 +7,21 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// assistant is the session of the demo's configuration.
+// assistant is the name of the session in the demo's configuration.
 const assistant = "demo-assistant"
 
-// rest is how long the assistant has nothing to do when it is done.
+// rest is the pause of the assistant between two tasks.
 const rest = 5 * time.Second
 
-// Sessions are those of the server that shows the demo. A [*session.Manager] is one
-// of these.
+// Sessions are the sessions of the server that runs the demo. [*session.Manager] implements it.
 type Sessions interface {
 	List(ctx context.Context) ([]session.Status, error)
 	Resume(ctx context.Context, name, by string) error
 }
 
-// employ gives the assistant new work whenever it is done, until the context ends.
-// One that somebody has stopped or paused is left alone.
-func employ(ctx context.Context, all Sessions) {
+// resumeAssistant starts the assistant again whenever it has completed its work, until the context
+// ends. An assistant that a user has stopped or paused stays as it is.
+func resumeAssistant(ctx context.Context, all Sessions) {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for {
@@ -33,11 +32,11 @@ func employ(ctx context.Context, all Sessions) {
 		}
 		list, err := all.List(ctx)
 		if err != nil {
-			continue // the engine ends, or says so itself
+			continue // the engine is shutting down, or logs the error itself
 		}
 		for _, st := range list {
 			if st.Name == assistant && st.State == "completed" && st.Ended != nil && time.Since(*st.Ended) >= rest {
-				_ = all.Resume(ctx, assistant, "the demo") // or in a second
+				_ = all.Resume(ctx, assistant, "the demo") // on an error, try again in a second
 			}
 		}
 	}

@@ -11,22 +11,22 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// writers are those who collide in a round.
+// writers are the names of the competing writers.
 var writers = []string{"ann", "bob", "cyd", "dee", "eve"}
 
-// ledger takes a write only if nobody has written since it was read.
+// ledger accepts a write only if its version is current.
 type ledger struct {
 	mu   sync.Mutex
 	last page
 }
 
-// page is what stands in the ledger.
+// page is the current entry of the ledger.
 type page struct {
 	Version int
 	By      string
 }
 
-// String is what a writer says that lost to it.
+// String describes the entry, for a writer that lost to it.
 func (p page) String() string { return fmt.Sprintf("version %d of %s", p.Version, p.By) }
 
 func (l *ledger) read() page {
@@ -35,7 +35,7 @@ func (l *ledger) read() page {
 	return l.last
 }
 
-// write puts the next page after version, and returns what stands there then.
+// write writes the entry after version, and returns the current entry.
 func (l *ledger) write(version int, by string) (now page, won bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -45,14 +45,14 @@ func (l *ledger) write(version int, by string) (now page, won bool) {
 	return l.last, won
 }
 
-// entry is what became of a writer's proposals.
+// entry is the result of one writer.
 type entry struct {
-	Version   int      `json:"version"`   // that it wrote
-	Proposals int      `json:"proposals"` // until one won
+	Version   int      `json:"version"`   // written version
+	Proposals int      `json:"proposals"` // number of tries
 	LostTo    []string `json:"lost_to,omitempty"`
 }
 
-// round is what became of all of them.
+// round is the total of all writers.
 type round struct {
 	Committed int `json:"committed"`
 	Proposals int `json:"proposals"`
@@ -68,16 +68,15 @@ func (d *Demo) contention() (*engine.Workflow, error) {
 	return engine.NewWorkflow("contention", append(parts, engine.Step("tally", tally, engine.After(writers...)))...)
 }
 
-// propose is a step of a writer, and says how it goes.
+// propose is the step of a writer. It reports its progress.
 func (d *Demo) propose(ctx context.Context, _ order) (entry, error) {
 	t, _ := engine.TaskOf(ctx)
 	return d.sign(ctx, t.Step, func(lost page) {
-		_ = engine.Progress(ctx, "lost to "+lost.String()) // an attempt that should end has its context for that
+		_ = engine.Progress(ctx, "lost to "+lost.String()) // the context ends the attempt
 	})
 }
 
-// sign proposes the next page until it wins. Each proposal takes a while, so that
-// others get in between.
+// sign tries to write until it succeeds. Each try takes a while, so that other writers interfere.
 func (d *Demo) sign(ctx context.Context, who string, lose func(page)) (e entry, err error) {
 	base := d.ledger.read()
 	e.Version, err = contend.Do(ctx, d.writer, func(ctx context.Context, try contend.Try) (int, error) {
@@ -101,7 +100,7 @@ func (d *Demo) sign(ctx context.Context, who string, lose func(page)) (e entry, 
 	return e, err
 }
 
-// tally adds up what the writers returned.
+// tally adds up the results of the writers.
 func tally(ctx context.Context, _ order) (sum round, err error) {
 	for _, who := range writers {
 		e, err := engine.Result[entry](ctx, who)

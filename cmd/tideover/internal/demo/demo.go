@@ -1,8 +1,7 @@
-// Package demo is what `tideover serve --demo` shows: an unreliable service in this
-// process, and workflows that get through it, or have reason not to; writers that
-// collide; unreliable providers behind the gateway, with clients that ask them; and,
-// by a configuration of its own, a command on a schedule, an assistant that runs into
-// its limit, and somebody who is told.
+// Package demo implements `tideover serve --demo`: an unreliable service in this process, and
+// workflows that succeed or fail with it; writers that conflict; unreliable providers behind the
+// gateway, with clients; and, with its own configuration, a scheduled command, an assistant with
+// a usage limit, and a notifier.
 package demo
 
 import (
@@ -21,10 +20,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// every is the pause between two new runs, at most.
+// every is the longest pause between two new runs.
 const every = 4 * time.Second
 
-// Demo is the service, its workflows and its providers.
+// Demo has the service, its workflows and its providers.
 type Demo struct {
 	Workflows []*engine.Workflow
 	Providers []gateway.Spec
@@ -36,21 +35,21 @@ type Demo struct {
 	writer    *contend.Writer
 }
 
-// Host is the server that shows the demo.
+// Host is the server that runs the demo.
 type Host struct {
 	Engine   *engine.Engine
 	Address  string // of the gateway, with a slash at its end
 	Sessions Sessions
 }
 
-// New returns a demo. Its service listens on loopback until Run ends.
+// New returns a demo. Its service listens on loopback until Run returns.
 func New(ctx context.Context) (*Demo, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	d := &Demo{listener: l, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}}
-	for _, prepare := range []func() error{d.pace, d.plan, d.models} {
+	for _, prepare := range []func() error{d.createWriter, d.createWorkflows, d.createProviders} {
 		if err := prepare(); err != nil {
 			return nil, fmt.Errorf("demo: %w", err)
 		}
@@ -58,8 +57,8 @@ func New(ctx context.Context) (*Demo, error) {
 	return d, nil
 }
 
-// pace says how the writers wait for each other.
-func (d *Demo) pace() error {
+// createWriter creates the writer, whose policy spreads conflicting writes.
+func (d *Demo) createWriter() error {
 	p, err := retry.Parse("contention")
 	if err != nil {
 		return err
@@ -68,8 +67,8 @@ func (d *Demo) pace() error {
 	return err
 }
 
-// plan makes the workflows.
-func (d *Demo) plan() (err error) {
+// createWorkflows creates the workflows.
+func (d *Demo) createWorkflows() (err error) {
 	if d.Workflows, err = d.workflows(); err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func (d *Demo) plan() (err error) {
 	return err
 }
 
-// Run serves, starts runs, asks the gateway and employs the assistant, until the
+// Run serves, starts runs, sends requests to the gateway and resumes the assistant, until the
 // context ends.
 func (d *Demo) Run(ctx context.Context, h Host) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -86,8 +85,8 @@ func (d *Demo) Run(ctx context.Context, h Host) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = srv.Serve(d.listener) }) // until it is closed
 	var users sync.WaitGroup
-	users.Go(func() { d.ask(ctx, h.Address) })
-	users.Go(func() { employ(ctx, h.Sessions) })
+	users.Go(func() { d.callModel(ctx, h.Address) })
+	users.Go(func() { resumeAssistant(ctx, h.Sessions) })
 	defer func() {
 		cancel()
 		users.Wait()
@@ -101,7 +100,7 @@ func (d *Demo) Run(ctx context.Context, h Host) error {
 	return d.start(ctx, h.Engine)
 }
 
-// start starts runs, of each workflow in turn.
+// start starts runs of all workflows in turn.
 func (d *Demo) start(ctx context.Context, e *engine.Engine) error {
 	for n := 1; ; n++ {
 		w := d.Workflows[(n-1)%len(d.Workflows)]
@@ -110,7 +109,7 @@ func (d *Demo) start(ctx context.Context, e *engine.Engine) error {
 		}
 		pause := every/4 + rand.N(3*every/4)
 		if n <= 2*len(d.Workflows) {
-			pause = 300 * time.Millisecond // something of everything, soon
+			pause = 300 * time.Millisecond // at first, start all kinds quickly
 		}
 		select {
 		case <-ctx.Done():

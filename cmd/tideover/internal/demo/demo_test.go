@@ -41,7 +41,7 @@ func TestTheDemosOwnConfigurationLoads(t *testing.T) {
 	}
 }
 
-// script runs one of the demo's commands, in which nothing takes time.
+// script runs one of the demo's commands without its pauses.
 func script(t *testing.T, dir string, env []string, args ...string) (out string, code int) {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -106,7 +106,7 @@ func TestWritersCollideAndAllGetThrough(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := new(Demo)
-		if err := d.pace(); err != nil {
+		if err := d.createWriter(); err != nil {
 			t.Fatal(err)
 		}
 		var mu sync.Mutex
@@ -135,7 +135,7 @@ func TestWritersCollideAndAllGetThrough(t *testing.T) {
 func TestAWriterEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	d := new(Demo)
-	if err := d.pace(); err != nil {
+	if err := d.createWriter(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -145,18 +145,18 @@ func TestAWriterEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// staff is a session that is in a state for good.
-type staff struct {
+// staff is a session with a fixed state.
+type fixedSessions struct {
 	state   string
 	ended   time.Time
 	resumed int
 }
 
-func (s *staff) List(context.Context) ([]session.Status, error) {
+func (s *fixedSessions) List(context.Context) ([]session.Status, error) {
 	return []session.Status{{Name: "of-the-user", State: "completed", Ended: &s.ended}, {Name: assistant, State: s.state, Ended: &s.ended}}, nil
 }
 
-func (s *staff) Resume(_ context.Context, name, _ string) error {
+func (s *fixedSessions) Resume(_ context.Context, name, _ string) error {
 	if name == assistant {
 		s.resumed++
 	} else {
@@ -181,16 +181,16 @@ func TestTheAssistantGetsNewWork(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &staff{state: tt.state, ended: time.Now()}
+				s := &fixedSessions{state: tt.state, ended: time.Now()}
 				ctx, cancel := context.WithTimeout(t.Context(), rest-time.Second)
 				defer cancel()
-				employ(ctx, s)
+				resumeAssistant(ctx, s)
 				if s.resumed != 0 {
-					t.Errorf("begun anew %d times before it has rested", s.resumed)
+					t.Errorf("started again %d times before its rest", s.resumed)
 				}
 				ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				employ(ctx, s)
+				resumeAssistant(ctx, s)
 				if s.resumed != tt.want {
 					t.Errorf("begun anew %d times, want %d", s.resumed, tt.want)
 				}

@@ -13,8 +13,8 @@ import (
 //go:embed files
 var files embed.FS
 
-// Write puts the demo's configuration and its commands into the folder, and returns
-// the path of the configuration. Where commands can't be run, it names none.
+// Write writes the demo's configuration and its commands into the folder, and returns the path of
+// the configuration. On systems that can't run commands, it leaves them out.
 func Write(dir string) (path string, err error) {
 	config, err := files.ReadFile("files/base.yaml")
 	if err != nil {
@@ -31,8 +31,7 @@ func Write(dir string) (path string, err error) {
 	return path, os.WriteFile(path, config, 0o600)
 }
 
-// commands writes the scripts, and returns the part of the configuration that runs
-// them.
+// commands writes the scripts, and returns the part of the configuration that runs them.
 func commands(dir string) ([]byte, error) {
 	for _, name := range []string{"assistant.sh", "bell.sh", "buoy.sh"} {
 		script, err := files.ReadFile("files/" + name)

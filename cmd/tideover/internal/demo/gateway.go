@@ -16,19 +16,19 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The providers of the demo: one that throttles, hiccups and is away for a quarter
-// of the time, and one that stands in for it.
+// The providers of the demo: one that throttles, fails and is down for a quarter of the time, and
+// its fallback.
 const (
 	modelFails  = `*: delay=20ms..200ms 429(retry-after-ms=800)=5% 503=8% reset=1% down 10s every 40s from 3s as 503`
 	backupFails = `*: delay=100ms..400ms 503=2%`
 	modelPolicy = "exponential(200ms..2s) jitter=full attempts=5 attempt-timeout=5s total-timeout=20s"
 )
 
-// callers is how many clients ask the gateway at a time.
+// callers is the number of concurrent clients of the gateway.
 const callers = 4
 
-// models starts the upstreams, and returns the providers that lead to them.
-func (d *Demo) models() error {
+// createProviders starts the upstreams and creates the providers for them.
+func (d *Demo) createProviders() error {
 	for _, m := range []struct {
 		name, fails string
 		keys        int
@@ -65,8 +65,8 @@ func (d *Demo) models() error {
 	return nil
 }
 
-// ask asks the model through the gateway at the address, until the context ends.
-func (d *Demo) ask(ctx context.Context, address string) {
+// callModel sends requests to the model through the gateway, until the context ends.
+func (d *Demo) callModel(ctx context.Context, address string) {
 	priorities := []string{"low", "normal", "normal", "high"}
 	var all sync.WaitGroup
 	for i := range callers {
@@ -83,7 +83,7 @@ func (d *Demo) ask(ctx context.Context, address string) {
 	all.Wait()
 }
 
-// question asks once. What becomes of it is on the page.
+// question sends one request. The web page shows the result.
 func (d *Demo) question(ctx context.Context, url, priority string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

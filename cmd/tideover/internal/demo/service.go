@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// service is what the demo's workflows depend on. It has good days and bad days,
-// half a minute each.
+// service is what the demo's workflows depend on. It alternates between half a minute with few
+// failures and half a minute with many.
 func service() http.Handler {
 	born := time.Now()
 	bad := func() bool { return int(time.Since(born)/(30*time.Second))%2 == 0 }
@@ -36,7 +36,7 @@ func service() http.Handler {
 	})
 	mux.HandleFunc("POST /slow", func(w http.ResponseWriter, r *http.Request) {
 		if rand.Float64() < 0.6 {
-			pause(r, 10*time.Second) // nobody waits so long
+			pause(r, 10*time.Second) // longer than any client waits
 			return
 		}
 		fmt.Fprint(w, "12 pages of data")
@@ -60,7 +60,7 @@ func number(r *http.Request) int {
 	return n
 }
 
-// pause takes as long, or until nobody waits any more.
+// pause waits for d, or until the client is gone.
 func pause(r *http.Request, d time.Duration) {
 	select {
 	case <-time.After(d):

@@ -31,8 +31,8 @@ func newOrder(n int) order {
 	return order{Order: 4700 + n, Customer: customers[n%len(customers)], Item: items[n%len(items)], Poison: n%15 == 4}
 }
 
-// workflows returns one for each way to fail: now and then, by silence, for good,
-// and always.
+// workflows returns a workflow for each kind of failure: occasional, slow, permanent, and
+// persistent.
 func (d *Demo) workflows() (list []*engine.Workflow, err error) {
 	add := func(name string, parts ...engine.Part) {
 		w, e := engine.NewWorkflow(name, parts...)
@@ -54,7 +54,7 @@ func (d *Demo) workflows() (list []*engine.Workflow, err error) {
 	return list, err
 }
 
-// call returns a step that asks the service once.
+// call returns a step that calls the service once.
 func (d *Demo) call(path string) func(context.Context, order) (string, error) {
 	return func(ctx context.Context, o order) (string, error) {
 		url := fmt.Sprintf("http://%s%s?order=%d", d.listener.Addr(), path, o.Order)
@@ -78,7 +78,7 @@ func (d *Demo) call(path string) func(context.Context, order) (string, error) {
 	}
 }
 
-// ship puts together what the steps before returned.
+// ship combines the results of the steps before it.
 func (d *Demo) ship(ctx context.Context, o order) (map[string]string, error) {
 	packed, err := engine.Result[string](ctx, "pack")
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *Demo) ship(ctx context.Context, o order) (map[string]string, error) {
 	return map[string]string{"to": o.Customer, "packed": packed, "label": label}, err
 }
 
-// render takes a while, and says how far it is.
+// render takes a while and reports its progress.
 func (d *Demo) render(ctx context.Context, o order) (string, error) {
 	for page := 1; page <= 5; page++ {
 		if err := engine.Progress(ctx, fmt.Sprintf("page %d of 5", page)); err != nil {
@@ -103,8 +103,7 @@ func (d *Demo) render(ctx context.Context, o order) (string, error) {
 	return fmt.Sprintf("report on order %d, 5 pages", o.Order), nil
 }
 
-// parse can't digest some orders, however often it tries, and asks for others to
-// be brought again later.
+// parse panics for some orders at every attempt, and asks for a later attempt for others.
 func (d *Demo) parse(ctx context.Context, o order) (int, error) {
 	t, _ := engine.TaskOf(ctx)
 	switch {

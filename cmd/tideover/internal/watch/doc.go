@@ -1,4 +1,4 @@
-// Package watch is `tideover watch`: it keeps one session going in the
-// foreground. The session is a run of an engine in a folder of its own, so that
-// the same command goes on where the last one was ended, however that was.
+// Package watch implements `tideover watch`: it runs one session in the foreground. The session
+// is a run of an engine in a folder of its own, so that the same command continues it after any
+// kind of end.
 package watch

@@ -9,8 +9,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 )
 
-// Folders returns the folders in which each watch has a folder of its own: at the default place
-// and in the data folder, if that is not "".
+// Folders returns the folders with the state of watches: the default one, and the one in the data
+// folder if data is not "".
 func Folders(data string) (list []string) {
 	if socket, err := client.DefaultSocket(os.Getenv); err == nil {
 		list = append(list, filepath.Join(filepath.Dir(socket), "watch"))
@@ -22,12 +22,12 @@ func Folders(data string) (list []string) {
 	return slices.Compact(list)
 }
 
-// Sockets returns the sockets of all watches in the folders, also of those that do not run.
+// Sockets returns the sockets of all watches in the folders, including those that are not running.
 func Sockets(folders []string) (list []string) {
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
-			continue // none has ever run
+			continue // no watch has run yet
 		}
 		for _, e := range entries {
 			path := filepath.Join(folder, e.Name(), Socket)

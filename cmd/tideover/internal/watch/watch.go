@@ -28,25 +28,25 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// closeGrace is how long a command may take to end when we are told to.
+// closeGrace is how long a command may take to end when the watch ends.
 const closeGrace = 10 * time.Second
 
-// Options says what is watched.
+// Options configure a watch.
 type Options struct {
 	Spec     *session.Spec
-	About    About                                        // how the session is watched
-	Dir      string                                       // keeps the state; is made if it is not there
-	Accounts string                                       // keeps what is known of the limits of accounts; "" means that nothing is shared
-	Anew     bool                                         // whatever was there before is over
+	About    About                                        // stored to continue the session later
+	Dir      string                                       // folder for the state; created if it does not exist
+	Accounts string                                       // folder for the limits of accounts; "" means that nothing is shared
+	Anew     bool                                         // end the stored session and start a new one
 	Open     func(*session.Spec) (session.Streams, error) // of [session.Runner]
 	Expand   func(string) (string, error)                 // of [session.Runner]
 	Outbox   *outbox.Outbox                               // sends messages
-	Notify   []string                                     // notifiers that are told what happens
+	Notify   []string                                     // names of the notifiers for this session
 	Observer func(retry.Event)
 
 	TypeAtReset bool // type the prompt to continue when a limit on the screen is over
 
-	Say      func(format string, args ...any) // tells the user something
+	Say      func(format string, args ...any) // prints a line for the user
 	Shared   func(*session.Spec) bool         // of [session.Runner]
 	Redactor *secret.Redactor
 	Logger   *slog.Logger
@@ -61,31 +61,30 @@ type Watch struct {
 	flow    *engine.Workflow
 	run     string
 	runner  *session.Runner
-	ready   chan struct{} // closed when it is known what is to be run
+	ready   chan struct{} // closed when commands may start
 	server  *http.Server
 	parts   sync.WaitGroup
 
 	mu     sync.Mutex
 	last   *session.Stop
-	itself bool // the session has ended itself
+	itself bool // the session was ended by its own command
 }
 
-// AboutFile is the name of the file that says what the folder is about.
+// AboutFile is the name of the file in the folder that describes the session.
 const AboutFile = session.AboutFile
 
-// About says how a session is watched, for whoever finds its folder when nobody
-// watches.
+// About describes how a session was watched, so that it can be continued later.
 type About struct {
-	Command []string `json:"command"`         // as it was typed
-	Dir     string   `json:"dir,omitempty"`   // where it runs
-	From    string   `json:"from,omitempty"`  // where the watch was started, if that is elsewhere
-	Flags   []string `json:"flags,omitempty"` // that the watch had, but for the name
+	Command []string `json:"command"`         // as typed by the user
+	Dir     string   `json:"dir,omitempty"`   // its working folder
+	From    string   `json:"from,omitempty"`  // working folder of the watch, if it is another
+	Flags   []string `json:"flags,omitempty"` // flags of the watch, without --name
 }
 
 // Socket is the name of the control API's socket in the folder.
 const Socket = "control.sock"
 
-// Start opens the folder and has the session go on, or begin.
+// Start opens the folder and continues the session in it, or starts one.
 func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	w := &Watch{Options: o, ready: make(chan struct{})}
 	if err := os.MkdirAll(filepath.Join(o.Dir, "locks"), 0o700); err != nil {
@@ -109,7 +108,7 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	if err := w.begin(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.about(); err != nil {
+	if err := w.writeAbout(); err != nil {
 		return nil, err
 	}
 	for run := range w.manager.Runs(ctx) {
@@ -166,7 +165,7 @@ func (w *Watch) open(ctx context.Context) error {
 	return nil
 }
 
-// begin finds the session that the folder has, or begins one.
+// begin continues the session of the folder, or starts one.
 func (w *Watch) begin(ctx context.Context) error {
 	before, err := w.manager.Set(ctx, []*session.Spec{w.Spec}, []*engine.Workflow{w.flow})
 	if err != nil {
@@ -178,7 +177,7 @@ func (w *Watch) begin(ctx context.Context) error {
 		return err
 	}
 	if before && !w.Anew && (!st.Over() || st.State == "gave-up") {
-		if err := w.same(ctx, st); err != nil {
+		if err := w.checkSame(ctx, st); err != nil {
 			return err
 		}
 	}
@@ -192,15 +191,15 @@ func (w *Watch) begin(ctx context.Context) error {
 	case w.Anew:
 		err = w.manager.Begin(ctx, name, "watch --new")
 	case st.State == "gave-up" && st.NoResume != "":
-		w.Say("session %s gave up (%s); it begins anew with its first prompt", name, st.Error)
+		w.Say("session %s gave up (%s); starting it again with its first prompt", name, st.Error)
 		err = w.manager.Resume(ctx, name, "watch")
 	case st.State == "gave-up":
-		w.Say("session %s gave up (%s); it goes on with new attempts. --new begins another one", name, st.Error)
+		w.Say("session %s gave up (%s); continuing with new attempts. Use --new to start another one", name, st.Error)
 		err = w.manager.Resume(ctx, name, "watch")
 	case st.Over():
 		err = w.manager.Begin(ctx, name, "watch")
 	default:
-		w.goOn(st)
+		w.printContinued(st)
 	}
 	if err != nil {
 		return err
@@ -210,29 +209,29 @@ func (w *Watch) begin(ctx context.Context) error {
 	return err
 }
 
-// same refuses to go on with a session that is about something else.
-func (w *Watch) same(ctx context.Context, st session.Status) error {
+// checkSame returns an error if the stored session is for another command.
+func (w *Watch) checkSame(ctx context.Context, st session.Status) error {
 	i, err := w.engine.Get(ctx, st.Run)
 	if err != nil {
 		return err
 	}
 	if was, same := w.Spec.Same(i.Input); !same {
-		return fmt.Errorf("session %s is about another command, %q in %s, and %s; choose another --name, or --new to end that one",
+		return fmt.Errorf("session %s belongs to another command, %q in %s, and is %s: choose another --name, or use --new to end that one",
 			st.Name, strings.Join(was.Start, " "), was.Dir, st.State)
 	}
 	if was, now := i.Steps[0].Policy, w.Spec.Policy.String(); was != now {
-		w.Say("session %s goes on with the policy it began with: %s", st.Name, was)
+		w.Say("session %s keeps the policy that it was started with: %s", st.Name, was)
 	}
 	return nil
 }
 
-// goOn says how a session stands that goes on.
-func (w *Watch) goOn(st session.Status) {
+// printContinued says in which state a session continues.
+func (w *Watch) printContinued(st session.Status) {
 	where := st.State
 	if st.Next != nil {
 		where = fmt.Sprintf("waiting until %s", st.Next.Local().Format("Jan 2 15:04:05"))
 	}
-	w.Say("session %s goes on: %s, %d of %d windows and %d of %s attempts used. --new begins another one",
+	w.Say("continuing session %s: %s, %d of %d windows and %d of %s attempts used. Use --new to start another one",
 		st.Name, where, st.Windows, st.MaxWindows, st.Spent, limit(st.MaxAttempts))
 }
 
@@ -243,8 +242,8 @@ func limit(n int) string {
 	return fmt.Sprint(n)
 }
 
-// about writes down what the folder is about.
-func (w *Watch) about() error {
+// writeAbout writes the description of the session into the folder.
+func (w *Watch) writeAbout() error {
 	text, err := json.Marshal(w.About)
 	if err != nil {
 		return err
@@ -252,14 +251,14 @@ func (w *Watch) about() error {
 	return os.WriteFile(filepath.Join(w.Dir, AboutFile), append(text, '\n'), 0o600)
 }
 
-// serve serves the API on a socket. Without it, if the path is too long for a socket, the
-// session is watched all the same.
+// serve serves the control API on a socket. If the path is too long for a socket, the session runs
+// without it.
 func (w *Watch) serve() {
 	service := control.New(control.Config{Engine: w.engine, Sessions: w.manager, Version: w.Version, Logger: w.Logger, Data: w.Dir})
 	w.server = httpserver.NewServer(httpserver.Timely(api.New(api.Options{Control: service, Logger: w.Logger})))
 	l, err := httpserver.ListenUnix(filepath.Join(w.Dir, Socket))
 	if err != nil {
-		w.Say("this session can't be seen from elsewhere: %v", err)
+		w.Say("other commands can't control this session: %v", err)
 		return
 	}
 	w.parts.Go(func() { _ = w.server.Serve(l) })
@@ -271,25 +270,24 @@ func (w *Watch) stopped(_ string, s session.Stop) {
 	w.last = &s
 }
 
-// Last returns why the last command stopped that this process has run.
+// Last returns why the last command of this process stopped; nil before the first stop.
 func (w *Watch) Last() *session.Stop {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// StoppedItself reports whether the session was ended by what its command did, and
-// not from elsewhere.
+// StoppedItself reports whether the session was ended by its own command, and not by an operator.
 func (w *Watch) StoppedItself() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.itself
 }
 
-// End says that Close follows, because of a signal that the command may have had too.
+// End announces that Close follows because of a signal, which the command may have got, too.
 func (w *Watch) End() { w.runner.End() }
 
-// Wait waits until the session is over.
+// Wait waits until the session has ended.
 func (w *Watch) Wait(ctx context.Context) (session.Status, error) {
 	if _, err := w.engine.Wait(ctx, w.run); err != nil {
 		return session.Status{}, err
@@ -297,14 +295,14 @@ func (w *Watch) Wait(ctx context.Context) (session.Status, error) {
 	return w.manager.Get(ctx, w.Spec.Name)
 }
 
-// later is how far away the next attempt of a message must be for Drain not to wait for it.
+// later is the shortest wait of a message that Drain does not wait for.
 const later = 2 * time.Second
 
-// errNotSent says that a message is kept for the next time.
-var errNotSent = errors.New("it failed, and its next attempt is not soon")
+// errNotSent means that a message is stored for the next time.
+var errNotSent = errors.New("sending failed and is not retried soon")
 
 // Drain waits until the messages about the end of the session are sent. It does not wait for a
-// message that failed and is not tried again soon: its notifier is down.
+// message that failed and is not retried soon, because its notifier is down.
 func (w *Watch) Drain(ctx context.Context) error {
 	for {
 		stats, err := w.engine.Stats(ctx)
@@ -338,11 +336,11 @@ func (w *Watch) Drain(ctx context.Context) error {
 	}
 }
 
-// Close ends everything. What is not over goes on the next time.
+// Close ends the watch. A session that has not ended continues the next time.
 func (w *Watch) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	answered, done := context.WithTimeout(ctx, time.Second) // whoever has just stopped us
+	answered, done := context.WithTimeout(ctx, time.Second) // let a request that stopped us get its answer
 	defer done()
 	if w.server.Shutdown(answered) != nil {
 		_ = w.server.Close()
