@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// glyphs draw bars.
+// glyphs are the characters of bars.
 type glyphs struct {
 	sure, band, mark, sample string
 }
@@ -15,8 +15,8 @@ var (
 	asciiGlyphs   = glyphs{sure: "=", band: "-", mark: "|", sample: "o"}
 )
 
-// bar draws one retry: the part of the wait that is sure, the band around the
-// delay without jitter, and the sample if there is one.
+// bar draws one retry: the certain part of the wait, the band around the delay without jitter, and
+// the sample if there is one.
 func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	at := func(f float64) int { return int(math.Round(f * float64(width-1))) }
 	low, high := at(v.scale.At(r.Low)), at(v.scale.At(r.High))
@@ -24,7 +24,7 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	high = max(high, mark)
 
 	var b strings.Builder
-	emit := func(from, to int) { // all cells but the marks
+	emit := func(from, to int) { // all cells except the marks
 		sure := min(max(low-from, 0), to-from)
 		b.WriteString(v.paint.Colour(i, strings.Repeat(v.glyphs.sure, sure)))
 		b.WriteString(v.paint.Faint(i, strings.Repeat(v.glyphs.band, to-from-sure)))
@@ -52,7 +52,7 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	return b.String()
 }
 
-// crushed reports whether some policy's longest bar has no length to speak of.
+// crushed reports whether the longest bar of a policy is too short to see.
 func (v *view) crushed(plans []Plan, width int) bool {
 	for _, p := range plans {
 		if n := len(p.Retries); n > 0 && p.Retries[n-1].High > 0 && v.scale.At(p.Retries[n-1].High)*float64(width) < 2 {

@@ -1,11 +1,9 @@
-// Package plan shows what a retry policy will do before anything runs: every
-// delay with the band that jitter spreads it over, how the waits add up, and
-// the worst case in all.
+// Package plan shows the delays of a retry policy before it is used: every delay with the band
+// of its jitter, the sums of the waits, and the worst case.
 //
-// [New] computes a [Plan]; [Text], [JSON] and [SVG] write any number of them.
-// The numbers come from packages retry and backoff, which also do the waiting.
-// There is no second formula here.
+// [New] computes a [Plan]; [Text], [JSON] and [SVG] write any number of them. The numbers come
+// from packages retry and backoff, which also do the waiting.
 //
-// It is not a simulator: nothing fails, nobody is throttled and no server
-// states a delay. What these would change, a plan says in words.
+// It is not a simulator: there are no failures, no throttling and no delays stated by a server.
+// The notes of a plan say what those would change.
 package plan

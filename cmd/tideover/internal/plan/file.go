@@ -9,12 +9,11 @@ import (
 	"path/filepath"
 )
 
-// WriteFile puts data into a file, whole or not at all: it is written beside
-// the file under another name and then takes its place. What is there and no
-// regular file, such as a pipe, is written to.
+// WriteFile writes data to a file atomically: to a temporary file that then replaces it. An
+// existing file that is not regular, such as a pipe, is written directly.
 func WriteFile(path string, data []byte) error {
-	path = follow(path)
-	mode := os.FileMode(0o666) // and the umask
+	path = resolveLink(path)
+	mode := os.FileMode(0o666) // reduced by the umask
 	if info, err := os.Stat(path); err == nil {
 		if !info.Mode().IsRegular() {
 			return os.WriteFile(path, data, 0o666)
@@ -32,18 +31,18 @@ func WriteFile(path string, data []byte) error {
 	}
 	_ = os.Remove(temp)
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err // the other name says nothing to the caller
+		err = e.Err // without the name of the temporary file
 	}
 	return fmt.Errorf("write %s: %w", path, err)
 }
 
-// follow returns the file that a link leads to, existing or not: a link stays a
-// link.
-func follow(path string) string {
+// resolveLink returns the file that a link points to, whether it exists or not, so that the link
+// stays.
+func resolveLink(path string) string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		return target
 	}
-	for range 40 { // as the system does
+	for range 40 { // the limit of the system
 		target, err := os.Readlink(path)
 		if err != nil {
 			break
@@ -56,7 +55,7 @@ func follow(path string) string {
 	return path
 }
 
-// writeNew writes a file that must not exist, and waits until it is on disk.
+// writeNew writes a new file and syncs it to the disk.
 func writeNew(path string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

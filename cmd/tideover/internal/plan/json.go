@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// These are a stored format: fields may be added, never changed.
+// jsonPlan is a public format: fields may be added, never changed.
 type jsonPlan struct {
 	Name        string         `json:"name"`
 	Use         string         `json:"use,omitempty"`
@@ -51,7 +51,7 @@ func (p *Plan) json() jsonPlan {
 		Use:       p.Use,
 		Policy:    p.Policy.String(),
 		Attempts:  p.Attempts(),
-		Retries:   make([]jsonRetry, len(p.Retries)), // [] and not null without any
+		Retries:   make([]jsonRetry, len(p.Retries)), // [] instead of null if there are none
 		WorstCase: p.WorstCase,
 		Notes:     p.Notes(),
 	}

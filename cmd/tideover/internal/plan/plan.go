@@ -8,61 +8,60 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// How many retries a plan lists when nobody says.
+// How many retries a plan lists by default.
 const (
-	listAll   = 100 // a policy of so many retries or fewer is listed whole
-	listLeast = 8   // of a longer one, so many at least,
-	listMost  = 20  // and more until the delays stop growing, up to here
+	listAll   = 100 // a policy with at most this many retries is listed completely
+	listLeast = 8   // of a longer one, at least this many,
+	listMost  = 20  // and more until the delays stop growing, at most this many
 )
 
 // MaxList is the largest number of retries that a plan can list.
 const MaxList = 10_000
 
-// Options say what a plan has in it.
+// Options configure a plan.
 type Options struct {
-	List int     // list so many retries at most; 0 means all, of a long policy the first
-	Seed *uint64 // adds one sample of the delays, drawn from this seed; nil means none
+	List int     // maximum number of listed retries; 0 means all, or the first ones of a long policy
+	Seed *uint64 // adds one random sample of the delays with this seed; nil means none
 }
 
-// Plan is what one policy will do.
+// Plan has the delays of one policy.
 type Plan struct {
-	Name    string // what the policy was asked for by
-	Use     string // what it is for, if it is a preset
+	Name    string // the text that the user gave
+	Use     string // purpose, if it is a preset
 	Policy  retry.Policy
 	Retries []Retry // those listed, from the first on
 
-	// Total is what all the waits add up to, listed or not. It is nil when there
-	// is no end to them.
+	// Total is the sum of all waits, listed or not. It is nil if there is no limit.
 	Total *Sum
 
-	// WorstCase is the longest that the call can take with all its attempts and
-	// waits, as long as no server states a delay. It is 0 when that is not known.
+	// WorstCase is the longest time of the call with all attempts and waits, if no server states
+	// a delay. It is 0 if that is unknown.
 	WorstCase time.Duration
 
-	Sampled bool // whether the samples are there
+	Sampled bool // the samples are set
 
-	constant bool    // whether the last listed retry is like all later ones
-	reach    reached // what the total timeout leaves
+	constant bool    // all later retries are like the last listed one
+	reach    reached // which retries the total timeout allows
 }
 
 // Retry is one retry of a plan.
 type Retry struct {
 	N         int
 	Delay     time.Duration // without jitter
-	Low, High time.Duration // the band the wait is drawn from
-	Sample    time.Duration // one wait drawn from it
-	Sum       Sum           // of the waits so far, this one included
-	Never     bool          // the total timeout has always ended the call by then
+	Low, High time.Duration // band of the jitter
+	Sample    time.Duration // one random wait
+	Sum       Sum           // of the waits so far, including this one
+	Never     bool          // the total timeout always ends the call before it
 }
 
-// Sum is what some waits add up to.
+// Sum is a sum of waits.
 type Sum struct {
 	Delay     time.Duration // without jitter
-	Low, High time.Duration // at best and at worst
+	Low, High time.Duration // shortest and longest
 	Sample    time.Duration // as sampled
 }
 
-// Parse reads the text form of a policy, or the name of a preset, and plans it.
+// Parse parses the text form of a policy, or the name of a preset, and returns its plan.
 func Parse(text string, o Options) (Plan, error) {
 	p, err := retry.Parse(text)
 	if err != nil {
@@ -71,7 +70,7 @@ func Parse(text string, o Options) (Plan, error) {
 	return New(strings.Join(strings.Fields(text), " "), p, o), nil
 }
 
-// Presets plans every preset.
+// Presets returns the plans of all presets.
 func Presets(o Options) []Plan {
 	var plans []Plan
 	for name := range retry.Presets {
@@ -81,7 +80,7 @@ func Presets(o Options) []Plan {
 	return plans
 }
 
-// New plans a valid policy. name is what its reader knows it by.
+// New returns the plan of a valid policy. name is shown to the user.
 func New(name string, p retry.Policy, o Options) Plan {
 	pl := Plan{Name: name, Policy: p, Sampled: o.Seed != nil}
 	for preset, use := range retry.Presets {
@@ -101,8 +100,7 @@ func New(name string, p retry.Policy, o Options) Plan {
 	return pl
 }
 
-// Attempts returns how many attempts the policy makes, retry.Unlimited for no
-// limit.
+// Attempts returns the number of attempts; retry.Unlimited for no limit.
 func (p *Plan) Attempts() int {
 	if r := p.Policy.Retries(); r != retry.Unlimited {
 		return r + 1
@@ -113,8 +111,8 @@ func (p *Plan) Attempts() int {
 // Whole reports whether every retry is listed.
 func (p *Plan) Whole() bool { return len(p.Retries) == p.Policy.Retries() }
 
-// sample draws one wait for each listed retry. The same seed draws the same
-// waits, whatever other policies are planned beside this one.
+// sample draws one wait for each listed retry. The same seed draws the same waits, independent of
+// other policies.
 func (p *Plan) sample(seed uint64) {
 	random := rand.NewPCG(seed, 0)
 	sum := time.Duration(0)

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// The drawing's measures, in pixels.
+// Sizes in pixels.
 const (
 	svgWidth  = 840
 	svgLeft   = 70 // of the plots, where the labels of the axis stand
@@ -20,8 +20,8 @@ const (
 	plotHigh  = 240
 	laneHigh  = 34
 	lineHigh  = 17
-	monoLine  = 114 // characters of a policy's text that fit in a line
-	softLine  = 118 // and about so many of other text
+	monoLine  = 114 // monospaced characters per line
+	softLine  = 118 // approximate number of other characters per line
 )
 
 // drawing collects the parts of an SVG.
@@ -32,9 +32,9 @@ type drawing struct {
 	y     float64 // where the next part begins
 }
 
-// SVG writes the plans as a drawing: a legend with the sums, the delay before
-// each retry with its band, and a timeline of the retries. It needs nothing from
-// elsewhere, and follows the reader's choice of a light or a dark ground.
+// SVG writes the plans as a chart: a legend with the sums, the delay before each retry with its
+// band, and a timeline of the retries. It is self-contained, and follows the reader's choice of a
+// light or a dark background.
 func SVG(w io.Writer, plans []Plan, log bool) error {
 	d := &drawing{plans: plans, log: log, y: svgMargin}
 	d.legend()
@@ -49,7 +49,7 @@ func SVG(w io.Writer, plans []Plan, log bool) error {
 	for i, p := range plans {
 		names[i] = p.Name
 	}
-	d.printf("<title id=\"title\">%s</title>\n", draw.Escape("Retry plan: "+strings.Join(names, "; ")))
+	d.printf("<title id=\"title\">%s</title>\n", chart.Escape("Retry plan: "+strings.Join(names, "; ")))
 	d.style()
 	d.printf(`<rect class="ground" width="%d" height="%.0f"/>`+"\n", svgWidth, high)
 	_, err := io.WriteString(w, d.String()+body+"</svg>\n")
@@ -59,7 +59,7 @@ func SVG(w io.Writer, plans []Plan, log bool) error {
 func (d *drawing) printf(format string, args ...any) { fmt.Fprintf(d, format, args...) }
 
 func (d *drawing) text(class string, x, y float64, s string) {
-	d.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", class, x, y, draw.Escape(s))
+	d.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`+"\n", class, x, y, chart.Escape(s))
 }
 
 func (d *drawing) style() {
@@ -82,8 +82,8 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu San
 .limit { stroke-width: 1.5; fill: none; stroke-dasharray: 4 3 }
 .never { opacity: .3 }
 `)
-	used := min(len(d.plans), len(draw.Colours))
-	for i, c := range draw.Colours[:used] {
+	used := min(len(d.plans), len(chart.Colours))
+	for i, c := range chart.Colours[:used] {
 		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[0], i, c[0])
 	}
 	d.WriteString(`@media (prefers-color-scheme: dark) {
@@ -93,20 +93,20 @@ text { fill: #e6edf3 }
 .grid { stroke: #3d444d }
 .dot { stroke: #0d1117 }
 `)
-	for i, c := range draw.Colours[:used] {
+	for i, c := range chart.Colours[:used] {
 		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[1], i, c[1])
 	}
 	d.WriteString("}\n</style>\n")
 }
 
-// legend names the policies and gives their sums.
+// legend adds the names and the sums of the policies.
 func (d *drawing) legend() {
 	for i, p := range d.plans {
-		c := i % len(draw.Colours)
+		c := i % len(chart.Colours)
 		d.printf(`<rect class="f%d" x="%d" y="%.1f" width="12" height="12" rx="3"/>`+"\n", c, svgMargin, d.y)
 		name := p.Name
 		if d.many() {
-			name = draw.Letter(i) + "  " + name
+			name = chart.Letter(i) + "  " + name
 		}
 		d.text("name", svgMargin+20, d.y+11, textfmt.ClipASCII(name, 100))
 		d.y += lineHigh
@@ -121,15 +121,15 @@ func (d *drawing) legend() {
 
 func (d *drawing) many() bool { return len(d.plans) > 1 }
 
-// lines writes a text in as many lines as it takes.
+// lines adds a wrapped text.
 func (d *drawing) lines(class, text string, width int) {
-	for line := range strings.SplitSeq(strings.TrimSuffix(draw.Wrap(text, width, ""), "\n"), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSuffix(chart.Wrap(text, width, ""), "\n"), "\n") {
 		d.text(class, svgMargin+20, d.y+11, line)
 		d.y += lineHigh
 	}
 }
 
-// summary is what the waits add up to, and the worst case.
+// summary returns the sum of the waits and the worst case.
 func (p *Plan) summary() string {
 	s := p.waits()
 	if p.WorstCase > 0 {
@@ -163,10 +163,10 @@ func (d *drawing) delays() {
 	d.y = bottom + 34
 }
 
-// column draws the delays of one policy: a range with a mark for each retry,
-// and a thin line through the marks.
+// column draws the delays of one policy: a band with a mark for each retry, and a thin line through
+// the marks.
 func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
-	p, c := &d.plans[i], i%len(draw.Colours)
+	p, c := &d.plans[i], i%len(chart.Colours)
 	wide := min(slot*0.72/float64(len(d.plans)), 34)
 	middle := func(n int) float64 {
 		return svgLeft + (float64(n)+0.5)*slot + (float64(i)-float64(len(d.plans)-1)/2)*wide*1.15
@@ -184,7 +184,7 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	}
 	for n, r := range p.Retries {
 		x := middle(n)
-		d.printf(`<g%s><title>%s</title>`, never(r), draw.Escape(p.tip(r)))
+		d.printf(`<g%s><title>%s</title>`, never(r), chart.Escape(p.tip(r)))
 		top := min(at(r.High), at(r.Low)-1)
 		if r.Low != r.High {
 			d.printf(`<rect class="band f%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="%.1f"/>`,
@@ -198,7 +198,7 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	}
 }
 
-// tip is what a reader sees who points at a retry.
+// tip returns the tooltip of a retry.
 func (p *Plan) tip(r Retry) string {
 	s := fmt.Sprintf("%s, retry %d: %s", p.Name, r.N, textfmt.ShortDuration(r.Delay))
 	if r.Low != r.High {
@@ -221,7 +221,7 @@ func never(r Retry) string {
 	return ""
 }
 
-// heading begins a plot. key explains its signs.
+// heading starts a plot. key explains its symbols.
 func (d *drawing) heading(s, key string) {
 	d.y += 18
 	if d.log {
@@ -237,7 +237,7 @@ func (d *drawing) heading(s, key string) {
 
 // timeline draws when each attempt starts if all of them fail at once.
 func (d *drawing) timeline() {
-	s := draw.Scale{Log: d.log}
+	s := chart.Scale{Log: d.log}
 	for _, p := range d.plans {
 		for _, r := range p.Retries {
 			s.Include(r.Sum.Low, r.Sum.Delay, r.Sum.High)
@@ -265,11 +265,11 @@ func (d *drawing) timeline() {
 
 // lane draws the timeline of one policy: a dot for each attempt, on the range
 // in which it starts.
-func (d *drawing) lane(i int, y float64, s draw.Scale, at func(time.Duration) float64) {
-	p, c := &d.plans[i], i%len(draw.Colours)
+func (d *drawing) lane(i int, y float64, s chart.Scale, at func(time.Duration) float64) {
+	p, c := &d.plans[i], i%len(chart.Colours)
 	d.printf(`<path class="grid" d="M%d %.1fH%d"/>`+"\n", svgLeft, y, svgWidth-svgRight)
 	if d.many() {
-		d.text("end", svgLeft-12, y+4, draw.Letter(i))
+		d.text("end", svgLeft-12, y+4, chart.Letter(i))
 	}
 	for _, r := range p.Retries { // below all dots
 		if left, right := at(r.Sum.Low), at(r.Sum.High); r.Sum.Low != r.Sum.High {
@@ -278,7 +278,7 @@ func (d *drawing) lane(i int, y float64, s draw.Scale, at func(time.Duration) fl
 		}
 	}
 	for _, r := range p.Retries {
-		d.printf(`<g%s><title>%s</title>`, never(r), draw.Escape(p.tip(r)))
+		d.printf(`<g%s><title>%s</title>`, never(r), chart.Escape(p.tip(r)))
 		d.printf(`<circle class="dot f%d" cx="%.1f" cy="%.1f" r="4"/>`, c, at(r.Sum.Delay), y)
 		if p.Sampled {
 			d.printf(`<circle class="sample s%d" cx="%.1f" cy="%.1f" r="3"/>`, c, at(r.Sum.Sample), y)
@@ -286,7 +286,7 @@ func (d *drawing) lane(i int, y float64, s draw.Scale, at func(time.Duration) fl
 		d.WriteString("</g>\n")
 	}
 	d.printf(`<circle class="dot f%d" cx="%.1f" cy="%.1f" r="4"><title>%s, first attempt</title></circle>`+"\n",
-		c, at(0), y, draw.Escape(p.Name))
+		c, at(0), y, chart.Escape(p.Name))
 	if t := p.Policy.TotalTimeout; t > 0 && t <= s.High {
 		d.printf(`<path class="limit s%d" d="M%.1f %.1fv%d"><title>total-timeout=%s</title></path>`+"\n",
 			c, at(t), y-laneHigh/2+2, laneHigh-4, textfmt.ShortDuration(t))

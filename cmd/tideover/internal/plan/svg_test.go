@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// wantXML reads a drawing to its end, and checks that it draws inside its frame.
+// wantXML parses a chart and checks that all elements are inside its frame.
 func wantXML(t *testing.T, what string, data []byte) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(data))

@@ -6,39 +6,40 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Style says how text is laid out.
+// Style is the layout of text.
 type Style struct {
 	Width  int  // columns to fill; 0 means 80
-	ASCII  bool // draw with plain characters
+	ASCII  bool // use ASCII characters only
 	Colour bool
 	Log    bool // bars on a logarithmic scale
 }
 
-// leastBar is the shortest full length of a bar, however narrow the terminal.
+// leastBar is the shortest full length of a bar, also on a narrow terminal.
 const leastBar = 12
 
-// view is a style made ready for some plans.
+// view is a style for some plans.
 type view struct {
 	width  int
 	glyphs glyphs
-	paint  draw.Paint
-	scale  draw.Scale
-	rule   string // between policies that stand side by side
+	paint  chart.Paint
+	scale  chart.Scale
+	rule   string // separator between policies
 	many   bool
 }
 
-// Text writes the plans for a person to read: one with its bars beside the
-// numbers, several as one table with the bars, on one scale, below it.
+// Text writes the plans as text: one with its bars beside the numbers, several as a table with the
+// bars below it on one scale.
 func Text(w io.Writer, plans []Plan, s Style) error {
 	v := &view{
 		width: s.Width, glyphs: unicodeGlyphs, rule: "│",
-		paint: draw.Paint{On: s.Colour}, scale: delayScale(plans, s.Log), many: len(plans) > 1,
+		paint: chart.Paint{On: s.Colour}, scale: delayScale(plans, s.Log), many: len(plans) > 1,
 	}
 	if s.Width == 0 {
 		v.width = 80
@@ -63,7 +64,7 @@ func (v *view) titles(b *strings.Builder, plans []Plan) {
 	for i, p := range plans {
 		indent := ""
 		if v.many {
-			fmt.Fprintf(b, "%s  ", v.paint.Strong(i, draw.Letter(i)))
+			fmt.Fprintf(b, "%s  ", v.paint.Strong(i, chart.Letter(i)))
 			indent = "   "
 		}
 		text := p.Policy.String()
@@ -128,10 +129,10 @@ func (v *view) headings(line string, plans []Plan, first int) string {
 		width := utf8.RuneCountInString(group)
 		before := len(group) - len(strings.TrimLeft(group, " "))
 		if i == 0 {
-			before = len("retry") + 2 // the first group has the numbers in front
+			before = len("retry") + 2 // the first group begins with the numbers
 		}
 		before = min(before, 4+len("retry"))
-		title := textfmt.ClipASCII(draw.Letter(first+i)+"  "+plans[i].Name, width-before-2)
+		title := textfmt.ClipASCII(chart.Letter(first+i)+"  "+plans[i].Name, width-before-2)
 		if i > 0 {
 			b.WriteString(v.paint.Dim(v.rule))
 		}
@@ -161,7 +162,7 @@ func numbers(plans []Plan, rule string) []string {
 		fmt.Fprint(w, rowName(plans, n), "\t")
 		each(w, plans, rule, func(p *Plan) []string { return p.row(n) })
 	}
-	_ = w.Flush() // into memory
+	_ = w.Flush() // writes to memory
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	for i := range lines {
 		// The writer pads the first column too.
@@ -181,8 +182,8 @@ func each(w io.Writer, plans []Plan, rule string, cells func(*Plan) []string) {
 	fmt.Fprintln(w)
 }
 
-// rowName returns the number of the retry in row n, or dots if that row only
-// says that there are more.
+// rowName returns the number of the retry in row n, or dots if the row only means that there are
+// more.
 func rowName(plans []Plan, n int) string {
 	for _, p := range plans {
 		if n < len(p.Retries) {
@@ -192,7 +193,7 @@ func rowName(plans []Plan, n int) string {
 	return "..."
 }
 
-// columns returns the cells that the plan has of those given.
+// columns returns those of the cells that the plan has.
 func (p *Plan) columns(delay, band, sum, sample string) []string {
 	cells := []string{delay, band, sum}
 	if p.Sampled {
@@ -239,7 +240,7 @@ func (v *view) barList(b *strings.Builder, plans []Plan) {
 	if rows == 0 {
 		return
 	}
-	name := len(draw.Letter(len(plans) - 1))
+	name := len(chart.Letter(len(plans) - 1))
 	width := max(v.width-len("retry")-2-name-2, leastBar)
 	b.WriteString("\n")
 	for n := range rows {
@@ -248,7 +249,7 @@ func (v *view) barList(b *strings.Builder, plans []Plan) {
 			if n >= len(p.Retries) {
 				continue
 			}
-			l := fmt.Sprintf("%*s", name, draw.Letter(i))
+			l := fmt.Sprintf("%*s", name, chart.Letter(i))
 			fmt.Fprintf(b, "%5s  %s  %s\n", label, v.paint.Colour(i, l), v.bar(&p, i, p.Retries[n], width))
 			label = ""
 		}
@@ -286,12 +287,12 @@ func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
 	line := strings.Join(append(parts, full), "   ")
 	pad := max(v.width-utf8.RuneCountInString(line), 0)
 	if v.many {
-		pad = len("retry") + 2 + len(draw.Letter(len(plans)-1)) + 2
+		pad = len("retry") + 2 + len(chart.Letter(len(plans)-1)) + 2
 	}
 	b.WriteString(strings.Repeat(" ", pad) + v.paint.Dim(line) + "\n")
 }
 
-// notes writes the sentences, each policy's apart.
+// notes writes the notes, separately for each policy.
 func (v *view) notes(b *strings.Builder, plans []Plan) {
 	for i, p := range plans {
 		if i == 0 || !v.many {
@@ -299,21 +300,21 @@ func (v *view) notes(b *strings.Builder, plans []Plan) {
 		}
 		indent := ""
 		if v.many {
-			b.WriteString(v.paint.Strong(i, draw.Letter(i)) + "  ")
-			indent = strings.Repeat(" ", len(draw.Letter(i))+2)
+			b.WriteString(v.paint.Strong(i, chart.Letter(i)) + "  ")
+			indent = strings.Repeat(" ", len(chart.Letter(i))+2)
 		}
 		notes := p.Notes()
 		if !v.many {
-			b.WriteString(draw.Wrap(strings.Join(notes, "\n"), v.width, ""))
+			b.WriteString(chart.Wrap(strings.Join(notes, "\n"), v.width, ""))
 			continue
 		}
-		b.WriteString(strings.TrimPrefix(draw.Wrap(strings.Join(notes, " "), v.width, indent), indent))
+		b.WriteString(strings.TrimPrefix(chart.Wrap(strings.Join(notes, " "), v.width, indent), indent))
 	}
 }
 
-// List writes what each preset is for and its text.
+// List writes the purpose and the text form of each preset.
 func List(w io.Writer, plans []Plan, s Style) error {
-	paint := draw.Paint{On: s.Colour}
+	paint := chart.Paint{On: s.Colour}
 	width := 0
 	for _, p := range plans {
 		width = max(width, len(p.Name))
@@ -325,4 +326,23 @@ func List(w io.Writer, plans []Plan, s Style) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// durationRange formats a range, or one duration if both are equal.
+func durationRange(low, high time.Duration) string {
+	if low == high {
+		return textfmt.ShortDuration(low)
+	}
+	return textfmt.ShortDuration(low) + ".." + textfmt.ShortDuration(high)
+}
+
+// delayScale returns a scale for all delays of the plans.
+func delayScale(plans []Plan, log bool) chart.Scale {
+	s := chart.Scale{Log: log}
+	for _, p := range plans {
+		for _, r := range p.Retries {
+			s.Include(r.Low, r.Delay, r.High)
+		}
+	}
+	return s
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// parse plans some policies.
+// parse returns the plans of some policies.
 func parse(t *testing.T, o Options, texts ...string) (plans []Plan) {
 	t.Helper()
 	for _, text := range texts {
@@ -66,7 +66,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestTextFits holds what is true of every policy against the text.
+// Every policy fits the width.
 func TestTextFits(t *testing.T) {
 	t.Parallel()
 	seed := uint64(3)

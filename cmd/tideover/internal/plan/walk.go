@@ -10,37 +10,37 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// patience bounds the retries that are added up one by one. Nearly all
-// schedules stop growing long before; from there on it is a multiplication.
+// patience limits the number of retries that are added up one by one. Nearly all schedules stop
+// growing long before; the rest is a multiplication.
 const patience = 100_000
 
 const forever = time.Duration(math.MaxInt64)
 
-// step is what is known of one retry.
+// step has the delay and the bounds of one retry.
 type step struct {
 	delay, low, high time.Duration
-	least, most      time.Duration // low and high, or those of a throttled attempt if they reach further
+	least, most      time.Duration // low and high, or those of a throttled attempt if they are wider
 }
 
-// reached says which retries the total timeout leaves. Each field is the number
-// of the first retry that it is about, 0 for none.
+// reached says which retries the total timeout allows. Each field is the number of the first retry
+// that it applies to; 0 for none.
 type reached struct {
-	never int // can't happen even if attempts and waits are as short as can be
-	maybe int // does not happen if the waits are as long as can be
-	slow  int // does not happen if the attempts take their whole timeout
+	never int // can't happen even with the shortest attempts and waits
+	maybe int // does not happen with the longest waits
+	slow  int // does not happen if attempts use their whole timeout
 }
 
-// walk goes through the retries of a policy and adds up.
+// walk iterates over the retries of a policy and adds up their waits.
 type walk struct {
 	policy   retry.Policy
 	plain    backoff.Schedule // without jitter
 	throttle backoff.Schedule // of throttled attempts
 	retries  int              // retry.Unlimited for no limit
-	far      step             // the last retry, or one that is far away
+	far      step             // the last retry, or a very late one
 
 	total *Sum
 	reach reached
-	worst time.Duration // what the retries that can happen wait at most
+	worst time.Duration // longest sum of the waits of possible retries
 	open  bool          // patience ended before the retries did
 }
 
@@ -69,7 +69,7 @@ func (w *walk) step(k int, delay time.Duration) step {
 	return s
 }
 
-// steps yields all retries. constant is set if all later ones are the same.
+// steps yields all retries. constant is set if all later ones are equal.
 func (w *walk) steps() iter.Seq2[int, constantStep] {
 	return func(yield func(int, constantStep) bool) {
 		var before step
@@ -77,8 +77,7 @@ func (w *walk) steps() iter.Seq2[int, constantStep] {
 			s := w.step(k, d)
 			far := w.far
 			if w.policy.Kind == backoff.Decorrelated {
-				// The expected delay follows from the one before: two equal ones are
-				// the end of it. No formula tells it ahead.
+				// The expected delay depends on the previous one: when two are equal, it stays constant.
 				far.delay = before.delay
 			}
 			if !yield(k, constantStep{s, s == far}) {
@@ -94,7 +93,7 @@ type constantStep struct {
 	constant bool
 }
 
-// listed returns how many retries to list when the caller asked for n.
+// listed returns how many retries to list if the caller asked for n.
 func (w *walk) listed(n int) int {
 	most := w.retries
 	if w.endless() {
@@ -116,7 +115,7 @@ func (w *walk) listed(n int) int {
 	return most
 }
 
-// constantFrom reports whether all retries from number n on are the same.
+// constantFrom reports whether all retries from number n on are equal.
 func (w *walk) constantFrom(n int) bool {
 	for k, s := range w.steps() {
 		if k == n || s.constant {
@@ -126,7 +125,7 @@ func (w *walk) constantFrom(n int) bool {
 	return false
 }
 
-// run goes through the retries and returns the first ones.
+// run processes the retries and returns the first ones.
 func (w *walk) run(list int) []Retry {
 	var out []Retry
 	var sum Sum
@@ -178,7 +177,7 @@ func (w *walk) rest(k int) int {
 	return w.retries - k
 }
 
-// worstCase returns how long the call takes at most, 0 if that is not known.
+// worstCase returns the longest time of the call; 0 if it is unknown.
 func (w *walk) worstCase() time.Duration {
 	p, most := w.policy, forever
 	if p.AttemptTimeout > 0 && !w.open {
@@ -199,21 +198,21 @@ func (w *walk) worstCase() time.Duration {
 	return 0
 }
 
-// crossing finds the retry whose wait would bring a sum to the limit. A wait is
-// not begun unless it ends before the total timeout.
+// crossing finds the retry whose wait would reach the limit. A wait starts only if it ends before
+// the total timeout.
 type crossing struct {
 	limit time.Duration // 0 means none
 	sum   time.Duration
 	at    int // the first retry that does not happen; 0 for none
 }
 
-// pass adds d for each of the retries from number k on, times of them.
+// pass adds d for each of times retries, beginning with number k.
 func (c *crossing) pass(k, times int, d time.Duration) {
 	if c.limit == 0 || c.at > 0 {
 		return
 	}
 	if d > 0 {
-		// The sum is below the limit here, so that j is 1 or more.
+		// The sum is below the limit here, so j is at least 1.
 		if j := (c.limit-c.sum-1)/d + 1; int64(j) <= int64(times) {
 			c.at = k + int(j) - 1
 			return
@@ -229,10 +228,10 @@ func (s Sum) plus(d step, times int) Sum {
 	return s
 }
 
-// add adds durations that are not negative, and stops at the largest one.
+// add adds durations that are not negative, limited to the largest duration.
 func add(a, b time.Duration) time.Duration { return min(a, forever-b) + b }
 
-// multiply multiplies a duration, and stops at the largest one.
+// multiply multiplies a duration, limited to the largest duration.
 func multiply(d time.Duration, n int) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(n))
 	if hi > 0 || lo > math.MaxInt64 {

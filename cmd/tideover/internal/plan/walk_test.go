@@ -31,7 +31,7 @@ var samples = []string{
 	"decorrelated(100ms..10s) attempts=unlimited total-timeout=20s",
 }
 
-// TestSums compares the sums with those made one by one.
+// The sums are those of adding up one by one.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	for _, text := range samples {
@@ -54,8 +54,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestDecide lets retry.Decide run through each policy, with attempts and waits
-// of random length, and holds it against what the plan says.
+// retry.Decide runs through each policy, with attempts and waits of random length, and must agree
+// with the plan.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))

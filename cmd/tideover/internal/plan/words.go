@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Notes says in sentences what the numbers do not show: the sums, and what else
-// the policy does.
+// Notes returns sentences about what the numbers do not show: the sums, and other effects of the
+// policy.
 func (p *Plan) Notes() []string {
 	var notes []string
 	for _, n := range []string{p.waits(), p.longest(), p.timeout(), p.throttled(), p.server(), p.budget(), p.hedge(), p.reset()} {
@@ -24,7 +24,7 @@ func (p *Plan) Notes() []string {
 	return notes
 }
 
-// waits sums up the waits.
+// waits describes the sum of the waits.
 func (p *Plan) waits() string {
 	n := p.Policy.Retries()
 	switch {
@@ -58,7 +58,7 @@ func (p *Plan) waits() string {
 	return s + "."
 }
 
-// unlisted says what follows the retries that are listed.
+// unlisted describes the retries after the listed ones.
 func (p *Plan) unlisted() string {
 	last := p.Retries[len(p.Retries)-1]
 	s := "Retries go on without end"
@@ -77,7 +77,7 @@ func (p *Plan) unlisted() string {
 	return s + ", and their delays keep growing."
 }
 
-// longest says how long the whole call can take.
+// longest describes the longest time of the whole call.
 func (p *Plan) longest() string {
 	n, each := p.Attempts(), p.Policy.AttemptTimeout
 	switch {
@@ -99,7 +99,7 @@ func (p *Plan) longest() string {
 	return s + "."
 }
 
-// timeout says what the total timeout leaves of the policy.
+// timeout describes the effect of the total timeout.
 func (p *Plan) timeout() string {
 	total := p.Policy.TotalTimeout
 	if total == 0 {
@@ -154,7 +154,7 @@ func has(k, n int) string {
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// throttled says what waits follow a throttled attempt.
+// throttled describes the waits after a throttled attempt.
 func (p *Plan) throttled() string {
 	base := p.Policy.ThrottleBase
 	if base == 0 || len(p.Retries) == 0 {
@@ -184,7 +184,7 @@ func (p *Plan) throttled() string {
 	return s + "."
 }
 
-// server says how long a server's stated delay is obeyed.
+// server describes the limit for delays that a server states.
 func (p *Plan) server() string {
 	if len(p.Retries) == 0 {
 		return ""
@@ -200,7 +200,7 @@ func (p *Plan) server() string {
 	return s + ". A longer one ends the call."
 }
 
-// budget says what retries may cost.
+// budget describes the retry budget.
 func (p *Plan) budget() string {
 	b := p.Policy.Budget
 	switch b.Kind {
@@ -224,7 +224,7 @@ func tokens(n float64) string {
 	return decimal(n) + " tokens"
 }
 
-// hedge says when a second attempt runs beside a slow one.
+// hedge describes when a hedged attempt starts.
 func (p *Plan) hedge() string {
 	h := p.Policy.Hedge
 	if h == (retry.Hedge{}) {
@@ -238,7 +238,7 @@ func (p *Plan) hedge() string {
 	return fmt.Sprintf("A second attempt starts beside one that %s, for at most %s%% of all calls.", when, decimal(percent(share)))
 }
 
-// reset says when the count of attempts starts again.
+// reset describes when the count of attempts is reset.
 func (p *Plan) reset() string {
 	if p.Policy.ResetAfter == 0 {
 		return ""

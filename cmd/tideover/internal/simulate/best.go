@@ -7,10 +7,10 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// even is how close the shares of success are that count as the same.
+// even is the tolerance within which shares of success count as equal.
 const even = 0.001
 
-// best returns which policy is the best by a measure, -1 if that can't be said: it
+// best returns the index of the best policy by a measure; -1 if it is not significant: the policy
 // must differ from each other one by more than chance.
 func (v *View) best(m *measure) int {
 	if m.better == 0 || len(v.Report.Results) < 2 || m.given && !v.sameSuccess() {
@@ -38,8 +38,8 @@ func (v *View) apart(m *measure, n int) bool {
 	return len(v.Report.Results) > 1
 }
 
-// sameSuccess reports whether all policies get as many calls through. One that
-// gives up early has quick successes only because it has few.
+// sameSuccess reports whether equally many calls succeed with all policies. A policy that gives up
+// early has fast successes only because it has few.
 func (v *View) sameSuccess() bool {
 	low, high := math.Inf(1), math.Inf(-1)
 	for i := range v.Report.Results {
@@ -49,13 +49,12 @@ func (v *View) sameSuccess() bool {
 	return high-low <= even
 }
 
-// differs reports whether the interval of the difference between two policies,
-// taken seed by seed, excludes zero.
+// differs reports whether the interval of the difference between two policies, seed by seed,
+// excludes zero.
 //
-// The report has that of each policy and the first. For two others, it can't be
-// wider than both intervals together, neither those of the measures nor those of
-// the differences to the first. So it may be that a difference is missed, and
-// none is claimed that is not there.
+// The report has the difference of each policy to the first. For two others, the interval can't be
+// wider than both intervals together, either those of the measures or those of the differences to
+// the first. So a difference may be missed, but none is claimed that does not exist.
 func (v *View) differs(m *measure, a, b int) bool {
 	x, y := v.get(m, a), v.get(m, b)
 	if x.N != v.Report.Seeds || y.N != v.Report.Seeds || x.N < 2 {
@@ -67,7 +66,7 @@ func (v *View) differs(m *measure, a, b int) bool {
 	return gap > min(half, dx.Half+dy.Half)
 }
 
-// versus returns the difference to the first policy, which is none for itself.
+// versus returns the difference to the first policy; for the first one itself it is 0.
 func (v *View) versus(m *measure, n int) sim.Estimate {
 	if d := v.Report.Results[n].Versus; d != nil {
 		return m.get(d)

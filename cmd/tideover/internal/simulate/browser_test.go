@@ -19,7 +19,7 @@ import (
 // TestMain closes the browser that the tests share.
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
 
-// visit is a page in a browser, and all that it asked for.
+// visit is a page in a browser, with all its requests.
 type visit struct {
 	*testing.T
 	*browsertest.Tab
@@ -28,7 +28,7 @@ type visit struct {
 	requests []string
 }
 
-// open shows a page in the browser.
+// open opens a page in the browser.
 func open(t *testing.T, page []byte) *visit {
 	t.Helper()
 	x := &visit{T: t, Tab: browsertest.Open(t)}
@@ -49,7 +49,7 @@ func eval[T any](x *visit, expr string) T {
 	return browsertest.Eval[T](x.Tab, expr)
 }
 
-// TestPageInBrowser looks at a page with everything that is drawn, and at one whose author means harm.
+// The browser opens a page with every kind of chart, and one with hostile text.
 func TestPageInBrowser(t *testing.T) {
 	if os.Getenv("PICTURES") != "" {
 		for name := range sim.Presets {
@@ -104,7 +104,7 @@ func looksRight(t *testing.T, name string, page []byte) {
 	}
 }
 
-// TestPagePolicyInBrowser makes sure that the browser would have complained.
+// The browser reports violations of the content security policy.
 func TestPagePolicyInBrowser(t *testing.T) {
 	page := bytes.Replace(render(t, drawn(2)), []byte("</main>"), []byte(`<script>window.planted = 1</script><img src="/x.png" alt=""></main>`), 1)
 	x := open(t, page)

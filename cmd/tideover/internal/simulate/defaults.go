@@ -7,11 +7,10 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// named is a policy that is built in.
+// named is a built-in policy.
 type named struct{ name, text string }
 
-// defaults are the policies that go through a scenario when nobody names others:
-// what people write first, and what it takes to do better.
+// defaults are the policies that are compared by default: common first choices, and better ones.
 var defaults = map[string][]named{
 	"herd": {
 		{"fixed", "fixed(200ms) attempts=20"},
@@ -58,6 +57,7 @@ var defaults = map[string][]named{
 
 // ofWriters and ofServices are for scenarios in files.
 var (
+	// ofWriters and ofServices are the defaults for scenarios in files.
 	ofWriters  = defaults["contention"]
 	ofServices = []named{
 		{"fixed", "fixed(100ms) attempts=5 attempt-timeout=1s"},
@@ -66,7 +66,7 @@ var (
 	}
 )
 
-// Policies returns those that go through the scenario when nobody names others.
+// Policies returns the default policies for the scenario.
 func Policies(s sim.Scenario) (cs []sim.Contestant) {
 	list := ofServices
 	if contended(s) {
@@ -76,13 +76,13 @@ func Policies(s sim.Scenario) (cs []sim.Contestant) {
 		list = defaults[s.Name]
 	}
 	for _, n := range list {
-		p, _ := retry.Parse(n.text) // which a test does for all
+		p, _ := retry.Parse(n.text) // a test parses all of them
 		cs = append(cs, sim.Contestant{Name: n.name, Policy: p})
 	}
 	return cs
 }
 
-// Preset returns the scenario that is built in, with its policies.
+// Preset returns the built-in scenario with this name, with its policies.
 func Preset(name string) (f File, ok bool) {
 	if f.Scenario, ok = sim.Preset(name); ok {
 		f.Policies = Policies(f.Scenario)

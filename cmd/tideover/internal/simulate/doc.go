@@ -1,7 +1,6 @@
-// Package simulate is the command around package sim: it reads scenarios from
-// files, and shows a report to people, as a table and plots in a terminal, as a
-// drawing, and as a page that needs nothing else.
+// Package simulate implements the sim command on top of package sim: it reads scenarios from
+// files, and renders a report as a table with plots for a terminal, as an SVG chart, and as a
+// self-contained HTML page.
 //
-// It computes nothing that is in the report already; what it says in words it has
-// looked up there.
+// All its numbers and statements come from the report.
 package simulate

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// keysBelow lists the keys of a struct as the page writes them.
+// keysBelow returns the keys of a struct as the page writes them.
 func keysBelow(path string, typ reflect.Type) (keys []string) {
 	for _, f := range fieldsOf(typ) {
 		at, t := path+f.name, f.typ
@@ -45,7 +45,7 @@ func docs(t *testing.T) string {
 	return string(page)
 }
 
-// TestThePageHasEveryKey keeps docs/sim.md and the structs together.
+// docs/sim.md lists the keys of the structs.
 func TestThePageHasEveryKey(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(docs(t), "## A scenario of your own")
@@ -65,7 +65,7 @@ func TestThePageHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestThePageHasEveryRow keeps the page and the table together.
+// docs/sim.md lists the rows of the table.
 func TestThePageHasEveryRow(t *testing.T) {
 	t.Parallel()
 	for _, m := range measures {
@@ -82,7 +82,7 @@ func TestThePageHasEveryRow(t *testing.T) {
 	}
 }
 
-// TestTheFileOfThePageIsRight runs the example of the page.
+// The example of the page can be run.
 func TestTheFileOfThePageIsRight(t *testing.T) {
 	t.Parallel()
 	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(docs(t))

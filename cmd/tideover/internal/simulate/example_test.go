@@ -31,5 +31,5 @@ func ExampleDescribe() {
 		fmt.Println(s)
 	}
 	// Output:
-	// 50 writers change one thing at the same moment. Each reads it, writes it, and begins again when another was first; a message takes 10ms, give or take 2ms one way.
+	// 50 writers change one shared resource at the same time. Each reads it, writes it, and starts again if another was first; a message takes 10ms +/- 2ms one way.
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/sim"
 )
 
-// figure is a drawing with the numbers in it.
+// figure is a chart with a table of its numbers.
 type figure struct {
 	ID      string
 	Title   string
@@ -20,22 +20,22 @@ type figure struct {
 	Heads   []string // of the table
 	Rows    [][]string
 
-	high float64 // of the drawing on the page; 0 means as high as most
+	high float64 // height on the page; 0 means the default
 	plot func(panel) string
 }
 
 // pagePanel is small enough for a phone.
 var pagePanel = panel{wide: 440, high: 230, left: 52, right: 12, top: 8, bottom: 24}
 
-// SVG returns the drawing for the page.
+// SVG returns the chart for the page.
 func (f figure) SVG() template.HTML {
 	p := pagePanel
 	p.high = cmp.Or(f.high, p.high)
 	return template.HTML(fmt.Sprintf(`<svg viewBox="0 0 %.0f %.0f" role="img" aria-labelledby="t-%s"><title id="t-%s">%s</title>%s</svg>`, //nolint:gosec // every text in it is escaped
-		p.wide, p.high, f.ID, f.ID, draw.Escape(f.Title+": "+f.Caption), f.plot(p)))
+		p.wide, p.high, f.ID, f.ID, chart.Escape(f.Title+": "+f.Caption), f.plot(p)))
 }
 
-// overTime draws values of all policies over time, and lists some of them.
+// overTime adds a plot of all policies over time, and a table of some values.
 func (v *View) overTime(f figure, pick func(*sim.Series) []float64, per float64) figure {
 	buckets := v.shown()
 	end := v.time(buckets)
@@ -47,13 +47,13 @@ func (v *View) overTime(f figure, pick func(*sim.Series) []float64, per float64)
 		top = max(top, highest(all[i], 0, buckets))
 	}
 	if top == 0 {
-		top = 1 // a line at the bottom says that there was nothing
+		top = 1 // draw a line at the bottom if all values are 0
 	}
 	f.plot = func(p panel) string {
 		c := &canvas{panel: p}
 		c.failures(v, end)
 		c.upright(top, compact)
-		c.along(draw.Scale{High: end}, int(p.wide/75))
+		c.along(chart.Scale{High: end}, int(p.wide/75))
 		for i, values := range all {
 			c.series(i, visible(v.name(i)), values, top)
 		}
@@ -72,10 +72,10 @@ func scaled(values []float64, per float64) []float64 {
 	return out
 }
 
-// tableRows is how many rows the table beside a drawing has.
+// tableRows is the number of rows of the table of a chart.
 const tableRows = 20
 
-// sampled lists the highest values of equal stretches of time.
+// sampled lists the highest values of equal periods.
 func sampled(all [][]float64, buckets int, at func(int) time.Duration) (rows [][]string) {
 	n := min(buckets, tableRows)
 	for i := range n {
@@ -111,13 +111,13 @@ func (v *View) queueFigure() figure {
 	return v.overTime(f, func(s *sim.Series) []float64 { return s.Waiting }, 1)
 }
 
-// cdfFigure draws how long calls took that succeeded. It has no plot if none did.
+// cdfFigure draws how long successful calls took. It has no plot if there were none.
 func (v *View) cdfFigure() figure {
 	f := figure{ID: "latency", Title: "Latency", Caption: "share of the calls that succeeded within the time, which is on a logarithmic scale; all seeds together"}
-	s := draw.Scale{Log: true}
+	s := chart.Scale{Log: true}
 	for i := range v.Report.Results {
 		for _, p := range v.Report.Results[i].CDF {
-			if p.Share >= 0.01 { // or one lucky call would take half of the scale
+			if p.Share >= 0.01 { // otherwise one fast call would use half of the scale
 				s.Include(seconds(p.Seconds))
 			}
 		}
@@ -153,7 +153,7 @@ func (v *View) cdfFigure() figure {
 	return f
 }
 
-// quantile returns the time within which the share of the calls succeeded.
+// quantile returns the time within which this share of the calls succeeded.
 func quantile(points []sim.Point, q float64) string {
 	for _, p := range points {
 		if p.Share >= q {

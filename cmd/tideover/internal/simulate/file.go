@@ -14,10 +14,10 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// maxFile is more than is read of a file.
+// maxFile limits how much of a file is read.
 const maxFile = 1 << 21
 
-// File is a scenario with the policies that go through it.
+// File is a scenario with its policies.
 type File struct {
 	Scenario sim.Scenario
 	Policies []sim.Contestant
@@ -27,7 +27,7 @@ type File struct {
 func Read(name string) (File, error) {
 	info, err := os.Stat(name)
 	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder; want a file", name)
+		err = fmt.Errorf("%s is a folder: want a file", name)
 	}
 	if err != nil {
 		return File{}, err
@@ -44,8 +44,8 @@ func Read(name string) (File, error) {
 	return Parse(name, data)
 }
 
-// Parse reads a scenario from YAML. Its keys are those of [sim.Scenario], and
-// policies. Everything that is wrong is in the error, with its line.
+// Parse parses a scenario in YAML. Its keys are those of [sim.Scenario], and policies. The error
+// lists all problems with their lines.
 func Parse(name string, data []byte) (File, error) {
 	d := strictyaml.NewDocument(name, data)
 	if err := d.Err(); err != nil {
@@ -54,14 +54,14 @@ func Parse(name string, data []byte) (File, error) {
 	r := &reader{places: map[string]strictyaml.Place{}, broken: map[string]bool{}}
 	var f File
 	if d.Root.Empty() {
-		d.Root.Bad("the file is empty; tideover sim --show outage prints one to start from")
+		d.Root.Bad("the file is empty: tideover sim --show outage prints an example")
 		return f, d.Err()
 	}
 	r.file(d.Root, &f)
 	f.Scenario.Name = cmp.Or(f.Scenario.Name, strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)))
 	if err := f.Scenario.Validate(); err != nil {
 		r.report(d.Root, err)
-		r.report(d.Root, alone(f.Policies))
+		r.report(d.Root, checkPolicies(f.Policies))
 	} else if len(f.Policies) > 0 {
 		r.report(d.Root, sim.Check(f.Scenario, f.Policies))
 	}
@@ -71,8 +71,8 @@ func Parse(name string, data []byte) (File, error) {
 	return f, nil
 }
 
-// alone reports what is wrong with policies, whatever the scenario.
-func alone(cs []sim.Contestant) error {
+// alone checks the policies independent of the scenario.
+func checkPolicies(cs []sim.Contestant) error {
 	var errs []error
 	for i, c := range cs {
 		if err := c.Validate(); err != nil {
@@ -82,7 +82,7 @@ func alone(cs []sim.Contestant) error {
 	return errors.Join(errs...)
 }
 
-// Explain returns an error of [sim.Check] with the policies' names.
+// Explain rewrites an error of [sim.Check] with the names of the policies.
 func (f File) Explain(err error) error {
 	var errs []error
 	for _, e := range flatten(err) {
@@ -97,22 +97,21 @@ func (f File) Explain(err error) error {
 	return errors.Join(errs...)
 }
 
-// Impossible reports whether an error is about what a file says, as opposed to
-// one that can't be read.
+// Impossible reports whether the error is about the contents of a file, as opposed to reading it.
 func Impossible(err error) bool {
 	_, ok := errors.AsType[strictyaml.FieldErrors](err)
 	return ok
 }
 
-// report records the problems that the simulator has found, each where its field
-// is in the file. What could not be read is no second problem.
+// report records the problems that the simulator has found, each at its field in the file. It skips
+// fields that could not be read, which are reported already.
 func (r *reader) report(root strictyaml.Place, err error) {
 	if err == nil {
 		return
 	}
 	for _, e := range flatten(err) {
 		path, problem, _ := strings.Cut(e.Error(), ": ")
-		problem = strings.ReplaceAll(problem, "contestants[", "policies[") // as the file calls them
+		problem = strings.ReplaceAll(problem, "contestants[", "policies[") // the name in the file
 		at, found := r.find(path)
 		if r.broken[at] {
 			continue
@@ -129,7 +128,7 @@ func (r *reader) report(root strictyaml.Place, err error) {
 	}
 }
 
-// find returns the part of a path that is in the file.
+// find returns the longest prefix of a path that is in the file.
 func (r *reader) find(path string) (at string, ok bool) {
 	for path != "" {
 		if _, ok := r.places[path]; ok {

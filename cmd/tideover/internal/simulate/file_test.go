@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// TestPresetsComeBackFromYAML prints each scenario that is built in, and reads it.
+// Each built-in scenario is the same after a round trip through YAML.
 func TestPresetsComeBackFromYAML(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -56,7 +56,7 @@ func TestAFullFileComesBackFromYAML(t *testing.T) {
 	}
 }
 
-// TestTheFullFileHasEveryKey makes sure that no key goes without a test.
+// The full file has every key, so that none is untested.
 func TestTheFullFileHasEveryKey(t *testing.T) {
 	t.Parallel()
 	text := ""
@@ -79,7 +79,7 @@ func TestTheFullFileHasEveryKey(t *testing.T) {
 	}
 }
 
-// TestProblemsHaveTheirLines reads a file in which much is wrong.
+// A file with many problems gets an error with a line for each.
 func TestProblemsHaveTheirLines(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile("testdata/bad.yaml")
@@ -113,7 +113,7 @@ func TestWrongFiles(t *testing.T) {
 		{"not a number", strings.Replace(good, "rate: 1", "rate: .nan", 1), "x.yaml:2:43: .nan is not a value that is used here"},
 		{"infinite", strings.Replace(good, "rate: 1", "rate: Infinity", 1), "clients.rate: +Inf is not between"},
 		{"no truth", strings.Replace(good, "workers: 1", "deadlines: 1", 1), "services[0].deadlines: a number, where true or false is expected"},
-		{"too few shares", strings.Replace(good, "rate: 1", "rate: 1, priorities: [1]", 1), "clients.priorities: 1 values, where 5 are expected"},
+		{"too few shares", strings.Replace(good, "rate: 1", "rate: 1, priorities: [1]", 1), "clients.priorities: 1 values: want 5"},
 		{"no value", good + "drain:\n", "x.yaml:4:8: drain: there is no value"},
 		{"no policy", good + "policies: {a: {breaker: {}}}\n", `policies.a: "policy" is missing`},
 		{"a policy of another world", good + "policies: [default, 'daemon reset-after=1m']\n", "x.yaml:4:21: policies[1]: reset-after: the simulator can't honour"},
@@ -180,8 +180,8 @@ func TestReadRefusesAFolder(t *testing.T) {
 	}
 }
 
-// FuzzParse makes sure that nothing makes the reader panic, and that what it accepts
-// can be run and comes back from YAML.
+// FuzzParse checks that no input makes Parse panic, and that accepted files can be run and survive
+// a round trip through YAML.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	if err != nil || len(files) == 0 {
@@ -207,7 +207,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if err := file.Scenario.Validate(); err != nil {
-			t.Errorf("accepted what can't be run: %v", err)
+			t.Errorf("accepted a file that can't be run: %v", err)
 		}
 		Describe(file.Scenario)
 		again, err := Parse("x.yaml", []byte(file.YAML()))

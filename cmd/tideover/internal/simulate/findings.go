@@ -8,11 +8,11 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// mostFindings is how many sentences are worth reading.
+// mostFindings limits the number of sentences.
 const mostFindings = 3
 
-// Findings returns what the report means in sentences, the most important first.
-// Each is looked up in it: a comparison is only there if it is no chance.
+// Findings returns the conclusions of the report as sentences, the most important first. A
+// comparison is included only if it is significant.
 func (v *View) Findings() []string {
 	var list []string
 	for _, say := range []func() string{v.recovers, v.succeeds, v.amplifies, v.peaks, v.hurries} {
@@ -22,16 +22,16 @@ func (v *View) Findings() []string {
 	}
 	switch {
 	case len(list) == 0 && len(v.Report.Results) == 1:
-		list = append(list, fmt.Sprintf("%s of the calls succeed.", v.say(byName("success"), 0)))
+		list = append(list, fmt.Sprintf("%s of the calls succeed.", v.formatted(byName("success"), 0)))
 	case v.Report.Seeds < 2 && len(v.Report.Results) > 1:
-		list = append(list, "One seed does not tell a difference from chance; take more with --seeds.")
+		list = append(list, "One seed can't show whether a difference is chance; use more with --seeds.")
 	case len(list) == 0 && len(v.Report.Results) > 1:
 		list = append(list, fmt.Sprintf("No difference between the policies is larger than chance in %d seeds.", v.Report.Seeds))
 	}
 	return list
 }
 
-// settles reports whether there are failures, and all end while calls still begin.
+// settles reports whether there are failures, and all end while calls still start.
 func (v *View) settles() bool {
 	ends := false
 	for _, f := range v.Scenario.Failures {
@@ -43,7 +43,7 @@ func (v *View) settles() bool {
 	return ends
 }
 
-// recovers says who gets over the failures.
+// recovers says with which policies the service recovers.
 func (v *View) recovers() string {
 	if !v.recoverable() {
 		return ""
@@ -81,21 +81,21 @@ func (v *View) recovers() string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// succeeds says who gets the most calls through.
+// succeeds says with which policy the most calls succeed.
 func (v *View) succeeds() string {
 	m := byName("success")
 	if most, least := v.extremes(m); v.get(m, most).Mean == 0 {
-		return "No call succeeds, whatever the policy."
+		return "No call succeeds with any policy."
 	} else if n := v.best(m); n >= 0 {
-		return fmt.Sprintf("%s gets the most calls through: %s, against %s with %s.",
-			v.name(n), v.say(m, n), v.say(m, least), v.name(least))
+		return fmt.Sprintf("Most calls succeed with %s: %s, compared to %s with %s.",
+			v.name(n), v.formatted(m, n), v.formatted(m, least), v.name(least))
 	} else if v.apart(m, least) {
-		return fmt.Sprintf("%s gets the fewest calls through: %s, against %s with %s.", v.name(least), v.say(m, least), v.say(m, most), v.name(most))
+		return fmt.Sprintf("Fewest calls succeed with %s: %s, compared to %s with %s.", v.name(least), v.formatted(m, least), v.formatted(m, most), v.name(most))
 	}
 	return ""
 }
 
-// amplifies says who asks for least.
+// amplifies says which policy makes the fewest attempts.
 func (v *View) amplifies() string {
 	m := byName("attempts/call")
 	n := v.best(m)
@@ -103,14 +103,14 @@ func (v *View) amplifies() string {
 	if n < 0 {
 		return ""
 	}
-	text := "%s makes the fewest attempts per call: %s, against %s with %s."
+	text := "%s makes the fewest attempts per call: %s, compared to %s with %s."
 	if v.sameSuccess() && v.get(byName("success"), n).Mean > 0 {
-		text = "About as many calls succeed with each policy, and %s makes the fewest attempts for it: %s per call, against %s with %s."
+		text = "About equally many calls succeed with each policy, and %s makes the fewest attempts: %s per call, compared to %s with %s."
 	}
-	return fmt.Sprintf(text, v.name(n), v.say(m, n), v.say(m, least), v.name(least))
+	return fmt.Sprintf(text, v.name(n), v.formatted(m, n), v.formatted(m, least), v.name(least))
 }
 
-// peaks says whose retries come in the smallest crowds.
+// peaks says which policy has the lowest peak of retries.
 func (v *View) peaks() string {
 	m := byName("peak retries")
 	n := v.best(m)
@@ -118,10 +118,10 @@ func (v *View) peaks() string {
 	if n < 0 {
 		return ""
 	}
-	return fmt.Sprintf("At the peak, %s makes %s retries in %s, and %s %s.", v.name(worst), v.say(m, worst), v.bucket(), v.name(n), v.say(m, n))
+	return fmt.Sprintf("At the peak, %s makes %s retries in %s, and %s %s.", v.name(worst), v.formatted(m, worst), v.bucket(), v.name(n), v.formatted(m, n))
 }
 
-// hurries says who has the shortest tail, if that can be compared.
+// hurries says which policy has the shortest tail, if that can be compared.
 func (v *View) hurries() string {
 	m := byName("latency p99")
 	n := v.best(m)
@@ -129,10 +129,10 @@ func (v *View) hurries() string {
 	if n < 0 {
 		return ""
 	}
-	return fmt.Sprintf("99%% of the calls take %s or less with %s, and %s with %s.", v.say(m, n), v.name(n), v.say(m, worst), v.name(worst))
+	return fmt.Sprintf("99%% of the calls take %s or less with %s, and %s with %s.", v.formatted(m, n), v.name(n), v.formatted(m, worst), v.name(worst))
 }
 
-// extremes returns the best mean and the worst, whatever their intervals.
+// extremes returns the best and the worst mean, significant or not.
 func (v *View) extremes(m *measure) (best, worst int) {
 	for n := range v.Report.Results {
 		x := float64(m.better) * v.get(m, n).Mean
@@ -157,9 +157,9 @@ func byName(name string) *measure {
 
 func (v *View) name(n int) string { return v.Report.Results[n].Name }
 
-func (v *View) say(m *measure, n int) string { return m.unit.value(v.get(m, n).Mean) }
+func (v *View) formatted(m *measure, n int) string { return m.unit.value(v.get(m, n).Mean) }
 
-// hasWaiting reports whether anybody has waited in a queue.
+// hasWaiting reports whether any call has waited in a queue.
 func hasWaiting(r *sim.Report) bool {
 	for i := range r.Results {
 		for _, w := range r.Results[i].Series.Waiting {

@@ -5,19 +5,19 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// The measures of a heat map and of bars, in pixels.
+// Sizes of a heat map and of bars.
 const (
 	heatCells  = 120
 	heatLevels = 6
 	barHigh    = 40
 )
 
-// heatFigure draws where the attempts of a policy fall: a row for the first
-// attempts, above it the second ones, and so on.
+// heatFigure draws when a policy makes its attempts: first attempts in the lowest row, second ones
+// above it, and so on.
 func (v *View) heatFigure(n int) figure {
 	rows := v.Report.Results[n].Series.Attempts
 	name := visible(v.name(n))
@@ -39,7 +39,7 @@ func (v *View) heatFigure(n int) figure {
 				c.text("end", c.left-6, y+tall/2+4, ordinal(r, len(rows)))
 			}
 		}
-		c.along(draw.Scale{High: end}, int(p.wide/75))
+		c.along(chart.Scale{High: end}, int(p.wide/75))
 		return c.String()
 	}
 	f.Heads = []string{"attempt", "in all, per seed", "most in " + v.bucket()}
@@ -49,7 +49,7 @@ func (v *View) heatFigure(n int) figure {
 	return f
 }
 
-// ordinal names a row; the last of a full map is all beyond, too.
+// ordinal returns the label of a row; the last row of a full map includes all later attempts.
 func ordinal(row, rows int) string {
 	if row == rows-1 && rows >= heatFull {
 		return strconv.Itoa(row+1) + "+"
@@ -57,7 +57,7 @@ func ordinal(row, rows int) string {
 	return strconv.Itoa(row + 1)
 }
 
-// heatFull is the number of rows from which on the last stands for more.
+// heatFull is the number of rows from which the last one includes later attempts.
 const heatFull = 10
 
 // heatRow draws a row: neighbours of the same level are one rectangle.
@@ -78,8 +78,8 @@ func (c *canvas) heatRow(n int, row []float64, y, tall, top float64) {
 	}
 }
 
-// heat returns a level from 0 for nothing to heatLevels for the most, a third of
-// which is one level less.
+// heat returns a level from 0 for nothing to heatLevels for the most; each level is three times as
+// much as the one below.
 func heat(v, top float64) int {
 	if v <= 0 || top <= 0 {
 		return 0
@@ -87,7 +87,7 @@ func heat(v, top float64) int {
 	return max(heatLevels+int(math.Floor(math.Log(v/top)/math.Log(3)+0.001)), 1)
 }
 
-// hottest returns the most attempts of one number that any policy made in a bucket.
+// hottest returns the highest number of attempts of one row in a bucket, of all policies.
 func (v *View) hottest() (top float64) {
 	for i := range v.Report.Results {
 		for _, row := range v.Report.Results[i].Series.Attempts {
@@ -104,7 +104,7 @@ func total(row []float64) (sum float64) {
 	return sum
 }
 
-// recoveryFigure draws how long it took to recover, as bars with their intervals.
+// recoveryFigure draws the recovery times as bars with their intervals.
 func (v *View) recoveryFigure() figure {
 	f := figure{ID: "recovery", Title: "Recovery", Caption: byName("recovery").meaning(v)}
 	f.high = float64(barHigh*len(v.Report.Results) + 30)
@@ -119,7 +119,7 @@ func (v *View) recoveryFigure() figure {
 		for i := range v.Report.Results {
 			c.bar(v, i, p.top+float64(barHigh*i), top)
 		}
-		c.along(draw.Scale{High: seconds(top)}, 5)
+		c.along(chart.Scale{High: seconds(top)}, 5)
 		return c.String()
 	}
 	f.Heads = []string{"policy", "recovery", "seeds that never recover"}
@@ -142,7 +142,7 @@ func (c *canvas) bar(v *View, n int, y, top float64) {
 	}
 }
 
-// recovered says how long it took.
+// recovered formats the recovery time.
 func (v *View) recovered(n int) string {
 	c := v.cell(byName("recovery"), n)
 	if c.half != "" {
@@ -154,13 +154,13 @@ func (v *View) recovered(n int) string {
 	return c.value
 }
 
-// lost says in how many seeds it never did.
+// lost formats the number of seeds without recovery.
 func (v *View) lost(n int) string {
 	r := &v.Report.Results[n]
 	return fraction(int(math.Round(r.NeverRecovers*float64(v.Report.Seeds))), v.Report.Seeds)
 }
 
-// someRecovery reports whether any policy took any time for it.
+// someRecovery reports whether any policy needed time to recover.
 func (v *View) someRecovery() bool {
 	for i := range v.Report.Results {
 		if r := &v.Report.Results[i]; r.Recovery.Mean > 0 || r.NeverRecovers > 0 {

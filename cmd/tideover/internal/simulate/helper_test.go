@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// simulated runs a file and returns what there is to show.
+// simulated runs a file and returns the view of its report.
 func simulated(t *testing.T, f File, seeds int) *View {
 	t.Helper()
 	r, err := sim.Run(t.Context(), f.Scenario, f.Policies, sim.Options{Seeds: seeds})
@@ -18,10 +18,10 @@ func simulated(t *testing.T, f File, seeds int) *View {
 	return &View{Scenario: f.Scenario, Contestants: f.Policies, Report: r, Command: "tideover sim " + f.Scenario.Name}
 }
 
-// harm is what somebody would write into a name.
+// harm is hostile text for a name.
 const harm = "\x1b[31m\u202e\n" + `</title></style><script>window.planted=1</script><img src=//evil.example/x onerror="planted=1">'"&{{.}}` + "\x1b]0;x\x07--"
 
-// hostile is a scenario whose author means harm.
+// hostile is a scenario with hostile text.
 var hostile = File{
 	Scenario: sim.Scenario{
 		Name: harm, About: harm, Duration: 5 * time.Second, Drain: 5 * time.Second, Bucket: 100 * time.Millisecond,

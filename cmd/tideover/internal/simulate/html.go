@@ -22,9 +22,9 @@ var (
 
 var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
-// sheet is what the page shows.
+// sheet is the data of the HTML page.
 type sheet struct {
-	Policy   string // of what the page may load: nothing, and only this style
+	Policy   string // content security policy: only this style
 	Style    template.CSS
 	Name     string
 	About    string
@@ -63,7 +63,7 @@ type sheetShares struct {
 	Shares []string
 }
 
-// shares lists what each policy has of each kind.
+// shares returns a row of shares for each kind that occurs.
 func (v *View) shares(pick func(*sim.Result) map[string]float64) (rows []sheetShares) {
 	kinds := map[string]bool{}
 	for i := range v.Report.Results {
@@ -89,14 +89,14 @@ type sheetCell struct {
 	Best              bool
 }
 
-// HTML writes the report as a page that needs nothing else: no script, and nothing
-// from a network, which it also forbids itself.
+// HTML writes the report as a self-contained page: no script, and no network access, which its
+// content security policy forbids.
 func HTML(w io.Writer, v *View) error {
 	style := pageStyle + hueVars(len(v.Report.Results))
 	sum := sha256.Sum256([]byte(style))
 	s := sheet{
 		Policy: "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'; img-src data:; base-uri 'none'; form-action 'none'",
-		Style:  template.CSS(style), //nolint:gosec // it is ours
+		Style:  template.CSS(style), //nolint:gosec // a constant
 		Name:   visible(v.Scenario.Name), About: visible(v.Scenario.About), Seeds: v.seeds(),
 		YAML: File{Scenario: v.Scenario, Policies: v.Contestants}.YAML(), Command: v.Command,
 		Figures: []figure{v.loadFigure(), v.goodFigure()}, Fails: len(v.Scenario.Failures) > 0,
@@ -138,12 +138,12 @@ func (s *sheet) fill(v *View) {
 	}
 }
 
-// hueVars are the classes of the policies' colours on the page.
+// hueVars returns the CSS classes of the policies' colours.
 func hueVars(policies int) string {
 	return hues(policies, 0) + swatches(policies, 0) + "@media (prefers-color-scheme: dark) {\n" + hues(policies, 1) + swatches(policies, 1) + "}\n"
 }
 
-// swatches are the colours where there is no drawing.
+// swatches returns the CSS classes of the colours outside of charts.
 func swatches(policies, ground int) string {
 	return strings.NewReplacer(".f", ".b", "fill:", "background:", ".s", ".u", "stroke:", "border-color:").Replace(hues(policies, ground))
 }

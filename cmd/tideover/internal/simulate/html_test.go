@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// wellFormed reads XML to its end.
+// wellFormed parses XML to its end.
 func wellFormed(t *testing.T, name string, data []byte) {
 	t.Helper()
 	d := xml.NewDecoder(bytes.NewReader(data))
@@ -54,7 +54,7 @@ var (
 	attribute  = regexp.MustCompile(`\s(on[a-z]+|style|src|href|action)=`)
 )
 
-// TestHTML looks at the page as text; TestPageInBrowser looks at it as people do.
+// The page is checked as text; TestPageInBrowser checks it in a browser.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	named := drawn(3)
@@ -94,7 +94,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// TestHTMLHasEverything reads the page for what it is to show.
+// The page contains all parts of the report.
 func TestHTMLHasEverything(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -103,7 +103,7 @@ func TestHTMLHasEverything(t *testing.T) {
 	}
 	for _, part := range []string{
 		`id="t-load"`, `id="t-goodput"`, `id="t-queue"`, `id="t-latency"`, `id="t-recovery"`, `id="t-heat-0"`, `id="t-heat-1"`,
-		"<title>Simulation of made-up</title>", "From 5s to 10s, shop refuses every call.", "  - kind: outage\n    from: 5s\n",
+		"<title>Simulation of made-up</title>", "From 5s to 10s, shop rejects every call.", "  - kind: outage\n    from: 5s\n",
 		"tideover sim made-up.yaml --seed 0 --seeds 5", `<td class="best">`, "peak in 1s", "never", "naive never recovers, in 5 of 5 seeds",
 		`<meta name="viewport"`, `lang="en"`, `scope="row"`,
 	} {

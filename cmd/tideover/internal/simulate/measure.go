@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// unit is how a measure is written.
+// unit is the format of a measure.
 type unit uint8
 
 const (
@@ -21,18 +21,18 @@ const (
 
 // measure is a row of the table.
 type measure struct {
-	name   string // peaks name the bucket behind it
+	name   string // without the bucket of a peak
 	about  string
 	unit   unit
 	peak   bool // in a bucket
-	better int  // 1 if more is better, -1 if less is, 0 if neither
-	given  bool // of the calls that succeeded: better only if as many did
+	better int  // 1 if more is better, -1 if less is better, 0 if neither
+	given  bool // about successful calls: comparable only if equally many succeed
 	get    func(m *sim.Measures[sim.Estimate]) sim.Estimate
 }
 
 type all = sim.Measures[sim.Estimate]
 
-// measures are the rows of the table, the most telling first.
+// measures are the rows of the table, the most important first.
 var measures = []measure{
 	{name: "success", unit: share, better: 1, about: "share of the calls that succeeded", get: func(m *all) sim.Estimate { return m.Success }},
 	{name: "goodput/s", unit: ratio, better: 1, about: "calls that succeeded, per second of the run, the drain included", get: func(m *all) sim.Estimate { return m.Goodput }},
@@ -52,7 +52,7 @@ var measures = []measure{
 	{name: "last call ends", unit: second, better: -1, given: true, about: "after the start", get: func(m *all) sim.Estimate { return m.Last }},
 }
 
-// title is the name of the row, with the bucket in which a peak is counted.
+// title returns the name of the row, with the bucket of a peak.
 func (m *measure) title(v *View) string {
 	if m.peak {
 		return m.name + " in " + v.bucket()
@@ -60,7 +60,7 @@ func (m *measure) title(v *View) string {
 	return m.name
 }
 
-// meaning is what the row says.
+// meaning explains the row.
 func (m *measure) meaning(v *View) string {
 	switch {
 	case m.name != "recovery" || !v.crowd():
@@ -71,7 +71,7 @@ func (m *measure) meaning(v *View) string {
 	return "from the end of the last failure until 95 % of all calls have succeeded"
 }
 
-// value writes a number of the unit.
+// value formats a number.
 func (u unit) value(f float64) string {
 	switch u {
 	case share:
@@ -85,7 +85,7 @@ func (u unit) value(f float64) string {
 	}
 }
 
-// interval writes how far off a number may be, in as many places as the number.
+// interval formats half of the interval, with as many decimals as the number.
 func (u unit) interval(e sim.Estimate) string {
 	switch u {
 	case share:
@@ -99,7 +99,7 @@ func (u unit) interval(e sim.Estimate) string {
 	}
 }
 
-// coarse leaves two digits of a duration.
+// coarse rounds a duration to two digits.
 func coarse(d time.Duration) time.Duration {
 	g := time.Duration(1)
 	for d >= 100*g {
@@ -108,26 +108,26 @@ func coarse(d time.Duration) time.Duration {
 	return d.Round(g)
 }
 
-// seconds returns a duration, however large the number is.
+// seconds converts a number to a duration, limited to a valid range.
 func seconds(f float64) time.Duration {
 	return time.Duration(min(max(f*float64(time.Second), 0), math.MaxInt64/2))
 }
 
-// decimals writes a number with as many places as tell something.
+// decimals formats a number with a useful number of decimals.
 func decimals(f float64) string {
 	if a := math.Abs(f); a >= 1000 {
 		return grouped(int64(math.Round(f)))
 	} else if a > 0 && a < 0.00095 {
 		return strconv.FormatFloat(f, 'g', 2, 64)
 	}
-	if f > 99 && f < 100 { // which is not to be rounded to all of it
+	if f > 99 && f < 100 { // must not be rounded to 100
 		f = math.Floor(f*1000) / 1000
 	}
 	return strconv.FormatFloat(f, 'f', places(f), 64)
 }
 
-// places returns how many places of a number tell something. Nearly a hundred is
-// not a hundred, and the same goes for nothing.
+// places returns the useful number of decimals. 99.99 must not become 100, and a small number must
+// not become 0.
 func places(f float64) int {
 	switch a := math.Abs(f); {
 	case a == 0 || a == 100 || a >= 1000:
@@ -145,7 +145,7 @@ func places(f float64) int {
 	}
 }
 
-// grouped writes a whole number with its thousands apart.
+// grouped formats a whole number with thousands separators.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// panel is a place to draw in, with room for labels around it.
+// panel is the area of a chart, with margins for labels.
 type panel struct {
 	wide, high, left, right, top, bottom float64
 }
@@ -19,7 +19,7 @@ func (p panel) inside() (wide, high float64) {
 	return p.wide - p.left - p.right, p.high - p.top - p.bottom
 }
 
-// canvas is a drawing in a panel.
+// canvas is a chart in a panel.
 type canvas struct {
 	strings.Builder
 	panel
@@ -28,11 +28,10 @@ type canvas struct {
 func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
 
 func (c *canvas) text(class string, x, y float64, s string) {
-	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, draw.Escape(s))
+	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, chart.Escape(s))
 }
 
-// x and y return where a share of the way from left to right, or from the bottom up,
-// is.
+// x and y convert a position between 0 and 1, from left to right and from the bottom up, to pixels.
 func (c *canvas) x(f float64) float64 {
 	wide, _ := c.inside()
 	return c.left + min(max(f, 0), 1)*wide
@@ -43,7 +42,7 @@ func (c *canvas) y(f float64) float64 {
 	return c.top + (1-min(max(f, 0), 1))*high
 }
 
-// upright draws the labels of a vertical axis that begins at zero.
+// upright draws a vertical axis that begins at zero.
 func (c *canvas) upright(top float64, write func(float64) string) {
 	for _, v := range nice(top, 5) {
 		at := c.y(v / top)
@@ -52,8 +51,8 @@ func (c *canvas) upright(top float64, write func(float64) string) {
 	}
 }
 
-// along draws the labels of a horizontal axis of time, below the panel.
-func (c *canvas) along(s draw.Scale, n int) {
+// along draws a horizontal time axis below the panel.
+func (c *canvas) along(s chart.Scale, n int) {
 	for _, t := range s.Ticks(n) {
 		at := c.x(s.At(t))
 		c.printf(`<path class="grid" d="M%.1f %.1fV%.1f"/>`, at, c.high-c.bottom, c.high-c.bottom+4)
@@ -61,17 +60,16 @@ func (c *canvas) along(s draw.Scale, n int) {
 	}
 }
 
-// failures shades the times at which something fails.
+// failures shades the periods of failures.
 func (c *canvas) failures(v *View, end time.Duration) {
 	for _, f := range v.Scenario.Failures {
 		from, to := c.x(float64(f.From)/float64(end)), c.x(float64(v.until(f))/float64(end))
 		c.printf(`<rect class="fail" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
-			from, c.top, max(to-from, 1), c.high-c.top-c.bottom, draw.Escape(failureLabel(f)))
+			from, c.top, max(to-from, 1), c.high-c.top-c.bottom, chart.Escape(failureLabel(f)))
 	}
 }
 
-// series draws a line through values that are drawn at equal distances: in each
-// column of pixels the highest.
+// series draws a line through equidistant values: in each column of pixels the highest.
 func (c *canvas) series(n int, name string, values []float64, top float64) {
 	wide, _ := c.inside()
 	columns := max(min(len(values), int(wide)), 1)
@@ -88,13 +86,13 @@ func (c *canvas) series(n int, name string, values []float64, top float64) {
 	c.line(n, name, d.String())
 }
 
-// line draws the line of a policy. Each is thinner than the one before, so that
-// both are seen where they run together.
+// line draws the line of a policy. Each is thinner than the previous one, so that both are visible
+// where they overlap.
 func (c *canvas) line(n int, name, d string) {
-	c.printf(`<path class="line s%d" stroke-width="%.1f" d="%s"><title>%s</title></path>`, hue(n), max(3.4-0.65*float64(n), 1.4), d, draw.Escape(name))
+	c.printf(`<path class="line s%d" stroke-width="%.1f" d="%s"><title>%s</title></path>`, hue(n), max(3.4-0.65*float64(n), 1.4), d, chart.Escape(name))
 }
 
-// nice returns round numbers from 0 up to the top, about n of them.
+// nice returns about n round numbers from 0 to top.
 func nice(top float64, n int) (list []float64) {
 	if !(top > 0) || math.IsInf(top, 0) {
 		return []float64{0}
@@ -112,7 +110,7 @@ func nice(top float64, n int) (list []float64) {
 	return list
 }
 
-// compact writes a number in little room.
+// compact formats a number in little space.
 func compact(f float64) string {
 	for _, u := range []struct {
 		size float64

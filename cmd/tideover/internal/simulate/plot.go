@@ -7,27 +7,27 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// The measures of a plot in a terminal.
+// Sizes of a plot in a terminal.
 const (
 	plotHigh  = 6
 	leastPlot = 20
 	mostPlot  = 120
 )
 
-// chart is a plot of load and goodput over time, the same scale for all policies.
-type chart struct {
+// loadPlot is a plot of load and goodput over time, with the same scale for all policies.
+type loadPlot struct {
 	width   int // columns
 	buckets int
 	top     float64 // per second
 	label   int     // width of the labels
 }
 
-func (p *page) chart() chart {
-	c := chart{buckets: p.v.shown()}
+func (p *page) newLoadPlot() loadPlot {
+	c := loadPlot{buckets: p.v.shown()}
 	for i := range p.v.Report.Results {
 		s := &p.v.Report.Results[i].Series
 		c.top = max(c.top, highest(s.Load, 0, c.buckets), highest(s.Goodput, 0, c.buckets))
@@ -40,7 +40,7 @@ func (p *page) chart() chart {
 
 func rate(f float64) string { return decimals(f) + "/s" }
 
-// highest returns the largest of some values.
+// highest returns the largest of values[from:to].
 func highest(values []float64, from, to int) (top float64) {
 	for _, v := range values[min(from, len(values)):min(to, len(values))] {
 		top = max(top, v)
@@ -48,14 +48,14 @@ func highest(values []float64, from, to int) (top float64) {
 	return top
 }
 
-// span returns the buckets that a column shows, at least one.
-func (c chart) span(column int) (from, to int) {
+// span returns the buckets of a column, at least one.
+func (c loadPlot) span(column int) (from, to int) {
 	from = column * c.buckets / c.width
 	return from, max((column+1)*c.buckets/c.width, from+1)
 }
 
 // draw writes the plot of a policy.
-func (c chart) draw(p *page, n int) {
+func (c loadPlot) draw(p *page, n int) {
 	s := &p.v.Report.Results[n].Series
 	for row := plotHigh - 1; row >= 0; row-- {
 		label := ""
@@ -75,40 +75,41 @@ func (c chart) draw(p *page, n int) {
 	c.axis(p)
 }
 
-// level returns a rate in rows.
-func (c chart) level(rate float64) float64 {
+// level converts a rate to rows.
+func (c loadPlot) level(rate float64) float64 {
 	if c.top == 0 {
 		return 0
 	}
 	return rate / c.top * plotHigh
 }
 
-// kinds of cells.
+// The kinds of cells.
 const (
 	blank = iota
 	full
 	light
 )
 
-// glyph returns what is in a cell, given how far above its bottom the levels are.
+// glyph returns the character of a cell. good and load are the levels relative to the bottom of the
+// cell.
 func (p *page) glyph(good, load float64) (kind int, text string) {
 	switch n := len(p.signs.eighths); {
 	case good >= 1:
 		return full, p.signs.good
-	case load > max(good, 0.5): // the cell is the load's as far as goodput leaves it
+	case load > max(good, 0.5): // more load than goodput
 		return light, p.signs.load
 	case good > 0.5/float64(n):
 		return full, p.signs.eighths[min(int(math.Ceil(good*float64(n)-0.5)), n)-1]
-	case load > 0.02: // a little is not nothing
+	case load > 0.02: // show small values, too
 		return light, p.signs.load
 	}
 	return blank, " "
 }
 
-// run writes cells, and a colour once for those that follow each other.
+// run writes cells, with one colour code for neighbours of the same kind.
 type run struct {
 	strings.Builder
-	paint draw.Paint
+	paint chart.Paint
 	n     int
 	kind  int
 	text  strings.Builder
@@ -134,7 +135,7 @@ func (r *run) flush() {
 	r.WriteString(text)
 }
 
-// String returns the cells so far, without blanks at the end.
+// String returns the cells without blanks at the end.
 func (r *run) String() string {
 	if r.kind == blank {
 		r.text.Reset()
@@ -143,8 +144,8 @@ func (r *run) String() string {
 	return r.Builder.String()
 }
 
-// axis writes the time, and when something fails.
-func (c chart) axis(p *page) {
+// axis writes the time axis and the periods of failures.
+func (c loadPlot) axis(p *page) {
 	end := p.v.time(c.buckets)
 	column := func(t time.Duration) int {
 		return min(int(math.Ceil(float64(t)/float64(end)*float64(c.width)-1e-9)), c.width)
@@ -161,11 +162,11 @@ func (c chart) axis(p *page) {
 	if text := strings.TrimRight(string(failed), " "); text != "" {
 		p.WriteString(p.paint.Dim(fmt.Sprintf("%*s  %s", c.label, "fail", text)) + "\n")
 	}
-	p.WriteString(p.paint.Dim(strings.Repeat(" ", c.label+2)+ticks(draw.Scale{High: end}, c.width, column)) + "\n")
+	p.WriteString(p.paint.Dim(strings.Repeat(" ", c.label+2)+ticks(chart.Scale{High: end}, c.width, column)) + "\n")
 }
 
-// ticks writes times below the columns in which they are.
-func ticks(s draw.Scale, width int, column func(time.Duration) int) string {
+// ticks returns the labels of the time axis.
+func ticks(s chart.Scale, width int, column func(time.Duration) int) string {
 	line := []byte(strings.Repeat(" ", width))
 	free := 0
 	for _, t := range s.Ticks(max(width/9, 2)) {

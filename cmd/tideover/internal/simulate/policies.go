@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// policiesKey is the key of a file that is not the scenario's.
+// policiesKey is the only key of a file that does not belong to the scenario.
 const policiesKey = "policies"
 
 // file reads a whole file.
@@ -32,7 +32,7 @@ func (r *reader) file(root strictyaml.Place, f *File) {
 	}
 }
 
-// policies reads a list of policies, or a map of them by name.
+// policies reads a list of policies, or a map by name.
 func (r *reader) policies(p strictyaml.Place, f *File) {
 	if p.IsList() {
 		items, _ := p.Items()
@@ -52,7 +52,7 @@ func (r *reader) policies(p strictyaml.Place, f *File) {
 	}
 }
 
-// policy adds a policy, and returns it.
+// policy adds a policy and returns it; nil if it is invalid.
 func (r *reader) policy(at strictyaml.Place, name, text string, f *File) *sim.Contestant {
 	p, err := retry.Parse(text)
 	if err != nil {
@@ -64,13 +64,13 @@ func (r *reader) policy(at strictyaml.Place, name, text string, f *File) *sim.Co
 	return &f.Policies[len(f.Policies)-1]
 }
 
-// equipment is a policy with what stands beside it.
+// equipment is a policy with a breaker.
 type equipment struct {
 	Policy  string       `yaml:"policy"`
 	Breaker *breakerKeys `yaml:"breaker"`
 }
 
-// breakerKeys are the fields of [breaker.Config], whose zero values mean the same.
+// breakerKeys are the fields of [breaker.Config]; zero values mean the same.
 type breakerKeys struct {
 	Window              time.Duration `yaml:"window"`
 	WindowCalls         int           `yaml:"window-calls"`
@@ -79,13 +79,13 @@ type breakerKeys struct {
 	SlowCall            time.Duration `yaml:"slow-call"`
 	SlowRate            float64       `yaml:"slow-rate"`
 	MinCalls            int           `yaml:"min-calls"`
-	Open                string        `yaml:"open"` // a policy of which only the delays count
+	Open                string        `yaml:"open"` // a policy; only its delays count
 	Probes              int           `yaml:"probes"`
 	ProbeSuccesses      int           `yaml:"probe-successes"`
 	ProbeTimeout        time.Duration `yaml:"probe-timeout"`
 }
 
-// equipped reads a policy that has a breaker.
+// equipped reads a policy with a breaker.
 func (r *reader) equipped(name string, at strictyaml.Place, f *File) {
 	var e equipment
 	r.value(at, reflect.ValueOf(&e).Elem())
@@ -131,7 +131,7 @@ func (k *breakerKeys) config(open strictyaml.Place) *breaker.Config {
 	case err != nil:
 		open.Bad("%s", oneline.Error(err))
 	case p != retry.Policy{Schedule: p.Schedule}:
-		open.Bad("only delays count here, as in exponential(5s..1m) jitter=50%%")
+		open.Bad("only delays are allowed here, as in exponential(5s..1m) jitter=50%%")
 	}
 	c.Open = p.Schedule
 	return c
@@ -139,9 +139,8 @@ func (k *breakerKeys) config(open strictyaml.Place) *breaker.Config {
 
 var flagName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
-// ParsePolicy reads a policy as it stands on the command line: its text form or
-// the name of a preset, and before it, if it is to have another name, that name
-// and an equals sign.
+// ParsePolicy parses a policy of the command line: its text form or the name of a preset,
+// optionally with NAME= before it.
 func ParsePolicy(text string) (sim.Contestant, error) {
 	name, rest, named := strings.Cut(text, "=")
 	if !named || !flagName.MatchString(name) || slices.Contains(retry.Keys(), name) {

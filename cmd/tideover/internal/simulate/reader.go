@@ -9,15 +9,15 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// reader fills structs from a file, by the names in their tags.
+// reader sets structs from a file, by the names in their tags.
 type reader struct {
-	places map[string]strictyaml.Place // by path: what is in the file
-	broken map[string]bool             // by path: what could not be read
+	places map[string]strictyaml.Place // by path: values in the file
+	broken map[string]bool             // by path: values that could not be read
 }
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// value sets a value to what is in the file.
+// value sets a value from the file.
 func (r *reader) value(p strictyaml.Place, to reflect.Value) {
 	r.places[p.Path()] = p
 	ok := true
@@ -42,7 +42,7 @@ func (r *reader) value(p strictyaml.Place, to reflect.Value) {
 	}
 }
 
-// scalar sets a text, a number or a truth value.
+// scalar sets a string, a number or a boolean.
 func scalar(p strictyaml.Place, to reflect.Value) (ok bool) {
 	switch to.Kind() {
 	case reflect.Bool:
@@ -57,7 +57,7 @@ func scalar(p strictyaml.Place, to reflect.Value) (ok bool) {
 		var v float64
 		v, ok = p.Number()
 		to.SetFloat(v)
-	default: // a text, as the test of all tags makes sure
+	default: // a string: a test checks all tags
 		var v string
 		v, ok = p.Text()
 		to.SetString(v)
@@ -65,7 +65,7 @@ func scalar(p strictyaml.Place, to reflect.Value) (ok bool) {
 	return ok
 }
 
-// list sets a list, which has a fixed length if it is an array.
+// list sets a slice, or an array, which has a fixed length.
 func (r *reader) list(p strictyaml.Place, to reflect.Value) bool {
 	items, ok := p.Items()
 	if !ok {
@@ -74,7 +74,7 @@ func (r *reader) list(p strictyaml.Place, to reflect.Value) bool {
 	if to.Kind() == reflect.Slice {
 		to.Set(reflect.MakeSlice(to.Type(), len(items), len(items)))
 	} else if len(items) != to.Len() {
-		p.Bad("%d values, where %d are expected", len(items), to.Len())
+		p.Bad("%d values: want %d", len(items), to.Len())
 		return false
 	}
 	for i, item := range items {
@@ -95,14 +95,14 @@ func (r *reader) object(p strictyaml.Place, to reflect.Value) {
 	}
 }
 
-// field is a field of a struct that a file can set.
+// field is a struct field that a file can set.
 type field struct {
 	name  string
 	index []int
 	typ   reflect.Type
 }
 
-// fieldsOf returns the fields that have a name in files, in their order.
+// fieldsOf returns the fields with a yaml tag, in order.
 func fieldsOf(t reflect.Type) (fields []field) {
 	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
@@ -120,5 +120,5 @@ func names(fields []field) (list []string) {
 	return list
 }
 
-// contestant is the path by which the simulator speaks of a policy.
+// contestant returns the path of a policy in errors of the simulator.
 func contestant(i int) string { return fmt.Sprintf("contestants[%d]", i) }

@@ -5,26 +5,25 @@ import (
 	"io"
 	"strings"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// The drawing's measures, in pixels.
+// Sizes in pixels.
 const (
 	svgWide   = 840
 	svgMargin = 24
 	svgLine   = 17
-	svgChars  = 112 // of a policy that fit in a line
+	svgChars  = 112 // characters per line
 )
 
-// SVG writes a drawing of the load and of the goodput with all policies. It needs
-// nothing from elsewhere, and follows the reader's choice of a light or a dark
-// ground.
+// SVG writes a chart of load and goodput with all policies. It is self-contained, and follows the
+// reader's choice of a light or a dark background.
 func SVG(w io.Writer, v *View) error {
 	var body strings.Builder
 	y := float64(svgMargin)
 	text := func(class string, x float64, s string) {
-		fmt.Fprintf(&body, `<text class="%s" x="%.0f" y="%.1f">%s</text>`+"\n", class, x, y+11, draw.Escape(s))
+		fmt.Fprintf(&body, `<text class="%s" x="%.0f" y="%.1f">%s</text>`+"\n", class, x, y+11, chart.Escape(s))
 		y += svgLine
 	}
 	title := visible(v.Scenario.Name)
@@ -36,7 +35,7 @@ func SVG(w io.Writer, v *View) error {
 	for i, r := range v.Report.Results {
 		fmt.Fprintf(&body, `<rect class="f%d" x="%d" y="%.1f" width="12" height="12" rx="3"/>`+"\n", hue(i), svgMargin, y)
 		text("head", svgMargin+20, textfmt.ClipWithin(visible(r.Name), svgChars, ".."))
-		for line := range strings.SplitSeq(strings.TrimSpace(draw.Wrap(r.Policy, svgChars, "")), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(chart.Wrap(r.Policy, svgChars, "")), "\n") {
 			text("soft", svgMargin+20, line)
 		}
 	}
@@ -53,12 +52,12 @@ func SVG(w io.Writer, v *View) error {
 <style>%s</style>
 <rect class="ground" width="%d" height="%.0f"/>
 %s</svg>
-`, svgWide, y, svgWide, y, draw.Escape("Simulation of "+title), svgStyle(len(v.Report.Results)), svgWide, y, body.String())
+`, svgWide, y, svgWide, y, chart.Escape("Simulation of "+title), svgStyle(len(v.Report.Results)), svgWide, y, body.String())
 	return err
 }
 
-// hue returns which of the colours a policy has.
-func hue(i int) int { return i % len(draw.Colours) }
+// hue returns the index of a policy's colour.
+func hue(i int) int { return i % len(chart.Colours) }
 
 const lightStyle = `
 text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu Sans", sans-serif; fill: #1f2328 }
@@ -80,15 +79,16 @@ const darkStyle = `text { fill: #e6edf3 }
 .fail { fill: #ff7b72; fill-opacity: .14 }
 `
 
-// svgStyle is the style of a drawing on its own.
+// svgStyle returns the style of a standalone chart.
 func svgStyle(policies int) string {
 	return lightStyle + hues(policies, 0) + "@media (prefers-color-scheme: dark) {\n" + darkStyle + hues(policies, 1) + "}\n"
 }
 
-// hues are the classes of the policies' colours, on a light ground or a dark one.
+// hues returns the CSS classes of the policies' colours; ground is 0 for a light and 1 for a dark
+// background.
 func hues(policies, ground int) string {
 	var b strings.Builder
-	for i, c := range draw.Colours[:min(policies, len(draw.Colours))] {
+	for i, c := range chart.Colours[:min(policies, len(chart.Colours))] {
 		fmt.Fprintf(&b, ".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[ground], i, c[ground])
 	}
 	return b.String()

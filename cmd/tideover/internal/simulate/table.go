@@ -5,11 +5,10 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 )
 
-// table writes the measures, a column for each policy: as many as fit beside each
-// other, and the others below.
+// table writes the measures, with a column for each policy: as many as fit, and the others below.
 func (p *page) table() {
 	rows := p.v.rows()
 	lead := 0
@@ -32,12 +31,12 @@ func (p *page) table() {
 	}
 	note := p.v.seeds()
 	if marked {
-		note += fmt.Sprintf(" %s is better than each other one by more than chance.", p.signs.best)
+		note += fmt.Sprintf(" %s marks the best value, if the difference to each other policy is significant.", p.signs.best)
 	}
-	p.WriteString(p.paint.Dim(strings.TrimSuffix(draw.Wrap(strings.ReplaceAll(note, "±", p.signs.give), p.width, ""), "\n")) + "\n")
+	p.WriteString(p.paint.Dim(strings.TrimSuffix(chart.Wrap(strings.ReplaceAll(note, "±", p.signs.give), p.width, ""), "\n")) + "\n")
 }
 
-// column is the cells of a policy, aligned.
+// column has the aligned cells of a policy.
 type column struct {
 	cells  []string
 	best   []bool
@@ -47,7 +46,7 @@ type column struct {
 }
 
 func (p *page) column(rows []*measure, n int) column {
-	c := column{head: draw.Letter(n) + " " + p.name(n)}
+	c := column{head: chart.Letter(n) + " " + p.name(n)}
 	values, halves := 0, 0
 	cells := make([]cell, len(rows))
 	for i, m := range rows {
@@ -78,7 +77,7 @@ func (p *page) column(rows []*measure, n int) column {
 	return c
 }
 
-// block writes some policies beside each other.
+// block writes some policies side by side.
 func (p *page) block(rows []*measure, lead int, columns []column, first int) {
 	heads := []string{strings.Repeat(" ", lead)}
 	for i, c := range columns {
@@ -98,12 +97,12 @@ func (p *page) block(rows []*measure, lead int, columns []column, first int) {
 	}
 }
 
-// line writes cells beside each other.
+// line writes cells side by side.
 func (p *page) line(cells []string, before string) {
 	p.WriteString(before + strings.TrimRight(strings.Join(cells, "  "), " ") + "\n")
 }
 
-// blanks returns what is missing of the width.
+// blanks returns the padding to the width.
 func blanks(text string, width int) string {
 	return strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
 }

@@ -4,20 +4,21 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/draw"
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Style says how text is laid out.
+// Style is the layout of text.
 type Style struct {
 	Width  int  // columns to fill; 0 means 80
-	ASCII  bool // draw with plain characters
+	ASCII  bool // use ASCII characters only
 	Colour bool
 }
 
-// signs are the characters of the text.
+// signs are the special characters of the text.
 type signs struct {
 	give, best           string // of the table
 	good, load, failed   string // of the plots
@@ -33,19 +34,19 @@ var (
 	asciiSigns = signs{give: "+-", best: "*", good: "#", load: ":", failed: "x", side: "|", corner: "+", bottom: "-", eighths: []string{"#"}}
 )
 
-// page is a text in the making.
+// page builds the text.
 type page struct {
 	strings.Builder
 	v     *View
 	width int
 	signs signs
-	paint draw.Paint
+	paint chart.Paint
 }
 
-// Text writes the report for a person in front of a terminal: the scenario, a table
-// with a column for each policy, their loads over time, and what it means.
+// Text writes the report for a terminal: the scenario, a table with a column for each policy, the
+// load over time, and the findings.
 func Text(w io.Writer, v *View, s Style) error {
-	p := &page{v: v, width: s.Width, signs: unicodeSigns, paint: draw.Paint{On: s.Colour}}
+	p := &page{v: v, width: s.Width, signs: unicodeSigns, paint: chart.Paint{On: s.Colour}}
 	if s.Width <= 0 {
 		p.width = 80
 	}
@@ -57,7 +58,7 @@ func Text(w io.Writer, v *View, s Style) error {
 	p.plots()
 	p.WriteString("\n")
 	for _, sentence := range v.Findings() {
-		p.WriteString(draw.Wrap(visible(sentence), p.width, ""))
+		p.WriteString(chart.Wrap(visible(sentence), p.width, ""))
 	}
 	text := p.String()
 	if s.ASCII {
@@ -67,15 +68,15 @@ func Text(w io.Writer, v *View, s Style) error {
 	return err
 }
 
-// head says what was simulated.
+// head writes the scenario and the policies.
 func (p *page) head() {
 	s := &p.v.Scenario
 	title := p.paint.Bold(visible(s.Name))
 	if s.About != "" {
 		title += ": " + visible(s.About)
 	}
-	p.WriteString(draw.Wrap(title, p.width, ""))
-	p.WriteString(draw.Wrap(visible(strings.Join(Describe(*s), " ")), p.width, "  "))
+	p.WriteString(chart.Wrap(title, p.width, ""))
+	p.WriteString(chart.Wrap(visible(strings.Join(Describe(*s), " ")), p.width, "  "))
 	p.WriteString("\n")
 	wide := 0
 	for i := range p.v.Report.Results {
@@ -88,23 +89,23 @@ func (p *page) head() {
 		if b := p.v.Contestants[i].Breaker; b != nil {
 			text += ", with a breaker"
 		}
-		lead := draw.Letter(i) + "  " + name + pad + "  "
-		lines := draw.Wrap(visible(text), p.width, strings.Repeat(" ", utf8.RuneCountInString(lead)))
-		p.WriteString(p.paint.Strong(i, draw.Letter(i)+"  "+name) + pad + "  " + strings.TrimLeft(lines, " "))
+		lead := chart.Letter(i) + "  " + name + pad + "  "
+		lines := chart.Wrap(visible(text), p.width, strings.Repeat(" ", utf8.RuneCountInString(lead)))
+		p.WriteString(p.paint.Strong(i, chart.Letter(i)+"  "+name) + pad + "  " + strings.TrimLeft(lines, " "))
 	}
 }
 
-// nameWidth is the longest name that is written whole.
+// nameWidth is the length of the longest name that is not shortened.
 const nameWidth = 24
 
-// name returns a name that can't do anything to a terminal.
+// name returns the name of a policy, safe for a terminal.
 func (p *page) name(i int) string { return textfmt.ClipWithin(visible(p.v.name(i)), nameWidth, "..") }
 
-// plots writes the load over time, policy by policy.
+// plots writes the load over time of each policy.
 func (p *page) plots() {
-	c := p.chart()
+	c := p.newLoadPlot()
 	for i := range p.v.Report.Results {
-		p.WriteString("\n" + p.paint.Strong(i, draw.Letter(i)+"  "+p.name(i)) + "\n")
+		p.WriteString("\n" + p.paint.Strong(i, chart.Letter(i)+"  "+p.name(i)) + "\n")
 		c.draw(p, i)
 	}
 	note := fmt.Sprintf("%s calls that succeed, %s attempts at %s, both per second: the highest bucket of %s in each column.",
@@ -116,13 +117,40 @@ func (p *page) plots() {
 	if len(failures) > 0 {
 		note += fmt.Sprintf(" %s %s.", p.signs.failed, strings.Join(failures, "; "))
 	}
-	p.WriteString("\n" + p.paint.Dim(strings.TrimSuffix(draw.Wrap(visible(note), p.width, ""), "\n")) + "\n")
+	p.WriteString("\n" + p.paint.Dim(strings.TrimSuffix(chart.Wrap(visible(note), p.width, ""), "\n")) + "\n")
 }
 
-// target is where the load is counted.
+// target returns the name of the service whose load is counted.
 func (v *View) target() string {
 	if n := len(v.Scenario.Services); n > 0 {
 		return v.Scenario.Services[n-1].Name
 	}
-	return "the one thing"
+	return "the shared resource"
+}
+
+// visible escapes characters that could change how a terminal shows other text, including line
+// breaks. Names come from files of others.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsGraphic(r) && r != unicode.ReplacementChar {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
+}
+
+// asciiOnly escapes all characters that are not ASCII.
+func asciiOnly(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r < 0x80 {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	return b.String()
 }

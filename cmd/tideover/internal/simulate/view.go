@@ -9,22 +9,22 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// View is a report with what it is about, to be shown.
+// View is a report with its scenario, for rendering.
 type View struct {
 	Scenario    sim.Scenario
 	Contestants []sim.Contestant
 	Report      *sim.Report
-	Command     string // that makes it again
+	Command     string // command line that reproduces it
 }
 
-// bucket is what peaks and series are counted in.
+// bucket returns the length of a bucket, for display.
 func (v *View) bucket() string { return textfmt.ShortDuration(seconds(v.Report.Bucket)) }
 
-// length is how long a run is.
+// length returns the length of a run.
 func (v *View) length() time.Duration { return v.Scenario.Duration + v.Scenario.Drain }
 
-// shown is how many buckets are drawn: until the last in which something happened
-// with any policy, and all failures that end had ended.
+// shown returns the number of buckets to draw: until the last activity of any policy, and the end
+// of all failures that end.
 func (v *View) shown() int {
 	last := 0
 	for i := range v.Report.Results {
@@ -38,7 +38,7 @@ func (v *View) shown() int {
 			}
 		}
 	}
-	for _, f := range v.Scenario.Failures { // whose end is worth seeing
+	for _, f := range v.Scenario.Failures { // show their ends
 		if f.Until > 0 && f.Until <= v.length() {
 			last = max(last, int(math.Ceil(f.Until.Seconds()/v.Report.Bucket)))
 		}
@@ -46,11 +46,10 @@ func (v *View) shown() int {
 	return max(last, 1)
 }
 
-// time returns when a bucket begins.
+// time returns the start of a bucket.
 func (v *View) time(bucket int) time.Duration { return seconds(float64(bucket) * v.Report.Bucket) }
 
-// rows are the measures that say something: some policy has a value. That nothing
-// succeeds is worth saying, and so is that nobody needed time to recover.
+// rows returns the measures with a value for some policy. Success and recovery are always included.
 func (v *View) rows() (list []*measure) {
 	for i := range measures {
 		m := &measures[i]
@@ -67,22 +66,22 @@ func (v *View) rows() (list []*measure) {
 	return list
 }
 
-// recoverable reports whether there is something to recover from: failures that
-// end, or a crowd to serve.
+// recoverable reports whether there is something to recover from: failures that end, or a crowd of
+// calls.
 func (v *View) recoverable() bool { return v.settles() || v.crowd() }
 
-// crowd reports whether all come at once.
+// crowd reports whether all calls come at once.
 func (v *View) crowd() bool {
 	return contended(v.Scenario) || v.Scenario.Clients.Arrivals == sim.Herd
 }
 
 func (v *View) get(m *measure, n int) sim.Estimate { return m.get(&v.Report.Results[n].Measures) }
 
-// cell is what a measure says of a policy.
+// cell is the value of a measure for a policy.
 type cell struct {
 	value string // the mean
-	half  string // half of the interval; empty if there is none
-	note  string // of how many seeds, if not of all
+	half  string // half of the interval; "" if there is none
+	note  string // number of seeds, if not all
 	best  bool
 }
 
@@ -104,7 +103,7 @@ func (v *View) cell(m *measure, n int) cell {
 	return c
 }
 
-// seeds says what the numbers are made of.
+// seeds describes the seeds of the report.
 func (v *View) seeds() string {
 	if v.Report.Seeds == 1 {
 		return fmt.Sprintf("One run of each policy, with seed %d.", v.Report.Seed)
@@ -112,5 +111,5 @@ func (v *View) seeds() string {
 	return fmt.Sprintf("Means over %d seeds from %d on; ± is half of the 95%% interval.", v.Report.Seeds, v.Report.Seed)
 }
 
-// contended reports whether a scenario is about writers that collide.
+// contended reports whether a scenario is about conflicting writers.
 func contended(s sim.Scenario) bool { return s.Writers != nil || s.Group != nil }

@@ -17,7 +17,7 @@ import (
 // at5 is the 97.5 % quantile of Student's t for five values.
 const at5 = 2.776
 
-// estimate is what the simulator makes of five values.
+// estimate computes the simulator's estimate of five values.
 func estimate(values []float64) sim.Estimate {
 	mean, squares := 0.0, 0.0
 	for _, v := range values {
@@ -37,7 +37,7 @@ func minus(a, b []float64) []float64 {
 	return d
 }
 
-// madeUp is a view of policies with the shares of success in five seeds.
+// madeUp returns a view of policies with these shares of success in five seeds.
 func madeUp(success ...[]float64) *View {
 	v := &View{Scenario: madeUpScenario, Report: &sim.Report{Scenario: "made-up", Seeds: 5, Bucket: 1}}
 	for i, values := range success {
@@ -75,7 +75,7 @@ func TestBest(t *testing.T) {
 		{"a little better in every seed", [][]float64{noisy, better}, 1},
 		{"the same the other way round", [][]float64{better, noisy}, 0},
 		{"better by chance", [][]float64{noisy, {0.9, 0.5, 0.6, 0.7, 0.95}}, -1},
-		{"better than both others", [][]float64{apart, noisy, better}, -1}, // the pair is not in the report, and the bound is wide
+		{"better than both others", [][]float64{apart, noisy, better}, -1}, // the report does not contain this pair, and the bound is wide
 		{"better than both others, by far", [][]float64{noisy, apart, {0.99, 0.99, 0.99, 0.99, 0.98}}, 2},
 	} {
 		if got := madeUp(tt.success...).best(byName("success")); got != tt.want {
@@ -84,7 +84,7 @@ func TestBest(t *testing.T) {
 	}
 }
 
-// TestDiffersClaimsNothing draws values, and compares with the interval of each pair.
+// The test draws random values, and compares differs with the interval of each pair.
 func TestDiffersClaimsNothing(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -139,7 +139,7 @@ func TestSomeSeedsAreNotCompared(t *testing.T) {
 	}
 }
 
-// TestOneSeedProvesNothing has no intervals to go by.
+// One seed has no intervals.
 func TestOneSeedProvesNothing(t *testing.T) {
 	t.Parallel()
 	v := madeUp([]float64{1, 1, 1, 1, 1}, []float64{0, 0, 0, 0, 0})
@@ -178,15 +178,15 @@ func TestFindings(t *testing.T) {
 		view *View
 		want string
 	}{
-		{"the same at another price", costly, "About as many calls succeed with each policy, and b makes the fewest attempts for it: 3.00 per call, against 4.00 with a. " +
+		{"the same at another price", costly, "About equally many calls succeed with each policy, and b makes the fewest attempts: 3.00 per call, compared to 4.00 with a. " +
 			"At the peak, a makes 40 retries in 1s, and b 39. 99% of the calls take 2s or less with a, and 3s with b."},
 		{"no difference", madeUp(one, one), "No difference between the policies is larger than chance in 5 seeds."},
 		{"no difference between policies that recover", never(madeUp(one, one), 0, 0), "No difference between the policies is larger than chance in 5 seeds."},
-		{"one is better", madeUp(half, one), "b gets the most calls through: 100%, against 50.2% with a."},
-		{"one is worse", madeUp(one, one, half), "c gets the fewest calls through: 50.2%, against 100% with a."},
-		{"nothing succeeds", madeUp(none, none), "No call succeeds, whatever the policy."},
+		{"one is better", madeUp(half, one), "Most calls succeed with b: 100%, compared to 50.2% with a."},
+		{"one is worse", madeUp(one, one, half), "Fewest calls succeed with c: 50.2%, compared to 100% with a."},
+		{"nothing succeeds", madeUp(none, none), "No call succeeds with any policy."},
 		{"one alone", single, "50.2% of the calls succeed."},
-		{"one seed", pair, "One seed does not tell a difference from chance; take more with --seeds."},
+		{"one seed", pair, "One seed can't show whether a difference is chance; use more with --seeds."},
 		{"all never recover", never(madeUp(one, one), 1, 1), "a and b never recover, in 5 of 5 seeds."},
 		{"one never recovers", never(madeUp(one, one, one), 1, 0, 0.4), "a never recovers, in 5 of 5 seeds; not all seeds recover with c (3 of 5 do); all seeds recover with b (after 3s on average)."},
 		{"failures that never end", endless, "No difference between the policies is larger than chance in 5 seeds."},
@@ -197,7 +197,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// drawn is a made-up view with everything that is drawn.
+// drawn returns a view with every kind of chart.
 func drawn(policies int) *View {
 	shares := [][]float64{{0.5, 0.51, 0.5, 0.5, 0.5}, {0.9, 0.91, 0.9, 0.9, 0.92}, {0.9, 0.91, 0.9, 0.9, 0.92}}[:policies]
 	v := madeUp(shares...)
@@ -263,7 +263,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// TestTextIsHarmless looks for what a terminal would obey.
+// The text contains no escape sequences.
 func TestTextIsHarmless(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
@@ -298,7 +298,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestDescribe says every scenario that is built in, and one with all keys.
+// Every built-in scenario, and one with all keys, is described.
 func TestDescribe(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder

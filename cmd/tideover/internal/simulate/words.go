@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// Describe returns sentences on what happens in a scenario.
+// Describe describes a scenario in sentences.
 func Describe(s sim.Scenario) []string {
 	if g := s.Group; g != nil {
 		return []string{group(g)}
@@ -20,9 +20,9 @@ func Describe(s sim.Scenario) []string {
 	if w := s.Writers; w != nil {
 		hop := textfmt.ShortDuration(w.Hop)
 		if w.Sigma > 0 {
-			hop += ", give or take " + textfmt.ShortDuration(w.Sigma)
+			hop += " +/- " + textfmt.ShortDuration(w.Sigma)
 		}
-		return []string{fmt.Sprintf("%s writers change one thing at the same moment. Each reads it, writes it, and begins again when another was first; a message takes %s one way.",
+		return []string{fmt.Sprintf("%s writers change one shared resource at the same time. Each reads it, writes it, and starts again if another was first; a message takes %s one way.",
 			grouped(int64(w.Count)), hop)}
 	}
 	list := []string{arrivals(s)}
@@ -36,7 +36,7 @@ func Describe(s sim.Scenario) []string {
 }
 
 func group(g *sim.Group) string {
-	text := fmt.Sprintf("%s members each want one change of a replicated thing, of which a quorum decides one at a time; a message takes %s on average one way.",
+	text := fmt.Sprintf("%s members each propose one change of a replicated resource, and a quorum decides one at a time; a message takes %s on average one way.",
 		grouped(int64(g.Members)), textfmt.ShortDuration(g.Hop))
 	if g.Behind > 0 {
 		text += fmt.Sprintf(" They have missed %s.", groupedPlural(g.Behind, "decision"))
@@ -53,9 +53,9 @@ func arrivals(s sim.Scenario) string {
 	var text string
 	switch c.Arrivals {
 	case sim.Open:
-		text = fmt.Sprintf("%s begin %s calls per second, however the earlier ones fare, for %s.", who, number(c.Rate), textfmt.ShortDuration(s.Duration))
+		text = fmt.Sprintf("%s start %s calls per second, independent of earlier calls, for %s.", who, number(c.Rate), textfmt.ShortDuration(s.Duration))
 	case sim.Closed:
-		text = fmt.Sprintf("%s call again and again for %s, with a pause of %s on average.", who, textfmt.ShortDuration(s.Duration), textfmt.ShortDuration(c.Think))
+		text = fmt.Sprintf("%s call repeatedly for %s, with a pause of %s on average.", who, textfmt.ShortDuration(s.Duration), textfmt.ShortDuration(c.Think))
 	default:
 		text = fmt.Sprintf("%s call once each, %s.", who, within(c))
 	}
@@ -91,33 +91,33 @@ func service(v sim.Service) string {
 		case v.Queue > 0:
 			text += fmt.Sprintf(" and room for %s to wait", groupedPlural(v.Queue, "call"))
 		default:
-			text += " and a queue without end"
+			text += " and an unlimited queue"
 		}
 	}
 	switch v.Order {
 	case sim.LIFO:
-		text += ", last come first served"
+		text += ", last in, first out"
 	case sim.ByPriority:
-		text += ", the most important served first"
-	default: // as everybody expects
+		text += ", highest priority first"
+	default: // first in, first out
 	}
-	text += "; a call takes it " + textfmt.ShortDuration(v.Latency.Mean)
+	text += "; a call takes " + textfmt.ShortDuration(v.Latency.Mean)
 	if v.Latency.Distribution != sim.Constant {
 		text += fmt.Sprintf(" on average (%s)", v.Latency.Distribution)
 	}
 	if v.Latency.Growth > 0 {
-		text += fmt.Sprintf(", and %s more for every other one", percent(v.Latency.Growth))
+		text += fmt.Sprintf(", and %s more for each concurrent call", percent(v.Latency.Growth))
 	}
 	text += "."
 	if l := v.Limit; l != nil {
-		text += fmt.Sprintf(" It lets %s calls per second in", number(l.Rate))
+		text += fmt.Sprintf(" It accepts %s calls per second", number(l.Rate))
 		if l.RetryAfter != sim.SayNothing {
-			text += ", and tells the others when to come back"
+			text += " and sends Retry-After to the others"
 		}
 		text += "."
 	}
 	if v.Deadlines {
-		text += " It drops calls that nobody waits for any more."
+		text += " It drops calls whose client has given up."
 	}
 	if v.Calls != "" {
 		text += " Each call needs " + v.Calls + "."
@@ -133,7 +133,7 @@ func failure(f sim.Failure, s sim.Scenario) string {
 	return fmt.Sprintf("%s, %s.", failureTime(f), fmt.Sprintf(happens(f), name))
 }
 
-// span is when a failure happens.
+// failureTime says when a failure happens.
 func failureTime(f sim.Failure) string {
 	switch {
 	case f.Until == 0 && f.From == 0:
@@ -145,12 +145,12 @@ func failureTime(f sim.Failure) string {
 	}
 }
 
-// happens is what a failure does, with a place for the service's name.
+// happens returns a format for what a failure does, with %s for the service.
 func happens(f sim.Failure) string {
 	part := strings.Replace(percent(f.Share), "%", "%%", 1)
 	switch f.Kind {
 	case sim.Outage:
-		return "%s refuses every call"
+		return "%s rejects every call"
 	case sim.Errors:
 		return part + " of the answers of %s are errors"
 	case sim.BlackHole:
@@ -165,7 +165,7 @@ func happens(f sim.Failure) string {
 	}
 }
 
-// short names a failure in a legend.
+// failureLabel describes a failure in a legend.
 func failureLabel(f sim.Failure) string {
 	return fmt.Sprintf("%s, %s", f.Kind, strings.ToLower(failureTime(f)[:1])+failureTime(f)[1:])
 }
@@ -185,7 +185,7 @@ func groupedPlural(n int, one string) string {
 	return grouped(int64(n)) + " " + one + "s"
 }
 
-// and lists things: a, b and c.
+// and joins words: a, b and c.
 func and(list []string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")
@@ -193,7 +193,7 @@ func and(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
-// number writes a number that somebody chose, as it was written.
+// number formats a number of the user unchanged.
 func number(f float64) string {
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
 		return grouped(int64(f))
@@ -201,5 +201,5 @@ func number(f float64) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// percent writes a share that somebody chose.
+// percent formats a share of the user.
 func percent(f float64) string { return number(math.Round(f*1e11)/1e9) + "%" }

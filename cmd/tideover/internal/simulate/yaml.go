@@ -11,8 +11,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// YAML returns the file as YAML, which [Parse] reads back. What is zero is left
-// out.
+// YAML returns the file as YAML for [Parse]. It leaves out zero values.
 func (f File) YAML() string {
 	var b strings.Builder
 	writeFields(&b, reflect.ValueOf(f.Scenario), "")
@@ -35,7 +34,7 @@ func (f File) YAML() string {
 	return b.String()
 }
 
-// writeFields writes the fields of a struct that are not zero, one a line.
+// writeFields writes the fields of a struct that are not zero, one per line.
 func writeFields(b *strings.Builder, v reflect.Value, indent string) {
 	for _, f := range fieldsOf(v.Type()) {
 		if at := v.FieldByIndex(f.index); !at.IsZero() {
@@ -59,7 +58,7 @@ func writeValue(b *strings.Builder, name string, v reflect.Value, indent string)
 	}
 }
 
-// writeList writes structs below each other, and scalars in one line.
+// writeList writes structs on separate lines, and scalars on one line.
 func writeList(b *strings.Builder, name string, v reflect.Value, indent string) {
 	if v.Type().Elem().Kind() != reflect.Struct {
 		list := make([]string, v.Len())
@@ -89,15 +88,15 @@ func yamlScalar(v reflect.Value) string {
 	return fmt.Sprint(v)
 }
 
-// bare is what YAML takes for a text as it is.
+// bare matches text that needs no quotes in YAML.
 var bare = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9=()+%/. _-]*$`)
 
-// words are what it takes for something else.
+// words matches words that YAML does not read as text.
 var words = lazyregexp.New(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 
 func yamlText(text string) string {
 	if bare.MatchString(text) && !words.MatchString(text) && strings.TrimSpace(text) == text {
 		return text
 	}
-	return strconv.QuoteToGraphic(text) // whose escapes YAML has, too
+	return strconv.QuoteToGraphic(text) // YAML has the same escapes
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	pen "github.com/tideover/tideover/cmd/tideover/internal/draw"
+	pen "github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
 	"github.com/tideover/tideover/internal/textfmt"
 )

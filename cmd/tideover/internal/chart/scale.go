@@ -1,4 +1,4 @@
-package draw
+package chart
 
 import (
 	"math"
@@ -7,15 +7,14 @@ import (
 
 const day = 24 * time.Hour
 
-// Scale maps durations to the way from 0 to 1, the same for all that is drawn
-// beside each other.
+// Scale maps durations to the range from 0 to 1. All series of a chart share one.
 type Scale struct {
-	Low, High time.Duration // Low is where a logarithmic scale begins; shorter ones are at 0 too
+	Low, High time.Duration // Low is the beginning of a logarithmic scale; shorter durations are at 0, too
 	Log       bool
 }
 
-// Include widens the scale. The shortest duration above zero is a little right
-// of a logarithmic scale's beginning, so that it can be seen.
+// Include extends the scale. The shortest duration above zero is a little to the right of the
+// beginning of a logarithmic scale, so that it is visible.
 func (s *Scale) Include(ds ...time.Duration) {
 	for _, d := range ds {
 		s.High = max(s.High, d)
@@ -25,7 +24,7 @@ func (s *Scale) Include(ds ...time.Duration) {
 	}
 }
 
-// At returns how far along the scale a duration is.
+// At returns the position of a duration on the scale.
 func (s Scale) At(d time.Duration) float64 {
 	switch {
 	case s.High == 0 || d <= 0:
@@ -38,7 +37,7 @@ func (s Scale) At(d time.Duration) float64 {
 	return math.Log(float64(d)/float64(s.Low)) / math.Log(float64(s.High)/float64(s.Low))
 }
 
-// Ticks returns round durations to label the scale with, about n of them.
+// Ticks returns about n round durations for the labels of the scale.
 func (s Scale) Ticks(n int) []time.Duration {
 	var out []time.Duration
 	if s.Log {
@@ -48,13 +47,13 @@ func (s Scale) Ticks(n int) []time.Duration {
 		return thin(out, n)
 	}
 	step := s.step(n)
-	for i := range int(s.High/step) + 1 { // n at most
+	for i := range int(s.High/step) + 1 { // at most n
 		out = append(out, step*time.Duration(i))
 	}
 	return out
 }
 
-// within returns the durations that a logarithmic scale has room for.
+// within returns the durations that are on a logarithmic scale.
 func (s Scale) within(ds []time.Duration) (out []time.Duration) {
 	for _, d := range ds {
 		if d > s.Low && d <= s.High {
@@ -74,7 +73,7 @@ func (s Scale) step(n int) time.Duration {
 	return s.High/time.Duration(n) + 1
 }
 
-// thin leaves out ticks until there are n at most.
+// thin drops ticks until there are at most n.
 func thin(ds []time.Duration, n int) []time.Duration {
 	every := max(1, (len(ds)+n-1)/n)
 	var out []time.Duration

@@ -1,0 +1,84 @@
+package chart
+
+import (
+	"encoding/xml"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Letter returns the letter of series i: A, B, ..., Z, AA.
+func Letter(i int) string {
+	if i < 26 {
+		return string(rune('A' + i))
+	}
+	return Letter(i/26-1) + Letter(i%26)
+}
+
+// Escape escapes text for XML.
+func Escape(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // writes to memory
+	return b.String()
+}
+
+// Wrap breaks each line at the width and indents all lines.
+func Wrap(text string, width int, indent string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(text, "\n") {
+		col := 0
+		for word := range strings.FieldsSeq(line) {
+			switch {
+			case col == 0:
+				b.WriteString(indent)
+				col = len(indent)
+			case col+1+utf8.RuneCountInString(word) > width:
+				b.WriteString("\n" + indent)
+				col = len(indent)
+			default:
+				b.WriteString(" ")
+				col++
+			}
+			b.WriteString(word)
+			col += utf8.RuneCountInString(word)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// Colours are the colours of series, on a light and on a dark background.
+var Colours = [...][2]string{
+	{"#0969da", "#58a6ff"}, {"#d1501b", "#ff9a5c"}, {"#1a7f37", "#4ac26b"}, {"#8250df", "#bc8cff"},
+	{"#b08800", "#e3b341"}, {"#0e7c86", "#39c5cf"}, {"#bf3989", "#ff80c8"}, {"#57606a", "#a8b3bf"},
+}
+
+// Paint adds colours to text for a terminal. The zero Paint adds none.
+type Paint struct{ On bool }
+
+// hues are the colours of series, from the 16 that every terminal has and its user may have chosen.
+var hues = [...]int{36, 33, 35, 32, 34, 31}
+
+func (p Paint) wrap(code, s string) string {
+	if !p.On || s == "" {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func hue(i int) string { return strconv.Itoa(hues[i%len(hues)]) }
+
+// Colour returns s in the colour of series i.
+func (p Paint) Colour(i int, s string) string { return p.wrap(hue(i), s) }
+
+// Strong returns s in bold, in the colour of series i.
+func (p Paint) Strong(i int, s string) string { return p.wrap("1;"+hue(i), s) }
+
+// Faint returns s dimmed, in the colour of series i.
+func (p Paint) Faint(i int, s string) string { return p.wrap("2;"+hue(i), s) }
+
+// Bold returns s in bold.
+func (p Paint) Bold(s string) string { return p.wrap("1", s) }
+
+// Dim returns s dimmed.
+func (p Paint) Dim(s string) string { return p.wrap("2", s) }
