@@ -15,8 +15,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// AccountName returns the account whose limit the session shares with others, "" for none. Unless it is named, it is the
-// tool's: sessions of one user that run the same tool use the same account.
+// AccountName returns the account whose limit the session shares with others; "" for none. The
+// default is the account of the tool: sessions of one user that run the same tool use the same
+// account.
 func (s *Spec) AccountName() string {
 	switch {
 	case s.Account == account.None:
@@ -38,7 +39,7 @@ func (s *Spec) AccountName() string {
 	return ""
 }
 
-// storedPolicy returns the policy of a session that was read back.
+// storedPolicy returns the policy of a session that was read back from a run.
 func (s *Spec) storedPolicy() retry.Policy {
 	p, err := retry.Parse(cmp.Or(s.PolicyText, DefaultPolicy)) // earlier releases did not store it here
 	if err != nil {
@@ -47,7 +48,7 @@ func (s *Spec) storedPolicy() retry.Policy {
 	return p
 }
 
-// asker returns the session as the gate of an account sees it.
+// asker returns how the session identifies itself to the gate of an account.
 func (s *Spec) asker(run string, p *retry.Policy) account.Asker {
 	return account.Asker{
 		ID: run, Name: "session " + s.Name, Slack: p.ServerSlack, Longest: cmp.Or(p.ServerWait, retry.DefaultServerWait),
@@ -55,7 +56,7 @@ func (s *Spec) asker(run string, p *retry.Policy) account.Asker {
 	}
 }
 
-// usage is one command's use of an account. A nil usage is that of a session without one.
+// usage is one command's use of an account. A nil usage belongs to a session without an account.
 type usage struct {
 	runner *Runner
 	spec   *Spec
@@ -68,15 +69,16 @@ type usage struct {
 	proven *time.Timer
 }
 
-// enterAccount asks the gate of the session's account. If the gate holds the attempt, it ends with what [usage.hold]
-// returns, which spends neither an attempt nor a window.
+// enterAccount asks the gate of the session's account for permission. If the gate holds the attempt
+// back, end it with the error of [usage.hold], which uses neither an attempt nor a window.
 func (r *Runner) enterAccount(s *Spec, t *engine.Task) (u *usage, held *account.Held) {
-	r.held.forget(t.Run)
+	r.held.remove(t.Run)
 	_, forced := r.forced.LoadAndDelete(t.Run)
 	return r.useAccount(s, t, t.Run, forced)
 }
 
-// useAccount asks the gate of an account. The id is that of the asker.
+// useAccount asks the gate of an account for permission. id identifies the asker; forced overrides
+// the gate.
 func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u *usage, held *account.Held) {
 	name := s.AccountName()
 	if r.Accounts == nil || name == "" {
@@ -84,7 +86,7 @@ func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u 
 	}
 	gate, err := r.Accounts.Gate(name)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it was checked when the session was made; without a gate the session goes on alone
+		return nil, nil //nolint:nilerr // the name was validated; without a gate the session runs alone
 	}
 	u = &usage{runner: r, spec: s, task: t, policy: s.storedPolicy(), gate: gate, begun: time.Now()}
 	u.asker = s.asker(id, &u.policy)
@@ -100,15 +102,16 @@ func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u 
 	return u, nil
 }
 
-// hold returns what an attempt ends with that the gate holds. The run is woken if the gate opens earlier.
+// hold returns the error that ends an attempt that the gate holds back. The run is woken if the
+// gate opens earlier.
 func (u *usage) hold(wait time.Duration, why string) error {
 	u.asker.Forced = false
 	u.runner.held.add(u.runner, u.task.Run, heldRun{u.gate, u.asker, time.Now().Add(wait)})
 	return engine.Snooze(wait, why)
 }
 
-// leave ends the use of the account.
-func (u *usage) leave() {
+// release ends the use of the account.
+func (u *usage) release() {
 	if u == nil {
 		return
 	}
@@ -118,9 +121,9 @@ func (u *usage) leave() {
 	u.pass.Leave()
 }
 
-// record tells the others why the command stopped. If the limit was known already, held is what the attempt waits for
-// with the others, and spends nothing.
-func (u *usage) record(stop detect.Stop, memo *Memo) (held *account.Held) {
+// recordStop reports to the account why the command stopped. If the limit was known already, it
+// returns the wait that applies to all sessions, which uses up nothing.
+func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
 	h := u.learn(stop)
 	if h == nil {
 		return nil
@@ -133,7 +136,8 @@ func (u *usage) record(stop detect.Stop, memo *Memo) (held *account.Held) {
 	return h
 }
 
-// learn tells the others why the command stopped. It returns what holds all of them if the limit was known already.
+// learn reports to the account why the command stopped. If the limit was known already, it returns
+// the wait that applies to all sessions.
 func (u *usage) learn(stop detect.Stop) *account.Held {
 	if u == nil {
 		return nil
@@ -151,7 +155,7 @@ func (u *usage) learn(stop detect.Stop) *account.Held {
 	return u.pass.Limited(resetOf(stop), stop.Line, u.probeDelay(ran))
 }
 
-// resetOf returns when the limit ends, as far as that was stated.
+// resetOf returns the stated end of a limit; zero if it was not stated.
 func resetOf(stop detect.Stop) (r account.Reset) {
 	left := time.Until(stop.Until)
 	switch {
@@ -164,8 +168,8 @@ func resetOf(stop detect.Stop) (r account.Reset) {
 	return r
 }
 
-// probeDelay returns the longest time after which the policy has this session try again. Others probe instead of it when
-// that is over.
+// probeDelay returns the longest time until the policy retries this session. After it, another
+// session probes the limit instead.
 func (u *usage) probeDelay(ran time.Duration) time.Duration {
 	p, state := u.policy, retry.State{Attempt: u.task.Attempt}
 	if p.ResetAfter > 0 && ran >= p.ResetAfter {
@@ -175,11 +179,11 @@ func (u *usage) probeDelay(ran time.Duration) time.Duration {
 	return retry.Decide(p, state, retry.Outcome{}, retry.Gates{}, math.MaxUint64).Wait
 }
 
-// force has the next attempt of a run go on whatever the gate of its account says.
+// force makes the next attempt of a run ignore the gate of its account.
 func (r *Runner) force(run string)   { r.forced.Store(run, true) }
 func (r *Runner) unforce(run string) { r.forced.Delete(run) }
 
-// describeAccount says in words what is known of the limit of an account, "" if there is none.
+// describeAccount describes the limit of an account; "" if there is none.
 func (r *Runner) describeAccount(name string) string {
 	if r.Accounts == nil || name == "" {
 		return ""
@@ -191,24 +195,24 @@ func (r *Runner) describeAccount(name string) string {
 	return gate.Describe()
 }
 
-// lookEvery is how often it is looked whether a run that is held may go on.
-const lookEvery = time.Second
+// heldCheckEvery is the interval at which held runs are checked.
+const heldCheckEvery = time.Second
 
 // heldRuns are the runs that wait because of their accounts.
 type heldRuns struct {
 	mu    sync.Mutex
 	runs  map[string]heldRun
-	armed bool // a look is due
+	armed bool // a check is scheduled
 }
 
-// heldRun is one of them.
+// heldRun is a run that the gate of its account holds back.
 type heldRun struct {
 	gate  *account.Gate
 	asker account.Asker
-	due   time.Time // when it asks by itself
+	due   time.Time // end of its own wait
 }
 
-// add remembers a run, and has it looked after.
+// add adds a run and schedules checks. It does nothing if the runner can't wake runs.
 func (h *heldRuns) add(r *Runner, run string, one heldRun) {
 	if r.Wake == nil {
 		return
@@ -222,22 +226,23 @@ func (h *heldRuns) add(r *Runner, run string, one heldRun) {
 	h.arm(r)
 }
 
-// arm has the next look made. It needs the lock. A timer and not a goroutine does it, because nothing ends a Runner.
+// arm schedules the next check. The caller holds the lock. It uses a timer instead of a goroutine,
+// because a Runner has no end.
 func (h *heldRuns) arm(r *Runner) {
 	if !h.armed && len(h.runs) > 0 {
 		h.armed = true
-		time.AfterFunc(lookEvery, func() { h.look(r) })
+		time.AfterFunc(heldCheckEvery, func() { h.wakeFree(r) })
 	}
 }
 
-func (h *heldRuns) forget(run string) {
+func (h *heldRuns) remove(run string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.runs, run)
 }
 
-// look wakes the runs whose accounts are free again, each at a time of its own.
-func (h *heldRuns) look(r *Runner) {
+// wakeFree wakes the runs whose accounts are free again, spread over time.
+func (h *heldRuns) wakeFree(r *Runner) {
 	h.mu.Lock()
 	list := maps.Clone(h.runs)
 	h.mu.Unlock()
@@ -245,11 +250,11 @@ func (h *heldRuns) look(r *Runner) {
 		left := time.Until(one.due)
 		switch {
 		case left <= 0:
-			h.forget(run)
-		case left > one.asker.Spread && one.gate.Free(one.asker): // otherwise it comes soon anyway
-			h.forget(run)
+			h.remove(run)
+		case left > one.asker.Spread && one.gate.Free(one.asker): // else its own wait ends soon
+			h.remove(run)
 			time.AfterFunc(account.Jitter(one.asker.Spread), func() {
-				_ = r.Wake(context.Background(), run, "the account is free again") // or the run asks when its wait is over
+				_ = r.Wake(context.Background(), run, "the account is free again") // on an error, the run continues at the end of its wait
 			})
 		}
 	}
@@ -259,8 +264,8 @@ func (h *heldRuns) look(r *Runner) {
 	h.arm(r)
 }
 
-// holds looks after a run that an earlier process left held.
-func (r *Runner) holds(s *Spec, i *engine.Info) {
+// restoreHeld adds a run that an earlier process left waiting for its account.
+func (r *Runner) restoreHeld(s *Spec, i *engine.Info) {
 	name := s.AccountName()
 	if r.Accounts == nil || name == "" || i.Next == nil || !isHeld(i) {
 		return
@@ -270,8 +275,8 @@ func (r *Runner) holds(s *Spec, i *engine.Info) {
 	}
 }
 
-// WakeHeld ends the wait of a run that its account holds. One that waits for another reason, such as a pause, goes on
-// waiting.
+// WakeHeld ends the wait of a run that its account holds back. A run that waits for another reason,
+// such as a pause, keeps waiting.
 func WakeHeld(ctx context.Context, e *engine.Engine, run, by string) error {
 	i, err := e.Get(ctx, run)
 	if err != nil || !isHeld(i) {

@@ -22,7 +22,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// What the assistant says of a limit.
+// Messages of the assistant about a limit.
 const (
 	noTime  = "You've hit your session limit"
 	hasTime = "Claude AI usage limit reached|%d"
@@ -35,17 +35,17 @@ type call struct {
 	limited bool
 }
 
-// service is what the sessions of an account use, in the time of a bubble.
-type service struct {
+// limitedService is the fake service behind an account, with virtual time.
+type limitedService struct {
 	mu     sync.Mutex
 	resets time.Time                                                  // when the limit ends
-	work   time.Duration                                              // how long a command takes that is not limited
-	said   func(session string, n int) (text string, d time.Duration) // what the n-th command of a session is told while it is limited, and after how long
+	work   time.Duration                                              // duration of a command without a limit
+	said   func(session string, n int) (text string, d time.Duration) // message to the n-th command of a session during the limit, and its delay
 	calls  []call
 }
 
-// launch is [Runner.launch].
-func (s *service) launch(ctx context.Context, c guard.Command) (guard.Result, error) {
+// launch replaces [Runner.launch].
+func (s *limitedService) launch(ctx context.Context, c guard.Command) (guard.Result, error) {
 	name := c.Args[len(c.Args)-1]
 	s.mu.Lock()
 	limited := time.Now().Before(s.resets) // real clock: it runs in a bubble
@@ -72,14 +72,14 @@ func (s *service) launch(ctx context.Context, c guard.Command) (guard.Result, er
 }
 
 // all returns the commands so far.
-func (s *service) all() []call {
+func (s *limitedService) all() []call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// keeper keeps sessions, like a serve or a watch.
-type keeper struct {
+// sessionHost runs sessions, like serve or watch.
+type sessionHost struct {
 	t      *testing.T
 	store  *memlog.Store
 	specs  []*Spec
@@ -93,9 +93,9 @@ type keeper struct {
 	manager  *Manager
 }
 
-func newKeeper(t *testing.T, s *service, accounts string, change func(*Spec), names ...string) *keeper {
+func newSessionHost(t *testing.T, s *limitedService, accounts string, change func(*Spec), names ...string) *sessionHost {
 	t.Helper()
-	k := &keeper{t: t, store: new(memlog.Store), accounts: accounts}
+	k := &sessionHost{t: t, store: new(memlog.Store), accounts: accounts}
 	if s != nil {
 		k.launch = s.launch
 	}
@@ -120,8 +120,8 @@ func newKeeper(t *testing.T, s *service, accounts string, change func(*Spec), na
 	return k
 }
 
-// open opens the engine as a new process does.
-func (k *keeper) open() {
+// open opens the engine like a new process.
+func (k *sessionHost) open() {
 	k.t.Helper()
 	start := time.Now().Add(-time.Hour)
 	k.runner = &Runner{
@@ -149,14 +149,14 @@ func (k *keeper) open() {
 	}
 }
 
-func (k *keeper) close() {
+func (k *sessionHost) close() {
 	k.t.Helper()
 	if err := k.engine.Close(context.Background()); err != nil {
 		k.t.Errorf("Close() = %v", err)
 	}
 }
 
-func (k *keeper) status(name string) Status {
+func (k *sessionHost) status(name string) Status {
 	k.t.Helper()
 	st, err := k.manager.Get(k.t.Context(), name)
 	if err != nil {
@@ -165,8 +165,8 @@ func (k *keeper) status(name string) Status {
 	return st
 }
 
-// wait waits until all sessions have ended, and wants all of them to be completed.
-func (k *keeper) wait() {
+// wait waits until all sessions have ended, and checks that all are completed.
+func (k *sessionHost) wait() {
 	k.t.Helper()
 	for _, s := range k.specs {
 		st := k.status(s.Name)
@@ -180,9 +180,9 @@ func (k *keeper) wait() {
 	}
 }
 
-// wantTogether checks that all sessions went on within the spread of the time, and that there were at most so many
-// commands between their first ones and then.
-func (s *service) wantTogether(t *testing.T, sessions []string, from time.Time, spread time.Duration, most int) {
+// wantTogether checks that all sessions continued within the spread after from, and that there were
+// at most this many commands between their first ones and then.
+func (s *limitedService) wantTogether(t *testing.T, sessions []string, from time.Time, spread time.Duration, most int) {
 	t.Helper()
 	first, after := map[string]bool{}, map[string]bool{}
 	probes := 0
@@ -211,12 +211,12 @@ func (s *service) wantTogether(t *testing.T, sessions []string, from time.Time, 
 
 var five = []string{"one", "two", "three", "four", "five"}
 
-// toldOnce is an account of which one session alone is told when its limit ends, in half an hour. The others learn of it
-// first, unless the session is told at once.
-func toldOnce(after time.Duration) *service {
-	time.Sleep(time.Until(time.Date(2026, 7, 9, 12, 0, 0, 0, time.UTC))) // bubbles begin in 2000, which no assistant knows
+// toldOnce is an account whose limit ends in half an hour, and only one session gets that time.
+// With a delay, the other sessions find the limit first.
+func toldOnce(after time.Duration) *limitedService {
+	time.Sleep(time.Until(time.Date(2026, 7, 9, 12, 0, 0, 0, time.UTC))) // virtual time begins in 2000, before all messages
 	reset := time.Now().Add(30 * time.Minute).Truncate(time.Second)
-	return &service{resets: reset, work: 5 * time.Minute, said: func(session string, _ int) (string, time.Duration) {
+	return &limitedService{resets: reset, work: 5 * time.Minute, said: func(session string, _ int) (string, time.Duration) {
 		if session == "one" {
 			return fmt.Sprintf(hasTime, reset.Unix()), after
 		}
@@ -224,7 +224,7 @@ func toldOnce(after time.Duration) *service {
 	}}
 }
 
-// Five sessions use one account. One of them is told when its limit ends, and the others are not.
+// Five sessions use one account. Only one of them gets the end of the limit.
 func TestAResetHoldsAllSessionsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]time.Duration{"told first": time.Second, "told last": 10 * time.Second, "told after a probe": 50 * time.Second} {
@@ -232,14 +232,14 @@ func TestAResetHoldsAllSessionsOfAnAccount(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := toldOnce(after)
-				k := newKeeper(t, s, t.TempDir(), nil, five...)
+				k := newSessionHost(t, s, t.TempDir(), nil, five...)
 				k.open()
 				defer k.close()
 				time.Sleep(15 * time.Minute)
 				for _, name := range five[1:] {
 					st := k.status(name)
 					if st.State != "waiting" || st.WaitBy != "account" || st.Windows != 0 || st.Account != "claude-code" ||
-						!strings.Contains(st.WaitFor, "held: account claude-code is limited until ") || !strings.Contains(st.WaitFor, "said by session one: Claude AI usage limit reached|") ||
+						!strings.Contains(st.WaitFor, "held: account claude-code is limited until ") || !strings.Contains(st.WaitFor, "reported by session one: Claude AI usage limit reached|") ||
 						!strings.HasPrefix(st.AccountLimit, "account claude-code is limited until ") {
 						t.Errorf("session %s is %s by %s, %d windows, account %q (%s): %s", name, st.State, st.WaitBy, st.Windows, st.Account, st.AccountLimit, st.WaitFor)
 					}
@@ -258,12 +258,12 @@ func TestAResetHoldsAllSessionsOfAnAccount(t *testing.T) {
 	}
 }
 
-// The process that keeps the sessions ends in the middle of the wait, and another one goes on.
+// The process that runs the sessions ends during the wait, and another one continues.
 func TestAResetHoldsAllSessionsAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := toldOnce(time.Second)
-		k := newKeeper(t, s, t.TempDir(), nil, five...)
+		k := newSessionHost(t, s, t.TempDir(), nil, five...)
 		k.open()
 		time.Sleep(5 * time.Minute)
 		k.close()
@@ -275,14 +275,14 @@ func TestAResetHoldsAllSessionsAfterARestart(t *testing.T) {
 	})
 }
 
-// Three processes keep a session each.
+// Three processes run a session each.
 func TestAResetHoldsTheSessionsOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, dir := toldOnce(10*time.Second), t.TempDir()
-		var list []*keeper
+		var list []*sessionHost
 		for _, name := range five[:3] {
-			k := newKeeper(t, s, dir, nil, name)
+			k := newSessionHost(t, s, dir, nil, name)
 			k.open()
 			defer k.close()
 			list = append(list, k)
@@ -294,18 +294,18 @@ func TestAResetHoldsTheSessionsOfOtherProcesses(t *testing.T) {
 	})
 }
 
-// Nobody is told when the limit ends: one session at a time finds out, and the others follow.
+// The end of the limit is never stated: one session at a time probes, and the others follow.
 func TestOneSessionProbesAnAccount(t *testing.T) {
 	t.Parallel()
 	for name, work := range map[string]time.Duration{"a short command": 10 * time.Second, "a long command": 3 * time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &service{resets: time.Now().Add(5 * time.Minute), work: work, said: func(string, int) (string, time.Duration) { return noTime, 5 * time.Second }}
+				s := &limitedService{resets: time.Now().Add(5 * time.Minute), work: work, said: func(string, int) (string, time.Duration) { return noTime, 5 * time.Second }}
 				dir := t.TempDir()
-				var list []*keeper
+				var list []*sessionHost
 				for _, name := range five {
-					k := newKeeper(t, s, dir, nil, name)
+					k := newSessionHost(t, s, dir, nil, name)
 					k.open()
 					defer k.close()
 					list = append(list, k)
@@ -339,17 +339,17 @@ func TestOneSessionProbesAnAccount(t *testing.T) {
 	}
 }
 
-// A session whose policy has used up its attempts gives up, and another one probes.
+// A session without attempts left gives up, and another one probes.
 func TestAnotherSessionProbesAfterOneGaveUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &service{resets: time.Now().Add(10 * time.Minute), work: time.Minute, said: func(session string, _ int) (string, time.Duration) {
+		s := &limitedService{resets: time.Now().Add(10 * time.Minute), work: time.Minute, said: func(session string, _ int) (string, time.Duration) {
 			if session == "one" {
 				return noTime, time.Second
 			}
 			return noTime, 3 * time.Second
 		}}
-		k := newKeeper(t, s, t.TempDir(), func(s *Spec) {
+		k := newSessionHost(t, s, t.TempDir(), func(s *Spec) {
 			if s.Name == "one" {
 				s.Policy.Attempts = 2
 			}
@@ -365,19 +365,19 @@ func TestAnotherSessionProbesAfterOneGaveUp(t *testing.T) {
 	})
 }
 
-// A person who knows better has one session go on. That it works is known to the others at once.
+// An operator makes one session continue. Its success ends the limit for the others at once.
 func TestRetryNowIsNotHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := toldOnce(time.Second)
-		k := newKeeper(t, s, t.TempDir(), nil, five...)
+		k := newSessionHost(t, s, t.TempDir(), nil, five...)
 		k.open()
 		defer k.close()
 		time.Sleep(5 * time.Minute)
 		s.mu.Lock()
 		s.resets = time.Time{} // credits were bought
 		s.mu.Unlock()
-		// A pause is not ended by others.
+		// A paused session stays paused.
 		if err := k.manager.PauseUntil(t.Context(), "three", time.Now().Add(48*time.Hour), "me"); err != nil {
 			t.Fatal(err)
 		}
@@ -392,19 +392,19 @@ func TestRetryNowIsNotHeld(t *testing.T) {
 				resumed[c.session] = true
 			}
 		}
-		// The one that was told waits for what it was told.
+		// The session that got the end of the limit waits until then.
 		if len(resumed) != 3 || resumed["three"] || resumed["one"] {
 			t.Errorf("sessions %v went on", resumed)
 		}
 	})
 }
 
-// Work goes on when what is known can't be written, and that is said once.
+// If the limits can't be stored, sessions still work, and there is one warning.
 func TestAFolderThatCanNotBeWrittenStopsNothing(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(t *testing.T, dir string) error{
 		"a file in place of the folder": func(_ *testing.T, dir string) error { return os.WriteFile(dir, nil, 0o600) },
-		"others may write to it": func(_ *testing.T, dir string) error {
+		"other users can write to it": func(_ *testing.T, dir string) error {
 			if err := os.Mkdir(dir, 0o700); err != nil {
 				return err
 			}
@@ -425,26 +425,26 @@ func TestAFolderThatCanNotBeWrittenStopsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := toldOnce(time.Second)
-				k := newKeeper(t, s, dir, nil, five...)
+				k := newSessionHost(t, s, dir, nil, five...)
 				k.open()
 				defer k.close()
 				k.wait()
 				if len(k.said) != 1 {
 					t.Errorf("said %q", k.said)
 				}
-				// The sessions of one process share what is known all the same.
+				// The sessions of one process still share limits.
 				s.wantTogether(t, five, s.resets.Add(90*time.Second), 30*time.Second, 1)
 			})
 		})
 	}
 }
 
-// Sessions of different accounts, and those without one, do not hold each other.
+// Sessions with different accounts, and those without one, do not hold each other back.
 func TestOtherAccountsAreNotHeld(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := toldOnce(time.Second)
-		k := newKeeper(t, s, t.TempDir(), func(s *Spec) {
+		k := newSessionHost(t, s, t.TempDir(), func(s *Spec) {
 			switch s.Name {
 			case "two":
 				s.Account = "none"

@@ -10,27 +10,26 @@ import (
 // continuePrompt is the prompt of a session that is resumed.
 const continuePrompt = "Continue."
 
-// sessionField is the template of the id.
+// sessionField is the template field of the session id.
 const sessionField = "{{.Session}}"
 
-// errNoPrompt says that the command of an assistant has no prompt: it lists
-// something, say, or waits for what is typed.
+// errNoPrompt says that the command of an assistant has no prompt: it is a subcommand, or it is
+// interactive.
 var errNoPrompt = errors.New("it has no prompt")
 
-// resumption is how the session of an assistant is begun and resumed. The
-// commands are templates.
+// resumption is how the session of an assistant is started and resumed. The commands are templates.
 type resumption struct {
 	start  []string
 	resume []string // with the id
-	latest []string // for when the id is not known: the latest session of the folder; nil if there is no such way
-	id     string   // that the start command itself names; "" if it names none
+	latest []string // resumes the latest session of the folder, if the id is unknown; nil if the assistant can't
+	id     string   // in the start command itself; "" if there is none
 	stdin  bool     // the prompt is read from standard input
-	prompt string   // the first one; "" if it is read from standard input
+	prompt string   // first prompt; "" if it is read from standard input
 	dir    string   // the folder that the command changes to, "" if it does not
 }
 
-// assistants are those that can be resumed. Each function is given the command
-// with its arguments, and whether something is piped into it.
+// assistants are those that can be resumed. Each function gets the command with its arguments, and
+// whether its standard input is piped.
 var assistants = map[string]func(argv []string, piped bool) (resumption, error){
 	"claude": resumeClaude,
 	"codex":  resumeCodex,
@@ -53,17 +52,16 @@ var claudeFlags = newFlagTable(
 	"--allowedTools --allowed-tools --disallowedTools --disallowed-tools --tools --add-dir --mcp-config --betas --file",
 )
 
-// claudeCommands are the commands of Claude Code that are no prompts.
+// claudeCommands are subcommands of Claude Code, which are not prompts.
 var claudeCommands = []string{
 	"agents", "auth", "auto-mode", "config", "doctor", "gateway", "import", "install", "mcp", "plugin", "plugins", "project", "setup-token",
 	"ultrareview", "update", "upgrade",
 }
 
-// resumeClaude chooses the id of the session with --session-id. Claude Code
-// accepts it beside --continue and --resume only with --fork-session ("--session-id
-// can only be used with --continue or --resume if --fork-session is also
-// specified"): the conversation that is continued is then copied, and the copy has
-// the id.
+// resumeClaude chooses the id of the session with --session-id. Claude Code accepts that
+// together with --continue and --resume only with --fork-session ("--session-id can only be used
+// with --continue or --resume if --fork-session is also specified"), which copies the
+// conversation to the new id.
 func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 	tokens, _, err := claudeFlags.parse(argv[1:], false)
 	if err != nil {
@@ -75,16 +73,16 @@ func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 		return r, errNoPrompt
 	}
 	if len(prompts) > 1 {
-		return r, errors.New("it has several prompts")
+		return r, errors.New("it has more than one prompt")
 	}
 	resumed := find(tokens, "-r", "--resume")
 	switch input := find(tokens, "--input-format"); {
 	case find(tokens, "--no-session-persistence") != nil:
-		return r, errors.New("with --no-session-persistence it keeps no session")
+		return r, errors.New("with --no-session-persistence it stores no session")
 	case input != nil && input.value() != "text":
-		return r, errors.New("its prompts come as a stream, which can't be read twice")
+		return r, errors.New("its prompts come from a stream, which can't be read twice")
 	case resumed != nil && resumed.value() == "":
-		return r, errors.New("--resume without an id asks which session is meant")
+		return r, errors.New("--resume without an id asks the user for a session")
 	}
 	begin := tokens
 	command := func(tokens []token) []string { return append([]string{argv[0]}, join(tokens)...) }
@@ -107,7 +105,7 @@ func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 	case chosen == nil && forked == nil && resumed != nil:
 		r.id = resumed.value()
 	case chosen == nil && forked == nil && continued != nil && format != nil && format.value() == "stream-json":
-		// The first event has the id, so that the conversation need not be copied.
+		// The first event states the id, so the conversation need not be copied.
 		r.latest = command(again)
 	default:
 		if continued != nil && forked == nil {
@@ -135,21 +133,20 @@ var (
 	)
 )
 
-// codexResumeFlags are the flags that "codex exec resume" accepts; the others are
-// accepted before the word resume alone.
+// codexResumeFlags are the flags that "codex exec resume" accepts. All others must come before the
+// word resume.
 var codexResumeFlags = []string{
 	"-m", "--model", "-c", "--config", "--enable", "--disable", "--dangerously-bypass-approvals-and-sandbox", "--yolo", "--dangerously-bypass-hook-trust",
 	"--full-auto", "--strict-config", "--skip-git-repo-check", "--ignore-user-config", "--ignore-rules", "--json", "--experimental-json",
 	"--output-schema", "-o", "--output-last-message", "--last", "--all", "-i", "--image",
 }
 
-// codexPrograms are the commands of Codex that are no prompts.
+// codexPrograms are subcommands of Codex, which are not prompts.
 var codexPrograms = []string{
 	"login", "logout", "mcp", "mcp-server", "app-server", "completion", "sandbox", "debug", "apply", "a", "cloud", "features", "help", "doctor", "update", "plugin",
 }
 
-// resumeCodex reads the id from the output: Codex chooses it, and states it before
-// anything else.
+// resumeCodex relies on the output for the id: Codex chooses it and prints it first.
 func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 	root, rest, err := codexRootFlags.parse(argv[1:], true)
 	switch {
@@ -158,14 +155,14 @@ func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 	case len(rest) == 0 || slices.Contains(codexPrograms, rest[0]):
 		return r, errNoPrompt
 	case rest[0] != "exec" && rest[0] != "e":
-		return r, errors.New(`it is interactive; "codex exec" is not`)
+		return r, errors.New(`it is interactive: use "codex exec"`)
 	}
 	tokens, _, err := codexExecFlags.parse(rest[1:], false)
 	if err != nil {
 		return r, err
 	}
 	if find(tokens, "--ephemeral") != nil {
-		return r, errors.New("with --ephemeral it keeps no session")
+		return r, errors.New("with --ephemeral it stores no session")
 	}
 	for _, t := range slices.Concat(root, tokens) {
 		if t.is("-C", "--cd") {
@@ -182,26 +179,26 @@ func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 	prompts := len(words)
 	switch {
 	case isResume && find(tokens, "-i", "--image") != nil:
-		return r, errors.New(`the flag --image of "codex exec resume" is not known`)
+		return r, errors.New(`the flag --image of "codex exec resume" is not supported`)
 	case !isResume && prompts > 0 && slices.Contains([]string{"review", "fork", "help"}, tokens[words[0]].value()):
-		return r, errors.New(`of "codex exec" only a prompt and "resume" are known`)
+		return r, errors.New(`only a prompt and "resume" of "codex exec" are supported`)
 	case isResume && find(tokens, "--last") == nil:
 		if prompts == 0 {
-			return r, errors.New("it names no session")
+			return r, errors.New(`"resume" names no session`)
 		}
 		r.id = tokens[words[0]].value()
 		prompts--
 	case !isResume && (find(tokens, "--last") != nil || find(tokens, "--all") != nil):
-		return r, errors.New("the flags --last and --all are those of resume")
+		return r, errors.New(`the flags --last and --all need "resume"`)
 	}
 	if prompts > 1 {
-		return r, errors.New("it has several prompts")
+		return r, errors.New("it has more than one prompt")
 	}
 	r.stdin = prompts == 0 || tokens[words[len(words)-1]].value() == "-"
 	if !r.stdin {
 		r.prompt = tokens[words[len(words)-1]].value()
 	}
-	var before, after []token // the word resume; images are in the session already
+	var before, after []token // the word resume; the session contains the images already
 	for _, t := range without(tokens, "-i", "--image", "--last", "--all", endOfFlags) {
 		switch {
 		case t.flag == "":
@@ -234,8 +231,7 @@ var (
 	geminiIndex    = lazyregexp.New(`^[0-9]+$`)
 )
 
-// resumeGemini chooses the id of the session with --session-id, which Gemini CLI
-// has since 0.41.
+// resumeGemini chooses the id of the session with --session-id, which Gemini CLI has since 0.41.
 func resumeGemini(argv []string, piped bool) (r resumption, err error) {
 	tokens, _, err := geminiFlags.parse(argv[1:], false)
 	if err != nil {
@@ -247,7 +243,7 @@ func resumeGemini(argv []string, piped bool) (r resumption, err error) {
 	case len(words) > 0 && slices.Contains(geminiCommands, tokens[words[0]].value()), len(words) == 0 && prompt < 0 && !piped:
 		return r, errNoPrompt
 	case len(words) > 0 && prompt >= 0 || len(words) > 1:
-		return r, errors.New("it has several prompts")
+		return r, errors.New("it has more than one prompt")
 	}
 	again := slices.Clone(tokens)
 	switch {
@@ -265,11 +261,11 @@ func resumeGemini(argv []string, piped bool) (r resumption, err error) {
 	resumed, chosen := find(tokens, "-r", "--resume"), find(tokens, "--session-id")
 	switch {
 	case resumed != nil && chosen != nil:
-		return r, errors.New("--resume and --session-id exclude each other")
+		return r, errors.New("--resume and --session-id can't be used together")
 	case resumed != nil && (resumed.value() == "" || resumed.value() == "latest"):
 		r.latest = command(again)
 	case resumed != nil && geminiIndex.MatchString(resumed.value()):
-		r.latest = command(again) // which number a session has depends on the others
+		r.latest = command(again) // the number of a session changes with the other sessions
 	case resumed != nil:
 		r.id = resumed.value()
 	case chosen != nil:

@@ -9,22 +9,21 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// DefaultMorning is when a session goes on that was stopped for tonight and has no
-// quiet hours.
+// DefaultMorning is when a session continues that was stopped for the night and has no quiet hours.
 const DefaultMorning = "07:00"
 
-// in calls f with the session, which has a run.
-func (m *Manager) in(name string, f func(g *managed) error) error {
-	return m.of(name, func(g *managed) error {
+// withRun calls f with the session. It returns ErrState if the session has no run.
+func (m *Manager) withRun(name string, f func(g *managed) error) error {
+	return m.withSession(name, func(g *managed) error {
 		if g.run == "" {
-			return fmt.Errorf("%w: session %q is over, and forgotten; resume begins it anew", ErrState, name)
+			return fmt.Errorf("%w: session %q has ended and its run is no longer stored: resume starts it again", ErrState, name)
 		}
 		return f(g)
 	})
 }
 
-// of calls f with the session.
-func (m *Manager) of(name string, f func(g *managed) error) error {
+// withSession calls f with the session, holding the lock.
+func (m *Manager) withSession(name string, f func(g *managed) error) error {
 	m.mu.Lock()
 	g := m.sessions[name]
 	if g == nil {
@@ -35,28 +34,28 @@ func (m *Manager) of(name string, f func(g *managed) error) error {
 	return f(g)
 }
 
-// Pause has the session do nothing until Resume. A command that runs is ended.
+// Pause pauses the session until Resume. A running command is ended.
 func (m *Manager) Pause(ctx context.Context, name, by string) error {
-	return m.in(name, func(g *managed) error { return m.Engine.Pause(ctx, g.run, by) })
+	return m.withRun(name, func(g *managed) error { return m.Engine.Pause(ctx, g.run, by) })
 }
 
-// PauseUntil has the session do nothing until a time of the calendar.
+// PauseUntil pauses the session until a time.
 func (m *Manager) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
 	if !until.After(time.Now()) {
-		return fmt.Errorf("%w: %v is over", ErrState, until.Format(time.RFC3339))
+		return fmt.Errorf("%w: %v is in the past", ErrState, until.Format(time.RFC3339))
 	}
-	return m.in(name, func(g *managed) error {
+	return m.withRun(name, func(g *managed) error {
 		i, err := m.Engine.Get(ctx, g.run)
 		if err != nil {
 			return err
 		}
 		if st := statusOf(name, i); st.Over() {
-			return fmt.Errorf("%w: session %s is over (%s)", ErrState, name, st.State)
+			return fmt.Errorf("%w: session %s has ended (%s)", ErrState, name, st.State)
 		}
 		if due, waits := ownWait(i); waits && !due.Before(until) && i.State != "paused" && i.Next != nil && !i.Next.Before(until) {
-			return nil // it does nothing until then anyway
+			return nil // it waits that long already
 		}
-		// The order matters: a crash between the two leaves it postponed and paused,
+		// The order matters: after a crash between the two, the session is postponed and paused,
 		// never running.
 		if err := m.Engine.Postpone(ctx, g.run, until, by); err != nil {
 			return err
@@ -64,11 +63,11 @@ func (m *Manager) PauseUntil(ctx context.Context, name string, until time.Time, 
 		if err := m.Engine.Resume(ctx, g.run, by); !errors.Is(err, ErrState) {
 			return err
 		}
-		return nil // it was not paused
+		return nil // ErrState: it was not paused
 	})
 }
 
-// ownWait returns until when a session would wait had nobody postponed it.
+// ownWait returns the end of the session's wait without postponements by operators.
 func ownWait(i *engine.Info) (due time.Time, waits bool) {
 	if len(i.Steps) == 0 || len(i.Steps[0].Attempts) == 0 {
 		return due, false
@@ -80,8 +79,8 @@ func ownWait(i *engine.Info) (due time.Time, waits bool) {
 	return a.Ended.Add(a.Wait.Delay), true
 }
 
-// Tonight returns when a session goes on that is stopped for tonight: at the end of
-// its quiet hours, or at seven.
+// Tonight returns when a session continues that is stopped for the night: at the end of its quiet
+// hours, or at DefaultMorning.
 func (m *Manager) Tonight(name string) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,11 +91,10 @@ func (m *Manager) Tonight(name string) time.Time {
 	return h.End(time.Now())
 }
 
-// Resume has a session go on that was paused or postponed: a wait that it had
-// before goes on. One that has ended is put back to work if it gave up, and begins
-// anew otherwise.
+// Resume continues a session that was paused or postponed; an earlier wait goes on. A session that
+// gave up gets new attempts; another one that has ended starts again from the beginning.
 func (m *Manager) Resume(ctx context.Context, name, by string) error {
-	return m.of(name, func(g *managed) error {
+	return m.withSession(name, func(g *managed) error {
 		if g.run == "" {
 			return m.begin(ctx, g, by)
 		}
@@ -111,18 +109,18 @@ func (m *Manager) Resume(ctx context.Context, name, by string) error {
 		case infoErr == nil && i.State == "dead":
 			return m.retry(ctx, g, i, by)
 		case infoErr == nil && !i.Finished() && postponed(i):
-			return m.backTo(ctx, g, i, by)
+			return m.undoPostpone(ctx, g, i, by)
 		case infoErr == nil && !i.Finished():
 			return notPaused(statusOf(name, i))
 		case g.spec == nil:
-			return fmt.Errorf("%w: session %q is not configured any more", ErrState, name)
+			return fmt.Errorf("%w: session %q is no longer configured", ErrState, name)
 		}
 		return m.begin(ctx, g, by)
 	})
 }
 
-// retry puts a session back to work that gave up. One that can't be resumed begins
-// anew: there is no other way to go on, and somebody has asked for it.
+// retry gives a session that gave up new attempts. A session that can't be resumed starts again
+// from the beginning, because the operator asked for it and there is no other way.
 func (m *Manager) retry(ctx context.Context, g *managed, i *engine.Info, by string) error {
 	cannot := len(i.Steps) > 0 && ReadMemo(i.Steps[0].Progress).NoResume != ""
 	if g.spec != nil && (cannot || g.spec.CannotResume() != "") {
@@ -131,16 +129,17 @@ func (m *Manager) retry(ctx context.Context, g *managed, i *engine.Info, by stri
 	return m.Engine.Retry(ctx, g.run, by)
 }
 
-// notPaused says why there is nothing to resume, and what ends a wait.
+// notPaused returns the error for a session that is not paused, with the command that ends its
+// wait.
 func notPaused(st Status) error {
 	if st.State != "waiting" || st.Next == nil {
-		return fmt.Errorf("%w: session %q is %s, and not paused: there is nothing to resume", ErrState, st.Name, st.State)
+		return fmt.Errorf("%w: session %q is %s, not paused: nothing to resume", ErrState, st.Name, st.State)
 	}
-	return fmt.Errorf("%w: session %q is not paused: it waits until %s and resumes by itself then; 'tideover sessions retry-now %s' ends the wait",
+	return fmt.Errorf("%w: session %q is not paused: it waits until %s and then resumes by itself: run 'tideover sessions retry-now %s' to end the wait",
 		ErrState, st.Name, st.Next.Local().Format("Jan 2 15:04:05 MST"), st.Name)
 }
 
-// postponed reports whether somebody has prolonged the session's wait.
+// postponed reports whether an operator has prolonged the session's wait.
 func postponed(i *engine.Info) bool {
 	if len(i.Steps) == 0 || i.Next == nil {
 		return false
@@ -153,33 +152,33 @@ func postponed(i *engine.Info) bool {
 	return a.Wait != nil && a.Wait.Moved != "" || a.Outcome == "released"
 }
 
-// backTo undoes a postponement.
-func (m *Manager) backTo(ctx context.Context, g *managed, i *engine.Info, by string) error {
+// undoPostpone restores the session's own wait.
+func (m *Manager) undoPostpone(ctx context.Context, g *managed, i *engine.Info, by string) error {
 	if due, waits := ownWait(i); waits && due.After(time.Now()) {
 		return m.Engine.Postpone(ctx, g.run, due, by)
 	}
 	return m.Engine.Wake(ctx, g.run, by)
 }
 
-// Begin starts a session anew that has ended.
+// Begin starts a session that has ended again from the beginning.
 func (m *Manager) Begin(ctx context.Context, name, by string) error {
-	return m.in(name, func(g *managed) error {
+	return m.withRun(name, func(g *managed) error {
 		if g.spec == nil {
-			return fmt.Errorf("%w: session %q is not configured any more", ErrState, name)
+			return fmt.Errorf("%w: session %q is no longer configured", ErrState, name)
 		}
 		return m.begin(ctx, g, by)
 	})
 }
 
-// RetryNow ends the wait of a session. One that is paused goes on, and one that
-// gave up is put back to work.
+// RetryNow ends the wait of a session. A paused session is resumed, and one that gave up gets new
+// attempts.
 func (m *Manager) RetryNow(ctx context.Context, name, by string) error {
-	return m.in(name, func(g *managed) (err error) {
+	return m.withRun(name, func(g *managed) (err error) {
 		i, err := m.Engine.Get(ctx, g.run)
 		if err != nil {
 			return err
 		}
-		if m.Runner != nil { // a person knows more than the gate of the account
+		if m.Runner != nil { // the operator overrides the gate of the account
 			m.Runner.force(g.run)
 			defer func() {
 				if err != nil {
@@ -196,7 +195,7 @@ func (m *Manager) RetryNow(ctx context.Context, name, by string) error {
 			}
 			err := m.Engine.Wake(ctx, g.run, by)
 			if errors.Is(err, engine.ErrState) {
-				return nil // it did not wait
+				return nil // ErrState: it was not waiting
 			}
 			return err
 		}
@@ -206,11 +205,11 @@ func (m *Manager) RetryNow(ctx context.Context, name, by string) error {
 
 // Stop ends the session.
 func (m *Manager) Stop(ctx context.Context, name, by string) error {
-	return m.in(name, func(g *managed) error { return m.Engine.Cancel(ctx, g.run, by) })
+	return m.withRun(name, func(g *managed) error { return m.Engine.Cancel(ctx, g.run, by) })
 }
 
-// Reset forgets the attempts and windows that a session has spent. One that gave
-// up has none to forget, and is put back to work with Resume.
+// Reset sets the counters of attempts and windows to 0. A session that gave up continues with
+// Resume instead.
 func (m *Manager) Reset(ctx context.Context, name, by string) error {
-	return m.in(name, func(g *managed) error { return m.Engine.Reset(ctx, g.run, by) })
+	return m.withRun(name, func(g *managed) error { return m.Engine.Reset(ctx, g.run, by) })
 }

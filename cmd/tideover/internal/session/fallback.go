@@ -14,15 +14,15 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// DefaultFallbackAfter is how long a stated wait must be for a hand-over, if a session has a
-// fallback and does not say.
+// DefaultFallbackAfter is the shortest stated wait for which a session is handed over, if
+// FallbackAfter is 0.
 const DefaultFallbackAfter = time.Hour
 
-// promptField is the template of the prompt of a hand-over.
+// promptField is the template field of the prompt of a handover.
 const promptField = "{{.Prompt}}"
 
-// headless are the commands by which assistants work on a prompt without a person. They may
-// change files of the folder, and ask for nothing.
+// headless has the arguments with which assistants work on a prompt without user interaction. They
+// allow changes of files in the folder.
 var headless = map[string][]string{
 	"claude": {"-p", promptField, "--permission-mode", "acceptEdits"},
 	"codex":  {"exec", "--json", "--sandbox", "workspace-write", promptField},
@@ -36,29 +36,29 @@ type Fallback struct {
 	Start    []string `json:"start"`                // templates, with the prompt
 	Resume   []string `json:"resume,omitempty"`     // templates; as in [Spec]
 	NoResume string   `json:"no_resume,omitempty"`  // as in [Spec]
-	ID       string   `json:"session_id,omitempty"` // that the start command names itself
-	Pack     string   `json:"pack"`                 // the built-in pack by which a stop is told
+	ID       string   `json:"session_id,omitempty"` // in the start command itself
+	Pack     string   `json:"pack"`                 // built-in pack that detects why it stopped
 }
 
-// ParseFallback reads an assistant: its name, or its path, alone; or a command with {{.Prompt}}.
+// ParseFallback parses an assistant: its name or path alone, or a command with {{.Prompt}}.
 func ParseFallback(words []string) (Fallback, error) {
 	known := strings.Join(slices.Sorted(maps.Keys(headless)), ", ")
 	if len(words) == 0 || words[0] == "" {
-		return Fallback{}, fmt.Errorf("no assistant; want one of %s, or a command with %s", known, promptField)
+		return Fallback{}, fmt.Errorf("no assistant given: want one of %s, or a command with %s", known, promptField)
 	}
 	f := Fallback{Name: filepath.Base(words[0]), Start: slices.Clone(words)}
 	switch args := headless[f.Name]; {
 	case len(words) > 1 && !mentions(words, "Prompt"):
-		return f, fmt.Errorf("the command of %s has no %s, so the assistant would not be told what to do; add it as an argument", f.Name, promptField)
+		return f, fmt.Errorf("the command of %s does not contain %s, so the assistant would get no task: add it as an argument", f.Name, promptField)
 	case len(words) > 1 && promptInScript(words):
-		return f, fmt.Errorf(`%s is inside the script of a shell, which would run the prompt as code; pass it as an argument: [sh, -c, '%s "$1"', sh, "%s"]`,
+		return f, fmt.Errorf(`%s is inside a shell script, so the shell would run the prompt as code: pass it as an argument: [sh, -c, '%s "$1"', sh, "%s"]`,
 			promptField, "codex exec", promptField)
 	case len(words) > 1:
 		if _, assistant, _ := unwrap(words); assistant != "" {
 			f.Name = assistant
 		}
 	case args == nil:
-		return f, fmt.Errorf("%q is not an assistant whose command is known; want one of %s, or a command with %s", words[0], known, promptField)
+		return f, fmt.Errorf("%q is not a known assistant: want one of %s, or a command with %s", words[0], known, promptField)
 	default:
 		f.Start = append(f.Start, args...)
 	}
@@ -73,7 +73,7 @@ func ParseFallback(words []string) (Fallback, error) {
 
 func isShell(word string) bool { return slices.Contains(shells, filepath.Base(word)) }
 
-// promptInScript reports whether the prompt would become a part of a script of a shell.
+// promptInScript reports whether the prompt would become part of a shell script.
 func promptInScript(argv []string) bool {
 	for i, arg := range argv {
 		if slices.ContainsFunc(argv[:i], isShell) && shellScript.MatchString(arg) && i+1 < len(argv) {
@@ -83,11 +83,11 @@ func promptInScript(argv []string) bool {
 	return false
 }
 
-// Account returns the account of the assistant, "" if it is not known.
+// Account returns the account of the assistant; "" if it is unknown.
 func (f *Fallback) Account() string { return (&Spec{Start: f.Start, Pack: f.Pack}).AccountName() }
 
-// spec returns the assistant as a session in the folder of another one. number tells the
-// hand-overs of a run apart.
+// spec returns the assistant as a session in the folder of s. number is the number of the handover
+// within the run.
 func (f *Fallback) spec(s *Spec, run string, number int, prompt string) *Spec {
 	return &Spec{
 		Name: s.Name, Dir: s.Dir, Env: s.Env, PolicyText: s.PolicyText, AccountSpread: s.AccountSpread,
@@ -96,7 +96,7 @@ func (f *Fallback) spec(s *Spec, run string, number int, prompt string) *Spec {
 	}
 }
 
-// AssistantName returns the name of the session's own assistant, for people.
+// AssistantName returns the name of the session's own assistant, for display.
 func (s *Spec) AssistantName() string {
 	if _, assistant, _ := unwrap(s.Start); assistant != "" {
 		return assistant
@@ -107,14 +107,14 @@ func (s *Spec) AssistantName() string {
 	return filepath.Base(s.Start[0])
 }
 
-// checkFallback says what is wrong with the hand-over to other assistants.
+// checkFallback validates the settings of fallbacks.
 func (s *Spec) checkFallback(fail func(field, format string, args ...any)) {
 	if len(s.Fallback) == 0 {
 		if s.FallbackAfter != 0 {
-			fail("fallback-after", "it has no effect without fallback")
+			fail("fallback-after", "no effect without fallback")
 		}
 		if s.FallbackPrompt != "" {
-			fail("fallback-prompt", "it has no effect without fallback")
+			fail("fallback-prompt", "no effect without fallback")
 		}
 		return
 	}
@@ -133,19 +133,19 @@ func (s *Spec) checkFallback(fail func(field, format string, args ...any)) {
 	for i := range s.Fallback {
 		f := &s.Fallback[i]
 		if name := f.Account(); name != "" && name == own {
-			fail("fallback", "%s uses the account %s, as the session does, and so has the same limit; name an assistant of another account", f.Name, name)
+			fail("fallback", "%s uses the same account (%s) as the session and so has the same limit: name an assistant of another account", f.Name, name)
 		}
 		if slices.ContainsFunc(s.Fallback[:i], func(g Fallback) bool { return slices.Equal(g.Start, f.Start) }) {
-			fail("fallback", "%s is given already", f.Name)
+			fail("fallback", "%s is given twice", f.Name)
 		}
 	}
 }
 
-// maxTask is how much of the first prompt the prompt of a hand-over repeats. The system does not take arguments
-// of more than 128 KiB.
+// maxTask limits the part of the first prompt that the prompt of a handover repeats. Systems reject
+// arguments of more than 128 KiB.
 const maxTask = 64 << 10
 
-// defaultFallbackPrompt is the prompt of a hand-over.
+// defaultFallbackPrompt is the default prompt of a handover.
 const defaultFallbackPrompt = `Another assistant ({{.Assistant}}) worked in this folder and was stopped by a usage limit until {{.Until}}. ` +
 	`Take over until then; afterwards {{.Assistant}} goes on with what you leave. ` +
 	`First look at what is there: git status, git log, and notes or lists of tasks. Then continue the work. ` +
@@ -156,11 +156,11 @@ The task that {{.Assistant}} was given:
 {{.Task}}{{else}}
 The task is not known: it is what the files and the history of the folder show to be under way.{{end}}`
 
-// promptData is what the template of a prompt sees.
+// promptData has the fields that the template of a prompt can use.
 type promptData struct {
-	Assistant string // that was stopped
+	Assistant string // the one that was stopped
 	Until     string // when its limit ends
-	Task      string // its first prompt; "" if that is not known
+	Task      string // its first prompt; "" if unknown
 	Name      string // of the session
 }
 
@@ -175,12 +175,12 @@ func (s *Spec) handoverPrompt(task string, until time.Time) (string, error) {
 	var b strings.Builder
 	err = t.Execute(&b, promptData{s.AssistantName(), until.Local().Format("Jan 2 15:04 MST"), task, s.Name})
 	if err != nil {
-		return "", fmt.Errorf("%w; there are .Assistant, .Until, .Task and .Name", err)
+		return "", fmt.Errorf("%w: the fields are .Assistant, .Until, .Task and .Name", err)
 	}
 	return b.String(), nil
 }
 
-// task returns the first prompt of the session, "" if it is not known.
+// task returns the first prompt of the session; "" if it is unknown.
 func (s *Spec) task(d data) string {
 	if s.Stdin != "" {
 		return s.Stdin
@@ -201,7 +201,8 @@ func (s *Spec) task(d data) string {
 	return text[0]
 }
 
-// returnPrompt is the prompt of a session that is resumed after others have worked in its folder.
+// returnPrompt is the prompt of a session that is resumed after other assistants have worked in its
+// folder.
 func returnPrompt(others []string) string {
 	return continuePrompt + " While your usage limit lasted, another assistant (" + strings.Join(others, ", ") +
 		") worked in this folder: look at what it changed, for example with git status and git log, before you go on."

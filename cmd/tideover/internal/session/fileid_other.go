@@ -4,5 +4,5 @@ package session
 
 import "os"
 
-// fileID would tell a file that was renamed from the one that has its name now.
+// fileID returns 0: files have no stable number on this system.
 func fileID(*os.File) uint64 { return 0 }

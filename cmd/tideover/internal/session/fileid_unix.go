@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// fileID returns a number that the file keeps when it is renamed.
+// fileID returns the inode number, which a file keeps when it is renamed; 0 on an error.
 func fileID(f *os.File) uint64 {
 	info, err := f.Stat()
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 // values is how many values a flag takes.
 type values int
 
-// How many values a flag takes.
+// The possible numbers of values.
 const (
 	noValue values = iota
 	oneValue
@@ -17,11 +17,10 @@ const (
 	manyValues    // all arguments up to the next flag
 )
 
-// flagTable has the flags of a program: the values of each, by its names.
+// flagTable maps the names of a program's flags to their number of values.
 type flagTable map[string]values
 
-// newFlagTable returns a table of lists of names, separated by spaces. A name
-// has its dashes.
+// newFlagTable builds a table from space-separated lists of names, which include their dashes.
 func newFlagTable(none, one, optional, many string) flagTable {
 	t := flagTable{}
 	for kind, names := range map[values]string{noValue: none, oneValue: one, optionalValue: optional, manyValues: many} {
@@ -34,16 +33,16 @@ func newFlagTable(none, one, optional, many string) flagTable {
 
 // token is a flag with its values, or one argument that is not a flag.
 type token struct {
-	flag   string // as it was written, without the value; "" if the token is no flag
+	flag   string // as written, without the value; "" if the token is not a flag
 	values []string
-	args   []string // as they were written
+	args   []string // as written
 }
 
-// endOfFlags is the argument after which nothing is a flag.
+// endOfFlags is the argument that ends the flags.
 const endOfFlags = "--"
 
-// parse splits arguments into tokens. It stops before the first argument that is
-// not a flag if firstOnly is set, and returns what is left.
+// parse splits arguments into tokens. If firstOnly is set, it stops before the first argument that
+// is not a flag, and returns the rest.
 func (t flagTable) parse(args []string, firstOnly bool) (tokens []token, rest []string, err error) {
 	for len(args) > 0 {
 		arg := args[0]
@@ -73,8 +72,8 @@ func (t flagTable) parse(args []string, firstOnly bool) (tokens []token, rest []
 // argument returns the token of an argument that is not a flag.
 func argument(arg string) token { return token{values: []string{arg}, args: []string{arg}} }
 
-// flag parses the flag at the beginning of args, and says how many of them it
-// takes. Several short flags may be written as one.
+// flag parses the flag at the beginning of args and returns how many of them it uses. Several short
+// flags may be joined.
 func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 	name, value, attached := strings.Cut(args[0], "=")
 	kind, known := t[name]
@@ -85,7 +84,7 @@ func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 		name, value, attached = args[0][:2], args[0][2:], true
 	}
 	if !known || attached && kind == noValue {
-		return 0, nil, fmt.Errorf("the flag %s is not known", name)
+		return 0, nil, fmt.Errorf("the flag %s is unknown", name)
 	}
 	tok := token{flag: name}
 	n = 1
@@ -109,12 +108,12 @@ func (t flagTable) flag(args []string) (n int, tokens []token, err error) {
 	return n, []token{tok}, nil
 }
 
-// cluster parses short flags without values that are written as one.
+// cluster parses joined short flags without values.
 func (t flagTable) cluster(arg string) (n int, tokens []token, err error) {
 	for _, letter := range arg[1:] {
 		name := "-" + string(letter)
 		if kind, known := t[name]; !known || kind != noValue {
-			return 0, nil, fmt.Errorf("the flag %s is not known", name)
+			return 0, nil, fmt.Errorf("the flag %s is unknown", name)
 		}
 		tokens = append(tokens, token{flag: name, args: []string{name}})
 	}
@@ -170,7 +169,7 @@ func join(tokens []token) (args []string) {
 	return args
 }
 
-// replaceArgument returns the tokens with another argument in the place of one.
+// replaceArgument returns the tokens with the one at index at replaced by an argument.
 func replaceArgument(tokens []token, at int, arg string) []token {
 	tokens = slices.Clone(tokens)
 	tokens[at] = argument(arg)

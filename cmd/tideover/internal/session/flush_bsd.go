@@ -4,5 +4,5 @@ package session
 
 import "golang.org/x/sys/unix"
 
-// flushInput forgets what was typed on the terminal and not read yet.
+// flushInput discards input of the terminal that was not read yet.
 func flushInput(fd int) error { return unix.IoctlSetPointerInt(fd, unix.TIOCFLUSH, unix.TCIFLUSH) }

@@ -6,17 +6,17 @@ import (
 	"path/filepath"
 )
 
-// AboutFile is the name of the file in the folder of a watch that has its command.
+// AboutFile is the name of the file in the folder of a watch that contains its command.
 const AboutFile = "about.json"
 
-// Command is the start command of a session, and the folder that it runs in.
+// Command is the start command of a session and its working folder.
 type Command struct {
 	Args []string `json:"command"`
 	Dir  string   `json:"dir"`
 }
 
-// Commands returns the commands of a session that begin conversations: its own, and those of the
-// assistants that it may be handed over to.
+// Commands returns the commands of a session that start conversations: its own, and those of its
+// fallbacks.
 func (s *Spec) Commands() []Command {
 	list := []Command{{s.Start, s.Dir}}
 	for _, f := range s.Fallback {
@@ -25,10 +25,10 @@ func (s *Spec) Commands() []Command {
 	return list
 }
 
-// Watched returns the commands of the sessions whose folders are in a folder of
-// watches, also of those that have ended, but for the one of the name.
+// Watched returns the commands of all sessions in a folder of watches, including those that have
+// ended, except the one with this name.
 func Watched(folder, name string) (list []Command) {
-	entries, _ := os.ReadDir(folder) // or none has ever run
+	entries, _ := os.ReadDir(folder) // on an error, no watch has run yet
 	for _, e := range entries {
 		if e.Name() == name {
 			continue
@@ -42,9 +42,8 @@ func Watched(folder, name string) (list []Command) {
 	return list
 }
 
-// SharesFolder reports whether the session has its conversations in the same folder
-// as one of the others, by the same assistant: the latest one there may be that of
-// either.
+// SharesFolder reports whether another session uses the same assistant in the same folder, so that
+// the latest conversation there may belong to either.
 func (s *Spec) SharesFolder(others []Command) bool {
 	name, folder := conversations(s.Start, s.Dir)
 	for _, c := range others {
@@ -56,8 +55,7 @@ func (s *Spec) SharesFolder(others []Command) bool {
 	return false
 }
 
-// conversations returns the assistant of a command, and the folder to which its
-// conversations belong.
+// conversations returns the assistant of a command and the folder that its conversations belong to.
 func conversations(argv []string, dir string) (assistant, folder string) {
 	w, assistant, understood := unwrap(argv)
 	folder = filepath.Clean(dir)

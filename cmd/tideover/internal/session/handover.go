@@ -15,48 +15,49 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Handover is the time during which other assistants work in the folder of a session, because
-// its own has a limit. It is part of the [Memo].
+// Handover is a period in which other assistants work in the folder of a session, because its own
+// has a limit. It is part of the [Memo].
 type Handover struct {
-	Number    int       `json:"number"`              // of the hand-overs of the run, from 1
-	Assistant string    `json:"assistant,omitempty"` // the one whose turn it is
-	Next      int       `json:"next,omitempty"`      // its place in Spec.Fallback
-	Memo      *Memo     `json:"memo,omitempty"`      // of its own session; nil before it has begun
-	Until     time.Time `json:"until"`               // when the limit ends, as it was stated
-	Back      time.Time `json:"back"`                // when the session's own assistant goes on
-	Held      bool      `json:"held,omitempty"`      // another session has learned of the limit, and no window is spent
-	Over      bool      `json:"over,omitempty"`      // no other assistant works any more
+	Number    int       `json:"number"`              // of the handover within the run, from 1
+	Assistant string    `json:"assistant,omitempty"` // the one that works
+	Next      int       `json:"next,omitempty"`      // its index in Spec.Fallback
+	Memo      *Memo     `json:"memo,omitempty"`      // of its own session; nil before its start
+	Until     time.Time `json:"until"`               // stated end of the limit
+	Back      time.Time `json:"back"`                // when the session's own assistant continues
+	Held      bool      `json:"held,omitempty"`      // another session has found the limit, so no window is used
+	Over      bool      `json:"over,omitempty"`      // the handover has ended
 	Worked    []string  `json:"worked,omitempty"`    // those whose commands were run
-	Returned  bool      `json:"returned,omitempty"`  // the session's own assistant knows of it
+	Returned  bool      `json:"returned,omitempty"`  // the session's own assistant was informed
 }
 
-// Turn is a time during which one assistant worked.
+// Turn is a period in which one assistant worked.
 type Turn struct {
 	Assistant string    `json:"assistant"`
 	Fallback  bool      `json:"fallback,omitempty"` // the session was handed over to it
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to,omitzero"`     // zero while it works
 	Ended     string    `json:"ended,omitempty"` // why: a reason of detect, "interrupted" or "not-run"
-	Until     time.Time `json:"until,omitzero"`  // of its limit, as it was stated
-	Line      string    `json:"line,omitempty"`  // that says so
+	Until     time.Time `json:"until,omitzero"`  // stated end of its limit
+	Line      string    `json:"line,omitempty"`  // line of output with the reason
 }
 
-// The ends of a turn that no output tells of.
+// Ends of a turn without a reason in the output.
 const (
-	turnInterrupted = "interrupted" // with the process, or by a person, and not gone on with
-	turnNotRun      = "not-run"     // the command could not be run, or its account is limited
+	turnInterrupted = "interrupted" // by the end of the process or by an operator, and not continued
+	turnNotRun      = "not-run"     // the command could not be run, or its account has a limit
 )
 
-// notRunNote is in the note of an attempt that has run no command of the assistant that it names before.
+// notRunNote occurs in the note of an attempt that ran no command. statusOf matches it in stored
+// runs.
 const notRunNote = " was not run"
 
-// maxTurns is how many turns are kept.
+// maxTurns limits the number of stored turns.
 const maxTurns = 20
 
-// maxTurnLine is how much of a line is kept of a turn.
+// maxTurnLine limits the stored part of a line.
 const maxTurnLine = 120
 
-// stored returns a time as the memo has it, which has little room.
+// stored truncates a time to seconds, because a memo has little room.
 func stored(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -64,8 +65,8 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Second)
 }
 
-// beginTurn notes that the assistant works from now on. One that was interrupted goes on with
-// its turn.
+// beginTurn records that the assistant works from now on. An assistant that was interrupted
+// continues its turn.
 func (m *Memo) beginTurn(assistant string, fallback bool, now time.Time) {
 	if t := m.CurrentTurn(); t != nil {
 		if t.Assistant == assistant && t.Fallback == fallback {
@@ -77,7 +78,7 @@ func (m *Memo) beginTurn(assistant string, fallback bool, now time.Time) {
 	m.Turns = turns[max(0, len(turns)-maxTurns):]
 }
 
-// CurrentTurn returns the turn that has not ended, or nil.
+// CurrentTurn returns the turn that has not ended; nil if there is none.
 func (m *Memo) CurrentTurn() *Turn {
 	if n := len(m.Turns); n > 0 && m.Turns[n-1].To.IsZero() {
 		return &m.Turns[n-1]
@@ -85,23 +86,23 @@ func (m *Memo) CurrentTurn() *Turn {
 	return nil
 }
 
-// endTurn notes how the turn ended.
+// endTurn records how the current turn ended.
 func (m *Memo) endTurn(how Turn, now time.Time) {
 	if m.CurrentTurn() == nil {
 		return
 	}
-	m.Turns = slices.Clone(m.Turns) // others may have it
+	m.Turns = slices.Clone(m.Turns) // may be shared with other memos
 	t := m.CurrentTurn()
 	t.To, t.Ended, t.Until, t.Line = stored(now), how.Ended, stored(how.Until), textfmt.TruncateValid(how.Line, maxTurnLine, "…")
 }
 
-// turnEnd returns how a turn ended by a stop.
+// turnEnd returns the end of a turn for a stop.
 func turnEnd(stop detect.Stop) Turn {
 	return Turn{Ended: stop.Reason.String(), Until: stop.Until, Line: stop.Line}
 }
 
-// handOver notes in the memo that other assistants work until the end of a limit, and reports whether
-// they do. There is one hand-over for a limit.
+// handOver records in the memo that other assistants work until the end of a limit. It returns
+// false if they do not: there is at most one handover per limit.
 func (s *Spec) handOver(m *Memo, until, back time.Time, held bool) bool {
 	now := time.Now()
 	if len(s.Fallback) == 0 || until.Sub(now) <= cmp.Or(s.FallbackAfter, DefaultFallbackAfter) {
@@ -110,7 +111,7 @@ func (s *Spec) handOver(m *Memo, until, back time.Time, held bool) bool {
 	number := 1
 	if was := m.Handover; was != nil {
 		if held && was.Over && was.Back.After(now) {
-			return false // it was about the same limit
+			return false // that handover was for the same limit
 		}
 		number = was.Number + 1
 	}
@@ -118,13 +119,13 @@ func (s *Spec) handOver(m *Memo, until, back time.Time, held bool) bool {
 	return true
 }
 
-// note says in words that others work meanwhile.
-func (h *Handover) note() string {
+// describe says which assistant works until when.
+func (h *Handover) describe() string {
 	return fmt.Sprintf("handed over to %s until %s", h.Assistant, h.Back.Local().Format("Jan 2 15:04:05 MST"))
 }
 
-// limitReached returns what an attempt ends with that has reached a limit, if others work until its end; nil
-// if nobody does. A window is spent.
+// limitReached returns the error that ends an attempt at a limit during which other assistants
+// work; nil if there are none. It uses a window.
 func (s *Spec) limitReached(m *Memo, stop detect.Stop, err error) error {
 	slack := s.storedPolicy().ServerSlack
 	if stop.Reason != detect.RateLimit || stop.Until.IsZero() || time.Until(stop.Until) <= min(shortWait, slack) {
@@ -134,21 +135,21 @@ func (s *Spec) limitReached(m *Memo, stop detect.Stop, err error) error {
 	if !s.handOver(m, stop.Until, back, false) {
 		return nil
 	}
-	return engine.SpendWindow(stop.Until, err.Error()+"; "+m.Handover.note())
+	return engine.SpendWindow(stop.Until, err.Error()+"; "+m.Handover.describe())
 }
 
-// waitForAccount returns what an attempt ends with that the gate of the account holds: others work until the end of
-// the limit, or the run waits.
+// waitForAccount returns the error that ends an attempt that the account holds back: other
+// assistants work until the end of the limit, or the run waits.
 func (s *Spec) waitForAccount(use *usage, m Memo, h *account.Held) error {
 	until := time.Now().Add(h.Wait)
 	if h.Stated && s.handOver(&m, until, until, true) {
-		return engine.Keep(engine.Snooze(time.Nanosecond, h.Why+"; "+m.Handover.note()), m)
+		return engine.Keep(engine.Snooze(time.Nanosecond, h.Why+"; "+m.Handover.describe()), m)
 	}
 	return engine.Keep(use.hold(h.Wait, h.Why), m)
 }
 
-// isHandedOver reports whether it is another assistant's turn. If it is not any more, the memo notes
-// so: the limit has ended, or a person wants the session's own assistant to go on.
+// isHandedOver reports whether another assistant works now. It ends the handover in the memo if the
+// limit has ended, or if the operator wants the session's own assistant to continue.
 func (r *Runner) isHandedOver(s *Spec, run string, m *Memo) bool {
 	h := m.Handover
 	if h == nil || h.Over {
@@ -165,7 +166,7 @@ func (r *Runner) isHandedOver(s *Spec, run string, m *Memo) bool {
 	return false
 }
 
-// withFallback returns the memo with that of the assistant that works.
+// withFallback returns the memo with the memo of the fallback's session in it.
 func (m Memo) withFallback(of Memo) Memo {
 	h := *m.Handover
 	h.Memo = &of
@@ -176,7 +177,7 @@ func (m Memo) withFallback(of Memo) Memo {
 	return m
 }
 
-// handleFallback makes one attempt of the assistant that the session is handed over to.
+// handleFallback makes one attempt of the fallback assistant.
 func (r *Runner) handleFallback(ctx context.Context, s *Spec, t *engine.Task, before Memo) ([]byte, error) {
 	h := before.Handover
 	prompt, err := s.handoverPrompt(s.task(data{before.Session, s.Name, t.Attempt}), h.Until)
@@ -192,7 +193,7 @@ func (r *Runner) handleFallback(ctx context.Context, s *Spec, t *engine.Task, be
 	if held != nil {
 		return nil, s.nextFallback(before, Turn{Ended: turnNotRun, Line: held.Why})
 	}
-	defer use.leave()
+	defer use.release()
 	begun := before
 	begun.beginTurn(h.Assistant, true, time.Now())
 	end, err := r.runCommand(ctx, spec, t, own, begun.withFallback)
@@ -216,8 +217,8 @@ func (r *Runner) handleFallback(ctx context.Context, s *Spec, t *engine.Task, be
 	}
 	if end.gone && end.resumed && end.memo.Gone == 0 {
 		end.memo.Gone++
-		end.memo.anew()
-		return nil, engine.Keep(engine.Snooze(time.Nanosecond, h.Assistant+" does not know its session any more; it begins anew"), begun.withFallback(end.memo))
+		end.memo.startOver()
+		return nil, engine.Keep(engine.Snooze(time.Nanosecond, h.Assistant+" has lost its session and starts again"), begun.withFallback(end.memo))
 	}
 	use.learn(end.stop)
 	if end.stop.Reason == detect.UserExit && s.action(detect.UserExit).Do == DoStop {
@@ -227,13 +228,13 @@ func (r *Runner) handleFallback(ctx context.Context, s *Spec, t *engine.Task, be
 	return nil, s.nextFallback(memo, turnEnd(end.stop))
 }
 
-// nextFallback returns what the attempt of an assistant ends with that took over. If it has completed its work, or
-// nobody is left, the session's own assistant goes on when its limit has ended.
+// nextFallback returns the error that ends an attempt of a fallback. If the fallback has completed
+// its work, or there is no other, the session's own assistant continues at the end of its limit.
 func (s *Spec) nextFallback(m Memo, how Turn) error {
 	now := time.Now()
 	h := *m.Handover
 	m.Handover = &h
-	m.beginTurn(h.Assistant, true, now) // unless it was begun
+	m.beginTurn(h.Assistant, true, now) // no effect if it was begun already
 	m.endTurn(how, now)
 	text := h.Assistant + " stopped, " + how.Ended
 	if how.Ended == turnNotRun {
@@ -246,12 +247,12 @@ func (s *Spec) nextFallback(m Memo, how Turn) error {
 	h.Next++
 	if how.Ended != detect.Completed.String() && h.Next < len(s.Fallback) && now.Before(h.Back) {
 		h.Assistant = s.Fallback[h.Next].Name
-		return engine.Keep(engine.Snooze(time.Nanosecond, text+"; "+h.note()), m)
+		return engine.Keep(engine.Snooze(time.Nanosecond, text+"; "+h.describe()), m)
 	}
 	h.Over = true
-	text += "; " + s.AssistantName() + " goes on when its limit has ended"
+	text += "; " + s.AssistantName() + " continues when its limit has ended"
 	if h.Held || !h.Back.After(now) {
-		return engine.Keep(engine.Snooze(time.Nanosecond, text), m) // the gate of the account says how long
+		return engine.Keep(engine.Snooze(time.Nanosecond, text), m) // the gate of the account sets the wait
 	}
 	return engine.Keep(engine.SnoozeUntil(h.Back, text), m)
 }

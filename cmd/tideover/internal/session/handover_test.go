@@ -17,22 +17,22 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// What assistants say.
+// Messages of assistants.
 const (
 	codexStarted = `{"type":"thread.started","thread_id":"0b1a0000-0000-4000-8000-00000000c0de"}`
 	codexLimited = "You've hit your usage limit. Upgrade to Pro or try again in 2 hours."
 )
 
-// answer is what an assistant does when it is called.
+// answer is the reaction of an assistant to a call.
 type answer struct {
 	says  string
 	code  int
 	after time.Duration
 }
 
-// workplace is a folder in which assistants work, in the time of a bubble. Each assistant gives its answers one after the
-// other, and then completes its work.
-type workplace struct {
+// fakeAssistants are assistants with virtual time. Each gives its answers one after the other, and
+// then completes its work.
+type fakeAssistants struct {
 	mu      sync.Mutex
 	answers map[string][]answer
 	calls   []workCall
@@ -48,8 +48,8 @@ type workCall struct {
 
 func (c workCall) String() string { return fmt.Sprintf("%s %s at %v", c.assistant, c.args, c.at.UTC()) }
 
-// launch is [Runner.launch].
-func (w *workplace) launch(ctx context.Context, c guard.Command) (guard.Result, error) {
+// launch replaces [Runner.launch].
+func (w *fakeAssistants) launch(ctx context.Context, c guard.Command) (guard.Result, error) {
 	name := filepath.Base(c.Args[0])
 	w.mu.Lock()
 	w.calls = append(w.calls, workCall{name, strings.Join(c.Args[1:], " "), c.Dir, time.Now()})
@@ -72,14 +72,14 @@ func (w *workplace) launch(ctx context.Context, c guard.Command) (guard.Result, 
 }
 
 // all returns the commands so far.
-func (w *workplace) all() []workCall {
+func (w *fakeAssistants) all() []workCall {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.calls)
 }
 
-// names returns the assistants in the order in which they were called.
-func (w *workplace) names() string {
+// names returns the assistants in the order of their calls.
+func (w *fakeAssistants) names() string {
 	var list []string
 	for _, c := range w.all() {
 		list = append(list, c.assistant)
@@ -87,17 +87,17 @@ func (w *workplace) names() string {
 	return strings.Join(list, " ")
 }
 
-// limitedFor is the answer of Claude Code that has a limit, and after how long it says so.
+// limitedFor is an answer of Claude Code with a limit, after a delay.
 func limitedFor(d, after time.Duration) answer {
 	return answer{fmt.Sprintf("Working.\nClaude AI usage limit reached|%d", time.Now().Add(d).Unix()), 1, after}
 }
 
-// newHandover returns a keeper of sessions of claude that are handed over to others.
-func newHandover(t *testing.T, fallback []string, change func(*Spec), answers map[string][]answer, names ...string) (*keeper, *workplace) {
+// newHandover returns a host of claude sessions that are handed over to others.
+func newHandover(t *testing.T, fallback []string, change func(*Spec), answers map[string][]answer, names ...string) (*sessionHost, *fakeAssistants) {
 	t.Helper()
-	w := &workplace{answers: answers}
+	w := &fakeAssistants{answers: answers}
 	dir := t.TempDir()
-	k := newKeeper(t, nil, t.TempDir(), func(s *Spec) {
+	k := newSessionHost(t, nil, t.TempDir(), func(s *Spec) {
 		s.Start, s.Dir = []string{"claude", "-p", "Work through TODO.md"}, dir
 		s.PlanResume(false)
 		for _, word := range fallback {
@@ -115,14 +115,14 @@ func newHandover(t *testing.T, fallback []string, change func(*Spec), answers ma
 	return k, w
 }
 
-// midday has the bubble begin at a time that assistants know.
+// midday advances the virtual time to a date that messages can have.
 func midday() time.Time {
 	noon := time.Date(2026, 7, 9, 12, 0, 0, 0, time.UTC)
 	time.Sleep(time.Until(noon)) // real clock: it runs in a bubble
 	return noon
 }
 
-// turnsOf writes who worked when.
+// turnsOf formats turns.
 func turnsOf(list []Turn) string {
 	var words []string
 	for _, t := range list {
@@ -131,7 +131,7 @@ func turnsOf(list []Turn) string {
 	return strings.Join(words, ", ")
 }
 
-// wantBack wants the time to be that at which a session goes on after a reset.
+// wantBack checks that the time is within the range in which a session continues after a reset.
 func wantBack(t *testing.T, at, reset time.Time) {
 	t.Helper()
 	if late := at.Sub(reset.Add(90 * time.Second)); late < 0 || late > 31*time.Second {
@@ -158,7 +158,7 @@ func TestALongLimitIsHandedOver(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		st = k.status("shop")
-		if st.State != "waiting" || st.Next == nil || st.Handover != nil || !strings.Contains(st.WaitFor, "codex stopped, completed; claude goes on when its limit has ended") {
+		if st.State != "waiting" || st.Next == nil || st.Handover != nil || !strings.Contains(st.WaitFor, "codex stopped, completed; claude continues when its limit has ended") {
 			t.Fatalf("session is %s until %v: %s", st.State, st.Next, st.WaitFor)
 		}
 		wantBack(t, *st.Next, reset)
@@ -218,8 +218,8 @@ func TestOnlyALongLimitIsHandedOver(t *testing.T) {
 	}
 }
 
-// The process ends while another assistant works, and another process goes on: with the session of that assistant, or with
-// the session's own one if its limit has ended meanwhile.
+// The process ends while another assistant works, and a new process continues: with the session of
+// that assistant, or with the session's own one if its limit has ended.
 func TestAHandOverGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -262,7 +262,7 @@ func TestAHandOverGoesOnAfterARestart(t *testing.T) {
 	}
 }
 
-// Each assistant is asked once for a limit, until one has completed its work.
+// Each assistant is tried once per limit, until one has completed its work.
 func TestTheNextAssistantWorksIfOneCanNot(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -300,7 +300,7 @@ func TestTheNextAssistantWorksIfOneCanNot(t *testing.T) {
 	}
 }
 
-// An assistant whose account is known to be limited is not asked.
+// An assistant whose account has a known limit is skipped.
 func TestALimitedAssistantIsNotHandedOverTo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -326,7 +326,7 @@ func TestALimitedAssistantIsNotHandedOverTo(t *testing.T) {
 	})
 }
 
-// retry-now ends the wait after a hand-over, and the session's own assistant goes on.
+// retry-now ends the wait after a handover, and the session's own assistant continues.
 func TestRetryNowEndsAHandOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -345,8 +345,8 @@ func TestRetryNowEndsAHandOver(t *testing.T) {
 	})
 }
 
-// A pause ends the command of the other assistant, which is resumed afterwards; a paused session that is told to go on now is
-// the session's own assistant's.
+// A pause ends the command of the other assistant, which is resumed afterwards. retry-now during
+// the pause continues with the session's own assistant.
 func TestAHandOverIsPaused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -383,7 +383,7 @@ func TestAHandOverIsPaused(t *testing.T) {
 	}
 }
 
-// What ends a session at a limit does so with a fallback, too.
+// The limits of windows and time also apply with a fallback.
 func TestAHandOverKeepsTheBounds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -411,7 +411,7 @@ func TestAHandOverKeepsTheBounds(t *testing.T) {
 	}
 }
 
-// An assistant that has taken over and runs into the timeout of an attempt is not resumed, and spends no attempt.
+// A fallback that exceeds the timeout of an attempt is not resumed, and uses no attempt.
 func TestATimeoutEndsAHandOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -430,7 +430,7 @@ func TestATimeoutEndsAHandOver(t *testing.T) {
 	})
 }
 
-// A person who ends the assistant that has taken over ends the session, as with the session's own one.
+// A user who ends the fallback ends the session, as with the session's own assistant.
 func TestTheUserEndsAHandOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestTheUserEndsAHandOver(t *testing.T) {
 	})
 }
 
-// In quiet hours no assistant begins, whoever it is.
+// In quiet hours no assistant starts.
 func TestQuietHoursOfAHandOver(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -473,7 +473,7 @@ func TestQuietHoursOfAHandOver(t *testing.T) {
 	}
 }
 
-// A session that the limit of its account holds is handed over like the one that was told of the limit. That spends nothing.
+// A session that its account holds back is handed over, too, and uses up nothing.
 func TestAHeldSessionIsHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -501,12 +501,12 @@ func TestAHeldSessionIsHandedOver(t *testing.T) {
 			}
 		}
 		if windows != 1 {
-			t.Errorf("%d windows were spent, want that of the session that was told", windows)
+			t.Errorf("%d windows were used, want only that of the session that found the limit", windows)
 		}
 	})
 }
 
-// An assistant that has lost its session begins anew, once.
+// A fallback that has lost its session starts again, once.
 func TestAnAssistantThatLostItsSessionBeginsAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -528,7 +528,7 @@ func TestAnAssistantThatLostItsSessionBeginsAnew(t *testing.T) {
 	})
 }
 
-// Only the last turns are kept.
+// Only the last turns are stored.
 func TestTurnsAreBounded(t *testing.T) {
 	t.Parallel()
 	var m Memo
@@ -542,7 +542,7 @@ func TestTurnsAreBounded(t *testing.T) {
 	}
 }
 
-// A memo is never larger than what the engine stores: the oldest turns are left out.
+// A memo is never larger than what the engine stores: the oldest turns are dropped.
 func TestAMemoFits(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("<", 2*maxLine)
@@ -567,7 +567,7 @@ func TestAMemoFits(t *testing.T) {
 	}
 }
 
-// A session is handed over at each of many limits, with messages that are long.
+// A session is handed over at each of many limits, with long messages.
 func TestManyHandOvers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -612,11 +612,11 @@ func TestHowAssistantsAreHandedOverTo(t *testing.T) {
 		}
 	}
 	for line, why := range map[string]string{
-		"":                                "no assistant; want one of claude, codex, gemini",
-		"opencode":                        `"opencode" is not an assistant whose command is known`,
-		"codex exec x":                    "the command of codex has no {{.Prompt}}",
-		"sh -c 'codex exec {{.Prompt}}'":  "is inside the script of a shell",
-		"codex exec {{.Prompt}} {{.Age}}": "there are .Prompt, .Session, .Name and .Attempt",
+		"":                                "no assistant given: want one of claude, codex, gemini",
+		"opencode":                        `"opencode" is not a known assistant`,
+		"codex exec x":                    "the command of codex does not contain {{.Prompt}}",
+		"sh -c 'codex exec {{.Prompt}}'":  "is inside a shell script",
+		"codex exec {{.Prompt}} {{.Age}}": "the fields are .Prompt, .Session, .Name and .Attempt",
 	} {
 		words, _ := Split(line)
 		if _, err := ParseFallback(words); err == nil || !strings.Contains(err.Error(), why) {
@@ -638,13 +638,13 @@ func TestWhatIsWrongWithAFallback(t *testing.T) {
 		return list
 	}
 	for want, s := range map[string]Spec{
-		"fallback: claude uses the account claude-code, as the session does": {Fallback: fallback("codex", "claude")},
-		"fallback: claude uses the account claude-code":                      {Fallback: fallback("claude"), Account: "none"},
-		"fallback: codex is given already":                                   {Fallback: fallback("codex", "codex")},
-		"fallback-after: it has no effect without fallback":                  {FallbackAfter: time.Hour},
-		"fallback-after: -1s is negative":                                    {Fallback: fallback("codex"), FallbackAfter: -time.Second},
-		"fallback-prompt: it has no effect without fallback":                 {FallbackPrompt: "x"},
-		"there are .Assistant, .Until, .Task and .Name":                      {Fallback: fallback("codex"), FallbackPrompt: "{{.Age}}"},
+		"fallback: claude uses the same account (claude-code) as the session": {Fallback: fallback("codex", "claude")},
+		"fallback: claude uses the same account (claude-code":                 {Fallback: fallback("claude"), Account: "none"},
+		"fallback: codex is given twice":                                      {Fallback: fallback("codex", "codex")},
+		"fallback-after: no effect without fallback":                          {FallbackAfter: time.Hour},
+		"fallback-after: -1s is negative":                                     {Fallback: fallback("codex"), FallbackAfter: -time.Second},
+		"fallback-prompt: no effect without fallback":                         {FallbackPrompt: "x"},
+		"the fields are .Assistant, .Until, .Task and .Name":                  {Fallback: fallback("codex"), FallbackPrompt: "{{.Age}}"},
 		"": {Fallback: fallback("codex", "claude"), Account: "company", FallbackPrompt: "{{.Task}}, {{.Assistant}}, {{.Until}}, {{.Name}}"},
 	} {
 		s.Start, s.Pack = []string{"claude", "-p", "x"}, "claude-code"
@@ -657,7 +657,7 @@ func TestWhatIsWrongWithAFallback(t *testing.T) {
 	}
 }
 
-// The first prompt of a session is in the prompt of a hand-over, however it was given.
+// The prompt of a handover contains the first prompt of the session, however that was given.
 func TestTheTaskIsHandedOver(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

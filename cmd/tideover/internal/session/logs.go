@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	logSize  = 10 << 20 // of a file, after which it is put aside
-	logKeep  = 3        // files that were put aside
+	logSize  = 10 << 20 // size at which a file is rotated
+	logKeep  = 3        // number of rotated files
 	tailSize = 16 << 10
 	tailMost = 50 // lines
 )
 
-// Logs are files with what the commands of sessions have written, for processes
-// that have no terminal to show it on.
+// Logs stores the output of sessions in files.
 type Logs struct {
 	Dir      string
-	Redactor *secret.Redactor // hides secrets that are known
+	Redactor *secret.Redactor // redacts known secrets
 }
 
 func (l Logs) path(name string) string { return filepath.Join(l.Dir, name+".log") }
@@ -37,13 +36,13 @@ func (l Logs) Open(s *Spec) (Streams, error) {
 	}
 	f := &logFile{path: l.path(s.Name)}
 	if err := f.open(); err != nil {
-		return Streams{}, fmt.Errorf("output of the session: %w", err)
+		return Streams{}, fmt.Errorf("opening the output file of the session: %w", err)
 	}
 	fmt.Fprintf(f, "--- %s\n", time.Now().Format(time.RFC3339))
 	out, errs := l.Redactor.NewWriter(f), l.Redactor.NewWriter(f)
 	return Streams{
 		Stdout: out, Stderr: errs,
-		// What can't be written to a log is no reason to call the command a failure.
+		// A failure to write the log does not fail the command.
 		Close: func() error {
 			_, _, _ = out.Close(), errs.Close(), f.Close()
 			return nil
@@ -51,8 +50,8 @@ func (l Logs) Open(s *Spec) (Streams, error) {
 	}, nil
 }
 
-// Tee returns a [Runner.Open] whose streams are also written to the session's file. If the
-// file can't be written, the command runs all the same.
+// Tee returns a [Runner.Open] whose streams are also written to the session's file. If the file
+// can't be opened, the command still runs.
 func (l Logs) Tee(open func(*Spec) (Streams, error)) func(*Spec) (Streams, error) {
 	return func(s *Spec) (Streams, error) {
 		st, err := open(s)
@@ -77,13 +76,13 @@ func (l Logs) Tee(open func(*Spec) (Streams, error)) func(*Spec) (Streams, error
 	}
 }
 
-// Known reports whether the session has ever written something.
+// Known reports whether the session has a file.
 func (l Logs) Known(name string) bool {
 	_, err := os.Stat(l.path(name))
 	return err == nil
 }
 
-// Tail returns the path of a session's file, and its last lines.
+// Tail returns the path of a session's file and its last lines; "" if there is none.
 func (l Logs) Tail(name string) (path string, lines []string) {
 	path = l.path(name)
 	f, err := os.Open(path)
@@ -92,15 +91,15 @@ func (l Logs) Tail(name string) (path string, lines []string) {
 	}
 	defer f.Close()
 	if _, err := f.Seek(-tailSize, io.SeekEnd); err != nil {
-		_, _ = f.Seek(0, io.SeekStart) // it is shorter
+		_, _ = f.Seek(0, io.SeekStart) // the file is shorter
 	}
-	text, _ := io.ReadAll(io.LimitReader(f, tailSize)) // as much as there is
+	text, _ := io.ReadAll(io.LimitReader(f, tailSize)) // on an error, use what was read
 	plain := PlainText(string(bytes.ToValidUTF8(text, []byte("\uFFFD"))))
 	lines = strings.Split(strings.TrimRight(plain, "\n"), "\n")
 	return path, lines[max(0, len(lines)-tailMost):]
 }
 
-// logFile is a file that is put aside when it has grown too large.
+// logFile is a file that is rotated when it has reached logSize.
 type logFile struct {
 	path string
 	mu   sync.Mutex
@@ -120,8 +119,8 @@ func (l *logFile) open() (err error) {
 	return nil
 }
 
-// Write implements [io.Writer]. It never fails: a command must not die of a disk
-// that is full, or it would be called a crash.
+// Write implements [io.Writer]. It never fails: a full disk must not end the command, which would
+// count as a crash.
 func (l *logFile) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

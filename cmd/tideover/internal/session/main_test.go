@@ -11,15 +11,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	time.Local = time.UTC // messages state times of day without a zone
+	time.Local = time.UTC // messages contain times of day without a zone
 	m.Run()
 }
 
-// assistant is a fake assistant. The n-th time that it is called in a folder it
-// says what is in the file n, whose first line is the exit code.
+// assistant is a fake assistant. Its n-th call in a folder prints the file n, whose first line is
+// the exit code.
 const assistant = `cd "$0"; echo "$*" >> calls; n=$(wc -l < calls); test -f $n || exit 0; tail -n +2 $n; exit $(head -n 1 $n)`
 
-// unguarded runs a command as it is.
+// unguarded runs a command directly.
 func unguarded(ctx context.Context, c guard.Command) (guard.Result, error) {
 	cmd := exec.CommandContext(ctx, c.Args[0], c.Args[1:]...)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, c.Stdin, c.Stdout, c.Stderr

@@ -15,45 +15,44 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// ErrUnknown says that there is no session of the name.
+// ErrUnknown means that there is no session with this name.
 var ErrUnknown = errors.New("no such session")
 
-// ErrState says that a session is not in a state for what is asked.
+// ErrState means that the session's state does not allow the operation.
 var ErrState = engine.ErrState
 
-// Manager knows the sessions of an engine by their names.
+// Manager controls the sessions of an engine by their names.
 type Manager struct {
 	Engine *engine.Engine
 
-	// Known reports whether a session has ever run of which no run is kept any more;
-	// nil means that none has.
+	// Known reports whether a session without a stored run has run before; nil means that none
+	// has.
 	Known func(name string) bool
 
-	// Runner runs the commands; nil means that it is not known here.
+	// Runner runs the commands; nil if it is in another process.
 	Runner *Runner
 
-	// Output returns the file that has the output of a session, and its last
-	// lines; nil means that there is none.
+	// Output returns the file with the output of a session, and its last lines; nil means that
+	// output is not stored.
 	Output func(name string) (path string, tail []string)
 
-	// Read returns the output of a session after a position, as [Logs.Read] does; nil means
-	// that it is not kept.
+	// Read returns the output of a session after a position, as [Logs.Read] does; nil means that
+	// output is not stored.
 	Read func(name, after string) (OutputPart, error)
 
 	mu       sync.Mutex
 	sessions map[string]*managed
 }
 
-// managed is a session by its name.
+// managed is a session of the manager.
 type managed struct {
-	spec *Spec            // nil if it is not configured any more
-	flow *engine.Workflow // of the spec, or of the one that was
-	run  string           // the latest; "" for none
+	spec *Spec            // nil if it is no longer configured
+	flow *engine.Workflow // of the spec, or of the last one
+	run  string           // latest run; "" for none
 }
 
-// Set says which sessions there are. Those that have never run are started; those
-// that have go on as they are, whatever became of them. It reports whether there
-// were any of those.
+// Set replaces the configured sessions. Sessions that have never run are started; the others keep
+// their state. It reports whether there were any that had run before.
 func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workflow) (before bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,9 +77,9 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 		}
 		if g.run != "" {
 			before = true
-			m.holds(ctx, g)
+			m.restoreHeld(ctx, g)
 		} else if m.Known != nil && m.Known(s.Name) {
-			continue // it is over, and forgotten; somebody may resume it
+			continue // it has ended and its run is no longer stored; Resume starts it again
 		} else if err := m.begin(ctx, g, "the configuration"); err != nil {
 			return before, err
 		}
@@ -88,18 +87,19 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 	return before, m.orphans(ctx)
 }
 
-// holds has a session looked after whose account held it when the process before this one ended.
-func (m *Manager) holds(ctx context.Context, g *managed) {
+// restoreHeld restores the check of a session that its account held back when the last process
+// ended.
+func (m *Manager) restoreHeld(ctx context.Context, g *managed) {
 	if m.Runner == nil {
 		return
 	}
-	if i, err := m.Engine.Get(ctx, g.run); err == nil { // or it asks when its wait is over
-		m.Runner.holds(g.spec, i)
+	if i, err := m.Engine.Get(ctx, g.run); err == nil { // on an error, it continues at the end of its wait
+		m.Runner.restoreHeld(g.spec, i)
 	}
 }
 
-// Kept returns the workflows of sessions that go on although they are not among
-// these any more. When they give up, somebody is told as before.
+// Kept returns the workflows of running sessions that are not among specs. They still notify when
+// they give up.
 func (m *Manager) Kept(specs []*Spec) (flows []*engine.Workflow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +111,7 @@ func (m *Manager) Kept(specs []*Spec) (flows []*engine.Workflow) {
 	return flows
 }
 
-// orphans finds sessions that go on and are not configured any more.
+// orphans adds running sessions that are no longer configured.
 func (m *Manager) orphans(ctx context.Context) error {
 	stats, err := m.Engine.Stats(ctx)
 	if err != nil {
@@ -133,12 +133,12 @@ func (m *Manager) orphans(ctx context.Context) error {
 	return nil
 }
 
-// latest looks for the run of a session that was started before.
+// latest finds the latest run of a session from an earlier process.
 func (m *Manager) latest(ctx context.Context, g *managed) error {
 	if g.run != "" {
 		return nil
 	}
-	// What lists read is a moment behind the log after a crash.
+	// After a crash, lists are a moment behind the log.
 	for {
 		stats, err := m.Engine.Stats(ctx)
 		if err != nil {
@@ -169,8 +169,7 @@ func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
 	return err
 }
 
-// Runs returns the latest runs of the sessions, as far as they are kept. Each is read when
-// it is asked for.
+// Runs returns the latest stored runs of the sessions. Each is read when the iteration reaches it.
 func (m *Manager) Runs(ctx context.Context) iter.Seq[*engine.Info] {
 	m.mu.Lock()
 	var ids []string
@@ -196,13 +195,13 @@ func (m *Manager) Names() []string {
 	return slices.Sorted(maps.Keys(m.sessions))
 }
 
-// List returns where all sessions are, by name.
+// List returns the status of all sessions, sorted by name.
 func (m *Manager) List(ctx context.Context) ([]Status, error) {
 	list := []Status{}
 	for _, name := range m.Names() {
 		s, err := m.status(ctx, name)
 		if errors.Is(err, ErrUnknown) {
-			continue // gone meanwhile
+			continue // removed meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -212,7 +211,7 @@ func (m *Manager) List(ctx context.Context) ([]Status, error) {
 	return list, nil
 }
 
-// Get returns where a session is, with the last lines of its output.
+// Get returns the status of a session, with the last lines of its output.
 func (m *Manager) Get(ctx context.Context, name string) (Status, error) {
 	s, err := m.status(ctx, name)
 	if err == nil && m.Output != nil {
@@ -223,7 +222,7 @@ func (m *Manager) Get(ctx context.Context, name string) (Status, error) {
 
 // ReadOutput returns the output of a session after a position.
 func (m *Manager) ReadOutput(_ context.Context, name, after string) (part OutputPart, err error) {
-	err = m.of(name, func(*managed) error { return nil })
+	err = m.withSession(name, func(*managed) error { return nil })
 	if err == nil && m.Read != nil {
 		part, err = m.Read(name, after)
 	}
@@ -269,7 +268,7 @@ func (m *Manager) status(ctx context.Context, name string) (Status, error) {
 func (m *Manager) unknown(name string) error {
 	names := m.Names()
 	if len(names) == 0 {
-		return fmt.Errorf("%w: %q; there are none", ErrUnknown, name)
+		return fmt.Errorf("%w: %q: there are no sessions", ErrUnknown, name)
 	}
-	return fmt.Errorf("%w: %q; there are %s", ErrUnknown, name, strings.Join(names, ", "))
+	return fmt.Errorf("%w: %q: the sessions are %s", ErrUnknown, name, strings.Join(names, ", "))
 }

@@ -8,41 +8,41 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Memo is what one attempt of a session leaves for the next, and for whoever looks.
-// It is stored with the run.
+// Memo is the state that one attempt of a session leaves for the next, and for its status. It is
+// stored with the run.
 type Memo struct {
-	Session    string `json:"session"`              // the id; "" if the command chooses it and has not stated it yet
-	Stated     bool   `json:"stated,omitempty"`     // the id is one that the command has stated
-	Generation int    `json:"generation"`           // how often it began anew
-	Started    bool   `json:"started,omitempty"`    // a command was run that makes the session exist
-	Ended      bool   `json:"ended,omitempty"`      // a command of the session has ended by itself
-	UseLatest  bool   `json:"use_latest,omitempty"` // the latest session of the folder is resumed, because the command has stated no id
-	Gone       int    `json:"gone,omitempty"`       // how often it began anew because the session did not exist any more
-	NoResume   string `json:"no_resume,omitempty"`  // why the session can't be resumed, which is for good
+	Session    string `json:"session"`              // session id; "" if the command chooses it and has not printed it yet
+	Stated     bool   `json:"stated,omitempty"`     // the command has printed the id
+	Generation int    `json:"generation"`           // how often it started again from the beginning
+	Started    bool   `json:"started,omitempty"`    // the start command was run
+	Ended      bool   `json:"ended,omitempty"`      // a command of the session has ended without being interrupted
+	UseLatest  bool   `json:"use_latest,omitempty"` // resume the latest session of the folder, because the command printed no id
+	Gone       int    `json:"gone,omitempty"`       // how often it started again because the session no longer existed
+	NoResume   string `json:"no_resume,omitempty"`  // why the session can never be resumed
 	Resumes    int    `json:"resumes,omitempty"`
-	InARow     int    `json:"in_a_row,omitempty"` // stops for the reason of Last
-	Last       *Stop  `json:"last,omitempty"`     // the last one
+	InARow     int    `json:"in_a_row,omitempty"` // consecutive stops for the reason of Last
+	Last       *Stop  `json:"last,omitempty"`     // the last stop
 
-	Limit    *ScreenLimit `json:"limit,omitempty"`    // that stands on the screen of the command, which still runs
-	Handover *Handover    `json:"handover,omitempty"` // to other assistants; the last one, nil before the first
-	Turns    []Turn       `json:"turns,omitempty"`    // who worked when, of a session with a fallback; the last maxTurns
+	Limit    *ScreenLimit `json:"limit,omitempty"`    // on the screen of the running command
+	Handover *Handover    `json:"handover,omitempty"` // the last handover; nil before the first
+	Turns    []Turn       `json:"turns,omitempty"`    // which assistant worked when, if the session has a fallback; the last maxTurns
 }
 
-// Stop is why an attempt ended.
+// Stop is why a command stopped.
 type Stop struct {
 	Reason string    `json:"reason"`
-	Line   string    `json:"line,omitempty"` // that says so
+	Line   string    `json:"line,omitempty"` // line of output with the reason
 	Rule   string    `json:"rule,omitempty"`
-	Until  time.Time `json:"until,omitzero"` // as it was stated
+	Until  time.Time `json:"until,omitzero"` // as stated in the output
 	Exit   int       `json:"exit"`
 	At     time.Time `json:"at"`
 }
 
-// maxMemo is the size of the largest memo. The engine stores no more than 4 KiB.
+// maxMemo is the largest size of a memo. The engine stores at most 4 KiB.
 const maxMemo = 4000
 
-// MarshalJSON writes the memo. If it is too large, the oldest turns are left out, and then what the assistant has said that a
-// session was handed over to.
+// MarshalJSON encodes the memo. If it is too large, it drops the oldest turns, and then the last
+// stop of a fallback.
 func (m Memo) MarshalJSON() ([]byte, error) {
 	type plain Memo
 	for {
@@ -64,16 +64,16 @@ func (m Memo) MarshalJSON() ([]byte, error) {
 	}
 }
 
-// ReadMemo reads what an attempt has left, which may be nothing.
+// ReadMemo decodes a memo. Empty or foreign data gives the zero memo.
 func ReadMemo(text json.RawMessage) (m Memo) {
 	if len(text) > 0 {
-		_ = json.Unmarshal(text, &m) // or it is not ours
+		_ = json.Unmarshal(text, &m) // not a memo: keep the zero value
 	}
 	return m
 }
 
-// note adds a stop.
-func (m *Memo) note(stop detect.Stop, exit int, now time.Time) {
+// recordStop records a stop.
+func (m *Memo) recordStop(stop detect.Stop, exit int, now time.Time) {
 	was := m.Last
 	m.Last = &Stop{Reason: stop.Reason.String(), Line: textfmt.TruncateValid(stop.Line, maxLine, "…"), Rule: stop.Rule, Until: stop.Until, Exit: exit, At: now}
 	if was == nil || was.Reason != m.Last.Reason {
@@ -82,8 +82,8 @@ func (m *Memo) note(stop detect.Stop, exit int, now time.Time) {
 	m.InARow++
 }
 
-// anew begins another session.
-func (m *Memo) anew() {
+// startOver makes the next command start a new session.
+func (m *Memo) startOver() {
 	m.Generation++
 	m.Started, m.Session, m.Stated, m.Ended, m.UseLatest = false, "", false, false, false
 }

@@ -10,13 +10,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
 )
 
-// messageSlack is what the policy adds to a stated time: server-slack, and up to 30 s
-// that keep many sessions from coming back at once.
+// messageSlack and messageSpread are what the policy adds to a stated time: server-slack, and up to
+// 30 s of jitter.
 const messageSlack, messageSpread = 90 * time.Second, 30 * time.Second
 
-// A fake assistant prints each message of today's assistants and exits, with 0 and
-// with 1. The session stops for the right reason, waits for the right time, and runs
-// the right command.
+// A fake assistant prints each message of current assistants and exits, with 0 and with 1. The
+// session stops for the right reason, waits until the right time, and runs the right command.
 func TestMessagesOfTodaysAssistants(t *testing.T) {
 	t.Parallel()
 	for i := range detecttest.Messages {
@@ -33,12 +32,12 @@ func TestMessagesOfTodaysAssistants(t *testing.T) {
 // playMessage runs a session whose first command prints a message.
 func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 	t.Helper()
-	p := newPlay(t, func(s *Spec) { s.Pack = pack }, fmt.Sprintf("%d\n%s\n", code, m.Text), "0\nDone.\n")
+	p := newSessionTest(t, func(s *Spec) { s.Pack = pack }, fmt.Sprintf("%d\n%s\n", code, m.Text), "0\nDone.\n")
 	sleepUntil(t, detecttest.Now)
 	p.open()
 	defer p.close()
 	p.start()
-	synctest.Wait() // until the first command has ended and the session waits, or is over
+	synctest.Wait() // until the first command has ended and the session waits or has ended
 	i := p.info()
 	step := &i.Steps[0]
 	last, until := ReadMemo(step.Progress).Last, m.UntilAt(code, time.Local)
@@ -84,12 +83,11 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 	}
 }
 
-// The pack of a shell is generic. Another pack reads what the assistant says, and is
-// named.
+// The pack of a shell is generic. Another pack recognises the message, and is named.
 func TestAnotherPackReadsTheMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, nil, "1\nYou've hit your usage limit. Upgrade to Pro or try again in 2 days.\n", "0\n")
+		p := newSessionTest(t, nil, "1\nYou've hit your usage limit. Upgrade to Pro or try again in 2 days.\n", "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -112,7 +110,7 @@ func TestDecoysOfTodaysMessages(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d exits with %d", decoy.Pack, n, code), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					p := newPlay(t, func(s *Spec) { s.Pack = decoy.Pack }, fmt.Sprintf("%d\n%s\n", code, decoy.Text))
+					p := newSessionTest(t, func(s *Spec) { s.Pack = decoy.Pack }, fmt.Sprintf("%d\n%s\n", code, decoy.Text))
 					p.open()
 					defer p.close()
 					p.start()
@@ -127,13 +125,12 @@ func TestDecoysOfTodaysMessages(t *testing.T) {
 	}
 }
 
-// A limit of milliseconds costs an attempt of the policy and no window, is waited for
-// without slack, and does not go on for ever.
+// A limit of milliseconds uses an attempt and no window, has no slack, and ends at some point.
 func TestShortWaitsAreBackoff(t *testing.T) {
 	t.Parallel()
 	const limit = "1\nRate limit reached for gpt-5. Please try again in 28ms.\n"
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, func(s *Spec) { s.Pack = "codex" }, limit, limit, "0\n")
+		p := newSessionTest(t, func(s *Spec) { s.Pack = "codex" }, limit, limit, "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -145,7 +142,7 @@ func TestShortWaitsAreBackoff(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, func(s *Spec) { s.Pack = "codex" }, limit, limit, limit, limit, limit, limit, limit)
+		p := newSessionTest(t, func(s *Spec) { s.Pack = "codex" }, limit, limit, limit, limit, limit, limit, limit)
 		p.open()
 		defer p.close()
 		p.start()

@@ -15,23 +15,22 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// maxOutput is how much of the output is read at once.
+// maxOutput limits the size of one part.
 const maxOutput = 256 << 10
 
-// OutputPart is a part of what the commands of a session have written.
+// OutputPart is a part of the output of a session.
 type OutputPart struct {
 	Text string `json:"text"`
-	Next string `json:"next"`           // the position after this part
-	More bool   `json:"more,omitempty"` // more has been written already
-	Lost bool   `json:"lost,omitempty"` // the output at the given position is kept no longer
+	Next string `json:"next"`           // position after this part
+	More bool   `json:"more,omitempty"` // more output is available
+	Lost bool   `json:"lost,omitempty"` // the output at the given position is no longer stored
 }
 
-// ErrPosition says that a position is not one that [Logs.Read] has returned.
-var ErrPosition = errors.New("not a position of the output: use next of an answer, or none for the beginning")
+// ErrPosition means that a position was not returned by [Logs.Read].
+var ErrPosition = errors.New("not a position of the output: use next of an answer, or nothing for the beginning")
 
-// Read returns the output of a session after a position: "" is the beginning of what is kept,
-// and [OutputPart.Next] is the position after a part. A session that has written nothing has an
-// empty part.
+// Read returns the output of a session after a position: "" is the beginning of the stored output,
+// and [OutputPart.Next] is the position after a part. A session without output has an empty part.
 func (l Logs) Read(name, after string) (OutputPart, error) {
 	id, offset, err := parsePosition(after)
 	if err != nil {
@@ -73,7 +72,7 @@ func (l Logs) Read(name, after string) (OutputPart, error) {
 	}
 }
 
-// readFrom reads a part of the file, without a character of which only the beginning is there.
+// readFrom reads a part of the file. It leaves out an incomplete character at the end.
 func readFrom(f *os.File, offset int64) (text []byte, end bool, err error) {
 	text = make([]byte, maxOutput)
 	n, err := f.ReadAt(text, offset)
@@ -93,7 +92,7 @@ func readFrom(f *os.File, offset int64) (text []byte, end bool, err error) {
 	return text, end, nil
 }
 
-// openAll opens the files of a session, the oldest first.
+// openAll opens the files of a session, oldest first.
 func (l Logs) openAll(name string) (files []*os.File, err error) {
 	log := logFile{path: l.path(name)}
 	for i := logKeep; i >= 0; i-- {
@@ -102,7 +101,7 @@ func (l Logs) openAll(name string) (files []*os.File, err error) {
 		case errors.Is(err, fs.ErrNotExist):
 		case err != nil:
 			return files, err
-		case len(files) > 0 && fileID(files[len(files)-1]) == fileID(f): // it was put aside meanwhile
+		case len(files) > 0 && fileID(files[len(files)-1]) == fileID(f): // rotated meanwhile
 			_ = f.Close()
 		default:
 			files = append(files, f)
@@ -124,11 +123,11 @@ func parsePosition(text string) (id uint64, offset int64, err error) {
 	return id, offset, nil
 }
 
-// escapeSequence is one by which programs colour their output and move the cursor.
+// escapeSequence matches terminal escape sequences.
 var escapeSequence = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])`)
 
-// PlainText returns the text of what a program has written: without escape sequences, and
-// without characters that could change how a terminal shows the rest.
+// PlainText removes escape sequences, and characters that could change how a terminal shows the
+// rest.
 func PlainText(output string) string {
 	text := strings.ReplaceAll(escapeSequence.ReplaceAllString(output, ""), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {

@@ -27,8 +27,8 @@ func readAll(t *testing.T, l session.Logs, after string) (text, next string, los
 	}
 }
 
-// The output of a session is read part by part, also while its files are put aside, and a reader
-// is told what it has missed.
+// The output of a session is read in parts, also while its files are rotated, and a reader learns
+// what it has missed.
 func TestTheOutputIsReadPartByPart(t *testing.T) {
 	t.Parallel()
 	l := session.Logs{Dir: t.TempDir(), Redactor: new(secret.Redactor)}
@@ -68,14 +68,14 @@ func TestTheOutputIsReadPartByPart(t *testing.T) {
 		}
 	}
 	if _, _, lost := readAll(t, l, position); !lost {
-		t.Error("the file of the position is gone, and the reader was not told")
+		t.Error("the file of the position is gone, and the reader does not learn it")
 	}
 	if _, err := l.Read("night", "x"); !errors.Is(err, session.ErrPosition) {
 		t.Errorf("a position that is none: %v", err)
 	}
 }
 
-// Colours, the titles of windows and what hides text are not part of the output as text.
+// Plain text contains no colours, window titles or hidden text.
 func TestOutputAsPlainText(t *testing.T) {
 	t.Parallel()
 	for output, want := range map[string]string{
@@ -89,7 +89,7 @@ func TestOutputAsPlainText(t *testing.T) {
 	}
 }
 
-// Output goes to the file and to whoever watches, with secrets hidden in the file.
+// Output goes to the file and to the watcher, with secrets redacted in the file.
 func TestTeeKeepsTheOutput(t *testing.T) {
 	t.Parallel()
 	redactor := new(secret.Redactor)

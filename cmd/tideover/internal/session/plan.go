@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// CommandPack returns the pack for a command, also for one that a shell or another
-// program runs; generic if no assistant is known in it.
+// CommandPack returns the pack for a command, also for one that a shell or another program runs;
+// generic if it contains no known assistant.
 func CommandPack(argv []string) string {
 	if _, assistant, _ := unwrap(argv); packs[assistant] != "" {
 		return packs[assistant]
@@ -15,9 +15,9 @@ func CommandPack(argv []string) string {
 	return PackOf(argv)
 }
 
-// PlanResume fills in how the session is resumed, if that is not given and its
-// command is one of an assistant. If no way is known, NoResume says why. Piped
-// says that something is piped into the command, which may be its prompt.
+// PlanResume sets the resume command of an assistant's session, unless one is given. If none is
+// known, it sets NoResume to the reason. piped means that standard input is a pipe, which may
+// contain the prompt.
 func (s *Spec) PlanResume(piped bool) {
 	s.typed = slices.Clone(s.Start)
 	if len(s.Start) == 0 || len(s.Resume) > 0 || s.Restart {
@@ -26,17 +26,17 @@ func (s *Spec) PlanResume(piped bool) {
 	w, assistant, understood := unwrap(s.Start)
 	if assistant == "" {
 		if PackOf(s.Start) != "generic" && len(s.Start) > 1 {
-			s.NoResume = "how " + PackOf(s.Start) + " resumes a session is not known"
+			s.NoResume = "how " + PackOf(s.Start) + " resumes a session is unknown"
 		}
 		return
 	}
 	plan := assistants[assistant]
 	switch {
 	case !understood:
-		s.NoResume = assistant + " is run by a command of which only a plain call is understood, as in sh -c 'claude -p x'"
+		s.NoResume = assistant + " is run by a command that is too complex: only a plain call is supported, such as sh -c 'claude -p x'"
 		return
 	case plan == nil && len(w.inner) > 1:
-		s.NoResume = "how " + assistant + " resumes a session is not known"
+		s.NoResume = "how " + assistant + " resumes a session is unknown"
 		return
 	case plan == nil:
 		return
@@ -46,11 +46,11 @@ func (s *Spec) PlanResume(piped bool) {
 	case errors.Is(err, errNoPrompt):
 		return
 	case err != nil:
-		s.NoResume = fmt.Sprintf("of the command of %s %v", assistant, err)
+		s.NoResume = fmt.Sprintf("the command of %s can't be resumed: %v", assistant, err)
 		return
 	}
 	if r.id == "" && !mentions(r.start, "Session") && !s.readsID() {
-		s.NoResume = fmt.Sprintf("the pack %s does not know where %s states the id of its session; detect by %s, or extend it", s.Pack, assistant, packs[assistant])
+		s.NoResume = fmt.Sprintf("the pack %s does not find the session id in the output of %s: use the pack %s, or extend it", s.Pack, assistant, packs[assistant])
 		return
 	}
 	s.Start, s.Resume, s.SessionID, s.stdinPrompt = w.wrap(r.start), w.wrap(r.resume), r.id, r.stdin
@@ -59,11 +59,10 @@ func (s *Spec) PlanResume(piped bool) {
 	}
 }
 
-// ReadsPrompt reports whether the prompt of the session is read from standard
-// input. It is known after [Spec.PlanResume].
+// ReadsPrompt reports whether the prompt is read from standard input. Call it after
+// [Spec.PlanResume].
 func (s *Spec) ReadsPrompt() bool { return s.stdinPrompt }
 
-// RunsAgain reports whether the start command is run again instead of a resume
-// command, because the command is no assistant's. It is known after
-// [Spec.PlanResume].
+// RunsAgain reports whether the start command is run again instead of a resume command, because the
+// command is not an assistant. Call it after [Spec.PlanResume].
 func (s *Spec) RunsAgain() bool { return len(s.Resume) == 0 && s.NoResume == "" && !s.Restart }

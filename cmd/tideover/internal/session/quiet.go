@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// Hours are a part of each day, from one time to another, which may be after
-// midnight.
+// Hours is a part of each day, from one time to another. It may span midnight.
 type Hours struct {
 	From string `json:"from"` // 15:04
 	To   string `json:"to"`
-	Zone string `json:"zone,omitempty"` // "" means that of the machine
+	Zone string `json:"zone,omitempty"` // "" means the machine's zone
 }
 
-// ParseHours reads hours such as 23:00-07:00, with a time zone behind it or not.
+// ParseHours parses hours such as 23:00-07:00, optionally followed by a time zone.
 func ParseHours(text string) (*Hours, error) {
 	span, zone, _ := strings.Cut(strings.TrimSpace(text), " ")
 	from, to, ok := strings.Cut(span, "-")
 	h := &Hours{from, to, strings.TrimSpace(zone)}
 	if !ok {
-		return nil, fmt.Errorf("%q is not like 23:00-07:00", text)
+		return nil, fmt.Errorf("%q is not a range of hours: want one such as 23:00-07:00", text)
 	}
 	var clocks [2]time.Time
 	for i, t := range []string{from, to} {
 		var err error
 		if clocks[i], err = time.Parse("15:04", t); err != nil {
-			return nil, fmt.Errorf("%q is no time of day, in %q", t, text)
+			return nil, fmt.Errorf("%q in %q is not a time of day: want one such as 23:00", t, text)
 		}
 	}
 	if clocks[0].Equal(clocks[1]) {
-		return nil, fmt.Errorf("%q has no length", text)
+		return nil, fmt.Errorf("%q is empty: both times are the same", text)
 	}
 	if _, err := h.location(); err != nil {
 		return nil, err
@@ -38,7 +37,7 @@ func ParseHours(text string) (*Hours, error) {
 	return h, nil
 }
 
-// String returns the hours as they are written.
+// String returns the hours in the format of ParseHours.
 func (h *Hours) String() string { return strings.TrimSpace(h.From + "-" + h.To + " " + h.Zone) }
 
 func (h *Hours) location() (*time.Location, error) {
@@ -48,23 +47,23 @@ func (h *Hours) location() (*time.Location, error) {
 	return time.LoadLocation(h.Zone)
 }
 
-// Until returns when the hours that now is in end, and whether it is in them. On
-// the day on which the clocks skip them there are none.
+// Until returns the end of the hours, and whether now is within them. There are none on a day on
+// which a clock change skips them.
 func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 	if h == nil {
 		return time.Time{}, false
 	}
 	loc, err := h.location()
 	if err != nil {
-		return time.Time{}, false // Parse has checked that
+		return time.Time{}, false // ParseHours has checked the zone
 	}
 	local := now.In(loc)
-	over := 0 // midnight
+	over := 0 // 1 if the hours span midnight
 	if from, to := clockOf(h.From), clockOf(h.To); to.Before(from) {
 		over = 1
 	}
 	for _, day := range []int{-1, 0} {
-		from, to := h.on(local, day, h.From), h.on(local, day+over, h.To) // of no length if the clocks skip it
+		from, to := h.on(local, day, h.From), h.on(local, day+over, h.To) // empty if a clock change skips them
 		if !now.Before(from) && now.Before(to) {
 			return to, true
 		}
@@ -72,7 +71,7 @@ func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 	return time.Time{}, false
 }
 
-// End returns when the hours end next, whether it is in them or not.
+// End returns the next end of the hours, whether or not now is within them.
 func (h *Hours) End(now time.Time) time.Time {
 	loc, err := h.location()
 	if err != nil {
@@ -86,13 +85,13 @@ func (h *Hours) End(now time.Time) time.Time {
 	}
 }
 
-// on returns the time of day, so many days after that of t.
+// on returns the time of day, days after the date of t.
 func (h *Hours) on(t time.Time, days int, clock string) time.Time {
 	c := clockOf(clock)
 	return time.Date(t.Year(), t.Month(), t.Day()+days, c.Hour(), c.Minute(), 0, 0, t.Location())
 }
 
-// clockOf returns a time of day that ParseHours has read.
+// clockOf parses a time of day that ParseHours has checked.
 func clockOf(text string) time.Time {
 	c, _ := time.Parse("15:04", text)
 	return c

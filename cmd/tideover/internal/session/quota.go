@@ -14,11 +14,10 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// quotaRecheck is after how long a quota is asked for again that is used up although its reset
-// is over, or whose reset is not known.
+// quotaRecheck is the wait before a used quota is checked again if its reset is over or unknown.
 const quotaRecheck = 5 * time.Minute
 
-// quotaPacks are the packs of the tools whose quota can be known before a limit.
+// quotaPacks are the packs of tools whose quota can be read.
 var quotaPacks = []string{"claude-code", "codex"}
 
 // quotaPack returns the built-in pack of the session's tool.
@@ -29,10 +28,11 @@ func (s *Spec) quotaPack() string {
 	return s.Pack
 }
 
-// NeedsStatusLine reports whether the quota is known only if it is recorded: the tool can't be asked.
+// NeedsStatusLine reports whether the quota is known only from its status line, because the tool
+// can't be asked.
 func (s *Spec) NeedsStatusLine() bool { return s.quotaPack() == "claude-code" }
 
-// checkPauseAt says whether the session can pause before its limit.
+// checkPauseAt validates pause-at.
 func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
 	pack := s.quotaPack()
 	switch {
@@ -40,12 +40,12 @@ func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
 	case s.PauseAt < 0 || s.PauseAt > 100:
 		fail("pause-at", "%g%% is not between 0%% and 100%%", s.PauseAt)
 	case !slices.Contains(quotaPacks, pack):
-		fail("pause-at", "the quota of %s can't be asked for; it is known for %s", pack, strings.Join(quotaPacks, " and "))
+		fail("pause-at", "the quota of %s can't be read: pause-at works with %s", pack, strings.Join(quotaPacks, " and "))
 	}
 }
 
-// beforeLimit returns until when nothing is begun because so much of the quota is used that the
-// session pauses; nil if it may begin. A quota that can't be read holds nothing up, and is reported.
+// beforeLimit returns an error that makes the session wait if too much of the quota is used; nil if
+// it may start. An unreadable quota is only a warning.
 func (r *Runner) beforeLimit(ctx context.Context, s *Spec, env []string) error {
 	if s.PauseAt == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (r *Runner) beforeLimit(ctx context.Context, s *Spec, env []string) error {
 	windows, err := ask(ctx, s, env)
 	if err != nil {
 		if r.Warn != nil && ctx.Err() == nil {
-			r.Warn(fmt.Sprintf("session %s: pause-at has no effect now: %v", s.Name, err))
+			r.Warn(fmt.Sprintf("session %s: pause-at has no effect: %v", s.Name, err))
 		}
 		return nil
 	}
@@ -65,7 +65,7 @@ func (r *Runner) beforeLimit(ctx context.Context, s *Spec, env []string) error {
 	if w == nil {
 		return nil
 	}
-	note := fmt.Sprintf("%v, and the session pauses at %.4g%%", w, s.PauseAt)
+	note := fmt.Sprintf("%v; the session pauses at %.4g%%", w, s.PauseAt)
 	if w.Resets.After(time.Now()) {
 		return engine.SnoozeUntil(w.Resets, note)
 	}
@@ -84,14 +84,14 @@ func (r *Runner) askQuota(ctx context.Context, s *Spec, env []string) ([]quota.W
 		if account != "claude-code" {
 			flag = " --account " + account
 		}
-		return nil, fmt.Errorf("no status line has recorded the quota of account %s: "+
+		return nil, fmt.Errorf("the quota of account %s was not recorded: "+
 			"set statusLine in ~/.claude/settings.json to the command \"tideover sessions status-line%s\"", account, flag)
 	}
 	return windows, err
 }
 
-// appServer returns the command that answers for the account that the start command uses:
-// inside the same shell or env, which may set CODEX_HOME.
+// appServer returns the command that reports the quota of the start command's account: in the same
+// shell or env, which may set CODEX_HOME.
 func appServer(start []string) []string {
 	w, tool, known := unwrap(start)
 	if tool != "codex" || !known {

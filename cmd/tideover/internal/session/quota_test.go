@@ -14,12 +14,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
 )
 
-// A session with pause-at begins nothing until the quota is reset, and asks again before it
-// spends a turn: a quota that is still used up after its reset holds it longer.
+// A session with pause-at starts nothing until the quota is reset, and checks again before it uses
+// a turn: a quota that is still used after its reset delays it further.
 func TestNothingBeginsBeforeTheQuotaIsReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, func(s *Spec) { s.Pack, s.PauseAt = "codex", 90 }, "0")
+		p := newSessionTest(t, func(s *Spec) { s.Pack, s.PauseAt = "codex", 90 }, "0")
 		began := time.Now()
 		reset, free := began.Add(3*time.Hour), began.Add(3*time.Hour+12*time.Minute)
 		asked := 0
@@ -39,7 +39,7 @@ func TestNothingBeginsBeforeTheQuotaIsReset(t *testing.T) {
 			t.Errorf("it waits until %v, want %v", i.Next, reset)
 		}
 		st := statusOf("test", i)
-		if want := "91% of the 5-hour quota is used, and the session pauses at 90%"; !strings.Contains(st.WaitFor, want) {
+		if want := "91% of the 5-hour quota is used; the session pauses at 90%"; !strings.Contains(st.WaitFor, want) {
 			t.Errorf("it waits for %q, want %q", st.WaitFor, want)
 		}
 		i = p.wait()
@@ -52,11 +52,11 @@ func TestNothingBeginsBeforeTheQuotaIsReset(t *testing.T) {
 	})
 }
 
-// A quota that can't be read holds nothing up, and is reported.
+// An unreadable quota is a warning and delays nothing.
 func TestAQuotaThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, func(s *Spec) { s.Pack, s.PauseAt = "codex", 90 }, "0")
+		p := newSessionTest(t, func(s *Spec) { s.Pack, s.PauseAt = "codex", 90 }, "0")
 		p.runner.readQuota = func(context.Context, *Spec, []string) ([]quota.Window, error) {
 			return nil, errors.New("not logged in")
 		}
@@ -65,7 +65,7 @@ func TestAQuotaThatCanNotBeRead(t *testing.T) {
 		p.open()
 		defer p.close()
 		p.start()
-		if i := p.wait(); i.State != "succeeded" || len(said) != 1 || !strings.Contains(said[0], "pause-at has no effect now: not logged in") {
+		if i := p.wait(); i.State != "succeeded" || len(said) != 1 || !strings.Contains(said[0], "pause-at has no effect: not logged in") {
 			t.Errorf("%s; said %q", i.State, said)
 		}
 	})
@@ -79,7 +79,7 @@ func TestPauseAtNeedsAToolThatCanBeAsked(t *testing.T) {
 		want string
 	}{
 		{"codex", 90, ""}, {"claude-code", 100, ""},
-		{"aider", 90, "pause-at: the quota of aider can't be asked for"}, {"codex", 101, "pause-at: 101% is not between"},
+		{"aider", 90, "pause-at: the quota of aider can't be read"}, {"codex", 101, "pause-at: 101% is not between"},
 	} {
 		s := &Spec{Start: []string{"x"}, Pack: tt.pack, PauseAt: tt.at}
 		s.Fill()
@@ -90,7 +90,7 @@ func TestPauseAtNeedsAToolThatCanBeAsked(t *testing.T) {
 	}
 }
 
-// The quota is that of the account that the session uses, under whatever name its pack has.
+// The quota is that of the session's account, for every pack.
 func TestTheQuotaOfAnAccountIsRead(t *testing.T) {
 	t.Parallel()
 	r := &Runner{Quotas: t.TempDir()}
@@ -124,7 +124,7 @@ func TestTheQuotaOfAnAccountIsRead(t *testing.T) {
 	}
 }
 
-// The app-server runs where the tool does: with its folder of settings, at its path.
+// The app-server runs like the tool: with its settings folder, at its path.
 func TestTheAppServerRunsWhereTheToolDoes(t *testing.T) {
 	t.Parallel()
 	for start, want := range map[string]string{

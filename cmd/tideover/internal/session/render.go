@@ -9,14 +9,14 @@ import (
 	"text/template/parse"
 )
 
-// data is what the templates of commands see.
+// data has the fields that the templates of commands can use.
 type data struct {
-	Session string // the id of the session, as assistants want it
+	Session string // session id, in the format of assistants
 	Name    string
 	Attempt int
 }
 
-// fallbackData is what the templates of a command see to which a session is handed over.
+// fallbackData has the fields that the templates of a fallback's commands can use.
 type fallbackData struct {
 	data
 	Prompt string
@@ -24,7 +24,7 @@ type fallbackData struct {
 
 var sample = data{"00000000-0000-4000-8000-000000000000", "sample", 1}
 
-// render writes the templates of a command out.
+// render executes the templates of a command.
 func render(argv []string, d any) ([]string, error) {
 	out := make([]string, len(argv))
 	for i, arg := range argv {
@@ -42,7 +42,7 @@ func render(argv []string, d any) ([]string, error) {
 			if _, handedOver := d.(fallbackData); handedOver {
 				fields = ".Prompt, " + fields
 			}
-			return nil, fmt.Errorf("%q: %w; there are %s", arg, err, fields)
+			return nil, fmt.Errorf("%q: %w: the fields are %s", arg, err, fields)
 		}
 		out[i] = b.String()
 	}
@@ -60,7 +60,7 @@ func mentions(argv []string, field string) bool {
 	return false
 }
 
-// uses looks for the field in the tree of a template.
+// uses reports whether the tree of a template contains the field.
 func uses(n parse.Node, field string) bool {
 	switch n := n.(type) {
 	case *parse.ListNode:
@@ -88,9 +88,8 @@ func uses(n parse.Node, field string) bool {
 	return false
 }
 
-// sessionID returns the id of the run's session, which is a random UUID as far as
-// anybody can tell. It follows from the run, so that it is the same after a
-// restart, and there is another for each time the session begins anew.
+// sessionID returns the session id of a run, in the form of a random UUID. It is derived from the
+// run, so that it is the same after a restart, and different for each generation.
 func sessionID(run string, generation int) string {
 	sum := sha256.Sum256([]byte("tideover session " + run + " " + strconv.Itoa(generation)))
 	sum[6] = sum[6]&0x0f | 0x40

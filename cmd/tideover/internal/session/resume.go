@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// command returns the command of the attempt, and whether it resumes the session:
-// the first makes the session, those that follow resume it.
+// command returns the command of the attempt, and whether it resumes the session: the first one
+// starts it, later ones resume it.
 func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, err error) {
 	m.chooseID(s, cmp.Or(s.idSeed, t.Run))
 	argv = s.Start
@@ -28,8 +28,7 @@ func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, er
 	case m.UseLatest && !m.Stated:
 		argv, resumes = s.ResumeLatest, true
 	case m.Session == "":
-		// The command was ended before it stated an id, which is the first thing that it
-		// does: there is no session yet.
+		// The command ended before it printed an id, which it does first: there is no session yet.
 	default:
 		argv, resumes = s.Resume, true
 	}
@@ -53,7 +52,7 @@ func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, er
 	return argv, resumes, err
 }
 
-// chooseID sets the id of the session, unless the command has stated it.
+// chooseID sets the session id, unless the command has printed it.
 func (m *Memo) chooseID(s *Spec, run string) {
 	inStart := mentions(s.Start, "Session")
 	switch {
@@ -67,24 +66,24 @@ func (m *Memo) chooseID(s *Spec, run string) {
 	}
 }
 
-// CannotResume says that no way is known to resume the session, why, and what to
-// do. It is "" if there is a way, or if the start command may be run again.
+// CannotResume says why the session can't be resumed, and what to do; "" if it can be, or if the
+// start command may be run again.
 func (s *Spec) CannotResume() string {
 	if s.NoResume == "" || len(s.Resume) > 0 || s.Restart {
 		return ""
 	}
-	return fmt.Sprintf("no way is known to resume session %s: %s; "+
-		"set resume to the command that resumes it, or restart to have its first prompt run again", s.Name, s.NoResume)
+	return fmt.Sprintf("session %s can't be resumed: %s: "+
+		"set resume to the command that resumes it, or restart to run its first prompt again", s.Name, s.NoResume)
 }
 
-// attemptMemo is the memo of an attempt whose command runs: its output may state
-// the id of the session at any time.
+// attemptMemo is the memo of an attempt whose command is running. Its output may contain the
+// session id at any time.
 type attemptMemo struct {
 	mu     sync.Mutex
 	memo   Memo
 	inLine sync.Mutex      // held while the memo is stored, so that the latest is stored last
-	whole  func(Memo) Memo // what is stored, of which the memo may be a part
-	ctx    context.Context // of the attempt; ends the saving
+	whole  func(Memo) Memo // returns the memo to store, which may contain this one
+	ctx    context.Context // of the attempt; ends pending saves
 	cancel context.CancelFunc
 	saving sync.WaitGroup
 }
@@ -95,9 +94,9 @@ func newAttemptMemo(ctx context.Context, m Memo, whole func(Memo) Memo) *attempt
 	return a
 }
 
-// stated notes the id that the command has stated, and stores it: an attempt
-// after this process was killed must know it. The output is not held up.
-func (a *attemptMemo) stated(id string) {
+// setStated records the id that the command has printed and stores it without blocking the output:
+// an attempt after a kill needs it.
+func (a *attemptMemo) setStated(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.memo.Stated && a.memo.Session == id {
@@ -107,16 +106,15 @@ func (a *attemptMemo) stated(id string) {
 	a.saving.Go(a.save)
 }
 
-// limited notes that a limit stands on the screen of the command, or with nil that it
-// does not any more.
-func (a *attemptMemo) limited(l *ScreenLimit) {
+// setLimit records a limit on the screen of the command; nil means that it is gone.
+func (a *attemptMemo) setLimit(l *ScreenLimit) {
 	a.mu.Lock()
 	a.memo.Limit = l
 	a.mu.Unlock()
 	a.save()
 }
 
-// save stores the memo. If it can't, the end of the attempt stores it.
+// save stores the memo. On an error, the end of the attempt stores it.
 func (a *attemptMemo) save() {
 	a.inLine.Lock()
 	defer a.inLine.Unlock()
@@ -130,38 +128,38 @@ func (a *attemptMemo) save() {
 	_ = engine.SaveProgress(a.ctx, m)
 }
 
-// end returns the memo after the command has ended.
-func (a *attemptMemo) end() Memo {
+// finish returns the memo after the command has ended.
+func (a *attemptMemo) finish() Memo {
 	a.cancel()
 	a.saving.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.memo.Limit = nil // of a screen that is gone
+	a.memo.Limit = nil // the screen is gone
 	return a.memo
 }
 
-// beginAnew follows a command that was asked for a session that does not exist.
-// It begins the session anew, with its first prompt: once, or whenever no command
-// of the session has ever ended by itself, because then there was none to resume.
-func (s *Spec) beginAnew(memo Memo, resumed bool, why error) error {
+// startOver handles a resume command whose session does not exist. It starts the session again with
+// its first prompt: once, or always if no command of the session has ever ended uninterrupted,
+// because then there was no session to resume.
+func (s *Spec) startOver(memo Memo, resumed bool, why error) error {
 	switch {
 	case !resumed:
 		return engine.Keep(retry.Permanent(why), memo)
 	case memo.Ended && memo.Gone > 0:
-		return engine.Keep(retry.Permanent(fmt.Errorf("%w; it was begun anew once before", why)), memo)
+		return engine.Keep(retry.Permanent(fmt.Errorf("%w; it was started again once before", why)), memo)
 	case memo.Ended:
 		memo.Gone++
 	}
 	id := memo.Session
-	memo.anew()
-	return engine.Keep(engine.Snooze(time.Nanosecond, fmt.Sprintf("session id %s does not exist any more; it begins anew with its first prompt", id)), memo)
+	memo.startOver()
+	return engine.Keep(engine.Snooze(time.Nanosecond, fmt.Sprintf("session id %s no longer exists; starting again with the first prompt", id)), memo)
 }
 
-// prepareResume says how the session goes on after a stop, and adds it to what
-// the stop failed with. If it can't be resumed, the failure is final.
+// prepareResume decides how the session continues after a stop, and adds that to err. If it can't
+// be resumed, the error is permanent.
 func (r *Runner) prepareResume(s *Spec, memo *Memo, stop detect.Stop, err error) error {
 	memo.NoResume = s.CannotResume()
-	const noID = "the command stated no session id"
+	const noID = "the command printed no session id"
 	switch {
 	case memo.NoResume != "":
 	case memo.Session != "" || memo.UseLatest || len(s.Resume) == 0:
@@ -172,7 +170,7 @@ func (r *Runner) prepareResume(s *Spec, memo *Memo, stop detect.Stop, err error)
 	case len(s.ResumeLatest) == 0:
 		memo.NoResume = noID + ": set resume to the command that resumes it, or restart to have its first prompt run again"
 	case r.Shared == nil || r.Shared(s):
-		memo.NoResume = noID + ", and the latest session of its folder may be another one's, because another session runs there: " +
+		memo.NoResume = noID + ", and another session uses the same folder, so that the latest one there may not be this: " +
 			"resume it by hand, or run one session at a time in a folder"
 	default:
 		memo.UseLatest = true

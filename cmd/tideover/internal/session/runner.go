@@ -27,107 +27,102 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// ControlVar is the variable of commands that has the address of the API that knows their session.
+// ControlVar is the environment variable with the address of the API that controls the session.
 const ControlVar = "TIDEOVER_CONTROL"
 
-// Handler is the name of the handler that does the step of a session.
+// Handler is the name of the step handler of sessions.
 const Handler = "session"
 
-// Grace is how long a command may take to end after TERM. It is less than the
-// engine's, which would call the attempt stuck.
+// Grace is the time between TERM and KILL for a command. It is shorter than the engine's, which
+// would mark the attempt as stuck.
 const Grace = 8 * time.Second
 
-// Runner runs the commands of sessions, of each session one at a time.
+// Runner runs the commands of sessions, one at a time per session.
 type Runner struct {
-	Self     string           // the path of this program, for the guard
-	Locks    string           // an existing folder for the locks of commands
-	Redactor *secret.Redactor // hides secrets in what is kept of the output
-	Ready    <-chan struct{}  // nothing is run before it is closed; nil means at once
+	Self     string           // path of this program, for the guard
+	Locks    string           // existing folder for the locks of commands
+	Redactor *secret.Redactor // redacts stored output
+	Ready    <-chan struct{}  // commands start when it is closed; nil means at once
 
-	// Open returns where the command's output goes, and how to let go of it.
+	// Open returns the streams of a command.
 	Open func(s *Spec) (Streams, error)
 
-	// Expand writes out the references in a value of the environment; nil leaves
-	// values as they are.
+	// Expand replaces the references in a value of the environment; nil leaves values
+	// unchanged.
 	Expand func(value string) (string, error)
 
-	// Hidden returns the names of variables that commands do not inherit; nil means
-	// that there are none.
+	// Hidden returns the names of variables that commands do not inherit; nil means none.
 	Hidden func() []string
 
 	// Cancel ends a run that its user has ended.
 	Cancel func(ctx context.Context, run, by string) error
 
-	// Shared reports whether another session has its conversations in the folder of
-	// this one, so that the latest there may not be this one's. Nil means that it may.
+	// Shared reports whether another session may have the latest conversation in the folder.
+	// Nil means that it may.
 	Shared func(s *Spec) bool
 
-	// Stopped is called when a command has ended, before anything follows; nil is
-	// for whoever reads the events instead.
+	// Stopped is called when a command has ended, before the next action; it may be nil.
 	Stopped func(run string, s Stop)
 
-	// Quotas is the folder in which status lines record how much of a quota is used.
+	// Quotas is the folder in which status lines record the used quota.
 	Quotas string
 
-	// Warn reports something that stops nothing; nil means nobody is told.
+	// Warn reports a problem that does not stop the session; nil drops it.
 	Warn func(text string)
 
-	// Control is the address of the API by which programs report limits, for the variable TIDEOVER_CONTROL; "" means
-	// that there is none.
+	// Control is the address of the API to which programs report limits, the value of TIDEOVER_CONTROL; "" means none.
 	Control string
 
-	// TypeAtReset is for how many stated ends of limits on its screen the prompt to continue is typed into a command
-	// on a terminal; 0 means that nothing is ever typed.
+	// TypeAtReset is how often the prompt to continue is typed into an interactive command at the stated end of a limit;
+	// 0 means never.
 	TypeAtReset int
 
-	// Accounts has what is known of the limits of accounts; nil means that sessions share nothing.
+	// Accounts stores the limits of accounts; nil means that sessions share nothing.
 	Accounts *account.Store
 
-	// Wake ends the wait of a run that its account has held, see [WakeHeld]; nil means that such a run waits to
-	// the end.
+	// Wake ends the wait of a run that its account holds back, see [WakeHeld]; nil means that such a run waits to the end.
 	Wake func(ctx context.Context, run, by string) error
 
-	// Tests that are about time replace these; nil means guard.Run and askQuota.
+	// Replaced by tests; nil means guard.Run and askQuota.
 	launch    func(context.Context, guard.Command) (guard.Result, error)
 	readQuota func(ctx context.Context, s *Spec, env []string) ([]quota.Window, error)
 
 	ending  atomic.Bool
-	screens sync.Map // of commands on a terminal, by the names of their sessions: *screenWatch
-	places  sync.Map // of sessions by name: a chan struct{} with room for one
-	forced  sync.Map // runs that go on whatever the gate of their account says
+	screens sync.Map // of commands on a terminal, by session name: *screenWatch
+	slots   sync.Map // by session name: a chan struct{} of capacity 1, which serialises its commands
+	forced  sync.Map // runs whose next attempt ignores the gate of the account
 	held    heldRuns
 }
 
-// Streams are what a command reads and writes. They are closed after it.
+// Streams are the standard streams of a command. They are closed after it.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Terminal       bool                    // stdin and stdout are a terminal's
-	Watch          func(watcher io.Writer) // shows what the terminal shows; nil if it is not one
-	Control        TerminalControl         // nil if it is not a terminal
+	Terminal       bool                    // stdin and stdout are a terminal
+	Watch          func(watcher io.Writer) // copies the terminal's output to watcher; nil without a terminal
+	Control        TerminalControl         // nil without a terminal
 	Close          func() error
 }
 
-// End says that the process is about to end. A command that ends from now on by a
-// signal was not ended by its user.
+// End marks that the process is shutting down. From now on, a command that a signal ends was not
+// ended by its user.
 func (r *Runner) End() { r.ending.Store(true) }
 
-// Handle makes one attempt: it runs the start or the resume command to its end,
-// and says what follows.
+// Handle makes one attempt: it runs the start or the resume command and returns what follows.
 func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	s := new(Spec)
 	if err := json.Unmarshal(t.Args, s); err != nil {
-		return nil, retry.Permanent(fmt.Errorf("stored session: %w", err))
+		return nil, retry.Permanent(fmt.Errorf("decoding the stored session: %w", err))
 	}
 	before := ReadMemo(t.Progress)
-	before.Limit = nil // of a command that does not run any more
+	before.Limit = nil // its command has ended
 	if t.Spent == 0 && t.Windows == 0 {
-		before.InARow = 0 // it was put back to work, or reset
+		before.InARow = 0 // after Retry or Reset
 	}
 	if until, quiet := s.Quiet.Until(time.Now()); quiet {
 		return nil, engine.Keep(engine.SnoozeUntil(until, "quiet hours, "+s.Quiet.String()), before)
 	}
-	leave, err := r.enter(ctx, s)
+	leave, err := r.acquire(ctx, s)
 	if err != nil {
 		return nil, engine.Keep(err, before)
 	}
@@ -139,7 +134,7 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	if held != nil {
 		return nil, s.waitForAccount(use, before, held)
 	}
-	defer use.leave()
+	defer use.release()
 	end, err := r.runCommand(ctx, s, t, before, func(m Memo) Memo { return m })
 	memo := end.memo
 	if err != nil {
@@ -153,32 +148,32 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	}
 	memo.endTurn(turnEnd(end.stop), time.Now())
 	if end.gone {
-		return nil, s.beginAnew(memo, end.resumed, failure(end.stop, end.exit))
+		return nil, s.startOver(memo, end.resumed, failure(end.stop, end.exit))
 	}
 	memo.Ended = true
-	if held := use.record(end.stop, &memo); held != nil {
+	if held := use.recordStop(end.stop, &memo); held != nil {
 		return nil, s.waitForAccount(use, memo, held)
 	}
-	return r.judge(ctx, s, t, memo, end.stop)
+	return r.nextAction(ctx, s, t, memo, end.stop)
 }
 
 // commandEnd is how the command of an attempt ended.
 type commandEnd struct {
 	memo    Memo // for the next attempt
-	ran     bool // or it could not be run
-	resumed bool // it was to resume the session
+	ran     bool // false if it could not be run
+	resumed bool // it was a resume command
 	stop    detect.Stop
 	exit    int
-	gone    bool // it was asked for a session that does not exist
+	gone    bool // the session to resume does not exist
 }
 
-// runCommand runs the start or the resume command of an attempt to its end. It returns an error if the command could not be
-// run, or was told to end. What is stored meanwhile is what whole returns for the memo.
+// runCommand runs the start or the resume command of an attempt. It returns an error if the command
+// could not be run or was interrupted. Meanwhile it stores what whole returns for the memo.
 func (r *Runner) runCommand(ctx context.Context, s *Spec, t *engine.Task, before Memo, whole func(Memo) Memo) (commandEnd, error) {
 	notRun := commandEnd{memo: before}
 	pack, err := s.pack()
 	if err != nil {
-		return notRun, retry.Permanent(fmt.Errorf("stored session: detect: %w", err))
+		return notRun, retry.Permanent(fmt.Errorf("stored session: loading the pack: %w", err))
 	}
 	memo := before
 	command, resumes, err := memo.command(s, t)
@@ -198,17 +193,17 @@ func (r *Runner) runCommand(ctx context.Context, s *Spec, t *engine.Task, before
 	if len(s.Fallback) > 0 {
 		memo.beginTurn(s.AssistantName(), false, time.Now())
 	}
-	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // an attempt after a crash must know
+	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // needed by an attempt after a crash
 		return notRun, cmpCause(ctx, err)
 	}
 	running := newAttemptMemo(ctx, memo, whole)
 	options := detect.Options{}
-	if !mentions(s.Start, "Session") { // or the id is ours, whatever the output may quote
-		options.OnSessionID = running.stated
+	if !mentions(s.Start, "Session") { // otherwise we have chosen the id, and the output may quote another
+		options.OnSessionID = running.setStated
 	}
 	d := detect.New(pack, options)
-	end, err := r.run(ctx, commandRun{s, env, command, resumes, t.Total > 1, d, running.limited})
-	done := commandEnd{memo: running.end(), ran: true, resumed: resumes, exit: end.Code}
+	end, err := r.run(ctx, commandRun{s, env, command, resumes, t.Total > 1, d, running.setLimit})
+	done := commandEnd{memo: running.finish(), ran: true, resumed: resumes, exit: end.Code}
 	switch {
 	case err != nil && ctx.Err() == nil && shortage.Is(err):
 		return notRun, engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err))
@@ -218,29 +213,29 @@ func (r *Runner) runCommand(ctx context.Context, s *Spec, t *engine.Task, before
 		return notRun, cmpCause(ctx, err)
 	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:
 		notRun.exit = end.Code
-		return notRun, retry.Permanent(fmt.Errorf("exit code %d: %s can't be run", end.Code, command[0]))
+		return notRun, retry.Permanent(fmt.Errorf("exit code %d: %s can't be executed", end.Code, command[0]))
 	case end.Told:
 		done.exit = 0
 		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
-		return done, cmpCause(ctx, errors.New("told to end"))
+		return done, cmpCause(ctx, errors.New("interrupted"))
 	}
-	done.stop = r.why(d, end.Code)
+	done.stop = r.detectStop(d, end.Code)
 	if end.quit && end.Code == 0 && done.stop.Trust == detect.ByLine {
-		// The limit was no last word: whoever saw it has ended the program.
+		// The user saw the limit and ended the program.
 		done.stop = detect.Stop{Reason: detect.Completed}
 	}
 	if r.ending.Load() && done.stop.Reason == detect.UserExit {
-		<-ctx.Done() // the signal was meant for all of us, and the engine will say so
+		<-ctx.Done() // the signal ends this process, too: wait for the engine
 		done.exit = 0
 		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
 		return done, context.Cause(ctx)
 	}
-	done.memo.note(done.stop, end.Code, time.Now())
+	done.memo.recordStop(done.stop, end.Code, time.Now())
 	done.gone = end.Code != 0 && d.SessionGone()
 	return done, nil
 }
 
-// cmpCause returns why the context ended, or the error if it has not.
+// cmpCause returns the cause of the context's end, or err if it has not ended.
 func cmpCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -248,15 +243,15 @@ func cmpCause(ctx context.Context, err error) error {
 	return err
 }
 
-// checkDir says that a folder is missing, which would otherwise look as if the
-// command were.
+// checkDir returns an error if the folder is missing, which would otherwise look like a missing
+// command.
 func checkDir(dir string) error {
 	if dir == "" {
 		return nil
 	}
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
-		err = errors.New("it is not a folder")
+		err = errors.New("not a folder")
 	}
 	if err != nil {
 		return fmt.Errorf("dir %s: %w", dir, err)
@@ -264,9 +259,10 @@ func checkDir(dir string) error {
 	return nil
 }
 
-// enter waits until nothing else of the session runs here. The guard's lock does
-// the same for other processes, but a terminal is taken before it.
-func (r *Runner) enter(ctx context.Context, s *Spec) (leave func(), err error) {
+// acquire waits until no other command of the session runs in this process, and returns the
+// function that releases it. The guard's lock does the same between processes, but the terminal is
+// used before it.
+func (r *Runner) acquire(ctx context.Context, s *Spec) (leave func(), err error) {
 	if r.Ready != nil {
 		select {
 		case <-r.Ready:
@@ -274,8 +270,8 @@ func (r *Runner) enter(ctx context.Context, s *Spec) (leave func(), err error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	v, _ := r.places.LoadOrStore(s.Name, make(chan struct{}, 1))
-	place := v.(chan struct{}) //nolint:forcetypeassert // there is nothing else in it
+	v, _ := r.slots.LoadOrStore(s.Name, make(chan struct{}, 1))
+	place := v.(chan struct{}) //nolint:forcetypeassert // the map has no other values
 	select {
 	case place <- struct{}{}:
 		return func() { <-place }, nil
@@ -284,14 +280,14 @@ func (r *Runner) enter(ctx context.Context, s *Spec) (leave func(), err error) {
 	}
 }
 
-// commandRun is what is needed to run a command.
+// commandRun has the parameters of Runner.run.
 type commandRun struct {
 	*Spec
 	env, argv []string
 	resumes   bool // it resumes the session
-	waited    bool // something was run, or waited for, before it
+	waited    bool // it is not the first command of the run
 	detector  *detect.Detector
-	limited   func(*ScreenLimit) // is told of limits on its screen
+	limited   func(*ScreenLimit) // called with limits on its screen
 }
 
 // runEnd is how a run of a command ended.
@@ -300,8 +296,8 @@ type runEnd struct {
 	quit bool // its user typed after a limit had appeared on its screen
 }
 
-// run runs the command and shows its output to the detector. Secrets are hidden
-// before anything is cut, or a part of one might show.
+// run runs the command and passes its output to the detector. Secrets are redacted before the
+// output is split, so that no part of one remains.
 func (r *Runner) run(ctx context.Context, s commandRun) (runEnd, error) {
 	streams, err := r.Open(s.Spec)
 	if err != nil {
@@ -317,13 +313,13 @@ func (r *Runner) run(ctx context.Context, s commandRun) (runEnd, error) {
 	switch {
 	case streams.Terminal:
 	case s.resumes || s.handedOver:
-		c.Stdin = nil // what is piped into us is the prompt that the session has had
+		c.Stdin = nil // piped input is the first prompt, which the session has had
 	case s.Stdin != "":
 		c.Stdin = strings.NewReader(s.Stdin)
 	}
 	if streams.Control != nil {
 		c.Suspend = streams.Control.Suspend
-		if s.waited { // what was typed during a wait was not meant for the command
+		if s.waited { // keys typed during a wait are not for the command
 			streams.Control.DiscardInput()
 		}
 	}
@@ -343,13 +339,13 @@ func (r *Runner) run(ctx context.Context, s commandRun) (runEnd, error) {
 		launch = guard.Run
 	}
 	end, err := launch(ctx, c)
-	quit := look.end()
+	quit := look.stop()
 	err = errors.Join(err, streams.Close())
-	_, _ = out.Close(), errs.Close() // to memory
+	_, _ = out.Close(), errs.Close() // they write to memory
 	return runEnd{end, quit}, err
 }
 
-// environment returns what the command sees.
+// environment returns the environment of the command.
 func (r *Runner) environment(s *Spec, t *engine.Task, memo Memo) ([]string, error) {
 	var hidden []string
 	if r.Hidden != nil {
@@ -372,4 +368,18 @@ func (r *Runner) environment(s *Spec, t *engine.Task, memo Memo) ([]string, erro
 		env = append(env, name+"="+value)
 	}
 	return env, nil
+}
+
+// Pass is [Runner.Open] for a process without a terminal: the first command reads our standard
+// input, and all output is passed through.
+func Pass(stdin *os.File, stdout, stderr io.Writer) func(*Spec) (Streams, error) {
+	first := true
+	return func(*Spec) (Streams, error) {
+		st := Streams{Stdout: stdout, Stderr: stderr, Close: func() error { return nil }}
+		if first && stdin != nil {
+			// The first command consumes the input; a resumed session remembers it.
+			st.Stdin, first = stdin, false
+		}
+		return st, nil
+	}
 }

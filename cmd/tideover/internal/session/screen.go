@@ -15,35 +15,35 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// ScreenLimit is a limit that stands on the screen of a command that still runs.
+// ScreenLimit is a limit on the screen of a running command.
 type ScreenLimit struct {
-	Reason string    `json:"reason"` // rate-limit, or terminal if no wait helps
-	Line   string    `json:"line"`   // that says so
+	Reason string    `json:"reason"` // rate-limit, or terminal if waiting does not help
+	Line   string    `json:"line"`   // text on the screen
 	Rule   string    `json:"rule,omitempty"`
-	Until  time.Time `json:"until,omitzero"` // as it was stated; zero if it was not
+	Until  time.Time `json:"until,omitzero"` // stated end; zero if not stated
 	At     time.Time `json:"at"`             // when it appeared
 	Typed  time.Time `json:"typed,omitzero"` // when the prompt to continue was typed
 }
 
-// How a screen is watched. A message is noticed at most screenEvery+screenStands after
-// it appears.
+// Timing of the screen watch. A message is noticed at most screenEvery+screenStands after it
+// appears.
 const (
-	screenSettles = 300 * time.Millisecond // after the first output, so that a screen is drawn entirely
-	screenEvery   = time.Second            // between two looks at a screen that keeps changing
-	screenStands  = 2 * time.Second        // how long a message must stand: a command may print it and end
-	screenGone    = 2 * time.Second        // how long it must be missing: a screen is erased and drawn again
-	enterAfter    = time.Second            // between a prompt and Enter: programs take text that ends a line at once for pasted
-	clockCheck    = 30 * time.Second       // how often the clock is looked at, which may be set, or stand still for a timer
-	sameTime      = 2 * time.Minute        // two stated ends that are this close are the same
+	screenSettles = 300 * time.Millisecond // wait after the first output, until the screen is drawn completely
+	screenEvery   = time.Second            // between two checks of a screen that keeps changing
+	screenStands  = 2 * time.Second        // how long a message must stay: a command may print it and end
+	screenGone    = 2 * time.Second        // how long it must be missing: a screen may be erased and redrawn
+	enterAfter    = time.Second            // between the prompt and Enter: programs treat text with an immediate Enter as pasted
+	clockCheck    = 30 * time.Second       // how often the wall clock is checked: it may be set, and timers stop during sleep
+	sameTime      = 2 * time.Minute        // two stated ends this close are the same
 )
 
-// TerminalControl is the terminal of a command, seen from our side.
+// TerminalControl controls the terminal of a command.
 type TerminalControl interface {
 	Size() (cols, rows int)
-	DiscardInput()                    // forgets what was typed and not read yet
-	Type(text string) error           // types for the user
-	Typed() (t time.Time, draft bool) // when the user typed last; draft: without Enter at the end
-	Suspend()                         // hands the terminal to the shell until the user continues us
+	DiscardInput()                    // discards input that was not read yet
+	Type(text string) error           // types text into the command
+	Typed() (t time.Time, draft bool) // time of the user's last input; draft: it did not end with Enter
+	Suspend()                         // stops this process, until the shell continues it
 }
 
 // screenWatch looks for limits on the screen of a running command.
@@ -53,24 +53,24 @@ type screenWatch struct {
 	find    func(lines []string, at time.Time) (detect.OnScreen, bool)
 	redact  func(string) string
 
-	// report is called when a limit was noticed, when the prompt to continue was typed, and
-	// with nil when the program goes on.
+	// report is called with a new limit, again after the prompt to continue was typed, and with
+	// nil when the limit is gone.
 	report func(*ScreenLimit)
 
-	// typeAt returns when the prompt to continue is typed; zero means never.
+	// typeAt returns when to type the prompt to continue; zero means never.
 	typeAt func(l *ScreenLimit) time.Time
 
-	changed chan struct{}     // has an element if the screen has changed since the last look
-	over    chan struct{}     // closed when nobody looks any more
-	hooks   chan *ScreenLimit // limits that the program itself has reported
-	hooked  *ScreenLimit      // the last of them, until it is seen on the screen or its user goes on
+	changed chan struct{}     // has an element if the screen has changed since the last check
+	over    chan struct{}     // closed when run has returned
+	hooks   chan *ScreenLimit // limits reported by the program itself
+	hooked  *ScreenLimit      // the last reported one, until it is on the screen or the user continues
 
 	limitTracker
-	due   time.Time // when the prompt is typed; zero means never
-	begun time.Time // when its text was typed, and Enter is not yet
+	due   time.Time // when to type the prompt; zero means never
+	begun time.Time // when the text was typed, before Enter
 }
 
-// Write takes what the command writes to its terminal.
+// Write receives the output of the command.
 func (w *screenWatch) Write(p []byte) (int, error) {
 	if cols, rows := w.control.Size(); cols > 0 && rows > 0 {
 		w.screen.Resize(cols, rows)
@@ -83,13 +83,13 @@ func (w *screenWatch) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// run looks at the screen until the context ends.
+// run checks the screen until the context ends.
 func (w *screenWatch) run(ctx context.Context) {
 	defer close(w.over)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	var last time.Time // look
-	var next time.Time // look that is due; zero for none
+	var last time.Time // last check
+	var next time.Time // next scheduled check; zero for none
 	for {
 		timer.Stop()
 		if !next.IsZero() {
@@ -108,7 +108,7 @@ func (w *screenWatch) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		last, next = time.Now(), time.Time{}
-		if wait := w.look(last); wait > 0 {
+		if wait := w.check(last); wait > 0 {
 			next = last.Add(wait)
 		}
 	}
@@ -121,9 +121,9 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// look looks at the screen once, and returns after how long the next look is due even
-// if nothing changes; 0 means that it is not.
-func (w *screenWatch) look(now time.Time) time.Duration {
+// check examines the screen once, and returns the time until the next check if nothing changes; 0
+// means that none is needed.
+func (w *screenWatch) check(now time.Time) time.Duration {
 	got, found := w.find(w.screen.Lines(), now)
 	var l *ScreenLimit
 	if found {
@@ -147,8 +147,8 @@ func (w *screenWatch) look(now time.Time) time.Duration {
 	return w.wait(now)
 }
 
-// orHooked returns what was found on the screen, or else what the program has reported.
-// That counts until its user has asked for something else.
+// orHooked returns the limit on the screen, or else the one that the program has reported, until
+// the user has typed a command.
 func (w *screenWatch) orHooked(found *ScreenLimit) *ScreenLimit {
 	if w.hooked == nil {
 		return found
@@ -161,24 +161,23 @@ func (w *screenWatch) orHooked(found *ScreenLimit) *ScreenLimit {
 	return &l
 }
 
-// copied returns the current limit as it is now.
+// copied returns a copy of the current limit.
 func (w *screenWatch) copied() *ScreenLimit {
 	l := *w.current
 	return &l
 }
 
-// typePrompt types the prompt to continue if it is due, the message still stands, and
-// the user has not typed since it appeared. Nothing is typed where the program asks its
-// user to choose.
+// typePrompt types the prompt to continue if it is due, the message is still on the screen, and the
+// user has not typed since it appeared. It types nothing while the program asks the user to choose.
 func (w *screenWatch) typePrompt(now time.Time, stands bool) {
 	typed, draft := w.control.Typed()
 	switch {
 	case !typed.Before(w.current.At) || draft:
 		w.due = time.Time{}
-	case now.Round(0).Before(w.due.Round(0)): // by the clock on the wall
+	case now.Round(0).Before(w.due.Round(0)): // Round removes the monotonic clock: compare wall-clock times
 	case !stands && w.begun.IsZero():
 		if w.missing.IsZero() {
-			w.due = time.Time{} // a choice: nobody knows what Enter would choose
+			w.due = time.Time{} // a choice: the effect of Enter is unknown
 		}
 	case w.begun.IsZero():
 		w.begun = now
@@ -194,7 +193,7 @@ func (w *screenWatch) typePrompt(now time.Time, stands bool) {
 	}
 }
 
-// wait returns after how long something may be due although the screen does not change.
+// wait returns the time until the next check if the screen does not change; 0 means none.
 func (w *screenWatch) wait(now time.Time) time.Duration {
 	switch {
 	case w.candidate != nil:
@@ -209,24 +208,24 @@ func (w *screenWatch) wait(now time.Time) time.Duration {
 	return 0
 }
 
-// limitTracker says when a limit has appeared on a screen, and when it is over.
+// limitTracker decides when a limit has appeared on a screen, and when it is gone.
 type limitTracker struct {
-	candidate *ScreenLimit // stands on the screen for less than screenStands
-	current   *ScreenLimit // was noticed, and the program has not gone on
-	last      *ScreenLimit // was current before
-	missing   time.Time    // since when current is not on the screen; zero if it is
+	candidate *ScreenLimit // on the screen for less than screenStands
+	current   *ScreenLimit // reported, and not gone yet
+	last      *ScreenLimit // the previous current
+	missing   time.Time    // since when current is missing on the screen; zero if it is there
 }
 
-// limitChange is what a look at the screen has found out.
+// limitChange is the result of a check.
 type limitChange uint8
 
 const (
 	limitUnchanged limitChange = iota
-	limitNoticed               // for the first time
+	limitNoticed               // a new limit
 	limitOver
 )
 
-// track takes what a look has found; nil is nothing.
+// track updates the state with the limit that a check has found; nil for none.
 func (t *limitTracker) track(now time.Time, found *ScreenLimit) limitChange {
 	switch {
 	case found == nil:
@@ -253,13 +252,13 @@ func (t *limitTracker) track(now time.Time, found *ScreenLimit) limitChange {
 	}
 	t.current, t.candidate, t.missing = t.candidate, nil, time.Time{}
 	if t.last != nil && t.last.Line == t.current.Line && (t.last.Until.IsZero() || now.Before(t.last.Until)) {
-		t.current = t.last // it is seen again: the user has looked at something else
+		t.current = t.last // the same limit again: another view was on the screen meanwhile
 	}
 	return limitNoticed
 }
 
-// same reports whether another look has found the same limit. A program may count the
-// time down, and what it states as a time that passes is read anew at every look.
+// same reports whether a later check has found the same limit. The text may differ: a program may
+// count the time down, and a relative time is converted anew at every check.
 func (l *ScreenLimit) same(found *ScreenLimit, now time.Time) bool {
 	if l.Rule != found.Rule || l.Reason != found.Reason {
 		return false
@@ -270,9 +269,9 @@ func (l *ScreenLimit) same(found *ScreenLimit, now time.Time) bool {
 	return !l.Until.IsZero() && !found.Until.IsZero() && max(l.Until.Sub(found.Until), found.Until.Sub(l.Until)) <= sameTime
 }
 
-// typeTime returns when the prompt to continue is typed for a limit: as long after the
-// stated end as the policy waits, and not in quiet hours. Zero means never: the end is
-// not known, is farther away than the policy waits, or no wait helps.
+// typeTime returns when to type the prompt to continue: after the stated end plus the policy's
+// slack, and not in quiet hours. Zero means never: the end is unknown or farther away than the
+// policy allows, or waiting does not help.
 func (s *Spec) typeTime(l *ScreenLimit, now time.Time) time.Time {
 	left := l.Until.Sub(now)
 	policy := s.storedPolicy()
@@ -290,15 +289,15 @@ func (s *Spec) typeTime(l *ScreenLimit, now time.Time) time.Time {
 	return at
 }
 
-// screenUsage is the looking at the screen of one command.
+// screenUsage is the screen watch of one command.
 type screenUsage struct {
-	watch  *screenWatch
-	forget func()
-	cancel context.CancelFunc
-	done   sync.WaitGroup
+	watch      *screenWatch
+	unregister func()
+	cancel     context.CancelFunc
+	done       sync.WaitGroup
 }
 
-// watchScreen begins to look at the screen of a command; nil if it has none.
+// watchScreen starts to watch the screen of a command; nil if it has none.
 func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalControl, report func(*ScreenLimit)) *screenUsage {
 	if control == nil {
 		return nil
@@ -329,19 +328,19 @@ func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalContr
 		}
 		return at
 	}
-	u := &screenUsage{watch: w, forget: func() { r.screens.CompareAndDelete(s.Name, w) }}
+	u := &screenUsage{watch: w, unregister: func() { r.screens.CompareAndDelete(s.Name, w) }}
 	r.screens.Store(s.Name, w)
 	ctx, u.cancel = context.WithCancel(ctx)
 	u.done.Go(func() { w.run(ctx) })
 	return u
 }
 
-// end ends the looking, and reports whether the user typed after a limit had appeared.
-func (u *screenUsage) end() (quit bool) {
+// stop ends the watch, and reports whether the user typed after a limit had appeared.
+func (u *screenUsage) stop() (quit bool) {
 	if u == nil {
 		return false
 	}
-	u.forget()
+	u.unregister()
 	u.cancel()
 	u.done.Wait()
 	typed, _ := u.watch.control.Typed()
@@ -351,34 +350,34 @@ func (u *screenUsage) end() (quit bool) {
 	return quit
 }
 
-// LimitReport is a limit that the program of a session reports itself, by a hook.
+// LimitReport is a limit that the program of a session reports itself, with a hook.
 type LimitReport struct {
-	Reason string `json:"reason"` // rate-limit, or terminal if no wait helps
-	Line   string `json:"line"`   // what it says to its user
+	Reason string `json:"reason"` // rate-limit, or terminal if waiting does not help
+	Line   string `json:"line"`   // message to the user
 }
 
 // LimitReasons are the reasons of a [LimitReport].
 var LimitReasons = []string{detect.RateLimit.String(), detect.Terminal.String()}
 
-// ReportLimit takes a report of the program of a session, which runs on a terminal.
+// ReportLimit handles a report of the program of a session, which must run on a terminal.
 func (m *Manager) ReportLimit(ctx context.Context, name string, report LimitReport, _ string) error {
-	if err := m.in(name, func(*managed) error { return nil }); err != nil {
+	if err := m.withRun(name, func(*managed) error { return nil }); err != nil {
 		return err
 	}
 	if m.Runner == nil || !m.Runner.reportLimit(ctx, name, report) {
-		return fmt.Errorf("%w: no command of session %q runs on a terminal: its limit is noticed when it ends", ErrState, name)
+		return fmt.Errorf("%w: session %q has no command on a terminal: its limit is detected when the command ends", ErrState, name)
 	}
 	return nil
 }
 
-// reportLimit passes a report on to what looks at the screen of the session, and reports
-// whether there is a screen. When the limit ends is read from the line.
+// reportLimit passes a report to the screen watch of the session, and returns false if there is
+// none. The end of the limit is parsed from the line.
 func (r *Runner) reportLimit(ctx context.Context, name string, report LimitReport) bool {
 	v, ok := r.screens.Load(name)
 	if !ok {
 		return false
 	}
-	w := v.(*screenWatch) //nolint:forcetypeassert // there is nothing else in it
+	w := v.(*screenWatch) //nolint:forcetypeassert // the map has no other values
 	l := &ScreenLimit{Reason: report.Reason, Line: textfmt.TruncateValid(w.redact(report.Line), maxLine, "…"), At: time.Now()}
 	if got, found := w.find(strings.Split(report.Line, "\n"), l.At); found {
 		l.Rule, l.Until, l.Line = got.Rule, got.Until, textfmt.TruncateValid(w.redact(got.Line), maxLine, "…")

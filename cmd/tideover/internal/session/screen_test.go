@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/screen"
 )
 
-// fakeTerminal is a [TerminalControl] of 80 columns that nobody sits at.
+// fakeTerminal is a [TerminalControl] of 80 columns without a user.
 type fakeTerminal struct {
 	mu    sync.Mutex
 	at    time.Time // of the last key
@@ -38,7 +38,7 @@ func (f *fakeTerminal) Type(text string) error {
 	return nil
 }
 
-// key is a key of the user.
+// key is a key press of the user.
 func (f *fakeTerminal) key(draft bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,8 +51,8 @@ func (f *fakeTerminal) all() string {
 	return strings.Join(f.typed, ",")
 }
 
-// lookedAt is a screen that is looked at, in the time of a bubble.
-type lookedAt struct {
+// watchedScreen is a screen that is watched, with virtual time.
+type watchedScreen struct {
 	*screenWatch
 	control *fakeTerminal
 	mu      sync.Mutex
@@ -60,11 +60,11 @@ type lookedAt struct {
 	at      []time.Time
 }
 
-// lookAt looks at an empty screen until the test ends. The session is that of Claude Code,
-// if there is none.
-func lookAt(t *testing.T, s *Spec, typing int) *lookedAt {
+// newWatchedScreen watches an empty screen until the test ends. A nil s means a session of Claude
+// Code.
+func newWatchedScreen(t *testing.T, s *Spec, typing int) *watchedScreen {
 	t.Helper()
-	l := &lookedAt{control: &fakeTerminal{}}
+	l := &watchedScreen{control: &fakeTerminal{}}
 	if s == nil {
 		s = &Spec{Name: "x", Pack: "claude-code"}
 	}
@@ -85,13 +85,13 @@ func lookAt(t *testing.T, s *Spec, typing int) *lookedAt {
 	}
 	t.Cleanup(func() {
 		cancel()
-		u.end()
+		u.stop()
 	})
 	return l
 }
 
-// draw draws the whole screen: the lines, and a place to type in at its bottom.
-func (l *lookedAt) draw(lines ...string) {
+// draw draws the whole screen: the lines, and an input field at the bottom.
+func (l *watchedScreen) draw(lines ...string) {
 	text := "\x1b[H\x1b[2J"
 	for i, line := range lines {
 		text += fmt.Sprintf("\x1b[%d;1H%s", i+1, line)
@@ -99,8 +99,8 @@ func (l *lookedAt) draw(lines ...string) {
 	_, _ = l.Write([]byte(text + "\x1b[23;1H> "))
 }
 
-// reports returns what was told so far.
-func (l *lookedAt) reports() ([]*ScreenLimit, []time.Time) {
+// reports returns the reports so far.
+func (l *watchedScreen) reports() ([]*ScreenLimit, []time.Time) {
 	synctest.Wait()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +122,7 @@ func TestALimitOnAScreenIsNoticedWithinFiveSeconds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				l := lookAt(t, nil, 0)
+				l := newWatchedScreen(t, nil, 0)
 				l.draw("> work")
 				time.Sleep(900 * time.Millisecond)
 				began := time.Now()
@@ -143,7 +143,7 @@ func TestALimitOnAScreenIsNoticedWithinFiveSeconds(t *testing.T) {
 				l.draw("> continue", "● Next I run the tests.")
 				time.Sleep(5 * time.Second)
 				if told, _ := l.reports(); len(told) != 2 || told[1] != nil {
-					t.Errorf("the program went on, and told is %+v", told)
+					t.Errorf("the program continued, and the reports are %+v", told)
 				}
 			})
 		})
@@ -154,7 +154,7 @@ func TestALimitOnAScreenIsNoticedWithinFiveSeconds(t *testing.T) {
 func TestAMessageThatStandsForAMomentIsNoLimitOfAScreen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := lookAt(t, nil, 0)
+		l := newWatchedScreen(t, nil, 0)
 		l.draw(claudeLimit)
 		time.Sleep(screenStands)
 		l.draw("> work")
@@ -168,7 +168,7 @@ func TestAMessageThatStandsForAMomentIsNoLimitOfAScreen(t *testing.T) {
 func TestOneLimitOfAScreenIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := lookAt(t, nil, 0)
+		l := newWatchedScreen(t, nil, 0)
 		for left := 125; left > 100; left-- { // minutes
 			l.draw(fmt.Sprintf("  ⎿  5-hour limit reached ∙ resets in %dh %dm", left/60, left%60))
 			time.Sleep(time.Minute)
@@ -208,21 +208,21 @@ func TestThePromptIsTypedAtTheReset(t *testing.T) {
 		spec  Spec
 		off   bool
 		limit string
-		then  func(l *lookedAt) // after a minute
+		then  func(l *watchedScreen) // after a minute
 		want  string
 		at    time.Duration // since midnight; not before it, and within 3 minutes
 	}{
-		"at the end and its slack":    {claude, false, claudeLimit, nil, typed, 3*time.Hour + 90*time.Second},
-		"after quiet hours":           {quiet, false, claudeLimit, nil, typed, 7 * time.Hour},
-		"not unless it is allowed":    {claude, true, claudeLimit, nil, "", 0},
-		"not without a time":          {claude, false, "  ⎿  You've hit your session limit", nil, "", 0},
-		"not if no wait helps":        {claude, false, "  ⎿  Credit balance is too low", nil, "", 0},
-		"not if it is too far":        {short, false, claudeLimit, nil, "", 0},
-		"not if the user typed":       {claude, false, claudeLimit, func(l *lookedAt) { l.control.key(false) }, "", 0},
-		"not into a draft":            {claude, false, claudeLimit, func(l *lookedAt) { l.control.mu.Lock(); l.control.draft = true; l.control.mu.Unlock() }, "", 0},
-		"not if it went on":           {claude, false, claudeLimit, func(l *lookedAt) { l.draw("> continue", "● Next I run the tests.") }, "", 0},
-		"not into a choice":           {claude, false, claudeLimit, func(l *lookedAt) { l.draw(claudeLimit, "", "❯ 1. Stop and wait", "  2. Upgrade") }, "", 0},
-		"although it was drawn again": {claude, false, claudeLimit, func(l *lookedAt) { l.draw("", "", claudeLimit) }, typed, 3*time.Hour + 90*time.Second},
+		"at the end and its slack":     {claude, false, claudeLimit, nil, typed, 3*time.Hour + 90*time.Second},
+		"after quiet hours":            {quiet, false, claudeLimit, nil, typed, 7 * time.Hour},
+		"not unless it is allowed":     {claude, true, claudeLimit, nil, "", 0},
+		"not without a time":           {claude, false, "  ⎿  You've hit your session limit", nil, "", 0},
+		"not if waiting does not help": {claude, false, "  ⎿  Credit balance is too low", nil, "", 0},
+		"not if it is too far":         {short, false, claudeLimit, nil, "", 0},
+		"not if the user typed":        {claude, false, claudeLimit, func(l *watchedScreen) { l.control.key(false) }, "", 0},
+		"not into a draft":             {claude, false, claudeLimit, func(l *watchedScreen) { l.control.mu.Lock(); l.control.draft = true; l.control.mu.Unlock() }, "", 0},
+		"not if it went on":            {claude, false, claudeLimit, func(l *watchedScreen) { l.draw("> continue", "● Next I run the tests.") }, "", 0},
+		"not into a choice":            {claude, false, claudeLimit, func(l *watchedScreen) { l.draw(claudeLimit, "", "❯ 1. Stop and wait", "  2. Upgrade") }, "", 0},
+		"although it was drawn again":  {claude, false, claudeLimit, func(l *watchedScreen) { l.draw("", "", claudeLimit) }, typed, 3*time.Hour + 90*time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -232,7 +232,7 @@ func TestThePromptIsTypedAtTheReset(t *testing.T) {
 				if test.off {
 					typing = 0
 				}
-				l := lookAt(t, &test.spec, typing)
+				l := newWatchedScreen(t, &test.spec, typing)
 				l.control.key(false) // the prompt that ran into the limit
 				time.Sleep(time.Second)
 				l.draw(test.limit)
@@ -254,18 +254,18 @@ func TestThePromptIsTypedAtTheReset(t *testing.T) {
 				}
 				told, _ := l.reports()
 				if n := len(told); test.want != "" && (n != 2 || told[1].Typed.IsZero()) {
-					t.Errorf("that it was typed is not told: %+v", told)
+					t.Errorf("no report that it was typed: %+v", told)
 				}
 			})
 		})
 	}
 }
 
-// Enter is not typed if the user comes back in between.
+// Enter is not typed if the user types in between.
 func TestEnterIsNotTypedIfTheUserIsBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := lookAt(t, nil, 1)
+		l := newWatchedScreen(t, nil, 1)
 		l.draw(claudeLimit)
 		for l.control.all() == "" {
 			time.Sleep(100 * time.Millisecond)

@@ -23,8 +23,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// play is a session with a fake assistant, in the time of a bubble.
-type play struct {
+// sessionTest is a session with a fake assistant, with virtual time.
+type sessionTest struct {
 	t      *testing.T
 	dir    string
 	store  *memlog.Store
@@ -36,11 +36,11 @@ type play struct {
 	begun  []time.Time // when commands were
 }
 
-// answers are what the assistant says, one for each time: the exit code, and the
-// text after a line break.
-func newPlay(t *testing.T, change func(*Spec), answers ...string) *play {
+// newSessionTest creates a session. answers has the reaction to each call: the exit code, and after
+// a line break the output.
+func newSessionTest(t *testing.T, change func(*Spec), answers ...string) *sessionTest {
 	t.Helper()
-	p := &play{t: t, dir: t.TempDir(), store: new(memlog.Store)}
+	p := &sessionTest{t: t, dir: t.TempDir(), store: new(memlog.Store)}
 	for n, text := range answers {
 		if err := os.WriteFile(filepath.Join(p.dir, strconv.Itoa(n+1)), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -74,8 +74,8 @@ func newPlay(t *testing.T, change func(*Spec), answers ...string) *play {
 	return p
 }
 
-// open opens the engine, again if it was closed.
-func (p *play) open() {
+// open opens the engine, also again after close.
+func (p *sessionTest) open() {
 	p.t.Helper()
 	var err error
 	p.engine, err = engine.Open(p.t.Context(), engine.Config{
@@ -87,14 +87,14 @@ func (p *play) open() {
 	}
 }
 
-func (p *play) close() {
+func (p *sessionTest) close() {
 	p.t.Helper()
 	if err := p.engine.Close(context.Background()); err != nil {
 		p.t.Errorf("Close() = %v", err)
 	}
 }
 
-func (p *play) start() {
+func (p *sessionTest) start() {
 	p.t.Helper()
 	s, err := p.engine.Start(p.t.Context(), p.flow, nil)
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *play) start() {
 }
 
 // wait waits for the end of the session.
-func (p *play) wait() *engine.Info {
+func (p *sessionTest) wait() *engine.Info {
 	p.t.Helper()
 	i, err := p.engine.Wait(p.t.Context(), p.run)
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *play) wait() *engine.Info {
 	return i
 }
 
-func (p *play) info() *engine.Info {
+func (p *sessionTest) info() *engine.Info {
 	p.t.Helper()
 	i, err := p.engine.Get(p.t.Context(), p.run)
 	if err != nil {
@@ -122,8 +122,8 @@ func (p *play) info() *engine.Info {
 	return i
 }
 
-// calls returns how the assistant was called.
-func (p *play) calls() []string {
+// calls returns the arguments of the assistant's calls.
+func (p *sessionTest) calls() []string {
 	text, err := os.ReadFile(filepath.Join(p.dir, "calls"))
 	if err != nil {
 		p.t.Fatal(err)
@@ -131,7 +131,7 @@ func (p *play) calls() []string {
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// sleepUntil waits for a time that is yet to come.
+// sleepUntil waits for a time in the future.
 func sleepUntil(t *testing.T, at time.Time) {
 	t.Helper()
 	if d := time.Until(at); d < 0 {
@@ -140,7 +140,7 @@ func sleepUntil(t *testing.T, at time.Time) {
 	time.Sleep(time.Until(at))
 }
 
-// Every form in which an assistant says that its quota is used up.
+// The test has every form in which an assistant reports a used quota.
 func TestResumedAtTheRightMoment(t *testing.T) {
 	t.Parallel()
 	utc := func(text string) time.Time {
@@ -188,7 +188,7 @@ func TestResumedAtTheRightMoment(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := newPlay(t, func(s *Spec) { s.Pack = tt.pack }, "1\nWorking on it.\n"+tt.text+"\n", "0\nAll done.\n")
+				p := newSessionTest(t, func(s *Spec) { s.Pack = tt.pack }, "1\nWorking on it.\n"+tt.text+"\n", "0\nAll done.\n")
 				sleepUntil(t, now)
 				p.open()
 				defer p.close()
@@ -197,7 +197,7 @@ func TestResumedAtTheRightMoment(t *testing.T) {
 				if i.State != "succeeded" || len(p.begun) != 2 || i.Steps[0].Windows != 1 || i.Steps[0].Spent != 0 {
 					t.Fatalf("session is %s after %d commands, %d windows, %d attempts spent: %s", i.State, len(p.begun), i.Steps[0].Windows, i.Steps[0].Spent, i.Error)
 				}
-				// 90 s of slack, and something that keeps many from coming at once.
+				// 90 s of slack, and jitter.
 				at, least := p.begun[1], tt.want.Add(90*time.Second)
 				if late := at.Sub(least); late < 0 || late > 31*time.Second {
 					t.Errorf("resumed at %v, want %v and a little", at.UTC(), least.UTC())
@@ -212,7 +212,7 @@ func TestResumedAtTheRightMoment(t *testing.T) {
 	}
 }
 
-// What looks like a limit and is none is a crash, or nothing at all.
+// Output that looks like a limit, but is none, is a crash or has no effect.
 func TestDecoysAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, pack, text string }{
@@ -224,7 +224,7 @@ func TestDecoysAreLeftAlone(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := newPlay(t, func(s *Spec) { s.Pack = tt.pack }, "0\n"+tt.text+"\n")
+				p := newSessionTest(t, func(s *Spec) { s.Pack = tt.pack }, "0\n"+tt.text+"\n")
 				p.open()
 				defer p.close()
 				p.start()
@@ -291,7 +291,7 @@ func TestWindowsAndAttemptsAreSpentAsTheyShould(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				p := newPlay(t, tt.change, tt.answers...)
+				p := newSessionTest(t, tt.change, tt.answers...)
 				p.open()
 				defer p.close()
 				p.start()
@@ -309,7 +309,7 @@ func TestWindowsAndAttemptsAreSpentAsTheyShould(t *testing.T) {
 func TestAFullContextBeginsAnew(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, func(s *Spec) { s.Pack = "claude-code" }, "1\nPrompt is too long\n", "1\nsegmentation fault\n", "0\n")
+		p := newSessionTest(t, func(s *Spec) { s.Pack = "claude-code" }, "1\nPrompt is too long\n", "1\nsegmentation fault\n", "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -325,17 +325,17 @@ func TestAFullContextBeginsAnew(t *testing.T) {
 	})
 }
 
-// A session that is gone begins anew, once: the second time somebody must look.
+// A session that no longer exists starts again once; the second time it gives up.
 func TestASessionThatIsGoneTwiceGivesUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const limit, gone = "1\nretry after 3600s\n", "1\nNo conversation found with session ID: x\n"
-		p := newPlay(t, func(s *Spec) { s.Pack = "claude-code" }, limit, gone, limit, gone, "0\n")
+		p := newSessionTest(t, func(s *Spec) { s.Pack = "claude-code" }, limit, gone, limit, gone, "0\n")
 		p.open()
 		defer p.close()
 		p.start()
 		i := p.wait()
-		if i.State != "dead" || !strings.Contains(i.Error, "begun anew once before") || i.Steps[0].Windows != 2 {
+		if i.State != "dead" || !strings.Contains(i.Error, "started again once before") || i.Steps[0].Windows != 2 {
 			t.Errorf("session is %s after %d windows: %s", i.State, i.Steps[0].Windows, i.Error)
 		}
 		calls := p.calls()
@@ -347,12 +347,12 @@ func TestASessionThatIsGoneTwiceGivesUp(t *testing.T) {
 	})
 }
 
-// The id that the command states is used, and stored while the command runs.
+// The id that the command prints is used, and stored while the command runs.
 func TestTheStatedIDIsUsed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const stated = "019da1a1-bed9-7a43-88a2-b49d43915021"
-		p := newPlay(t, func(s *Spec) {
+		p := newSessionTest(t, func(s *Spec) {
 			s.Pack = "codex"
 			s.Start[len(s.Start)-1] = "without an id"
 		}, "1\nsession id: "+stated+"\nretry after 3600s\n", "0\n")
@@ -372,11 +372,11 @@ func TestTheStatedIDIsUsed(t *testing.T) {
 	})
 }
 
-// An id that was chosen at the start stays: the output may quote another.
+// An id that was chosen at the start stays, because the output may quote another.
 func TestAChosenIDStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, func(s *Spec) { s.Pack = "codex" }, "1\nsession id: 019da1a1-bed9-7a43-88a2-b49d43915021\nretry after 3600s\n", "0\n")
+		p := newSessionTest(t, func(s *Spec) { s.Pack = "codex" }, "1\nsession id: 019da1a1-bed9-7a43-88a2-b49d43915021\nretry after 3600s\n", "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -396,7 +396,7 @@ func TestQuietHours(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := newPlay(t, func(s *Spec) { s.Quiet = quiet }, "1\nretry after 3600s\n", "0\n")
+		p := newSessionTest(t, func(s *Spec) { s.Quiet = quiet }, "1\nretry after 3600s\n", "0\n")
 		sleepUntil(t, time.Date(2000, 1, 3, 21, 30, 0, 0, time.UTC))
 		p.open()
 		defer p.close()
@@ -409,12 +409,11 @@ func TestQuietHours(t *testing.T) {
 	})
 }
 
-// The engine is closed as if the process had ended, and opened again in the
-// middle of a wait.
+// The engine is closed, as at the end of the process, and opened again during a wait.
 func TestAWaitGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, nil, "1\nsegmentation fault\n", "1\nretry after 7200s\n", "0\n")
+		p := newSessionTest(t, nil, "1\nsegmentation fault\n", "1\nretry after 7200s\n", "0\n")
 		p.open()
 		p.start()
 		time.Sleep(time.Hour)
@@ -437,7 +436,7 @@ func TestAWaitGoesOnAfterARestart(t *testing.T) {
 func TestTheMemoSaysWhy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, nil, "1\nretry after 7200s\n", "0\n")
+		p := newSessionTest(t, nil, "1\nretry after 7200s\n", "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -457,7 +456,7 @@ func TestTheMemoSaysWhy(t *testing.T) {
 func TestPausedUntilATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, nil, "1\nretry after 3600s\n", "0\n")
+		p := newSessionTest(t, nil, "1\nretry after 3600s\n", "0\n")
 		p.open()
 		defer p.close()
 		m := &Manager{Engine: p.engine}
@@ -480,7 +479,7 @@ func TestPausedUntilATime(t *testing.T) {
 			}
 		}
 		reset := *state().Next
-		// What waits for longer anyway stays as it is.
+		// A longer wait stays.
 		do(m.PauseUntil(ctx, "test", time.Now().Add(time.Minute), "me"))
 		if st := state(); !st.Next.Equal(reset) {
 			t.Errorf("it waits until %v, want %v", st.Next, reset)
@@ -489,7 +488,7 @@ func TestPausedUntilATime(t *testing.T) {
 		if st := state(); st.State != "paused" || st.Next != nil {
 			t.Errorf("it is %s until %v", st.State, st.Next)
 		}
-		// A pause that gets an end is a wait.
+		// A pause with an end becomes a wait.
 		morning := time.Now().Add(8 * time.Hour)
 		do(m.PauseUntil(ctx, "test", morning, "me"))
 		if st := state(); st.State != "waiting" || !st.Next.Equal(morning) || st.WaitBy != "human" {
@@ -503,14 +502,14 @@ func TestPausedUntilATime(t *testing.T) {
 		if err := m.PauseUntil(ctx, "test", time.Now(), "me"); !errors.Is(err, ErrState) {
 			t.Errorf("until now: %v", err)
 		}
-		if err := m.Stop(ctx, "best", "me"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "there are test") {
+		if err := m.Stop(ctx, "best", "me"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "the sessions are test") {
 			t.Errorf("of another name: %v", err)
 		}
 		p.run = state().Run
 		if i := p.wait(); i.State != "succeeded" || !p.begun[1].Equal(morning) {
 			t.Errorf("session is %s, commands were run at %v", i.State, p.begun)
 		}
-		// It is over, and begins anew.
+		// It has ended, and starts again.
 		do(m.Resume(ctx, "test", "me"))
 		if st := state(); st.Run == p.run || st.Over() && st.State != "completed" {
 			t.Errorf("it is %s, run %s", st.State, st.Run)
@@ -519,18 +518,17 @@ func TestPausedUntilATime(t *testing.T) {
 	})
 }
 
-// A pause with an end, of a command that runs, is on record before the command has
-// ended.
+// A pause with an end is recorded before the running command has ended.
 func TestPausedUntilATimeWhileItRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, nil, "0\n")
+		p := newSessionTest(t, nil, "0\n")
 		begun := 0
 		p.runner.launch = func(ctx context.Context, _ guard.Command) (guard.Result, error) {
 			if begun++; begun == 1 {
 				<-ctx.Done()
-				time.Sleep(5 * time.Second)          // it takes its time
-				return guard.Result{Told: true}, nil // and calls that a success
+				time.Sleep(5 * time.Second)          // the command ends slowly
+				return guard.Result{Told: true}, nil // with exit code 0
 			}
 			return guard.Result{}, nil
 		}
@@ -544,7 +542,7 @@ func TestPausedUntilATimeWhileItRuns(t *testing.T) {
 		if err := m.PauseUntil(t.Context(), "test", time.Now().Add(time.Hour), "me"); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.PauseUntil(t.Context(), "test", morning, "me"); err != nil { // the last word counts
+		if err := m.PauseUntil(t.Context(), "test", morning, "me"); err != nil { // the last call wins
 			t.Fatal(err)
 		}
 		st, err := m.Get(t.Context(), "test")
@@ -568,7 +566,7 @@ func TestPausedUntilATimeWhileItRuns(t *testing.T) {
 func TestASessionThatIsForgottenDoesNotBeginByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, nil)
+		p := newSessionTest(t, nil)
 		p.open()
 		defer p.close()
 		m := &Manager{Engine: p.engine, Known: func(string) bool { return true }}
@@ -593,7 +591,7 @@ func TestWhatCanNotBeRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "gone")
-		p := newPlay(t, func(s *Spec) { s.Dir = dir }, "0\n")
+		p := newSessionTest(t, func(s *Spec) { s.Dir = dir }, "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -609,7 +607,7 @@ func TestWhatCanNotBeRun(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlay(t, nil, "127\n", "0\n")
+		p := newSessionTest(t, nil, "127\n", "0\n")
 		p.open()
 		defer p.close()
 		p.start()
@@ -623,7 +621,7 @@ func TestALongLastLineAndASecretInIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		line := strings.Repeat("x", 460) + "TOPSECRETabcdefghijklmnopqrstuvwxyz0123456789" + strings.Repeat("<", 9000)
-		p := newPlay(t, func(s *Spec) { s.On = map[string]Action{"crashed": {Do: DoStart}} }, "1\n"+line+"\n", "1\n"+line+"\n", "0\n")
+		p := newSessionTest(t, func(s *Spec) { s.On = map[string]Action{"crashed": {Do: DoStart}} }, "1\n"+line+"\n", "1\n"+line+"\n", "0\n")
 		p.runner.Redactor = new(secret.Redactor)
 		p.runner.Redactor.Add("TOPSECRETabcdefghijklmnopqrstuvwxyz0123456789")
 		p.open()

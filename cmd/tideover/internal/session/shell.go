@@ -8,25 +8,24 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// shells are the shells whose -c is looked into.
+// shells are the shells whose -c scripts are parsed.
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}
 
-// shellScript is the flag of a shell that is followed by a script, alone or with
-// flags that do not change what the script means.
+// shellScript matches the flag before a script, alone or joined with flags that do not change its
+// meaning.
 var shellScript = lazyregexp.New(`^-[leux]*c$`)
 
-// assignment is a variable that is set for one command.
+// assignment matches the setting of a variable for one command.
 var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
-// wrapped is a command inside another one: in a script of a shell, or after env.
+// wrapped is a command inside another one: in a shell script, or after env.
 type wrapped struct {
 	inner []string // the command itself
 	wrap  func(inner []string) []string
 }
 
-// unwrap returns the command that an outer one runs, which may be the command
-// itself. It reports false if an assistant is in a command that is not understood;
-// its name is then all that is known.
+// unwrap returns the command that argv runs, which may be argv itself. ok is false if an assistant
+// occurs in a command that is too complex; then only the assistant's name is known.
 func unwrap(argv []string) (w wrapped, assistant string, ok bool) {
 	w = wrapped{argv, func(inner []string) []string { return inner }}
 	if len(argv) == 0 {
@@ -55,7 +54,7 @@ func unwrap(argv []string) (w wrapped, assistant string, ok bool) {
 	return w, "", true
 }
 
-// unwrapShell looks into the script of a shell.
+// unwrapShell is unwrap for a shell with a script.
 func unwrapShell(argv []string, w wrapped) (_ wrapped, assistant string, ok bool) {
 	at := slices.IndexFunc(argv, shellScript.MatchString)
 	if at < 0 || at+1 >= len(argv) {
@@ -83,12 +82,11 @@ func unwrapShell(argv []string, w wrapped) (_ wrapped, assistant string, ok bool
 	return w, "", true
 }
 
-// shellSyntax are the characters that mean something to a shell outside quotes.
+// shellSyntax has the characters with a special meaning outside of quotes.
 const shellSyntax = ";&|<>()$`*?[]{}~#!\n"
 
-// simpleCommand splits the script of a shell that is one command of plain words.
-// before has what stands before the command, as it is to be written again: exec,
-// and variables that are set. It reports false for anything else.
+// simpleCommand splits a shell script that is one command of plain words. before has the text
+// before the command: exec, and variables that are set. ok is false for any other script.
 func simpleCommand(script string) (before string, words []string, ok bool) {
 	script = strings.TrimSpace(script)
 	quote := rune(0)
@@ -128,8 +126,8 @@ func simpleCommand(script string) (before string, words []string, ok bool) {
 	return strings.Join(kept, " "), words, true
 }
 
-// commandsOf returns the words of each command of a script, up to the assistant
-// that it may run. It is a guess: what it finds is only said, and not rewritten.
+// commandsOf returns the first words of each command of a script, up to the program that it runs.
+// It is a guess, used only for messages.
 func commandsOf(script string) (list [][]string) {
 	for _, part := range strings.FieldsFunc(script, func(c rune) bool { return strings.ContainsRune(";&|(){}`\n", c) }) {
 		var command []string
@@ -148,7 +146,7 @@ func commandsOf(script string) (list [][]string) {
 	return list
 }
 
-// quoteWords writes words for a shell.
+// quoteWords quotes words for a shell.
 func quoteWords(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {
@@ -157,10 +155,10 @@ func quoteWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// plainWord is a word that means itself to a shell.
+// plainWord matches a word that needs no quotes.
 var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+:,./-]+$`)
 
-// quoteWord writes a word for a shell. An id in a template has no quotes in it.
+// quoteWord quotes a word for a shell. A session id in a template never contains quotes.
 func quoteWord(w string) string {
 	if plainWord.MatchString(w) {
 		return w

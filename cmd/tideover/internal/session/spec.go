@@ -19,65 +19,65 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// DefaultPolicy is the policy of a session that has none. A stated reset is
-// believed up to eight days ahead, which weekly limits need.
+// DefaultPolicy is the policy of a session that has none. It accepts a stated reset up to eight
+// days ahead, for weekly limits.
 const DefaultPolicy = "daemon server-wait=8d server-slack=90s reset-after=10m"
 
-// DefaultWindows is how many stated resets a session may wait for.
+// DefaultWindows is the default number of stated resets that a session may wait for.
 const DefaultWindows = 10
 
-// Refused are the keys of a policy that a session can't honour.
+// Refused are the policy keys that a session does not support.
 var Refused = []string{"hedge", "budget"}
 
-// Prefix is what the name of a session's workflow begins with.
+// Prefix is the beginning of the names of sessions' workflows.
 const Prefix = "session."
 
-// stepName is the one step of a session's workflow.
+// stepName is the name of the only step of a session's workflow.
 const stepName = "session"
 
-// Spec is a session as it was written. It is stored with its run.
+// Spec describes a session. It is stored with its run.
 type Spec struct {
 	Name      string            `json:"name"`
-	Dir       string            `json:"dir,omitempty"`        // where the commands run; "" means the folder of the process
+	Dir       string            `json:"dir,omitempty"`        // working folder of the commands; "" means that of the process
 	Start     []string          `json:"start"`                // templates
-	Resume    []string          `json:"resume,omitempty"`     // templates; without them the start command is run again, unless NoResume is set
-	ResumeAny bool              `json:"resume_any,omitempty"` // the resume command finds the session itself
-	Restart   bool              `json:"restart,omitempty"`    // the start command is run again instead of a resume command
-	Env       map[string]string `json:"env,omitempty"`        // beside the environment of the process
-	Pack      string            `json:"pack"`                 // a built-in one, or that of Rules
-	Rules     *detect.Spec      `json:"rules,omitempty"`      // a pack of the user's own
-	On        map[string]Action `json:"on,omitempty"`         // what follows a stop, by its reason
-	Quiet     *Hours            `json:"quiet,omitempty"`      // when nothing is begun
-	PauseAt   float64           `json:"pause_at,omitempty"`   // percent of the quota at which nothing is begun until its reset; 0 means never
+	Resume    []string          `json:"resume,omitempty"`     // templates; if empty, the start command is run again, unless NoResume is set
+	ResumeAny bool              `json:"resume_any,omitempty"` // the resume command finds the session without its id
+	Restart   bool              `json:"restart,omitempty"`    // run the start command again instead of resuming
+	Env       map[string]string `json:"env,omitempty"`        // added to the environment of the process
+	Pack      string            `json:"pack"`                 // name of a built-in pack, or of Rules
+	Rules     *detect.Spec      `json:"rules,omitempty"`      // the user's own pack
+	On        map[string]Action `json:"on,omitempty"`         // action after a stop, by its reason
+	Quiet     *Hours            `json:"quiet,omitempty"`      // no command is started in these hours
+	PauseAt   float64           `json:"pause_at,omitempty"`   // percent of the quota from which no command is started until the reset; 0 means never
 
-	// These are filled in by [Spec.PlanResume].
-	NoResume     string   `json:"no_resume,omitempty"`     // why the session can't be resumed; "" if it can, or if the start command may be run again
-	ResumeLatest []string `json:"resume_latest,omitempty"` // templates; resume the latest session of the folder, when the id is not known
-	SessionID    string   `json:"session_id,omitempty"`    // the id that the start command names itself
+	// Set by [Spec.PlanResume].
+	NoResume     string   `json:"no_resume,omitempty"`     // why the session can't be resumed; "" if it can be, or if the start command may be run again
+	ResumeLatest []string `json:"resume_latest,omitempty"` // templates; resume the latest session of the folder, if the id is unknown
+	SessionID    string   `json:"session_id,omitempty"`    // id in the start command itself
 
-	Stdin string `json:"stdin,omitempty"` // what the start command reads; resume commands read nothing
+	Stdin string `json:"stdin,omitempty"` // input of the start command; resume commands read nothing
 
-	// Fallback are the assistants that work in the folder while a stated limit lasts longer than FallbackAfter, one after
-	// the other; none unless it is set. FallbackAfter 0 means DefaultFallbackAfter. FallbackPrompt is the template of
-	// their prompt; "" means the usual one.
+	// Fallback are the assistants that work in the folder, one after the other, while a stated limit lasts longer than
+	// FallbackAfter; empty means none. FallbackAfter 0 means DefaultFallbackAfter. FallbackPrompt is the template of their
+	// prompt; "" means the default.
 	Fallback       []Fallback    `json:"fallback,omitempty"`
 	FallbackAfter  time.Duration `json:"fallback_after_ns,omitempty"`
 	FallbackPrompt string        `json:"fallback_prompt,omitempty"`
 
 	stdinPrompt bool     // the prompt is read from standard input
-	typed       []string // the start command as it was given
+	typed       []string // the start command as given by the user
 
-	// These are set for an assistant that another session was handed over to.
+	// Set for a fallback.
 	handedOver bool
-	prompt     string // of its start command
-	idSeed     string // its session's id follows from it, instead of the run
+	prompt     string // for its start command
+	idSeed     string // its session id is derived from it instead of from the run
 
-	// Account is the account whose limit the session shares with others: "" means that of the tool, account.None that
-	// it has none. Those that were held go on within AccountSpread; 0 means account.DefaultSpread.
+	// Account is the account whose limit the session shares with others: "" means that of the tool, account.None no
+	// account. Sessions that were held back continue within AccountSpread; 0 means account.DefaultSpread.
 	Account       string        `json:"account,omitempty"`
 	AccountSpread time.Duration `json:"account_spread_ns,omitempty"`
 
-	PolicyText string `json:"policy,omitempty"` // the policy as it is stored for the runner; Workflow sets it
+	PolicyText string `json:"policy,omitempty"` // policy for the runner; set by Workflow
 
 	Policy   retry.Policy  `json:"-"`
 	Windows  int           `json:"-"` // 0 means DefaultWindows
@@ -87,22 +87,21 @@ type Spec struct {
 // Action is what follows a stop.
 type Action struct {
 	Do       string `json:"do"`                 // one of Actions
-	Attempts int    `json:"attempts,omitempty"` // of this reason in a row; 0 means as many as the policy grants
+	Attempts int    `json:"attempts,omitempty"` // consecutive stops for this reason; 0 means as many as the policy allows
 }
 
-// What follows a stop.
+// The actions after a stop.
 const (
-	DoResume = "resume"  // when the stated time has come, or else by the policy
-	DoStart  = "start"   // the same, with a session that is new
-	DoStop   = "stop"    // the session is over, and that is no failure
-	DoGiveUp = "give-up" // the session is over, and has failed
+	DoResume = "resume"  // resume at the stated time, or else by the policy
+	DoStart  = "start"   // the same, with a new session
+	DoStop   = "stop"    // end the session without a failure
+	DoGiveUp = "give-up" // end the session as failed
 )
 
-// Actions are the words for what follows a stop. To wait is to resume after the
-// wait.
+// Actions are the words for actions. wait means resume.
 var Actions = []string{DoResume, "wait", DoStart, DoStop, DoGiveUp}
 
-// defaults are the actions of the reasons that may have others.
+// defaults has the default actions, for all reasons whose action can be set.
 var defaults = map[string]Action{
 	detect.RateLimit.String():   {Do: DoResume},
 	detect.Overloaded.String():  {Do: DoResume},
@@ -115,10 +114,10 @@ var defaults = map[string]Action{
 // Reasons returns the reasons for which an action can be set.
 func Reasons() []string { return slices.Sorted(maps.Keys(defaults)) }
 
-// ParseAction reads the word for an action.
+// ParseAction parses the word for an action.
 func ParseAction(word string) (Action, error) {
 	if !slices.Contains(Actions, word) {
-		return Action{}, fmt.Errorf("%q is no action; want %s", word, strings.Join(Actions, ", "))
+		return Action{}, fmt.Errorf("%q is not an action: want %s", word, strings.Join(Actions, ", "))
 	}
 	if word == "wait" {
 		word = DoResume
@@ -126,9 +125,9 @@ func ParseAction(word string) (Action, error) {
 	return Action{Do: word}, nil
 }
 
-// FieldError is what is wrong with a field of a Spec.
+// FieldError is an error about a field of a Spec.
 type FieldError struct {
-	Field string // as in the file
+	Field string // name in the configuration
 	Err   error
 }
 
@@ -138,27 +137,26 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 // Unwrap returns what is wrong.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// Fill gives the policy what a session needs and other runners don't: a stated
-// reset may be days ahead, and is waited for a little longer than stated.
+// Fill sets defaults of the policy that are special to sessions: a stated reset may be days ahead,
+// and slack is added to it.
 func (s *Spec) Fill() {
 	usual, err := retry.Parse(DefaultPolicy)
 	if err != nil {
-		panic(err) // a test reads it
+		panic(err) // a programming error: the constant is invalid
 	}
 	s.Policy.ServerWait = cmp.Or(s.Policy.ServerWait, usual.ServerWait)
 	s.Policy.ServerSlack = cmp.Or(s.Policy.ServerSlack, usual.ServerSlack)
 	s.Policy.ResetAfter = cmp.Or(s.Policy.ResetAfter, usual.ResetAfter)
 }
 
-// Validate says everything that is wrong but the name, as joined [*FieldError]
-// values.
+// Validate checks everything except the name. The error joins [*FieldError] values.
 func (s *Spec) Validate() error {
 	var errs []error
 	fail := func(field, format string, args ...any) {
 		errs = append(errs, &FieldError{field, fmt.Errorf(format, args...)})
 	}
 	if len(s.Start) == 0 || s.Start[0] == "" {
-		fail("start", "no command")
+		fail("start", "no command given")
 	}
 	if s.Dir != "" && !filepath.IsAbs(s.Dir) {
 		fail("dir", "%q is not an absolute path", s.Dir)
@@ -167,7 +165,7 @@ func (s *Spec) Validate() error {
 		fail("detect", "%w", err)
 	}
 	if s.Restart && len(s.Resume) > 0 {
-		fail("restart", "it runs the start command again, but a resume command is given; want one of the two")
+		fail("restart", "can't be used with a resume command: remove one of them")
 	}
 	for field, argv := range map[string][]string{"start": s.Start, "resume": slices.Concat(s.Resume, s.ResumeLatest)} {
 		if _, err := render(argv, sample); err != nil {
@@ -179,10 +177,10 @@ func (s *Spec) Validate() error {
 	s.checkFallback(fail)
 	for reason, a := range s.On {
 		if _, ok := defaults[reason]; !ok {
-			fail("on", "%q is no reason that an action can be set for; want %s", reason, strings.Join(Reasons(), ", "))
+			fail("on", "%q is not a reason with an action: want %s", reason, strings.Join(Reasons(), ", "))
 		}
 		if a.Attempts < 0 {
-			fail("on", "%s: %d attempts", reason, a.Attempts)
+			fail("on", "%s: %d attempts is negative", reason, a.Attempts)
 		}
 	}
 	if err := errors.Join(s.Policy.Validate(), s.Policy.Refuse("session", Refused...)); err != nil {
@@ -205,34 +203,34 @@ func (s *Spec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkResume says whether the resume command can mean the same session.
+// checkResume checks that the resume command resumes the same session.
 func (s *Spec) checkResume(fail func(field, format string, args ...any)) {
 	if len(s.Resume) == 0 {
 		return
 	}
 	if s.Resume[0] == "" {
-		fail("resume", "no command")
+		fail("resume", "no command given")
 	}
 	switch uses := mentions(s.Resume, "Session"); {
 	case uses && !s.knowsID() && !s.readsID():
-		fail("start", "it has no {{.Session}}, so the session would not have the id that resume asks for; "+
-			"pass it on, as in --session-id {{.Session}}")
+		fail("start", "does not contain {{.Session}}, so the session would not get the id that resume uses: "+
+			"add it, as in --session-id {{.Session}}")
 	case !uses && !s.ResumeAny:
-		fail("resume", "it has no {{.Session}}, so it might resume another session; "+
-			"add it, or say resume-any if the command finds the right one by itself")
+		fail("resume", "does not contain {{.Session}}, so it might resume another session: "+
+			"add it, or set resume-any if the command finds the right one without it")
 	}
 }
 
-// knowsID reports whether the id is known before the session begins.
+// knowsID reports whether the id is known before the session starts.
 func (s *Spec) knowsID() bool { return s.SessionID != "" || mentions(s.Start, "Session") }
 
-// readsID reports whether the pack knows where the command states the id.
+// readsID reports whether the pack finds the session id in the output.
 func (s *Spec) readsID() bool {
 	p, err := s.pack()
 	return err == nil && p.StatesSessionID()
 }
 
-// pack returns the rules by which a stop is told.
+// pack returns the rules that detect why a command stopped.
 func (s *Spec) pack() (*detect.Pack, error) {
 	if s.Rules != nil {
 		return detect.Compile(*s.Rules)
@@ -240,12 +238,12 @@ func (s *Spec) pack() (*detect.Pack, error) {
 	return detect.Builtin(cmp.Or(s.Pack, "generic"))
 }
 
-// Work is what a session is about. It is the input of its runs.
+// Work identifies what a session works on. It is the input of its runs.
 type Work struct {
 	Start   []string `json:"start"`
 	Dir     string   `json:"dir,omitempty"`
-	Command []string `json:"command,omitempty"` // the start command as it was given, if it is another
-	Prompt  string   `json:"prompt,omitempty"`  // a hash of what the start command reads
+	Command []string `json:"command,omitempty"` // the start command as given by the user, if it differs
+	Prompt  string   `json:"prompt,omitempty"`  // hash of the input of the start command
 }
 
 func (s *Spec) work() Work {
@@ -260,7 +258,7 @@ func (s *Spec) work() Work {
 	return w
 }
 
-// given returns the start command as it was given.
+// given returns the start command as given by the user.
 func (w *Work) given() []string {
 	if w.Command != nil {
 		return w.Command
@@ -268,8 +266,8 @@ func (w *Work) given() []string {
 	return w.Start
 }
 
-// Same reports whether a run with the input is about the same work. An earlier
-// version may have made another start command of the same one.
+// Same reports whether a run with the input has the same work. An earlier version may have derived
+// another start command from it.
 func (s *Spec) Same(input json.RawMessage) (was Work, same bool) {
 	if json.Unmarshal(input, &was) != nil {
 		return was, false
@@ -280,7 +278,7 @@ func (s *Spec) Same(input json.RawMessage) (was Work, same bool) {
 	return was, command && prompt && was.Dir == s.Dir
 }
 
-// action returns what follows a stop for the reason.
+// action returns the action after a stop for this reason.
 func (s *Spec) action(reason detect.Reason) Action {
 	name := reason.String()
 	a, ok := s.On[name]
@@ -291,8 +289,8 @@ func (s *Spec) action(reason detect.Reason) Action {
 	return a
 }
 
-// Workflow returns the workflow of the session. When a run of it gives up, one of
-// alarm is started, unless that is nil.
+// Workflow returns the workflow of the session. A run that gives up starts a run of alarm, unless
+// that is nil.
 func (s *Spec) Workflow(alarm *engine.Workflow) (*engine.Workflow, error) {
 	stored := *s
 	stored.PolicyText = s.Policy.String()

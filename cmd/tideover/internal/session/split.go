@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Split splits a command line into its arguments as a shell would that knows
-// quotes and backslashes and nothing else.
+// Split splits a command line into arguments like a shell that only knows quotes and backslashes.
 func Split(line string) (argv []string, err error) {
 	var arg strings.Builder
 	var quote rune
@@ -42,7 +41,7 @@ func Split(line string) (argv []string, err error) {
 	case quote != 0:
 		return nil, errors.New("a quote is not closed")
 	case escaped:
-		return nil, errors.New("nothing follows the last backslash")
+		return nil, errors.New("the line ends with a backslash")
 	case open:
 		argv = append(argv, arg.String())
 	}

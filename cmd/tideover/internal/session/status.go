@@ -12,57 +12,57 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Status is where a session is.
+// Status is the state of a session.
 type Status struct {
 	Name    string `json:"name"`
-	Run     string `json:"run,omitempty"`     // of the engine; "" before the first
+	Run     string `json:"run,omitempty"`     // run of the engine; "" before the first
 	State   string `json:"state"`             // one of States
-	Session string `json:"session,omitempty"` // the id that the commands are given, or that they have stated
+	Session string `json:"session,omitempty"` // session id
 
-	Spent       int `json:"attempts"`     // attempts that count
+	Spent       int `json:"attempts"`     // attempts used
 	MaxAttempts int `json:"max_attempts"` // -1 means no limit
-	Windows     int `json:"windows"`      // stated resets that were waited for
+	Windows     int `json:"windows"`      // windows used
 	MaxWindows  int `json:"max_windows"`
-	Commands    int `json:"commands"` // that were run, all in all
+	Commands    int `json:"commands"` // total number of commands run
 	Resumes     int `json:"resumes"`
 
 	NoResume string     `json:"no_resume,omitempty"` // why it can't be resumed; "" if it can
 	Last     *Stop      `json:"last,omitempty"`      // why the last command stopped
 	Next     *time.Time `json:"next,omitempty"`      // end of the wait
-	WaitBy   string     `json:"wait_by,omitempty"`   // who set it: server, policy, handler, account, human or engine
-	WaitFor  string     `json:"wait_for,omitempty"`  // why
+	WaitBy   string     `json:"wait_by,omitempty"`   // what set it: server, policy, handler, account, human or engine
+	WaitFor  string     `json:"wait_for,omitempty"`  // reason of the wait
 	Started  *time.Time `json:"started,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
 	Deadline *time.Time `json:"deadline,omitempty"`
 	Reason   string     `json:"reason,omitempty"` // why it gave up
-	Error    string     `json:"error,omitempty"`  // the last one
+	Error    string     `json:"error,omitempty"`  // the last error
 	Policy   string     `json:"policy"`
 	Quiet    string     `json:"quiet_hours,omitempty"`
 
-	Account      string `json:"account,omitempty"`       // whose limit it shares with others; "" for none
-	AccountLimit string `json:"account_limit,omitempty"` // what is known of that limit; "" while there is none
+	Account      string `json:"account,omitempty"`       // account whose limit it shares with others; "" for none
+	AccountLimit string `json:"account_limit,omitempty"` // description of that limit; "" if there is none
 
-	Limit    *ScreenLimit    `json:"limit,omitempty"`    // that stands on the screen of its command, which runs and waits for its user
-	Handover *HandoverStatus `json:"handover,omitempty"` // to another assistant, while it lasts
-	Turns    []Turn          `json:"turns,omitempty"`    // who worked when, the last ones, if the session has a fallback
+	Limit    *ScreenLimit    `json:"limit,omitempty"`    // on the screen of its running command
+	Handover *HandoverStatus `json:"handover,omitempty"` // current handover to another assistant
+	Turns    []Turn          `json:"turns,omitempty"`    // which assistant worked when, if the session has a fallback
 
-	Log  string   `json:"log,omitempty"`  // the file that has the output
-	Tail []string `json:"tail,omitempty"` // its last lines, of one session alone
+	Log  string   `json:"log,omitempty"`  // file with the output
+	Tail []string `json:"tail,omitempty"` // its last lines; only in the status of a single session
 	In   string   `json:"in,omitempty"`   // "watch" for a session of a watch that another process lists
 }
 
-// HandoverStatus says that another assistant works in the folder of a session.
+// HandoverStatus describes a handover to another assistant.
 type HandoverStatus struct {
 	Assistant string    `json:"assistant"`
-	Session   string    `json:"session,omitempty"` // the id of its own session, once that is known
-	Until     time.Time `json:"until"`             // when the limit of the session's own assistant ends, as it was stated
-	Back      time.Time `json:"back"`              // when that one goes on
+	Session   string    `json:"session,omitempty"` // id of its own session; "" if unknown
+	Until     time.Time `json:"until"`             // stated end of the limit of the session's own assistant
+	Back      time.Time `json:"back"`              // when the session's own assistant continues
 }
 
 // States are the states of a session.
 var States = []string{"idle", "queued", "running", "waiting", "paused", "completed", "stopped", "gave-up", "needs-handler"}
 
-// stateOf are the names that the states of a run have for a session.
+// stateOf maps states of runs to states of sessions. States that are not in it have the same name.
 var stateOf = map[string]string{
 	"scheduled": "waiting", "succeeded": "completed", "canceled": "stopped", "dead": "gave-up", "replaced": "gave-up",
 }
@@ -72,7 +72,7 @@ func (s *Status) Over() bool {
 	return s.State == "completed" || s.State == "stopped" || s.State == "gave-up"
 }
 
-// statusOf returns where the session of a run is.
+// statusOf returns the status of a session from its run.
 func statusOf(name string, i *engine.Info) Status {
 	st := Status{
 		Name: name, Run: i.ID, State: cmp.Or(stateOf[i.State], i.State), Commands: i.Attempts, Next: i.Next,
@@ -87,7 +87,7 @@ func statusOf(name string, i *engine.Info) Status {
 	if st.State == "running" {
 		st.Limit = memo.Limit
 	}
-	if st.Over() && i.Ended != nil { // the end of a run leaves nothing for a next attempt
+	if st.Over() && i.Ended != nil { // a run that has ended stores no further memo
 		how := turnInterrupted
 		if st.State == "completed" {
 			how = detect.Completed.String()
@@ -113,7 +113,7 @@ func statusOf(name string, i *engine.Info) Status {
 	}
 	for _, a := range s.Attempts {
 		if a.Outcome == "snoozed" && (strings.HasPrefix(a.Error, account.HeldPrefix) || strings.Contains(a.Error, notRunNote)) {
-			st.Commands-- // none was run
+			st.Commands-- // no command was run
 		}
 	}
 	if n := len(s.Attempts); n > 0 && st.State == "waiting" {
@@ -126,13 +126,13 @@ func statusOf(name string, i *engine.Info) Status {
 				st.WaitBy, st.WaitFor = "human", "postponed by "+a.Wait.Moved
 			}
 		} else {
-			st.postponed(i.Notes)
+			st.setPostponed(i.Notes)
 		}
 	}
 	return st
 }
 
-// local returns a time in the zone of the machine, as the other times are. A zero time stays zero.
+// local converts a time to the zone of the machine. A zero time stays zero.
 func local(t time.Time) time.Time {
 	if t.IsZero() {
 		return t
@@ -140,9 +140,8 @@ func local(t time.Time) time.Time {
 	return t.Local()
 }
 
-// postponed says who has ended a command for a while: there is no wait of its own
-// that was prolonged.
-func (s *Status) postponed(notes []engine.Note) {
+// setPostponed sets who paused a running command: there is no wait of its own that was prolonged.
+func (s *Status) setPostponed(notes []engine.Note) {
 	for _, n := range slices.Backward(notes) {
 		if n.What == "postponed" {
 			s.WaitBy, s.WaitFor = "human", "paused by "+n.Text

@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
-// Terminal is for Unix only.
+// Terminal is not supported on this system.
 func Terminal(_, _, _ *os.File) func(*Spec) (Streams, error) {
 	return func(*Spec) (Streams, error) { return Streams{}, process.ErrUnsupported }
 }

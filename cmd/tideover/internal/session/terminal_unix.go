@@ -16,62 +16,61 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal is [Runner.Open] for a process on a terminal: the command gets a
-// terminal of its own, of the same size and with the same settings, and we pass on
-// what is typed and shown. So it behaves as it does without us, and we see what it
-// says.
+// Terminal is [Runner.Open] for a process on a terminal. The command gets a terminal of its own,
+// with the same size and settings, and we relay input and output. So the command works as usual,
+// and we see its output.
 func Terminal(in, out, errs *os.File) func(*Spec) (Streams, error) {
 	return func(*Spec) (Streams, error) {
 		ours, theirs, err := pty.Open()
 		if err != nil {
 			return Streams{}, err
 		}
-		p := &pass{tty: in, out: out, pty: ours, done: make(chan struct{})}
-		if err := p.begin(theirs); err != nil {
+		p := &terminalRelay{tty: in, out: out, pty: ours, done: make(chan struct{})}
+		if err := p.start(theirs); err != nil {
 			return Streams{}, errors.Join(err, ours.Close(), theirs.Close())
 		}
 		st := Streams{
 			Stdin: theirs, Stdout: theirs, Stderr: theirs, Terminal: true, Watch: p.watch, Control: p,
-			Close: func() error { return errors.Join(theirs.Close(), p.end()) },
+			Close: func() error { return errors.Join(theirs.Close(), p.close()) },
 		}
 		if !term.IsTerminal(int(errs.Fd())) {
-			st.Stderr = errs // it was sent elsewhere
+			st.Stderr = errs // standard error is redirected
 		}
 		return st, nil
 	}
 }
 
-// pass is the passing on between two terminals. It is the [TerminalControl] of the
-// command's.
-type pass struct {
-	tty, out *os.File // where it is typed and shown
-	pty      *os.File // the command's, seen from our side
+// terminalRelay relays input and output between our terminal and the command's. It is the
+// [TerminalControl] of the command.
+type terminalRelay struct {
+	tty, out *os.File // our terminal
+	pty      *os.File // our side of the command's terminal
 	signals  chan os.Signal
-	stop     *os.File // closing it ends the reading of the keyboard
+	stop     *os.File // closing it ends keyboard
 	stopped  *os.File // the other end of stop
 	done     chan struct{}
 	parts    sync.WaitGroup
 
-	mu   sync.Mutex // held while something is shown
-	over bool       // nothing more is shown
+	mu   sync.Mutex // held while output is relayed
+	over bool       // no more output is relayed
 
-	modes sync.Mutex  // held while the modes of our terminal are changed
-	was   *term.State // its modes before
-	raw   bool        // they are ours
-	ended bool        // they stay as they were
+	modes sync.Mutex  // held while the modes of our terminal change
+	was   *term.State // original modes
+	raw   bool        // the terminal is in raw mode
+	ended bool        // raw mode is not set again
 
 	keys keyLog
 }
 
-// backgroundCheck is how often we look whether we are in the foreground again.
+// backgroundCheck is how often we check whether we are in the foreground again.
 const backgroundCheck = 100 * time.Millisecond
 
-// begin makes our terminal raw: what is typed means something to the command's.
-func (p *pass) begin(theirs *os.File) error {
-	_ = pty.InheritSize(p.tty, p.pty) // or it keeps a size of its own
+// start puts our terminal into raw mode, so that control keys reach the command.
+func (p *terminalRelay) start(theirs *os.File) error {
+	_ = pty.InheritSize(p.tty, p.pty) // on an error, it keeps the default size
 	if was, err := term.GetState(int(p.tty.Fd())); err == nil {
 		p.was = was
-		_ = term.Restore(int(theirs.Fd()), was) // or it keeps modes of its own
+		_ = term.Restore(int(theirs.Fd()), was) // on an error, it keeps the default modes
 	}
 	if err := p.makeRaw(); err != nil {
 		return err
@@ -85,7 +84,7 @@ func (p *pass) begin(theirs *os.File) error {
 	p.parts.Go(func() {
 		for sig := range p.signals {
 			if sig == syscall.SIGCONT {
-				p.keys.touch() // somebody is there
+				p.keys.touch() // the user is present
 				_ = p.makeRaw()
 			}
 			_ = pty.InheritSize(p.tty, p.pty)
@@ -94,9 +93,9 @@ func (p *pass) begin(theirs *os.File) error {
 	return nil
 }
 
-// makeRaw makes our terminal raw, unless we are in the background, where we would be
-// stopped for it.
-func (p *pass) makeRaw() error {
+// makeRaw puts our terminal into raw mode. In the background it does nothing, because the system
+// would stop us.
+func (p *terminalRelay) makeRaw() error {
 	p.modes.Lock()
 	defer p.modes.Unlock()
 	if p.ended || p.inBackground() {
@@ -113,8 +112,8 @@ func (p *pass) makeRaw() error {
 	return nil
 }
 
-// restore gives our terminal its modes back, with last for good.
-func (p *pass) restore(last bool) error {
+// restore restores the original modes of our terminal; with last, permanently.
+func (p *terminalRelay) restore(last bool) error {
 	p.modes.Lock()
 	defer p.modes.Unlock()
 	p.ended = p.ended || last
@@ -126,13 +125,13 @@ func (p *pass) restore(last bool) error {
 }
 
 // inBackground reports whether another job has our terminal.
-func (p *pass) inBackground() bool {
+func (p *terminalRelay) inBackground() bool {
 	group, err := unix.IoctlGetInt(int(p.tty.Fd()), unix.TIOCGPGRP)
 	return err == nil && group != unix.Getpgrp()
 }
 
 // Size returns the size of the command's terminal.
-func (p *pass) Size() (cols, rows int) {
+func (p *terminalRelay) Size() (cols, rows int) {
 	size, err := unix.IoctlGetWinsize(int(p.pty.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0, 0
@@ -140,32 +139,32 @@ func (p *pass) Size() (cols, rows int) {
 	return int(size.Col), int(size.Row)
 }
 
-// DiscardInput forgets what was typed and not read yet.
-func (p *pass) DiscardInput() {
+// DiscardInput discards input that was not read yet.
+func (p *terminalRelay) DiscardInput() {
 	if !p.inBackground() {
 		_ = flushInput(int(p.tty.Fd()))
 	}
 }
 
-// Type types for the user.
-func (p *pass) Type(text string) error {
+// Type types text into the command.
+func (p *terminalRelay) Type(text string) error {
 	_, err := p.pty.WriteString(text)
 	return err
 }
 
-// Typed returns when the user typed last, and whether that was without Enter.
-func (p *pass) Typed() (t time.Time, draft bool) { return p.keys.last() }
+// Typed returns when the user typed last, and whether that did not end with Enter.
+func (p *terminalRelay) Typed() (t time.Time, draft bool) { return p.keys.last() }
 
-// keyboard passes on what is typed, until stop is closed. A plain read could not
-// be ended, and would swallow what is typed after us.
-func (p *pass) keyboard() {
+// keyboard relays input until stop is closed. It polls, because a plain read could not be
+// interrupted and would swallow input that is meant for the next program.
+func (p *terminalRelay) keyboard() {
 	tty := int(p.tty.Fd())
 	fds := []unix.PollFd{{Fd: int32(p.stopped.Fd()), Events: unix.POLLIN}, {Fd: int32(tty), Events: unix.POLLIN}}
 	buf := make([]byte, 4096)
 	for {
 		watched, timeout := fds, -1
 		background := p.inBackground()
-		if background { // we would be stopped for reading
+		if background { // reading would stop us
 			watched, timeout = fds[:1], int(backgroundCheck/time.Millisecond)
 		}
 		fds[1].Revents = 0
@@ -194,11 +193,11 @@ func (p *pass) keyboard() {
 	}
 }
 
-// watch passes on what is typed, and what is shown to our terminal and to a watcher.
-func (p *pass) watch(watcher io.Writer) {
+// watch starts to relay input, and output to our terminal and to watcher.
+func (p *terminalRelay) watch(watcher io.Writer) {
 	p.parts.Go(p.keyboard)
-	// Not one of the parts that are waited for: it can't be ended while somebody
-	// whom the command has left behind holds the terminal open.
+	// Not waited for: it can't end while a process that the command has left keeps the terminal
+	// open.
 	go func() {
 		defer close(p.done)
 		fds := []unix.PollFd{{Fd: int32(p.pty.Fd()), Events: unix.POLLIN}}
@@ -215,9 +214,9 @@ func (p *pass) watch(watcher io.Writer) {
 	}()
 }
 
-// show passes on what can be read, unless the passing on is over. It reads under the
-// lock: whoever has the lock knows that what was read has been shown.
-func (p *pass) show(watcher io.Writer, buf []byte) bool {
+// show relays the available output; false if the relay has ended. It reads while holding the lock,
+// so that no output is in flight for another holder of the lock.
+func (p *terminalRelay) show(watcher io.Writer, buf []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.over {
@@ -226,11 +225,11 @@ func (p *pass) show(watcher io.Writer, buf []byte) bool {
 	n, err := p.pty.Read(buf)
 	_, _ = watcher.Write(buf[:n])
 	_, _ = p.out.Write(buf[:n])
-	return err == nil // EIO once nobody has the other end
+	return err == nil // EIO when the other end is closed
 }
 
-// drain waits until what the command has written is shown.
-func (p *pass) drain() {
+// drain waits until all output of the command is relayed.
+func (p *terminalRelay) drain() {
 	fds := []unix.PollFd{{Fd: int32(p.pty.Fd()), Events: unix.POLLIN}}
 	for quiet, n := 0, 0; quiet < 3 && n < 100; n++ {
 		p.mu.Lock()
@@ -244,13 +243,13 @@ func (p *pass) drain() {
 	}
 }
 
-// stopWait is how long our own stop may take.
+// stopWait is how long stopping ourselves may take.
 const stopWait = 100 * time.Millisecond
 
-// Suspend gives our terminal back and stops our job, as the terminal would have done
-// for Ctrl-Z, because the command has stopped. It returns when the job is continued, or
-// if there is no shell that could continue it.
-func (p *pass) Suspend() {
+// Suspend restores our terminal and stops our job, as the terminal does for Ctrl-Z, because the
+// command has stopped. It returns when the job is continued, or if there is no shell to continue
+// it.
+func (p *terminalRelay) Suspend() {
 	p.drain()
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
@@ -265,11 +264,11 @@ func (p *pass) Suspend() {
 	_ = pty.InheritSize(p.tty, p.pty)
 }
 
-// end gives our terminal back.
-func (p *pass) end() error {
+// close ends the relay and restores our terminal.
+func (p *terminalRelay) close() error {
 	select {
 	case <-p.done:
-	case <-time.After(time.Second): // somebody was left behind who has it open
+	case <-time.After(time.Second): // a process that the command has left keeps it open
 	}
 	p.mu.Lock()
 	p.over = true

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// planned returns the plan for a command line, in which quotes work as in a shell.
+// planned parses a command line with shell quotes and plans its resume command.
 func planned(t *testing.T, line string) *Spec {
 	t.Helper()
 	argv, err := Split(line)
@@ -102,30 +102,30 @@ func TestHowAssistantsAreResumed(t *testing.T) {
 func TestWhatCannotBeResumed(t *testing.T) {
 	t.Parallel()
 	for line, why := range map[string]string{
-		"claude -p x --sesame":                       "of the command of claude the flag --sesame is not known",
+		"claude -p x --sesame":                       "the command of claude can't be resumed: the flag --sesame is unknown",
 		"claude -p x --model":                        "the flag --model has no value",
-		"claude -p x y":                              "several prompts",
-		"claude -p x --no-session-persistence":       "keeps no session",
-		"claude -p --input-format stream-json":       "as a stream",
-		"claude -p x --resume":                       "asks which session is meant",
-		"claude -p x --worktree w":                   "the flag --worktree is not known",
+		"claude -p x y":                              "more than one prompt",
+		"claude -p x --no-session-persistence":       "stores no session",
+		"claude -p --input-format stream-json":       "from a stream",
+		"claude -p x --resume":                       "asks the user for a session",
+		"claude -p x --worktree w":                   "the flag --worktree is unknown",
 		"codex x":                                    "it is interactive",
-		"codex exec --ephemeral x":                   "keeps no session",
-		"codex exec review --base main":              "is not known",
-		"codex exec --sesame x":                      "the flag --sesame is not known",
-		"codex exec x y":                             "several prompts",
-		"gemini -p x --worktree w":                   "the flag --worktree is not known",
-		"gemini -p x y":                              "several prompts",
-		"opencode run x":                             "how opencode resumes a session is not known",
-		"aider --message x":                          "how aider resumes a session is not known",
-		"sh -c 'cd lib && claude -p x'":              "only a plain call is understood",
-		`sh -c 'claude -p "$PROMPT"'`:                "only a plain call is understood",
-		`sh -c 'claude -p $(cat TODO.md)'`:           "only a plain call is understood",
-		`sh -c 'while ! claude -p x; do date; done'`: "only a plain call is understood",
-		`sh -c 'claude -p "$1"' sh x`:                "only a plain call is understood",
-		"timeout 5h claude -p x":                     "only a plain call is understood",
-		"npx @openai/codex exec x":                   "only a plain call is understood",
-		"env -i claude -p x":                         "only a plain call is understood",
+		"codex exec --ephemeral x":                   "stores no session",
+		"codex exec review --base main":              "the flag --base is unknown",
+		"codex exec --sesame x":                      "the flag --sesame is unknown",
+		"codex exec x y":                             "more than one prompt",
+		"gemini -p x --worktree w":                   "the flag --worktree is unknown",
+		"gemini -p x y":                              "more than one prompt",
+		"opencode run x":                             "how opencode resumes a session is unknown",
+		"aider --message x":                          "how aider resumes a session is unknown",
+		"sh -c 'cd lib && claude -p x'":              "only a plain call is supported",
+		`sh -c 'claude -p "$PROMPT"'`:                "only a plain call is supported",
+		`sh -c 'claude -p $(cat TODO.md)'`:           "only a plain call is supported",
+		`sh -c 'while ! claude -p x; do date; done'`: "only a plain call is supported",
+		`sh -c 'claude -p "$1"' sh x`:                "only a plain call is supported",
+		"timeout 5h claude -p x":                     "only a plain call is supported",
+		"npx @openai/codex exec x":                   "only a plain call is supported",
+		"env -i claude -p x":                         "only a plain call is supported",
 	} {
 		s := planned(t, line)
 		if !strings.Contains(s.NoResume, why) || len(s.Resume) > 0 || !slices.Equal(s.Start, s.typed) {
@@ -142,12 +142,12 @@ func TestWhatCannotBeResumed(t *testing.T) {
 		}
 	}
 	s := &Spec{Start: []string{"codex", "exec", "x"}, Pack: "generic"}
-	if s.PlanResume(false); !strings.Contains(s.NoResume, "the pack generic does not know where codex states the id") {
+	if s.PlanResume(false); !strings.Contains(s.NoResume, "the pack generic does not find the session id in the output of codex") {
 		t.Errorf("with a pack that does not know the id: %q", s.NoResume)
 	}
 }
 
-// Commands that are no assistant's, or have no prompt, are run again as they are.
+// Commands that are not assistants, or have no prompt, are run again unchanged.
 func TestWhatIsRunAgain(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{
@@ -189,7 +189,7 @@ func TestSessionsThatShareAFolder(t *testing.T) {
 	}
 }
 
-// An earlier version made another start command of the same one.
+// An earlier version derived another start command from the same one.
 func TestTheSameWorkOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	s := planned(t, "claude -p --verbose x")

@@ -8,18 +8,18 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// keyLog remembers when the user typed last.
+// keyLog records when the user typed last.
 type keyLog struct {
 	mu    sync.Mutex
 	at    time.Time
-	draft bool // Enter was not typed since
+	draft bool // text was typed after the last Enter
 }
 
-// terminalReport is what a terminal says by itself, on the same way as keys: where the
-// cursor is, that the window has the focus, where the mouse is, what it can do.
+// terminalReport matches input that the terminal sends itself: cursor position, focus, mouse,
+// capabilities.
 var terminalReport = lazyregexp.New(`\x1b\[(?:[IO]|[0-9;]+[Rnt]|[?>=][0-9;]*[cnuy$]+|<[0-9;]+[Mm]|M(?s:...))|\x1b[\]P_][^\x07\x1b]*(?:\x07|\x1b\\)`)
 
-// typed notes what was typed.
+// typed records input of the user.
 func (k *keyLog) typed(text []byte, now time.Time) {
 	text = terminalReport.ReplaceAll(text, nil)
 	if len(text) == 0 {
@@ -30,7 +30,7 @@ func (k *keyLog) typed(text []byte, now time.Time) {
 	k.at, k.draft = now, !bytes.ContainsAny(text[len(text)-1:], "\r\n")
 }
 
-// touch notes that the user did something that is no typing.
+// touch records an activity of the user other than typing.
 func (k *keyLog) touch() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

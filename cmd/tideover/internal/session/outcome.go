@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Outcome is the output of a session that was completed.
+// Outcome is the output of a completed session.
 type Outcome struct {
 	Session string `json:"session"`
 	Exit    int    `json:"exit"`
@@ -24,8 +24,9 @@ type Outcome struct {
 	Windows int    `json:"windows"`
 }
 
-// judge says what follows the stop of a command.
-func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, stop detect.Stop) ([]byte, error) {
+// nextAction returns what follows the stop of a command: the output of a completed session, or an
+// error that makes the engine wait, retry or give up.
+func (r *Runner) nextAction(ctx context.Context, s *Spec, t *engine.Task, memo Memo, stop detect.Stop) ([]byte, error) {
 	if stop.Reason == detect.Completed {
 		return json.Marshal(Outcome{memo.Session, memo.Last.Exit, memo.Resumes, t.Windows})
 	}
@@ -42,7 +43,7 @@ func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, 
 	case a.Attempts > 0 && memo.InARow >= a.Attempts:
 		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w (%d times in a row)", err, memo.InARow)), memo)
 	case a.Do == DoStart:
-		memo.anew()
+		memo.startOver()
 	default:
 		err = r.prepareResume(s, &memo, stop, err)
 		if memo.NoResume != "" {
@@ -55,11 +56,11 @@ func (r *Runner) judge(ctx context.Context, s *Spec, t *engine.Task, memo Memo, 
 	return nil, engine.Keep(s.wait(stop, err), memo)
 }
 
-// shortWait is the longest stated wait that costs no window, unless the slack of the policy is
-// shorter. A limit that ends so soon is one of requests per minute and no quota that is used up.
+// shortWait is the longest stated wait that uses no window, if the slack of the policy is not
+// shorter. A limit that ends so soon is a limit of requests per minute, not a used quota.
 const shortWait = time.Minute
 
-// delayed is a failure after which the policy waits for at least the stated time.
+// delayed is a failure after which the policy waits at least the stated time.
 type delayed struct {
 	error
 	wait time.Duration
@@ -68,15 +69,15 @@ type delayed struct {
 // RetryOutcome implements [retry.Classified].
 func (d *delayed) RetryOutcome() retry.Outcome { return retry.Outcome{AtLeast: d.wait} }
 
-// wait says for how long: until the stated time if there is one and it is yet to
-// come, or else as the policy says. A time in quiet hours is their end.
+// wait returns an error with the wait: until the stated time if that is in the future, otherwise by
+// the policy. A time in quiet hours is moved to their end.
 func (s *Spec) wait(stop detect.Stop, err error) error {
 	left := time.Until(stop.Until)
 	if stop.Until.IsZero() || left <= 0 {
 		return err
 	}
 	if end, quiet := s.Quiet.Until(stop.Until); quiet {
-		return engine.Limited(end, err.Error()+"; then it is quiet hours, "+s.Quiet.String())
+		return engine.Limited(end, err.Error()+"; followed by quiet hours, "+s.Quiet.String())
 	}
 	if left <= min(shortWait, s.storedPolicy().ServerSlack) {
 		return &delayed{err, left}
@@ -87,22 +88,21 @@ func (s *Spec) wait(stop detect.Stop, err error) error {
 	return engine.Limited(stop.Until, err.Error())
 }
 
-// why says why a command stopped that ended by itself.
-func (r *Runner) why(d *detect.Detector, code int) detect.Stop {
+// detectStop says why a command that was not ended by us stopped.
+func (r *Runner) detectStop(d *detect.Detector, code int) detect.Stop {
 	stop := d.StopByAny(code, false)
 	tail := d.Tail()
 	if stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
-		stop.Line = textfmt.TruncateValid(tail[len(tail)-1], maxLine, "…") // its last word
+		stop.Line = textfmt.TruncateValid(tail[len(tail)-1], maxLine, "…") // use the last line of output
 	}
 	stop.Note = cmp.Or(stop.Note, stop.Misread(tail))
 	return stop
 }
 
-// maxLine is how much of a line is kept.
+// maxLine limits the stored part of a line.
 const maxLine = 500
 
-// relative reports whether the time was stated as one that passes, and not as one
-// of the calendar.
+// relative reports whether the time was stated as a duration, not as a date or time of day.
 func relative(stop detect.Stop) bool {
 	if stop.As == "retry-after" {
 		_, err := strconv.ParseFloat(stop.Stated, 64)
@@ -111,7 +111,7 @@ func relative(stop detect.Stop) bool {
 	return slices.Contains([]string{"duration", "seconds", "milliseconds", "rule"}, stop.As)
 }
 
-// failure says in words why the command stopped.
+// failure describes in words why the command stopped.
 func failure(stop detect.Stop, exit int) error {
 	text := "exit code " + strconv.Itoa(exit)
 	if stop.Meaning != "" {
@@ -133,7 +133,7 @@ func failure(stop detect.Stop, exit int) error {
 func (r *Runner) stop(ctx context.Context, t *engine.Task, memo Memo, why error) error {
 	err := r.Cancel(ctx, t.Run, "the session: "+why.Error())
 	if err == nil || errors.Is(err, engine.ErrState) {
-		err = why // the run is over, so this is a note
+		err = why // the run has ended, so this is only a note
 	}
 	return engine.Keep(err, memo)
 }
