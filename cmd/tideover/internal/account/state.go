@@ -135,7 +135,7 @@ func (s *state) probedBy(id string, now moment) *probe {
 	return nil
 }
 
-// hold returns the wait of the asker because of the limit; nil if it may continue. busy is the
+// heldFor returns the wait of the asker because of the limit; nil if it may continue. busy is the
 // probe in progress, or nil.
 func (l *limit) heldFor(account string, a *Asker, busy *probe, now moment) *Held {
 	if l.stated() {

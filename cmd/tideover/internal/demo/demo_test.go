@@ -37,7 +37,7 @@ func TestTheDemosOwnConfigurationLoads(t *testing.T) {
 	}
 	w, s := cfg.Workflows["buoy-check"], cfg.Sessions[assistant]
 	if w == nil || w.Schedule == nil || len(w.Notify) == 0 || s == nil || len(s.Notify) == 0 {
-		t.Errorf("workflows %v, sessions %v; want one on a schedule, and the assistant, both with somebody who is told", cfg.WorkflowNames(), cfg.SessionNames())
+		t.Errorf("workflows %v, sessions %v; want one on a schedule, and the assistant, both with a notifier", cfg.WorkflowNames(), cfg.SessionNames())
 	}
 }
 
@@ -145,7 +145,7 @@ func TestAWriterEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// staff is a session with a fixed state.
+// fixedSessions has one session with a fixed state.
 type fixedSessions struct {
 	state   string
 	ended   time.Time
@@ -175,7 +175,7 @@ func TestTheAssistantGetsNewWork(t *testing.T) {
 		{"when it is done", "completed", 1},
 		{"not while it works", "running", 0},
 		{"not while it waits", "waiting", 0},
-		{"not when somebody has stopped it", "stopped", 0},
+		{"not when a user has stopped it", "stopped", 0},
 		{"not when it gave up", "gave-up", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

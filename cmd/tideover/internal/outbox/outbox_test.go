@@ -459,6 +459,6 @@ func TestAHandOverIsTold(t *testing.T) {
 	memo.Turns[2].To = now.Add(6 * time.Hour)
 	memo.Turns = append(memo.Turns, session.Turn{Assistant: "claude", From: now.Add(7 * time.Hour)})
 	if m, ok := tell(retry.Progressed, memo, nil); ok {
-		t.Errorf("the next command of the session is told: %+v", m)
+		t.Errorf("a message about the next command of the session: %+v", m)
 	}
 }

@@ -199,7 +199,7 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// FuzzNew plans whatever can be parsed.
+// FuzzNew plans every policy that can be parsed.
 func FuzzNew(f *testing.F) {
 	for _, text := range samples {
 		f.Add(text, uint64(1), 0)

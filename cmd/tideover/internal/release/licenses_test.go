@@ -52,7 +52,7 @@ func TestKindOfALicence(t *testing.T) {
 		{"three clauses", "LICENSE", "Redistribution and use in source and binary forms\n Neither the name of Google", "BSD-3-Clause"},
 		{"two clauses", "LICENSE", "Redistribution and use in source and binary forms", "BSD-2-Clause"},
 		{"MIT", "COPYING", "Permission is hereby granted, free of\ncharge, to any person", "MIT"},
-		{"a notice", "NOTICE.txt", "Copyright 2012 Somebody", "notice"},
+		{"a notice", "NOTICE.txt", "Copyright 2012 The Author", "notice"},
 		{"what asks users for their source", "LICENSE", "GNU GENERAL PUBLIC LICENSE\nVersion 3", ""},
 		{"the same in a notice", "NOTICE", "under the GNU Affero General Public License", ""},
 		{"a collection", "LICENSE-3RD-PARTY.md", "## 1. Linked\nMIT\n## 2. Not linked\nGNU General Public License", "notices of others"},

@@ -71,7 +71,7 @@ func Parse(name string, data []byte) (File, error) {
 	return f, nil
 }
 
-// alone checks the policies independent of the scenario.
+// checkPolicies checks the policies independent of the scenario.
 func checkPolicies(cs []sim.Contestant) error {
 	var errs []error
 	for i, c := range cs {

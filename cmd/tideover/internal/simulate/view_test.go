@@ -54,7 +54,7 @@ func madeUp(success ...[]float64) *View {
 }
 
 var madeUpScenario = sim.Scenario{
-	Name: "made-up", About: "numbers that nobody simulated", Duration: 20 * time.Second, Bucket: time.Second,
+	Name: "made-up", About: "numbers that were not simulated", Duration: 20 * time.Second, Bucket: time.Second,
 	Clients:  sim.Clients{Count: 100, Arrivals: sim.Open, Rate: 10},
 	Services: []sim.Service{{Name: "shop", Workers: 3, Latency: sim.Latency{Distribution: sim.Exponential, Mean: 100 * time.Millisecond}}},
 	Failures: []sim.Failure{{Kind: sim.Outage, From: 5 * time.Second, Until: 10 * time.Second}},

@@ -14,7 +14,7 @@ var start = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
 var flow = Subject{"workflow", "order"}
 
-// weather is a watch with its counts, second by second.
+// watchTest is a watch with its counts, second by second.
 type watchTest struct {
 	watch *Watch
 	now   time.Time
@@ -28,7 +28,7 @@ func newWatchTest() *watchTest {
 	return w
 }
 
-// blow adds this many attempts and first attempts in each of the seconds.
+// addLoad adds this many attempts and first attempts in each of the seconds.
 func (w *watchTest) addLoad(seconds int, attempts, first uint64) {
 	for range seconds {
 		w.now = w.now.Add(time.Second)
@@ -50,14 +50,14 @@ func TestWatch(t *testing.T) {
 		blow func(*watchTest)
 		want []string
 	}{
-		"no load is no storm":                  {func(w *watchTest) { w.addLoad(600, 0, 0) }, nil},
-		"load without retries is no storm":     {func(w *watchTest) { w.addLoad(600, 1000, 1000) }, nil},
-		"two attempts for each is the limit":   {func(w *watchTest) { w.addLoad(600, 20, 10) }, nil},
-		"few attempts are no storm":            {func(w *watchTest) { w.addLoad(600, 3, 1) }, nil},
-		"a burst is no storm":                  {func(w *watchTest) { w.addLoad(60, 10, 10); w.addLoad(1, 5000, 0); w.addLoad(60, 10, 10) }, nil},
-		"half a minute less a second is none":  {func(w *watchTest) { w.addLoad(60, 10, 10); w.addLoad(14, 40, 10); w.addLoad(60, 10, 10) }, nil},
-		"a storm is told once, when it lasted": {func(w *watchTest) { w.addLoad(300, 30, 10) }, []string{"order ended=false at 32s since 2s"}},
-		"retries without new work are a storm": {func(w *watchTest) { w.addLoad(100, 10, 0) }, []string{"order ended=false at 35s since 5s"}},
+		"no load is no storm":                           {func(w *watchTest) { w.addLoad(600, 0, 0) }, nil},
+		"load without retries is no storm":              {func(w *watchTest) { w.addLoad(600, 1000, 1000) }, nil},
+		"two attempts for each is the limit":            {func(w *watchTest) { w.addLoad(600, 20, 10) }, nil},
+		"few attempts are no storm":                     {func(w *watchTest) { w.addLoad(600, 3, 1) }, nil},
+		"a burst is no storm":                           {func(w *watchTest) { w.addLoad(60, 10, 10); w.addLoad(1, 5000, 0); w.addLoad(60, 10, 10) }, nil},
+		"half a minute less a second is none":           {func(w *watchTest) { w.addLoad(60, 10, 10); w.addLoad(14, 40, 10); w.addLoad(60, 10, 10) }, nil},
+		"a storm is reported once, after it has lasted": {func(w *watchTest) { w.addLoad(300, 30, 10) }, []string{"order ended=false at 32s since 2s"}},
+		"retries without new work are a storm":          {func(w *watchTest) { w.addLoad(100, 10, 0) }, []string{"order ended=false at 35s since 5s"}},
 		"a storm ends when it was calm for as long": {
 			func(w *watchTest) { w.addLoad(60, 30, 10); w.addLoad(60, 10, 10) },
 			[]string{"order ended=false at 32s since 2s", "order ended=true at 1m40s since 2s"},
@@ -76,7 +76,7 @@ func TestWatch(t *testing.T) {
 			},
 			[]string{"order ended=false at 32s since 2s"},
 		},
-		"what nobody saw is no storm": {
+		"a gap in the samples is no storm": {
 			func(w *watchTest) {
 				w.addLoad(20, 30, 10)
 				w.now = w.now.Add(time.Hour)
