@@ -1,4 +1,4 @@
-// Command tideover gets things through failure.
+// Command tideover retries commands, API calls and workflows until they succeed.
 package main
 
 import (

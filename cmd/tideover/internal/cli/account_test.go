@@ -17,9 +17,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// sharedAccount is a fake assistant whose account has a limit that ends a few seconds after the first command of the
-// session "one", which is told when. The other sessions are told of the limit after the file "go" is there, and not when
-// it ends.
+// sharedAccount is a fake assistant. The account has a limit that ends a few seconds after the
+// first command of session "one", and only that session gets the end of the limit. The other
+// sessions get a limit without an end, after the file "go" exists.
 const sharedAccount = `#!/bin/sh
 cd "$(dirname "$0")"
 now=$(date +%s)
@@ -39,7 +39,7 @@ exit 1
 // soon is a policy that gives up after three attempts within a second.
 const soon = "fixed(300ms) attempts=3 server-slack=1s"
 
-// newSharedAccount returns a folder with the assistant.
+// newSharedAccount writes the assistant into a new folder.
 func newSharedAccount(t *testing.T) (dir, assistant string) {
 	t.Helper()
 	dir = shortDir(t)
@@ -48,7 +48,8 @@ func newSharedAccount(t *testing.T) (dir, assistant string) {
 	return dir, assistant
 }
 
-// wantOneProbe checks that there was at most one command before the limit had ended, beside the first of each session.
+// wantOneProbe checks that at most one session, beyond the first command of each, ran a command
+// before the limit ended.
 func wantOneProbe(t *testing.T, dir string, sessions int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "reset"))
@@ -75,7 +76,8 @@ func wantOneProbe(t *testing.T, dir string, sessions int) {
 	}
 }
 
-// Five sessions of a server use one account. One of them is told when its limit ends. The server is killed meanwhile.
+// Five sessions of a server use one account. One of them learns when the limit ends. The server is
+// killed meanwhile.
 func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -87,7 +89,7 @@ func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
 	}
 	s := serveFile(t, file, dir)
 	status := func(name string) (st session.Status) {
-		o := s.ask("sessions", "show", name, "--json")
+		o := s.runCommand("sessions", "show", name, "--json")
 		if err := json.Unmarshal([]byte(o.out), &st); err != nil {
 			t.Fatalf("%v: %+v", err, o)
 		}
@@ -98,11 +100,11 @@ func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
 	for _, name := range names[1:] {
 		testwait.Until(t, "session "+name+" has stopped", func() bool { st := status(name); return st.State == "waiting" || st.Over() })
 	}
-	if st := status("two"); st.State == "waiting" && (st.WaitBy != "account" || !strings.Contains(st.WaitFor, "said by session one")) {
+	if st := status("two"); st.State == "waiting" && (st.WaitBy != "account" || !strings.Contains(st.WaitFor, "reported by session one")) {
 		t.Errorf("session two waits by %s: %s", st.WaitBy, st.WaitFor)
 	}
 	s.signal(syscall.SIGKILL)
-	s.end()
+	s.wait()
 	s = serveFile(t, file, dir)
 	for _, name := range names {
 		testwait.Until(t, "session "+name+" is over", func() bool { st := status(name); return st.Over() })
@@ -115,21 +117,22 @@ func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
 		t.Errorf("the file of the account: %v, %v", info, err)
 	}
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
-	wantNobody(t, s.mark)
+	wantCode(t, s.wait(), 0)
+	wantNoProcess(t, s.mark)
 }
 
-// Three watches use one account. One of them is told when its limit ends, and another is killed meanwhile.
+// Three watches use one account. One of them learns when the limit ends, and another is killed
+// meanwhile.
 func TestWatchesShareAnAccount(t *testing.T) {
 	t.Parallel()
 	dir, assistant := newSharedAccount(t)
-	begin := func(name string) *started {
-		w := &started{t: t, dir: dir}
+	begin := func(name string) *backgroundProcess {
+		w := &backgroundProcess{t: t, dir: dir}
 		w.Cmd, w.mark = command(t, "watch", "--name", name, "--data", filepath.Join(dir, name), "--policy", soon, "--account-spread", "1s", "--", assistant, "-p", "x")
 		w.Dir = dir
 		return w
 	}
-	var all []*started
+	var all []*backgroundProcess
 	said := map[string]*syncBuffer{}
 	for _, name := range []string{"one", "two", "three"} {
 		w := begin(name)
@@ -144,13 +147,13 @@ func TestWatchesShareAnAccount(t *testing.T) {
 		return strings.Contains(said["two"].String(), "next at ") || strings.Contains(said["two"].String(), "session two ")
 	})
 	all[1].signal(syscall.SIGKILL)
-	all[1].end()
+	all[1].wait()
 	all[1] = begin("two")
 	again := new(syncBuffer)
 	all[1].Stdout, all[1].Cmd.Stderr = again, again
 	all[1].begin()
 	for i, w := range all {
-		if got := w.end(); got.code != 0 {
+		if got := w.wait(); got.code != 0 {
 			t.Errorf("watch %d ended with %d: %s%s", i+1, got.code, said["one"].String()+said["two"].String()+said["three"].String(), again.String())
 		}
 	}
@@ -168,7 +171,7 @@ func TestAnAccountIsChecked(t *testing.T) {
 	write(t, file, "version: 1\nsessions:\n  s: {start: [x], account: ../x, account-spread: 0s}\nworkflows:\n  w: {steps: [{id: a, run: [x], account: A}, {id: b, http: {get: http://x}, account: b}]}\n")
 	got := inProcess(t, "config", "check", "--config", file)
 	wantCode(t, got, 125)
-	for _, part := range []string{`sessions.s.account: "../x" is not a name for an account`, "sessions.s.account-spread", `account: "A" is not a name for an account`, "account is for commands; this step is a request"} {
+	for _, part := range []string{`sessions.s.account: "../x" is not a valid account name`, "sessions.s.account-spread", `account: "A" is not a valid account name`, "account is for commands; this step is a request"} {
 		wantIn(t, "stderr", got.stderr+got.out, part)
 	}
 	write(t, file, "version: 1\nsessions:\n  a: {start: [claude, -p, x]}\n  b: {start: [x], account: work, account-spread: 1m}\n  c: {start: [claude, -p, x], account: none}\n")
@@ -179,7 +182,7 @@ func TestAnAccountIsChecked(t *testing.T) {
 	}
 }
 
-// A command step that is limited holds the other steps of its account, and no others.
+// A command step that hits a limit holds back the other steps of its account, and no others.
 func TestStepsShareAnAccount(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, `
@@ -189,25 +192,26 @@ workflows:
   held: {steps: [{id: b, run: [echo, done], account: shop}]}
   free: {steps: [{id: c, run: [echo, done], account: none}]}
 `, "")
-	limited := strings.TrimSpace(s.ask("run", "limited").out)
+	limited := strings.TrimSpace(s.runCommand("run", "limited").out)
 	testwait.Until(t, "the first step waits", func() bool { return s.show(limited).State == "waiting" })
-	held := strings.TrimSpace(s.ask("run", "held").out)
+	held := strings.TrimSpace(s.runCommand("run", "held").out)
 	testwait.Until(t, "the second step waits, or ends", func() bool { i := s.show(held); return i.State == "waiting" || i.Finished() })
 	i := s.show(held)
 	if a := i.Steps[0].Attempts; len(a) != 1 || a[0].Outcome != "snoozed" || i.Steps[0].Spent != 0 ||
-		a[0].Error != "held: account shop is limited, without a stated end, said by step a of workflow limited: too fast" {
+		a[0].Error != "held: account shop is limited, without a stated end, reported by step a of workflow limited: too fast" {
 		t.Errorf("%s: %+v", i.State, i.Steps[0])
 	}
-	free := strings.TrimSpace(s.ask("run", "free").out)
+	free := strings.TrimSpace(s.runCommand("run", "free").out)
 	testwait.Until(t, "the third step ends", func() bool { return s.show(free).Finished() })
 	if i := s.show(free); i.State != "succeeded" {
 		t.Errorf("%s: %s", i.State, i.Error)
 	}
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
-// Nothing records the quota of a claude without a terminal, unless a key of the gateway names its account.
+// Without a terminal, the quota of claude is recorded only if a key of the gateway names its
+// account.
 func TestPauseAtWithoutARecordedQuotaIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	const sessions = "version: 1\nsessions: {todo: {start: [claude, -p, x], pause-at: 90%}}\n"

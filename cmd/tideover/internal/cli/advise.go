@@ -16,36 +16,39 @@ import (
 	"github.com/tideover/tideover/sim/advise"
 )
 
-const adviseLong = `Looks for a policy by simulation: hundreds of them go through what may happen to a
-service, and the best is printed in its text form, with what each part of it is for,
-what it costs, and what else there is.
+const adviseLong = `Finds a retry policy for a service by simulation. Hundreds of policies run through
+the failures that the service may have. The best one is printed in its text form,
+with the purpose of each part, its cost, and the alternatives.
 
-Say what is known of the service, at least --rate and --latency, and what is wanted.
-The policies then go through an ordinary day, an outage, and a time in which half of
-the service is gone. --success and --p99 are for the ordinary day, --recovery is for
-the time after a failure, --through for the outage, --load for all of them. Or name
-scenarios, as for tideover sim; the goal is then for each of them.
+Describe the service (at least --rate and --latency) and the goal. Each policy then
+runs through three scenarios: an ordinary day, an outage, and a time at half of the
+capacity. --success and --p99 apply to the ordinary day, --recovery to the time after
+a failure, --through to the outage, and --load to all of them. To use scenarios of
+your own, name them as for "tideover sim"; the goal then applies to each of them.
 
-Among the policies that reach the goal, the one is best that does no harm: no fewer calls
-succeed than with one patient attempt, and the service recovers; among those alike, the
-one that puts the least load on it; among those alike, the one whose slow calls are
-fastest; among those alike, the simplest. If none reaches the goal the closest is
-shown, with what it misses, by how much, and what the best of all could do there.
+Policies that reach the goal are ranked in this order:
+  1. does no harm: no fewer calls succeed than with one attempt and a long
+     timeout, and the service recovers
+  2. puts the least load on the service
+  3. has the fastest slow calls (p99)
+  4. is the simplest
+If no policy reaches the goal, the closest one is printed with what it misses, by
+how much, and the best value that any policy reached there.
 
-A reason is what gets worse when that part is taken away; a difference is only shown
-if its 95 % interval does not contain zero.
+A reason names the measure that gets worse without that part of the policy. A
+difference is shown only if its 95 % interval does not contain zero.
 
 With --json the output is one object: policy, breaker, reached, misses, outcomes,
 reasons, trades, alternatives, each with estimates (mean, half the width of the 95 %
-interval, seeds). Times are in seconds, unless their name ends in _ns, and shares
-between 0 and 1.
+interval, seeds). Times are in seconds, except in fields whose name ends in _ns.
+Shares are between 0 and 1.
 
 Exit codes:
   0    the goal is reached
-  1    no policy that was tried reaches it, or not beyond doubt
-  2    a scenario that can't be
-  125  an error of ours: a bad flag
-  128+n  signal n told us to end`
+  1    no policy reaches the goal with certainty
+  2    a scenario is impossible
+  125  tideover's own error: a bad flag
+  128+n  ended by signal n`
 
 const adviseExample = `  tideover advise --rate 200 --latency 100ms --success 99.9%
   tideover advise --rate 200 --capacity 300 --latency 100ms --errors 2% --success 99.9% --recovery 10s --load 1.2
@@ -53,12 +56,12 @@ const adviseExample = `  tideover advise --rate 200 --latency 100ms --success 99
   tideover advise contention --success 99%
   tideover advise my-service.yaml --success 99% --json | jq -r .policy`
 
-// adviseOptions is what the flags of advise say.
+// adviseOptions holds the flags of advise.
 type adviseOptions struct {
 	service          advise.Service
 	goal             advise.Goal
-	errors           share
-	success, through share
+	errors           fraction
+	success, through fraction
 	latency, outage  duration
 	p99, recovery    duration
 	deadline         duration
@@ -83,23 +86,23 @@ func newAdvise(io Streams) *cobra.Command {
 	f.SortFlags = false
 	f.Float64Var(&o.service.Rate, "rate", 0, "calls per second")
 	f.Float64Var(&o.service.Capacity, "capacity", 0, "calls per second that the service can do (default twice the rate)")
-	f.Var(&o.latency, "latency", "mean time of an answer, when nothing is wrong")
+	f.Var(&o.latency, "latency", "mean response time of the healthy service")
 	f.IntVar(&o.service.Processes, "processes", 0, "processes that call it, each with its own budget and breaker (default 10)")
 	f.Var(&o.errors, "errors", "share of calls that fail on an ordinary day (default 1%)")
-	f.Var(&o.outage, "outage", "how long the service may be down (default 30s)")
-	group(f, "The service", serviceFlags...)
-	f.Var(&o.success, "success", "share of the calls that succeed, at least")
-	f.Var(&o.p99, "p99", "time within which 99 % of the calls have succeeded, at most")
-	f.Var(&o.recovery, "recovery", "time after a failure until nearly all calls succeed again, at most")
-	f.Float64Var(&o.goal.Amplification, "load", 0, "attempts per call, at most")
-	f.Var(&o.through, "through", "share of the calls that succeed although there is an outage, at least")
-	group(f, "The goal", goalFlags...)
-	f.Var(&o.deadline, "deadline", "nobody waits longer for a call (default 30s)")
-	f.Uint64Var(&o.options.Seed, "seed", 0, "of the randomness; the same seed gives the same advice")
-	f.IntVar(&o.options.Seeds, "seeds", 0, "runs of each policy that is left at the end (default 8; 400 for writers, of whom there are few)")
-	f.IntVar(&o.options.Workers, "workers", 0, "processors to use (default all)")
+	f.Var(&o.outage, "outage", "length of an outage (default 30s)")
+	groupFlags(f, "The service", serviceFlags...)
+	f.Var(&o.success, "success", "lowest share of calls that must succeed")
+	f.Var(&o.p99, "p99", "longest time in which 99 % of the calls must succeed")
+	f.Var(&o.recovery, "recovery", "longest time after a failure until nearly all calls succeed again")
+	f.Float64Var(&o.goal.Amplification, "load", 0, "highest number of attempts per call")
+	f.Var(&o.through, "through", "lowest share of calls that must succeed during an outage")
+	groupFlags(f, "The goal", goalFlags...)
+	f.Var(&o.deadline, "deadline", "longest time that a caller waits for a call (default 30s)")
+	f.Uint64Var(&o.options.Seed, "seed", 0, "seed of the random numbers; the same seed gives the same advice")
+	f.IntVar(&o.options.Seeds, "seeds", 0, "runs of each finalist (default 8; 400 in scenarios with writers, which have few calls)")
+	f.IntVar(&o.options.Workers, "workers", 0, "number of processors to use (default: all)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	groupedHelp(cmd, "The service", "The goal")
+	setGroupedHelp(cmd, "The service", "The goal")
 	return cmd
 }
 
@@ -119,7 +122,7 @@ func runAdvise(ctx context.Context, cmd *cobra.Command, io Streams, o *adviseOpt
 	show := newSimProgress(io.Err, 0)
 	o.options.Progress = show.step
 	a, err := advise.For(ctx, advise.Request{Cases: cases, Deadline: time.Duration(o.deadline)}, o.options)
-	show.end()
+	show.finish()
 	if err != nil {
 		return err
 	}
@@ -138,21 +141,21 @@ func runAdvise(ctx context.Context, cmd *cobra.Command, io Streams, o *adviseOpt
 	return err
 }
 
-// codeMissed is the exit code when no policy reaches the goal.
+// codeMissed is the exit code if no policy reaches the goal.
 const codeMissed = 1
 
-// cases returns what a policy must get through, by the flags or by the scenarios
-// that are named.
+// cases returns the scenarios with their goals: those that the flags describe, or those that are
+// named in args.
 func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case, error) {
 	given := cmd.Flags().Changed
 	o.goal.Success, o.goal.P99, o.goal.Recovery = float64(o.success), time.Duration(o.p99), time.Duration(o.recovery)
 	if !slices.ContainsFunc(goalFlags, given) {
-		return nil, errors.New("the goal: say what is wanted: --success, --p99, --recovery, --load or --through")
+		return nil, errors.New("no goal: give at least one of --success, --p99, --recovery, --load and --through")
 	}
 	if len(args) == 0 {
 		o.service.Errors, o.service.Latency, o.service.Outage = float64(o.errors), time.Duration(o.latency), time.Duration(o.outage)
 		if !given("rate") || !given("latency") {
-			return nil, errors.New("the service: say --rate and --latency at least, or name a scenario")
+			return nil, errors.New("the service is not described: give at least --rate and --latency, or name a scenario")
 		}
 		for _, name := range []string{"outage", "processes", "capacity"} {
 			if f := cmd.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "0s.") == "" {
@@ -160,7 +163,7 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 			}
 		}
 		if given("errors") && o.errors == 0 {
-			o.service.Errors = 1e-9 // none, as zero means that nobody said
+			o.service.Errors = 1e-9 // no errors; 0 would mean the default
 		}
 		if err := o.service.Validate(); err != nil {
 			return nil, fmt.Errorf("the service: %w", err)
@@ -169,7 +172,7 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 	}
 	for _, name := range append(serviceFlags, "through") {
 		if given(name) {
-			return nil, fmt.Errorf("--%s is of a service that is described by flags; %s is a scenario, which has its own", name, args[0])
+			return nil, fmt.Errorf("--%s describes a service, and scenario %s describes it too: leave out the flag or the scenario", name, args[0])
 		}
 	}
 	var cases []advise.Case
@@ -177,22 +180,22 @@ func (o *adviseOptions) cases(cmd *cobra.Command, args []string) ([]advise.Case,
 	for _, name := range args {
 		f, err := scenario(name)
 		if err == nil {
-			err = possible(f.Scenario)
+			err = checkScenario(f.Scenario)
 		}
 		cases, errs = append(cases, advise.Case{Scenario: f.Scenario, Goal: o.goal}), append(errs, err)
 	}
 	return cases, errors.Join(errs...)
 }
 
-// possible reports what keeps any policy from going through the scenario.
-func possible(s sim.Scenario) error {
+// checkScenario returns an error if no policy can run through the scenario.
+func checkScenario(s sim.Scenario) error {
 	if err := sim.Check(s, []sim.Contestant{{Name: "one attempt"}}); err != nil {
 		return &codedError{fmt.Errorf("scenario %q: %w", s.Name, err), codeImpossible}
 	}
 	return nil
 }
 
-// completeAdvised offers the names of scenarios, and files.
+// completeAdvised completes names of scenarios, and files.
 func completeAdvised(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	for name, about := range sim.Presets {
 		if !slices.Contains(args, name) {
@@ -202,28 +205,28 @@ func completeAdvised(_ *cobra.Command, args []string, _ string) (names []cobra.C
 	return names, cobra.ShellCompDirectiveDefault
 }
 
-// share is a part of a whole: 99.9%, or 0.999.
-type share float64
+// fraction is a flag with a value between 0 and 1, written as 99.9% or 0.999.
+type fraction float64
 
-func (s *share) String() string {
+func (s *fraction) String() string {
 	if *s == 0 {
 		return ""
 	}
 	return percent(float64(*s))
 }
 
-func (*share) Type() string { return "percent" }
+func (*fraction) Type() string { return "percent" }
 
 // Set implements [pflag.Value].
-func (s *share) Set(text string) error {
+func (s *fraction) Set(text string) error {
 	number, isPercent := strings.CutSuffix(text, "%")
 	v, err := strconv.ParseFloat(number, 64)
 	if isPercent {
 		v /= 100
 	}
 	if err != nil || !(v >= 0 && v <= 1) {
-		return fmt.Errorf("%q is not a share, such as 99.9%% or 0.999", text)
+		return fmt.Errorf("%q is not a share: want a value such as 99.9%% or 0.999", text)
 	}
-	*s = share(v)
+	*s = fraction(v)
 	return nil
 }

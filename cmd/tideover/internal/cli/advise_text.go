@@ -11,27 +11,28 @@ import (
 	"github.com/tideover/tideover/sim/advise"
 )
 
-// adviceLines puts advice into words.
+// adviceLines renders advice as lines of text.
 func adviceLines(a *advise.Advice, s *screen) []string {
 	lines := []string{s.paint("1", withBreaker(a.Policy, a.Breaker)), ""}
 	if a.Reached {
 		lines = append(lines, s.paint("32", "It reaches the goal."))
 	} else {
-		lines = append(lines, s.paint("31", fmt.Sprintf("It does not reach the goal, and neither does any other of the %d that were tried.", a.Tried)))
+		lines = append(lines, s.paint("31", fmt.Sprintf("It does not reach the goal. None of the %d policies that were tried does.", a.Tried)))
 		for i := range a.Misses {
-			lines = append(lines, "  "+visible(missed(&a.Misses[i])))
+			lines = append(lines, "  "+visible(describeMiss(&a.Misses[i])))
 		}
 	}
 	lines = append(lines, "")
 	lines = append(lines, outcomeTable(a.Outcomes).render(s)...)
-	lines = append(lines, chapter(s, "Why", reasonLines(a.Reasons))...)
-	lines = append(lines, chapter(s, "What it brings and costs, compared with one attempt", tradeLines(a.Trades))...)
-	lines = append(lines, chapter(s, "Instead", alternativeLines(a.Alternatives))...)
-	return append(lines, "", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds at the end; seed %d. ± is a 95 %% interval.",
+	lines = append(lines, sectionLines(s, "Why", reasonLines(a.Reasons))...)
+	lines = append(lines, sectionLines(s, "Gains and costs, compared with one attempt", tradeLines(a.Trades))...)
+	lines = append(lines, sectionLines(s, "Alternatives", alternativeLines(a.Alternatives))...)
+	return append(lines, "", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds for the finalists; seed %d. ± is a 95 %% interval.",
 		a.Tried, a.Runs, magnitude(a.Events), a.Seeds, a.Seed)))
 }
 
-func chapter(s *screen, head string, lines []string) []string {
+// sectionLines returns a heading and indented lines, or nothing if there are no lines.
+func sectionLines(s *screen, head string, lines []string) []string {
 	if len(lines) == 0 {
 		return nil
 	}
@@ -44,31 +45,32 @@ func chapter(s *screen, head string, lines []string) []string {
 
 func withBreaker(policy string, breaker bool) string {
 	if breaker {
-		return policy + "\nwith a breaker beside it, as by default"
+		return policy + "\nwith a circuit breaker (default settings)"
 	}
 	return policy
 }
 
-// missed says what is missed, and by how much.
-func missed(m *advise.Miss) string {
-	text := fmt.Sprintf("%s: %s is wanted, %s is reached", m.Scenario, wanted(m), got(m.Goal, m.Got))
+// describeMiss says which goal is missed, and by how much.
+func describeMiss(m *advise.Miss) string {
+	text := fmt.Sprintf("%s: goal is %s, got %s", m.Scenario, describeGoal(m), formatEstimate(m.Goal, m.Got))
 	switch {
 	case m.Goal == "recovery" && m.Never > 0:
-		text = fmt.Sprintf("%s: recovery within %s is wanted, and in %s of the runs there is none", m.Scenario, value(m.Goal, m.Want), percent(m.Never))
+		text = fmt.Sprintf("%s: goal is recovery within %s, but the service never recovers in %s of the runs", m.Scenario, formatMeasure(m.Goal, m.Want), percent(m.Never))
 	case m.Got.N == 0:
-		return fmt.Sprintf("%s: %s is wanted, and no call succeeds", m.Scenario, wanted(m))
+		return fmt.Sprintf("%s: goal is %s, but no call succeeds", m.Scenario, describeGoal(m))
 	}
 	if off := m.Best - m.Got.Mean; m.Got.N > 0 && math.Abs(off) > math.Max(m.Got.Half, 1e-4) {
-		return text + fmt.Sprintf("; the best that any policy has there, whatever else it misses, is %s", value(m.Goal, m.Best))
+		return text + fmt.Sprintf("; the best value of any policy is %s", formatMeasure(m.Goal, m.Best))
 	}
-	return text + ", which is the best that any policy has"
+	return text + ", which is the best value of any policy"
 }
 
-func wanted(m *advise.Miss) string {
+// describeGoal returns the goal that was missed, with its limit.
+func describeGoal(m *advise.Miss) string {
 	if m.Goal == "success" {
-		return "success of " + value(m.Goal, m.Want)
+		return "success of at least " + formatMeasure(m.Goal, m.Want)
 	}
-	return m.Goal + " of at most " + value(m.Goal, m.Want)
+	return m.Goal + " of at most " + formatMeasure(m.Goal, m.Want)
 }
 
 func outcomeTable(list []advise.Outcome) *table {
@@ -79,22 +81,22 @@ func outcomeTable(list []advise.Outcome) *table {
 		case o.NeverRecovers > 0:
 			recovery = "none in " + percent(o.NeverRecovers)
 		case o.Recovery.Mean >= 0.001:
-			recovery = got("recovery", o.Recovery)
+			recovery = formatEstimate("recovery", o.Recovery)
 		case o.Goal.Recovery > 0:
 			recovery = "at once"
 		}
-		t.add(plain(o.Scenario), plain(got("success", o.Success)), plain(got("p50", o.P50)), plain(got("p99", o.P99)),
-			plain(got("amplification", o.Amplification)), plain(recovery), plain(wishes(o.Goal)))
+		t.add(plain(o.Scenario), plain(formatEstimate("success", o.Success)), plain(formatEstimate("p50", o.P50)), plain(formatEstimate("p99", o.P99)),
+			plain(formatEstimate("amplification", o.Amplification)), plain(recovery), plain(describeGoals(o.Goal)))
 	}
 	return t
 }
 
-// wishes says what was wanted of a scenario.
-func wishes(g advise.Goal) string {
+// describeGoals lists the goals of a scenario, for the last column of the table.
+func describeGoals(g advise.Goal) string {
 	var parts []string
 	add := func(set bool, format, measure string, v float64) {
 		if set {
-			parts = append(parts, fmt.Sprintf(format, value(measure, v)))
+			parts = append(parts, fmt.Sprintf(format, formatMeasure(measure, v)))
 		}
 	}
 	add(g.Success > 0, "success >= %s", "success", g.Success)
@@ -104,28 +106,28 @@ func wishes(g advise.Goal) string {
 	if len(parts) == 0 {
 		return ""
 	}
-	return "wanted: " + strings.Join(parts, ", ")
+	return "goal: " + strings.Join(parts, ", ")
 }
 
 func reasonLines(list []advise.Reason) (lines []string) {
 	for _, r := range list {
-		text := "shows nowhere here"
+		text := "no measurable effect in these scenarios"
 		switch {
 		case r.Never > 0:
-			text = fmt.Sprintf("%s: without, there is no recovery in %s of the runs", r.Scenario, percent(r.Never))
+			text = fmt.Sprintf("%s: without it, the service never recovers in %s of the runs", r.Scenario, percent(r.Never))
 		case r.Measure != "":
-			text = fmt.Sprintf("%s: %s %s, without %s", r.Scenario, measureName(r.Measure), got(r.Measure, r.With), got(r.Measure, r.Without))
+			text = fmt.Sprintf("%s: %s %s, without it %s", r.Scenario, measureName(r.Measure), formatEstimate(r.Measure, r.With), formatEstimate(r.Measure, r.Without))
 		case r.For == "jitter":
-			text += "; it is for callers that fail in step"
+			text += "; it spreads the retries of callers that fail at the same time"
 		case r.For == "the attempt timeout":
-			text += "; it is for calls that are never answered"
+			text += "; it ends calls that never get an answer"
 		}
 		lines = append(lines, fmt.Sprintf("%-19s  %s", r.For, text))
 	}
 	return lines
 }
 
-// tradeLines has a line for each scenario: what is better, then what is worse.
+// tradeLines returns one line per scenario: the measures that improve, then those that get worse.
 func tradeLines(list []advise.Trade) (lines []string) {
 	for len(list) > 0 {
 		n := slices.IndexFunc(list, func(t advise.Trade) bool { return t.Scenario != list[0].Scenario })
@@ -137,7 +139,7 @@ func tradeLines(list []advise.Trade) (lines []string) {
 			var changes []string
 			for _, t := range list[:n] {
 				if t.Better == better {
-					changes = append(changes, fmt.Sprintf("%s %s -> %s", measureName(t.Measure), value(t.Measure, t.Single.Mean), value(t.Measure, t.Policy.Mean)))
+					changes = append(changes, fmt.Sprintf("%s %s -> %s", measureName(t.Measure), formatMeasure(t.Measure, t.Single.Mean), formatMeasure(t.Measure, t.Policy.Mean)))
 				}
 			}
 			if len(changes) > 0 {
@@ -154,7 +156,7 @@ func alternativeLines(list []advise.Alternative) (lines []string) {
 	for _, a := range list {
 		note := ""
 		if !a.Reached {
-			note = " (does not quite reach the goal)"
+			note = " (narrowly misses the goal)"
 		}
 		lines = append(lines, fmt.Sprintf("for %s%s:", a.For, note), "  "+strings.ReplaceAll(withBreaker(a.Policy, a.Breaker), "\n", " "))
 	}
@@ -172,20 +174,20 @@ func measureName(measure string) string {
 	}
 }
 
-// got writes an estimate.
-func got(measure string, e sim.Estimate) string {
+// formatEstimate formats an estimate with its unit; "none" if it has no samples.
+func formatEstimate(measure string, e sim.Estimate) string {
 	if e.N == 0 {
 		return "none"
 	}
-	text := value(measure, e.Mean)
+	text := formatMeasure(measure, e.Mean)
 	if e.Half > 0 && measure == "success" {
 		return text + " ±" + strconv.FormatFloat(100*e.Half, 'g', 2, 64)
 	}
 	return text
 }
 
-// value writes a number in its unit.
-func value(measure string, v float64) string {
+// formatMeasure formats the value of a measure with its unit.
+func formatMeasure(measure string, v float64) string {
 	switch measure {
 	case "success":
 		return percent(v)
@@ -198,7 +200,8 @@ func value(measure string, v float64) string {
 	}
 }
 
-// percent writes a share, with as many digits as are needed to tell it from all.
+// percent formats a share between 0 and 1. It uses up to five decimals, so that 0.99999 does not
+// look like 100 %.
 func percent(v float64) string {
 	digits := 2
 	for rest := 1 - v; rest > 0 && rest < 0.001 && digits < 5; rest *= 10 {

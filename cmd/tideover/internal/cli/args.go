@@ -6,33 +6,43 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// one wants one argument, and says what it is for.
-func one(what string) cobra.PositionalArgs {
+// exactlyOne accepts exactly one argument; what names it in error messages.
+func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
 		case 0:
-			return fmt.Errorf("%s: which %s?", cmd.Name(), what)
+			return fmt.Errorf("%s: no %s given: name one", cmd.Name(), what)
 		case 1:
 			return nil
 		}
-		return fmt.Errorf("%s: one %s at a time, and %q is another", cmd.Name(), what, args[1])
+		return fmt.Errorf("%s: too many arguments: want one %s, and %q is a second", cmd.Name(), what, args[1])
 	}
 }
 
-// some wants one argument or more.
-func some(what string) cobra.PositionalArgs {
+// atLeastOne accepts one or more arguments; what names them in error messages.
+func atLeastOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return fmt.Errorf("%s: which %s?", cmd.Name(), what)
+			return fmt.Errorf("%s: no %s given: name one", cmd.Name(), what)
 		}
 		return nil
 	}
 }
 
-// none wants no argument.
-func none(cmd *cobra.Command, args []string) error {
+// noArguments rejects any argument.
+func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("%s: takes no argument, and %q is one", cmd.Name(), args[0])
+		return fmt.Errorf("%s: unexpected argument %q: the command takes none", cmd.Name(), args[0])
 	}
 	return nil
+}
+
+// atMostOne accepts one argument or none; what names it in error messages.
+func atMostOne(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return exactlyOne(what)(cmd, args)
+		}
+		return nil
+	}
 }

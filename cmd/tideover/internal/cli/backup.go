@@ -13,25 +13,25 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-const backupLong = `Copies everything that the server keeps to a folder, while it goes on. The copy is
-complete, and can be served like the original. The folder is on the server's
-machine, and the request is only possible over its unix socket.
+const backupLong = `Copies the state of a running server to a folder. The copy is complete and can be
+served like the original. The folder is on the server's machine, and the request is
+accepted only over the server's Unix socket.
 
-Of a cluster the copy is one folder, too: it can be served by itself, and 'tideover
-move' makes a cluster of it again. A shard whose log is lost, and can't be restored,
-is left out with --without-shard; the copy is not complete then, and says so. One
-that can be read is never left out.`
+The backup of a cluster is one folder, too. A single server can serve it, and
+'tideover move' turns it into a cluster again. If the log of a shard is lost and
+can't be restored, --without-shard skips that shard; the copy is then incomplete,
+and a warning says so. A shard that can be read is never skipped.`
 
 const backupExample = `  tideover backup /var/backups/tideover-2026-11-15
   tideover backup --without-shard 3 /var/backups/what-is-left`
 
 const backupCodes = `
 Exit codes:
-  0      copied
-  125    an error of ours: a bad flag, no server, something it refused
-  128+n  signal n told us to end; the copy is not complete`
+  0      the backup was written
+  125    tideover's own error: a bad flag, no server, a request that the server rejected
+  128+n  ended by signal n; the backup is not complete`
 
-// backupOptions are the flags.
+// backupOptions holds the flags of backup.
 type backupOptions struct {
 	remote
 	without []int
@@ -41,10 +41,10 @@ func newBackup(io Streams) *cobra.Command {
 	o := &backupOptions{remote: remote{io: io}}
 	cmd := &cobra.Command{
 		Use:     "backup [flags] FOLDER",
-		Short:   "Copy everything the server keeps",
+		Short:   "Copy the state of a server to a folder",
 		Long:    backupLong,
 		Example: backupExample,
-		Args:    one("folder"),
+		Args:    exactlyOne("folder"),
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return nil, cobra.ShellCompDirectiveFilterDirs
 		},
@@ -53,7 +53,7 @@ func newBackup(io Streams) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.copy(ctx, c, dir) })
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.copy(ctx, c, dir) })
 		},
 	}
 	o.command(cmd)

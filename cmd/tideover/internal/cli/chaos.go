@@ -25,7 +25,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// chaosOptions is what the flags of chaos say.
+// chaosOptions holds the flags of chaos.
 type chaosOptions struct {
 	listen string
 	remote bool
@@ -38,43 +38,45 @@ type chaosOptions struct {
 	json   bool
 }
 
-const chaosLong = `Runs a server that fails on purpose, to try clients on: it answers HTTP/1.1 and
-HTTP/2 on one port, with the faults that SPEC says. Its URL is the first line that
-it prints, then comes one line for each request. SIGINT or SIGTERM ends it with a
-summary. Without SPEC, --file and --preset it answers everything with 200.
+const chaosLong = `Runs an HTTP server that fails on purpose, to test clients. It answers HTTP/1.1
+and HTTP/2 on one port, with the faults that SPEC describes. It prints its URL
+on the first line, then one line for each request. SIGINT or SIGTERM ends it
+with a summary. Without SPEC, --file and --preset it answers every request with
+200.
 
-A SPEC is rules, with semicolons between them; the first that matches a request
-counts. A rule is [MATCH:] and words:
+A SPEC is a list of rules, separated by semicolons; the first rule that matches a
+request applies. A rule is [MATCH:] and words:
   503,503,200             a script: the answers in order; the last is repeated
-  429x3,200 cycle         a number of times; from the start again
-  fail=20% reset=1%       chances, drawn from the seed
+  429x3,200 cycle         an answer three times; cycle restarts the script
+  fail=20% reset=1%       probabilities, drawn from the seed
   delay=50ms..200ms       before the answer; or p50:100ms..p99:2s
-  concurrent=8 rate=20/s  above it over=429(retry-after=due); service=50ms+10ms
-                          is how long one takes, and more for each other at once
+  concurrent=8 rate=20/s  limits; above them over=429(retry-after=due);
+                          service=50ms+10ms is the time for one request, and
+                          the extra time for each concurrent one
   down 30s every 5m       or down from 10s to 25s; as refuse, 503, hang, reset ...
-  per=x-request-id        a script for each value of the header
+  per=x-request-id        a separate script for each value of the header
 MATCH is * or a method, the beginning of a path, and header(NAME=VALUE).
 
-An answer is a status, or hang, reset, close, malformed, fail, and in parentheses
-what belongs to it:
+An answer is a status, or hang, reset, close, malformed, fail, with options in
+parentheses:
   429(retry-after=2)      or imf:2s, rfc850:2s, epoch:2s, garbage, huge ...
   200(body="hi")          or echo, openai, anthropic, 64KiB; auto goes by the path
   200(cut=50%)            or stall=50%, reset=50%, dribble=10/100ms, chunked
   200(stream=openai events=20 every=50ms error-at=first)
   413(early)              read=1KiB/100ms, padding=16MiB, delay=2s, error=CODE
-docs/chaos.md has all of them.
+docs/chaos.md lists all of them.
 
 Presets, for --preset:
 PRESETS
 
-The server is asked about itself below /_chaos/, by this machine only: GET stats,
-GET spec, POST spec with other rules, POST reset.
+The server has a control API below /_chaos/, for this machine only: GET stats,
+GET spec, POST spec with new rules, POST reset.
 
 With --json each line is an object: the first has url, control, spec and
-certificate, then follow the requests, with number, at_ns, method, path, proto,
-rule, nth, answer, status and by, and the last has summary, as GET stats has it.
+certificate; one per request has number, at_ns, method, path, proto, rule, nth,
+answer, status and by; the last has summary, in the format of GET stats.
 
-Exit codes: 0 a signal ended it, 125 nothing was started.`
+Exit codes: 0 ended by a signal, 125 nothing was started.`
 
 const chaosExample = `  tideover chaos 503,503,200
   tideover chaos '/v1/messages: 429(retry-after=2)x2,200; *: fail=20% delay=50ms..200ms'
@@ -88,7 +90,7 @@ func newChaos(io Streams) *cobra.Command {
 	var o chaosOptions
 	cmd := &cobra.Command{
 		Use:                   "chaos [flags] [SPEC...]",
-		Short:                 "Run a server that fails on purpose, to try clients on",
+		Short:                 "Run a server that fails on purpose, to test clients",
 		Long:                  strings.Replace(chaosLong, "PRESETS\n", chaosPresets(), 1),
 		Example:               chaosExample,
 		DisableFlagsInUseLine: true,
@@ -106,14 +108,14 @@ func newChaos(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&o.preset, "preset", "", "the rules of the preset `NAME`, after those of SPEC")
-	f.StringVarP(&o.file, "file", "f", "", "the rules in `FILE`, after those of SPEC: YAML if its name says so, text otherwise")
-	f.Uint64Var(&o.seed, "seed", 0, "draw from seed `N`: the same one draws the same faults")
-	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "`address` to listen on; port 0 is any that is free")
+	f.StringVar(&o.preset, "preset", "", "add the rules of the preset `NAME` after those of SPEC")
+	f.StringVarP(&o.file, "file", "f", "", "add the rules in `FILE` after those of SPEC: YAML if the name ends in .yaml, .yml or .json, else text")
+	f.Uint64Var(&o.seed, "seed", 0, "seed `N` of the random numbers; the same seed gives the same faults")
+	f.StringVar(&o.listen, "listen", "127.0.0.1:0", "`address` to listen on; port 0 picks a free one")
 	f.BoolVar(&o.remote, "allow-remote", false, "listen on an address that other machines can reach")
-	f.BoolVar(&o.tls, "tls", false, "speak TLS, with a certificate made for the occasion")
+	f.BoolVar(&o.tls, "tls", false, "use TLS with a new self-signed certificate")
 	f.StringVar(&o.cert, "cert", "", "write that certificate to `FILE`, for clients to trust")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "no line for each request")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "do not print a line for each request")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json", "txt")
 	_ = cmd.MarkFlagFilename("cert", "pem")
@@ -129,7 +131,7 @@ func newChaos(io Streams) *cobra.Command {
 	return cmd
 }
 
-// chaosPresets lists the presets for the help.
+// chaosPresets lists the presets for the help text.
 func chaosPresets() string {
 	var b strings.Builder
 	for name, use := range chaos.Presets {
@@ -151,14 +153,14 @@ func chaosPresets() string {
 // spec returns the rules of the arguments, then those of the file or the preset.
 func (o *chaosOptions) spec(args []string) (spec chaos.Spec, err error) {
 	if o.cert != "" && !o.tls {
-		return spec, errors.New("--cert is of --tls, which is not given")
+		return spec, errors.New("--cert needs --tls: without it there is no certificate")
 	}
 	if o.file != "" && o.preset != "" {
-		return spec, errors.New("--file and --preset both have rules for the rest; give one of them")
+		return spec, errors.New("--file and --preset can't be used together: give one of them")
 	}
 	if len(args) > 0 {
 		if spec, err = chaos.Parse(strings.Join(args, "\n")); err != nil {
-			return spec, quoteRule(args, err)
+			return spec, hintMissingQuotes(args, err)
 		}
 	}
 	var more chaos.Spec
@@ -180,24 +182,25 @@ func (o *chaosOptions) spec(args []string) (spec chaos.Spec, err error) {
 	return spec, spec.Validate()
 }
 
-// quoteRule helps those who forgot the quotes around a rule.
-func quoteRule(args []string, err error) error {
+// hintMissingQuotes adds a hint to err if a rule was probably split into several arguments because
+// it was not quoted.
+func hintMissingQuotes(args []string, err error) error {
 	for i, arg := range args {
 		if i > 0 && !strings.Contains(arg, ": ") && !strings.HasSuffix(arg, ":") {
-			return fmt.Errorf("%w; a rule is one argument, in quotes: '%s'", err, args[i-1]+" "+arg)
+			return fmt.Errorf("%w; a rule is one argument, so put it in quotes: '%s'", err, args[i-1]+" "+arg)
 		}
 	}
 	return err
 }
 
-// readChaos reads rules from a file.
+// readChaos reads rules from a file: YAML or JSON by the file's extension, else the text form.
 func readChaos(name string) (spec chaos.Spec, err error) {
 	file, err := os.Open(name)
 	if err != nil {
 		return spec, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, 1<<20)) // which is more than is read of a spec
+	text, err := io.ReadAll(io.LimitReader(file, 1<<20)) // more than the longest spec that is accepted
 	if err != nil {
 		return spec, err
 	}
@@ -211,12 +214,12 @@ func readChaos(name string) (spec chaos.Spec, err error) {
 	return spec, nil
 }
 
-// run serves until a signal.
+// run starts the server and serves until a signal.
 func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) error {
-	p := &chaosPrinter{out: io.Out, json: o.json, screen: screenOf(io.Out), several: len(spec.Rules) > 1}
+	p := &chaosPrinter{out: io.Out, json: o.json, screen: screenOf(io.Out), manyRules: len(spec.Rules) > 1}
 	options := []chaos.Option{chaos.WithSpecParser(chaosfile.ParseAs)}
 	if !o.quiet {
-		options = append(options, chaos.WithObserver(p.request))
+		options = append(options, chaos.WithObserver(p.printRequest))
 	}
 	if o.tls {
 		options = append(options, chaos.WithTLS())
@@ -229,11 +232,11 @@ func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) err
 		return err
 	}
 	defer func() { _ = server.Close() }()
-	signal.Ignore(syscall.SIGPIPE) // a reader of the lines that goes away is no reason to end
+	signal.Ignore(syscall.SIGPIPE) // keep serving if the reader of standard output is gone
 	ctx, stop := signal.NotifyContext(cmp.Or(ctx, context.Background()), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := server.Start(o.listen); errors.Is(err, chaos.ErrRemote) {
-		return fmt.Errorf("--listen: %q can be reached from other machines; add --allow-remote if that is wanted", o.listen)
+		return fmt.Errorf("--listen: %q can be reached from other machines: add --allow-remote to permit that", o.listen)
 	} else if err != nil {
 		return err
 	}
@@ -241,17 +244,17 @@ func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) err
 	if err != nil {
 		return err
 	}
-	p.begin(server, certificate)
+	p.printStart(server, certificate)
 	<-ctx.Done()
-	stop() // a second signal does not wait
+	stop() // a second signal ends the process at once
 	stats := server.Stats()
 	_ = server.Close()
-	p.end(stats)
+	p.printSummary(stats)
 	return nil
 }
 
-// certificate returns the one that clients are to trust, and writes it where it is
-// wanted.
+// certificate returns the server's certificate as PEM, and writes it to --cert. It is empty without
+// --tls.
 func (o *chaosOptions) certificate(server *chaos.Server) (string, error) {
 	cert := server.Certificate()
 	if cert == nil {
@@ -266,20 +269,21 @@ func (o *chaosOptions) certificate(server *chaos.Server) (string, error) {
 	return string(text), nil
 }
 
-// chaosPrinter prints what happens. The URL comes first, whoever asks when.
+// chaosPrinter prints the URL of the server, then a line for each request. Requests that arrive
+// before the URL is printed are queued.
 type chaosPrinter struct {
-	out     *os.File
-	json    bool
-	several bool // rules
-	screen  screen
+	out       *os.File
+	json      bool
+	manyRules bool // there is more than one rule
+	screen    screen
 
 	mu      sync.Mutex
-	begun   bool
+	started bool
 	waiting []string
 }
 
-// begin prints where the server is.
-func (p *chaosPrinter) begin(server *chaos.Server, certificate string) {
+// printStart prints the URL and the requests that came before it.
+func (p *chaosPrinter) printStart(server *chaos.Server, certificate string) {
 	url, first := server.URL(), server.URL()
 	if p.json {
 		first = jsonLine(struct {
@@ -291,36 +295,36 @@ func (p *chaosPrinter) begin(server *chaos.Server, certificate string) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.begun = true
+	p.started = true
 	for _, text := range append([]string{first}, p.waiting...) {
 		fmt.Fprintln(p.out, text)
 	}
 }
 
-// jsonLine writes a value on a line. Everything that is given to it has a form.
+// jsonLine encodes a value as one line of JSON. v must be encodable.
 func jsonLine(v any) string {
 	text, _ := json.Marshal(v)
 	return string(visibleJSON(text))
 }
 
-// request prints a request.
-func (p *chaosPrinter) request(a chaos.Arrival) {
-	write := p.text
+// printRequest prints a line for a request.
+func (p *chaosPrinter) printRequest(a chaos.Arrival) {
+	write := p.formatRequest
 	if p.json {
 		write = func(a chaos.Arrival) string { return jsonLine(a) }
 	}
 	text := write(a)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.begun {
+	if !p.started {
 		p.waiting = append(p.waiting, text)
 		return
 	}
 	fmt.Fprintln(p.out, text)
 }
 
-// text writes a request for people.
-func (p *chaosPrinter) text(a chaos.Arrival) string {
+// formatRequest formats a request as text.
+func (p *chaosPrinter) formatRequest(a chaos.Arrival) string {
 	answer := a.Answer
 	if answer == chaos.Fail {
 		answer = fmt.Sprintf("fail (%d)", a.Status)
@@ -329,7 +333,7 @@ func (p *chaosPrinter) text(a chaos.Arrival) string {
 	if a.By != chaos.ByScript {
 		why = "  " + a.By
 	}
-	if p.several && a.Rule > 0 {
+	if p.manyRules && a.Rule > 0 {
 		why += fmt.Sprintf("  rule %d", a.Rule)
 	}
 	colour := "33"
@@ -339,8 +343,8 @@ func (p *chaosPrinter) text(a chaos.Arrival) string {
 	return fmt.Sprintf("%9.3fs %5d  %s %s  %s%s", a.At.Seconds(), a.Number, visible(a.Method), visible(a.Path), p.screen.paint(colour, answer), p.screen.paint("2", why))
 }
 
-// end prints the summary.
-func (p *chaosPrinter) end(s chaos.Stats) {
+// printSummary prints the totals at the end.
+func (p *chaosPrinter) printSummary(s chaos.Stats) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.json {
@@ -350,14 +354,14 @@ func (p *chaosPrinter) end(s chaos.Stats) {
 	}
 	gone := ""
 	if s.Gone > 0 {
-		gone = fmt.Sprintf("; of %d nobody waited for the end", s.Gone)
+		gone = fmt.Sprintf("; %d abandoned by the client", s.Gone)
 	}
 	fmt.Fprintf(p.out, "%s in %s, at most %d at once, on %s%s\n",
 		textfmt.Plural(s.Requests, "request"), textfmt.CoarseDuration(time.Since(s.Since)), s.Peak, textfmt.Plural(s.Connections, "connection"), gone)
 	t := &table{heads: []string{"RULE", "REQUESTS", "ANSWERS"}}
 	for _, r := range s.Rules {
 		match, _, _ := strings.Cut(r.Rule, ": ")
-		t.add(plain(match), plain(fmt.Sprint(r.Requests)), plain(tally(r.Answers)))
+		t.add(plain(match), plain(fmt.Sprint(r.Requests)), plain(formatCounts(r.Answers)))
 	}
 	if s.Unmatched > 0 {
 		t.add(plain("(none)"), plain(fmt.Sprint(s.Unmatched)), plain("404"))
@@ -365,8 +369,8 @@ func (p *chaosPrinter) end(s chaos.Stats) {
 	fmt.Fprintln(p.out, strings.Join(t.render(&p.screen), "\n"))
 }
 
-// tally writes how often there was what.
-func tally(m map[string]int) string {
+// formatCounts formats a map of counts as "a × 2, b × 1", sorted by name.
+func formatCounts(m map[string]int) string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(m)) {
 		list = append(list, fmt.Sprintf("%s × %d", name, m[name]))

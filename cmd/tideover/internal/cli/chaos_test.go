@@ -20,17 +20,17 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// chaotic is a `tideover chaos` that runs.
-type chaotic struct {
-	*started
+// chaosProcess is a running `tideover chaos`.
+type chaosProcess struct {
+	*backgroundProcess
 	out *syncBuffer
 	url string
 }
 
-// startChaos starts it and waits for its URL.
-func startChaos(t *testing.T, args ...string) *chaotic {
+// startChaos starts `tideover chaos` and waits for its URL.
+func startChaos(t *testing.T, args ...string) *chaosProcess {
 	t.Helper()
-	c := &chaotic{started: &started{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
+	c := &chaosProcess{backgroundProcess: &backgroundProcess{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
 	c.Cmd, c.mark = command(t, append([]string{"chaos"}, args...)...)
 	c.Stdout, c.Stderr = c.out, &c.stderr
 	c.begin()
@@ -39,8 +39,8 @@ func startChaos(t *testing.T, args ...string) *chaotic {
 	return c
 }
 
-// ask makes a request and returns the status, 0 if there is none.
-func (c *chaotic) ask(path string) int {
+// get sends a request and returns the status; 0 if there was no response.
+func (c *chaosProcess) get(path string) int {
 	c.t.Helper()
 	resp, err := http.Get(c.url + path)
 	if err != nil {
@@ -51,11 +51,11 @@ func (c *chaotic) ask(path string) int {
 	return resp.StatusCode
 }
 
-// stop ends it and returns all that it printed.
-func (c *chaotic) stop() string {
+// stop ends the process and returns its output.
+func (c *chaosProcess) stop() string {
 	c.t.Helper()
 	c.signal(syscall.SIGINT)
-	wantCode(c.t, c.end(), 0)
+	wantCode(c.t, c.wait(), 0)
 	return c.out.String()
 }
 
@@ -66,11 +66,11 @@ func TestChaos(t *testing.T) {
 		path   string
 		status int
 	}{{"/v1/messages?key=hunter2", 429}, {"/v1/messages", 200}, {"/%1b[31m/a%E2%80%AE", 404}} {
-		if got := c.ask(want.path); got != want.status {
+		if got := c.get(want.path); got != want.status {
 			t.Errorf("GET %q = %d, want %d", want.path, got, want.status)
 		}
 	}
-	if got := c.ask("/b"); got < 500 {
+	if got := c.get("/b"); got < 500 {
 		t.Errorf("GET /b = %d", got)
 	}
 	out := c.stop()
@@ -96,7 +96,7 @@ func TestChaosAsJSON(t *testing.T) {
 		t.Fatalf("the first line is %s: %v", c.url, err)
 	}
 	c.url = first.URL
-	if c.ask("/a") != 503 || c.ask("/b") != 200 {
+	if c.get("/a") != 503 || c.get("/b") != 200 {
 		t.Error("the script is not played")
 	}
 	lines := strings.Split(strings.TrimSpace(c.stop()), "\n")
@@ -113,7 +113,7 @@ func TestChaosAsJSON(t *testing.T) {
 func TestChaosQuietly(t *testing.T) {
 	t.Parallel()
 	c := startChaos(t, "--quiet")
-	if c.ask("/a") != 200 {
+	if c.get("/a") != 200 {
 		t.Error("without a spec it does not answer")
 	}
 	resp, err := http.Post(c.url+"/_chaos/spec", "text/plain", strings.NewReader("418"))
@@ -121,11 +121,11 @@ func TestChaosQuietly(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
-	if got := c.ask("/a"); got != 418 {
+	if got := c.get("/a"); got != 418 {
 		t.Errorf("after other rules: %d", got)
 	}
 	c.signal(syscall.SIGTERM)
-	wantCode(t, c.end(), 0)
+	wantCode(t, c.wait(), 0)
 	lines := strings.Split(c.out.String(), "\n")
 	if lines[0] != c.url || !strings.HasPrefix(lines[1], "1 request in ") {
 		t.Errorf("stdout = %q", lines)
@@ -168,7 +168,7 @@ func TestChaosOfFilesAndPresets(t *testing.T) {
 			t.Parallel()
 			c := startChaos(t, tt.args...)
 			for path, want := range tt.want {
-				if got := c.ask(path); got != want {
+				if got := c.get(path); got != want {
 					t.Errorf("GET %s = %d, want %d", path, got, want)
 				}
 			}
@@ -177,7 +177,7 @@ func TestChaosOfFilesAndPresets(t *testing.T) {
 	}
 }
 
-// TestChaosRefuses starts nothing.
+// These command lines are rejected before a server starts.
 func TestChaosRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -186,19 +186,19 @@ func TestChaosRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a word that is none":          {[]string{"503,5O3"}, `chaos: rule 1 "503,5O3": "5O3" is no answer; want a status from 200 to 599, such as 503 or 429(retry-after=2), or one of hang, reset`},
-		"a key that is none":           {[]string{"fial=20%"}, `"fial" is neither a key nor an answer; want one of per, delay`},
-		"a rule without quotes":        {[]string{"503,200", "delay=50ms"}, `a rule is one argument, in quotes: '503,200 delay=50ms'`},
-		"a preset that is none":        {[]string{"--preset", "flaky"}, `--preset: there is no preset "flaky"; want flaky-llm, outage, overload, slow, streams`},
-		"a preset that nobody reaches": {[]string{"--preset", "slow", "200"}, "no request gets here"},
-		"a file that is not there":     {[]string{"--file", dir + "/none.yaml"}, "--file: open "},
-		"a file with a mistake":        {[]string{"--file", dir + "/bad.yaml"}, `key "scrpt" is unknown; want match, script`},
-		"a file and a preset":          {[]string{"--file", dir + "/bad.yaml", "--preset", "slow"}, "give one of them"},
-		"an address that all can see":  {[]string{"--listen", "0.0.0.0:0"}, `--listen: "0.0.0.0:0" can be reached from other machines; add --allow-remote`},
-		"an address that is none":      {[]string{"--listen", "nowhere"}, "listen tcp"},
-		"a certificate without TLS":    {[]string{"--cert", dir + "/x.pem"}, "--cert is of --tls"},
-		"a certificate without place":  {[]string{"--tls", "--cert", dir + "/none/x.pem"}, "--cert: open "},
-		"a seed that is none":          {[]string{"--seed", "x"}, `--seed: "x" is not a whole number`},
+		"a word that is none":         {[]string{"503,5O3"}, `chaos: rule 1 "503,5O3": "5O3" is no answer; want a status from 200 to 599, such as 503 or 429(retry-after=2), or one of hang, reset`},
+		"a key that is none":          {[]string{"fial=20%"}, `"fial" is neither a key nor an answer; want one of per, delay`},
+		"a rule without quotes":       {[]string{"503,200", "delay=50ms"}, `a rule is one argument, so put it in quotes: '503,200 delay=50ms'`},
+		"a preset that is none":       {[]string{"--preset", "flaky"}, `--preset: there is no preset "flaky"; want flaky-llm, outage, overload, slow, streams`},
+		"an unreachable preset":       {[]string{"--preset", "slow", "200"}, "no request gets here"},
+		"a file that is not there":    {[]string{"--file", dir + "/none.yaml"}, "--file: open "},
+		"a file with a mistake":       {[]string{"--file", dir + "/bad.yaml"}, `key "scrpt" is unknown; want match, script`},
+		"a file and a preset":         {[]string{"--file", dir + "/bad.yaml", "--preset", "slow"}, "give one of them"},
+		"an address that all can see": {[]string{"--listen", "0.0.0.0:0"}, `--listen: "0.0.0.0:0" can be reached from other machines: add --allow-remote`},
+		"an address that is none":     {[]string{"--listen", "nowhere"}, "listen tcp"},
+		"a certificate without TLS":   {[]string{"--cert", dir + "/x.pem"}, "--cert needs --tls"},
+		"a certificate without place": {[]string{"--tls", "--cert", dir + "/none/x.pem"}, "--cert: open "},
+		"a seed that is none":         {[]string{"--seed", "x"}, `--seed: "x" is not a whole number`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -216,20 +216,20 @@ func TestChaosForOthersWhenWanted(t *testing.T) {
 	t.Parallel()
 	c := startChaos(t, "--listen", "0.0.0.0:0", "--allow-remote", "200")
 	c.url = strings.NewReplacer("0.0.0.0", "127.0.0.1", "[::]", "127.0.0.1").Replace(c.url)
-	if got := c.ask("/"); got != 200 {
+	if got := c.get("/"); got != 200 {
 		t.Errorf("GET / = %d", got)
 	}
 	c.stop()
 }
 
-// TestChaosGoesOnWithoutAReader has its output closed after the URL.
+// The reader of standard output goes away after the URL.
 func TestChaosGoesOnWithoutAReader(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &chaotic{started: &started{t: t, dir: t.TempDir()}}
+	c := &chaosProcess{backgroundProcess: &backgroundProcess{t: t, dir: t.TempDir()}}
 	c.Cmd, c.mark = command(t, "chaos", "200")
 	c.Stdout, c.Stderr = w, &c.stderr
 	c.begin()
@@ -242,12 +242,12 @@ func TestChaosGoesOnWithoutAReader(t *testing.T) {
 	_ = r.Close()
 	c.url = strings.TrimSpace(string(buf[:n]))
 	for range 3 {
-		if got := c.ask("/"); got != 200 {
+		if got := c.get("/"); got != 200 {
 			t.Errorf("GET / = %d", got)
 		}
 	}
 	c.signal(syscall.SIGINT)
-	wantCode(t, c.end(), 0)
+	wantCode(t, c.wait(), 0)
 }
 
 func TestChaosHelpAndCompletion(t *testing.T) {
@@ -269,8 +269,8 @@ func TestChaosHelpAndCompletion(t *testing.T) {
 	}
 }
 
-// chaosKitchen is newKitchen for docs/chaos.md.
-func chaosKitchen(t *testing.T, heading string) *kitchen {
+// newChaosRecipe is newRecipe for a section of docs/chaos.md.
+func newChaosRecipe(t *testing.T, heading string) *recipe {
 	t.Helper()
 	needs(t, "curl", "jq")
 	_, section, found := strings.Cut(page(t, "chaos.md"), "\n## "+heading+"\n")
@@ -278,7 +278,7 @@ func chaosKitchen(t *testing.T, heading string) *kitchen {
 		t.Fatalf("docs/chaos.md has no recipe %q", heading)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	k := emptyKitchen(t)
+	k := emptyRecipe(t)
 	k.recipe = fencedIn(section)
 	for _, b := range k.recipe {
 		if name, ok := strings.CutPrefix(b.text, "# "); ok && b.language != "sh" {
@@ -291,7 +291,7 @@ func chaosKitchen(t *testing.T, heading string) *kitchen {
 
 func TestRecipeTwoRetries(t *testing.T) {
 	t.Parallel()
-	k := chaosKitchen(t, "Exactly two retries")
+	k := newChaosRecipe(t, "Exactly two retries")
 	got := k.run(0)
 	wantCode(t, got, 0)
 	wantIn(t, "stderr", got.stderr, "attempt 3/5 succeeded")
@@ -303,7 +303,7 @@ func TestRecipeTwoRetries(t *testing.T) {
 
 func TestRecipeClientsAndALimit(t *testing.T) {
 	t.Parallel()
-	k := chaosKitchen(t, "Clients and a limit")
+	k := newChaosRecipe(t, "Clients and a limit")
 	got := k.run(0)
 	wantCode(t, got, 0)
 	dec := json.NewDecoder(strings.NewReader(got.out))
@@ -326,7 +326,7 @@ func TestRecipeClientsAndALimit(t *testing.T) {
 
 func TestRecipeOutage(t *testing.T) {
 	t.Parallel()
-	k := chaosKitchen(t, "An outage, and rules in a file")
+	k := newChaosRecipe(t, "An outage, and rules in a file")
 	begin := time.Now()
 	got := k.run(0)
 	wantCode(t, got, 0)

@@ -19,13 +19,17 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-const clusterLong = `Shows the processes that share the work, and the shards that the work has: who owns
-each, how often that has changed (EPOCH), how much of its log is not in a snapshot
-yet (ENTRIES, BYTES), how far the slowest copy is behind (LAG), the attempts that run
-and the waits and deadlines that are due later.
+const clusterLong = `Shows the members of the cluster and its shards. For each shard:
+  OWNER    the member that works on it
+  EPOCH    how often the owner has changed
+  ENTRIES, BYTES
+           the part of its log that is not in a snapshot yet
+  LAG      how many entries the slowest copy is behind
+  RUNNING  attempts that are running
+  WAITING  waits and deadlines in the future
 
-With --watch it stays up to date: on a terminal in place, otherwise as a line for
-each process that comes or goes and each shard that changes hands.`
+With --watch the display is updated in place on a terminal. Otherwise a line is
+printed for each member that joins or leaves and each shard that changes its owner.`
 
 const clusterExample = `  tideover cluster
   tideover cluster --watch
@@ -33,19 +37,19 @@ const clusterExample = `  tideover cluster
 
 const clusterCodes = `
 Exit codes:
-  0      done
-  3      the server is in no cluster
-  125    an error of ours: a bad flag, no server, something it refused
-  128+n  signal n told us to end`
+  0      success
+  3      the server is not part of a cluster
+  125    tideover's own error: a bad flag, no server, a request that the server rejected
+  128+n  ended by signal n`
 
 func newCluster(io Streams) *cobra.Command {
 	o := &clusterOptions{remote: remote{io: io}, members: map[string]string{}, shards: map[int]string{}}
 	var watch bool
 	cmd := &cobra.Command{
-		Use: "cluster [flags]", Short: "Show the processes that share the work, and who has which part", Long: clusterLong, Example: clusterExample,
-		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "cluster [flags]", Short: "Show the members of the cluster and the owners of its shards", Long: clusterLong, Example: clusterExample,
+		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				if watch {
 					return o.watch(ctx, c)
 				}
@@ -53,20 +57,20 @@ func newCluster(io Streams) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "keep it up to date")
+	cmd.Flags().BoolVar(&watch, "watch", false, "update the display every second")
 	o.command(cmd)
 	o.completeFlags(cmd)
 	cmd.Long = strings.TrimSpace(clusterLong) + "\n" + remoteServer + "\n" + clusterCodes
 	return cmd
 }
 
-// clusterOptions are the flags, and what was said last.
+// clusterOptions holds the flags of cluster, and what --watch printed last.
 type clusterOptions struct {
 	remote
 	redrawn
-	members map[string]string // name by id
-	shards  map[int]string
-	away    bool
+	members     map[string]string // name by id
+	shards      map[int]string
+	unreachable bool
 }
 
 func (o *clusterOptions) show(ctx context.Context, c *client.Client) error {
@@ -82,14 +86,14 @@ func (o *clusterOptions) show(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// renderCluster returns the members and the shards as lines.
+// renderCluster renders the members and the shards as lines.
 func renderCluster(c *control.Cluster, s *screen) []string {
 	members := &table{heads: []string{"MEMBER", "NAME", "SHARDS", "JOINED", "HEARD"}}
 	for i := range c.Members {
 		m := &c.Members[i]
 		name := m.Name
 		if m.ID == c.Self {
-			name += " (asked)"
+			name += " (this server)"
 		}
 		members.add(plain(m.ID), plain(name), plain(strconv.Itoa(c.Owned(m))), plain(s.ago(m.Joined)+" ago"), plain(textfmt.CoarseDuration(m.Silence)+" ago"))
 	}
@@ -100,7 +104,7 @@ func renderCluster(c *control.Cluster, s *screen) []string {
 		if slices.Contains(c.Silent, sh.Number) {
 			running, waiting = "?", "?"
 		}
-		count, room, lag := strconv.FormatUint(entries(sh), 10), textfmt.RoundedSize(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
+		count, room, lag := strconv.FormatUint(logEntries(sh), 10), textfmt.RoundedSize(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
 		if sh.Error != "" {
 			count, room, lag = "?", "?", "?"
 		}
@@ -117,20 +121,20 @@ func renderCluster(c *control.Cluster, s *screen) []string {
 
 func ownerCell(sh *engine.ShardInfo) cell {
 	if sh.Owner == "" {
-		return cell{"nobody", "31"}
+		return cell{"none", "31"}
 	}
 	return plain(cmp.Or(sh.Name, sh.Owner))
 }
 
-// entries returns how many entries of a shard's log are kept.
-func entries(sh *engine.ShardInfo) uint64 {
+// logEntries returns the number of entries in a shard's log.
+func logEntries(sh *engine.ShardInfo) uint64 {
 	if sh.Last < sh.First {
 		return 0
 	}
 	return sh.Last - sh.First + 1
 }
 
-// shardTrouble says in short what is wrong with a shard.
+// shardTrouble returns the first problem of a shard in a few words; empty if there is none.
 func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
 	if sh.Error != "" {
 		return sh.Error
@@ -144,13 +148,13 @@ func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
 	return ""
 }
 
-// watch keeps it up to date.
+// watch prints the cluster every second until the context ends.
 func (o *clusterOptions) watch(ctx context.Context, c *client.Client) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
 		info, err := c.Cluster(ctx)
-		if err != nil && (first || !passing(err)) {
+		if err != nil && (first || !isTemporary(err)) {
 			return err
 		}
 		if err := o.update(&info, err); err != nil {
@@ -164,9 +168,8 @@ func (o *clusterOptions) watch(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// passing reports whether the server is away, or can't say how the cluster is at
-// the moment.
-func passing(err error) bool {
+// isTemporary reports whether the server is unreachable, or can't answer at the moment.
+func isTemporary(err error) bool {
 	if p, ok := errors.AsType[*control.Error](err); ok {
 		return p.Status >= 500
 	}
@@ -178,25 +181,25 @@ func (o *clusterOptions) update(info *control.Cluster, away error) error {
 	s := screenOf(o.io.Out)
 	switch {
 	case !s.terminal || o.json:
-		return o.changes(info, away)
+		return o.printChanges(info, away)
 	case away != nil:
 		return o.redraw(o.io.Out, []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")})
 	}
 	return o.redraw(o.io.Out, renderCluster(info, &s))
 }
 
-// changes prints a line for each process that has come or gone, and each shard
-// that has changed hands.
-func (o *clusterOptions) changes(info *control.Cluster, away error) error {
+// printChanges prints a line for each member that joined or left, and for each shard with a new
+// owner, epoch or problem.
+func (o *clusterOptions) printChanges(info *control.Cluster, away error) error {
 	if away != nil {
-		if !o.away {
+		if !o.unreachable {
 			o.warn("%s", away)
 		}
-		o.away = true
+		o.unreachable = true
 		return nil
 	}
-	o.away = false
-	if err := o.comeAndGo(info.Members); err != nil {
+	o.unreachable = false
+	if err := o.printMemberChanges(info.Members); err != nil {
 		return err
 	}
 	for i := range info.Shards {
@@ -210,15 +213,15 @@ func (o *clusterOptions) changes(info *control.Cluster, away error) error {
 		if trouble := shardTrouble(info, sh); trouble != "" {
 			line += fmt.Sprintf(" trouble=%q", trouble)
 		}
-		if err := o.changed(line, sh); err != nil {
+		if err := o.printChange(line, sh); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// comeAndGo tells of members.
-func (o *clusterOptions) comeAndGo(members []journal.Member) error {
+// printMemberChanges prints a line for each member that joined or left since the last call.
+func (o *clusterOptions) printMemberChanges(members []journal.Member) error {
 	gone := o.members
 	o.members = map[string]string{}
 	for _, m := range members {
@@ -227,22 +230,22 @@ func (o *clusterOptions) comeAndGo(members []journal.Member) error {
 			delete(gone, m.ID)
 			continue
 		}
-		if err := o.changed(fmt.Sprintf("member %s joined name=%q", m.ID, m.Name), m); err != nil {
+		if err := o.printChange(fmt.Sprintf("member %s joined name=%q", m.ID, m.Name), m); err != nil {
 			return err
 		}
 	}
 	for id, name := range gone {
-		if err := o.changed(fmt.Sprintf("member %s left name=%q", id, name), map[string]string{"id": id, "name": name, "left": time.Now().Format(time.RFC3339)}); err != nil {
+		if err := o.printChange(fmt.Sprintf("member %s left name=%q", id, name), map[string]string{"id": id, "name": name, "left": time.Now().Format(time.RFC3339)}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// changed prints what has changed, as text or as JSON.
-func (o *clusterOptions) changed(line string, v any) error {
+// printChange prints a change as a line of text or JSON.
+func (o *clusterOptions) printChange(line string, v any) error {
 	if o.json {
 		return o.printJSON(v)
 	}
-	return o.say("%s %s", time.Now().Format(time.RFC3339), line)
+	return o.printLine("%s %s", time.Now().Format(time.RFC3339), line)
 }

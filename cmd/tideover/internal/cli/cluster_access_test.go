@@ -23,7 +23,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestAUserThatMayDoNoMore gives it what docs/cluster.md says it needs.
+// The NATS user has exactly the permissions that docs/cluster.md lists.
 func TestAUserThatMayDoNoMore(t *testing.T) {
 	t.Parallel()
 	_, text, _ := strings.Cut(page(t, "cluster.md"), "publish and subscribe to ")
@@ -42,21 +42,21 @@ accounts {
 	$SYS { users: [{user: "system", password: "pw"}] }
 }
 `, may, may)))
-	f := newCrew(t, shared+section(nodes, "shop", "user: me", "password: '${env:PW}'"))
+	f := newClusterServers(t, shared+engineSection(nodes, "shop", "user: me", "password: '${env:PW}'"))
 	a, b := f.serve("a", "PW=pw"), f.serve("b", "PW=pw")
-	a.complete(2)
-	a.succeed(a.launch("where", 6))
-	wantCode(t, a.ask("backup", filepath.Join(f.dir, "copy")), 0)
-	for _, s := range []*served{a, b} {
+	a.waitForShards(2)
+	a.waitForSuccess(a.startRuns("where", 6))
+	wantCode(t, a.runCommand("backup", filepath.Join(f.dir, "copy")), 0)
+	for _, s := range []*serverProcess{a, b} {
 		s.signal(syscall.SIGTERM)
-		wantCode(t, s.end(), 0)
+		wantCode(t, s.wait(), 0)
 		if strings.Contains(strings.ToLower(s.out.String()), "permissions violation") {
 			t.Errorf("something was not allowed: %s", s.out)
 		}
 	}
 }
 
-// authority makes certificates.
+// authority is a certificate authority.
 type authority struct {
 	t    *testing.T
 	dir  string
@@ -71,7 +71,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a certificate, and writes it and its key to files of the name.
+// issue creates a certificate, and writes it and its key to files with this name.
 func (a *authority) issue(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -110,12 +110,12 @@ func TestAClusterWithTLS(t *testing.T) {
 	ca.issue("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
 	nodes := natstest.Start(t, 1, natstest.WithConfig(fmt.Sprintf("\ntls { cert_file: %q, key_file: %q, ca_file: %q, verify: true }\n",
 		ca.path("server.pem"), ca.path("server.key"), ca.path("ca.pem"))))
-	f := newCrew(t, shared+section(nodes, "shop", fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}", ca.path("ca.pem"), ca.path("client.pem"), ca.path("client.key"))))
+	f := newClusterServers(t, shared+engineSection(nodes, "shop", fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}", ca.path("ca.pem"), ca.path("client.pem"), ca.path("client.key"))))
 	a := f.serve("a")
-	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	wantCode(t, a.runCommand("run", "where", "--wait"), 0)
 
 	other := newAuthority(t)
-	f.text = shared + section(nodes, "shop", "tls: {ca: "+other.path("ca.pem")+"}")
+	f.text = shared + engineSection(nodes, "shop", "tls: {ca: "+other.path("ca.pem")+"}")
 	b := f.begin("b")
 	testwait.Until(t, "who is not trusted is named", func() bool { return strings.Contains(b.out.String(), "certificate signed by unknown authority") })
 }

@@ -20,11 +20,11 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// launch starts runs and returns their ids. Their keys spread them over all shards.
-func (s *served) launch(workflow string, n int) (ids []string) {
+// startRuns starts n runs and returns their ids. Their keys spread them over all shards.
+func (s *serverProcess) startRuns(workflow string, n int) (ids []string) {
 	s.t.Helper()
 	for range n {
-		o := s.ask("run", workflow, "--key", rand.Text())
+		o := s.runCommand("run", workflow, "--key", rand.Text())
 		if o.code != 0 {
 			s.t.Fatalf("run %s: %+v; the server says %s", workflow, o, s.out)
 		}
@@ -33,8 +33,8 @@ func (s *served) launch(workflow string, n int) (ids []string) {
 	return ids
 }
 
-// succeed waits until all runs have succeeded.
-func (s *served) succeed(ids []string) {
+// waitForSuccess waits until all runs have succeeded.
+func (s *serverProcess) waitForSuccess(ids []string) {
 	s.t.Helper()
 	var last outcome
 	defer func() {
@@ -45,7 +45,7 @@ func (s *served) succeed(ids []string) {
 	for _, id := range ids {
 		testwait.Until(s.t, id+" succeeds", func() bool {
 			var i engine.Info
-			o := s.ask("show", id, "--json")
+			o := s.runCommand("show", id, "--json")
 			last = o
 			if o.code != 0 || json.Unmarshal([]byte(o.out), &i) != nil {
 				return false
@@ -61,11 +61,11 @@ func (s *served) succeed(ids []string) {
 func TestRunsOfAKilledServerGoOnElsewhere(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	f := newCrew(t, shared+section(natstest.Shared(t), clusterName(t)))
+	f := newClusterServers(t, shared+engineSection(natstest.Shared(t), clusterName(t)))
 	a, b := f.serve("a"), f.serve("b")
-	a.complete(2)
-	ids := a.launch("long", 8)
-	for begunAt := func(place string) bool { return strings.Contains(f.seen(), "begin "+place+" ") }; ; ids = append(ids, a.launch("long", 1)...) {
+	a.waitForShards(2)
+	ids := a.startRuns("long", 8)
+	for begunAt := func(place string) bool { return strings.Contains(f.seen(), "begin "+place+" ") }; ; ids = append(ids, a.startRuns("long", 1)...) {
 		testwait.Until(t, "all have begun", func() bool { return strings.Count(f.seen(), "begin ") == len(ids) })
 		if begunAt("a") && begunAt("b") {
 			break // chance may give all shards of the first runs to one server
@@ -73,7 +73,7 @@ func TestRunsOfAKilledServerGoOnElsewhere(t *testing.T) {
 	}
 	before := f.seen()
 	b.signal(syscall.SIGKILL)
-	b.end()
+	b.wait()
 	testwait.Until(t, "what ran at the killed one is begun at the other", func() bool {
 		for _, id := range ids {
 			if !strings.Contains(f.seen(), "begin a "+id) {
@@ -83,7 +83,7 @@ func TestRunsOfAKilledServerGoOnElsewhere(t *testing.T) {
 		return true
 	})
 	f.open()
-	a.succeed(ids)
+	a.waitForSuccess(ids)
 	for _, id := range ids {
 		i := a.show(id)
 		attempts := i.Steps[0].Attempts
@@ -95,7 +95,7 @@ func TestRunsOfAKilledServerGoOnElsewhere(t *testing.T) {
 			t.Errorf("%s has ended %d times", id, n)
 		}
 	}
-	a.complete(1)
+	a.waitForShards(1)
 }
 
 const (
@@ -103,29 +103,29 @@ const (
 	secondVersion = "  deploy: {steps: [{id: wait, run: [sh, -c, 'test -e $GATE || exit 75'], policy: fixed(200ms) attempts=unlimited}, {id: say, run: [echo, two], needs: [wait]}]}\n"
 )
 
-// TestARollingDeploy replaces the servers one after the other by those of another
-// file. Each run ends by the definition it began with, whoever works on it.
+// The servers are replaced one after the other by servers with another configuration. Each run ends
+// with the definition that it was started with, on any server.
 func TestARollingDeploy(t *testing.T) {
 	t.Parallel()
-	end := section(natstest.Shared(t), clusterName(t))
-	f := newCrew(t, shared+firstVersion+end)
+	end := engineSection(natstest.Shared(t), clusterName(t))
+	f := newClusterServers(t, shared+firstVersion+end)
 	a, b := f.serve("a"), f.serve("b")
-	a.complete(2)
-	ones := a.launch("deploy", 6)
+	a.waitForShards(2)
+	ones := a.startRuns("deploy", 6)
 	f.text = shared + secondVersion + end
 	b.signal(syscall.SIGTERM)
-	wantCode(t, b.end(), 0)
+	wantCode(t, b.wait(), 0)
 	c := f.serve("c")
-	a.complete(2)
-	ones = append(ones, a.launch("deploy", 3)...) // side by side, each starts what it has
-	twos := c.launch("deploy", 6)
+	a.waitForShards(2)
+	ones = append(ones, a.startRuns("deploy", 3)...) // side by side, each starts what it has
+	twos := c.startRuns("deploy", 6)
 	a.signal(syscall.SIGTERM)
-	wantCode(t, a.end(), 0)
+	wantCode(t, a.wait(), 0)
 	d := f.serve("d")
-	d.complete(2)
-	twos = append(twos, d.launch("deploy", 3)...)
+	d.waitForShards(2)
+	twos = append(twos, d.startRuns("deploy", 3)...)
 	f.open()
-	d.succeed(slices.Concat(ones, twos))
+	d.waitForSuccess(slices.Concat(ones, twos))
 	for _, id := range slices.Concat(ones, twos) {
 		want := `{"stdout":"two\n"}`
 		if slices.Contains(ones, id) {
@@ -141,14 +141,14 @@ func TestServeWaitsForNATS(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 1)
 	nodes.Kill(0)
-	f := newCrew(t, shared+section(nodes, clusterName(t)))
+	f := newClusterServers(t, shared+engineSection(nodes, clusterName(t)))
 	a, b := f.begin("a"), f.begin("b")
 	testwait.Until(t, "it says that it waits", func() bool { return strings.Contains(a.out.String(), "the cluster can't be joined yet") })
-	b.signal(syscall.SIGTERM) // who waits is told to end
-	wantCode(t, b.end(), 0)
+	b.signal(syscall.SIGTERM) // ends a server that still waits
+	wantCode(t, b.wait(), 0)
 	nodes.Restart(0)
 	a.serves()
-	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	wantCode(t, a.runCommand("run", "where", "--wait"), 0)
 	for _, weak := range []string{"1 of 3 replicas", "sync each message"} {
 		testwait.Until(t, "it says what is weak", func() bool {
 			return strings.Contains(a.out.String(), `msg="the cluster promises less than it could"`) && strings.Contains(a.out.String(), weak)
@@ -176,7 +176,7 @@ func TestWrongCredentialsAreRefusedAtOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := beginServe(t, "version: 1\nengine: "+c.engine+"\n", "", "PW=wrong-PLANTED-pw")
-			wantCode(t, s.end(), 125)
+			wantCode(t, s.wait(), 125)
 			wantIn(t, "the error", s.out.String(), "check the credentials")
 			if strings.Contains(s.out.String(), "PLANTED") {
 				t.Errorf("the password shows: %s", s.out)
@@ -188,15 +188,15 @@ func TestWrongCredentialsAreRefusedAtOnce(t *testing.T) {
 func TestNATSIsAwayUnderLoad(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)
-	f := newCrew(t, shared+section(nodes, clusterName(t)))
+	f := newClusterServers(t, shared+engineSection(nodes, clusterName(t)))
 	a, b := f.serve("a"), f.serve("b")
-	a.complete(2)
+	a.waitForShards(2)
 	var load sync.WaitGroup
 	var mu sync.Mutex
 	var ids []string
 	refused := 0
 	stop := make(chan struct{})
-	for _, s := range []*served{a, b} {
+	for _, s := range []*serverProcess{a, b} {
 		load.Go(func() {
 			for {
 				select {
@@ -225,9 +225,9 @@ func TestNATSIsAwayUnderLoad(t *testing.T) {
 	testwait.Until(t, "there is load", func() bool { return count() >= 10 })
 	nodes.Kill(0)
 	nodes.Kill(1)
-	// Leases end, and nobody can be asked: that is said, and not an empty list.
+	// The leases expire, and no server can answer. The output says so instead of printing an empty list.
 	testwait.Until(t, "it is said", func() bool {
-		o := a.ask("runs")
+		o := a.runCommand("runs")
 		return o.code == 125 && strings.Contains(o.stderr, "no process has the shard")
 	})
 	nodes.Restart(0)
@@ -237,16 +237,16 @@ func TestNATSIsAwayUnderLoad(t *testing.T) {
 	testwait.Until(t, "it goes on", func() bool { return count() >= was+10 })
 	close(stop)
 	load.Wait()
-	a.complete(2)
-	a.succeed(ids)
+	a.waitForShards(2)
+	a.waitForSuccess(ids)
 	t.Logf("%d runs were accepted, %d were not", len(ids), refused)
-	for _, s := range []*served{a, b} {
+	for _, s := range []*serverProcess{a, b} {
 		s.signal(syscall.SIGTERM)
-		wantCode(t, s.end(), 0)
+		wantCode(t, s.wait(), 0)
 	}
 }
 
-// TestOneMessageForEachEvent has two servers see the same runs give up.
+// Two servers see the same runs give up.
 func TestOneMessageForEachEvent(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -262,11 +262,11 @@ func TestOneMessageForEachEvent(t *testing.T) {
 	text := fmt.Sprintf("version: 1\nworkflows: {bad: {steps: [{id: a, run: ['false'], policy: fixed(0s) attempts=1}]}, %s\n",
 		"worse: {steps: [{id: a, run: ['false'], policy: fixed(0s) attempts=1}], on-give-up: {notify: [hook]}}}") +
 		fmt.Sprintf("notify: {hook: {webhook: %q, on: [gave-up, dead-letter], dedupe: 0}}\n", hook.URL)
-	f := newCrew(t, text+section(natstest.Shared(t), clusterName(t)))
+	f := newClusterServers(t, text+engineSection(natstest.Shared(t), clusterName(t)))
 	a, b := f.serve("a"), f.serve("b")
-	a.complete(2)
-	ids := append(a.launch("bad", 10), b.launch("worse", 10)...)
-	testwait.Until(t, "all are told of", func() bool {
+	a.waitForShards(2)
+	ids := append(a.startRuns("bad", 10), b.startRuns("worse", 10)...)
+	testwait.Until(t, "all messages are sent", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(told) >= len(ids)
@@ -285,7 +285,7 @@ func TestOneMessageForEachEvent(t *testing.T) {
 	defer mu.Unlock()
 	for what, n := range told {
 		if n != 1 {
-			t.Errorf("%s was told %d times", what, n)
+			t.Errorf("%d messages for %s", what, n)
 		}
 	}
 	if len(told) != len(ids) {

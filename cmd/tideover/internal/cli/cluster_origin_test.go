@@ -18,7 +18,7 @@ func TestAWrongSecondPlaceIsRefusedAtItsLine(t *testing.T) {
 	file := filepath.Join(shortDir(t), "file")
 	write(t, file, "")
 	s := beginServe(t, "version: 1\nengine:\n  nats: 127.0.0.1:1\n  second-place: "+file+"\n", "")
-	wantCode(t, s.end(), 125)
+	wantCode(t, s.wait(), 125)
 	wantIn(t, "the error", s.out.String(), "tideover.yaml:4:17: engine.second-place: "+file+" is not a folder\n>  4 |   second-place: "+file+"\n                       ^")
 	if strings.Contains(s.out.String(), "joining") {
 		t.Errorf("it has asked NATS: %s", s.out)
@@ -27,9 +27,9 @@ func TestAWrongSecondPlaceIsRefusedAtItsLine(t *testing.T) {
 
 func TestSettingsThatComeTooLateAreTold(t *testing.T) {
 	t.Parallel()
-	f := newCrew(t, shared+section(natstest.Shared(t), clusterName(t)))
+	f := newClusterServers(t, shared+engineSection(natstest.Shared(t), clusterName(t)))
 	a := f.serve("a", "TIDEOVER_ENGINE_MEMBER=first")
-	a.complete(1)
+	a.waitForShards(1)
 	wantIn(t, "the log of the first", a.out.String(), `msg="making the streams of the cluster`)
 	wantIn(t, "the log of the first", a.out.String(), "member=first id=")
 	wantIn(t, "the log of the first", a.out.String(), `level=WARN msg="made a new cluster, with nothing in it"`)
@@ -47,46 +47,46 @@ func TestSettingsThatComeTooLateAreTold(t *testing.T) {
 	wantIn(t, "the notes", found["note"], "engine.lease-time is 25s, and cluster")
 	f.text = strings.Replace(text, "shards: 4", "shards: 8", 1)
 	c := f.begin("c")
-	wantCode(t, c.end(), 125)
+	wantCode(t, c.wait(), 125)
 	wantIn(t, "the error", c.out.String(), "engine.shards: cluster ")
 	wantIn(t, "the error", c.out.String(), "has 4, not 8, and the number can't be changed: write 4 or leave it out")
 }
 
-// TestALostClusterIsNotTakenForANewOne has the servers lose everything.
+// The NATS servers lose all data.
 func TestALostClusterIsNotTakenForANewOne(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 1)
-	f := newCrew(t, shared+section(nodes, "shop"))
+	f := newClusterServers(t, shared+engineSection(nodes, "shop"))
 	a := f.serve("a")
-	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	wantCode(t, a.runCommand("run", "where", "--wait"), 0)
 	nodes.Kill(0)
 	if err := os.RemoveAll(nodes.Store(0)); err != nil {
 		t.Fatal(err)
 	}
 	nodes.Restart(0)
 	testwait.Until(t, "it is said that the stream is gone", func() bool {
-		return strings.Contains(a.ask("cluster").stderr, "stream KV_shop-cluster was deleted")
+		return strings.Contains(a.runCommand("cluster").stderr, "stream KV_shop-cluster was deleted")
 	})
 	a.signal(syscall.SIGKILL)
-	a.end()
+	a.wait()
 	cmd, _ := command(t, "doctor", "--config", a.file, "--data", a.data)
 	o := finish(t, cmd)
 	wantCode(t, o, 1)
 	wantIn(t, "what the doctor says", o.out, "broken  there is no cluster shop, but there has been: this process was in one")
 	again := f.serve("a")
 	wantIn(t, "the log", again.out.String(), `level=ERROR msg="made a NEW cluster`)
-	wantCode(t, again.ask("run", "where", "--wait"), 0)
+	wantCode(t, again.runCommand("run", "where", "--wait"), 0)
 	again.signal(syscall.SIGTERM)
-	wantCode(t, again.end(), 0)
+	wantCode(t, again.wait(), 0)
 }
 
-// TestAServerThatOutlivesItsClusterEnds has another server make the cluster anew.
+// Another server creates the cluster again.
 func TestAServerThatOutlivesItsClusterEnds(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 1)
-	f := newCrew(t, shared+section(nodes, "shop"))
+	f := newClusterServers(t, shared+engineSection(nodes, "shop"))
 	a := f.serve("a")
-	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	wantCode(t, a.runCommand("run", "where", "--wait"), 0)
 	nodes.Kill(0)
 	if err := os.RemoveAll(nodes.Store(0)); err != nil {
 		t.Fatal(err)
@@ -94,14 +94,14 @@ func TestAServerThatOutlivesItsClusterEnds(t *testing.T) {
 	nodes.Restart(0)
 	b := f.serve("b")
 	wantIn(t, "the log of who made it anew", b.out.String(), `msg="made a new cluster`)
-	wantCode(t, a.end(), 125)
+	wantCode(t, a.wait(), 125)
 	wantIn(t, "the error", a.out.String(), "serve: engine: the cluster is not the one that this process has joined: the streams of shop of ")
 	wantIn(t, "the error", a.out.String(), "Start this process again, and it joins the new one")
-	b.complete(1)
-	wantCode(t, b.ask("run", "where", "--wait"), 0)
+	b.waitForShards(1)
+	wantCode(t, b.runCommand("run", "where", "--wait"), 0)
 	again := f.serve("a")
 	wantIn(t, "the log of who is started again", again.out.String(), "this is not the cluster that this process was in before")
-	again.complete(2)
+	again.waitForShards(2)
 }
 
 func TestTheDoctorSaysWhomItWaitsFor(t *testing.T) {
@@ -116,13 +116,13 @@ func TestTheDoctorSaysWhomItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestTheDoctorNamesWhoIsMissing has one NATS server die, and then another.
+// One NATS server dies, and then another.
 func TestTheDoctorNamesWhoIsMissing(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)
-	f := newCrew(t, shared+section(nodes, "shop", "second-place: "+t.TempDir(), "system-user: system", "system-password: '${env:SYSTEM}'"))
+	f := newClusterServers(t, shared+engineSection(nodes, "shop", "second-place: "+t.TempDir(), "system-user: system", "system-password: '${env:SYSTEM}'"))
 	system := "SYSTEM=" + natstest.SystemPassword
-	f.serve("a", system).complete(1)
+	f.serve("a", system).waitForShards(1)
 	dead := func(i int) string { return strings.TrimPrefix(nodes.NodeURL(i), "nats://") + " (connection refused)" }
 	for i, want := range []struct{ severity, text string }{
 		{"weak", "server n0 is not there; of 3 servers there are only n1, n2; no answer from " + dead(0) + "\n"},

@@ -22,8 +22,8 @@ const (
 	otherToken      = "authorization { token: \"another\" }\n"
 )
 
-// TestSecretsOfAClusterAreNowhere plants them in every place that may have some, does
-// everything that could show them, servers that refuse us included, and looks.
+// The test plants secrets in every setting that can hold one, runs everything that could show them,
+// including servers that reject us, and checks all output.
 func TestSecretsOfAClusterAreNowhere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, access, engine, later string }{
@@ -40,56 +40,57 @@ func TestSecretsOfAClusterAreNowhere(t *testing.T) {
 			nodes := natstest.Start(t, 1, natstest.WithAccess(c.access))
 			host := strings.TrimPrefix(nodes.URL(), "nats://")
 			engine := strings.Replace(c.engine, "%s", host, 1)
-			v := &vault{t: t, dir: shortDir(t), marks: []string{planted}, env: []string{
+			v := &secretServer{t: t, dir: shortDir(t), marks: []string{planted}, env: []string{
 				"PW=" + plantedPassword, "SYSTEM=" + plantedSystem, "TOKEN=" + plantedToken, "ADDRESS=nats://me:" + plantedPassword + "@" + host,
 			}}
 			write(t, filepath.Join(v.dir, "password"), plantedPassword+"\n")
-			v.look(nodes, "version: 1\nworkflows: {w: {steps: [{id: a, run: [echo, x]}]}}\nengine: "+engine+"\n", c.later)
+			v.checkOutputs(nodes, "version: 1\nworkflows: {w: {steps: [{id: a, run: [echo, x]}]}}\nengine: "+engine+"\n", c.later)
 		})
 	}
 }
 
-func (v *vault) look(nodes *natstest.Cluster, text, later string) {
+// checkOutputs runs everything that could show a secret, and checks the output.
+func (v *secretServer) checkOutputs(nodes *natstest.Cluster, text, later string) {
 	v.t.Helper()
 	v.s = serveFile(v.t, text, v.dir, v.env...)
-	wantCode(v.t, v.s.ask("run", "w", "--wait", "--key", "k"), 0)
+	wantCode(v.t, v.s.runCommand("run", "w", "--wait", "--key", "k"), 0)
 	testwait.Until(v.t, "the check is over", func() bool { return strings.Contains(v.s.out.String(), "replicas") })
-	v.clusterVerbs()
-	v.clusterPages()
+	v.runClusterCommands()
+	v.readClusterPages()
 
-	// What has changed is told, and has no effect yet.
+	// The change is reported, and has no effect yet.
 	write(v.t, v.s.file, strings.Replace(text, "shards: 2, ", "shards: 2, name: other, ", 1))
 	v.s.signal(syscall.SIGHUP)
-	testwait.Until(v.t, "the change is told", func() bool {
+	testwait.Until(v.t, "the change is reported", func() bool {
 		return strings.Contains(v.s.out.String(), `msg="this takes effect when the server is started again" key=engine.name value=other`)
 	})
 	write(v.t, v.s.file, text)
 
-	// The servers are away, and then refuse what was right.
+	// The NATS servers are down, and then reject credentials that were valid.
 	nodes.Kill(0)
-	testwait.Until(v.t, "trouble is told", func() bool { return strings.Contains(v.s.out.String(), "trouble with the connection to NATS") })
+	testwait.Until(v.t, "the trouble is reported", func() bool { return strings.Contains(v.s.out.String(), "trouble with the connection to NATS") })
 	nodes.Restart(0, later)
-	testwait.Until(v.t, "the refusal is told", func() bool {
+	testwait.Until(v.t, "the rejection is reported", func() bool {
 		return strings.Contains(strings.ToLower(v.s.out.String()), "authorization violation")
 	})
-	v.clusterVerbs()
-	v.clusterPages()
+	v.runClusterCommands()
+	v.readClusterPages()
 	v.s.signal(syscall.SIGTERM)
-	v.s.end()
+	v.s.wait()
 	refused := beginServe(v.t, text, v.dir, v.env...)
-	wantCode(v.t, refused.end(), 125)
-	v.hide("a server that is refused", refused.out.String())
-	v.hide("the log", v.s.out.String())
+	wantCode(v.t, refused.wait(), 125)
+	v.wantNoSecret("a server that is refused", refused.out.String())
+	v.wantNoSecret("the log", v.s.out.String())
 	v.files(v.s.data)
 }
 
-// clusterVerbs runs all that may show something of a cluster.
-func (v *vault) clusterVerbs() {
+// runClusterCommands runs all commands that can show something about a cluster.
+func (v *secretServer) runClusterCommands() {
 	v.t.Helper()
 	var all sync.WaitGroup
 	defer all.Wait()
 	all.Go(func() {
-		v.ask([]string{"runs", "--json"}, []string{"show", "k", "--json"}, []string{"status", "--json"}, []string{"cluster"}, []string{"cluster", "--json"},
+		v.runAll([]string{"runs", "--json"}, []string{"show", "k", "--json"}, []string{"status", "--json"}, []string{"cluster"}, []string{"cluster", "--json"},
 			[]string{"dead", "--groups"}, []string{"schedules"}, []string{"workflows"}, []string{"backup", filepath.Join(v.dir, "backup")})
 	})
 	for _, args := range [][]string{
@@ -100,8 +101,8 @@ func (v *vault) clusterVerbs() {
 	all.Go(func() { wantCode(v.t, v.run("move", v.s.file, filepath.Join(v.dir, "moved")), 125) })
 }
 
-// clusterPages reads what is served of one.
-func (v *vault) clusterPages() {
+// readClusterPages reads everything that is served about a cluster.
+func (v *secretServer) readClusterPages() {
 	v.t.Helper()
 	v.pages("runs", "dead", "cluster", "providers", "metrics", "healthz", "api/v1/cluster", "api/v1/status", "api/v1/runs", "api/v1/events?follow=false&after=0")
 }

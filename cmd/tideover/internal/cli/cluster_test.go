@@ -29,12 +29,12 @@ func clusterName(t *testing.T) string {
 	return fmt.Sprintf("t%d", time.Now().UnixNano())
 }
 
-// section returns the section of a configuration that joins the cluster.
-func section(nodes *natstest.Cluster, name string, more ...string) string {
+// engineSection returns the section of a configuration that joins the cluster.
+func engineSection(nodes *natstest.Cluster, name string, more ...string) string {
 	return fmt.Sprintf("engine: {nats: %q, name: %s, shards: 4, lease-time: %v%s}\n", nodes.URL(), name, leaseTime, strings.Join(append([]string{""}, more...), ", "))
 }
 
-// shared are workflows that say where they run.
+// shared has workflows that record which server runs them.
 const shared = `version: 1
 workflows:
   where:
@@ -50,8 +50,8 @@ workflows:
         policy: fixed(100ms) attempts=5
 `
 
-// crew is several servers of one cluster.
-type crew struct {
+// clusterServers is several servers of one cluster.
+type clusterServers struct {
 	t       *testing.T
 	dir     string
 	gate    string // a file that lets commands end
@@ -59,22 +59,22 @@ type crew struct {
 	text    string
 }
 
-func newCrew(t *testing.T, text string) *crew {
+func newClusterServers(t *testing.T, text string) *clusterServers {
 	t.Helper()
 	dir := shortDir(t)
-	return &crew{t: t, dir: dir, gate: filepath.Join(dir, "gate"), witness: filepath.Join(dir, "witness"), text: text}
+	return &clusterServers{t: t, dir: dir, gate: filepath.Join(dir, "gate"), witness: filepath.Join(dir, "witness"), text: text}
 }
 
-// serve starts one, with a folder of its own, and waits until it serves.
-func (f *crew) serve(place string, env ...string) *served {
+// serve starts a server with a folder of its own, and waits until it serves.
+func (f *clusterServers) serve(place string, env ...string) *serverProcess {
 	f.t.Helper()
 	s := f.begin(place, env...)
 	s.serves()
 	return s
 }
 
-// begin starts one.
-func (f *crew) begin(place string, env ...string) *served {
+// begin starts a server with a folder of its own.
+func (f *clusterServers) begin(place string, env ...string) *serverProcess {
 	f.t.Helper()
 	dir := filepath.Join(f.dir, place)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -83,18 +83,18 @@ func (f *crew) begin(place string, env ...string) *served {
 	return beginServe(f.t, f.text, dir, append([]string{"PLACE=" + place, "GATE=" + f.gate, "WITNESS=" + f.witness, "TIDEOVER_SERVER_ENV_INHERIT=DIR,PLACE,GATE,WITNESS"}, env...)...)
 }
 
-func (f *crew) open() { write(f.t, f.gate, "") }
+func (f *clusterServers) open() { write(f.t, f.gate, "") }
 
 // seen returns what the commands wrote.
-func (f *crew) seen() string {
+func (f *clusterServers) seen() string {
 	text, _ := os.ReadFile(f.witness)
 	return string(text)
 }
 
-// look returns how the cluster looks from a server.
-func (s *served) look() (c control.Cluster) {
+// clusterState returns the cluster as this server sees it.
+func (s *serverProcess) clusterState() (c control.Cluster) {
 	s.t.Helper()
-	o := s.ask("cluster", "--json")
+	o := s.runCommand("cluster", "--json")
 	if o.code == 0 {
 		if err := json.Unmarshal([]byte(o.out), &c); err != nil {
 			s.t.Fatalf("cluster: %v in %q", err, o.out)
@@ -103,11 +103,11 @@ func (s *served) look() (c control.Cluster) {
 	return c
 }
 
-// complete waits until all shards have owners, and the members that are meant.
-func (s *served) complete(members int) {
+// waitForShards waits until all shards have owners and the cluster has this many members.
+func (s *serverProcess) waitForShards(members int) {
 	s.t.Helper()
 	testwait.Until(s.t, fmt.Sprintf("%d members share all shards", members), func() bool {
-		c := s.look()
+		c := s.clusterState()
 		if len(c.Members) != members || len(c.Silent) > 0 {
 			return false
 		}
@@ -123,17 +123,17 @@ func (s *served) complete(members int) {
 func TestTwoServersShareACluster(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	f := newCrew(t, shared+section(nodes, clusterName(t)))
+	f := newClusterServers(t, shared+engineSection(nodes, clusterName(t)))
 	a, b := f.serve("a"), f.serve("b")
-	a.complete(2)
+	a.waitForShards(2)
 
-	// What is started at one runs at either, and both know of it.
+	// A run that one server starts runs on either, and both list it.
 	places := map[string]bool{}
 	for i := 0; len(places) < 2; i++ {
 		if i == 100 {
 			t.Fatalf("100 runs ran at %v only", places)
 		}
-		o := a.ask("run", "where", "--wait", "--key", strconv.Itoa(i))
+		o := a.runCommand("run", "where", "--wait", "--key", strconv.Itoa(i))
 		wantCode(t, o, 0)
 		for _, place := range []string{"a", "b"} {
 			if strings.Contains(o.out, `"`+place+`\n"`) {
@@ -141,37 +141,37 @@ func TestTwoServersShareACluster(t *testing.T) {
 			}
 		}
 	}
-	waiting := strings.TrimSpace(a.ask("run", "patient", "--key", "order 1").out)
-	testwait.Until(t, "the other knows it", func() bool { return b.ask("show", waiting).code == 0 })
-	if o := b.ask("run", "patient", "--key", "order 1"); strings.TrimSpace(o.out) != waiting {
+	waiting := strings.TrimSpace(a.runCommand("run", "patient", "--key", "order 1").out)
+	testwait.Until(t, "the other knows it", func() bool { return b.runCommand("show", waiting).code == 0 })
+	if o := b.runCommand("run", "patient", "--key", "order 1"); strings.TrimSpace(o.out) != waiting {
 		t.Errorf("the key is another run elsewhere: %+v, want %s", o, waiting)
 	}
-	wantCode(t, b.ask("cancel", "order 1"), 0)
+	wantCode(t, b.runCommand("cancel", "order 1"), 0)
 	if i := a.show(waiting); i.State != "canceled" {
 		t.Errorf("canceled at one, at the other it is %s", i.State)
 	}
-	late := strings.TrimSpace(b.ask("run", "patient").out)
+	late := strings.TrimSpace(b.runCommand("run", "patient").out)
 	f.open()
-	o := a.ask("run", "patient", "--wait")
+	o := a.runCommand("run", "patient", "--wait")
 	wantCode(t, o, 0)
 	testwait.Until(t, "what waited is done", func() bool { return a.show(late).State == "succeeded" })
 	testwait.Until(t, "both list the same", func() bool {
-		return a.ask("runs", "--json", "--limit", "1000").out == b.ask("runs", "--json", "--limit", "1000").out
+		return a.runCommand("runs", "--json", "--limit", "1000").out == b.runCommand("runs", "--json", "--limit", "1000").out
 	})
 
-	// One that ends in order leaves everything to the other at once.
+	// After an orderly shutdown, the other server takes over at once.
 	b.signal(syscall.SIGTERM)
-	wantCode(t, b.end(), 0)
-	a.complete(1)
-	wantCode(t, a.ask("run", "where", "--wait"), 0)
+	wantCode(t, b.wait(), 0)
+	a.waitForShards(1)
+	wantCode(t, a.runCommand("run", "where", "--wait"), 0)
 	a.signal(syscall.SIGTERM)
-	wantCode(t, a.end(), 0)
+	wantCode(t, a.wait(), 0)
 }
 
-// status returns how a server is.
-func (s *served) status() (st control.Status) {
+// status returns the status of a server.
+func (s *serverProcess) status() (st control.Status) {
 	s.t.Helper()
-	o := s.ask("status", "--json")
+	o := s.runCommand("status", "--json")
 	if err := json.Unmarshal([]byte(o.out), &st); err != nil {
 		s.t.Fatalf("status: %v in %+v", err, o)
 	}

@@ -18,46 +18,46 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestWhatAStoppedServerHasIsMissing stops a process in the middle of everything: as
-// long as it is not taken for dead, nobody can answer for its shards.
+// A process is stopped (SIGSTOP) while it works. Until it counts as dead, no server can answer for
+// its shards.
 func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	end := strings.Replace(section(natstest.Shared(t), clusterName(t)), leaseTime.String(), "5m", 1)
-	f := newCrew(t, shared+end)
+	end := strings.Replace(engineSection(natstest.Shared(t), clusterName(t)), leaseTime.String(), "5m", 1)
+	f := newClusterServers(t, shared+end)
 	a, b := f.serve("a"), f.serve("b")
-	a.complete(2)
-	a.succeed(a.launch("where", 8))
+	a.waitForShards(2)
+	a.waitForSuccess(a.startRuns("where", 8))
 	b.signal(syscall.SIGSTOP)
 	testwait.Until(t, "the process has stopped", func() bool { return allStopped(b.Process.Pid) })
 	t.Cleanup(func() { _ = b.Process.Signal(syscall.SIGCONT) })
 	var all sync.WaitGroup // each waits for those who do not answer
 	for _, args := range [][]string{{"runs"}, {"dead"}, {"dead", "--groups"}, {"status"}} {
 		all.Go(func() {
-			o := a.ask(args...)
+			o := a.runCommand(args...)
 			wantCode(t, o, 0)
 			wantIn(t, args[0], o.stderr, "did not answer; their runs are missing")
-			o = a.ask(append(args, "--json")...)
+			o = a.runCommand(append(args, "--json")...)
 			wantIn(t, args[0]+" --json", o.out, `"silent":[`)
 		})
 	}
 	all.Wait()
-	o := a.ask("cluster")
+	o := a.runCommand("cluster")
 	wantCode(t, o, 0)
 	wantIn(t, "the cluster", o.out, "no answer")
 	b.signal(syscall.SIGCONT)
 	testwait.Until(t, "all is there again", func() bool {
-		o := a.ask("runs")
+		o := a.runCommand("runs")
 		return o.code == 0 && o.stderr == "" && strings.Count(o.out, "succeeded") == 8
 	})
 }
 
 func TestTheClusterIsWatched(t *testing.T) {
 	t.Parallel()
-	f := newCrew(t, shared+section(natstest.Shared(t), clusterName(t)))
+	f := newClusterServers(t, shared+engineSection(natstest.Shared(t), clusterName(t)))
 	a := f.serve("a", "TIDEOVER_ENGINE_MEMBER=first")
-	a.complete(1)
-	watch := &started{t: t, dir: t.TempDir()}
+	a.waitForShards(1)
+	watch := &backgroundProcess{t: t, dir: t.TempDir()}
 	watch.Cmd, watch.mark = command(t, "cluster", "--watch")
 	watch.Env = append(watch.Env, "TIDEOVER_SERVER=unix:"+a.data+"/tideover.sock")
 	out := new(syncBuffer)
@@ -73,13 +73,13 @@ func TestTheClusterIsWatched(t *testing.T) {
 	said(`joined name="second"`)
 	said("owner=second epoch=2")
 	b.signal(syscall.SIGTERM)
-	wantCode(t, b.end(), 0)
+	wantCode(t, b.wait(), 0)
 	said(`left name="second"`)
 	a.signal(syscall.SIGTERM)
-	wantCode(t, a.end(), 0)
+	wantCode(t, a.wait(), 0)
 	said("no tideover serve at")
 	watch.signal(syscall.SIGINT)
-	watch.end()
+	watch.wait()
 	if got := diedOf(watch.Cmd); got != syscall.SIGINT {
 		t.Errorf("it died of %v", got)
 	}
@@ -87,42 +87,42 @@ func TestTheClusterIsWatched(t *testing.T) {
 
 func TestAServerWithoutACluster(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	o := s.verb("cluster")
+	s := newInProcessServer(t)
+	o := s.runCommand("cluster")
 	wantCode(t, o, codeNoRun)
 	wantIn(t, "the error", o.stderr, "this server is in no cluster; engine.nats in its configuration makes it one of several")
 }
 
 func TestAReloadInACluster(t *testing.T) {
 	t.Parallel()
-	end := section(natstest.Shared(t), clusterName(t))
-	f := newCrew(t, shared+end)
+	end := engineSection(natstest.Shared(t), clusterName(t))
+	f := newClusterServers(t, shared+end)
 	a := f.serve("a")
 	write(t, a.file, shared+"  more: {schedule: '0 3 1 1 *', steps: [{id: say, run: [echo, more]}]}\n"+strings.Replace(end, "shards: 4", "shards: 8", 1))
 	a.signal(syscall.SIGHUP)
-	testwait.Until(t, "the schedule is there", func() bool { return strings.Contains(a.ask("schedules").out, "0 3 1 1 *") })
-	wantCode(t, a.ask("run", "more", "--wait"), 0)
+	testwait.Until(t, "the schedule is there", func() bool { return strings.Contains(a.runCommand("schedules").out, "0 3 1 1 *") })
+	wantCode(t, a.runCommand("run", "more", "--wait"), 0)
 	wantIn(t, "the log", a.out.String(), `msg="this takes effect when the server is started again" key=engine.shards value=8`)
 
-	// Sessions can't come with a reload either, whatever became of the section.
+	// A reload can't add sessions either.
 	write(t, a.file, shared+"sessions: {s: {start: [x]}}\n")
 	a.signal(syscall.SIGHUP)
 	testwait.Until(t, "sessions are refused", func() bool {
 		return strings.Contains(a.out.String(), "sessions: there are none in a cluster, which this server is in until it is started again")
 	})
-	wantCode(t, a.ask("run", "more", "--wait"), 0)
+	wantCode(t, a.runCommand("run", "more", "--wait"), 0)
 }
 
 func TestTheDemoStaysInItsFolder(t *testing.T) {
 	t.Parallel()
-	s := &served{started: &started{t: t, dir: t.TempDir()}, out: new(syncBuffer), data: shortDir(t)}
+	s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: t.TempDir()}, out: new(syncBuffer), data: shortDir(t)}
 	s.Cmd, s.mark = command(t, "serve", "--demo", "--listen", "127.0.0.1:0", "--data", s.data)
 	s.Env = append(s.Env, "TIDEOVER_ENGINE_NATS=127.0.0.1:1")
 	s.Stdout, s.Stderr = s.out, s.out
 	s.begin()
 	s.serves()
 	s.signal(syscall.SIGINT)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	o := tideover(t, "serve", "--demo", "--data", s.data, "--nats", "127.0.0.1:1", "--config", func() string {
 		file := t.TempDir() + "/t.yaml"
 		write(t, file, "version: 1\n")
@@ -147,12 +147,12 @@ func TestAClusterForPeople(t *testing.T) {
 	}, Troubles: []engine.Trouble{{What: "can't work on shard 2", Since: now, Error: "no quorum"}}}
 	s := &screen{now: now, zone: time.UTC}
 	want := []string{
-		`MEMBER  NAME               SHARDS  JOINED  HEARD`,
-		`a1      box\x1b-1 (asked)  1       2h ago  400ms ago`,
+		`MEMBER  NAME                     SHARDS  JOINED  HEARD`,
+		`a1      box\x1b-1 (this server)  1       2h ago  400ms ago`,
 		``,
 		`SHARD  OWNER      EPOCH  ENTRIES  BYTES    LAG  RUNNING  WAITING  TROUBLE`,
 		`0      box\x1b-1  3      20       12.3 kB  2    1        7`,
-		`1      nobody     1      0        0 B      0    ?        ?        no answer`,
+		`1      none       1      0        0 B      0    ?        ?        no answer`,
 		`2      b2         0      ?        ?        ?    0        0        no quorum`,
 		`can't work on shard 2 since 2026-11-15 12:00:00 +00:00: no quorum`,
 	}

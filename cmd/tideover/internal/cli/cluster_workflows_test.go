@@ -10,24 +10,24 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestWorkflowsAreKnownWithoutQuorum has most NATS servers die.
+// Most NATS servers die.
 func TestWorkflowsAreKnownWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)
-	f := newCrew(t, shared+section(nodes, "shop"))
+	f := newClusterServers(t, shared+engineSection(nodes, "shop"))
 	a := f.serve("a")
-	a.complete(1)
-	if o := a.ask("workflows"); o.code != 0 || o.stderr != "" {
+	a.waitForShards(1)
+	if o := a.runCommand("workflows"); o.code != 0 || o.stderr != "" {
 		t.Errorf("with all servers: %+v", o)
 	}
 	nodes.Kill(1)
 	nodes.Kill(2)
-	testwait.Until(t, "the schedules are not known any more", func() bool { return a.ask("schedules").code == 125 })
-	o := a.ask("workflows")
+	testwait.Until(t, "the schedules are not known any more", func() bool { return a.runCommand("schedules").code == 125 })
+	o := a.runCommand("workflows")
 	wantCode(t, o, 0)
 	wantIn(t, "the workflows", o.out, "patient\n")
-	wantIn(t, "the warning", o.stderr, "when they are started by the calendar is not known: ")
-	o = a.ask("workflows", "--json")
+	wantIn(t, "the warning", o.stderr, "start times of schedules are unknown: ")
+	o = a.runCommand("workflows", "--json")
 	wantCode(t, o, 0)
 	if !strings.HasPrefix(o.out, `{"workflows":[{"name":"long"`) || !strings.Contains(o.out, `"schedules_missing":"`) {
 		t.Errorf("workflows --json: %s", o.out)

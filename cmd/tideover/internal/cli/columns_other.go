@@ -4,8 +4,8 @@ package cli
 
 import "os"
 
-// columns returns 0: terminals are not asked here.
+// columns returns 0: the width of a terminal is unknown on this system.
 func columns(*os.File) int { return 0 }
 
-// rows returns 0: the height is not known here.
+// rows returns 0: the height of a terminal is unknown on this system.
 func rows(*os.File) int { return 0 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// columns returns the width of the terminal, 0 if it does not say.
+// columns returns the width of the terminal; 0 if it is unknown.
 func columns(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -17,7 +17,7 @@ func columns(f *os.File) int {
 	return int(size.Col)
 }
 
-// rows returns the height of the terminal, 0 if it does not say.
+// rows returns the height of the terminal; 0 if it is unknown.
 func rows(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

@@ -12,12 +12,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
-// completionTimeout is how long somebody who pressed Tab waits for a server.
+// completionTimeout limits the time that shell completion waits for a server.
 const completionTimeout = 300 * time.Millisecond
 
-// offer asks the server for completions. It says nothing of errors, which have no
-// place on a half-written line.
-func (r *remote) offer(ask func(ctx context.Context, c *client.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeFromServer gets completions from the server. It returns none if there is an error: a
+// message would disturb the command line that the user is typing.
+func (r *remote) completeFromServer(ask func(ctx context.Context, c *client.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
 	target, err := r.target()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -32,7 +32,7 @@ func (r *remote) offer(ask func(ctx context.Context, c *client.Client) []cobra.C
 	return ask(ctx, c), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeWorkflows offers the names of workflows, for one argument.
+// completeWorkflows completes the name of a workflow as the only argument.
 func (r *remote) completeWorkflows(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -41,7 +41,7 @@ func (r *remote) completeWorkflows(_ *cobra.Command, args []string, _ string) ([
 }
 
 func (r *remote) offerWorkflows() ([]cobra.Completion, cobra.ShellCompDirective) {
-	return r.offer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
+	return r.completeFromServer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
 		flows, _ := c.Workflows(ctx)
 		for _, w := range flows {
 			list = append(list, visible(w.Name))
@@ -50,10 +50,10 @@ func (r *remote) offerWorkflows() ([]cobra.Completion, cobra.ShellCompDirective)
 	})
 }
 
-// completeRuns offers the ids of runs in the states; none means all.
+// completeRuns completes the ids of runs in these states; without any, of all runs.
 func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return r.offer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
+		return r.completeFromServer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
 			page, _ := c.List(ctx, control.Filter{States: states, Limit: 100})
 			for _, run := range page.Runs {
 				if strings.HasPrefix(run.ID, prefix) && !slices.Contains(args, run.ID) {
@@ -65,19 +65,19 @@ func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
 	}
 }
 
-// completeFlags offers values of the flags that several verbs have.
+// completeFlags registers completions for the flags that several commands have.
 func (r *remote) completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"state": list(control.States()),
-		"kind":  list(control.Kinds()),
-		"order": list([]string{"newest", "oldest", "next"}),
+		"state": completeWords(control.States()),
+		"kind":  completeWords(control.Kinds()),
+		"order": completeWords([]string{"newest", "oldest", "next"}),
 		"workflow": func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 			return r.offerWorkflows()
 		},
 		"run":        r.completeRuns(),
-		"server":     list([]string{"unix:", "http://127.0.0.1:7878", "https://"}),
-		"error-like": list(nil),
-		"search":     list(nil),
+		"server":     completeWords([]string{"unix:", "http://127.0.0.1:7878", "https://"}),
+		"error-like": completeWords(nil),
+		"search":     completeWords(nil),
 	} {
 		if cmd.Flags().Lookup(name) != nil {
 			_ = cmd.RegisterFlagCompletionFunc(name, complete) // the flag is there
@@ -85,8 +85,8 @@ func (r *remote) completeFlags(cmd *cobra.Command) {
 	}
 }
 
-// list completes one of several words that commas separate.
-func list(words []string) cobra.CompletionFunc {
+// completeWords completes one word of a comma-separated list.
+func completeWords(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, prefix string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
 		before := ""
 		if i := strings.LastIndex(prefix, ","); i >= 0 {

@@ -18,8 +18,8 @@ func newConfig(io Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Check and show the configuration",
-		Long: `Checks and shows the configuration that serve would use. Secrets are shown as the
-references that stand in the file.`,
+		Long: `Checks or shows the configuration that 'tideover serve' would use here. Secrets are
+shown as the references in the file, never as values.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -40,14 +40,14 @@ func newConfigCheck(io Streams) *cobra.Command {
 	var f configFlags
 	cmd := &cobra.Command{
 		Use:   "check [file]",
-		Short: "Say what is wrong with the configuration",
-		Long: `Reads the configuration as serve would, and reports everything that is wrong
-with it, with the line. Nothing is started.
+		Short: "Check the configuration and list all errors",
+		Long: `Reads the configuration as 'tideover serve' does and prints every error with its
+line. Nothing is started.
 
-Warnings are about what can be used, but is probably not meant: variables that a
-command uses and does not get.
+A warning marks a valid setting that is probably a mistake, such as a variable that a
+command uses but does not get.
 
-Exit codes: 0 it can be used, 125 it can't.`,
+Exit codes: 0 the configuration is valid, 125 it is not.`,
 		Example: "  tideover config check tideover.yaml",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -60,12 +60,12 @@ Exit codes: 0 it can be used, 125 it can't.`,
 			}
 			name := src.Path
 			if name == "" {
-				name = "no file, only defaults"
+				name = "no file, defaults only"
 			}
 			for _, w := range cfg.Warnings() {
 				fmt.Fprintf(io.Err, "warning: %v\n", w)
 			}
-			_, err = fmt.Fprintf(io.Out, "%s: good; %s\n", name, contents(cfg))
+			_, err = fmt.Fprintf(io.Out, "%s: valid; %s\n", name, contents(cfg))
 			return err
 		},
 	}
@@ -74,8 +74,8 @@ Exit codes: 0 it can be used, 125 it can't.`,
 	return cmd
 }
 
-// contents counts what is in the configuration. Workflows and policies are always
-// named, the rest if there is some.
+// contents counts the entries of the configuration by section. Sections without entries are left
+// out, except workflows and policies.
 func contents(cfg *config.Config) string {
 	parts := []string{textfmt.Plural(len(cfg.Workflows), "workflow"), textfmt.PluralOf(len(cfg.Policies), "policy", "policies")}
 	for _, p := range []struct {
@@ -87,7 +87,7 @@ func contents(cfg *config.Config) string {
 		}
 	}
 	if cfg.Engine.Clustered() {
-		parts = append(parts, "runs in the cluster "+cfg.Engine.Name)
+		parts = append(parts, "runs are stored in the cluster "+cfg.Engine.Name)
 	}
 	return strings.Join(parts, ", ")
 }
@@ -97,8 +97,8 @@ func newConfigShow(io Streams) *cobra.Command {
 	var origin, asJSON bool
 	cmd := &cobra.Command{
 		Use:     "show",
-		Short:   "Show every value that is in effect",
-		Long:    "Shows every value that is in effect, defaults included, and with --origin where it comes from.",
+		Short:   "Show all settings in effect",
+		Long:    "Shows all settings in effect, including defaults. With --origin it also shows where each\ncomes from: a flag, a variable, the file or a default.",
 		Example: "  tideover config show --origin\n  TIDEOVER_SERVER_LISTEN=127.0.0.1:9000 tideover config show --origin",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -111,7 +111,7 @@ func newConfigShow(io Streams) *cobra.Command {
 	}
 	f.add(cmd)
 	f.addCluster(cmd)
-	cmd.Flags().BoolVar(&origin, "origin", false, "say where each value comes from")
+	cmd.Flags().BoolVar(&origin, "origin", false, "show where each value comes from")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -147,8 +147,8 @@ func newSchema(io Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration file",
-		Long: `Prints the JSON Schema of the configuration file. Editors complete and check by it:
-put it beside the file and name it on the file's first line,
+		Long: `Prints the JSON Schema of the configuration file. With it, an editor completes keys and
+checks values. Save it beside the file and name it on the file's first line:
   # yaml-language-server: $schema=tideover.schema.json`,
 		Example: "  tideover schema > tideover.schema.json",
 		Args:    cobra.NoArgs,

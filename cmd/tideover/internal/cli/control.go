@@ -19,40 +19,40 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// bulkOptions are for verbs that change one run or many.
+// bulkOptions holds the flags of commands that change one run or many.
 type bulkOptions struct {
 	remote
 	filterFlags
 	yes    bool
-	latest bool // with the current definition
+	latest bool // use the current definition of the workflow
 }
 
 type retryOptions struct {
 	bulkOptions
 	dead  bool
-	from  once
-	input once
+	from  singleFlag
+	input singleFlag
 }
 
-const retryLong = `Puts dead runs back to work: steps that failed get a new set of attempts, what
-succeeded is kept.
+const retryLong = `Retries dead runs. Steps that failed get a new set of attempts; steps that succeeded
+keep their results.
 
-A run keeps the definition that it was started with. With --latest it continues with
-the current one, so that a mistake can be repaired in the file: a new run takes its
-place and keeps the results of the steps that are the same. Steps that failed, that
-are new or have changed, and those that come after them run. If a step that succeeded
-was renamed or removed, the answer names it, and --from STEP must say with which step
-of the current definition to begin.
+A run keeps the definition of its workflow that it was started with. --latest uses
+the current definition instead, for example after you have fixed a mistake in the
+file. A new run replaces the dead one and keeps the results of the steps that are
+unchanged. Steps that failed, are new or have changed run again, and so do all steps
+after them. If a step that succeeded was renamed or removed, the error names it, and
+--from STEP must name the step of the current definition to begin with.
 
-With --from, a run that has ended is started anew from a step, and takes over
-what the steps before it returned. With --input it is started anew with another
-input, over the default input of the file. These three print the id of the new run. It
-takes the place of one that is dead, which is 'replaced' then; one that succeeded or was
-canceled stays as it was.
+--from starts a finished run again from a step and keeps the results of the steps
+before it. --input starts it again with another input, merged over the default input
+of the file. --latest, --from and --input print the id of the new run. The new run
+replaces a dead one, which then has the state 'replaced'. A run that succeeded or
+was canceled stays as it is.
 
-With --dead, all dead runs are retried that the other flags mean; those that 'tideover
-dead' leaves out only with --internal. On a terminal you are asked first; elsewhere
-this needs --yes.`
+--dead retries all dead runs that match the other flags. Runs that 'tideover dead'
+does not list are included only with --internal. On a terminal you are asked for
+confirmation; in a script this needs --yes.`
 
 const retryExample = `  tideover retry 01k9v3q0h2f8
   tideover retry order-4711 order-4712
@@ -67,7 +67,7 @@ func newRetry(io Streams) *cobra.Command {
 	o := &retryOptions{bulkOptions: bulkOptions{remote: remote{io: io}}}
 	cmd := &cobra.Command{
 		Use:               "retry [flags] RUN...\n  tideover retry --dead [flags]",
-		Short:             "Put dead runs back to work",
+		Short:             "Retry dead runs",
 		Long:              retryLong,
 		Example:           retryExample,
 		ValidArgsFunction: o.completeRuns("dead"),
@@ -75,28 +75,28 @@ func newRetry(io Streams) *cobra.Command {
 			if err := o.check(cmd, args); err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.do(ctx, c, args) })
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.execute(ctx, c, args) })
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.dead, "dead", false, "retry all dead runs that the flags below mean")
+	f.BoolVar(&o.dead, "dead", false, "retry all dead runs that match the flags below")
 	o.register(cmd, "workflow", "error-like", "search", "since", "until", "min-attempts", "internal")
-	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	f.BoolVar(&o.latest, "latest", false, "continue with the current definition of the workflow")
 	o.from.kind, o.input.kind = "step", "JSON"
-	f.Var(&o.from, "from", "start anew from this step")
-	f.Var(&o.input, "input", "start anew with another input: JSON, @file, or - for standard input")
+	f.Var(&o.from, "from", "start again from this step")
+	f.Var(&o.input, "input", "start again with another input: JSON, @file, or - for standard input")
 	o.command(cmd)
 	o.completeFlags(cmd)
 	return cmd
 }
 
-// filters are the flags that mean many runs.
-var filters = []string{"state", "workflow", "error-like", "search", "since", "until", "min-attempts"}
+// filterFlagNames are the flags that select runs.
+var filterFlagNames = []string{"state", "workflow", "error-like", "search", "since", "until", "min-attempts"}
 
-// filtered returns the first of these flags that is given.
-func filtered(cmd *cobra.Command) string {
-	for _, name := range filters {
+// firstFilterFlag returns the name of the first filter flag that is given; empty if none is.
+func firstFilterFlag(cmd *cobra.Command) string {
+	for _, name := range filterFlagNames {
 		if cmd.Flags().Changed(name) {
 			return name
 		}
@@ -104,36 +104,36 @@ func filtered(cmd *cobra.Command) string {
 	return ""
 }
 
-// meaning refuses filters that are given and restrict nothing: a variable that
-// was empty in a script would mean all runs.
-func meaning(cmd *cobra.Command) error {
-	for _, name := range filters {
+// rejectEmptyFilters returns an error if a filter flag is given without a value. An unset variable
+// in a script would otherwise select all runs.
+func rejectEmptyFilters(cmd *cobra.Command) error {
+	for _, name := range filterFlagNames {
 		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && slices.Contains([]string{"", "[]", "0"}, strings.TrimSpace(f.Value.String())) {
-			return fmt.Errorf("--%s: says nothing, which would mean all runs; leave it out, or say more", name)
+			return fmt.Errorf("--%s: the value %q would select all runs: give another one, or leave out the flag", name, f.Value.String())
 		}
 	}
 	return nil
 }
 
-// check refuses flags that contradict each other.
+// check returns an error if flags contradict each other.
 func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
-	name := filtered(cmd)
+	name := firstFilterFlag(cmd)
 	switch {
 	case o.dead && len(args) > 0:
-		return errors.New("--dead and a run: one of them is enough")
+		return errors.New("--dead and a run can't be used together: give one of them")
 	case !o.dead && len(args) == 0:
-		return errors.New("retry: which run? name it, or use --dead")
+		return errors.New("retry: no run given: name one, or use --dead")
 	case !o.dead && name != "":
-		return fmt.Errorf("--%s is for --dead", name)
+		return fmt.Errorf("--%s needs --dead", name)
 	case o.from.given && o.input.given:
-		return errors.New("--from and --input: one of them is possible")
+		return errors.New("--from and --input can't be used together: give one of them")
 	case (o.from.given || o.input.given) && len(args) != 1:
-		return errors.New("--from and --input are for one run")
+		return errors.New("--from and --input need exactly one run")
 	}
-	return meaning(cmd)
+	return rejectEmptyFilters(cmd)
 }
 
-func (o *retryOptions) do(ctx context.Context, c *client.Client, args []string) error {
+func (o *retryOptions) execute(ctx context.Context, c *client.Client, args []string) error {
 	switch {
 	case o.dead:
 		f, err := o.filter()
@@ -141,33 +141,33 @@ func (o *retryOptions) do(ctx context.Context, c *client.Client, args []string) 
 			return err
 		}
 		f.States = []string{"dead"}
-		return o.many(ctx, c, "retry", f, func(ctx context.Context, b control.Bulk) (control.Done, error) {
+		return o.changeMatching(ctx, c, "retry", f, func(ctx context.Context, b control.Bulk) (control.Done, error) {
 			b.Latest = o.latest
 			return c.RetryMany(ctx, b)
 		})
 	case o.latest:
 		return o.continueLatest(ctx, c, args)
 	case o.from.given:
-		return o.anew(c.Rerun(ctx, args[0], o.from.text))
+		return o.printNewRun(c.Rerun(ctx, args[0], o.from.text))
 	case o.input.given:
 		input, err := readInput(o.input.text, o.io.In)
 		if err != nil {
 			return fmt.Errorf("--input: %w", err)
 		}
-		return o.anew(c.Replay(ctx, args[0], input))
+		return o.printNewRun(c.Replay(ctx, args[0], input))
 	}
-	return o.each(ctx, args, func(ctx context.Context, id string) (control.Outcome, error) {
+	return o.changeEach(ctx, args, func(ctx context.Context, id string) (control.Outcome, error) {
 		out, err := c.Retry(ctx, id)
 		if p, ok := errors.AsType[*control.Error](err); ok && p.Code == control.CodeState && p.Hint == "" {
 			if run, err := c.Get(ctx, id); err == nil && run.State == engine.StateSucceeded {
-				p.Hint = "--from STEP or --input JSON starts it anew"
+				p.Hint = "to start it again, use --from STEP or --input JSON"
 			}
 		}
 		return out, err
 	})
 }
 
-// continueLatest continues runs with the current definition, and prints the new ones.
+// continueLatest continues runs with the current definition and prints the ids of the new runs.
 func (o *retryOptions) continueLatest(ctx context.Context, c *client.Client, args []string) error {
 	l := control.Latest{From: o.from.text}
 	if o.input.given {
@@ -176,23 +176,24 @@ func (o *retryOptions) continueLatest(ctx context.Context, c *client.Client, arg
 			return fmt.Errorf("--input: %w", err)
 		}
 	}
-	return o.every(args, func(id string) error { return o.anew(c.RetryLatest(ctx, id, l)) })
+	return o.forEachRun(args, func(id string) error { return o.printNewRun(c.RetryLatest(ctx, id, l)) })
 }
 
-// anew prints the id of a run that takes another's place.
-func (o *remote) anew(run control.Started, err error) error {
+// printNewRun prints the id of a run that replaces another.
+func (o *remote) printNewRun(run control.Started, err error) error {
 	if err != nil {
 		return err
 	}
 	if o.json {
 		return o.printJSON(run)
 	}
-	return o.say("%s", run.ID)
+	return o.printLine("%s", run.ID)
 }
 
-// each does something with each run, and goes on when it fails with one.
-func (o *remote) each(ctx context.Context, ids []string, do func(context.Context, string) (control.Outcome, error)) error {
-	return o.every(ids, func(id string) error {
+// changeEach calls change for each run and prints the new state. It continues if the server rejects
+// the change of one of several runs.
+func (o *remote) changeEach(ctx context.Context, ids []string, do func(context.Context, string) (control.Outcome, error)) error {
+	return o.forEachRun(ids, func(id string) error {
 		outcome, err := do(ctx, id)
 		switch {
 		case err != nil:
@@ -200,12 +201,13 @@ func (o *remote) each(ctx context.Context, ids []string, do func(context.Context
 		case o.json:
 			return o.printJSON(outcome)
 		}
-		return o.say("%s %s", outcome.ID, outcome.State)
+		return o.printLine("%s %s", outcome.ID, outcome.State)
 	})
 }
 
-// every calls do with each run, and goes on when the server refuses it for one.
-func (o *remote) every(ids []string, do func(id string) error) error {
+// forEachRun calls do for each run. With several runs, a rejection by the server is printed and the
+// next run follows; any other error ends the loop.
+func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 	failed := 0
 	for _, id := range ids {
 		err := do(id)
@@ -223,8 +225,9 @@ func (o *remote) every(ids []string, do func(id string) error) error {
 	return nil
 }
 
-// many does something with all runs of a filter, a thousand at a time.
-func (o *bulkOptions) many(ctx context.Context, c *client.Client, what string, f control.Filter, do func(context.Context, control.Bulk) (control.Done, error)) error {
+// changeMatching asks for confirmation and changes all runs that match the filter, a page of at
+// most 1,000 at a time.
+func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what string, f control.Filter, do func(context.Context, control.Bulk) (control.Done, error)) error {
 	page, err := c.List(ctx, control.Filter{
 		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.Error, Since: f.Since, Until: f.Until, MinAttempts: f.MinAttempts,
 		Internal: f.Internal, Limit: 1000,
@@ -232,20 +235,20 @@ func (o *bulkOptions) many(ctx context.Context, c *client.Client, what string, f
 	if err != nil {
 		return err
 	}
-	o.missing(page.Silent)
+	o.warnSilentShards(page.Silent)
 	count := textfmt.Plural(len(page.Runs), "run")
 	if page.Next != "" {
 		count = "more than " + count
 	}
 	if len(page.Runs) == 0 {
-		return o.done(what, control.Done{Failed: []control.Failed{}})
+		return o.printBulkResult(what, control.Done{Failed: []control.Failed{}})
 	}
 	if err := o.confirm(ctx, what, count); err != nil {
 		return err
 	}
 	if o.latest && f.Until.IsZero() {
-		// These runs are replaced by new ones. Those that die at once are not meant.
-		f.Until = newest(page.Runs).Add(time.Millisecond)
+		// New runs replace these. One that fails at once must not be retried again.
+		f.Until = latestCreation(page.Runs).Add(time.Millisecond)
 	}
 	total := control.Done{Failed: []control.Failed{}}
 	for bulk := (control.Bulk{Filter: &f}); ; {
@@ -255,13 +258,13 @@ func (o *bulkOptions) many(ctx context.Context, c *client.Client, what string, f
 		}
 		total.Matched, total.Done, total.Failed = total.Matched+d.Matched, total.Done+d.Done, append(total.Failed, d.Failed...)
 		if bulk.After = d.Next; bulk.After == "" {
-			return o.done(what, total)
+			return o.printBulkResult(what, total)
 		}
 	}
 }
 
-// newest returns when the newest of the runs was created.
-func newest(runs []engine.Info) (at time.Time) {
+// latestCreation returns when the newest of the runs was created.
+func latestCreation(runs []engine.Info) (at time.Time) {
 	for i := range runs {
 		if runs[i].Created.After(at) {
 			at = runs[i].Created
@@ -270,10 +273,10 @@ func newest(runs []engine.Info) (at time.Time) {
 	return at
 }
 
-// past are the verbs as they are told afterwards.
-var past = map[string]string{"retry": "retried", "cancel": "canceled"}
+// pastTense has the past tense of the verbs, for the result line.
+var pastTense = map[string]string{"retry": "retried", "cancel": "canceled"}
 
-func (o *bulkOptions) done(what string, d control.Done) error {
+func (o *bulkOptions) printBulkResult(what string, d control.Done) error {
 	var err error
 	if o.json {
 		err = o.printJSON(d)
@@ -281,7 +284,7 @@ func (o *bulkOptions) done(what string, d control.Done) error {
 		for _, f := range d.Failed {
 			o.warn("%s: %s", f.ID, f.Error)
 		}
-		err = o.say("%s %d of %s", past[what], d.Done, textfmt.Plural(d.Matched, "run"))
+		err = o.printLine("%s %d of %s", pastTense[what], d.Done, textfmt.Plural(d.Matched, "run"))
 	}
 	if err == nil && len(d.Failed) > 0 {
 		return exitError{Code: codeDead}
@@ -289,13 +292,13 @@ func (o *bulkOptions) done(what string, d control.Done) error {
 	return err
 }
 
-// confirm asks before many runs are changed.
+// confirm asks for confirmation on a terminal. Elsewhere it returns an error unless --yes is given.
 func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
 	if o.yes {
 		return nil
 	}
 	if !process.IsTerminal(o.io.In) || !process.IsTerminal(o.io.Err) {
-		return fmt.Errorf("this would %s %s: say --yes", what, count)
+		return fmt.Errorf("this would %s %s: add --yes to confirm", what, count)
 	}
 	fmt.Fprintf(o.io.Err, "tideover: %s %s? [y/N] ", what, count)
 	answer := make(chan string, 1)
@@ -304,7 +307,7 @@ func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
 		answer <- line
 	}(o.io.In)
 	select {
-	case <-ctx.Done(): // the program ends, and with it the one who reads
+	case <-ctx.Done(): // the process ends, and the reading goroutine with it
 		return context.Cause(ctx)
 	case line := <-answer:
 		switch strings.ToLower(strings.TrimSpace(line)) {
@@ -315,13 +318,13 @@ func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
 	}
 }
 
-const cancelLong = `Ends runs. Their steps are told, and what they still return is dropped. A dead run
-that is canceled is one that nobody will retry.
+const cancelLong = `Cancels runs. Attempts that are running are interrupted, and their results are
+dropped. Canceling a dead run removes it from the list of dead runs.
 
-Without a run, all are canceled that the flags mean: of those that are not over,
-unless --state says something else, and not those of sessions and messages, unless
---internal or --workflow does. On a terminal you are asked first; elsewhere this
-needs --yes.`
+Without RUN, all runs that match the flags are canceled. Unless --state is given,
+these are the runs that have not ended. Runs of sessions and messages are included
+only with --internal or --workflow. On a terminal you are asked for confirmation;
+in a script this needs --yes.`
 
 const cancelExample = `  tideover cancel 01k9v3q0h2f8
   tideover cancel --workflow order --state waiting --yes`
@@ -330,39 +333,39 @@ func newCancel(io Streams) *cobra.Command {
 	o := &bulkOptions{remote: remote{io: io}}
 	cmd := &cobra.Command{
 		Use:               "cancel [flags] RUN...\n  tideover cancel [flags]",
-		Short:             "End runs",
+		Short:             "Cancel runs",
 		Long:              cancelLong,
 		Example:           cancelExample,
 		ValidArgsFunction: o.completeRuns("scheduled", "queued", "running", "waiting", "needs-handler", "paused"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := filtered(cmd)
+			name := firstFilterFlag(cmd)
 			switch {
 			case len(args) == 0 && name == "":
-				return errors.New("cancel: which run? name it, or use a flag such as --workflow")
+				return errors.New("cancel: no run given: name one, or use a flag such as --workflow")
 			case len(args) > 0 && name != "":
-				return fmt.Errorf("--%s and a run: one of them is enough", name)
+				return fmt.Errorf("--%s and a run can't be used together: give one of them", name)
 			}
-			if err := meaning(cmd); err != nil {
+			if err := rejectEmptyFilters(cmd); err != nil {
 				return err
 			}
 			f, err := o.filter()
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				if len(args) > 0 {
-					return o.each(ctx, args, c.Cancel)
+					return o.changeEach(ctx, args, c.Cancel)
 				}
 				if len(f.States) == 0 {
 					f.States = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
 				}
-				return o.many(ctx, c, "cancel", f, c.CancelMany)
+				return o.changeMatching(ctx, c, "cancel", f, c.CancelMany)
 			})
 		},
 	}
-	o.register(cmd, filters...)
+	o.register(cmd, filterFlagNames...)
 	o.register(cmd, "internal")
-	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
 	o.command(cmd)
 	o.completeFlags(cmd)
 	return cmd
@@ -372,13 +375,13 @@ func newWake(io Streams) *cobra.Command {
 	o := &remote{io: io}
 	cmd := &cobra.Command{
 		Use:               "wake [flags] RUN...",
-		Short:             "End the waits of runs, so that the next attempts begin now",
-		Long:              "Ends the waits of runs: the next attempts begin now. No attempt is gained or lost\nby it.",
+		Short:             "Start the next attempts of waiting runs now",
+		Long:              "Ends the waits of runs, so that their next attempts start now. The number of attempts\nthat are left does not change.",
 		Example:           "  tideover wake 01k9v3q0h2f8",
-		Args:              some("run"),
+		Args:              atLeastOne("run"),
 		ValidArgsFunction: o.completeRuns("waiting", "scheduled"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.each(ctx, args, c.Wake) })
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Wake) })
 		},
 	}
 	o.command(cmd)

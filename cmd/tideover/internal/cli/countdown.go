@@ -10,21 +10,21 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
-// countdown is one line of a terminal that rewrites itself until it is stopped,
-// and then is erased.
+// countdown is a line on a terminal that shows the time left. It is redrawn every 100 ms until stop
+// is called, and then erased.
 type countdown struct {
 	out   io.Writer
 	file  *os.File // the terminal that out writes to
-	label string   // before the time
-	tail  string   // behind it
+	label string   // text before the time
+	tail  string   // text after the time
 	until time.Time
 	mu    sync.Mutex // held while drawing
-	shown string     // what the line shows; empty if it is not ours
+	shown string     // text on the screen; empty if nothing is drawn
 	quit  chan struct{}
 	done  chan struct{}
 }
 
-// clearLine moves to the start of the line and clears it.
+// clearLine moves the cursor to the start of the line and clears the line.
 const clearLine = "\r\x1b[K"
 
 func startCountdown(out io.Writer, file *os.File, label, tail string, until time.Time) *countdown {
@@ -47,8 +47,8 @@ func (c *countdown) run() {
 	}
 }
 
-// draw brings the line up to date, unless the terminal has become somebody
-// else's, as after Ctrl-Z and bg.
+// draw redraws the line if its text has changed. It draws nothing while another process has the
+// terminal, as after Ctrl-Z and bg.
 func (c *countdown) draw() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -56,22 +56,23 @@ func (c *countdown) draw() {
 		c.shown = ""
 		return
 	}
-	text := fit(c.label+remaining(time.Until(c.until))+c.tail, columns(c.file)-1)
+	text := clipToWidth(c.label+formatRemaining(time.Until(c.until))+c.tail, columns(c.file)-1)
 	if text != c.shown {
 		c.shown = text
 		fmt.Fprint(c.out, clearLine+text)
 	}
 }
 
-// fit cuts the text to the width, because a line that wraps can't be rewritten.
-func fit(text string, width int) string {
+// clipToWidth cuts text to the width of the terminal, because a line that wraps can't be redrawn. A
+// width of 0 means unknown, and cuts nothing.
+func clipToWidth(text string, width int) string {
 	if width <= 0 {
-		return text // the terminal does not say
+		return text
 	}
 	return text[:min(len(text), width)]
 }
 
-// erase clears the line, so that another may be written in its place.
+// erase clears the line, so that other text can be written in its place.
 func (c *countdown) erase() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,8 +88,8 @@ func (c *countdown) stop() {
 	c.erase()
 }
 
-// remaining writes what is left, in tenths of a second near the end.
-func remaining(d time.Duration) string {
+// formatRemaining formats a duration in seconds; below 10 s in tenths.
+func formatRemaining(d time.Duration) string {
 	d = max(d, 0)
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1fs", d.Seconds())

@@ -110,7 +110,7 @@ func (c *credential) name() string {
 	return "?" + c.query
 }
 
-// recorder is a server that keeps everything that it was sent.
+// recorder is a server that stores all requests.
 type recorder struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -131,7 +131,7 @@ func newRecorder(t *testing.T, answer http.HandlerFunc) *recorder {
 	return r
 }
 
-// received returns everything that the server was sent.
+// received returns all requests as text.
 func (r *recorder) received() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,8 +170,8 @@ func (c *credential) send(t *testing.T, address, secret string) *http.Response {
 	return resp
 }
 
-// echo fails in a way that repeats the request's credentials: in a status line that
-// net/http quotes, in the name of an event, in a trailer.
+// echo fails in ways that repeat the request's credentials: in a status line that net/http quotes,
+// in the name of an event, in a trailer.
 func echo(w http.ResponseWriter, r *http.Request) {
 	var all strings.Builder
 	for name, values := range r.Header {
@@ -195,8 +195,8 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Nothing by which a caller says who it is reaches a provider that the caller did not
-// address, the log, a metric, the page, the API or the stream of events.
+// No credential of a caller reaches a provider that the caller did not address, the log, a metric,
+// the web page, the API or the stream of events.
 func TestNoCredentialOfACallerReachesAFallback(t *testing.T) {
 	t.Parallel()
 	main := newRecorder(t, echo)
@@ -238,10 +238,10 @@ func TestNoCredentialOfACallerReachesAFallback(t *testing.T) {
 		"the event list":  s.read("/api/v1/events?after=0&follow=false"),
 		"the live events": events.String(),
 		"the live page":   live.String(),
-		"the verbs":       s.ask("providers").out + s.ask("providers", "show", "open").out + s.ask("providers", "show", "keyed", "--json").out,
+		"the verbs":       s.runCommand("providers").out + s.runCommand("providers", "show", "open").out + s.runCommand("providers", "show", "keyed", "--json").out,
 	}
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	shown["the log"] = s.out.String()
 	shown["the files"] = filesIn(t, s.data)
 	for what, text := range shown {
@@ -260,8 +260,8 @@ func TestNoCredentialOfACallerReachesAFallback(t *testing.T) {
 	}
 }
 
-// newStream follows a stream of events until the test ends.
-func newStream(t *testing.T, s *served, path string) *syncBuffer {
+// newStream reads a stream of events until the test ends.
+func newStream(t *testing.T, s *serverProcess, path string) *syncBuffer {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(s.data, "token"))
 	if err != nil {

@@ -14,12 +14,12 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-const deadLong = `Lists the dead letters: runs that have given up, and that nobody has retried or
-canceled yet. With --groups, those that failed alike are one line; its error can
-be given to 'tideover retry --dead --error-like'.
+const deadLong = `Lists dead runs: those that gave up and have not been retried or canceled. --groups
+prints one line for all runs with a similar error; pass that error to
+'tideover retry --dead --error-like' to retry them.
 
-Sessions that gave up are in 'tideover sessions ls'. Messages that could not be sent
-are left out, and counted below the list; --internal lists them, too.`
+'tideover sessions ls' lists sessions that gave up. Messages that could not be sent
+are not listed but counted below the list; --internal lists them, too.`
 
 const deadExample = `  tideover dead
   tideover dead --groups
@@ -30,43 +30,43 @@ func newDead(io Streams) *cobra.Command {
 	var groups bool
 	cmd := &cobra.Command{
 		Use:               "dead [flags]",
-		Short:             "List runs that have given up",
+		Short:             "List runs that gave up",
 		Long:              deadLong,
 		Example:           deadExample,
-		Args:              none,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if name := filtered(cmd); groups && name != "" {
-				return fmt.Errorf("--%s is not for --groups", name)
+			if name := firstFilterFlag(cmd); groups && name != "" {
+				return fmt.Errorf("--%s can't be used with --groups", name)
 			}
 			f, err := o.filter()
 			if err != nil {
 				return err
 			}
 			f.States = []string{"dead"}
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				if groups {
-					err = o.groups(ctx, c)
+					err = o.printGroups(ctx, c)
 				} else {
 					err = o.list(ctx, c, f)
 				}
-				if err == nil && !o.internal && !o.json && filtered(cmd) == "" {
-					err = o.unlisted(ctx, c)
+				if err == nil && !o.internal && !o.json && firstFilterFlag(cmd) == "" {
+					err = o.printUnlisted(ctx, c)
 				}
 				return err
 			})
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&groups, "groups", false, "one line for all that failed alike")
+	f.BoolVar(&groups, "groups", false, "print one line for all runs with a similar error")
 	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
-	f.IntVar(&o.limit, "limit", 20, "list at most `N`, 1000 at most")
+	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
 	o.command(cmd)
 	o.completeFlags(cmd)
 	return cmd
 }
 
-func (o *runsOptions) groups(ctx context.Context, c *client.Client) error {
+func (o *runsOptions) printGroups(ctx context.Context, c *client.Client) error {
 	if o.limit < 1 || o.limit > 1000 {
 		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
 	}
@@ -74,7 +74,7 @@ func (o *runsOptions) groups(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	o.missing(dead.Silent)
+	o.warnSilentShards(dead.Silent)
 	if o.json {
 		return o.printJSON(dead)
 	}
@@ -83,22 +83,23 @@ func (o *runsOptions) groups(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// unlisted says how many dead runs the list leaves out.
-func (o *runsOptions) unlisted(ctx context.Context, c *client.Client) error {
+// printUnlisted prints how many dead runs the list leaves out.
+func (o *runsOptions) printUnlisted(ctx context.Context, c *client.Client) error {
 	st, err := c.Status(ctx)
 	if err != nil {
 		return err
 	}
-	for _, line := range leftOut(&st) {
-		if err := o.say("%s", line); err != nil {
+	for _, line := range unlistedDeadRuns(&st) {
+		if err := o.printLine("%s", line); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// leftOut says which dead runs are in no list unless they are asked for.
-func leftOut(st *control.Status) (lines []string) {
+// unlistedDeadRuns counts the dead runs that lists contain only with --internal: messages that
+// could not be sent, and runs of on-give-up.
+func unlistedDeadRuns(st *control.Status) (lines []string) {
 	messages, reactions := 0, 0
 	for _, w := range st.Workflows {
 		switch n := w.States["dead"]; {
@@ -112,7 +113,7 @@ func leftOut(st *control.Status) (lines []string) {
 		lines = append(lines, textfmt.Plural(messages, "message")+" could not be sent: tideover dead --internal")
 	}
 	if reactions > 0 {
-		lines = append(lines, textfmt.Plural(reactions, "run")+" of on-give-up gave up: tideover dead --internal")
+		lines = append(lines, textfmt.Plural(reactions, "run")+" started by on-give-up failed: tideover dead --internal")
 	}
 	return lines
 }

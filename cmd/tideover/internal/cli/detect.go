@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// detectOptions is what the flags of detect say.
+// detectOptions holds the flags of detect.
 type detectOptions struct {
 	source  configFlags
 	pack    string
@@ -29,40 +29,42 @@ type detectOptions struct {
 	json    bool
 }
 
-const detectLong = `Says why a command stopped, from what it printed and its exit code: a rate limit,
-and until when; a full context; no credits; its owner; a crash. FILE is what it
-printed, - is standard input.
+const detectLong = `Finds out why a command stopped, from its output and its exit code: a rate limit and
+when it ends, a full context, no credits, an exit by the user, or a crash. FILE
+holds the output; - is standard input.
 
-What is trusted, most first: an event (a line of JSON), what the program is known
-to say, in the last 20 lines that are not blank, what any program may say, such as
-Retry-After: 120, in the last 8, the exit code. If that is 0, only an event and
-the program's own last words are.
+Evidence is trusted in this order:
+  1. an event (a line of JSON)
+  2. a phrase of that program in the last 20 lines that are not blank
+  3. a phrase of any program, such as Retry-After: 120, in the last 8
+  4. the exit code
+If the exit code is 0, only an event and a phrase of that program count.
 
-A pack knows what a program says. It is built in, one of the configuration, or a
-file. Without --pack all but files are tried, and the verdict is that of the one
-that rests on the most trusted ground, then on the last line, then states a time;
-if none matches anything, the exit code decides.
+A pack is a set of rules with the phrases of a program. It is built in, defined in
+the configuration, or a file. Without --pack all packs except files are tried. The
+verdict with the most trusted evidence wins, then the one from the latest line, then
+the one with a stated time. If no rule matches, the exit code decides.
 
-Times without a zone are local. Those without a date, and waits such as
-"in 2 hours", are counted from --at, which is when the output was written.
+Times without a zone are local. A time without a date, or a wait such as
+"in 2 hours", is relative to --at, the time at which the output was written.
 
 With --json the output is an object:
   reason           rate-limit, context-full, terminal, overloaded, user-exit,
                    completed, crashed, unknown
-  terminal         true if no wait helps
-  until            when it may go on; absent if that is not stated
+  terminal         true if waiting does not help
+  until            when the command can continue; absent if not stated
   wait_ns          the same as a duration after --at
-  stated, as       the words it was read from, and the form they were taken for
-  note, meaning    what else there is to say, of a time and of the exit code
+  stated, as       the words that state the time, and the format they were read as
+  note, meaning    remarks on the time and on the exit code
   trust            event, header, line, exit
-  pack, rule       what matched
+  pack, rule       the rule that matched
   line, number     the line that decided
   findings         with --explain: number, line, pack, rule, matched, verdict
 
-Exit codes: 0 the input could be read, 125 it could not.`
+Exit codes: 0 the input was read, 125 it could not be read.`
 
 const detectExample = `  tideover detect session.log
-  tideover detect --explain session.log           why, and why not
+  tideover detect --explain session.log           all rules that were considered
   claude -p hello 2>&1 | tideover detect --pack claude-code -
   tideover detect --explain --pack ./my-pack.yaml session.log
   tideover detect --config tideover.yaml --pack my-claude session.log
@@ -74,7 +76,7 @@ func newDetect(io Streams) *cobra.Command {
 	var o detectOptions
 	cmd := &cobra.Command{
 		Use:                   "detect [flags] FILE",
-		Short:                 "Say why a command stopped, from what it printed",
+		Short:                 "Find out why a command stopped, from its output",
 		Long:                  detectLong,
 		Example:               detectExample,
 		Args:                  cobra.ExactArgs(1),
@@ -83,7 +85,7 @@ func newDetect(io Streams) *cobra.Command {
 			if !cmd.Flags().Changed("exit") {
 				o.exit = -1
 			} else if o.exit < 0 || o.exit > 255 {
-				return fmt.Errorf("--exit: %d is not an exit code; want 0 to 255", o.exit)
+				return fmt.Errorf("--exit: %d is not an exit code: want 0 to 255", o.exit)
 			}
 			return runDetect(io, o, args[0])
 		},
@@ -91,29 +93,29 @@ func newDetect(io Streams) *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.pack, "pack", "", "use the pack `NAME`: "+strings.Join(detect.Names(), ", ")+", one of the configuration, or a file such as ./my-pack.yaml")
-	f.StringVarP(&o.source.path, "config", "c", "", "the configuration `file`, whose packs may be used too")
-	f.BoolVar(&o.explain, "explain", false, "show every line that was considered, and what became of it")
-	f.IntVar(&o.exit, "exit", 0, "the command's exit code was `N`; not known if not given")
-	f.StringVar(&o.at, "at", "", "the output was written at `TIME`, such as 2026-11-15T12:00:00Z or \"2026-11-15 12:00\"; now if not given")
+	f.StringVarP(&o.source.path, "config", "c", "", "the configuration `file`, whose packs are tried, too")
+	f.BoolVar(&o.explain, "explain", false, "show every line that was considered, and the verdict on it")
+	f.IntVar(&o.exit, "exit", 0, "exit code `N` of the command (default: unknown)")
+	f.StringVar(&o.at, "at", "", "`TIME` at which the output was written, such as 2026-11-15T12:00:00Z or \"2026-11-15 12:00\" (default: now)")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	_ = cmd.RegisterFlagCompletionFunc("pack", o.complete)
+	_ = cmd.RegisterFlagCompletionFunc("pack", o.completePacks)
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.RegisterFlagCompletionFunc("exit", cobra.NoFileCompletions)
 	_ = cmd.RegisterFlagCompletionFunc("at", cobra.NoFileCompletions)
 	return cmd
 }
 
-// complete completes the packs; if none begins so, it may be a file.
-func (o *detectOptions) complete(*cobra.Command, []string, string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
-	packs, _ := o.known()
+// completePacks completes the names of packs, and files.
+func (o *detectOptions) completePacks(*cobra.Command, []string, string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
+	packs, _ := o.availablePacks()
 	for _, p := range packs {
 		list = append(list, cobra.CompletionWithDesc(p.Name(), p.Spec().Description))
 	}
 	return list, cobra.ShellCompDirectiveDefault
 }
 
-// detected is a verdict with its explanation.
-type detected struct {
+// verdict is why the command stopped, with the explanation.
+type verdict struct {
 	detect.Stop
 	Wait     time.Duration    `json:"wait_ns,omitempty"`
 	Findings []detect.Finding `json:"findings,omitempty"`
@@ -136,10 +138,10 @@ func runDetect(io Streams, o detectOptions, name string) error {
 	for _, p := range packs {
 		detectors = append(detectors, detect.New(p, detect.Options{At: s.now, Explain: o.explain}))
 	}
-	if err := feed(io.In, name, detectors); err != nil {
+	if err := writeToDetectors(io.In, name, detectors); err != nil {
 		return &codedError{err, codeOwn}
 	}
-	got := o.best(detectors)
+	got := o.bestVerdict(detectors)
 	if !got.Until.IsZero() {
 		got.Wait = max(got.Until.Sub(s.now), 0)
 	}
@@ -159,38 +161,39 @@ func runDetect(io Streams, o detectOptions, name string) error {
 	return err
 }
 
-// parseAt reads a time, which is local if it names no zone.
+// parseAt parses a time, which is local if it has no zone.
 func parseAt(text string) (time.Time, error) {
 	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05"} {
 		if t, err := time.ParseInLocation(layout, text, time.Local); err == nil {
 			return t, nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("--at: %q is not a time such as 2026-11-15T12:00:00Z", text)
+	return time.Time{}, fmt.Errorf("--at: %q is not a time: want one such as 2026-11-15T12:00:00Z", text)
 }
 
-// packs returns those that are to be tried.
+// packs returns the packs to try: the one of --pack, or all. An unreadable configuration that the
+// user did not name is only a warning.
 func (o *detectOptions) packs(io Streams) ([]*detect.Pack, error) {
 	if o.pack != "" {
-		p, err := o.named()
+		p, err := o.packByName()
 		if err != nil {
 			return nil, fmt.Errorf("--pack: %w", err)
 		}
 		return []*detect.Pack{p}, nil
 	}
-	packs, err := o.known()
+	packs, err := o.availablePacks()
 	if err != nil && o.source.path != "" {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	if err != nil { // it was not asked for
-		fmt.Fprintf(io.Err, "tideover: the packs of the configuration are not tried: %s\n", visibleLines(err.Error()))
+	if err != nil { // not named by --config
+		fmt.Fprintf(io.Err, "tideover: warning: the packs of the configuration are not used: %s\n", visibleLines(err.Error()))
 	}
 	return packs, nil
 }
 
-// known returns the packs of the configuration and those that are built in, even
-// if there is an error.
-func (o *detectOptions) known() (list []*detect.Pack, err error) {
+// availablePacks returns the packs of the configuration and the built-in ones. If the configuration
+// can't be read, it returns the built-in ones together with the error.
+func (o *detectOptions) availablePacks() (list []*detect.Pack, err error) {
 	cfg, _, err := loadConfig(&o.source)
 	if err == nil {
 		for _, name := range slices.Sorted(maps.Keys(cfg.Packs)) {
@@ -207,9 +210,9 @@ func (o *detectOptions) known() (list []*detect.Pack, err error) {
 	return list, err
 }
 
-// named returns the pack of the flag. The configuration is read only if the pack
-// may be one of it.
-func (o *detectOptions) named() (*detect.Pack, error) {
+// packByName returns the pack that --pack names. It reads the configuration only if the pack may be
+// defined there.
+func (o *detectOptions) packByName() (*detect.Pack, error) {
 	if ext := filepath.Ext(o.pack); filepath.Base(o.pack) != o.pack || ext == ".yaml" || ext == ".yml" {
 		return detect.Load(o.pack)
 	}
@@ -220,20 +223,20 @@ func (o *detectOptions) named() (*detect.Pack, error) {
 	cfg, _, err := loadConfig(&o.source)
 	switch {
 	case err != nil && unknown != nil:
-		return nil, fmt.Errorf("%w; and the configuration can't be read: %w", unknown, err)
+		return nil, fmt.Errorf("%w; reading the configuration: %w", unknown, err)
 	case err != nil:
-		return nil, fmt.Errorf("the configuration can't be read: %w", err)
+		return nil, fmt.Errorf("reading the configuration: %w", err)
 	case cfg.Packs[o.pack] != nil:
 		return cfg.Packs[o.pack], nil
 	case unknown != nil && len(cfg.Packs) > 0:
-		return nil, fmt.Errorf("%w, and of the configuration %s", unknown, strings.Join(slices.Sorted(maps.Keys(cfg.Packs)), ", "))
+		return nil, fmt.Errorf("%w; the configuration has %s", unknown, strings.Join(slices.Sorted(maps.Keys(cfg.Packs)), ", "))
 	default:
 		return pack, unknown
 	}
 }
 
-// feed gives the file to all detectors.
-func feed(in *os.File, name string, detectors []*detect.Detector) error {
+// writeToDetectors copies the file, or standard input for -, to all detectors.
+func writeToDetectors(in *os.File, name string, detectors []*detect.Detector) error {
 	if name != "-" {
 		file, err := os.Open(name)
 		if err != nil {
@@ -243,7 +246,7 @@ func feed(in *os.File, name string, detectors []*detect.Detector) error {
 		in = file
 	}
 	if in == nil {
-		return errors.New("there is no standard input")
+		return errors.New("standard input is closed")
 	}
 	writers := make([]io.Writer, len(detectors))
 	for i, d := range detectors {
@@ -253,8 +256,8 @@ func feed(in *os.File, name string, detectors []*detect.Detector) error {
 	return err
 }
 
-// best returns the verdict to believe, of those of the detectors.
-func (o *detectOptions) best(detectors []*detect.Detector) detected {
+// bestVerdict returns the most trusted verdict of the detectors.
+func (o *detectOptions) bestVerdict(detectors []*detect.Detector) verdict {
 	var stops []detect.Stop
 	var findings [][]detect.Finding
 	for _, d := range detectors {
@@ -263,7 +266,7 @@ func (o *detectOptions) best(detectors []*detect.Detector) detected {
 		stops, findings = append(stops, stop), append(findings, list)
 	}
 	i := detect.Best(stops)
-	got := detected{Stop: stops[i]}
+	got := verdict{Stop: stops[i]}
 	if o.explain {
 		got.Findings = findings[i]
 	}
@@ -274,21 +277,21 @@ func renderStop(stop detect.Stop, s *screen) []string {
 	head := s.paint("1", stop.Reason.String())
 	switch {
 	case !stop.Until.IsZero():
-		head += fmt.Sprintf(" until %s (%s)", s.stamp(stop.Until), relative(stop.Until.Sub(s.now)))
+		head += fmt.Sprintf(" until %s (%s)", s.stamp(stop.Until), formatRelative(stop.Until.Sub(s.now)))
 	case stop.Terminal:
-		head += ", and no wait helps"
+		head += "; waiting does not help"
 	case stop.Reason == detect.RateLimit:
-		head += ", until when is not stated"
+		head += "; no end is stated"
 	}
 	lines := []string{head}
 	switch {
 	case stop.Rule == "" && stop.Reason == detect.Unknown:
-		lines = append(lines, "  nothing that was printed says why, and the exit code is not known (--exit)")
+		lines = append(lines, "  the output does not say why, and the exit code is unknown (--exit)")
 	case stop.Rule == "":
-		lines = append(lines, "  by the exit code: nothing that was printed says more")
+		lines = append(lines, "  from the exit code; the output does not say more")
 	default:
 		lines = append(lines, visible(fmt.Sprintf("  line %d: %s", stop.Number, stop.Line)),
-			fmt.Sprintf("  rule %s of pack %s, by %s", stop.Rule, stop.Pack, ground(stop)))
+			fmt.Sprintf("  rule %s of pack %s, evidence: %s", stop.Rule, stop.Pack, describeEvidence(stop)))
 	}
 	for _, more := range []string{stop.Meaning, stop.Note} {
 		if more != "" {
@@ -298,21 +301,21 @@ func renderStop(stop detect.Stop, s *screen) []string {
 	return lines
 }
 
-// ground says what a verdict rests on.
-func ground(stop detect.Stop) string {
+// describeEvidence says which evidence a verdict is based on, and where its time comes from.
+func describeEvidence(stop detect.Stop) string {
 	text := stop.Trust.String()
 	switch {
 	case stop.As == "rule":
-		text += "; the wait is the rule's"
+		text += "; the rule sets the wait"
 	case stop.As == "rule-time":
-		text += "; the time is the rule's, " + stop.Stated
+		text += "; the rule sets the time, " + stop.Stated
 	case !stop.Until.IsZero():
-		text += fmt.Sprintf("; the time is read from %s as %s", visible(fmt.Sprintf("%q", stop.Stated)), stop.As)
+		text += fmt.Sprintf("; time parsed from %s as %s", visible(fmt.Sprintf("%q", stop.Stated)), stop.As)
 	}
 	return text
 }
 
-func relative(d time.Duration) string {
+func formatRelative(d time.Duration) string {
 	if d <= 0 {
 		return "now"
 	}
@@ -321,7 +324,7 @@ func relative(d time.Duration) string {
 
 func renderFindings(list []detect.Finding, s *screen) []string {
 	if len(list) == 0 {
-		return []string{"", "no line has words of a rule"}
+		return []string{"", "no line contains a phrase of any rule"}
 	}
 	t := &table{heads: []string{"LINE", "RULE", "VERDICT", "TEXT"}}
 	for _, f := range list {

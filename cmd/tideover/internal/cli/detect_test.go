@@ -38,25 +38,25 @@ func TestDetect(t *testing.T) {
 	}{
 		"a limit": {nil, detectLog, []string{
 			"rate-limit until " + day, " (in 3h)\n", "line 4: 5-hour limit reached · resets 3pm (UTC)\n",
-			`rule limit-resets of pack claude-code, by line; the time is read from "3pm (UTC)" as moment`,
+			`rule limit-resets of pack claude-code, evidence: line; time parsed from "3pm (UTC)" as moment`,
 		}},
 		"an explanation": {[]string{"--explain", "--pack", "claude-code"}, detectLog, []string{
-			"LINE  RULE", "decoy: has its words", "alive: the program goes on", "decides",
+			"LINE  RULE", "decoy: contains its words", "alive: the program continues", "decides",
 		}},
-		"no explanation without words":  {[]string{"--explain"}, "done\n", []string{"no line has words of a rule"}},
-		"a pack that knows only a part": {[]string{"--pack", "aider", "--exit", "1"}, detectLog, []string{"overloaded\n", "it was retrying"}},
+		"no explanation without words":  {[]string{"--explain"}, "done\n", []string{"no line contains a phrase of any rule"}},
+		"a pack that knows only a part": {[]string{"--pack", "aider", "--exit", "1"}, detectLog, []string{"overloaded\n", "the program was retrying"}},
 		"a limit that has passed":       {nil, "limit will reset at 2026-11-15 11:59:00Z\n", []string{"(now)"}},
-		"a limit without a time":        {nil, "429 Too Many Requests\n", []string{"rate-limit, until when is not stated"}},
-		"a time that can't be":          {nil, "retry after 9999 days\n", []string{`states "9999 days", not used`}},
-		"a wait of the rule":            {nil, `[API Error: {"error":{"code":429,"quotaId":"XPerMinute"}}]`, []string{"(in 1m)", "the wait is the rule's"}},
-		"no credits":                    {nil, "Credit balance is too low\n", []string{"terminal, and no wait helps"}},
+		"a limit without a time":        {nil, "429 Too Many Requests\n", []string{"rate-limit; no end is stated"}},
+		"a time that can't be":          {nil, "retry after 9999 days\n", []string{`stated time "9999 days" is not used`}},
+		"a wait of the rule":            {nil, `[API Error: {"error":{"code":429,"quotaId":"XPerMinute"}}]`, []string{"(in 1m)", "the rule sets the wait"}},
+		"no credits":                    {nil, "Credit balance is too low\n", []string{"terminal; waiting does not help"}},
 		"an exit code with a meaning":   {[]string{"--pack", "gemini", "--exit", "41"}, "", []string{"terminal", "not logged in"}},
-		"an exit code without a pack":   {[]string{"--exit", "41"}, "", []string{"crashed", "by the exit code"}},
+		"an exit code without a pack":   {[]string{"--exit", "41"}, "", []string{"crashed", "from the exit code"}},
 		"the owner":                     {[]string{"--exit", "130"}, "x\n", []string{"user-exit"}},
 		"a status before success":       {[]string{"--exit", "0"}, "429 Too Many Requests\nPASS\n", []string{"completed"}},
 		"a header of something else":    {nil, "< retry-after: 5\nfixed it\n5-hour limit reached · resets 3pm (UTC)\n", []string{"(in 3h)", "rule limit-resets of pack claude-code"}},
 		"success":                       {[]string{"--exit", "0"}, "done\n", []string{"completed"}},
-		"nothing known":                 {nil, "x\n", []string{"unknown", "the exit code is not known"}},
+		"nothing known":                 {nil, "x\n", []string{"unknown", "the exit code is unknown"}},
 		"a terminal's controls in text": {[]string{"--explain"}, "Retry-After: x\u202ey\n", []string{"Retry-After: xy"}},
 	} {
 		args := append(append([]string{}, at...), append(tc.args, logFile(t, tc.log))...)
@@ -113,7 +113,7 @@ func TestDetectRefuses(t *testing.T) {
 	}
 }
 
-// A pack of one's own is tried before it is relied on.
+// A user tests a new pack before using it.
 func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -134,20 +134,20 @@ func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 		code int
 		want string
 	}{
-		"a file":                              {[]string{"--pack", pack}, 0, "rule tired of pack delphi, by line"},
-		"a file with another name":            {[]string{"--pack", other}, 0, "unknown"},
-		"one of the configuration":            {[]string{"-c", cfg, "--pack", "pythia"}, 0, "rule tired of pack pythia, by line"},
-		"any, with a configuration":           {[]string{"--config", cfg}, 0, "rule tired of pack pythia, by line"},
-		"one that is built in":                {[]string{"-c", cfg, "--pack", "codex"}, 0, "unknown"},
-		"one that neither has":                {[]string{"-c", cfg, "--pack", "pithia"}, codeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, agy, copilot-cli, cursor-agent, opencode, aider, generic, and of the configuration pythia`},
-		"no such file":                        {[]string{"--pack", "./none.yaml"}, codeOwn, "--pack: open ./none.yaml: no such file"},
-		"no such configuration":               {[]string{"-c", dir + "/none", "--pack", "pythia"}, codeOwn, "the configuration can't be read"},
-		"a mistake in the configuration":      {[]string{"-c", bad}, codeOwn, `rules[0].reson: unknown key; did you mean "reason"?`},
-		"a mistake, and a pack that is fine":  {[]string{"-c", bad, "--pack", "codex"}, codeOwn, "the configuration can't be read"},
-		"a file that is no pack":              {[]string{"--pack", cfg}, codeOwn, "unknown field"},
-		"a pack that is a folder":             {[]string{"--pack", dir + "/"}, codeOwn, "is a directory"},
-		"a file, whatever the configuration":  {[]string{"-c", bad, "--pack", pack}, 0, "rule tired of pack delphi"},
-		"built in, whatever is found in here": {[]string{"--pack", "codex"}, 0, "unknown"},
+		"a file":                                  {[]string{"--pack", pack}, 0, "rule tired of pack delphi, evidence: line"},
+		"a file with another name":                {[]string{"--pack", other}, 0, "unknown"},
+		"one of the configuration":                {[]string{"-c", cfg, "--pack", "pythia"}, 0, "rule tired of pack pythia, evidence: line"},
+		"any, with a configuration":               {[]string{"--config", cfg}, 0, "rule tired of pack pythia, evidence: line"},
+		"one that is built in":                    {[]string{"-c", cfg, "--pack", "codex"}, 0, "unknown"},
+		"one that neither has":                    {[]string{"-c", cfg, "--pack", "pithia"}, codeOwn, `--pack: pack "pithia" is unknown; the packs are claude-code, codex, gemini, agy, copilot-cli, cursor-agent, opencode, aider, generic; the configuration has pythia`},
+		"no such file":                            {[]string{"--pack", "./none.yaml"}, codeOwn, "--pack: open ./none.yaml: no such file"},
+		"no such configuration":                   {[]string{"-c", dir + "/none", "--pack", "pythia"}, codeOwn, "reading the configuration"},
+		"a mistake in the configuration":          {[]string{"-c", bad}, codeOwn, `rules[0].reson: unknown key: did you mean "reason"?`},
+		"a mistake, and a pack that is fine":      {[]string{"-c", bad, "--pack", "codex"}, codeOwn, "reading the configuration"},
+		"a file that is no pack":                  {[]string{"--pack", cfg}, codeOwn, "unknown field"},
+		"a pack that is a folder":                 {[]string{"--pack", dir + "/"}, codeOwn, "is a directory"},
+		"a file, with an invalid configuration":   {[]string{"-c", bad, "--pack", pack}, 0, "rule tired of pack delphi"},
+		"built in, with an invalid configuration": {[]string{"--pack", "codex"}, 0, "unknown"},
 	} {
 		got := tideover(t, append(append([]string{"detect"}, tc.args...), log)...)
 		wantCode(t, got, tc.code)
@@ -157,7 +157,7 @@ func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 	cmd.Env = append(cmd.Env, "TIDEOVER_CONFIG="+bad)
 	got := finish(t, cmd)
 	wantCode(t, got, 0)
-	wantIn(t, "a configuration that was not asked for", got.stderr, "the packs of the configuration are not tried: ")
+	wantIn(t, "a configuration that was not asked for", got.stderr, "the packs of the configuration are not used: ")
 }
 
 func TestDetectCompletesPacks(t *testing.T) {

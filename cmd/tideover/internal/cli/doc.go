@@ -1,4 +1,4 @@
-// Package cli is the command line: one file family for each verb, which reads
-// flags, calls the package that does the work, and turns the outcome into lines
-// and an exit code. There is no retry loop here; that is package retry's.
+// Package cli implements the command line. Each command has its own files, which parse
+// flags, call the package that does the work, and turn the result into output and an exit
+// code. Retry loops belong to package retry, not here.
 package cli

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// TestThePoliciesOfThePagesAreRight reads those that stand in blocks of their own.
+// Every policy in a block of its own can be parsed.
 func TestThePoliciesOfThePagesAreRight(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"../README.md", "policy.md"} {
@@ -27,8 +27,8 @@ func TestThePoliciesOfThePagesAreRight(t *testing.T) {
 	}
 }
 
-// otherFiles are the pages whose YAML is not our configuration, or what that begins with,
-// and who reads it.
+// otherFiles has the YAML blocks of pages that are not a configuration, by page and first words,
+// with the test that reads them.
 var otherFiles = map[string]string{
 	"chaos.md":                   "a file for chaos; TestRecipeOutage serves it",
 	"detect.md":                  "a pack; TestThePackOfTheDocumentationIsOne of internal/detect",
@@ -36,16 +36,16 @@ var otherFiles = map[string]string{
 	"metrics.md: scrape_configs": "is for Prometheus",
 }
 
-// somebody is a key of these tests, and of nobody.
+// Placeholders of the pages, filled in for these tests.
 const (
-	somebody  = "npub1lrpv2fn99k0gcr9jfpyyma5hmfc6vgqvz986txgclrezwgvm8zpqzwgy8w"
-	hisSecret = "nsec1r3agvjg7z7qncn07qww4uay38dy2fs7r49mn9zg8hd3dr5hyln3swcn4xc"
+	exampleKey = "npub1lrpv2fn99k0gcr9jfpyyma5hmfc6vgqvz986txgclrezwgvm8zpqzwgy8w"
+	hisSecret  = "nsec1r3agvjg7z7qncn07qww4uay38dy2fs7r49mn9zg8hd3dr5hyln3swcn4xc"
 )
 
-// filledIn makes a whole file of a part of one, with what a reader knows of his machine.
+// filledIn completes a part of a configuration, so that it can be loaded.
 func filledIn(t *testing.T, text string) string {
 	t.Helper()
-	text = strings.NewReplacer("/mnt/backup/tideover", t.TempDir(), "npub1...", somebody).Replace(text)
+	text = strings.NewReplacer("/mnt/backup/tideover", t.TempDir(), "npub1...", exampleKey).Replace(text)
 	if !strings.Contains(text, "version: 1\n") {
 		text = "version: 1\n" + text
 	}
@@ -55,7 +55,7 @@ func filledIn(t *testing.T, text string) string {
 	return text
 }
 
-// TestTheFilesOfThePagesAreRight loads every configuration that the pages show.
+// Every configuration on the pages can be loaded.
 func TestTheFilesOfThePagesAreRight(t *testing.T) {
 	t.Parallel()
 	var schema struct {
@@ -72,12 +72,12 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 				continue
 			}
 			if m == nil || schema.Properties[m[1]] == nil {
-				t.Errorf("%s has YAML that is no configuration, and nobody reads it; say who does in otherFiles:\n%s", name, b.text)
+				t.Errorf("%s has YAML that is not a configuration, and no test reads it: name its test in otherFiles:\n%s", name, b.text)
 				continue
 			}
 			n++
 			text := filledIn(t, b.text)
-			k := emptyKitchen(t)
+			k := emptyRecipe(t)
 			file := k.configured(text)
 			k.env = append(k.env, "NTFY_URL=https://ntfy.sh/x", "SLACK_WEBHOOK=https://hooks.example.com/x")
 			if strings.Contains(text, "provider.nsec") {
@@ -96,8 +96,7 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 	}
 }
 
-// TestTheJSONOfThePagesIsJSON reads every block that says so; of several lines, each may
-// be one.
+// Every block marked as JSON is JSON; each of several lines may be a value of its own.
 func TestTheJSONOfThePagesIsJSON(t *testing.T) {
 	t.Parallel()
 	for _, name := range pages(t) {

@@ -13,11 +13,11 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// stays tells the commands that go on until they are told to end.
-var stays = regexp.MustCompile(`tideover (serve|gateway|watch|chaos)\b`)
+// longRunning matches commands that run until they are stopped.
+var longRunning = regexp.MustCompile(`tideover (serve|gateway|watch|chaos)\b`)
 
-// TestTheCommandsOfThePagesRun runs what the pages say, in their order, and compares what
-// is printed with what they show, but for numbers and times.
+// The commands of each page run in their order, and their output is compared with what the page
+// shows, except for numbers and times.
 func TestTheCommandsOfThePagesRun(t *testing.T) {
 	t.Parallel()
 	used := map[string]bool{}
@@ -35,18 +35,18 @@ func TestTheCommandsOfThePagesRun(t *testing.T) {
 		}
 		t.Run(strings.TrimPrefix(name, "../"), func(t *testing.T) {
 			t.Parallel()
-			k := emptyKitchen(t)
+			k := emptyRecipe(t)
 			k.env = append(k.env, "TIDEOVER_SERVER_LISTEN=127.0.0.1:0", "TIDEOVER_GATEWAY_LISTEN=127.0.0.1:0")
-			if set := sets[name]; set != nil {
+			if set := pageSetups[name]; set != nil {
 				set(k)
 			}
 			for _, line := range here {
-				k.try(line)
+				k.runLine(line)
 			}
 		})
 	}
 	tests := testNames(t)
-	for entry, reason := range elsewhere {
+	for entry, reason := range testedElsewhere {
 		if !used[entry] {
 			t.Errorf("elsewhere has %q, and no page does", entry)
 		}
@@ -56,9 +56,9 @@ func TestTheCommandsOfThePagesRun(t *testing.T) {
 	}
 }
 
-// entryFor returns the entry of elsewhere that a command has: the longest that fits.
+// entryFor returns the longest entry of testedElsewhere that matches a command.
 func entryFor(name, command string) (found string) {
-	for entry := range elsewhere {
+	for entry := range testedElsewhere {
 		if strings.HasPrefix(name+": "+command, entry) && len(entry) > len(found) {
 			found = entry
 		}
@@ -66,7 +66,7 @@ func entryFor(name, command string) (found string) {
 	return found
 }
 
-// testNames returns the tests of this package.
+// testNames returns the names of the tests of this package.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("*_test.go")
@@ -86,27 +86,27 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// try runs a command of a page. One that stays is left running until the test ends.
-func (k *kitchen) try(line typedLine) {
+// runLine runs a command of a page. A long-running one continues until the test ends.
+func (k *recipe) runLine(line typedLine) {
 	k.t.Helper()
 	cmd := k.command("sh", "-c", line.text)
-	if !stays.MatchString(line.text) || strings.Contains(line.text, "--dry-run") {
+	if !longRunning.MatchString(line.text) || strings.Contains(line.text, "--dry-run") {
 		out := new(syncBuffer) // both, as on a terminal
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Run(); err != nil {
 			k.t.Errorf("%s: %v: %s", line.text, err, out.String())
 		}
-		if missing := notShown(line.shown, out.String()); missing != "" {
+		if missing := firstMissing(line.shown, out.String()); missing != "" {
 			k.t.Errorf("%s: the page shows %q, which is not in\n%s", line.text, missing, out.String())
 		}
 		return
 	}
-	k.stay(cmd, line)
+	k.waitUntilReady(cmd, line)
 }
 
-// stay waits until a command that goes on has printed what the page shows, or where its
-// page is.
-func (k *kitchen) stay(cmd *exec.Cmd, line typedLine) {
+// waitUntilReady waits until a long-running command has printed what the page shows, or the address
+// of its page.
+func (k *recipe) waitUntilReady(cmd *exec.Cmd, line typedLine) {
 	k.t.Helper()
 	out := new(syncBuffer)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -124,10 +124,10 @@ func (k *kitchen) stay(cmd *exec.Cmd, line typedLine) {
 	case len(shown) == 0:
 		shown = []string{"tideover: the page is at"}
 	}
-	testwait.Until(k.t, line.text+" prints what the page shows", func() bool { return notShown(shown, out.String()) == "" })
+	testwait.Until(k.t, line.text+" prints what the page shows", func() bool { return firstMissing(shown, out.String()) == "" })
 }
 
-// What differs from one run of a command to the next.
+// Parts of the output that differ between runs of a command.
 var differing = []struct {
 	pattern *regexp.Regexp
 	instead string
@@ -146,9 +146,9 @@ func shape(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// notShown returns the first of the lines whose shape is not found in the output, after
-// those before it.
-func notShown(shown []string, output string) string {
+// firstMissing returns the first of the lines whose shape is not in the output after the lines
+// before it.
+func firstMissing(shown []string, output string) string {
 	lines := strings.Split(output, "\n")
 	for _, want := range shown {
 		for len(lines) > 0 && !strings.HasPrefix(shape(lines[0]), shape(want)) {
@@ -173,20 +173,20 @@ func TestWhatIsNotShownIsFound(t *testing.T) {
 		{[]string{"hello, after 2 attempts", "tideover: attempt 2/5 exited with 1; next in 1.1s"}, "tideover: attempt 2/5 exited with 1; next in 1.1s"},
 		{[]string{"tideover: attempt 1/5 failed with 75"}, "tideover: attempt 1/5 failed with 75"},
 	} {
-		if got := notShown(tt.shown, output); got != tt.want {
+		if got := firstMissing(tt.shown, output); got != tt.want {
 			t.Errorf("notShown(%q) = %q, want %q", tt.shown, got, tt.want)
 		}
 	}
 }
 
-// TestThePageOfTheAPIWorks runs the requests of docs/api.md on a server as it describes.
+// The requests of docs/api.md are sent to a server that is configured as the page says.
 func TestThePageOfTheAPIWorks(t *testing.T) {
 	t.Parallel()
 	needs(t, "curl")
-	k := emptyKitchen(t)
+	k := emptyRecipe(t)
 	k.env = append(k.env, "TIDEOVER_SERVER_LISTEN=127.0.0.1:0")
 	k.write(k.path("tideover.yaml"), "version: 1\nworkflows: {order: {steps: [{id: charge, run: [echo, charged]}]}}\n", 0o600)
-	k.try(typedLine{text: "tideover serve --config tideover.yaml"})
+	k.runLine(typedLine{text: "tideover serve --config tideover.yaml"})
 	got := finish(t, k.command("sh", "-e", "-c", blocks(t, "api.md", "sh")[0]))
 	wantCode(t, got, 0)
 	for _, part := range []string{`"existing":false`, `charged`} {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// elsewhere has the commands of the pages that TestTheCommandsOfThePagesRun does not
-// run: a page and the beginning of a command, and the test of this package that runs it,
-// or its like where it takes long or a server is needed; or why nobody can.
-var elsewhere = map[string]string{
+// testedElsewhere has the commands of the pages that TestTheCommandsOfThePagesRun does not run. The
+// key is a page and the beginning of a command. The value is the test of this package that runs it
+// or a similar one, or the reason why no test can.
+var testedElsewhere = map[string]string{
 	"../README.md: tideover advise":                         "TestAdvise",
 	"advise.md: tideover advise":                            "TestAdvise",
 	"chaos.md: tideover chaos --quiet 503":                  "TestRecipeTwoRetries",
@@ -49,8 +49,7 @@ var elsewhere = map[string]string{
 	"sim.md: tideover sim metastable":                       "TestSimRuns",
 }
 
-// laterToday is an hour that has not just passed: neither now, nor at the noon at which
-// docs/detect.md looks.
+// laterToday returns an hour that is neither now nor noon, the time that docs/detect.md uses.
 func laterToday() string {
 	at := time.Now().UTC().Add(2 * time.Hour)
 	for at.Hour() == 11 || at.Hour() == 12 {
@@ -59,9 +58,9 @@ func laterToday() string {
 	return at.Format("3pm")
 }
 
-// sets are what the pages take for granted: files and other people's programs.
-var sets = map[string]func(*kitchen){
-	"../README.md": func(k *kitchen) {
+// pageSetups creates the files and programs that a page assumes.
+var pageSetups = map[string]func(*recipe){
+	"../README.md": func(k *recipe) {
 		flaky, err := os.ReadFile(docs + "../examples/flaky.sh")
 		if err != nil {
 			k.t.Fatal(err)
@@ -70,18 +69,18 @@ var sets = map[string]func(*kitchen){
 		k.fake("claude", `echo "5-hour limit reached · resets `+laterToday()+`"; exit 1`)
 		k.env = append(k.env, "OPENAI_API_KEY=x")
 	},
-	"detect.md": func(k *kitchen) {
+	"detect.md": func(k *recipe) {
 		k.write(k.path("session.log"), "Working.\nThe test covers \"5-hour limit reached · resets 3am\" too.\n"+
 			"529 Overloaded · Retrying in 4s · attempt 6/10\n5-hour limit reached · resets "+laterToday()+"\n", 0o600)
 	},
-	"exec.md": func(k *kitchen) {
+	"exec.md": func(k *recipe) {
 		for _, name := range []string{"curl", "go", "nc"} {
 			k.fake(name, "")
 		}
 		k.write(k.path("fetch"), "#!/bin/sh\ntest \"$TIDEOVER_ATTEMPT\" -ge 2 || exit 75\necho '{}'\n", 0o700)
 		k.write(k.path("job"), "#!/bin/sh\necho status: done\n", 0o700)
 	},
-	"operations.md": func(k *kitchen) {
+	"operations.md": func(k *recipe) {
 		k.configured(blocks(k.t, "operations.md", "yaml")[0])
 		k.write(k.path("charge.sh"), "#!/bin/sh\n", 0o700)
 		k.env = append(k.env, "TIDEOVER_SERVER=unix:./data/tideover.sock")

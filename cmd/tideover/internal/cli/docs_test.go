@@ -31,15 +31,14 @@ func pages(t *testing.T) []string {
 	return names
 }
 
-// typedLine is a command that somebody who reads a page would type, and what the page
-// shows below it.
+// typedLine is a command on a page, with the output that the page shows below it.
 type typedLine struct {
 	text  string
 	shown []string
 }
 
-// typedIn returns the commands with tideover in them that a page has in its blocks for
-// consoles and shells, and those that are set apart by four spaces.
+// typedIn returns the commands with tideover in a page's console and shell blocks, and in blocks
+// indented by four spaces.
 func typedIn(text string) (list []typedLine) {
 	for _, b := range fencedIn(text) {
 		switch b.language {
@@ -76,7 +75,7 @@ var (
 	separator  = regexp.MustCompile(`\|\||&&|[|;&<>()]`)
 )
 
-// invocations returns the parts of a line of a shell that run tideover.
+// invocations returns the parts of a shell line that run tideover.
 func invocations(line string) (list []string) {
 	hidden := quotedPart.ReplaceAllStringFunc(line, func(q string) string { return strings.Repeat("q", len(q)) })
 	begin := 0
@@ -90,8 +89,8 @@ func invocations(line string) (list []string) {
 	return list
 }
 
-// TestTheCommandsOfThePagesAreRight reads every command line that the pages show, in
-// blocks and in sentences, as tideover would before it does anything.
+// Every command line on the pages, in blocks and in sentences, is accepted by tideover's own
+// parser.
 func TestTheCommandsOfThePagesAreRight(t *testing.T) {
 	t.Parallel()
 	all := 0
@@ -101,13 +100,13 @@ func TestTheCommandsOfThePagesAreRight(t *testing.T) {
 			list = append(list, invocations(line.text)...)
 		}
 		for _, line := range commandLines(page(t, name)) {
-			if !names(line) {
+			if !isCommandName(line) {
 				list = append(list, invocations(line)...)
 			}
 		}
 		for _, command := range list {
 			all++
-			if err := understood(command); err != nil {
+			if err := checkCommandLine(command); err != nil {
 				t.Errorf("%s: %s: %v", name, command, err)
 			}
 		}
@@ -119,33 +118,33 @@ func TestTheCommandsOfThePagesAreRight(t *testing.T) {
 		"tideover watch --windoes 4 -- x", "tideover sessions halt todo", "tideover show", "tideover sessions pause todo --until soon",
 		"tideover exec --policy 'http atempts=3' -- x", "tideover plan htpp", "tideover sim outage --policy 'a=fixed(x)'",
 	} {
-		if understood(wrong) == nil {
+		if checkCommandLine(wrong) == nil {
 			t.Errorf("%s: there should be something wrong with it", wrong)
 		}
 	}
 }
 
-// verbs returns all verbs, with those that cobra adds when it is run.
-func verbs() *cobra.Command {
+// allCommands returns all commands, including those that cobra adds when it runs.
+func allCommands() *cobra.Command {
 	root := newRoot(Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr})
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	return root
 }
 
-// names reports whether a sentence merely names a verb.
-func names(line string) bool {
+// isCommandName reports whether a code span is only the name of a command.
+func isCommandName(line string) bool {
 	argv := strings.Fields(line)
-	_, rest, err := verbs().Find(argv[1:])
+	_, rest, err := allCommands().Find(argv[1:])
 	return err == nil && len(rest) == 0
 }
 
-// placeholder is what stands on a page for what the reader puts there.
+// placeholder matches words that stand for a value of the reader.
 var placeholder = regexp.MustCompile(`^(\[.*\]?|.*\]|[A-Z][A-Z0-9-]*…?|…|\.\.\.)$`)
 
-// understood says what is wrong with a command line, as far as can be told without
+// checkCommandLine returns what is wrong with a command line, as far as it can be checked without
 // running it.
-func understood(line string) error {
+func checkCommandLine(line string) error {
 	argv, err := session.Split(line)
 	if err != nil {
 		return err
@@ -153,7 +152,7 @@ func understood(line string) error {
 	for i, word := range argv { // [--flag] is one that may be left out
 		argv[i] = strings.Trim(word, "[]")
 	}
-	cmd, rest, err := verbs().Find(argv[1:])
+	cmd, rest, err := allCommands().Find(argv[1:])
 	if err != nil {
 		return err
 	}
@@ -171,7 +170,7 @@ func understood(line string) error {
 		policies = append(policies, cmd.Flags().Args()...)
 	}
 	for _, text := range policies {
-		if err := policyText(text); err != nil {
+		if err := checkPolicy(text); err != nil {
 			return err
 		}
 	}
@@ -180,8 +179,8 @@ func understood(line string) error {
 
 var nameBefore = regexp.MustCompile(`^[a-z][\w-]*=`)
 
-// policyText says what is wrong with a policy, which may have a name before it.
-func policyText(text string) error {
+// checkPolicy returns what is wrong with a policy, which may have a name before it.
+func checkPolicy(text string) error {
 	if placeholder.MatchString(text) {
 		return nil
 	}
@@ -192,11 +191,10 @@ func policyText(text string) error {
 	return err
 }
 
-// flagsOfOthers are those that pages name of programs that are not ours.
+// flagsOfOthers are flags of other programs that the pages mention.
 var flagsOfOthers = []string{"session-id", "resume", "fork-session", "output-format", "permission-mode", "sandbox", "profile", "output-sync", "eval", "command"} // assistants, make, interpreters
 
-// TestTheFlagsThatPagesNameExist looks for those that sentences name by themselves, in all
-// verbs.
+// Every flag that a sentence mentions exists in some command.
 func TestTheFlagsThatPagesNameExist(t *testing.T) {
 	t.Parallel()
 	known := slices.Clone(flagsOfOthers)
@@ -208,7 +206,7 @@ func TestTheFlagsThatPagesNameExist(t *testing.T) {
 			collect(c)
 		}
 	}
-	collect(verbs())
+	collect(allCommands())
 	named, n := regexp.MustCompile("`--([a-z][a-z-]+)[^`]*`"), 0
 	for _, name := range pages(t) {
 		for _, m := range named.FindAllStringSubmatch(page(t, name), -1) {

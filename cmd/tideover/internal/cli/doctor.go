@@ -22,28 +22,29 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-const doctorLong = `Looks for whatever makes the promise weaker that what was acknowledged is not lost,
-and says what to do about it. It changes nothing. It reads the configuration as serve
-would, and looks by itself, whether a server runs or not. A server that --server or
-$TIDEOVER_SERVER names is asked instead, unless a flag says which configuration is
-meant; of a cluster it sees its own machine only.
+const doctorLong = `Checks the installation and prints what to fix: every setting that could lose
+acknowledged work, expose the server or stop it. It changes nothing.
 
-Of a folder it looks at its durability, its disk, who may read and write it, and the
-clock; of the address, whether others can reach it without TLS, and whether its
-certificate will end soon. Of a cluster (engine.nats) it asks the NATS servers how
-many copies they keep, whether they sync each message, whether all copies are
-current, whether clocks agree and streams are as they should be. Whether they sync is
-seen with the system account only: engine.system-credentials, or system-user and
-system-password.
+It reads the configuration as 'tideover serve' does and runs the checks itself,
+whether or not a server is running. If --server or $TIDEOVER_SERVER names a server,
+and no flag names a configuration, that server runs the checks instead. A server of a
+cluster checks its own machine only.
 
-A server that is asked also names its schedules whose last start was refused.
+  folder   durability, disk space, permissions, clock
+  address  reachable from other machines without TLS, expiry of the certificate
+  cluster  (engine.nats) number of copies, sync of each message, copies that are
+           behind, clocks, configuration of streams
+  server   schedules whose last start was rejected (only with --server)
 
-Each finding is broken, weak, or a note that is only worth knowing.
+Whether NATS servers sync each message is visible only with the system account:
+engine.system-credentials, or system-user and system-password.
+
+Each finding is broken, weak, or a note. Notes need no action.
 
 Exit codes:
-  0    nothing weakens the promise; there may be notes
-  1    something is weak or broken
-  125  an error of ours: a bad flag, a configuration that can't be read, no server`
+  0    no finding is weak or broken
+  1    at least one finding is weak or broken
+  125  tideover's own error: a bad flag, an unreadable configuration, no server`
 
 const doctorExample = `  tideover doctor
   tideover doctor --config /etc/tideover.yaml
@@ -54,42 +55,43 @@ func newDoctor(io Streams) *cobra.Command {
 	var f configFlags
 	r := &remote{io: io}
 	cmd := &cobra.Command{
-		Use: "doctor [flags]", Short: "Say what makes the promise weaker, and what to do", Long: doctorLong, Example: doctorExample,
-		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Use: "doctor [flags]", Short: "Check the installation and print what to fix", Long: doctorLong, Example: doctorExample,
+		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			own := f != (configFlags{})
 			if r.server != "" && own {
-				return errors.New("--server asks a server that has its configuration; leave out the flags that say another")
+				return errors.New("--server can't be used with flags of the configuration: the server has its own; leave out one of them")
 			}
 			if r.server != "" || os.Getenv(client.ServerVar) != "" && !own {
-				return coded(r.ask(cmd, r.examineServer))
+				return coded(r.withClient(cmd, r.checkServer))
 			}
 			ctx, stop := r.context(cmd)
 			defer stop()
-			return coded(r.examine(ctx, &f))
+			return coded(r.checkLocally(ctx, &f))
 		},
 	}
 	f.add(cmd)
 	f.addCluster(cmd)
-	cmd.Flags().StringVar(&r.server, "server", "", "`address` of a server that is asked instead: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
+	cmd.Flags().StringVar(&r.server, "server", "", "`address` of a server that runs the checks: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
 	cmd.Flags().BoolVar(&r.json, "json", false, "print JSON")
 	return cmd
 }
 
-// diagnosis is what the doctor says.
+// diagnosis is the result of all checks.
 type diagnosis = control.Diagnosis
 
-// examineServer has a server look at itself.
-func (r *remote) examineServer(ctx context.Context, c *client.Client) error {
+// checkServer lets a server check itself and prints the result.
+func (r *remote) checkServer(ctx context.Context, c *client.Client) error {
 	d, err := c.Doctor(ctx)
 	if err != nil {
 		return err
 	}
-	d.Engine += ", says the server at " + c.Where()
-	return r.prescribe(d)
+	d.Engine += " (checked by the server at " + c.Where() + ")"
+	return r.printDiagnosis(d)
 }
 
-func (r *remote) examine(ctx context.Context, f *configFlags) error {
+// checkLocally runs the checks in this process, by the configuration that the flags select.
+func (r *remote) checkLocally(ctx context.Context, f *configFlags) error {
 	redactor := new(secret.Redactor)
 	src, err := f.source(redactor)
 	if err != nil {
@@ -99,7 +101,7 @@ func (r *remote) examine(ctx context.Context, f *configFlags) error {
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	quiet := time.AfterFunc(quietTime, func() { waiting(r.io.Err, cfg) })
+	quiet := time.AfterFunc(waitNoticeDelay, func() { printWaitNotice(r.io.Err, cfg) })
 	d, err := diagnose(ctx, cfg, redactor)
 	quiet.Stop()
 	if err != nil {
@@ -107,15 +109,15 @@ func (r *remote) examine(ctx context.Context, f *configFlags) error {
 	}
 	if src.Path == "" && len(src.Flags) == 0 {
 		d.Findings = append(d.Findings, doctor.Finding{
-			Severity: journal.Note, What: "there is no configuration file: this is about the defaults", Why: "a server that runs may use others",
-			Do: "name its file with --config, or the server with --server",
+			Severity: journal.Note, What: "no configuration file was found: the defaults were checked", Why: "a running server may use other settings",
+			Do: "name the file with --config, or the server with --server",
 		})
 	}
-	return r.prescribe(d)
+	return r.printDiagnosis(d)
 }
 
-// prescribe prints what was found.
-func (r *remote) prescribe(d diagnosis) error {
+// printDiagnosis prints the findings. It returns an exit error if one is weak or broken.
+func (r *remote) printDiagnosis(d diagnosis) error {
 	if r.json {
 		if err := r.printJSON(d); err != nil {
 			return err
@@ -132,11 +134,11 @@ func (r *remote) prescribe(d diagnosis) error {
 	return nil
 }
 
-// quietTime is after how long somebody wants to know why nothing happens.
-const quietTime = 2 * time.Second
+// waitNoticeDelay is how long the checks run before a notice says what they wait for.
+const waitNoticeDelay = 2 * time.Second
 
-// waiting says whom it waits for.
-func waiting(w io.Writer, cfg *config.Config) {
+// printWaitNotice prints which NATS servers the checks wait for.
+func printWaitNotice(w io.Writer, cfg *config.Config) {
 	for _, v := range cfg.Values() {
 		if v.Path == "engine.nats" {
 			fmt.Fprintln(w, "tideover: waiting for NATS at "+visible(v.Text))
@@ -144,10 +146,10 @@ func waiting(w io.Writer, cfg *config.Config) {
 	}
 }
 
-// codeWeak is the exit code when something weakens the promise.
+// codeWeak is the exit code if a finding is weak or broken.
 const codeWeak = 1
 
-// diagnose looks at everything that the configuration names.
+// diagnose checks the cluster, the folder and the addresses of the configuration.
 func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor) (d diagnosis, err error) {
 	d.Findings = []doctor.Finding{}
 	e := &cfg.Engine
@@ -155,7 +157,7 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 	d.Engine = "the folder " + cfg.Server.Data
 	if e.Clustered() {
 		d.Engine = "the cluster " + e.Name
-		log := slog.New(slog.DiscardHandler) // what matters is found
+		log := slog.New(slog.DiscardHandler) // problems are reported as findings
 		list, err := cluster.Examine(ctx, cluster.Options{Config: &cfg.Engine, Secrets: cfg.Secrets(), Dir: cfg.Server.Data, Log: log, Redact: redactor.String})
 		if err != nil {
 			return d, err
@@ -163,12 +165,12 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 		d.Findings = append(d.Findings, list...)
 	}
 	d.Findings = append(d.Findings, folder.Check()...)
-	d.Findings = append(d.Findings, doors(cfg, time.Now())...)
+	d.Findings = append(d.Findings, checkAddresses(cfg, time.Now())...)
 	return d, nil
 }
 
-// doors looks at where the server is asked, and a gateway that runs alone.
-func doors(cfg *config.Config, now time.Time) []doctor.Finding {
+// checkAddresses checks the listen addresses of serve and of a gateway that runs alone.
+func checkAddresses(cfg *config.Config, now time.Time) []doctor.Finding {
 	serve, gateway := server.Door(cfg, false), server.Door(cfg, true)
 	if !cfg.Server.TLS.On() {
 		return append(serve.Check(now), gateway.Check(now)...)
@@ -181,11 +183,11 @@ func doors(cfg *config.Config, now time.Time) []doctor.Finding {
 	return serve.Check(now)
 }
 
-// severityColours are of the 16 that every terminal has.
+// severityColours uses only the 16 colours that every terminal has.
 var severityColours = map[string]string{journal.Broken: "31", journal.Weak: "33", journal.Note: "2"}
 
 func renderDiagnosis(d diagnosis, s *screen) []string {
-	lines := []string{visible("runs are kept in " + d.Engine)}
+	lines := []string{visible("runs are stored in " + d.Engine)}
 	counts := map[string]int{}
 	for _, f := range d.Findings {
 		counts[f.Severity]++
@@ -195,7 +197,7 @@ func renderDiagnosis(d diagnosis, s *screen) []string {
 		}
 	}
 	if !doctor.Weakens(d.Findings) {
-		return append(lines, "", s.paint("32", "nothing weakens the promise"))
+		return append(lines, "", s.paint("32", "no problems found"))
 	}
 	return append(lines, "", fmt.Sprintf("%d broken, %d weak", counts[journal.Broken], counts[journal.Weak]))
 }

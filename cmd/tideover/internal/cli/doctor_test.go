@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// examined runs the doctor and returns what it finds, by severity.
+// examined runs the doctor and returns its findings by severity.
 func examined(t *testing.T, text string, env ...string) (o outcome, found map[string]string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tideover.yaml")
@@ -46,7 +46,7 @@ func TestTheDoctorLooksAtAFolder(t *testing.T) {
 	o, found := examined(t, fmt.Sprintf("version: 1\nserver: {data: %s, durability: os}\n", dir))
 	wantCode(t, o, 1)
 	wantIn(t, "what is weak", found["weak"], "server.durability is os")
-	wantIn(t, "what is weak", found["weak"], "is open to others")
+	wantIn(t, "what is weak", found["weak"], "is accessible to other users")
 	if left, _ := filepath.Glob(filepath.Join(dir, ".doctor*")); len(left) > 0 {
 		t.Errorf("it left %v", left)
 	}
@@ -54,24 +54,24 @@ func TestTheDoctorLooksAtAFolder(t *testing.T) {
 	wantCode(t, o, 125)
 }
 
-// A server that is named is asked: what is found here says nothing of it.
+// If a server is named, it runs the checks: those of this machine would not apply to it.
 func TestTheDoctorAsksTheServer(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, "version: 1\nserver: {durability: os}\n", "")
-	o := s.ask("doctor")
+	o := s.runCommand("doctor")
 	wantCode(t, o, 1)
-	wantIn(t, "doctor", o.out, "runs are kept in the folder "+s.data+", says the server at ")
+	wantIn(t, "doctor", o.out, "runs are stored in the folder "+s.data+" (checked by the server at ")
 	wantIn(t, "doctor", o.out, "weak    server.durability is os")
 	other := filepath.Join(t.TempDir(), "other.yaml")
 	write(t, other, "version: 1\nserver: {data: "+t.TempDir()+"}\n")
-	if o := s.ask("doctor", "--config", other); strings.Contains(o.out, "server.durability") {
+	if o := s.runCommand("doctor", "--config", other); strings.Contains(o.out, "server.durability") {
 		t.Errorf("a file that is named is not what was looked at: %s", o.out)
 	}
 	wantIn(t, "doctor --server --json", tideover(t, "doctor", "--server", "unix:"+filepath.Join(s.data, "tideover.sock"), "--json").out, `"server.durability is os"`)
 	wantCode(t, tideover(t, "doctor", "--server", "unix:"+s.data+"/none.sock"), codeOwn)
 	both := tideover(t, "doctor", "--server", "unix:"+filepath.Join(s.data, "tideover.sock"), "--data", t.TempDir())
 	wantCode(t, both, codeOwn)
-	wantIn(t, "doctor --server --data", both.stderr, "leave out the flags that say another")
+	wantIn(t, "doctor --server --data", both.stderr, "leave out one of them")
 }
 
 func TestTheDoctorSaysThatThereIsNothingToLookAt(t *testing.T) {
@@ -81,8 +81,8 @@ func TestTheDoctorSaysThatThereIsNothingToLookAt(t *testing.T) {
 	cmd.Env = append(cmd.Env, "HOME="+cmd.Dir, "XDG_STATE_HOME=", "XDG_CONFIG_HOME=", "TIDEOVER_SERVER=", "TIDEOVER_CONFIG=")
 	o := finish(t, cmd)
 	wantCode(t, o, 0)
-	wantIn(t, "doctor", o.out, "there is no configuration file: this is about the defaults")
-	wantIn(t, "doctor", o.out, "is not there yet")
+	wantIn(t, "doctor", o.out, "no configuration file was found: the defaults were checked")
+	wantIn(t, "doctor", o.out, "does not exist yet")
 }
 
 func TestTheDoctorLooksAtACluster(t *testing.T) {
@@ -90,14 +90,14 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 	nodes := natstest.Shared(t)
 	name := clusterName(t)
 	second := t.TempDir()
-	good := section(nodes, name, "second-place: "+second, "system-user: system", "system-password: '${env:SYSTEM}'")
-	f := newCrew(t, shared+good)
+	good := engineSection(nodes, name, "second-place: "+second, "system-user: system", "system-password: '${env:SYSTEM}'")
+	f := newClusterServers(t, shared+good)
 	system := "SYSTEM=" + natstest.SystemPassword
 	if o, found := examined(t, f.text, system); found["broken"]+found["weak"] != "" || found["note"] == "" {
-		t.Errorf("one that is not there yet has %v; %+v", found, o)
+		t.Errorf("one that does not exist yet has %v; %+v", found, o)
 	}
 	a := f.serve("a", system)
-	a.complete(1)
+	a.waitForShards(1)
 	var o outcome
 	var found map[string]string
 	defer func() {
@@ -110,10 +110,10 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 		return found["broken"]+found["weak"] == ""
 	})
 	wantCode(t, o, 0)
-	if c := a.look(); len(c.Members) != 1 || c.Shards[0].Epoch != 1 {
+	if c := a.clusterState(); len(c.Members) != 1 || c.Shards[0].Epoch != 1 {
 		t.Errorf("the doctor has changed something: %+v", c)
 	}
-	o, found = examined(t, "version: 1\n"+section(nodes, name))
+	o, found = examined(t, "version: 1\n"+engineSection(nodes, name))
 	wantCode(t, o, 1)
 	wantIn(t, "what is weak", found["weak"], "second place")
 	wantIn(t, "what is weak", found["weak"], "can't be shown that the servers sync")
@@ -123,11 +123,11 @@ func TestADiagnosisForPeople(t *testing.T) {
 	t.Parallel()
 	s := &screen{}
 	weak := diagnosis{Engine: "the folder /d", Findings: []doctor.Finding{{Severity: "weak", What: "it leaks\x1b[1m", Why: "of a hole", Do: "mend it"}}}
-	if got, want := strings.Join(renderDiagnosis(weak, s), "\n"), "runs are kept in the folder /d\n\nweak    it leaks\\x1b[1m\n        why  of a hole\n        do   mend it\n\n0 broken, 1 weak"; got != want {
+	if got, want := strings.Join(renderDiagnosis(weak, s), "\n"), "runs are stored in the folder /d\n\nweak    it leaks\\x1b[1m\n        why  of a hole\n        do   mend it\n\n0 broken, 1 weak"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	note := diagnosis{Findings: []doctor.Finding{{Severity: "note"}}}
-	if lines := renderDiagnosis(note, s); lines[len(lines)-1] != "nothing weakens the promise" {
+	if lines := renderDiagnosis(note, s); lines[len(lines)-1] != "no problems found" {
 		t.Errorf("a note: %q", lines)
 	}
 }

@@ -31,7 +31,7 @@ workflows:
     on-give-up: {notify: [told]}
 `
 
-// environmentOf returns the names of variables that env has printed.
+// environmentOf returns the names of the variables in the output of env.
 func environmentOf(text string) (names []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		if name, _, ok := strings.Cut(line, "="); ok {
@@ -41,8 +41,8 @@ func environmentOf(text string) (names []string) {
 	return names
 }
 
-// The environment of the server has secrets of others. Commands of steps and of notifiers get only what every
-// command gets, and what they name.
+// The server's environment contains secrets. Commands of steps and notifiers get only the standard
+// variables and those that they name.
 func TestCommandsGetOnlyTheVariablesThatTheyName(t *testing.T) {
 	t.Parallel()
 	dir := shortDir(t)
@@ -52,7 +52,7 @@ func TestCommandsGetOnlyTheVariablesThatTheyName(t *testing.T) {
 		"TIDEOVER_SERVER_ENV_INHERIT=FOR_ALL")
 	output := func(workflow, step string) string {
 		t.Helper()
-		o := s.ask("run", workflow)
+		o := s.runCommand("run", workflow)
 		wantCode(t, o, 0)
 		id := strings.TrimSpace(o.out)
 		testwait.Until(t, workflow+" ends", func() bool { return s.show(id).Finished() })
@@ -65,7 +65,7 @@ func TestCommandsGetOnlyTheVariablesThatTheyName(t *testing.T) {
 	}
 	file := func(workflow, name string) string {
 		t.Helper()
-		wantCode(t, s.ask("run", workflow), 0)
+		wantCode(t, s.runCommand("run", workflow), 0)
 		path := filepath.Join(dir, name)
 		testwait.Until(t, "there is "+name, func() bool { _, err := os.Stat(path); return err == nil })
 		text, _ := os.ReadFile(path)

@@ -14,11 +14,11 @@ import (
 	"unicode"
 )
 
-// What others write to do something to a terminal: colours, its title, its
-// clipboard, a link, the one-byte forms, lines of ours, a direction, and markup.
+// escapes is text that attacks a terminal: colours, the title, the clipboard, a link, one-byte
+// escapes, a faked line of tideover, a changed direction, and markup.
 const escapes = "E\x1b[31m\x1b]0;t\x07\x1b]52;c;eA==\x07\x1b]8;;http://evil\x1b\\x\x1b]8;;\x1b\\\u009b31m\u009d0;x\u009c\rtideover: done\b\b\u202egnp\u2066\u200f\U000e0041<script>alert(1)</script>"
 
-// plainText fails if a terminal would do something with the text but show it.
+// plainText fails if the text contains anything that a terminal would not just show.
 func plainText(t *testing.T, what, text string) {
 	t.Helper()
 	for i, r := range text {
@@ -29,8 +29,8 @@ func plainText(t *testing.T, what, text string) {
 	}
 }
 
-// TestWhatOthersWroteDoesNothingToATerminal plants it in keys, inputs, outputs,
-// errors, lines of a session and answers of a provider, and prints all of that.
+// The text is planted in keys, inputs, outputs, errors, lines of a session and answers of a
+// provider, and all of them are printed.
 func TestWhatOthersWroteDoesNothingToATerminal(t *testing.T) {
 	t.Parallel()
 	code, err := json.Marshal(map[string]any{"error": map[string]string{"code": escapes, "type": escapes, "message": escapes}})
@@ -58,10 +58,10 @@ workflows:
 		t.Fatal(err)
 	}
 	for _, w := range []string{"bad", "good", "asks"} {
-		o := s.ask("run", w, "--wait", "--input", string(input), "--key", "\u202e<b>"+w)
+		o := s.runCommand("run", w, "--wait", "--input", string(input), "--key", "\u202e<b>"+w)
 		plainText(t, "run "+w, o.out+o.stderr)
 	}
-	wantIn(t, "a run", s.ask("show", "\u202e<b>bad").out, `E\x1b[31m\x1b]0;t\x07\x1b]52;c;eA==\x07`)
+	wantIn(t, "a run", s.runCommand("show", "\u202e<b>bad").out, `E\x1b[31m\x1b]0;t\x07\x1b]52;c;eA==\x07`)
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, args := range [][]string{
@@ -71,13 +71,13 @@ workflows:
 		{"run", escapes}, {"run", "bad", "--input", escapes}, {"run", "bad", "--key", escapes}, {"cancel", escapes}, {"retry", "\u202e<b>bad"}, {"config", "show", "--config", s.file}, {"config", "show", "--json", "--config", s.file},
 	} {
 		all.Go(func() {
-			o := s.ask(args...)
+			o := s.runCommand(args...)
 			plainText(t, fmt.Sprintf("%.40q", args), o.out+o.stderr)
 		})
 	}
 }
 
-// TestMistakesWithEscapesDoNothingToATerminal has them in files and arguments.
+// The text is in configuration files and arguments that are rejected.
 func TestMistakesWithEscapesDoNothingToATerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

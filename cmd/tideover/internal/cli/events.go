@@ -11,27 +11,27 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// eventLog writes events as JSON lines. One without a file drops them.
+// eventLog writes events as JSON lines. Without a file it drops them.
 type eventLog struct {
 	file   *os.File
-	out    *patient     // to the file
-	failed func(string) // is told once that a line could not be written
+	out    *graceWriter // to the file
+	failed func(string) // called once, with the reason, if a line could not be written
 	broken bool
 }
 
-// openEvents opens the target of --events: a file to append to, or the number
-// of an open descriptor.
+// openEvents opens the target of --events: a file to append to, or the number of an open file
+// descriptor. An empty target returns a log that drops its events.
 func openEvents(target string, grace time.Duration) (*eventLog, error) {
 	if target == "" {
-		return &eventLog{out: &patient{}}, nil
+		return &eventLog{out: &graceWriter{}}, nil
 	}
 	f, err := openTarget(target)
-	return &eventLog{file: f, out: &patient{out: f, grace: grace}}, err
+	return &eventLog{file: f, out: &graceWriter{out: f, grace: grace}}, err
 }
 
 func openTarget(target string) (*os.File, error) {
 	if target == "-" {
-		return nil, errors.New("- is not the name of a file; 1 is standard output, and 2 is standard error")
+		return nil, errors.New("- is not supported: use 1 for standard output, 2 for standard error, or a file")
 	}
 	if fd, err := strconv.ParseUint(target, 10, 31); err == nil {
 		return descriptor(int(fd))
@@ -43,35 +43,34 @@ func (l *eventLog) write(e retry.Event) {
 	if l.file == nil || l.broken {
 		return
 	}
-	line, err := withEnd(e)
+	line, err := eventJSON(e)
 	if err == nil {
 		_, err = l.out.Write(append(line, '\n'))
 	}
 	if err != nil {
 		l.broken = true
-		l.failed(fmt.Sprintf("--events: %v; no more events are written", err))
+		l.failed(fmt.Sprintf("--events: %v; no further events are written", err))
 	}
 }
 
-// attemptEnd is how an attempt of a command ended, beside what every event has. The
-// names are only ever added to.
-type attemptEnd struct {
+// attemptResult is how an attempt of a command ended. Its fields are added to the JSON of an event.
+// Fields may be added, but not removed or renamed.
+type attemptResult struct {
 	ExitCode int  `json:"exit_code"` // as TIDEOVER_LAST_EXIT has it
 	Signal   int  `json:"signal,omitempty"`
 	TimedOut bool `json:"timed_out,omitempty"`
 }
 
-// withEnd returns the JSON of an event, with the end of the attempt if that is what
-// it tells of.
-func withEnd(e retry.Event) ([]byte, error) {
+// eventJSON encodes an event, with the result of the attempt if the event reports the end of one.
+func eventJSON(e retry.Event) ([]byte, error) {
 	line, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
 	}
-	var end attemptEnd
+	var end attemptResult
 	switch f, failed := errors.AsType[*failure](e.Err); {
 	case failed && (e.Kind == retry.AttemptFailed || e.Kind == retry.GaveUp):
-		end = attemptEnd{f.code(), int(f.Signal), f.TimedOut}
+		end = attemptResult{f.code(), int(f.Signal), f.TimedOut}
 	case e.Kind != retry.Succeeded:
 		return line, nil
 	}

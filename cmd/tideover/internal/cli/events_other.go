@@ -8,5 +8,5 @@ import (
 )
 
 func descriptor(int) (*os.File, error) {
-	return nil, errors.New("descriptors have no numbers here; give a file")
+	return nil, errors.New("file descriptors are not supported on this system: name a file")
 }

@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor returns the open descriptor as a file that the command does not
-// inherit, unless it is one of its standard streams.
+// descriptor returns an open file descriptor as a file. The command does not inherit it, except the
+// standard streams.
 func descriptor(fd int) (*os.File, error) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
-		// One that is closed by exec was not inherited: the number is one that we
-		// use ourselves.
+		// A descriptor with close-on-exec was not inherited: it belongs to this process.
 		return nil, fmt.Errorf("descriptor %d is not open", fd)
 	}
 	if mode, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil && mode&unix.O_ACCMODE == unix.O_RDONLY {

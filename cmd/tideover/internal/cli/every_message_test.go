@@ -22,8 +22,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// printer is an assistant whose first call does what is in the file of its session, and whose other calls succeed. It
-// notes the arguments of its calls.
+// printer is an assistant whose first call runs the script in the file of its session, and whose
+// other calls succeed. It records the arguments of its calls.
 const printer = `#!/bin/sh
 file=${0%/*}/$TIDEOVER_SESSION
 first=yes
@@ -33,19 +33,20 @@ test $first = no && exit 0
 . "$file.sh"
 `
 
-// printerThread is the id of the session that codex states.
+// printerThread is the session id that codex prints.
 const printerThread = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 
-// printerPolicy is the default policy of sessions with a wait that no test takes: a session goes on when the test says so.
+// printerPolicy is the default policy of sessions with a very long wait: a session continues only
+// when the test says so.
 const printerPolicy = "fixed(1h) attempts=6 server-wait=8d server-slack=90s reset-after=10m"
 
-// printerProgram is how a tool is called.
+// printerProgram is how an assistant is called.
 type printerProgram struct {
 	name          string
 	start, resume []string // without a resume command, that of the assistant is known
 }
 
-// printerPrograms are the tools, by their packs.
+// printerPrograms has the assistants by their packs.
 var printerPrograms = func() map[string]printerProgram {
 	start, resume := []string{"start", "{{.Session}}"}, []string{"resume", "{{.Session}}"}
 	programs := map[string]printerProgram{
@@ -59,12 +60,12 @@ var printerPrograms = func() map[string]printerProgram {
 	return programs
 }()
 
-// printers are sessions of assistants that print a text and exit, kept by one server.
+// printers is a server with sessions of assistants that print a text and exit.
 type printers struct {
 	t      *testing.T
 	dir    string
 	config strings.Builder
-	served *served
+	served *serverProcess
 	client *client.Client
 }
 
@@ -74,7 +75,7 @@ func newPrinters(t *testing.T) *printers {
 	for _, program := range printerPrograms {
 		testfile.WriteScript(t, filepath.Join(p.dir, program.name), printer)
 	}
-	// A few at once: the machine has other work.
+	// Only a few at once, to leave the machine room for other work.
 	fmt.Fprintf(&p.config, "version: 1\nserver: {concurrency: 4}\nsessions:\n")
 	return p
 }
@@ -117,12 +118,12 @@ func (p *printers) serve() {
 func (p *printers) stop() {
 	p.t.Helper()
 	p.served.signal(syscall.SIGTERM)
-	wantCode(p.t, p.served.end(), 0)
-	wantNobody(p.t, p.served.mark)
+	wantCode(p.t, p.served.wait(), 0)
+	wantNoProcess(p.t, p.served.mark)
 }
 
-// stopped waits until the first command of a session has ended and something follows from it. It returns where the session
-// is, and its run.
+// stopped waits until the first command of a session has ended and the result is recorded. It
+// returns the state of the session, and its run.
 func (p *printers) stopped(name string) (st session.Status, run *engine.Info) {
 	p.t.Helper()
 	testwait.Until(p.t, name+" waits, or is over", func() bool {
@@ -161,8 +162,8 @@ type printedMessage struct {
 	anew    bool   // another session is begun
 }
 
-// One server keeps a session for every message and exit code. Each stops for the right reason, waits until the right time,
-// and runs the right command.
+// One server runs a session for every message and exit code. Each stops for the right reason, waits
+// until the right time, and runs the right command.
 func TestServeReadsEveryMessage(t *testing.T) {
 	t.Parallel()
 	p := newPrinters(t)
@@ -267,7 +268,8 @@ func (m *printedMessage) checkCalls(t *testing.T, calls []string) {
 	}
 }
 
-// Output that has the words of a message and is none completes the session, or is a crash.
+// Output that contains the words of a message, but is none, completes the session or counts as a
+// crash.
 func TestServeLeavesDecoysAlone(t *testing.T) {
 	t.Parallel()
 	p := newPrinters(t)

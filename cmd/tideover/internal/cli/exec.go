@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// execOptions is what the flags of exec say.
+// execOptions holds the flags of exec.
 type execOptions struct {
 	policyText     string
 	attempts       string
@@ -44,85 +44,85 @@ type execOptions struct {
 	name        string
 	config      string
 
-	policy retry.Policy // of all the flags above
+	policy retry.Policy // built from all flags above
 }
 
-// execRefuses are the keys that mean nothing to a command: it states no delays
-// as a server does, and two copies of it at once are rarely wanted.
-var execRefuses = []string{"server-wait", "server-slack", "reset-after", "hedge"}
+// execRejectedKeys are policy keys that have no meaning for a command: it states no delays as a
+// server does, and two copies of it at once are rarely wanted.
+var execRejectedKeys = []string{"server-wait", "server-slack", "reset-after", "hedge"}
 
-// tempFail is the exit code by which programs say "try again later".
-const tempFail = 75
+// codeTempFail is EX_TEMPFAIL, the exit code by which programs ask to be run again later.
+const codeTempFail = 75
 
 const execDefaultPolicy = "exponential(1s..30s) jitter=50% attempts=5"
 
-const execLong = `Runs a command, and runs it again if it fails, until it succeeds or the policy
-gives up.
+const execLong = `Runs a command and retries it until it succeeds or the policy gives up.
 
-The command is run as it is, without a shell. It gets the terminal, the signals
-and the input that it would have got without us, and its output is not touched.
-Piped input is kept and given whole to every attempt. When an attempt has failed,
-timed out or was interrupted, whatever it left running is ended, first with TERM
-and after a grace with KILL, before the next one starts. A command that succeeds
-may leave a daemon behind.
+The command runs as it is, without a shell. It gets the terminal, the signals and
+the input that it would have got without tideover, and its output is not changed.
+Piped input is stored and replayed for every attempt. After an attempt that failed,
+timed out or was interrupted, all processes that it left running are ended before
+the next attempt: with TERM, and with KILL after a grace period. A command that
+succeeds may leave a daemon behind.
 
-The command sees TIDEOVER_ATTEMPT (1, 2, ...), TIDEOVER_ATTEMPTS (a number or
-"unlimited") and TIDEOVER_LAST_EXIT (the exit code of the attempt before; empty
-in the first).
+The command sees these variables:
+  TIDEOVER_ATTEMPT    number of the attempt: 1, 2, ...
+  TIDEOVER_ATTEMPTS   number of attempts allowed, or "unlimited"
+  TIDEOVER_LAST_EXIT  exit code of the previous attempt; empty in the first
 
 A policy is a family of delays or the name of a preset, followed by keys:
   exponential(1s..30s) jitter=50% attempts=5
   fixed(2s) attempts=unlimited total-timeout=10m
   http attempts=6
-"tideover help policy" has all of it. Presets: PRESETS.
+"tideover help policy" explains all keys. Presets: PRESETS.
 
 Exit codes:
   0        the command succeeded
-  N        the command's own code, in its last attempt
-  1        it exited with 0, but --until-output never matched
-  124      it was ended by --attempt-timeout or --total-timeout, or the total
-           timeout left no room for another attempt
-  125      an error of ours: a bad flag or policy, and nothing was started; or
-           output that goes through us could not be written
+  N        the exit code of the last attempt
+  1        the command exited with 0, but --until-output never matched
+  124      ended by --attempt-timeout or --total-timeout, or --total-timeout left no
+           time for another attempt
+  125      tideover's own error: a bad flag or policy, and nothing was started; or
+           the output could not be written
   126      the command can't be executed (not retried)
   127      the command was not found (not retried)
-  128+n    the command died of signal n, or signal n told us to end
-           (then we die of it too)
-  --give-up-code replaces the code when the attempts, the time or the budget are
+  128+n    the command was killed by signal n, or tideover was ended by signal n
+           (tideover then also dies of that signal)
+  --give-up-code replaces the code if the attempts, the time or the budget are
   used up.
 
-Piped input is read for the attempts to come even if the command reads none. In
-a "while read" loop, give the command its own: tideover exec -- ... </dev/null`
+Piped input is read for later attempts even if the command does not read it. In a
+"while read" loop, redirect the input: tideover exec -- ... </dev/null`
 
 const execExample = `  # five attempts, 1 s to 30 s apart
   tideover exec -- curl -fsS https://example.com/health
 
-  # a flaky test, three times, each at most two minutes
+  # a flaky test: three attempts of at most two minutes
   tideover exec --attempts 3 --attempt-timeout 2m -- go test ./...
 
-  # wait for a service to come up, for at most a minute
+  # wait for a service to start, for at most a minute
   tideover exec --policy 'fixed(1s) attempts=unlimited total-timeout=1m' -- nc -z db 5432
 
-  # retry only what is worth it, and pass on only the output that counts
+  # retry only some exit codes, and print only the output of the successful attempt
   tideover exec --retry-on 75,100-110 --stop-on 2 --buffer -- ./fetch > result.json
 
-  # until a job reports that it is done
+  # poll until a job reports that it is done
   tideover exec --until-output '^status: done$' -- ./job status
 
-  # what would happen
+  # print the delays without running anything
   tideover exec --policy http --dry-run`
 
 func newExec(io Streams) *cobra.Command {
 	o := &execOptions{grace: duration(10 * time.Second), stdinLimit: 64 << 20}
 	cmd := &cobra.Command{
 		Use:                   "exec [flags] [--] command [argument...]",
-		Short:                 "Run a command through failure",
+		Short:                 "Run a command and retry it until it succeeds",
 		Long:                  withPresets(execLong),
 		Example:               execExample,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.dryRun {
-				return errors.New("exec: no command")
+				return errors.New("exec: no command given: write it after the flags")
 			}
 			return nil
 		},
@@ -130,7 +130,7 @@ func newExec(io Streams) *cobra.Command {
 			o.seeded = cmd.Flags().Changed("seed")
 			o.giveUpGiven = cmd.Flags().Changed("give-up-code")
 			if err := o.resolve(); err != nil {
-				return quoted(err, o.policyText, args)
+				return hintMissingPolicyQuotes(err, o.policyText, args)
 			}
 			if o.dryRun {
 				return printSchedule(io, o)
@@ -138,7 +138,7 @@ func newExec(io Streams) *cobra.Command {
 			return runExec(io, o, args)
 		},
 	}
-	// What follows the command's name is the command's, with or without "--".
+	// Flags after the name of the command belong to the command, with or without "--".
 	cmd.Flags().SetInterspersed(false)
 	execFlags(cmd, o)
 	return cmd
@@ -148,39 +148,39 @@ func execFlags(cmd *cobra.Command, o *execOptions) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.policyText, "policy", "p", execDefaultPolicy, "`policy` in text form, or a preset with keys")
-	f.StringVarP(&o.attempts, "attempts", "n", "", "`number` of attempts in all, or unlimited; overrides the policy")
+	f.StringVarP(&o.attempts, "attempts", "n", "", "total `number` of attempts, or unlimited; overrides the policy")
 	f.StringVar(&o.attemptTimeout, "attempt-timeout", "", "`duration` after which an attempt gets TERM, and KILL after --grace; overrides the policy")
-	f.StringVar(&o.totalTimeout, "total-timeout", "", "`duration` after which everything ends: TERM, and KILL after --grace; overrides the policy")
+	f.StringVar(&o.totalTimeout, "total-timeout", "", "`duration` after which the whole call ends: TERM, and KILL after --grace; overrides the policy")
 	f.Uint64Var(&o.seed, "seed", 0, "`number` that makes the jitter reproducible")
-	group(f, "Policy", "policy", "attempts", "attempt-timeout", "total-timeout", "seed")
+	groupFlags(f, "Policy", "policy", "attempts", "attempt-timeout", "total-timeout", "seed")
 
 	f.Var(&o.retryOn, "retry-on", "retry only these exit codes, such as 1,5-9; signal n counts as 128+n")
-	f.Var(&o.stopOn, "stop-on", "never retry these exit codes, whatever --retry-on says")
-	f.Var(&o.retryStderr, "retry-stderr", "retry only if a line of stderr matches, which makes stderr a pipe")
-	f.BoolVar(&o.retryTimeouts, "retry-timeouts", true, "retry attempts that timed out, whatever the other filters say")
-	f.Var(&o.untilOutput, "until-output", "succeed only when a line of stdout matches too, which makes stdout a pipe")
-	f.Var(&o.throttleOn, "throttle-on", "exit codes that ask for less, after which waits start from the policy's throttle-base; none for none (default 75)")
-	group(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output", "throttle-on")
+	f.Var(&o.stopOn, "stop-on", "never retry these exit codes; takes precedence over --retry-on")
+	f.Var(&o.retryStderr, "retry-stderr", "retry only if a line of stderr matches; stderr becomes a pipe")
+	f.BoolVar(&o.retryTimeouts, "retry-timeouts", true, "retry attempts that timed out; takes precedence over the other filters")
+	f.Var(&o.untilOutput, "until-output", "succeed only if a line of stdout matches, too; stdout becomes a pipe")
+	f.Var(&o.throttleOn, "throttle-on", "exit codes that mean throttled: the next delay starts from the policy's throttle-base; none for no code (default 75)")
+	groupFlags(f, "What to retry", "retry-on", "stop-on", "retry-stderr", "retry-timeouts", "until-output", "throttle-on")
 
-	f.BoolVar(&o.buffer, "buffer", false, "pass on only the stdout of the attempt that succeeds")
-	f.Var(&o.grace, "grace", "how long an attempt may take to end after TERM, before KILL")
-	f.Var(&o.stdinLimit, "stdin-limit", "how much piped input to keep for retries; longer input gets one attempt")
-	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` when the attempts, the time or the budget are used up")
-	group(f, "How to run", "buffer", "grace", "stdin-limit", "give-up-code")
+	f.BoolVar(&o.buffer, "buffer", false, "print only the stdout of the attempt that succeeds")
+	f.Var(&o.grace, "grace", "time between TERM and KILL")
+	f.Var(&o.stdinLimit, "stdin-limit", "how much piped input to store for retries; longer input gets one attempt")
+	f.IntVar(&o.giveUpCode, "give-up-code", 0, "exit `code` if the attempts, the time or the budget are used up")
+	groupFlags(f, "Execution", "buffer", "grace", "stdin-limit", "give-up-code")
 
-	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to the descriptor with that number: 1 is standard output")
-	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration that is told how it goes; may be given again")
-	f.StringVar(&o.name, "name", "", "`name` of the command in messages and events (default: that of its file)")
-	f.StringVarP(&o.config, "config", "c", "", "the configuration `file` that has the notifiers")
-	f.BoolVar(&o.dryRun, "dry-run", false, "print the schedule and start nothing")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "say nothing but errors of our own")
-	f.BoolVar(&o.noCountdown, "no-countdown", false, "no countdown on a terminal")
-	group(f, "What to tell", "events", "notify", "name", "config", "dry-run", "quiet", "no-countdown")
-	groupedHelp(cmd, "Policy", "What to retry", "How to run", "What to tell")
+	f.StringVar(&o.events, "events", "", "append events as JSON lines to a `file`, or to a file descriptor by its number: 1 is standard output")
+	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration that gets messages about the command; can be repeated")
+	f.StringVar(&o.name, "name", "", "`name` of the command in messages and events (default: the name of its file)")
+	f.StringVarP(&o.config, "config", "c", "", "the configuration `file` that defines the notifiers")
+	f.BoolVar(&o.dryRun, "dry-run", false, "print the delays and start nothing")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print only tideover's own errors")
+	f.BoolVar(&o.noCountdown, "no-countdown", false, "do not show a countdown on a terminal")
+	groupFlags(f, "Reporting", "events", "notify", "name", "config", "dry-run", "quiet", "no-countdown")
+	setGroupedHelp(cmd, "Policy", "What to retry", "Execution", "Reporting")
 	completeExec(cmd)
 }
 
-// resolve puts the policy together and checks what no single flag can.
+// resolve builds the policy from the flags and checks flags that depend on each other.
 func (o *execOptions) resolve() error {
 	p, err := retry.Parse(o.policyText)
 	if err != nil {
@@ -199,37 +199,37 @@ func (o *execOptions) resolve() error {
 		}
 	}
 	if p.Attempts == 0 {
-		return fmt.Errorf("--policy: %q has no attempts, so that nothing would be retried: add attempts=N or attempts=unlimited", o.policyText)
+		return fmt.Errorf("--policy: %q does not set attempts, so nothing would be retried: add attempts=N or attempts=unlimited", o.policyText)
 	}
-	if err := errors.Join(p.Validate(), p.Refuse("exec", execRefuses...)); err != nil {
+	if err := errors.Join(p.Validate(), p.Refuse("exec", execRejectedKeys...)); err != nil {
 		return fmt.Errorf("--policy: %s", oneline.Error(err))
 	}
 	if o.giveUpCode < 0 || o.giveUpCode > 255 {
 		return fmt.Errorf("--give-up-code: %d is not between 0 and 255", o.giveUpCode)
 	}
 	if o.retryOn.Has(0) && o.untilOutput.Regexp == nil {
-		return errors.New("--retry-on: 0 is success, which is not retried; --until-output says what else success needs")
+		return errors.New("--retry-on: exit code 0 is success and is not retried: to require more for success, use --until-output")
 	}
 	if !o.throttleOn.Given() {
-		o.throttleOn.Add(tempFail)
+		o.throttleOn.Add(codeTempFail)
 	}
 	o.policy = p
 	return nil
 }
 
-// quoted adds to an error about a policy that its keys seem to have become the
-// command, because the quotes were forgotten.
-func quoted(err error, policy string, args []string) error {
+// hintMissingPolicyQuotes adds a hint to an error about a policy if its keys were probably taken
+// for the command, because the policy was not quoted.
+func hintMissingPolicyQuotes(err error, policy string, args []string) error {
 	if len(args) == 0 {
 		return err
 	}
 	if key, _, ok := strings.Cut(args[0], "="); ok && slices.Contains(retry.Keys(), key) {
-		return fmt.Errorf("%w; a policy is one argument, in quotes: %q", err, policy+" "+args[0])
+		return fmt.Errorf("%w; a policy is one argument, so put it in quotes: %q", err, policy+" "+args[0])
 	}
 	return err
 }
 
-// withPresets fills in the names of the presets.
+// withPresets replaces PRESETS in a help text by the names of the presets.
 func withPresets(text string) string {
 	return strings.Replace(text, "PRESETS", wrap(presetNames(), 68, "  "), 1)
 }
@@ -262,12 +262,12 @@ func completeExec(cmd *cobra.Command) {
 		"stdin-limit":  fixed("64MiB", "1GiB"),
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
-			panic(err) // the flag does not exist, which every test would see
+			panic(err) // a programming error: the flag does not exist
 		}
 	}
 }
 
-// wrap breaks a text into lines of at most width characters.
+// wrap breaks text into lines of at most width characters.
 func wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	column := 0

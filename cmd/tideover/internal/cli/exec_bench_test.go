@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
-// BenchmarkOutput passes a GiB through a pipe: cat alone, and cat under each
-// way in which its output may go through us.
+// BenchmarkOutput sends a GiB through a pipe: cat alone, and cat under each way in which tideover
+// may handle its output.
 func BenchmarkOutput(b *testing.B) {
 	const mebibytes = 1 << 10
 	name := filepath.Join(b.TempDir(), "data")
@@ -56,7 +56,7 @@ func BenchmarkOutput(b *testing.B) {
 	}
 }
 
-// BenchmarkStart is what a command costs that does nothing.
+// BenchmarkStart measures the cost of a command that does nothing.
 func BenchmarkStart(b *testing.B) {
 	binary := commandtest.Path(b)
 	run := func(b *testing.B, name string, args ...string) {

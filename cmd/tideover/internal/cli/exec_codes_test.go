@@ -84,10 +84,10 @@ func TestOwnErrorIs125BeforeAnythingStarts(t *testing.T) {
 		{"bad switch", []string{"--retry-timeouts=perhaps"}, `--retry-timeouts`},
 		{"events into a missing folder", []string{"--events", "/no/such/folder/events"}, "--events: "},
 		{"events into a closed descriptor", []string{"--events", "77"}, "--events: descriptor 77 is not open"},
-		{"events into a dash", []string{"--events", "-"}, "--events: - is not the name of a file; 1 is standard output"},
+		{"events into a dash", []string{"--events", "-"}, "--events: - is not supported: use 1 for standard output"},
 		{"codes that are none", []string{"--retry-on", "300"}, `--retry-on: "300" is not an exit code from 0 to 255`},
-		{"a success to retry", []string{"--retry-on", "0"}, "--retry-on: 0 is success"},
-		{"a seed that is no number", []string{"--seed", "x"}, `--seed: "x" is not a whole number from 0 on`},
+		{"a success to retry", []string{"--retry-on", "0"}, "--retry-on: exit code 0 is success"},
+		{"a seed that is no number", []string{"--seed", "x"}, `--seed: "x" is not a whole number of 0 or more`},
 		{"a seed out of range", []string{"--seed", "99999999999999999999"}, "--seed: 99999999999999999999 is out of range"},
 		{"a flag without its value", []string{"--seed"}, `--seed: "--" is not`},
 		{"an empty policy", []string{"--policy", ""}, "--policy: the value is empty"},
@@ -116,7 +116,7 @@ func TestOwnErrorIs125BeforeAnythingStarts(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no command", func(t *testing.T) {
+	t.Run("no command given", func(t *testing.T) {
 		t.Parallel()
 		wantCode(t, tideover(t, "exec"), 125)
 	})
@@ -157,7 +157,7 @@ func TestProgramThatIsBeingWrittenIsRetried(t *testing.T) {
 	s := start(t, "exec", "-p", "fixed(10ms) attempts=unlimited", "--events", events, "--", program)
 	testwait.Until(t, "an attempt failed", func() bool { return lines(events) > 2 })
 	f.Close()
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
 func TestEventsDescriptorThatCannotBeWrittenIs125(t *testing.T) {
@@ -220,7 +220,7 @@ func TestRetryFilter(t *testing.T) {
 			if n != tt.want {
 				t.Errorf("attempts = %d, want %d; stderr %q", n, tt.want, got.stderr)
 			}
-			wantNobody(t, mark)
+			wantNoProcess(t, mark)
 		})
 	}
 }

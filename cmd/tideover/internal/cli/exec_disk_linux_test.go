@@ -12,12 +12,12 @@ func TestBufferOnAFullDiskIsOurOwnErrorAtOnce(t *testing.T) {
 		t.Skipf("needs a small disk: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, 0) })
-	s := &started{t: t, dir: t.TempDir()}
+	s := &backgroundProcess{t: t, dir: t.TempDir()}
 	s.Cmd, s.mark = command(t, "exec", "--buffer", "-p", "fixed(1h) attempts=3", "--", "yes")
 	s.Env = append(s.Env, "TMPDIR="+dir)
 	s.Stderr = &s.stderr
 	s.begin()
-	got := s.end()
+	got := s.wait()
 	wantCode(t, got, 125)
 	wantIn(t, "stderr", got.stderr, "no space left on device")
 }

@@ -18,8 +18,8 @@ import (
 
 const ctrlBackslash = "\x1c"
 
-// inScript starts a shell without job control on a terminal, as a script has
-// it: everything but the command is in one group. $0 is tideover.
+// inScript starts a shell without job control on a terminal, as a script has it: all processes
+// except the command are in one group. $0 is tideover.
 func inScript(t *testing.T, script string) *onTTY {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -47,7 +47,7 @@ func TestCtrlCEndsTheScriptAroundUs(t *testing.T) {
 			if diedOf(s.cmd) != syscall.SIGINT || strings.Contains(s.screen(), "went on") {
 				t.Errorf("the shell ended with %v; the terminal shows %q", s.cmd.ProcessState, s.screen())
 			}
-			wantNobody(t, s.mark)
+			wantNoProcess(t, s.mark)
 		})
 	}
 }
@@ -82,11 +82,11 @@ func TestCtrlCEndsMakeAroundUs(t *testing.T) {
 	if strings.Contains(s.screen(), "went on") {
 		t.Errorf("the terminal shows %q", s.screen())
 	}
-	wantNobody(t, s.mark)
+	wantNoProcess(t, s.mark)
 }
 
-// A command that answers Ctrl-C with a code of its own ends as it would have
-// ended without us, and so the script goes on.
+// A command that handles Ctrl-C and exits with its own code ends as without tideover, so the script
+// continues.
 func TestOwnCodeAfterCtrlCIsNoDeath(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "exec", "-p", "fixed(1h) attempts=3", "--", self(t), "helper:read", "130")

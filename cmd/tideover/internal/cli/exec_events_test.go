@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// ends returns how the attempts ended that the events tell of, by kind.
+// ends returns how the attempts in the events ended, by kind.
 func ends(t *testing.T, text string) (list []string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		var ev struct {
 			Kind string
-			attemptEnd
+			attemptResult
 			ExitCode *int `json:"exit_code"`
 		}
 		if err := json.Unmarshal([]byte(line), &ev); err != nil {
@@ -23,8 +23,8 @@ func ends(t *testing.T, text string) (list []string) {
 		if ev.ExitCode == nil {
 			continue
 		}
-		ev.attemptEnd.ExitCode = *ev.ExitCode
-		text, err := json.Marshal(ev.attemptEnd)
+		ev.attemptResult.ExitCode = *ev.ExitCode
+		text, err := json.Marshal(ev.attemptResult)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,9 +73,9 @@ func TestACommandThatIgnoresTERMIsSaidToBeKilled(t *testing.T) {
 	t.Parallel()
 	const script = `trap "" TERM; sleep 60`
 	got := tideover(t, "exec", "-n", "1", "--grace", "100ms", "--attempt-timeout", "200ms", "--", "sh", "-c", script)
-	wantIn(t, "stderr", got.stderr, "timed out after 200ms, and killed after a grace of 100ms\n")
+	wantIn(t, "stderr", got.stderr, "timed out after 200ms, then killed after a grace period of 100ms\n")
 	got = tideover(t, "exec", "-n", "1", "--grace", "100ms", "--total-timeout", "200ms", "--", "sh", "-c", script)
-	wantIn(t, "stderr", got.stderr, "total timeout of 200ms reached, and killed after a grace of 100ms\n")
+	wantIn(t, "stderr", got.stderr, "total timeout of 200ms reached, then killed after a grace period of 100ms\n")
 	got = tideover(t, "exec", "-n", "1", "--attempt-timeout", "200ms", "--", "sleep", "60")
 	wantIn(t, "stderr", got.stderr, "timed out after 200ms\n")
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// tellTime is how long exec waits at its end for those who are to be told.
-const tellTime = time.Minute
+// notifyTimeout limits the time that exec waits at its end for messages to be sent.
+const notifyTimeout = time.Minute
 
-// tellers tell somebody what happens to a command. There is no engine here: what
-// can't be sent before the end is said on standard error.
-type tellers struct {
-	list     []*teller
+// notifierSet sends messages about a command. There is no engine to store them: a message that
+// can't be sent before the end is reported on standard error.
+type notifierSet struct {
+	list     []*execNotifier
 	redactor *secret.Redactor
 	warn     func(string)
 	ctx      context.Context
@@ -27,16 +27,18 @@ type tellers struct {
 	pending  sync.WaitGroup
 }
 
-type teller struct {
+// execNotifier is a notifier of the configuration with its own retries and limits.
+type execNotifier struct {
 	*notify.Spec
 	sender *notify.Sender
 	runner *retry.Runner
 	gate   *notify.Gate
 }
 
-// newTellers makes those that the flags name.
-func newTellers(path string, names []string) (*tellers, error) {
-	t := &tellers{redactor: new(secret.Redactor)}
+// newNotifierSet creates the notifiers with these names from the configuration at path. Without
+// names the configuration is not read.
+func newNotifierSet(path string, names []string) (*notifierSet, error) {
+	t := &notifierSet{redactor: new(secret.Redactor)}
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	if len(names) == 0 {
 		return t, nil
@@ -53,9 +55,9 @@ func newTellers(path string, names []string) (*tellers, error) {
 	for _, name := range names {
 		n := cfg.Notifiers[name]
 		if n == nil {
-			return nil, fmt.Errorf("--notify: %s", noNotifier(cfg, flags, name))
+			return nil, fmt.Errorf("--notify: %s", unknownNotifier(cfg, flags, name))
 		}
-		made, err := newTeller(cfg, n)
+		made, err := newExecNotifier(cfg, n)
 		if err != nil {
 			return nil, err
 		}
@@ -64,35 +66,38 @@ func newTellers(path string, names []string) (*tellers, error) {
 	return t, nil
 }
 
-func newTeller(cfg *config.Config, n *notify.Spec) (*teller, error) {
+// newExecNotifier creates a sender for a notifier of the configuration.
+func newExecNotifier(cfg *config.Config, n *notify.Spec) (*execNotifier, error) {
 	sender, err1 := notify.New(n, notify.Env{Secrets: cfg.Secrets(), Inherit: cfg.Server.Inherit})
 	runner, err2 := retry.New(n.Policy, retry.WithName("notify "+n.Name))
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("notify %q: %w", n.Name, err)
 	}
-	return &teller{n, sender, runner, notify.NewGate(n)}, nil
+	return &execNotifier{n, sender, runner, notify.NewGate(n)}, nil
 }
 
-// send sends the message, and counts its attempts if that is wanted.
-func (l *teller) send(ctx context.Context, m notify.Message, attempts *int) error {
+// send sends a message with the retries of the notifier. It counts the attempts in attempts, unless
+// that is nil.
+func (l *execNotifier) send(ctx context.Context, m notify.Message, attempts *int) error {
 	return l.runner.Do(ctx, func(ctx context.Context) error {
 		if attempts != nil {
 			*attempts++
 		}
 		err := l.sender.Send(ctx, m)
 		if e, ok := errors.AsType[*notify.SendError](err); ok {
-			m = e.Progress() // those who have it don't get it again
+			m = e.Progress() // don't send again to recipients that have it
 		}
 		return err
 	})
 }
 
-// observe starts to tell those who want to know. The command does not wait.
-func (t *tellers) observe(ev retry.Event) {
+// observe starts to send a message about the event to each notifier that wants it. It does not
+// wait.
+func (t *notifierSet) observe(ev retry.Event) {
 	if len(t.list) == 0 || ev.Reason == retry.StopCanceled {
 		return
 	}
-	m, ok := notify.Compose(ev, origin())
+	m, ok := notify.Compose(ev, messageOrigin())
 	if !ok {
 		return
 	}
@@ -103,16 +108,16 @@ func (t *tellers) observe(ev retry.Event) {
 		if admitted, held := l.gate.Admit(m, time.Now()); held == notify.NotHeld {
 			t.pending.Go(func() {
 				if err := l.send(t.ctx, admitted, nil); err != nil {
-					t.warn(t.redactor.String(fmt.Sprintf("nobody was told: %v", err)))
+					t.warn(t.redactor.String(fmt.Sprintf("notification not sent: %v", err)))
 				}
 			})
 		}
 	}
 }
 
-// finish waits for those who are being told, but not for ever.
-func (t *tellers) finish(stop context.Context) {
-	limit := time.AfterFunc(tellTime, t.cancel)
+// finish waits until all messages are sent, at most notifyTimeout and not longer than stop.
+func (t *notifierSet) finish(stop context.Context) {
+	limit := time.AfterFunc(notifyTimeout, t.cancel)
 	defer limit.Stop()
 	defer context.AfterFunc(stop, t.cancel)()
 	t.pending.Wait()

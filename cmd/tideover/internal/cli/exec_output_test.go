@@ -20,7 +20,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Each way in which the output may go through us, or not.
+// outputWays are the ways in which tideover may handle the output.
 var outputWays = []struct {
 	name  string
 	flags []string
@@ -134,7 +134,7 @@ func TestDaemonThatKeepsTheOutputOpenDoesNotHang(t *testing.T) {
 	t.Parallel()
 	for _, way := range outputWays[1:4] {
 		s := start(t, append(append([]string{"exec"}, way.flags...), "--", "sh", "-c", `sleep 600 2>/dev/null & echo $! > $DIR/daemon; echo up`)...)
-		wantCode(t, s.end(), 0)
+		wantCode(t, s.wait(), 0)
 		if p, err := os.FindProcess(atoi(s.sign("daemon"))); err == nil {
 			_ = p.Kill()
 		}
@@ -154,7 +154,7 @@ func TestReaderThatIsGoneIsNotWorthARetry(t *testing.T) {
 		got := finish(t, cmd)
 		w.Close()
 		wantCode(t, got, 141)
-		wantIn(t, "stderr", got.stderr, "nobody reads its output any more")
+		wantIn(t, "stderr", got.stderr, "the reader of its output is gone")
 	}
 }
 
@@ -166,7 +166,7 @@ func TestStuckReaderDoesNotKeepUsFromEnding(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		s := &started{t: t, dir: t.TempDir()}
+		s := &backgroundProcess{t: t, dir: t.TempDir()}
 		s.Cmd, s.mark = command(t, append(append([]string{"exec", "--grace", "100ms"}, flags...), "--", "sh", "-c", "echo > $DIR/ready; exec yes")...)
 		s.Env = append(s.Env, "DIR="+s.dir)
 		s.Stdout = w
@@ -174,8 +174,8 @@ func TestStuckReaderDoesNotKeepUsFromEnding(t *testing.T) {
 		w.Close()
 		s.sign("ready")
 		_ = s.Process.Signal(os.Interrupt)
-		wantCode(t, s.end(), 130)
-		wantNobody(t, s.mark)
+		wantCode(t, s.wait(), 130)
+		wantNoProcess(t, s.mark)
 	}
 }
 
@@ -244,22 +244,22 @@ func TestReaderGoneBeforeTheEndOfASuccessIs141(t *testing.T) {
 func TestDaemonThatKeepsWritingDoesNotKeepUs(t *testing.T) {
 	t.Parallel()
 	for _, way := range outputWays[1:4] {
-		s := &started{t: t, dir: t.TempDir()}
+		s := &backgroundProcess{t: t, dir: t.TempDir()}
 		s.Cmd, s.mark = command(t, append(append([]string{"exec"}, way.flags...), "--", "sh", "-c", `yes 2>/dev/null & echo $! > $DIR/daemon; echo up`)...)
 		s.Env = append(s.Env, "DIR="+s.dir)
-		s.Stdout = slowly{}
+		s.Stdout = slowReader{}
 		s.begin()
-		wantCode(t, s.end(), 0)
+		wantCode(t, s.wait(), 0)
 		if p, err := os.FindProcess(atoi(s.sign("daemon"))); err == nil {
 			_ = p.Kill()
 		}
 	}
 }
 
-// slowly takes less than the daemon writes, so that there is always more.
-type slowly struct{}
+// slowReader reads less than the daemon writes, so that there is always more.
+type slowReader struct{}
 
-func (slowly) Write(p []byte) (int, error) {
+func (slowReader) Write(p []byte) (int, error) {
 	time.Sleep(time.Millisecond) // real clock: any reader that is slower than the daemon will do
 	return len(p), nil
 }
@@ -277,18 +277,18 @@ func TestTimeoutsHoldAlthoughOurReaderIsStuck(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			s := &started{t: t, dir: t.TempDir()}
+			s := &backgroundProcess{t: t, dir: t.TempDir()}
 			s.Cmd, s.mark = command(t, append(append([]string{"exec", "--grace", "50ms", "--until-output", "^never$"}, flags...), "--", "yes")...)
 			s.Stdout = w
 			s.begin()
 			w.Close()
-			wantCode(t, s.end(), 124)
-			wantNobody(t, s.mark)
+			wantCode(t, s.wait(), 124)
+			wantNoProcess(t, s.mark)
 		})
 	}
 }
 
-// fillPipe writes to the pipe until it takes no more.
+// fillPipe writes to the pipe until it is full.
 func fillPipe(t *testing.T, w *os.File) {
 	t.Helper()
 	raw, err := w.SyscallConn()
@@ -320,13 +320,13 @@ func TestStuckReaderOfOurLinesDoesNotKeepUsFromEnding(t *testing.T) {
 			defer r.Close()
 			defer w.Close()
 			fillPipe(t, w)
-			s := &started{t: t, dir: t.TempDir()}
+			s := &backgroundProcess{t: t, dir: t.TempDir()}
 			s.Cmd, s.mark = command(t, append(append([]string{"exec", "--grace", "50ms", "-p", "fixed(0s) attempts=3"}, flags...), "--", "false")...)
 			s.Stderr, s.ExtraFiles = w, []*os.File{w}
 			s.begin()
 			testwait.Until(t, "it has its signals", func() bool { return catches(t, s.Process.Pid, syscall.SIGTSTP) })
 			s.signal(syscall.SIGTERM)
-			if code := s.end().code; code != 143 && code != 1 { // 1 if the command was quicker than the signal
+			if code := s.wait().code; code != 143 && code != 1 { // 1 if the command was quicker than the signal
 				t.Errorf("exit code = %d, want 143", code)
 			}
 		})
@@ -349,7 +349,7 @@ func TestTermWhilePassingOnWhatWasHeldBackIs143(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	s := &started{t: t, dir: t.TempDir()}
+	s := &backgroundProcess{t: t, dir: t.TempDir()}
 	s.Cmd, s.mark = command(t, "exec", "--buffer", "--", "head", "-c", "1000000", "/dev/zero")
 	s.Stdout = w
 	s.begin()
@@ -359,9 +359,9 @@ func TestTermWhilePassingOnWhatWasHeldBackIs143(t *testing.T) {
 		return n > 0
 	})
 	s.signal(syscall.SIGTERM)
-	got := s.end()
+	got := s.wait()
 	wantCode(t, got, 143)
 }
 
-// fionread asks how many bytes a pipe holds.
+// fionread is the ioctl that returns how many bytes a pipe holds.
 var fionread = map[bool]uint{true: 0x541b, false: 0x4004667f}[runtime.GOOS == "linux"]

@@ -38,13 +38,13 @@ func TestOnATerminalEveryAttemptIsInTheForeground(t *testing.T) {
 	}
 }
 
-// What we do to signals for our own sake must not be inherited.
+// The command must not inherit the signal handling of tideover.
 func TestSignalStateOfTheCommandIsUntouched(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
 	const show = `grep -E "^Sig(Blk|Ign)" /proc/self/status`
 	s := underShell(t, `sh -c '`+show+`'; "$0" exec -q -p '`+quick+`' -- sh -c '`+show+`; test $TIDEOVER_ATTEMPT = 3'; true | "$0" exec -- sh -c '`+show+`'`)
-	s.end()
+	s.wait()
 	<-s.done
 	for _, name := range []string{"SigBlk", "SigIgn"} {
 		states := regexp.MustCompile(name+`:\s*\w+`).FindAllString(s.screen(), -1)
@@ -99,8 +99,8 @@ func TestCtrlCEndsAPipedCommandToo(t *testing.T) {
 	s := underShell(t, `sleep 0.01 | "$0" exec -p 'fixed(1h) attempts=3' -- "$1" helper:pause`)
 	s.expect("ready")
 	s.write(ctrlC)
-	s.end()
-	wantNobody(t, s.mark)
+	s.wait()
+	wantNoProcess(t, s.mark)
 }
 
 func TestCtrlCEndsTheCountdown(t *testing.T) {
@@ -189,7 +189,7 @@ func TestTerminalModesComeBackAfterACommandThatWasCutShort(t *testing.T) {
 	t.Parallel()
 	s := underShell(t, `stty -a | grep -o -- '-\?icanon'; "$0" exec -n 1 --attempt-timeout 1s -- sh -c 'stty raw -echo; echo raw; sleep 600'; stty -a | grep -o -- '-\?icanon'; echo "ended $?"`)
 	s.expect("ended 0")
-	s.end()
+	s.wait()
 	if got := regexp.MustCompile(`-?icanon`).FindAllString(s.screen(), -1); len(got) != 2 || got[0] != got[1] {
 		t.Errorf("modes before and after = %q", got)
 	}
@@ -204,7 +204,7 @@ func TestCountdownRewritesItselfAndIsErased(t *testing.T) {
 	if n := strings.Count(screen, "\r\x1b[Ktideover: attempt 2/2 in "); n < 2 {
 		t.Errorf("the countdown was drawn %d times: %q", n, screen)
 	}
-	if !regexp.MustCompile(`in [0-9.]+s; Ctrl-C ends it\r\x1b\[Kattempt-2\r\n`).MatchString(screen) {
+	if !regexp.MustCompile(`in [0-9.]+s; press Ctrl-C to stop\r\x1b\[Kattempt-2\r\n`).MatchString(screen) {
 		t.Errorf("the countdown was not erased before the attempt: %q", screen)
 	}
 	if strings.Contains(strings.ReplaceAll(screen, "in 1.2s\r\n", ""), "s\n") {
@@ -234,7 +234,7 @@ func TestCountdownIsNotDrawnInTheBackground(t *testing.T) {
 	if strings.Contains(since, "\x1b") {
 		t.Errorf("drawn in the background: %q", since)
 	}
-	s.end()
+	s.wait()
 }
 
 func TestNoCountdownWhenNotWanted(t *testing.T) {

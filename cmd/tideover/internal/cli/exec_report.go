@@ -13,36 +13,35 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// reporter writes our lines to standard error. It reads the events of the
-// runner and knows nothing else.
+// reporter prints the progress of exec to standard error, from the events of the runner.
 type reporter struct {
 	file      *os.File
-	out       *patient // to the file
+	out       *graceWriter // to the file
 	quiet     bool
-	draw      bool // a countdown is wanted
+	draw      bool // show a countdown
 	mu        sync.Mutex
-	countdown *countdown // the one that is running
+	countdown *countdown // nil if none is running
 }
 
 func newReporter(out *os.File, o *execOptions) *reporter {
-	return &reporter{file: out, out: &patient{out: out, grace: time.Duration(o.grace)}, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out)}
+	return &reporter{file: out, out: &graceWriter{out: out, grace: time.Duration(o.grace)}, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out)}
 }
 
 func (r *reporter) observe(e retry.Event) {
 	switch e.Kind {
 	case retry.AttemptStarted:
-		r.done()
+		r.stopCountdown()
 	case retry.Waiting:
-		r.say("attempt %s %s; next in %s", ordinal(e.Attempt, e.Attempts), ending(e.Err), textfmt.ReadableDuration(e.Delay))
-		r.count(e)
+		r.printInfo("attempt %s %s; next in %s", attemptOf(e.Attempt, e.Attempts), describeEnd(e.Err), textfmt.ReadableDuration(e.Delay))
+		r.showCountdown(e)
 	case retry.Succeeded:
 		if e.Attempt > 1 {
-			r.say("attempt %s succeeded after %s", ordinal(e.Attempt, e.Attempts), textfmt.ReadableDuration(e.Elapsed))
+			r.printInfo("attempt %s succeeded after %s", attemptOf(e.Attempt, e.Attempts), textfmt.ReadableDuration(e.Elapsed))
 		}
 	case retry.GaveUp:
-		r.done()
+		r.stopCountdown()
 		r.gaveUp(e)
-	default: // said with the wait that follows, or of no interest here
+	default: // included in the line about the wait, or not printed
 	}
 }
 
@@ -52,7 +51,7 @@ func (r *reporter) gaveUp(e retry.Event) {
 		return
 	}
 	if _, ok := errors.AsType[*process.StartError](err); ok {
-		return // said once, as an error
+		return // printed as an error by finish
 	}
 	if _, ok := errors.AsType[*process.OutputError](err); ok {
 		return // likewise
@@ -61,13 +60,13 @@ func (r *reporter) gaveUp(e retry.Event) {
 	if err.Attempts == 1 {
 		tries = "1 attempt"
 	}
-	why := ending(err.Last)
+	why := describeEnd(err.Last)
 	switch err.Reason {
 	case retry.StopAttempts, retry.StopPermanent:
 	case retry.StopCanceled:
 		stop, ok := errors.AsType[*process.SignalError](err.Cause)
 		if ok && stop.Signal == syscall.SIGINT {
-			r.say("interrupted after %s in %s", tries, textfmt.ReadableDuration(err.Elapsed))
+			r.printInfo("interrupted after %s in %s", tries, textfmt.ReadableDuration(err.Elapsed))
 			return
 		}
 		if ok {
@@ -82,17 +81,17 @@ func (r *reporter) gaveUp(e retry.Event) {
 	if err.Reason == retry.StopPermanent {
 		did = "stopped"
 	}
-	r.say("%s after %s in %s: %s", did, tries, textfmt.ReadableDuration(err.Elapsed), why)
+	r.printInfo("%s after %s in %s: %s", did, tries, textfmt.ReadableDuration(err.Elapsed), why)
 }
 
-// say writes a line unless we are to be quiet.
-func (r *reporter) say(format string, args ...any) {
+// printInfo prints a line, unless --quiet is given.
+func (r *reporter) printInfo(format string, args ...any) {
 	if !r.quiet {
 		r.warn(fmt.Sprintf(format, args...))
 	}
 }
 
-// warn writes a line in any case.
+// warn prints a line, also with --quiet.
 func (r *reporter) warn(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,18 +101,18 @@ func (r *reporter) warn(text string) {
 	fmt.Fprintf(r.out, "tideover: %s\n", text)
 }
 
-// count starts a countdown, if there is somebody to see it and time to read it.
-func (r *reporter) count(e retry.Event) {
+// showCountdown starts a countdown if the terminal is ours and the wait is at least a second.
+func (r *reporter) showCountdown(e retry.Event) {
 	if !r.draw || e.Delay < time.Second || !process.Foreground(r.file) {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.countdown = startCountdown(r.out, r.file, "tideover: attempt "+ordinal(e.Attempt+1, e.Attempts)+" in ", "; Ctrl-C ends it", e.Until)
+	r.countdown = startCountdown(r.out, r.file, "tideover: attempt "+attemptOf(e.Attempt+1, e.Attempts)+" in ", "; press Ctrl-C to stop", e.Until)
 }
 
-// done ends the countdown.
-func (r *reporter) done() {
+// stopCountdown stops the countdown, if there is one.
+func (r *reporter) stopCountdown() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.countdown != nil {
@@ -122,16 +121,16 @@ func (r *reporter) done() {
 	}
 }
 
-// ordinal returns "2/5", or "2" where there is no limit.
-func ordinal(n, of int) string {
+// attemptOf returns "2/5", or "2" if the number of attempts is unlimited.
+func attemptOf(n, of int) string {
 	if of == retry.Unlimited {
 		return fmt.Sprint(n)
 	}
 	return fmt.Sprintf("%d/%d", n, of)
 }
 
-// ending says how an attempt ended.
-func ending(err error) string {
+// describeEnd says how an attempt ended.
+func describeEnd(err error) string {
 	if err == nil {
 		return "not started"
 	}
@@ -139,11 +138,11 @@ func ending(err error) string {
 	f, failed := errors.AsType[*failure](err)
 	switch {
 	case timedOut && t.Total:
-		return "total timeout of " + textfmt.ReadableDuration(t.Limit) + " reached" + f.end()
+		return "total timeout of " + textfmt.ReadableDuration(t.Limit) + " reached" + f.killedSuffix()
 	case timedOut && failed && f.final != "":
-		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.end() + "; not retried: " + f.final
+		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.killedSuffix() + "; not retried: " + f.final
 	case timedOut:
-		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.end()
+		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.killedSuffix()
 	default:
 		return err.Error()
 	}

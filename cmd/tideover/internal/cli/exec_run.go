@@ -14,25 +14,25 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// codeTimeout is the exit code of a command that a timeout of ours has ended.
+// codeTimeout is the exit code of a command that was ended by a timeout.
 const codeTimeout = 124
 
-// codePipe is the exit code of a command that nobody reads.
+// codePipe is the exit code of a command whose output can't be written because the reader is gone.
 const codePipe = process.CodeSignal + int(syscall.SIGPIPE)
 
 // execution is one call of exec.
 type execution struct {
 	*execOptions
-	sup     *process.Supervisor
-	report  *reporter
-	tellers *tellers
-	attempt int             // the number of the current attempt
-	last    *process.Result // of the latest attempt; nil before the first
-	stopped bool            // a signal told us to end during the latest attempt
+	sup       *process.Supervisor
+	report    *reporter
+	notifiers *notifierSet
+	attempt   int             // the number of the current attempt
+	last      *process.Result // of the latest attempt; nil before the first
+	stopped   bool            // a signal to tideover ended the latest attempt
 }
 
-// runExec runs the command through failure. Its error is an exit code, or an
-// error of our own.
+// runExec runs the command with retries. It returns an exitError for the outcome of the command, or
+// another error if tideover itself failed.
 func runExec(io Streams, o *execOptions, args []string) error {
 	events, err := openEvents(o.events, time.Duration(o.grace))
 	if err != nil {
@@ -41,10 +41,10 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	defer events.close()
 	x := &execution{execOptions: o, report: newReporter(io.Err, o)}
 	events.failed = x.report.warn
-	if x.tellers, err = newTellers(o.config, o.notify); err != nil {
+	if x.notifiers, err = newNotifierSet(o.config, o.notify); err != nil {
 		return err
 	}
-	x.tellers.warn = x.report.warn
+	x.notifiers.warn = x.report.warn
 	runner, err := retry.New(o.policy, x.options(cmp.Or(o.name, filepath.Base(args[0])), events)...)
 	if err != nil {
 		return fmt.Errorf("--policy: %w", err)
@@ -63,12 +63,12 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	if err != nil {
 		return fmt.Errorf("exec: %w", err)
 	}
-	defer func() { _ = x.sup.Close() }() // the outcome is known, whatever a temporary file says
-	events.out.until(x.sup.Context())
-	x.report.out.until(x.sup.Context())
+	defer func() { _ = x.sup.Close() }() // an error about a temporary file does not change the outcome
+	events.out.stopOn(x.sup.Context())
+	x.report.out.stopOn(x.sup.Context())
 	err = runner.Do(x.sup.Context(), x.run)
-	x.report.done()
-	x.tellers.finish(x.sup.Context())
+	x.report.stopCountdown()
+	x.notifiers.finish(x.sup.Context())
 	return x.finish(err)
 }
 
@@ -89,7 +89,7 @@ func (x *execution) observe(e retry.Event) {
 		x.attempt = e.Attempt
 	}
 	x.report.observe(e)
-	x.tellers.observe(e)
+	x.notifiers.observe(e)
 }
 
 // run makes one attempt.
@@ -103,25 +103,25 @@ func (x *execution) run(ctx context.Context) error {
 		return retry.Permanent(start)
 	}
 	if err != nil && !broken {
-		return err // the context was done before the command was started
+		return err // the context ended before the command was started
 	}
 	unread := broken && errors.Is(output, syscall.EPIPE)
 	if unread && r.Code == 0 {
-		r.Code = codePipe // what it would have died of without us
+		r.Code = codePipe // without tideover, SIGPIPE would have killed it
 	}
-	if sig := x.interruption(r); sig != 0 && x.sup.Stopped() == nil {
+	if sig := x.terminalSignal(r); sig != 0 && x.sup.Stopped() == nil {
 		x.sup.Interrupted(sig)
 	}
 	x.last, x.stopped = &r, x.sup.Stopped() != nil
 	if broken && !unread {
 		return retry.Permanent(output)
 	}
-	f := x.judge(r, unread)
+	f := x.classify(r, unread)
 	if f == nil {
 		return nil
 	}
 	if err := x.sup.Replayable(); f.final == "" && err != nil && x.mayRetry() {
-		f.final = fmt.Sprintf("standard input could not be kept: %v", err)
+		f.final = fmt.Sprintf("standard input could not be stored: %v", err)
 		if errors.Is(err, process.ErrInputTooLong) {
 			f.final = fmt.Sprintf("standard input is longer than %v (--stdin-limit) and can't be replayed", &x.stdinLimit)
 		}
@@ -145,7 +145,7 @@ func (x *execution) environment() []string {
 		attempts = strconv.Itoa(x.policy.Attempts)
 	}
 	if x.last != nil {
-		last = strconv.Itoa(x.lastCode())
+		last = strconv.Itoa(x.lastExitCode())
 	}
 	return []string{
 		"TIDEOVER_ATTEMPT=" + strconv.Itoa(x.attempt),
@@ -154,19 +154,19 @@ func (x *execution) environment() []string {
 	}
 }
 
-// finish passes on what was held back and turns the outcome into an exit code.
+// finish writes the buffered output and turns the outcome into an exit code.
 func (x *execution) finish(err error) error {
 	exit := exitError{Code: x.code(err)}
 	if start, ok := errors.AsType[*process.StartError](err); ok {
 		x.report.warn(start.Error())
 	} else if output, ok := errors.AsType[*process.OutputError](err); ok {
 		x.report.warn(output.Error())
-	} else if err == nil { // of an attempt that failed, nothing is passed on
+	} else if err == nil { // the output of a failed attempt is dropped
 		if err := x.sup.PassOn(); err != nil {
-			exit.Code = x.notPassedOn(err)
+			exit.Code = x.outputErrorCode(err)
 		}
 	}
-	if stop := x.sup.Stopped(); stop != nil && exit.Code == stop.Code() && !x.endedItself() {
+	if stop := x.sup.Stopped(); stop != nil && exit.Code == stop.Code() && !x.exitedAfterSignal() {
 		exit.Signal = stop.Signal
 	}
 	if exit.Code == 0 {
@@ -175,22 +175,21 @@ func (x *execution) finish(err error) error {
 	return exit
 }
 
-// notPassedOn returns the exit code for output that was held back and could not
-// be written.
-func (x *execution) notPassedOn(err error) int {
+// outputErrorCode returns the exit code for buffered output that could not be written.
+func (x *execution) outputErrorCode(err error) int {
 	if stop, ok := errors.AsType[*process.SignalError](err); ok {
 		return stop.Code()
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return codePipe // what it would have died of
+		return codePipe // without tideover, SIGPIPE would have killed it
 	}
 	x.report.warn("standard output: " + err.Error())
 	return codeOwn
 }
 
-// endedItself reports whether a signal told us to end and the command, which
-// got it too, ended with a code of its own.
-func (x *execution) endedItself() bool {
+// exitedAfterSignal reports whether the command exited with its own code after a signal that both
+// the command and tideover got.
+func (x *execution) exitedAfterSignal() bool {
 	return x.stopped && x.last.Signal == 0 && !x.last.TimedOut && x.last.Code != 0
 }
 
@@ -205,8 +204,8 @@ func (x *execution) code(err error) int {
 		return start.Code
 	}
 	if stop := x.sup.Stopped(); stop != nil {
-		if x.endedItself() {
-			return x.last.Code // it ended by itself, as it was asked to
+		if x.exitedAfterSignal() {
+			return x.last.Code
 		}
 		return stop.Code()
 	}
@@ -221,15 +220,15 @@ func (x *execution) code(err error) int {
 	case x.last == nil:
 		x.report.warn(err.Error())
 		return codeOwn
-	case x.lastCode() == 0:
-		return 1 // its own code would say that it succeeded
+	case x.lastExitCode() == 0:
+		return 1 // 0 would mean success
 	default:
-		return x.lastCode()
+		return x.lastExitCode()
 	}
 }
 
-// lastCode returns the exit code of the latest attempt.
-func (x *execution) lastCode() int {
+// lastExitCode returns the exit code of the latest attempt.
+func (x *execution) lastExitCode() int {
 	if x.last.TimedOut {
 		return codeTimeout
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// tree is a command with a child and with a descendant that leaves the group.
+// tree is a command with a child and with a descendant that leaves the process group.
 const tree = `
 	sh -c 'echo $$ > $DIR/child; sleep 600' >/dev/null 2>&1 &
 	setsid sh -c 'echo $$ > $DIR/escaped; sleep 600' >/dev/null 2>&1 &
@@ -34,11 +34,11 @@ func TestSignalEndsTheWholeTree(t *testing.T) {
 			s := start(t, "exec", "--", "sh", "-c", tree+"wait")
 			s.sign("ready")
 			s.signal(sig)
-			got := s.end()
-			wantNobody(t, s.mark)
+			got := s.wait()
+			wantNoProcess(t, s.mark)
 			wantCode(t, got, 128+int(sig))
 			if died := diedOf(s.Cmd); died != sig {
-				t.Errorf("died of signal %d, want %d: whoever waits for us should see it", died, sig)
+				t.Errorf("killed by signal %d, want %d: the parent process must see it", died, sig)
 			}
 			if sig == syscall.SIGINT {
 				wantIn(t, "stderr", got.stderr, "tideover: interrupted after 1 attempt in ")
@@ -62,8 +62,8 @@ func TestSignalReachesChildAndGrandchildren(t *testing.T) {
 	s.signal(syscall.SIGTERM)
 	s.sign("child")
 	s.sign("grandchild")
-	wantCode(t, s.end(), 5) // it ended by itself, with a code of its own
-	wantNobody(t, s.mark)
+	wantCode(t, s.wait(), 5) // it ended by itself, with a code of its own
+	wantNoProcess(t, s.mark)
 }
 
 func TestGracefulSuccessAfterTermIsSuccess(t *testing.T) {
@@ -71,7 +71,7 @@ func TestGracefulSuccessAfterTermIsSuccess(t *testing.T) {
 	s := start(t, "exec", "--", "sh", "-c", `trap 'exit 0' TERM; echo > $DIR/ready; while :; do sleep 0.01; done`)
 	s.sign("ready")
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
 func TestChildThatIgnoresTermIsKilledAfterTheGrace(t *testing.T) {
@@ -80,13 +80,12 @@ func TestChildThatIgnoresTermIsKilledAfterTheGrace(t *testing.T) {
 		`trap '' TERM; sh -c 'echo > $DIR/ready; sleep 600' & sleep 600; sleep 600`)
 	s.sign("ready")
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 143)
-	wantNobody(t, s.mark)
+	wantCode(t, s.wait(), 143)
+	wantNoProcess(t, s.mark)
 }
 
-// An escaped process gets TERM together with the command, and not a grace of its own
-// after the command's: here the command only ends once the escaped process has had its
-// signal.
+// An escaped process gets TERM together with the command, and not a grace period of its own after
+// the command's. Here the command ends only after the escaped process has got its signal.
 func TestGraceIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -100,8 +99,8 @@ func TestGraceIsCountedOnce(t *testing.T) {
 		kill $$`)
 	s.sign("ready")
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 143)
-	wantNobody(t, s.mark)
+	wantCode(t, s.wait(), 143)
+	wantNoProcess(t, s.mark)
 }
 
 func TestTimeoutKillsWhatIgnoresTerm(t *testing.T) {
@@ -109,9 +108,9 @@ func TestTimeoutKillsWhatIgnoresTerm(t *testing.T) {
 	onlyLinux(t)
 	s := start(t, "exec", "--grace", "50ms", "--attempt-timeout", "1s", "--policy", "fixed(0s) attempts=2", "--", "sh", "-c",
 		`trap '' TERM; `+tree+`echo $TIDEOVER_ATTEMPT >> $DIR/attempts; wait; sleep 600`)
-	got := s.end()
+	got := s.wait()
 	wantCode(t, got, 124)
-	wantNobody(t, s.mark)
+	wantNoProcess(t, s.mark)
 	if n := lines(filepath.Join(s.dir, "attempts")); n != 2 {
 		t.Errorf("attempts = %d, want 2; stderr %q", n, got.stderr)
 	}
@@ -126,18 +125,18 @@ func TestLeftoversAreEndedBeforeTheNextAttempt(t *testing.T) {
 			exit 0
 		fi
 		`+tree+`exit 1`)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	if data, err := os.ReadFile(filepath.Join(s.dir, "overlap")); err == nil {
 		t.Errorf("still there in the second attempt: %q", data)
 	}
-	wantNobody(t, s.mark)
+	wantNoProcess(t, s.mark)
 }
 
 func TestDaemonSurvivesSuccess(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
 	s := start(t, "exec", "--", "sh", "-c", tree+"exit 0")
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	for _, name := range []string{"child", "escaped", "orphan"} {
 		pid := s.sign(name)
 		if !alive(pid) {
@@ -168,7 +167,7 @@ func TestChildrenFromBeforeAreNotTouched(t *testing.T) {
 	testwait.Until(t, "the sleep is gone", func() bool { return len(survivors(t, mark)) == 0 })
 }
 
-// A child from before us ends during our run, so that its own come to us.
+// A child that existed before tideover ends during the run, so that tideover inherits its children.
 func TestOrphansOfChildrenFromBeforeAreNotTouched(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -213,7 +212,7 @@ func TestSignalEndsAWaitBetweenAttempts(t *testing.T) {
 		return strings.Contains(string(data), `"kind":"waiting"`)
 	})
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 143)
+	wantCode(t, s.wait(), 143)
 }
 
 func TestWindowChangeAndUserSignalsAreForwarded(t *testing.T) {
@@ -225,14 +224,14 @@ func TestWindowChangeAndUserSignalsAreForwarded(t *testing.T) {
 			s := start(t, "exec", "--", "sh", "-c", `trap 'exit 0' `+sig+`; echo > $DIR/ready; while :; do sleep 0.01; done`)
 			s.sign("ready")
 			s.signal(number)
-			wantCode(t, s.end(), 0)
+			wantCode(t, s.wait(), 0)
 		})
 	}
 }
 
 func TestIgnoredHangupStaysIgnored(t *testing.T) {
 	t.Parallel()
-	s := &started{t: t, dir: t.TempDir()}
+	s := &backgroundProcess{t: t, dir: t.TempDir()}
 	s.Cmd, s.mark = command(t)
 	s.Env = append(s.Env, "DIR="+s.dir)
 	s.Args = []string{"sh", "-c", `trap '' HUP; exec "$0" exec -- sh -c 'echo $$ > $DIR/ready; while ! test -e $DIR/go; do sleep 0.01; done'`, commandtest.Path(t)}
@@ -244,11 +243,10 @@ func TestIgnoredHangupStaysIgnored(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
-// A child that we may not signal, like one of sudo's, is reported and waited
-// for.
+// A child that tideover may not signal, like one of sudo, is reported and waited for.
 func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -259,7 +257,7 @@ func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// The binaries are in folders that other users may not enter.
+	// The binaries are in folders that other users can't read.
 	plain, setuid := filepath.Join(dir, "tideover"), filepath.Join(dir, "setuid")
 	copyFile(t, commandtest.Path(t), plain)
 	copyFile(t, self(t), setuid)
@@ -269,7 +267,7 @@ func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
 		}
 	}
 	const nobody = 65534
-	s := &started{t: t, dir: dir}
+	s := &backgroundProcess{t: t, dir: dir}
 	s.Cmd, s.mark = command(t, "exec", "-n", "1", "--grace", "20ms", "--attempt-timeout", "1s", "--", setuid, "helper:root", filepath.Join(dir, "go"))
 	s.Path = plain
 	s.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
@@ -292,11 +290,11 @@ func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	rest, _ := io.ReadAll(out)
-	got := s.end()
+	got := s.wait()
 	if got.code != 124 {
 		t.Errorf("exit code = %d, want 124; output %q", got.code, text+string(rest))
 	}
-	wantNobody(t, s.mark)
+	wantNoProcess(t, s.mark)
 }
 
 func copyFile(t *testing.T, from, to string) {

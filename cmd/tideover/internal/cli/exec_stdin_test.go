@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
-// data returns n bytes that do not repeat soon, the same for the same n.
+// data returns n bytes without short repetitions, the same for the same n.
 func data(n int) []byte {
 	var b bytes.Buffer
 	for i := 0; b.Len() < n; i++ {
@@ -107,7 +107,7 @@ func TestOpenInputDoesNotHang(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer r.Close()
-			defer w.Close() // after tideover has ended: nobody closes its input
+			defer w.Close() // after tideover has ended: its input stays open until then
 			cmd, _ := command(t, "exec", "--policy", quick, "--", "sh", "-c", script)
 			cmd.Stdin = r
 			want, _ := strconv.Atoi(strings.TrimPrefix(script, "exit "))
@@ -173,7 +173,7 @@ func TestNullDeviceIsHandedOver(t *testing.T) {
 func TestSpoolHasNoName(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	s := &started{t: t, dir: t.TempDir()}
+	s := &backgroundProcess{t: t, dir: t.TempDir()}
 	s.Cmd, s.mark = command(t, "exec", "--policy", quick, "--", "sh", "-c", `cat > /dev/null; echo > $DIR/ready; sleep 600`)
 	s.Env = append(s.Env, "DIR="+s.dir, "TMPDIR="+s.dir)
 	s.Stdin = strings.NewReader("secret")
@@ -196,12 +196,12 @@ func TestSpoolHasNoName(t *testing.T) {
 		t.Error("no spool found")
 	}
 	_ = s.Process.Signal(os.Interrupt)
-	s.end()
-	wantNobody(t, s.mark)
+	s.wait()
+	wantNoProcess(t, s.mark)
 }
 
-// Several that read one pipe take the lines from under each other, and all of
-// them end when told to.
+// Several processes read from one pipe and compete for its lines. All of them end when they are
+// stopped.
 func TestOtherReadersOfTheInputDoNotKeepUs(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -210,9 +210,9 @@ func TestOtherReadersOfTheInputDoNotKeepUs(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	var all []*started
+	var all []*backgroundProcess
 	for range 3 {
-		s := &started{t: t, dir: t.TempDir()}
+		s := &backgroundProcess{t: t, dir: t.TempDir()}
 		s.Cmd, s.mark = command(t, "exec", "-p", quick, "--", "sh", "-c", "echo > $DIR/ready; cat > /dev/null")
 		s.Env = append(s.Env, "DIR="+s.dir)
 		s.Stdin = r
@@ -229,13 +229,13 @@ func TestOtherReadersOfTheInputDoNotKeepUs(t *testing.T) {
 	}
 	for _, s := range all {
 		s.signal(syscall.SIGTERM)
-		wantCode(t, s.end(), 143)
+		wantCode(t, s.wait(), 143)
 	}
 }
 
 func TestOneAttemptGetsTheInputItself(t *testing.T) {
 	t.Parallel()
-	// What the command leaves unread stays in the pipe for the next reader.
+	// Input that the command does not read stays in the pipe for the next reader.
 	cmd, _ := command(t)
 	cmd.Args = []string{"sh", "-c", `"$0" exec --attempts 1 -- true; cat`, commandtest.Path(t)}
 	cmd.Path, _ = exec.LookPath("sh")

@@ -162,7 +162,7 @@ func TestHelpIsForStrangers(t *testing.T) {
 	got := tideover(t, "exec", "--help")
 	wantCode(t, got, 0)
 	for _, part := range []string{
-		"Exit codes:", "124 ", "125 ", "126 ", "127 ", "128+n", "Examples:", "Policy:", "What to retry:", "How to run:", "What to tell:",
+		"Exit codes:", "124 ", "125 ", "126 ", "127 ", "128+n", "Examples:", "Policy:", "What to retry:", "Execution:", "Reporting:",
 		"TIDEOVER_ATTEMPT ", "http-interactive", "--grace duration", `(default "exponential(1s..30s) jitter=50% attempts=5")`,
 	} {
 		wantIn(t, "help", got.out, part)

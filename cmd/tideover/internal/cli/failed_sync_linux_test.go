@@ -12,9 +12,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// failSyncs lets all syncs of a process fail. It returns the file with a line for each,
-// and a function that ends it. The test is skipped where strace is missing or must not
-// attach to a process.
+// failSyncs makes all syncs of a process fail. It returns a file with a line for each, and a
+// function that ends the fault. The test is skipped if strace is missing or not allowed.
 func failSyncs(t *testing.T, pid int) (log string, end func()) {
 	t.Helper()
 	path, err := exec.LookPath("strace")
@@ -49,7 +48,7 @@ func failSyncs(t *testing.T, pid int) (log string, end func()) {
 func TestAStartIsNotAcknowledgedWhileSyncsFail(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, "version: 1\nworkflows:\n  hello:\n    steps:\n      - {id: say, run: [echo, hello]}\n", "")
-	wantCode(t, s.ask("run", "hello", "--wait"), 0)
+	wantCode(t, s.runCommand("run", "hello", "--wait"), 0)
 	log, end := failSyncs(t, s.Process.Pid)
 	failed := func() int {
 		text, _ := os.ReadFile(log)
@@ -70,12 +69,12 @@ func TestAStartIsNotAcknowledgedWhileSyncsFail(t *testing.T) {
 		}
 	default:
 	}
-	o := s.ask("status")
+	o := s.runCommand("status")
 	wantIn(t, "status", o.out+o.stderr, "can't store what happens")
 	end()
 	testwait.Until(t, "the start is acknowledged, and the run ends", func() bool {
-		return s.ask("run", "hello", "--key", "k", "--wait").code == 0
+		return s.runCommand("run", "hello", "--key", "k", "--wait").code == 0
 	})
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }

@@ -15,19 +15,19 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// groupKey annotates a flag with the heading under which the help lists it.
+// groupKey is the annotation of a flag with its heading in the help text.
 const groupKey = "tideover-group"
 
-// group puts the named flags under a heading of the help.
-func group(flags *pflag.FlagSet, heading string, names ...string) {
+// groupFlags puts flags under a heading of the help text.
+func groupFlags(flags *pflag.FlagSet, heading string, names ...string) {
 	for _, name := range names {
 		_ = flags.SetAnnotation(name, groupKey, []string{heading})
 	}
 }
 
-// groupedHelp prints the help with the flags under their headings, in the order
-// given; flags without one come last.
-func groupedHelp(cmd *cobra.Command, headings ...string) {
+// setGroupedHelp makes the help list the flags under these headings, in this order; flags without a
+// heading come last.
+func setGroupedHelp(cmd *cobra.Command, headings ...string) {
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		out := cmd.OutOrStdout()
 		fmt.Fprintf(out, "%s\n\nUsage:\n  %s\n", strings.TrimSpace(cmd.Long), cmd.UseLine())
@@ -45,7 +45,7 @@ func groupedHelp(cmd *cobra.Command, headings ...string) {
 	})
 }
 
-// pattern is a regular expression.
+// pattern is a flag with a regular expression. The zero value has none.
 type pattern struct{ *regexp.Regexp }
 
 func (*pattern) Type() string { return "regex" }
@@ -63,7 +63,7 @@ func (p *pattern) Set(s string) (err error) {
 	return err
 }
 
-// duration is a duration in the spelling of the policies' text form, 0 included.
+// duration is a flag with a duration in the format of policies; 0 is allowed.
 type duration time.Duration
 
 func (d *duration) String() string { return time.Duration(*d).String() }
@@ -78,7 +78,7 @@ func (d *duration) Set(s string) error {
 	return err
 }
 
-// size is a number of bytes: 500, 64KiB, 64MiB, 1GiB, 10MB.
+// size is a flag with a number of bytes: 500, 64KiB, 64MiB, 1GiB, 10MB.
 type size int64
 
 func (s *size) String() string { return textfmt.FormatSize(int64(*s)) }
@@ -88,7 +88,7 @@ func (*size) Type() string     { return "size" }
 func (s *size) Set(text string) error {
 	n, ok := textfmt.ParseSize(text)
 	if !ok {
-		return fmt.Errorf("%q is not a size such as 500kB, 64MiB or 0", text)
+		return fmt.Errorf("%q is not a size: want one such as 500kB, 64MiB or 0", text)
 	}
 	*s = size(n)
 	return nil

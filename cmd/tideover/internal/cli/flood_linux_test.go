@@ -27,11 +27,11 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// serveWithDescriptors starts a server that may open so many files, sockets included.
-func serveWithDescriptors(t *testing.T, descriptors int, text string) *served {
+// serveWithDescriptors starts a server with a limit on open files, including sockets.
+func serveWithDescriptors(t *testing.T, descriptors int, text string) *serverProcess {
 	t.Helper()
 	dir := shortDir(t)
-	s := &served{started: &started{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
+	s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
 	write(t, s.file, text)
 	s.Cmd, s.mark = command(t, "serve", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0")
 	s.Args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -n %d; exec "$@"`, descriptors), "sh", s.Path}, s.Args[1:]...)
@@ -43,11 +43,13 @@ func serveWithDescriptors(t *testing.T, descriptors int, text string) *served {
 	return s
 }
 
-// tcp returns the address of the page, host and port.
-func (s *served) tcp() string { return strings.Trim(strings.TrimPrefix(s.address(), "http://"), "/") }
+// tcp returns host and port of the web page.
+func (s *serverProcess) tcp() string {
+	return strings.Trim(strings.TrimPrefix(s.address(), "http://"), "/")
+}
 
 // token returns the token of the API.
-func (s *served) token() string {
+func (s *serverProcess) token() string {
 	s.t.Helper()
 	data, err := os.ReadFile(filepath.Join(s.data, "token"))
 	if err != nil {
@@ -56,18 +58,18 @@ func (s *served) token() string {
 	return strings.TrimSpace(string(data))
 }
 
-// flood is many connections that stay open.
+// flood is a number of connections that stay open.
 type flood struct {
 	conns   []net.Conn
 	handled atomic.Int32 // connections that were answered or closed
 	readers sync.WaitGroup
 }
 
-// newFlood opens n connections from the address, each of which asks for /healthz and stays open.
+// newFlood opens n connections from the address. Each requests /healthz and stays open.
 func newFlood(t *testing.T, to, from string, n int) *flood {
 	t.Helper()
 	f := new(flood)
-	t.Cleanup(f.end)
+	t.Cleanup(f.close)
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	for range n {
 		c, err := dialer.DialContext(t.Context(), "tcp", to)
@@ -85,15 +87,15 @@ func newFlood(t *testing.T, to, from string, n int) *flood {
 	return f
 }
 
-// end closes the connections.
-func (f *flood) end() {
+// close closes the connections.
+func (f *flood) close() {
 	for _, c := range f.conns {
 		_ = c.Close()
 	}
 	f.readers.Wait()
 }
 
-// get asks over TCP from the address, with a connection of its own, and returns the status and the body.
+// get sends a request over a new TCP connection from the address, and returns status and body.
 func get(t *testing.T, url, from string) (int, string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -116,8 +118,8 @@ func get(t *testing.T, url, from string) (int, string) {
 	}
 }
 
-// refusal connects from the address, sends nothing, and returns the status and the body of what the server answers. A client that
-// sends a request may find the connection closed before it has sent it.
+// refusal connects from the address, sends nothing, and returns status and body of the server's
+// answer. (A client that sends a request may find the connection closed first.)
 func refusal(t *testing.T, to, from string) (int, string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -135,8 +137,8 @@ func refusal(t *testing.T, to, from string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// A flood of idle connections without a token takes all descriptors that it can get. Runs that fall due
-// meanwhile succeed, and the owner's socket and callers at other addresses are answered.
+// Idle connections without a token use all descriptors that they can get. Runs that become due
+// meanwhile succeed, and the owner's socket and clients at other addresses still get answers.
 func TestAFloodOfConnectionsStopsNothing(t *testing.T) {
 	t.Parallel()
 	const due = 20
@@ -146,7 +148,7 @@ workflows: {w: {steps: [{id: a, run: [echo, done], policy: fixed(1s) attempts=1}
 `)
 	var ids []string
 	for range due {
-		o := s.ask("run", "w", "--in", "3s")
+		o := s.runCommand("run", "w", "--in", "3s")
 		wantCode(t, o, 0)
 		ids = append(ids, strings.TrimSpace(o.out))
 	}
@@ -158,8 +160,8 @@ workflows: {w: {steps: [{id: a, run: [echo, done], policy: fixed(1s) attempts=1}
 			t.Errorf("during the flood a run is %s after %d attempts: %s", i.State, i.Attempts, i.Error)
 		}
 	}
-	wantCode(t, s.ask("run", "w", "--wait"), 0)
-	wantCode(t, s.ask("status"), 0)
+	wantCode(t, s.runCommand("run", "w", "--wait"), 0)
+	wantCode(t, s.runCommand("status"), 0)
 	for _, from := range []string{"127.0.0.1", "127.0.0.2"} {
 		if status, _ := get(t, s.address()+"healthz", from); status != http.StatusOK {
 			t.Errorf("a caller at %s gets %d", from, status)
@@ -168,14 +170,14 @@ workflows: {w: {steps: [{id: a, run: [echo, done], policy: fixed(1s) attempts=1}
 	if m := s.metrics(); !strings.Contains(m, `tideover_connections_closed_total{listener="tcp",reason="address-limit"}`) {
 		t.Errorf("the metrics do not have the connections that were closed")
 	}
-	f.end()
+	f.close()
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
-	wantNobody(t, s.mark)
+	wantCode(t, s.wait(), 0)
+	wantNoProcess(t, s.mark)
 }
 
-// Connections that are in use are not closed for others: those that come later are refused, but for other
-// addresses and for the owner's socket.
+// Connections in use are not closed for new ones. New ones are rejected, except from other
+// addresses and on the owner's socket.
 func TestConnectionsBeyondTheLimitAreRefused(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -208,7 +210,7 @@ workflows: {w: {steps: [{id: a, run: [echo, done]}]}}
 	if status, _ := get(t, s.address()+"healthz", "127.0.0.2"); status != http.StatusOK {
 		t.Errorf("another address gets %d", status)
 	}
-	wantCode(t, s.ask("run", "w", "--wait"), 0)
+	wantCode(t, s.runCommand("run", "w", "--wait"), 0)
 	wantIn(t, "metrics", s.metricsFrom("127.0.0.2"), `tideover_connections_refused_total{listener="tcp",reason="address-limit"} 1`)
 	close(hold)
 	all.Wait()
@@ -219,8 +221,8 @@ workflows: {w: {steps: [{id: a, run: [echo, done]}]}}
 	}
 }
 
-// metricsFrom returns the metrics, asked for from the address.
-func (s *served) metricsFrom(from string) string {
+// metricsFrom requests the metrics from the address.
+func (s *serverProcess) metricsFrom(from string) string {
 	s.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
 	client := http.Client{Transport: &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true}}
@@ -235,8 +237,8 @@ func (s *served) metricsFrom(from string) string {
 	return string(text)
 }
 
-// unixClient returns a client of the owner's socket with one connection, which is kept.
-func (s *served) unixClient() *http.Client {
+// unixClient returns a client of the owner's socket with one kept connection.
+func (s *serverProcess) unixClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		MaxConnsPerHost: 1, IdleConnTimeout: 0,
 		Dial: func(string, string) (net.Conn, error) {
@@ -245,8 +247,8 @@ func (s *served) unixClient() *http.Client {
 	}}
 }
 
-// As many streams of events as there may be are open, over TCP and then over the socket. The owner follows
-// events, and asks, over the socket.
+// The maximum number of event streams is open, over TCP and then over the socket. The owner can
+// still read events and send requests over the socket.
 func TestStreamsDoNotLockTheOwnerOut(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, "version: 1\nworkflows: {w: {steps: [{id: a, run: [echo, done]}]}}\n", "")
@@ -280,12 +282,13 @@ func TestStreamsDoNotLockTheOwnerOut(t *testing.T) {
 		t.Errorf("streams over TCP lock the owner out: %d", status)
 	}
 	fill("unix", socket)
-	wantCode(t, s.ask("run", "w", "--wait"), 0)
-	wantCode(t, s.ask("status"), 0)
+	wantCode(t, s.runCommand("run", "w", "--wait"), 0)
+	wantCode(t, s.runCommand("status"), 0)
 }
 
-// fewDescriptors takes all free descriptors away from the server but a few, until the returned function is called.
-func (s *served) fewDescriptors(free int) (restore func()) {
+// fewDescriptors leaves the server only a few free descriptors, until the returned function is
+// called.
+func (s *serverProcess) fewDescriptors(free int) (restore func()) {
 	s.t.Helper()
 	var old unix.Rlimit
 	pid := s.Process.Pid
@@ -301,7 +304,7 @@ func (s *served) fewDescriptors(free int) (restore func()) {
 		n, _ := strconv.Atoi(f.Name())
 		open = append(open, n)
 	}
-	// The lowest free number is used next, and must be below the limit.
+	// The system uses the lowest free number next, which must be below the limit.
 	limit := 0
 	for ; free > 0 || slices.Contains(open, limit); limit++ {
 		if !slices.Contains(open, limit) {
@@ -318,8 +321,9 @@ func (s *served) fewDescriptors(free int) (restore func()) {
 	}
 }
 
-// The server has no descriptor left when a step, a request, a request to a provider and a message are due. None
-// of them spends an attempt of its policy, which allows one; all succeed when there are descriptors again.
+// The server has no descriptor left when a step, a request, a request to a provider and a message
+// are due. None of them uses up an attempt of its policy, which allows one; all succeed when
+// descriptors are free again.
 func TestAShortageOfDescriptorsSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -389,7 +393,7 @@ workflows:
 	if code, text := ask("/p/up/x"); code != http.StatusServiceUnavailable || !strings.Contains(text, `"shortage"`) {
 		t.Errorf("a caller of the gateway gets %d: %s", code, text)
 	}
-	// The message is sent by a run of its own, which the first run starts when its time is over.
+	// The message has a run of its own, which the first run starts when it times out.
 	testwait.Until(t, "there is a message", func() bool {
 		var list struct{ Runs []engine.Info }
 		call("GET", "runs?internal=true", "", &list)

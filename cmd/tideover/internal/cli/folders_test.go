@@ -14,7 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Others may write to the data folder, the token or the file: they could say what the server does.
+// Other users can write to the data folder, the token or the configuration, so they could control
+// the server.
 func TestFilesThatOthersMayWriteAreRefused(t *testing.T) {
 	t.Parallel()
 	const stranger = 54321
@@ -23,10 +24,10 @@ func TestFilesThatOthersMayWriteAreRefused(t *testing.T) {
 		plant func(t *testing.T, dir, data, file string) error
 		want  string
 	}{
-		{"a folder of mode 0777", func(_ *testing.T, _, data, _ string) error { return os.Chmod(data, 0o777) }, "server.data: others may write to "},
-		{"a folder of mode 0770", func(_ *testing.T, _, data, _ string) error { return os.Chmod(data, 0o770) }, "server.data: others may write to "},
-		{"a token of mode 0622", func(_ *testing.T, _, data, _ string) error { return os.Chmod(filepath.Join(data, "token"), 0o622) }, "token: others may write to "},
-		{"a file of mode 0666", func(_ *testing.T, _, _, file string) error { return os.Chmod(file, 0o666) }, "config: others may write to "},
+		{"a folder of mode 0777", func(_ *testing.T, _, data, _ string) error { return os.Chmod(data, 0o777) }, "server.data: other users can write to "},
+		{"a folder of mode 0770", func(_ *testing.T, _, data, _ string) error { return os.Chmod(data, 0o770) }, "server.data: other users can write to "},
+		{"a token of mode 0622", func(_ *testing.T, _, data, _ string) error { return os.Chmod(filepath.Join(data, "token"), 0o622) }, "token: other users can write to "},
+		{"a file of mode 0666", func(_ *testing.T, _, _, file string) error { return os.Chmod(file, 0o666) }, "config: other users can write to "},
 		{"a folder of another user", func(t *testing.T, _, data, _ string) error { return chown(t, data, stranger) }, "server.data: "},
 		{"a token of another user", func(t *testing.T, _, data, _ string) error { return chown(t, filepath.Join(data, "token"), stranger) }, "token: "},
 		{"a file of another user", func(t *testing.T, _, _, file string) error { return chown(t, file, stranger) }, "config: "},
@@ -43,12 +44,12 @@ func TestFilesThatOthersMayWriteAreRefused(t *testing.T) {
 			if err := c.plant(t, dir, data, file); err != nil {
 				t.Fatal(err)
 			}
-			s := &served{started: &started{t: t, dir: dir}, out: new(syncBuffer)}
+			s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: dir}, out: new(syncBuffer)}
 			s.Cmd, s.mark = command(t, "serve", "--config", file, "--data", data, "--listen", "127.0.0.1:0")
 			s.Stdout, s.Stderr = s.out, s.out
 			s.begin()
 			ended := make(chan int, 1)
-			go func() { ended <- s.end().code }()
+			go func() { ended <- s.wait().code }()
 			var code int
 			over, served := false, false
 			testwait.Until(t, "the server ends, or serves", func() bool {
@@ -84,7 +85,7 @@ func chown(t *testing.T, path string, uid int) error {
 	return os.Chown(path, uid, uid)
 }
 
-// An argument that the system does not take is the same at every attempt.
+// An argument that is too long for the system fails at every attempt.
 func TestAnArgumentThatIsTooLongIsPermanent(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -97,14 +98,14 @@ workflows:
 	input := filepath.Join(s.dir, "input")
 	write(t, input, `"`+strings.Repeat("x", 200<<10)+`"`)
 	for _, workflow := range []string{"argument", "variable"} {
-		o := s.ask("run", workflow, "--input", "@"+input, "--wait")
+		o := s.runCommand("run", workflow, "--input", "@"+input, "--wait")
 		wantCode(t, o, 1)
 		i := s.show(strings.Fields(o.stderr)[2])
 		if i.Attempts != 1 || i.Reason != "permanent" || !strings.Contains(i.Error, "argument list too long") || !strings.Contains(i.Error, "stdin") {
 			t.Errorf("%s: %s (%s) after %d attempts: %s", workflow, i.State, i.Reason, i.Attempts, i.Error)
 		}
 	}
-	o := s.ask("run", "stdin", "--input", "@"+input, "--wait")
+	o := s.runCommand("run", "stdin", "--input", "@"+input, "--wait")
 	wantCode(t, o, 0)
 	wantIn(t, "output", o.out, "204800")
 }
@@ -134,7 +135,7 @@ workflows:
 	}
 }
 
-// The limits that docs/security.md names are those that hold.
+// The limits in docs/security.md are those of the code.
 func TestTheLimitsOfThePageHold(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/security.md")
@@ -152,14 +153,14 @@ func TestTheLimitsOfThePageHold(t *testing.T) {
 	s := serveFile(t, "version: 1\nworkflows: {w: {steps: [{id: a, run: [wc, -c], stdin: '{{ .input }}'}]}}\n", "")
 	input := filepath.Join(s.dir, "input")
 	write(t, input, `"`+strings.Repeat("x", steps.MaxPayload-2)+`"`)
-	wantCode(t, s.ask("run", "w", "--input", "@"+input, "--wait"), 0)
+	wantCode(t, s.runCommand("run", "w", "--input", "@"+input, "--wait"), 0)
 	write(t, input, `"`+strings.Repeat("x", steps.MaxPayload-1)+`"`)
-	o := s.ask("run", "w", "--input", "@"+input)
+	o := s.runCommand("run", "w", "--input", "@"+input)
 	if o.code == 0 || !strings.Contains(o.stderr, fmt.Sprint(steps.MaxPayload)) {
 		t.Errorf("a larger input: %d %s", o.code, o.stderr)
 	}
 	write(t, input, `"`+strings.Repeat("x", 3<<20)+`"`)
-	if o := s.ask("run", "w", "--input", "@"+input); o.code == 0 {
+	if o := s.runCommand("run", "w", "--input", "@"+input); o.code == 0 {
 		t.Errorf("an input of 3 MiB: %d %s", o.code, o.out)
 	}
 }

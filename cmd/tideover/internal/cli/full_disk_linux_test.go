@@ -14,16 +14,15 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// smallDisk is a file system of its own on the data folder of a server, in a mount
-// namespace that a process holds.
+// smallDisk is a small file system on the data folder of a server, in a mount namespace that a
+// process keeps alive.
 type smallDisk struct {
 	t      *testing.T
 	holder *exec.Cmd
 	data   string // as processes in the namespace see it
 }
 
-// newSmallDisk mounts a file system of so many megabytes. The test is skipped where that
-// is not allowed.
+// newSmallDisk mounts a file system of this size. The test is skipped if that is not allowed.
 func newSmallDisk(t *testing.T, data string, megabytes int) *smallDisk {
 	t.Helper()
 	if err := os.Mkdir(data, 0o700); err != nil {
@@ -58,7 +57,7 @@ func (d *smallDisk) path(name string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", d.holder.Process.Pid), d.data, name)
 }
 
-// fill takes all the room there is.
+// fill fills the disk.
 func (d *smallDisk) fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(d.path("ballast"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -77,9 +76,9 @@ func (d *smallDisk) fill() {
 }
 
 // serve starts a server on the disk.
-func (d *smallDisk) serve(file string) *served {
+func (d *smallDisk) serve(file string) *serverProcess {
 	d.t.Helper()
-	s := &served{started: &started{t: d.t, dir: filepath.Dir(file)}, file: file, data: d.path(""), out: new(syncBuffer)}
+	s := &serverProcess{backgroundProcess: &backgroundProcess{t: d.t, dir: filepath.Dir(file)}, file: file, data: d.path(""), out: new(syncBuffer)}
 	s.Cmd, s.mark = command(d.t, "serve", "--config", file, "--data", d.data, "--listen", "127.0.0.1:0")
 	nsenter, err := exec.LookPath("nsenter")
 	if err != nil {
@@ -93,10 +92,10 @@ func (d *smallDisk) serve(file string) *served {
 	return s
 }
 
-// wantFewLines checks that a trouble is logged once a minute.
+// wantFewLines checks that a problem is logged once a minute.
 //
 // real clock: a slow machine may log it more often
-func wantFewLines(t *testing.T, s *served, since time.Time, message string) {
+func wantFewLines(t *testing.T, s *serverProcess, since time.Time, message string) {
 	t.Helper()
 	if got, limit := strings.Count(s.out.String(), message), 2+int(time.Since(since)/time.Minute); got > limit {
 		t.Errorf("%q is logged %d times, want at most %d", message, got, limit)
@@ -110,22 +109,25 @@ func TestAFullDiskStopsNothingForGood(t *testing.T) {
 	write(t, file, "version: 1\nworkflows:\n  hello:\n    steps:\n      - {id: say, run: [echo, hello]}\n")
 	disk := newSmallDisk(t, filepath.Join(dir, "data"), 12)
 	s := disk.serve(file)
-	wantCode(t, s.ask("run", "hello", "--wait", "--key", "first"), 0)
+	wantCode(t, s.runCommand("run", "hello", "--wait", "--key", "first"), 0)
 	disk.fill()
 	began := time.Now()
 	pending, _ := command(t, "run", "hello", "--wait", "--key", "second", "--server", "unix:"+disk.path("tideover.sock"))
 	refused := make(chan outcome, 1)
 	go func() { refused <- finish(t, pending) }()
-	fullSaid := func() bool { o := s.ask("status"); return strings.Contains(o.out+o.stderr, "no room for the log") }
+	fullSaid := func() bool {
+		o := s.runCommand("status")
+		return strings.Contains(o.out+o.stderr, "no room for the log")
+	}
 	testwait.Until(t, "status says what is wrong", fullSaid)
-	wantIn(t, "a run", s.ask("show", "first").out, "succeeded")
+	wantIn(t, "a run", s.runCommand("show", "first").out, "succeeded")
 	wantFewLines(t, s, began, "can't store")
 
-	// The server is killed, and then stopped, and starts on the full disk.
+	// The server starts on the full disk after a kill, and after an orderly stop.
 	var second outcome
 	for _, sig := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		s.signal(sig)
-		s.end()
+		s.wait()
 		if second.stderr == "" {
 			second = testwait.Receive(t, "the start ends with the server", refused)
 			wantCode(t, second, 125)
@@ -133,18 +135,18 @@ func TestAFullDiskStopsNothingForGood(t *testing.T) {
 		disk.fill()
 		began = time.Now()
 		s = disk.serve(file)
-		testwait.Until(t, "status answers", func() bool { return s.ask("status").code == 0 })
+		testwait.Until(t, "status answers", func() bool { return s.runCommand("status").code == 0 })
 		wantFewLines(t, s, began, "can't ")
 	}
 
 	if err := os.Remove(disk.path("ballast")); err != nil {
 		t.Fatal(err)
 	}
-	testwait.Until(t, "a start is accepted", func() bool { return s.ask("run", "hello", "--wait", "--key", "third").code == 0 })
+	testwait.Until(t, "a start is accepted", func() bool { return s.runCommand("run", "hello", "--wait", "--key", "third").code == 0 })
 	testwait.Until(t, "the list has everything", func() bool {
-		out := s.ask("runs").out
+		out := s.runCommand("runs").out
 		return strings.Contains(out, "first") && strings.Contains(out, "third")
 	})
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }

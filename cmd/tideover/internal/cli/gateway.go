@@ -17,37 +17,36 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-const gatewayLong = `Stands before remote APIs that throttle, time out and fall over, for clients in
-any language: they point their base URL at
+const gatewayLong = `Runs a reliability proxy in front of HTTP and LLM APIs, for clients in any language.
+Point the base URL of a client at
 
   http://127.0.0.1:7878/p/<provider>/
 
-and go on as before. The gateway retries by the provider's policy, rotates keys,
-waits as long as the server asks, spares a provider that is down, and goes to
-another one where the configuration says so.
+and change nothing else. The gateway retries by the provider's policy, rotates keys,
+honours Retry-After, stops sending to a provider that is down, and fails over to
+another provider if the configuration names one.
 
-With names of presets (openai, anthropic, gemini) it needs no configuration. Keys
-are then taken from OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY; without
-one, or if it is empty, callers bring their own. Otherwise the section "providers"
-of the configuration says what there is; docs/gateway.md has all of it.
+With names of presets (openai, anthropic, gemini) it needs no configuration. The keys
+are then read from OPENAI_API_KEY, ANTHROPIC_API_KEY and GEMINI_API_KEY; if one is
+unset or empty, clients send their own key. Without presets, the section "providers"
+of the configuration defines the providers; see docs/gateway.md.
 
-At the start it prints, on standard output, where each provider is and whose key it
-gets, and the address of the page: a link with the token in it if that is a
-terminal, otherwise with the name of the file that has the token. The log is on
-standard error.
+At the start it prints the URL of each provider, the source of its key, and the
+address of the web page. On a terminal that address contains the token, otherwise the
+name of the file with the token. Log lines go to standard error.
 
-With server.tls in the file, or --tls-cert and --tls-key, it speaks TLS, and its
-addresses begin with https.
+With server.tls in the file, or --tls-cert and --tls-key, it uses TLS, and its URLs
+begin with https.
 
-It has a folder for its token, its socket and what it learned (--data), which one
-gateway or serve at a time can use.
+The token, the socket and learned recovery times are in a folder (--data). Only one
+gateway or serve at a time can use a folder.
 
-"tideover serve" has the same gateway beside everything else. "tideover providers"
-shows how they are doing, and /metrics has the numbers for Prometheus.
+"tideover serve" includes the same gateway. "tideover providers" shows the state of
+the providers, and /metrics has metrics for Prometheus.
 
-SIGTERM or SIGINT lets requests end, for 30 s at most; a second signal does not
-wait. SIGHUP, and any change of the file, loads the configuration again, and no
-request is lost.`
+SIGTERM or SIGINT lets requests finish, for 30 s at most; a second signal ends it at
+once. SIGHUP, and any change of the file, reloads the configuration without losing
+a request.`
 
 const gatewayExample = `  # two APIs, with keys from the environment
   tideover gateway openai anthropic
@@ -55,13 +54,13 @@ const gatewayExample = `  # two APIs, with keys from the environment
   # any client: only its base URL changes
   OPENAI_BASE_URL=http://127.0.0.1:7878/p/openai/v1 python ask.py
 
-  # what is in a file
+  # providers from a configuration file
   tideover gateway --config tideover.yaml
 
-  # in another window
+  # in another terminal
   tideover providers --watch`
 
-// gatewayKeys are the variables that hold the key of a preset.
+// gatewayKeys has the environment variable with the key of each preset.
 var gatewayKeys = map[string]string{
 	gateway.OpenAI: "OPENAI_API_KEY", gateway.Anthropic: "ANTHROPIC_API_KEY", gateway.Gemini: "GEMINI_API_KEY",
 }
@@ -70,7 +69,7 @@ func newGateway(io Streams) *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
 		Use:     "gateway [flags] [preset…]",
-		Short:   "Stand before remote APIs, for clients in any language",
+		Short:   "Run a reliability proxy in front of HTTP and LLM APIs",
 		Long:    gatewayLong,
 		Example: gatewayExample,
 		RunE:    func(cmd *cobra.Command, args []string) error { return runGateway(cmd.Context(), io, o, args) },
@@ -92,7 +91,7 @@ func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []stri
 	if err != nil {
 		return err
 	}
-	adoptNetLog(log)
+	redirectStdLog(log)
 	src, err := gatewaySource(o, presets, redactor)
 	if err != nil {
 		return err
@@ -102,8 +101,8 @@ func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []stri
 	err = server.Run(ctx, hurry, server.Options{
 		Source: src, Gateway: true, Version: thisBuild().String(), Log: log, Reload: reload,
 		Ready: func(p server.Page) {
-			announceFile(io, src.Path)
-			announceGateway(io, presets, p)
+			printConfigPath(io, src.Path)
+			printGatewayAddresses(io, presets, p)
 		},
 	})
 	if err != nil {
@@ -112,10 +111,10 @@ func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []stri
 	return nil
 }
 
-// gatewaySource returns the configuration: the file's, or one for the presets.
+// gatewaySource returns the configuration of the file, or one that is generated for the presets.
 func gatewaySource(o *serveOptions, presets []string, redactor *secret.Redactor) (config.Source, error) {
 	if len(presets) > 0 && o.source.path != "" {
-		return config.Source{}, errors.New("gateway: presets and --config can't be used together; write the presets under providers: in the file")
+		return config.Source{}, errors.New("gateway: presets and --config can't be used together: write the presets under providers: in the file")
 	}
 	src, err := o.source.source(redactor)
 	if err != nil {
@@ -131,12 +130,12 @@ func gatewaySource(o *serveOptions, presets []string, redactor *secret.Redactor)
 		return src, err
 	}
 	if src.Path == "" {
-		return src, errors.New("gateway: there is no configuration: name one with --config, or name presets: openai, anthropic, gemini")
+		return src, errors.New("gateway: no configuration found: name a file with --config, or name presets: openai, anthropic, gemini")
 	}
 	return src, nil
 }
 
-// presetConfig returns a configuration for the presets.
+// presetConfig generates a configuration for the presets.
 func presetConfig(presets []string) ([]byte, error) {
 	var text strings.Builder
 	text.WriteString("version: 1\nproviders:\n")
@@ -144,14 +143,14 @@ func presetConfig(presets []string) ([]byte, error) {
 		variable, ok := gatewayKeys[name]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("gateway: %q is not a preset that needs no configuration; want openai, anthropic or gemini", name)
+			return nil, fmt.Errorf("gateway: %q is not a preset that works without a configuration: want openai, anthropic or gemini", name)
 		case slices.Contains(presets[:i], name):
-			return nil, fmt.Errorf("gateway: %q is given twice", name)
+			return nil, fmt.Errorf("gateway: preset %q is given twice", name)
 		}
 		fmt.Fprintf(&text, "  %s:\n    preset: %s\n", name, name)
 		key := os.Getenv(variable)
 		if err := config.Sendable(key); err != nil {
-			return nil, fmt.Errorf("gateway: what is in %s %w", variable, err)
+			return nil, fmt.Errorf("gateway: the value of %s %w", variable, err)
 		}
 		if key != "" {
 			fmt.Fprintf(&text, "    auth: ${env:%s}\n", variable)
@@ -160,8 +159,9 @@ func presetConfig(presets []string) ([]byte, error) {
 	return []byte(text.String()), nil
 }
 
-// announceGateway says where the providers are, and whose keys they get.
-func announceGateway(io Streams, presets []string, p server.Page) {
+// printGatewayAddresses prints the URL of each provider and the source of its key, and the address
+// of the web page. The address contains the token only on a terminal.
+func printGatewayAddresses(io Streams, presets []string, p server.Page) {
 	for _, one := range p.Providers {
 		fmt.Fprintf(io.Out, "tideover: %s is at %sp/%s/ (%s)\n", one.Name, p.Address, one.Name, keySource(one, presets))
 	}
@@ -187,7 +187,7 @@ func keySource(p server.Provider, presets []string) string {
 	case len(from) == 1:
 		return "key from " + from[0]
 	}
-	text := "callers bring their own key"
+	text := "clients send their own key"
 	if variable := gatewayKeys[p.Name]; slices.Contains(presets, p.Name) {
 		if _, set := os.LookupEnv(variable); set {
 			text += "; " + variable + " is empty"

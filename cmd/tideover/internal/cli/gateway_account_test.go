@@ -20,7 +20,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// keyedProvider is a provider that notes with which keys it was asked.
+// keyedProvider is a provider that records the key of each request.
 type keyedProvider struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -42,15 +42,15 @@ func newKeyedProvider(t *testing.T, answer http.HandlerFunc) *keyedProvider {
 	return p
 }
 
-// become changes what it answers.
-func (p *keyedProvider) become(answer http.HandlerFunc) {
+// setAnswer changes its answer.
+func (p *keyedProvider) setAnswer(answer http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.answer = answer
 }
 
-// asked returns the keys of all requests so far.
-func (p *keyedProvider) asked() []string {
+// seenKeys returns the keys of all requests so far.
+func (p *keyedProvider) seenKeys() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.keys...)
@@ -76,8 +76,8 @@ func refuses(headers ...string) http.HandlerFunc {
 	}
 }
 
-// post sends a question for a model to a provider of the server.
-func (s *served) post(provider, model string) (code int, text string) {
+// post sends a request for a model to a provider of the server.
+func (s *serverProcess) post(provider, model string) (code int, text string) {
 	s.t.Helper()
 	body := strings.NewReader(`{"model":"` + model + `","messages":[]}`)
 	req, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.address()+"p/"+provider+"/v1/messages", body)
@@ -95,9 +95,9 @@ func (s *served) post(provider, model string) (code int, text string) {
 }
 
 // session returns the status of a session.
-func (s *served) session(name string) (st session.Status) {
+func (s *serverProcess) session(name string) (st session.Status) {
 	s.t.Helper()
-	o := s.ask("sessions", "show", name, "--json")
+	o := s.runCommand("sessions", "show", name, "--json")
 	if err := json.Unmarshal([]byte(o.out), &st); err != nil {
 		return session.Status{} // it is not there yet
 	}
@@ -114,16 +114,17 @@ func calls(t *testing.T, dir string) int {
 	return strings.Count(string(text), "\n")
 }
 
-// restartAfterKill kills the server and starts another one with the file and the folder.
-func (s *served) restartAfterKill(text string, env ...string) *served {
+// restartAfterKill kills the server and starts another one with this configuration and the same
+// folder.
+func (s *serverProcess) restartAfterKill(text string, env ...string) *serverProcess {
 	s.t.Helper()
 	s.signal(syscall.SIGKILL)
-	s.end()
+	s.wait()
 	return serveFile(s.t, text, s.dir, env...)
 }
 
-// A provider states to a key when its limit ends. Sessions of the key's account begin nothing until then, after a kill
-// of the server, too. A success with the key ends that.
+// A provider states when the limit of a key ends. Sessions of the key's account start nothing until
+// then, also after the server was killed. A success with the key ends the limit.
 func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -148,11 +149,11 @@ func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
 				t.Fatalf("the request: %d %s", code, text)
 			}
 			file += fmt.Sprintf("sessions:\n  todo: {start: [%s, -p, x], account-spread: 1s}\n", tool)
-			held := func(s *served) {
+			held := func(s *serverProcess) {
 				t.Helper()
 				testwait.Until(t, "the session is held, or ends", func() bool { st := s.session("todo"); return st.State == "waiting" || st.Over() })
 				st := s.session("todo")
-				if st.State != "waiting" || st.WaitBy != "account" || !strings.Contains(st.WaitFor, "said by key key-1 of provider anthropic: 429") ||
+				if st.State != "waiting" || st.WaitBy != "account" || !strings.Contains(st.WaitFor, "reported by key key-1 of provider anthropic: 429") ||
 					st.Next == nil || st.Next.Before(end.Add(-time.Minute)) || st.Spent != 0 || st.Windows != 0 {
 					t.Errorf("the session is %s by %q until %v: %q", st.State, st.WaitBy, st.Next, st.WaitFor)
 				}
@@ -160,7 +161,7 @@ func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
 					t.Errorf("the assistant was begun %d times", n)
 				}
 			}
-			// The limit is recorded in the background.
+			// The limit is recorded asynchronously.
 			testwait.Until(t, "the limit is recorded", func() bool {
 				_, err := os.Stat(filepath.Join(stateHome(t), "tideover", "accounts", "claude-code.json"))
 				return err == nil
@@ -169,15 +170,15 @@ func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
 			held(s)
 			s = s.restartAfterKill(file, env...)
 			held(s)
-			before := len(up.asked())
+			before := len(up.seenKeys())
 			if code, text := s.post("anthropic", "small"); code != http.StatusTooManyRequests || !strings.Contains(text, "account claude-code is limited") {
 				t.Errorf("a request after the restart: %d %s", code, text)
 			}
-			if n := len(up.asked()); n != before {
+			if n := len(up.seenKeys()); n != before {
 				t.Errorf("%d requests were sent with the key after the restart", n-before)
 			}
-			up.become(replies("done"))
-			if o := s.ask("providers", "reset", "anthropic"); o.code != 0 {
+			up.setAnswer(replies("done"))
+			if o := s.runCommand("providers", "reset", "anthropic"); o.code != 0 {
 				t.Fatalf("reset: %+v", o)
 			}
 			if code, text := s.post("anthropic", "small"); text != "done" {
@@ -188,13 +189,13 @@ func TestALimitOfAKeyHoldsTheSessionsOfItsAccount(t *testing.T) {
 				t.Errorf("the session is %s: %s", st.State, st.Error)
 			}
 			s.signal(syscall.SIGTERM)
-			wantCode(t, s.end(), 0)
+			wantCode(t, s.wait(), 0)
 		})
 	}
 }
 
-// A session is told when its limit ends. Keys of its account are not used until then: another key takes the requests, or
-// a fallback, and where there is neither the caller is told when to come again.
+// A session learns when its limit ends. Until then, keys of its account are not used: requests go
+// to another key or to a fallback; if there is neither, the client gets the time to retry.
 func TestALimitOfASessionHoldsTheKeysOfItsAccount(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -213,7 +214,7 @@ providers:
   spare: {preset: anthropic, base-url: %[3]s, auth: "${env:TWO}"}
 `, tool, up.URL, spare.URL)
 	s := serveFile(t, file, dir, env...)
-	check := func(s *served) {
+	check := func(s *serverProcess) {
 		t.Helper()
 		testwait.Until(t, "the key is held", func() bool {
 			return strings.Contains(s.read("/api/v1/providers/alone"), `"account":"claude-code","route":""`)
@@ -229,16 +230,16 @@ providers:
 		if code, text := s.post("alone", "m"); code != http.StatusTooManyRequests || !strings.Contains(text, "account claude-code is limited") {
 			t.Errorf("without either: %d %s", code, text)
 		}
-		for _, key := range up.asked() {
+		for _, key := range up.seenKeys() {
 			if key != "the-second-key" {
 				t.Errorf("the provider was asked with %s", key)
 			}
 		}
 		for what, text := range map[string]string{
 			"the API": s.read("/api/v1/providers/alone"), "the page": s.read("/providers/alone"), "the list": s.read("/providers"),
-			"the verb": s.ask("providers", "show", "alone").out,
+			"the verb": s.runCommand("providers", "show", "alone").out,
 		} {
-			for _, part := range []string{"account claude-code is limited until ", "said by session todo"} {
+			for _, part := range []string{"account claude-code is limited until ", "reported by session todo"} {
 				if !strings.Contains(text, part) {
 					t.Errorf("%s does not say %q:\n%s", what, part, text)
 				}
@@ -255,10 +256,10 @@ providers:
 	s = s.restartAfterKill(file, env...)
 	check(s)
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
-// A limit of one model says nothing of the account while the key works for another one.
+// A limit of one model does not count as one of the account while the key works for another model.
 func TestALimitOfAModelIsNoneOfTheAccount(t *testing.T) {
 	t.Parallel()
 	up := newKeyedProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -277,23 +278,23 @@ workflows:
 	if code, _ := s.post("anthropic", "big"); code != http.StatusTooManyRequests {
 		t.Errorf("the first model: %d", code)
 	}
-	// The step is held, as far as can be known: the key was told to wait, and nothing else was asked.
-	run := strings.TrimSpace(s.ask("run", "held").out)
+	// The step is held back: the key got a limit, and no other request has shown that it still works.
+	run := strings.TrimSpace(s.runCommand("run", "held").out)
 	testwait.Until(t, "the step waits, or ends", func() bool { i := s.show(run); return i.State == "waiting" || i.Finished() })
 	testwait.Until(t, "the account is free", func() bool {
 		if code, text := s.post("anthropic", "small"); text != "done" {
 			t.Fatalf("the other model: %d %s", code, text)
 		}
-		run := strings.TrimSpace(s.ask("run", "held").out)
+		run := strings.TrimSpace(s.runCommand("run", "held").out)
 		testwait.Until(t, "the step waits, or ends", func() bool { i := s.show(run); return i.State == "waiting" || i.Finished() })
 		return s.show(run).State == "succeeded"
 	})
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
-// The gateway reads from the headers of answers how much of the account's quota is used. A session with pause-at begins
-// nothing.
+// The gateway reads the used quota of the account from response headers. A session with pause-at
+// starts nothing.
 func TestASessionPausesForAQuotaThatTheGatewayHasSeen(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -319,7 +320,7 @@ func TestASessionPausesForAQuotaThatTheGatewayHasSeen(t *testing.T) {
 	for range 2 {
 		testwait.Until(t, "the session waits, or ends", func() bool { st := s.session("todo"); return st.State == "waiting" || st.Over() })
 		st := s.session("todo")
-		if !strings.Contains(st.WaitFor, "91% of the 5-hour quota is used, and the session pauses at 90%") || st.Next == nil || st.Next.Sub(reset).Abs() > time.Minute {
+		if !strings.Contains(st.WaitFor, "91% of the 5-hour quota is used; the session pauses at 90%") || st.Next == nil || st.Next.Sub(reset).Abs() > time.Minute {
 			t.Errorf("the session is %s until %v: %q", st.State, st.Next, st.WaitFor)
 		}
 		if n := calls(t, dir); n != 0 {
@@ -328,10 +329,10 @@ func TestASessionPausesForAQuotaThatTheGatewayHasSeen(t *testing.T) {
 		s = s.restartAfterKill(file, env...)
 	}
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
-// A gateway alone and a watch of the same user share an account.
+// A standalone gateway and a watch of the same user share an account.
 func TestAGatewayAloneHoldsAWatch(t *testing.T) {
 	t.Parallel()
 	up := newKeyedProvider(t, refuses("Retry-After", "7200"))
@@ -340,7 +341,7 @@ func TestAGatewayAloneHoldsAWatch(t *testing.T) {
 		t.Fatalf("the request: %d %s", code, text)
 	}
 	s.signal(syscall.SIGTERM) // which records what was learned
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	dir := shortDir(t)
 	cmd, _ := command(t, "watch", "--data", filepath.Join(dir, "state"), "--", fakeTool(t, dir, "claude", "exit 0"), "-p", "x")
 	out := new(syncBuffer)
@@ -349,7 +350,7 @@ func TestAGatewayAloneHoldsAWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	testwait.Until(t, "the watch is held, or ends", func() bool {
-		return strings.Contains(out.String(), "said by key key-1 of provider anthropic: 429") || calls(t, dir) > 0
+		return strings.Contains(out.String(), "reported by key key-1 of provider anthropic: 429") || calls(t, dir) > 0
 	})
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait()
@@ -367,7 +368,7 @@ func TestTheAccountOfAKeyIsChecked(t *testing.T) {
 	}
 	got := check("../x")
 	wantCode(t, got, 125)
-	for _, part := range []string{":5:", `providers.anthropic.auth[0].account: "../x" is not a name for an account`} {
+	for _, part := range []string{":5:", `providers.anthropic.auth[0].account: "../x" is not a valid account name`} {
 		wantIn(t, "stderr", got.stderr+got.out, part)
 	}
 	for _, account := range []string{"company", "none"} {

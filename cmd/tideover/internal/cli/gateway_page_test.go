@@ -17,9 +17,9 @@ import (
 
 var reference = regexp.MustCompile(`\$\{(env|file):([^}]+)\}`)
 
-// configured writes a configuration of a page into the kitchen, with all that it refers
-// to, and returns where it is.
-func (k *kitchen) configured(text string) (file string) {
+// configured writes a configuration of a page, with all files that it refers to, and returns its
+// path.
+func (k *recipe) configured(text string) (file string) {
 	k.t.Helper()
 	file = k.path("tideover.yaml")
 	k.write(file, text, 0o600)
@@ -33,7 +33,7 @@ func (k *kitchen) configured(text string) (file string) {
 	return file
 }
 
-// blocks returns those of a page in the language.
+// blocks returns the blocks of a page in this language.
 func blocks(t *testing.T, name, language string) (list []string) {
 	t.Helper()
 	for _, b := range fencedIn(page(t, name)) {
@@ -47,8 +47,7 @@ func blocks(t *testing.T, name, language string) (list []string) {
 	return list
 }
 
-// prompted returns the lines of the console blocks that somebody types, without
-// their comments.
+// prompted returns the commands in the console blocks of a page, without comments.
 func prompted(t *testing.T, name string) (list []string) {
 	t.Helper()
 	for _, text := range blocks(t, name, "console") {
@@ -62,12 +61,11 @@ func prompted(t *testing.T, name string) (list []string) {
 	return list
 }
 
-// TestThePageOfTheGatewayWorks does what docs/gateway.md says, from its first
-// command to those that steer.
+// The commands of docs/gateway.md work, from the first to those that control a provider.
 func TestThePageOfTheGatewayWorks(t *testing.T) {
 	t.Parallel()
 	typed := prompted(t, "gateway.md")
-	begin := func(k *kitchen, line string) *syncBuffer {
+	begin := func(k *recipe, line string) *syncBuffer {
 		t.Helper()
 		out := new(syncBuffer)
 		k.env = append(k.env, "TIDEOVER_GATEWAY_LISTEN=127.0.0.1:0")
@@ -83,14 +81,14 @@ func TestThePageOfTheGatewayWorks(t *testing.T) {
 		testwait.Until(t, line+" serves", func() bool { return strings.Contains(out.String(), "the page is at") })
 		return out
 	}
-	first := begin(emptyKitchen(t), typed[0])
+	first := begin(emptyRecipe(t), typed[0])
 	_, shown, _ := strings.Cut(blocks(t, "gateway.md", "console")[0], "\n")
 	shown, _, _ = strings.Cut(shown, "\n")
 	if got := regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(first.String(), "127.0.0.1:7878"); !strings.HasPrefix(got, shown+"\n") {
 		t.Errorf("%s prints %q, and the page says %q", typed[0], got, shown)
 	}
 
-	k := emptyKitchen(t)
+	k := emptyRecipe(t)
 	k.configured(blocks(t, "gateway.md", "yaml")[0])
 	begin(k, "tideover gateway --config tideover.yaml")
 	steered := 0
@@ -105,7 +103,7 @@ func TestThePageOfTheGatewayWorks(t *testing.T) {
 	}
 }
 
-// TestThePageHasEveryCodeOfTheGateway reads them where they are made.
+// The page lists every error code in the source.
 func TestThePageHasEveryCodeOfTheGateway(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "gateway", "problem.go"))
@@ -131,7 +129,7 @@ func TestThePageHasEveryCodeOfTheGateway(t *testing.T) {
 	}
 }
 
-// TestThePagesNameTheDeadlinesThatAreRead asks the code about each header.
+// The code reads each deadline header that the pages mention.
 func TestThePagesNameTheDeadlinesThatAreRead(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(page(t, "http.md"), "\n| header | value |\n")

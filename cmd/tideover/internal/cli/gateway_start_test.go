@@ -16,8 +16,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// asks sends a request with the headers, as pairs, and returns the answer.
-func asks(t *testing.T, method, url string, header ...string) (status int, kind, text string) {
+// sendRequest sends a request with the headers, as pairs, and returns status, content type and
+// body.
+func sendRequest(t *testing.T, method, url string, header ...string) (status int, kind, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(""))
 	if err != nil {
@@ -40,11 +41,10 @@ func asks(t *testing.T, method, url string, header ...string) (status int, kind,
 
 const bothProviders = "version: 1\nproviders: {openai: {auth: none}, anthropic: {auth: none}}\n"
 
-// TestABaseURLWithoutAProviderIsTold asks as an SDK does whose base URL lacks the
-// provider, and as a person does.
+// A base URL that lacks the provider gets a helpful answer, for an SDK and for a person.
 func TestABaseURLWithoutAProviderIsTold(t *testing.T) {
 	t.Parallel()
-	for command, s := range map[string]*served{
+	for command, s := range map[string]*serverProcess{
 		"tideover gateway": gatewayFile(t, bothProviders),
 		"tideover serve":   serveFile(t, bothProviders, ""),
 	} {
@@ -68,7 +68,7 @@ func TestABaseURLWithoutAProviderIsTold(t *testing.T) {
 			{"the metrics", "GET", "metrics", nil, 401, "text/plain; charset=utf-8", "send Authorization: Bearer TOKEN. The token is in the file 'token' of the data folder"},
 			{"the metrics in a browser", "GET", "metrics", []string{"Accept", "text/html"}, 401, "text/plain; charset=utf-8", "Authorization: Bearer TOKEN"},
 		} {
-			status, kind, text := asks(t, tt.method, s.address()+tt.path, tt.header...)
+			status, kind, text := sendRequest(t, tt.method, s.address()+tt.path, tt.header...)
 			if status != tt.status || kind != tt.kind || !strings.Contains(text, tt.says) {
 				t.Errorf("%s: %s: %s /%s: %d %s %q, want %d %s %q", command, tt.name, tt.method, tt.path, status, kind, text, tt.status, tt.kind, tt.says)
 			}
@@ -86,8 +86,7 @@ func TestABaseURLWithoutAProviderIsTold(t *testing.T) {
 	}
 }
 
-// TestOneProcessServesFromAFolder starts others with an address and a socket of
-// their own.
+// Other processes with their own address and socket can't use the folder.
 func TestOneProcessServesFromAFolder(t *testing.T) {
 	t.Parallel()
 	first := gatewayFile(t, bothProviders)
@@ -104,13 +103,13 @@ func TestOneProcessServesFromAFolder(t *testing.T) {
 		t.Errorf("the first is not there any more: %+v", st)
 	}
 	first.signal(syscall.SIGKILL)
-	first.end()
+	first.wait()
 	again := serveFile(t, bothProviders, first.dir)
 	o := tideover(t, "gateway", "openai", "--data", again.data, "--listen", "127.0.0.1:0", "--socket", filepath.Join(again.dir, "other.sock"))
 	wantCode(t, o, 125)
 	wantIn(t, "error", o.stderr, "is in use by another tideover (pid ")
 	again.signal(syscall.SIGTERM)
-	wantCode(t, again.end(), 0)
+	wantCode(t, again.wait(), 0)
 }
 
 func TestAnAddressThatIsTakenNamesTheFlag(t *testing.T) {
@@ -130,10 +129,10 @@ func TestAnAddressThatIsTakenNamesTheFlag(t *testing.T) {
 	}
 }
 
-// TestGatewaySaysWhoseKeysItSends reads what it prints at the start.
+// The lines at the start name the source of each key.
 func TestGatewaySaysWhoseKeysItSends(t *testing.T) {
 	t.Parallel()
-	s := &served{started: &started{t: t, dir: shortDir(t)}, out: new(syncBuffer)}
+	s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: shortDir(t)}, out: new(syncBuffer)}
 	s.Cmd, s.mark = command(t, "gateway", "openai", "anthropic", "gemini", "--data", s.dir, "--listen", "127.0.0.1:0")
 	s.Env = append(s.Env, "OPENAI_API_KEY=hush-hush-key", "ANTHROPIC_API_KEY=")
 	s.Stdout, s.Stderr = s.out, s.out
@@ -142,8 +141,8 @@ func TestGatewaySaysWhoseKeysItSends(t *testing.T) {
 	at := s.address() + "p/"
 	for _, want := range []string{
 		"tideover: openai is at " + at + "openai/ (key from OPENAI_API_KEY)\n",
-		"tideover: anthropic is at " + at + "anthropic/ (callers bring their own key; ANTHROPIC_API_KEY is empty)\n",
-		"tideover: gemini is at " + at + "gemini/ (callers bring their own key)\n",
+		"tideover: anthropic is at " + at + "anthropic/ (clients send their own key; ANTHROPIC_API_KEY is empty)\n",
+		"tideover: gemini is at " + at + "gemini/ (clients send their own key)\n",
 		"?token=, followed by the token in " + filepath.Join(s.dir, "token") + "\n",
 	} {
 		wantIn(t, "output", s.out.String(), want)
@@ -157,7 +156,7 @@ providers:
   gemini: {auth: none}
   anthropic:
 `, "ONE=hush-hush-key", "ANTHROPIC_API_KEY=") // which is of no use with a file
-	for _, want := range []string{"p/openai/ (keys from ONE, " + two + ")\n", "p/gemini/ (no credentials are sent)\n", "p/anthropic/ (callers bring their own key)\n"} {
+	for _, want := range []string{"p/openai/ (keys from ONE, " + two + ")\n", "p/gemini/ (no credentials are sent)\n", "p/anthropic/ (clients send their own key)\n"} {
 		wantIn(t, "output", f.out.String(), want)
 	}
 	if strings.Contains(s.out.String()+f.out.String(), "hush-hush") {
@@ -172,14 +171,14 @@ func TestAKeyThatBreaksAHeaderNamesItsVariable(t *testing.T) {
 		cmd.Env = append(cmd.Env, "OPENAI_API_KEY="+key)
 		o := finish(t, cmd)
 		wantCode(t, o, 125)
-		wantIn(t, "error", o.stderr, "gateway: what is in OPENAI_API_KEY can't stand in a header: there is a line break in it, or a space at an end")
+		wantIn(t, "error", o.stderr, "gateway: the value of OPENAI_API_KEY can't stand in a header: there is a line break in it, or a space at an end")
 		if strings.Contains(o.stderr, "config:") || strings.Contains(o.stderr, "hush-hush") {
 			t.Errorf("with %q: %q", key, o.stderr)
 		}
 	}
 }
 
-// TestARefusedFileIsOneLineOfTheLog has a file with three problems.
+// A file with three problems is one log line.
 func TestARefusedFileIsOneLineOfTheLog(t *testing.T) {
 	t.Parallel()
 	s := gatewayFile(t, bothProviders)

@@ -26,10 +26,10 @@ import (
 )
 
 // gatewayFile starts a `tideover gateway` with the file, and waits until it serves.
-func gatewayFile(t *testing.T, text string, env ...string) *served {
+func gatewayFile(t *testing.T, text string, env ...string) *serverProcess {
 	t.Helper()
 	dir := shortDir(t)
-	s := &served{started: &started{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
+	s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
 	write(t, s.file, text)
 	s.Cmd, s.mark = command(t, "gateway", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0")
 	s.Env = append(s.Env, env...)
@@ -39,23 +39,23 @@ func gatewayFile(t *testing.T, text string, env ...string) *served {
 	return s
 }
 
-// address is where it serves.
-func (s *served) address() string {
+// address returns the URL of the server.
+func (s *serverProcess) address() string {
 	page, _, _ := strings.Cut(s.page(), "?")
 	return page
 }
 
-// provider returns the status of a provider, as the verb shows it.
-func (s *served) provider(name string) (st gateway.Status) {
+// provider returns the status of a provider, as the command shows it.
+func (s *serverProcess) provider(name string) (st gateway.Status) {
 	s.t.Helper()
-	o := s.ask("providers", "show", name, "--json")
+	o := s.runCommand("providers", "show", name, "--json")
 	if err := json.Unmarshal([]byte(o.out), &st); err != nil {
 		s.t.Fatalf("providers show: %v in %q; %q", err, o.out, o.stderr)
 	}
 	return st
 }
 
-// upstream is a server that answers with the statuses, the last again and again.
+// upstream is a server that answers with the statuses in order, and repeats the last.
 func upstream(t *testing.T, asked *atomic.Int32, statuses ...int) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -111,11 +111,11 @@ providers:
 		t.Errorf("status %+v, want two retries and a success", st.Totals)
 	}
 	for _, args := range [][]string{{"providers"}, {"providers", "--json"}, {"providers", "show", "get"}} {
-		if o := s.ask(args...); o.code != 0 || !strings.Contains(o.out, "get") || strings.Contains(o.out, "hush-hush") {
+		if o := s.runCommand(args...); o.code != 0 || !strings.Contains(o.out, "get") || strings.Contains(o.out, "hush-hush") {
 			t.Errorf("%v: exit %d, %s%s", args, o.code, o.out, o.stderr)
 		}
 	}
-	if o := s.ask("runs"); o.code == 0 || !strings.Contains(o.stderr, "no engine here") {
+	if o := s.runCommand("runs"); o.code == 0 || !strings.Contains(o.stderr, "no engine here") {
 		t.Errorf("runs: exit %d, %q", o.code, o.stderr)
 	}
 	if strings.Contains(s.out.String(), "hush-hush") {
@@ -123,7 +123,7 @@ providers:
 	}
 }
 
-// A provider whose quota is used up is not asked again, in whatever encoding it says so.
+// A provider whose quota is used up gets no further request, in whichever encoding it says so.
 func TestGatewayReadsFailuresInBrotli(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -178,8 +178,8 @@ func TestGatewayRefusesToStart(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"without anything", "", nil, "name one with --config, or name presets"},
-		{"a preset that is none", "", []string{"mistral"}, `"mistral" is not a preset that needs no configuration`},
+		{"without anything", "", nil, "name a file with --config, or name presets"},
+		{"a preset that is none", "", []string{"mistral"}, `"mistral" is not a preset that works without a configuration`},
 		{"a preset twice", "", []string{"openai", "openai"}, `"openai" is given twice`},
 		{"a fallback of another format", "version: 1\nproviders:\n  openai: {auth: \"${env:PATH}\", fallback: [anthropic]}\n  anthropic: {auth: \"${env:PATH}\"}\n", nil, ":3:"},
 		{"open to others without a token", "version: 1\ngateway: {listen: 0.0.0.0:0}\nproviders: {openai: }\n", nil, "gateway.token"},
@@ -247,9 +247,9 @@ func TestGatewayReloadsUnderLoadAndDrains(t *testing.T) {
 	if p := s.provider("up").Policy; !strings.Contains(p, "attempts=7") {
 		t.Errorf("policy %q after a file that is wrong", p)
 	}
-	o := s.ask("providers")
+	o := s.runCommand("providers")
 	wantIn(t, "providers", o.out, "up")
-	wantIn(t, "stderr", o.stderr, "tideover: the file of the configuration was not taken over at ")
+	wantIn(t, "stderr", o.stderr, "tideover: the configuration was not reloaded at ")
 	wantIn(t, "stderr", o.stderr, "base-url")
 	close(stop)
 	callers.Wait()
@@ -289,7 +289,7 @@ func TestGatewayLetsRequestsEnd(t *testing.T) {
 	}
 }
 
-// TestGatewayRefusesWhatIsNotHTTP speaks to the gateway's own port, byte by byte.
+// Malformed requests are sent to the gateway's port, byte by byte.
 func TestGatewayRefusesWhatIsNotHTTP(t *testing.T) {
 	t.Parallel()
 	var seen sync.Map // how often each case was seen
@@ -310,7 +310,7 @@ func TestGatewayRefusesWhatIsNotHTTP(t *testing.T) {
 		{"a length and chunks", head + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n0\r\n\r\nGET /p/up/smuggled?smuggled HTTP/1.1\r\nHost: " + host + "\r\n\r\n", "HTTP/1.1 200", 1},
 		{"two lengths", head + "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello!", "HTTP/1.1 400", 0},
 		{"a length that is no number", head + "Content-Length: +5\r\n\r\nhello", "HTTP/1.1 400", 0},
-		{"a coding that nobody knows", head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 501", 0},
+		{"an unknown coding", head + "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 501", 0},
 		{"chunked said oddly", head + "Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", "HTTP/1.1 4", 0},
 		{"a chunk whose size is no number", head + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\nzz\r\nhello\r\n0\r\n\r\n", "HTTP/1.1 400", 0},
 		{"a chunk that is longer than it says", head + "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n2\r\nhello\r\n0\r\n\r\n", "HTTP/1.1 400", 0},
@@ -346,7 +346,7 @@ func TestGatewayRefusesWhatIsNotHTTP(t *testing.T) {
 	}
 }
 
-// raw sends bytes and returns the status line of what comes back.
+// raw sends bytes and returns the status line of the response.
 func raw(t *testing.T, host, send string) string {
 	t.Helper()
 	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", host)
@@ -375,7 +375,7 @@ workflows:
     steps:
       - {id: ask, http: {provider: up, post: "/v1/ask?who={{ .input.who }}", body: hello}, policy: fixed(1ms) attempts=3}
 `, "", "KEY=hush-hush-key")
-	o := s.ask("run", "ask", "--input", `{"who":"me"}`, "--wait")
+	o := s.runCommand("run", "ask", "--input", `{"who":"me"}`, "--wait")
 	if o.code != 0 {
 		t.Fatalf("run: exit %d, %s%s", o.code, o.out, o.stderr)
 	}
@@ -388,7 +388,7 @@ workflows:
 		t.Errorf("through the gateway of serve: %s %q", resp.Status, text)
 	}
 	for _, action := range []string{"open", "reset", "drain", "reset", "close", "reset"} {
-		if o := s.ask("providers", action, "up"); o.code != 0 {
+		if o := s.runCommand("providers", action, "up"); o.code != 0 {
 			t.Errorf("providers %s: exit %d, %s", action, o.code, o.stderr)
 		}
 		resp, _ := fetch(t, "GET", s.address()+"p/up/x", "")
@@ -429,18 +429,18 @@ notify:
 	testwait.Until(t, "it is down", func() bool { return s.provider("up").State == gateway.Down })
 	well.Store(true)
 	<-done
-	testwait.Until(t, "both are told", func() bool { return lines(filepath.Join(s.dir, "told")) >= 2 })
-	o := s.ask("runs", "--internal", "--json")
+	testwait.Until(t, "both messages are sent", func() bool { return lines(filepath.Join(s.dir, "told")) >= 2 })
+	o := s.runCommand("runs", "--internal", "--json")
 	text, err := os.ReadFile(filepath.Join(s.dir, "told"))
 	if want := "breaker-open: provider up is failing\nrecovered: provider up works again\n"; err != nil || string(text) != want {
 		t.Errorf("told %q, %v, want %q; runs: %s", text, err, want, o.out)
 	}
-	if o := s.ask("events"); !strings.Contains(o.out, "gateway/up") || !strings.Contains(o.out, "gave up") {
+	if o := s.runCommand("events"); !strings.Contains(o.out, "gateway/up") || !strings.Contains(o.out, "gave up") {
 		t.Errorf("events has nothing of the gateway: %s%s", o.out, o.stderr)
 	}
 }
 
-// The verbs find the gateway by the file that it was started with.
+// Commands find the gateway by the configuration that it was started with.
 func TestGatewayIsFoundByItsFile(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32

@@ -18,9 +18,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Fake assistants. Each call is a line of the file calls: the assistant, its folder, the time, and its arguments. Claude has a
-// limit until the time in the file reset. If that file is not there, the limit lasts a few seconds, twice as long each time,
-// until codex was called. Codex works while the file hold is there.
+// Fake assistants. Each call adds a line to the file calls: the assistant, its folder, the time, and its arguments. Claude
+// has a limit until the time in the file reset. Without that file, the limit lasts a few seconds, twice as long each time,
+// until codex was called. Codex works while the file hold exists.
 const (
 	handoverCommon = `#!/bin/sh
 here=$(pwd)
@@ -46,7 +46,7 @@ echo "All done."
 `
 )
 
-// handedOver is what sessions show --json says of a session.
+// handedOver is the output of sessions show --json.
 type handedOver struct {
 	State    string
 	Windows  int
@@ -62,17 +62,17 @@ type handedOver struct {
 	}
 }
 
-// relay is a folder with the fake assistants.
-type relay struct {
+// handoverEnv is a folder with the fake assistants.
+type handoverEnv struct {
 	t             *testing.T
 	dir, work     string // of the assistants, and where they work
 	claude, codex string
 }
 
-func newRelay(t *testing.T) *relay {
+func newHandoverEnv(t *testing.T) *handoverEnv {
 	t.Helper()
 	dir := shortDir(t)
-	r := &relay{t, dir, filepath.Join(dir, "work"), filepath.Join(dir, "claude"), filepath.Join(dir, "codex")}
+	r := &handoverEnv{t, dir, filepath.Join(dir, "work"), filepath.Join(dir, "claude"), filepath.Join(dir, "codex")}
 	if err := os.Mkdir(r.work, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -82,20 +82,20 @@ func newRelay(t *testing.T) *relay {
 	return r
 }
 
-func (r *relay) touch(name, text string) {
+func (r *handoverEnv) touch(name, text string) {
 	r.t.Helper()
 	write(r.t, filepath.Join(r.dir, name), text)
 }
 
-func (r *relay) remove(name string) {
+func (r *handoverEnv) remove(name string) {
 	r.t.Helper()
 	if err := os.Remove(filepath.Join(r.dir, name)); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-// calls returns the calls of an assistant with the words in them.
-func (r *relay) calls(assistant, words string) (list []string) {
+// calls returns the calls of an assistant that contain the words.
+func (r *handoverEnv) calls(assistant, words string) (list []string) {
 	text, _ := os.ReadFile(filepath.Join(r.dir, "calls")) // or there was none
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, assistant+" ") && strings.Contains(line, words) {
@@ -105,11 +105,12 @@ func (r *relay) calls(assistant, words string) (list []string) {
 	return list
 }
 
-// A limit of five hours is handed over to codex. The server is killed while codex works, and while it waits for the reset.
+// A limit of five hours is handed over to codex. The server is killed while codex works, and while
+// it waits for the reset.
 func TestAHandOverSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	r := newRelay(t)
+	r := newHandoverEnv(t)
 	reset := time.Now().Add(5 * time.Hour).Truncate(time.Second)
 	r.touch("reset", strconv.FormatInt(reset.Unix(), 10)+"\n")
 	r.touch("hold", "")
@@ -118,7 +119,7 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 		r.work, r.claude, r.codex, filepath.Join(r.dir, "messages"))
 	s := serveFile(t, file, r.dir)
 	status := func() (st handedOver) {
-		o := s.ask("sessions", "show", "shop", "--json")
+		o := s.runCommand("sessions", "show", "shop", "--json")
 		if err := json.Unmarshal([]byte(o.out), &st); err != nil {
 			t.Fatalf("%v: %+v", err, o)
 		}
@@ -132,7 +133,7 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 		t.Errorf("handed over %+v, %d windows", st.Handover, st.Windows)
 	}
 	s.signal(syscall.SIGKILL)
-	s.end()
+	s.wait()
 	s = serveFile(t, file, r.dir)
 	testwait.Until(t, "codex is resumed", func() bool { return len(r.calls("codex", " resume 0b1a")) == 1 })
 	r.remove("hold")
@@ -142,7 +143,7 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 		t.Errorf("the session goes on at %v, want 90s to 121s after %v", st.Next, reset)
 	}
 	s.signal(syscall.SIGKILL)
-	s.end()
+	s.wait()
 	s = serveFile(t, file, r.dir)
 	if again := status(); again.State != "waiting" || !again.Next.Equal(*st.Next) || again.Windows != 1 {
 		t.Errorf("after a kill the session is %s until %v, %d windows; want %v", again.State, again.Next, again.Windows, st.Next)
@@ -155,7 +156,7 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 		t.Errorf("claude was called before its reset: %q", got)
 	}
 	r.touch("free", "")
-	wantCode(t, s.ask("sessions", "retry-now", "shop"), 0)
+	wantCode(t, s.runCommand("sessions", "retry-now", "shop"), 0)
 	testwait.Until(t, "the session is over", func() bool { return slices.Contains([]string{"completed", "stopped", "gave-up"}, status().State) })
 	got := r.calls("claude", "")
 	if len(got) != 2 || !strings.HasPrefix(got[1], "claude "+r.work+" ") || !strings.Contains(got[1], "another assistant (codex) worked in this folder") || !strings.Contains(got[1], "--resume ") {
@@ -165,29 +166,29 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 	if len(st.Turns) != 3 || st.State != "completed" || st.Windows != 1 || st.Attempts != 0 {
 		t.Errorf("session is %s after %d windows and %d attempts, turns %+v", st.State, st.Windows, st.Attempts, st.Turns)
 	}
-	for _, message := range []string{"waiting shop is handed over to codex\n", "waiting shop waits ", "resumed shop goes on\n"} {
+	for _, message := range []string{"waiting shop was handed over to codex\n", "waiting shop waits ", "resumed shop goes on\n"} {
 		testwait.Until(t, "the message "+message, func() bool {
 			text, _ := os.ReadFile(filepath.Join(r.dir, "messages")) // or there is none yet
 			return strings.Contains(string(text), message)
 		})
 	}
-	shown := s.ask("sessions", "show", "shop").out
-	for _, part := range []string{"who worked when", "codex ", ", completed", ", rate-limit until "} {
+	shown := s.runCommand("sessions", "show", "shop").out
+	for _, part := range []string{"assistants", "codex ", ", completed", ", rate-limit until "} {
 		wantIn(t, "sessions show", shown, part)
 	}
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
-	wantNobody(t, s.mark)
+	wantCode(t, s.wait(), 0)
+	wantNoProcess(t, s.mark)
 }
 
-// After the reset the session's own assistant goes on. The watch is killed while codex works.
+// After the reset, the session's own assistant continues. The watch is killed while codex works.
 func TestWatchHandsOverAndIsBackAfterTheReset(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	r := newRelay(t)
+	r := newHandoverEnv(t)
 	r.touch("hold", "")
-	begin := func() (*started, *syncBuffer) {
-		w := &started{t: t, dir: r.dir}
+	begin := func() (*backgroundProcess, *syncBuffer) {
+		w := &backgroundProcess{t: t, dir: r.dir}
 		w.Cmd, w.mark = command(t, "watch", "--name", "shop", "--dir", r.work, "--data", filepath.Join(r.dir, "data"), "--policy", "fixed(300ms) attempts=3 server-slack=1s", "--account-spread", "1s",
 			"--fallback", r.codex, "--fallback-after", "1s", "--", r.claude, "-p", "x")
 		out := new(syncBuffer)
@@ -204,10 +205,10 @@ func TestWatchHandsOverAndIsBackAfterTheReset(t *testing.T) {
 	})
 	wantIn(t, "output", out.String(), "; handed over to codex until ")
 	w.signal(syscall.SIGKILL)
-	w.end()
+	w.wait()
 	r.remove("hold")
 	w, out = begin()
-	if got := w.end(); got.code != 0 {
+	if got := w.wait(); got.code != 0 {
 		t.Errorf("watch ended with %d: %s", got.code, out)
 	}
 	if starts := r.calls("codex", " exec --json "); len(starts) != 1 {
@@ -222,7 +223,7 @@ func TestWatchHandsOverAndIsBackAfterTheReset(t *testing.T) {
 	if last[2] < strings.TrimSpace(string(until)) || !strings.Contains(all[len(all)-1], "--resume ") {
 		t.Errorf("the limit ended at %s, and claude went on with %q", until, all)
 	}
-	wantNobody(t, w.mark)
+	wantNoProcess(t, w.mark)
 }
 
 func TestAFallbackIsChecked(t *testing.T) {
@@ -231,10 +232,10 @@ func TestAFallbackIsChecked(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--fallback", "claude", "--", "claude", "-p", "x"}, "--fallback: claude uses the account claude-code"},
-		{[]string{"--fallback", "opencode", "--", "claude", "-p", "x"}, `--fallback: "opencode" is not an assistant whose command is known`},
-		{[]string{"--fallback", "codex exec x", "--", "claude", "-p", "x"}, "--fallback: the command of codex has no {{.Prompt}}"},
-		{[]string{"--fallback-after", "2h", "--", "claude", "-p", "x"}, "--fallback-after: it has no effect without fallback"},
+		{[]string{"--fallback", "claude", "--", "claude", "-p", "x"}, "--fallback: claude uses the same account (claude-code)"},
+		{[]string{"--fallback", "opencode", "--", "claude", "-p", "x"}, `--fallback: "opencode" is not a known assistant`},
+		{[]string{"--fallback", "codex exec x", "--", "claude", "-p", "x"}, "--fallback: the command of codex does not contain {{.Prompt}}"},
+		{[]string{"--fallback-after", "2h", "--", "claude", "-p", "x"}, "--fallback-after: no effect without fallback"},
 		{[]string{"--fallback", "codex", "--fallback-prompt", "{{.Age}}", "--", "claude", "-p", "x"}, "--fallback-prompt: "},
 		{[]string{"--fallback", "/nowhere/codex", "--", "true"}, "--fallback: start /nowhere/codex: not found"},
 	} {
@@ -257,12 +258,12 @@ sessions:
 	got := inProcess(t, "config", "check", "--config", file)
 	wantCode(t, got, 125)
 	for _, part := range []string{
-		"x.yaml:3:41: sessions.a.fallback: claude uses the account claude-code, as the session does",
-		`x.yaml:4:42: sessions.b.fallback[0]: "opencode" is not an assistant whose command is known; want one of claude, codex, gemini, or a command with {{.Prompt}}`,
+		"x.yaml:3:41: sessions.a.fallback: claude uses the same account (claude-code) as the session",
+		`x.yaml:4:42: sessions.b.fallback[0]: "opencode" is not a known assistant: want one of claude, codex, gemini, or a command with {{.Prompt}}`,
 		"sessions.c.fallback: a text, where a list is expected",
-		"sessions.d.fallback[0]: the command of codex has no {{.Prompt}}",
-		"sessions.e.fallback-after: it has no effect without fallback",
-		"sessions.f.fallback-after", "sessions.g.fallback: there is no assistant in it", "sessions.h.fallback: codex uses the account codex",
+		"sessions.d.fallback[0]: the command of codex does not contain {{.Prompt}}",
+		"sessions.e.fallback-after: no effect without fallback",
+		"sessions.f.fallback-after", "sessions.g.fallback: there is no assistant in it", "sessions.h.fallback: codex uses the same account (codex",
 	} {
 		wantIn(t, "config check", got.stderr+got.out, part)
 	}
@@ -272,5 +273,5 @@ sessions:
 `)
 	got = inProcess(t, "config", "check", "--config", file)
 	wantCode(t, got, 0)
-	wantIn(t, "config check", got.stderr+got.out, "sessions.a.fallback: opencode is not resumed if it is interrupted: how opencode resumes a session is not known")
+	wantIn(t, "config check", got.stderr+got.out, "sessions.a.fallback: opencode is not resumed if it is interrupted: how opencode resumes a session is unknown")
 }

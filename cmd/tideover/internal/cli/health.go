@@ -11,52 +11,54 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
-const healthLong = `Asks the server whether it can do its work, for whoever watches over it: a container,
-a load balancer, a script. It is unhealthy while something keeps it from working, such
-as a full disk; it waits and goes on by itself. A scheduled start that was refused does
-not make it unhealthy, and is printed as a warning. "tideover status" has the rest.
+const healthLong = `Checks whether the server can do its work, for containers, load balancers and
+scripts. The server is unhealthy while a problem stops it, such as a full disk; it
+keeps running and recovers by itself. A scheduled start that was rejected is a
+warning and does not make the server unhealthy. "tideover status" shows more.
 
 Exit codes:
-  0    it works
-  1    it answers, and can't work; the line says why
-  125  there is no server, or a bad flag`
+  0    the server is healthy
+  1    the server answers, but can't work; the output says why
+  125  no server, or a bad flag`
 
 func newHealth(io Streams) *cobra.Command {
 	o := &remote{io: io}
 	cmd := &cobra.Command{
 		Use:               "health [flags]",
-		Short:             "Say whether the server can work, by the exit code",
+		Short:             "Check whether the server is healthy (exit code 0)",
 		Example:           "  tideover health\n  tideover health --server http://127.0.0.1:7878",
-		Args:              none,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+		return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 			h, err := c.Healthy(ctx)
 			if err != nil {
 				return err
 			}
-			return o.tellHealth(h)
+			return o.printHealth(h)
 		})
 	}
 	o.command(cmd)
-	cmd.Long = healthLong + "\n" + remoteServer // it has exit codes of its own
+	cmd.Long = healthLong + "\n" + remoteServer // without the exit codes of commands about runs
 	o.completeFlags(cmd)
 	return cmd
 }
 
-// codeUnhealthy is the exit code for a server that answers and can't work.
+// codeUnhealthy is the exit code if the server answers but can't work.
 const codeUnhealthy = 1
 
-func (r *remote) tellHealth(h control.Health) error {
+// printHealth prints the health and its warnings. It returns an exit error if the server is
+// unhealthy.
+func (r *remote) printHealth(h control.Health) error {
 	text := "healthy"
 	if !h.OK {
 		text = strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": ")
 	}
 	tell := func() error {
-		err := r.say("%s", text)
+		err := r.printLine("%s", text)
 		for _, w := range h.Warnings {
-			err = errors.Join(err, r.say("warning: %s", w))
+			err = errors.Join(err, r.printLine("warning: %s", w))
 		}
 		return err
 	}

@@ -9,25 +9,25 @@ import (
 
 func TestHealthIsTheExitCode(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	if got := s.want("health"); got != "healthy" {
+	s := newInProcessServer(t)
+	if got := s.mustRun("health"); got != "healthy" {
 		t.Errorf("health = %q", got)
 	}
-	if got := s.want("health", "--server", s.tcp); got != "healthy" {
+	if got := s.mustRun("health", "--server", s.tcp); got != "healthy" {
 		t.Errorf("health over TCP, which needs no token = %q", got)
 	}
 	if err := s.engine.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got := s.verb("health")
+	got := s.runCommand("health")
 	wantCode(t, got, codeUnhealthy)
 	if strings.TrimSpace(got.out) != "unhealthy: the engine has stopped" || got.stderr != "" {
 		t.Errorf("an engine that has stopped: %+v", got)
 	}
-	got = s.verb("health", "--json")
+	got = s.runCommand("health", "--json")
 	wantCode(t, got, codeUnhealthy)
 	wantIn(t, "health --json", got.out, `{"ok":false,"troubles":["the engine has stopped"]}`)
-	got = s.verb("health", "--server", "unix:"+s.state+"/nobody.sock")
+	got = s.runCommand("health", "--server", "unix:"+s.state+"/missing.sock")
 	wantCode(t, got, codeOwn)
-	wantIn(t, "nobody there", got.stderr, "no tideover serve at")
+	wantIn(t, "no server", got.stderr, "no tideover serve at")
 }

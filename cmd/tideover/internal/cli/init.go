@@ -10,21 +10,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/initial"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/starter"
 )
 
-const initLong = `Writes a configuration file with comments, to start from, and says which two
-commands to run next. The cases are
+const initLong = `Writes a configuration file with comments as a starting point, and prints the two
+commands to run next. The cases are:
 
 %s
-Without one it asks, on a terminal; otherwise it lists them and ends with 125.
+Without a case, you are asked on a terminal; otherwise the cases are listed and the
+exit code is 125.
 
-Each file loads as it is with no variable set, except that of nip90, which wants a
-key first. Further settings have a # before them. The file can be read by its owner alone,
-and one that is there is not written over without --force.
+Each file is valid without any environment variable, except that of nip90, which
+needs a key. Optional settings are commented out. Only the owner can read the file.
+An existing file is replaced only with --force.
 
-Exit codes: 0 done, 125 nothing was written.`
+Exit codes: 0 success, 125 nothing was written.`
 
 const initExample = `  tideover init workflow
   tideover init gateway --out ~/.config/tideover/config.yaml
@@ -49,33 +50,33 @@ func newInit(io Streams) *cobra.Command {
 		ValidArgsFunction:     completeCases,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.stdout && (o.force || cmd.Flags().Changed("out")) {
-				return errors.New("--stdout: it writes no file, so leave out --out and --force")
+				return errors.New("--stdout writes no file: leave out --out and --force")
 			}
 			return o.run(args)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&o.out, "out", "o", initial.Name, "the `file` to write")
-	f.BoolVar(&o.stdout, "stdout", false, "print it instead")
-	f.BoolVar(&o.force, "force", false, "write over a file that is there")
+	f.StringVarP(&o.out, "out", "o", starter.Name, "the `file` to write")
+	f.BoolVar(&o.stdout, "stdout", false, "print the configuration instead of writing a file")
+	f.BoolVar(&o.force, "force", false, "replace an existing file")
 	_ = cmd.MarkFlagFilename("out", "yaml", "yml")
 	return cmd
 }
 
 func completeCases(_ *cobra.Command, args []string, _ string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
 	if len(args) == 0 {
-		for _, c := range initial.Cases() {
+		for _, c := range starter.Cases() {
 			list = append(list, cobra.CompletionWithDesc(c.Name, c.About))
 		}
 	}
 	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-// caseList has a line for each case, with something before it.
+// caseList returns a line for each case, indented with before.
 func caseList(before string) string {
 	var b strings.Builder
-	for _, c := range initial.Cases() {
+	for _, c := range starter.Cases() {
 		fmt.Fprintf(&b, "%s%-9s %s\n", before, c.Name, c.About)
 	}
 	return b.String()
@@ -100,53 +101,53 @@ func (o *initOptions) run(args []string) error {
 	return o.report(c)
 }
 
-// choose returns the case of the arguments, or asks for one.
-func (o *initOptions) choose(args []string) (initial.Case, error) {
+// choose returns the case that the arguments name. Without one it asks on a terminal.
+func (o *initOptions) choose(args []string) (starter.Case, error) {
 	if len(args) == 0 {
 		if process.IsTerminal(o.io.In) && process.IsTerminal(o.io.Err) {
-			return o.ask()
+			return o.promptForCase()
 		}
-		return initial.Case{}, &codedError{fmt.Errorf("init: for which case?\n%sSuch as: tideover init workflow", caseList("  ")), codeOwn}
+		return starter.Case{}, &codedError{fmt.Errorf("init: no case given: choose one of\n%sExample: tideover init workflow", caseList("  ")), codeOwn}
 	}
-	c, ok := initial.Find(args[0])
+	c, ok := starter.Find(args[0])
 	if !ok {
-		return c, &codedError{fmt.Errorf("init: there is no case %q, but\n%s", args[0], strings.TrimRight(caseList("  "), "\n")), codeOwn}
+		return c, &codedError{fmt.Errorf("init: unknown case %q: choose one of\n%s", args[0], strings.TrimRight(caseList("  "), "\n")), codeOwn}
 	}
 	return c, nil
 }
 
-// ask has somebody at a terminal choose, by number or by name.
-func (o *initOptions) ask() (initial.Case, error) {
-	all := initial.Cases()
-	fmt.Fprintln(o.io.Err, "A configuration for")
+// promptForCase lets the user choose a case on the terminal, by number or by name.
+func (o *initOptions) promptForCase() (starter.Case, error) {
+	all := starter.Cases()
+	fmt.Fprintln(o.io.Err, "Which configuration do you want?")
 	for i, c := range all {
 		fmt.Fprintf(o.io.Err, "  %d  %-9s %s\n", i+1, c.Name, c.About)
 	}
 	for answers := bufio.NewScanner(o.io.In); ; {
-		fmt.Fprintf(o.io.Err, "Which one, 1 to %d? ", len(all))
+		fmt.Fprintf(o.io.Err, "Number (1 to %d) or name: ", len(all))
 		if !answers.Scan() {
 			fmt.Fprintln(o.io.Err)
-			return initial.Case{}, &codedError{errors.New("init: nothing was chosen, and nothing written"), codeOwn}
+			return starter.Case{}, &codedError{errors.New("init: no case was chosen: nothing was written"), codeOwn}
 		}
-		if c, ok := chosen(all, answers.Text()); ok {
+		if c, ok := parseChoice(all, answers.Text()); ok {
 			return c, nil
 		}
 	}
 }
 
-// chosen returns what an answer means.
-func chosen(all []initial.Case, answer string) (initial.Case, bool) {
+// parseChoice returns the case that an answer names, by number or by name.
+func parseChoice(all []starter.Case, answer string) (starter.Case, bool) {
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(all) {
 		return all[n-1], true
 	}
-	return initial.Find(answer)
+	return starter.Find(answer)
 }
 
-// report says what was written, and what to run.
-func (o *initOptions) report(c initial.Case) error {
+// report prints the name of the file and the commands to run next.
+func (o *initOptions) report(c starter.Case) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "tideover: wrote %s: %s. Look at it, then run\n", visible(o.out), c.About)
+	fmt.Fprintf(&text, "tideover: wrote %s: %s. Edit it as needed, then run\n", visible(o.out), c.About)
 	serving := ""
 	for _, command := range c.Next(o.out) {
 		words := make([]string, len(command))
@@ -155,7 +156,7 @@ func (o *initOptions) report(c initial.Case) error {
 		}
 		fmt.Fprintf(&text, "  %s%s\n", visible(strings.Join(words, " ")), serving)
 		if slices.Contains(command, "serve") {
-			serving = "   # in another window"
+			serving = "   # in another terminal"
 		}
 	}
 	_, err := fmt.Fprint(o.io.Out, text.String())

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/initial"
+	"github.com/tideover/tideover/cmd/tideover/internal/starter"
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// inFolder runs tideover there.
+// inFolder runs tideover in a folder.
 func inFolder(t *testing.T, dir string, args ...string) outcome {
 	t.Helper()
 	cmd, _ := command(t, args...)
@@ -25,14 +25,14 @@ func TestInitWritesAFileToStartFrom(t *testing.T) {
 	dir := t.TempDir()
 	o := inFolder(t, dir, "init", "workflow")
 	wantCode(t, o, 0)
-	wantIn(t, "what is next", o.out, "\n  tideover serve\n  tideover run hello --wait   # in another window\n")
+	wantIn(t, "what is next", o.out, "\n  tideover serve\n  tideover run hello --wait   # in another terminal\n")
 	info, err := os.Stat(filepath.Join(dir, "tideover.yaml"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("the file: %v, %v; want it for its owner alone", info, err)
 	}
 	wantCode(t, inFolder(t, dir, "config", "check"), 0)
 
-	// What is there stays, whichever case is asked for.
+	// An existing file stays, for each case.
 	file := filepath.Join(dir, "tideover.yaml")
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -40,7 +40,7 @@ func TestInitWritesAFileToStartFrom(t *testing.T) {
 	}
 	o = inFolder(t, dir, "init", "gateway")
 	wantCode(t, o, codeOwn)
-	wantIn(t, "the error", o.stderr, "tideover.yaml is there already; --force")
+	wantIn(t, "the error", o.stderr, "tideover.yaml exists already: use --force")
 	if after, err := os.ReadFile(file); err != nil || string(after) != string(before) {
 		t.Errorf("the file was written over, or %v", err)
 	}
@@ -78,11 +78,11 @@ func TestInitRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no case where nobody can be asked, and lists them", nil, "  workflow  commands and requests"},
+		{"no case without a terminal, and lists them", nil, "  workflow  commands and HTTP requests"},
 		{"a case that there is not, and lists them", []string{"wrokflow"}, "  cluster   several servers"},
-		{"two cases", []string{"workflow", "gateway"}, `"gateway" is another`},
-		{"a file and no file", []string{"all", "--stdout", "--out", "x.yaml"}, "--stdout: it writes no file"},
-		{"to force nothing", []string{"all", "--stdout", "--force"}, "--stdout: it writes no file"},
+		{"two cases", []string{"workflow", "gateway"}, `"gateway" is a second`},
+		{"a file and no file", []string{"all", "--stdout", "--out", "x.yaml"}, "--stdout writes no file"},
+		{"to force nothing", []string{"all", "--stdout", "--force"}, "--stdout writes no file"},
 		{"a file without a name", []string{"all", "--out", ""}, "--out: the value is empty"},
 		{"a folder that there is not", []string{"all", "--out", "none/x.yaml"}, "no such file or directory"},
 		{"to replace a folder", []string{"all", "--out", ".", "--force"}, ". is not a regular file"},
@@ -104,7 +104,7 @@ func TestInitPrintsInstead(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	o := inFolder(t, dir, "init", "all", "--stdout")
-	c, _ := initial.Find("all")
+	c, _ := starter.Find("all")
 	if want, err := c.File(); err != nil || o.code != 0 || o.out != string(want) {
 		t.Errorf("init all --stdout: %+v, want the file; %v", o, err)
 	}
@@ -133,13 +133,13 @@ func TestInitAsksOnATerminal(t *testing.T) {
 	cmd.Dir = dir
 	s := startSession(t, cmd, mark)
 	for i, answer := range []string{"9", "", "gateway"} {
-		testwait.Until(t, "it asks", func() bool { return strings.Count(s.screen(), "Which one, 1 to 6?") == i+1 })
+		testwait.Until(t, "it asks", func() bool { return strings.Count(s.screen(), "Number (1 to 6)") == i+1 })
 		if _, err := s.tty.WriteString(answer + "\n"); err != nil {
 			t.Fatal(err)
 		}
 	}
 	testwait.Until(t, "the file is reported", func() bool { return strings.Contains(s.screen(), "tideover providers") })
-	wantIn(t, "the list", s.screen(), "2  gateway   a gateway before remote APIs")
+	wantIn(t, "the list", s.screen(), "2  gateway   a reliability proxy")
 	text, err := os.ReadFile(filepath.Join(dir, "tideover.yaml"))
 	if err != nil || !strings.Contains(string(text), "\nproviders:\n") {
 		t.Errorf("the file: %v, %q", err, text)
@@ -148,9 +148,9 @@ func TestInitAsksOnATerminal(t *testing.T) {
 
 func TestAnswersAreNumbersOrNames(t *testing.T) {
 	t.Parallel()
-	all := initial.Cases()
+	all := starter.Cases()
 	for answer, want := range map[string]string{"1": "workflow", " 6 ": "all", "Cluster": "cluster", "0": "", "7": "", "": "", "-1": "", "x": ""} {
-		if c, ok := chosen(all, answer); ok != (want != "") || c.Name != want {
+		if c, ok := parseChoice(all, answer); ok != (want != "") || c.Name != want {
 			t.Errorf("chosen(%q) = %q, %v; want %q", answer, c.Name, ok, want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestAnswersAreNumbersOrNames(t *testing.T) {
 func TestInitCompletesItsCases(t *testing.T) {
 	t.Parallel()
 	o := tideover(t, "__complete", "init", "")
-	for _, c := range initial.Cases() {
+	for _, c := range starter.Cases() {
 		wantIn(t, "completions", o.out, c.Name+"\t"+c.About+"\n")
 	}
 	if o := tideover(t, "__complete", "init", "all", ""); strings.Contains(o.out, "workflow") {

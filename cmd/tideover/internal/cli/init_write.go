@@ -7,28 +7,29 @@ import (
 	"path/filepath"
 )
 
-// writeConfig writes a file that only its owner can read, whole or not at all. One
-// that is there stays, unless force is given.
+// writeConfig writes a file that only its owner can read, completely or not at all. It replaces an
+// existing file only if force is true.
 func writeConfig(path string, text []byte, force bool) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file; --stdout prints instead", path)
+		return fmt.Errorf("%s is not a regular file: use --stdout to print the configuration", path)
 	case err == nil && !force:
-		return fmt.Errorf("%s is there already; --force writes over it, --out names another file", path)
+		return fmt.Errorf("%s exists already: use --force to replace it, or --out for another name", path)
 	case err == nil:
-		return replace(path, text)
+		return replaceFile(path, text)
 	}
-	// Not replaced: somebody may have made one meanwhile, or it is a link to nowhere.
+	// O_EXCL: another process may have created the file meanwhile, or it is a dangling link.
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return fill(f, text)
+	return writeAndClose(f, text)
 }
 
-// replace puts a new file in the place of another. A link stays a link.
-func replace(path string, text []byte) error {
+// replaceFile replaces an existing file atomically. A symbolic link stays, and its target is
+// replaced.
+func replaceFile(path string, text []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func replace(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := fill(f, text); err != nil {
+	if err := writeAndClose(f, text); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), path); err != nil {
@@ -46,8 +47,8 @@ func replace(path string, text []byte) error {
 	return nil
 }
 
-// fill writes the text to a new file and closes it. Half a file is removed.
-func fill(f *os.File, text []byte) error {
+// writeAndClose writes text to a new file and closes it. If that fails, it removes the file.
+func writeAndClose(f *os.File, text []byte) error {
 	_, err := f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		_ = os.Remove(f.Name())

@@ -13,8 +13,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// own starts runs that tideover starts on its own account, which fail.
-func (s *service) own(names ...string) {
+// startInternal starts runs of internal workflows, which fail.
+func (s *inProcessServer) startInternal(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
 		w, err := engine.NewWorkflow(name, engine.Step("do", fails, engine.Policy("fixed(0s) attempts=1")))
@@ -28,7 +28,7 @@ func (s *service) own(names ...string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if s.over(run.ID) != "dead" {
+		if s.waitForEnd(run.ID) != "dead" {
 			s.t.Fatalf("a run of %s did not die", name)
 		}
 	}
@@ -36,11 +36,11 @@ func (s *service) own(names ...string) {
 
 func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	s.own("session.night", "notify.phone", "notify.phone", "fails.on-give-up", "user")
-	testwait.Until(t, "lists have them", func() bool { return strings.Count(s.want("dead", "--internal"), "dead ") == 5 })
+	s := newInProcessServer(t)
+	s.startInternal("session.night", "notify.phone", "notify.phone", "fails.on-give-up", "user")
+	testwait.Until(t, "lists have them", func() bool { return strings.Count(s.mustRun("dead", "--internal"), "dead ") == 5 })
 	for _, args := range [][]string{{"runs"}, {"dead"}, {"dead", "--groups"}} {
-		text := s.want(args...)
+		text := s.mustRun(args...)
 		if !strings.Contains(text, "user") || strings.Contains(text, "session.") || strings.Contains(text, "notify.") || strings.Contains(text, "fails.on") {
 			t.Errorf("%q:\n%s", args, text)
 		}
@@ -49,20 +49,20 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"dead"}, {"dead", "--groups"}, {"status"}} {
-		wantIn(t, args[0], s.want(args...), "2 messages could not be sent: tideover dead --internal\n1 run of on-give-up gave up")
+		wantIn(t, args[0], s.mustRun(args...), "2 messages could not be sent: tideover dead --internal\n1 run started by on-give-up failed")
 	}
-	wantIn(t, "on request", s.want("runs", "--internal"), "session.night")
-	wantIn(t, "by name", s.want("runs", "--workflow", "notify.phone"), "notify.phone")
-	if text := s.want("workflows"); strings.Contains(text, "notify.") || !strings.Contains(text, "echo") {
+	wantIn(t, "on request", s.mustRun("runs", "--internal"), "session.night")
+	wantIn(t, "by name", s.mustRun("runs", "--workflow", "notify.phone"), "notify.phone")
+	if text := s.mustRun("workflows"); strings.Contains(text, "notify.") || !strings.Contains(text, "echo") {
 		t.Errorf("workflows:\n%s", text)
 	}
-	wantIn(t, "retry", s.want("retry", "--dead", "--yes"), "retried 1 of 1 run")
+	wantIn(t, "retry", s.mustRun("retry", "--dead", "--yes"), "retried 1 of 1 run")
 }
 
 func TestWhatIsNotThereIsNamed(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	s.own("session.night")
+	s := newInProcessServer(t)
+	s.startInternal("session.night")
 	for _, tt := range []struct {
 		name string
 		args []string
@@ -73,13 +73,13 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, codeNoRun, "there is no workflow nope"},
 		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, codeNoRun, "there is no workflow nope"},
 		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, codeNoRun, "there is no workflow nope"},
-		{"show nothing", []string{"show"}, codeOwn, "show: which run?"},
-		{"show two", []string{"show", "a", "b"}, codeOwn, `show: one run at a time, and "b" is another`},
-		{"wake nothing", []string{"wake"}, codeOwn, "wake: which run?"},
-		{"run nothing", []string{"run"}, codeOwn, "run: which workflow?"},
-		{"too much", []string{"runs", "x"}, codeOwn, `runs: takes no argument, and "x" is one`},
+		{"show nothing", []string{"show"}, codeOwn, "show: no run given"},
+		{"show two", []string{"show", "a", "b"}, codeOwn, `show: too many arguments: want one run, and "b" is a second`},
+		{"wake nothing", []string{"wake"}, codeOwn, "wake: no run given"},
+		{"run nothing", []string{"run"}, codeOwn, "run: no workflow given"},
+		{"too much", []string{"runs", "x"}, codeOwn, `runs: unexpected argument "x"`},
 	} {
-		got := s.verb(tt.args...)
+		got := s.runCommand(tt.args...)
 		wantCode(t, got, tt.code)
 		wantIn(t, tt.name, got.stderr, tt.want)
 	}
@@ -87,9 +87,9 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 
 func TestListsAreObjects(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	wantIn(t, "workflows", s.want("workflows", "--json"), `{"workflows":[{"name":"echo"`)
-	wantIn(t, "schedules", s.want("schedules", "--json"), `{"schedules":[`)
+	s := newInProcessServer(t)
+	wantIn(t, "workflows", s.mustRun("workflows", "--json"), `{"workflows":[{"name":"echo"`)
+	wantIn(t, "schedules", s.mustRun("schedules", "--json"), `{"schedules":[`)
 }
 
 func TestAGroupOfSeveralLinesHasAnEllipsis(t *testing.T) {

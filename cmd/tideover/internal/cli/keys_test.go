@@ -22,12 +22,12 @@ var settings = map[string]string{
 	"reset-after": "1m", "budget": "ratio(0.2)", "hedge": "p95",
 }
 
-// runners makes each runner of the table in docs/policy.md from a policy.
+// runners creates each runner of the table in docs/policy.md from a policy.
 var runners = map[string]func(retry.Policy) error{
 	"`retry.New`": func(p retry.Policy) error { _, err := retry.New(p); return err },
 	"`retry.NewHedger`": func(p retry.Policy) error {
 		if p.Hedge == (retry.Hedge{}) {
-			p.Hedge.Percentile = 95 // it needs one, whatever else is set
+			p.Hedge.Percentile = 95 // a hedge needs one
 		}
 		_, err := retry.NewHedger(p)
 		return err
@@ -64,8 +64,8 @@ var runners = map[string]func(retry.Policy) error{
 	},
 }
 
-// TestKeysAndRunners holds the table of the documentation against the code: for
-// every key and every runner, the key is honoured or refused by name.
+// The table in the documentation matches the code: for every key and every runner, the key is
+// honoured or rejected by name.
 func TestKeysAndRunners(t *testing.T) {
 	t.Parallel()
 	header, rows := keyTable(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// brokenOrder is a file with a mistake in the command of its last step.
+// brokenOrder is a configuration with a mistake in the command of its last step.
 const brokenOrder = `version: 1
 workflows:
   order:
@@ -23,8 +23,8 @@ workflows:
         policy: fixed(1ms) attempts=1
 `
 
-// TestADeadRunIsRepairedByFixingTheFile runs into a mistake in the file, repairs it as
-// the message says, and pays once.
+// A run fails because of a mistake in the file. The file is fixed as the message says, and the
+// payment is made once.
 func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, brokenOrder, "")
@@ -36,7 +36,7 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	}
 	die := func(args ...string) string {
 		t.Helper()
-		o := s.ask(append([]string{"run", "order", "--wait", "--json"}, args...)...)
+		o := s.runCommand(append([]string{"run", "order", "--wait", "--json"}, args...)...)
 		wantCode(t, o, codeDead)
 		_, id, _ := strings.Cut(o.out, `"id":"`)
 		id, _, _ = strings.Cut(id, `"`)
@@ -44,13 +44,13 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	}
 	latest := func(output string, args ...string) {
 		t.Helper()
-		o := s.ask(append([]string{"retry"}, args...)...)
+		o := s.runCommand(append([]string{"retry"}, args...)...)
 		wantCode(t, o, 0)
-		s.succeed(strings.Fields(o.out)[:1])
+		s.waitForSuccess(strings.Fields(o.out)[:1])
 		wantIn(t, "the output", string(s.show(strings.TrimSpace(o.out)).Output), output)
 	}
 
-	o := s.ask("run", "order", "--key", "first", "--wait")
+	o := s.runCommand("run", "order", "--key", "first", "--wait")
 	wantCode(t, o, codeDead)
 	wantIn(t, "the message", o.stderr, "if the workflow was changed to repair it, tideover retry --latest ")
 	first := s.show("first").ID
@@ -58,8 +58,8 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 
 	repaired := strings.Replace(strings.Replace(brokenOrder, "echp", "echo", 1), "attempts=2", "attempts=9", 1)
 	s.reload(repaired)
-	wantCode(t, s.ask("retry", "first"), 0) // as it was written then
-	o = s.ask("run", "order", "--key", "first", "--wait")
+	wantCode(t, s.runCommand("retry", "first"), 0) // as it was written then
+	o = s.runCommand("run", "order", "--key", "first", "--wait")
 	wantCode(t, o, codeDead)
 	latest("large large", "--latest", "first")
 	paid(1)
@@ -76,24 +76,24 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	paid(3)
 	latest("small red", "--latest", third, "--input", `{"size": "small"}`)
 	paid(4)
-	wantIn(t, "both", s.ask("retry", "--latest", "--from", "pay", "--input", "{}", second).stderr, "--from and --input: one of them is possible")
+	wantIn(t, "both", s.runCommand("retry", "--latest", "--from", "pay", "--input", "{}", second).stderr, "--from and --input can't be used together: give one of them")
 
 	t.Log("a step that has another name")
 	s.reload(brokenOrder)
 	fourth, fifth := die(), die("--input", `{"size": "small"}`)
 	paid(6)
 	s.reload(strings.NewReplacer("id: pay", "id: charge", "needs: [pay]", "needs: [charge]", ".steps.pay", ".steps.charge").Replace(repaired))
-	o = s.ask("retry", "--latest", fourth)
+	o = s.runCommand("retry", "--latest", fourth)
 	wantCode(t, o, codeOwn)
 	wantIn(t, "the refusal", o.stderr, "step pay of run "+fourth+" succeeded")
 	wantIn(t, "the refusal", o.stderr, "tideover retry --latest --from STEP "+fourth+"; the steps are charge, ship")
-	o = s.ask("retry", "--dead", "--workflow", "order", "--latest", "--yes")
+	o = s.runCommand("retry", "--dead", "--workflow", "order", "--latest", "--yes")
 	wantCode(t, o, codeDead)
 	wantIn(t, "the refusal of many", o.stderr, fifth+": ")
 	wantIn(t, "the refusal of many", o.out, "retried 0 of 2 runs")
-	o = s.ask("retry", "--latest", "--from", "ship", fourth)
+	o = s.runCommand("retry", "--latest", "--from", "ship", fourth)
 	wantIn(t, "a step without a result", o.stderr, "step charge comes before ship")
-	wantIn(t, "an unknown step", s.ask("retry", "--latest", "--from", "pay", fourth).stderr, `workflow "order" has no step "pay"; there are charge, ship`)
+	wantIn(t, "an unknown step", s.runCommand("retry", "--latest", "--from", "pay", fourth).stderr, `workflow "order" has no step "pay"; there are charge, ship`)
 	paid(6)
 	latest("large large", "--latest", "--from", "charge", fourth)
 	paid(7)
@@ -103,32 +103,31 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	sixth := die()
 	paid(8)
 	s.reload(repaired)
-	o = s.ask("retry", "--dead", "--workflow", "order", "--latest", "--yes")
+	o = s.runCommand("retry", "--dead", "--workflow", "order", "--latest", "--yes")
 	wantCode(t, o, 0)
 	wantIn(t, "many", o.out, "retried 2 of 2 runs")
 	for id, output := range map[string]string{fifth: "small small", sixth: "large large"} {
 		next := s.show(id).ReplacedBy
-		s.succeed([]string{next})
+		s.waitForSuccess([]string{next})
 		wantIn(t, "the output", string(s.show(next).Output), output)
 	}
 	paid(8)
 }
 
-// TestRetryWithAnInputFillsInTheDefaults starts a run anew with an input that has only
-// what differs, as 'run' takes it.
+// A run is started again with an input that has only the changed fields, as 'run' accepts it.
 func TestRetryWithAnInputFillsInTheDefaults(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, `version: 1
 workflows:
   greet:
-    input: {greeting: hello, who: nobody}
+    input: {greeting: hello, who: stranger}
     steps:
-      - {id: say, run: [sh, -c, 'test "$2" != nobody && echo "$1 $2"', sh, "{{ .input.greeting }}", "{{ .input.who }}"], policy: fixed(1ms) attempts=1}
+      - {id: say, run: [sh, -c, 'test "$2" != stranger && echo "$1 $2"', sh, "{{ .input.greeting }}", "{{ .input.who }}"], policy: fixed(1ms) attempts=1}
 `, "")
-	wantCode(t, s.ask("run", "greet", "--key", "first", "--wait"), codeDead)
-	o := s.ask("retry", "--input", `{"who": "world"}`, "first")
+	wantCode(t, s.runCommand("run", "greet", "--key", "first", "--wait"), codeDead)
+	o := s.runCommand("retry", "--input", `{"who": "world"}`, "first")
 	wantCode(t, o, 0)
 	id := strings.TrimSpace(o.out)
-	s.succeed([]string{id})
+	s.waitForSuccess([]string{id})
 	wantIn(t, "the output", string(s.show(id).Output), "hello world")
 }

@@ -20,8 +20,8 @@ workflows:
       - {id: work, run: [sh, -c, '. $DIR/leave.sh', sh, "{{ .input.victim }}", "{{ .input.kind }}"], policy: fixed(1ms) attempts=3}
 `
 
-// leaveScript leaves a process in a session of its own, and kills the guard, or the guard and the
-// server. The next time it says what it sees of that process.
+// leaveScript starts a process in a session of its own, and kills the guard, or the guard and the
+// server. The next time it prints whether that process still exists.
 const leaveScript = `file=$DIR/$1-$2
 if test -e $file; then
 	grep -s '^State:' /proc/$(cat $file)/status > $file.seen
@@ -36,8 +36,8 @@ kill -9 $PPID
 sleep 600
 `
 
-// When the guard of a command is killed, or the guard and the server, what the command has left
-// is ended before the next attempt begins.
+// If the guard of a command is killed, or the guard and the server, processes that the command left
+// are ended before the next attempt.
 func TestLeftoversOfAKilledGuardAreEnded(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -50,13 +50,13 @@ func TestLeftoversOfAKilledGuardAreEnded(t *testing.T) {
 	}
 	dir := shortDir(t)
 	write(t, filepath.Join(dir, "leave.sh"), leaveScript)
-	server := restarted{text: leftoverFile}
+	server := restartedServer{text: leftoverFile}
 	server.start(t, dir)
 	for _, victim := range []string{"guard", "server"} {
 		for _, kind := range kinds {
 			name := victim + "-" + kind
 			server.until(t, "start "+name, func() bool {
-				return server.ask("run", "leave", "--key", name, "--input", `{"victim": "`+victim+`", "kind": "`+kind+`"}`).code == 0
+				return server.runCommand("run", "leave", "--key", name, "--input", `{"victim": "`+victim+`", "kind": "`+kind+`"}`).code == 0
 			})
 			server.until(t, name+" ends", func() bool {
 				i := server.run(name)
@@ -73,7 +73,7 @@ func TestLeftoversOfAKilledGuardAreEnded(t *testing.T) {
 	}
 	server.signal(syscall.SIGTERM)
 	testwait.Receive(t, "the server ends", server.died)
-	wantNobody(t, server.mark)
+	wantNoProcess(t, server.mark)
 	if left, _ := os.ReadDir(filepath.Join(dir, "data", "locks")); len(left) > 0 {
 		t.Errorf("locks are left: %v", left)
 	}

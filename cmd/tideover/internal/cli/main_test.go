@@ -31,8 +31,8 @@ import (
 // markVar is inherited by every process of a test.
 const markVar = "TIDEOVER_TEST_MARK"
 
-// helpers are commands for tideover to run, played by the test binary: its first argument
-// names one.
+// helpers are commands for tideover to run. The test binary plays them: its first argument is the
+// name.
 var helpers = map[string]func([]string){
 	"helper:generate":   helpGenerate,
 	"helper:foreground": helpForeground,
@@ -67,7 +67,7 @@ func randomBlock() []byte {
 	return block
 }
 
-// helpGenerate writes that many bytes: random blocks, again and again.
+// helpGenerate writes this many bytes: the random block repeatedly.
 func helpGenerate(args []string) {
 	block := randomBlock()
 	for left := atoi(args[0]); left > 0; left -= len(block) {
@@ -77,7 +77,7 @@ func helpGenerate(args []string) {
 	}
 }
 
-// poll ends when the condition holds. The test that started the helper ends the helper.
+// poll returns when the condition holds. The test that started the helper ends it.
 func poll(holds func() bool) {
 	for !holds() {
 		time.Sleep(5 * time.Millisecond) // real clock: a helper process polls, without a limit
@@ -89,8 +89,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// awaitForeground returns once we are in the terminal's foreground. A command is put there
-// when it has been running for some microseconds.
+// awaitForeground returns when the process is in the terminal's foreground. A command is put there
+// some microseconds after its start.
 func awaitForeground() {
 	poll(func() bool {
 		group, err := unix.IoctlGetInt(0, unix.TIOCGPGRP)
@@ -98,8 +98,7 @@ func awaitForeground() {
 	})
 }
 
-// helpForeground waits until it is in the terminal's foreground, and fails until the
-// attempt given.
+// helpForeground waits until it is in the terminal's foreground, and fails until the given attempt.
 func helpForeground(args []string) {
 	awaitForeground()
 	fmt.Printf("attempt %s in the foreground\n", os.Getenv("TIDEOVER_ATTEMPT"))
@@ -108,9 +107,8 @@ func helpForeground(args []string) {
 	}
 }
 
-// helpRead waits for the foreground and reads a line. A shell would do, were it
-// not for signals that come just after its start, which shells may miss. With
-// an argument, that is its exit code after an interrupt.
+// helpRead waits for the foreground and reads a line. It replaces a shell, which may miss signals
+// just after its start. An argument is its exit code after an interrupt.
 func helpRead(args []string) {
 	if len(args) > 0 {
 		c := make(chan os.Signal, 1)
@@ -131,7 +129,7 @@ func helpPause([]string) {
 	fmt.Println("going")
 }
 
-// helpWinch waits for a change of the window and says how wide it is.
+// helpWinch waits for a change of the window size and prints the width.
 func helpWinch([]string) {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGWINCH)
@@ -141,7 +139,7 @@ func helpWinch([]string) {
 	fmt.Println("columns", size.Col)
 }
 
-// helpSlowStop answers TSTP by stopping only once its parent has stopped.
+// helpSlowStop handles TSTP by stopping only after its parent has stopped.
 func helpSlowStop([]string) {
 	c, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTSTP)
@@ -155,7 +153,7 @@ func helpSlowStop([]string) {
 	fmt.Println("continued")
 }
 
-// stateIs reports whether the process is in the state, a letter of /proc.
+// stateIs reports whether the process has this state, a letter of /proc.
 func stateIs(pid int, state string) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return strings.Contains(string(status), "\nState:\t"+state)
@@ -170,8 +168,8 @@ func allStopped(pid int) bool {
 	})
 }
 
-// helpRoot becomes root, if its file lets it, and so can't be signalled by
-// whoever started it. It ends when the file given appears.
+// helpRoot becomes root, if its file allows that, so that its parent can't signal it. It ends when
+// the given file appears.
 func helpRoot(args []string) {
 	if err := syscall.Setreuid(0, 0); err != nil {
 		os.Exit(9)
@@ -190,23 +188,23 @@ func self(t *testing.T) string {
 	return path
 }
 
-// command returns tideover as a process of its own; mark finds all that it starts.
+// command returns tideover as a process of its own. All processes that it starts carry the mark.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	cmd = exec.CommandContext(testwait.Context(t), commandtest.Path(t), args...)
 	mark = fmt.Sprintf("%s=%d.%s", markVar, os.Getpid(), crand.Text())
-	// By default a program with the race detector, as the helpers are, sleeps for a
-	// second at its end.
+	// By default, a program with the race detector, such as the helpers, sleeps for a second at
+	// its end.
 	cmd.Env = append(os.Environ(), mark, "GORACE=atexit_sleep_ms=0", "XDG_STATE_HOME="+stateHome(t))
 	cmd.WaitDelay = time.Minute
 	return cmd, mark
 }
 
-// stateHomes are the folders for the state of the user, by the test that uses them.
+// stateHomes has the state folder of each test.
 var stateHomes sync.Map
 
-// stateHome returns a folder for the state of the user, the same for all commands of a test: the
-// processes of a user share accounts.
+// stateHome returns the state folder of a test. It is the same for all commands of the test,
+// because the processes of a user share accounts.
 func stateHome(t *testing.T) string {
 	t.Helper()
 	path, known := stateHomes.LoadOrStore(t.Name(), filepath.Join(testfile.ShortTemp(), "to"+strings.ToLower(crand.Text()[:10])))
@@ -239,7 +237,7 @@ func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	return outcome{exitCode(cmd), out.String(), stderr.String()}
 }
 
-// exitCode returns what a shell would have in $?.
+// exitCode returns the value that a shell would have in $?.
 func exitCode(cmd *exec.Cmd) int {
 	if sig := diedOf(cmd); sig != 0 {
 		return 128 + int(sig)
@@ -247,7 +245,7 @@ func exitCode(cmd *exec.Cmd) int {
 	return cmd.ProcessState.ExitCode()
 }
 
-// diedOf returns the signal that the command died of, 0 if it exited.
+// diedOf returns the signal that killed the command; 0 if it exited.
 func diedOf(cmd *exec.Cmd) syscall.Signal {
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
 		return status.Signal()
@@ -255,9 +253,9 @@ func diedOf(cmd *exec.Cmd) syscall.Signal {
 	return 0
 }
 
-// tideover runs tideover with standard input empty. Verbs that start commands or serve run
-// as a process, because they handle the signals and children of their process; all others
-// run in this one.
+// tideover runs tideover with empty standard input. Commands that start processes or serve run as a
+// process, because they handle the signals and children of their process; all others run in this
+// process.
 func tideover(t *testing.T, args ...string) outcome {
 	t.Helper()
 	if len(args) > 0 && slices.Contains([]string{"exec", "watch", "serve", "gateway", "chaos"}, args[0]) {
@@ -285,8 +283,7 @@ func inProcess(t *testing.T, args ...string) outcome {
 	return outcome{code, readOut(), readErr()}
 }
 
-// capture returns a pipe to write to, and a function that closes it and returns what was
-// written.
+// capture returns a pipe to write to, and a function that closes it and returns what was written.
 func capture(t *testing.T) (w *os.File, read func() string) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -308,7 +305,7 @@ func capture(t *testing.T) (w *os.File, read func() string) {
 // quick is a policy that retries at once.
 const quick = "fixed(0s) attempts=3"
 
-// survivors returns the live processes that have the mark.
+// survivors returns the running processes with the mark.
 func survivors(t *testing.T, mark string) (found []string) {
 	t.Helper()
 	if _, err := os.Stat("/proc/self/environ"); err != nil {
@@ -324,14 +321,14 @@ func survivors(t *testing.T, mark string) (found []string) {
 	return found
 }
 
-func wantNobody(t *testing.T, mark string) {
+func wantNoProcess(t *testing.T, mark string) {
 	t.Helper()
 	if left := survivors(t, mark); len(left) > 0 {
 		t.Errorf("left running: %q", left)
 	}
 }
 
-// lines returns how many lines the file has; none if it does not exist.
+// lines returns the number of lines of the file; 0 if it does not exist.
 func lines(name string) int {
 	data, _ := os.ReadFile(name)
 	return bytes.Count(data, []byte("\n"))

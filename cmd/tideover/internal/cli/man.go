@@ -10,24 +10,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-const manLong = `Writes the manual into a folder, a page for each verb, as files for man: tideover.1,
-tideover-exec.1 and so on, and tideover-policy.7. It is the text of --help.`
+const manLong = `Writes manual pages into a folder, one for each command, as files for man:
+tideover.1, tideover-exec.1 and so on, and tideover-policy.7. They contain the text
+of --help.`
 
-// newMan is for those who make packages; users have --help.
+// newMan returns a hidden command for packagers; users have --help.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
-		Short:  "Write the manual",
+		Short:  "Write manual pages",
 		Long:   manLong,
 		Hidden: true,
-		Args:   one("folder"),
+		Args:   exactlyOne("folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return writeManual(cmd.Root(), args[0], thisBuild().Version)
 		},
 	}
 }
 
-// writeManual writes a page for a command and each one below it.
+// writeManual writes the page of a command and of all its subcommands.
 func writeManual(cmd *cobra.Command, dir, version string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("man: %w", err)
@@ -44,8 +45,8 @@ func writeManual(cmd *cobra.Command, dir, version string) error {
 	return nil
 }
 
-// manCommands returns the commands below one that have a page: what --help lists,
-// but for help itself.
+// manCommands returns the subcommands that have a page: those that --help lists, except help
+// itself.
 func manCommands(cmd *cobra.Command) (list []*cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		if (sub.IsAvailableCommand() || sub.IsAdditionalHelpTopicCommand() && !sub.Hidden) && sub.Name() != "help" {
@@ -57,7 +58,7 @@ func manCommands(cmd *cobra.Command) (list []*cobra.Command) {
 
 func manName(cmd *cobra.Command) string { return strings.ReplaceAll(cmd.CommandPath(), " ", "-") }
 
-// manSection is 1 for what can be run, and 7 for what is only explained.
+// manSection returns 1 for commands and 7 for help topics.
 func manSection(cmd *cobra.Command) string {
 	if cmd.IsAdditionalHelpTopicCommand() {
 		return "7"
@@ -65,8 +66,8 @@ func manSection(cmd *cobra.Command) string {
 	return "1"
 }
 
-// manPage returns the page of a command. It has no date: the same version has the
-// same pages.
+// manPage returns the manual page of a command. It contains no date, so that the same version
+// always has the same pages.
 func manPage(cmd *cobra.Command, version string) string {
 	p := &roff{}
 	p.title(strings.ToUpper(manName(cmd)), manSection(cmd), "tideover "+version)
@@ -91,10 +92,10 @@ func manPage(cmd *cobra.Command, version string) string {
 	return p.String()
 }
 
-// manShort is what apropos shows, which is one line with a small letter.
+// manShort returns the line that apropos shows: the short help, beginning with a lower-case letter.
 func manShort(cmd *cobra.Command) string {
 	first, rest := cmd.Short, ""
-	if len(first) > 1 && strings.ToUpper(first[:2]) != first[:2] { // NIP stays
+	if len(first) > 1 && strings.ToUpper(first[:2]) != first[:2] { // not for acronyms
 		first, rest = strings.ToLower(cmd.Short[:1]), cmd.Short[1:]
 	}
 	return first + rest
@@ -129,7 +130,7 @@ func (p *roff) options(flags *pflag.FlagSet) {
 	})
 }
 
-// manDefault says what a flag is unless said, where that is more than nothing.
+// manDefault returns the default of a flag in parentheses; empty if it is a zero value.
 func manDefault(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "0", "0s", "false", "[]":
@@ -138,7 +139,7 @@ func manDefault(f *pflag.Flag) string {
 	return fmt.Sprintf(" (default %s)", f.DefValue)
 }
 
-// commands lists commands by their pages.
+// commands writes a section that lists the manual pages of commands.
 func (p *roff) commands(title string, list []*cobra.Command) {
 	if len(list) == 0 {
 		return

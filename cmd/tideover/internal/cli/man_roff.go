@@ -5,27 +5,26 @@ import (
 	"strings"
 )
 
-// roff writes a page in the language of man. It has the few requests that every
-// man has.
+// roff builds a manual page in the roff language. It uses only requests that every man has.
 type roff struct{ strings.Builder }
 
 func (p *roff) line(s string) { p.WriteString(s + "\n") }
 
 func (p *roff) title(name, section, source string) {
 	p.line(fmt.Sprintf(`.TH "%s" "%s" "" "%s" "tideover manual"`, escape(name), section, escape(source)))
-	p.line(".nh\n.ad l") // neither hyphens nor gaps: names of flags and files stay whole
+	p.line(".nh\n.ad l") // no hyphenation or justification: names of flags and files stay whole
 }
 
 func (p *roff) section(name string) { p.line(".SH " + escape(name)) }
 
-// item writes a term, which is already escaped, and what it means.
+// item writes a term, which must be escaped already, and its explanation.
 func (p *roff) item(term, meaning string) {
 	p.line(".TP\n" + term)
 	p.line(escape(strings.Join(strings.Fields(meaning), " ")))
 }
 
-// text writes a text for the terminal. Its paragraphs are filled; lines that are
-// indented are a table or an example, and stay as they are.
+// text writes help text. Paragraphs are filled; indented lines are tables or examples and stay as
+// they are.
 func (p *roff) text(s string) {
 	var block []string
 	for line := range strings.SplitSeq(strings.Trim(s, "\n"), "\n") {
@@ -44,7 +43,7 @@ func (p *roff) text(s string) {
 	p.literal(block)
 }
 
-// literal writes lines as they are.
+// literal writes lines without filling.
 func (p *roff) literal(lines []string) {
 	if len(lines) == 0 {
 		return
@@ -59,25 +58,25 @@ func (p *roff) literal(lines []string) {
 func bold(s string) string   { return `\fB` + escape(s) + `\fR` }
 func italic(s string) string { return `\fI` + escape(s) + `\fR` }
 
-// escape makes a line of text one that shows as it is: no request, no escape, and
-// the ASCII characters that can be copied into a shell, which man would make pretty.
+// escape escapes a line of text, so that man shows it unchanged: no requests, no escape sequences,
+// and ASCII characters that can be copied into a shell.
 func escape(s string) string {
 	var b strings.Builder
 	for i, c := range s {
 		switch {
 		case (c == '.' || c == '\'') && i == 0:
-			b.WriteString(`\&` + named(c))
+			b.WriteString(`\&` + roffChar(c))
 		case c == '\n' || c == '\r':
 			b.WriteByte(' ')
 		default:
-			b.WriteString(named(c))
+			b.WriteString(roffChar(c))
 		}
 	}
 	return b.String()
 }
 
-// named returns how a character is written.
-func named(c rune) string {
+// roffChar returns the roff form of a character.
+func roffChar(c rune) string {
 	switch c {
 	case '\\':
 		return `\e`

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manual writes all pages of the real commands, and returns them by name.
+// manual writes all manual pages and returns them by name.
 func manual(t *testing.T) (dir string, pages map[string]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -70,7 +70,7 @@ func TestTheManualHasEveryVerbAndFlag(t *testing.T) {
 	}
 }
 
-// TestManReadsTheManual lets groff complain, where it is installed.
+// If groff is installed, it must not complain.
 func TestManReadsTheManual(t *testing.T) {
 	t.Parallel()
 	dir, pages := manual(t)

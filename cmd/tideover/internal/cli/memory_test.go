@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// checker counts what is written to it, and knows whether it is what
-// helper:generate writes.
+// checker counts the bytes written to it, and compares them with the output of helper:generate.
 type checker struct {
 	n     int
 	block []byte
@@ -30,7 +29,7 @@ func (c *checker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// peakMemory returns the most memory the process has had.
+// peakMemory returns the peak memory of the process.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -41,8 +40,8 @@ func peakMemory(t *testing.T, pid int) int {
 	return atoi(strings.Fields(rest + " 0")[0]) << 10
 }
 
-// little is what a process may take beyond what it takes for little output.
-const little = 32 << 20
+// memorySlack is how much memory a process may use beyond what it uses for little output.
+const memorySlack = 32 << 20
 
 func TestOutputAtFlatMemory(t *testing.T) {
 	t.Parallel()
@@ -58,7 +57,7 @@ func TestOutputAtFlatMemory(t *testing.T) {
 				if err := errors.Join(err, cmd.Start()); err != nil {
 					t.Fatal(err)
 				}
-				// What is left does not fit into a pipe, so that it is still running.
+				// The rest does not fit into a pipe, so the process is still running.
 				if _, err := io.CopyN(&got, r, int64(size-4<<20)); err != nil {
 					t.Fatal(err)
 				}
@@ -74,7 +73,7 @@ func TestOutputAtFlatMemory(t *testing.T) {
 			}
 			small, large := pass(8<<20), pass(64<<20)
 			t.Logf("%d MiB for 8 MiB, %d MiB for 64 MiB", small>>20, large>>20)
-			if small == 0 || large > small+little {
+			if small == 0 || large > small+memorySlack {
 				t.Errorf("%d MiB for 8 MiB of output, %d MiB for 64 MiB", small>>20, large>>20)
 			}
 		})
@@ -85,7 +84,7 @@ func TestWatchPassesMuchOutputOnWithLittleMemory(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
 	pass := func(size int) (peak int) {
-		w := newWatched(t, fmt.Sprintf(`yes "compiling module 429 of 900, and the rate limit of the disk resets now and then" | head -c %d; echo; head -c %d /dev/zero; read x`, size, size))
+		w := newWatchEnv(t, fmt.Sprintf(`yes "compiling module 429 of 900, and the rate limit of the disk resets now and then" | head -c %d; echo; head -c %d /dev/zero; read x`, size, size))
 		cmd := w.command("--detect", "claude-code")
 		cmd.Env = append(cmd.Environ(), "GOGC=100") // as users have it
 		out, err1 := cmd.StdoutPipe()
@@ -104,7 +103,7 @@ func TestWatchPassesMuchOutputOnWithLittleMemory(t *testing.T) {
 	}
 	small, large := pass(1<<20), pass(24<<20)
 	t.Logf("%d MiB for 2 MiB, %d MiB for 48 MiB", small>>20, large>>20)
-	if small == 0 || large > small+little {
+	if small == 0 || large > small+memorySlack {
 		t.Errorf("%d MiB for 2 MiB of output, %d MiB for 48 MiB", small>>20, large>>20)
 	}
 }

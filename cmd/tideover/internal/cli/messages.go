@@ -16,27 +16,27 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// origin says where messages come from.
-func origin() notify.Place {
-	host, _ := os.Hostname() // or they don't say
+// messageOrigin returns the host name, which messages state as their origin.
+func messageOrigin() notify.Place {
+	host, _ := os.Hostname() // an empty name is left out
 	return notify.Place{Host: host}
 }
 
-// noNotifier says that there is no notifier of the name in the configuration that the
-// flags lead to.
-func noNotifier(cfg *config.Config, flags configFlags, name string) string {
+// unknownNotifier returns the message for a notifier that is not in the configuration, with the
+// names that are.
+func unknownNotifier(cfg *config.Config, flags configFlags, name string) string {
 	src, err := flags.source(new(secret.Redactor))
 	if err != nil || src.Path == "" {
-		return fmt.Sprintf("there is no notifier %q: no configuration was found; name one with --config", name)
+		return fmt.Sprintf("unknown notifier %q: no configuration was found: name a file with --config", name)
 	}
 	names := slices.Sorted(maps.Keys(cfg.Notifiers))
-	return fmt.Sprintf("there is no notifier %q in %s; there are %s", name, visible(src.Path), cmp.Or(strings.Join(names, ", "), "none"))
+	return fmt.Sprintf("unknown notifier %q: %s defines %s", name, visible(src.Path), cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// trail is the audit trail, or nothing.
+// trail is the audit log. The zero value drops all events.
 type trail struct{ *audit.Sink }
 
-// openTrail opens the audit trail at the path, unless it is switched off.
+// openTrail opens the audit log at path, unless the configuration disables it.
 func openTrail(cfg *config.Config, path string, redactor *secret.Redactor, logger *slog.Logger) (trail, error) {
 	if cfg.Audit.Off {
 		return trail{}, nil
@@ -45,7 +45,7 @@ func openTrail(cfg *config.Config, path string, redactor *secret.Redactor, logge
 		Path: path, MaxSize: cfg.Audit.MaxSize, Keep: cfg.Audit.Keep, Redactor: redactor, Logger: logger,
 	})
 	if err != nil {
-		return trail{}, fmt.Errorf("audit trail: %w", err)
+		return trail{}, fmt.Errorf("audit log: %w", err)
 	}
 	return trail{sink}, nil
 }
@@ -57,7 +57,7 @@ func (t trail) Observe(ev retry.Event) {
 	}
 }
 
-// Close ends the writing.
+// Close closes the file.
 func (t trail) Close() error {
 	if t.Sink == nil {
 		return nil

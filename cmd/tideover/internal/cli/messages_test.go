@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Without --pack, every message is read on a file.
+// Without --pack, every message is recognised in a file.
 func TestDetectReadsEveryMessage(t *testing.T) {
 	t.Parallel()
 	at := detecttest.Now.Format(time.RFC3339)
@@ -40,17 +40,17 @@ func TestDetectReadsEveryMessage(t *testing.T) {
 	}
 }
 
-// assistantCalled returns a watched assistant with a program of that name.
-func assistantCalled(t *testing.T, name string, answers ...string) (*watched, string) {
+// assistantCalled returns a watched assistant whose program has this name.
+func assistantCalled(t *testing.T, name string, answers ...string) (*watchEnv, string) {
 	t.Helper()
-	w := newWatched(t, answers...)
+	w := newWatchEnv(t, answers...)
 	path := filepath.Join(w.dir, name)
 	w.write(name, "#!/bin/sh\n"+fakeAssistant+"\n")
 	return w, path
 }
 
-// The built command keeps a session of a fake assistant, which prints a message and
-// exits. The pack is that of the assistant's name.
+// The built command watches a fake assistant, which prints a message and exits. The pack is
+// selected by the assistant's name.
 func TestWatchReadsTheMessagesOfTodaysAssistants(t *testing.T) {
 	t.Parallel()
 	day := time.Now().AddDate(0, 0, 3)
@@ -109,7 +109,7 @@ func TestWatchReadsTheMessagesOfTodaysAssistants(t *testing.T) {
 	}
 }
 
-// What no wait helps ends the session at once, with exit code 0, too.
+// If waiting does not help, the session ends at once, also with exit code 0.
 func TestWatchGivesUpOnAMessageThatIsFinal(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ program, flag, said string }{
@@ -140,8 +140,8 @@ func TestWatchCompletesAnAnswerThatQuotesAMessage(t *testing.T) {
 	}
 }
 
-// The example of the documentation is a configuration, and its pack reads its own
-// message and those of the pack that it extends.
+// The example of the documentation is a valid configuration. Its pack recognises its own message
+// and those of the pack that it extends.
 func TestAPackThatExtendsABuiltInOne(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/detect.md")

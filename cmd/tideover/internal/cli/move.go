@@ -20,32 +20,32 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-const moveLong = `Moves everything that is kept to another place: from the folder of one server to a
-cluster on NATS, back, or to another cluster. FROM and TO are each a data folder, or
-a configuration file: one with engine.nats stands for its cluster, one without for
-its data folder.
+const moveLong = `Moves all stored state to another place: from the folder of a server to a cluster on
+NATS, from a cluster to a folder, or to another cluster. FROM and TO are each a data
+folder or a configuration file. A file with engine.nats stands for its cluster, one
+without for its data folder.
 
-All servers must have been stopped, at both places; whoever still runs is named, and
-nothing is moved. The new place must be empty. What was moved is read back and
-compared, and only then the old place is marked, so that no server opens it by
-mistake and does everything twice. Nothing is removed from it: keep it until you
-trust the new one. A move that was interrupted is to be repeated.
+Stop all servers at both places first. If one is still running, it is named and
+nothing is moved. The new place must be empty. The data is read back and compared;
+then the old place is marked, so that no server opens it by mistake and does the same
+work twice. Nothing is deleted from the old place: keep it until you trust the new
+one. After an interruption, run the move again.
 
-Waits go on where they were, keys stay known, dead letters and history come along.
-Attempts that had not ended count as lost, and are made again. Runs of sessions wait
-in a cluster for somebody who can keep them.
+Waits continue, and keys, dead runs and the history are kept. Attempts that had not
+ended count as lost and are made again. In a cluster, runs of sessions wait for a
+server that can run sessions.
 
-A shard of a cluster whose log is lost, because somebody has deleted its stream, is
-left out with --without-shard, if it can't be restored: what was in it is then
-nowhere. One that can be read, or may be when servers are back, is never left out.
+If the log of a shard is lost, because its stream was deleted, and can't be restored,
+--without-shard leaves it out; its contents are then lost. A shard that can be
+read, or may be readable when all servers are back, is never left out.
 
-With --dry-run what would be moved is counted, and nothing is written; the new place
-is not looked at.
+--dry-run counts what would be moved and writes nothing. It does not check the new
+place.
 
 Exit codes:
-  0      done
-  125    an error of ours: a bad flag, a place that is in use or not empty
-  128+n  signal n told us to end; repeat the move`
+  0      success
+  125    tideover's own error: a bad flag, a place that is in use or not empty
+  128+n  ended by signal n; run the move again`
 
 const moveExample = `  tideover move --dry-run ~/.local/state/tideover cluster.yaml
   tideover move ~/.local/state/tideover cluster.yaml
@@ -59,16 +59,16 @@ type moveOptions struct {
 	leave  bool
 	json   bool
 
-	without []int // shards
+	without []int // numbers of lost shards to leave out
 
 	redactor secret.Redactor
-	stage    string // that was told of last
+	stage    string // printed last
 }
 
 func newMove(io Streams) *cobra.Command {
 	o := &moveOptions{io: io}
 	cmd := &cobra.Command{
-		Use: "move [flags] FROM TO", Short: "Move everything between a folder and a cluster", Long: moveLong, Example: moveExample, Args: fromTo,
+		Use: "move [flags] FROM TO", Short: "Move the state between a folder and a cluster", Long: moveLong, Example: moveExample, Args: checkMoveArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := (&remote{io: io}).context(cmd)
 			defer stop()
@@ -77,21 +77,21 @@ func newMove(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.dryRun, "dry-run", false, "count what would be moved, and write nothing")
-	f.BoolVar(&o.leave, "leave-unreadable", false, "leave archives of finished runs behind that can't be read, instead of giving up")
+	f.BoolVar(&o.leave, "leave-unreadable", false, "skip unreadable archives of finished runs instead of failing")
 	addWithout(cmd, &o.without)
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	return cmd
 }
 
-// fromTo wants two arguments.
-func fromTo(_ *cobra.Command, args []string) error {
+// checkMoveArgs accepts exactly two arguments.
+func checkMoveArgs(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return errors.New("move: from where to where?")
+		return errors.New("move: no places given: want FROM and TO")
 	case len(args) == 1:
-		return errors.New("move: to where?")
+		return errors.New("move: TO is missing: want FROM and TO")
 	case len(args) > 2:
-		return fmt.Errorf("move: from one place to one other, and %q is a third", args[2])
+		return fmt.Errorf("move: too many arguments: want FROM and TO, and %q is a third", args[2])
 	}
 	return nil
 }
@@ -101,22 +101,22 @@ func (o *moveOptions) run(ctx context.Context, from, to string) error {
 	if err == nil {
 		return o.report(m)
 	}
-	if told, ok := errors.AsType[*toldToEnd](context.Cause(ctx)); ok {
-		fmt.Fprintln(o.io.Err, "tideover: the move is not complete; repeat it")
+	if told, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok {
+		fmt.Fprintln(o.io.Err, "tideover: the move was interrupted: run it again")
 		return coded(told)
 	}
 	return &codedError{errors.New(o.redactor.String(err.Error())), codeOwn}
 }
 
-// house is one end of a move.
-type house struct {
-	name   string // for people
+// moveLocation is the source or the target of a move.
+type moveLocation struct {
+	name   string // as printed
 	folder string // empty for a cluster
 	config *config.Config
 }
 
-// house finds out what is meant by an argument.
-func (o *moveOptions) house(arg string) (p house, err error) {
+// resolveLocation returns the folder or the cluster that an argument names.
+func (o *moveOptions) resolveLocation(arg string) (p moveLocation, err error) {
 	info, err := os.Stat(arg)
 	ext := filepath.Ext(arg)
 	switch {
@@ -139,23 +139,23 @@ func (o *moveOptions) house(arg string) (p house, err error) {
 	return p, nil
 }
 
-// same reports whether both are one.
-func (p *house) same(q *house) bool {
+// same reports whether both are the same folder or cluster.
+func (p *moveLocation) same(q *moveLocation) bool {
 	if p.folder != "" || q.folder != "" {
 		return p.folder == q.folder
 	}
 	return p.config.Engine.Name == q.config.Engine.Name && fmt.Sprint(p.config.Engine.NATS) == fmt.Sprint(q.config.Engine.NATS)
 }
 
-// open opens the log of a place.
-func (o *moveOptions) open(ctx context.Context, p *house) (journal.Log, error) {
+// open opens the log of a location.
+func (o *moveOptions) open(ctx context.Context, p *moveLocation) (journal.Log, error) {
 	if p.folder != "" {
 		return sqlitelog.Open(ctx, sqlitelog.Config{Dir: p.folder})
 	}
 	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String})
 }
 
-// moved is what was moved, and between which places.
+// moved is the result of a move.
 type moved struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
@@ -164,28 +164,28 @@ type moved struct {
 }
 
 func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err error) {
-	source, err := o.house(from)
+	source, err := o.resolveLocation(from)
 	if err != nil {
 		return m, err
 	}
-	target, err := o.house(to)
+	target, err := o.resolveLocation(to)
 	if err != nil {
 		return m, err
 	}
 	if source.same(&target) {
-		return m, fmt.Errorf("move: both are %s", source.name)
+		return m, fmt.Errorf("move: FROM and TO are both %s", source.name)
 	}
 	if _, err := os.Stat(filepath.Join(source.folder, "log.db")); source.folder != "" && err != nil {
-		return m, fmt.Errorf("move: there are no runs in %s: %w", source.folder, err)
+		return m, fmt.Errorf("move: %s contains no runs: %w", source.folder, err)
 	}
 	m = moved{From: source.name, To: target.name, DryRun: o.dryRun}
-	if o.dryRun { // the count needs a target, which must not be the real one
+	if o.dryRun { // counting needs a target that is not the real one
 		dir, err := os.MkdirTemp("", "tideover-move-")
 		if err != nil {
 			return m, err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		target = house{folder: dir}
+		target = moveLocation{folder: dir}
 	}
 	out, err := o.open(ctx, &source)
 	if err != nil {
@@ -204,16 +204,16 @@ func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err e
 	for i := range m.LeftOut {
 		m.LeftOut[i].Error = o.redactor.String(m.LeftOut[i].Error)
 	}
-	return m, advised(err)
+	return m, hintLostShard(err)
 }
 
-// stages are what a move does, in words.
-var stages = map[string]string{"read": "reading shards", "archives": "copying archives", "write": "writing shards", "verify": "comparing shards"}
+// stageNames describes the stages of a move.
+var stageNames = map[string]string{"read": "reading shards", "archives": "copying archives", "write": "writing shards", "verify": "comparing shards"}
 
-// progress says how far the move is: on a terminal in place, otherwise each stage
-// once.
+// progress prints the progress of the move: on a terminal in place, otherwise a line for each
+// stage.
 func (o *moveOptions) progress(p move.Progress) {
-	text := stages[p.Stage]
+	text := stageNames[p.Stage]
 	if text == "" {
 		text = p.Stage
 	}
@@ -227,7 +227,7 @@ func (o *moveOptions) progress(p move.Progress) {
 	o.stage = p.Stage
 }
 
-// erase removes the line that says how far it is.
+// erase clears the progress line on a terminal.
 func (o *moveOptions) erase() {
 	if o.stage != "" && !o.json && process.IsTerminal(o.io.Err) {
 		fmt.Fprint(o.io.Err, clearLine)

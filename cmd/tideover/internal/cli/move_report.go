@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// report prints what was moved.
+// report prints the result of the move.
 func (o *moveOptions) report(m moved) error {
 	if len(m.LeftOut) > 0 {
 		(&remote{io: o.io}).warn("%s", incomplete(m.LeftOut))
@@ -50,16 +50,16 @@ func renderMoved(m moved, s *screen) []string {
 	fact(m.Keys, "keys", "")
 	fact(m.Schedules, "schedules", "")
 	if m.Orphans > 0 {
-		lines = append(lines, textfmt.Plural(m.Orphans, "attempt")+" had not ended, and will be made again")
+		lines = append(lines, textfmt.Plural(m.Orphans, "attempt")+" had not ended and will be made again")
 	}
 	if len(m.Unreadable) > 0 {
-		lines = append(lines, s.paint("31", visible("left behind, because they can't be read: "+strings.Join(slices.Sorted(slices.Values(m.Unreadable)), ", "))))
+		lines = append(lines, s.paint("31", visible("skipped, because they can't be read: "+strings.Join(slices.Sorted(slices.Values(m.Unreadable)), ", "))))
 	}
 	lines = append(lines, renderLeftOut(m.LeftOut, s)...)
 	if m.DryRun {
 		return append(lines, "nothing was written")
 	}
 	return append(lines,
-		fmt.Sprintf("%s in %s; nobody could work for %s", textfmt.RoundedSize(uint64(max(m.Bytes, 0))), textfmt.Plural(m.ToShards, "shard"), textfmt.CoarseDuration(m.Stood.Round(time.Millisecond))),
-		"the old place is marked and will not be opened; nothing was removed from it")
+		fmt.Sprintf("%s in %s; downtime %s", textfmt.RoundedSize(uint64(max(m.Bytes, 0))), textfmt.Plural(m.ToShards, "shard"), textfmt.CoarseDuration(m.Stood.Round(time.Millisecond))),
+		"the old place is marked, so that no server opens it; nothing was deleted from it")
 }

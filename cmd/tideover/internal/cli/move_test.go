@@ -24,31 +24,31 @@ workflows:
 
 func TestMovingHouse(t *testing.T) {
 	t.Parallel()
-	f := newCrew(t, movable)
-	end := section(natstest.Shared(t), clusterName(t))
+	f := newClusterServers(t, movable)
+	end := engineSection(natstest.Shared(t), clusterName(t))
 	home := f.serve("home")
-	done := strings.TrimSpace(home.ask("run", "quick", "--key", "order 1").out)
-	waiting := home.launch("patient", 3)
-	slow := home.launch("slow", 1)[0]
-	dead := home.launch("dead", 2)
+	done := strings.TrimSpace(home.runCommand("run", "quick", "--key", "order 1").out)
+	waiting := home.startRuns("patient", 3)
+	slow := home.startRuns("slow", 1)[0]
+	dead := home.startRuns("dead", 2)
 	testwait.Until(t, "all is as it should be", func() bool {
 		return home.show(done).State == "succeeded" && home.show(slow).State == "waiting" && home.show(dead[0]).State == "dead" && home.show(dead[1]).State == "dead"
 	})
 	next := home.show(slow).Next
 
-	// It is not moved while somebody uses it, and who does is named.
+	// Nothing is moved while a server is running, and the error names it.
 	away := filepath.Join(f.dir, "cluster.yaml")
 	write(t, away, movable+end)
 	o := tideover(t, "move", home.data, away)
 	wantCode(t, o, 125)
 	wantIn(t, "the refusal", o.stderr, "is in use by another process: the process with pid ")
 	home.signal(syscall.SIGTERM)
-	wantCode(t, home.end(), 0)
+	wantCode(t, home.wait(), 0)
 
-	// A cluster in the place of the folder would leave its runs behind.
+	// Configuring a cluster instead of the folder would lose its runs.
 	f.text = movable + end
 	early := f.begin("home")
-	wantCode(t, early.end(), 125)
+	wantCode(t, early.wait(), 125)
 	wantIn(t, "the refusal", early.out.String(), "has runs of its own, which would stand still: move them to the cluster with `tideover move`")
 
 	o = tideover(t, "move", "--dry-run", home.data, away)
@@ -63,27 +63,27 @@ func TestMovingHouse(t *testing.T) {
 	wantCode(t, o, 125)
 	wantIn(t, "once more", o.stderr, "everything here was moved to cluster ")
 
-	// There everything goes on.
+	// All runs continue in the cluster.
 	a := f.serve("home")
 	b := f.serve("b")
-	a.complete(2)
+	a.waitForShards(2)
 	if i := b.show("order 1"); i.ID != done || i.State != "succeeded" {
 		t.Errorf("what was done is %+v", i)
 	}
 	if i := b.show(slow); i.State != "waiting" || !i.Next.Equal(*next) {
 		t.Errorf("the wait until %v is now %s until %v", next, i.State, i.Next)
 	}
-	wantIn(t, "dead letters", b.ask("dead", "--groups").out, "2     dead")
-	testwait.Until(t, "the schedule is there", func() bool { return strings.Contains(b.ask("schedules").out, "0 3 1 1 *") })
+	wantIn(t, "dead letters", b.runCommand("dead", "--groups").out, "2     dead")
+	testwait.Until(t, "the schedule is there", func() bool { return strings.Contains(b.runCommand("schedules").out, "0 3 1 1 *") })
 	o = tideover(t, "move", away, filepath.Join(f.dir, "back"))
 	wantCode(t, o, 125)
 	wantIn(t, "the refusal", o.stderr, "in use by ")
-	for _, s := range []*served{a, b} {
+	for _, s := range []*serverProcess{a, b} {
 		s.signal(syscall.SIGTERM)
-		wantCode(t, s.end(), 0)
+		wantCode(t, s.wait(), 0)
 	}
 
-	// And back, as JSON.
+	// Back to a folder, with --json.
 	o = tideover(t, "move", "--json", away, filepath.Join(f.dir, "back", "data"))
 	wantCode(t, o, 0)
 	var m moved
@@ -93,7 +93,7 @@ func TestMovingHouse(t *testing.T) {
 	f.text = movable
 	back := f.serve("back")
 	f.open()
-	back.succeed(waiting)
+	back.waitForSuccess(waiting)
 	if i := back.show("order 1"); i.ID != done {
 		t.Errorf("the key is of %+v", i)
 	}
@@ -113,11 +113,11 @@ func TestMovesThatAreRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"nothing", nil, "move: from where to where?"},
-		{"one place", []string{empty}, "move: to where?"},
+		{"nothing", nil, "move: no places given: want FROM and TO"},
+		{"one place", []string{empty}, "move: TO is missing: want FROM and TO"},
 		{"three places", []string{"a", "b", "c"}, `and "c" is a third`},
-		{"the same", []string{empty, folder}, "move: both are " + empty},
-		{"nothing to move", []string{empty, filepath.Join(dir, "new")}, "there are no runs in " + empty},
+		{"the same", []string{empty, folder}, "move: FROM and TO are both " + empty},
+		{"nothing to move", []string{empty, filepath.Join(dir, "new")}, "move: " + empty + " contains no runs"},
 		{"a file that is not there", []string{empty, filepath.Join(dir, "none.yaml")}, "none.yaml: no such file"},
 	} {
 		o := tideover(t, append([]string{"move"}, c.args...)...)
@@ -129,24 +129,24 @@ func TestMovesThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestABackupOfACluster copies one that is in use, and makes another of the copy.
+// A cluster in use is backed up, and the copy is moved to another cluster.
 func TestABackupOfACluster(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)
-	f := newCrew(t, movable+section(nodes, clusterName(t)))
+	f := newClusterServers(t, movable+engineSection(nodes, clusterName(t)))
 	a, b := f.serve("a"), f.serve("b")
-	a.complete(2)
-	done := strings.TrimSpace(a.ask("run", "quick", "--key", "order 1").out)
-	waiting := a.launch("patient", 6)
-	a.succeed([]string{done})
+	a.waitForShards(2)
+	done := strings.TrimSpace(a.runCommand("run", "quick", "--key", "order 1").out)
+	waiting := a.startRuns("patient", 6)
+	a.waitForSuccess([]string{done})
 	dir := filepath.Join(f.dir, "copy")
-	o := a.ask("backup", dir)
+	o := a.runCommand("backup", dir)
 	wantCode(t, o, 0)
-	for _, s := range []*served{a, b} {
+	for _, s := range []*serverProcess{a, b} {
 		s.signal(syscall.SIGTERM)
-		wantCode(t, s.end(), 0)
+		wantCode(t, s.wait(), 0)
 	}
-	f.text = movable + section(nodes, clusterName(t))
+	f.text = movable + engineSection(nodes, clusterName(t))
 	again := filepath.Join(f.dir, "again.yaml")
 	write(t, again, f.text)
 	o = tideover(t, "move", dir, again)
@@ -154,7 +154,7 @@ func TestABackupOfACluster(t *testing.T) {
 	wantIn(t, "what was moved", o.out, "moved 7 runs from "+dir)
 	c := f.serve("c")
 	f.open()
-	c.succeed(waiting)
+	c.waitForSuccess(waiting)
 	if i := c.show("order 1"); i.ID != done || i.State != "succeeded" {
 		t.Errorf("the key is of %+v", i)
 	}

@@ -11,12 +11,12 @@ import (
 	"github.com/tideover/tideover/engine/move"
 )
 
-// addWithout adds the flag that names shards that are lost.
+// addWithout adds the flag --without-shard.
 func addWithout(cmd *cobra.Command, shards *[]int) {
-	cmd.Flags().IntSliceVar(shards, "without-shard", nil, "leave out the shard with the `number`, which is lost; may be given again")
+	cmd.Flags().IntSliceVar(shards, "without-shard", nil, "leave out the lost shard with this `number`; can be repeated")
 }
 
-// incomplete warns of shards that were left out, whoever reads the rest.
+// incomplete returns the warning about shards that were left out.
 func incomplete(list []move.LeftOut) string {
 	var numbers []string
 	for _, l := range list {
@@ -29,7 +29,8 @@ func incomplete(list []move.LeftOut) string {
 	return "NOT COMPLETE: " + noun + strings.Join(numbers, ", ") + " left out"
 }
 
-// renderLeftOut says what is missing, so that nobody takes a part for all.
+// renderLeftOut returns a line for each shard that was left out, so that a partial copy is not
+// taken for a complete one.
 func renderLeftOut(list []move.LeftOut, s *screen) (lines []string) {
 	for _, l := range list {
 		lines = append(lines, s.paint("31", visible(fmt.Sprintf("LEFT OUT shard %d, with all its runs, keys, schedules and history: %s", l.Shard, l.Error))))
@@ -37,10 +38,10 @@ func renderLeftOut(list []move.LeftOut, s *screen) (lines []string) {
 	return lines
 }
 
-// advised adds to the error of a move what can be done about a shard that is lost.
-func advised(err error) error {
+// hintLostShard adds to the error about a lost shard how to leave it out.
+func hintLostShard(err error) error {
 	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
-		return fmt.Errorf("%w; if it can't be restored, leave it out: --without-shard %d", err, lost.Shard)
+		return fmt.Errorf("%w; if it can't be restored, leave it out with --without-shard %d", err, lost.Shard)
 	}
 	return err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// deleteStream deletes a stream as somebody does by hand.
+// deleteStream deletes a stream, as an operator could do by mistake.
 func deleteStream(t *testing.T, nodes *natstest.Cluster, name string) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", strings.TrimPrefix(nodes.NodeURL(0), "nats://"), 10*time.Second)
@@ -43,7 +43,7 @@ func deleteStream(t *testing.T, nodes *natstest.Cluster, name string) {
 	t.Fatalf("delete stream %s: no answer, %v", name, lines.Err())
 }
 
-// sum returns how many runs there are.
+// sum returns the total number of runs.
 func sum(runs map[string]int) (n int) {
 	for _, count := range runs {
 		n += count
@@ -51,23 +51,23 @@ func sum(runs map[string]int) (n int) {
 	return n
 }
 
-// TestAStreamWasDeleted goes the way of docs/cluster.md.
+// The test follows the procedure in docs/cluster.md.
 func TestAStreamWasDeleted(t *testing.T) {
 	t.Parallel()
 	nodes, name := natstest.Shared(t), clusterName(t)
-	f := newCrew(t, movable+section(nodes, name))
+	f := newClusterServers(t, movable+engineSection(nodes, name))
 	a := f.serve("a")
-	a.complete(1)
-	a.succeed(a.launch("quick", 30))
+	a.waitForShards(1)
+	a.waitForSuccess(a.startRuns("quick", 30))
 	deleteStream(t, nodes, name+"-log-2")
 
-	// While the others go on, what is left is copied.
+	// A backup of the remaining shards, while they work.
 	copied := func(folder string) string { return filepath.Join(f.dir, folder) }
-	// A server that gets no processor time loses its leases, and a backup fails.
+	// A starved server loses its leases, and then a backup fails.
 	backup := func(code int, want string, args ...string) (o outcome) {
 		t.Helper()
 		testwait.Until(t, fmt.Sprintf("backup %q ends with %d and says %q", args, code, want), func() bool {
-			o = a.ask(append([]string{"backup"}, args...)...)
+			o = a.runCommand(append([]string{"backup"}, args...)...)
 			return o.code == code && strings.Contains(o.out+o.stderr, want)
 		})
 		return o
@@ -88,14 +88,14 @@ func TestAStreamWasDeleted(t *testing.T) {
 	o = backup(0, fmt.Sprintf("copied to %s, from 3 of 4 shards: %d runs, ", copied("two"), sum(b.Runs)), "--without-shard", "2", copied("two"))
 	wantIn(t, "what was left out", o.out, "LEFT OUT shard 2, with all its runs, keys, schedules and history: ")
 	a.signal(syscall.SIGTERM)
-	wantCode(t, a.end(), 0)
+	wantCode(t, a.wait(), 0)
 
-	// And moved.
+	// The remaining shards are moved.
 	from := filepath.Join(f.dir, "cluster.yaml")
 	write(t, from, f.text)
 	o = tideover(t, "move", from, copied("three"))
 	wantCode(t, o, 125)
-	wantIn(t, "the error", o.stderr, "leave it out: --without-shard 2")
+	wantIn(t, "the error", o.stderr, "leave it out with --without-shard 2")
 	o = tideover(t, "move", "--without-shard", "2,3", from, copied("three"))
 	wantCode(t, o, 125)
 	wantIn(t, "the refusal", o.stderr, "shard 3 of the source can't be left out: it can be read")
@@ -111,12 +111,12 @@ func TestAStreamWasDeleted(t *testing.T) {
 		t.Errorf("move: %+v, %v of %s; want all but shard 2", m, err, o.out)
 	}
 	late := f.begin("a")
-	wantCode(t, late.end(), 125)
+	wantCode(t, late.wait(), 125)
 	wantIn(t, "the old place", late.out.String(), "everything here was moved to ")
 	f.text = movable
 	there := f.serve("three")
 	testwait.Until(t, "what was moved is there", func() bool {
-		return strings.Count(there.ask("runs", "--limit", "100").out, "succeeded") == sum(b.Runs)
+		return strings.Count(there.runCommand("runs", "--limit", "100").out, "succeeded") == sum(b.Runs)
 	})
 }
 

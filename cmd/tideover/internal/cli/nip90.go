@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// Exit codes of nip90 request, besides codeOwn.
+// Exit codes of nip90 request, besides codeOwn, and lengths of shortened texts.
 const (
 	codeJobFailed    = 1
 	codeJobCanceled  = 2
@@ -22,19 +22,18 @@ const (
 	codeJobPartial   = 5
 	codeUnreadable   = 6
 	codeJobTimedOut  = 124
-	shownText        = 300   // characters of a text from elsewhere on a line
+	shownText        = 300   // characters of a text from another party
 	shownID, shownPK = 8, 12 // characters of an id, of a public key
 )
 
 func newNIP90(io Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "nip90",
-		Short: "Delegate tasks over Nostr, and watch it",
-		Long: `Delegates tasks to whoever offers a service over Nostr (NIP-90): a request goes to
-relays, the provider tells how it goes, and publishes the result. docs/nip90.md has
-all of it.
+		Short: "Delegate tasks to providers on Nostr (NIP-90)",
+		Long: `Delegates tasks to providers on Nostr (NIP-90). A request is published to relays; the
+provider publishes its progress and the result. See docs/nip90.md.
 
-Everything that is sent can be read by everybody.`,
+Requests and results are public: anyone can read them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -42,19 +41,19 @@ Everything that is sent can be read by everybody.`,
 	return cmd
 }
 
-// readKey reads a secret key from where the flags say. Without one it is the zero
-// key. A key itself is refused: what is on a command line everybody on the machine
-// can read.
+// readKey reads a secret key from the reference or the file. It returns the zero key if both are
+// empty. A key on the command line is rejected, because other users of the machine can see it in
+// the list of processes.
 func readKey(ref, file string, redactor *secret.Redactor) (nostr.SecretKey, error) {
 	var where secret.Ref
 	flag := "--key"
 	switch {
 	case ref != "" && file != "":
-		return nostr.SecretKey{}, errors.New("--key and --key-file: one of them is enough")
+		return nostr.SecretKey{}, errors.New("--key and --key-file can't be used together: give one of them")
 	case ref != "":
 		var err error
 		if where, err = secret.ParseRef(ref); err != nil {
-			return nostr.SecretKey{}, errors.New("--key: want a reference such as ${env:NOSTR_KEY} or ${file:path}, and not the key itself, which others would see in the list of processes")
+			return nostr.SecretKey{}, errors.New("--key: not a reference: want ${env:NOSTR_KEY} or ${file:path}; the key itself would be visible in the list of processes")
 		}
 	case file != "":
 		flag, where = "--key-file", secret.Ref{Kind: "file", Name: file}
@@ -72,13 +71,13 @@ func readKey(ref, file string, redactor *secret.Redactor) (nostr.SecretKey, erro
 	return key, nil
 }
 
-// shortText is a text from elsewhere, for a place on a line.
+// shortText shortens a text from another party and makes control characters visible.
 func shortText(text string) string { return textfmt.ClipWithin(visible(text), shownText, "…") }
 
-// shortKey is the beginning of a public key, for a place on a line.
+// shortKey returns the beginning of a public key.
 func shortKey(npub string) string { return textfmt.ClipWithin(npub, shownPK, "…") }
 
-// completeKinds offers the kind that requests usually have.
+// completeKinds completes the usual kind of requests.
 func completeKinds(cmd *cobra.Command) {
-	_ = cmd.RegisterFlagCompletionFunc("kind", list([]string{fmt.Sprint(dvm.DefaultKind)}))
+	_ = cmd.RegisterFlagCompletionFunc("kind", completeWords([]string{fmt.Sprint(dvm.DefaultKind)}))
 }

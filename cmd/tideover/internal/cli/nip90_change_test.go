@@ -14,17 +14,17 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// gated is a command that works until there is a file of its task's name.
+// gated is a command that works until a file with the name of its task exists.
 const gated = `[sh, -c, 'echo x >> "$DIR/began"; while ! test -e "$DIR/$TASK"; do sleep 0.05; done; echo "done $TASK"']`
 
-// began waits until so many attempts have begun.
-func (s *served) began(n int) {
+// waitForAttempts waits until this many attempts have started.
+func (s *serverProcess) waitForAttempts(n int) {
 	s.t.Helper()
 	testwait.Until(s.t, fmt.Sprint(n, " attempts have begun"), func() bool { return lines(filepath.Join(s.dir, "began")) >= n })
 }
 
-// reload puts another file in place, and waits until it is loaded.
-func (s *served) reload(text string) {
+// reload writes another configuration and waits until it is loaded.
+func (s *serverProcess) reload(text string) {
 	s.t.Helper()
 	loaded := func() int { return strings.Count(s.out.String(), "configuration loaded") }
 	before := loaded()
@@ -45,15 +45,15 @@ func TestAJobIsAnsweredThoughItsSectionWasGoneWhenItEnded(t *testing.T) {
 	r := nostrtest.New(t)
 	text := offering(gated, "timeout: 5m", r)
 	s := serveJobs(t, text, "", r)
-	job := newAsking(t).request("a")
+	job := newCustomer(t).request("a")
 	r.Inject(job)
-	s.began(1)
-	s.over(syscall.SIGKILL)
+	s.waitForAttempts(1)
+	s.stop(syscall.SIGKILL)
 	s = serveFile(t, "version: 1\n", s.dir)
-	s.began(2)
+	s.waitForAttempts(2)
 	write(t, filepath.Join(s.dir, "a"), "")
-	testwait.Until(t, "the job is done", func() bool { return strings.Contains(s.ask("runs").out, "succeeded") })
-	s.over(syscall.SIGTERM)
+	testwait.Until(t, "the job is done", func() bool { return strings.Contains(s.runCommand("runs").out, "succeeded") })
+	s.stop(syscall.SIGTERM)
 	serveJobs(t, text, s.dir, r)
 	wantStory(t, answered(t, r, job))
 }
@@ -63,16 +63,16 @@ func TestJobsThatEndUnseenMakeRoom(t *testing.T) {
 	r := nostrtest.New(t)
 	text := strings.Replace(offering(gated, "timeout: 5m", r), "workers: 8", "workers: 1, queue: 1", 1)
 	s := serveJobs(t, text, "", r)
-	who := newAsking(t)
+	who := newCustomer(t)
 	first, second := who.request("a"), who.request("b")
 	r.Inject(first)
 	r.Inject(second)
-	s.began(1)
+	s.waitForAttempts(1)
 	testwait.Until(t, "both are known", func() bool { return strings.Contains(s.metrics(), "tideover_nip90_jobs_active 2") })
 	s.reload("version: 1\n")
 	write(t, filepath.Join(s.dir, "a"), "")
 	write(t, filepath.Join(s.dir, "b"), "")
-	testwait.Until(t, "both are done", func() bool { return strings.Count(s.ask("runs").out, "succeeded") == 2 })
+	testwait.Until(t, "both are done", func() bool { return strings.Count(s.runCommand("runs").out, "succeeded") == 2 })
 	s.reload(text)
 	wantStory(t, answered(t, r, first))
 	wantStory(t, answered(t, r, second))
@@ -91,16 +91,16 @@ func TestAJobIsAnsweredByTheKeyThatWasAsked(t *testing.T) {
 	write(t, key, dvmKey)
 	text := strings.Replace(offering(gated, "timeout: 5m", r), "${env:DVM_KEY}", "${file:"+key+"}", 1)
 	s := serveJobs(t, text, dir, r)
-	job := newAsking(t).request("a")
+	job := newCustomer(t).request("a")
 	r.Inject(job)
-	s.began(1)
+	s.waitForAttempts(1)
 	other := nostrKey(t, strings.Repeat("00", 31)+"d2")
 	write(t, key+"2", other.Reveal())
 	s.reload(strings.Replace(text, key, key+"2", 1))
 	write(t, filepath.Join(dir, "a"), "")
 	for _, e := range answered(t, r, job) {
 		if e.PubKey == other.PublicKey() {
-			t.Errorf("answered by a key that nobody asked: %s", e.Content)
+			t.Errorf("answered by a key that was not addressed: %s", e.Content)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func TestARelayThatIsAwayHoldsUpNobody(t *testing.T) {
 	a, b := nostrtest.New(t), nostrtest.New(t)
 	b.Stop()
 	serveJobs(t, offering(`[sh, -c, 'echo "done $TASK"']`, "", a, b), "", a)
-	who := newAsking(t)
+	who := newCustomer(t)
 	var jobs []*nostr.Event
 	for n := range 40 { // more than are published at once
 		jobs = append(jobs, who.request(fmt.Sprint(n)))
@@ -138,14 +138,14 @@ nip90:
     5901: {workflow: two}
 `, r.URL())
 	s := serveJobs(t, text, "", r)
-	who := newAsking(t)
+	who := newCustomer(t)
 	failing := who.request("x")
 	r.Inject(failing)
 	if got := answered(t, r, failing); strings.Contains(words(got), "TIMEOUT") || !strings.Contains(words(got), "RETRY_EXHAUSTED: exit code 1") {
 		t.Errorf("a program that talks of timeouts:\n%s", words(got))
 	}
 	before := len(answersTo(r.Events(), failing))
-	_ = s.ask("retry", firstID(t, s.ask("runs", "--json").out))
+	_ = s.runCommand("retry", firstID(t, s.runCommand("runs", "--json").out))
 	two := who.event(5901, "", nostr.Tag{"p", nostrKey(t, dvmKey).PublicKey()})
 	r.Inject(two)
 	var result *nostr.Event

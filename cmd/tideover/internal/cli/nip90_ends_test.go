@@ -19,39 +19,39 @@ func TestHowARequestEnds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		answers func(j *job, r *dvm.Request) []*nostr.Event
+		answers func(j *fakeProvider, r *dvm.Request) []*nostr.Event
 		code    int
 		out     string
 		stderr  string
 	}{
-		{"a timeout", func(j *job, r *dvm.Request) []*nostr.Event { return j.answers(r, failed(r)) },
+		{"a timeout", func(j *fakeProvider, r *dvm.Request) []*nostr.Event { return j.answers(r, failed(r)) },
 			124, "", "tideover: TIMEOUT: Operation timed out after 30000ms (after 2 retries)\n"},
-		{"a permanent failure", func(j *job, r *dvm.Request) []*nostr.Event {
+		{"a permanent failure", func(j *fakeProvider, r *dvm.Request) []*nostr.Event {
 			return j.sign(dvm.Refusal(r, dvm.CodeInvalid, "no \x1b[2Jsuch task", r.Created))
 		}, 1, "", "tideover: INVALID_REQUEST: no "},
-		{"a failure in a form of its own", func(j *job, r *dvm.Request) []*nostr.Event {
+		{"a failure in a form of its own", func(j *fakeProvider, r *dvm.Request) []*nostr.Event {
 			return j.sign([]nostr.Event{{Kind: 6900, CreatedAt: r.Created.Unix(), Content: "bro\x1b[2Jken\nin two", Tags: nostr.Tags{{"e", r.ID}, {"status", "error"}}}})
 		}, 1, "", `tideover: bro\x1b[2Jken\nin two`},
-		{"feedback that says error and no more", func(j *job, r *dvm.Request) []*nostr.Event {
+		{"feedback that says error and no more", func(j *fakeProvider, r *dvm.Request) []*nostr.Event {
 			return []*nostr.Event{j.feedback(r, "error", "provider shutting down")}
 		}, 1, "", "tideover: provider shutting down\n"},
-		{"cancelled", func(j *job, r *dvm.Request) []*nostr.Event {
+		{"cancelled", func(j *fakeProvider, r *dvm.Request) []*nostr.Event {
 			return j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Cancelled, At: r.Created}})
-		}, 2, "", "tideover: the provider says: cancelled\n"},
-		{"a timeout with an odd number", func(j *job, r *dvm.Request) []*nostr.Event {
+		}, 2, "", "tideover: canceled by the provider: cancelled\n"},
+		{"a timeout with an odd number", func(j *fakeProvider, r *dvm.Request) []*nostr.Event {
 			return j.sign([]nostr.Event{{Kind: 6900, CreatedAt: r.Created.Unix(), Content: `{"code":"TIMEOUT","message":"slow","retry":{"maxRetries":1e3}}`,
 				Tags: nostr.Tags{{"e", r.ID}, {"status", "error"}}}})
 		}, 124, "", "tideover: TIMEOUT: slow\n"},
-		{"a status that nobody knows", func(j *job, r *dvm.Request) []*nostr.Event {
+		{"an unknown status", func(j *fakeProvider, r *dvm.Request) []*nostr.Event {
 			return j.sign([]nostr.Event{{Kind: 6900, CreatedAt: r.Created.Unix(), Content: "2", Tags: nostr.Tags{{"e", r.ID}, {"status", "fini\x1b[2Jshed"}}}})
-		}, 1, "2", `tideover: the result has the status "fini\x1b[2Jshed", which is none`},
-		{"a part", func(j *job, r *dvm.Request) []*nostr.Event {
+		}, 1, "2", `tideover: the result has the unknown status "fini\x1b[2Jshed"`},
+		{"a part", func(j *fakeProvider, r *dvm.Request) []*nostr.Event {
 			return j.answers(r, &dvm.History{Outcome: &dvm.Outcome{State: dvm.Succeeded, At: r.Created, Content: "half", Partial: true}})
-		}, 5, "half", "tideover: the result is a part only\n"},
+		}, 5, "half", "tideover: the result is only partial\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t)
+			j := newFakeProvider(t)
 			cmd, out, stderr := j.start("do it")
 			j.inject(c.answers(j, j.request())...)
 			got := ended(cmd, out, stderr)
@@ -76,7 +76,7 @@ func TestAnInterruptCancelsTheRequest(t *testing.T) {
 	}{{"interrupt", syscall.SIGINT, false}, {"terminate", syscall.SIGTERM, true}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t)
+			j := newFakeProvider(t)
 			args := []string{"do it"}
 			if c.json {
 				args = append(args, "--json")
@@ -106,27 +106,27 @@ func TestAnInterruptCancelsTheRequest(t *testing.T) {
 
 func TestASecondInterruptDoesNotWait(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	cmd, out, stderr := j.start("do it")
 	j.request()
-	testwait.Until(t, "the relay's word", func() bool { return strings.Contains(stderr.String(), "is at 1 of 1") })
+	testwait.Until(t, "the relay's word", func() bool { return strings.Contains(stderr.String(), "accepted by 1 of 1") })
 	_ = cmd.Process.Signal(syscall.SIGINT)
-	testwait.Until(t, "the cancellation", func() bool { return strings.Contains(stderr.String(), "a second interrupt does not wait") })
+	testwait.Until(t, "the cancellation", func() bool { return strings.Contains(stderr.String(), "interrupt again to end at once") })
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	wantCode(t, ended(cmd, out, stderr), 130)
 }
 
 func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	got := finish(t, j.command("--wait", "1s", "do it"))
 	wantCode(t, got, 4)
-	wantIn(t, "stderr", got.stderr, "there was no result in time")
+	wantIn(t, "stderr", got.stderr, "no result within --wait")
 
 	j.relay.Change(func(f *nostrtest.Faults) { f.Reject = "blocked: go \x1b[31maway" })
 	got = finish(t, j.command("do it"))
 	wantCode(t, got, 3)
-	wantIn(t, "stderr", got.stderr, "no relay took the request\n  "+j.relay.URL()+": refused: ")
+	wantIn(t, "stderr", got.stderr, "no relay accepted the request\n  "+j.relay.URL()+": refused: ")
 	wantIn(t, "stderr", got.stderr, "blocked: go ")
 	if strings.Contains(got.stderr, "\x1b") {
 		t.Errorf("an escape reached the terminal: %q", got.stderr)
@@ -141,16 +141,16 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestARelayGoesAwayAndComesBack(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	away := nostrtest.New(t)
 	away.Stop()
 	cmd, out, stderr := j.start("--relay", away.URL(), "do it")
 	r := j.request()
-	testwait.Until(t, "the relay that is away", func() bool { return strings.Contains(stderr.String(), "not at "+away.URL()+": pending") })
-	wantIn(t, "stderr", stderr.String(), "is at 1 of 2 relays")
+	testwait.Until(t, "the relay that is away", func() bool { return strings.Contains(stderr.String(), "not accepted by "+away.URL()+": pending") })
+	wantIn(t, "stderr", stderr.String(), "accepted by 1 of 2 relays")
 	j.relay.Stop()
 	testwait.Until(t, "the link is down", func() bool { return strings.Contains(stderr.String(), j.relay.URL()+": link down") })
-	j.inject(j.answers(r, succeeded(r, "at last"))...) // while nobody listens
+	j.inject(j.answers(r, succeeded(r, "at last"))...) // while the customer is disconnected
 	if err := j.relay.Restart(); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func TestAResultThatCantBeWrittenIsNoSuccess(t *testing.T) {
 		t.Skip("needs a disk that is always full")
 	}
 	defer full.Close()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	cmd, stderr := j.command("do it"), new(syncBuffer)
 	cmd.Stdout, cmd.Stderr = full, stderr
 	if err := cmd.Start(); err != nil {
@@ -178,5 +178,5 @@ func TestAResultThatCantBeWrittenIsNoSuccess(t *testing.T) {
 	j.inject(j.answers(r, succeeded(r, "lost"))...)
 	got := ended(cmd, new(syncBuffer), stderr)
 	wantCode(t, got, 125)
-	wantIn(t, "stderr", got.stderr, "tideover: the result: ")
+	wantIn(t, "stderr", got.stderr, "tideover: writing the result: ")
 }

@@ -32,8 +32,8 @@ func TestWorkflowsThatStrangersCouldUseAreRefused(t *testing.T) {
 	}
 }
 
-// TestNoCommandHasTheProvidersKey looks for it where serve runs commands: for a job,
-// a step, a session, and to tell somebody.
+// The test looks for the key in every command that serve runs: for a job, a step, a session and a
+// notifier.
 func TestNoCommandHasTheProvidersKey(t *testing.T) {
 	t.Parallel()
 	r, dir := nostrtest.New(t), shortDir(t)
@@ -48,13 +48,13 @@ workflows:
     on-give-up: {run: %s}
 `, says("told"), says("session"), says("step"), says("alarm"))
 	s := serveJobs(t, text, dir, r)
-	request := newAsking(t).request("do it")
+	request := newCustomer(t).request("do it")
 	r.Inject(request)
 	r.Await(t, func(stored []*nostr.Event) bool { return len(results(answersTo(stored, request))) > 0 })
 	if got := results(answersTo(r.Events(), request))[0]; got.Content != "key=" {
 		t.Errorf("the result is %q", got.Content)
 	}
-	s.ask("run", "w")
+	s.runCommand("run", "w")
 	for _, name := range []string{"job", "step", "alarm", "told", "session"} {
 		testwait.Until(t, "the command of "+name, func() bool {
 			data, _ := os.ReadFile(filepath.Join(dir, name))
@@ -70,7 +70,7 @@ func TestAChattyStderrLeavesTheResultWhole(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	serveJobs(t, offering(`[sh, -c, 'head -c 70000 /dev/zero | tr "\\0" x >&2; echo all of it']`, "", r), "", r)
-	request := newAsking(t).request("do it")
+	request := newCustomer(t).request("do it")
 	r.Inject(request)
 	r.Await(t, func(stored []*nostr.Event) bool { return len(results(answersTo(stored, request))) > 0 })
 	if e := results(answersTo(r.Events(), request))[0]; e.Content != "all of it" || e.Tags.Find("status").Value() != "success" {

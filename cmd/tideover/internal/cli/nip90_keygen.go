@@ -11,16 +11,17 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-const keygenLong = `Makes a key. The public half, npub1..., is who you are to others. The secret half,
-nsec1..., signs what you say: whoever has it is you.
+const keygenLong = `Creates a Nostr key pair. The public key, npub1..., identifies you. The secret key,
+nsec1..., signs your events: anyone who has it can act as you.
 
-Both are printed, the public one first. With --out the secret one goes to a new file
-that only you can read, and only the public one is printed; a file that is there is
-never written over.
+Both are printed, the public key first. With --out the secret key is written to a new
+file that only you can read, and only the public key is printed. An existing file
+is never replaced.
 
-With --json it is an object: npub, pubkey (the same in hex), and nsec or file.
+With --json the output is an object: npub, pubkey (the same in hex), and nsec or
+file.
 
-Exit codes: 0 done, 125 the file could not be written.`
+Exit codes: 0 success, 125 the file could not be written.`
 
 const keygenExample = `  tideover nip90 keygen --out provider.nsec
   tideover nip90 keygen --json | jq -r .npub`
@@ -30,11 +31,11 @@ func newNIP90Keygen(io Streams) *cobra.Command {
 	r := &remote{io: io}
 	cmd := &cobra.Command{
 		Use:                   "keygen [flags]",
-		Short:                 "Make a key",
+		Short:                 "Create a key pair",
 		Long:                  keygenLong,
 		Example:               keygenExample,
 		DisableFlagsInUseLine: true,
-		Args:                  none,
+		Args:                  noArguments,
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			return keygen(r, out)
@@ -42,12 +43,12 @@ func newNIP90Keygen(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVarP(&out, "out", "o", "", "write the secret key to a new `file`, and don't print it")
+	f.StringVarP(&out, "out", "o", "", "write the secret key to a new `file` instead of printing it")
 	f.BoolVar(&r.json, "json", false, "print JSON")
 	return cmd
 }
 
-// madeKey is the JSON form of what keygen prints.
+// madeKey is the JSON output of keygen.
 type madeKey struct {
 	Npub   string `json:"npub"`
 	PubKey string `json:"pubkey"`
@@ -68,7 +69,7 @@ func keygen(r *remote, out string) error {
 		made.Nsec, made.File = "", out
 	}
 	if made.Nsec != "" && process.IsTerminal(r.io.Out) {
-		r.warn("nsec1... is the secret key: whoever has it is you. --out keeps it off the screen")
+		r.warn("nsec1... is the secret key: anyone who has it can act as you; use --out to write it to a file")
 	}
 	switch {
 	case r.json:
@@ -81,12 +82,11 @@ func keygen(r *remote, out string) error {
 	return err
 }
 
-// writeKey writes the key to a file that was not there. Half a key is no key: what
-// could not be written as a whole is removed.
+// writeKey writes the key to a new file. If that fails, it removes the file.
 func writeKey(name string, key nostr.SecretKey) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s is there already; a key is never written over", name)
+		return fmt.Errorf("%s exists already: a key file is never replaced: choose another name", name)
 	}
 	if err != nil {
 		return err

@@ -50,7 +50,7 @@ func TestKeygenWritesANewFileForItsOwnerOnly(t *testing.T) {
 
 	again := tideover(t, "nip90", "keygen", "--out", name)
 	wantCode(t, again, 125)
-	wantIn(t, "stderr", again.stderr, "is there already")
+	wantIn(t, "stderr", again.stderr, "exists already")
 	if after, _ := os.ReadFile(name); string(after) != string(text) || again.out != "" {
 		t.Errorf("the key was written over, or another one printed: %q", again.out)
 	}
@@ -62,7 +62,7 @@ func TestKeygenWritesANewFileForItsOwnerOnly(t *testing.T) {
 func TestKeygenWarnsOnATerminal(t *testing.T) {
 	t.Parallel()
 	s := onTerminal(t, "nip90", "keygen")
-	s.expect("whoever has it is you")
+	s.expect("anyone who has it can act as you")
 	s.expect("npub1")
 	s.expect("nsec1")
 	s.wantCode(0)

@@ -10,12 +10,12 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// feedbackLine says what a provider said, on a line.
+// feedbackLine formats feedback of a provider as a line with its time.
 func feedbackLine(x *nip90client.Entry, zone *time.Location) string {
 	return x.At.In(zone).Format(time.TimeOnly) + " " + feedbackText(x)
 }
 
-// feedbackText is the status, the message, and what is known besides.
+// feedbackText returns the status, the message and the details of feedback.
 func feedbackText(x *nip90client.Entry) string {
 	text := shortText(x.Status)
 	if x.Message != "" {
@@ -29,8 +29,8 @@ func feedbackText(x *nip90client.Entry) string {
 
 func feedbackDetails(x *nip90client.Entry) (list []string) {
 	if r := x.Retry; r != nil {
-		// Our own providers say it in the message.
-		if n := ordinal(r.Number, r.Of); !strings.Contains(x.Message, n) {
+		// Providers that run tideover include it in the message.
+		if n := attemptOf(r.Number, r.Of); !strings.Contains(x.Message, n) {
 			list = append(list, "retry "+n)
 		}
 		list = append(list, "next in "+textfmt.ReadableDuration(milliseconds(r.Wait)))
@@ -47,10 +47,10 @@ func feedbackDetails(x *nip90client.Entry) (list []string) {
 	return list
 }
 
-// barWidth is how many characters a full bar has.
+// barWidth is the number of characters of a full progress bar.
 const barWidth = 20
 
-// progressLine is a bar for a terminal.
+// progressLine returns a progress bar for a terminal.
 func progressLine(x *nip90client.Entry) string {
 	full := int(*x.Progress * barWidth / 100)
 	text := "[" + strings.Repeat("#", full) + strings.Repeat(".", barWidth-full) + "] " + textfmt.FormatPercent(*x.Progress)
@@ -67,8 +67,8 @@ func seconds(s float64) string {
 	return textfmt.CoarseDuration(time.Duration(s * float64(time.Second)))
 }
 
-// milliseconds is a duration that somebody else said; what is more than a duration
-// can be is the longest.
+// milliseconds converts a number from another party to a duration. It returns the longest duration
+// if the number is too large.
 func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, int64(1<<63-1)/int64(time.Millisecond))) * time.Millisecond
 }
@@ -85,7 +85,7 @@ func failureText(f *nip90client.Failure) string {
 	return text
 }
 
-// watchLine is an event that passes by, on a line.
+// watchLine formats an event as a line.
 func watchLine(x *nip90client.Entry, zone *time.Location) string {
 	id := x.Request
 	if x.Type == nip90client.TypeOffer {
@@ -121,7 +121,7 @@ func watchText(x *nip90client.Entry) string {
 	return who + "  " + shortText(x.Message)
 }
 
-// offerText says what a provider offers.
+// offerText describes the offer of a provider.
 func offerText(x *nip90client.Entry) string {
 	kinds := make([]string, len(x.Kinds))
 	for i, k := range x.Kinds {

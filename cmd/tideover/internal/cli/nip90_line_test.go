@@ -9,8 +9,7 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// exampleEntries are all that can pass, by somebody who would like to do more than
-// write.
+// exampleEntries has entries of all types, with hostile text in all fields.
 func exampleEntries() []nip90client.Entry {
 	number := func(n float64) *float64 { return &n }
 	runtime := int64(12_345)

@@ -14,13 +14,12 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// TestABidIsAnswered asks a server that wants a price for one kind, and nothing for
-// another.
+// The server wants a price for one kind, and nothing for another.
 func TestABidIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	serveJobs(t, offering(`[sh, -c, 'echo "did $TASK"']`, "price: 1000\n    5901: {run: [echo, free]}", r), "", r)
-	who, provider := newAsking(t), nostrKey(t, dvmKey).PublicKey()
+	who, provider := newCustomer(t), nostrKey(t, dvmKey).PublicKey()
 	for _, c := range []struct {
 		name    string
 		kind    int
@@ -70,7 +69,7 @@ func TestABidIsAnswered(t *testing.T) {
 	}
 }
 
-// withoutText returns events with statuses of one word.
+// withoutText returns events whose statuses are single words.
 func withoutText(list []*nostr.Event) (short []*nostr.Event) {
 	for _, e := range list {
 		short = append(short, &nostr.Event{Kind: e.Kind, Tags: nostr.Tags{{"status", e.Tags.Find("status").Value()}}})
@@ -78,7 +77,7 @@ func withoutText(list []*nostr.Event) (short []*nostr.Event) {
 	return short
 }
 
-// TestACustomerBids asks with the command.
+// The command sends a bid.
 func TestACustomerBids(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
@@ -99,8 +98,7 @@ func TestACustomerBids(t *testing.T) {
 	wantCode(t, ask("--bid", "-1", "it"), 125)
 }
 
-// TestTheProviderAnnouncesWhatItOffers follows the announcement of a server through
-// changes of its file.
+// The announcement of a server follows changes of its configuration.
 func TestTheProviderAnnouncesWhatItOffers(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
@@ -110,7 +108,7 @@ func TestTheProviderAnnouncesWhatItOffers(t *testing.T) {
 	announcements := func(all []*nostr.Event) []*nostr.Event {
 		return slices.DeleteFunc(slices.Clone(all), func(e *nostr.Event) bool { return e.Kind != 31990 })
 	}
-	// wait waits for the only announcement that the relay keeps to have the tags.
+	// wait waits until the relay's only announcement has these tags.
 	wait := func(tags string) *nostr.Event {
 		t.Helper()
 		var found *nostr.Event
@@ -133,7 +131,7 @@ func TestTheProviderAnnouncesWhatItOffers(t *testing.T) {
 		t.Errorf("the announcement: %+v, %v", first, err)
 	}
 	if line := string(first.AppendJSON(nil)); strings.Contains(line, "secret") || strings.Contains(line, dvmKey) || strings.Contains(line, "agent") {
-		t.Errorf("the announcement has what is nobody's business: %s", line)
+		t.Errorf("the announcement contains private data: %s", line)
 	}
 
 	s.reload(text("  name: Hello\n", "timeout: 5s\n    5901: {run: [x]}"))
@@ -148,15 +146,14 @@ func TestTheProviderAnnouncesWhatItOffers(t *testing.T) {
 			return e.Kind == 5 && e.Tags.Has("e", second.ID) && e.Tags.Has("a", "31990:"+second.PubKey+":tideover-nip90")
 		}) && len(announcements(all)) == 0
 	})
-	s.over(syscall.SIGTERM)
+	s.stop(syscall.SIGTERM)
 }
 
-// TestAProviderForSomeAnnouncesNothing has a list of customers, and a relay that sees
-// everything that the server does.
+// The provider has a list of customers, and the relay sees everything that the server publishes.
 func TestAProviderForSomeAnnouncesNothing(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
-	who := newAsking(t)
+	who := newCustomer(t)
 	text := strings.Replace(offering(`[echo, hello]`, "", r), "nip90:\n", "nip90:\n  customers: ["+nostr.Npub(who.key.PublicKey())+"]\n", 1)
 	s := serveJobs(t, text, "", r)
 	asked := func() bool { // whether there is an announcement, which is what it does first
@@ -166,10 +163,10 @@ func TestAProviderForSomeAnnouncesNothing(t *testing.T) {
 	job := who.request("it")
 	r.Inject(job)
 	answered(t, r, job)
-	s.over(syscall.SIGTERM)
+	s.stop(syscall.SIGTERM)
 	for _, e := range r.Events() {
 		if e.Kind == 31990 || e.Kind == 5 {
-			t.Errorf("the relay was told %+v", e)
+			t.Errorf("the relay received %+v", e)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// helpRelay is a relay at an address, until it is told to end.
+// helpRelay runs a relay at an address until it is stopped.
 func helpRelay(args []string) {
 	r, err := nostrtest.Start(args[0])
 	if err != nil {
@@ -28,7 +28,7 @@ func helpRelay(args []string) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// startRelay starts a relay that is a process of its own.
+// startRelay starts a relay in a process of its own.
 func startRelay(t *testing.T, address string) (url string, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), self(t), "helper:relay", address)
@@ -52,9 +52,8 @@ func startRelay(t *testing.T, address string) (url string, kill func()) {
 	return strings.TrimSpace(url), kill
 }
 
-// TestWorkGetsThroughWhoeverIsKilled has a customer, a provider and a relay that are
-// processes. The provider is killed while it works, and the relay before the answer.
-// It has no memory, so that both must say again what they had said.
+// Customer, provider and relay are processes. The provider is killed while it works, and the relay
+// before the answer. The relay stores nothing, so both must publish their events again.
 func TestWorkGetsThroughWhoeverIsKilled(t *testing.T) {
 	t.Parallel()
 	url, killRelay := startRelay(t, "127.0.0.1:0")
@@ -76,23 +75,23 @@ nip90:
 	}
 	began := func(n int) func() bool { return func() bool { return lines(dir+"/work") == n } }
 	testwait.Until(t, "the job is worked on", began(1))
-	s.over(syscall.SIGKILL)
+	s.stop(syscall.SIGKILL)
 	s = serveFile(t, text, dir, "DVM_KEY="+dvmKey)
 	testwait.Until(t, "the job is worked on again", began(2))
 	killRelay()
 	write(t, dir+"/go", "")
-	testwait.Until(t, "the job is done", func() bool { return strings.Contains(s.ask("runs").out, "succeeded") })
+	testwait.Until(t, "the job is done", func() bool { return strings.Contains(s.runCommand("runs").out, "succeeded") })
 	_, killRelay = startRelay(t, strings.TrimPrefix(url, "ws://"))
 	defer killRelay()
 	if err := asked.Wait(); err != nil || out.String() != "done" && out.String() != "done\n" {
 		t.Errorf("request: %v, stdout %q, stderr %q\nprovider: %s", err, out.String(), errs.String(), s.out.String())
 	}
 	if n := strings.Count(errs.String(), "Started"); n != 1 {
-		t.Errorf("the start was told %d times:\n%s", n, errs.String())
+		t.Errorf("%d messages about the start:\n%s", n, errs.String())
 	}
 }
 
-// TestTheTimelineForReal is the timeline of a job that hangs, shortened.
+// The timeline of a job that hangs, shortened.
 func TestTheTimelineForReal(t *testing.T) {
 	t.Parallel()
 	url, _ := startRelay(t, "127.0.0.1:0")
@@ -117,28 +116,28 @@ nip90:
 		}
 		at += n + len(words)
 	}
-	s.over(syscall.SIGTERM)
-	wantNobody(t, s.mark)
+	s.stop(syscall.SIGTERM)
+	wantNoProcess(t, s.mark)
 }
 
-// TestAClusterAnswersOnce has two servers of a cluster offer the same thing under the
-// same key. The one that works on the job is killed.
+// Two servers of a cluster offer the same service with the same key. The one that works on the job
+// is killed.
 func TestAClusterAnswersOnce(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)
 	nodes := natstest.Shared(t)
-	f := newCrew(t, offering(`[sh, -c, 'echo begin >> $WITNESS; while ! test -e $GATE; do sleep 0.05; done; echo "done $TASK"']`, "timeout: 5m", relay)+
-		section(nodes, clusterName(t)))
+	f := newClusterServers(t, offering(`[sh, -c, 'echo begin >> $WITNESS; while ! test -e $GATE; do sleep 0.05; done; echo "done $TASK"']`, "timeout: 5m", relay)+
+		engineSection(nodes, clusterName(t)))
 	a, _ := f.serve("a", "DVM_KEY="+dvmKey), f.serve("b", "DVM_KEY="+dvmKey)
-	a.complete(2)
-	who := newAsking(t)
+	a.waitForShards(2)
+	who := newCustomer(t)
 	var jobs []*nostr.Event
 	for n := range 6 {
 		jobs = append(jobs, who.request(fmt.Sprint(n)))
 		relay.Inject(jobs[n])
 	}
 	testwait.Until(t, "all jobs are worked on", func() bool { return lines(f.witness) >= 6 })
-	a.over(syscall.SIGKILL)
+	a.stop(syscall.SIGKILL)
 	f.open()
 	for n, job := range jobs {
 		relay.Await(t, func(all []*nostr.Event) bool { return len(results(answersTo(all, job))) > 0 })

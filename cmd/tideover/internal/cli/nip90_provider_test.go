@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// provide has a real provider do jobs on both relays until the test ends.
-func provide(t *testing.T, j *job, second *nostrtest.Relay, handler dvm.Handler) {
+// provide runs a real provider on both relays until the test ends.
+func provide(t *testing.T, j *fakeProvider, second *nostrtest.Relay, handler dvm.Handler) {
 	t.Helper()
 	policy, err := retry.Parse("fixed(10ms) attempts=3")
 	if err != nil {
@@ -40,7 +40,7 @@ func provide(t *testing.T, j *job, second *nostrtest.Relay, handler dvm.Handler)
 
 func TestARequestToARealProvider(t *testing.T) {
 	t.Parallel()
-	j, second := newJob(t), nostrtest.New(t)
+	j, second := newFakeProvider(t), nostrtest.New(t)
 	var attempts atomic.Int32
 	started, stopped := make(chan struct{}, 1), make(chan struct{}, 1)
 	provide(t, j, second, func(ctx context.Context, r *dvm.Request, _ func(dvm.Progress)) (dvm.Result, error) {

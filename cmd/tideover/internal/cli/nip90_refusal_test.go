@@ -13,8 +13,7 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// TestARefusalOfEveryRelayEndsTheRequest has two relays refuse the request. The command
-// ends and names both of them, each with its reason.
+// Two relays reject the request. The command ends and names both with their reasons.
 func TestARefusalOfEveryRelayEndsTheRequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -26,47 +25,45 @@ func TestARefusalOfEveryRelayEndsTheRequest(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			j, other := newJob(t), nostrtest.New(t)
+			j, other := newFakeProvider(t), nostrtest.New(t)
 			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = c.one })
 			other.Change(func(f *nostrtest.Faults) { f.Reject = c.other })
 			got := finish(t, j.command("--relay", other.URL(), "do it"))
 			wantCode(t, got, 3)
-			wantIn(t, "stderr", got.stderr, "tideover: no relay took the request\n  "+j.relay.URL()+": refused: "+c.one+"\n  "+other.URL()+": refused: "+c.other+"\n")
+			wantIn(t, "stderr", got.stderr, "tideover: no relay accepted the request\n  "+j.relay.URL()+": refused: "+c.one+"\n  "+other.URL()+": refused: "+c.other+"\n")
 		})
 	}
 }
 
-// TestARefusalOfOneRelayIsShown has one relay take the request, and others refuse it for
-// now and for good.
+// One relay accepts the request; others reject it temporarily and permanently.
 func TestARefusalOfOneRelayIsShown(t *testing.T) {
 	t.Parallel()
-	j, slow, broken := newJob(t), nostrtest.New(t), nostrtest.New(t)
+	j, slow, broken := newFakeProvider(t), nostrtest.New(t), nostrtest.New(t)
 	slow.Change(func(f *nostrtest.Faults) { f.Reject = "rate-limited: slow \x1b[31mdown" })
 	broken.Change(func(f *nostrtest.Faults) { f.Reject = "restricted: members only" })
 	cmd, out, stderr := j.start("--relay", slow.URL(), "--relay", broken.URL(), "do it")
 	r := j.request()
-	testwait.Until(t, "the relays' word", func() bool { return strings.Contains(stderr.String(), "is at 1 of 3 relays") })
+	testwait.Until(t, "the relays' word", func() bool { return strings.Contains(stderr.String(), "accepted by 1 of 3 relays") })
 	j.inject(j.answers(r, succeeded(r, "done"))...)
 	got := ended(cmd, out, stderr)
 	wantCode(t, got, 0)
-	wantIn(t, "stderr", got.stderr, "not at "+slow.URL()+": pending: rate-limited: slow ")
-	wantIn(t, "stderr", got.stderr, "not at "+broken.URL()+": refused: restricted: members only\n")
+	wantIn(t, "stderr", got.stderr, "not accepted by "+slow.URL()+": pending: rate-limited: slow ")
+	wantIn(t, "stderr", got.stderr, "not accepted by "+broken.URL()+": refused: restricted: members only\n")
 	if strings.Contains(got.stderr, "\x1b") {
 		t.Errorf("an escape reached the terminal: %q", got.stderr)
 	}
 }
 
-// TestARefusalForNowIsShownAtOnce has the only relay refuse the request for now, and
-// then for good.
+// The only relay rejects the request temporarily, and then permanently.
 func TestARefusalForNowIsShownAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"rate-limited: slow down", "error: no database", "because"} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t)
+			j := newFakeProvider(t)
 			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = reason })
 			cmd, out, stderr := j.start("--json", "do it")
-			said := "tideover: " + j.relay.URL() + ": event not accepted: " + reason + "; again in "
+			said := "tideover: " + j.relay.URL() + ": event not taken: " + reason + "; retrying in "
 			testwait.Until(t, "what the relay said", func() bool { return strings.Contains(stderr.String(), said) })
 			j.relay.Change(func(f *nostrtest.Faults) { f.Reject = "blocked: enough" })
 			got := ended(cmd, out, stderr)
@@ -87,8 +84,7 @@ func TestARefusalForNowIsShownAtOnce(t *testing.T) {
 	}
 }
 
-// TestTheEndNamesWhatRelaysSaid is about a request that no relay had taken when the wait
-// was over.
+// No relay has accepted the request when the wait is over.
 func TestTheEndNamesWhatRelaysSaid(t *testing.T) {
 	t.Parallel()
 	out := &nip90client.Outcome{Ending: nip90client.NotAccepted, Receipts: []nostr.Receipt{
@@ -97,23 +93,22 @@ func TestTheEndNamesWhatRelaysSaid(t *testing.T) {
 		{Relay: "wss://c", State: nostr.Pending},
 		{Relay: "wss://d", State: nostr.Refused, Err: &nostr.RefusedError{ID: "1", Text: "blocked: \x1bno"}},
 	}}
-	const want = "no relay took the request\n  wss://a: pending: rate-limited: slow down\n  wss://b: pending: no link: dial: refused\n  wss://c: pending\n  wss://d: refused: blocked: \\x1bno"
-	if code, text := judge(out); code != 3 || text != want {
+	const want = "no relay accepted the request\n  wss://a: pending: rate-limited: slow down\n  wss://b: pending: no link: dial: refused\n  wss://c: pending\n  wss://d: refused: blocked: \\x1bno"
+	if code, text := describeEnding(out); code != 3 || text != want {
 		t.Errorf("judge = %d, %q, want 3, %q", code, text, want)
 	}
 }
 
-// TestARelayThatSendsNoAnswersIsNamed has the relays take the request and refuse the
-// subscription to its answers.
+// The relays accept the request and reject the subscription to its answers.
 func TestARelayThatSendsNoAnswersIsNamed(t *testing.T) {
 	t.Parallel()
-	j, other := newJob(t), nostrtest.New(t)
+	j, other := newFakeProvider(t), nostrtest.New(t)
 	for _, r := range []*nostrtest.Relay{j.relay, other} {
 		r.Change(func(f *nostrtest.Faults) { f.CloseReq = "restricted: members only" })
 	}
 	got := finish(t, j.command("--relay", other.URL(), "do it"))
 	wantCode(t, got, 6)
-	wantIn(t, "stderr", got.stderr, "no relay lets us read the answers")
+	wantIn(t, "stderr", got.stderr, "no relay delivers the answers")
 	for _, r := range []*nostrtest.Relay{j.relay, other} {
 		wantIn(t, "stderr", got.stderr, "\n  "+r.URL()+": restricted: members only\n")
 	}

@@ -14,18 +14,19 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// relayFlags are those of the verbs that speak to relays.
+// relayFlags holds the flag --relay of commands that connect to relays.
 type relayFlags struct{ relays []string }
 
 func (r *relayFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&r.relays, "relay", "r", nil, "`URL` of a relay, wss://...; may be given again")
+	cmd.Flags().StringArrayVarP(&r.relays, "relay", "r", nil, "`URL` of a relay, wss://...; can be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("relay", cobra.FixedCompletions([]cobra.Completion{"wss://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 }
 
-// client returns a client of the relays. What is wrong with them it tells by say.
+// client returns a client for the relays. It reports problems of relays with say, and passes events
+// to take.
 func (r *relayFlags) client(key nostr.SecretKey, say func(string, ...any), take func(*nostr.Event) error) (*nostr.Client, error) {
 	if len(r.relays) == 0 {
-		return nil, errors.New("--relay: which relay? name at least one, such as wss://relay.example.com")
+		return nil, errors.New("--relay: no relay given: name at least one, such as wss://relay.example.com")
 	}
 	client, err := nostr.NewClient(nostr.ClientConfig{
 		Relays: r.relays, Key: key, Overlap: nip90client.ClockSlip, Logger: slog.New(&relayLog{say: say}),
@@ -37,24 +38,24 @@ func (r *relayFlags) client(key nostr.SecretKey, say func(string, ...any), take 
 	return client, nil
 }
 
-// running has the client run, until the function is called.
-func running(client *nostr.Client) (end func()) {
+// startClient runs the client until the returned function is called.
+func startClient(client *nostr.Client) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = client.Run(ctx) // it ends only because it is told to
+		_ = client.Run(ctx) // returns only when ctx ends
 	}()
 	return func() { cancel(); <-done }
 }
 
-// relayLog turns what the client logs into lines for people.
+// relayLog is a log handler that prints warnings of the client as lines of text.
 type relayLog struct {
 	say   func(string, ...any)
 	relay string
 }
 
-// Enabled implements [slog.Handler]: what is in order is not told.
+// Enabled implements [slog.Handler]: only warnings and errors are printed.
 func (*relayLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelWarn }
 
 // Handle implements [slog.Handler].
@@ -65,7 +66,7 @@ func (l *relayLog) Handle(_ context.Context, rec slog.Record) error {
 		case "error", "answer":
 			text += ": " + a.Value.String()
 		case "wait":
-			text += "; again in " + textfmt.ReadableDuration(a.Value.Duration())
+			text += "; retrying in " + textfmt.ReadableDuration(a.Value.Duration())
 		}
 		return true
 	})
@@ -84,5 +85,5 @@ func (l *relayLog) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &of
 }
 
-// WithGroup implements [slog.Handler]; there are no groups.
+// WithGroup implements [slog.Handler]. Groups are ignored.
 func (l *relayLog) WithGroup(string) slog.Handler { return l }

@@ -14,15 +14,15 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// jobReporter tells how a request goes: to standard error, or as JSON to standard
-// output, where otherwise only the result goes.
+// jobReporter prints the progress of a request to standard error and the result to standard output.
+// With --json it prints everything to standard output.
 type jobReporter struct {
 	*remote
 	zone *time.Location
-	draw bool // progress is a line that rewrites itself
+	draw bool // show progress in place
 
 	mu     sync.Mutex
-	shown  bool  // such a line is there
+	shown  bool  // a progress line is on the screen
 	failed error // standard output could not be written
 }
 
@@ -30,7 +30,7 @@ func newJobReporter(r *remote) *jobReporter {
 	return &jobReporter{remote: r, zone: time.Local, draw: process.IsTerminal(r.io.Err)}
 }
 
-// sentRequest, and jobEnd below, are JSON forms of request, besides entries.
+// sentRequest is the JSON line that is printed after the request was published.
 type sentRequest struct {
 	Type     string        `json:"type"` // sent
 	At       time.Time     `json:"at"`
@@ -43,10 +43,11 @@ type sentRequest struct {
 
 type sentToRelay struct {
 	Relay   string `json:"relay"`
-	State   string `json:"state"` // acknowledged, pending, refused, dropped; closed if it refuses to send the answers
+	State   string `json:"state"` // acknowledged, pending, refused, dropped; closed if the relay does not send answers
 	Message string `json:"message,omitempty"`
 }
 
+// jobEnd is the last JSON line.
 type jobEnd struct {
 	Type    string             `json:"type"` // end
 	Request string             `json:"request"`
@@ -56,23 +57,24 @@ type jobEnd struct {
 	Relays  []sentToRelay      `json:"relays,omitempty"` // of not-accepted and unreadable
 }
 
-// sent says which relays have the request.
-func (p *jobReporter) sent(e *nostr.Event, receipts []nostr.Receipt) {
+// printSent prints which relays have accepted the request.
+func (p *jobReporter) printSent(e *nostr.Event, receipts []nostr.Receipt) {
 	if p.json {
-		p.object(sentRequest{
+		p.printObject(sentRequest{
 			Type: "sent", At: time.Unix(e.CreatedAt, 0).UTC(), Request: e.ID, Kind: e.Kind,
-			Customer: nostr.Npub(e.PubKey), Provider: nostr.Npub(e.Tags.Find("p").Value()), Relays: sentTo(receipts),
+			Customer: nostr.Npub(e.PubKey), Provider: nostr.Npub(e.Tags.Find("p").Value()), Relays: relayStates(receipts),
 		})
 		return
 	}
 	untaken := nip90client.Untaken(receipts)
-	p.line("request %s is at %d of %s", e.ID[:shownID], len(receipts)-len(untaken), textfmt.Plural(len(receipts), "relay"))
+	p.printNotice("request %s accepted by %d of %s", e.ID[:shownID], len(receipts)-len(untaken), textfmt.Plural(len(receipts), "relay"))
 	for _, r := range untaken {
-		p.line("not at %s: %s", r.Relay, nip90client.Describe(r))
+		p.printNotice("not accepted by %s: %s", r.Relay, nip90client.Describe(r))
 	}
 }
 
-func sentTo(receipts []nostr.Receipt) []sentToRelay {
+// relayStates converts receipts to their JSON form.
+func relayStates(receipts []nostr.Receipt) []sentToRelay {
 	list := make([]sentToRelay, len(receipts))
 	for i, r := range receipts {
 		list[i] = sentToRelay{Relay: r.Relay, State: r.State.String(), Message: nip90client.Reason(r)}
@@ -80,11 +82,12 @@ func sentTo(receipts []nostr.Receipt) []sentToRelay {
 	return list
 }
 
-// endedAt returns what relays said to a request that ended at them.
-func endedAt(out *nip90client.Outcome) (list []sentToRelay) {
-	switch out.Ending { //nolint:exhaustive // the others did not end at the relays
+// relayErrors returns the replies of the relays if they are the reason why the request failed; else
+// nil.
+func relayErrors(out *nip90client.Outcome) (list []sentToRelay) {
+	switch out.Ending { //nolint:exhaustive // in the other cases relays are not the reason
 	case nip90client.NotAccepted:
-		return sentTo(out.Receipts)
+		return relayStates(out.Receipts)
 	case nip90client.Unreadable:
 		for _, r := range out.Receipts {
 			list = append(list, sentToRelay{r.Relay, "closed", out.Closed[r.Relay]})
@@ -93,25 +96,25 @@ func endedAt(out *nip90client.Outcome) (list []sentToRelay) {
 	return list
 }
 
-// answer shows what the provider says.
-func (p *jobReporter) answer(x *nip90client.Entry) {
+// printAnswer prints feedback or a result of the provider.
+func (p *jobReporter) printAnswer(x *nip90client.Entry) {
 	switch {
 	case p.json:
-		p.object(x)
+		p.printObject(x)
 	case x.Type == nip90client.TypeResult:
-		p.result(x)
+		p.printResult(x)
 	case p.draw && x.Progress != nil && x.Status == dvm.StatusProcessing && x.Retry == nil:
-		p.progress(progressLine(x))
+		p.showProgress(progressLine(x))
 	default:
-		p.line("%s", feedbackLine(x, p.zone))
+		p.printNotice("%s", feedbackLine(x, p.zone))
 	}
 }
 
-// result writes the result to standard output: as it is, unless that is a terminal,
-// which could be told to do things by it.
-func (p *jobReporter) result(x *nip90client.Entry) {
+// printResult writes the result to standard output: unchanged, except on a terminal, where control
+// characters are made visible.
+func (p *jobReporter) printResult(x *nip90client.Entry) {
 	if x.Status == dvm.StatusError {
-		return // said at the end
+		return // printed by printEnd
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,15 +124,15 @@ func (p *jobReporter) result(x *nip90client.Entry) {
 		text = strings.TrimSuffix(visibleLines(text), "\n") + "\n"
 	}
 	if _, err := p.io.Out.WriteString(text); err != nil {
-		p.failed = fmt.Errorf("the result: %w", err)
+		p.failed = fmt.Errorf("writing the result: %w", err)
 	}
 	if x.Amount != "" {
 		p.warn("the provider asks for %s msat; nothing was paid", shortText(x.Amount))
 	}
 }
 
-// object prints JSON.
-func (p *jobReporter) object(v any) {
+// printObject prints a JSON line. It records the first error in failed.
+func (p *jobReporter) printObject(v any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.printJSON(v); err != nil && p.failed == nil {
@@ -137,23 +140,23 @@ func (p *jobReporter) object(v any) {
 	}
 }
 
-// line writes a line of ours.
-func (p *jobReporter) line(format string, args ...any) {
+// printNotice prints a line to standard error.
+func (p *jobReporter) printNotice(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
 	p.warn(format, args...)
 }
 
-// progress writes a line that the next one takes the place of.
-func (p *jobReporter) progress(text string) {
+// showProgress prints a line that the next output replaces.
+func (p *jobReporter) showProgress(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !process.Foreground(p.io.Err) {
-		return // the terminal is somebody else's now
+		return // another process has the terminal
 	}
 	if width := columns(p.io.Err); width > 0 {
-		text = textfmt.ClipWithin(text, width-1, "…") // one that wraps can't be rewritten
+		text = textfmt.ClipWithin(text, width-1, "…") // a line that wraps can't be redrawn
 	}
 	p.shown = true
 	fmt.Fprint(p.io.Err, clearLine+text)
@@ -166,24 +169,24 @@ func (p *jobReporter) erase() {
 	}
 }
 
-// done leaves the terminal tidy.
-func (p *jobReporter) done() {
+// clearProgress removes the progress line.
+func (p *jobReporter) clearProgress() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
 }
 
-// end says how it ended and returns the exit code. Told is why it was interrupted, if
-// it was.
-func (p *jobReporter) end(e *nostr.Event, out *nip90client.Outcome, told error) error {
-	p.done()
-	code, text := judge(out)
+// printEnd prints how the request ended and returns the exit code as an error. told is the cause of
+// an interruption, or nil.
+func (p *jobReporter) printEnd(e *nostr.Event, out *nip90client.Outcome, told error) error {
+	p.clearProgress()
+	code, text := describeEnding(out)
 	exit, interrupted := errors.AsType[exitError](coded(told))
 	if interrupted = interrupted && out.Ending == nip90client.Interrupted; interrupted {
 		code = exit.Code
 	}
 	if p.json {
-		p.object(jobEnd{"end", e.ID, out.Ending, code, text, endedAt(out)})
+		p.printObject(jobEnd{"end", e.ID, out.Ending, code, text, relayErrors(out)})
 	}
 	if p.failed != nil {
 		return &codedError{p.failed, codeOwn}
@@ -192,7 +195,7 @@ func (p *jobReporter) end(e *nostr.Event, out *nip90client.Outcome, told error) 
 	case interrupted:
 		return exit
 	case out.Ending == nip90client.Detached && !p.json:
-		return p.say("%s", e.ID)
+		return p.printLine("%s", e.ID)
 	case code == 0:
 		return nil
 	case p.json:
@@ -201,40 +204,41 @@ func (p *jobReporter) end(e *nostr.Event, out *nip90client.Outcome, told error) 
 	return &codedError{errors.New(text), code}
 }
 
-// judge returns the exit code of an end, and what there is to say.
-func judge(out *nip90client.Outcome) (code int, text string) {
+// describeEnding returns the exit code and the message for the end of a request.
+func describeEnding(out *nip90client.Outcome) (code int, text string) {
 	switch out.Ending {
 	case nip90client.Failed:
-		return judgeFailure(out.Entry)
+		return describeFailure(out.Entry)
 	case nip90client.Partial:
-		return codeJobPartial, "the result is a part only"
+		return codeJobPartial, "the result is only partial"
 	case nip90client.Cancelled:
-		return codeJobCanceled, "the provider says: " + shortText(out.Entry.Message)
+		return codeJobCanceled, "canceled by the provider: " + shortText(out.Entry.Message)
 	case nip90client.NotAccepted:
 		var list []string
 		for _, r := range out.Receipts {
 			list = append(list, "\n  "+visible(r.Relay+": "+nip90client.Describe(r)))
 		}
-		return codeNotAccepted, "no relay took the request" + strings.Join(list, "")
+		return codeNotAccepted, "no relay accepted the request" + strings.Join(list, "")
 	case nip90client.Unreadable:
 		var list []string
-		for _, r := range endedAt(out) {
+		for _, r := range relayErrors(out) {
 			list = append(list, "\n  "+visible(r.Relay+": "+r.Message))
 		}
-		return codeUnreadable, "no relay lets us read the answers; the provider may still be at it" + strings.Join(list, "")
+		return codeUnreadable, "no relay delivers the answers; the provider may still be working" + strings.Join(list, "")
 	case nip90client.NoAnswer:
-		return codeNoAnswer, "there was no result in time; the provider may still be at it"
+		return codeNoAnswer, "no result within --wait; the provider may still be working"
 	default: // done, detached, interrupted: nothing to add
 		return 0, ""
 	}
 }
 
-func judgeFailure(x *nip90client.Entry) (code int, text string) {
+// describeFailure returns the exit code and the message for a request that failed.
+func describeFailure(x *nip90client.Entry) (code int, text string) {
 	if x.Type == nip90client.TypeResult && x.Status != dvm.StatusError {
-		return codeJobFailed, `the result has the status "` + shortText(x.Status) + `", which is none that is known`
+		return codeJobFailed, `the result has the unknown status "` + shortText(x.Status) + `"`
 	}
 	failure := x.Failure
-	if failure == nil { // feedback, and no result came
+	if failure == nil { // the provider sent an error as feedback, but no result
 		failure = &nip90client.Failure{Message: x.Message}
 		if strings.HasPrefix(x.Message, dvm.CodeTimeout+":") {
 			failure.Code = dvm.CodeTimeout

@@ -16,7 +16,7 @@ import (
 
 func TestARequestIsAnswered(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	cmd, out, stderr := j.start("--timeout", "2s", "--input", "a,b", "--param", "lang=de", "add 1 and 1")
 	r := j.request()
 	if r.Task != "add 1 and 1" || r.Timeout != 2*time.Second || fmt.Sprint(r.Inputs, r.Params) != "[{a,b text  }] [{lang [de]}]" || fmt.Sprint(r.Relays) != "["+j.relay.URL()+"]" {
@@ -30,7 +30,7 @@ func TestARequestIsAnswered(t *testing.T) {
 		t.Errorf("stdout = %q, want the result as it is", got.out)
 	}
 	for _, part := range []string{
-		"no --key", "request " + r.ID[:8] + " is at 1 of 1 relay\n", "processing: Started\n",
+		"no --key", "request " + r.ID[:8] + " accepted by 1 of 1 relay\n", "processing: Started\n",
 		"processing: Retry 1/3 after error: Operation timed out after 2000ms (next in 1s)\n", "processing: Retry 2/3 after error: connection refused (next in 2s)\n",
 	} {
 		if n := strings.Count(got.stderr, part); n != 1 {
@@ -44,7 +44,7 @@ func TestARequestIsAnswered(t *testing.T) {
 
 func TestOnlyTheProvidersWordCounts(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	cmd, out, stderr := j.start("do it")
 	r := j.request()
 	truth := j.answers(r, succeeded(r, "true"))
@@ -70,7 +70,7 @@ func TestOnlyTheProvidersWordCounts(t *testing.T) {
 
 func TestARequestAsJSON(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	cmd, out, stderr := j.start("--json", "do it")
 	r := j.request()
 	j.inject(j.answers(r, failed(r))...)
@@ -102,7 +102,7 @@ func TestARequestAsJSON(t *testing.T) {
 
 func TestATaskFromAPipeWithAKeyAndDetached(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	file := filepath.Join(t.TempDir(), "key")
 	made := tideover(t, "nip90", "keygen", "--out", file)
 	wantCode(t, made, 0)
@@ -118,7 +118,7 @@ func TestATaskFromAPipeWithAKeyAndDetached(t *testing.T) {
 
 func TestOnATerminalAResultCantDoAnything(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	s := onTerminal(t, j.command("do it").Args[1:]...)
 	r := j.request()
 	j.inject(j.feedback(r, "processing", "hash\x1b]0;owned\x07ing", nostr.Tag{"progress", "40"}, nostr.Tag{"eta", "90"}))
@@ -130,7 +130,7 @@ func TestOnATerminalAResultCantDoAnything(t *testing.T) {
 
 func TestBadRequestsAreNotSent(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	npub := nostr.Npub(j.provider.PublicKey())
 	relay := []string{"--relay", j.relay.URL()}
 	to := append(relay, "--to", npub)
@@ -143,25 +143,25 @@ func TestBadRequestsAreNotSent(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no relay", []string{"--to", npub, "x"}, "--relay: which relay?"},
+		{"no relay", []string{"--to", npub, "x"}, "--relay: no relay given"},
 		{"no websocket", []string{"--relay", "https://example.com", "--to", npub, "x"}, "--relay[0]: want "},
 		{"a relay twice", append(to, "--relay", j.relay.URL()+"/", "x"), "--relay[1]: the same as --relay[0]"},
-		{"no provider", append(relay, "x"), "--to: whom?"},
+		{"no provider", append(relay, "x"), "--to: no provider given"},
 		{"a secret key as the provider", append(relay, "--to", j.provider.Reveal(), "x"), "--to: public key: this is a secret key"},
-		{"no task", to, "request: which task?"},
-		{"two tasks", append(to, "a", "b"), "one task at a time"},
+		{"no task", to, "request: no task given"},
+		{"two tasks", append(to, "a", "b"), "want one task"},
 		{"an empty task", append(to, ""), "the task is empty"},
-		{"a long task", append(to, "-"), "more than 65536 bytes"},
+		{"a long task", append(to, "-"), "want at most 65536 bytes"},
 		{"a kind of results", append(to, "--kind", "6900", "x"), "--kind: 6900 is not 5000 to 5999"},
 		{"a timeout of 0.5s", append(to, "--timeout", "500ms", "x"), "--timeout: "},
 		{"a timeout of 0", append(to, "--timeout", "0s", "x"), "--timeout: "},
 		{"a negative timeout", append(to, "--timeout", "-5s", "x"), "--timeout: "},
-		{"a timeout twice", append(to, "--timeout", "5s", "--timeout", "6s", "x"), "is given twice"},
+		{"a timeout twice", append(to, "--timeout", "5s", "--timeout", "6s", "x"), "given twice: give it once"},
 		{"a wait of 0", append(to, "--wait", "0s", "x"), "--wait: "},
-		{"a key on the command line", append(to, "--key", j.provider.Reveal(), "x"), "--key: want a reference"},
+		{"a key on the command line", append(to, "--key", j.provider.Reveal(), "x"), "--key: not a reference"},
 		{"a key that is not there", append(to, "--key", "${env:NO_SUCH_KEY}", "x"), "the variable NO_SUCH_KEY is not set"},
 		{"a key that is none", append(to, "--key-file", big, "x"), "--key-file: "},
-		{"two keys", append(to, "--key-file", big, "--key", "${env:HOME}", "x"), "one of them is enough"},
+		{"two keys", append(to, "--key-file", big, "--key", "${env:HOME}", "x"), "give one of them"},
 		{"an input that is no address", append(to, "--input", "x,url", "x"), "--input: "},
 		{"a parameter without a value", append(to, "--param", "x", "x"), "--param: "},
 		{"detached and waiting", append(to, "--detach", "--wait", "1s", "x"), "--detach and --wait"},

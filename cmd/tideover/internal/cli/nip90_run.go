@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// run asks, and tells how it goes.
+// run sends the request and prints its progress and result.
 func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr.SecretKey, task string) error {
 	report := newJobReporter(&o.remote)
 	ephemeral := key.IsZero()
@@ -20,12 +20,12 @@ func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr
 			return &codedError{err, codeOwn}
 		}
 	}
-	var inbox *nip90client.Inbox // the client does not run before it is there
-	client, err := o.client(key, report.line, func(e *nostr.Event) error { return inbox.Put(e) })
+	var inbox *nip90client.Inbox // set before the client runs
+	client, err := o.client(key, report.printNotice, func(e *nostr.Event) error { return inbox.Put(e) })
 	if err != nil {
 		return err
 	}
-	ask.Relays = client.Relays() // without what may be secret
+	ask.Relays = client.Relays() // without credentials
 	if ask.Task, err = readTask(task, o.io.In); err != nil {
 		return err
 	}
@@ -35,27 +35,27 @@ func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr
 	}
 	inbox = nip90client.NewInbox(nip90client.Answers(request))
 	if ephemeral && !o.json {
-		report.line("no --key: the request is signed with a key made for it alone")
+		report.printNotice("no --key: the request is signed with a new key that is not stored")
 	}
-	return report.follow(cmd.Context(), client, request, &nip90client.Customer{
+	return report.trackRequest(cmd.Context(), client, request, &nip90client.Customer{
 		Link: nip90client.Over(client), Inbox: inbox, Key: key, Wait: time.Duration(o.wait), Detach: o.detach,
 	})
 }
 
-// follow has the customer ask, until the end or a signal.
-func (p *jobReporter) follow(parent context.Context, client *nostr.Client, request *nostr.Event, c *nip90client.Customer) error {
-	c.Sent = func(list []nostr.Receipt) { p.sent(request, list) }
-	c.Show = p.answer
+// trackRequest publishes the request and prints what happens, until its end or a signal.
+func (p *jobReporter) trackRequest(parent context.Context, client *nostr.Client, request *nostr.Event, c *nip90client.Customer) error {
+	c.Sent = func(list []nostr.Receipt) { p.printSent(request, list) }
+	c.Show = p.printAnswer
 	c.Taken = func() {
-		p.line("taking request %s back; a second interrupt does not wait", request.ID[:shownID])
+		p.printNotice("canceling request %s; interrupt again to end at once", request.ID[:shownID])
 	}
-	ctx, stop := untilTold(parent)
+	ctx, stop := contextUntilSignal(parent)
 	defer stop()
-	end := running(client)
+	end := startClient(client)
 	defer end()
 	out, err := c.Ask(ctx, request)
 	if err != nil {
 		return &codedError{err, codeOwn}
 	}
-	return p.end(request, &out, context.Cause(ctx))
+	return p.printEnd(request, &out, context.Cause(ctx))
 }

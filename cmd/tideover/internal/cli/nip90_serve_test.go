@@ -34,7 +34,7 @@ func nostrKey(t *testing.T, text string) nostr.SecretKey {
 	return k
 }
 
-// offering returns a file that offers a command for kind 5900 at the relays.
+// offering returns a configuration that offers a command for kind 5900 on the relays.
 func offering(run, more string, relays ...*nostrtest.Relay) string {
 	urls := make([]string, len(relays))
 	for i, r := range relays {
@@ -53,8 +53,8 @@ nip90:
 `, strings.Join(urls, ", "), run, more)
 }
 
-// serveJobs serves the file, and waits until the relays are subscribed to.
-func serveJobs(t *testing.T, text, dir string, relays ...*nostrtest.Relay) *served {
+// serveJobs starts a server and waits until it has subscribed to the relays.
+func serveJobs(t *testing.T, text, dir string, relays ...*nostrtest.Relay) *serverProcess {
 	t.Helper()
 	s := beginServe(t, text, dir, "DVM_KEY="+dvmKey)
 	t.Cleanup(func() {
@@ -69,23 +69,23 @@ func serveJobs(t *testing.T, text, dir string, relays ...*nostrtest.Relay) *serv
 	return s
 }
 
-// asking is a customer.
-type asking struct {
+// customer is a customer with a key.
+type customer struct {
 	t   *testing.T
 	key nostr.SecretKey
 }
 
-func newAsking(t *testing.T) asking {
+func newCustomer(t *testing.T) customer {
 	t.Helper()
 	k, err := nostr.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return asking{t, k}
+	return customer{t, k}
 }
 
 // event returns a signed event of the customer.
-func (a asking) event(kind int, content string, tags ...nostr.Tag) *nostr.Event {
+func (a customer) event(kind int, content string, tags ...nostr.Tag) *nostr.Event {
 	a.t.Helper()
 	e := &nostr.Event{Kind: kind, CreatedAt: time.Now().Unix(), Content: content, Tags: tags}
 	if err := e.Sign(a.key); err != nil {
@@ -95,13 +95,12 @@ func (a asking) event(kind int, content string, tags ...nostr.Tag) *nostr.Event 
 }
 
 // request returns a request to the provider of these tests.
-func (a asking) request(task string, tags ...nostr.Tag) *nostr.Event {
+func (a customer) request(task string, tags ...nostr.Tag) *nostr.Event {
 	a.t.Helper()
 	return a.event(5900, task, append(nostr.Tags{{"p", nostrKey(a.t, dvmKey).PublicKey()}}, tags...)...)
 }
 
-// answersTo returns what the relay has of the provider about a request, in the order in
-// which it came.
+// answersTo returns the provider's events about a request, in order of arrival.
 func answersTo(events []*nostr.Event, request *nostr.Event) (list []*nostr.Event) {
 	for _, e := range events {
 		if e.Tags.Has("e", request.ID) && (e.Kind == 7000 || e.Kind == 6900) {
@@ -111,12 +110,12 @@ func answersTo(events []*nostr.Event, request *nostr.Event) (list []*nostr.Event
 	return list
 }
 
-// results returns those of them that are results.
+// results returns the events that are results.
 func results(list []*nostr.Event) []*nostr.Event {
 	return slices.DeleteFunc(slices.Clone(list), func(e *nostr.Event) bool { return e.Kind != 6900 })
 }
 
-// words returns the statuses of feedback, and the kind of a result.
+// words returns the statuses of feedback and the kind of a result.
 func words(list []*nostr.Event) string {
 	var b strings.Builder
 	for _, e := range list {
@@ -126,7 +125,7 @@ func words(list []*nostr.Event) string {
 	return b.String()
 }
 
-// wantStory checks answers to a job: signed, one result at the end, feedback in order.
+// wantStory checks the answers to a job: signed, one result at the end, feedback in order.
 func wantStory(t *testing.T, list []*nostr.Event) {
 	t.Helper()
 	var last int64
@@ -152,7 +151,7 @@ func TestAJobOverTwoRelaysIsDoneOnceAndAnsweredOnBoth(t *testing.T) {
 	dir := shortDir(t)
 	s := serveJobs(t, offering(`[sh, -c, 'echo x >> "$DIR/work"; test $TIDEOVER_ATTEMPT -ge 3 && echo "done $TASK"']`,
 		"policy: fixed(100ms) attempts=4", a, b), dir, a, b)
-	job := newAsking(t).request("it <&>")
+	job := newCustomer(t).request("it <&>")
 	a.Inject(job)
 	b.Inject(job)
 	for _, r := range []*nostrtest.Relay{a, b} {
@@ -172,7 +171,7 @@ func TestAJobOverTwoRelaysIsDoneOnceAndAnsweredOnBoth(t *testing.T) {
 	if n := lines(filepath.Join(dir, "work")); n != 3 {
 		t.Errorf("%d attempts, want 3", n)
 	}
-	wantIn(t, "runs", s.ask("runs").out, "nip90.5900")
+	wantIn(t, "runs", s.runCommand("runs").out, "nip90.5900")
 	metrics := s.metrics()
 	for _, line := range []string{`tideover_nip90_intake_total{verdict="accepted"} 1`, `tideover_nip90_relay_up{relay="` + a.URL() + `"} 1`} {
 		wantIn(t, "metrics", metrics, line)
@@ -186,7 +185,7 @@ func TestATimeoutEndsTheWholeProcessGroup(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	s := serveJobs(t, offering(`[sh, -c, 'sleep 1000 & sleep 1000']`, "policy: fixed(10ms) attempts=2", r), "", r)
-	job := newAsking(t).request("hang", nostr.Tag{"timeout", "1"})
+	job := newCustomer(t).request("hang", nostr.Tag{"timeout", "1"})
 	r.Inject(job)
 	r.Await(t, func(all []*nostr.Event) bool { return len(results(answersTo(all, job))) > 0 })
 	got := answersTo(r.Events(), job)
@@ -209,27 +208,27 @@ func TestATimeoutEndsTheWholeProcessGroup(t *testing.T) {
 	if said.Code != "TIMEOUT" || said.Retry.AttemptNumber != 1 || said.Retry.MaxRetries != 1 || !slices.Equal(said.Retry.BackoffHistory, []int64{10}) {
 		t.Errorf("result: %s", got[3].Content)
 	}
-	s.over(syscall.SIGTERM)
-	wantNobody(t, s.mark)
+	s.stop(syscall.SIGTERM)
+	wantNoProcess(t, s.mark)
 }
 
 func TestACustomerCancels(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	s := serveJobs(t, offering(`[sh, -c, 'sleep 1000 & sleep 1000']`, "timeout: 1m", r), "", r)
-	who := newAsking(t)
+	who := newCustomer(t)
 	job := who.request("hang")
 	r.Inject(job)
 	r.Await(t, func(all []*nostr.Event) bool { return len(answersTo(all, job)) == 1 })
-	r.Inject(newAsking(t).event(5, "", nostr.Tag{"e", job.ID})) // not his to cancel
+	r.Inject(newCustomer(t).event(5, "", nostr.Tag{"e", job.ID})) // not his to cancel
 	r.Inject(who.event(5, "", nostr.Tag{"e", job.ID}, nostr.Tag{"k", "5900"}))
 	r.Await(t, func(all []*nostr.Event) bool { return len(answersTo(all, job)) == 2 })
-	testwait.Until(t, "the run is canceled", func() bool { return strings.Contains(s.ask("runs").out, "canceled") })
-	s.over(syscall.SIGTERM)
+	testwait.Until(t, "the run is canceled", func() bool { return strings.Contains(s.runCommand("runs").out, "canceled") })
+	s.stop(syscall.SIGTERM)
 	if got := words(answersTo(r.Events(), job)); got != "7000 processing Started\n7000 error cancelled\n" {
 		t.Errorf("answers:\n%s", got)
 	}
-	wantNobody(t, s.mark)
+	wantNoProcess(t, s.mark)
 }
 
 func TestATimeoutThatIsNoneStartsNothing(t *testing.T) {
@@ -240,7 +239,7 @@ func TestATimeoutThatIsNoneStartsNothing(t *testing.T) {
 		{{"timeout", "0"}}, {{"timeout", "-5"}}, {{"timeout", "abc"}}, {{"timeout", "1.5"}}, {{"timeout", "1e3"}},
 		{{"timeout", "30s"}}, {{"timeout", ""}}, {{"timeout"}}, {{"timeout", "5"}, {"timeout", "6"}},
 	} {
-		job := newAsking(t).request("no", tags...)
+		job := newCustomer(t).request("no", tags...)
 		r.Inject(job)
 		r.Await(t, func(all []*nostr.Event) bool { return len(results(answersTo(all, job))) > 0 })
 		got := answersTo(r.Events(), job)
@@ -249,7 +248,7 @@ func TestATimeoutThatIsNoneStartsNothing(t *testing.T) {
 			t.Errorf("timeout %q:\n%s %s", tags, words(got), got[0].Content)
 		}
 	}
-	if out := s.ask("runs", "--json").out; strings.Contains(out, "nip90.5900") {
+	if out := s.runCommand("runs", "--json").out; strings.Contains(out, "nip90.5900") {
 		t.Errorf("something was started: %s", out)
 	}
 }
@@ -260,7 +259,7 @@ func TestAnOutageOfRelaysLosesNothing(t *testing.T) {
 	serveJobs(t, offering(`[sh, -c, 'echo "done $TASK"']`, "", a, b), "", a, b)
 	b.Stop()
 	a.Stop()
-	job := newAsking(t).request("meanwhile")
+	job := newCustomer(t).request("meanwhile")
 	a.Inject(job)
 	if err := a.Restart(); err != nil {
 		t.Fatal(err)
@@ -274,8 +273,7 @@ func TestAnOutageOfRelaysLosesNothing(t *testing.T) {
 	wantStory(t, answersTo(b.Events(), job))
 }
 
-// TestAKilledServerAnswersEachJobOnce kills the server again and again while it works,
-// waits and answers.
+// The server is killed repeatedly while it works, waits and answers.
 func TestAKilledServerAnswersEachJobOnce(t *testing.T) {
 	t.Parallel()
 	a, b := nostrtest.New(t), nostrtest.New(t)
@@ -283,7 +281,7 @@ func TestAKilledServerAnswersEachJobOnce(t *testing.T) {
 	script := filepath.Join(dir, "job.sh")
 	write(t, script, "sleep 0.2\nif test -e \"$DIR/ok-$TASK\"; then echo \"done $TASK\"; exit 0; fi\ntouch \"$DIR/ok-$TASK\"; exit 1\n")
 	text := offering(`[sh, "`+script+`"]`, "policy: fixed(200ms) attempts=20", a, b)
-	who := newAsking(t)
+	who := newCustomer(t)
 	var jobs []*nostr.Event
 	for n := range 5 {
 		s := serveJobs(t, text, dir, a, b)
@@ -295,7 +293,7 @@ func TestAKilledServerAnswersEachJobOnce(t *testing.T) {
 		}
 		time.Sleep(time.Duration(100+rand.IntN(900)) * time.Millisecond) // real clock: a random moment, and none may make a difference
 		if n < 4 {
-			s.over(syscall.SIGKILL)
+			s.stop(syscall.SIGKILL)
 		}
 	}
 	for i, job := range jobs {
@@ -313,14 +311,14 @@ func TestAKilledServerAnswersEachJobOnce(t *testing.T) {
 	}
 }
 
-// metrics returns what Prometheus would read.
-func (s *served) metrics() string {
+// metrics returns the metrics page.
+func (s *serverProcess) metrics() string {
 	s.t.Helper()
 	return s.read("/metrics")
 }
 
-// read returns what the server answers to a GET with the token.
-func (s *served) read(path string) string {
+// read returns the answer to a GET with the token.
+func (s *serverProcess) read(path string) string {
 	s.t.Helper()
 	page, err := url.Parse(s.page())
 	if err != nil {
@@ -347,9 +345,9 @@ func (s *served) read(path string) string {
 	return string(text)
 }
 
-// over ends a server by a signal.
-func (s *served) over(sig syscall.Signal) {
+// stop ends a server with a signal.
+func (s *serverProcess) stop(sig syscall.Signal) {
 	s.t.Helper()
 	s.signal(sig)
-	s.end()
+	s.wait()
 }

@@ -13,24 +13,24 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// job is a relay, and somebody who answers on it.
-type job struct {
+// fakeProvider is a provider that the test controls, with its relay.
+type fakeProvider struct {
 	t        *testing.T
 	relay    *nostrtest.Relay
 	provider nostr.SecretKey
 }
 
-func newJob(t *testing.T) *job {
+func newFakeProvider(t *testing.T) *fakeProvider {
 	t.Helper()
 	key, err := nostr.GenerateKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &job{t, nostrtest.New(t), key}
+	return &fakeProvider{t, nostrtest.New(t), key}
 }
 
-// command returns a request to the provider.
-func (j *job) command(args ...string) *exec.Cmd {
+// command returns a request command for the provider.
+func (j *fakeProvider) command(args ...string) *exec.Cmd {
 	j.t.Helper()
 	all := append([]string{"nip90", "request", "--relay", j.relay.URL(), "--to", nostr.Npub(j.provider.PublicKey())}, args...)
 	cmd, _ := command(j.t, all...)
@@ -38,8 +38,8 @@ func (j *job) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a request; what it writes is in both buffers.
-func (j *job) start(args ...string) (cmd *exec.Cmd, out, stderr *syncBuffer) {
+// start starts a request; the buffers get its output.
+func (j *fakeProvider) start(args ...string) (cmd *exec.Cmd, out, stderr *syncBuffer) {
 	j.t.Helper()
 	cmd, out, stderr = j.command(args...), new(syncBuffer), new(syncBuffer)
 	cmd.Stdout, cmd.Stderr = out, stderr
@@ -49,8 +49,8 @@ func (j *job) start(args ...string) (cmd *exec.Cmd, out, stderr *syncBuffer) {
 	return cmd, out, stderr
 }
 
-// request waits for the request, and returns it.
-func (j *job) request() *dvm.Request {
+// request waits for the request and returns it.
+func (j *fakeProvider) request() *dvm.Request {
 	j.t.Helper()
 	var found *nostr.Event
 	j.relay.Await(j.t, func(stored []*nostr.Event) bool {
@@ -68,8 +68,8 @@ func (j *job) request() *dvm.Request {
 	return r
 }
 
-// sign signs events as the provider does.
-func (j *job) sign(list []nostr.Event) []*nostr.Event {
+// sign signs events with the provider's key.
+func (j *fakeProvider) sign(list []nostr.Event) []*nostr.Event {
 	j.t.Helper()
 	var out []*nostr.Event
 	for i := range list {
@@ -81,14 +81,14 @@ func (j *job) sign(list []nostr.Event) []*nostr.Event {
 	return out
 }
 
-// answers are what the provider says of the history, signed.
-func (j *job) answers(r *dvm.Request, h *dvm.History) []*nostr.Event {
+// answers returns the signed events for a history.
+func (j *fakeProvider) answers(r *dvm.Request, h *dvm.History) []*nostr.Event {
 	j.t.Helper()
 	return j.sign(dvm.Answers(r, h))
 }
 
-// feedback is one event of the provider.
-func (j *job) feedback(r *dvm.Request, status, message string, tags ...nostr.Tag) *nostr.Event {
+// feedback returns one signed event of feedback.
+func (j *fakeProvider) feedback(r *dvm.Request, status, message string, tags ...nostr.Tag) *nostr.Event {
 	j.t.Helper()
 	e := nostr.Event{
 		Kind: dvm.KindFeedback, CreatedAt: r.Created.Unix() + 1, Content: message,
@@ -97,7 +97,7 @@ func (j *job) feedback(r *dvm.Request, status, message string, tags ...nostr.Tag
 	return j.sign([]nostr.Event{e})[0]
 }
 
-func (j *job) inject(events ...*nostr.Event) {
+func (j *fakeProvider) inject(events ...*nostr.Event) {
 	for _, e := range events {
 		j.relay.Inject(e)
 	}
@@ -125,7 +125,7 @@ func failed(r *dvm.Request) *dvm.History {
 	return h
 }
 
-// ended waits for the end of a command that was started.
+// ended waits for the end of a started command.
 func ended(cmd *exec.Cmd, out, stderr *syncBuffer) outcome {
 	_ = cmd.Wait()
 	return outcome{exitCode(cmd), out.String(), stderr.String()}

@@ -14,31 +14,31 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// jobWatchOptions is what the flags of nip90 watch say.
+// jobWatchOptions holds the flags of nip90 watch.
 type jobWatchOptions struct {
 	remote
 	relayFlags
-	provider once
+	provider singleFlag
 	kinds    []int
 	since    duration
 }
 
-const jobWatchLong = `Shows what passes on relays, one line each, until it is interrupted: requests, the
-feedback and the results of providers, cancellations, and what providers announce that
-they offer (NIP-89). Only what is verified is shown, each event once. Should relays go
-away, they are waited for.
+const jobWatchLong = `Prints NIP-90 events on relays, one line each, until it is interrupted: requests,
+feedback and results of providers, cancellations, and offers of providers (NIP-89).
+Only verified events are printed, each once. If a relay disconnects, the command
+reconnects.
 
-A line has the time, the beginning of the request's id, and who says what. Without
---provider, feedback is shown only for requests that were shown: it does not say of
-which kind it is. Cancellations are found by the kind that they name, and shown for
-requests that were shown; without --provider, all of them are.
+A line has the time, the beginning of the request's id, the author and the content.
+Without --provider, feedback is printed only for requests that were printed, because
+feedback does not state its kind. Cancellations are selected by the kind that they
+name; with --provider, only those of printed requests are shown.
 
 With --json each line is an object with a type: request, feedback, result, cancel,
-offer. docs/nip90.md has them.
+offer. docs/nip90.md lists the fields.
 
 Exit codes:
-  125    an error of ours: a bad flag
-  128+n  signal n told us to end`
+  125    tideover's own error: a bad flag
+  128+n  ended by signal n`
 
 const jobWatchExample = `  tideover nip90 watch --relay wss://relay.example.com
   tideover nip90 watch -r wss://relay.example.com --provider npub1... --since 1h
@@ -48,11 +48,11 @@ func newNIP90Watch(io Streams) *cobra.Command {
 	o := &jobWatchOptions{remote: remote{io: io}, since: duration(10 * time.Minute)}
 	cmd := &cobra.Command{
 		Use:                   "watch [flags]",
-		Short:                 "Show requests and answers as they pass",
+		Short:                 "Print requests and answers as they are published",
 		Long:                  jobWatchLong,
 		Example:               jobWatchExample,
 		DisableFlagsInUseLine: true,
-		Args:                  none,
+		Args:                  noArguments,
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := o.watch()
@@ -66,10 +66,10 @@ func newNIP90Watch(io Streams) *cobra.Command {
 	f.SortFlags = false
 	o.provider.kind = "npub"
 	o.register(cmd)
-	f.Var(&o.provider, "provider", "only what is for or by this provider, npub1... or 64 hex digits")
+	f.Var(&o.provider, "provider", "only events for or by this provider, npub1... or 64 hex digits")
 	f.IntSliceVarP(&o.kinds, "kind", "k", []int{dvm.DefaultKind}, "the `kinds` of requests, 5000 to 5999")
-	f.Var(&o.since, "since", "begin so long ago")
-	f.BoolVar(&o.json, "json", false, "print JSON, one object on a line")
+	f.Var(&o.since, "since", "also print events of the last `duration`")
+	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")
 	completeKinds(cmd)
 	for _, name := range []string{"provider", "since"} {
 		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
@@ -77,7 +77,7 @@ func newNIP90Watch(io Streams) *cobra.Command {
 	return cmd
 }
 
-// watch reads the flags.
+// watch builds the watch from the flags.
 func (o *jobWatchOptions) watch() (*nip90client.Watch, error) {
 	var errs []error
 	w := &nip90client.Watch{Kinds: o.kinds}
@@ -88,7 +88,7 @@ func (o *jobWatchOptions) watch() (*nip90client.Watch, error) {
 		}
 	}
 	if len(o.kinds) == 0 {
-		errs = append(errs, errors.New("--kind: which kind?"))
+		errs = append(errs, errors.New("--kind: no kind given"))
 	}
 	for _, k := range o.kinds {
 		if err := nip90client.CheckKind(k); err != nil {
@@ -99,7 +99,7 @@ func (o *jobWatchOptions) watch() (*nip90client.Watch, error) {
 }
 
 func (o *jobWatchOptions) run(cmd *cobra.Command, w *nip90client.Watch) error {
-	key, err := nostr.GenerateKey() // for relays that want to know who asks, whoever it is
+	key, err := nostr.GenerateKey() // for relays that require authentication with any key
 	if err != nil {
 		return &codedError{err, codeOwn}
 	}
@@ -108,13 +108,13 @@ func (o *jobWatchOptions) run(cmd *cobra.Command, w *nip90client.Watch) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := untilTold(cmd.Context())
+	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
-	end := running(client)
+	end := startClient(client)
 	defer end()
 	client.Subscribe("nip90-watch", time.Now().Add(-time.Duration(o.since)), w.Filters()...)
 	err = w.Run(ctx, inbox, o.print, func(n int) {
-		o.warn("%s could not be shown in time", textfmt.Plural(n, "event"))
+		o.warn("%s dropped: output is too slow", textfmt.Plural(n, "event"))
 	})
 	if err != nil {
 		return err
@@ -131,5 +131,5 @@ func (o *jobWatchOptions) print(x *nip90client.Entry) error {
 	if s.width > 0 {
 		line = textfmt.ClipWithin(line, s.width, "…")
 	}
-	return o.say("%s", line)
+	return o.printLine("%s", line)
 }

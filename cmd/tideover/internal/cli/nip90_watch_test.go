@@ -20,7 +20,7 @@ func TestWatchShowsWhatPasses(t *testing.T) {
 	for _, asJSON := range []bool{false, true} {
 		t.Run(fmt.Sprint("JSON ", asJSON), func(t *testing.T) {
 			t.Parallel()
-			j := newJob(t)
+			j := newFakeProvider(t)
 			wantCode(t, finish(t, j.command("--detach", "paint \x1b[31mred")), 0)
 			r := j.request()
 			args := []string{"nip90", "watch", "--relay", j.relay.URL(), "--provider", nostr.Npub(j.provider.PublicKey())}
@@ -86,7 +86,7 @@ func watchedJSON(t *testing.T, text, request string) {
 
 func TestWatchShowsCancellations(t *testing.T) {
 	t.Parallel()
-	j := newJob(t)
+	j := newFakeProvider(t)
 	request, out1, err1 := j.start("do it")
 	r := j.request()
 	cmd, _ := command(t, "nip90", "watch", "--relay", j.relay.URL())
@@ -112,7 +112,7 @@ func TestWatchRefusesBadFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no relay", nil, "--relay: which relay?"},
+		{"no relay", nil, "--relay: no relay given"},
 		{"a provider that is none", []string{"--relay", "ws://127.0.0.1:1", "--provider", "npub1x"}, "--provider: public key: "},
 		{"a kind of results", []string{"--relay", "ws://127.0.0.1:1", "--kind", "5900,6900"}, "--kind: 6900 is not"},
 		{"a number of hours", []string{"--relay", "ws://127.0.0.1:1", "--since", "yesterday"}, "--since"},

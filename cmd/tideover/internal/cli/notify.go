@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// codeNotSent is the exit code when a test message could not be sent.
+// codeNotSent is the exit code if a test message could not be sent.
 const codeNotSent = 1
 
 type notifyOptions struct {
@@ -29,9 +29,9 @@ type notifyOptions struct {
 func newNotify(io Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "notify",
-		Short: "Try the notifiers of the configuration",
-		Long: `The notifiers of the configuration tell somebody what happens: that a session or a
-workflow gave up, that it waits for long, that it goes on.`,
+		Short: "Test the notifiers of the configuration",
+		Long: `Tests the notifiers of the configuration. A notifier sends messages about sessions and
+workflows: that one gave up, waits for a long time, or continues.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -43,13 +43,12 @@ func newNotifyTest(io Streams) *cobra.Command {
 	o := &notifyOptions{}
 	cmd := &cobra.Command{
 		Use:   "test NAME",
-		Short: "Send a test message, and say what happened",
-		Long: `Sends a test message by a notifier of the configuration. Neither its limits nor its
-events count. One attempt is made, so that an error shows at once; with --retry as
-many as its policy grants.
+		Short: "Send a test message and print the result",
+		Long: `Sends a test message with a notifier of the configuration, ignoring its rate limits and
+its selection of events. It makes one attempt, so that an error shows at once; with
+--retry it makes as many as the notifier's policy allows.
 
-Exit codes: 0 sent, 1 not sent, 125 an error of ours, such as a name that is not
-in the configuration.`,
+Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown name.`,
 		Example: "  tideover notify test phone",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,7 +68,7 @@ in the configuration.`,
 	}
 	cmd.Flags().StringVarP(&o.source.path, "config", "c", "", "the configuration `file`")
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the outcome as JSON")
-	cmd.Flags().BoolVar(&o.retry, "retry", false, "try again, by the notifier's policy")
+	cmd.Flags().BoolVar(&o.retry, "retry", false, "retry by the notifier's policy")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	return cmd
 }
@@ -82,7 +81,7 @@ func (o *notifyOptions) load(redactor *secret.Redactor) (*config.Config, error) 
 	return config.Load(src)
 }
 
-// notifyOutcome is the JSON of a test.
+// notifyOutcome is the JSON output of a test.
 type notifyOutcome struct {
 	Notifier string `json:"notifier"`
 	Kind     string `json:"kind"`
@@ -99,9 +98,9 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 	}
 	n := cfg.Notifiers[name]
 	if n == nil {
-		return fmt.Errorf("notify test: %s", noNotifier(cfg, o.source, name))
+		return fmt.Errorf("notify test: %s", unknownNotifier(cfg, o.source, name))
 	}
-	t, err := newTeller(cfg, n)
+	t, err := newExecNotifier(cfg, n)
 	if err != nil {
 		return err
 	}
@@ -111,7 +110,7 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 		}
 	}
 	out := notifyOutcome{Notifier: name, Kind: n.Kind}
-	m := notify.TestMessage(name, time.Now(), origin())
+	m := notify.TestMessage(name, time.Now(), messageOrigin())
 	err = t.send(ctx, m, &out.Attempts)
 	if out.Sent = err == nil; err != nil {
 		if e, ok := errors.AsType[*notify.SendError](err); ok {
@@ -121,7 +120,7 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 	}
 	switch {
 	case o.json:
-		text, _ := json.Marshal(out) // texts and numbers
+		text, _ := json.Marshal(out) // strings and numbers can't fail
 		fmt.Fprintf(io.Out, "%s\n", text)
 	case out.Sent:
 		fmt.Fprintf(io.Out, "sent by %s (%s)\n", name, n.Kind)

@@ -26,7 +26,7 @@ func hookFile(t *testing.T, url, policy string) string {
 
 func TestNotifyTest(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t, 200, 500, 503, 503)
+	server := newWebhook(t, 200, 500, 503, 503)
 	file := hookFile(t, server.URL, "fixed(1ms) attempts=5")
 	for _, tt := range []struct {
 		name  string
@@ -39,7 +39,7 @@ func TestNotifyTest(t *testing.T) {
 		{"refused", []string{"hook"}, 1, []string{`notify "hook"`, "500"}, 2},
 		{"refused, as JSON", []string{"hook", "--json"}, 1, []string{`"sent":false`, `"attempts":1`}, 3},
 		{"tried again", []string{"hook", "--retry", "--json"}, 0, []string{`"sent":true`, `"attempts":2`}, 5},
-		{"unknown", []string{"fone"}, 125, []string{`there is no notifier "fone"`, "there are hook"}, 5},
+		{"unknown", []string{"fone"}, 125, []string{`unknown notifier "fone"`, "defines hook"}, 5},
 	} {
 		cmd, _ := command(t, append([]string{"notify", "test", "--config", file}, tt.args...)...)
 		cmd.Env = append(cmd.Env, "SECRET_PATH=planted-secret")
@@ -59,7 +59,7 @@ func TestNotifyTest(t *testing.T) {
 
 func TestExecNotify(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t, 503, 503)
+	server := newWebhook(t, 503, 503)
 	file := hookFile(t, server.URL, "fixed(10ms) attempts=5")
 	run := func(args ...string) outcome {
 		cmd, _ := command(t, append([]string{"exec", "--policy", quick, "--attempts", "2", "--config", file}, args...)...)
@@ -75,31 +75,31 @@ func TestExecNotify(t *testing.T) {
 	wantIn(t, "message", bodies[2], `2 attempts`)
 	wantCode(t, run("--notify", "hook", "--", "true"), 0)
 	if n := len(server.all()); n != 3 {
-		t.Errorf("a success is told: %q", server.all()[3:])
+		t.Errorf("a message about a success: %q", server.all()[3:])
 	}
 	got := run("--notify", "fone", "--", "touch", filepath.Join(t.TempDir(), "ran"))
 	wantCode(t, got, 125)
-	wantIn(t, "stderr", got.stderr, `--notify: there is no notifier "fone" in `)
-	wantIn(t, "stderr", got.stderr, "; there are hook")
+	wantIn(t, "stderr", got.stderr, `--notify: unknown notifier "fone": `)
+	wantIn(t, "stderr", got.stderr, " defines hook")
 	got = tideover(t, "exec", "--notify", "hook", "--", "true")
 	wantCode(t, got, 125)
-	wantIn(t, "stderr", got.stderr, `--notify: there is no notifier "hook": no configuration was found; name one with --config`)
+	wantIn(t, "stderr", got.stderr, `--notify: unknown notifier "hook": no configuration was found: name a file with --config`)
 
-	server.Close() // now nobody is there
+	server.Close() // messages fail from now on
 	got = run("--notify", "hook", "--", "sh", "-c", "exit 7")
 	wantCode(t, got, 7)
-	wantIn(t, "stderr", got.stderr, "nobody was told")
+	wantIn(t, "stderr", got.stderr, "notification not sent")
 	if strings.Contains(got.stderr, "planted-secret") {
 		t.Errorf("a secret is printed: %q", got.stderr)
 	}
 }
 
-// A server is killed between giving up and telling. The next one tells, once.
+// A server is killed between giving up and sending the message. The next server sends it, once.
 func TestServeIsKilledBetweenGivingUpAndTelling(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t)
+	server := newWebhook(t)
 	addr := server.Listener.Addr().String()
-	server.Close() // nobody is there yet
+	server.Close() // messages fail for now
 	file := `version: 1
 notify: {hook: {webhook: "http://` + addr + `", policy: fixed(50ms) attempts=unlimited}}
 sessions:
@@ -110,9 +110,9 @@ workflows:
     on-give-up: {notify: [hook]}
 `
 	s := serveFile(t, file, "")
-	id := strings.TrimSpace(s.ask("run", "bad").out)
+	id := strings.TrimSpace(s.runCommand("run", "bad").out)
 	testwait.Until(t, "the end", func() bool {
-		return strings.Contains(s.ask("sessions", "ls", "--json").out, `"gave-up"`) && strings.Contains(s.ask("show", id, "--json").out, `"dead"`)
+		return strings.Contains(s.runCommand("sessions", "ls", "--json").out, `"gave-up"`) && strings.Contains(s.runCommand("show", id, "--json").out, `"dead"`)
 	})
 	_ = s.Process.Kill()
 	_ = s.Wait()
@@ -143,44 +143,46 @@ workflows:
 	}
 	info, err := os.Stat(filepath.Join(s.data, "audit.jsonl"))
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the audit trail: %v, %v", info, err)
+		t.Errorf("the audit log: %v, %v", info, err)
 	}
 }
 
 func TestServeTakesOverSessionsOfAnotherFile(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, "version: 1\n", "")
-	wantIn(t, "sessions", s.ask("sessions", "ls", "--json").out, `[]`)
+	wantIn(t, "sessions", s.runCommand("sessions", "ls", "--json").out, `[]`)
 	write(t, s.file, `version: 1
 sessions:
   night: {start: [sh, -c, "echo retry after 3600s; exit 1"]}
 `)
-	testwait.Until(t, "the session waits", func() bool { return strings.Contains(s.ask("sessions", "ls", "--json").out, `"waiting"`) })
-	wantIn(t, "log", s.ask("sessions", "show", "night").out, "retry after 3600s")
-	wantCode(t, s.ask("sessions", "pause", "night"), 0)
-	wantIn(t, "sessions", s.ask("sessions", "ls").out, "paused")
-	wantCode(t, s.ask("sessions", "resume", "night"), 0)
-	wantCode(t, s.ask("sessions", "retry-now", "night"), 0)
-	testwait.Until(t, "another window", func() bool { return strings.Contains(s.ask("sessions", "show", "night", "--json").out, `"windows":2`) })
-	// Taken out of the file it goes on, and can be seen and stopped, also after a restart.
+	testwait.Until(t, "the session waits", func() bool { return strings.Contains(s.runCommand("sessions", "ls", "--json").out, `"waiting"`) })
+	wantIn(t, "log", s.runCommand("sessions", "show", "night").out, "retry after 3600s")
+	wantCode(t, s.runCommand("sessions", "pause", "night"), 0)
+	wantIn(t, "sessions", s.runCommand("sessions", "ls").out, "paused")
+	wantCode(t, s.runCommand("sessions", "resume", "night"), 0)
+	wantCode(t, s.runCommand("sessions", "retry-now", "night"), 0)
+	testwait.Until(t, "another window", func() bool {
+		return strings.Contains(s.runCommand("sessions", "show", "night", "--json").out, `"windows":2`)
+	})
+	// Removed from the file, the session continues, and can be shown and stopped, also after a restart.
 	write(t, s.file, "version: 1\n")
 	s.signal(syscall.SIGTERM)
-	s.end()
+	s.wait()
 	s = serveFile(t, "version: 1\n", s.dir)
-	wantIn(t, "sessions", s.ask("sessions", "ls").out, "2/10")
-	wantCode(t, s.ask("sessions", "stop", "night"), 0)
-	wantIn(t, "sessions", s.ask("sessions", "ls").out, "stopped")
+	wantIn(t, "sessions", s.runCommand("sessions", "ls").out, "2/10")
+	wantCode(t, s.runCommand("sessions", "stop", "night"), 0)
+	wantIn(t, "sessions", s.runCommand("sessions", "ls").out, "stopped")
 }
 
-// The link in a message is the address that the page really has.
+// The link in a message is the actual address of the web page.
 func TestMessagesLinkToThePage(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t)
+	server := newWebhook(t)
 	s := serveFile(t, `version: 1
 notify: {hook: {webhook: "`+server.URL+`"}}
 workflows: {bad: {steps: [{id: a, run: ["false"], policy: fixed(10ms) attempts=1}], on-give-up: {notify: [hook]}}}
 `, "")
-	id := strings.TrimSpace(s.ask("run", "bad").out)
+	id := strings.TrimSpace(s.runCommand("run", "bad").out)
 	testwait.Until(t, "the message", func() bool { return len(server.all()) > 0 })
 	address, _, _ := strings.Cut(s.page(), "?")
 	wantIn(t, "message", server.all()[0], `"url":"`+address+"runs/"+id+`"`)

@@ -33,8 +33,8 @@ func onTerminal(t *testing.T, args ...string) *onTTY {
 	return startSession(t, cmd, mark)
 }
 
-// underShell starts a shell with job control that runs the script; $0 is tideover, $1 plays
-// the helpers.
+// underShell starts a shell with job control that runs the script. $0 is tideover, $1 plays the
+// helpers.
 func underShell(t *testing.T, script string) *onTTY {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -99,7 +99,7 @@ func (s *onTTY) write(text string) {
 	}
 }
 
-func (s *onTTY) end() int {
+func (s *onTTY) wait() int {
 	s.t.Helper()
 	_ = s.cmd.Wait()
 	return exitCode(s.cmd)
@@ -107,8 +107,8 @@ func (s *onTTY) end() int {
 
 func (s *onTTY) wantCode(want int) {
 	s.t.Helper()
-	if got := s.end(); got != want {
+	if got := s.wait(); got != want {
 		s.t.Errorf("exit code = %d, want %d; the terminal shows %q", got, want, s.screen())
 	}
-	wantNobody(s.t, s.mark)
+	wantNoProcess(s.t, s.mark)
 }

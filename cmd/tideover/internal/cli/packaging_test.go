@@ -27,8 +27,8 @@ func packaging(t *testing.T, name string) string {
 	return string(text)
 }
 
-// container does on this machine what a container would do: the same commands and
-// variables, with folders of the test for those of the image.
+// container does on this machine what a container would do: the same commands and variables, with
+// folders of the test instead of those of the image.
 type container struct {
 	t     *testing.T
 	text  string
@@ -54,7 +54,7 @@ func newContainer(t *testing.T, dockerfile, config string) *container {
 	return c
 }
 
-// last returns what follows an instruction that stands at the beginning of a line.
+// last returns the text after an instruction at the beginning of a line.
 func (c *container) last(instruction string) string {
 	c.t.Helper()
 	all := regexp.MustCompile(`(?m)^`+instruction+` (.*)$`).FindAllStringSubmatch(c.text, -1)
@@ -97,19 +97,19 @@ func TestContainersServeAndAreHealthy(t *testing.T) {
 			wantCode(t, finish(t, c.command(health[1:]...)), codeOwn)
 
 			out := new(syncBuffer)
-			serve := &started{t: t, Cmd: c.command(c.argv("CMD")...)}
+			serve := &backgroundProcess{t: t, Cmd: c.command(c.argv("CMD")...)}
 			serve.Stdout, serve.Stderr = out, out
 			serve.begin()
 			testwait.Until(t, "the container is healthy", func() bool { return finish(t, c.command(health[1:]...)).code == 0 })
 			serve.signal(syscall.SIGTERM)
-			if got := serve.end(); got.code != 0 {
+			if got := serve.wait(); got.code != 0 {
 				t.Errorf("serve ended with %d: %s", got.code, out.String())
 			}
 		})
 	}
 }
 
-// TestTheSystemUnitIsGood lets systemd read the unit, where it is installed.
+// If systemd is installed, it checks the unit.
 func TestTheSystemUnitIsGood(t *testing.T) {
 	t.Parallel()
 	unit := packaging(t, "tideover.service")

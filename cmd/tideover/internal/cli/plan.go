@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// planOptions is what the flags of plan say.
+// planOptions holds the flags of plan.
 type planOptions struct {
 	json  bool
 	svg   string
@@ -27,52 +27,51 @@ type planOptions struct {
 	log   bool
 }
 
-const planLong = `Shows what a policy will do before anything runs: the delay before each retry,
-the band that jitter draws the wait from, what the waits add up to at best and
-at worst, and how long the whole call can take.
+const planLong = `Shows the delays of a policy before you use it: the delay before each retry, the
+range from which jitter draws, the shortest and longest sum of all delays, and the
+longest time of the whole call.
 
-Each POLICY is one argument: a family or a preset with its keys, in quotes.
-Several are shown side by side, on one scale. Without any, the presets are
-listed.
+Each POLICY is one argument: a family or a preset with its keys, in quotes. Several
+are shown side by side, on one scale. Without any, the presets are listed.
 
-An attempt is one try, the first included; a retry is an attempt after the
-first. The sums are those of a call that never succeeds. Delays that a server
-states are not in them: such a one takes the place of the policy's own, up to
-server-wait (default 2m), and a longer one ends the call.
+An attempt is one try, including the first; a retry is an attempt after the first.
+The sums are those of a call that never succeeds. They do not include delays that a
+server states: such a delay replaces the policy's own, up to server-wait
+(default 2m), and a longer one ends the call.
 
-Of a policy with more than 100 retries, or with attempts=unlimited, the first 8
-are listed, and more until the delays stop growing, 20 at most; --retries lists
-another number.
+Of a policy with more than 100 retries, or with attempts=unlimited, the first 8 are
+listed, and more until the delays stop growing, at most 20. --retries sets another
+number.
 
 With --json the output is an array with one object for each policy. Times are in
-nanoseconds and stop at the largest 64-bit integer, 292 years.
+nanoseconds, at most the largest 64-bit integer (292 years).
   name             the argument
-  use              what it is for, if it is a preset
-  policy           the text form, presets spelled out
-  attempts         the first included; -1 is unlimited
+  use              purpose, if it is a preset
+  policy           the text form, with presets expanded
+  attempts         including the first; -1 is unlimited
   retries          those listed, each with
     n                its number, from 1
     delay_ns         without jitter
-    low_ns, high_ns  the band that jitter draws from
-    sample_ns        one wait drawn from it, with --seed
+    low_ns, high_ns  the range from which jitter draws
+    sample_ns        one delay drawn from it, with --seed
     sum_ns, low_sum_ns, high_sum_ns
-                     of the waits so far, this one included
-    never            true if total-timeout ends the call before it in any case
+                     of the delays so far, including this one
+    never            true if total-timeout always ends the call before it
   total_ns, low_total_ns, high_total_ns
-                   of all waits, listed or not, whatever total-timeout leaves of
-                   them; absent if there is no end to them, or if the delays are
-                   still growing after 100000 retries, as linear ones may
+                   of all delays, listed or not, limited by total-timeout; absent if
+                   they have no limit, or if the delays still grow after 100000
+                   retries, as linear ones may
   sample_total_ns  of the sample, if all retries are listed
-  worst_case_ns    of the call with all attempts and waits; absent without
-                   attempt-timeout or total-timeout to bound it
-  notes            sentences on what else the policy does`
+  worst_case_ns    longest time of the call with all attempts and delays; absent
+                   without attempt-timeout or total-timeout
+  notes            sentences on other effects of the policy`
 
-const planExample = `  tideover plan                                  the presets
-  tideover plan http                             one of them
+const planExample = `  tideover plan                                  list the presets
+  tideover plan http                             one preset
   tideover plan "http attempts=7 attempt-timeout=30s"
   tideover plan http "exponential(50ms..20s) jitter=full attempts=8"
-  tideover plan contention daemon --log          of different magnitude
-  tideover plan http --seed 1                    as it might happen
+  tideover plan contention daemon --log          delays of different magnitude
+  tideover plan http --seed 1                    with one random sample
   tideover plan http http-batch --svg plan.svg
   tideover plan task --json | jq '.[0].total_ns / 1e9'`
 
@@ -80,7 +79,7 @@ func newPlan(io Streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
 		Use:                   "plan [flags] [POLICY...]",
-		Short:                 "Show what a policy will do, before anything runs",
+		Short:                 "Show the delays of a policy",
 		Long:                  planLong,
 		Example:               planExample,
 		DisableFlagsInUseLine: true,
@@ -91,17 +90,17 @@ func newPlan(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVar(&o.list, "retries", 0, "list `N` retries of each policy at most")
-	f.Uint64Var(&o.seed, "seed", 0, "add a sample of the waits, drawn from seed `N`")
+	f.IntVar(&o.list, "retries", 0, "list at most `N` retries of each policy")
+	f.Uint64Var(&o.seed, "seed", 0, "add one random sample of the delays, drawn with seed `N`")
 	f.BoolVar(&o.log, "log", false, "draw on a logarithmic scale")
-	f.BoolVar(&o.ascii, "ascii", false, "draw with plain characters, as is done when the locale is not UTF-8")
-	f.StringVar(&o.svg, "svg", "", "write a drawing to `FILE` too; - writes it to standard output instead of the table")
+	f.BoolVar(&o.ascii, "ascii", false, "use ASCII characters only (default if the locale is not UTF-8)")
+	f.StringVar(&o.svg, "svg", "", "also write a chart to `FILE`; - writes it to standard output instead of the table")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	_ = cmd.MarkFlagFilename("svg", "svg")
 	return cmd
 }
 
-// completePresets offers the names of the presets that are not given yet.
+// completePresets completes the names of presets that are not in args yet.
 func completePresets(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var names []cobra.Completion
 	for name, use := range retry.Presets {
@@ -148,36 +147,36 @@ func runPlan(cmd *cobra.Command, out *os.File, o planOptions, args []string) err
 	return err
 }
 
-// check refuses flags that would have no effect.
+// check returns an error for flags that would have no effect.
 func (o *planOptions) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if given("retries") && (o.list < 1 || o.list > plan.MaxList) {
 		return fmt.Errorf("--retries: %d is not between 1 and %d", o.list, plan.MaxList)
 	}
 	if _, preset := retry.Preset(o.svg); preset && len(args) == 0 {
-		return fmt.Errorf("--svg: %q is a policy; name the file first, as in --svg plan.svg %s", o.svg, o.svg)
+		return fmt.Errorf("--svg: %q is a policy, not a file: write --svg plan.svg %s", o.svg, o.svg)
 	}
 	if o.json && o.svg == "-" {
-		return errors.New("--json and --svg - both want standard output; give --svg a file")
+		return errors.New("--json and --svg - both write to standard output: give --svg a file")
 	}
 	if o.ascii && (o.json || o.svg == "-") {
-		return errors.New("--ascii is for the table, which is not printed here")
+		return errors.New("--ascii has no effect: no table is printed")
 	}
 	if o.log && o.json && o.svg == "" {
-		return errors.New("--log is for drawings, of which --json has none")
+		return errors.New("--log has no effect: --json contains no chart")
 	}
 	if len(args) > 0 || o.json || o.svg != "" {
 		return nil
 	}
 	for _, name := range []string{"retries", "seed", "log"} {
 		if given(name) {
-			return fmt.Errorf("--%s needs a policy, as in tideover plan http", name)
+			return fmt.Errorf("--%s needs a policy, such as tideover plan http", name)
 		}
 	}
 	return nil
 }
 
-// plans plans the policies in the arguments, or all presets.
+// plans returns the plans of the policies in args; without any, of all presets.
 func (o *planOptions) plans(cmd *cobra.Command, args []string) ([]plan.Plan, error) {
 	options := plan.Options{List: o.list}
 	if cmd.Flags().Changed("seed") {
@@ -191,14 +190,14 @@ func (o *planOptions) plans(cmd *cobra.Command, args []string) ([]plan.Plan, err
 	for i, arg := range args {
 		p, err := plan.Parse(arg, options)
 		if name, _, _ := strings.Cut(arg, "="); err != nil && i > 0 && slices.Contains(retry.Keys(), name) {
-			err = fmt.Errorf("%w; a policy is one argument, in quotes: %q", err, args[i-1]+" "+arg)
+			err = fmt.Errorf("%w; a policy is one argument, so put it in quotes: %q", err, args[i-1]+" "+arg)
 		}
 		plans, errs = append(plans, p), append(errs, err)
 	}
 	return plans, errors.Join(errs...)
 }
 
-// planStyle fits the layout to where the output goes.
+// planStyle returns the layout for the terminal or file that the output goes to.
 func planStyle(out *os.File, o planOptions) plan.Style {
 	s := plan.Style{ASCII: o.ascii || !utf8Locale(), Log: o.log}
 	s.Width, _ = strconv.Atoi(os.Getenv("COLUMNS"))
@@ -212,13 +211,27 @@ func planStyle(out *os.File, o planOptions) plan.Style {
 	return s
 }
 
-// utf8Locale reports whether the reader's terminal shows UTF-8, as far as the
-// environment tells.
+// utf8Locale reports whether the environment selects a UTF-8 locale.
 func utf8Locale() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := strings.ToLower(os.Getenv(name)); v != "" {
 			return strings.Contains(v, "utf-8") || strings.Contains(v, "utf8")
 		}
 	}
-	return runtime.GOOS == "windows" // which has no such variables
+	return runtime.GOOS == "windows" // Windows has no such variables
+}
+
+// printSchedule prints the delays of the policy, as the plan command does. With --seed they
+// are the delays that the same command uses without --dry-run.
+func printSchedule(io Streams, o *execOptions) error {
+	var options plan.Options
+	if o.seeded {
+		options.Seed = &o.seed
+	}
+	name := o.policyText
+	if p, err := retry.Parse(name); err != nil || p != o.policy {
+		name = o.policy.String() // flags have changed it
+	}
+	p := plan.New(name, o.policy, options)
+	return plan.Text(io.Out, []plan.Plan{p}, planStyle(io.Out, planOptions{}))
 }

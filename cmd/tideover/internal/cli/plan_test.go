@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// planned is what the tests read of plan --json.
+// planned has the fields of plan --json that the tests read.
 type planned struct {
 	Name     string `json:"name"`
 	Policy   string `json:"policy"`
@@ -57,7 +57,7 @@ func each(unit time.Duration, ns ...float64) (ds []time.Duration) {
 	return ds
 }
 
-// TestPlanNumbers has every number that the requirements state.
+// The test has every number of the requirements.
 func TestPlanNumbers(t *testing.T) {
 	t.Parallel()
 	const ms, s = time.Millisecond, time.Second
@@ -196,7 +196,7 @@ func TestPlanRefuses(t *testing.T) {
 		{"a seed for the list of presets", []string{"--seed", "1"}, "--seed needs a policy"},
 		{"retries for the list of presets", []string{"--retries", "1"}, "--retries needs a policy"},
 		{"a scale for the list of presets", []string{"--log"}, "--log needs a policy"},
-		{"two things on standard output", []string{"http", "--json", "--svg", "-"}, "both want standard output"},
+		{"two things on standard output", []string{"http", "--json", "--svg", "-"}, "both write to standard output"},
 		{"plain characters in JSON", []string{"http", "--json", "--ascii"}, "--ascii"},
 		{"plain characters in a drawing", []string{"http", "--svg", "-", "--ascii"}, "--ascii"},
 		{"a scale in JSON", []string{"http", "--json", "--log"}, "--log"},

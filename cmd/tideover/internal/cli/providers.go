@@ -13,16 +13,20 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// providersOptions are what all verbs for providers have.
+// providersOptions holds the flags that all commands about providers have.
 type providersOptions struct{ remote }
 
-const providersLong = `Lists the providers of the gateway: where they are, how many requests they work on
-and how many wait, the mean time to the first byte of late, how many attempts a
-request takes, here or elsewhere, and how often another provider took one over. NEXT
-is when somebody looks whether it is back, or when a key of it may be used again.
+const providersLong = `Lists the providers of the gateway:
+  STATE         whether requests are sent to it
+  IN-FLIGHT     requests in progress
+  WAITING       requests that wait for a retry or a free slot
+  TTFB          recent mean time to the first byte
+  ATTEMPTS/REQ  mean attempts per request, including those at other providers
+  FAILOVERS     requests that another provider took over
+  NEXT          time of the next probe of the provider or of a key
 
-With --watch the list stays up to date: on a terminal in place, otherwise as a
-line for each provider whose state, failovers, probes or keys have changed.`
+With --watch the list is updated in place on a terminal. Otherwise a line is printed
+for each provider whose state, failovers, probes or keys have changed.`
 
 const providersExample = `  tideover providers
   tideover providers --watch
@@ -32,28 +36,28 @@ const providersExample = `  tideover providers
 
 const providersCodes = `
 Exit codes:
-  0      done
-  3      there is no such provider
-  125    an error of ours: a bad flag, no server, something it refused
-  128+n  signal n told us to end`
+  0      success
+  3      unknown provider
+  125    tideover's own error: a bad flag, no server, a request that the server rejected
+  128+n  ended by signal n`
 
 func newProviders(io Streams) *cobra.Command {
 	o := &providersOptions{remote{io: io}}
 	var watch bool
 	cmd := &cobra.Command{
-		Use: "providers [flags] [NAME]", Short: "Look at the providers of the gateway, and tell them what to do", Long: providersLong, Example: providersExample,
-		Args: nameOrVerb, ValidArgsFunction: o.completeNames,
+		Use: "providers [flags] [NAME]", Short: "Show and control the providers of the gateway", Long: providersLong, Example: providersExample,
+		Args: atMostOneProvider, ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, "")
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				if watch {
-					return noVerb(cmd, o.watch(ctx, c, name))
+					return hintSubcommands(cmd, o.watch(ctx, c, name))
 				}
-				return noVerb(cmd, o.list(ctx, c, name))
+				return hintSubcommands(cmd, o.list(ctx, c, name))
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "keep the list up to date")
+	cmd.Flags().BoolVar(&watch, "watch", false, "update the list every second")
 	o.command(cmd)
 	cmd.AddCommand(newProvidersShow(io))
 	for _, v := range providerVerbs() {
@@ -62,33 +66,23 @@ func newProviders(io Streams) *cobra.Command {
 	return cmd
 }
 
-// noVerb adds to the error of a provider that there is not that it is no verb either.
-func noVerb(cmd *cobra.Command, err error) error {
+// hintSubcommands adds the names of the subcommands to the error about an unknown provider.
+func hintSubcommands(cmd *cobra.Command, err error) error {
 	if p, ok := errors.AsType[*control.Error](err); ok && p.Code == control.CodeNotFound {
-		p.Hint += "; as a verb it would be one of " + strings.Join(verbsOf(cmd), ", ")
+		p.Hint += "; the subcommands are " + strings.Join(subcommandNames(cmd), ", ")
 	}
 	return err
 }
 
-// nameOrVerb wants the name of a provider or nothing: verbs are commands of their own.
-func nameOrVerb(cmd *cobra.Command, args []string) error {
+// atMostOneProvider accepts the name of a provider, or nothing. Subcommands are handled by cobra.
+func atMostOneProvider(cmd *cobra.Command, args []string) error {
 	if err := atMostOne("provider")(cmd, args); err != nil {
-		return fmt.Errorf("%w; and %q is none of the verbs %s", err, args[0], strings.Join(verbsOf(cmd), ", "))
+		return fmt.Errorf("%w; %q is not a subcommand either: those are %s", err, args[0], strings.Join(subcommandNames(cmd), ", "))
 	}
 	return nil
 }
 
-// atMostOne wants one argument or none.
-func atMostOne(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return one(what)(cmd, args)
-		}
-		return nil
-	}
-}
-
-// command adds the flags and the common help to a verb.
+// command adds the common flags and help to a command.
 func (o *providersOptions) command(cmd *cobra.Command) {
 	long := strings.TrimSpace(cmd.Long)
 	o.remote.command(cmd)
@@ -96,47 +90,47 @@ func (o *providersOptions) command(cmd *cobra.Command) {
 	cmd.Long = long + "\n" + remoteServer + "\n" + providersCodes
 }
 
-// ask connects and does something with the server, which may be a gateway alone.
-func (o *providersOptions) ask(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
-	return noGateway(o.remote.ask(cmd, do))
+// withClient connects to the server, which may be a gateway alone, and calls do.
+func (o *providersOptions) withClient(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
+	return noGateway(o.remote.withClient(cmd, do))
 }
 
-// noGateway says who could have answered, if nobody is there.
+// noGateway replaces the error about a server that is not running: a gateway alone would do, too.
 func noGateway(err error) error {
 	if u, ok := errors.AsType[*client.UnreachableError](err); ok && gone(err) {
-		text := fmt.Sprintf("no gateway at %s: start one with `tideover serve` or `tideover gateway`, or name another with --server", u.Where)
+		text := fmt.Sprintf("no gateway at %s: start one with `tideover serve` or `tideover gateway`, or name one with --server", u.Where)
 		return &codedError{errors.New(text), codeOwn}
 	}
 	return err
 }
 
-// providerVerb is a verb that changes a provider.
+// providerVerb is a command that changes a provider.
 type providerVerb struct{ action, short, long string }
 
 func providerVerbs() []providerVerb {
 	return []providerVerb{
 		{
-			gateway.Open, "Let nobody pass to a provider",
-			`Lets nobody pass to a provider until it is closed or reset: its requests go to its
-fallback, or are refused. The words are those of a circuit breaker: open, nobody
-passes; closed, everybody does.`,
+			gateway.Open, "Block all requests to a provider",
+			`Blocks all requests to a provider until it is closed or reset. They go to its
+fallback, or are rejected. As with a circuit breaker, open means blocked, and closed
+means that requests pass.`,
 		},
 		{
-			gateway.Close, "Let everybody pass to a provider, whatever happens",
-			`Lets everybody pass to a provider until it is opened or reset: it counts as up
-whatever happens, and no failure keeps requests from it. The words are those of a
-circuit breaker: open, nobody passes; closed, everybody does.`,
+			gateway.Close, "Force all requests through to a provider",
+			`Sends all requests to a provider until it is opened or reset. It counts as up, even if
+requests fail. As with a circuit breaker, closed means that requests pass, and open
+means blocked.`,
 		},
 		{
-			gateway.Reset, "Have a provider go by its rules again",
-			`Has a provider go by its rules again: what was said by open, close or drain counts no
-more, and what was told of its keys is forgotten. If it is down, the next request
-looks at once whether it still is.`,
+			gateway.Reset, "Return a provider to automatic control",
+			`Returns a provider to automatic control. This ends open, close and drain, and clears
+the limits and rejections that are recorded for its keys. If the provider is down,
+the next request probes it at once.`,
 		},
 		{
-			gateway.Drain, "Finish the requests to a provider, and take no new ones",
-			`Finishes the requests to a provider that are under way. New ones go to its fallback, or
-are refused, until it is reset.`,
+			gateway.Drain, "Finish the requests to a provider and accept no new ones",
+			`Finishes the requests to a provider that are in progress. New ones go to its fallback,
+or are rejected, until it is reset.`,
 		},
 	}
 }
@@ -145,14 +139,14 @@ func (v providerVerb) command(io Streams) *cobra.Command {
 	o := &providersOptions{remote{io: io}}
 	cmd := &cobra.Command{
 		Use: v.action + " [flags] NAME", Short: v.short, Long: v.long, Example: "  tideover providers " + v.action + " anthropic",
-		Args: one("provider"), ValidArgsFunction: o.completeNames,
+		Args: exactlyOne("provider"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				st, err := c.ApplyProvider(ctx, args[0], v.action)
 				if err != nil {
 					return err
 				}
-				return o.tell(&st)
+				return o.printState(&st)
 			})
 		},
 	}
@@ -160,8 +154,8 @@ func (v providerVerb) command(io Streams) *cobra.Command {
 	return cmd
 }
 
-// tell prints where a provider is after it was told something.
-func (o *providersOptions) tell(st *gateway.Status) error {
+// printState prints the state of a provider after a change.
+func (o *providersOptions) printState(st *gateway.Status) error {
 	if o.json {
 		return o.printJSON(st)
 	}
@@ -169,15 +163,15 @@ func (o *providersOptions) tell(st *gateway.Status) error {
 	if meaning := control.ProviderMeaning(st); meaning != "" {
 		text += ": " + meaning
 	}
-	return o.say("%s", text)
+	return o.printLine("%s", text)
 }
 
-// completeNames offers the names of providers, for one argument.
+// completeNames completes the name of a provider as the only argument.
 func (o *providersOptions) completeNames(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return o.offer(func(ctx context.Context, c *client.Client) (names []cobra.Completion) {
+	return o.completeFromServer(func(ctx context.Context, c *client.Client) (names []cobra.Completion) {
 		all, _ := c.Providers(ctx)
 		for _, st := range all.Providers {
 			if strings.HasPrefix(st.Name, prefix) {

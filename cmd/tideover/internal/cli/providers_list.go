@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// get returns all providers, or the one of the name.
+// get returns all providers, or only the one with this name.
 func (o *providersOptions) get(ctx context.Context, c *client.Client, name string) (control.ProviderList, error) {
 	if name == "" {
 		return c.Providers(ctx)
@@ -34,21 +34,21 @@ func (o *providersOptions) list(ctx context.Context, c *client.Client, name stri
 	}
 	s := screenOf(o.io.Out)
 	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderProviders(all.Providers, &s), "\n"))
-	if text := notTaken(&all.Config, &s); text != "" {
+	if text := reloadProblem(&all.Config, &s); text != "" {
 		o.warn("%s", text)
 	}
 	return err
 }
 
-// providerColours are of the 16 that every terminal has.
+// providerColours uses only the 16 colours that every terminal has.
 var providerColours = map[string]string{
 	gateway.Up: "32", gateway.Throttled: "33", gateway.Refused: "33", gateway.Recovering: "36", gateway.Probing: "36", gateway.Down: "31", gateway.Opened: "35", gateway.Draining: "35",
 }
 
-const noProviders = "no providers: add some under providers: in the configuration; docs/gateway.md"
+const noProviders = "no providers: add one under providers: in the configuration; see docs/gateway.md"
 
-// roomForNext is how much of a line what comes next needs. If there is less, it
-// stands below.
+// roomForNext is the width that the column NEXT needs. On a narrower terminal its text goes on a
+// second line.
 const roomForNext = 16
 
 func renderProviders(all []gateway.Status, s *screen) []string {
@@ -59,12 +59,12 @@ func renderProviders(all []gateway.Status, s *screen) []string {
 	next := make([]string, len(all))
 	for i := range all {
 		st := &all[i]
-		next[i] = comingUp(st, s)
+		next[i] = nextProbe(st, s)
 		t.add(plain(st.Name), cell{stateOf(st), providerColours[st.State]}, plain(strconv.Itoa(st.InFlight)), plain(strconv.Itoa(st.Waiting)),
 			plain(latency(st.TTFB)), plain(ratio(st)), plain(strconv.FormatUint(st.Totals.Failovers, 10)), plain(""))
 	}
 	if s.width > 0 && utf8.RuneCountInString(t.render(&screen{})[0])+roomForNext > s.width {
-		return below(t.render(s), next, s)
+		return notesBelow(t.render(s), next, s)
 	}
 	for i, row := range t.rows {
 		row[len(row)-1] = cell{next[i], "33"}
@@ -72,7 +72,7 @@ func renderProviders(all []gateway.Status, s *screen) []string {
 	return t.render(s)
 }
 
-// stateOf names the state, and says if somebody holds it.
+// stateOf returns the state, and whether an operator has set it.
 func stateOf(st *gateway.Status) string {
 	if st.Held {
 		return st.State + ", held"
@@ -80,7 +80,7 @@ func stateOf(st *gateway.Status) string {
 	return st.State
 }
 
-// ratio writes how many attempts a request takes. Before the first there is none.
+// ratio returns the mean number of attempts per request; empty before the first request.
 func ratio(st *gateway.Status) string {
 	if st.Totals.Requests == 0 {
 		return ""
@@ -88,8 +88,8 @@ func ratio(st *gateway.Status) string {
 	return strconv.FormatFloat(st.Totals.Amplified, 'f', 2, 64)
 }
 
-// comingUp says what the provider waits for.
-func comingUp(st *gateway.Status, s *screen) string {
+// nextProbe says when the provider, or the first of its throttled keys, is probed.
+func nextProbe(st *gateway.Status, s *screen) string {
 	if r := recovery(st); r != nil && r.Next != nil {
 		return "probe " + s.when(r.Next)
 	}
@@ -108,8 +108,8 @@ func comingUp(st *gateway.Status, s *screen) string {
 	return "probe " + s.when(first)
 }
 
-// recovery returns what is expected of the outage, unless somebody has said what
-// counts more.
+// recovery returns the forecast for the current outage; nil if there is none or if an operator has
+// overridden the state.
 func recovery(st *gateway.Status) *gateway.Recovery {
 	if st.State != gateway.Down && st.State != gateway.Probing {
 		return nil
@@ -117,7 +117,7 @@ func recovery(st *gateway.Status) *gateway.Recovery {
 	return st.Recovery
 }
 
-// when writes how far away a time is.
+// when formats the time until t as "in 5m"; "now" if t is over.
 func (s *screen) when(t *time.Time) string {
 	if !t.After(s.now) {
 		return "now"
@@ -125,7 +125,8 @@ func (s *screen) when(t *time.Time) string {
 	return "in " + s.until(t)
 }
 
-// latency writes seconds with as many digits as matter. Nothing is known of 0.
+// latency formats seconds with a useful number of digits. 0 means unknown and returns an empty
+// string.
 func latency(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -139,7 +140,7 @@ func latency(seconds float64) string {
 	return strconv.FormatFloat(seconds, 'f', 2, 64) + "s"
 }
 
-// watch keeps the list up to date.
+// watch prints the list every second until the context ends.
 func (o *providersOptions) watch(ctx context.Context, c *client.Client, name string) error {
 	w := &providersWatcher{providersOptions: o, seen: map[string]string{}}
 	tick := time.NewTicker(watchEvery)
@@ -160,36 +161,36 @@ func (o *providersOptions) watch(ctx context.Context, c *client.Client, name str
 	}
 }
 
-// providersWatcher shows a list again and again.
+// providersWatcher prints the list repeatedly: in place on a terminal, otherwise only changes.
 type providersWatcher struct {
 	*providersOptions
 	redrawn
-	seen map[string]string // what was last said of each provider
-	away bool              // that the server is not there was said
+	seen        map[string]string // last printed state of each provider
+	unreachable bool              // the server is unreachable, and a warning was printed
 }
 
 func (w *providersWatcher) show(all []gateway.Status, away error) error {
 	s := screenOf(w.io.Out)
 	switch {
 	case !s.terminal || w.json:
-		return w.changes(all, away)
+		return w.printChanges(all, away)
 	case away != nil:
 		return w.redraw(w.io.Out, []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")})
 	}
 	return w.redraw(w.io.Out, renderProviders(all, &s))
 }
 
-// changes prints a line for each provider that has changed. What changes with each
-// request is no reason.
-func (w *providersWatcher) changes(all []gateway.Status, away error) error {
+// printChanges prints a line for each provider that has changed. Values that change with every
+// request do not count.
+func (w *providersWatcher) printChanges(all []gateway.Status, away error) error {
 	if away != nil {
-		if !w.away {
+		if !w.unreachable {
 			w.warn("%s", away)
 		}
-		w.away = true
+		w.unreachable = true
 		return nil
 	}
-	w.away = false
+	w.unreachable = false
 	for i := range all {
 		st := &all[i]
 		mark := providerMark(st)
@@ -201,7 +202,7 @@ func (w *providersWatcher) changes(all []gateway.Status, away error) error {
 		if w.json {
 			err = w.printJSON(st)
 		} else {
-			err = w.say("%s %s", time.Now().Format(time.RFC3339), providerLine(st))
+			err = w.printLine("%s %s", time.Now().Format(time.RFC3339), providerLine(st))
 		}
 		if err != nil {
 			return err
@@ -210,7 +211,7 @@ func (w *providersWatcher) changes(all []gateway.Status, away error) error {
 	return nil
 }
 
-// providerMark is what has to change for a line.
+// providerMark returns the values that must change for a new line to be printed.
 func providerMark(st *gateway.Status) string {
 	var mark strings.Builder
 	fmt.Fprintln(&mark, st.State, st.Held, st.Breaker, st.Totals.Failovers)
@@ -218,8 +219,8 @@ func providerMark(st *gateway.Status) string {
 		fmt.Fprintln(&mark, r.Probes)
 	}
 	for _, k := range st.Keys {
-		// Not until when: that is worked out anew whenever somebody looks, and moves with
-		// each refusal.
+		// The time CoolUntil is left out: it is computed for each request of the list, and
+		// moves with each rejection.
 		fmt.Fprintln(&mark, k.Name, k.CoolUntil != nil, k.Refused, k.Reason)
 	}
 	for _, x := range st.Throttles {
@@ -228,7 +229,7 @@ func providerMark(st *gateway.Status) string {
 	return mark.String()
 }
 
-// providerLine says where a provider is.
+// providerLine returns the state of a provider as one line of key=value pairs.
 func providerLine(st *gateway.Status) string {
 	parts := []string{st.Name, st.State}
 	if st.Held {

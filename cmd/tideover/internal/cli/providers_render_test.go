@@ -76,7 +76,7 @@ func TestHowProvidersLook(t *testing.T) {
 	golden(t, "providers-show-held.txt", renderProvider(&all[2], &screen{now: noon, zone: time.UTC}))
 	golden(t, "providers-show-refused.txt", renderProvider(&all[4], &screen{now: noon, zone: time.UTC}))
 	golden(t, "providers-show-first.txt", renderProvider(&all[5], &screen{now: noon, zone: time.UTC}))
-	if got := renderProviders(nil, &screen{}); len(got) != 1 || got[0] != "no providers: add some under providers: in the configuration; docs/gateway.md" {
+	if got := renderProviders(nil, &screen{}); len(got) != 1 || got[0] != "no providers: add one under providers: in the configuration; see docs/gateway.md" {
 		t.Errorf("no providers: %q", got)
 	}
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-const providersShowLong = `Shows a provider: what its state means, since when, and when somebody looks again; its
-requests and what became of them; its keys, which of them may not be used for now and
-why; the quotas that it told of; its latest outages, how long they lasted and how
-long they were expected to; the requests that others took over; and what is left for
-retries. Attempts are those of its own requests, wherever they were sent; sent here are
-those that it got, also of the requests of others. An outage whose end nobody was there
-to see lasted at least until its last failure.`
+const providersShowLong = `Shows a provider: its state and what that means, the next probe, its requests and
+their outcomes, its keys, quotas, latest outages, failovers, and the retry budgets.
+
+"attempts" counts the attempts of the provider's own requests, wherever they were
+sent. "sent here" counts the attempts that were sent to the provider, including those
+for requests to other providers. An outage lasted "at least" until its last failure
+if no request was there to see its end.`
 
 const providersShowExample = `  tideover providers show anthropic
   tideover providers show anthropic --json | jq '.outages[] | {seconds, predicted_seconds}'`
@@ -29,10 +29,10 @@ const providersShowExample = `  tideover providers show anthropic
 func newProvidersShow(io Streams) *cobra.Command {
 	o := &providersOptions{remote{io: io}}
 	cmd := &cobra.Command{
-		Use: "show [flags] NAME", Short: "Show a provider, its keys, quotas and outages", Long: providersShowLong, Example: providersShowExample,
-		Args: one("provider"), ValidArgsFunction: o.completeNames,
+		Use: "show [flags] NAME", Short: "Show a provider with its keys, quotas and outages", Long: providersShowLong, Example: providersShowExample,
+		Args: exactlyOne("provider"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.show(ctx, c, args[0]) })
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.show(ctx, c, args[0]) })
 		},
 	}
 	o.command(cmd)
@@ -53,15 +53,15 @@ func (o *providersOptions) show(ctx context.Context, c *client.Client, name stri
 }
 
 func renderProvider(st *gateway.Status, s *screen) string {
-	p := &portrait{screen: s}
+	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(providerColours[st.State], visible(stateOf(st))), p.paint("2", visible(st.Preset+" at "+st.BaseURL)))
 	p.providerState(st)
 	p.providerWork(st)
 	if st.Format != st.Preset {
-		p.fact("format", st.Format)
+		p.field("format", st.Format)
 	}
-	p.fact("fallback", strings.Join(st.Fallback, ", "))
-	p.fact("policy", st.Policy)
+	p.field("fallback", strings.Join(st.Fallback, ", "))
+	p.field("policy", st.Policy)
 	p.keys(st.Keys)
 	p.throttles(st.Throttles)
 	p.quotas(st.Quotas)
@@ -71,35 +71,34 @@ func renderProvider(st *gateway.Status, s *screen) string {
 	return p.String()
 }
 
-// providerState tells where it is, and what is expected.
-func (p *portrait) providerState(st *gateway.Status) {
-	p.fact("meaning", control.ProviderMeaning(st))
-	p.fact("since", p.moment(st.Since))
+// providerState adds the state and the forecast of an outage.
+func (p *details) providerState(st *gateway.Status) {
+	p.field("meaning", control.ProviderMeaning(st))
+	p.field("since", p.moment(st.Since))
 	if r := recovery(st); r != nil {
-		p.fact("next probe", p.moment(r.Next))
-		p.fact("expected", p.expected(r))
-		p.fact("probes", fmt.Sprintf("%d that failed", r.Probes))
+		p.field("next probe", p.moment(r.Next))
+		p.field("expected", p.expected(r))
+		p.field("probes", fmt.Sprintf("%d failed", r.Probes))
 	}
-	p.fact("breaker", st.Breaker)
+	p.field("breaker", st.Breaker)
 }
 
-// expected tells when it is thought to be back, now that the outage has lasted so
-// long, and what was thought when it began.
-func (p *portrait) expected(r *gateway.Recovery) string {
+// expected says when the provider is expected to recover, now and when the outage began.
+func (p *details) expected(r *gateway.Recovery) string {
 	switch {
 	case r.Outages == 0:
-		return "nobody knows: no outage was seen before"
+		return "unknown: no earlier outage to learn from"
 	case r.Expected == nil:
 		return ""
 	}
 	text := p.moment(r.Expected) + ", " + learned(r.Outages)
 	if r.Predicted > 0 {
-		text += "; predicted " + latency(r.Predicted) + " when it began"
+		text += "; predicted " + latency(r.Predicted) + " at its start"
 	}
 	return text
 }
 
-// learned says what an estimate rests on. Old outages count less than one.
+// learned says how many outages an estimate is based on. Old outages count less than 1 each.
 func learned(outages float64) string {
 	text := strings.TrimSuffix(strconv.FormatFloat(outages, 'f', 1, 64), ".0")
 	switch text {
@@ -111,31 +110,31 @@ func learned(outages float64) string {
 	return "learned from " + text + " outages"
 }
 
-// providerWork tells what it does, and what became of what it did.
-func (p *portrait) providerWork(st *gateway.Status) {
-	p.fact("in flight", strconv.Itoa(st.InFlight))
+// providerWork adds the current requests and the totals.
+func (p *details) providerWork(st *gateway.Status) {
+	p.field("in flight", strconv.Itoa(st.InFlight))
 	waiting := strconv.Itoa(st.Waiting)
 	if by := byClass(st.ByClass); by != "" {
 		waiting += ": " + by
 	}
-	p.fact("waiting", waiting)
-	p.fact("first byte", latency(st.TTFB))
+	p.field("waiting", waiting)
+	p.field("first byte", latency(st.TTFB))
 	t := &st.Totals
-	p.fact("requests", counts(t.Requests, "", t.Succeeded, "succeeded", t.Failed, "failed", t.Canceled, "canceled", t.CutShort, "cut short", t.NotKept, "too long to be sent again"))
+	p.field("requests", counts(t.Requests, "", t.Succeeded, "succeeded", t.Failed, "failed", t.Canceled, "canceled", t.CutShort, "cut short", t.NotKept, "too long to retry"))
 	attempts := counts(t.Sent, " of its own requests", t.Retries, "retried", t.Hedges, "hedged")
 	if text := ratio(st); text != "" {
 		attempts += "; " + text + " per request"
 	}
-	p.fact("attempts", attempts)
-	p.fact("sent here", counts(t.Attempts, ", also for others", t.Throttled, "throttled", t.Probes, "probing"))
-	p.fact("failovers", strconv.FormatUint(t.Failovers, 10))
+	p.field("attempts", attempts)
+	p.field("sent here", counts(t.Attempts, ", including those for other providers", t.Throttled, "throttled", t.Probes, "probing"))
+	p.field("failovers", strconv.FormatUint(t.Failovers, 10))
 	if st.Pressure > 0 {
-		p.fact("in vain", strconv.FormatFloat(100*st.Pressure, 'f', 0, 64)+"% of what is sent")
+		p.field("wasted", strconv.FormatFloat(100*st.Pressure, 'f', 0, 64)+"% of the attempts sent")
 	}
-	p.fact("rate", rate(st.Rate))
+	p.field("rate", rate(st.Rate))
 }
 
-// byClass names how many wait with which priority, the most urgent first.
+// byClass lists the number of waiting requests per priority, highest first.
 func byClass(counts map[string]int) string {
 	var parts []string
 	for c := limit.Highest; c >= limit.Lowest; c-- {
@@ -146,8 +145,8 @@ func byClass(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts writes a total, what it is of, and the parts of it that are not 0, in which
-// numbers and names take turns.
+// counts formats a total, a suffix, and the parts of it that are not 0. parts alternates numbers
+// and names.
 func counts(total uint64, of string, parts ...any) string {
 	text := strconv.FormatUint(total, 10) + of
 	var list []string
@@ -162,7 +161,7 @@ func counts(total uint64, of string, parts ...any) string {
 	return text
 }
 
-// rate writes what is allowed.
+// rate formats the rate limit and the concurrency limit; empty if there are none.
 func rate(l *gateway.Limits) string {
 	if l == nil {
 		return ""
@@ -171,7 +170,7 @@ func rate(l *gateway.Limits) string {
 	if l.PerSecond > 0 {
 		text := strconv.FormatFloat(l.PerSecond, 'g', 3, 64) + "/s"
 		if l.Adaptive {
-			text += " (found out)"
+			text += " (learned)"
 		}
 		parts = append(parts, text)
 	}
@@ -182,7 +181,7 @@ func rate(l *gateway.Limits) string {
 }
 
 // section adds a table under a heading, unless it has no rows.
-func (p *portrait) section(name string, t *table) {
+func (p *details) section(name string, t *table) {
 	if len(t.rows) == 0 {
 		return
 	}
@@ -196,7 +195,7 @@ func (p *portrait) section(name string, t *table) {
 	}
 }
 
-func (p *portrait) keys(list []gateway.KeyInfo) {
+func (p *details) keys(list []gateway.KeyInfo) {
 	t := &table{heads: []string{"NAME", "IN-FLIGHT", "FAILURES", "SCORE", "COOLS", "REASON"}}
 	for _, k := range list {
 		cools := ""
@@ -211,15 +210,15 @@ func (p *portrait) keys(list []gateway.KeyInfo) {
 	p.section("keys", t)
 }
 
-func (p *portrait) throttles(list []gateway.Throttle) {
+func (p *details) throttles(list []gateway.Throttle) {
 	t := &table{heads: []string{"ROUTE", "MODEL", "KEY", "UNTIL", "NEXT PROBE", "REASON"}}
 	for _, x := range list {
 		t.add(plain(cmp.Or(x.Route, "all")), plain(x.Model), plain(x.Key), cell{p.when(&x.Until), "33"}, plain(p.when(&x.NextProbe)), plain(x.Reason))
 	}
-	p.section("told to wait", t)
+	p.section("throttled", t)
 }
 
-func (p *portrait) quotas(list []gateway.Quota) {
+func (p *details) quotas(list []gateway.Quota) {
 	t := &table{heads: []string{"NAME", "KEY", "LEFT", "OF", "RESETS"}}
 	for _, q := range list {
 		of := ""
@@ -239,7 +238,7 @@ func (p *portrait) quotas(list []gateway.Quota) {
 	p.section("quotas", t)
 }
 
-func (p *portrait) outages(list []gateway.Outage) {
+func (p *details) outages(list []gateway.Outage) {
 	t := &table{heads: []string{"BEGAN", "LASTED", "PREDICTED", "OFF BY", "PROBES", "CAUSE"}}
 	for _, o := range list {
 		lasted, predicted, off := latency(o.Seconds), "", ""
@@ -254,7 +253,7 @@ func (p *portrait) outages(list []gateway.Outage) {
 	p.section("outages", t)
 }
 
-// atLeast writes how long an outage lasted whose end nobody saw.
+// atLeast formats the length of an outage whose end was not observed.
 func atLeast(lasted string) string {
 	if lasted == "" {
 		return "unknown"
@@ -262,7 +261,7 @@ func atLeast(lasted string) string {
 	return "at least " + lasted
 }
 
-// offBy writes how much longer something took than was expected.
+// offBy formats the difference between the actual and the expected length, with a sign.
 func offBy(seconds float64) string {
 	if seconds < 0 {
 		return "-" + cmp.Or(latency(-seconds), "0s")
@@ -270,7 +269,7 @@ func offBy(seconds float64) string {
 	return "+" + cmp.Or(latency(seconds), "0s")
 }
 
-func (p *portrait) failovers(list []gateway.Failover) {
+func (p *details) failovers(list []gateway.Failover) {
 	t := &table{heads: []string{"AT", "FROM", "TO", "WHY"}}
 	for _, f := range list {
 		t.add(plain(p.stamp(f.Time)+" ("+p.ago(f.Time)+" ago)"), plain(f.From), plain(f.To), plain(f.Why))
@@ -278,11 +277,11 @@ func (p *portrait) failovers(list []gateway.Failover) {
 	p.section("failovers", t)
 }
 
-func (p *portrait) budgets(list []gateway.Budget) {
+func (p *details) budgets(list []gateway.Budget) {
 	t := &table{heads: []string{"ROUTE", "LEFT", "OF"}}
 	for _, b := range list {
 		number := func(f float64) string { return strconv.FormatFloat(f, 'f', 0, 64) }
 		t.add(plain(b.Route), plain(number(b.Tokens)), plain(number(b.Max)))
 	}
-	p.section("budgets for retries", t)
+	p.section("retry budgets", t)
 }

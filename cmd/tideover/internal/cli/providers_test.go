@@ -24,21 +24,21 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// fleet is a gateway whose providers are what a test says.
-type fleet struct {
+// fakeGateway is a gateway whose providers the test controls.
+type fakeGateway struct {
 	mu   sync.Mutex
 	list []gateway.Status
 }
 
-// Status implements [control.Gateway].
-func (f *fleet) Status() []gateway.Status {
+// Status implements [control.Providers].
+func (f *fakeGateway) Status() []gateway.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.list)
 }
 
-// Control implements [control.Gateway].
-func (f *fleet) Control(name, action string) error {
+// Control implements [control.Providers].
+func (f *fakeGateway) Control(name, action string) error {
 	state := map[string]string{gateway.Open: gateway.Opened, gateway.Close: gateway.Up, gateway.Reset: gateway.Up, gateway.Drain: gateway.Draining}[action]
 	if state == "" {
 		return fmt.Errorf("%w: %q", gateway.ErrUnknownAction, action)
@@ -49,7 +49,7 @@ func (f *fleet) Control(name, action string) error {
 	return nil
 }
 
-func (f *fleet) change(name string, do func(*gateway.Status)) bool {
+func (f *fakeGateway) change(name string, do func(*gateway.Status)) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range f.list {
@@ -61,17 +61,17 @@ func (f *fleet) change(name string, do func(*gateway.Status)) bool {
 	return false
 }
 
-// port is a gateway alone, without an engine, in a home of its own.
-type port struct {
-	*home
-	fleet *fleet
+// gatewayEnv is a standalone gateway, without an engine, with its own home folder.
+type gatewayEnv struct {
+	*sessionsEnv
+	fleet *fakeGateway
 	tcp   string
 	close func()
 }
 
-func newPort(t *testing.T, list ...gateway.Status) *port {
+func newGatewayEnv(t *testing.T, list ...gateway.Status) *gatewayEnv {
 	t.Helper()
-	p := &port{home: newHome(t), fleet: &fleet{list: list}}
+	p := &gatewayEnv{sessionsEnv: newSessionsEnv(t), fleet: &fakeGateway{list: list}}
 	unix, err := httpserver.ListenUnix(p.serveSocket())
 	if err != nil {
 		t.Fatal(err)
@@ -98,24 +98,24 @@ func newPort(t *testing.T, list ...gateway.Status) *port {
 	return p
 }
 
-// verb runs a verb to its end.
-func (p *port) verb(args ...string) outcome {
+// runCommand runs a command to its end.
+func (p *gatewayEnv) runCommand(args ...string) outcome {
 	p.t.Helper()
 	cmd, _ := command(p.t, append([]string{"providers"}, args...)...)
 	return finish(p.t, p.env(cmd))
 }
 
-// want runs a verb that must succeed, and returns what it prints.
-func (p *port) want(args ...string) string {
+// mustRun runs a command that must succeed, and returns its output.
+func (p *gatewayEnv) mustRun(args ...string) string {
 	p.t.Helper()
-	got := p.verb(args...)
+	got := p.runCommand(args...)
 	if got.code != 0 || got.stderr != "" {
 		p.t.Fatalf("tideover providers %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
 	}
 	return got.out
 }
 
-// exampleNow moves the example to this moment.
+// exampleNow returns the example with times relative to now.
 func exampleNow() []gateway.Status {
 	all := exampleProviders()
 	in := time.Now().Add(time.Hour)
@@ -125,37 +125,37 @@ func exampleNow() []gateway.Status {
 
 func TestProvidersAreListedAndShown(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, exampleNow()...)
-	list := p.want()
+	p := newGatewayEnv(t, exampleNow()...)
+	list := p.mustRun()
 	for _, part := range []string{"NAME ", "ATTEMPTS/REQ", "anthropic ", " down ", "probe in 59m", "1.84s", "1.34", "up, held", `x\x1b]0;owned\x07`} {
 		wantIn(t, "providers", list, part)
 	}
 	if n := strings.Count(list, "\n"); n != 9 {
 		t.Errorf("%d lines: %s", n, list)
 	}
-	if got := p.want("openai"); strings.Count(got, "\n") != 2 || !strings.Contains(got, "openai") {
+	if got := p.mustRun("openai"); strings.Count(got, "\n") != 2 || !strings.Contains(got, "openai") {
 		t.Errorf("providers openai: %q", got)
 	}
 	var all struct{ Providers []gateway.Status }
-	if err := json.Unmarshal([]byte(p.want("--json")), &all); err != nil || len(all.Providers) != 8 || all.Providers[0].Totals.Requests != 1000 {
+	if err := json.Unmarshal([]byte(p.mustRun("--json")), &all); err != nil || len(all.Providers) != 8 || all.Providers[0].Totals.Requests != 1000 {
 		t.Errorf("providers --json: %+v, %v", all, err)
 	}
-	if err := json.Unmarshal([]byte(p.want("openai", "--json")), &all); err != nil || len(all.Providers) != 1 || all.Providers[0].Name != "openai" {
+	if err := json.Unmarshal([]byte(p.mustRun("openai", "--json")), &all); err != nil || len(all.Providers) != 1 || all.Providers[0].Name != "openai" {
 		t.Errorf("providers openai --json: %+v, %v", all, err)
 	}
-	shown := p.want("show", "anthropic")
+	shown := p.mustRun("show", "anthropic")
 	for _, part := range []string{
 		"anthropic  down  anthropic at https://api.anthropic.com", "nobody passes until the next probe", "7: 4 high, 3 lowest", "team-b", "for 59m", `429\x1b[2J`,
-		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", "at least 3.00s", "1340 of its own requests: ", "1290, also for others: ", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
+		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", "at least 3.00s", "1340 of its own requests: ", "1290, including those for other providers: ", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
 	} {
 		wantIn(t, "show", shown, part)
 	}
 	var one gateway.Status
-	if err := json.Unmarshal([]byte(p.want("show", "anthropic", "--json")), &one); err != nil || len(one.Outages) != 5 || one.Keys[1].Reason != "429\x1b[2J" {
+	if err := json.Unmarshal([]byte(p.mustRun("show", "anthropic", "--json")), &one); err != nil || len(one.Outages) != 5 || one.Keys[1].Reason != "429\x1b[2J" {
 		t.Errorf("show --json: %+v, %v", one, err)
 	}
 	for _, args := range [][]string{nil, {"show", "anthropic"}, {"--json"}, {"show", "anthropic", "--json"}} {
-		if got := p.want(args...); strings.ContainsAny(got, "\x1b\x07\u202e") {
+		if got := p.mustRun(args...); strings.ContainsAny(got, "\x1b\x07\u202e") {
 			t.Errorf("providers %q lets something through to the terminal: %q", args, got)
 		}
 	}
@@ -163,21 +163,21 @@ func TestProvidersAreListedAndShown(t *testing.T) {
 
 func TestProvidersAreToldWhatToDo(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, exampleNow()...)
+	p := newGatewayEnv(t, exampleNow()...)
 	for _, c := range []struct{ action, want, state string }{
 		{"open", "openai opened: nobody passes until it is closed or reset\n", gateway.Opened},
 		{"close", "openai up: it counts as up whatever happens, until it is reset\n", gateway.Up},
 		{"drain", "openai draining: requests under way are finished, new ones go elsewhere or are refused\n", gateway.Draining},
 		{"reset", "openai up: everybody passes\n", gateway.Up},
 	} {
-		if got := p.want(c.action, "openai"); got != c.want {
+		if got := p.mustRun(c.action, "openai"); got != c.want {
 			t.Errorf("%s: %q, want %q", c.action, got, c.want)
 		}
 		if st, err := control.NewProviders(p.fleet, nil).Get("openai"); err != nil || st.State != c.state {
 			t.Errorf("after %s: %+v, %v", c.action, st, err)
 		}
 	}
-	wantIn(t, "open --json", p.want("open", "openai", "--json"), `"state":"opened"`)
+	wantIn(t, "open --json", p.mustRun("open", "openai", "--json"), `"state":"opened"`)
 	cmd, _ := command(t, "providers", "reset", "openai", "--server", p.tcp)
 	p.env(cmd).Env = append(cmd.Env, "TIDEOVER_TOKEN="+testToken)
 	if got := finish(t, cmd); got.code != 0 || got.out != "openai up: everybody passes\n" {
@@ -187,30 +187,30 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 
 func TestProvidersThatCannotBeTold(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, exampleNow()[1:3]...)
+	p := newGatewayEnv(t, exampleNow()[1:3]...)
 	for _, c := range []struct {
 		name string
 		args []string
 		code int
 		err  string
 	}{
-		{"one that does not exist", []string{"show", "nobody"}, codeNoRun, `no such provider: "nobody"; there are openai, internal`},
-		{"one that does not exist, in the list", []string{"nobody"}, codeNoRun, `no such provider: "nobody"`},
-		{"one that does not exist, to watch", []string{"nobody", "--watch"}, codeNoRun, `no such provider: "nobody"`},
+		{"one that does not exist", []string{"show", "missing"}, codeNoRun, `no such provider: "missing"; there are openai, internal`},
+		{"one that does not exist, in the list", []string{"missing"}, codeNoRun, `no such provider: "missing"`},
+		{"one that does not exist, to watch", []string{"missing", "--watch"}, codeNoRun, `no such provider: "missing"`},
 		{"one that is hostile", []string{"open", "x\x1b[2J"}, codeNoRun, `no such provider: "x\x1b[2J"`},
-		{"no name", []string{"open"}, codeOwn, "open: which provider?"},
-		{"two names", []string{"drain", "openai", "internal"}, codeOwn, "one provider at a time"},
-		{"two names to list", []string{"openai", "internal"}, codeOwn, "one provider at a time"},
-		{"a verb that does not exist", []string{"frob", "openai"}, codeOwn, `"frob" is none of the verbs close, drain, open, reset, show`},
-		{"a verb without a name", []string{"frob"}, codeNoRun, `no such provider: "frob"; there are openai, internal; as a verb it would be one of close, drain`},
-		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, codeOwn, "--server and --config both say where the server is"},
+		{"no name", []string{"open"}, codeOwn, "open: no provider given"},
+		{"two names", []string{"drain", "openai", "internal"}, codeOwn, "want one provider"},
+		{"two names to list", []string{"openai", "internal"}, codeOwn, "want one provider"},
+		{"a verb that does not exist", []string{"frob", "openai"}, codeOwn, `"frob" is not a subcommand either: those are close, drain, open, reset, show`},
+		{"a verb without a name", []string{"frob"}, codeNoRun, `no such provider: "frob"; there are openai, internal; the subcommands are close, drain`},
+		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, codeOwn, "--server and --config both name a server"},
 		{"a flag that does not exist", []string{"--until", "x"}, codeOwn, "unknown flag"},
-		{"a server that is not there", []string{"--server", "unix:/nowhere"}, codeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name another with --server"},
+		{"a server that is not there", []string{"--server", "unix:/nowhere"}, codeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name one with --server"},
 		{"over TCP without a token", []string{"--server", p.tcp}, codeOwn, "set TIDEOVER_TOKEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := p.verb(c.args...)
+			got := p.runCommand(c.args...)
 			wantCode(t, got, c.code)
 			wantIn(t, "stderr", got.stderr, c.err)
 			if got.out != "" {
@@ -222,31 +222,31 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 
 func TestWithoutProviders(t *testing.T) {
 	t.Parallel()
-	p := newPort(t)
-	if got := p.want(); got != "no providers: add some under providers: in the configuration; docs/gateway.md\n" {
+	p := newGatewayEnv(t)
+	if got := p.mustRun(); got != "no providers: add one under providers: in the configuration; see docs/gateway.md\n" {
 		t.Errorf("providers: %q", got)
 	}
-	if got := p.want("--json"); got != `{"providers":[],"config":{}}`+"\n" {
+	if got := p.mustRun("--json"); got != `{"providers":[],"config":{}}`+"\n" {
 		t.Errorf("providers --json: %q", got)
 	}
-	got := p.verb("show", "openai")
+	got := p.runCommand("show", "openai")
 	wantCode(t, got, codeNoRun)
 	wantIn(t, "stderr", got.stderr, `no such provider: "openai"; there are none`)
 
 	p.close()
 	for _, args := range [][]string{nil, {"--watch"}, {"show", "x"}, {"open", "x"}} {
-		got := p.verb(args...)
+		got := p.runCommand(args...)
 		wantCode(t, got, codeOwn)
-		if want := "tideover: no gateway at " + p.serveSocket() + ": start one with `tideover serve` or `tideover gateway`, or name another with --server\n"; got.stderr != want {
+		if want := "tideover: no gateway at " + p.serveSocket() + ": start one with `tideover serve` or `tideover gateway`, or name one with --server\n"; got.stderr != want {
 			t.Errorf("%q: stderr %q, want %q", args, got.stderr, want)
 		}
 	}
 }
 
-// Verbs that need an engine say so where there is none.
+// Commands that need an engine say so if there is none.
 func TestAGatewayAloneHasNoRuns(t *testing.T) {
 	t.Parallel()
-	p := newPort(t)
+	p := newGatewayEnv(t)
 	for _, verb := range []string{"runs", "status", "workflows"} {
 		cmd, _ := command(t, verb)
 		got := finish(t, p.env(cmd))
@@ -255,7 +255,7 @@ func TestAGatewayAloneHasNoRuns(t *testing.T) {
 	}
 }
 
-// Somebody else's server is not taken for one without providers, runs or anything.
+// A server of another program is not taken for one without providers or runs.
 func TestAServerThatIsNotTideover(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"hello":"world"}`) }))
@@ -270,17 +270,17 @@ func TestAServerThatIsNotTideover(t *testing.T) {
 
 func TestProvidersAreWatched(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, exampleNow()[:2]...)
+	p := newGatewayEnv(t, exampleNow()[:2]...)
 	cmd, mark := command(t, "providers", "--watch")
 	s := startSession(t, p.env(cmd), mark)
 	s.expect("probe in 59m")
 	s.expect("\x1b[4F") // it is drawn in place: heads, a line each, and what comes next below one
-	p.want("drain", "openai")
+	p.mustRun("drain", "openai")
 	s.expect("draining")
 	p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
 	s.expect("4711")
 	s.write("\x03")
-	if code := s.end(); code != 130 {
+	if code := s.wait(); code != 130 {
 		t.Errorf("exit code %d after Ctrl-C", code)
 	}
 }
@@ -298,8 +298,8 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			p := newPort(t, exampleNow()[:2]...)
-			x := &started{t: t, dir: t.TempDir()}
+			p := newGatewayEnv(t, exampleNow()[:2]...)
+			x := &backgroundProcess{t: t, dir: t.TempDir()}
 			x.Cmd, x.mark = command(t, append([]string{"providers"}, c.args...)...)
 			out, err := os.Create(filepath.Join(x.dir, "out"))
 			if err != nil {
@@ -311,12 +311,12 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 			printed := func() string { b, _ := os.ReadFile(out.Name()); return string(b) }
 			testwait.Until(t, "the first lines", func() bool { return strings.Contains(printed(), c.before) })
 			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight++ }) // no reason for a line
-			p.want("drain", "openai")
+			p.mustRun("drain", "openai")
 			testwait.Until(t, "the change", func() bool { return strings.Contains(printed(), c.then) })
 			if err := x.Process.Signal(os.Interrupt); err != nil {
 				t.Fatal(err)
 			}
-			if got := x.end(); got.code != 130 || got.stderr != "" {
+			if got := x.wait(); got.code != 130 || got.stderr != "" {
 				t.Errorf("after an interrupt: %+v", got)
 			}
 			if text := printed(); strings.Count(text, "\n") > 3 {
@@ -326,24 +326,24 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 	}
 }
 
-// What is watched may go away and come back.
+// The gateway stops and starts again while it is watched.
 func TestAWatchedGatewayThatGoesAway(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, exampleNow()[1])
+	p := newGatewayEnv(t, exampleNow()[1])
 	cmd, mark := command(t, "providers", "--watch")
 	s := startSession(t, p.env(cmd), mark)
 	s.expect("openai")
 	p.close()
 	s.expect("no gateway at")
 	s.write("\x03")
-	if code := s.end(); code != 130 {
+	if code := s.wait(); code != 130 {
 		t.Errorf("exit code %d after Ctrl-C", code)
 	}
 }
 
 func TestTheNamesOfProvidersAreCompleted(t *testing.T) {
 	t.Parallel()
-	p := newPort(t, exampleNow()[:3]...)
+	p := newGatewayEnv(t, exampleNow()[:3]...)
 	for line, want := range map[string][]string{
 		"": {"anthropic", "internal", "openai", "show", "drain"}, "show ": {"anthropic", "internal", "openai"}, "open o": {"openai"}, "drain openai ": nil, "in": {"internal"},
 	} {

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The step "kill" sends SIGKILL to the server: the parent of the process that guards the command.
-// The step "work" lasts until after that has happened once.
+// The step "kill" sends SIGKILL to the server, the parent of the guard process. The step "work"
+// lasts until that has happened once.
 const poisonFile = `version: 1
 workflows:
   poison:
@@ -25,26 +25,26 @@ workflows:
       - {id: work, run: [sh, -c, 'until test -e $DIR/killed; do sleep 0.1; done; sleep 0.5'], policy: fixed(1s) attempts=2}
 `
 
-// restarted is a server that is started again each time it has died.
-type restarted struct {
-	*served
+// restartedServer is a server that is started again each time it has died.
+type restartedServer struct {
+	*serverProcess
 	text   string // its configuration
 	died   chan struct{}
 	deaths int
 }
 
-func (r *restarted) start(t *testing.T, dir string) {
+func (r *restartedServer) start(t *testing.T, dir string) {
 	t.Helper()
 	s, died := beginServe(t, r.text, dir), make(chan struct{})
 	go func() {
-		s.end()
+		s.wait()
 		close(died)
 	}()
-	r.served, r.died = s, died
+	r.serverProcess, r.died = s, died
 }
 
-// until waits until the condition holds. A server that has died is started again.
-func (r *restarted) until(t *testing.T, what string, holds func() bool) {
+// until waits until the condition holds. It restarts a server that has died.
+func (r *restartedServer) until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	testwait.Until(t, what, func() bool {
 		select {
@@ -58,25 +58,25 @@ func (r *restarted) until(t *testing.T, what string, holds func() bool) {
 	})
 }
 
-// run returns a run, nil if the server does not answer.
-func (r *restarted) run(id string) *engine.Info {
+// run returns a run; nil if the server does not answer.
+func (r *restartedServer) run(id string) *engine.Info {
 	var i engine.Info
-	if err := json.Unmarshal([]byte(r.ask("show", id, "--json").out), &i); err != nil {
+	if err := json.Unmarshal([]byte(r.runCommand("show", id, "--json").out), &i); err != nil {
 		return nil
 	}
 	return &i
 }
 
-// One run kills the server again and again. Those beside it succeed, and it is dead, with the
+// One run kills the server repeatedly. The runs beside it succeed, and that run is dead with the
 // reason.
 func TestARunThatKillsTheServerIsFound(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	server := restarted{text: poisonFile}
+	server := restartedServer{text: poisonFile}
 	server.start(t, shortDir(t))
 	start := func(workflow, key string) {
 		t.Helper()
-		server.until(t, "start "+key, func() bool { return server.ask("run", workflow, "--key", key).code == 0 })
+		server.until(t, "start "+key, func() bool { return server.runCommand("run", workflow, "--key", key).code == 0 })
 	}
 	for n := range 6 {
 		start("harmless", fmt.Sprint("harmless-", n))
@@ -100,10 +100,10 @@ func TestARunThatKillsTheServerIsFound(t *testing.T) {
 	if i.State != engine.StateDead || i.Reason != "lost" || i.Error != why || server.deaths < 3 {
 		t.Errorf("after %d deaths of the server, the run that causes them is %s (%s): %s", server.deaths, i.State, i.Reason, i.Error)
 	}
-	o := server.ask("show", "poison")
-	wantIn(t, "show", o.out, "alone in the process")
+	o := server.runCommand("show", "poison")
+	wantIn(t, "show", o.out, "with no other attempt in the process")
 	wantIn(t, "show", o.out, "gave up: lost")
 	server.signal(syscall.SIGTERM)
 	testwait.Receive(t, "the server ends", server.died)
-	wantNobody(t, server.mark)
+	wantNoProcess(t, server.mark)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Of those who wait for rate.requests no more are kept than rate.queue says, and a
-// more urgent one takes the place of the least urgent.
+// The queue of rate.requests holds at most rate.queue requests, and a request with a higher
+// priority replaces the one with the lowest.
 func TestTheQueueOfARateKeepsTheMostUrgent(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

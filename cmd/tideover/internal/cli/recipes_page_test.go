@@ -18,10 +18,10 @@ import (
 
 const docs = "../../../../docs/"
 
-// fenced is a block of a page.
+// fenced is a code block of a page.
 type fenced struct{ language, text string }
 
-// page returns a page of the documentation.
+// page returns the text of a page of the documentation.
 func page(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(docs + name)
@@ -33,7 +33,7 @@ func page(t *testing.T, name string) string {
 
 var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
-// fencedIn returns the blocks of a text.
+// fencedIn returns the code blocks of a text.
 func fencedIn(text string) (list []fenced) {
 	for _, m := range fence.FindAllStringSubmatch(text, -1) {
 		list = append(list, fenced{m[1], m[2]})
@@ -41,26 +41,26 @@ func fencedIn(text string) (list []fenced) {
 	return list
 }
 
-// kitchen is where a recipe is tried: a home, a folder to work in, and commands
-// that are found first. The text of the recipe is never edited; what the test
-// decides is what a machine decides: the environment and who answers.
-type kitchen struct {
+// recipe is a section of a page that is tried: with a home, a working folder, and commands that are
+// found first. The text of the section is used unchanged. The test only controls the environment
+// and the servers that answer.
+type recipe struct {
 	t              *testing.T
 	home, dir, bin string
 	env            []string
 	recipe         []fenced
 }
 
-// newKitchen takes the recipe with the heading from docs/recipes.md, and puts its
-// files where their first lines say.
-func newKitchen(t *testing.T, heading string) *kitchen {
+// newRecipe takes the section with the heading from docs/recipes.md, and writes its files to the
+// paths in their first lines.
+func newRecipe(t *testing.T, heading string) *recipe {
 	t.Helper()
 	_, section, found := strings.Cut(page(t, "recipes.md"), "\n## "+heading+"\n")
 	if !found {
 		t.Fatalf("docs/recipes.md has no recipe %q", heading)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
-	k := emptyKitchen(t)
+	k := emptyRecipe(t)
 	k.recipe = fencedIn(section)
 	for _, b := range k.recipe {
 		if b.language != "sh" {
@@ -75,10 +75,11 @@ func newKitchen(t *testing.T, heading string) *kitchen {
 	return k
 }
 
-func emptyKitchen(t *testing.T) *kitchen {
+// emptyRecipe returns a recipe without text.
+func emptyRecipe(t *testing.T) *recipe {
 	t.Helper()
 	home := shortDir(t) // has sockets in it
-	k := &kitchen{t: t, home: home, dir: filepath.Join(home, "work"), bin: filepath.Join(home, ".local", "bin")}
+	k := &recipe{t: t, home: home, dir: filepath.Join(home, "work"), bin: filepath.Join(home, ".local", "bin")}
 	for _, dir := range []string{k.dir, k.bin} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
@@ -91,17 +92,17 @@ func emptyKitchen(t *testing.T) *kitchen {
 	return k
 }
 
-// path returns where a file of a recipe is.
-func (k *kitchen) path(name string) string {
+// path returns the path of a file of a recipe.
+func (k *recipe) path(name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		return filepath.Join(k.home, rest)
 	}
 	return filepath.Join(k.dir, name)
 }
 
-func (k *kitchen) write(path, text string, mode os.FileMode) {
+func (k *recipe) write(path, text string, mode os.FileMode) {
 	k.t.Helper()
-	// A process that is forked while the file is open could keep it from being run.
+	// A process that is forked while the file is open for writing would make its execution fail.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -112,9 +113,9 @@ func (k *kitchen) write(path, text string, mode os.FileMode) {
 	}
 }
 
-// fake makes a command that notes how it is called, and then runs the script, in
-// which $n is the number of the call.
-func (k *kitchen) fake(name, script string) {
+// fake creates a command that records its arguments and then runs the script. In the script, $n is
+// the number of the call.
+func (k *recipe) fake(name, script string) {
 	k.t.Helper()
 	note := ""
 	if name != "tideover" {
@@ -124,22 +125,22 @@ func (k *kitchen) fake(name, script string) {
 	k.write(filepath.Join(k.bin, name), "#!/bin/sh\n"+note+script+"\n", 0o700)
 }
 
-// calls returns how a fake was called.
-func (k *kitchen) calls(name string) []string {
+// calls returns the arguments of each call of a fake.
+func (k *recipe) calls(name string) []string {
 	text, _ := os.ReadFile(filepath.Join(k.home, name+".calls"))
 	return strings.FieldsFunc(string(text), func(c rune) bool { return c == '\n' })
 }
 
-// wantCalls wants a fake to have been called with just these arguments.
-func (k *kitchen) wantCalls(name string, want ...string) {
+// wantCalls checks that a fake was called with exactly these arguments.
+func (k *recipe) wantCalls(name string, want ...string) {
 	k.t.Helper()
 	if got := strings.Join(k.calls(name), "\n"); got != strings.Join(want, "\n") {
 		k.t.Errorf("%s was called with\n%s\nwant\n%s", name, got, strings.Join(want, "\n"))
 	}
 }
 
-// shell returns a command that runs the recipe's n-th block for a shell.
-func (k *kitchen) shell(n int) *exec.Cmd {
+// shell returns a command that runs the n-th shell block of the recipe.
+func (k *recipe) shell(n int) *exec.Cmd {
 	k.t.Helper()
 	for _, b := range k.recipe {
 		if b.language != "sh" {
@@ -153,8 +154,8 @@ func (k *kitchen) shell(n int) *exec.Cmd {
 	return nil
 }
 
-// command returns a command in the kitchen, which ends with the test.
-func (k *kitchen) command(name string, args ...string) *exec.Cmd {
+// command returns a command in the recipe's environment, which ends with the test.
+func (k *recipe) command(name string, args ...string) *exec.Cmd {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), 2*time.Minute)
 	k.t.Cleanup(cancel)
@@ -169,13 +170,13 @@ func (k *kitchen) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs the recipe's n-th block for a shell to its end.
-func (k *kitchen) run(n int) outcome {
+// run runs the n-th shell block to its end.
+func (k *recipe) run(n int) outcome {
 	k.t.Helper()
 	return finish(k.t, k.shell(n))
 }
 
-// needs skips the recipe if there is no such tool.
+// needs skips the test if a tool is missing.
 func needs(t *testing.T, tools ...string) {
 	t.Helper()
 	for _, name := range tools {

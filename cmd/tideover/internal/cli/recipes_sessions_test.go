@@ -19,7 +19,7 @@ var (
 	variables     = regexp.MustCompile(`^(\w+=\S*\s+)+`) // before a command
 )
 
-// commandLines returns the command lines of a page that begin with tideover.
+// commandLines returns the lines of a page that begin with tideover.
 func commandLines(text string) (list []string) {
 	for _, b := range fencedIn(text) {
 		joined := strings.NewReplacer("\\\n", " ", "$(RETRY)", "tideover exec --attempts 3 --", "$$", "$").Replace(b.text)
@@ -36,7 +36,7 @@ func commandLines(text string) (list []string) {
 	return list
 }
 
-// TestTheSessionsPageStatesTheDefaults compares what the page says with what is.
+// The defaults on the page are those of the code.
 func TestTheSessionsPageStatesTheDefaults(t *testing.T) {
 	t.Parallel()
 	text := page(t, "sessions.md")
@@ -51,11 +51,10 @@ func TestTheSessionsPageStatesTheDefaults(t *testing.T) {
 	}
 }
 
-// TestTheSessionsPageOnARealWatch runs the page's first block, a watch, and its
-// block with all verbs beside it.
+// The first block of the page, a watch, and the block with all commands run together.
 func TestTheSessionsPageOnARealWatch(t *testing.T) {
 	t.Parallel()
-	k := emptyKitchen(t)
+	k := emptyRecipe(t)
 	for _, b := range fencedIn(page(t, "sessions.md")) {
 		if b.language == "sh" {
 			k.recipe = append(k.recipe, b)

@@ -21,12 +21,11 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestRecipeFlakyTest runs a real `go test` of a module with a package that passes
-// and one that fails the first time.
+// A real `go test` runs on a module with a package that passes and one that fails the first time.
 func TestRecipeFlakyTest(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
-	k := newKitchen(t, "A flaky test in CI")
+	k := newRecipe(t, "A flaky test in CI")
 	cache, err := exec.Command("go", "env", "GOCACHE").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +81,7 @@ func TestRecipeDatabase(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			k := newKitchen(t, "Waiting for a database")
+			k := newRecipe(t, "Waiting for a database")
 			k.fake("pg_isready", tt.pgIsReady)
 			k.write(k.path("server"), "#!/bin/sh\necho served\n", 0o700)
 			k.env = append(k.env, "PGHOST=db.example.com")
@@ -96,18 +95,17 @@ func TestRecipeDatabase(t *testing.T) {
 	}
 }
 
-// asked is a server that notes when it was asked.
-type asked struct {
+// timedServer is a server that records the time of each request.
+type timedServer struct {
 	*httptest.Server
 	mu sync.Mutex
 	at []time.Time
 }
 
-// newAsked returns a server whose n-th answer is the n-th that is given, and the
-// last from then on.
-func newAsked(t *testing.T, answers ...http.HandlerFunc) *asked {
+// newTimedServer returns a server with these answers in order; the last is repeated.
+func newTimedServer(t *testing.T, answers ...http.HandlerFunc) *timedServer {
 	t.Helper()
-	a := new(asked)
+	a := new(timedServer)
 	a.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		a.mu.Lock()
 		a.at = append(a.at, time.Now())
@@ -119,13 +117,13 @@ func newAsked(t *testing.T, answers ...http.HandlerFunc) *asked {
 	return a
 }
 
-func (a *asked) times() []time.Time {
+func (a *timedServer) times() []time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.at)
 }
 
-// answer answers with a status, and with Retry-After if that is not empty.
+// answer responds with a status, and with Retry-After if that is not empty.
 func answer(status int, after string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if after != "" {
@@ -162,8 +160,8 @@ func TestRecipeRetryAfter(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			server := newAsked(t, tt.answers...)
-			k := newKitchen(t, "curl with Retry-After")
+			server := newTimedServer(t, tt.answers...)
+			k := newRecipe(t, "curl with Retry-After")
 			k.env = append(k.env, "API_URL="+server.URL)
 			got := k.run(0)
 			wantCode(t, got, tt.code)
@@ -184,16 +182,16 @@ func TestRecipeRetryAfter(t *testing.T) {
 	}
 }
 
-// sessionOf asks for a session.
-func (k *kitchen) sessionOf(name string) (st located) {
+// sessionOf returns a session.
+func (k *recipe) sessionOf(name string) (st hostedSession) {
 	k.t.Helper()
 	got := finish(k.t, k.command("tideover", "sessions", "show", name, "--json"))
 	_ = json.Unmarshal([]byte(got.out), &st) // or it is not there yet
 	return st
 }
 
-// untilSession waits for a session to be as it should.
-func (k *kitchen) untilSession(name string, is func(located) bool) (st located) {
+// untilSession waits until the condition holds for a session.
+func (k *recipe) untilSession(name string, is func(hostedSession) bool) (st hostedSession) {
 	k.t.Helper()
 	testwait.Until(k.t, "session "+name, func() bool {
 		st = k.sessionOf(name)
@@ -202,18 +200,18 @@ func (k *kitchen) untilSession(name string, is func(located) bool) (st located) 
 	return st
 }
 
-func waits(st located) bool { return st.State == "waiting" }
+func waits(st hostedSession) bool { return st.State == "waiting" }
 
-// limitedUntil is the script of an assistant that reaches its limit in the first
-// call, and is done in the second.
+// limitedUntil is the script of an assistant that reaches its limit in the first call and succeeds
+// in the second.
 func limitedUntil(at time.Time) string {
 	return `echo "Working on it."; test $n -ge 2 || { echo "You've hit your session limit · resets ` + at.Format("3:04pm") + ` (UTC)"; exit 1; }; echo "All done."`
 }
 
 const acceptEdits = " --permission-mode acceptEdits"
 
-// wantResumed wants the assistant to have been started and resumed with one id.
-func (k *kitchen) wantResumed() {
+// wantResumed checks that the assistant was started and resumed with the same id.
+func (k *recipe) wantResumed() {
 	k.t.Helper()
 	calls := k.calls("claude")
 	if len(calls) == 0 {
@@ -228,7 +226,7 @@ func (k *kitchen) wantResumed() {
 
 func TestRecipeOverNight(t *testing.T) {
 	t.Parallel()
-	k := newKitchen(t, "An assistant over night")
+	k := newRecipe(t, "An assistant over night")
 	reset := time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)
 	k.fake("claude", limitedUntil(reset))
 	watch := k.shell(0)
@@ -256,8 +254,8 @@ func TestRecipeOverNight(t *testing.T) {
 	wantIn(t, "output", out.String(), "All done.")
 }
 
-// unit reads a key of the unit in docs, with %h written out.
-func (k *kitchen) unit(key string) string {
+// unit returns a key of the unit in docs, with %h expanded.
+func (k *recipe) unit(key string) string {
 	k.t.Helper()
 	m := regexp.MustCompile(`(?m)^` + key + `=(.*)$`).FindStringSubmatch(page(k.t, "tideover.service"))
 	if m == nil {
@@ -269,13 +267,13 @@ func (k *kitchen) unit(key string) string {
 func TestRecipeSystemdUnit(t *testing.T) {
 	t.Parallel()
 	const heading = "A systemd unit"
-	if k := newKitchen(t, heading); k.recipe[0].text != page(t, "tideover.service") {
+	if k := newRecipe(t, heading); k.recipe[0].text != page(t, "tideover.service") {
 		t.Error("docs/tideover.service is not what docs/recipes.md says")
 	}
 	t.Run("can be used by systemd", func(t *testing.T) {
 		t.Parallel()
 		needs(t, "systemd-analyze")
-		k := newKitchen(t, heading)
+		k := newRecipe(t, heading)
 		runtime := filepath.Join(k.home, "run")
 		if err := os.MkdirAll(filepath.Join(runtime, "systemd"), 0o700); err != nil {
 			t.Fatal(err)
@@ -294,13 +292,12 @@ func TestRecipeSystemdUnit(t *testing.T) {
 	})
 	t.Run("does what systemd would do", func(t *testing.T) {
 		t.Parallel()
-		serveAsUnit(t, newKitchen(t, heading))
+		serveAsUnit(t, newRecipe(t, heading))
 	})
 }
 
-// serveAsUnit runs the commands of the unit, in the environment that they would
-// have.
-func serveAsUnit(t *testing.T, k *kitchen) {
+// serveAsUnit runs the commands of the unit in the environment that systemd would give them.
+func serveAsUnit(t *testing.T, k *recipe) {
 	t.Helper()
 	k.fake("claude", `pwd >> "`+k.home+`/folder"; `+limitedUntil(time.Now().UTC().Add(2*time.Hour)))
 	if err := os.MkdirAll(k.path("~/src/shop"), 0o700); err != nil {
@@ -342,7 +339,7 @@ func serveAsUnit(t *testing.T, k *kitchen) {
 		t.Errorf("before %+v\n after %+v", before, after)
 	}
 	wantCode(t, finish(t, k.command("tideover", "sessions", "retry-now", "todo")), 0)
-	k.untilSession("todo", func(st located) bool { return st.State == "completed" })
+	k.untilSession("todo", func(st hostedSession) bool { return st.State == "completed" })
 	end(serve, out)
 	k.wantResumed()
 	if folder, _ := os.ReadFile(filepath.Join(k.home, "folder")); string(folder) != strings.Repeat(k.path("~/src/shop")+"\n", 2) {
@@ -352,7 +349,7 @@ func serveAsUnit(t *testing.T, k *kitchen) {
 
 func TestRecipePhone(t *testing.T) {
 	t.Parallel()
-	k := newKitchen(t, "A message on the phone")
+	k := newRecipe(t, "A message on the phone")
 	var mu sync.Mutex
 	var told []string
 	status := []int{200, 503, 200} // of the test; of the message, and that again
@@ -383,7 +380,7 @@ func TestRecipePhone(t *testing.T) {
 func TestRecipeMakefile(t *testing.T) {
 	t.Parallel()
 	needs(t, "make")
-	k := newKitchen(t, "exec in a Makefile")
+	k := newRecipe(t, "exec in a Makefile")
 	k.fake("npm", `test $n -ge 2`)
 	k.fake("docker", `case $1 in compose) echo c0ffee;; inspect) test $n -ge 4 && echo healthy || echo starting;; esac`)
 	got := k.run(0)

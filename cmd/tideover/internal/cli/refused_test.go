@@ -17,12 +17,12 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestPagesOfOtherSitesGetNowhere asks for everything that changes something, as a
-// browser does that has a session here, for a page of another site.
+// The test sends every request that changes something as a browser with a session here would, for a
+// page of another site.
 func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 	t.Parallel()
-	f := newFort(t)
-	waiting := strings.TrimSpace(f.ask("run", "w").out)
+	f := newAttackedServer(t)
+	waiting := strings.TrimSpace(f.runCommand("run", "w").out)
 	testwait.Until(t, "it waits", func() bool { return f.show(waiting).State == "waiting" })
 	requests := f.changing(waiting)
 	if len(requests) < 30 {
@@ -48,7 +48,7 @@ func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 		for _, request := range requests {
 			method, path, _ := strings.Cut(request, " ")
 			if c.want[0] == 401 && strings.HasPrefix(path, "/p/") {
-				continue // who may ask the gateway is not said by a session
+				continue // the gateway does not use browser sessions
 			}
 			resp := f.send(method, path, `{"workflow":"w"}`, append([]string{"Cookie", f.cookie, "Content-Type", "application/json"}, c.header...)...)
 			if !strings.Contains(fmt.Sprint(c.want), fmt.Sprint(resp.StatusCode)) {
@@ -71,23 +71,23 @@ func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 	if i := f.show(waiting); i.State != "waiting" || i.Attempts != 1 {
 		t.Errorf("the run is %s after %d attempts", i.State, i.Attempts)
 	}
-	if o := f.ask("runs", "--json"); strings.Count(o.out, `"workflow":"w"`) != 1 {
+	if o := f.runCommand("runs", "--json"); strings.Count(o.out, `"workflow":"w"`) != 1 {
 		t.Errorf("there are other runs: %s", o.out)
 	}
-	if o := f.ask("sessions", "show", "kept", "--json"); !strings.Contains(o.out, `"running"`) {
+	if o := f.runCommand("sessions", "show", "kept", "--json"); !strings.Contains(o.out, `"running"`) {
 		t.Errorf("the session: %s", o.out)
 	}
-	// Our own page may, or nothing has been tested.
+	// The same request of our own page succeeds, which shows that the test works.
 	if resp := f.send("POST", "/providers/up/drain", "", "Cookie", f.cookie, "Sec-Fetch-Site", "same-origin", "Content-Type", "application/x-www-form-urlencoded"); resp.StatusCode != http.StatusSeeOther || f.provider("up").State != gateway.Draining {
 		t.Errorf("our own page: %s", resp.Status)
 	}
 }
 
-// TestPathsLeadNowhereElse asks for paths that are meant to lead out of where they
-// begin, with the token: none leads to a file, another provider or another server.
+// The test requests paths that try to escape their prefix, with the token: none reaches a file,
+// another provider or another server.
 func TestPathsLeadNowhereElse(t *testing.T) {
 	t.Parallel()
-	f := newFort(t)
+	f := newAttackedServer(t)
 	for _, path := range []string{
 		"/../../../../etc/passwd", "/static/../../../../etc/passwd", "/static/../site.go", "/static/%2e%2e/site.go", "/static/..%2f..%2f..%2fetc%2fpasswd", "/static/..%5c..%5cetc", `/static/..\..\etc`,
 		"/static//etc/passwd", "/static/%00", "/static/.%00./x", "//evil.example/", "///evil.example", "/%2f%2fevil.example/", "/%5cevil.example", `/\evil.example`, "/runs/../../etc/passwd", "/runs/%00", "/runs/..%2f..%2fx",
@@ -96,12 +96,12 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 		"/p/%2e%2e/up", "/p/up%2f..%2fpeer/x", "/p/UP/x", "/p/up%00/x", "/p/", "/p/..", "/" + strings.Repeat("a", 100<<10), "/runs/" + strings.Repeat("%61", 10<<10), "http://evil.example/runs", "http://evil.example/p/up/x", "*", "runs", "",
 	} {
 		for _, method := range []string{"GET", "POST"} {
-			f.judge(method, path, "Accept: text/html\r\n")
+			f.checkResponse(method, path, "Accept: text/html\r\n")
 		}
 	}
 	for _, method := range []string{"TRACE", "CONNECT", "OPTIONS", "PROPFIND", "get", "G\x00T", "DELETE"} {
-		f.judge(method, "/runs", "")
-		f.judge(method, "/api/v1/runs", "")
+		f.checkResponse(method, "/runs", "")
+		f.checkResponse(method, "/api/v1/runs", "")
 	}
 	if n := f.asked.Load(); n != 0 {
 		t.Errorf("the provider was asked %d times", n)
@@ -111,11 +111,10 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 	}
 }
 
-// TestSlowClientsAreCutOff has many who never get to the end of what they say, a
-// letter at a time. Meanwhile others are served.
+// Many clients send their requests one letter at a time. Meanwhile other clients are served.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
-	f := newFort(t)
+	f := newAttackedServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var all sync.WaitGroup

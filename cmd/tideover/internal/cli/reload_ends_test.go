@@ -16,10 +16,10 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// settled wants everything that was accepted to have ended as it should.
-func (u *reloading) settled() {
+// checkRuns checks that everything that was accepted has ended as it should.
+func (u *reloadTest) checkRuns() {
 	u.t.Helper()
-	close(u.service.hold(fmt.Sprint("v", lastVersion)))
+	close(u.service.gate(fmt.Sprint("v", lastVersion)))
 	for _, id := range u.runs {
 		if _, err := u.client.Result(u.t.Context(), id); err != nil {
 			u.t.Errorf("run %s: %v", id, err)
@@ -29,7 +29,7 @@ func (u *reloading) settled() {
 		if err != nil {
 			u.t.Fatal(err)
 		}
-		u.whole(i)
+		u.checkSteps(i)
 	}
 	for _, id := range u.doomed {
 		_, err := u.client.Result(u.t.Context(), id)
@@ -37,10 +37,10 @@ func (u *reloading) settled() {
 			u.t.Errorf("run %s of doomed: %v", id, err)
 		}
 	}
-	testwait.Until(u.t, "somebody was told of each that gave up", func() bool { return len(u.told()) >= len(u.doomed) })
-	for id, n := range u.told() {
+	testwait.Until(u.t, "there is a message for each run that gave up", func() bool { return len(u.notifications()) >= len(u.doomed) })
+	for id, n := range u.notifications() {
 		if n != 1 {
-			u.t.Errorf("somebody was told %d times that run %s gave up", n, id)
+			u.t.Errorf("%d messages that run %s gave up", n, id)
 		}
 	}
 	u.service.with(func() {
@@ -49,17 +49,17 @@ func (u *reloading) settled() {
 		}
 	})
 	u.t.Logf("%d requests passed, %d runs succeeded", u.passed.Load(), len(u.runs))
-	u.others()
+	u.checkOthers()
 }
 
-// told returns how often somebody was told of runs that gave up.
-func (u *reloading) told() (times map[string]int) {
+// notifications returns the number of messages about each run that gave up.
+func (u *reloadTest) notifications() (times map[string]int) {
 	u.service.with(func() { times = maps.Clone(u.service.told) })
 	return times
 }
 
-// whole wants a run to have done each of the steps that it began with, once.
-func (u *reloading) whole(i *engine.Info) {
+// checkSteps checks that a run has done each of the steps that it began with, once.
+func (u *reloadTest) checkSteps(i *engine.Info) {
 	u.t.Helper()
 	version := ""
 	for k := range i.Steps {
@@ -90,9 +90,9 @@ func (u *reloading) whole(i *engine.Info) {
 	}
 }
 
-// others wants what nobody of the test has started to go on: the schedule, and the
-// session, which is the first one still.
-func (u *reloading) others() {
+// checkOthers checks that the schedule and the session, which the test did not start, continue. The
+// session must still be the first one.
+func (u *reloadTest) checkOthers() {
 	u.t.Helper()
 	var ticks engine.Page
 	testwait.Until(u.t, "the schedule has started something", func() bool {
@@ -128,7 +128,7 @@ func (u *reloading) others() {
 	}
 }
 
-func (u *reloading) status() control.Status {
+func (u *reloadTest) status() control.Status {
 	u.t.Helper()
 	st, err := u.client.Status(u.t.Context())
 	if err != nil {
@@ -137,7 +137,7 @@ func (u *reloading) status() control.Status {
 	return st
 }
 
-func (u *reloading) workflows() (names []string) {
+func (u *reloadTest) workflows() (names []string) {
 	u.t.Helper()
 	list, err := u.client.Workflows(u.t.Context())
 	if err != nil {
@@ -149,8 +149,8 @@ func (u *reloading) workflows() (names []string) {
 	return names
 }
 
-// health returns the page about how the server is.
-func (u *reloading) health() string {
+// health returns the health page.
+func (u *reloadTest) health() string {
 	u.t.Helper()
 	req, err := http.NewRequestWithContext(u.t.Context(), http.MethodGet, u.address()+"health", nil)
 	if err != nil {

@@ -22,43 +22,43 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// badFiles are wrong, each in its way, and what is said of them.
+// badFiles are invalid configurations, with the line and the words of the error.
 var badFiles = []struct{ text, line, problem string }{
 	{"version: 1\nworkflows:\n  ping: {steps: [\n", ":3:", "sequence end"},
 	{"version: 1\npolicies: {often: fixed(1s)}\nworkflow: {}\n", ":3:", "workflow"},
-	{"version: 1\nworkflows:\n  ping:\n    steps:\n      - {id: one, http: {get: 'http://127.0.0.1/'}, policy: nobody}\n", ":5:", "nobody"},
+	{"version: 1\nworkflows:\n  ping:\n    steps:\n      - {id: one, http: {get: 'http://127.0.0.1/'}, policy: missing}\n", ":5:", "missing"},
 }
 
-// lastVersion is how often the file changes for one that is right.
+// lastVersion is the number of valid changes of the file.
 const lastVersion = 9
 
-// TestReloadsUnderLoad changes the file again and again, sometimes for one that is
-// wrong, while the gateway passes requests on and runs of all kinds begin and end.
+// The configuration changes repeatedly, sometimes to an invalid one, while the gateway serves
+// requests and runs of all kinds start and end.
 func TestReloadsUnderLoad(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	u := newReloading(t)
+	u := newReloadTest(t)
 	u.begin(&u.runs, "only-v0")
 	u.load()
 	for n := 1; n <= lastVersion; n++ {
 		u.between()
 		if n%3 == 0 {
-			u.refuse(n/3 - 1)
+			u.loadBadFile(n/3 - 1)
 		}
-		u.become(n)
+		u.loadVersion(n)
 	}
 	u.over.Store(true)
 	u.clients.Wait()
-	u.settled()
+	u.checkRuns()
 	u.signal(syscall.SIGTERM)
-	wantCode(t, u.end(), 0)
-	wantNobody(t, u.mark)
+	wantCode(t, u.wait(), 0)
+	wantNoProcess(t, u.mark)
 }
 
-// reloading is a server whose file changes while there is work.
-type reloading struct {
-	*served
-	service *worksite
+// reloadTest is a server whose configuration changes under load.
+type reloadTest struct {
+	*serverProcess
+	service *fakeBackend
 	client  *client.Client
 	token   string
 
@@ -72,10 +72,10 @@ type reloading struct {
 	doomed []string // those that must die
 }
 
-func newReloading(t *testing.T) *reloading {
+func newReloadTest(t *testing.T) *reloadTest {
 	t.Helper()
-	v := newWorksite(t)
-	u := &reloading{service: v, served: serveFile(t, v.reloadFile(0), "")}
+	v := newFakeBackend(t)
+	u := &reloadTest{service: v, serverProcess: serveFile(t, v.reloadFile(0), "")}
 	var err error
 	if u.client, err = client.Dial(client.Target{Server: "unix:" + filepath.Join(u.data, "tideover.sock")}); err != nil {
 		t.Fatal(err)
@@ -90,8 +90,8 @@ func newReloading(t *testing.T) *reloading {
 	return u
 }
 
-// load has clients ask until it is over.
-func (u *reloading) load() {
+// load sends requests until the test is over.
+func (u *reloadTest) load() {
 	u.t.Cleanup(func() {
 		u.over.Store(true)
 		u.clients.Wait()
@@ -114,7 +114,7 @@ func (u *reloading) load() {
 }
 
 // pass sends a request through the gateway.
-func (u *reloading) pass() {
+func (u *reloadTest) pass() {
 	resp, err := http.Get(u.address() + "p/up/get")
 	if err != nil {
 		u.t.Errorf("a request was lost: %v", err)
@@ -127,8 +127,8 @@ func (u *reloading) pass() {
 	u.passed.Add(1)
 }
 
-// complete starts a run, asks for the same once more, and waits for its end.
-func (u *reloading) complete(workflow, key string) {
+// complete starts a run, starts it again with the same key, and waits for its end.
+func (u *reloadTest) complete(workflow, key string) {
 	var ids [2]string
 	for i := range ids {
 		s, err := u.client.Start(u.t.Context(), control.Start{Workflow: workflow, Key: key})
@@ -148,14 +148,14 @@ func (u *reloading) complete(workflow, key string) {
 	u.ended.Add(1)
 }
 
-func (u *reloading) accepted(list *[]string, id string) {
+func (u *reloadTest) accepted(list *[]string, id string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	*list = append(*list, id)
 }
 
-// begin starts a run as soon as its workflow is there.
-func (u *reloading) begin(list *[]string, workflow string) (id string) {
+// begin starts a run as soon as its workflow exists.
+func (u *reloadTest) begin(list *[]string, workflow string) (id string) {
 	u.t.Helper()
 	testwait.Until(u.t, workflow+" can be started", func() bool {
 		s, err := u.client.Start(u.t.Context(), control.Start{Workflow: workflow})
@@ -169,9 +169,9 @@ func (u *reloading) begin(list *[]string, workflow string) (id string) {
 	return id
 }
 
-// between waits until there was some work since the last change, and starts what a
-// change will find at work.
-func (u *reloading) between() {
+// between waits for some work since the last change, and starts runs that will be in progress
+// during the next one.
+func (u *reloadTest) between() {
 	u.t.Helper()
 	passed, ended := u.passed.Load(), u.ended.Load()
 	u.begin(&u.doomed, "doomed")
@@ -180,9 +180,9 @@ func (u *reloading) between() {
 	})
 }
 
-// put changes the file as editors do. Unless it is told, the server finds out on its
-// own.
-func (u *reloading) put(text string, tell bool) {
+// writeFile replaces the file as editors do. With tell it sends SIGHUP; otherwise the server must
+// notice the change.
+func (u *reloadTest) writeFile(text string, tell bool) {
 	u.t.Helper()
 	write(u.t, u.file+".new", text)
 	if err := os.Rename(u.file+".new", u.file); err != nil {
@@ -193,11 +193,11 @@ func (u *reloading) put(text string, tell bool) {
 	}
 }
 
-// become changes the file for the version. A run of the workflow that is new begins
-// as soon as it can, and one of the workflow that is gone still ends.
-func (u *reloading) become(n int) {
+// loadVersion changes the file to a version. A run of the new workflow starts as soon as possible,
+// and a run of the removed workflow still ends.
+func (u *reloadTest) loadVersion(n int) {
 	u.t.Helper()
-	u.put(u.service.reloadFile(n), n != 3)
+	u.writeFile(u.service.reloadFile(n), n != 3)
 	u.begin(&u.runs, fmt.Sprint("only-v", n))
 	testwait.Until(u.t, "the file is all right", func() bool { return u.status().Config.Problem == "" })
 	for _, old := range u.workflows() {
@@ -205,18 +205,18 @@ func (u *reloading) become(n int) {
 			u.t.Errorf("there is %s after the change to version %d", old, n)
 		}
 	}
-	close(u.service.hold(fmt.Sprint("v", n-1)))
+	close(u.service.gate(fmt.Sprint("v", n-1)))
 	if page := u.health(); strings.Contains(page, "was not taken over") {
 		u.t.Error("the page says still that the file is wrong")
 	}
 }
 
-// refuse changes the file for one that is wrong, which everybody can see, and after
-// which all is as it was.
-func (u *reloading) refuse(which int) {
+// loadBadFile changes the file to an invalid one. The error is visible everywhere, and the server
+// keeps its configuration.
+func (u *reloadTest) loadBadFile(which int) {
 	u.t.Helper()
 	bad, before, logs := badFiles[which], u.workflows(), len(u.out.String())
-	u.put(bad.text, which != 1)
+	u.writeFile(bad.text, which != 1)
 	place := u.file + bad.line
 	testwait.Until(u.t, "the status says what is wrong", func() bool { return strings.Contains(u.status().Config.Problem, place) })
 	logged := ""
@@ -224,7 +224,7 @@ func (u *reloading) refuse(which int) {
 		_, logged, _ = strings.Cut(u.out.String()[logs:], "the configuration stays as it was")
 		return strings.Contains(logged, "\n")
 	})
-	for what, got := range map[string]string{"the log": logged, "status": u.ask("status").out, "the page": u.health()} {
+	for what, got := range map[string]string{"the log": logged, "status": u.runCommand("status").out, "the page": u.health()} {
 		wantIn(u.t, what, got, place)
 		wantIn(u.t, what, got, bad.problem)
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 )
 
-// worksite is what the workflows of a test ask: their steps, the provider and the
-// notifier. It fails now and then, and keeps count.
-type worksite struct {
+// fakeBackend answers the requests of a test's workflows: their steps, the provider and the
+// notifier. It fails now and then, and counts requests.
+type fakeBackend struct {
 	here, there *httptest.Server // the same at two addresses
 
 	mu     sync.Mutex
@@ -29,9 +29,9 @@ type worksite struct {
 	held   map[string]chan struct{}
 }
 
-func newWorksite(t *testing.T) *worksite {
+func newFakeBackend(t *testing.T) *fakeBackend {
 	t.Helper()
-	v := &worksite{asked: map[string]int{}, done: map[string][]string{}, told: map[string]int{}, held: map[string]chan struct{}{}}
+	v := &fakeBackend{asked: map[string]int{}, done: map[string][]string{}, told: map[string]int{}, held: map[string]chan struct{}{}}
 	v.here, v.there = httptest.NewServer(v), httptest.NewServer(v)
 	t.Cleanup(func() {
 		v.here.Close()
@@ -40,7 +40,7 @@ func newWorksite(t *testing.T) *worksite {
 	return v
 }
 
-func (v *worksite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (v *fakeBackend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	key := r.Header.Get("Idempotency-Key")
 	switch path := r.URL.Path; path {
@@ -66,7 +66,7 @@ func (v *worksite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		if name, ok := strings.CutPrefix(path, "/hold/"); ok {
 			select {
-			case <-v.hold(name):
+			case <-v.gate(name):
 			case <-r.Context().Done():
 				return
 			}
@@ -76,14 +76,14 @@ func (v *worksite) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (v *worksite) with(do func()) {
+func (v *fakeBackend) with(do func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	do()
 }
 
 // count counts a request, and returns how many there were before.
-func (v *worksite) count(what string) (before int) {
+func (v *fakeBackend) count(what string) (before int) {
 	v.with(func() {
 		before = v.asked[what]
 		v.asked[what]++
@@ -91,8 +91,8 @@ func (v *worksite) count(what string) (before int) {
 	return before
 }
 
-// hold returns what a step with the name waits for.
-func (v *worksite) hold(name string) chan struct{} {
+// gate returns the channel that a step with this name waits for.
+func (v *fakeBackend) gate(name string) chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.held[name] == nil {
@@ -101,16 +101,16 @@ func (v *worksite) hold(name string) chan struct{} {
 	return v.held[name]
 }
 
-// did returns what a step sent when it was done.
-func (v *worksite) did(run, step string) (sent []string) {
+// did returns what a step sent at its end.
+func (v *fakeBackend) did(run, step string) (sent []string) {
 	v.with(func() { sent = v.done[run+"/"+step] })
 	return sent
 }
 
-// reloadFile is a version of the file. With each, something of everything is other
-// than before: policies, steps, a provider's address and limits, a notifier; and one
-// workflow and its provider are there in this version only.
-func (v *worksite) reloadFile(n int) string {
+// reloadFile returns a version of the configuration. Each version changes policies, steps, a
+// provider's address and limits, and a notifier; one workflow and its provider exist only in this
+// version.
+func (v *fakeBackend) reloadFile(n int) string {
 	up := v.here.URL
 	if n%2 == 1 {
 		up = v.there.URL

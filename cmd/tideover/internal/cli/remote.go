@@ -22,7 +22,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Exit codes of the verbs that ask a server, besides codeOwn.
+// Exit codes of the commands that connect to a server, besides codeOwn.
 const (
 	codeDead     = 1
 	codeCanceled = 2
@@ -31,22 +31,22 @@ const (
 
 const remoteCodes = `
 Exit codes:
-  0      done
+  0      success
   1      the run is dead; of several runs, some could not be changed
   2      the run was canceled
-  3      there is no such run, or the name may stand for several
-  125    an error of ours: a bad flag, no server, something it refused
-  128+n  signal n told us to end; the run goes on`
+  3      unknown run, or the name matches several
+  125    tideover's own error: a bad flag, no server, a request that the server rejected
+  128+n  ended by signal n; the run continues`
 
 const remoteServer = `
-The server is found by --server, by --config, by $TIDEOVER_SERVER, by the
-configuration that serve would use here, or at its default place, tideover/tideover.sock in
-$XDG_STATE_HOME or ~/.local/state. One that is asked over TCP wants
-$TIDEOVER_TOKEN. $TIDEOVER_CA is a file with the certificate of the authority of
-one that speaks TLS, if this machine does not know it.`
+The server is selected by --server, else by --config, else by $TIDEOVER_SERVER, else
+by the configuration that 'tideover serve' would use here, else it is at the default
+place: tideover/tideover.sock in $XDG_STATE_HOME or ~/.local/state. A connection over
+TCP needs $TIDEOVER_TOKEN. For TLS with a private certificate authority, set
+$TIDEOVER_CA to a file with its certificate.`
 
-// codedError ends the program with a code of its own, and does not lead to the
-// help: nothing was wrong with the command line.
+// codedError ends the program with an exit code and a message, without pointing to the help: the
+// command line was correct.
 type codedError struct {
 	err  error
 	code int
@@ -55,22 +55,22 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
-// remote is what all verbs that ask a server have.
+// remote holds the flags of the commands that connect to a server.
 type remote struct {
 	io     Streams
 	server string
-	config string // the server's, which says where it is
+	config string // configuration of the server, which contains its address
 	json   bool
 }
 
-// command adds the flags and the common help to a verb.
+// command adds the common flags and help to a command.
 func (r *remote) command(cmd *cobra.Command) {
 	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + remoteServer + "\n" + remoteCodes
 	cmd.DisableFlagsInUseLine = true
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&r.server, "server", "", "`address` of the server: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
-	f.StringVarP(&r.config, "config", "c", "", "the configuration `file` of the server, which says where it is")
+	f.StringVarP(&r.config, "config", "c", "", "the configuration `file` of the server, which contains its address")
 	f.BoolVar(&r.json, "json", false, "print JSON")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	if run := cmd.RunE; run != nil {
@@ -78,7 +78,7 @@ func (r *remote) command(cmd *cobra.Command) {
 	}
 }
 
-// coded gives what the server answers its exit code.
+// coded gives an error of the server or a signal its exit code.
 func coded(err error) error {
 	if p, ok := errors.AsType[*control.Error](err); ok {
 		code := codeOwn
@@ -102,7 +102,7 @@ func coded(err error) error {
 	if _, ok := errors.AsType[*unlocatedError](err); ok {
 		return &codedError{err, codeOwn}
 	}
-	if t, ok := errors.AsType[*toldToEnd](err); ok {
+	if t, ok := errors.AsType[*interruptedError](err); ok {
 		return exitError{Code: 128 + int(t.signal), Signal: t.signal}
 	}
 	return err
@@ -125,19 +125,19 @@ func (r *remote) dialTo(target client.Target) (*client.Client, error) {
 	}
 	c.OnReconnect = func(err error, wait time.Duration) {
 		if err != nil && wait > time.Second {
-			fmt.Fprintf(r.io.Err, "tideover: %s; trying again in %s\n", visible(err.Error()), textfmt.ReadableDuration(wait))
+			fmt.Fprintf(r.io.Err, "tideover: %s; retrying in %s\n", visible(err.Error()), textfmt.ReadableDuration(wait))
 		}
 	}
 	return c, nil
 }
 
-// target returns where the server is: as it is told, or where a server with the
-// configuration that would be found here has its socket. A configuration that can't
-// be read is an error: what is meant for its server must not go to another.
+// target returns the address of the server: the one that is named, or the socket of a server with
+// the configuration that is found here. An unreadable configuration is an error, because the
+// command must not go to another server.
 func (r *remote) target() (client.Target, error) {
 	server := r.server
 	if server != "" && r.config != "" {
-		return client.Target{}, errors.New("--server and --config both say where the server is; give one of them")
+		return client.Target{}, errors.New("--server and --config both name a server: give one of them")
 	}
 	if server == "" && (r.config != "" || os.Getenv(client.ServerVar) == "") {
 		socket, _, err := whereabouts(r.config)
@@ -151,9 +151,9 @@ func (r *remote) target() (client.Target, error) {
 	return client.TargetOf(server, os.Getenv)
 }
 
-// whereabouts returns where a server with the configuration that is named, or found
-// here, has its socket and its data. Nothing else of it has to be right. They are empty if
-// there is neither a file nor a home.
+// whereabouts returns the socket and the data folder of a server with this configuration; an empty
+// file means the configuration that is found here. Other errors in the configuration do not matter.
+// Both are empty if there is neither a file nor a home folder.
 func whereabouts(file string) (socket, data string, err error) {
 	src, err := (&configFlags{path: file}).source(new(secret.Redactor))
 	if err != nil {
@@ -167,10 +167,10 @@ func whereabouts(file string) (socket, data string, err error) {
 	return socket, data, nil
 }
 
-// unlocatedError is why the configuration does not say where the server is.
+// unlocatedError says why the address of the server can't be read from the configuration.
 type unlocatedError struct{ err error }
 
-// Error says it on one line, by the first of several problems.
+// Error returns one line, with the first of several problems.
 func (e *unlocatedError) Error() string {
 	text := e.err.Error()
 	if problems, ok := errors.AsType[strictyaml.FieldErrors](e.err); ok && len(problems) > 0 {
@@ -178,12 +178,12 @@ func (e *unlocatedError) Error() string {
 		first.Excerpt = ""
 		text = first.Error()
 	}
-	return text + "; so it is not known where the server is: name it with --server"
+	return text + "; the address of the server is unknown: name it with --server"
 }
 
 func (e *unlocatedError) Unwrap() error { return e.err }
 
-// whoami returns who is at the command line, for the history of runs.
+// whoami returns the name of the user, for the history of runs.
 func whoami() string {
 	name := os.Getenv("USER")
 	if u, err := user.Current(); err == nil {
@@ -198,19 +198,19 @@ func whoami() string {
 	return "cli:" + name[:min(len(name), 60)]
 }
 
-// toldToEnd is why we end when a signal says so.
-type toldToEnd struct{ signal syscall.Signal } //nolint:errname // not what went wrong
+// interruptedError is the cause of a context that ended because of a signal.
+type interruptedError struct{ signal syscall.Signal } //nolint:errname // not a failure
 
-func (t *toldToEnd) Error() string { return "told to end by a signal" }
+func (t *interruptedError) Error() string { return "ended by a signal" }
 
-// context returns a context that ends when we are told to.
+// context returns a context that ends with the first signal to end.
 func (r *remote) context(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return untilTold(cmd.Context())
+	return contextUntilSignal(cmd.Context())
 }
 
-// untilTold returns a context that ends at the first signal that says so. The
-// second does what it does to a program that does not listen.
-func untilTold(parent context.Context) (context.Context, context.CancelFunc) {
+// contextUntilSignal returns a context that ends with the first SIGINT or SIGTERM. A second one
+// ends the process.
+func contextUntilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	if parent == nil {
 		parent = context.Background()
 	}
@@ -223,7 +223,7 @@ func untilTold(parent context.Context) (context.Context, context.CancelFunc) {
 		case s := <-signals:
 			signal.Stop(signals)
 			sig, _ := s.(syscall.Signal)
-			cancel(&toldToEnd{sig})
+			cancel(&interruptedError{sig})
 		case <-ctx.Done():
 			signal.Stop(signals)
 		}
@@ -231,8 +231,8 @@ func untilTold(parent context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { cancel(nil); <-done }
 }
 
-// ask connects and does something with the server.
-func (r *remote) ask(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
+// withClient connects to the server and calls do.
+func (r *remote) withClient(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
 	c, err := r.dial()
 	if err != nil {
 		return err
@@ -243,7 +243,7 @@ func (r *remote) ask(cmd *cobra.Command, do func(ctx context.Context, c *client.
 	return do(ctx, c)
 }
 
-// printJSON prints a value as a line.
+// printJSON prints a value as a line of JSON.
 func (r *remote) printJSON(v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -253,21 +253,20 @@ func (r *remote) printJSON(v any) error {
 	return err
 }
 
-// say prints a line of what others may have written.
-func (r *remote) say(format string, args ...any) error {
+// printLine prints a line to standard output, with control characters made visible.
+func (r *remote) printLine(format string, args ...any) error {
 	_, err := fmt.Fprintln(r.io.Out, visible(fmt.Sprintf(format, args...)))
 	return err
 }
 
-// missing warns of shards that did not answer: a list without their runs must not
-// look like one of all.
-func (r *remote) missing(shards []int) {
+// warnSilentShards warns of shards that did not answer, because the list lacks their runs.
+func (r *remote) warnSilentShards(shards []int) {
 	if text := control.Silent(shards); text != "" {
 		r.warn("%s", text)
 	}
 }
 
-// warn prints a line of ours to standard error.
+// warn prints a line to standard error.
 func (r *remote) warn(format string, args ...any) {
 	fmt.Fprintf(r.io.Err, "tideover: %s\n", visible(fmt.Sprintf(format, args...)))
 }

@@ -36,8 +36,8 @@ func newTestAPI(c control.Config) http.Handler {
 	return api.New(api.Options{Control: control.New(c), Guard: httpserver.GuardOptions{Token: secret.New(testToken)}, Logger: c.Logger})
 }
 
-// service is a server in this process, for verbs that are processes.
-type service struct {
+// inProcessServer is a server in this process, for commands that are processes.
+type inProcessServer struct {
 	t       *testing.T
 	engine  *engine.Engine
 	server  *http.Server
@@ -51,7 +51,7 @@ type order struct {
 	Fail string `json:"fail"` // the error
 }
 
-func (s *service) gated(ctx context.Context, _ json.RawMessage) (string, error) {
+func (s *inProcessServer) gated(ctx context.Context, _ json.RawMessage) (string, error) {
 	select {
 	case <-s.gate:
 		return "through", nil
@@ -60,7 +60,7 @@ func (s *service) gated(ctx context.Context, _ json.RawMessage) (string, error) 
 	}
 }
 
-// fails fails by its input, in a replay not.
+// fails fails depending on its input, but not in a replay.
 func fails(_ context.Context, o order) (string, error) {
 	if o.Fail != "" {
 		return "", errors.New(o.Fail)
@@ -76,9 +76,9 @@ func stumbles(ctx context.Context, _ json.RawMessage) (string, error) {
 	return "arrived", nil
 }
 
-func newService(t *testing.T) *service {
+func newInProcessServer(t *testing.T) *inProcessServer {
 	t.Helper()
-	s := &service{t: t, gate: make(chan struct{})}
+	s := &inProcessServer{t: t, gate: make(chan struct{})}
 	var flows []*engine.Workflow
 	for name, parts := range map[string][]engine.Part{
 		"echo":    {engine.Step("say", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) { return in, nil })},
@@ -118,9 +118,9 @@ func newService(t *testing.T) *service {
 	return s
 }
 
-func (s *service) socket() string { return filepath.Join(s.state, "tideover", "tideover.sock") }
+func (s *inProcessServer) socket() string { return filepath.Join(s.state, "tideover", "tideover.sock") }
 
-func (s *service) listen() {
+func (s *inProcessServer) listen() {
 	s.t.Helper()
 	unix, err := httpserver.ListenUnix(s.socket())
 	if err != nil {
@@ -138,7 +138,7 @@ func (s *service) listen() {
 	}
 }
 
-func (s *service) close() {
+func (s *inProcessServer) close() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -149,32 +149,32 @@ func (s *service) close() {
 }
 
 // env makes the command find the server at its default place.
-func (s *service) env(cmd *exec.Cmd) *exec.Cmd {
+func (s *inProcessServer) env(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+s.state, "TIDEOVER_SERVER=", "TIDEOVER_TOKEN=", "TZ=UTC", "COLUMNS=", "USER=tester")
 	return cmd
 }
 
-// verb runs a verb to its end.
-func (s *service) verb(args ...string) outcome {
+// runCommand runs a command to its end.
+func (s *inProcessServer) runCommand(args ...string) outcome {
 	s.t.Helper()
 	cmd, _ := command(s.t, args...)
 	return finish(s.t, s.env(cmd))
 }
 
-// want runs a verb that must succeed, and returns what it prints.
-func (s *service) want(args ...string) string {
+// mustRun runs a command that must succeed, and returns its output.
+func (s *inProcessServer) mustRun(args ...string) string {
 	s.t.Helper()
-	got := s.verb(args...)
+	got := s.runCommand(args...)
 	if got.code != 0 {
 		s.t.Fatalf("tideover %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
 	}
 	return strings.TrimSpace(got.out)
 }
 
-// background starts a verb, with its output in a file.
-func (s *service) background(args ...string) (p *started, output func() string) {
+// background starts a command, with its output in a file.
+func (s *inProcessServer) background(args ...string) (p *backgroundProcess, output func() string) {
 	s.t.Helper()
-	p = &started{t: s.t, dir: s.t.TempDir()}
+	p = &backgroundProcess{t: s.t, dir: s.t.TempDir()}
 	p.Cmd, p.mark = command(s.t, args...)
 	s.env(p.Cmd)
 	name := filepath.Join(p.dir, "out")
@@ -188,8 +188,8 @@ func (s *service) background(args ...string) (p *started, output func() string) 
 	return p, func() string { text, _ := os.ReadFile(name); return string(text) }
 }
 
-// until waits until the run is in the state, and lists know it.
-func (s *service) until(id, state string) {
+// until waits until the run is in the state, also in lists.
+func (s *inProcessServer) until(id, state string) {
 	s.t.Helper()
 	testwait.Until(s.t, id+" "+state, func() bool {
 		page, err := s.engine.List(s.t.Context(), engine.Filter{States: []string{state}, Limit: 1000})
@@ -202,8 +202,8 @@ func (s *service) until(id, state string) {
 	})
 }
 
-// over waits for the end of a run that is known by lists then.
-func (s *service) over(id string) string {
+// waitForEnd waits until a run has ended, also in lists.
+func (s *inProcessServer) waitForEnd(id string) string {
 	s.t.Helper()
 	info, err := s.engine.Wait(s.t.Context(), id)
 	if err != nil {
@@ -215,7 +215,7 @@ func (s *service) over(id string) string {
 
 func TestRunWaitsAndTellsHowItEnded(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	file := filepath.Join(t.TempDir(), "in.json")
 	if err := os.WriteFile(file, []byte(`{"from":"file"}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -257,7 +257,7 @@ func TestRunWaitsAndTellsHowItEnded(t *testing.T) {
 
 func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
 		t.Skip("there is no /dev/full")
@@ -274,7 +274,7 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 		wantCode(t, got, codeOwn)
 		wantIn(t, fmt.Sprint(args, " stderr"), got.stderr, "no space left on device")
 	}
-	// To a reader who has gone there is nothing to say.
+	// Nothing can be printed if the reader is gone.
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +286,7 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 	if got := finish(t, s.env(cmd)); got.code != 128+int(syscall.SIGPIPE) || got.stderr != "" {
 		t.Errorf("into a pipe that is closed: %+v", got)
 	}
-	// The feedback matters less than the result.
+	// Losing the events must not lose the result.
 	cmd, _ = command(t, "run", "stumble", "--follow", "--wait")
 	cmd.Stderr = full
 	if result, err := s.env(cmd).Output(); err != nil || string(result) != "\"arrived\"\n" {
@@ -296,21 +296,21 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 
 func TestRunsThatAreNotStarted(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	for _, c := range []struct {
 		name string
 		args []string
 		err  string
 	}{
-		{"no workflow", nil, "run: which workflow?"},
+		{"no workflow", nil, "run: no workflow given"},
 		{"an unknown one", []string{"ech"}, `workflow: there is none of the name "ech"; there are echo,`},
 		{"a timeout of zero", []string{"echo", "--timeout", "0s"}, "--timeout: "},
 		{"a negative timeout", []string{"echo", "--timeout", "-1s"}, "--timeout: "},
 		{"no unit", []string{"echo", "--timeout", "5"}, "--timeout: "},
-		{"two timeouts", []string{"echo", "--timeout", "5s", "--timeout", "6s"}, "is given twice"},
-		{"no JSON", []string{"echo", "--input", "text"}, "quotes of its own"},
+		{"two timeouts", []string{"echo", "--timeout", "5s", "--timeout", "6s"}, "given twice: give it once"},
+		{"no JSON", []string{"echo", "--input", "text"}, "put a string in double quotes"},
 		{"no file", []string{"echo", "--input", "@/nowhere"}, "--input: open /nowhere"},
-		{"both times", []string{"echo", "--in", "1h", "--at", "2030-01-01T00:00:00Z"}, "one of them is enough"},
+		{"both times", []string{"echo", "--in", "1h", "--at", "2030-01-01T00:00:00Z"}, "give one of them"},
 		{"a bad time", []string{"echo", "--at", "tomorrow"}, "--at: "},
 		{"a bad server", []string{"echo", "--server", "localhost"}, "--server: "},
 		{"a key of two lines", []string{"echo", "--key", "a\nb"}, `--key: "a\nb" has a control character in it`},
@@ -319,7 +319,7 @@ func TestRunsThatAreNotStarted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := s.verb(append([]string{"run"}, c.args...)...)
+			got := s.runCommand(append([]string{"run"}, c.args...)...)
 			wantCode(t, got, codeOwn)
 			wantIn(t, "stderr", got.stderr, c.err)
 			if got.out != "" {
@@ -352,7 +352,7 @@ func TestAServerThatIsNotThere(t *testing.T) {
 
 func TestTheServerMayBeNamed(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	for _, c := range []struct {
 		name string
 		args []string
@@ -383,50 +383,50 @@ func TestTheServerMayBeNamed(t *testing.T) {
 
 func TestShowAndControl(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 
-	slow := s.want("run", "slow", "--key", "the/key")
+	slow := s.mustRun("run", "slow", "--key", "the/key")
 	s.until(slow, "waiting")
-	text := s.want("show", "the/key")
+	text := s.mustRun("show", "the/key")
 	for _, part := range []string{slow + "  slow  waiting", "by cli:", "stumbled", "waits 1h until", "set by the policy", "fixed(1h) attempts=4"} {
 		wantIn(t, "show", text, part)
 	}
 	var info engine.Info
-	if err := json.Unmarshal([]byte(s.want("show", slow[:20], "--json")), &info); err != nil || info.ID != slow || info.Steps[0].Attempts[0].Wait.Delay != time.Hour {
+	if err := json.Unmarshal([]byte(s.mustRun("show", slow[:20], "--json")), &info); err != nil || info.ID != slow || info.Steps[0].Attempts[0].Wait.Delay != time.Hour {
 		t.Errorf("show --json: %+v, %v", info, err)
 	}
-	wantIn(t, "run again", s.verb("run", "slow", "--key", "the/key").stderr, "this is its run")
-	differs := s.verb("run", "slow", "--key", "the/key", "--input", `{"n":2}`, "--json")
+	wantIn(t, "run again", s.runCommand("run", "slow", "--key", "the/key").stderr, "belongs to this run")
+	differs := s.runCommand("run", "slow", "--key", "the/key", "--input", `{"n":2}`, "--json")
 	wantIn(t, "run again with another input", differs.out, `"input_differs":true`)
-	wantIn(t, "run again with another input", differs.stderr, "run "+slow+" has another input")
-	wantIn(t, "wake", s.want("wake", slow), slow)
-	if state := s.over(slow); state != "succeeded" {
+	wantIn(t, "run again with another input", differs.stderr, "belongs to run "+slow+", which has another input")
+	wantIn(t, "wake", s.mustRun("wake", slow), slow)
+	if state := s.waitForEnd(slow); state != "succeeded" {
 		t.Errorf("woken: %s", state)
 	}
-	wantIn(t, "show", s.want("show", slow), "ended early by cli:")
+	wantIn(t, "show", s.mustRun("show", slow), "ended early by cli:")
 
-	gate := s.want("run", "gate")
+	gate := s.mustRun("run", "gate")
 	s.until(gate, "running")
-	wantIn(t, "cancel", s.want("cancel", gate), gate+" canceled")
-	got := s.verb("cancel", gate)
+	wantIn(t, "cancel", s.mustRun("cancel", gate), gate+" canceled")
+	got := s.runCommand("cancel", gate)
 	wantCode(t, got, codeOwn)
 	wantIn(t, "stderr", got.stderr, "was canceled")
 
-	two := s.want("run", "two", "--input", `{"fail":"no"}`)
-	s.over(two)
-	wantIn(t, "retry", s.want("retry", two), two)
-	s.over(two)
-	again := s.want("retry", "--input", `{}`, two)
-	if state := s.over(again); state != "succeeded" {
+	two := s.mustRun("run", "two", "--input", `{"fail":"no"}`)
+	s.waitForEnd(two)
+	wantIn(t, "retry", s.mustRun("retry", two), two)
+	s.waitForEnd(two)
+	again := s.mustRun("retry", "--input", `{}`, two)
+	if state := s.waitForEnd(again); state != "succeeded" {
 		t.Errorf("replayed: %s", state)
 	}
-	wantIn(t, "show", s.want("show", two), "replaced by "+again)
+	wantIn(t, "show", s.mustRun("show", two), "replaced by "+again)
 	var rerun control.Started
-	if err := json.Unmarshal([]byte(s.want("retry", "--from", "second", again, "--json")), &rerun); err != nil || s.over(rerun.ID) != "succeeded" {
+	if err := json.Unmarshal([]byte(s.mustRun("retry", "--from", "second", again, "--json")), &rerun); err != nil || s.waitForEnd(rerun.ID) != "succeeded" {
 		t.Errorf("rerun: %+v, %v", rerun, err)
 	}
 	for _, part := range []string{"replay of " + again, "origin " + two} {
-		wantIn(t, "show", strings.Join(strings.Fields(s.want("show", rerun.ID)), " "), part)
+		wantIn(t, "show", strings.Join(strings.Fields(s.mustRun("show", rerun.ID)), " "), part)
 	}
 
 	for _, c := range []struct {
@@ -435,34 +435,34 @@ func TestShowAndControl(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"show without a run", []string{"show"}, codeOwn, "which run?"},
+		{"show without a run", []string{"show"}, codeOwn, "no run given"},
 		{"a run that does not exist", []string{"show", "nothing"}, codeNoRun, "no such run: nothing"},
 		{"one that is hostile", []string{"show", "x\x1b[2J"}, codeNoRun, `no such run: x\x1b[2J`},
-		{"retry without a run", []string{"retry"}, codeOwn, "which run?"},
+		{"retry without a run", []string{"retry"}, codeOwn, "no run given"},
 		{"retry of one that does not exist", []string{"retry", "nothing"}, codeNoRun, "no such run"},
 		{"of several, one", []string{"wake", "nothing", again}, codeDead, "2 of 2 runs could not be changed"},
 		{"retry from nowhere", []string{"retry", "--from", "third", again}, codeOwn, "there are first, second"},
-		{"retry of all and one", []string{"retry", "--dead", again}, codeOwn, "one of them is enough"},
-		{"a filter for one", []string{"retry", "--workflow", "two", again}, codeOwn, "--workflow is for --dead"},
+		{"retry of all and one", []string{"retry", "--dead", again}, codeOwn, "give one of them"},
+		{"a filter for one", []string{"retry", "--workflow", "two", again}, codeOwn, "--workflow needs --dead"},
 		{"both ways", []string{"retry", "--from", "x", "--input", "1", again}, codeOwn, "one of them"},
-		{"from for all", []string{"retry", "--dead", "--from", "x"}, codeOwn, "for one run"},
-		{"cancel of nothing", []string{"cancel"}, codeOwn, "which run?"},
+		{"from for all", []string{"retry", "--dead", "--from", "x"}, codeOwn, "need exactly one run"},
+		{"cancel of nothing", []string{"cancel"}, codeOwn, "no run given"},
 		{"cancel of no workflow", []string{"cancel", "--workflow", "", "--yes"}, codeOwn, "--workflow: the value is empty"},
 		{"cancel of no state", []string{"cancel", "--state", "", "--yes"}, codeOwn, "--state: the value is empty"},
 		{"cancel since nothing", []string{"cancel", "--since", "", "--workflow", "two", "--yes"}, codeOwn, "--since: the value is empty"},
-		{"cancel by blanks", []string{"cancel", "--search", " \t", "--yes"}, codeOwn, "--search: says nothing, which would mean all runs"},
+		{"cancel by blanks", []string{"cancel", "--search", " \t", "--yes"}, codeOwn, "would select all runs"},
 		{"retry of no workflow", []string{"retry", "--dead", "--workflow", "", "--yes"}, codeOwn, "--workflow: the value is empty"},
 		{"retry of no error", []string{"retry", "--dead", "--error-like=", "--yes"}, codeOwn, "--error-like: the value is empty"},
-		{"retry of any number of attempts", []string{"retry", "--dead", "--min-attempts", "0", "--yes"}, codeOwn, "--min-attempts: says nothing"},
+		{"retry of any number of attempts", []string{"retry", "--dead", "--min-attempts", "0", "--yes"}, codeOwn, "--min-attempts: the value \"0\" would select all runs"},
 		{"a state that does not exist", []string{"runs", "--state", "ded"}, codeOwn, "--state: "},
 		{"a limit that is too large", []string{"runs", "--limit", "1001"}, codeOwn, "--limit: "},
 		{"an order that does not exist", []string{"runs", "--order", "best"}, codeOwn, "--order: "},
 		{"a kind that does not exist", []string{"events", "--kind", "x"}, codeOwn, "--kind: "},
-		{"a backup to nowhere", []string{"backup"}, codeOwn, "which folder?"},
+		{"a backup to nowhere", []string{"backup"}, codeOwn, "no folder given"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			got := s.verb(c.args...)
+			got := s.runCommand(c.args...)
 			wantCode(t, got, c.code)
 			wantIn(t, "stderr", got.stderr, c.err)
 		})
@@ -471,31 +471,31 @@ func TestShowAndControl(t *testing.T) {
 
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	var ids []string
 	for i := range 3 {
-		ids = append(ids, s.want("run", "fails", "--input", fmt.Sprintf(`{"fail":"host %d is away"}`, i)))
+		ids = append(ids, s.mustRun("run", "fails", "--input", fmt.Sprintf(`{"fail":"host %d is away"}`, i)))
 	}
-	other := s.want("run", "fails", "--input", `{"fail":"disk full"}`)
+	other := s.mustRun("run", "fails", "--input", `{"fail":"disk full"}`)
 	for _, id := range append(ids, other) {
-		s.over(id)
+		s.waitForEnd(id)
 	}
 	bulk := []string{"retry", "--dead", "--workflow", "fails", "--error-like", "host 9 is away"}
 
-	text := s.want("dead", "--groups")
+	text := s.mustRun("dead", "--groups")
 	wantIn(t, "groups", text, "RUNS")
 	wantIn(t, "groups", text, "is away")
-	wantIn(t, "groups", s.want("dead", "--groups", "--json"), `"count":3`)
-	if n := strings.Count(s.want("dead"), "\n"); n != 4 {
+	wantIn(t, "groups", s.mustRun("dead", "--groups", "--json"), `"count":3`)
+	if n := strings.Count(s.mustRun("dead"), "\n"); n != 4 {
 		t.Errorf("dead has %d lines", n)
 	}
-	if n := strings.Count(s.want("dead", "--error-like", "disk full"), "\n"); n != 1 {
+	if n := strings.Count(s.mustRun("dead", "--error-like", "disk full"), "\n"); n != 1 {
 		t.Errorf("dead --error-like has %d lines", n)
 	}
 
-	got := s.verb(bulk...)
+	got := s.runCommand(bulk...)
 	wantCode(t, got, codeOwn)
-	wantIn(t, "stderr", got.stderr, "this would retry 3 runs: say --yes")
+	wantIn(t, "stderr", got.stderr, "this would retry 3 runs: add --yes to confirm")
 
 	cmd, mark := command(t, bulk...)
 	asked := startSession(t, s.env(cmd), mark)
@@ -511,52 +511,52 @@ func TestManyAtOnce(t *testing.T) {
 	asked.wantCode(0)
 	asked.expect("retried 3 of 3 runs")
 	for _, id := range ids {
-		s.over(id)
+		s.waitForEnd(id)
 		if info, err := s.engine.Get(t.Context(), id); err != nil || info.Attempts != 4 {
 			t.Errorf("%s: %+v, %v", id, info, err)
 		}
 	}
-	wantIn(t, "none", s.want("retry", "--dead", "--workflow", "echo", "--yes"), "retried 0 of 0 runs")
-	wantIn(t, "json", s.want(append(bulk, "--yes", "--json")...), `"done":3`)
+	wantIn(t, "none", s.mustRun("retry", "--dead", "--workflow", "echo", "--yes"), "retried 0 of 0 runs")
+	wantIn(t, "json", s.mustRun(append(bulk, "--yes", "--json")...), `"done":3`)
 	for range 2 {
-		s.until(s.want("run", "slow"), "waiting")
+		s.until(s.mustRun("run", "slow"), "waiting")
 	}
-	wantIn(t, "cancel", s.want("cancel", "--workflow", "slow", "--yes"), "canceled 2 of 2 runs")
+	wantIn(t, "cancel", s.mustRun("cancel", "--workflow", "slow", "--yes"), "canceled 2 of 2 runs")
 }
 
 func TestListsAndTheRest(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	wantIn(t, "runs", s.want("runs"), "no runs")
-	id := s.want("run", "fails", "--input", `{"fail":"a\u001b[2Jb"}`)
-	s.over(id)
-	text := s.want("runs", "--state", "dead,succeeded", "--workflow", "fails")
+	s := newInProcessServer(t)
+	wantIn(t, "runs", s.mustRun("runs"), "no runs")
+	id := s.mustRun("run", "fails", "--input", `{"fail":"a\u001b[2Jb"}`)
+	s.waitForEnd(id)
+	text := s.mustRun("runs", "--state", "dead,succeeded", "--workflow", "fails")
 	wantIn(t, "runs", text, id+"  dead   fails     do    2")
 	wantIn(t, "runs", text, `a\x1b[2Jb`)
 	var page engine.Page
-	if err := json.Unmarshal([]byte(s.want("runs", "--json")), &page); err != nil || len(page.Runs) != 1 || page.Runs[0].ID != id {
+	if err := json.Unmarshal([]byte(s.mustRun("runs", "--json")), &page); err != nil || len(page.Runs) != 1 || page.Runs[0].ID != id {
 		t.Errorf("runs --json: %+v, %v", page, err)
 	}
-	wantIn(t, "status", s.want("status"), "tideover v0.0.1; up for")
-	wantIn(t, "status", s.want("status", "--json"), `"version":"v0.0.1"`)
-	wantIn(t, "workflows", s.want("workflows"), "second  after first")
-	wantIn(t, "workflows", s.want("workflows", "--json"), `"name":"two"`)
-	wantIn(t, "schedules", s.want("schedules"), "no schedules")
+	wantIn(t, "status", s.mustRun("status"), "tideover v0.0.1; up for")
+	wantIn(t, "status", s.mustRun("status", "--json"), `"version":"v0.0.1"`)
+	wantIn(t, "workflows", s.mustRun("workflows"), "second  after first")
+	wantIn(t, "workflows", s.mustRun("workflows", "--json"), `"name":"two"`)
+	wantIn(t, "schedules", s.mustRun("schedules"), "no schedules")
 	if err := s.engine.SetSchedules(t.Context(), []engine.Schedule{{Name: "nightly", Workflow: "echo", Cron: "0 3 * * *"}}); err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "schedules", s.want("schedules"), "nightly  echo      0 3 * * *")
-	wantIn(t, "schedules", s.want("schedules", "--json"), `"cron":"0 3 * * *"`)
+	wantIn(t, "schedules", s.mustRun("schedules"), "nightly  echo      0 3 * * *")
+	wantIn(t, "schedules", s.mustRun("schedules", "--json"), `"cron":"0 3 * * *"`)
 
-	text = s.want("events")
+	text = s.mustRun("events")
 	wantIn(t, "events", text, id[:shortID]+" fails: Run started by cli:")
 	wantIn(t, "events", text, `fails: Retry after error: a\x1b[2Jb`)
-	if text := s.want("events", "--run", id, "--kind", "gave-up", "--json"); strings.Count(text, `"kind":"gave-up"`) != 2 || strings.Contains(text, "run-started") {
+	if text := s.mustRun("events", "--run", id, "--kind", "gave-up", "--json"); strings.Count(text, `"kind":"gave-up"`) != 2 || strings.Contains(text, "run-started") {
 		t.Errorf("events --kind gave-up --json: %s", text)
 	}
 
 	dir := filepath.Join(t.TempDir(), "copy")
-	wantIn(t, "backup", s.want("backup", dir), "copied to "+dir)
+	wantIn(t, "backup", s.mustRun("backup", dir), "copied to "+dir)
 	if files, err := os.ReadDir(dir); err != nil || len(files) == 0 {
 		t.Errorf("backup: %v, %v", files, err)
 	}
@@ -564,14 +564,14 @@ func TestListsAndTheRest(t *testing.T) {
 
 func TestWatching(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	p, output := s.background("runs", "--watch")
-	id := s.want("run", "gate")
+	id := s.mustRun("run", "gate")
 	testwait.Until(t, "a line", func() bool { return strings.Contains(output(), id+" gate running") })
 	close(s.gate)
 	testwait.Until(t, "another line", func() bool { return strings.Contains(output(), id+" gate succeeded") })
 	p.signal(syscall.SIGTERM)
-	if got := p.end(); got.code != 128+int(syscall.SIGTERM) {
+	if got := p.wait(); got.code != 128+int(syscall.SIGTERM) {
 		t.Errorf("code %d, stderr %q", got.code, got.stderr)
 	}
 	cmd, mark := command(t, "runs", "--watch")
@@ -584,17 +584,17 @@ func TestWatching(t *testing.T) {
 
 func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	for _, flag := range []string{"--wait", "--follow"} {
 		p, _ := s.background("run", "gate", flag, "--key", flag)
 		testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), flag, 2); return len(ids) == 1 })
 		ids, _ := s.engine.Find(t.Context(), flag, 2)
 		p.signal(syscall.SIGINT)
-		got := p.end()
+		got := p.wait()
 		wantCode(t, got, 130)
-		// It may have been interrupted before it knew the id.
+		// The interrupt may come before the id is known.
 		if got.stderr != "" {
-			wantIn(t, "stderr", got.stderr, "run "+ids[0]+" goes on")
+			wantIn(t, "stderr", got.stderr, "run "+ids[0]+" continues")
 		}
 		if info, err := s.engine.Get(t.Context(), ids[0]); err != nil || info.Finished() {
 			t.Errorf("%s: %+v, %v", flag, info, err)
@@ -602,29 +602,29 @@ func TestWhoeverWaitsMayBeInterrupted(t *testing.T) {
 	}
 	p, _ := s.background("run", "gate", "--wait", "--key", "k")
 	testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "k", 2); return len(ids) == 1 })
-	s.want("cancel", "k")
-	wantCode(t, p.end(), codeCanceled)
+	s.mustRun("cancel", "k")
+	wantCode(t, p.wait(), codeCanceled)
 }
 
 func TestEventsAreFollowedThroughARestart(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
+	s := newInProcessServer(t)
 	p, output := s.background("events", "--follow", "--json", "--after", "0")
-	first := s.want("run", "echo")
+	first := s.mustRun("run", "echo")
 	testwait.Until(t, "events", func() bool { return strings.Contains(output(), first) })
 	waiting, result := s.background("run", "gate", "--wait", "--key", "g")
 	testwait.Until(t, "the run", func() bool { ids, _ := s.engine.Find(t.Context(), "g", 2); return len(ids) == 1 })
 	s.close()
 	s.listen()
-	second := s.want("run", "echo")
+	second := s.mustRun("run", "echo")
 	testwait.Until(t, "events of the new server", func() bool { return strings.Contains(output(), second) })
 	close(s.gate)
-	got := waiting.end()
+	got := waiting.wait()
 	if wantCode(t, got, 0); result() != "\"through\"\n" {
 		t.Errorf("result %q, stderr %q", result(), got.stderr)
 	}
 	p.signal(syscall.SIGTERM)
-	p.end()
+	p.wait()
 	for line := range strings.Lines(output()) {
 		var e control.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil || e.Message == "" {
@@ -635,9 +635,9 @@ func TestEventsAreFollowedThroughARestart(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	t.Parallel()
-	s := newService(t)
-	dead := s.want("run", "fails", "--input", `{"fail":"x"}`)
-	s.over(dead)
+	s := newInProcessServer(t)
+	dead := s.mustRun("run", "fails", "--input", `{"fail":"x"}`)
+	s.waitForEnd(dead)
 	for _, c := range []struct {
 		args []string
 		want string
@@ -650,12 +650,12 @@ func TestCompletion(t *testing.T) {
 		{[]string{"runs", "--workflow", ""}, "echo\n"},
 		{[]string{"events", "--kind", ""}, "gave-up\n"},
 	} {
-		// A server that is slow to answer is not waited for: then there is nothing to complete.
+		// Completion does not wait for a slow server, and then offers nothing.
 		testwait.Until(t, fmt.Sprintf("%q completes to %q", c.args, c.want), func() bool {
-			return strings.Contains(s.want(append([]string{"__complete"}, c.args...)...)+"\n", c.want)
+			return strings.Contains(s.mustRun(append([]string{"__complete"}, c.args...)...)+"\n", c.want)
 		})
 	}
-	if text := s.want("__complete", "cancel", ""); strings.Contains(text, dead) {
+	if text := s.mustRun("__complete", "cancel", ""); strings.Contains(text, dead) {
 		t.Errorf("cancel offers a dead run: %s", text)
 	}
 	cmd, _ := command(t, "__complete", "show", "")
@@ -663,7 +663,7 @@ func TestCompletion(t *testing.T) {
 	if got := finish(t, cmd); got.code != 0 || got.out != ":4\n" || strings.Contains(got.stderr, "nowhere") {
 		t.Errorf("without a server: %+v", got)
 	}
-	// A server that accepts and says nothing must not hold up the line.
+	// A server that accepts connections and never answers must not block completion.
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

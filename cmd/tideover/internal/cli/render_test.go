@@ -11,10 +11,10 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// noon is when the golden pictures were taken.
+// noon is the current time in the golden files.
 var noon = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
-// golden compares a text with the file of the name under testdata.
+// golden compares a text with the file of this name in testdata.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	testfile.Golden(t, "testdata/"+name, got)
@@ -24,7 +24,7 @@ func at(d time.Duration) time.Time { return noon.Add(d) }
 
 func later(d time.Duration) *time.Time { t := at(d); return &t }
 
-// hostile is an error that would like to be something else.
+// hostile is an error that contains escape sequences and a second line.
 const hostile = "connection refused\x1b[2J\x1b]0;owned\x07\nall is well\u202e"
 
 func exampleRun() *engine.Info {

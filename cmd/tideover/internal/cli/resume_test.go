@@ -19,10 +19,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The fake assistants keep each conversation in a file, conv-ID, with a line for
-// each prompt, and verify what they are asked for as the real ones do. The first
-// call ends at a limit, and then another conversation of the same folder is the
-// latest one.
+// The fake assistants store each conversation in a file, conv-ID, with a line for each prompt, and
+// check their arguments as the real ones do. The first call ends at a limit, and then another
+// conversation of the same folder is the latest one.
 const (
 	fakeCommon = `#!/bin/sh
 cd "$FAKE" || exit 9
@@ -132,7 +131,7 @@ echo "All done."
 `
 )
 
-// assistants is a folder with fake assistants, and their conversations.
+// assistants is a folder with fake assistants and their conversations.
 type assistants struct {
 	t   *testing.T
 	dir string
@@ -147,13 +146,13 @@ func newAssistants(t *testing.T) *assistants {
 	return a
 }
 
-// touch makes an empty file, which changes what the fakes do.
+// touch creates an empty file, which changes what the fakes do.
 func (a *assistants) touch(name string) {
 	a.t.Helper()
 	write(a.t, filepath.Join(a.dir, name), "")
 }
 
-// converse makes a conversation, which is then the latest one.
+// converse creates a conversation, which is then the latest one.
 func (a *assistants) converse(id, prompt string) {
 	a.t.Helper()
 	write(a.t, filepath.Join(a.dir, "conv-"+id), prompt+"\n")
@@ -169,14 +168,13 @@ func (a *assistants) tideover(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// watch returns a watch of a command, given with the flags before it.
+// watch returns a watch of a command, with its flags.
 func (a *assistants) watch(args ...string) *exec.Cmd {
 	a.t.Helper()
 	return a.tideover(append([]string{"watch", "--data", filepath.Join(a.dir, "state"), "--policy", quickly}, args...)...)
 }
 
-// conversations returns the prompts of each conversation but the other one's, by
-// id.
+// conversations returns the prompts of each conversation by id, except the unrelated one.
 func (a *assistants) conversations() map[string][]string {
 	a.t.Helper()
 	all := map[string][]string{}
@@ -196,13 +194,13 @@ func (a *assistants) conversations() map[string][]string {
 	return all
 }
 
-// calls returns how the assistants were called.
+// calls returns the arguments of the assistants' calls.
 func (a *assistants) calls() []string {
 	text, _ := os.ReadFile(filepath.Join(a.dir, "calls"))
 	return strings.Split(strings.TrimSpace(string(text)), "\n")
 }
 
-// wantConversations wants each of the conversations once, whatever their ids.
+// wantConversations checks the prompts of all conversations, in any order and with any ids.
 func (a *assistants) wantConversations(want ...string) {
 	a.t.Helper()
 	var got []string
@@ -257,8 +255,8 @@ func TestEachShapeOfACommandResumesItsSession(t *testing.T) {
 	}
 }
 
-// What is piped into a watch is a prompt that the session has had, also for the
-// watch after a kill.
+// Text that is piped into a watch is a prompt that the session has had, also for the watch after a
+// kill.
 func TestAPipedPromptIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	a := newAssistants(t)
@@ -287,9 +285,9 @@ func TestAPipedPromptIsNotReadAgain(t *testing.T) {
 	a.wantConversations("x, Continue.", "y")
 }
 
-// ask asks the watch of a session something, and reads the answer; it does nothing
-// if the watch is not there yet.
-func (a *assistants) ask(method, name, verb string, answer any) {
+// request sends a request to the watch of a session and decodes the answer. It does nothing if the
+// watch is not running yet.
+func (a *assistants) request(method, name, verb string, answer any) {
 	a.t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(a.dir, "state/watch", name, "control.sock"))
@@ -306,16 +304,15 @@ func (a *assistants) ask(method, name, verb string, answer any) {
 	_ = json.NewDecoder(resp.Body).Decode(answer) // or it stays as it is
 }
 
-// untilStated waits until a watch knows the id of the session, and the session has
-// so many prompts. After a kill the engine waits before it tries again, which is
-// not waited for.
+// untilStated waits until a watch knows the id of the session and the session has this many
+// prompts. It ends the wait that the engine makes after a kill.
 func (a *assistants) untilStated(name string, prompts int) (id string) {
 	a.t.Helper()
 	testwait.Until(a.t, fmt.Sprintf("session %s and %d prompts", name, prompts), func() bool {
 		var st struct{ Session, State string }
-		a.ask(http.MethodGet, name, "", &st)
+		a.request(http.MethodGet, name, "", &st)
 		if st.State == "waiting" {
-			a.ask(http.MethodPost, name, "/retry-now", &struct{}{})
+			a.request(http.MethodPost, name, "/retry-now", &struct{}{})
 		}
 		id = st.Session
 		return id != "" && len(a.conversations()[id]) == prompts
@@ -323,7 +320,7 @@ func (a *assistants) untilStated(name string, prompts int) (id string) {
 	return id
 }
 
-// Two sessions of Codex in one folder, of which both watches are killed ten times.
+// Two sessions of Codex work in one folder, and both watches are killed ten times.
 func TestSessionsInOneFolderNeverCross(t *testing.T) {
 	t.Parallel()
 	a := newAssistants(t)
@@ -373,15 +370,15 @@ func TestSessionsInOneFolderNeverCross(t *testing.T) {
 	}
 }
 
-// An assistant that states no id: the latest session of the folder is resumed if
-// nobody else has one there.
+// The assistant prints no id. The latest session of the folder is resumed only if no other session
+// works there.
 func TestWithoutAnIDTheLatestSessionIsResumedOnlyIfItIsTheOnlyOne(t *testing.T) {
 	t.Parallel()
 	a := newAssistants(t)
 	a.touch("silent")
 	got := finish(t, a.watch("--name", "one", "--", "codex", "exec", "x"))
 	wantCode(t, got, 0)
-	wantIn(t, "stderr", got.stderr, "stated no session id, so the latest session of its folder is resumed")
+	wantIn(t, "stderr", got.stderr, "printed no session id, so the latest session of its folder is resumed")
 	if calls := a.calls(); len(calls) != 2 || calls[1] != "codex exec resume --last Continue." {
 		t.Errorf("the assistant was called with %q", calls)
 	}
@@ -390,7 +387,7 @@ func TestWithoutAnIDTheLatestSessionIsResumedOnlyIfItIsTheOnlyOne(t *testing.T) 
 	}
 	got = finish(t, a.watch("--name", "two", "--", "codex", "exec", "y"))
 	wantCode(t, got, 1)
-	wantIn(t, "stderr", got.stderr, "another session runs there")
+	wantIn(t, "stderr", got.stderr, "another session uses the same folder")
 	if calls := a.calls(); len(calls) != 3 {
 		t.Errorf("the assistant was called with %q", calls)
 	}
@@ -405,7 +402,7 @@ func TestASessionThatIsGoneBeginsAnewOnce(t *testing.T) {
 			a.touch("forget")
 			got := finish(t, a.watch(append([]string{"--name", "gone", "--"}, command...)...))
 			wantCode(t, got, 0)
-			wantIn(t, "stderr", got.stderr, "does not exist any more; it begins anew with its first prompt")
+			wantIn(t, "stderr", got.stderr, "no longer exists; starting again with the first prompt")
 			a.wantConversations("x")
 			if calls := a.calls(); len(calls) != 3 {
 				t.Errorf("the assistant was called with %q", calls)
@@ -421,8 +418,8 @@ func TestAnAssistantThatCannotBeResumedIsNotRunAgain(t *testing.T) {
 		why     string
 	}{
 		"a flag":       {[]string{"gemini", "--sesame", "-p", "x"}, "the flag --sesame is not known"},
-		"an assistant": {[]string{"opencode", "run", "x"}, "how opencode resumes a session is not known"},
-		"a script":     {[]string{"sh", "-c", "cd . && opencode run x"}, "opencode is run by a command of which only a plain call is understood"},
+		"an assistant": {[]string{"opencode", "run", "x"}, "how opencode resumes a session is unknown"},
+		"a script":     {[]string{"sh", "-c", "cd . && opencode run x"}, "opencode is run by a command that is too complex"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -433,13 +430,13 @@ func TestAnAssistantThatCannotBeResumedIsNotRunAgain(t *testing.T) {
 			got := finish(t, a.watch(append([]string{"--quiet", "--name", "stuck", "--"}, tt.command...)...))
 			wantCode(t, got, 1)
 			first, _, _ := strings.Cut(got.stderr, "\n")
-			wantIn(t, "first line", first, "warning: no way is known to resume session stuck: ")
+			wantIn(t, "first line", first, "warning: session stuck can't be resumed: ")
 			wantIn(t, "first line", first, tt.why)
 			wantIn(t, "stderr", got.stderr, "session stuck gave up")
 			if calls := a.calls(); len(calls) != 1 {
 				t.Errorf("the assistant was called with %q", calls)
 			}
-			// Whoever starts it again wants it to begin anew.
+			// Starting the session again begins from the start.
 			wantCode(t, finish(t, a.watch(append([]string{"--name", "stuck", "--"}, tt.command...)...)), 0)
 			if calls := a.calls(); len(calls) != 2 || calls[0] != calls[1] {
 				t.Errorf("the assistant was called with %q", calls)
@@ -459,15 +456,15 @@ func TestRestartRunsTheFirstPromptAgain(t *testing.T) {
 	}
 }
 
-// Any other command is run again, which is said at the start.
+// Any other command is run again, and a message at the start says so.
 func TestACommandThatIsNoAssistantIsRunAgain(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "retry after 1s"; exit 1`, `echo done`)
+	w := newWatchEnv(t, `echo "retry after 1s"; exit 1`, `echo done`)
 	cmd, _ := command(t, "watch", "--data", filepath.Join(w.dir, "state"), "--policy", quickly, "--", filepath.Join(w.dir, "assistant"), "build")
 	got := finish(t, cmd)
 	wantCode(t, got, 0)
 	first, _, _ := strings.Cut(got.stderr, "\n")
-	wantIn(t, "first line", first, "when it stops, its command is run again as it is")
+	wantIn(t, "first line", first, "when it stops, its command is run again unchanged")
 	if calls := w.calls(); len(calls) != 2 || calls[1] != "build" {
 		t.Errorf("the command was called with %q", calls)
 	}
@@ -480,7 +477,7 @@ func TestConfigCheckSaysWhatCannotBeResumed(t *testing.T) {
 	write(t, file, "version: 1\nsessions:\n  night:\n    start: [opencode, run, x]\n  fine:\n    start: [codex, exec, --json, x]\n  again:\n    start: [opencode, run, y]\n    restart: true\n")
 	got := finish(t, a.tideover("config", "check", "--config", file))
 	wantCode(t, got, 0)
-	wantIn(t, "config check", got.out+got.stderr, "tideover.yaml:4:12: sessions.night.start: resume: no way is known to resume session night: how opencode resumes a session is not known")
+	wantIn(t, "config check", got.out+got.stderr, "tideover.yaml:4:12: sessions.night.start: resume: session night can't be resumed: how opencode resumes a session is unknown")
 	for _, other := range []string{"session fine", "session again"} {
 		if strings.Contains(got.out+got.stderr, other) {
 			t.Errorf("config check says %q", got.out+got.stderr)
@@ -490,7 +487,7 @@ func TestConfigCheckSaysWhatCannotBeResumed(t *testing.T) {
 
 func TestResumingAWaitingSessionExplains(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "retry after 3600s"; exit 1`)
+	w := newWatchEnv(t, `echo "retry after 3600s"; exit 1`)
 	cmd, _ := w.until("next at", "--name", "night")
 	defer func() {
 		_ = cmd.Process.Signal(os.Interrupt)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -12,23 +13,22 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
-// Streams are the standard streams. They are files because a command that we
-// run inherits them.
+// Streams are the standard streams. They are files, because commands that tideover runs inherit
+// them.
 type Streams struct {
 	In, Out, Err *os.File
 }
 
-// codeOwn is the exit code for errors of our own, as opposed to those of a
-// command that we ran.
+// codeOwn is the exit code for tideover's own errors, as opposed to those of a command that it ran.
 const codeOwn = 125
 
-// Exit is how the program is to end.
+// Exit says how the process ends.
 type Exit struct {
 	Code   int
-	Signal syscall.Signal // what to die of; 0 means to exit with Code
+	Signal syscall.Signal // signal to die of; 0 means to exit with Code
 }
 
-// Now ends the program.
+// Now ends the process.
 func (e Exit) Now() {
 	if e.Signal != 0 {
 		process.Die(e.Signal)
@@ -36,12 +36,12 @@ func (e Exit) Now() {
 	os.Exit(e.Code)
 }
 
-// exitError ends the program, and prints nothing.
+// exitError ends the process without a message.
 type exitError Exit
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
 
-// Run runs the command line and returns how the program is to end.
+// Run executes the command line args and returns how the process must end.
 func Run(args []string, io Streams) Exit {
 	root := newRoot(io)
 	root.SetArgs(args)
@@ -67,9 +67,9 @@ func Run(args []string, io Streams) Exit {
 func newRoot(io Streams) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tideover",
-		Short: "Gets commands, calls and workflows through failure",
-		Long: `tideover gets things through failure: it retries, with the right waits, until
-they succeed or it is pointless to go on.`,
+		Short: "Retries commands, API calls and workflows until they succeed",
+		Long: `tideover retries commands, API calls and workflows with the right delays, until they
+succeed or another attempt is pointless.`,
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -84,7 +84,34 @@ they succeed or it is pointless to go on.`,
 	root.AddCommand(newRun(io), newRuns(io), newShow(io), newRetry(io), newCancel(io), newWake(io), newDead(io), newEvents(io),
 		newWorkflows(io), newSchedules(io), newStatus(io), newBackup(io), newSessions(io), newProviders(io), newCluster(io), newDoctor(io), newMove(io), newHealth(io), newMan())
 	root.AddCommand(newChaos(io), newSim(io), newNIP90(io), newInit(io))
-	understand(root)
-	groupVerbs(root)
+	improveUsageErrors(root)
+	groupCommands(root)
 	return root
+}
+
+// commandGroups are the headings of the commands in the help.
+var commandGroups = []struct {
+	title string
+	verbs []string
+}{
+	{"Run a command:", []string{"exec", "watch", "detect"}},
+	{"Run a server:", []string{"serve", "gateway"}},
+	{"Work with a server:", []string{
+		"run", "runs", "show", "events", "dead", "retry", "cancel", "wake", "workflows", "schedules", "sessions", "providers", "nip90",
+	}},
+	{"Operate a server:", []string{"status", "health", "doctor", "cluster", "backup", "move", "notify"}},
+	{"Simulate and test:", []string{"plan", "advise", "sim", "chaos"}},
+	{"Set up:", []string{"init", "config", "schema", "completion", "version", "help"}},
+}
+
+// groupCommands puts the commands under their headings.
+func groupCommands(root *cobra.Command) {
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(g.verbs, cmd.Name()) {
+				cmd.GroupID = g.title
+			}
+		}
+	}
 }

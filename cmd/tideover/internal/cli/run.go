@@ -18,27 +18,27 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxInput is how much of an input is read. The server takes less.
+// maxInput limits the size of an input that is read. The server accepts less.
 const maxInput = 8 << 20
 
-// once is a flag of text that may not be given twice: of two timeouts, which one
-// was meant?
-type once struct {
+// singleFlag is a text flag that can be given only once: with two timeouts, it would be unclear
+// which one applies. An empty value is rejected.
+type singleFlag struct {
 	text  string
 	kind  string
 	given bool
 }
 
-func (o *once) String() string { return o.text }
-func (o *once) Type() string   { return o.kind }
+func (o *singleFlag) String() string { return o.text }
+func (o *singleFlag) Type() string   { return o.kind }
 
 // Set implements [pflag.Value].
-func (o *once) Set(s string) error {
+func (o *singleFlag) Set(s string) error {
 	if o.given {
-		return errors.New("is given twice")
+		return errors.New("given twice: give it once")
 	}
 	if s == "" {
-		return errors.New("is empty")
+		return errors.New("the value is empty")
 	}
 	o.text, o.given = s, true
 	return nil
@@ -46,21 +46,20 @@ func (o *once) Set(s string) error {
 
 type runOptions struct {
 	remote
-	input, key, timeout, in, at once
+	input, key, timeout, in, at singleFlag
 	wait, follow                bool
 }
 
-const runLong = `Starts a run of a workflow and prints its id. When the id is printed the run is
-stored, and goes on whatever happens.
+const runLong = `Starts a run of a workflow and prints its id. When the id is printed, the run is
+stored and continues even if the server or this machine fails.
 
-With --wait it waits for the end and prints what the run returned, as JSON. With
---follow it prints what happens to the run meanwhile; with both, that goes to
-standard error. Whoever waits can be interrupted: the run goes on. Should the
-server be away for a while, it is waited for.
+--wait waits for the end and prints the result of the run as JSON. --follow prints
+the events of the run; with both, the events go to standard error. You can interrupt
+either: the run continues. If the server is unreachable, the command reconnects.
 
-With --key, a second start with the same key starts nothing and prints the id of
-the first one's run. If that run has another input, a warning says so; with --json,
-"existing" and "input_differs" do.`
+With --key, a second start with the same key starts nothing and prints the id of the
+first run. If that run has another input, a warning is printed; with --json, see the
+fields "existing" and "input_differs".`
 
 const runExample = `  tideover run nightly-report
   tideover run order --input '{"id": 4711}' --key order-4711
@@ -76,31 +75,31 @@ func newRun(io Streams) *cobra.Command {
 		Short:             "Start a run of a workflow",
 		Long:              runLong,
 		Example:           runExample,
-		Args:              one("workflow"),
+		Args:              exactlyOne("workflow"),
 		ValidArgsFunction: o.completeWorkflows,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			start, err := o.start(args[0])
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.run(ctx, c, start) })
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.run(ctx, c, start) })
 		},
 	}
 	f := cmd.Flags()
 	o.input.kind, o.key.kind, o.timeout.kind, o.in.kind, o.at.kind = "JSON", "key", "duration", "duration", "time"
-	f.Var(&o.input, "input", "what the steps get: JSON, @file, or - for standard input")
-	f.Var(&o.key, "key", "start at most once with this key")
-	f.Var(&o.timeout, "timeout", "end the run if it takes longer")
-	f.Var(&o.in, "in", "start after a while")
+	f.Var(&o.input, "input", "input of the run: JSON, @file, or - for standard input")
+	f.Var(&o.key, "key", "start only one run with this key")
+	f.Var(&o.timeout, "timeout", "time limit of the run")
+	f.Var(&o.in, "in", "start after this time")
 	f.Var(&o.at, "at", "start at a time such as 2026-11-16T03:00:00+01:00")
-	f.BoolVarP(&o.wait, "wait", "w", false, "wait for the end, and print the output")
-	f.BoolVarP(&o.follow, "follow", "f", false, "print what happens, until the end")
+	f.BoolVarP(&o.wait, "wait", "w", false, "wait for the end and print the result")
+	f.BoolVarP(&o.follow, "follow", "f", false, "print events until the end")
 	o.command(cmd)
 	o.completeFlags(cmd)
 	return cmd
 }
 
-// start reads the flags. What is wrong with them is said before anything is sent.
+// start builds the request from the flags and checks them before anything is sent.
 func (o *runOptions) start(workflow string) (s control.Start, err error) {
 	s = control.Start{Workflow: workflow, Key: o.key.text}
 	if err := control.CheckKey(s.Key); err != nil {
@@ -124,17 +123,18 @@ func (o *runOptions) start(workflow string) (s control.Start, err error) {
 		*f.to = control.Span(d)
 	}
 	if o.at.given && o.in.given {
-		return s, errors.New("--at and --in: one of them is enough")
+		return s, errors.New("--at and --in can't be used together: give one of them")
 	}
 	if o.at.given {
 		if s.At, err = time.Parse(time.RFC3339, o.at.text); err != nil {
-			return s, fmt.Errorf("--at: %q is not a time such as 2026-11-16T03:00:00+01:00", o.at.text)
+			return s, fmt.Errorf("--at: %q is not a time: want one such as 2026-11-16T03:00:00+01:00", o.at.text)
 		}
 	}
 	return s, nil
 }
 
-// readInput reads JSON from the command line, a file, or standard input.
+// readInput returns the JSON in text, in a file (@name) or on standard input (-). It is nil if text
+// is empty.
 func readInput(text string, stdin *os.File) (json.RawMessage, error) {
 	var data []byte
 	switch name, isFile := strings.CutPrefix(text, "@"); {
@@ -142,7 +142,7 @@ func readInput(text string, stdin *os.File) (json.RawMessage, error) {
 		return nil, nil
 	case text == "-":
 		var err error
-		if data, err = readAll(stdin); err != nil {
+		if data, err = readLimited(stdin); err != nil {
 			return nil, err
 		}
 	case isFile:
@@ -151,7 +151,7 @@ func readInput(text string, stdin *os.File) (json.RawMessage, error) {
 			return nil, err
 		}
 		defer f.Close()
-		if data, err = readAll(f); err != nil {
+		if data, err = readLimited(f); err != nil {
 			return nil, err
 		}
 	default:
@@ -160,17 +160,18 @@ func readInput(text string, stdin *os.File) (json.RawMessage, error) {
 	if !json.Valid(data) {
 		hint := ""
 		if text != "-" && !strings.HasPrefix(text, "@") {
-			hint = `; a text stands in quotes of its own: '"text"'`
+			hint = `: put a string in double quotes: '"text"'`
 		}
 		return nil, fmt.Errorf("%q is not JSON%s", textfmt.ClipWithin(visible(string(data)), 60, "…"), hint)
 	}
 	return data, nil
 }
 
-func readAll(f *os.File) ([]byte, error) {
+// readLimited reads a file of at most maxInput bytes.
+func readLimited(f *os.File) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(f, maxInput+1))
 	if err == nil && len(data) > maxInput {
-		err = fmt.Errorf("more than %d bytes", maxInput)
+		err = fmt.Errorf("input is too long: want at most %d bytes", maxInput)
 	}
 	return data, err
 }
@@ -182,39 +183,39 @@ func (o *runOptions) run(ctx context.Context, c *client.Client, start control.St
 	}
 	switch {
 	case run.InputDiffers:
-		o.warn("the key %q is known; nothing was started, and run %s has another input; see 'tideover show %s', or use another key", start.Key, run.ID, run.ID)
+		o.warn("nothing was started: key %q belongs to run %s, which has another input: see 'tideover show %s', or use another key", start.Key, run.ID, run.ID)
 	case run.Existing:
-		o.warn("the key %q is known; this is its run", start.Key)
+		o.warn("nothing was started: key %q belongs to this run", start.Key)
 	}
 	if !start.At.IsZero() && start.At.Before(time.Now()) && !run.Existing {
-		o.warn("%s is over, so the run starts at once", start.At.Local().Format(time.RFC3339))
+		o.warn("%s is in the past: the run starts at once", start.At.Local().Format(time.RFC3339))
 	}
 	if !o.wait && !o.follow {
 		if o.json {
 			return o.printJSON(run)
 		}
-		return o.say("%s", run.ID)
+		return o.printLine("%s", run.ID)
 	}
-	err = o.end(ctx, c, run.ID)
-	if _, told := errors.AsType[*toldToEnd](err); told {
-		o.warn("run %s goes on; see 'tideover show %s'", run.ID, run.ID)
+	err = o.waitForEnd(ctx, c, run.ID)
+	if _, told := errors.AsType[*interruptedError](err); told {
+		o.warn("run %s continues; see 'tideover show %s'", run.ID, run.ID)
 	}
 	return err
 }
 
-// end waits for the end of the run, and tells it.
-func (o *runOptions) end(ctx context.Context, c *client.Client, id string) error {
+// waitForEnd waits for the end of the run and prints its events or its result.
+func (o *runOptions) waitForEnd(ctx context.Context, c *client.Client, id string) error {
 	if o.follow {
 		var out io.Writer = o.io.Out
 		if o.wait {
-			out = besideTheResult{o.io.Err}
+			out = bestEffortWriter{o.io.Err}
 		}
-		end, err := follow(ctx, c, id, out, o.json && !o.wait)
+		end, err := printRunEvents(ctx, c, id, out, o.json && !o.wait)
 		if err != nil {
 			return err
 		}
 		if !o.wait {
-			return endedAs(end.State)
+			return exitErrorFor(end.State)
 		}
 	}
 	output, err := c.Result(ctx, id)
@@ -224,7 +225,7 @@ func (o *runOptions) end(ctx context.Context, c *client.Client, id string) error
 		if err := o.printJSON(p.Outcome); err != nil {
 			return err
 		}
-		return endedAs(p.Outcome.State)
+		return exitErrorFor(p.Outcome.State)
 	case err != nil:
 		return err
 	case o.json:
@@ -239,17 +240,17 @@ func (o *runOptions) end(ctx context.Context, c *client.Client, id string) error
 	return err
 }
 
-// besideTheResult is where to write what matters less than the result, which
-// must not get lost with it.
-type besideTheResult struct{ io.Writer }
+// bestEffortWriter ignores write errors. Events go through it, so that a failed write does not lose
+// the result.
+type bestEffortWriter struct{ io.Writer }
 
-func (b besideTheResult) Write(p []byte) (int, error) {
+func (b bestEffortWriter) Write(p []byte) (int, error) {
 	_, _ = b.Writer.Write(p)
 	return len(p), nil
 }
 
-// endedAs is the exit code of a run whose end has been told.
-func endedAs(state string) error {
+// exitErrorFor returns the exit error for the final state of a run; nil if it succeeded.
+func exitErrorFor(state string) error {
 	switch state {
 	case "dead", "replaced":
 		return exitError{Code: codeDead}
@@ -259,9 +260,8 @@ func endedAs(state string) error {
 	return nil
 }
 
-// follow prints what happens to a run until its end, or until it can't be
-// printed.
-func follow(ctx context.Context, c *client.Client, id string, out io.Writer, asJSON bool) (control.Outcome, error) {
+// printRunEvents prints the events of a run until its end, or until a write fails.
+func printRunEvents(ctx context.Context, c *client.Client, id string, out io.Writer, asJSON bool) (control.Outcome, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var failed error
@@ -270,7 +270,7 @@ func follow(ctx context.Context, c *client.Client, id string, out io.Writer, asJ
 			return
 		}
 		if asJSON {
-			text, _ := json.Marshal(e) // as it was read
+			text, _ := json.Marshal(e) // decoded from JSON, so it can be encoded
 			_, failed = out.Write(append(visibleJSON(text), '\n'))
 		} else {
 			_, failed = fmt.Fprintf(out, "%s %s\n", e.Time.Local().Format("15:04:05.000"), visible(e.Message))

@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// filterFlags are the flags that say which runs are meant.
+// filterFlags holds the flags that select runs.
 type filterFlags struct {
 	states      []string
 	workflow    string
@@ -37,15 +37,15 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 		case "state":
 			s.StringSliceVar(&f.states, "state", nil, "only runs in these `states`: "+strings.Join(control.States(), ", "))
 		case "workflow":
-			s.StringVar(&f.workflow, "workflow", "", "only runs of the workflow of this `name`")
+			s.StringVar(&f.workflow, "workflow", "", "only runs of the workflow with this `name`")
 		case "search":
 			s.StringVar(&f.search, "search", "", "only runs with these `words` in id, key, input or error")
 		case "error-like":
-			s.StringVar(&f.errorLike, "error-like", "", "only runs that failed like this `error`, whatever numbers and ids are in it")
+			s.StringVar(&f.errorLike, "error-like", "", "only runs with a similar `error`; numbers and ids are ignored")
 		case "since":
-			s.StringVar(&f.since, "since", "", "only runs started since a `time`, or a duration ago")
+			s.StringVar(&f.since, "since", "", "only runs started after this `time`, or at most this duration ago")
 		case "until":
-			s.StringVar(&f.until, "until", "", "only runs started before a `time`, or a duration ago")
+			s.StringVar(&f.until, "until", "", "only runs started before this `time`, or at least this duration ago")
 		case "min-attempts":
 			s.IntVar(&f.minAttempts, "min-attempts", 0, "only runs with at least `N` attempts")
 		case "internal":
@@ -54,12 +54,12 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// filter checks the flags.
+// filter checks the flags and returns the filter.
 func (f *filterFlags) filter() (out control.Filter, err error) {
 	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Internal: f.internal}
 	for _, s := range f.states {
 		if !slices.Contains(control.States(), s) {
-			return out, fmt.Errorf("--state: there is no state %q; there are %s", s, strings.Join(control.States(), ", "))
+			return out, fmt.Errorf("--state: unknown state %q: want one of %s", s, strings.Join(control.States(), ", "))
 		}
 	}
 	for _, m := range []struct {
@@ -87,15 +87,15 @@ type runsOptions struct {
 	watch bool
 }
 
-const runsLong = `Lists runs: where they are, how often they were attempted, how long they still
-wait, and what went wrong last. Those of sessions, of messages to notifiers and of
-on-give-up are left out: 'tideover sessions ls' has sessions, --internal lists all.
+const runsLong = `Lists runs with their state, the number of attempts, the remaining wait and the last
+error. Runs of sessions, of messages to notifiers and of on-give-up are not listed:
+'tideover sessions ls' lists sessions, --internal lists all.
 
-With --watch the list stays up to date: on a terminal in place, otherwise as a
-line for each run that has changed.`
+With --watch the list is updated in place on a terminal. Otherwise a line is printed
+for each run that has changed.`
 
-const runsExample = `  tideover runs                              the latest
-  tideover runs --state waiting,running      what is under way
+const runsExample = `  tideover runs                              the newest
+  tideover runs --state waiting,running      those in progress
   tideover runs --state waiting --order next --watch
   tideover runs --workflow order --search 4711
   tideover runs --state dead --json | jq -r '.runs[].id'`
@@ -107,21 +107,21 @@ func newRuns(io Streams) *cobra.Command {
 		Short:             "List runs",
 		Long:              runsLong,
 		Example:           runsExample,
-		Args:              none,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := o.filter()
 			if err != nil {
 				return err
 			}
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error { return o.list(ctx, c, f) })
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.list(ctx, c, f) })
 		},
 	}
 	o.register(cmd, "state", "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
 	f := cmd.Flags()
-	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next for those that wait, by the end of the wait")
-	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs, 1000 at most")
-	f.BoolVar(&o.watch, "watch", false, "keep the list up to date")
+	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next (waiting runs, by the end of the wait)")
+	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
+	f.BoolVar(&o.watch, "watch", false, "update the list every second")
 	o.command(cmd)
 	o.completeFlags(cmd)
 	return cmd
@@ -142,7 +142,7 @@ func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filt
 	if err != nil {
 		return err
 	}
-	o.missing(page.Silent)
+	o.warnSilentShards(page.Silent)
 	if o.json {
 		return o.printJSON(page)
 	}
@@ -151,22 +151,22 @@ func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filt
 	return err
 }
 
-// shortID is how much of an id is shown on a terminal: the time, and enough of the
-// rest to tell runs apart.
+// shortID is the number of characters of an id on a terminal: enough to tell runs apart.
 const shortID = 14
 
-// renderRuns returns a page of runs as lines.
+// Layout of the list of runs.
 const (
-	keyColumn  = 3   // after the workflow
-	wideEnough = 100 // columns of a terminal that has room for keys
-	longestKey = 24  // of a key in a list; 'tideover show' has the rest
+	keyColumn  = 3   // position of the column KEY, after WORKFLOW
+	wideEnough = 100 // width from which a terminal shows keys
+	longestKey = 24  // characters of a key in the list
 )
 
+// renderRuns renders a page of runs as lines.
 func renderRuns(page *engine.Page, s *screen) []string {
 	if len(page.Runs) == 0 {
 		return []string{"no runs"}
 	}
-	// On a narrow terminal the error matters more.
+	// On a narrow terminal, the room is left for the error.
 	keyed := (s.width == 0 || s.width >= wideEnough) && slices.ContainsFunc(page.Runs, func(r engine.Info) bool { return r.Key != "" })
 	t := &table{heads: []string{"ID", "STATE", "WORKFLOW", "STEP", "TRIES", "AGE", "NEXT", "ERROR"}}
 	if keyed {
@@ -189,20 +189,20 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	}
 	lines := t.render(s)
 	if page.Next != "" {
-		lines = append(lines, s.paint("2", "there are more; see --limit"))
+		lines = append(lines, s.paint("2", "more runs match; raise --limit to list them"))
 	}
 	if page.Behind > 0 {
-		lines = append(lines, s.paint("2", fmt.Sprintf("%d runs are not searchable yet", page.Behind)))
+		lines = append(lines, s.paint("2", fmt.Sprintf("%d runs are not indexed yet", page.Behind)))
 	}
 	return lines
 }
 
-// watchEvery is how often the list is asked for.
+// watchEvery is the interval at which --watch updates a list.
 const watchEvery = time.Second
 
-// watchRuns keeps the list up to date.
+// watchRuns prints the list every second until the context ends.
 func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control.Filter) error {
-	w := &watcher{runsOptions: o, seen: map[string]string{}}
+	w := &runsWatcher{runsOptions: o, seen: map[string]string{}}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for first := true; ; first = false {
@@ -221,18 +221,18 @@ func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control
 	}
 }
 
-// watcher shows a list again and again.
-type watcher struct {
+// runsWatcher prints the list repeatedly: in place on a terminal, otherwise only changes.
+type runsWatcher struct {
 	*runsOptions
 	redrawn
-	seen   map[string]string // what was last said of each run
-	silent string            // what was last said of shards
+	seen   map[string]string // last printed state of each run
+	silent string            // last warning about silent shards
 }
 
-func (w *watcher) show(page *engine.Page, away error) error {
+func (w *runsWatcher) show(page *engine.Page, away error) error {
 	s := screenOf(w.io.Out)
 	if !s.terminal || w.json {
-		return w.changes(page)
+		return w.printChanges(page)
 	}
 	lines := renderRuns(page, &s)
 	if text := control.Silent(page.Silent); text != "" {
@@ -244,13 +244,14 @@ func (w *watcher) show(page *engine.Page, away error) error {
 	return w.redraw(w.io.Out, lines)
 }
 
-// redrawn is lines of a terminal that are written again and again.
+// redrawn is a block of lines on a terminal that is redrawn in place. Its value is the number of
+// lines.
 type redrawn int
 
-// redraw writes lines over those that were written before.
+// redraw writes lines over the previous ones.
 func (n *redrawn) redraw(out *os.File, lines []string) error {
 	if height := rows(out); height > 2 && len(lines) > height-1 {
-		lines = lines[:height-1] // one that scrolled away could not be rewritten
+		lines = lines[:height-1] // a line that has scrolled away can't be redrawn
 	}
 	text := strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
 	if *n > 0 {
@@ -261,11 +262,11 @@ func (n *redrawn) redraw(out *os.File, lines []string) error {
 	return err
 }
 
-// changes prints a line for each run that has changed.
-func (w *watcher) changes(page *engine.Page) error {
+// printChanges prints a line for each run that has changed.
+func (w *runsWatcher) printChanges(page *engine.Page) error {
 	if text := control.Silent(page.Silent); text != w.silent {
 		w.silent = text
-		w.missing(page.Silent)
+		w.warnSilentShards(page.Silent)
 	}
 	for i := range page.Runs {
 		r := &page.Runs[i]
@@ -278,7 +279,7 @@ func (w *watcher) changes(page *engine.Page) error {
 		if w.json {
 			err = w.printJSON(r)
 		} else {
-			err = w.say("%s", changeLine(r))
+			err = w.printLine("%s", changeLine(r))
 		}
 		if err != nil {
 			return err
@@ -287,7 +288,7 @@ func (w *watcher) changes(page *engine.Page) error {
 	return nil
 }
 
-// changeLine says where a run is.
+// changeLine returns the state of a run as one line.
 func changeLine(r *engine.Info) string {
 	parts := []string{r.Updated.Local().Format(time.RFC3339), r.ID, r.Workflow, r.State}
 	if r.Step != "" {

@@ -9,8 +9,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The input of the workflow can't be made: its template asks for a character of the date
-// that is not there.
+// The input of the workflow can't be rendered: its template indexes a character of the date that
+// does not exist.
 const refusedFile = `version: 1
 workflows:
   nightly:
@@ -24,19 +24,19 @@ notify:
 func TestARefusedScheduledStartIsShownEverywhere(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, refusedFile, "")
-	testwait.Until(t, "the notifier is told", func() bool {
+	testwait.Until(t, "the message is sent", func() bool {
 		text, _ := os.ReadFile(filepath.Join(s.dir, "told"))
 		return strings.Contains(string(text), "start-refused nightly")
 	})
 	const what = "schedule nightly: a start of workflow nightly was refused"
-	wantIn(t, "status", s.ask("status").out, what+" since ")
-	wantIn(t, "status --json", s.ask("status", "--json").out, `"warnings":[{"what":"`+what)
-	wantIn(t, "schedules", s.ask("schedules").out, "nightly: the start of ")
-	wantIn(t, "schedules --json", s.ask("schedules", "--json").out, `"refused":{"at":`)
-	health := s.ask("health")
+	wantIn(t, "status", s.runCommand("status").out, what+" since ")
+	wantIn(t, "status --json", s.runCommand("status", "--json").out, `"warnings":[{"what":"`+what)
+	wantIn(t, "schedules", s.runCommand("schedules").out, "nightly: the start at ")
+	wantIn(t, "schedules --json", s.runCommand("schedules", "--json").out, `"refused":{"at":`)
+	health := s.runCommand("health")
 	wantCode(t, health, 0)
 	wantIn(t, "health", health.out, "healthy\nwarning: "+what)
-	doctor := s.ask("doctor")
+	doctor := s.runCommand("doctor")
 	wantCode(t, doctor, 1)
 	wantIn(t, "doctor", doctor.out, "broken  "+what)
 	page := s.read("/overview")

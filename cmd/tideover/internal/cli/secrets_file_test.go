@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// file returns the configuration, with a secret wherever there can be one.
-func (v *estate) file() string {
+// file returns the configuration, with a secret in every setting that can hold one.
+func (v *fullServer) file() string {
 	at := func(path string) string { return v.world.URL + path }
 	var flows strings.Builder
 	steps := v.workflows()
@@ -44,19 +44,19 @@ nip90:
   relays: ["%[12]s"]
   kinds: {5900: {run: [sh, -c, 'cat said; cat said >&2; test $TIDEOVER_ATTEMPT -ge 2'], env: {S: '${env:JOB_ENV}'}, policy: fixed(10ms) attempts=3}}
 workflows:
-%[13]s`, at("/up"), at("/spare"), v.world.open+"/own", nobodyThere, at("/told/ntfy"), told, at("/told/hook"), at("/told/lost"),
+%[13]s`, at("/up"), at("/spare"), v.world.open+"/own", unusedAddress, at("/told/ntfy"), told, at("/told/hook"), at("/told/lost"),
 		v.world.mail, strings.Replace(told, "policy", "timeout: 5s, policy", 1), at("/spans"), v.relay.URL(), flows.String())
 }
 
-// workflows returns a step of each, which says secrets and mostly fails.
-func (v *estate) workflows() map[string]string {
+// workflows returns a step of each type. They print secrets and mostly fail.
+func (v *fullServer) workflows() map[string]string {
 	all := map[string]string{
 		"prints":  `run: [sh, -c, 'cat spilled; cat said >&2; env; cat step'], env: {S: '${env:STEP_ENV}', F: '${file:./step}', P: '${env:PEM}'}, output-limit: 192KiB`,
 		"fails":   `run: [sh, -c, 'cat said; cat said >&2; echo "$S" >&2; exit 3'], env: {S: '${env:STEP_ENV}'}`,
 		"splits":  `run: [sh, -c, 'for i in 1 2; do printf "%.20s" "$S"; printf "%.15s" "$S" >&2; sleep 0.1; printf "%s\n" "${S#????????????????????}"; printf "%s\n" "${S#???????????????}" >&2; done; exit 3'], env: {S: '${env:STEP_ENV}'}`,
 		"cuts":    `run: [sh, -c, 'printf "%1000s%s" x "$S"; printf "%1000s%s" x "$S" >&2'], env: {S: '${env:STEP_ENV}'}, output-limit: 1KiB`,
-		"user":    `http: {get: 'http://${env:STEP_USER}@` + nobodyThere + `/x?key=${env:STEP_QUERY}'}`,
-		"pass":    `http: {get: 'http://me:${env:STEP_PASSWORD}@` + nobodyThere + `/${env:STEP_PATH}?key=${env:STEP_QUERY}'}`,
+		"user":    `http: {get: 'http://${env:STEP_USER}@` + unusedAddress + `/x?key=${env:STEP_QUERY}'}`,
+		"pass":    `http: {get: 'http://me:${env:STEP_PASSWORD}@` + unusedAddress + `/${env:STEP_PATH}?key=${env:STEP_QUERY}'}`,
 		"whole":   `http: {post: '${env:WHOLE_URL}', body: x}`,
 		"away":    `http: {post: '${env:AWAY_URL}', body: x}`,
 		"proxied": `http: {get: 'https://tideover.invalid/${env:STEP_PATH}'}`,

@@ -17,11 +17,11 @@ import (
 	"testing"
 )
 
-// planted is in every secret, twice, so that a half of one is found too. Whatever an
-// encoder does to the rest, these letters stay as they are.
+// planted occurs twice in every secret, so that half of a secret is found, too. No encoder changes
+// these letters.
 const planted = "PLANTED"
 
-// Characters that encoders change, by where a secret stands.
+// Characters that encoders change, by the place of the secret.
 const (
 	anywhere = `k/+"<'&%\ =`
 	inAPath  = `T0"0/B(1)+=/`
@@ -29,18 +29,18 @@ const (
 	asAUser  = `u'$+;=`
 )
 
-// plants are secrets by the name of the variable or file that holds them.
-type plants map[string]string
+// plantedSecrets are secrets by the name of their variable or file.
+type plantedSecrets map[string]string
 
-func (p plants) add(hard string, names ...string) {
+func (p plantedSecrets) add(hard string, names ...string) {
 	for _, name := range names {
 		p[name] = hard + planted + strings.ToLower(crand.Text()[:8]) + planted + "z"
 	}
 }
 
-// newPlants returns a secret for every place that may have one.
-func newPlants(address string) plants {
-	p := plants{}
+// newPlantedSecrets returns a secret for every setting that can hold one.
+func newPlantedSecrets(address string) plantedSecrets {
+	p := plantedSecrets{}
 	p.add(anywhere, "SERVER_TOKEN", "GATE_TOKEN", "KEY_A", "KEY_SPARE", "EXTRA", "STEP_HEADER", "STEP_ENV", "FLOW_ENV", "NTFY_TOKEN", "HOOK_HEADER", "HOOK_BODY", "MAIL_USER", "SCRIPT_ENV",
 		"GIVE_UP_ENV", "SESSION_ENV", "TRACE_HEADER", "JOB_ENV")
 	p.add(anywhere, "key-b", "mail", "step") // files
@@ -50,9 +50,9 @@ func newPlants(address string) plants {
 	p["WORD"] = "w" + planted + "x" + planted // no digits: a path with it looks like any other
 	p.add("", "whole", "slack", "proxy")      // parts of what follows
 	p["WHOLE_URL"] = fmt.Sprintf("http://me:pw%[2]s@%[1]s/step/in/%[2]s/x?mode=path&key=q%[2]s", address, p["whole"])
-	p["AWAY_URL"] = strings.Replace(p["WHOLE_URL"], address, nobodyThere, 1)
+	p["AWAY_URL"] = strings.Replace(p["WHOLE_URL"], address, unusedAddress, 1)
 	p["SLACK_URL"] = "http://" + address + "/told/slack/T0/" + p["slack"]
-	p["HTTPS_PROXY"] = "http://me:" + p["proxy"] + "@" + nobodyThere
+	p["HTTPS_PROXY"] = "http://me:" + p["proxy"] + "@" + unusedAddress
 	p["PEM"] = "-----BEGIN KEY-----\nAAAA" + planted + crand.Text() + "\nBBBB" + planted + crand.Text() + "\n-----END KEY-----"
 	key := make([]byte, 32)
 	_, _ = crand.Read(key)
@@ -60,11 +60,11 @@ func newPlants(address string) plants {
 	return p
 }
 
-// nobodyThere is an address at which nobody listens.
-const nobodyThere = "127.0.0.1:1"
+// unusedAddress is an address on which no process listens.
+const unusedAddress = "127.0.0.1:1"
 
-// marks returns what must be nowhere.
-func (p plants) marks(t *testing.T) []string {
+// marks returns the texts that must not appear in any output.
+func (p plantedSecrets) marks(t *testing.T) []string {
 	t.Helper()
 	k := nostrKey(t, p["DVM_KEY"])
 	marks := []string{planted, p["DVM_KEY"], k.Reveal()}
@@ -75,8 +75,8 @@ func (p plants) marks(t *testing.T) []string {
 	return marks
 }
 
-// env returns the variables among them.
-func (p plants) env() (list []string) {
+// env returns the secrets that are variables.
+func (p plantedSecrets) env() (list []string) {
 	for name, value := range p {
 		if strings.ToUpper(name) == name {
 			list = append(list, name+"="+value)
@@ -85,8 +85,8 @@ func (p plants) env() (list []string) {
 	return list
 }
 
-// spilled returns all secrets in all spellings, one on each line.
-func (p plants) spilled() string {
+// allSpellings returns all secrets in all spellings, one per line.
+func (p plantedSecrets) allSpellings() string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(p)) {
 		list = append(list, spellings(p[name])...)
@@ -94,8 +94,8 @@ func (p plants) spilled() string {
 	return strings.Join(list, "\n") + "\n"
 }
 
-// said returns each secret in one of the spellings.
-func (p plants) said() string {
+// oneSpelling returns each secret in one of the spellings.
+func (p plantedSecrets) oneSpelling() string {
 	var list []string
 	for i, name := range slices.Sorted(maps.Keys(p)) {
 		all := spellings(p[name])
@@ -104,7 +104,7 @@ func (p plants) said() string {
 	return strings.Join(list, "\n") + "\n"
 }
 
-// spellings returns a secret as programs write it.
+// spellings returns the encodings of a secret that programs use.
 func spellings(s string) (list []string) {
 	j, _ := json.Marshal(s)
 	text := strings.Trim(string(j), `"`)

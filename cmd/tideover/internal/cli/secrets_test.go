@@ -22,21 +22,21 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// TestSecretsAreNowhere plants secrets wherever one can be: in the file and what it
-// refers to, in addresses, headers and variables. All that the server runs and asks
-// says them again, in every spelling and in every way that goes wrong. Then it looks
-// for them wherever something is shown, told or kept.
+// The test plants secrets in every place that can hold one: in the configuration and the files that
+// it refers to, in addresses, headers and variables. All programs that the server runs and all
+// servers that it calls repeat them, in every spelling and with every kind of failure. Then the
+// test looks for them in everything that is shown, sent or stored.
 func TestSecretsAreNowhere(t *testing.T) {
 	t.Parallel()
-	w, relay := newWorld(t), nostrtest.New(t)
-	p := newPlants(strings.TrimPrefix(w.URL, "http://"))
-	w.spill, w.plain = strings.Split(strings.TrimSpace(p.spilled()), "\n"), slices.Collect(maps.Values(p))
-	v := &estate{vault: vault{t: t, dir: shortDir(t), env: p.env(), marks: p.marks(t), token: p["SERVER_TOKEN"]}, plants: p, world: w, relay: relay}
+	w, relay := newLeakyPeer(t), nostrtest.New(t)
+	p := newPlantedSecrets(strings.TrimPrefix(w.URL, "http://"))
+	w.spill, w.plain = strings.Split(strings.TrimSpace(p.allSpellings()), "\n"), slices.Collect(maps.Values(p))
+	v := &fullServer{secretServer: secretServer{t: t, dir: shortDir(t), env: p.env(), marks: p.marks(t), token: p["SERVER_TOKEN"]}, plants: p, world: w, relay: relay}
 	for _, name := range []string{"key-b", "mail", "step"} {
 		write(t, filepath.Join(v.dir, name), p[name]+"\n")
 	}
-	write(t, filepath.Join(v.dir, "spilled"), p.spilled())
-	write(t, filepath.Join(v.dir, "said"), p.said())
+	write(t, filepath.Join(v.dir, "spilled"), p.allSpellings())
+	write(t, filepath.Join(v.dir, "said"), p.oneSpelling())
 	v.s = beginServeWith(t, []string{"--log-level", "debug", "--log-json"}, v.file(), v.dir, v.env...)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -44,36 +44,36 @@ func TestSecretsAreNowhere(t *testing.T) {
 		}
 	})
 	v.s.serves()
-	v.everything()
-	v.lookAtAll()
-	v.badFiles()
+	v.runEverything()
+	v.checkAllOutputs()
+	v.loadBadFiles()
 	v.s.signal(syscall.SIGTERM)
-	wantCode(t, v.s.end(), 0)
-	v.masked("the log", v.s.out.String())
-	v.masked("spans", strings.Join(w.told("spans"), "\n"))
+	wantCode(t, v.s.wait(), 0)
+	v.wantRedacted("the log", v.s.out.String())
+	v.wantRedacted("spans", strings.Join(w.received("spans"), "\n"))
 	v.files(v.s.data)
 	v.files(filepath.Join(v.dir, "backup"))
 
 	v.s = beginServeWith(t, []string{"--log-level", "debug"}, v.file(), v.dir, v.env...)
 	v.s.serves()
 	v.pages("/runs", "/dead", "/overview", "/notifications", "/metrics", "/api/v1/events?after=0&follow=false")
-	v.strangers()
+	v.tryWrongTokens()
 	v.s.signal(syscall.SIGTERM)
-	wantCode(t, v.s.end(), 0)
-	v.hide("the log of another start", v.s.out.String())
+	wantCode(t, v.s.wait(), 0)
+	v.wantNoSecret("the log of another start", v.s.out.String())
 	v.files(v.s.data)
 }
 
-// estate is a server with all that it may be made of.
-type estate struct {
-	vault
-	plants plants
-	world  *world
+// fullServer is a server with every kind of section in its configuration.
+type fullServer struct {
+	secretServer
+	plants plantedSecrets
+	world  *leakyPeer
 	relay  *nostrtest.Relay
 }
 
-// everything makes everything happen, and waits until it is over.
-func (v *estate) everything() {
+// runEverything starts all work and waits until it is over.
+func (v *fullServer) runEverything() {
 	v.t.Helper()
 	for name := range v.workflows() {
 		v.start(name)
@@ -82,7 +82,7 @@ func (v *estate) everything() {
 	v.start("tells")
 	v.callGateway()
 	testwait.Until(v.t, "the relay is subscribed to", func() bool { return v.relay.Connections() > 0 })
-	customer := newAsking(v.t)
+	customer := newCustomer(v.t)
 	job := customer.event(5900, "do it", nostr.Tag{"p", nostrKey(v.t, v.plants["DVM_KEY"]).PublicKey()})
 	v.relay.Inject(job)
 	v.relay.Await(v.t, func(all []*nostr.Event) bool { return len(results(answersTo(all, job))) > 0 })
@@ -90,13 +90,13 @@ func (v *estate) everything() {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	v.masked("answers to a job", string(events))
-	testwait.Until(v.t, "all runs are over", v.over)
-	v.messages()
+	v.wantRedacted("answers to a job", string(events))
+	testwait.Until(v.t, "all runs are over", v.isIdle)
+	v.checkMessages()
 }
 
-// over reports whether all runs have ended, and lists know it.
-func (v *estate) over() bool {
+// isIdle reports whether all runs have ended, also in lists.
+func (v *fullServer) isIdle() bool {
 	v.t.Helper()
 	var s control.Status
 	if text := v.pages("/api/v1/status"); json.Unmarshal([]byte(text), &s) != nil {
@@ -113,19 +113,19 @@ func (v *estate) over() bool {
 	return open == 0
 }
 
-// messages looks at what somebody was told, by every notifier.
-func (v *estate) messages() {
+// checkMessages checks the messages of all notifiers.
+func (v *fullServer) checkMessages() {
 	v.t.Helper()
 	for _, where := range []string{"ntfy", "slack", "hook", "lost", "mail"} {
-		told := strings.Join(v.world.told(where), "\n")
-		v.masked("messages by "+where, strings.ReplaceAll(told, v.plants["HOOK_BODY"], "its own")) // which that one sends
+		told := strings.Join(v.world.received(where), "\n")
+		v.wantRedacted("messages by "+where, strings.ReplaceAll(told, v.plants["HOOK_BODY"], "its own")) // which that one sends
 	}
-	v.masked("messages by script", v.s.sign("told"))
-	testwait.Until(v.t, "spans are sent", func() bool { return len(v.world.told("spans")) > 1 })
+	v.wantRedacted("messages by script", v.s.sign("told"))
+	testwait.Until(v.t, "spans are sent", func() bool { return len(v.world.received("spans")) > 1 })
 }
 
 // start starts a run.
-func (v *estate) start(workflow string) {
+func (v *fullServer) start(workflow string) {
 	v.t.Helper()
 	req, err := http.NewRequestWithContext(v.t.Context(), "POST", v.s.address()+"api/v1/runs", strings.NewReader(fmt.Sprintf(`{"workflow": %q}`, workflow)))
 	if err != nil {
@@ -144,7 +144,7 @@ func (v *estate) start(workflow string) {
 }
 
 // list returns runs.
-func (v *estate) list(query string) []engine.Info {
+func (v *fullServer) list(query string) []engine.Info {
 	v.t.Helper()
 	var page engine.Page
 	if text := v.pages("/api/v1/runs?limit=500&" + query); json.Unmarshal([]byte(text), &page) != nil {
@@ -153,10 +153,9 @@ func (v *estate) list(query string) []engine.Info {
 	return page.Runs
 }
 
-// callGateway sends requests through it that go wrong in every way, with the keys of
-// the gateway and with a caller's own. What a provider answers is passed on as it is,
-// and is not looked at.
-func (v *estate) callGateway() {
+// callGateway sends requests through the gateway that fail in every way, with the gateway's keys
+// and with a client's own. The provider's answer is passed through unchanged and is not checked.
+func (v *fullServer) callGateway() {
 	v.t.Helper()
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -167,8 +166,8 @@ func (v *estate) callGateway() {
 	}
 }
 
-// call sends one of them.
-func (v *estate) call(path, mode string) {
+// call sends one of these requests.
+func (v *fullServer) call(path, mode string) {
 	const own = "c" + planted + "aller"
 	req, err := http.NewRequestWithContext(v.t.Context(), "POST", v.s.address()+path+"?mode="+mode+"&key="+own, strings.NewReader("x"))
 	if err != nil {
@@ -186,27 +185,27 @@ func (v *estate) call(path, mode string) {
 	}
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); strings.Contains(string(text), "tideover_error") {
-		v.hide(fmt.Sprintf("our answer to %s %s", path, mode), string(text))
+		v.wantNoSecret(fmt.Sprintf("our answer to %s %s", path, mode), string(text))
 	}
 }
 
-// strangers try to get in.
-func (v *estate) strangers() {
+// tryWrongTokens sends requests with invalid credentials.
+func (v *fullServer) tryWrongTokens() {
 	v.t.Helper()
 	wrong := v.plants["SERVER_TOKEN"] + "x"
 	for _, path := range []string{"api/v1/status", "api/v1/status?token=" + planted, "runs?token=" + planted, "metrics?token=" + planted, "p/up/x?token=" + planted, "nothing?token=" + planted} {
 		for _, header := range [][]string{nil, {"Authorization", "Bearer " + wrong}, {"Authorization", "Basic " + planted}, {"X-Tideover-Token", wrong}, {"Cookie", "tideover=" + wrong}} {
-			status, _, text := asks(v.t, "GET", v.s.address()+path, header...)
+			status, _, text := sendRequest(v.t, "GET", v.s.address()+path, header...)
 			if status < 400 {
 				v.t.Errorf("GET %s with %q: %d", path, header, status)
 			}
-			v.hide("what is said to a stranger", text)
+			v.wantNoSecret("what is said to a stranger", text)
 		}
 	}
 }
 
-// badFiles has the server load files that are wrong, with secrets written out.
-func (v *estate) badFiles() {
+// loadBadFiles makes the server load invalid configurations that contain secrets in plain text.
+func (v *fullServer) loadBadFiles() {
 	v.t.Helper()
 	literal := "hunter" + planted
 	for i, text := range []string{

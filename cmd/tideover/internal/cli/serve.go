@@ -6,58 +6,62 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log"
 	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/internal/secret"
 )
 
-const serveLong = `Runs everything that lives long and is in the configuration file: workflows and
-their schedules, sessions, the gateway to the providers, the control API and the
-page.
+const serveLong = `Runs a server with everything in the configuration file: workflows and their
+schedules, sessions, the gateway to the providers, the control API and the web page.
 
-The state is in one folder, and survives the end of the process: runs that were
-accepted go on when serve is started again. One serve or gateway at a time can use
-a folder, whatever its socket and its address.
+The state is in one folder and survives the end of the process: runs that were
+accepted continue when serve is started again. Only one serve or gateway at a time
+can use a folder, even with different sockets and addresses.
 
-With engine.nats in the file, or --nats, the state is shared instead with all other
-servers that name the same cluster on NATS JetStream: each works on a part, and what
-one had goes on at the others when it ends. Servers of NATS that are not there yet
-are waited for. See docs/cluster.md, "tideover doctor" and "tideover cluster".
+With engine.nats in the file, or --nats, the state is stored in a cluster on NATS
+JetStream instead and shared by all servers of that cluster. Each server works on a
+part of it; when one ends, the others take over. Serve waits for NATS servers
+that are not reachable yet. See docs/cluster.md, "tideover doctor" and "tideover
+cluster".
 
-The API is on a socket in that folder, for this user only, and on a loopback
-address for whoever has the token, with TLS if server.tls has a certificate, which
-may be renewed while it is used. The page's address is printed at the start, on
-standard output: a link with the token in it if that is a terminal. Otherwise it
-may end up in somebody's log, and says in which file the token is. The log is on
+The API listens on a Unix socket in the folder that only this user can open, and on a
+loopback address that requires the token. server.tls adds TLS; the certificate can
+be renewed while the server runs. The address of the web page is printed at the
+start: on a terminal as a link that contains the token; otherwise, because the output
+may be a log, with the name of the file that contains the token. Log lines go to
 standard error.
 
-SIGTERM or SIGINT ends everything in order: attempts are told to end and begin
-again next time; a second signal does not wait for them. SIGHUP, and any change of
-the file, loads the configuration again; if it is wrong, the old one stays. Runs
-in progress go on as they began.
+SIGTERM or SIGINT ends the server: attempts are interrupted and made again at the
+next start; a second signal does not wait for them. SIGHUP, and any change of the
+file, reloads the configuration; if it is invalid, the old one stays in effect. Runs
+in progress keep the definition that they were started with.
 
-The file is --config, or $TIDEOVER_CONFIG, or ./tideover.yaml, or
-tideover/config.yaml in the folder for configuration, whichever is there first.
-Values of its server and engine sections may be set by flags, or by variables such as
-TIDEOVER_SERVER_LISTEN; "tideover config show --origin" says which counts.`
+The file is --config, else $TIDEOVER_CONFIG, else ./tideover.yaml, else
+tideover/config.yaml in the user's configuration folder. Flags, and variables such as
+TIDEOVER_SERVER_LISTEN, override its server and engine sections; "tideover config show
+--origin" shows where each value comes from.`
 
-const serveExample = `  # see it work, without any configuration; nothing is kept
+const serveExample = `  # a demo that needs no configuration and stores nothing
   tideover serve --demo
 
-  # what is in a file
+  # with a configuration file
   tideover serve --config tideover.yaml
 
-  # in another window
+  # in another terminal
   tideover run nightly-report --wait
   tideover runs --watch`
 
@@ -68,7 +72,7 @@ type serveOptions struct {
 	asJSON bool
 }
 
-// configFlags are the flags of all commands that read the configuration.
+// configFlags holds the flags of all commands that read the configuration.
 type configFlags struct {
 	path   string
 	listen string
@@ -82,22 +86,23 @@ type configFlags struct {
 func (f *configFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file`")
 	cmd.Flags().StringVar(&f.listen, "listen", "", "`address` of the API and the page (default 127.0.0.1:7878)")
-	cmd.Flags().StringVar(&f.data, "data", "", "`folder` that keeps the state")
-	cmd.Flags().StringVar(&f.socket, "socket", "", "`path` of the socket of the API")
-	cmd.Flags().StringVar(&f.cert, "tls-cert", "", "`file` with the certificate with which TLS is spoken at that address")
-	cmd.Flags().StringVar(&f.key, "tls-key", "", "`file` with its key")
+	cmd.Flags().StringVar(&f.data, "data", "", "`folder` for the state")
+	cmd.Flags().StringVar(&f.socket, "socket", "", "`path` of the API's Unix socket")
+	cmd.Flags().StringVar(&f.cert, "tls-cert", "", "`file` with the TLS certificate of that address")
+	cmd.Flags().StringVar(&f.key, "tls-key", "", "`file` with the key of the certificate")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	_ = cmd.MarkFlagFilename("tls-cert", "pem", "crt")
 	_ = cmd.MarkFlagFilename("tls-key", "pem", "key")
 	_ = cmd.MarkFlagDirname("data")
 }
 
-// addCluster adds the flag of those who care where runs are kept.
+// addCluster adds the flag --nats, for commands that depend on where runs are stored.
 func (f *configFlags) addCluster(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS servers of a cluster, with commas; without them runs are kept in the folder")
+	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS servers of a cluster, separated by commas (default: runs are stored in the folder)")
 }
 
-// source returns where the configuration comes from. It may come from nowhere.
+// source returns the sources of the configuration: the flags, and the file that they name or that
+// is found. The path is empty if there is no file.
 func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 	src := config.Source{Path: f.path, Flags: map[string]string{}, Redactor: redactor}
 	for key, value := range map[string]string{
@@ -134,7 +139,7 @@ func newServe(io Streams) *cobra.Command {
 	o := &serveOptions{}
 	cmd := &cobra.Command{
 		Use:     "serve [flags]",
-		Short:   "Run workflows, the API and the page",
+		Short:   "Run a server: workflows, sessions, gateway, API and web page",
 		Long:    serveLong,
 		Example: serveExample,
 		Args:    cobra.NoArgs,
@@ -142,15 +147,15 @@ func newServe(io Streams) *cobra.Command {
 	}
 	o.source.add(cmd)
 	o.source.addCluster(cmd)
-	cmd.Flags().BoolVar(&o.demo, "demo", false, "show what it does, in a temporary folder: workflows, providers, a session and more that fail and get through")
+	cmd.Flags().BoolVar(&o.demo, "demo", false, "run a demo in a temporary folder: workflows, providers, a session and more that fail and recover")
 	o.logs(cmd)
-	cmd.Flags().Lookup("log-level").Usage += "; warn for the demo"
+	cmd.Flags().Lookup("log-level").Usage += "; warn with --demo"
 	return cmd
 }
 
-// logs adds the flags for what is logged.
+// logs adds the flags for logging.
 func (o *serveOptions) logs(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.level, "log-level", "", "debug, info, warn or error; info unless said")
+	cmd.Flags().StringVar(&o.level, "log-level", "", "log `level`: debug, info, warn or error; default info")
 	cmd.Flags().BoolVar(&o.asJSON, "log-json", false, "log JSON lines")
 	_ = cmd.RegisterFlagCompletionFunc("log-level", cobra.FixedCompletions([]cobra.Completion{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 }
@@ -161,13 +166,13 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	}
 	redactor := new(secret.Redactor)
 	if o.demo && o.level == "" {
-		o.level = "warn" // the page tells the rest
+		o.level = "warn" // the web page shows the rest
 	}
 	log, err := newLogger(io, o, redactor)
 	if err != nil {
 		return err
 	}
-	adoptNetLog(log)
+	redirectStdLog(log)
 	src, err := o.source.source(redactor)
 	if err != nil {
 		return err
@@ -178,22 +183,22 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		if err := demonstrate(&src, dir); err != nil {
+		if err := useDemoConfig(&src, dir); err != nil {
 			return err
 		}
 	} else if src.Path == "" {
-		return errors.New("serve: there is no configuration: name one with --config, write one with 'tideover init', or see it work with --demo")
+		return errors.New("serve: no configuration found: name a file with --config, write one with 'tideover init', or try --demo")
 	}
 	ctx, hurry, reload, stop := serveSignals(ctx, log)
 	defer stop()
 	err = server.Run(ctx, hurry, server.Options{
 		Source: src, Demo: o.demo, AnyPort: o.demo && o.source.listen == "", Version: thisBuild().String(), Log: log, Reload: reload,
 		Ready: func(p server.Page) {
-			announceFile(io, src.Path)
-			announce(io, o, p)
+			printConfigPath(io, src.Path)
+			printPageAddress(io, o, p)
 			if o.demo {
 				socket := cmp.Or(src.Flags["socket"], filepath.Join(src.Flags["data"], "tideover.sock"))
-				fmt.Fprintf(io.Out, "tideover: for the verbs, in another terminal: export TIDEOVER_SERVER=unix:%s\n", visible(shellWord(socket)))
+				fmt.Fprintf(io.Out, "tideover: to use other commands with it, run in another terminal: export TIDEOVER_SERVER=unix:%s\n", visible(shellWord(socket)))
 			}
 		},
 	})
@@ -203,28 +208,28 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	return nil
 }
 
-// announceFile says which configuration is in use, if it is one that was found.
-func announceFile(io Streams, path string) {
+// printConfigPath prints which configuration file is in use, if there is one.
+func printConfigPath(io Streams, path string) {
 	if path != "" {
 		fmt.Fprintf(io.Out, "tideover: the configuration is %s\n", visible(path))
 	}
 }
 
-// announce says where the page is. The link has the token in it, unless it would
-// end up in somebody's log.
-func announce(io Streams, o *serveOptions, p server.Page) {
+// printPageAddress prints the address of the web page. It contains the token only on a terminal or
+// in the demo, because other output may end up in a log.
+func printPageAddress(io Streams, o *serveOptions, p server.Page) {
 	if o.demo {
-		fmt.Fprintln(io.Out, "tideover: the demo runs; nothing of it is kept, and its failures are staged.")
+		fmt.Fprintln(io.Out, "tideover: this is a demo: nothing is stored, and its failures are simulated.")
 	}
 	if !o.demo && !process.IsTerminal(io.Out) {
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
 		return
 	}
 	fmt.Fprintf(io.Out, "tideover: the page is at %s?token=%s\n", p.Address, p.Token.Reveal())
-	fmt.Fprintln(io.Out, "tideover: Ctrl-C ends it.")
+	fmt.Fprintln(io.Out, "tideover: press Ctrl-C to stop.")
 }
 
-// newLogger returns the log of a process that serves.
+// newLogger returns the logger of a server process, which redacts secrets.
 func newLogger(io Streams, o *serveOptions, redactor *secret.Redactor) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cmp.Or(o.level, "info"))); err != nil {
@@ -242,14 +247,14 @@ func newLogger(io Streams, o *serveOptions, redactor *secret.Redactor) (*slog.Lo
 	return slog.New(slog.NewTextHandler(io.Err, opts)), nil
 }
 
-// serveSignals returns a context that ends with the first signal to end, one that
-// ends with the second, and a channel for those to load the configuration again.
+// serveSignals returns a context that ends with the first SIGINT or SIGTERM, one that ends with the
+// second, and a channel that gets a value for each SIGHUP.
 func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.Context, reload <-chan struct{}, stop func()) {
 	ctx, end := context.WithCancel(parent)
 	hurry, now := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 4)
 	loads := make(chan struct{}, 1)
-	signal.Ignore(syscall.SIGPIPE) // a reader of the log that goes away is no reason to end
+	signal.Ignore(syscall.SIGPIPE) // keep serving if the reader of the log is gone
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	done := make(chan struct{})
 	go func() {
@@ -260,10 +265,10 @@ func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.
 				case sig == syscall.SIGHUP:
 					select {
 					case loads <- struct{}{}:
-					default: // one is waiting already, or there is nothing to load
+					default: // a reload is pending already
 					}
 				case ctx.Err() == nil:
-					log.Info("told to end; another signal does not wait for attempts to end", "signal", sig.String())
+					log.Info("shutting down; another signal ends attempts at once", "signal", sig.String())
 					end()
 				default:
 					now()
@@ -281,7 +286,7 @@ func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.
 	}
 }
 
-// newGuard is the command under which steps run their commands.
+// newGuard returns the hidden command that runs the commands of steps.
 func newGuard() *cobra.Command {
 	return &cobra.Command{
 		Use: guard.Name, Hidden: true, DisableFlagParsing: true,
@@ -292,4 +297,40 @@ func newGuard() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// useDemoConfig writes the configuration of the demo into dir and makes src use it. The demo uses
+// nothing of the user's own configuration.
+func useDemoConfig(src *config.Source, dir string) (err error) {
+	if src.Flags["engine.nats"] != "" {
+		return errors.New("serve: --demo and --nats can't be used together: the demo stores its runs in a folder")
+	}
+	if src.Path, err = demo.Write(dir); err != nil {
+		return err
+	}
+	if src.Flags["data"] == "" {
+		src.Flags["data"] = filepath.Join(dir, "data")
+	}
+	// The demo ignores a cluster and a certificate from the environment.
+	src.Environ = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return strings.HasPrefix(v, "TIDEOVER_ENGINE_") || strings.HasPrefix(v, "TIDEOVER_SERVER_TLS_")
+	})
+	return nil
+}
+
+// stdLogWriter writes lines that net/http logs through the standard logger to our log. It removes
+// quoted text: that comes from clients and may contain a secret that the redactor does not know.
+type stdLogWriter struct{ log *slog.Logger }
+
+// Write logs a line without its quotations.
+func (n stdLogWriter) Write(line []byte) (int, error) {
+	n.log.Warn(secret.Unquoted(strings.TrimSpace(string(line))))
+	return len(line), nil
+}
+
+// redirectStdLog redirects the standard logger to l. It changes global state, so only a server
+// process may call it.
+func redirectStdLog(l *slog.Logger) {
+	log.SetFlags(0)
+	log.SetOutput(stdLogWriter{l})
 }

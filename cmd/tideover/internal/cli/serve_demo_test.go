@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// demoLook is one look at the demo: it names what has been seen.
+// demoLook checks the state of the demo once, and adds what it has seen.
 func demoLook(ctx context.Context, c *client.Client, folder string, seen map[string]bool) {
 	runs, _ := c.List(ctx, control.Filter{Limit: 100})
 	for i := range runs.Runs {
@@ -42,7 +42,7 @@ func demoLook(ctx context.Context, c *client.Client, folder string, seen map[str
 	seen["messages"] = len(text) > 0
 }
 
-// demoCommits reports whether all writers of a round got through.
+// demoCommits reports whether all writers of a round succeeded.
 func demoCommits(ctx context.Context, c *client.Client, id string) bool {
 	info, err := c.Get(ctx, id)
 	var round struct{ Committed, Proposals, Conflicts int }
@@ -58,7 +58,7 @@ var demoShows = []string{
 func TestTheDemoShowsEverythingAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	temp := shortDir(t)
-	s := &served{started: &started{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
+	s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: t.TempDir()}, out: new(syncBuffer)}
 	s.Cmd, s.mark = command(t, "serve", "--demo", "--listen", "127.0.0.1:0")
 	s.Env = append(s.Env, "TMPDIR="+temp)
 	s.Stdout, s.Stderr = s.out, s.out
@@ -94,14 +94,14 @@ func TestTheDemoShowsEverythingAndLeavesNothing(t *testing.T) {
 	}
 	_ = resp.Body.Close()
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	wantNobody(t, s.mark)
+	wantNoProcess(t, s.mark)
 }
 
-// demoSchedule looks for the schedule, which must be due soon.
+// demoSchedule checks that the schedule exists and is due soon.
 func demoSchedule(t *testing.T, c *client.Client) {
 	t.Helper()
 	list, err := c.Schedules(t.Context())
@@ -114,5 +114,5 @@ func TestTheDemoIsNotForACluster(t *testing.T) {
 	t.Parallel()
 	o := tideover(t, "serve", "--demo", "--nats", "127.0.0.1:1")
 	wantCode(t, o, codeOwn)
-	wantIn(t, "the error", o.stderr, "leave out --demo, or --nats")
+	wantIn(t, "the error", o.stderr, "--demo and --nats can't be used together")
 }

@@ -22,17 +22,17 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// served is a `tideover serve` with a file of its own.
-type served struct {
-	*started
+// serverProcess is a `tideover serve` with its own configuration.
+type serverProcess struct {
+	*backgroundProcess
 	out  *syncBuffer
 	file string
 	data string
 }
 
-// serveFile starts a server with the file, and waits until it serves. A folder that
-// is given is used again.
-func serveFile(t *testing.T, text, dir string, env ...string) *served {
+// serveFile starts a server with the configuration, and waits until it serves. An empty dir creates
+// a new folder.
+func serveFile(t *testing.T, text, dir string, env ...string) *serverProcess {
 	t.Helper()
 	s := beginServe(t, text, dir, env...)
 	s.serves()
@@ -40,24 +40,24 @@ func serveFile(t *testing.T, text, dir string, env ...string) *served {
 }
 
 // serves waits until the server serves.
-func (s *served) serves() {
+func (s *serverProcess) serves() {
 	s.t.Helper()
 	testwait.Until(s.t, "the server serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
 }
 
-// beginServe starts a server with the file.
-func beginServe(t *testing.T, text, dir string, env ...string) *served {
+// beginServe starts a server with the configuration.
+func beginServe(t *testing.T, text, dir string, env ...string) *serverProcess {
 	t.Helper()
 	return beginServeWith(t, nil, text, dir, env...)
 }
 
-// beginServeWith starts one with more flags.
-func beginServeWith(t *testing.T, flags []string, text, dir string, env ...string) *served {
+// beginServeWith starts a server with more flags.
+func beginServeWith(t *testing.T, flags []string, text, dir string, env ...string) *serverProcess {
 	t.Helper()
 	if dir == "" {
 		dir = shortDir(t)
 	}
-	s := &served{started: &started{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
+	s := &serverProcess{backgroundProcess: &backgroundProcess{t: t, dir: dir}, file: filepath.Join(dir, "tideover.yaml"), data: filepath.Join(dir, "data"), out: new(syncBuffer)}
 	write(t, s.file, text)
 	s.Cmd, s.mark = command(t, append([]string{"serve", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0"}, flags...)...)
 	s.Env = append(append(s.Env, "DIR="+dir, "TIDEOVER_SERVER_ENV_INHERIT=DIR"), env...)
@@ -73,8 +73,8 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// ask runs a verb against the server.
-func (s *served) ask(args ...string) outcome {
+// runCommand runs a command against the server.
+func (s *serverProcess) runCommand(args ...string) outcome {
 	s.t.Helper()
 	server := "unix:" + filepath.Join(s.data, "tideover.sock")
 	if args[0] == "doctor" { // looks at the variable, too
@@ -85,18 +85,18 @@ func (s *served) ask(args ...string) outcome {
 	return inProcess(s.t, append(slices.Clone(args), "--server", server)...)
 }
 
-// page returns the address of the page, token included.
-func (s *served) page() string {
+// page returns the address of the web page, including the token.
+func (s *serverProcess) page() string {
 	_, rest, _ := strings.Cut(s.out.String(), "the page is at ")
 	page, _, _ := strings.Cut(rest, "\n")
 	return page
 }
 
 // show returns a run.
-func (s *served) show(id string) *engine.Info {
+func (s *serverProcess) show(id string) *engine.Info {
 	s.t.Helper()
 	var i engine.Info
-	o := s.ask("show", id, "--json")
+	o := s.runCommand("show", id, "--json")
 	if err := json.Unmarshal([]byte(o.out), &i); err != nil {
 		s.t.Fatalf("show: %v in %q; %q", err, o.out, o.stderr)
 	}
@@ -106,7 +106,7 @@ func (s *served) show(id string) *engine.Info {
 const commands = `version: 1
 workflows:
   report:
-    input: {who: nobody}
+    input: {who: stranger}
     steps:
       - id: fetch
         run: [sh, -c, 'echo "attempt $TIDEOVER_ATTEMPT of $TIDEOVER_ATTEMPTS for $1" >&2; test $TIDEOVER_ATTEMPT -ge 3 && echo "{\"n\": 42}"', sh, "{{ .input.who }}"]
@@ -149,7 +149,7 @@ func TestCommandsAsSteps(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
 	s := serveFile(t, commands, "", "PLANTED=planted-value")
-	o := s.ask("run", "report", "--input", `{"who":"ada"}`, "--wait")
+	o := s.runCommand("run", "report", "--input", `{"who":"ada"}`, "--wait")
 	wantCode(t, o, 0)
 	wantIn(t, "output", o.out, `"42 rendered\n"`)
 
@@ -157,7 +157,7 @@ func TestCommandsAsSteps(t *testing.T) {
 		workflow       string
 		exit, attempts int
 	}{{"codes", 75, 3}, {"codes", 80, 3}, {"codes", 5, 1}, {"codes", 127, 1}, {"never", 5, 3}, {"never", 81, 1}, {"never", 126, 1}} {
-		o := s.ask("run", c.workflow, "--input", fmt.Sprint(c.exit), "--wait")
+		o := s.runCommand("run", c.workflow, "--input", fmt.Sprint(c.exit), "--wait")
 		wantCode(t, o, 1)
 		id := strings.Fields(o.stderr)[2]
 		if i := s.show(id); i.Attempts != c.attempts {
@@ -165,33 +165,33 @@ func TestCommandsAsSteps(t *testing.T) {
 		}
 	}
 
-	o = s.ask("run", "limited", "--wait")
+	o = s.runCommand("run", "limited", "--wait")
 	wantCode(t, o, 1)
 	wantIn(t, "error", o.stderr, "timed out after 1s")
 	if pid := s.sign("hang"); alive(pid) {
 		t.Errorf("process %s outlived its timeout", pid)
 	}
 
-	o = s.ask("run", "big", "--wait")
+	o = s.runCommand("run", "big", "--wait")
 	wantCode(t, o, 0)
 	wantIn(t, "output", o.out, `"truncated":true`)
 
-	o = s.ask("run", "number", "--wait", "--input", `{"n": 12345678901234567890}`)
+	o = s.runCommand("run", "number", "--wait", "--input", `{"n": 12345678901234567890}`)
 	wantCode(t, o, 0)
 	wantIn(t, "output", o.out, `"12345678901234567890 ***\n"`)
 
-	// The guard is killed: its command dies with it, and the attempt is made again.
-	o = s.ask("run", "orphan", "--wait")
+	// If the guard is killed, its command dies too, and the attempt is made again.
+	o = s.runCommand("run", "orphan", "--wait")
 	wantCode(t, o, 0)
 
-	o = s.ask("run", "alarm", "--wait")
+	o = s.runCommand("run", "alarm", "--wait")
 	wantCode(t, o, 1)
 	testwait.Until(t, "on-give-up runs", func() bool { return lines(filepath.Join(s.dir, "alarm")) == 1 })
 	wantIn(t, "alarm", s.sign("alarm"), " -1 fail attempts exit code 3: oops")
 
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
-	wantNobody(t, s.mark)
+	wantCode(t, s.wait(), 0)
+	wantNoProcess(t, s.mark)
 }
 
 func TestAKilledServerLeavesNothingRunningTwice(t *testing.T) {
@@ -199,10 +199,10 @@ func TestAKilledServerLeavesNothingRunningTwice(t *testing.T) {
 	onlyLinux(t)
 	dir := shortDir(t)
 	s := serveFile(t, commands, dir, "PLANTED=planted-value")
-	id := strings.TrimSpace(s.ask("run", "long").out)
+	id := strings.TrimSpace(s.runCommand("run", "long").out)
 	s.sign("pid")
 	s.signal(syscall.SIGKILL)
-	s.end()
+	s.wait()
 	again := serveFile(t, commands, dir, "PLANTED=planted-value")
 	testwait.Until(t, "the attempt is made again", func() bool { return lines(filepath.Join(dir, "log")) >= 3 })
 	data, _ := os.ReadFile(filepath.Join(dir, "log"))
@@ -214,11 +214,11 @@ func TestAKilledServerLeavesNothingRunningTwice(t *testing.T) {
 	if a := i.Steps[0].Attempts; len(a) != 2 || a[0].Outcome != "lost" || i.Steps[0].Spent != 0 {
 		t.Errorf("%+v", i.Steps[0])
 	}
-	wantCode(t, again.ask("cancel", id), 0)
+	wantCode(t, again.runCommand("cancel", id), 0)
 	testwait.Until(t, "the command is ended", func() bool { return lines(filepath.Join(dir, "log")) >= 4 })
 	again.signal(syscall.SIGTERM)
-	wantCode(t, again.end(), 0)
-	wantNobody(t, again.mark)
+	wantCode(t, again.wait(), 0)
+	wantNoProcess(t, again.mark)
 }
 
 func TestRequestsAsSteps(t *testing.T) {
@@ -258,35 +258,35 @@ workflows:
       - {id: get, http: {get: %q}, policy: fixed(1ms) attempts=5}
 `, up.URL, up.URL+"/gone")
 	s := serveFile(t, file, "", "HOOK=s3cret-value")
-	o := s.ask("run", "post", "--wait", "--input", `{"a":1}`)
+	o := s.runCommand("run", "post", "--wait", "--input", `{"a":1}`)
 	wantCode(t, o, 0)
 	wantIn(t, "output", o.out, `"stdout":"{\"ok\": true}"`)
 	if calls.Load() != 3 || keys[0] == "" || keys[0] != keys[2] {
 		t.Errorf("%d calls, keys %q", calls.Load(), keys)
 	}
-	o = s.ask("run", "gone", "--wait")
+	o = s.runCommand("run", "gone", "--wait")
 	wantCode(t, o, 1)
 	wantIn(t, "error", o.stderr, "410 Gone: no such thing")
 	if calls.Load() != 4 {
 		t.Errorf("a permanent answer was asked for again: %d calls", calls.Load())
 	}
-	// A run that repeats it carries the same key, and shows why.
-	first := firstID(t, s.ask("runs", "--workflow", "post", "--json").out)
-	again := strings.TrimSpace(s.ask("retry", "--from", "send", first).out)
+	// The repeated request has the same key, and the run shows why it was repeated.
+	first := firstID(t, s.runCommand("runs", "--workflow", "post", "--json").out)
+	again := strings.TrimSpace(s.runCommand("retry", "--from", "send", first).out)
 	again = again[strings.LastIndexByte(again, ' ')+1:]
 	testwait.Until(t, "the run that repeats it", func() bool { return s.show(again).State == "succeeded" })
 	if i := s.show(again); keys[4] != keys[0] || i.Origin != first || i.ReplayOf != first {
 		t.Errorf("the repetition has the Idempotency-Key %q, want %q; its origin is %q", keys[4], keys[0], i.Origin)
 	}
-	// The secret is nowhere: not in what is shown, not in the log, not on disk.
-	runs := s.ask("runs", "--json").out
-	for _, text := range []string{s.out.String(), runs, s.ask("events", "--json").out, s.ask("show", "--json", firstID(t, runs)).out} {
+	// The secret is not in any output, in the log or on disk.
+	runs := s.runCommand("runs", "--json").out
+	for _, text := range []string{s.out.String(), runs, s.runCommand("events", "--json").out, s.runCommand("show", "--json", firstID(t, runs)).out} {
 		if strings.Contains(text, "s3cret-value") {
 			t.Errorf("the secret shows in %q", text)
 		}
 	}
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	_ = filepath.WalkDir(s.data, func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			if data, _ := os.ReadFile(path); bytes.Contains(data, []byte("s3cret-value")) {
@@ -311,11 +311,11 @@ func TestTheFileIsLoadedAgain(t *testing.T) {
 	one := "version: 1\nworkflows: {one: {steps: [{id: s, run: [echo, one]}]}}\n"
 	two := "version: 1\nworkflows: {two: {steps: [{id: s, run: [echo, two]}]}}\n"
 	s := serveFile(t, one, "")
-	wantCode(t, s.ask("run", "one", "--wait"), 0)
+	wantCode(t, s.runCommand("run", "one", "--wait"), 0)
 	write(t, s.file, two)
 	s.signal(syscall.SIGHUP)
-	testwait.Until(t, "the new workflow is there", func() bool { return s.ask("run", "two", "--wait").code == 0 })
-	if o := s.ask("run", "one"); o.code == 0 {
+	testwait.Until(t, "the new workflow is there", func() bool { return s.runCommand("run", "two", "--wait").code == 0 })
+	if o := s.runCommand("run", "one"); o.code == 0 {
 		t.Error("the old workflow still starts")
 	}
 	write(t, s.file, "version: 1\nworkflows: {two: {stepz: []}}\n")
@@ -323,9 +323,9 @@ func TestTheFileIsLoadedAgain(t *testing.T) {
 	testwait.Until(t, "the error is said", func() bool {
 		return strings.Contains(s.out.String(), `workflows.two: \"steps\" is missing" more=1 hint="tideover config check `+s.file)
 	})
-	wantCode(t, s.ask("run", "two", "--wait"), 0)
+	wantCode(t, s.runCommand("run", "two", "--wait"), 0)
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 }
 
 func TestTwoServersDoNotShareAFolder(t *testing.T) {
@@ -335,7 +335,7 @@ func TestTwoServersDoNotShareAFolder(t *testing.T) {
 	o := tideover(t, "serve", "--config", s.file, "--data", s.data, "--listen", "127.0.0.1:0")
 	wantCode(t, o, 125)
 	wantIn(t, "error", o.stderr, "in use")
-	wantCode(t, s.ask("run", "one", "--wait"), 0)
+	wantCode(t, s.runCommand("run", "one", "--wait"), 0)
 }
 
 func TestServeSaysWhatIsWrong(t *testing.T) {

@@ -14,15 +14,15 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// sessionsOptions are what all verbs for sessions have.
+// sessionsOptions holds the flags that all commands about sessions have.
 type sessionsOptions struct {
 	remote
-	timeout duration // for the answer of each process that keeps sessions
-	all     bool     // list also those that ended long ago
+	timeout duration // for the answer of the server and of each watch
+	all     bool     // also list sessions that ended more than a day ago
 }
 
-const sessionsLong = `Looks at sessions and tells them what to do: long commands that 'tideover serve'
-keeps going by its configuration, and those of every 'tideover watch' of yours.`
+const sessionsLong = `Shows and controls sessions: long-running commands that 'tideover serve' or
+'tideover watch' resumes after limits and failures.`
 
 const sessionsExample = `  tideover sessions ls --watch
   tideover sessions show nightly-refactor
@@ -33,22 +33,22 @@ const sessionsExample = `  tideover sessions ls --watch
   tideover sessions rm claude-1f2e3d`
 
 const sessionsPlaces = `
-Sessions are looked for at the server, and at the sockets of every watch, which are
-in tideover/watch in $XDG_STATE_HOME or ~/.local/state, or in watch of the data
-folder that the configuration names. --server says that only this one is meant: a
-server, or with unix:PATH a watch.`
+Sessions are found at the server and at the sockets of all watches. Those sockets are
+in tideover/watch in $XDG_STATE_HOME or ~/.local/state, or in the folder watch of
+the data folder in the configuration. --server selects a single process: a server,
+or with unix:PATH a watch.`
 
 const sessionsCodes = `
 Exit codes:
-  0      done
-  3      there is no such session, or there are several of the name
-  125    an error of ours: a bad flag, nobody to ask, something that was refused
-  128+n  signal n told us to end; the session goes on`
+  0      success
+  3      unknown session, or several with the same name
+  125    tideover's own error: a bad flag, no server or watch, a request that was rejected
+  128+n  ended by signal n; the session continues`
 
 func newSessions(io Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "sessions",
-		Short:   "Look at sessions, and tell them what to do",
+		Short:   "Show and control sessions",
 		Long:    sessionsLong,
 		Example: sessionsExample,
 		Args:    cobra.NoArgs,
@@ -61,7 +61,7 @@ func newSessions(io Streams) *cobra.Command {
 	return cmd
 }
 
-// command adds the flags and the common help to a verb.
+// command adds the common flags and help to a command.
 func (o *sessionsOptions) command(cmd *cobra.Command) {
 	long := strings.TrimSpace(cmd.Long)
 	o.remote.command(cmd)
@@ -71,18 +71,18 @@ func (o *sessionsOptions) command(cmd *cobra.Command) {
 	cmd.Long = long + "\n" + sessionsPlaces + "\n" + sessionsCodes
 }
 
-// ask does something with everybody who keeps sessions.
-func (o *sessionsOptions) ask(cmd *cobra.Command, do func(ctx context.Context, places []*place) error) error {
+// withHosts connects to all processes that run sessions and calls do.
+func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Context, places []*sessionHost) error) error {
 	if o.timeout <= 0 {
-		return fmt.Errorf("--timeout: %v is not above 0", &o.timeout)
+		return fmt.Errorf("--timeout: %v is too short: want more than 0", &o.timeout)
 	}
 	ctx, stop := o.context(cmd)
 	defer stop()
-	places, err := o.places()
+	places, err := o.sessionHosts()
 	if err != nil {
 		return err
 	}
-	defer closePlaces(places)
+	defer closeHosts(places)
 	err = do(ctx, places)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -90,33 +90,33 @@ func (o *sessionsOptions) ask(cmd *cobra.Command, do func(ctx context.Context, p
 	return err
 }
 
-// sessionVerb is a verb that changes a session.
+// sessionVerb is a command that changes a session.
 type sessionVerb struct {
 	name, short, long, example string
 
 	flags func(*cobra.Command)
 	do    func(ctx context.Context, c *client.Client, name string) (session.Status, error)
 
-	ending func() string // what a command that runs is told to end for; nil for nothing
+	ending func() string // state of the session after its running command has ended; nil if the command continues
 }
 
 func sessionVerbs() []sessionVerb {
 	return []sessionVerb{
 		pauseVerb(),
 		{
-			name: "resume", short: "Have a session go on that was paused, or has ended",
-			long: `Has a session go on that was paused: with its command, or with what is left of its
-wait. One that gave up is put back to work, with new attempts. One that was
-completed or stopped begins anew.`,
+			name: "resume", short: "Resume a session that is paused or has ended",
+			long: `Resumes a session. A paused session continues with its command, or with the rest of its
+wait. A session that gave up gets new attempts. A session that was completed or stopped
+starts again from the beginning.`,
 			example: "  tideover sessions resume nightly-refactor",
 			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 				return c.ResumeSession(ctx, name)
 			},
 		},
 		{
-			name: "retry-now", short: "End the wait of a session",
-			long: `Ends the wait of a session, so that its next command begins now. One that is paused
-goes on, and one that gave up is put back to work.`,
+			name: "retry-now", short: "Start the next command of a waiting session now",
+			long: `Ends the wait of a session, so that its next command starts now. A paused session is
+resumed, and a session that gave up gets new attempts.`,
 			example: "  tideover sessions retry-now nightly-refactor",
 			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 				return c.RetrySession(ctx, name)
@@ -124,9 +124,9 @@ goes on, and one that gave up is put back to work.`,
 		},
 		stopVerb(),
 		{
-			name: "reset", short: "Forget what a session has spent",
-			long: `Forgets the attempts and windows that a session has spent, so that it may spend them
-again. Its wait goes on.`,
+			name: "reset", short: "Reset the attempts and windows of a session",
+			long: `Sets the counters of attempts and windows of a session to 0, so that it can use all of
+them again. A wait continues.`,
 			example: "  tideover sessions reset nightly-refactor",
 			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 				return c.ResetSession(ctx, name)
@@ -136,18 +136,18 @@ again. Its wait goes on.`,
 }
 
 func pauseVerb() sessionVerb {
-	var until moment
+	var until futureTime
 	return sessionVerb{
-		name: "pause", short: "Have a session do nothing for a while",
-		long: `Has a session do nothing until it is resumed, or with --until until a time. A command
-that runs is told to end; the session goes on from there.`,
+		name: "pause", short: "Pause a session",
+		long: `Pauses a session until it is resumed, or with --until until a time. Its running command is
+ended, and the session continues from there.`,
 		example: `  tideover sessions pause nightly-refactor
   tideover sessions pause nightly-refactor --until 07:00
   tideover sessions pause nightly-refactor --until 8h
   tideover sessions pause nightly-refactor --until 2026-11-15T07:00:00+01:00`,
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().Var(&until, "until", "go on at a time: 07:00 here, a whole one with date and zone, or after a duration such as 8h")
-			_ = cmd.RegisterFlagCompletionFunc("until", list(nil))
+			cmd.Flags().Var(&until, "until", "resume at this time: 07:00 local time, a full time with date and zone, or a duration such as 8h")
+			_ = cmd.RegisterFlagCompletionFunc("until", completeWords(nil))
 		},
 		do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 			return c.PauseSession(ctx, name, control.SessionPause{Until: until.at})
@@ -164,16 +164,16 @@ that runs is told to end; the session goes on from there.`,
 func stopVerb() sessionVerb {
 	var tonight bool
 	return sessionVerb{
-		name: "stop", short: "End a session",
-		long: `Ends a session. A command that runs is told to end. 'tideover sessions resume' begins
-anew.
+		name: "stop", short: "Stop a session",
+		long: `Stops a session and ends its running command. 'tideover sessions resume' starts it again
+from the beginning.
 
-With --tonight it only does nothing until the end of its quiet hours, or until
+With --tonight the session is only paused until the end of its quiet hours, or until
 ` + session.DefaultMorning + ` if it has none.`,
 		example: `  tideover sessions stop nightly-refactor
   tideover sessions stop nightly-refactor --tonight`,
 		flags: func(cmd *cobra.Command) {
-			cmd.Flags().BoolVar(&tonight, "tonight", false, "go on in the morning")
+			cmd.Flags().BoolVar(&tonight, "tonight", false, "only pause until the morning")
 		},
 		do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
 			return c.StopSession(ctx, name, tonight)
@@ -191,10 +191,10 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 	o := &sessionsOptions{remote: remote{io: io}}
 	cmd := &cobra.Command{
 		Use: v.name + " [flags] NAME", Short: v.short, Long: v.long, Example: v.example,
-		Args: one("session"), ValidArgsFunction: o.completeNames,
+		Args: exactlyOne("session"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, places []*place) error {
-				p, err := o.keeper(ctx, places, args[0])
+			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error {
+				p, err := o.findRunningHost(ctx, places, args[0])
 				if err != nil {
 					return err
 				}
@@ -206,7 +206,7 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 				if v.ending != nil {
 					ending = v.ending()
 				}
-				return o.tell(p.locate(st), ending)
+				return o.printState(p.locate(st), ending)
 			})
 		},
 	}
@@ -217,39 +217,39 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 	return cmd
 }
 
-// tell prints where a session is after it was told something. The ending is what
-// follows when a command that runs has ended, as it was told to.
-func (o *sessionsOptions) tell(s located, ending string) error {
+// printState prints the state of a session after a change. ending is the state that follows when
+// the running command has ended.
+func (o *sessionsOptions) printState(s hostedSession, ending string) error {
 	if o.json {
 		return o.printJSON(s)
 	}
 	sc := screenOf(o.io.Out)
 	text := s.Name + " " + s.State
 	if s.State == "running" && ending != "" {
-		text = s.Name + ": its command is told to end; it is " + ending + ", by " + whoami()
+		text = s.Name + ": ending its command; then " + ending + ", by " + whoami()
 	} else if s.Next != nil {
 		text += " until " + sc.stamp(*s.Next) + " (" + sc.until(s.Next) + ")"
 	}
-	return o.say("%s", text)
+	return o.printLine("%s", text)
 }
 
-// moment is a flag for a time to come.
-type moment struct {
+// futureTime is a flag with a time in the future.
+type futureTime struct {
 	text string
 	at   time.Time
 }
 
-func (m *moment) String() string { return m.text }
-func (m *moment) Type() string   { return "time" }
+func (m *futureTime) String() string { return m.text }
+func (m *futureTime) Type() string   { return "time" }
 
 // Set implements [pflag.Value].
-func (m *moment) Set(text string) (err error) {
+func (m *futureTime) Set(text string) (err error) {
 	m.text = text
 	m.at, err = parseUntil(text, time.Now())
 	return err
 }
 
-// parseUntil reads a time to come: one of the day, a whole one, or a duration.
+// parseUntil parses a time in the future: a time of day, a full time, or a duration.
 func parseUntil(text string, now time.Time) (time.Time, error) {
 	if _, err := time.Parse("15:04", text); err == nil {
 		return (&session.Hours{To: text}).End(now), nil
@@ -257,23 +257,23 @@ func parseUntil(text string, now time.Time) (time.Time, error) {
 	t, err := control.ParseMoment(text, +1)
 	switch {
 	case err != nil:
-		return t, fmt.Errorf("%q is neither a time such as 07:00 or 2026-11-15T07:00:00Z nor a duration such as 8h", text)
+		return t, fmt.Errorf("%q is not a time: want one such as 07:00 or 2026-11-15T07:00:00Z, or a duration such as 8h", text)
 	case !t.After(now):
-		return t, fmt.Errorf("%s is over", text)
+		return t, fmt.Errorf("%s is in the past", text)
 	}
 	return t, nil
 }
 
-// completeNames offers the names of sessions, for one argument.
+// completeNames completes the name of a session as the only argument.
 func (o *sessionsOptions) completeNames(_ *cobra.Command, args []string, prefix string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
-	places, err := o.places()
+	places, err := o.sessionHosts()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer closePlaces(places)
+	defer closeHosts(places)
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
-	found, _, _ := survey(ctx, places)
+	found, _, _ := querySessions(ctx, places)
 	for _, s := range found {
 		if strings.HasPrefix(s.Name, prefix) {
 			names = append(names, cobra.CompletionWithDesc(visible(s.Name), visible(s.State)))

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// dead leaves a socket on which nobody listens.
-func (h *home) dead(path string) {
+// leaveDeadSocket leaves a socket on which no process listens.
+func (h *sessionsEnv) leaveDeadSocket(path string) {
 	h.t.Helper()
 	l := h.bind(path)
 	l.SetUnlinkOnClose(false)
@@ -21,14 +21,14 @@ func (h *home) dead(path string) {
 	}
 }
 
-// mute makes a socket on which nobody answers.
-func (h *home) mute(path string) {
+// bindSilentSocket creates a socket on which no process answers.
+func (h *sessionsEnv) bindSilentSocket(path string) {
 	h.t.Helper()
 	l := h.bind(path)
 	h.t.Cleanup(func() { _ = l.Close() })
 }
 
-func (h *home) bind(path string) *net.UnixListener {
+func (h *sessionsEnv) bind(path string) *net.UnixListener {
 	h.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		h.t.Fatal(err)
@@ -42,23 +42,23 @@ func (h *home) bind(path string) *net.UnixListener {
 
 func TestSessionsAreFoundWhereverTheyAre(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	serve := h.keep(h.serveSocket(), map[string]string{"night": limited, "twice": limited})
-	one := h.keep(h.watchSocket("one"), map[string]string{"noon": limited})
-	two := h.keep(h.watchSocket("two"), map[string]string{"twice": limited})
-	h.dead(h.watchSocket("left"))
+	h := newSessionsEnv(t)
+	serve := h.serveSessions(h.serveSocket(), map[string]string{"night": limited, "twice": limited})
+	one := h.serveSessions(h.watchSocket("one"), map[string]string{"noon": limited})
+	two := h.serveSessions(h.watchSocket("two"), map[string]string{"twice": limited})
+	h.leaveDeadSocket(h.watchSocket("left"))
 	if err := os.MkdirAll(filepath.Join(h.state, "tideover", "watch", "empty"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(h.state, "tideover", "watch", "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for k, name := range map[*keeper]string{serve: "night", one: "noon", two: "twice"} {
+	for k, name := range map[*sessionServer]string{serve: "night", one: "noon", two: "twice"} {
 		k.until(name, "waiting")
 	}
 	serve.until("twice", "waiting")
 
-	lines := strings.Split(h.want("ls"), "\n")
+	lines := strings.Split(h.mustRun("ls"), "\n")
 	if len(lines) != 5 {
 		t.Fatalf("ls:\n%s", strings.Join(lines, "\n"))
 	}
@@ -67,47 +67,47 @@ func TestSessionsAreFoundWhereverTheyAre(t *testing.T) {
 			t.Errorf("line %d is %q, want %q", i+1, line, want)
 		}
 	}
-	wantIn(t, "one of a watch", h.want("pause", "noon"), "noon paused")
+	wantIn(t, "one of a watch", h.mustRun("pause", "noon"), "noon paused")
 	one.until("noon", "paused")
-	wantIn(t, "one of the server", h.want("pause", "night"), "night paused")
+	wantIn(t, "one of the server", h.mustRun("pause", "night"), "night paused")
 
-	got := h.verb("pause", "twice")
+	got := h.runCommand("pause", "twice")
 	wantCode(t, got, codeNoRun)
-	for _, part := range []string{`"twice" is the name of 2 sessions`, "\n  serve at " + h.serveSocket(), "\n  watch at " + h.watchSocket("two"), "--server"} {
+	for _, part := range []string{`"twice" matches 2 sessions`, "\n  serve at " + h.serveSocket(), "\n  watch at " + h.watchSocket("two"), "--server"} {
 		wantIn(t, "an ambiguous name", got.stderr, part)
 	}
-	wantIn(t, "the one that is meant", h.want("pause", "twice", "--server", "unix:"+h.watchSocket("two")), "twice paused")
+	wantIn(t, "the one that is meant", h.mustRun("pause", "twice", "--server", "unix:"+h.watchSocket("two")), "twice paused")
 	two.until("twice", "paused")
 	serve.until("twice", "waiting")
-	if text := h.want("ls", "--server", "unix:"+h.watchSocket("one")); !strings.Contains(text, "watch") || strings.Contains(text, "night") {
+	if text := h.mustRun("ls", "--server", "unix:"+h.watchSocket("one")); !strings.Contains(text, "watch") || strings.Contains(text, "night") {
 		t.Errorf("ls of one watch:\n%s", text)
 	}
 }
 
 func TestAWatchNeedsNoServer(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	got := h.verb("ls")
+	h := newSessionsEnv(t)
+	got := h.runCommand("ls")
 	wantCode(t, got, 0)
-	wantIn(t, "nobody", got.out, "no sessions")
+	wantIn(t, "no host", got.out, "no sessions")
 
-	h.keep(h.watchSocket("w"), map[string]string{"noon": limited}).until("noon", "waiting")
-	wantIn(t, "ls", h.want("ls"), "noon  waiting")
-	wantIn(t, "show", h.want("show", "noon"), "watch at "+h.watchSocket("w"))
-	wantIn(t, "stop", h.want("stop", "noon"), "noon stopped")
+	h.serveSessions(h.watchSocket("w"), map[string]string{"noon": limited}).until("noon", "waiting")
+	wantIn(t, "ls", h.mustRun("ls"), "noon  waiting")
+	wantIn(t, "show", h.mustRun("show", "noon"), "watch at "+h.watchSocket("w"))
+	wantIn(t, "stop", h.mustRun("stop", "noon"), "noon stopped")
 }
 
 func TestAWatchThatHangsIsNamed(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	h.mute(h.watchSocket("hangs"))
-	h.dead(h.watchSocket("left"))
-	h.keep(h.watchSocket("well"), map[string]string{"noon": limited}).until("noon", "waiting")
-	want := "tideover: watch at " + h.watchSocket("hangs") + ": silent for 10s\n"
+	h := newSessionsEnv(t)
+	h.bindSilentSocket(h.watchSocket("hangs"))
+	h.leaveDeadSocket(h.watchSocket("left"))
+	h.serveSessions(h.watchSocket("well"), map[string]string{"noon": limited}).until("noon", "waiting")
+	want := "tideover: watch at " + h.watchSocket("hangs") + ": no answer for 10s\n"
 	var all sync.WaitGroup // each waits for the one that hangs
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"show", "noon"}, {"pause", "noon"}} {
 		all.Go(func() {
-			got := h.verb(append(args, "--timeout", "10s")...)
+			got := h.runCommand(append(args, "--timeout", "10s")...)
 			wantCode(t, got, 0)
 			wantIn(t, "stdout", got.out, "noon")
 			if got.stderr != want {
@@ -120,52 +120,51 @@ func TestAWatchThatHangsIsNamed(t *testing.T) {
 
 func TestWatchesAreWhereTheConfigurationSays(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newSessionsEnv(t)
 	data := filepath.Join(h.state, "elsewhere")
-	h.keep(filepath.Join(data, "watch", "w", "control.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
-	h.keep(h.watchSocket("w"), map[string]string{"night": limited}).until("night", "waiting")
+	h.serveSessions(filepath.Join(data, "watch", "w", "control.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
+	h.serveSessions(h.watchSocket("w"), map[string]string{"night": limited}).until("night", "waiting")
 	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte("version: 1\nserver: {data: "+data+"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text := h.want("ls")
+	text := h.mustRun("ls")
 	wantIn(t, "by the file", text, "noon")
 	wantIn(t, "by default", text, "night")
 	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte("nonsense: ["), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got := h.verb("ls")
+	got := h.runCommand("ls")
 	wantCode(t, got, 0)
 	wantIn(t, "with a file that is wrong", got.out, "night")
 	wantIn(t, "with a file that is wrong", got.stderr, "tideover: tideover.yaml:1:")
-	wantIn(t, "with a file that is wrong", got.stderr, "it is not known where the server is: name it with --server\n")
-	if got := h.want("ls", "--server", "unix:"+h.watchSocket("w")); !strings.Contains(got, "night") {
+	wantIn(t, "with a file that is wrong", got.stderr, "the address of the server is unknown: name it with --server\n")
+	if got := h.mustRun("ls", "--server", "unix:"+h.watchSocket("w")); !strings.Contains(got, "night") {
 		t.Errorf("ls of a server that is named: %s", got)
 	}
 }
 
-// TestSecretsOfTheServerAreNotNeeded has a file that the server can read, and
-// whoever asks it can't.
+// The server can read a file that the user of the command can't.
 func TestSecretsOfTheServerAreNotNeeded(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newSessionsEnv(t)
 	data := filepath.Join(h.state, "elsewhere")
-	h.keep(filepath.Join(data, "tideover.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
+	h.serveSessions(filepath.Join(data, "tideover.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
 	text := "version: 1\nserver: {data: " + data + ", token: '${env:NOT_HERE}'}\nnotify: {ops: {slack: '${env:NOT_HERE}'}}\nfuture: 1\n"
 	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantIn(t, "sessions ls", h.want("ls"), "noon")
+	wantIn(t, "sessions ls", h.mustRun("ls"), "noon")
 	cmd, _ := command(t, "runs")
 	got := finish(t, h.env(cmd))
 	wantCode(t, got, 0)
 }
 
-// TestVariablesOfTheServerSayWhereItIs has no file.
+// There is no configuration file.
 func TestVariablesOfTheServerSayWhereItIs(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newSessionsEnv(t)
 	data := filepath.Join(h.state, "elsewhere")
-	h.keep(filepath.Join(data, "tideover.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
+	h.serveSessions(filepath.Join(data, "tideover.sock"), map[string]string{"noon": limited}).until("noon", "waiting")
 	cmd, _ := command(t, "sessions", "ls")
 	h.env(cmd).Env = append(cmd.Env, "TIDEOVER_SERVER_DATA="+data, "TIDEOVER_SERVER_LISTEN=nonsense")
 	got := finish(t, cmd)
@@ -175,7 +174,7 @@ func TestVariablesOfTheServerSayWhereItIs(t *testing.T) {
 
 func TestAFileThatCantBeReadIsNamed(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newSessionsEnv(t)
 	if err := os.WriteFile(filepath.Join(h.state, "tideover.yaml"), []byte("version: 1\nserver: {data: [}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

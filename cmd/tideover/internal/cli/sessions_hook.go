@@ -16,12 +16,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-const sessionsHookLong = `Is a hook of Claude Code: reads the event that Claude Code writes to its standard
-input when an error ends a turn, and reports a limit to the 'tideover watch' that
-Claude Code runs in. The screen is read without it; the hook also reports a limit whose
-words are not known.
+const sessionsHookLong = `Reports usage limits as a hook of Claude Code. It reads the event that Claude Code
+writes to its standard input when an error ends a turn, and reports a limit to the
+'tideover watch' that Claude Code runs in. A watch recognises limits on the screen
+without the hook; the hook also reports those whose wording is unknown.
 
-Put it into ~/.claude/settings.json:
+Add it to ~/.claude/settings.json:
 
   {"hooks": {"StopFailure": [{"hooks": [{"type": "command", "command": "tideover sessions hook"}]}]}}
 
@@ -29,29 +29,29 @@ Outside of a watch it does nothing.`
 
 const sessionsHookExample = `  echo '{"hook_event_name":"StopFailure","error":"rate_limit"}' | tideover sessions hook`
 
-// hookTimeout is how long the watch may take to answer a hook.
+// hookTimeout limits the time that a hook waits for the watch.
 const hookTimeout = 10 * time.Second
 
 func newSessionsHook(io Streams) *cobra.Command {
 	return &cobra.Command{
-		Use: "hook", Short: "Be a hook of Claude Code, and report limits",
+		Use: "hook", Short: "Report limits as a hook of Claude Code",
 		Long: sessionsHookLong, Example: sessionsHookExample,
-		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error { return sessionsHook(cmd.Context(), io) },
 	}
 }
 
-// hookEvent is what Claude Code writes to a hook for StopFailure.
+// hookEvent is the input of a StopFailure hook.
 type hookEvent struct {
 	Event   string `json:"hook_event_name"`
 	Error   string `json:"error"`
-	Message string `json:"last_assistant_message"` // what Claude Code says to its user
+	Message string `json:"last_assistant_message"` // shown to the user
 }
 
-// hookReasons are the errors of a hook that are limits.
+// hookReasons has the errors that are limits.
 var hookReasons = map[string]detect.Reason{"rate_limit": detect.RateLimit, "billing_error": detect.Terminal}
 
-// report returns the limit of an event; false if it is none.
+// report returns the limit that the event reports; false if it reports another error.
 func (e *hookEvent) report() (session.LimitReport, bool) {
 	reason, limited := hookReasons[e.Error]
 	line := strings.TrimSpace(e.Message)
@@ -68,7 +68,7 @@ func sessionsHook(ctx context.Context, streams Streams) error {
 	}
 	var e hookEvent
 	if err := json.Unmarshal(text, &e); err != nil {
-		return fmt.Errorf("the event on standard input: %w", err)
+		return fmt.Errorf("parsing the event on standard input: %w", err)
 	}
 	name, control := os.Getenv("TIDEOVER_SESSION"), os.Getenv(session.ControlVar)
 	report, limited := e.report()

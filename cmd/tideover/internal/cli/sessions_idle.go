@@ -21,39 +21,38 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
 
-// notWatched is the state of a session that could go on, but whose watch does not
-// run.
+// notWatched is the state of a session that has not ended, but whose watch is not running.
 const notWatched = "not-watched"
 
-// The files that a watch leaves in its folder.
+// Files in the folder of a watch.
 const (
 	aboutFile = watch.AboutFile
 	trailFile = "audit.jsonl"
 )
 
-// idle is a session whose watch does not run. What is known of it is in its folder.
-type idle struct {
-	located
+// unwatchedSession is a session whose watch is not running. Its data comes from the watch's folder.
+type unwatchedSession struct {
+	hostedSession
 	watch.About
 
 	folder string
 }
 
-// idleSessions returns the sessions that have a folder, and nobody who answers in
-// it. Who only begins or hangs does answer: to connect is enough.
-func idleSessions(ctx context.Context, folders []string, found []located) (list []idle) {
+// unwatchedSessions returns the sessions in these folders that are not in found and whose socket
+// accepts no connection. A watch that is starting or hangs does accept connections.
+func unwatchedSessions(ctx context.Context, folders []string, found []hostedSession) (list []unwatchedSession) {
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
 		if err != nil {
-			continue // none has ever run
+			continue // no watch has run yet
 		}
 		for _, e := range entries {
 			path := filepath.Join(folder, e.Name())
 			socket := filepath.Join(path, watch.Socket)
-			if !e.IsDir() || slices.ContainsFunc(found, func(s located) bool { return s.At == socket }) || answers(ctx, socket) {
+			if !e.IsDir() || slices.ContainsFunc(found, func(s hostedSession) bool { return s.At == socket }) || isListening(ctx, socket) {
 				continue
 			}
-			if s, ok := readIdle(path); ok {
+			if s, ok := readUnwatched(path); ok {
 				list = append(list, s)
 			}
 		}
@@ -61,8 +60,8 @@ func idleSessions(ctx context.Context, folders []string, found []located) (list 
 	return list
 }
 
-// answers reports whether somebody listens.
-func answers(ctx context.Context, socket string) bool {
+// isListening reports whether a process accepts connections on the socket.
+func isListening(ctx context.Context, socket string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(answerTimeout))
 	defer cancel()
 	c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -73,27 +72,28 @@ func answers(ctx context.Context, socket string) bool {
 	return true
 }
 
-// readIdle reads what a watch has left. A folder without it is none of a session.
-func readIdle(folder string) (s idle, ok bool) {
-	s = idle{folder: folder, located: located{In: inWatch, At: folder}}
+// readUnwatched reads the state of a session from the folder of its watch. It returns false if the
+// folder is not one of a session.
+func readUnwatched(folder string) (s unwatchedSession, ok bool) {
+	s = unwatchedSession{folder: folder, hostedSession: hostedSession{In: inWatch, At: folder}}
 	s.Name, s.State = filepath.Base(folder), notWatched
 	if text, err := os.ReadFile(filepath.Join(folder, aboutFile)); err == nil {
 		ok = true
-		_ = json.Unmarshal(text, &s.About) // what can't be read is not shown
+		_ = json.Unmarshal(text, &s.About) // on an error, the fields stay empty
 	}
 	if f, err := os.Open(filepath.Join(folder, trailFile)); err == nil {
 		ok = true
-		s.read(f)
+		s.readTrail(f)
 		_ = f.Close()
 	}
 	return s, ok
 }
 
-// maxTrail is how much of the end of a trail is read.
+// maxTrail limits how much of the end of an audit log is read.
 const maxTrail = 1 << 20
 
-// read follows the trail of a session to where it was when its watch ended.
-func (s *idle) read(f *os.File) {
+// readTrail replays the audit log, to find the last state of the session.
+func (s *unwatchedSession) readTrail(f *os.File) {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return
 	} else if at := info.Size() - maxTrail; at > 0 {
@@ -105,12 +105,12 @@ func (s *idle) read(f *os.File) {
 	for line := range bytes.SplitSeq(text, []byte("\n")) {
 		var e trailEvent
 		if json.Unmarshal(line, &e) == nil && e.Name == session.Prefix+s.Name {
-			s.follow(&e)
+			s.applyEvent(&e)
 		}
 	}
 }
 
-// trailEvent is what matters of an event in a trail.
+// trailEvent has the fields of an audit event that are needed here.
 type trailEvent struct {
 	Kind   string     `json:"kind"`
 	Time   time.Time  `json:"time"`
@@ -123,9 +123,9 @@ type trailEvent struct {
 	Run    string     `json:"run"`
 }
 
-// follow takes an event into account. A wait is over with the next thing that
-// happens, unless that is nothing but a word about it.
-func (s *idle) follow(e *trailEvent) {
+// applyEvent updates the state with an event. Most events end a wait; others end it only if they
+// are later than its end.
+func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	s.Run = cmp.Or(e.Run, s.Run)
 	switch e.Kind {
 	case "waiting":
@@ -134,11 +134,11 @@ func (s *idle) follow(e *trailEvent) {
 		s.State, s.Reason, s.Error = notWatched, "", ""
 		s.Next, s.WaitBy, s.WaitFor = nil, "", ""
 	case "succeeded":
-		s.end("completed", e)
+		s.markEnded("completed", e)
 	case "canceled":
-		s.end("stopped", e)
+		s.markEnded("stopped", e)
 	case "gave-up":
-		s.end("gave-up", e)
+		s.markEnded("gave-up", e)
 	default:
 		if s.Next != nil && e.Time.After(*s.Next) {
 			s.Next = nil
@@ -146,13 +146,14 @@ func (s *idle) follow(e *trailEvent) {
 	}
 }
 
-func (s *idle) end(state string, e *trailEvent) {
+// markEnded sets the final state.
+func (s *unwatchedSession) markEnded(state string, e *trailEvent) {
 	s.State, s.Reason, s.Error, s.Ended = state, e.Reason, e.Error, &e.Time
 	s.Next, s.WaitBy, s.WaitFor = nil, "", ""
 }
 
-// goOn returns how the session is watched again.
-func (s *idle) goOn() string {
+// watchCommand returns the command line that continues the session.
+func (s *unwatchedSession) watchCommand() string {
 	words := append([]string{"tideover", "watch", "--name", s.Name}, s.Flags...)
 	words = append(words, "--")
 	for i, w := range words {
@@ -171,7 +172,7 @@ func (s *idle) goOn() string {
 	return text
 }
 
-// shellWord writes a word as a shell reads it.
+// shellWord quotes a word for a shell, if necessary.
 func shellWord(word string) string {
 	plain := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("-_./:=,@%+", c)
@@ -182,15 +183,15 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// everything is survey, and the sessions that nobody watches. That there is nobody
-// to ask is no error, unless somebody was named.
-func (o *sessionsOptions) everything(ctx context.Context, places []*place) (all []located, unwatched []idle, notes []string, err error) {
-	all, notes, err = survey(ctx, places)
+// allSessions returns the sessions of all hosts, including those that are not watched. It is not an
+// error if no host is running, unless --server or $TIDEOVER_SERVER names one.
+func (o *sessionsOptions) allSessions(ctx context.Context, places []*sessionHost) (all []hostedSession, unwatched []unwatchedSession, notes []string, err error) {
+	all, notes, err = querySessions(ctx, places)
 	if o.server != "" {
 		return all, nil, notes, err
 	}
 	if places[0].away && o.serveWasHere() {
-		notes = append(notes, "no serve at "+places[0].client.Where()+": its sessions are not listed")
+		notes = append(notes, "no serve at "+places[0].client.Where()+": sessions of serve are not listed")
 	}
 	if gone(err) && os.Getenv(client.ServerVar) == "" {
 		err = nil
@@ -198,17 +199,17 @@ func (o *sessionsOptions) everything(ctx context.Context, places []*place) (all 
 	if err != nil {
 		return all, nil, notes, err
 	}
-	unwatched = idleSessions(ctx, watchFolders(o.config), all)
+	unwatched = unwatchedSessions(ctx, watchFolders(o.config), all)
 	for i := range unwatched {
-		all = append(all, unwatched[i].located)
+		all = append(all, unwatched[i].hostedSession)
 	}
-	slices.SortStableFunc(all, func(a, b located) int {
+	slices.SortStableFunc(all, func(a, b hostedSession) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At))
 	})
 	return all, unwatched, notes, nil
 }
 
-// serveWasHere reports whether a server has ever kept something where one would be.
+// serveWasHere reports whether a server has stored runs in the configured data folder.
 func (o *sessionsOptions) serveWasHere() bool {
 	_, data, err := whereabouts(o.config)
 	if err != nil || data == "" {
@@ -218,63 +219,64 @@ func (o *sessionsOptions) serveWasHere() bool {
 	return err == nil
 }
 
-// overWords are how the states of sessions that are over are told.
-var overWords = map[string]string{"gave-up": "gave up", "completed": "was completed", "stopped": "was stopped"}
+// endedPhrases describe the final states of sessions.
+var endedPhrases = map[string]string{"gave-up": "gave up", "completed": "was completed", "stopped": "was stopped"}
 
-// keeper is find, which knows of sessions that nobody watches.
-func (o *sessionsOptions) keeper(ctx context.Context, places []*place, name string) (*place, error) {
-	p, err := o.find(ctx, places, name)
+// findRunningHost is findHost with a better error: for a session that is not watched, it says how
+// to continue it.
+func (o *sessionsOptions) findRunningHost(ctx context.Context, places []*sessionHost, name string) (*sessionHost, error) {
+	p, err := o.findHost(ctx, places, name)
 	if err == nil || o.server != "" {
 		return p, err
 	}
-	if s, ok := o.idleNamed(ctx, name); ok {
+	if s, ok := o.unwatchedByName(ctx, name); ok {
 		problem := &control.Error{Status: http.StatusNotFound, Code: control.CodeNotFound, Message: fmt.Sprintf("session %s is not watched", name)}
-		problem.Hint = "it goes on with: " + s.goOn()
+		problem.Hint = "continue it with: " + s.watchCommand()
 		if s.State != notWatched {
-			problem.Message = fmt.Sprintf("session %s %s, and is not watched", name, cmp.Or(overWords[s.State], "is "+s.State))
-			problem.Hint = "it begins anew with: " + s.goOn()
+			problem.Message = fmt.Sprintf("session %s %s and is not watched", name, cmp.Or(endedPhrases[s.State], "is "+s.State))
+			problem.Hint = "start it again with: " + s.watchCommand()
 		}
 		return nil, problem
 	}
 	return nil, err
 }
 
-// idleNamed returns the session of the name that nobody watches.
-func (o *sessionsOptions) idleNamed(ctx context.Context, name string) (idle, bool) {
-	for _, s := range idleSessions(ctx, watchFolders(o.config), nil) {
+// unwatchedByName returns the session with this name that is not watched.
+func (o *sessionsOptions) unwatchedByName(ctx context.Context, name string) (unwatchedSession, bool) {
+	for _, s := range unwatchedSessions(ctx, watchFolders(o.config), nil) {
 		if s.Name == name {
 			return s, true
 		}
 	}
-	return idle{}, false
+	return unwatchedSession{}, false
 }
 
-// hints say how sessions go on that nobody watches.
-func hints(list []idle) (lines []string) {
+// resumeHints returns a line for each session that is not watched, with the command to continue it.
+func resumeHints(list []unwatchedSession) (lines []string) {
 	for i := range list {
 		if list[i].State == notWatched {
-			lines = append(lines, list[i].Name+" goes on with: "+list[i].goOn())
+			lines = append(lines, "continue "+list[i].Name+" with: "+list[i].watchCommand())
 		}
 	}
 	return lines
 }
 
-// renderIdle shows a session that nobody watches.
-func renderIdle(st *idle, s *screen) string {
-	p := &portrait{screen: s}
+// renderUnwatched renders a session that is not watched.
+func renderUnwatched(st *unwatchedSession, s *screen) string {
+	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(sessionColour(st.State), visible(st.State)), p.paint("2", visible("watch at "+st.folder)))
-	p.fact("next", p.moment(st.Next))
-	p.fact("set by", setBy(st.WaitBy))
-	p.fact("because", st.WaitFor)
-	p.fact("gave up", st.Reason)
-	p.fact("error", other(st.Error, st.WaitFor))
-	p.fact("ended", p.moment(st.Ended))
-	p.fact("run", st.Run)
+	p.field("next", p.moment(st.Next))
+	p.field("set by", describeWaitSource(st.WaitBy))
+	p.field("because", st.WaitFor)
+	p.field("gave up", st.Reason)
+	p.field("error", unlessEqual(st.Error, st.WaitFor))
+	p.field("ended", p.moment(st.Ended))
+	p.field("run", st.Run)
 	if st.State == notWatched {
-		p.fact("goes on", st.goOn())
+		p.field("continue", st.watchCommand())
 	} else {
-		p.fact("anew", st.goOn())
+		p.field("start again", st.watchCommand())
 	}
-	p.fact("remove", "tideover sessions rm "+shellWord(st.Name))
+	p.field("remove", "tideover sessions rm "+shellWord(st.Name))
 	return p.String()
 }

@@ -15,17 +15,21 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-const sessionsListLong = `Lists sessions: where they are, when they go on, what they have spent, and the line
-of output because of which they wait. An interactive session that shows a limit on its
-screen is still open, and running; NEXT is the end of the limit, if it is stated.
+const sessionsListLong = `Lists sessions. An interactive session that shows a limit on its screen is still open
+and running; NEXT is then the end of the limit, if it is stated.
 
-WINDOWS are stated resets that were waited for, ATTEMPTS tries that failed
-otherwise; both with how many there may be. IN says who keeps the session: serve,
-or a watch. One whose watch does not run is not-watched, or as its watch left it; how
-it goes on stands below. Sessions that ended more than a day ago are listed with --all.
+  STATE     not-watched if its watch is not running; the line below the list has
+            the command to continue it
+  NEXT      when the session continues
+  WINDOWS   limits with a stated end that were waited for, of the maximum
+  ATTEMPTS  other failed tries, of the maximum
+  IN        the process that runs the session: serve or watch
+  WHY       the line of output that explains the wait
 
-With --watch the list stays up to date: on a terminal in place, otherwise as a
-line for each session that has changed.`
+Sessions that ended more than a day ago are listed only with --all.
+
+With --watch the list is updated in place on a terminal. Otherwise a line is printed
+for each session that has changed.`
 
 const sessionsListExample = `  tideover sessions ls
   tideover sessions ls --watch
@@ -37,22 +41,22 @@ func newSessionsList(io Streams) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: sessionsListLong, Example: sessionsListExample,
-		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
 				return o.watch(cmd)
 			}
-			return o.ask(cmd, o.list)
+			return o.withHosts(cmd, o.list)
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "keep the list up to date")
-	cmd.Flags().BoolVar(&o.all, "all", false, "also those that ended more than a day ago")
+	cmd.Flags().BoolVar(&watch, "watch", false, "update the list every second")
+	cmd.Flags().BoolVar(&o.all, "all", false, "also list sessions that ended more than a day ago")
 	o.command(cmd)
 	return cmd
 }
 
-func (o *sessionsOptions) list(ctx context.Context, places []*place) error {
-	all, unwatched, notes, err := o.everything(ctx, places)
+func (o *sessionsOptions) list(ctx context.Context, places []*sessionHost) error {
+	all, unwatched, notes, err := o.allSessions(ctx, places)
 	for _, n := range notes {
 		o.warn("%s", n)
 	}
@@ -61,32 +65,33 @@ func (o *sessionsOptions) list(ctx context.Context, places []*place) error {
 	}
 	all, hidden := o.recent(all, time.Now())
 	if o.json {
-		return o.printJSON(map[string]any{"sessions": described(all, unwatched)})
+		return o.printJSON(map[string]any{"sessions": withWatchDetails(all, unwatched)})
 	}
 	s := screenOf(o.io.Out)
 	lines := renderSessions(all, &s)
-	for _, h := range append(hints(unwatched), hiddenHint(hidden)...) {
+	for _, h := range append(resumeHints(unwatched), hiddenHint(hidden)...) {
 		lines = append(lines, s.paint("2", visible(h)))
 	}
 	_, err = fmt.Fprintln(o.io.Out, strings.Join(lines, "\n"))
 	return err
 }
 
-// listedFor is for how long a session is listed after its end.
+// listedFor is how long a session is listed after its end.
 const listedFor = 24 * time.Hour
 
-// recent returns the sessions that are listed, and how many are not.
-func (o *sessionsOptions) recent(all []located, now time.Time) (list []located, hidden int) {
+// recent removes sessions that ended long ago, unless --all is given, and returns how many it
+// removed.
+func (o *sessionsOptions) recent(all []hostedSession, now time.Time) (list []hostedSession, hidden int) {
 	if o.all {
 		return all, 0
 	}
-	list = slices.DeleteFunc(slices.Clone(all), func(s located) bool {
+	list = slices.DeleteFunc(slices.Clone(all), func(s hostedSession) bool {
 		return s.Over() && s.Ended != nil && now.Sub(*s.Ended) > listedFor
 	})
 	return list, len(all) - len(list)
 }
 
-// hiddenHint says how sessions are listed that are not.
+// hiddenHint says how many sessions are hidden, and how to list them.
 func hiddenHint(n int) []string {
 	switch n {
 	case 0:
@@ -97,12 +102,11 @@ func hiddenHint(n int) []string {
 	return []string{fmt.Sprintf("%d sessions ended more than a day ago; --all lists them too", n)}
 }
 
-// described returns the list with what is known besides of those that nobody
-// watches.
-func described(all []located, unwatched []idle) []idle {
-	list := make([]idle, len(all))
+// withWatchDetails adds to the sessions that are not watched what is known from their folders.
+func withWatchDetails(all []hostedSession, unwatched []unwatchedSession) []unwatchedSession {
+	list := make([]unwatchedSession, len(all))
 	for i, s := range all {
-		list[i].located = s
+		list[i].hostedSession = s
 		for _, u := range unwatched {
 			if u.At == s.At {
 				list[i] = u
@@ -112,27 +116,27 @@ func described(all []located, unwatched []idle) []idle {
 	return list
 }
 
-// sessionColours are of the states that runs do not have.
+// sessionColours has the colours of states that runs do not have.
 var sessionColours = map[string]string{"completed": "32", "gave-up": "31", "stopped": "2", "idle": "2", notWatched: "35"}
 
 func sessionColour(state string) string { return cmp.Or(sessionColours[state], stateColours[state]) }
 
-func renderSessions(list []located, s *screen) []string {
+func renderSessions(list []hostedSession, s *screen) []string {
 	if len(list) == 0 {
-		return []string{"no sessions; keep one with `tideover watch`, or put one into the configuration of `tideover serve`"}
+		return []string{"no sessions: start one with `tideover watch`, or add one to the configuration of `tideover serve`"}
 	}
 	t := &table{heads: []string{"NAME", "STATE", "NEXT", "WINDOWS", "ATTEMPTS", "IN", "WHY"}}
 	narrow := s.width > 0 && s.width < roomForWhy
 	reasons := make([]string, len(list))
 	for i := range list {
 		st := &list[i].Status
-		reasons[i] = why(st)
-		windows, attempts := of(st.Windows, st.MaxWindows), of(st.Spent, st.MaxAttempts)
-		if list[i].unknown() {
+		reasons[i] = waitReason(st)
+		windows, attempts := spentOf(st.Windows, st.MaxWindows), spentOf(st.Spent, st.MaxAttempts)
+		if list[i].usageUnknown() {
 			windows, attempts = "", ""
 		}
 		row := []cell{
-			plain(st.Name), {st.State, sessionColour(st.State)}, {s.next(goesOn(st)), "33"}, plain(windows), plain(attempts), plain(list[i].In),
+			plain(st.Name), {st.State, sessionColour(st.State)}, {s.next(resumeTime(st)), "33"}, plain(windows), plain(attempts), plain(list[i].In),
 			{reasons[i], "2"},
 		}
 		if narrow {
@@ -142,23 +146,24 @@ func renderSessions(list []located, s *screen) []string {
 	}
 	lines := t.render(s)
 	if narrow {
-		return below(lines, reasons, s)
+		return notesBelow(lines, reasons, s)
 	}
 	return lines
 }
 
-// unknown reports whether nobody can say what the session has spent: its watch does
-// not run.
-func (s *located) unknown() bool { return s.MaxWindows == 0 && s.MaxAttempts == 0 }
+// usageUnknown reports whether the attempts and windows are unknown, because the watch is not
+// running.
+func (s *hostedSession) usageUnknown() bool { return s.MaxWindows == 0 && s.MaxAttempts == 0 }
 
-// stillOpen begins the reason of a session that a limit on its screen holds up.
+// stillOpen is the prefix of the reason if an interactive session shows a limit on its screen.
 const stillOpen = "limit on its screen, still open: "
 
-// roomForWhy is how wide a terminal must be for a reason to stand beside the rest.
+// roomForWhy is the terminal width from which the reason is a column. On a narrower one it goes on
+// a second line.
 const roomForWhy = 110
 
-// below puts each reason on a line of its own.
-func below(rows, reasons []string, s *screen) []string {
+// notesBelow puts each note on a line below its row.
+func notesBelow(rows, reasons []string, s *screen) []string {
 	lines := rows[:1:1]
 	for i, text := range reasons {
 		lines = append(lines, rows[i+1])
@@ -169,15 +174,15 @@ func below(rows, reasons []string, s *screen) []string {
 	return lines
 }
 
-// of writes how much of something is spent.
-func of(spent, limit int) string {
+// spentOf formats a counter with its maximum; a negative limit means unlimited.
+func spentOf(spent, limit int) string {
 	if limit < 0 {
 		return strconv.Itoa(spent) + "/∞"
 	}
 	return strconv.Itoa(spent) + "/" + strconv.Itoa(limit)
 }
 
-// next writes how long it is until a time, and which it is.
+// next formats the time until t, and the time itself.
 func (s *screen) next(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -192,17 +197,17 @@ func (s *screen) next(t *time.Time) string {
 	return s.until(t) + " (" + at.Format(layout) + ")"
 }
 
-// goesOn returns when a session goes on, or when the limit on its screen ends; nil if
-// that is not known.
-func goesOn(st *session.Status) *time.Time {
+// resumeTime returns when a session continues, or when the limit on its screen ends; nil if
+// unknown.
+func resumeTime(st *session.Status) *time.Time {
 	if st.Next == nil && st.Limit != nil && !st.Limit.Until.IsZero() {
 		return &st.Limit.Until
 	}
 	return st.Next
 }
 
-// why says in a line what keeps a session from going on.
-func why(st *session.Status) string {
+// waitReason says in one line why a session waits or gave up.
+func waitReason(st *session.Status) string {
 	switch {
 	case st.Limit != nil:
 		return stillOpen + st.Limit.Line

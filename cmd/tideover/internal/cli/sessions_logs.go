@@ -12,42 +12,41 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-const sessionsLogsLong = `Prints what the commands of a session have written, as far as it is kept: the last
-40 MB. A line that begins with --- and a time stands before the output of each
-command.
+const sessionsLogsLong = `Prints the stored output of a session's commands: the last 40 MB. A line that begins
+with --- and a time precedes the output of each command.
 
-With --follow it goes on until it is interrupted, or until the session is over.`
+With --follow it continues until it is interrupted or the session ends.`
 
 const sessionsLogsExample = `  tideover sessions logs nightly-refactor
   tideover sessions logs -n 50 nightly-refactor
   tideover sessions logs -f nightly-refactor`
 
-// logsEvery is how often --follow looks for more output.
+// logsEvery is the interval at which --follow checks for more output.
 const logsEvery = 500 * time.Millisecond
 
-// sessionLogs prints the output of a session.
+// sessionLogs holds the flags of sessions logs, and the source of the output.
 type sessionLogs struct {
 	sessionsOptions
 	follow bool
-	lines  int // the last ones that are printed; -1 means all
+	lines  int // number of last lines to print; -1 means all
 
 	read func(ctx context.Context, after string) (session.OutputPart, error)
-	over func(ctx context.Context) (bool, error) // the session has ended
+	over func(ctx context.Context) (bool, error) // reports whether the session has ended
 }
 
 func newSessionsLogs(io Streams) *cobra.Command {
 	o := &sessionLogs{sessionsOptions: sessionsOptions{remote: remote{io: io}}}
 	cmd := &cobra.Command{
 		Use: "logs [flags] NAME", Short: "Print the output of a session", Long: sessionsLogsLong, Example: sessionsLogsExample,
-		Args: one("session"), ValidArgsFunction: o.completeNames,
+		Args: exactlyOne("session"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.lines < -1 {
-				return fmt.Errorf("--lines: %d is neither -1, for all, nor a number of lines", o.lines)
+				return fmt.Errorf("--lines: %d is not a number of lines: want 0 or more, or -1 for all", o.lines)
 			}
 			if o.json {
-				return errors.New("--json: the output is not JSON; leave the flag out")
+				return errors.New("--json is not supported: the output of a session is not JSON")
 			}
-			return o.ask(cmd, func(ctx context.Context, places []*place) error {
+			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error {
 				if err := o.locate(ctx, places, args[0]); err != nil {
 					return err
 				}
@@ -55,16 +54,16 @@ func newSessionsLogs(io Streams) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "go on with what is written from now on")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue with new output")
 	cmd.Flags().IntVarP(&o.lines, "lines", "n", -1, "print at most `N` of the last lines; -1 means all")
 	o.command(cmd)
 	return cmd
 }
 
-// locate finds out who knows the output: the process that keeps the session or, if its watch
-// does not run, the folder of the watch.
-func (o *sessionLogs) locate(ctx context.Context, places []*place, name string) error {
-	p, err := o.keeper(ctx, places, name)
+// locate sets read and over: from the process that runs the session or, if its watch is not
+// running, from the folder of the watch.
+func (o *sessionLogs) locate(ctx context.Context, places []*sessionHost, name string) error {
+	p, err := o.findRunningHost(ctx, places, name)
 	if err == nil {
 		o.read = func(ctx context.Context, after string) (session.OutputPart, error) {
 			return p.client.SessionOutput(ctx, name, after)
@@ -75,7 +74,7 @@ func (o *sessionLogs) locate(ctx context.Context, places []*place, name string) 
 		}
 		return nil
 	}
-	st, ok := o.idleNamed(ctx, name)
+	st, ok := o.unwatchedByName(ctx, name)
 	if !ok || o.server != "" {
 		return err
 	}
@@ -87,7 +86,7 @@ func (o *sessionLogs) locate(ctx context.Context, places []*place, name string) 
 
 // print prints the output.
 func (o *sessionLogs) print(ctx context.Context) error {
-	var last []string // of the lines, if not all are printed
+	var last []string // the last lines so far, with --lines
 	after := ""
 	emit := func(text string) error {
 		_, err := o.io.Out.WriteString(session.PlainText(text))
@@ -106,7 +105,7 @@ func (o *sessionLogs) print(ctx context.Context) error {
 			return err
 		}
 		if part.Lost {
-			o.warn("a part of the output is missing: it is kept no longer")
+			o.warn("part of the output is missing: it is older than what is stored")
 		}
 		after = part.Next
 		if o.lines >= 0 {
@@ -133,7 +132,7 @@ func (o *sessionLogs) print(ctx context.Context) error {
 	}
 }
 
-// lastLines appends text to lines, of which the last may lack its end, and returns the last n.
+// lastLines appends text to lines, the last of which may be incomplete, and returns the last n.
 func lastLines(lines []string, text string, n int) []string {
 	if len(lines) > 0 && !strings.HasSuffix(lines[len(lines)-1], "\n") {
 		text = lines[len(lines)-1] + text

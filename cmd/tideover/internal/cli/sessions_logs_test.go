@@ -14,11 +14,12 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The output of a watched session is seen from elsewhere: by show, by logs, which follows it to
-// its end, and on the page of a server, which also stops it; and when the watch has ended, by logs.
+// The output of a watched session is visible to other processes: to show, to logs, which follows it
+// to its end, and on the web page of a server, which can also stop the session; and after the end
+// of the watch, to logs.
 func TestTheOutputOfAWatchIsSeenFromElsewhere(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "working $((40+2))"; echo 'a limit' >&2; while ! test -e go; do sleep 0.01; done; printf '\033[1mat\tlast\033[0m\n'; sleep 600`)
+	w := newWatchEnv(t, `echo "working $((40+2))"; echo 'a limit' >&2; while ! test -e go; do sleep 0.01; done; printf '\033[1mat\tlast\033[0m\n'; sleep 600`)
 	s := serveFile(t, "version: 1\n", w.dir)
 	cmd, _ := w.until("working 42", "--data", s.data, "--name", "night")
 	socket := "unix:" + filepath.Join(s.data, "watch", "night", "control.sock")
@@ -60,8 +61,8 @@ func TestTheOutputOfAWatchIsSeenFromElsewhere(t *testing.T) {
 	}
 }
 
-// browse asks for a page as somebody who is logged in.
-func (s *served) browse(method, path string) string {
+// browse requests a page as a logged-in user.
+func (s *serverProcess) browse(method, path string) string {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(testwait.Context(s.t), method, s.address()+path, nil)
 	if err != nil {
@@ -80,34 +81,34 @@ func (s *served) browse(method, path string) string {
 	return string(text)
 }
 
-// Sessions that ended more than a day ago are listed only on demand.
+// Sessions that ended more than a day ago are listed only with --all.
 func TestOldSessionsAreListedOnDemand(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
+	h := newSessionsEnv(t)
 	ended := func(name string, ago time.Duration) {
-		h.leave(name, `{"command":["true"]}`, event("succeeded", "session."+name, time.Now().Add(-ago), ""))
+		h.writeWatchFolder(name, `{"command":["true"]}`, event("succeeded", "session."+name, time.Now().Add(-ago), ""))
 	}
 	ended("old", 25*time.Hour)
 	ended("recent", time.Hour)
-	text := h.want("ls")
+	text := h.mustRun("ls")
 	wantIn(t, "ls", text, "recent")
 	wantIn(t, "ls", text, "1 session ended more than a day ago; --all lists it too")
-	if strings.Contains(text, "old ") || strings.Contains(h.want("ls", "--json"), `"old"`) {
+	if strings.Contains(text, "old ") || strings.Contains(h.mustRun("ls", "--json"), `"old"`) {
 		t.Errorf("a session that ended 25 hours ago is listed:\n%s", text)
 	}
-	wantIn(t, "ls --all", h.want("ls", "--all"), "old ")
+	wantIn(t, "ls --all", h.mustRun("ls", "--all"), "old ")
 }
 
-// A notifier that is down does not hold the terminal of a session that gave up: the message is
-// kept.
+// A notifier that is down does not block the terminal of a session that gave up: the message is
+// stored.
 func TestANotifierThatIsDownDoesNotHoldAWatch(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t)
+	server := newWebhook(t)
 	address := server.URL
 	server.Close()
-	w := newWatched(t, "exit 7", "exit 7", "exit 7")
+	w := newWatchEnv(t, "exit 7", "exit 7", "exit 7")
 	w.write("tideover.yaml", "version: 1\nnotify: {hook: {webhook: \""+address+"\", policy: fixed(1h) attempts=unlimited, on: [gave-up]}}\n")
 	got := finish(t, w.command("--config", filepath.Join(w.dir, "tideover.yaml"), "--notify", "hook"))
 	wantCode(t, got, 7)
-	wantIn(t, "stderr", got.stderr, "a notification is not sent yet (it failed, and its next attempt is not soon); it is kept")
+	wantIn(t, "stderr", got.stderr, "a notification is not sent yet (sending failed and is not retried soon); it is stored")
 }

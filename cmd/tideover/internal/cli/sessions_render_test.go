@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-func exampleSessions() []located {
+func exampleSessions() []hostedSession {
 	stop := &session.Stop{
 		Reason: "rate-limit", Line: "You've hit your limit · resets 3pm\x1b[2J\u202e", Rule: "claude-code/limit-resets", Exit: 1, At: at(-time.Minute),
 		Until: at(3 * time.Hour),
@@ -25,7 +25,7 @@ func exampleSessions() []located {
 	weekly.Name, weekly.Next = "weekly", later(8*24*time.Hour)
 	open := session.Status{Name: "open", State: "running", MaxAttempts: 6, MaxWindows: 10, Commands: 1, Policy: waiting.Policy, Started: later(-time.Hour)}
 	open.Limit = &session.ScreenLimit{Reason: "rate-limit", Line: stop.Line, Rule: stop.Rule, Until: stop.Until, At: at(-time.Minute)}
-	return []located{
+	return []hostedSession{
 		{Status: waiting, In: inServe, At: "/state/tideover.sock"}, {Status: postponed, In: inWatch}, {Status: weekly, In: inServe},
 		{Status: session.Status{Name: "busy", State: "running", MaxAttempts: -1, MaxWindows: 10, Last: stop}, In: inServe},
 		{Status: session.Status{Name: "spent", State: "gave-up", Spent: 6, MaxAttempts: 6, MaxWindows: 10, Reason: "attempts", Error: "exit code 2: segmentation fault", Last: stop, Ended: later(-time.Hour)}, In: inServe},
@@ -47,7 +47,7 @@ func TestHowSessionsLook(t *testing.T) {
 	golden(t, "sessions-show.txt", renderSession(list[0], &screen{now: noon, zone: time.UTC}))
 	golden(t, "sessions-show-open.txt", renderSession(list[6], &screen{now: noon, zone: time.UTC}))
 	golden(t, "sessions-show-spent.txt", renderSession(list[4], &screen{now: noon, zone: time.UTC}))
-	if got := renderSessions(nil, &screen{}); len(got) != 1 || !strings.HasPrefix(got[0], "no sessions; ") {
+	if got := renderSessions(nil, &screen{}); len(got) != 1 || !strings.HasPrefix(got[0], "no sessions: ") {
 		t.Errorf("no sessions: %q", got)
 	}
 	if got, want := sessionLine(&list[1]), `tomorrow waiting windows=2/10 attempts=1/6 commands=4 next=`; !strings.HasPrefix(got, want) {

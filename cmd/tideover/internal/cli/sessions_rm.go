@@ -13,42 +13,42 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
-const sessionsRemoveLong = `Removes what a watch that does not run has left: its folder, with the history of the
-session. On a terminal you are asked first; elsewhere this needs --yes.
+const sessionsRemoveLong = `Removes the state of a watch that is not running: its folder with the history of the
+session. On a terminal you are asked for confirmation; in a script this needs --yes.
 
-A session that is being watched must be stopped first. One of serve goes with its
-entry in the configuration.`
+End the watch of a session that is being watched first. To remove a session of
+serve, delete it from the configuration.`
 
 func newSessionsRemove(io Streams) *cobra.Command {
 	o := &sessionsOptions{remote: remote{io: io}}
 	var yes bool
 	cmd := &cobra.Command{
-		Use: "rm [flags] NAME", Aliases: []string{"remove"}, Short: "Remove what a watch has left", Long: sessionsRemoveLong,
+		Use: "rm [flags] NAME", Aliases: []string{"remove"}, Short: "Remove the state of a watch that is not running", Long: sessionsRemoveLong,
 		Example: "  tideover sessions rm claude-1f2e3d\n  tideover sessions rm claude-1f2e3d --yes",
-		Args:    one("session"), ValidArgsFunction: completeIdle,
+		Args:    exactlyOne("session"), ValidArgsFunction: completeUnwatched,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ask := &bulkOptions{remote: o.remote, yes: yes}
-			return o.ask(cmd, func(ctx context.Context, places []*place) error { return o.remove(ctx, places, args[0], ask) })
+			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error { return o.remove(ctx, places, args[0], ask) })
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	o.command(cmd)
 	return cmd
 }
 
-func completeIdle(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+func completeUnwatched(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
 	if len(args) == 0 {
-		for _, s := range idleSessions(ctx, watchFolders(""), nil) {
+		for _, s := range unwatchedSessions(ctx, watchFolders(""), nil) {
 			names = append(names, cobra.CompletionWithDesc(visible(s.Name), visible(s.State)))
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (o *sessionsOptions) remove(ctx context.Context, places []*place, name string, ask *bulkOptions) error {
-	all, unwatched, _, err := o.everything(ctx, places)
+func (o *sessionsOptions) remove(ctx context.Context, places []*sessionHost, name string, ask *bulkOptions) error {
+	all, unwatched, _, err := o.allSessions(ctx, places)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,8 @@ func (o *sessionsOptions) remove(ctx context.Context, places []*place, name stri
 	case 1:
 	default:
 		return &control.Error{
-			Status: http.StatusConflict, Code: control.CodeAmbiguous, Message: fmt.Sprintf("%q has left %d folders", name, len(folders)),
-			Hint: "remove one of them yourself", Candidates: folders,
+			Status: http.StatusConflict, Code: control.CodeAmbiguous, Message: fmt.Sprintf("%q has %d folders", name, len(folders)),
+			Hint: "remove one of them by hand", Candidates: folders,
 		}
 	}
 	if err := ask.confirm(ctx, "remove", "session "+name+" with its history"); err != nil {
@@ -77,11 +77,12 @@ func (o *sessionsOptions) remove(ctx context.Context, places []*place, name stri
 	if o.json {
 		return o.printJSON(map[string]string{"removed": folders[0]})
 	}
-	return o.say("removed %s", folders[0])
+	return o.printLine("removed %s", folders[0])
 }
 
-// cantRemove says why there is nothing of the name to remove.
-func cantRemove(all []located, name string) error {
+// cantRemove says why the session can't be removed: it is being watched, runs in serve, or is
+// unknown.
+func cantRemove(all []hostedSession, name string) error {
 	var names []string
 	for _, s := range all {
 		names = append(names, s.Name)
@@ -90,15 +91,15 @@ func cantRemove(all []located, name string) error {
 		}
 		p := &control.Error{Status: http.StatusConflict, Code: control.CodeState, Message: fmt.Sprintf("session %s is being watched", name), Hint: "end its watch first"}
 		if s.In == inServe {
-			p.Message, p.Hint = fmt.Sprintf("session %s is kept by serve", name), "remove it from the configuration"
+			p.Message, p.Hint = fmt.Sprintf("session %s runs in serve", name), "remove it from the configuration"
 		}
 		return p
 	}
 	return unknownSession(name, names)
 }
 
-// removeFolder removes the folder of a watch. It holds the lock of its engine
-// meanwhile, so that no other begins in a folder that is half gone.
+// removeFolder removes the folder of a watch. It holds the engine's lock meanwhile, so that no
+// watch starts in a folder that is partly deleted.
 func removeFolder(folder string) error {
 	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

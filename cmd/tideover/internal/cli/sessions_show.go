@@ -11,12 +11,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-const sessionsShowLong = `Shows a session: where it is, until when it waits and who says so, what it has spent,
-why its last command stopped and by which line of output that was told, and the last
+const sessionsShowLong = `Shows a session: its state, until when it waits and who set the wait, its attempts and
+windows, why its last command stopped and which line of output said so, and the last
 lines of its output.
 
-RUN in it is the run of the engine that has the whole history; of a session that
-serve keeps, 'tideover show RUN' prints it.`
+"run" is the id of the engine's run with the whole history. If the session runs in
+serve, 'tideover show RUN' prints it.`
 
 const sessionsShowExample = `  tideover sessions show nightly-refactor
   tideover sessions show nightly-refactor --lines 50
@@ -26,13 +26,13 @@ func newSessionsShow(io Streams) *cobra.Command {
 	o := &sessionsOptions{remote: remote{io: io}}
 	var lines int
 	cmd := &cobra.Command{
-		Use: "show [flags] NAME", Short: "Show a session, and why it waits", Long: sessionsShowLong, Example: sessionsShowExample,
-		Args: one("session"), ValidArgsFunction: o.completeNames,
+		Use: "show [flags] NAME", Short: "Show a session and why it waits", Long: sessionsShowLong, Example: sessionsShowExample,
+		Args: exactlyOne("session"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < 0 {
 				return fmt.Errorf("--lines: %d is negative", lines)
 			}
-			return o.ask(cmd, func(ctx context.Context, places []*place) error { return o.show(ctx, places, args[0], lines) })
+			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error { return o.show(ctx, places, args[0], lines) })
 		},
 	}
 	cmd.Flags().IntVar(&lines, "lines", 10, "show at most `N` of the last lines of its output")
@@ -40,11 +40,11 @@ func newSessionsShow(io Streams) *cobra.Command {
 	return cmd
 }
 
-func (o *sessionsOptions) show(ctx context.Context, places []*place, name string, lines int) error {
-	p, err := o.keeper(ctx, places, name)
+func (o *sessionsOptions) show(ctx context.Context, places []*sessionHost, name string, lines int) error {
+	p, err := o.findRunningHost(ctx, places, name)
 	if err != nil {
-		if st, ok := o.idleNamed(ctx, name); ok && o.server == "" {
-			return o.showIdle(&st)
+		if st, ok := o.unwatchedByName(ctx, name); ok && o.server == "" {
+			return o.showUnwatched(&st)
 		}
 		return err
 	}
@@ -61,48 +61,48 @@ func (o *sessionsOptions) show(ctx context.Context, places []*place, name string
 	return err
 }
 
-// showIdle shows a session that nobody watches.
-func (o *sessionsOptions) showIdle(st *idle) error {
+// showUnwatched prints a session that is not watched.
+func (o *sessionsOptions) showUnwatched(st *unwatchedSession) error {
 	if o.json {
 		return o.printJSON(st)
 	}
 	s := screenOf(o.io.Out)
-	_, err := o.io.Out.WriteString(renderIdle(st, &s))
+	_, err := o.io.Out.WriteString(renderUnwatched(st, &s))
 	return err
 }
 
-func renderSession(st located, s *screen) string {
-	p := &portrait{screen: s}
+func renderSession(st hostedSession, s *screen) string {
+	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(sessionColour(st.State), visible(st.State)), p.paint("2", visible(st.In+" at "+st.At)))
 	if st.Next != nil {
-		p.fact("next", p.moment(st.Next))
-		p.fact("set by", setBy(st.WaitBy))
+		p.field("next", p.moment(st.Next))
+		p.field("set by", describeWaitSource(st.WaitBy))
 	}
 	if l := st.Limit; l != nil {
 		p.limit(l)
 	}
-	p.fact("because", st.WaitFor)
-	p.fact("gave up", st.Reason)
-	p.fact("error", other(st.Error, st.WaitFor))
-	p.fact("windows", outOf(st.Windows, st.MaxWindows))
-	p.fact("attempts", outOf(st.Spent, st.MaxAttempts))
-	p.fact("commands", fmt.Sprintf("%d, of which %d resumed", st.Commands, st.Resumes))
-	p.fact("session id", st.Session)
-	p.fact("resume", st.NoResume)
-	p.fact("run", st.Run)
-	p.fact("started", p.moment(st.Started))
-	p.fact("ended", p.moment(st.Ended))
+	p.field("because", st.WaitFor)
+	p.field("gave up", st.Reason)
+	p.field("error", unlessEqual(st.Error, st.WaitFor))
+	p.field("windows", outOf(st.Windows, st.MaxWindows))
+	p.field("attempts", outOf(st.Spent, st.MaxAttempts))
+	p.field("commands", fmt.Sprintf("%d, of which %d resumed", st.Commands, st.Resumes))
+	p.field("session id", st.Session)
+	p.field("resume", st.NoResume)
+	p.field("run", st.Run)
+	p.field("started", p.moment(st.Started))
+	p.field("ended", p.moment(st.Ended))
 	if st.Ended == nil {
-		p.fact("deadline", p.moment(st.Deadline))
+		p.field("deadline", p.moment(st.Deadline))
 	}
-	p.fact("policy", st.Policy)
-	p.fact("quiet hours", st.Quiet)
+	p.field("policy", st.Policy)
+	p.field("quiet hours", st.Quiet)
 	if h := st.Handover; h != nil {
-		p.fact("handed over", fmt.Sprintf("to %s until %s", h.Assistant, p.moment(&h.Back)))
-		p.fact("its session", h.Session)
+		p.field("handed over", fmt.Sprintf("to %s until %s", h.Assistant, p.moment(&h.Back)))
+		p.field("its session", h.Session)
 	}
-	p.fact("account", st.Account)
-	p.fact("its limit", st.AccountLimit)
+	p.field("account", st.Account)
+	p.field("its limit", st.AccountLimit)
 	if st.Last != nil {
 		p.stop(st.Last)
 	}
@@ -111,71 +111,71 @@ func renderSession(st located, s *screen) string {
 	return p.String()
 }
 
-// other returns the text, unless it was said already.
-func other(text, said string) string {
+// unlessEqual returns text, or an empty string if it equals said.
+func unlessEqual(text, said string) string {
 	if text == said {
 		return ""
 	}
 	return text
 }
 
-// setBy says who set a wait.
-func setBy(who string) string {
+// describeWaitSource says who set a wait.
+func describeWaitSource(who string) string {
 	switch who {
 	case "":
 		return ""
 	case "human":
-		return "hand"
+		return "an operator"
 	case "handler":
 		return "the session itself"
 	}
 	return "the " + who
 }
 
-// outOf writes how much of something is spent, for people.
+// outOf formats a counter with its maximum in words; a negative limit means unlimited.
 func outOf(spent, limit int) string {
 	if limit < 0 {
-		return strconv.Itoa(spent) + ", without limit"
+		return strconv.Itoa(spent) + ", no limit"
 	}
 	return fmt.Sprintf("%d of %d", spent, limit)
 }
 
-// limit tells of a limit on the screen of a session that is still open.
-func (p *portrait) limit(l *session.ScreenLimit) {
+// limit adds the limit on the screen of an interactive session.
+func (p *details) limit(l *session.ScreenLimit) {
 	text := "no end is stated"
 	switch {
 	case l.Reason == detect.Terminal.String():
-		text = "no wait helps"
+		text = "waiting does not help"
 	case !l.Until.IsZero():
 		text = "until " + p.moment(&l.Until)
 	}
-	p.fact("limit", text+"; on its screen, still open")
-	p.fact("it says", l.Line)
-	p.fact("since", p.moment(&l.At))
+	p.field("limit", text+"; on its screen, still open")
+	p.field("it says", l.Line)
+	p.field("since", p.moment(&l.At))
 	if !l.Typed.IsZero() {
-		p.fact("continued", "the prompt was typed "+p.moment(&l.Typed))
+		p.field("continued", "the prompt was typed "+p.moment(&l.Typed))
 	}
 }
 
-// stop tells why the last command stopped.
-func (p *portrait) stop(s *session.Stop) {
+// stop adds why the last command stopped.
+func (p *details) stop(s *session.Stop) {
 	p.line("\n%s", p.paint("1", "last stop"))
-	p.fact("reason", s.Reason)
-	p.fact("line", s.Line)
-	p.fact("rule", s.Rule)
+	p.field("reason", s.Reason)
+	p.field("line", s.Line)
+	p.field("rule", s.Rule)
 	if !s.Until.IsZero() {
-		p.fact("stated end", p.moment(&s.Until))
+		p.field("stated end", p.moment(&s.Until))
 	}
-	p.fact("exit code", strconv.Itoa(s.Exit))
-	p.fact("at", p.moment(&s.At))
+	p.field("exit code", strconv.Itoa(s.Exit))
+	p.field("at", p.moment(&s.At))
 }
 
-// turns shows who worked when.
-func (p *portrait) turns(list []session.Turn) {
+// turns adds which assistant worked when.
+func (p *details) turns(list []session.Turn) {
 	if len(list) == 0 {
 		return
 	}
-	p.line("\n%s", p.paint("1", "who worked when"))
+	p.line("\n%s", p.paint("1", "assistants"))
 	for _, t := range list {
 		text := p.stamp(t.From) + " to "
 		if t.To.IsZero() {
@@ -186,12 +186,12 @@ func (p *portrait) turns(list []session.Turn) {
 		if !t.Until.IsZero() {
 			text += " until " + p.stamp(t.Until)
 		}
-		p.fact(visible(t.Assistant), text)
+		p.field(visible(t.Assistant), text)
 	}
 }
 
-// output shows the last lines of the output.
-func (p *portrait) output(st *session.Status) {
+// output adds the last lines of the output.
+func (p *details) output(st *session.Status) {
 	if st.Log == "" && len(st.Tail) == 0 {
 		return
 	}

@@ -17,33 +17,33 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-const statusLineLong = `Is the status line of Claude Code: reads the status that Claude Code writes to its
-standard input, records how much of the quota is used, and prints it. Sessions with
-pause-at then begin nothing until the reset if too much is used.
+const statusLineLong = `Records the quota of Claude Code and prints it, as its status line. It reads the
+status that Claude Code writes to its standard input. Sessions with pause-at start
+nothing until the reset if too much of the quota is used.
 
-A command behind -- gets the same status, and its output is the status line instead.
+A command after -- gets the same status, and its output becomes the status line.
 
-Put it into ~/.claude/settings.json:
+Add it to ~/.claude/settings.json:
 
   {"statusLine": {"type": "command", "command": "tideover sessions status-line"}}`
 
 const statusLineExample = `  tideover sessions status-line
   tideover sessions status-line -- ~/.claude/my-status-line.sh`
 
-// maxStatus is how much of a status is read.
+// maxStatus limits how much of the input is read.
 const maxStatus = 1 << 20
 
 func newStatusLine(io Streams) *cobra.Command {
 	account := "claude-code"
 	cmd := &cobra.Command{
-		Use: "status-line [flags] [-- command [argument...]]", Short: "Be the status line of Claude Code, and record the quota",
+		Use: "status-line [flags] [-- command [argument...]]", Short: "Record the quota of Claude Code, as its status line",
 		Long: statusLineLong, Example: statusLineExample, DisableFlagsInUseLine: true,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return statusLine(cmd.Context(), io, account, args)
 		},
 	}
-	cmd.Flags().StringVar(&account, "account", account, "`name` of the account that the quota is of")
+	cmd.Flags().StringVar(&account, "account", account, "`name` of the account that has the quota")
 	return cmd
 }
 
@@ -65,7 +65,7 @@ func statusLine(ctx context.Context, streams Streams, account string, command []
 	return errors.Join(err, shown.Run())
 }
 
-// quotaLine says in a line how much of the quota is used.
+// quotaLine formats the used part of each quota window, and its reset, on one line.
 func quotaLine(windows []quota.Window, now time.Time) string {
 	var parts []string
 	for _, w := range windows {

@@ -32,26 +32,28 @@ import (
 // limited is a script for a session that waits for an hour.
 const limited = `echo "retry after 3600s"; exit 1`
 
-// home is a folder for state, with processes that keep sessions in it.
-type home struct {
+// sessionsEnv is a state folder with processes that run sessions.
+type sessionsEnv struct {
 	t     *testing.T
 	state string // for XDG_STATE_HOME
 }
 
-func newHome(t *testing.T) *home {
+func newSessionsEnv(t *testing.T) *sessionsEnv {
 	t.Helper()
 	state := testfile.ShortDir(t)
-	return &home{t, state}
+	return &sessionsEnv{t, state}
 }
 
-func (h *home) serveSocket() string { return filepath.Join(h.state, "tideover", "tideover.sock") }
+func (h *sessionsEnv) serveSocket() string {
+	return filepath.Join(h.state, "tideover", "tideover.sock")
+}
 
-func (h *home) watchSocket(folder string) string {
+func (h *sessionsEnv) watchSocket(folder string) string {
 	return filepath.Join(h.state, "tideover", "watch", folder, "control.sock")
 }
 
-// verb runs a verb to its end. A slow answer is waited for.
-func (h *home) verb(args ...string) outcome {
+// runCommand runs a command to its end, with a long --timeout.
+func (h *sessionsEnv) runCommand(args ...string) outcome {
 	h.t.Helper()
 	sub, _, err := newSessions(Streams{}).Find(args)
 	if err == nil && sub.Flags().Lookup("timeout") != nil && !slices.Contains(args, "--timeout") {
@@ -61,36 +63,36 @@ func (h *home) verb(args ...string) outcome {
 	return finish(h.t, h.env(cmd))
 }
 
-func (h *home) env(cmd *exec.Cmd) *exec.Cmd {
+func (h *sessionsEnv) env(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Dir = h.state // where no configuration is
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+h.state, "XDG_CONFIG_HOME="+h.state, "TIDEOVER_CONFIG=", "TIDEOVER_SERVER=", "TIDEOVER_TOKEN=",
 		"TZ=UTC", "COLUMNS=", "USER=tester")
 	return cmd
 }
 
-// want runs a verb that must succeed, and returns what it prints.
-func (h *home) want(args ...string) string {
+// mustRun runs a command that must succeed, and returns its output.
+func (h *sessionsEnv) mustRun(args ...string) string {
 	h.t.Helper()
-	got := h.verb(args...)
+	got := h.runCommand(args...)
 	if got.code != 0 || got.stderr != "" {
 		h.t.Fatalf("tideover sessions %q: code %d, stdout %q, stderr %q", args, got.code, got.out, got.stderr)
 	}
 	return strings.TrimSpace(got.out)
 }
 
-// keeper is a process that keeps sessions, in this process.
-type keeper struct {
+// sessionServer runs sessions in this process.
+type sessionServer struct {
 	t       *testing.T
 	engine  *engine.Engine
 	manager *session.Manager
 	tcp     string
 }
 
-// keep keeps sessions whose commands are scripts, by name, at a socket.
-func (h *home) keep(socket string, scripts map[string]string) *keeper {
+// serveSessions runs sessions whose commands are scripts, by name, at a socket.
+func (h *sessionsEnv) serveSessions(socket string, scripts map[string]string) *sessionServer {
 	t := h.t
 	t.Helper()
-	k := &keeper{t: t}
+	k := &sessionServer{t: t}
 	runner := &session.Runner{
 		Self: commandtest.Path(t), Locks: t.TempDir(),
 		Open: func(*session.Spec) (session.Streams, error) {
@@ -105,7 +107,7 @@ func (h *home) keep(socket string, scripts map[string]string) *keeper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// They end later than any session waits, whatever the time of the day.
+	// The quiet hours end later than any session waits, at any time of day.
 	quiet := &session.Hours{From: time.Now().Add(3 * time.Hour).Format("15:04"), To: time.Now().Add(4 * time.Hour).Format("15:04")}
 	var specs []*session.Spec
 	var flows []*engine.Workflow
@@ -134,7 +136,7 @@ func (h *home) keep(socket string, scripts map[string]string) *keeper {
 	return k
 }
 
-func (k *keeper) listen(socket string) {
+func (k *sessionServer) listen(socket string) {
 	k.t.Helper()
 	unix, err := httpserver.ListenUnix(socket)
 	if err != nil {
@@ -165,8 +167,8 @@ func (k *keeper) listen(socket string) {
 	})
 }
 
-// until waits for a state of a session.
-func (k *keeper) until(name string, states ...string) (st session.Status) {
+// until waits until a session is in one of the states.
+func (k *sessionServer) until(name string, states ...string) (st session.Status) {
 	k.t.Helper()
 	testwait.Until(k.t, name+" is one of "+strings.Join(states, ", "), func() bool {
 		var err error
@@ -180,22 +182,22 @@ func (k *keeper) until(name string, states ...string) (st session.Status) {
 
 func TestSessionsAreToldWhatToDo(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	k := h.keep(h.serveSocket(), map[string]string{"night": limited, "day": "exit 0"})
+	h := newSessionsEnv(t)
+	k := h.serveSessions(h.serveSocket(), map[string]string{"night": limited, "day": "exit 0"})
 	k.until("night", "waiting")
 	k.until("day", "completed")
 
-	list := h.want("ls")
+	list := h.mustRun("ls")
 	for _, part := range []string{"NAME   STATE", "day    completed", "1/10", "0/6", "serve", "retry after 3600s", "1h"} {
 		wantIn(t, "ls", list, part)
 	}
-	wantIn(t, "list", h.want("list"), "night")
-	var all struct{ Sessions []located }
-	if err := json.Unmarshal([]byte(h.want("ls", "--json")), &all); err != nil || len(all.Sessions) != 2 || all.Sessions[1].In != "serve" ||
+	wantIn(t, "list", h.mustRun("list"), "night")
+	var all struct{ Sessions []hostedSession }
+	if err := json.Unmarshal([]byte(h.mustRun("ls", "--json")), &all); err != nil || len(all.Sessions) != 2 || all.Sessions[1].In != "serve" ||
 		all.Sessions[1].Last.Line != "retry after 3600s" || all.Sessions[1].At != h.serveSocket() {
 		t.Errorf("ls --json: %+v, %v", all, err)
 	}
-	shown := h.want("show", "night", "--lines", "2")
+	shown := h.mustRun("show", "night", "--lines", "2")
 	for _, part := range []string{
 		"night  waiting  serve at ", "set by      the server", "because     rate-limit", "windows     1 of 10", "attempts    0 of 6", "line        retry after 3600s",
 		"exit code   1", "policy      ", `output  /logs/x\x1b[2J`, "\n  two \\x1b]0;owned\\x07\n  three",
@@ -206,31 +208,31 @@ func TestSessionsAreToldWhatToDo(t *testing.T) {
 		t.Errorf("show --lines 2 has more: %q", shown)
 	}
 
-	wantIn(t, "pause", h.want("pause", "night"), "night paused")
+	wantIn(t, "pause", h.mustRun("pause", "night"), "night paused")
 	k.until("night", "paused")
-	wantIn(t, "resume", h.want("resume", "night"), "night waiting until 20")
-	wantIn(t, "pause --until", h.want("pause", "night", "--until", "48h"), "(1d23h)")
+	wantIn(t, "resume", h.mustRun("resume", "night"), "night waiting until 20")
+	wantIn(t, "pause --until", h.mustRun("pause", "night", "--until", "48h"), "(1d23h)")
 	if st := k.until("night", "waiting"); st.WaitBy != "human" || !strings.Contains(st.WaitFor, "cli:") {
 		t.Errorf("pause --until: %+v", st)
 	}
-	wantIn(t, "reset", h.want("reset", "night", "--json"), `"windows":0`)
-	h.want("retry-now", "night")
+	wantIn(t, "reset", h.mustRun("reset", "night", "--json"), `"windows":0`)
+	h.mustRun("retry-now", "night")
 	testwait.Until(t, "a second command", func() bool { return k.until("night", "waiting", "queued", "running").Commands == 2 })
 	k.until("night", "waiting")
-	h.want("stop", "night", "--tonight")
+	h.mustRun("stop", "night", "--tonight")
 	if st := k.until("night", "waiting"); st.Next.Sub(k.manager.Tonight("night")).Abs() > time.Minute {
 		t.Errorf("stop --tonight: %+v", st)
 	}
-	wantIn(t, "stop", h.want("stop", "night"), "night stopped")
-	wantIn(t, "stop --tonight of one that is over", h.verb("stop", "night", "--tonight").stderr, "session night is over (stopped)")
-	h.want("resume", "night")
+	wantIn(t, "stop", h.mustRun("stop", "night"), "night stopped")
+	wantIn(t, "stop --tonight of one that is over", h.runCommand("stop", "night", "--tonight").stderr, "session night has ended (stopped)")
+	h.mustRun("resume", "night")
 	k.until("night", "waiting")
 }
 
 func TestSessionsThatCannotBeTold(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	k := h.keep(h.serveSocket(), map[string]string{"night": limited})
+	h := newSessionsEnv(t)
+	k := h.serveSessions(h.serveSocket(), map[string]string{"night": limited})
 	k.until("night", "waiting")
 	for _, c := range []struct {
 		name string
@@ -238,23 +240,23 @@ func TestSessionsThatCannotBeTold(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"one that does not exist", []string{"show", "day"}, codeNoRun, `no such session: "day"; there is night`},
+		{"one that does not exist", []string{"show", "day"}, codeNoRun, `no such session: "day"; the only session is night`},
 		{"one that is hostile", []string{"stop", "x\x1b[2J"}, codeNoRun, `no such session: "x\x1b[2J"`},
 		{"one that is asked for where it is not", []string{"stop", "day", "--server", "unix:" + h.serveSocket()}, codeNoRun, "no such session"},
-		{"no name", []string{"stop"}, codeOwn, "stop: which session?"},
-		{"two names", []string{"pause", "night", "day"}, codeOwn, "one session at a time"},
+		{"no name", []string{"stop"}, codeOwn, "stop: no session given"},
+		{"two names", []string{"pause", "night", "day"}, codeOwn, "want one session"},
 		{"not in this state", []string{"resume", "night"}, codeOwn, "not paused"},
-		{"no time", []string{"pause", "night", "--until", "tomorrow"}, codeOwn, "neither a time such as 07:00"},
-		{"a time that is over", []string{"pause", "night", "--until", "2001-01-01T00:00:00Z"}, codeOwn, "is over"},
-		{"no time of the day", []string{"pause", "night", "--until", "25:00"}, codeOwn, "neither a time"},
+		{"no time", []string{"pause", "night", "--until", "tomorrow"}, codeOwn, "is not a time: want one such as 07:00"},
+		{"a time that is over", []string{"pause", "night", "--until", "2001-01-01T00:00:00Z"}, codeOwn, "is in the past"},
+		{"no time of the day", []string{"pause", "night", "--until", "25:00"}, codeOwn, "is not a time"},
 		{"less than nothing", []string{"show", "night", "--lines", "-1"}, codeOwn, "--lines: -1 is negative"},
-		{"no time for an answer", []string{"ls", "--timeout", "0s"}, codeOwn, "--timeout: 0s is not above 0"},
+		{"no time for an answer", []string{"ls", "--timeout", "0s"}, codeOwn, "--timeout: 0s is too short: want more than 0"},
 		{"a verb that does not exist", []string{"explode", "night"}, codeOwn, "unknown command"},
 		{"a server that is not there", []string{"ls", "--server", "unix:/nowhere"}, codeOwn, "no tideover serve at /nowhere"},
 		{"over TCP without a token", []string{"ls", "--server", k.tcp}, codeOwn, "set TIDEOVER_TOKEN"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := h.verb(c.args...)
+			got := h.runCommand(c.args...)
 			wantCode(t, got, c.code)
 			wantIn(t, "stderr", got.stderr, c.err)
 		})
@@ -266,22 +268,22 @@ func TestSessionsThatCannotBeTold(t *testing.T) {
 
 func TestSessionsAreWatched(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	k := h.keep(h.serveSocket(), map[string]string{"night": limited})
+	h := newSessionsEnv(t)
+	k := h.serveSessions(h.serveSocket(), map[string]string{"night": limited})
 	k.until("night", "waiting")
 
 	cmd, mark := command(t, "sessions", "ls", "--watch")
 	s := startSession(t, h.env(cmd), mark)
 	s.expect("retry after 3600s")
 	s.expect("\x1b[3F") // it is drawn in place
-	h.want("pause", "night")
+	h.mustRun("pause", "night")
 	s.expect("paused")
 	s.write("\x03")
-	if code := s.end(); code != 130 {
+	if code := s.wait(); code != 130 {
 		t.Errorf("exit code %d after Ctrl-C", code)
 	}
 
-	p := &started{t: t, dir: t.TempDir()}
+	p := &backgroundProcess{t: t, dir: t.TempDir()}
 	p.Cmd, p.mark = command(t, "sessions", "ls", "--watch", "--json")
 	out, err := os.Create(filepath.Join(p.dir, "out"))
 	if err != nil {
@@ -294,7 +296,7 @@ func TestSessionsAreWatched(t *testing.T) {
 		return func() bool { b, _ := os.ReadFile(out.Name()); return strings.Contains(string(b), text) }
 	}
 	testwait.Until(t, "the session", printed(`"state":"paused"`))
-	h.want("resume", "night")
+	h.mustRun("resume", "night")
 	testwait.Until(t, "its change", printed(`"state":"waiting"`))
 	if err := p.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -307,9 +309,9 @@ func TestSessionsAreWatched(t *testing.T) {
 
 func TestTheNamesOfSessionsAreCompleted(t *testing.T) {
 	t.Parallel()
-	h := newHome(t)
-	h.keep(h.serveSocket(), map[string]string{"night": limited, "day": "exit 0"})
-	h.keep(h.watchSocket("a"), map[string]string{"noon": limited})
+	h := newSessionsEnv(t)
+	h.serveSessions(h.serveSocket(), map[string]string{"night": limited, "day": "exit 0"})
+	h.serveSessions(h.watchSocket("a"), map[string]string{"noon": limited})
 	for line, want := range map[string][]string{
 		"show ": {"day", "night", "noon"}, "pause n": {"night", "noon"}, "stop night ": nil, "ls ": nil,
 	} {

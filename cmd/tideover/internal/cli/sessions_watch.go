@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// watch keeps the list up to date. Whoever keeps sessions is looked for anew each
-// time: watches come and go.
+// watch prints the list every second until the context ends. It looks for hosts each time, because
+// watches start and end.
 func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 	ctx, stop := o.context(cmd)
 	defer stop()
@@ -23,7 +23,7 @@ func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
-		if err := w.look(ctx); err != nil {
+		if err := w.refresh(ctx); err != nil {
 			return err
 		}
 		select {
@@ -34,39 +34,40 @@ func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 	}
 }
 
-// sessionsWatcher shows a list again and again.
+// sessionsWatcher prints the list repeatedly: in place on a terminal, otherwise only changes.
 type sessionsWatcher struct {
 	*sessionsOptions
 	redrawn
-	seen  map[string]string // what was last said of each session
-	notes []string          // that were last said
+	seen  map[string]string // last printed state of each session
+	notes []string          // printed last
 }
 
-func (w *sessionsWatcher) look(ctx context.Context) error {
-	places, err := w.places()
+// refresh queries all hosts and prints the list or the changes.
+func (w *sessionsWatcher) refresh(ctx context.Context) error {
+	places, err := w.sessionHosts()
 	if err != nil {
 		return err
 	}
-	defer closePlaces(places)
-	all, unwatched, notes, err := w.everything(ctx, places)
+	defer closeHosts(places)
+	all, unwatched, notes, err := w.allSessions(ctx, places)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if _, away := errors.AsType[*client.UnreachableError](err); away {
-		notes = append(notes, err.Error()) // they may be back
+		notes = append(notes, err.Error()) // the hosts may come back
 	} else if err != nil {
 		return err
 	}
 	all, hidden := w.recent(all, time.Now())
 	s := screenOf(w.io.Out)
 	if !s.terminal || w.json {
-		return w.changes(all, notes)
+		return w.printChanges(all, notes)
 	}
-	return w.draw(all, slices.Concat(notes, hints(unwatched), hiddenHint(hidden)), &s)
+	return w.draw(all, slices.Concat(notes, resumeHints(unwatched), hiddenHint(hidden)), &s)
 }
 
-// draw writes the list over the one before.
-func (w *sessionsWatcher) draw(all []located, notes []string, s *screen) error {
+// draw writes the list over the previous one.
+func (w *sessionsWatcher) draw(all []hostedSession, notes []string, s *screen) error {
 	var lines []string
 	if len(all) > 0 || len(notes) == 0 {
 		lines = renderSessions(all, s)
@@ -77,8 +78,8 @@ func (w *sessionsWatcher) draw(all []located, notes []string, s *screen) error {
 	return w.redraw(w.io.Out, lines)
 }
 
-// changes prints a line for each session that has changed.
-func (w *sessionsWatcher) changes(all []located, notes []string) error {
+// printChanges prints a line for each session that has changed.
+func (w *sessionsWatcher) printChanges(all []hostedSession, notes []string) error {
 	for _, n := range notes {
 		if !slices.Contains(w.notes, n) {
 			w.warn("%s", n)
@@ -97,7 +98,7 @@ func (w *sessionsWatcher) changes(all []located, notes []string) error {
 		if w.json {
 			err = w.printJSON(s)
 		} else {
-			err = w.say("%s %s", time.Now().Format(time.RFC3339), text)
+			err = w.printLine("%s %s", time.Now().Format(time.RFC3339), text)
 		}
 		if err != nil {
 			return err
@@ -106,16 +107,16 @@ func (w *sessionsWatcher) changes(all []located, notes []string) error {
 	return nil
 }
 
-// sessionLine says where a session is.
-func sessionLine(s *located) string {
+// sessionLine returns the state of a session as one line of key=value pairs.
+func sessionLine(s *hostedSession) string {
 	parts := []string{s.Name, s.State}
-	if !s.unknown() {
-		parts = append(parts, "windows="+of(s.Windows, s.MaxWindows), "attempts="+of(s.Spent, s.MaxAttempts), fmt.Sprintf("commands=%d", s.Commands))
+	if !s.usageUnknown() {
+		parts = append(parts, "windows="+spentOf(s.Windows, s.MaxWindows), "attempts="+spentOf(s.Spent, s.MaxAttempts), fmt.Sprintf("commands=%d", s.Commands))
 	}
 	if s.Next != nil {
 		parts = append(parts, "next="+s.Next.Local().Format(time.RFC3339))
 	}
-	if text := why(&s.Status); text != "" {
+	if text := waitReason(&s.Status); text != "" {
 		parts = append(parts, fmt.Sprintf("why=%q", textfmt.ClipWithin(text, 200, "…")))
 	}
 	return strings.Join(parts, " ")

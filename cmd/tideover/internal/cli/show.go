@@ -16,11 +16,11 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-const showLong = `Shows a run: where it is, every attempt of every step, every wait between them
-and who set it, what went in and what came out.
+const showLong = `Shows a run: its state, every attempt of every step, every wait between them and who
+set it, the input and the output.
 
-RUN is an id, the beginning of one, or the key the run was started with. With
---json, delays are in nanoseconds.`
+RUN is an id, the beginning of one, or the key of the run. With --json, delays are in
+nanoseconds.`
 
 const showExample = `  tideover show 01k9v3q0h2f8
   tideover show order-4711
@@ -30,13 +30,13 @@ func newShow(io Streams) *cobra.Command {
 	o := &remote{io: io}
 	cmd := &cobra.Command{
 		Use:               "show [flags] RUN",
-		Short:             "Show a run with its whole history",
+		Short:             "Show a run with its history",
 		Long:              showLong,
 		Example:           showExample,
-		Args:              one("run"),
+		Args:              exactlyOne("run"),
 		ValidArgsFunction: single(o.completeRuns()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				info, err := c.Get(ctx, args[0])
 				if err != nil {
 					return err
@@ -55,7 +55,7 @@ func newShow(io Streams) *cobra.Command {
 	return cmd
 }
 
-// single completes one argument.
+// single limits a completion to one argument.
 func single(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -65,15 +65,15 @@ func single(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// portrait is a run as text.
-type portrait struct {
+// details builds the text that describes one run, session or provider.
+type details struct {
 	strings.Builder
 	*screen
 	info *engine.Info
 }
 
 func renderShow(info *engine.Info, s *screen) string {
-	p := &portrait{screen: s, info: info}
+	p := &details{screen: s, info: info}
 	p.head()
 	for i := range info.Steps {
 		p.step(&info.Steps[i])
@@ -84,18 +84,18 @@ func renderShow(info *engine.Info, s *screen) string {
 	return p.String()
 }
 
-// line adds a line. What others wrote is visible in the arguments already.
-func (p *portrait) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
+// line adds a line. Text from other parties in args must have been made visible.
+func (p *details) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// fact adds a named fact, unless it is empty.
-func (p *portrait) fact(name, text string) {
+// field adds a name and a value, unless the value is empty.
+func (p *details) field(name, text string) {
 	if text != "" {
 		p.line("  %-11s %s", name, visible(text))
 	}
 }
 
-// moment writes a time with its zone, and how far away it is.
-func (p *portrait) moment(t *time.Time) string {
+// moment formats a time with its zone, and how far away it is; empty for nil.
+func (p *details) moment(t *time.Time) string {
 	switch {
 	case t == nil:
 		return ""
@@ -106,35 +106,35 @@ func (p *portrait) moment(t *time.Time) string {
 	}
 }
 
-func (p *portrait) head() {
+func (p *details) head() {
 	i := p.info
 	p.line("%s  %s  %s", p.paint("1", visible(i.ID)), visible(i.Workflow), p.paint(stateColours[i.State], visible(i.State)))
-	p.fact("key", i.Key)
+	p.field("key", i.Key)
 	started := p.moment(&i.Created)
 	if i.Source != "" {
 		started += " by " + i.Source
 	}
-	p.fact("started", started)
-	p.fact("next", p.moment(i.Next))
+	p.field("started", started)
+	p.field("next", p.moment(i.Next))
 	if i.Ended == nil {
-		p.fact("deadline", p.moment(i.Deadline))
+		p.field("deadline", p.moment(i.Deadline))
 	} else {
-		p.fact("ended", p.moment(i.Ended)+", after "+textfmt.CoarseDuration(i.Ended.Sub(i.Created)))
+		p.field("ended", p.moment(i.Ended)+", after "+textfmt.CoarseDuration(i.Ended.Sub(i.Created)))
 	}
-	p.fact("reason", i.Reason)
-	p.fact("error", i.Error)
+	p.field("reason", i.Reason)
+	p.field("error", i.Error)
 	if i.Omitted > 0 {
-		p.fact("history", textfmt.PluralOf(i.Omitted, "entry", "entries")+" in its middle not kept")
+		p.field("history", textfmt.PluralOf(i.Omitted, "entry", "entries")+" in the middle were dropped")
 	}
-	p.fact("replay of", i.ReplayOf)
+	p.field("replay of", i.ReplayOf)
 	if i.Origin != i.ReplayOf {
-		p.fact("origin", i.Origin)
+		p.field("origin", i.Origin)
 	}
-	p.fact("origin key", i.OriginKey)
-	p.fact("replaced by", i.ReplacedBy)
+	p.field("origin key", i.OriginKey)
+	p.field("replaced by", i.ReplacedBy)
 }
 
-func (p *portrait) step(s *engine.StepInfo) {
+func (p *details) step(s *engine.StepInfo) {
 	p.line("\n%s  %s  %s", p.paint("1", visible(s.Name)), p.paint(stateColours[s.Status], visible(s.Status)), p.paint("2", visible(s.Policy)))
 	if len(s.Needs) > 0 {
 		p.line("  after %s", visible(strings.Join(s.Needs, ", ")))
@@ -160,21 +160,21 @@ func (p *portrait) step(s *engine.StepInfo) {
 	}
 }
 
-// omitted says that attempts are not listed here.
-func (p *portrait) omitted(n int) {
+// omitted says how many attempts are left out here.
+func (p *details) omitted(n int) {
 	if n > 0 {
-		p.line("  … %s not shown: a long history keeps its beginning and its end", textfmt.Plural(n, "attempt"))
+		p.line("  … %s not stored: of a long history, only the beginning and the end are kept", textfmt.Plural(n, "attempt"))
 	}
 }
 
-func (p *portrait) attempt(a *engine.AttemptInfo) {
+func (p *details) attempt(a *engine.AttemptInfo) {
 	took := " for " + textfmt.CoarseDuration(max(p.now.Sub(a.Started), 0))
 	if a.Ended != nil {
 		took = " after " + textfmt.CoarseDuration(a.Ended.Sub(a.Started))
 	}
 	text := fmt.Sprintf("  #%d %s %s%s", a.Number, p.clock(a.Started), p.paint(stateColours[a.Outcome], visible(a.Outcome)), took)
 	if a.Alone {
-		text += ", alone in the process"
+		text += ", with no other attempt in the process"
 	}
 	if a.Error != "" {
 		text += ": " + visible(a.Error)
@@ -188,11 +188,11 @@ func (p *portrait) attempt(a *engine.AttemptInfo) {
 	}
 }
 
-// wait tells a gap between attempts: how long, until when, and who set it.
-func (p *portrait) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
+// wait describes the wait after an attempt: how long, until when, and who set it.
+func (p *details) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
 	by := ", set by the " + visible(w.By)
 	if w.By == "human" {
-		by = ", set by hand"
+		by = ", set by an operator"
 	}
 	switch {
 	case w.Woken != "":
@@ -208,9 +208,8 @@ func (p *portrait) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
 	}
 }
 
-// clock writes a time of the history: with the day, if it is another than that of
-// the start.
-func (p *portrait) clock(t time.Time) string {
+// clock formats a time of the history; with the date if it is not the day of the start.
+func (p *details) clock(t time.Time) string {
 	t, start := t.In(p.zone), p.info.Created.In(p.zone)
 	if t.YearDay() != start.YearDay() || t.Year() != start.Year() {
 		return t.Format("2006-01-02 15:04:05.000")
@@ -218,8 +217,8 @@ func (p *portrait) clock(t time.Time) string {
 	return t.Format("15:04:05.000")
 }
 
-// notes tells what happened to the run as a whole, the start apart.
-func (p *portrait) notes() {
+// notes adds the events of the run as a whole, except its start.
+func (p *details) notes() {
 	notes := slices.DeleteFunc(slices.Clone(p.info.Notes), func(n engine.Note) bool { return n.What == "started" })
 	if len(notes) == 0 {
 		return
@@ -237,7 +236,7 @@ func (p *portrait) notes() {
 	}
 }
 
-func (p *portrait) payload(name string, data json.RawMessage) {
+func (p *details) payload(name string, data json.RawMessage) {
 	if len(data) == 0 {
 		return
 	}

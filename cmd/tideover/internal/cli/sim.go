@@ -15,10 +15,10 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// codeImpossible is the exit code of sim for what can't be simulated.
+// codeImpossible is the exit code for a scenario or policy that can't be simulated.
 const codeImpossible = 2
 
-// simOptions is what the flags of sim say.
+// simOptions holds the flags of sim.
 type simOptions struct {
 	policies []string
 	show     bool
@@ -31,43 +31,44 @@ type simOptions struct {
 	html     string
 }
 
-const simLong = `Runs policies through a failure that is simulated, and shows side by side what
-becomes of the calls and of the service. The policies are real: the code that
-decides about a retry here is the one that does so everywhere else. Only time,
-clients and services are made up.
+const simLong = `Compares policies in a simulated failure and shows how the calls and the service
+fare with each. The code that decides about retries is the same as in real use;
+only time, clients and services are simulated.
 
-SCENARIO is one that is built in, or a YAML file; --show prints one that is built
-in, to start a file from, and docs/sim.md has all keys. Without SCENARIO, those
-that are built in are listed:
+SCENARIO is a built-in one or a YAML file. --show prints a built-in one as a
+starting point for a file; docs/sim.md lists all keys. Without SCENARIO, the
+built-in ones are listed:
 SCENARIOS
---policy is a policy in its text form or the name of a preset, as in "tideover help
-policy"; with a name and an equals sign before it, that is what it is called. The
-policies of a file come first. Without any there are a few to learn from.
+--policy is a policy in its text form or the name of a preset, see "tideover help
+policy". Write NAME=POLICY to give it a name. The policies of a file come first.
+Without any policy, a few examples are used.
 
-Each policy runs once for each seed, and all policies meet the same arrivals,
-service times and failures. Numbers are means over the seeds; ± is half of the 95 %
-interval. A value is marked as the best if the difference to each other policy,
-taken seed by seed, can't be chance. The same seeds show the same, byte for byte,
-however many workers, on every machine with the same kind of processor.
+Each policy runs once per seed, and all policies get the same arrivals, service
+times and failures. Numbers are means over the seeds; ± is half of the 95 %
+interval. A value is marked as the best if its difference to each other policy,
+seed by seed, is significant. The same seeds give the same output, byte for
+byte, with any number of workers, on every machine with the same type of
+processor.
 
-With --json the output is one object; times are in seconds. scenario, seed, seeds,
-bucket_s, events, and results, one for each policy, with name, policy, the measures
-(success, goodput, amplification, recovery_s ...: mean, half of the interval, and
-seeds that have a value), never_recovers, versus (the same, minus the first
-policy's), series (one value for each bucket) and cdf.
+With --json the output is one object; times are in seconds. It has scenario,
+seed, seeds, bucket_s, events, and results, one for each policy, with name,
+policy, the measures (success, goodput, amplification, recovery_s ...: mean,
+half of the interval, and the number of seeds with a value), never_recovers,
+versus (the difference to the first policy), series (one value per bucket) and
+cdf.
 
 Exit codes:
-  0      done
-  2      the scenario or a policy is not possible, and nothing was run; or it takes
-         more memory than there is for a run
-  125    an error of ours: a bad flag, a file that can't be read or written
-  128+n  signal n told us to end, 130 by Ctrl-C; nothing was written`
+  0      success
+  2      the scenario or a policy is impossible, and nothing was run; or a run needs
+         more memory than is allowed
+  125    tideover's own error: a bad flag, a file that can't be read or written
+  128+n  ended by signal n (130: Ctrl-C); nothing was written`
 
-const simExample = `  tideover sim                                 the scenarios
-  tideover sim outage                          with policies to learn from
+const simExample = `  tideover sim                                 list the scenarios
+  tideover sim outage                          with example policies
   tideover sim metastable --policy http --policy "http budget=ratio(0.1)"
   tideover sim herd --policy fast="fixed(10ms) attempts=5" --policy default
-  tideover sim brownout --html brownout.html   a page to pass on
+  tideover sim brownout --html brownout.html   an HTML page to share
   tideover sim --show outage > mine.yaml       a file to start from
   tideover sim mine.yaml --seeds 20
   tideover sim outage --json | jq '.results[] | {name, success: .success.mean}'`
@@ -76,7 +77,7 @@ func newSim(io Streams) *cobra.Command {
 	var o simOptions
 	cmd := &cobra.Command{
 		Use:                   "sim [flags] [SCENARIO]",
-		Short:                 "Run policies through a simulated failure, side by side",
+		Short:                 "Compare policies in a simulated failure",
 		Long:                  strings.Replace(simLong, "SCENARIOS\n", simScenarios(), 1),
 		Example:               simExample,
 		DisableFlagsInUseLine: true,
@@ -88,15 +89,15 @@ func newSim(io Streams) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringArrayVarP(&o.policies, "policy", "p", nil, "let `POLICY` take part, or NAME=POLICY; may be repeated")
-	f.Uint64Var(&o.seed, "seed", 0, "begin with seed `N`; the next runs have the next ones")
-	f.IntVar(&o.seeds, "seeds", sim.DefaultSeeds, "run each policy `N` times, each time with another seed")
-	f.IntVar(&o.workers, "workers", 0, "run `N` simulations at once; 0 is one for each processor")
-	f.BoolVar(&o.ascii, "ascii", false, "draw with plain characters, as is done when the locale is not UTF-8")
-	f.StringVar(&o.html, "html", "", "write a page with all drawings to `FILE` too; it needs nothing else")
-	f.StringVar(&o.svg, "svg", "", "write a drawing to `FILE` too; - writes it to standard output instead of the table")
+	f.StringArrayVarP(&o.policies, "policy", "p", nil, "`POLICY` to compare, or NAME=POLICY; can be repeated")
+	f.Uint64Var(&o.seed, "seed", 0, "first seed `N`; later runs use the following numbers")
+	f.IntVar(&o.seeds, "seeds", sim.DefaultSeeds, "run each policy `N` times, each with its own seed")
+	f.IntVar(&o.workers, "workers", 0, "run `N` simulations at once; 0 means one per processor")
+	f.BoolVar(&o.ascii, "ascii", false, "use ASCII characters only (default if the locale is not UTF-8)")
+	f.StringVar(&o.html, "html", "", "also write an HTML page with all charts to `FILE`; it is self-contained")
+	f.StringVar(&o.svg, "svg", "", "also write a chart to `FILE`; - writes it to standard output instead of the table")
 	f.BoolVar(&o.json, "json", false, "print JSON")
-	f.BoolVar(&o.show, "show", false, "print SCENARIO as YAML, with the policies, and run nothing")
+	f.BoolVar(&o.show, "show", false, "print SCENARIO with its policies as YAML, and run nothing")
 	_ = cmd.MarkFlagFilename("svg", "svg")
 	_ = cmd.MarkFlagFilename("html", "html", "htm")
 	_ = cmd.RegisterFlagCompletionFunc("policy", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -108,14 +109,15 @@ func newSim(io Streams) *cobra.Command {
 	return cmd
 }
 
+// oneScenario accepts at most one argument. It suggests --policy for a second one that is a policy.
 func oneScenario(_ *cobra.Command, args []string) error {
 	switch {
 	case len(args) < 2:
 		return nil
 	case policyLike(args[1]):
-		return fmt.Errorf("sim: %q is a policy; write --policy before it", args[1])
+		return fmt.Errorf("sim: %q is a policy: write --policy before it", args[1])
 	}
-	return fmt.Errorf("sim: one scenario at a time, and %q is another", args[1])
+	return fmt.Errorf("sim: too many arguments: want one scenario, and %q is a second", args[1])
 }
 
 func policyLike(text string) bool {
@@ -123,7 +125,7 @@ func policyLike(text string) bool {
 	return err == nil
 }
 
-// simScenarios lists the scenarios for the help.
+// simScenarios lists the scenarios for the help text.
 func simScenarios() string {
 	var b strings.Builder
 	for name, about := range sim.Presets {
@@ -132,7 +134,7 @@ func simScenarios() string {
 	return b.String()
 }
 
-// hanging writes a text behind its name, in lines of the width.
+// hanging returns a name followed by wrapped text with a hanging indent.
 func hanging(name, text string, width int) string {
 	var b strings.Builder
 	b.WriteString(name)
@@ -148,7 +150,7 @@ func hanging(name, text string, width int) string {
 	return b.String() + "\n"
 }
 
-// completeScenarios offers the names, and files.
+// completeScenarios completes names of scenarios, and files.
 func completeScenarios(_ *cobra.Command, args []string, _ string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -183,7 +185,7 @@ func runSim(cmd *cobra.Command, io Streams, o simOptions, args []string) error {
 	})
 }
 
-// check refuses flags that would have no effect, or can't have one.
+// check returns an error for flags that have no effect or contradict each other.
 func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if o.seeds < 1 || o.seeds > sim.MaxSeeds {
@@ -194,40 +196,40 @@ func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 	}
 	for _, name := range []string{"svg", "html"} {
 		file := cmd.Flag(name).Value.String()
-		if _, err := os.Stat(filepath.Dir(file)); err != nil { // rather than after the run
+		if _, err := os.Stat(filepath.Dir(file)); err != nil { // fail before the run, not after it
 			return fmt.Errorf("--%s: %w", name, err)
 		}
 		if len(args) > 0 && sameFile(file, args[0]) {
-			return fmt.Errorf("--%s: %s is the scenario; name another file", name, file)
+			return fmt.Errorf("--%s: %s is the scenario file: name another file", name, file)
 		}
 	}
 	switch {
 	case o.html == "-":
-		return errors.New("--html: a page is for a file; name one")
+		return errors.New("--html: standard output is not supported: name a file")
 	case o.json && o.svg == "-":
-		return errors.New("--json and --svg - both want standard output; give --svg a file")
+		return errors.New("--json and --svg - both write to standard output: give --svg a file")
 	case o.ascii && (o.json || o.svg == "-"):
-		return errors.New("--ascii is for the table, which is not printed here")
+		return errors.New("--ascii has no effect: no table is printed")
 	}
 	for _, name := range []string{"policy", "seed", "seeds", "workers", "html", "svg", "json", "show"} {
 		if given(name) && len(args) == 0 {
-			return fmt.Errorf("--%s needs a scenario, as in tideover sim outage", name)
+			return fmt.Errorf("--%s needs a scenario, such as tideover sim outage", name)
 		}
 		if given(name) && o.show && name != "show" && name != "policy" {
-			return fmt.Errorf("--%s has no effect with --show, which runs nothing", name)
+			return fmt.Errorf("--%s has no effect: --show runs nothing", name)
 		}
 	}
 	return nil
 }
 
-// sameFile reports whether both name one file that is there.
+// sameFile reports whether both paths name the same existing file.
 func sameFile(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// listScenarios prints those that are built in.
+// listScenarios prints the built-in scenarios.
 func listScenarios(out *os.File) error {
 	s := screenOf(out)
 	width := max(cmp.Or(s.width, 80), 40)
@@ -235,25 +237,25 @@ func listScenarios(out *os.File) error {
 	for name, about := range sim.Presets {
 		b.WriteString(strings.Replace(hanging(fmt.Sprintf("%-10s", name), about, width), name, s.paint("1", name), 1))
 	}
-	b.WriteString("\nTry 'tideover sim outage'. To write one of your own, begin with\n'tideover sim --show outage > mine.yaml'.\n")
+	b.WriteString("\nTry 'tideover sim outage'. To write your own, start with\n'tideover sim --show outage > mine.yaml'.\n")
 	_, err := out.WriteString(b.String())
 	return err
 }
 
-// file returns the scenario and the policies that are to go through it.
+// file returns the scenario and the policies to compare.
 func (o *simOptions) file(name string) (simulate.File, error) {
 	f, err := scenario(name)
 	if err != nil {
 		return f, err
 	}
 	if _, builtIn := sim.Preset(name); builtIn && len(o.policies) > 0 {
-		f.Policies = nil // they were only there to learn from
+		f.Policies = nil // drop the example policies
 	}
 	var errs []error
 	for _, text := range o.policies {
 		c, err := simulate.ParsePolicy(text)
 		if err == nil && slices.ContainsFunc(f.Policies, func(p sim.Contestant) bool { return p.Name == c.Name }) {
-			err = fmt.Errorf("there is a policy %q already; give this one another name, as in NAME=POLICY", c.Name)
+			err = fmt.Errorf("policy %q is given twice: give one of them another name with NAME=POLICY", c.Name)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--policy: %w", err))
@@ -273,7 +275,7 @@ func (o *simOptions) file(name string) (simulate.File, error) {
 	return f, nil
 }
 
-// scenario returns the one that is built in, or that in a file.
+// scenario returns the built-in scenario with this name, or the one in a file.
 func scenario(name string) (simulate.File, error) {
 	if f, ok := simulate.Preset(name); ok {
 		return f, nil
@@ -285,7 +287,7 @@ func scenario(name string) (simulate.File, error) {
 		for n := range sim.Presets {
 			names = append(names, n)
 		}
-		return f, fmt.Errorf("there is no scenario %q, nor such a file; there are %s", name, strings.Join(names, ", "))
+		return f, fmt.Errorf("unknown scenario %q: want a file or one of %s", name, strings.Join(names, ", "))
 	case simulate.Impossible(err):
 		return f, &codedError{err, codeImpossible}
 	}

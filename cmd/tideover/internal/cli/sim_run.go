@@ -20,7 +20,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// run simulates. A signal ends it at once.
+// run simulates all policies. A signal ends it at once.
 func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.Report, error) {
 	r := &remote{io: io}
 	ctx, stop := r.context(cmd)
@@ -30,9 +30,9 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 	report, err := sim.Run(ctx, f.Scenario, f.Policies, sim.Options{
 		Seed: o.seed, Seeds: o.seeds, Workers: o.workers, Progress: p.step,
 	})
-	done := p.end()
-	if told, ok := errors.AsType[*toldToEnd](context.Cause(ctx)); ok && err != nil {
-		return nil, &codedError{fmt.Errorf("interrupted after %d of %s; nothing was written", done, textfmt.Plural(total, "run")), 128 + int(told.signal)}
+	done := p.finish()
+	if told, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok && err != nil {
+		return nil, &codedError{fmt.Errorf("interrupted after %d of %s: nothing was written", done, textfmt.Plural(total, "run")), 128 + int(told.signal)}
 	}
 	if err != nil {
 		return nil, &codedError{err, codeImpossible}
@@ -40,8 +40,8 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 	return report, nil
 }
 
-// write writes all that was asked for. That a file can't be written does not take
-// the rest from somebody who may have waited for long.
+// write writes the table, the chart and the page that were asked for. If a file can't be written,
+// it still writes the rest.
 func (o *simOptions) write(out *os.File, v *simulate.View) error {
 	var drawing, page bytes.Buffer
 	if o.svg != "" {
@@ -65,7 +65,7 @@ func (o *simOptions) write(out *os.File, v *simulate.View) error {
 	return errors.Join(err, writeTo("svg", o.svg, drawing.Bytes()), writeTo("html", o.html, page.Bytes()))
 }
 
-// text returns the table or JSON.
+// text returns the table or the JSON.
 func (o *simOptions) text(out *os.File, v *simulate.View) ([]byte, error) {
 	var b bytes.Buffer
 	if !o.json {
@@ -79,7 +79,7 @@ func (o *simOptions) text(out *os.File, v *simulate.View) ([]byte, error) {
 	return visibleJSON(b.Bytes()), err
 }
 
-// writeTo writes the file that a flag names, if it does.
+// writeTo writes data to the file of a flag, unless that is empty or -.
 func writeTo(flag, file string, data []byte) error {
 	if file == "" || file == "-" {
 		return nil
@@ -90,7 +90,7 @@ func writeTo(flag, file string, data []byte) error {
 	return nil
 }
 
-// command is the command line that shows the same again.
+// command returns the command line that reproduces the output.
 func (o *simOptions) command(name string) string {
 	words := []string{"tideover", "sim", shellWord(name)}
 	for _, p := range o.policies {
@@ -99,31 +99,31 @@ func (o *simOptions) command(name string) string {
 	return strings.Join(append(words, "--seed", fmt.Sprint(o.seed), "--seeds", fmt.Sprint(o.seeds)), " ")
 }
 
-// How long a person waits without a word, and how often the word changes then.
+// When the progress line appears, and how often it is updated.
 const (
-	simPatience = 500 * time.Millisecond
-	simRefresh  = 100 * time.Millisecond
+	progressDelay    = 500 * time.Millisecond
+	progressInterval = 100 * time.Millisecond
 )
 
-// simProgress tells a person at a terminal how far the runs are.
+// simProgress shows the progress of the runs on a terminal.
 type simProgress struct {
-	out   *os.File // nil if nobody is there
+	out   *os.File // nil if standard error is not a terminal
 	first *time.Timer
 
 	mu    sync.Mutex
 	done  int
 	total int
-	next  time.Time // when to say something
+	next  time.Time // of the next update
 	said  bool
 	ended bool
 }
 
 func newSimProgress(out *os.File, total int) *simProgress {
-	p := &simProgress{total: total, next: time.Now().Add(simPatience)}
+	p := &simProgress{total: total, next: time.Now().Add(progressDelay)}
 	if process.IsTerminal(out) {
 		p.out = out
 	}
-	p.first = time.AfterFunc(simPatience, p.say) // the first run may take long
+	p.first = time.AfterFunc(progressDelay, p.printProgress) // in case the first run takes long
 	return p
 }
 
@@ -134,21 +134,21 @@ func (p *simProgress) step(done, total int) {
 	due := time.Now().After(p.next)
 	p.mu.Unlock()
 	if due {
-		p.say()
+		p.printProgress()
 	}
 }
 
-func (p *simProgress) say() {
+func (p *simProgress) printProgress() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.out != nil && !p.ended {
 		fmt.Fprintf(p.out, "\rsimulated %d of %d runs", p.done, p.total)
-		p.next, p.said = time.Now().Add(simRefresh), true
+		p.next, p.said = time.Now().Add(progressInterval), true
 	}
 }
 
-// end takes back what was said, and returns how many runs there were.
-func (p *simProgress) end() int {
+// finish removes the progress line and returns the number of finished runs.
+func (p *simProgress) finish() int {
 	p.first.Stop()
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// quickSim is a scenario that takes no time.
+// quickSim is a scenario that runs in milliseconds.
 const quickSim = `name: quick
 duration: 5s
 drain: 5s
@@ -37,7 +37,7 @@ policies:
   careful: exponential(100ms..1s) jitter=full attempts=3
 `
 
-// longSim is one that takes hours.
+// longSim is a scenario that takes hours.
 const longSim = `duration: 1h
 clients: {count: 1000, arrivals: open, rate: 200000}
 services: [{name: shop, workers: 10000, latency: {distribution: constant, mean: 20ms}}]
@@ -93,7 +93,7 @@ func TestSimRuns(t *testing.T) {
 	got := finish(t, cmd)
 	wantCode(t, got, 0)
 	for _, part := range []string{
-		"quick", "From 1s to 2s, shop refuses every call.", "A  naive", "B  careful", "C  fast", "success", "peak in 100ms", "±", "░", "█",
+		"quick", "From 1s to 2s, shop rejects every call.", "A  naive", "B  careful", "C  fast", "success", "peak in 100ms", "±", "░", "█",
 		"Means over 3 seeds from 0 on", "outage, from 1s to 2s",
 	} {
 		wantIn(t, "output", got.out, part)
@@ -112,7 +112,7 @@ func TestSimRuns(t *testing.T) {
 	}
 }
 
-// TestSimIsTheSameEveryTime compares bytes of processes.
+// Two processes print the same bytes.
 func TestSimIsTheSameEveryTime(t *testing.T) {
 	t.Parallel()
 	file := scenarioFile(t, quickSim)
@@ -129,7 +129,7 @@ func TestSimIsTheSameEveryTime(t *testing.T) {
 	}
 }
 
-// simKeys are the keys of --json, which others have come to rely on.
+// simKeys are the keys of --json, which must not change.
 var simKeys = []string{
 	"amplification", "bucket_s", "calls", "calls_per_client", "cdf", "events", "fairness", "give_up_s", "goodput", "half", "hedges", "last_s", "mean", "name",
 	"never_recovers", "offered", "p50_s", "p999_s", "p99_s", "peak", "peak_ratio", "peak_retries", "policy", "recovery_s", "results", "s", "scenario", "seed", "seeds",
@@ -241,14 +241,14 @@ func TestSimRefuses(t *testing.T) {
 			"mine.yaml:4:18: clients.count: 0 is not between", `mine.yaml:7:5: services[0]: key "workrs" is unknown; did you mean "workers"?`,
 			"mine.yaml:10:37: failures[0].until: 1s is not after", "mine.yaml:12:10: policies.naive:", "> 12 |   naive: fxed(100ms)",
 		}},
-		{"no such scenario", []string{"herdd"}, 125, []string{`there is no scenario "herdd"`, "herd, outage"}},
+		{"no such scenario", []string{"herdd"}, 125, []string{`unknown scenario "herdd"`, "herd, outage"}},
 		{"a folder", []string{t.TempDir()}, 125, []string{"is a folder"}},
-		{"two scenarios", []string{"herd", "outage"}, 125, []string{`"outage" is another`}},
+		{"two scenarios", []string{"herd", "outage"}, 125, []string{`"outage" is a second`}},
 		{"a policy without its flag", []string{"herd", "http"}, 125, []string{"write --policy before it"}},
 		{"a policy that is none", []string{"herd", "-p", "nope"}, 2, []string{`"nope" is neither a preset`}},
 		{"two that are none", []string{"herd", "-p", "nope", "-p", "http atempts=3"}, 2, []string{`"nope"`, `"atempts"`}},
-		{"a policy that is there", []string{file, "-p", "naive=http"}, 2, []string{`--policy: there is a policy "naive" already; give this one another name, as in NAME=POLICY`}},
-		{"a policy twice", []string{"outage", "-p", "http", "-p", " http"}, 2, []string{`--policy: there is a policy "http" already`}},
+		{"a policy that is there", []string{file, "-p", "naive=http"}, 2, []string{`--policy: policy "naive" is given twice: give one of them another name with NAME=POLICY`}},
+		{"a policy twice", []string{"outage", "-p", "http", "-p", " http"}, 2, []string{`--policy: policy "http" is given twice`}},
 		{"a policy that can't be simulated", []string{"herd", "-p", "http reset-after=1m"}, 2, []string{"reset-after"}},
 		{"a policy that writers can't have", []string{"contention", "-p", "http attempt-timeout=1s"}, 2, []string{"attempt-timeout"}},
 		{"no seeds", []string{"herd", "--seeds", "0"}, 125, []string{"--seeds: 0 is not"}},
@@ -256,11 +256,11 @@ func TestSimRefuses(t *testing.T) {
 		{"fewer workers than none", []string{"herd", "--workers", "-1"}, 125, []string{"tideover: --workers: -1 is not between 0 and 1000000\n"}},
 		{"more than fits into the memory", []string{scenarioFile(t, strings.Replace(quickSim, "count: 20, arrivals: open, rate: 40", "count: 20000000, arrivals: herd", 1))}, 2, []string{"mine.yaml:4:18: clients.count: 20000000 calls at once take ", "at most 4.0 GiB"}},
 		{"no scenario", []string{"--json"}, 125, []string{"--json needs a scenario"}},
-		{"two outputs", []string{"herd", "--json", "--svg", "-"}, 125, []string{"both want standard output"}},
-		{"plain characters of nothing", []string{"herd", "--json", "--ascii"}, 125, []string{"--ascii is for the table"}},
+		{"two outputs", []string{"herd", "--json", "--svg", "-"}, 125, []string{"both write to standard output"}},
+		{"plain characters of nothing", []string{"herd", "--json", "--ascii"}, 125, []string{"--ascii has no effect"}},
 		{"a page on standard output", []string{"herd", "--html", "-"}, 125, []string{"--html"}},
 		{"no name for a file", []string{"herd", "--svg", ""}, 125, []string{"--svg: the value is empty"}},
-		{"seeds of nothing", []string{"herd", "--show", "--seeds", "3"}, 125, []string{"--seeds has no effect with --show"}},
+		{"seeds of nothing", []string{"herd", "--show", "--seeds", "3"}, 125, []string{"--seeds has no effect: --show runs nothing"}},
 		{"no such flag", []string{"herd", "--nope"}, 125, []string{"unknown flag"}},
 	} {
 		got := tideover(t, append([]string{"sim"}, tt.args...)...)
@@ -273,7 +273,7 @@ func TestSimRefuses(t *testing.T) {
 	}
 }
 
-// TestSimStopsAtOnce watches the progress at a terminal, and ends it there.
+// The progress is shown on a terminal, and Ctrl-C ends the run.
 func TestSimStopsAtOnce(t *testing.T) {
 	t.Parallel()
 	page := filepath.Join(t.TempDir(), "x.html")
@@ -297,14 +297,14 @@ func TestSimStopsAtOnce(t *testing.T) {
 		if want := 128 + int(sig); cmd.ProcessState.ExitCode() != want {
 			t.Errorf("%v: exit code %d, want %d", sig, cmd.ProcessState.ExitCode(), want)
 		}
-		wantIn(t, "stderr", said+string(rest), "\r\x1b[Ktideover: interrupted after 0 of 6 runs; nothing was written")
+		wantIn(t, "stderr", said+string(rest), "\r\x1b[Ktideover: interrupted after 0 of 6 runs: nothing was written")
 		if _, err := os.Stat(page); err == nil || out.Len() > 0 {
 			t.Errorf("%v: something was written: %q", sig, out.String())
 		}
 	}
 }
 
-// readUntil reads until there is the text.
+// readUntil reads until the text appears.
 func readUntil(t *testing.T, r io.Reader, text string) string {
 	t.Helper()
 	var all []byte
@@ -353,7 +353,7 @@ func TestSimHelp(t *testing.T) {
 	t.Parallel()
 	got := tideover(t, "sim", "--help")
 	wantCode(t, got, 0)
-	for _, part := range []string{"Exit codes:", "  2      ", "130 by Ctrl-C", "Examples:", "tideover sim outage", "--policy", "metastable", "docs/sim.md"} {
+	for _, part := range []string{"Exit codes:", "  2      ", "130: Ctrl-C", "Examples:", "tideover sim outage", "--policy", "metastable", "docs/sim.md"} {
 		wantIn(t, "help", got.out, part)
 	}
 	for line := range strings.Lines(got.out) {
@@ -384,7 +384,7 @@ func TestSimDoesNotOverwriteItsScenario(t *testing.T) {
 	file := scenarioFile(t, tideover(t, "sim", "herd", "--show").out)
 	for _, flag := range []string{"--html", "--svg"} {
 		got := tideover(t, "sim", file, flag, file)
-		if got.code != codeOwn || !strings.Contains(got.stderr, "is the scenario; name another file") {
+		if got.code != codeOwn || !strings.Contains(got.stderr, "is the scenario file: name another file") {
 			t.Errorf("%s: %+v", flag, got)
 		}
 	}

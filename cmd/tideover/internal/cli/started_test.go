@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// started is a tideover that runs in the background.
-type started struct {
+// backgroundProcess is a tideover that runs in the background.
+type backgroundProcess struct {
 	*exec.Cmd
 	t      *testing.T
 	mark   string
@@ -26,10 +26,10 @@ type started struct {
 	waited bool
 }
 
-// start starts tideover with a folder for the command to leave signs in, $DIR.
-func start(t *testing.T, args ...string) *started {
+// start starts tideover. Its command can leave files in the folder $DIR.
+func start(t *testing.T, args ...string) *backgroundProcess {
 	t.Helper()
-	s := &started{t: t, dir: t.TempDir()}
+	s := &backgroundProcess{t: t, dir: t.TempDir()}
 	s.Cmd, s.mark = command(t, args...)
 	s.Env = append(s.Env, "DIR="+s.dir)
 	s.Stderr = &s.stderr
@@ -37,7 +37,7 @@ func start(t *testing.T, args ...string) *started {
 	return s
 }
 
-func (s *started) begin() {
+func (s *backgroundProcess) begin() {
 	s.t.Helper()
 	if err := s.Start(); err != nil {
 		s.t.Fatal(err)
@@ -50,8 +50,8 @@ func (s *started) begin() {
 	})
 }
 
-// sign waits until the command has left a sign of that name, and returns it.
-func (s *started) sign(name string) string {
+// sign waits until the command has written the file of this name, and returns its contents.
+func (s *backgroundProcess) sign(name string) string {
 	s.t.Helper()
 	var text string
 	testwait.Until(s.t, "sign "+name, func() bool {
@@ -62,14 +62,14 @@ func (s *started) sign(name string) string {
 	return strings.TrimSpace(text)
 }
 
-func (s *started) signal(sig syscall.Signal) {
+func (s *backgroundProcess) signal(sig syscall.Signal) {
 	s.t.Helper()
 	if err := s.Process.Signal(sig); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *started) end() outcome {
+func (s *backgroundProcess) wait() outcome {
 	s.t.Helper()
 	s.waited = true
 	_ = s.Wait()

@@ -17,14 +17,14 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// newQuery returns a verb that asks for something and prints it. As JSON, what is a
-// list stands in an object under its name.
+// newQuery completes cmd, which gets something from the server and prints it. With --json a list is
+// printed as an object with the key name; an empty name prints the value itself.
 func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *client.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
 	o := &remote{io: io}
-	cmd.Args = none
+	cmd.Args = noArguments
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.ask(cmd, func(ctx context.Context, c *client.Client) error {
+		return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 			v, err := get(ctx, c)
 			if err != nil {
 				return err
@@ -48,12 +48,12 @@ func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(conte
 func newStatus(io Streams) *cobra.Command {
 	return newQuery(io, &cobra.Command{
 		Use:     "status [flags]",
-		Short:   "Show how the server is",
-		Long:    "Shows how the server is: where its runs are, what it waits for, what keeps it from\nworking, which scheduled starts were refused, and why its file was not taken over, if it was not.",
+		Short:   "Show the state of the server",
+		Long:    "Shows the state of the server: runs by workflow and state, the next timer, problems, scheduled\nstarts that were rejected, and errors of the last reload of the configuration.",
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
 	}, "", func(ctx context.Context, c *client.Client) (control.Status, error) {
 		st, err := c.Status(ctx)
-		(&remote{io: io}).missing(st.Silent)
+		(&remote{io: io}).warnSilentShards(st.Silent)
 		return st, err
 	}, renderStatus)
 }
@@ -62,22 +62,22 @@ func renderStatus(st control.Status, s *screen) []string {
 	lines := []string{visible(fmt.Sprintf("tideover %s; up for %s", strings.TrimPrefix(st.Version, "tideover "), textfmt.CoarseDuration(time.Duration(st.Uptime*float64(time.Second)))))}
 	fact := textfmt.PluralOf(st.Running, "attempt running", "attempts running") + ", " + textfmt.Plural(st.Timers, "timer")
 	if st.Next != nil {
-		fact += ", the next in " + s.until(st.Next)
+		fact += ", next in " + s.until(st.Next)
 	}
 	if st.Stuck > 0 {
 		fact += ", " + textfmt.PluralOf(int(st.Stuck), "handler stuck", "handlers stuck")
 	}
 	lines = append(lines, fact)
 	if st.ViewBehind > 0 {
-		lines = append(lines, "lists are "+textfmt.Plural(st.ViewBehind, "run")+" behind")
+		lines = append(lines, "lists lack the latest changes of "+textfmt.Plural(st.ViewBehind, "run"))
 	}
 	for _, h := range slices.Sorted(maps.Keys(st.NeedsHandler)) {
 		lines = append(lines, s.paint("35", visible(textfmt.PluralOf(st.NeedsHandler[h], "step waits", "steps wait")+" for the handler "+h)))
 	}
-	for _, line := range leftOut(&st) {
+	for _, line := range unlistedDeadRuns(&st) {
 		lines = append(lines, s.paint("31", line))
 	}
-	if line := notTaken(&st.Config, s); line != "" {
+	if line := reloadProblem(&st.Config, s); line != "" {
 		lines = append(lines, s.paint("31", visible(line)))
 	}
 	for _, t := range st.Troubles {
@@ -115,7 +115,7 @@ func newWorkflows(io Streams) *cobra.Command {
 	}, "", func(ctx context.Context, c *client.Client) (control.Workflows, error) {
 		all, err := c.AllWorkflows(ctx)
 		if all.Missing != "" {
-			(&remote{io: io}).warn("when they are started by the calendar is not known: %s", all.Missing)
+			(&remote{io: io}).warn("start times of schedules are unknown: %s", all.Missing)
 		}
 		return all, err
 	}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) })
@@ -153,8 +153,8 @@ func renderWorkflows(list []control.Workflow, s *screen) (lines []string) {
 func newSchedules(io Streams) *cobra.Command {
 	return newQuery(io, &cobra.Command{
 		Use:     "schedules [flags]",
-		Short:   "List what is started by the calendar",
-		Long:    "Lists what is started by the calendar, when next, and why the last start was refused, if\nit was.",
+		Short:   "List schedules and their next start",
+		Long:    "Lists schedules with their next start, and why the last start was rejected, if it was.",
 		Example: "  tideover schedules",
 	}, "schedules", func(ctx context.Context, c *client.Client) ([]engine.Schedule, error) { return c.Schedules(ctx) }, renderSchedules)
 }
@@ -170,13 +170,13 @@ func renderSchedules(list []engine.Schedule, s *screen) []string {
 	lines := t.render(s)
 	for _, c := range list {
 		if r := c.Refused; r != nil {
-			lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s: the start of %s was refused%s: %s", c.Name, s.stamp(r.At), refusedInARow(r, s), r.Error))))
+			lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s: the start at %s was rejected%s: %s", c.Name, s.stamp(r.At), refusedInARow(r, s), r.Error))))
 		}
 	}
 	return lines
 }
 
-// refusedInARow says how many starts before were refused too.
+// refusedInARow says how many starts in a row were rejected; empty if it was only one.
 func refusedInARow(r *engine.RefusedStart, s *screen) string {
 	if r.Count < 2 {
 		return ""
@@ -184,15 +184,15 @@ func refusedInARow(r *engine.RefusedStart, s *screen) string {
 	return fmt.Sprintf(" (%d in a row, the first at %s)", r.Count, s.stamp(r.Since))
 }
 
-// notTaken says why the server works by an older configuration than that of its file,
-// if it does.
-func notTaken(c *control.ConfigFile, s *screen) string {
+// reloadProblem says why the server uses an older configuration than that in its file; empty if it
+// does not.
+func reloadProblem(c *control.ConfigFile, s *screen) string {
 	if c.Problem == "" {
 		return ""
 	}
-	text := fmt.Sprintf("the file of the configuration was not taken over at %s: %s", s.stamp(c.Read), c.Problem)
+	text := fmt.Sprintf("the configuration was not reloaded at %s: %s", s.stamp(c.Read), c.Problem)
 	if c.More > 0 {
-		text += fmt.Sprintf(", and %d more: tideover config check", c.More)
+		text += fmt.Sprintf(", and %d more errors: run tideover config check", c.More)
 	}
 	return text
 }

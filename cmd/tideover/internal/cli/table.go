@@ -12,11 +12,11 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// screen is what the output goes to.
+// screen describes the terminal or file that the output goes to.
 type screen struct {
 	terminal bool
 	colour   bool
-	width    int // 0 means any
+	width    int // in columns; 0 means unlimited
 	now      time.Time
 	zone     *time.Location
 }
@@ -35,7 +35,7 @@ func screenOf(out *os.File) screen {
 	return s
 }
 
-// paint colours text, if it is to be.
+// paint adds a colour to text, if the terminal has colours.
 func (s *screen) paint(code, text string) string {
 	if !s.colour || code == "" || text == "" {
 		return text
@@ -43,16 +43,16 @@ func (s *screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// stateColours are of the 16 that every terminal has.
+// stateColours uses only the 16 colours that every terminal has.
 var stateColours = map[string]string{
 	"succeeded": "32", "dead": "31", "failed": "31", "canceled": "2", "replaced": "2", "running": "36", "waiting": "33", "scheduled": "34",
 	"queued": "34", "needs-handler": "35", "lost": "35", "late": "2", "blocked": "2", "released": "2", "snoozed": "34", "limited": "33", "paused": "35",
 }
 
-// cell is a field of a table.
+// cell is one value of a table, with its colour.
 type cell struct{ text, colour string }
 
-// table is rows under headings. What others wrote is made visible in it.
+// table has rows under headings. Control characters in its cells are made visible.
 type table struct {
 	heads []string
 	rows  [][]cell
@@ -64,8 +64,8 @@ func plain(text string) cell { return cell{text, ""} }
 
 func stateCell(state string) cell { return cell{state, stateColours[state]} }
 
-// render returns the lines of the table. The last column gets what is left of the
-// width, and is cut to it; a column that is empty is left out.
+// render returns the lines of the table. Columns without values are left out. The last column gets
+// the rest of the width, and is cut to it.
 func (t *table) render(s *screen) []string {
 	widths := make([]int, len(t.heads))
 	for _, row := range t.rows {
@@ -109,7 +109,7 @@ func (s *screen) line(row []cell, widths []int) string {
 	return b.String()
 }
 
-// ago returns how long ago a time was, in the largest unit.
+// ago formats how long ago a time was, in the largest unit.
 func (s *screen) ago(t time.Time) string {
 	d := max(s.now.Sub(t), 0)
 	for _, u := range []struct {
@@ -123,7 +123,7 @@ func (s *screen) ago(t time.Time) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// until returns how long it is until a time.
+// until formats the time until t; "now" if it is over, empty for nil.
 func (s *screen) until(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -134,5 +134,5 @@ func (s *screen) until(t *time.Time) string {
 	return "now"
 }
 
-// stamp writes a time with its zone.
+// stamp formats a time with its zone.
 func (s *screen) stamp(t time.Time) string { return t.In(s.zone).Format("2006-01-02 15:04:05 -07:00") }

@@ -21,12 +21,12 @@ type tailOptions struct {
 	after    string
 }
 
-const eventsLong = `Prints what has happened lately on the server, one line for each event. With
---follow it prints what happens from now on; should the server be away for a
-while, it is waited for, and nothing is left out that it still has.
+const eventsLong = `Prints the latest events of the server, one line each. With --follow it prints new
+events until it is interrupted; if the server is unreachable, it reconnects and
+prints the events that it missed, as far as the server still has them.
 
-With --json each line is an event, as in the files of 'exec --events', with its
-number and a sentence.`
+With --json each line is an event as in the files of 'exec --events', with its number
+and a sentence.`
 
 const eventsExample = `  tideover events
   tideover events --follow --kind gave-up,attempt-lost
@@ -37,26 +37,26 @@ func newEvents(io Streams) *cobra.Command {
 	o := &tailOptions{remote: remote{io: io}}
 	cmd := &cobra.Command{
 		Use:               "events [flags]",
-		Short:             "Print what happens",
+		Short:             "Print the events of the server",
 		Long:              eventsLong,
 		Example:           eventsExample,
-		Args:              none,
+		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, k := range o.kinds {
 				if !slices.Contains(control.Kinds(), k) {
-					return fmt.Errorf("--kind: there is no kind %q; there are %s", k, strings.Join(control.Kinds(), ", "))
+					return fmt.Errorf("--kind: unknown kind %q: want one of %s", k, strings.Join(control.Kinds(), ", "))
 				}
 			}
-			return o.ask(cmd, o.tail)
+			return o.withClient(cmd, o.tail)
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVarP(&o.follow, "follow", "f", false, "print what happens from now on")
-	f.StringVar(&o.run, "run", "", "only of this `run`")
-	f.StringVar(&o.workflow, "workflow", "", "only of the workflow of this `name`")
-	f.StringSliceVar(&o.kinds, "kind", nil, "only of these `kinds`")
-	f.StringVar(&o.after, "after", "", "begin after the event of this `number`; 0 is all that the server still has")
+	f.BoolVarP(&o.follow, "follow", "f", false, "print new events as they happen")
+	f.StringVar(&o.run, "run", "", "only events of this `run`")
+	f.StringVar(&o.workflow, "workflow", "", "only events of the workflow with this `name`")
+	f.StringSliceVar(&o.kinds, "kind", nil, "only events of these `kinds`")
+	f.StringVar(&o.after, "after", "", "start after the event with this `number`; 0 prints all that the server still has")
 	o.command(cmd)
 	o.completeFlags(cmd)
 	return cmd
@@ -72,7 +72,7 @@ func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {
 		if o.json {
 			failed = o.printJSON(e)
 		} else {
-			failed = o.say("%s", eventLine(&e))
+			failed = o.printLine("%s", eventLine(&e))
 		}
 		return failed == nil
 	}, func(m control.Missed) {
@@ -88,7 +88,7 @@ func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {
 	return err
 }
 
-// eventLine says what happened, and where.
+// eventLine returns an event as one line.
 func eventLine(e *control.Event) string {
 	where := e.Name
 	if e.Run != "" {

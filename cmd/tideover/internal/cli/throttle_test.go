@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// One path, or one model, that asks for a day of rest closes no provider: everything
-// else is answered, and what is closed is shown.
+// A path or a model with a Retry-After of a day does not block the provider: all other requests
+// succeed, and the throttle is shown.
 func TestOneThrottledPathClosesNoProvider(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Int32
@@ -64,7 +64,7 @@ func TestOneThrottledPathClosesNoProvider(t *testing.T) {
 	}
 	for what, text := range map[string]string{
 		"the API": s.read("/api/v1/providers/openai"), "the page": s.read("/providers/openai"), "the list": s.read("/providers"),
-		"the verb": s.ask("providers", "show", "openai").out,
+		"the verb": s.runCommand("providers", "show", "openai").out,
 	} {
 		for _, part := range []string{"POST /v1/batches", "POST /v1/chat/completions", "big"} {
 			if !strings.Contains(text, part) {

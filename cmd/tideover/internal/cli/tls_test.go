@@ -27,14 +27,14 @@ import (
 
 const aDay = 24 * time.Hour
 
-// overTLS is a client of a server that speaks TLS.
-type overTLS struct {
-	*served
+// tlsServer is a server that uses TLS, with a client.
+type tlsServer struct {
+	*serverProcess
 	ca *certtest.Authority
 }
 
-// client returns one that speaks HTTP/1.1 or HTTP/2, and does not follow.
-func (s *overTLS) client(http2 bool, change ...func(*tls.Config)) *http.Client {
+// client returns a client for HTTP/1.1 or HTTP/2 that follows no redirects.
+func (s *tlsServer) client(http2 bool, change ...func(*tls.Config)) *http.Client {
 	c := &tls.Config{RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS12}
 	for _, f := range change {
 		f(c)
@@ -44,8 +44,8 @@ func (s *overTLS) client(http2 bool, change ...func(*tls.Config)) *http.Client {
 	return &http.Client{Transport: tr, Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// token is the server's own.
-func (s *overTLS) token() string {
+// token returns the token of the server.
+func (s *tlsServer) token() string {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.data, "token"))
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *overTLS) token() string {
 	return strings.TrimSpace(string(text))
 }
 
-// get asks for a path with headers, in pairs.
-func (s *overTLS) get(c *http.Client, method, path string, header ...string) (*http.Response, string, error) {
+// get sends a request with headers, in pairs.
+func (s *tlsServer) get(c *http.Client, method, path string, header ...string) (*http.Response, string, error) {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.address()+path, nil)
 	if err != nil {
 		return nil, "", err
@@ -74,8 +74,8 @@ func (s *overTLS) get(c *http.Client, method, path string, header ...string) (*h
 	return resp, string(text), err
 }
 
-// shown returns the certificate that a new connection gets.
-func (s *overTLS) shown() *x509.Certificate {
+// shown returns the certificate of a new connection.
+func (s *tlsServer) shown() *x509.Certificate {
 	s.t.Helper()
 	d := tls.Dialer{Config: &tls.Config{RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS12}}
 	conn, err := d.DialContext(s.t.Context(), "tcp", strings.Trim(strings.TrimPrefix(s.address(), "https:"), "/"))
@@ -86,22 +86,22 @@ func (s *overTLS) shown() *x509.Certificate {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 }
 
-// verb runs one against the address, with the token.
-func (s *overTLS) verb(address, ca string, args ...string) outcome {
+// runAt runs a command against the address, with the token.
+func (s *tlsServer) runAt(address, ca string, args ...string) outcome {
 	s.t.Helper()
 	cmd, _ := command(s.t, append(args, "--server", address)...)
 	cmd.Env = append(cmd.Env, "TIDEOVER_TOKEN="+s.token(), "TIDEOVER_CA="+ca)
 	return finish(s.t, cmd)
 }
 
-// TestServeSpeaksTLS has one server for everything that is different with TLS.
+// One server is used for everything that is different with TLS.
 func TestServeSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
-	s := &overTLS{ca: certtest.New(t)}
+	s := &tlsServer{ca: certtest.New(t)}
 	dir := shortDir(t)
 	s.ca.Issue(t, time.Now().Add(10*aDay-time.Hour), "127.0.0.1").Write(t, dir)
-	s.served = serveFile(t, fmt.Sprintf(`version: 1
+	s.serverProcess = serveFile(t, fmt.Sprintf(`version: 1
 workflows: {hello: {steps: [{id: say, run: [echo, hello]}]}}
 providers: {up: {base-url: %s, auth: none}}
 server: {tls: {cert: cert.pem, key: ./key.pem}}
@@ -112,19 +112,19 @@ server: {tls: {cert: cert.pem, key: ./key.pem}}
 	s.pageOverTLS()
 	s.bothVersions()
 	s.refusals()
-	s.verbs()
+	s.runCommands()
 	s.endsSoon()
 	s.renewal()
 	s.badRenewal()
 	s.signal(syscall.SIGTERM)
-	wantCode(t, s.end(), 0)
+	wantCode(t, s.wait(), 0)
 	if t.Failed() {
 		t.Log(s.out)
 	}
 }
 
-// pageOverTLS follows the link to the page.
-func (s *overTLS) pageOverTLS() {
+// pageOverTLS opens the link to the web page.
+func (s *tlsServer) pageOverTLS() {
 	s.t.Helper()
 	c := s.client(true)
 	resp, _, err := s.get(c, "GET", "?token="+s.token(), "Accept", "text/html")
@@ -140,7 +140,7 @@ func (s *overTLS) pageOverTLS() {
 	if err != nil || resp.StatusCode != http.StatusOK || resp.ProtoMajor != 2 {
 		s.t.Fatalf("the page: %+v, %v", resp, err)
 	}
-	wantIn(s.t, "health", text, "the certificate ends in 9 days")
+	wantIn(s.t, "health", text, "the certificate expires in 9 days")
 	post := func(origin, site string) int {
 		resp, _, err := s.get(c, "POST", "api/v1/runs/none/wake", "Cookie", cookie, "Origin", origin, "Sec-Fetch-Site", site)
 		if err != nil {
@@ -154,8 +154,8 @@ func (s *overTLS) pageOverTLS() {
 	}
 }
 
-// bothVersions asks the API and the gateway over HTTP/1.1 and HTTP/2.
-func (s *overTLS) bothVersions() {
+// bothVersions sends requests to the API and the gateway over HTTP/1.1 and HTTP/2.
+func (s *tlsServer) bothVersions() {
 	s.t.Helper()
 	for version, c := range map[int]*http.Client{1: s.client(false), 2: s.client(true)} {
 		for path, want := range map[string]string{
@@ -169,8 +169,8 @@ func (s *overTLS) bothVersions() {
 	}
 }
 
-// refusals are of what TLS does not change, and of what it forbids.
-func (s *overTLS) refusals() {
+// refusals checks what is rejected with and without TLS, and what TLS alone rejects.
+func (s *tlsServer) refusals() {
 	s.t.Helper()
 	if resp, _, err := s.get(s.client(false), "GET", "healthz", "Host", "evil.example"); err != nil || resp.StatusCode != http.StatusMisdirectedRequest {
 		s.t.Errorf("another host: %+v, %v", resp, err)
@@ -188,43 +188,43 @@ func (s *overTLS) refusals() {
 	}
 }
 
-// verbs asks with verbs.
-func (s *overTLS) verbs() {
+// runCommands runs commands against the server.
+func (s *tlsServer) runCommands() {
 	s.t.Helper()
 	https := strings.TrimSuffix(s.address(), "/")
-	o := s.verb(https, s.ca.File, "run", "hello", "--wait")
+	o := s.runAt(https, s.ca.File, "run", "hello", "--wait")
 	wantCode(s.t, o, 0)
 	wantIn(s.t, "output", o.out, `"hello\n"`)
 	for _, c := range []struct{ name, address, ca, want string }{
-		{"an authority that is not known", https, "", "set TIDEOVER_CA to a file"},
+		{"an unknown authority", https, "", "set TIDEOVER_CA to a file"},
 		{"no such file", https, s.data + "/none", "TIDEOVER_CA: open"},
 		{"without TLS", strings.Replace(https, "https", "http", 1), "", "the server speaks TLS: write https://"},
 	} {
-		o := s.verb(c.address, c.ca, "status")
+		o := s.runAt(c.address, c.ca, "status")
 		if o.code != codeOwn || !strings.Contains(o.stderr, c.want) {
 			s.t.Errorf("%s: exit %d, %q, want %q", c.name, o.code, o.stderr, c.want)
 		}
 	}
-	wantCode(s.t, s.ask("status"), 0) // over the socket, which is as it was
+	wantCode(s.t, s.runCommand("status"), 0) // over the socket, which is as it was
 }
 
-// endsSoon looks at who says that the certificate ends.
-func (s *overTLS) endsSoon() {
+// endsSoon checks the warnings that the certificate expires soon.
+func (s *tlsServer) endsSoon() {
 	s.t.Helper()
 	o := tideover(s.t, "doctor", "--config", s.file)
 	wantCode(s.t, o, codeWeak)
-	wantIn(s.t, "doctor", o.out, "the certificate ends in 9 days")
-	if n := strings.Count(s.out.String(), "the certificate ends in 9 days"); n != 1 {
+	wantIn(s.t, "doctor", o.out, "the certificate expires in 9 days")
+	if n := strings.Count(s.out.String(), "the certificate expires in 9 days"); n != 1 {
 		s.t.Errorf("it is %d times in the log: %s", n, s.out)
 	}
 }
 
-// renewal replaces the certificate while requests are made, over connections that
-// stay and over new ones, and while a stream is open.
-func (s *overTLS) renewal() {
+// renewal replaces the certificate while requests use existing and new connections, and while a
+// stream is open.
+func (s *tlsServer) renewal() {
 	s.t.Helper()
 	before := s.shown()
-	stop, stream := make(chan struct{}), s.follow()
+	stop, stream := make(chan struct{}), s.openStream()
 	var all sync.WaitGroup
 	var requests, dials atomic.Int64
 	kept := s.client(true)
@@ -271,20 +271,20 @@ func (s *overTLS) renewal() {
 	if n := dials.Load(); n < 1 || n > 3 { // three may begin at once
 		s.t.Errorf("%d connections for callers that keep theirs", n)
 	}
-	wantCode(s.t, s.verb(strings.TrimSuffix(s.address(), "/"), s.ca.File, "run", "hello", "--wait"), 0)
+	wantCode(s.t, s.runAt(strings.TrimSuffix(s.address(), "/"), s.ca.File, "run", "hello", "--wait"), 0)
 	stream.sees("Started")
 }
 
-// tailing is a stream that is open.
-type tailing struct {
+// eventStream is an open stream of events.
+type eventStream struct {
 	t    *testing.T
 	text *syncBuffer
 	end  func()
 	err  chan error
 }
 
-// follow opens a stream of events.
-func (s *overTLS) follow() *tailing {
+// openStream opens a stream of events.
+func (s *tlsServer) openStream() *eventStream {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	req, _ := http.NewRequestWithContext(ctx, "GET", s.address()+"api/v1/events", nil)
@@ -295,7 +295,7 @@ func (s *overTLS) follow() *tailing {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	f := &tailing{t: s.t, text: new(syncBuffer), err: make(chan error, 1)}
+	f := &eventStream{t: s.t, text: new(syncBuffer), err: make(chan error, 1)}
 	go func() {
 		_, err := io.Copy(f.text, resp.Body)
 		_ = resp.Body.Close()
@@ -305,8 +305,8 @@ func (s *overTLS) follow() *tailing {
 	return f
 }
 
-// sees waits for something in the stream, which must still be open, and ends it.
-func (f *tailing) sees(what string) {
+// sees waits for a text in the stream, which must still be open, and closes it.
+func (f *eventStream) sees(what string) {
 	f.t.Helper()
 	testwait.Until(f.t, "the stream goes on", func() bool { return strings.Contains(strings.ToLower(f.text.String()), strings.ToLower(what)) })
 	select {
@@ -318,8 +318,8 @@ func (f *tailing) sees(what string) {
 	}
 }
 
-// badRenewal puts something into the files that can't be used, and then mends them.
-func (s *overTLS) badRenewal() {
+// badRenewal writes an invalid certificate, and then a valid one.
+func (s *tlsServer) badRenewal() {
 	s.t.Helper()
 	before := s.shown()
 	const stays = "the certificate stays as it was"
@@ -343,13 +343,13 @@ func (s *overTLS) badRenewal() {
 	}
 }
 
-// TestGatewaySpeaksTLS is for a gateway that runs alone, with variables.
+// A standalone gateway is configured by variables.
 func TestGatewaySpeaksTLS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
-	s := &overTLS{ca: certtest.New(t)}
+	s := &tlsServer{ca: certtest.New(t)}
 	cert, key := s.ca.Issue(t, time.Now().Add(60*aDay), "localhost").Write(t, t.TempDir())
-	s.served = gatewayFile(t, "version: 1\nproviders: {up: {base-url: "+upstream(t, &asked, 200)+", auth: none}}\n",
+	s.serverProcess = gatewayFile(t, "version: 1\nproviders: {up: {base-url: "+upstream(t, &asked, 200)+", auth: none}}\n",
 		"TIDEOVER_SERVER_TLS_CERT="+cert, "TIDEOVER_SERVER_TLS_KEY="+key)
 	wantIn(t, "start", s.out.String(), "tideover: up is at https://localhost:") // as the certificate has it
 	wantIn(t, "start", s.out.String(), "the page is at https://localhost:")
@@ -360,7 +360,7 @@ func TestGatewaySpeaksTLS(t *testing.T) {
 	s.ca.Issue(t, time.Now().Add(61*aDay), "localhost").Write(t, filepath.Dir(cert))
 	s.signal(syscall.SIGHUP)
 	testwait.Until(t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
-	wantCode(t, s.verb(strings.TrimSuffix(s.address(), "/"), s.ca.File, "providers"), 0)
+	wantCode(t, s.runAt(strings.TrimSuffix(s.address(), "/"), s.ca.File, "providers"), 0)
 }
 
 func TestServeRefusesAWrongCertificate(t *testing.T) {
@@ -386,10 +386,10 @@ func TestServeRefusesAWrongCertificate(t *testing.T) {
 func TestTheDoctorSeesATokenInTheClear(t *testing.T) {
 	t.Parallel()
 	_, found := examined(t, "version: 1\nserver: {data: "+t.TempDir()+", listen: '0.0.0.0:7878', hosts: [a.example], token: '${env:TOKEN}'}\n", "TOKEN=0123456789abcdef")
-	wantIn(t, "notes", found["note"], "server.listen is 0.0.0.0:7878, which is open to others, without TLS")
+	wantIn(t, "notes", found["note"], "server.listen is 0.0.0.0:7878, which other machines can reach without TLS")
 }
 
-// TestTheCertificateOfThePageIsOne makes it as docs/serve.md does.
+// The certificate is created with the commands of docs/serve.md.
 func TestTheCertificateOfThePageIsOne(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is what a binary knows of itself.
+// build describes how the binary was built.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
-	Modified bool   `json:"modified,omitempty"` // built from a tree with changes
+	Modified bool   `json:"modified,omitempty"` // the source tree had uncommitted changes
 	Go       string `json:"go"`
 	System   string `json:"system"`
 }
@@ -54,7 +54,7 @@ func newVersion(io Streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
-		Long:  "Prints the version of tideover, what it was built from and with.",
+		Long:  "Prints the version of tideover, the source revision, and the Go version and platform.",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) (err error) {
 			if asJSON {

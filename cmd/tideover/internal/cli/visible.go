@@ -8,11 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// visible makes visible what could change how a terminal shows other text: the
-// control characters, which begin its escape sequences, and the invisible ones
-// that reorder or hide what stands around them. What others wrote, a server's
-// answer or the error of a step, is printed through it. A line break is one of
-// them, so that nobody can write lines of ours.
+// visible replaces characters that could change how a terminal shows other text by escapes: control
+// characters, which begin escape sequences, and invisible ones that reorder or hide text. All text
+// from other parties, such as a server's answer or the error of a step, is printed through it. Line
+// breaks are replaced, too, so that such text can't imitate lines of tideover.
 func visible(text string) string {
 	clean := true
 	for _, r := range text {
@@ -45,11 +44,10 @@ func visible(text string) string {
 	return b.String()
 }
 
-// shown reports whether a terminal shows the character, and nothing else happens.
+// shown reports whether the character is printable and has no other effect.
 func shown(r rune) bool { return r != utf8.RuneError && unicode.IsGraphic(r) }
 
-// firstLine returns the first line of a text, for a place that has no room for
-// more, such as the stack of a panic.
+// firstLine returns the first line of a text, with an ellipsis if there are more.
 func firstLine(text string) string {
 	line, rest, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	if line = strings.TrimRight(line, " \t\r"); rest != "" {
@@ -58,7 +56,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// visibleLines is visible for text that has lines of its own.
+// visibleLines is visible for text with several lines.
 func visibleLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -67,9 +65,9 @@ func visibleLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// visibleJSON is visible for JSON, which stays the same JSON: such characters are
-// only in strings, where they can be written as escapes. Those below the space
-// are not there, except for white space between the values.
+// visibleJSON is visible for JSON. The result is equivalent JSON: such characters occur only in
+// strings, where escapes are allowed. Characters below the space occur only as white space between
+// values.
 func visibleJSON(text []byte) []byte {
 	var out []byte
 	for _, r := range string(text) {

@@ -24,54 +24,55 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-const watchLong = `Keeps a long command going that stops for a while: an assistant that runs into a
-usage limit, or anything else.
+const watchLong = `Keeps a long-running command going through interruptions: an assistant that runs into
+a usage limit, or any other command.
 
-When the command ends, its exit code and the last lines of its output say why. A
-limit with a stated end is waited for, and then the same session is resumed; a
-crash or a limit without one is retried by the policy; what no wait can help is
-given up. "tideover detect" shows what is understood of a file.
+When the command ends, its exit code and the last lines of its output show why:
+  limit with a stated end   wait until then, and resume the same session
+  limit without one, crash  retry by the policy
+  waiting does not help     give up
+"tideover detect" shows how the output in a file is understood.
 
-A stated end spends one of the windows and no attempt; everything else spends an
-attempt. An attempt that lasts as long as the policy's reset-after clears the
-attempts, never the windows.
+A limit with a stated end uses one of the windows and no attempt; every other failure
+uses an attempt. An attempt that lasts as long as the policy's reset-after resets
+the count of attempts, but not of windows.
 
-Sessions of one account share its limit: a stated end holds all of them, and after a
-limit without one only one at a time finds out whether it is over. --account names
-the account; unless said, it is that of the assistant.
+Sessions with the same account share its limit: a stated end holds back all of them,
+and after a limit without one, only one session at a time checks whether it is over.
+--account sets the account; the default is that of the assistant.
 
 With --fallback codex, another assistant works in the same folder while a stated limit
-lasts longer than --fallback-after. After the reset the session goes on as usual.
+lasts longer than --fallback-after. After the reset the session continues.
 
-The state is in a folder of its own. When watch is ended or killed, or the machine
-is, the same command in the same folder goes on: same deadline, same counters.
-"tideover sessions" shows, pauses, resumes and stops it from elsewhere.
+The state is in a folder of its own. If watch or the machine stops, run the same
+command in the same folder again: it continues with the same deadline and counters.
+"tideover sessions" shows, pauses, resumes and stops it from another terminal.
 
-{{.Session}} in a command is the id of the session: it is made up here, or read from
-the output of a command that states its own. For "claude -p", "codex exec" and
-"gemini -p" the resume command is known, also in sh -c. An assistant that can't be
-resumed is said to be so at the start, and gives up instead of running its first
-prompt again; give --resume, or --restart. Other commands are run again as they are,
-unless --resume is given.
+{{.Session}} in a command is the id of the session. It is generated, or read from the
+output of a command that states its own. For "claude -p", "codex exec" and "gemini -p"
+the resume command is known, also inside sh -c. If an assistant can't be resumed, a
+warning says so at the start, and the session gives up instead of repeating its first
+prompt; use --resume or --restart to change that. Other commands are run again
+unchanged, unless --resume is given.
 
-On a terminal the command has a terminal of its own and works as usual, Ctrl-Z
-included. If it is interactive and a limit appears on its screen, the notifiers are
-told and "tideover sessions" shows it. Nothing is typed, unless --type-at-reset or the
-configuration says so: then "Continue." and Enter are, when the stated end is over, the
-message still stands, and nobody has typed since. Off a terminal the output is passed
-on, and the command that starts the session reads standard input; those that resume it
-do not.
+On a terminal the command gets a terminal of its own and works as usual, including
+Ctrl-Z. If it is interactive and a limit appears on its screen, the notifiers send a
+message, and "tideover sessions" shows the limit. With --type-at-reset, or if the
+configuration says so, "Continue." and Enter are typed after the stated end, provided
+that the message is still on the screen and no key was pressed since. Without a
+terminal the output is passed through. The command that starts the session reads
+standard input; those that resume it do not.
 
 Exit codes:
   0        the session was completed
-  N        the command's own code when the session gave up or was ended by its user;
-           1 if the command exited with 0 all the same
-  125      an error of ours: a bad flag, policy or folder, and nothing was started
-  126/127  the command is not executable, or not found; there is no session then
-  128+n    signal n told us to end; the session goes on the next time
-  143      the session was stopped from elsewhere`
+  N        the command's own code, if the session gave up or its user ended it;
+           1 if that code is 0
+  125      tideover's own error: a bad flag, policy or folder, and nothing was started
+  126/127  the command is not executable, or not found; no session was created
+  128+n    ended by signal n; run the same command again to continue the session
+  143      the session was stopped by another command`
 
-const watchExample = `  # an assistant over night; when its quota is used up, it goes on with the next one
+const watchExample = `  # an assistant overnight, which continues when its usage limit resets
   tideover watch -- claude -p "Work through TODO.md"
 
   # any command, with its own way to resume
@@ -80,17 +81,17 @@ const watchExample = `  # an assistant over night; when its quota is used up, it
   # at most four windows, nothing between 23:00 and 07:00, and a message at the end
   tideover watch --windows 4 --quiet-hours 23:00-07:00 --notify phone -- claude -p "Port it to Go"
 
-  # interactive; a message when it runs into a limit, and "Continue." when that is over
+  # interactive: a message at a limit, and "Continue." when the limit is over
   tideover watch --notify phone --type-at-reset -- claude
 
   # codex works in the folder while a limit of claude lasts longer than two hours
   tideover watch --fallback codex --fallback-after 2h -- claude -p "Work through TODO.md"
 
-  # from another window
+  # from another terminal
   tideover sessions ls --watch
   tideover sessions stop NAME --tonight`
 
-// watchOptions is what the flags of watch say.
+// watchOptions holds the flags of watch.
 type watchOptions struct {
 	source    configFlags
 	name      string
@@ -111,13 +112,13 @@ type watchOptions struct {
 	on        []string
 	dir       string
 	notify    []string
-	anew      bool
+	startNew  bool
 	silent    bool
 	noCount   bool
 
 	typeAtReset *bool // nil means as the configuration says
 
-	given []string // the flags as they were given, for whoever watches the session again
+	given []string // flags of the command line, stored to continue the session later
 }
 
 func newWatch(std Streams) *cobra.Command {
@@ -125,13 +126,13 @@ func newWatch(std Streams) *cobra.Command {
 	var typeAtReset bool
 	cmd := &cobra.Command{
 		Use:                   "watch [flags] [--] command [argument...]",
-		Short:                 "Keep a session going through its limits",
+		Short:                 "Keep a long command going through usage limits and failures",
 		Long:                  watchLong,
 		Example:               watchExample,
 		DisableFlagsInUseLine: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("watch: no command")
+				return errors.New("watch: no command given: write it after the flags")
 			}
 			return nil
 		},
@@ -140,7 +141,7 @@ func newWatch(std Streams) *cobra.Command {
 			if ctx == nil {
 				ctx = context.Background()
 			}
-			o.given = given(cmd.Flags())
+			o.given = givenFlags(cmd.Flags())
 			if cmd.Flags().Changed("type-at-reset") {
 				o.typeAtReset = &typeAtReset
 			}
@@ -150,35 +151,35 @@ func newWatch(std Streams) *cobra.Command {
 	f := cmd.Flags()
 	f.SetInterspersed(false)
 	f.SortFlags = false
-	f.StringVar(&o.resume, "resume", "", "`command` that resumes the session, with {{.Session}} in it; quotes work as in a shell, but there is none")
-	f.BoolVar(&o.resumeAny, "resume-any", false, "the resume command finds the session by itself")
-	f.BoolVar(&o.restart, "restart", false, "run the start command again, with its first prompt, instead of resuming the session")
-	f.StringVar(&o.pack, "detect", "", "`pack` of rules by which a stop is understood (default: by the command's name, or generic)")
-	f.StringArrayVar(&o.on, "on", nil, "what follows a stop, as `reason=action`; reasons are "+strings.Join(session.Reasons(), ", ")+", actions "+strings.Join(session.Actions, ", "))
-	f.StringArrayVar(&o.fallback, "fallback", nil, "`assistant` that works in the folder while a stated limit lasts: claude, codex or gemini, or a command with {{.Prompt}}; may be given again")
-	f.StringVar(&o.prompt, "fallback-prompt", "", "`prompt` of an assistant that takes over, with {{.Task}}, {{.Assistant}} and {{.Until}}")
-	group(f, "What to run", "resume", "resume-any", "restart", "detect", "on", "fallback", "fallback-prompt")
-	f.StringVarP(&o.policy, "policy", "p", session.DefaultPolicy, "`policy` in text form, a preset with keys, or one of the configuration")
-	f.IntVar(&o.windows, "windows", session.DefaultWindows, "how many stated resets are waited for")
-	f.Var(&o.deadline, "deadline", "how long the whole session may take")
-	f.StringVar(&o.quiet, "quiet-hours", "", "`hours` in which nothing is begun, such as 23:00-07:00, with a time zone or not")
-	f.StringVar(&o.pauseAt, "pause-at", "", "`percent` of the quota, such as 90%, at which nothing is begun until its reset (codex and claude)")
-	f.Var(&o.after, "fallback-after", "how long a stated limit must last for a fallback to begin (default 1h)")
-	group(f, "How long", "policy", "windows", "deadline", "quiet-hours", "pause-at", "fallback-after")
-	f.StringVar(&o.account, "account", "", "`name` of the account whose limit is shared with other sessions; none for no account (default: that of the assistant)")
+	f.StringVar(&o.resume, "resume", "", "`command` that resumes the session and contains {{.Session}}; quotes work as in a shell, but no shell runs it")
+	f.BoolVar(&o.resumeAny, "resume-any", false, "the resume command finds the session without {{.Session}}")
+	f.BoolVar(&o.restart, "restart", false, "run the start command again with its first prompt, instead of resuming the session")
+	f.StringVar(&o.pack, "detect", "", "`pack` of rules that detect why the command stopped (default: by the command's name, else generic)")
+	f.StringArrayVar(&o.on, "on", nil, "action after a stop, as `reason=action`; reasons are "+strings.Join(session.Reasons(), ", ")+"; actions are "+strings.Join(session.Actions, ", "))
+	f.StringArrayVar(&o.fallback, "fallback", nil, "`assistant` that works in the folder during a stated limit: claude, codex or gemini, or a command with {{.Prompt}}; can be repeated")
+	f.StringVar(&o.prompt, "fallback-prompt", "", "`prompt` for the fallback assistant, with {{.Task}}, {{.Assistant}} and {{.Until}}")
+	groupFlags(f, "Command", "resume", "resume-any", "restart", "detect", "on", "fallback", "fallback-prompt")
+	f.StringVarP(&o.policy, "policy", "p", session.DefaultPolicy, "`policy` in text form, a preset with keys, or the name of one in the configuration")
+	f.IntVar(&o.windows, "windows", session.DefaultWindows, "maximum number of limits with a stated end to wait for")
+	f.Var(&o.deadline, "deadline", "time limit of the whole session")
+	f.StringVar(&o.quiet, "quiet-hours", "", "`hours` in which no command is started, such as 23:00-07:00, optionally with a time zone")
+	f.StringVar(&o.pauseAt, "pause-at", "", "`percent` of the quota, such as 90%, from which no command is started until the reset (codex and claude)")
+	f.Var(&o.after, "fallback-after", "shortest stated limit for which a fallback starts (default 1h)")
+	groupFlags(f, "Limits", "policy", "windows", "deadline", "quiet-hours", "pause-at", "fallback-after")
+	f.StringVar(&o.account, "account", "", "`name` of the account whose limit is shared with other sessions; none for no account (default: the assistant's)")
 	o.spread = duration(account.DefaultSpread)
-	f.Var(&o.spread, "account-spread", "time over which the sessions of an account go on after its limit")
+	f.Var(&o.spread, "account-spread", "time over which the sessions of an account restart after its limit")
 	f.StringVar(&o.name, "name", "", "`name` of the session (default: from the command and the folder)")
 	f.StringVar(&o.dir, "dir", "", "`folder` in which the commands run")
-	f.BoolVar(&o.anew, "new", false, "begin another session, even if one of the name could go on")
-	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration; may be given again")
+	f.BoolVar(&o.startNew, "new", false, "start a new session, even if one with this name could continue")
+	f.StringArrayVar(&o.notify, "notify", nil, "`name` of a notifier of the configuration; can be repeated")
 	f.StringVarP(&o.source.path, "config", "c", "", "the configuration `file`")
-	f.StringVar(&o.source.data, "data", "", "`folder` that keeps the state")
-	f.BoolVarP(&o.silent, "quiet", "q", false, "say nothing but errors of our own")
-	f.BoolVar(&o.noCount, "no-countdown", false, "no countdown on a terminal")
-	f.BoolVar(&typeAtReset, "type-at-reset", false, "type the prompt to continue into an interactive session when a limit on its screen is over (default: watch.type-at-reset of the configuration)")
-	group(f, "The session", "name", "dir", "new", "account", "account-spread", "notify", "type-at-reset", "config", "data", "quiet", "no-countdown")
-	groupedHelp(cmd, "What to run", "How long", "The session")
+	f.StringVar(&o.source.data, "data", "", "`folder` for the state")
+	f.BoolVarP(&o.silent, "quiet", "q", false, "print only tideover's own errors")
+	f.BoolVar(&o.noCount, "no-countdown", false, "do not show a countdown on a terminal")
+	f.BoolVar(&typeAtReset, "type-at-reset", false, "type the prompt to continue into an interactive session when a limit on its screen is over (default: watch.type-at-reset in the configuration)")
+	groupFlags(f, "Session", "name", "dir", "new", "account", "account-spread", "notify", "type-at-reset", "config", "data", "quiet", "no-countdown")
+	setGroupedHelp(cmd, "Command", "Limits", "Session")
 	_ = cmd.RegisterFlagCompletionFunc("detect", cobra.FixedCompletions(detect.Names(), cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagDirname("dir")
 	_ = cmd.MarkFlagDirname("data")
@@ -186,7 +187,7 @@ func newWatch(std Streams) *cobra.Command {
 	return cmd
 }
 
-// spec puts the session together, and checks it.
+// spec builds the session from the flags and checks it. The error lists all problems.
 func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*session.Spec, error) {
 	s := &session.Spec{Start: args, ResumeAny: o.resumeAny, Restart: o.restart, Windows: o.windows, On: map[string]session.Action{}}
 	s.Deadline, s.Account, s.AccountSpread = time.Duration(o.deadline), o.account, time.Duration(o.spread)
@@ -229,7 +230,7 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 	for _, word := range o.on {
 		reason, action, ok := strings.Cut(word, "=")
 		if !ok {
-			flag("on", fmt.Errorf("%q is not like rate-limit=wait", word))
+			flag("on", fmt.Errorf("%q is not reason=action: want a value such as rate-limit=wait", word))
 			continue
 		}
 		s.On[reason], err = session.ParseAction(action)
@@ -239,7 +240,7 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 	if dir == "" {
 		dir = "."
 	}
-	s.Dir, err = folder(dir)
+	s.Dir, err = existingFolder(dir)
 	flag("dir", err)
 	piped := in != nil && !process.IsTerminal(in)
 	s.PlanResume(piped)
@@ -248,18 +249,18 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 		flag("", err)
 	}
 	if s.Name = o.name; s.Name == "" {
-		s.Name = nameOf(s.Dir, args, s.Stdin)
+		s.Name = defaultSessionName(s.Dir, args, s.Stdin)
 	}
 	flag("name", config.CheckSessionName(s.Name))
 	if o.spread <= 0 {
-		flag("account-spread", fmt.Errorf("%v is not more than 0", time.Duration(o.spread)))
+		flag("account-spread", fmt.Errorf("%v is too short: want more than 0", time.Duration(o.spread)))
 	}
 	if o.windows < 1 {
-		flag("windows", fmt.Errorf("%d is not 1 or more", o.windows))
+		flag("windows", fmt.Errorf("%d is too small: want 1 or more", o.windows))
 	}
 	s.Fill()
 	if err := s.Validate(); err != nil {
-		errs = append(errs, flagged(err)...)
+		errs = append(errs, asFlagErrors(err)...)
 	}
 	return s, errors.Join(errs...)
 }
@@ -272,17 +273,17 @@ func (o *watchOptions) typesAtReset(cfg *config.Config) bool {
 	return cfg.Watch.TypeAtReset
 }
 
-// parsePercent reads a percentage such as 90%.
+// parsePercent parses a percentage such as 90%.
 func parsePercent(text string) (float64, error) {
 	n, ok := textfmt.ParseFloatPercent(text)
 	if !ok {
-		return 0, fmt.Errorf("%q is not a percentage such as 90%%", text)
+		return 0, fmt.Errorf("%q is not a percentage: want one such as 90%%", text)
 	}
 	return n, nil
 }
 
-// flagged says what is wrong in terms of the flags.
-func flagged(err error) (list []error) {
+// asFlagErrors rewrites errors about fields of the session as errors about flags.
+func asFlagErrors(err error) (list []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
 		return []error{err}
@@ -298,7 +299,7 @@ func flagged(err error) (list []error) {
 	return list
 }
 
-// namedPolicy reads a policy, which may be one of the configuration.
+// namedPolicy returns the policy of the configuration with this name, or parses the text.
 func namedPolicy(cfg *config.Config, text string) (retry.Policy, error) {
 	if p, ok := cfg.Policies[text]; ok {
 		return p, nil
@@ -306,8 +307,8 @@ func namedPolicy(cfg *config.Config, text string) (retry.Policy, error) {
 	return retry.Parse(text)
 }
 
-// folder returns the path of a folder that is there.
-func folder(dir string) (string, error) {
+// existingFolder returns the absolute path of a folder, which must exist.
+func existingFolder(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", err
@@ -319,29 +320,28 @@ func folder(dir string) (string, error) {
 	return dir, err
 }
 
-// maxPrompt is how much of a prompt is read from standard input. It is stored with
-// the session.
+// maxPrompt limits the length of a prompt on standard input, which is stored with the session.
 const maxPrompt = 128 << 10
 
-// readPrompt reads the prompt of a session, so that the session can begin with it
-// again.
+// readPrompt reads the prompt from standard input. It is stored, so that the session can start with
+// it again.
 func readPrompt(in *os.File) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxPrompt+1))
 	if err != nil {
-		return "", fmt.Errorf("the prompt on standard input: %w", err)
+		return "", fmt.Errorf("reading the prompt from standard input: %w", err)
 	}
 	if len(text) > maxPrompt {
-		return "", fmt.Errorf("the prompt on standard input: it is longer than %d KiB: put it in a file, and tell the assistant to read that", maxPrompt>>10)
+		return "", fmt.Errorf("the prompt on standard input is longer than %d KiB: put it in a file and tell the assistant to read that", maxPrompt>>10)
 	}
 	if !utf8.Valid(text) {
-		return "", errors.New("the prompt on standard input: it is not UTF-8: put it in a file, and tell the assistant to read that")
+		return "", errors.New("the prompt on standard input is not UTF-8: put it in a file and tell the assistant to read that")
 	}
 	return string(text), nil
 }
 
-// nameOf returns the name of a session that has none: the same command with the
-// same prompt in the same folder is the same session.
-func nameOf(dir string, args []string, prompt string) string {
+// defaultSessionName returns a name that is derived from the folder, the command and the prompt, so
+// that the same three always give the same session.
+func defaultSessionName(dir string, args []string, prompt string) string {
 	text := dir + "\x00" + strings.Join(args, "\x00")
 	if prompt != "" {
 		text += "\x00\x00" + prompt
@@ -356,7 +356,7 @@ func nameOf(dir string, args []string, prompt string) string {
 	return fmt.Sprintf("%.24s-%x", strings.TrimLeft(base, "-_"), sum[:3])
 }
 
-// load loads the configuration, which need not be there.
+// load loads the configuration. It is not an error if there is no file.
 func (o *watchOptions) load(redactor *secret.Redactor) (*config.Config, error) {
 	src, err := o.source.source(redactor)
 	if err != nil {

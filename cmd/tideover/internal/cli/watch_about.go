@@ -14,9 +14,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
 
-// given returns the flags that were given, as words of a command line. --name is
-// known anyway, and --new would end what is to go on.
-func given(flags *pflag.FlagSet) (words []string) {
+// givenFlags returns the flags of the command line as words. It leaves out --name, which is stored
+// separately, and --new, which would not continue the session.
+func givenFlags(flags *pflag.FlagSet) (words []string) {
 	flags.Visit(func(f *pflag.Flag) {
 		switch v := f.Value.(type) {
 		case pflag.SliceValue:
@@ -36,11 +36,12 @@ func given(flags *pflag.FlagSet) (words []string) {
 	return words
 }
 
-// startable refuses a command that can't be run before a session is made of it.
-func startable(spec *session.Spec) error {
+// checkStartable returns an error if the command, or that of a fallback, can't be started. It runs
+// before a session is created.
+func checkStartable(spec *session.Spec) error {
 	name := spec.Start[0]
 	if strings.Contains(name, "{{") {
-		return nil // it is not known yet
+		return nil // the name is not known yet
 	}
 	err := process.Startable(spec.Dir, name)
 	if e, ok := errors.AsType[*process.StartError](err); ok {
@@ -54,8 +55,8 @@ func startable(spec *session.Spec) error {
 	return err
 }
 
-// about returns how the session is watched. Paths among the flags mean something
-// only where the watch was started.
+// about returns what is stored to continue the session later. Relative paths in flags depend on the
+// folder in which the watch was started, so that is stored, too.
 func (o *watchOptions) about(spec *session.Spec, args []string) watch.About {
 	a := watch.About{Command: args, Dir: spec.Dir, Flags: o.given}
 	if from, err := os.Getwd(); err == nil && from != spec.Dir {

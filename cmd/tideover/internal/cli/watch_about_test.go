@@ -10,12 +10,11 @@ import (
 	"testing"
 )
 
-// The command that is offered has everything that the watch had: whoever pastes it
-// is told again, and resumes the same way.
+// The printed command has all flags of the watch: it notifies again and resumes in the same way.
 func TestTheCommandThatIsOfferedGoesOnInTheSameWay(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t)
-	w := newWatched(t, "exit 7", "exit 7", "exit 7", "exit 7", "exit 7", "exit 7")
+	server := newWebhook(t)
+	w := newWatchEnv(t, "exit 7", "exit 7", "exit 7", "exit 7", "exit 7", "exit 7")
 	flags := append(w.configure(server.URL), "--name", "night", "--on", "unknown=wait", "-q")
 	file, err := os.ReadFile(filepath.Join(w.dir, "tideover.yaml"))
 	if err != nil {
@@ -26,7 +25,7 @@ func TestTheCommandThatIsOfferedGoesOnInTheSameWay(t *testing.T) {
 	show, _ := command(t, "sessions", "show", "night")
 	show.Env = append(show.Env, "TIDEOVER_SERVER=", "TIDEOVER_CONFIG="+filepath.Join(w.dir, "tideover.yaml"))
 	text := finish(t, show)
-	_, line, _ := strings.Cut(text.out, "anew")
+	_, line, _ := strings.Cut(text.out, "start again")
 	line, _, _ = strings.Cut(strings.TrimSpace(line), "\n")
 	for _, want := range []string{" --notify hook ", " --on unknown=wait ", " --policy '" + quickly + "' ", " --resume ", " --quiet=true "} {
 		wantIn(t, "the command that is offered", line, want)
@@ -38,7 +37,7 @@ func TestTheCommandThatIsOfferedGoesOnInTheSameWay(t *testing.T) {
 		t.Fatalf("%s\n%v: %s", line, err, out)
 	}
 	if got := server.all(); len(got) <= before || !strings.Contains(got[len(got)-1], `"event":"gave-up"`) {
-		t.Errorf("nobody was told: %q", got)
+		t.Errorf("no message was sent: %q", got)
 	}
 }
 
@@ -51,9 +50,9 @@ func TestWatchOfACommandThatCannotBeRun(t *testing.T) {
 		code int
 		want string
 	}{
-		"not there":          {[]string{"nosuchcmd"}, 127, "start nosuchcmd: not found"},
-		"not executable":     {[]string{"./text"}, 126, "start ./text: not executable"},
-		"a script of nobody": {[]string{"sh", "-c", "exec ./none"}, 127, "exit code 127"},
+		"not there":        {[]string{"nosuchcmd"}, 127, "start nosuchcmd: not found"},
+		"not executable":   {[]string{"./text"}, 126, "start ./text: not executable"},
+		"a missing script": {[]string{"sh", "-c", "exec ./none"}, 127, "exit code 127"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// fakeTool makes a command of that name which notes how it is called, and then runs a script.
+// fakeTool creates a command of this name that records its arguments and then runs a script.
 func fakeTool(t *testing.T, dir, name, script string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -24,8 +24,8 @@ func fakeTool(t *testing.T, dir, name, script string) string {
 	return path
 }
 
-// A watch with --pause-at begins no command while the app-server of codex, or the status line of
-// Claude Code, says that too much of the quota is used.
+// A watch with --pause-at starts no command while the app-server of codex, or the status line of
+// Claude Code, reports that too much of the quota is used.
 func TestWatchPausesBeforeTheLimit(t *testing.T) {
 	t.Parallel()
 	reset := time.Now().Add(time.Hour).Unix()
@@ -65,7 +65,7 @@ esac; done`, reset))
 	})
 }
 
-// watchHeld watches a command until it is held by its quota, and ends the watch.
+// watchHeld watches a command until its quota holds it back, and ends the watch.
 func watchHeld(t *testing.T, dir string, argv ...string) {
 	t.Helper()
 	cmd, _ := command(t, append([]string{"watch", "--data", filepath.Join(dir, "state"), "--pause-at", "90%", "--"}, argv...)...)
@@ -75,7 +75,7 @@ func watchHeld(t *testing.T, dir string, argv ...string) {
 		t.Fatal(err)
 	}
 	testwait.Until(t, "the watch is held", func() bool {
-		return strings.Contains(out.String(), "91% of the 5-hour quota is used, and the session pauses at 90%")
+		return strings.Contains(out.String(), "91% of the 5-hour quota is used; the session pauses at 90%")
 	})
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait()

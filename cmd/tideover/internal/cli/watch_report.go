@@ -14,17 +14,16 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// watchReporter writes our lines to standard error. It reads the events of the
-// session.
+// watchReporter prints the events of a session to standard error.
 type watchReporter struct {
 	file     *os.File
 	redactor *secret.Redactor
 	quiet    bool
-	draw     bool // a countdown is wanted
+	draw     bool // show a countdown
 
 	mu        sync.Mutex
 	failed    string
-	waited    time.Duration // before the command that is next; 0 means that there was no wait
+	waited    time.Duration // length of the wait before the next command; 0 means none
 	countdown *countdown
 }
 
@@ -32,64 +31,63 @@ func newWatchReporter(out *os.File, o *watchOptions, redactor *secret.Redactor) 
 	return &watchReporter{file: out, redactor: redactor, quiet: o.silent, draw: !o.silent && !o.noCount && process.IsTerminal(out)}
 }
 
-// Write takes what is logged.
+// Write prints a log line.
 func (r *watchReporter) Write(p []byte) (int, error) {
 	r.warn(string(p[:max(len(p)-1, 0)]))
 	return len(p), nil
 }
 
 func (r *watchReporter) observe(ev retry.Event) {
-	if !strings.HasPrefix(ev.Name, session.Prefix) || strings.HasSuffix(ev.Name, ".on-give-up") { // of a message
+	if !strings.HasPrefix(ev.Name, session.Prefix) || strings.HasSuffix(ev.Name, ".on-give-up") { // the event is about a message
 		if ev.Kind == retry.GaveUp && ev.Step != "" {
-			r.warn(fmt.Sprintf("nobody was told: %v", ev.Err))
+			r.warn(fmt.Sprintf("notification not sent: %v", ev.Err))
 		}
 		return
 	}
 	switch ev.Kind {
 	case retry.AttemptStarted:
-		r.done()
-	case retry.Progressed: // a command begins; an attempt may only find that it is quiet hours
+		r.stopCountdown()
+	case retry.Progressed: // a command starts; an attempt alone may only find that it is quiet hours
 		r.mu.Lock()
 		waited := r.waited
 		r.waited = 0
 		r.mu.Unlock()
 		if waited > 0 {
-			r.say("goes on, after a wait of %s", textfmt.ReadableDuration(waited))
+			r.printInfo("continuing after a wait of %s", textfmt.ReadableDuration(waited))
 		}
 	case retry.AttemptFailed:
 		r.mu.Lock()
 		r.failed = fmt.Sprint(ev.Err)
 		r.mu.Unlock()
 	case retry.Waiting:
-		r.done()
-		r.waiting(ev)
+		r.stopCountdown()
+		r.printWait(ev)
 	case retry.Paused:
-		r.done()
-		r.say("paused by %s; 'tideover sessions resume' has it go on", ev.Note)
+		r.stopCountdown()
+		r.printInfo("paused by %s; run 'tideover sessions resume' to continue", ev.Note)
 	case retry.Resumed:
-		r.done()
-		r.say("goes on, says %s", ev.Note)
+		r.stopCountdown()
+		r.printInfo("resumed by %s", ev.Note)
 	case retry.AttemptLost:
-		r.say("the command was lost with the last watch; it is made up for")
+		r.printInfo("the command was lost with the last watch; it is started again")
 	default:
 	}
 }
 
-// resumption says how the session goes on after a stop, if that is not by a resume
-// command.
-func (r *watchReporter) resumption(s *session.Spec) {
+// printResumeMode says what happens after a stop, if the session has no resume command.
+func (r *watchReporter) printResumeMode(s *session.Spec) {
 	switch text := s.CannotResume(); {
 	case text != "":
-		r.warn("warning: " + text + ". As flags these are --resume 'COMMAND {{.Session}}' and --restart. Without them the session gives up when it stops")
+		r.warn("warning: " + text + ". Use --resume 'COMMAND {{.Session}}' or --restart; without them the session gives up when it stops")
 	case s.Restart:
-		r.say("session %s is not resumed: when it stops, its command is run again with its first prompt", s.Name)
+		r.printInfo("session %s is restarted, not resumed: when it stops, its command is run again with its first prompt", s.Name)
 	case s.RunsAgain():
-		r.say("session %s has no resume command: when it stops, its command is run again as it is", s.Name)
+		r.printInfo("session %s has no resume command: when it stops, its command is run again unchanged", s.Name)
 	}
 }
 
-// waiting says why, and until when.
-func (r *watchReporter) waiting(ev retry.Event) {
+// printWait prints why the session waits and until when, and starts a countdown.
+func (r *watchReporter) printWait(ev retry.Event) {
 	why := ev.Note
 	if ev.By == retry.ByPolicy {
 		r.mu.Lock()
@@ -103,11 +101,11 @@ func (r *watchReporter) waiting(ev retry.Event) {
 	r.mu.Lock()
 	r.waited = ev.Delay
 	r.mu.Unlock()
-	if ev.Delay < time.Millisecond { // such as a hand-over: something follows at once
-		r.say("%s", why)
+	if ev.Delay < time.Millisecond { // for example a handover: the next command follows at once
+		r.printInfo("%s", why)
 		return
 	}
-	r.say("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), textfmt.ReadableDuration(ev.Delay))
+	r.printInfo("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), textfmt.ReadableDuration(ev.Delay))
 	if !r.draw || ev.Delay < time.Second {
 		return
 	}
@@ -118,14 +116,14 @@ func (r *watchReporter) waiting(ev retry.Event) {
 	}
 }
 
-// say writes a line unless we are to be quiet.
-func (r *watchReporter) say(format string, args ...any) {
+// printInfo prints a line, unless --quiet is given.
+func (r *watchReporter) printInfo(format string, args ...any) {
 	if !r.quiet {
 		r.warn(fmt.Sprintf(format, args...))
 	}
 }
 
-// warn writes a line in any case.
+// warn prints a line, also with --quiet.
 func (r *watchReporter) warn(text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,8 +133,8 @@ func (r *watchReporter) warn(text string) {
 	fmt.Fprintf(r.file, "tideover: %s\n", visibleLines(r.redactor.String(text)))
 }
 
-// done ends the countdown.
-func (r *watchReporter) done() {
+// stopCountdown stops the countdown, if there is one.
+func (r *watchReporter) stopCountdown() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.countdown != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// drainTime is how long the messages about the end of a session may take.
+// drainTime limits the time to send the messages about the end of a session.
 const drainTime = 15 * time.Second
 
 func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (err error) {
@@ -35,7 +35,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	if err != nil {
 		return err
 	}
-	if err := startable(spec); err != nil {
+	if err := checkStartable(spec); err != nil {
 		return err
 	}
 	told := make(chan os.Signal, 2)
@@ -43,22 +43,22 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	defer signal.Stop(told)
 
 	rep := newWatchReporter(io.Err, o, redactor)
-	defer rep.done()
-	rep.resumption(spec)
+	defer rep.stopCountdown()
+	rep.printResumeMode(spec)
 	messages, err := outbox.New(outbox.Config{
-		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: origin, Retention: cfg.Server.Retention,
+		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: messageOrigin, Retention: cfg.Server.Retention,
 	})
 	if err != nil {
 		return err
 	}
 	for _, name := range o.notify {
 		if cfg.Notifiers[name] == nil {
-			return fmt.Errorf("--notify: %s", noNotifier(cfg, o.source, name))
+			return fmt.Errorf("--notify: %s", unknownNotifier(cfg, o.source, name))
 		}
 	}
 	dir := filepath.Join(cfg.Server.Data, "watch", spec.Name)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("the folder for the state: %w", err)
+		return fmt.Errorf("creating the folder for the state: %w", err)
 	}
 	logger := slog.New(slog.NewTextHandler(redactor.NewWriter(rep), &slog.HandlerOptions{Level: slog.LevelError}))
 	trail, err := openTrail(cfg, filepath.Join(dir, "audit.jsonl"), redactor, logger)
@@ -67,17 +67,17 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	}
 	defer func() { err = errors.Join(err, trail.Close()) }()
 	w, err := watch.Start(ctx, watch.Options{
-		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: client.AccountsFolder(cfg.Server.Data), Anew: o.anew, Open: opener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
+		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: client.AccountsFolder(cfg.Server.Data), Anew: o.startNew, Open: streamOpener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
 		Observer: func(ev retry.Event) {
 			trail.Observe(ev)
 			rep.observe(ev)
 		},
 		TypeAtReset: o.typesAtReset(cfg),
 		Shared:      func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
-		Say:         rep.say, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
+		Say:         rep.printInfo, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
 	})
 	if errors.Is(err, journal.ErrLocked) {
-		return fmt.Errorf("session %s is being watched already; see 'tideover sessions show %s', or give this one another --name", spec.Name, spec.Name)
+		return fmt.Errorf("session %s is being watched already: see 'tideover sessions show %s', or choose another --name", spec.Name, spec.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
@@ -93,19 +93,19 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	select {
 	case sig := <-told:
 		w.End()
-		rep.done()
-		rep.say("told to end by %v; the same command goes on with session %s", sig, spec.Name)
+		rep.stopCountdown()
+		rep.printInfo("ended by %v; run the same command again to continue session %s", sig, spec.Name)
 		return exitError{Code: process.CodeSignal + int(sig.(syscall.Signal))} //nolint:forcetypeassert // there are no others here
 	case r := <-over:
 		if r.err != nil {
 			return r.err
 		}
-		return rep.ended(w, r.Status, told)
+		return rep.reportEnd(w, r.Status, told)
 	}
 }
 
-// otherSessions returns the commands of the other sessions that are known: those
-// that are watched, and those of the file.
+// otherSessions returns the commands of all other known sessions: those with a watch folder, and
+// those of the configuration.
 func otherSessions(cfg *config.Config, name string) []session.Command {
 	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), name)
 	for _, other := range cfg.Sessions {
@@ -119,17 +119,19 @@ type result struct {
 	err error
 }
 
-// opener returns how commands are run: on a terminal if we are on one.
-func opener(io Streams) func(*session.Spec) (session.Streams, error) {
+// streamOpener returns how commands are run: with a terminal of their own if we are on a terminal,
+// otherwise with our streams.
+func streamOpener(io Streams) func(*session.Spec) (session.Streams, error) {
 	if process.IsTerminal(io.In) && process.IsTerminal(io.Out) {
 		return session.Terminal(io.In, io.Out, io.Err)
 	}
 	return session.Pass(io.In, io.Out, io.Err)
 }
 
-// ended says how the session ended, and waits for others to be told.
-func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.Signal) error {
-	r.done()
+// reportEnd prints how the session ended, waits for the messages about it, and returns the exit
+// code.
+func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, told <-chan os.Signal) error {
+	r.stopCountdown()
 	code := 0
 	if last := w.Last(); last != nil {
 		code = last.Exit
@@ -137,9 +139,9 @@ func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.
 	switch st.State {
 	case "completed":
 		if st.Commands > 1 {
-			r.say("session %s was completed after %d commands", st.Name, st.Commands)
+			r.printInfo("session %s was completed after %d commands", st.Name, st.Commands)
 		}
-		r.drain(w, told) // also those that an earlier process could not send
+		r.drain(w, told) // including messages that an earlier process could not send
 		return nil
 	case "gave-up":
 		commands := fmt.Sprintf("%d commands", st.Commands)
@@ -151,7 +153,7 @@ func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.
 			code = 1
 		}
 	default:
-		r.say("session %s was stopped", st.Name)
+		r.printInfo("session %s was stopped", st.Name)
 		if !w.StoppedItself() {
 			code = process.CodeSignal + int(syscall.SIGTERM)
 		}
@@ -160,7 +162,7 @@ func (r *watchReporter) ended(w *watch.Watch, st session.Status, told <-chan os.
 	return exitError{Code: code}
 }
 
-// drain waits for the messages about the end.
+// drain waits until the messages about the end are sent. A signal ends it.
 func (r *watchReporter) drain(w *watch.Watch, told <-chan os.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -174,6 +176,6 @@ func (r *watchReporter) drain(w *watch.Watch, told <-chan os.Signal) {
 		}
 	}()
 	if err := w.Drain(ctx); err != nil {
-		r.warn(fmt.Sprintf("a notification is not sent yet (%v); it is kept, and sent when the session is watched again", err))
+		r.warn(fmt.Sprintf("a notification is not sent yet (%v); it is stored and sent when the session is watched again", err))
 	}
 }

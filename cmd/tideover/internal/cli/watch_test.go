@@ -23,19 +23,19 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// fakeAssistant is a script that notes how it is called, and whose n-th call does
-// what is in the file n.
+// fakeAssistant is a script that records its arguments. Its n-th call runs the script in the file
+// n.
 const fakeAssistant = `cd "$(dirname "$0")"; echo "$(date +%s.%N) $*" >> calls; n=$(wc -l < calls); test -f $n || exit 0; . ./$n`
 
-// watched is a fake assistant and the state of watching it.
-type watched struct {
+// watchEnv is a fake assistant and the state of its watch.
+type watchEnv struct {
 	t   *testing.T
 	dir string
 }
 
-func newWatched(t *testing.T, answers ...string) *watched {
+func newWatchEnv(t *testing.T, answers ...string) *watchEnv {
 	t.Helper()
-	w := &watched{t, shortDir(t)}
+	w := &watchEnv{t, shortDir(t)}
 	w.write("assistant", "#!/bin/sh\n"+fakeAssistant+"\n")
 	for i, a := range answers {
 		w.write(fmt.Sprint(i+1), a+"\n")
@@ -43,16 +43,16 @@ func newWatched(t *testing.T, answers ...string) *watched {
 	return w
 }
 
-func (w *watched) write(name, text string) {
+func (w *watchEnv) write(name, text string) {
 	w.t.Helper()
 	testfile.WriteScript(w.t, filepath.Join(w.dir, name), text)
 }
 
-// quickly is a policy without the slack that would take minutes.
+// quickly is a policy without the long default slack.
 const quickly = "fixed(10ms) attempts=3 server-slack=1ms"
 
 // command returns a watch of the assistant.
-func (w *watched) command(flags ...string) *exec.Cmd {
+func (w *watchEnv) command(flags ...string) *exec.Cmd {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "assistant")
 	args := append([]string{"watch", "--data", filepath.Join(w.dir, "state"), "--policy", quickly, "--resume", path + " resume {{.Session}}"}, flags...)
@@ -61,8 +61,8 @@ func (w *watched) command(flags ...string) *exec.Cmd {
 	return cmd
 }
 
-// until starts a watch, and waits until it, or the assistant, has said something.
-func (w *watched) until(said string, flags ...string) (*exec.Cmd, *syncBuffer) {
+// until starts a watch, and waits until the watch or the assistant has printed the text.
+func (w *watchEnv) until(said string, flags ...string) (*exec.Cmd, *syncBuffer) {
 	w.t.Helper()
 	cmd, out := w.command(flags...), new(syncBuffer)
 	cmd.Stdout, cmd.Stderr = out, out
@@ -73,8 +73,8 @@ func (w *watched) until(said string, flags ...string) (*exec.Cmd, *syncBuffer) {
 	return cmd, out
 }
 
-// calls returns how the assistant was called, without the times.
-func (w *watched) calls() (list []string) {
+// calls returns the arguments of the assistant's calls, without the times.
+func (w *watchEnv) calls() (list []string) {
 	text, _ := os.ReadFile(filepath.Join(w.dir, "calls"))
 	for line := range strings.Lines(string(text)) {
 		_, args, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -85,7 +85,7 @@ func (w *watched) calls() (list []string) {
 
 func TestWatchResumesTheSameSession(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "working"; echo "retry after 1s" >&2; exit 1`, `echo "crashed"; exit 3`, `echo done`)
+	w := newWatchEnv(t, `echo "working"; echo "retry after 1s" >&2; exit 1`, `echo "crashed"; exit 3`, `echo done`)
 	got := finish(t, w.command("--name", "night"))
 	wantCode(t, got, 0)
 	calls := w.calls()
@@ -99,17 +99,17 @@ func TestWatchResumesTheSameSession(t *testing.T) {
 	if got.out != "working\ncrashed\ndone\n" {
 		t.Errorf("stdout = %q", got.out)
 	}
-	for _, part := range []string{"retry after 1s\n", "rate-limit, exit code 1: retry after 1s; next at ", "exit code 3: crashed; next at ", "tideover: goes on, after a wait of ", "session night was completed after 3 commands"} {
+	for _, part := range []string{"retry after 1s\n", "rate-limit, exit code 1: retry after 1s; next at ", "exit code 3: crashed; next at ", "tideover: continuing after a wait of ", "session night was completed after 3 commands"} {
 		wantIn(t, "stderr", got.stderr, part)
 	}
 	if info, err := os.Stat(filepath.Join(w.dir, "state/watch/night/audit.jsonl")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("the audit trail: %v, %v", info, err)
+		t.Errorf("the audit log: %v, %v", info, err)
 	}
 }
 
 func TestWatchIsKilledInAWait(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "crashed"; exit 3`, `echo "retry after 4s"; exit 1`, `echo done`)
+	w := newWatchEnv(t, `echo "crashed"; exit 3`, `echo "retry after 4s"; exit 1`, `echo done`)
 	cmd, _ := w.until("retry after 4s; next at", "--name", "night")
 	before := w.session()
 	if err := cmd.Process.Kill(); err != nil {
@@ -117,7 +117,7 @@ func TestWatchIsKilledInAWait(t *testing.T) {
 	}
 	_ = cmd.Wait()
 
-	cmd, again := w.until("session night goes on: waiting until", "--name", "night")
+	cmd, again := w.until("continuing session night: waiting until", "--name", "night")
 	after := w.session()
 	if after.Next != before.Next || after.Windows != 1 || after.Commands != 2 || after.Session != before.Session || before.Next == "" {
 		t.Errorf("before %+v\n after %+v", before, after)
@@ -137,14 +137,14 @@ func TestWatchIsKilledInAWait(t *testing.T) {
 	}
 }
 
-// watchedSession is what a test looks at of a session.
+// watchedSession has the fields of a session that the tests read.
 type watchedSession struct {
 	State, Session, Next, Reason string
 	Windows, Commands            int
 }
 
-// session asks the watch for its session.
-func (w *watched) session() (s watchedSession) {
+// session gets the session from the watch.
+func (w *watchEnv) session() (s watchedSession) {
 	w.t.Helper()
 	cmd, _ := command(w.t, "sessions", "show", "night", "--json")
 	cmd.Env = append(cmd.Env, "TIDEOVER_SERVER=unix:"+filepath.Join(w.dir, "state/watch/night/control.sock"))
@@ -155,17 +155,17 @@ func (w *watched) session() (s watchedSession) {
 	return s
 }
 
-// received is a server that answers with the given statuses, then with 200.
-type received struct {
+// webhook is a server that records messages. It answers with the given statuses, then with 200.
+type webhook struct {
 	*httptest.Server
 	mu     sync.Mutex
 	bodies []string
 	status []int
 }
 
-func newReceived(t *testing.T, status ...int) *received {
+func newWebhook(t *testing.T, status ...int) *webhook {
 	t.Helper()
-	r := &received{status: status}
+	r := &webhook{status: status}
 	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		body, _ := io.ReadAll(req.Body)
 		r.mu.Lock()
@@ -179,13 +179,13 @@ func newReceived(t *testing.T, status ...int) *received {
 	return r
 }
 
-func (r *received) all() []string {
+func (r *webhook) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.bodies...)
 }
 
-func (w *watched) configure(url string) []string {
+func (w *watchEnv) configure(url string) []string {
 	w.t.Helper()
 	w.write("tideover.yaml", "version: 1\nnotify:\n  hook: {webhook: \""+url+"\", policy: fixed(50ms) attempts=unlimited, on: [gave-up, waiting>1s, resumed]}\n")
 	return []string{"--config", filepath.Join(w.dir, "tideover.yaml"), "--notify", "hook"}
@@ -193,8 +193,8 @@ func (w *watched) configure(url string) []string {
 
 func TestWatchGivesUpAndSomebodyIsTold(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t, 503, 503)
-	w := newWatched(t, "echo oops; exit 7", "echo oops; exit 7", "echo oops; exit 9", "exit 0")
+	server := newWebhook(t, 503, 503)
+	w := newWatchEnv(t, "echo oops; exit 7", "echo oops; exit 7", "echo oops; exit 9", "exit 0")
 	got := finish(t, w.command(w.configure(server.URL)...))
 	wantCode(t, got, 9)
 	wantIn(t, "stderr", got.stderr, "gave up (attempts) after 3 commands: exit code 9: oops")
@@ -209,10 +209,10 @@ func TestWatchGivesUpAndSomebodyIsTold(t *testing.T) {
 
 func TestWatchIsKilledBetweenGivingUpAndSending(t *testing.T) {
 	t.Parallel()
-	server := newReceived(t)
+	server := newWebhook(t)
 	addr := server.Listener.Addr().String()
-	server.Close() // nobody is there yet
-	w := newWatched(t, "exit 7", "exit 7", "exit 7", "exit 0")
+	server.Close() // messages fail for now
+	w := newWatchEnv(t, "exit 7", "exit 7", "exit 7", "exit 0")
 	cmd, _ := w.until("gave up", append(w.configure("http://"+addr), "--name", "night")...)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -257,18 +257,18 @@ func TestWatchRefusesBadInput(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"no command", nil, "no command"},
+		{"no command given", nil, "no command given"},
 		{"unknown pack", []string{"--detect", "claude", "--", "touch", dir + "/ran"}, `--detect: pack "claude" is unknown (did you mean "claude-code"?)`},
 		{"unknown policy", []string{"--policy", "daemn", "--", "touch", dir + "/ran"}, `--policy: `},
 		{"policy that hedges", []string{"--policy", "daemon hedge=1s", "--", "touch", dir + "/ran"}, "hedge: session can't honour"},
-		{"unknown notifier", []string{"--notify", "phone", "--", "touch", dir + "/ran"}, `--notify: there is no notifier "phone"`},
-		{"unknown field", []string{"--", "touch", "{{.Sesion}}"}, "there are .Session, .Name and .Attempt"},
-		{"resume without an id", []string{"--resume", "job --resume", "--", "touch", dir + "/ran"}, "--resume: it has no {{.Session}}"},
-		{"start without an id", []string{"--resume", "job {{.Session}}", "--", "touch", dir + "/ran"}, "the command: it has no {{.Session}}"},
+		{"unknown notifier", []string{"--notify", "phone", "--", "touch", dir + "/ran"}, `--notify: unknown notifier "phone"`},
+		{"unknown field", []string{"--", "touch", "{{.Sesion}}"}, "the fields are .Session, .Name and .Attempt"},
+		{"resume without an id", []string{"--resume", "job --resume", "--", "touch", dir + "/ran"}, "--resume: does not contain {{.Session}}"},
+		{"start without an id", []string{"--resume", "job {{.Session}}", "--", "touch", dir + "/ran"}, "the command: does not contain {{.Session}}"},
 		{"open quote", []string{"--resume", "job 'x", "--", "touch", dir + "/ran"}, "--resume: a quote is not closed"},
 		{"quiet hours", []string{"--quiet-hours", "late", "--", "touch", dir + "/ran"}, "--quiet-hours: "},
-		{"reason", []string{"--on", "terminal=wait", "--", "touch", dir + "/ran"}, `"terminal" is no reason`},
-		{"action", []string{"--on", "crashed=sleep", "--", "touch", dir + "/ran"}, `--on: "sleep" is no action`},
+		{"reason", []string{"--on", "terminal=wait", "--", "touch", dir + "/ran"}, `"terminal" is not a reason`},
+		{"action", []string{"--on", "crashed=sleep", "--", "touch", dir + "/ran"}, `--on: "sleep" is not an action`},
 		{"folder that is not there", []string{"--dir", dir + "/none", "--", "touch", dir + "/ran"}, "--dir: "},
 		{"state that can't be written", []string{"--data", readOnly, "--", "touch", dir + "/ran"}, "not a directory"},
 		{"name", []string{"--name", "a/b", "--", "touch", dir + "/ran"}, "--name: "},
@@ -295,7 +295,7 @@ func TestWatchRefusesBadInput(t *testing.T) {
 
 func TestWatchOnATerminal(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `test -t 0 && test -t 1 && test -t 2 && echo "all on a terminal of $(stty size)"; read x; echo "read <$x>"; echo "retry after 1s"; exit 1`, `echo "goes on"`)
+	w := newWatchEnv(t, `test -t 0 && test -t 1 && test -t 2 && echo "all on a terminal of $(stty size)"; read x; echo "read <$x>"; echo "retry after 1s"; exit 1`, `echo "goes on"`)
 	path := filepath.Join(w.dir, "assistant")
 	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--policy", quickly, "--", path)
 	s.expect("all on a terminal of 24 80")
@@ -308,7 +308,7 @@ func TestWatchOnATerminal(t *testing.T) {
 
 func TestWatchEndedByItsUser(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, "exit 130", "echo again")
+	w := newWatchEnv(t, "exit 130", "echo again")
 	wantCode(t, finish(t, w.command()), 130)
 	if calls := w.calls(); len(calls) != 1 {
 		t.Errorf("the assistant was called with %q", calls)
@@ -317,7 +317,7 @@ func TestWatchEndedByItsUser(t *testing.T) {
 
 func TestWatchToldToEndGoesOnLater(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo begun; sleep 60`, `echo done`)
+	w := newWatchEnv(t, `echo begun; sleep 60`, `echo done`)
 	cmd, out := w.until("begun", "--name", "night")
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -335,7 +335,7 @@ func TestWatchToldToEndGoesOnLater(t *testing.T) {
 
 func TestTwoWatchesOfOneSession(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo begun; sleep 60`)
+	w := newWatchEnv(t, `echo begun; sleep 60`)
 	cmd, _ := w.until("begun", "--name", "night")
 	got := finish(t, w.command("--name", "night"))
 	wantCode(t, got, 125)
@@ -355,10 +355,10 @@ func listenAgain(t *testing.T, addr string) (l net.Listener) {
 	return l
 }
 
-// The keys of the terminal mean something to the command, and not to us.
+// Control keys go to the command, not to tideover.
 func TestKeysReachTheWatchedCommand(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `trap 'echo interrupted' INT; echo ready; while true; do read x || continue; echo "read <$x>"; test "$x" = end && exit 130; done`)
+	w := newWatchEnv(t, `trap 'echo interrupted' INT; echo ready; while true; do read x || continue; echo "read <$x>"; test "$x" = end && exit 130; done`)
 	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--", filepath.Join(w.dir, "assistant"))
 	s.expect("ready")
 	s.write("\x03")
@@ -375,7 +375,7 @@ func TestKeysReachTheWatchedCommand(t *testing.T) {
 
 func TestWatchOfAnotherCommandUnderTheSameName(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "retry after 3600s"; exit 1`)
+	w := newWatchEnv(t, `echo "retry after 3600s"; exit 1`)
 	cmd, _ := w.until("next at", "--name", "night")
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait()
@@ -383,15 +383,15 @@ func TestWatchOfAnotherCommandUnderTheSameName(t *testing.T) {
 	other, _ := command(t, append(args, "--", "true")...)
 	got := finish(t, other)
 	wantCode(t, got, 125)
-	wantIn(t, "stderr", got.stderr, "session night is about another command")
+	wantIn(t, "stderr", got.stderr, "session night belongs to another command")
 	other, _ = command(t, append(args, "--new", "--", "true")...)
 	wantCode(t, finish(t, other), 0)
 }
 
-// A command that ends well when it is told to is not a session that is completed.
+// A command that exits with 0 because it was stopped has not completed its session.
 func TestWatchedCommandEndsWellWhenTold(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `trap 'exit 0' TERM; echo begun; sleep 60 & wait`, `echo done`)
+	w := newWatchEnv(t, `trap 'exit 0' TERM; echo begun; sleep 60 & wait`, `echo done`)
 	cmd, _ := w.until("begun", "--name", "night")
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	_ = cmd.Wait()
@@ -401,10 +401,10 @@ func TestWatchedCommandEndsWellWhenTold(t *testing.T) {
 	}
 }
 
-// With --new, what was there before does not run again.
+// With --new, the previous command does not run again.
 func TestWatchAnewAfterAKill(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo begun; sleep 60`, `read x; echo "read <$x>"`)
+	w := newWatchEnv(t, `echo begun; sleep 60`, `read x; echo "read <$x>"`)
 	cmd, _ := w.until("begun", "--name", "night")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
@@ -419,13 +419,13 @@ func TestWatchAnewAfterAKill(t *testing.T) {
 	}
 }
 
-// A process that the command has left behind holds the terminal, and us not.
+// A process that the command has left keeps the terminal open, but does not block tideover.
 func TestWatchOnATerminalThatSomebodyHolds(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `setsid sleep 60 & sleep 0.3; echo bye; exit 0`)
+	w := newWatchEnv(t, `setsid sleep 60 & sleep 0.3; echo bye; exit 0`)
 	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--", filepath.Join(w.dir, "assistant"))
 	s.expect("bye")
-	if got := s.end(); got != 0 {
+	if got := s.wait(); got != 0 {
 		t.Errorf("exit code %d; the terminal shows %q", got, s.screen())
 	}
 	for _, pid := range survivors(t, s.mark) {

@@ -22,16 +22,16 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// What the TUI of the tests draws.
+// Text that the test TUI draws.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
 )
 
-// helpTUI is a program that draws on the whole screen, in colours, with the keys:
-// l shows a limit in a box, w one that is wrapped, d a text about limits, c what follows
-// when the program goes on, q ends it. Ctrl-Z suspends it as editors are, and it draws
-// anew when it is continued or the window changes. All other keys are shown.
+// helpTUI is a full-screen program in colours, with the keys: l shows a limit in a box, w one that
+// is wrapped, d a text about limits, c the text that follows when the program continues, q ends it.
+// Ctrl-Z suspends it like an editor, and it redraws the screen when it is continued or the window
+// changes. All other keys are shown.
 func helpTUI(args []string) {
 	fd := int(os.Stdin.Fd())
 	signals := make(chan os.Signal, 8)
@@ -56,7 +56,7 @@ func helpTUI(args []string) {
 	draw := func() {
 		cols, rows, _ := term.GetSize(fd)
 		drawn++
-		// From the bottom to the top, to be sure that the order of the output is not that of the screen.
+		// Drawn from bottom to top, so that the order of the output differs from that of the screen.
 		fmt.Printf("\x1b[2J\x1b[%d;1H\x1b[7m%d x %d, frame %d\x1b[0m", rows, cols, rows, drawn)
 		fmt.Printf("\x1b[%d;1H\x1b[38;5;208m> %s\x1b[0m", rows-1, typed)
 		for i := len(body) - 1; i >= 0; i-- {
@@ -106,12 +106,13 @@ func helpTUI(args []string) {
 	}
 }
 
-// hoursAway is a time of day that is hours away. One that has passed within the hour states nothing.
+// hoursAway is a time of day that is hours away. A time within the last hour would not count as
+// stated.
 func hoursAway() time.Time { return time.Now().Add(12 * time.Hour).Truncate(time.Hour) }
 
-// watchTUI watches the TUI on a terminal, as the session "tui", with notifications to the
-// server and with more of a configuration. The limit that the TUI shows resets as given.
-func watchTUI(t *testing.T, in *received, file, resets string, flags ...string) (*onTTY, string) {
+// watchTUI watches the TUI on a terminal, as the session "tui", with notifications to the server
+// and with more configuration. resets is the reset time that the TUI shows.
+func watchTUI(t *testing.T, in *webhook, file, resets string, flags ...string) (*onTTY, string) {
 	t.Helper()
 	dir := shortDir(t)
 	write(t, filepath.Join(dir, "tideover.yaml"), fmt.Sprintf("version: 1\nnotify: {hook: {webhook: %q, on: [waiting, resumed], dedupe: \"0\", timeout: 1h}}\n%s", in.URL, file))
@@ -120,14 +121,14 @@ func watchTUI(t *testing.T, in *received, file, resets string, flags ...string) 
 	return onTerminal(t, args...), filepath.Join(dir, "state/watch/tui/control.sock")
 }
 
-// tuiSession returns what `sessions` says of the TUI.
+// tuiSession returns the output of a `sessions` command about the TUI.
 func tuiSession(t *testing.T, socket, verb string, args ...string) string {
 	t.Helper()
 	return tideover(t, append([]string{"sessions", verb, "--server", "unix:" + socket}, args...)...).out
 }
 
-// messages returns what was told.
-func (r *received) messages(t *testing.T) (list []notify.Message) {
+// messages returns the messages that were sent.
+func (r *webhook) messages(t *testing.T) (list []notify.Message) {
 	t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +142,7 @@ func (r *received) messages(t *testing.T) (list []notify.Message) {
 	return list
 }
 
-// A program that draws on the whole screen cannot tell that it is watched: the terminal
-// gets the same bytes.
+// A full-screen program can't tell that it is watched: the terminal gets the same bytes.
 func TestATUIIsUntouched(t *testing.T) {
 	t.Parallel()
 	play := func(s *onTTY) string {
@@ -157,7 +157,7 @@ func TestATUIIsUntouched(t *testing.T) {
 		s.expect("101 x 30, frame 11\x1b")
 		s.write("q")
 		s.expect("bye\r\n")
-		if code := s.end(); code != 0 {
+		if code := s.wait(); code != 0 {
 			t.Errorf("exit code %d", code)
 		}
 		<-s.done
@@ -171,11 +171,11 @@ func TestATUIIsUntouched(t *testing.T) {
 	cmd, mark := command(t)
 	cmd.Path, cmd.Args = self(t), []string{self(t), "helper:tui"}
 	direct := play(startSession(t, cmd, mark))
-	s, _ := watchTUI(t, newReceived(t), "", "3am")
+	s, _ := watchTUI(t, newWebhook(t), "", "3am")
 	if watched := play(s); watched != direct {
 		t.Errorf("the terminal got\n%q\nwithout tideover, and\n%q\nwith it", direct, watched)
 	}
-	wantNobody(t, s.mark)
+	wantNoProcess(t, s.mark)
 }
 
 func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
@@ -183,7 +183,7 @@ func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
 	for name, key := range map[string]string{"in a box": "l", "wrapped": "w"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := newReceived(t)
+			in := newWebhook(t)
 			resets := hoursAway().Format("3pm")
 			s, socket := watchTUI(t, in, "", resets)
 			s.expect("frame 1\x1b")
@@ -212,10 +212,10 @@ func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
 	}
 }
 
-// Claude Code reports by a hook that an error ended a turn.
+// Claude Code reports with a hook that an error ended a turn.
 func TestALimitIsReportedByAHook(t *testing.T) {
 	t.Parallel()
-	in := newReceived(t)
+	in := newWebhook(t)
 	s, socket := watchTUI(t, in, "", "3am")
 	s.expect("frame 1\x1b")
 	hook := func(event string, env ...string) outcome {
@@ -249,16 +249,16 @@ func TestALimitIsReportedByAHook(t *testing.T) {
 	s.wantCode(0)
 	wantCode(t, hook("no event", inSession...), 125)
 	got := hook(limit, inSession...)
-	wantCode(t, got, 125) // nobody watches
+	wantCode(t, got, 125) // no watch is running
 	if list := in.messages(t); len(list) != 1 {
 		t.Errorf("told were %+v", list)
 	}
 }
 
-// A limit on the screen is not the last word of a program that its user ends.
+// A limit on the screen does not explain the end of a program that its user ends.
 func TestATUIThatShowsALimitIsEndedByItsUser(t *testing.T) {
 	t.Parallel()
-	in := newReceived(t)
+	in := newWebhook(t)
 	s, _ := watchTUI(t, in, "", "3am")
 	s.expect("frame 1\x1b")
 	s.write("l")
@@ -271,7 +271,7 @@ func TestATUIThatShowsALimitIsEndedByItsUser(t *testing.T) {
 	}
 }
 
-// Nothing is typed unless that is allowed, by a flag or by the file.
+// The prompt is typed only if a flag or the configuration allows it.
 func TestThePromptIsTypedIntoATUI(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -282,18 +282,18 @@ func TestThePromptIsTypedIntoATUI(t *testing.T) {
 		"by the flag":             {[]string{"--type-at-reset"}, "", true},
 		"by the file":             {nil, "watch: {type-at-reset: true}\n", true},
 		"by the flag, not really": {[]string{"--type-at-reset=false"}, "watch: {type-at-reset: true}\n", false},
-		"by nobody":               {nil, "", false},
+		"by neither":              {nil, "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			in := newReceived(t)
+			in := newWebhook(t)
 			s, _ := watchTUI(t, in, test.file, "in 2s", append(test.flags, "--policy", "fixed(10ms) attempts=3 server-slack=1ms")...)
 			s.expect("frame 1\x1b")
 			s.write("l")
 			s.write("\r") // the last key is Enter, as after a prompt
 			testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
 			if !test.want {
-				// The end of the limit, of which the message tells, and then the end of the TUI.
+				// A message about the end of the limit, and then the end of the TUI.
 				until := in.messages(t)[0].Until
 				testwait.Until(t, "the limit is over", func() bool { return time.Now().After(until.Add(3 * time.Second)) }) // real clock: the end of the limit is stated as one
 				if strings.Contains(s.screen(), "Continue.") {
@@ -312,8 +312,8 @@ func TestThePromptIsTypedIntoATUI(t *testing.T) {
 	}
 }
 
-// Ctrl-Z stops the TUI and us, the shell has the terminal in its usual modes, and fg
-// brings the TUI back.
+// Ctrl-Z stops the TUI and tideover, the shell gets the terminal in its usual modes, and fg
+// restores the TUI.
 func TestCtrlZOfATUI(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -347,7 +347,7 @@ func TestCtrlZOfATUI(t *testing.T) {
 			if n := strings.Count(text, "icanon"); n != 3 || strings.Contains(text, "-icanon") {
 				t.Errorf("the modes before, between and after are not the usual ones: %q", text)
 			}
-			// What the program wrote before it stopped is shown before the shell goes on.
+			// Output from before the stop is shown before the shell continues.
 			if left, stopped := strings.Index(text, leaveScreen), strings.Index(text, "stopped 148"); left < 0 || left > stopped {
 				t.Errorf("the screen was left after the shell went on: %q", text)
 			}
@@ -355,8 +355,8 @@ func TestCtrlZOfATUI(t *testing.T) {
 	}
 }
 
-// A watch that is killed while it is stopped leaves nothing behind: its command is
-// continued, and ended.
+// A watch that is killed while it is stopped leaves nothing running: its command is continued and
+// ended.
 func TestAStoppedWatchIsKilled(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -368,8 +368,7 @@ func TestAStoppedWatchIsKilled(t *testing.T) {
 	testwait.Until(t, "nothing of it is left", func() bool { return len(survivors(t, s.mark)) == 0 })
 }
 
-// A command that goes on in the background does so, and is not fed with what is typed for
-// the shell.
+// A command in the background keeps running and does not get the input that is meant for the shell.
 func TestAWatchedCommandInTheBackground(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -388,10 +387,10 @@ func TestAWatchedCommandInTheBackground(t *testing.T) {
 	s.wantCode(0)
 }
 
-// What is typed during a wait is not for the command that follows.
+// Keys that are typed during a wait do not reach the next command.
 func TestKeysTypedDuringAWaitAreDropped(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "retry after 1s"; exit 1`, `stty -icanon -echo min 0 time 0; echo "had <$(dd bs=100 count=1 2>/dev/null)>"; stty icanon; echo "asks"; read x; echo "read <$x>"`)
+	w := newWatchEnv(t, `echo "retry after 1s"; exit 1`, `stty -icanon -echo min 0 time 0; echo "had <$(dd bs=100 count=1 2>/dev/null)>"; stty icanon; echo "asks"; read x; echo "read <$x>"`)
 	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--policy", "fixed(10ms) attempts=3 server-slack=2s", "--", filepath.Join(w.dir, "assistant"))
 	s.expect("next at")
 	s.write("rm -rf /\nyes")
@@ -406,14 +405,14 @@ func TestKeysTypedDuringAWaitAreDropped(t *testing.T) {
 
 func TestCtrlCDuringAWaitEndsTheWatch(t *testing.T) {
 	t.Parallel()
-	w := newWatched(t, `echo "retry after 3600s"; exit 1`)
+	w := newWatchEnv(t, `echo "retry after 3600s"; exit 1`)
 	s := onTerminal(t, "watch", "--data", filepath.Join(w.dir, "state"), "--", filepath.Join(w.dir, "assistant"))
 	s.expect("next in ")
 	s.write(ctrlC)
 	s.wantCode(130)
 }
 
-// Editors and pagers that are there are not disturbed either.
+// Installed editors and pagers work, too.
 func TestRealProgramsOnTheWholeScreen(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

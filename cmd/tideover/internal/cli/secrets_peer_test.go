@@ -16,9 +16,9 @@ import (
 	"time"
 )
 
-// world is everybody whom a server speaks to. Whatever it is asked, it answers with
-// secrets: those that were planted, in all spellings.
-type world struct {
+// leakyPeer plays all servers and programs that the server talks to. It answers every request with
+// the planted secrets, in all spellings.
+type leakyPeer struct {
 	*httptest.Server
 	open  string   // address of a server to which callers bring their own keys
 	mail  string   // address of its mail server
@@ -30,9 +30,9 @@ type world struct {
 	heard map[string][]string // what came there, without what says who sends it
 }
 
-func newWorld(t *testing.T) *world {
+func newLeakyPeer(t *testing.T) *leakyPeer {
 	t.Helper()
-	w := &world{seen: map[string]int{}, heard: map[string][]string{}}
+	w := &leakyPeer{seen: map[string]int{}, heard: map[string][]string{}}
 	w.Server = httptest.NewServer(w)
 	t.Cleanup(w.Close)
 	open := httptest.NewServer(w)
@@ -50,15 +50,15 @@ func newWorld(t *testing.T) *world {
 			if err != nil {
 				return
 			}
-			served.Go(func() { w.takeMail(c) })
+			served.Go(func() { w.serveSMTP(c) })
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); served.Wait() })
 	return w
 }
 
-// hear notes what came, and returns how often something came there.
-func (w *world) hear(where, what string) int {
+// record stores a message, and returns how many came to this address.
+func (w *leakyPeer) record(where, what string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.seen[where]++
@@ -66,39 +66,39 @@ func (w *world) hear(where, what string) int {
 	return w.seen[where]
 }
 
-// told returns what came there.
-func (w *world) told(where string) []string {
+// received returns the messages to this address.
+func (w *leakyPeer) received(where string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]string(nil), w.heard[where]...)
 }
 
-// some returns secrets, others each time: errors have room for few.
-func (w *world) some(n int) string {
+// some returns n secrets, others each time, because errors have room for few.
+func (w *leakyPeer) some(n int) string {
 	at := n * 7 % len(w.spill)
 	return strings.Join(append(append([]string(nil), w.spill[at:]...), w.spill[:at]...), "\n")
 }
 
 // ServeHTTP implements [http.Handler].
-func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+func (w *leakyPeer) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch kind {
 	case "told": // a notifier, which is tried again; that which is lost is always
 		where, _, _ := strings.Cut(rest, "/")
-		n := w.hear(where, strings.Join([]string{r.Header.Get("Title"), r.Header.Get("Click"), string(body)}, "\n"))
+		n := w.record(where, strings.Join([]string{r.Header.Get("Title"), r.Header.Get("Click"), string(body)}, "\n"))
 		if n == 1 || where == "lost" {
 			http.Error(rw, w.some(n), http.StatusServiceUnavailable)
 		}
 	case "spans":
-		if w.hear(kind, string(body)) == 1 {
+		if w.record(kind, string(body)) == 1 {
 			reply(rw, "HTTP/1.1 503 "+firstLineOf(w.some(3))+"\r\nContent-Length: 0\r\n\r\n")
 		}
-	case "own": // what callers of the gateway bring themselves is nobody's but theirs
+	case "own": // credentials of a client of the gateway are not repeated
 		own := fmt.Sprint(r.Header.Get("Authorization"), " ", r.URL.Query().Get("key"), " ", r.Header.Get("Cookie"))
 		misbehave(rw, r, own, own)
 	default:
-		n := w.hear(kind, "")
+		n := w.record(kind, "")
 		misbehave(rw, r, w.some(n), firstLineOf(w.plain[n%len(w.plain)]))
 	}
 }
@@ -109,11 +109,11 @@ func firstLineOf(text string) string {
 	return line
 }
 
-// modes are all ways to misbehave that requests ask for.
+// modes are the ways to misbehave that requests ask for.
 var modes = []string{"ok", "fail", "refuse", "quota", "redirect", "reason", "nonsense", "header", "chunk", "short", "more", "split", "border", "path", "stream", "trailer"}
 
-// misbehave answers with the secrets, in the way that the request asks for. plain is
-// one that nobody has encoded yet.
+// misbehave answers with the secrets, in the way that the request asks for. plain is a secret that
+// is not encoded.
 func misbehave(w http.ResponseWriter, r *http.Request, text, plain string) {
 	line := firstLineOf(text)
 	switch r.URL.Query().Get("mode") {
@@ -142,7 +142,7 @@ func misbehave(w http.ResponseWriter, r *http.Request, text, plain string) {
 		reply(w, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+line+"\r\n")
 	case "short":
 		reply(w, "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+text)
-	case "more": // bytes that nobody has asked for, which net/http logs
+	case "more": // unsolicited bytes, which net/http logs
 		reply(w, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", plain)
 	case "split":
 		for _, half := range []string{line[:len(line)/2], line[len(line)/2:]} {
@@ -166,14 +166,13 @@ func misbehave(w http.ResponseWriter, r *http.Request, text, plain string) {
 	}
 }
 
-// border makes a body that is cut in the middle of a secret, whether that happens
-// after 1 KiB of what is kept or after 2 KiB of what is read.
+// border writes a body that is cut in the middle of a secret, at 1 KiB of what is stored and at 2
+// KiB of what is read.
 func border(w io.Writer, line string) {
 	_, _ = io.WriteString(w, strings.Repeat(line+"\n", 2048/(len(line)+1)+1))
 }
 
-// reply sends bytes that no server would, each piece some time after the other, and
-// closes the connection.
+// reply sends raw bytes that no server would send, piece by piece, and closes the connection.
 func reply(w http.ResponseWriter, pieces ...string) {
 	c, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -186,9 +185,8 @@ func reply(w http.ResponseWriter, pieces ...string) {
 	}
 }
 
-// takeMail speaks SMTP. It refuses the first who says who it is, and repeats what it
-// was told.
-func (w *world) takeMail(c net.Conn) {
+// serveSMTP speaks SMTP. It rejects the first login, and repeats what it received.
+func (w *leakyPeer) serveSMTP(c net.Conn) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	say := func(text string) { _, _ = io.WriteString(c, text+"\r\n") }
@@ -204,7 +202,7 @@ func (w *world) takeMail(c net.Conn) {
 		case "AUTH":
 			_, coded, _ := strings.Cut(rest, " ")
 			said, _ := base64.StdEncoding.DecodeString(coded)
-			if w.hear("auth", "") == 1 {
+			if w.record("auth", "") == 1 {
 				say("454 not now: " + coded + " " + strings.ReplaceAll(string(said), "\x00", " "))
 				continue
 			}
@@ -215,7 +213,7 @@ func (w *world) takeMail(c net.Conn) {
 			for line, err = in.ReadString('\n'); err == nil && line != ".\r\n"; line, err = in.ReadString('\n') {
 				mail.WriteString(line)
 			}
-			w.hear("mail", mail.String())
+			w.record("mail", mail.String())
 			say("250 taken")
 		case "QUIT":
 			say("221 bye")

@@ -13,9 +13,9 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// lookAtAll looks at every page, every answer of the API, and the output of every
-// verb. The API is asked for every run, and the rest for some of each kind.
-func (v *estate) lookAtAll() {
+// checkAllOutputs checks every page, every answer of the API, and the output of every command. The
+// API is asked for every run, the rest for some of each kind.
+func (v *fullServer) checkAllOutputs() {
 	v.t.Helper()
 	dead, good := v.list("state=dead&internal=true"), v.list("state=succeeded&internal=true")
 	if len(dead) < 20 || len(good) < 5 {
@@ -43,17 +43,17 @@ func (v *estate) lookAtAll() {
 			v.t.Errorf("%s have no mask", what)
 		}
 	}
-	v.verbs(some)
+	v.runCommands(some)
 }
 
-// values of what stands in braces in paths. A path with another fails the test.
-func (v *estate) values(ids []string) map[string][]string {
+// values returns the values for the placeholders in paths. An unknown placeholder fails the test.
+func (v *fullServer) values(ids []string) map[string][]string {
 	return map[string][]string{
 		"id": ids, "session": {"kept"}, "provider": {"up", "spare", "open", "gone"}, "notifier": {"ntfy", "slack", "hook", "lost", "mail", "script"},
 	}
 }
 
-// actions are what stands for {action}, by the first word of the path.
+// actions has the values of {action}, by the first word of the path.
 var actions = map[string][]string{
 	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
 	"sessions": {"pause", "resume", "retry-now", "stop", "reset"},
@@ -61,8 +61,8 @@ var actions = map[string][]string{
 
 var brace = regexp.MustCompile(`\{(\w+)\}`)
 
-// fill returns the paths of routes, for everything that there is.
-func (v *estate) fill(routes, ids []string) (paths []string) {
+// fill returns the paths of routes with all values filled in.
+func (v *fullServer) fill(routes, ids []string) (paths []string) {
 	v.t.Helper()
 	for _, route := range routes {
 		route = strings.TrimSuffix(route, "{$}")
@@ -99,7 +99,7 @@ func fillIn(t *testing.T, route string, values map[string][]string) (paths []str
 		return []string{route}
 	}
 	if len(values[m[1]]) == 0 {
-		t.Fatalf("%s: nobody knows what %s may be", route, m[0])
+		t.Fatalf("%s: no values for the placeholder %s", route, m[0])
 	}
 	for _, value := range values[m[1]] {
 		paths = append(paths, fillIn(t, strings.Replace(route, m[0], value, 1), values)...)
@@ -109,8 +109,7 @@ func fillIn(t *testing.T, route string, values map[string][]string) (paths []str
 
 var handled = regexp.MustCompile(`mux\.Handle(?:Func)?\("([A-Z]+) (/[^"]*)"`)
 
-// pageRoutes returns the paths of all pages that answer the method, as the source of
-// the page has them.
+// pageRoutes returns the paths of all pages with this method, from the source of the web page.
 func pageRoutes(t *testing.T, method string) (paths []string) {
 	t.Helper()
 	text, err := os.ReadFile("../web/site.go")
@@ -125,8 +124,8 @@ func pageRoutes(t *testing.T, method string) (paths []string) {
 	return paths
 }
 
-// apiRoutes returns the paths of the API that answer the method, as it describes them.
-func (v *estate) apiRoutes(method string) (paths []string) {
+// apiRoutes returns the paths of the API with this method, from its description.
+func (v *fullServer) apiRoutes(method string) (paths []string) {
 	v.t.Helper()
 	var d struct{ Paths map[string]map[string]any }
 	if err := yaml.Unmarshal([]byte(v.pages("/api/openapi.yaml")), &d); err != nil || len(d.Paths) < 20 {
@@ -140,8 +139,8 @@ func (v *estate) apiRoutes(method string) (paths []string) {
 	return append(paths, "/metrics")
 }
 
-// verbs runs whatever shows something.
-func (v *estate) verbs(ids []string) {
+// runCommands runs every command that shows something.
+func (v *fullServer) runCommands(ids []string) {
 	v.t.Helper()
 	verbs := [][]string{
 		{"status"}, {"status", "--json"}, {"runs"}, {"runs", "--internal", "--json"}, {"dead"}, {"dead", "--groups"}, {"dead", "--json"}, {"events"}, {"events", "--json"},
@@ -151,7 +150,7 @@ func (v *estate) verbs(ids []string) {
 	for _, id := range ids[max(0, len(ids)-2):] {
 		verbs = append(verbs, []string{"show", id}, []string{"show", id, "--json"})
 	}
-	v.ask(verbs...)
+	v.runAll(verbs...)
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, args := range [][]string{

@@ -1,16 +1,16 @@
-// Package initial has the configuration files that `tideover init` writes: one for
-// each case, with comments, that can be loaded as it is.
-package initial
+// Package starter has the configuration files that `tideover init` writes: one for each case, with
+// comments, valid without changes.
+package starter
 
 import (
 	"embed"
 	"path/filepath"
 )
 
-// Name is the file that tideover looks for first.
+// Name is the name of the configuration file that tideover looks for first.
 const Name = "tideover.yaml"
 
-// Case is something to use tideover for.
+// Case is a use case of tideover.
 type Case struct {
 	Name  string
 	About string
@@ -18,10 +18,10 @@ type Case struct {
 	next func(file, folder string) []Command
 }
 
-// Command is one to run, word by word.
+// Command is a command line, word by word.
 type Command []string
 
-// keyFile is the file that the case nip90 wants beside its own.
+// keyFile is the key file that the case nip90 needs.
 const keyFile = "provider.nsec"
 
 // templates are the files.
@@ -29,31 +29,31 @@ const keyFile = "provider.nsec"
 //go:embed templates
 var templates embed.FS
 
-// Cases returns all of them, in the order in which they are offered.
+// Cases returns all cases, in the order of the menu.
 func Cases() []Case {
 	return []Case{
-		{"workflow", "commands and requests, on a schedule or when asked", func(file, _ string) []Command {
+		{"workflow", "commands and HTTP requests, on a schedule or on demand", func(file, _ string) []Command {
 			return []Command{serve(file), {"tideover", "run", "hello", "--wait"}}
 		}},
-		{"gateway", "a gateway before remote APIs, for clients in any language", func(file, _ string) []Command {
+		{"gateway", "a reliability proxy in front of HTTP and LLM APIs", func(file, _ string) []Command {
 			return []Command{serve(file), {"tideover", "providers"}}
 		}},
-		{"session", "an assistant that is resumed when its limit is over", func(file, _ string) []Command {
+		{"session", "an assistant that is resumed after its usage limit", func(file, _ string) []Command {
 			return []Command{serve(file), {"tideover", "sessions", "show", "todo"}}
 		}},
-		{"nip90", "a provider of tasks over Nostr", func(file, folder string) []Command {
+		{"nip90", "a provider of tasks on Nostr", func(file, folder string) []Command {
 			return []Command{{"tideover", "nip90", "keygen", "--out", filepath.Join(folder, keyFile)}, serve(file)}
 		}},
-		{"cluster", "several servers that share one state on NATS", func(file, _ string) []Command {
+		{"cluster", "several servers that share their state on NATS", func(file, _ string) []Command {
 			return []Command{with(file, "tideover", "doctor"), serve(file)}
 		}},
-		{"all", "a part of everything", func(file, _ string) []Command {
+		{"all", "an example of every section", func(file, _ string) []Command {
 			return []Command{with(file, "tideover", "config", "check"), serve(file)}
 		}},
 	}
 }
 
-// Find returns the case of the name.
+// Find returns the case with this name.
 func Find(name string) (c Case, ok bool) {
 	for _, c := range Cases() {
 		if c.Name == name {
@@ -66,12 +66,12 @@ func Find(name string) (c Case, ok bool) {
 // File returns the configuration.
 func (c Case) File() ([]byte, error) { return templates.ReadFile("templates/" + c.Name + ".yaml") }
 
-// Next returns the two commands to run when the configuration is in the file.
+// Next returns the two commands to run after the configuration was written to file.
 func (c Case) Next(file string) []Command { return c.next(file, filepath.Dir(file)) }
 
 func serve(file string) Command { return with(file, "tideover", "serve") }
 
-// with adds the file to a command, unless it is found anyway.
+// with adds --config to a command, unless the file is found by default.
 func with(file string, command ...string) Command {
 	if filepath.Clean(file) == Name {
 		return command

@@ -14,12 +14,12 @@ import (
 // failure is an attempt that did not succeed.
 type failure struct {
 	process.Result
-	text  string // what happened
-	final string // why it is not retried; empty if it may be
+	text  string // how the attempt ended
+	final string // why it is not retried; empty if it can be
 	grace time.Duration
 }
 
-// Error says what happened, and why it is final if it is.
+// Error says how the attempt ended, and why it is not retried.
 func (f *failure) Error() string {
 	if f.final == "" {
 		return f.text
@@ -27,7 +27,7 @@ func (f *failure) Error() string {
 	return f.text + "; not retried: " + f.final
 }
 
-// code returns the exit code that stands for the end.
+// code returns the exit code of the attempt; codeTimeout if it timed out.
 func (f *failure) code() int {
 	if f.TimedOut {
 		return codeTimeout
@@ -35,26 +35,26 @@ func (f *failure) code() int {
 	return f.Code
 }
 
-// end says what it took to end an attempt that timed out, if that was more than to
-// ask it to. A nil one says nothing.
-func (f *failure) end() string {
+// killedSuffix says that an attempt that timed out had to be killed after the grace period. It is
+// empty if TERM was enough, or if f is nil.
+func (f *failure) killedSuffix() string {
 	if f == nil || f.Signal != syscall.SIGKILL {
 		return ""
 	}
-	return ", and killed after a grace of " + textfmt.ReadableDuration(f.grace)
+	return ", then killed after a grace period of " + textfmt.ReadableDuration(f.grace)
 }
 
-// Is makes an attempt that timed out a [context.DeadlineExceeded].
+// Is makes an attempt that timed out match [context.DeadlineExceeded].
 func (f *failure) Is(target error) bool {
 	return f.TimedOut && target == context.DeadlineExceeded
 }
 
-// judge says what the end of an attempt means: nil for a success. unread says
-// that we found nobody to pass its output on to.
-func (x *execution) judge(r process.Result, unread bool) *failure {
+// classify returns the failure of an attempt, or nil if it succeeded. unread means that the reader
+// of our standard output is gone.
+func (x *execution) classify(r process.Result, unread bool) *failure {
 	f := &failure{Result: r, text: fmt.Sprintf("exited with %d", r.Code), grace: time.Duration(x.grace)}
 	if r.Signal != 0 {
-		f.text = fmt.Sprintf("died of signal %d (%v)", int(r.Signal), r.Signal)
+		f.text = fmt.Sprintf("killed by signal %d (%v)", int(r.Signal), r.Signal)
 	}
 	switch {
 	case r.TimedOut:
@@ -64,27 +64,27 @@ func (x *execution) judge(r process.Result, unread bool) *failure {
 	case r.Code == 0 && (x.untilOutput.Regexp == nil || r.MatchedStdout):
 		return nil
 	case r.Code == 0:
-		f.text += ", but no line of its output matched"
-	case x.interruption(r) == syscall.SIGHUP:
-		f.final = "the terminal is gone"
-	case x.interruption(r) != 0:
+		f.text += ", but no line of its output matched --until-output"
+	case x.terminalSignal(r) == syscall.SIGHUP:
+		f.final = "the terminal was closed"
+	case x.terminalSignal(r) != 0:
 		f.final = "it was interrupted"
 	case unread || x.sup.ReaderGone():
-		f.final = "nobody reads its output any more"
+		f.final = "the reader of its output is gone"
 	case x.stopOn.Has(r.Code):
-		f.final = "--stop-on has the code"
+		f.final = "--stop-on contains the exit code"
 	case x.retryOn.Given() && !x.retryOn.Has(r.Code):
-		f.final = "--retry-on does not have the code"
+		f.final = "--retry-on does not contain the exit code"
 	case x.retryStderr.Regexp != nil && !r.MatchedStderr:
-		f.final = "no line of its stderr matched"
+		f.final = "no line of its stderr matched --retry-stderr"
 	}
 	return f
 }
 
-// interruption returns the signal by which somebody at the terminal ended the
-// attempt, 0 if nobody did. The terminal's signals go to the command and not to
-// us, so its end is all we see.
-func (x *execution) interruption(r process.Result) syscall.Signal {
+// terminalSignal returns the signal that the user sent to the command from the terminal; 0 if there
+// was none. The terminal sends signals to the command and not to this process, so the end of the
+// command is the only evidence.
+func (x *execution) terminalSignal(r process.Result) syscall.Signal {
 	const byInterrupt = process.CodeSignal + int(syscall.SIGINT)
 	switch {
 	case !r.Terminal:

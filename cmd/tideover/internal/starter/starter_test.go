@@ -1,4 +1,4 @@
-package initial_test
+package starter_test
 
 import (
 	"fmt"
@@ -11,13 +11,13 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/certtest"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/initial"
+	"github.com/tideover/tideover/cmd/tideover/internal/starter"
 )
 
-// aKey is a secret key that nobody has.
+// aKey is a secret key for tests only.
 const aKey = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa"
 
-// folder returns one with the key of the case nip90 in it, and a certificate.
+// folder returns a folder with the key of the case nip90, and a certificate.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,12 +29,12 @@ func folder(t *testing.T) string {
 }
 
 func load(dir string, text []byte, environ ...string) (*config.Config, error) {
-	return config.Load(config.Source{Path: filepath.Join(dir, initial.Name), Data: text, Environ: append(environ, "HOME=/home/me")})
+	return config.Load(config.Source{Path: filepath.Join(dir, starter.Name), Data: text, Environ: append(environ, "HOME=/home/me")})
 }
 
 func TestEveryFileLoadsWithNoVariableSet(t *testing.T) {
 	t.Parallel()
-	for _, c := range initial.Cases() {
+	for _, c := range starter.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			text, err := c.File()
@@ -52,10 +52,10 @@ func TestEveryFileLoadsWithNoVariableSet(t *testing.T) {
 	}
 }
 
-// off is a setting that is switched off: a # without a blank behind it.
+// off matches a setting that is commented out: a # that is not followed by a space.
 var off = regexp.MustCompile(`(?m)^( *)#([^ \n])`)
 
-// offMore is one of the lines that follow it, which are indented behind the #.
+// offMore matches further lines of such a setting, which are indented after the #.
 var offMore = regexp.MustCompile(`(?m)^( *)#( {2,}\S)`)
 
 func switchedOn(text []byte) []byte {
@@ -64,7 +64,7 @@ func switchedOn(text []byte) []byte {
 
 func TestEverySettingThatIsSwitchedOffIsGood(t *testing.T) {
 	t.Parallel()
-	for _, c := range initial.Cases() {
+	for _, c := range starter.Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			text, err := c.File()
@@ -94,7 +94,7 @@ func TestEverySettingThatIsSwitchedOffIsGood(t *testing.T) {
 
 func TestTheFilesSayWhatTheyNeed(t *testing.T) {
 	t.Parallel()
-	for _, c := range initial.Cases() {
+	for _, c := range starter.Cases() {
 		text, err := c.File()
 		if err != nil {
 			t.Fatal(err)
@@ -107,14 +107,14 @@ func TestTheFilesSayWhatTheyNeed(t *testing.T) {
 		if !strings.Contains(head, want) {
 			t.Errorf("the head of %s.yaml does not say whether a %s is needed:\n%s", c.Name, want, head)
 		}
-		if n := len(c.Next(initial.Name)); n != 2 {
+		if n := len(c.Next(starter.Name)); n != 2 {
 			t.Errorf("%s: %d commands to run next, want 2", c.Name, n)
 		}
 	}
 }
 
 func ExampleCase_Next() {
-	c, _ := initial.Find("cluster")
+	c, _ := starter.Find("cluster")
 	fmt.Println(c.Next("tideover.yaml"))
 	fmt.Println(c.Next("/etc/tideover/config.yaml"))
 	// Output:

@@ -19,19 +19,19 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// fort is a server that others attack, and the provider behind it.
-type fort struct {
-	*served
+// attackedServer is a server under attack, with the provider behind it.
+type attackedServer struct {
+	*serverProcess
 	host, token, cookie string
 	asked               *atomic.Int32
 }
 
-func newFort(t *testing.T) *fort {
+func newAttackedServer(t *testing.T) *attackedServer {
 	t.Helper()
-	f := &fort{asked: new(atomic.Int32)}
+	f := &attackedServer{asked: new(atomic.Int32)}
 	up := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { f.asked.Add(1) }))
 	t.Cleanup(up.Close)
-	f.served = serveFile(t, `version: 1
+	f.serverProcess = serveFile(t, `version: 1
 providers: {up: {base-url: `+up.URL+`/base, max-body: 1KiB}, peer: {base-url: `+up.URL+`}}
 notify: {told: {webhook: `+up.URL+`}}
 sessions: {kept: {start: [sleep, "600"]}}
@@ -50,9 +50,9 @@ workflows: {w: {steps: [{id: a, run: ["false"], policy: fixed(1h) attempts=2}]},
 	return f
 }
 
-// send makes a request, whose headers come as pairs, and returns the answer, read. It
-// follows no redirects.
-func (f *fort) send(method, path, body string, header ...string) *http.Response {
+// send sends a request and returns the response with its body read. The headers are pairs of name
+// and value. It follows no redirects.
+func (f *attackedServer) send(method, path, body string, header ...string) *http.Response {
 	f.t.Helper()
 	req, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+f.host+path, strings.NewReader(body))
 	if err != nil {
@@ -77,9 +77,9 @@ func (f *fort) send(method, path, body string, header ...string) *http.Response 
 	return resp
 }
 
-// changing returns every request that changes something, as "POST /path": of the API
-// as its description has them, of the page as its source has them, and of the gateway.
-func (f *fort) changing(run string) (requests []string) {
+// changing returns every request that changes something, as "POST /path": those of the API from its
+// description, those of the web page from its source, and those of the gateway.
+func (f *attackedServer) changing(run string) (requests []string) {
 	f.t.Helper()
 	var d struct{ Paths map[string]map[string]any }
 	text, err := io.ReadAll(f.send(http.MethodGet, "/api/openapi.yaml", "", "Authorization", "Bearer "+f.token).Body)
@@ -119,11 +119,11 @@ func (f *fort) changing(run string) (requests []string) {
 	return requests
 }
 
-// root is in files that nobody is to see.
-var root = regexp.MustCompile(`root:.*:0:0:|package web`)
+// leakedFile matches the contents of files that no request may return.
+var leakedFile = regexp.MustCompile(`root:.*:0:0:|package web`)
 
-// judge fails if a request is answered with something that is not for it.
-func (f *fort) judge(method, path, header string) {
+// checkResponse fails if the response to a request contains something that it must not.
+func (f *attackedServer) checkResponse(method, path, header string) {
 	f.t.Helper()
 	status, text := f.raw(method, path, header)
 	code := strings.TrimPrefix(status, "HTTP/1.1 ")
@@ -137,14 +137,13 @@ func (f *fort) judge(method, path, header string) {
 	default:
 		f.t.Errorf("%s %.80q: %q to %q", method, path, status, to)
 	}
-	if root.MatchString(text) {
+	if leakedFile.MatchString(text) {
 		f.t.Errorf("%s %.80q: there is a file in %.300q", method, path, text)
 	}
 }
 
-// raw sends a request as it is written, and returns the status line and all of the
-// answer.
-func (f *fort) raw(method, path, header string) (status, text string) {
+// raw sends a request byte for byte, and returns the status line and the whole response.
+func (f *attackedServer) raw(method, path, header string) (status, text string) {
 	f.t.Helper()
 	c := f.dial()
 	defer c.Close()
@@ -159,7 +158,7 @@ func (f *fort) raw(method, path, header string) (status, text string) {
 	return status, string(all)
 }
 
-func (f *fort) dial() net.Conn {
+func (f *attackedServer) dial() net.Conn {
 	f.t.Helper()
 	c, err := new(net.Dialer).DialContext(f.t.Context(), "tcp", f.host)
 	if err != nil {

@@ -13,18 +13,18 @@ import (
 	"testing"
 )
 
-// vault is a server whose secrets must not get out.
-type vault struct {
+// secretServer is a server whose secrets must not appear in any output.
+type secretServer struct {
 	t     *testing.T
 	dir   string
 	env   []string
-	s     *served
+	s     *serverProcess
 	marks []string // what must be nowhere
 	token string   // of the API; empty means the one in the data folder
 }
 
-// hide fails if there is a secret in the text.
-func (v *vault) hide(what, text string) {
+// wantNoSecret fails if the text contains a secret.
+func (v *secretServer) wantNoSecret(what, text string) {
 	v.t.Helper()
 	for _, mark := range v.marks {
 		if at := strings.Index(text, mark); at >= 0 {
@@ -33,40 +33,42 @@ func (v *vault) hide(what, text string) {
 	}
 }
 
-// masked fails also if there was none to be hidden: then nothing has been tested.
-func (v *vault) masked(what, text string) {
+// wantRedacted fails if the text contains a secret, and also if none was redacted: then nothing was
+// tested.
+func (v *secretServer) wantRedacted(what, text string) {
 	v.t.Helper()
-	v.hide(what, text)
+	v.wantNoSecret(what, text)
 	if !strings.Contains(text, "***") {
 		v.t.Errorf("%s has no mask: %.300s", what, text)
 	}
 }
 
-// ask runs verbs that ask the server, at once: some wait for servers that are away.
-func (v *vault) ask(verbs ...[]string) {
+// runAll runs commands against the server concurrently, because some wait for servers that are
+// down.
+func (v *secretServer) runAll(verbs ...[]string) {
 	v.t.Helper()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, args := range verbs {
 		all.Go(func() {
-			o := v.s.ask(args...)
-			v.hide(fmt.Sprint(args), o.out+o.stderr)
+			o := v.s.runCommand(args...)
+			v.wantNoSecret(fmt.Sprint(args), o.out+o.stderr)
 		})
 	}
 }
 
-// run runs a verb that does not ask the server.
-func (v *vault) run(args ...string) outcome {
+// run runs a command that does not connect to the server.
+func (v *secretServer) run(args ...string) outcome {
 	v.t.Helper()
 	cmd, _ := command(v.t, args...)
 	cmd.Env = append(cmd.Env, v.env...)
 	o := finish(v.t, cmd)
-	v.hide(fmt.Sprint(args), o.out+o.stderr)
+	v.wantNoSecret(fmt.Sprint(args), o.out+o.stderr)
 	return o
 }
 
-// pages reads what is served, as a browser does, and returns it.
-func (v *vault) pages(paths ...string) (text string) {
+// pages reads pages as a browser does, and returns their text.
+func (v *secretServer) pages(paths ...string) (text string) {
 	v.t.Helper()
 	token := v.token
 	if token == "" {
@@ -89,8 +91,8 @@ func (v *vault) pages(paths ...string) (text string) {
 	return strings.Join(texts, "\n")
 }
 
-// page reads one. Of a stream that does not end it reads the first message.
-func (v *vault) page(path, token string) string {
+// page reads one page. Of a stream it reads the first message.
+func (v *secretServer) page(path, token string) string {
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.s.address()+strings.TrimPrefix(path, "/"), nil)
 	if err != nil {
 		v.t.Error(err)
@@ -110,11 +112,11 @@ func (v *vault) page(path, token string) string {
 	} else if text, err = io.ReadAll(resp.Body); err != nil {
 		v.t.Errorf("%s: %v", path, err)
 	}
-	v.hide(path, fmt.Sprint(resp.Header, string(text)))
+	v.wantNoSecret(path, fmt.Sprint(resp.Header, string(text)))
 	return string(text)
 }
 
-// firstMessage reads up to the end of the first message that has something in it.
+// firstMessage reads to the end of the first message that is not empty.
 func firstMessage(r io.Reader) (text []byte) {
 	for chunk := make([]byte, 64<<10); ; {
 		n, err := r.Read(chunk)
@@ -125,15 +127,15 @@ func firstMessage(r io.Reader) (text []byte) {
 	}
 }
 
-// files reads all that is on the disk.
-func (v *vault) files(dir string) {
+// files checks all files in the folder.
+func (v *secretServer) files(dir string) {
 	v.t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		v.hide(path, string(data))
+		v.wantNoSecret(path, string(data))
 		return err
 	})
 	if err != nil {

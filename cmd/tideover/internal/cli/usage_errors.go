@@ -14,31 +14,31 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// understand makes all verbs say what may have been meant when a command line is
-// wrong, and refuse values that are empty.
-func understand(root *cobra.Command) {
-	root.SetFlagErrorFunc(flagMistake)
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return emptyValue(cmd) }
+// improveUsageErrors makes all commands suggest a correction if a command line is wrong, and reject
+// empty values of flags.
+func improveUsageErrors(root *cobra.Command) {
+	root.SetFlagErrorFunc(describeFlagError)
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return rejectEmptyFlags(cmd) }
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range append(root.Commands(), root) {
-		if !cmd.HasSubCommands() || cmd.Name() == "providers" { // which takes names, too
+		if !cmd.HasSubCommands() || cmd.Name() == "providers" { // accepts names of providers, too
 			continue
 		}
-		cmd.Args = unknownVerb
+		cmd.Args = rejectUnknownCommand
 		if !cmd.Runnable() {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
 }
 
-// newHelp is the verb that explains the others.
+// newHelp returns the help command.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
 		Short: "Help about any command",
-		Long:  "Explains a command, or a topic: tideover help policy.",
+		Long:  "Shows the help of a command or of a topic, such as tideover help policy.",
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, prefix string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
 			about, _, err := cmd.Root().Find(args)
 			if err != nil {
@@ -57,7 +57,7 @@ func newHelp() *cobra.Command {
 				return err
 			}
 			if len(rest) > 0 {
-				return unknownVerb(about, rest)
+				return rejectUnknownCommand(about, rest)
 			}
 			about.InitDefaultHelpFlag()
 			about.InitDefaultVersionFlag()
@@ -66,35 +66,36 @@ func newHelp() *cobra.Command {
 	}
 }
 
-// unknownVerb says what is wrong with what follows a verb that has others below it.
-func unknownVerb(cmd *cobra.Command, args []string) error {
+// rejectUnknownCommand returns an error for an argument that is not a subcommand, with a
+// suggestion.
+func rejectUnknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	verbs := verbsOf(cmd)
+	verbs := subcommandNames(cmd)
 	text := fmt.Sprintf("unknown command %q", cmd.CommandPath()+" "+args[0])
 	near := strictyaml.Nearest(args[0], verbs)
 	switch {
 	case near != "":
 		return fmt.Errorf("%s; did you mean %q?", text, cmd.CommandPath()+" "+near)
 	case len(verbs) == 0:
-		return fmt.Errorf("%s: %q takes no other", text, cmd.CommandPath())
-	case len(verbs) <= 12: // a list that can be read
-		return fmt.Errorf("%s; there are %s", text, strings.Join(verbs, ", "))
+		return fmt.Errorf("%s: %q has no subcommands", text, cmd.CommandPath())
+	case len(verbs) <= 12:
+		return fmt.Errorf("%s: want one of %s", text, strings.Join(verbs, ", "))
 	}
 	return errors.New(text)
 }
 
-// verbsOf returns the names of the commands below one.
-func verbsOf(cmd *cobra.Command) (list []string) {
+// subcommandNames returns the names of the subcommands.
+func subcommandNames(cmd *cobra.Command) (list []string) {
 	for _, sub := range manCommands(cmd) {
 		list = append(list, sub.Name())
 	}
 	return list
 }
 
-// otherNames are what flags are called elsewhere.
-var otherNames = map[string][]string{
+// flagSynonyms maps names that other tools use for a flag to ours.
+var flagSynonyms = map[string][]string{
 	"timeout":     {"attempt-timeout", "total-timeout"},
 	"max-time":    {"total-timeout"},
 	"deadline":    {"total-timeout"},
@@ -123,13 +124,13 @@ var otherNames = map[string][]string{
 	"id":          {"name"},
 }
 
-// flagMistake says what is wrong with a flag, without the words of a library.
-func flagMistake(cmd *cobra.Command, err error) error {
+// describeFlagError rewrites an error of the flag library in our own words.
+func describeFlagError(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, e)
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
-		return fmt.Errorf("--%s: a value is missing", e.GetFlag().Name)
+		return fmt.Errorf("--%s needs a value", e.GetFlag().Name)
 	}
 	e, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
@@ -145,16 +146,16 @@ func flagMistake(cmd *cobra.Command, err error) error {
 	case errors.Is(number, strconv.ErrRange):
 		return fmt.Errorf("%s: %s is out of range", name, e.GetValue())
 	}
-	return fmt.Errorf("%s: %q is not %s", name, e.GetValue(), kindOf(e.GetFlag()))
+	return fmt.Errorf("%s: %q is not %s", name, e.GetValue(), describeFlagType(e.GetFlag()))
 }
 
-// kindOf says in a word what a flag of a library's type wants.
-func kindOf(f *pflag.Flag) string {
+// describeFlagType says which values a flag accepts.
+func describeFlagType(f *pflag.Flag) string {
 	switch kind := f.Value.Type(); {
 	case kind == "bool":
 		return "true or false"
 	case strings.HasPrefix(kind, "uint"):
-		return "a whole number from 0 on"
+		return "a whole number of 0 or more"
 	case strings.HasPrefix(kind, "int"):
 		return "a whole number"
 	default:
@@ -162,7 +163,7 @@ func kindOf(f *pflag.Flag) string {
 	}
 }
 
-// unknownFlag says which one may be meant.
+// unknownFlag returns an error for a flag that does not exist, with a suggestion.
 func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	name := e.GetSpecifiedName()
 	if short := e.GetSpecifiedShortnames(); short != "" {
@@ -174,9 +175,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 			known = append(known, f.Name)
 		}
 	})
-	meant := slices.DeleteFunc(slices.Clone(otherNames[name]), func(other string) bool { return !slices.Contains(known, other) })
+	meant := slices.DeleteFunc(slices.Clone(flagSynonyms[name]), func(other string) bool { return !slices.Contains(known, other) })
 	if len(meant) == 0 {
-		if near := cmp.Or(strictyaml.Nearest(name, known), beginning(name, known)); near != "" {
+		if near := cmp.Or(strictyaml.Nearest(name, known), uniquePrefixMatch(name, known)); near != "" {
 			meant = []string{near}
 		}
 	}
@@ -186,8 +187,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 	return fmt.Errorf("unknown flag --%s; did you mean --%s?", name, strings.Join(meant, " or --"))
 }
 
-// beginning returns the only known word that begins with the word.
-func beginning(word string, known []string) (found string) {
+// uniquePrefixMatch returns the only known word with this prefix; empty if there are several or
+// none.
+func uniquePrefixMatch(word string, known []string) (found string) {
 	for _, k := range known {
 		if strings.HasPrefix(k, word) {
 			if found != "" {
@@ -199,9 +201,9 @@ func beginning(word string, known []string) (found string) {
 	return found
 }
 
-// emptyValue says which flag was given nothing, as by a variable of a shell that is
-// not set. To go on as if it were not there would take a timeout away, say.
-func emptyValue(cmd *cobra.Command) (err error) {
+// rejectEmptyFlags returns an error for a flag that is given with an empty value, as happens with
+// an unset shell variable. Ignoring it would, for example, drop a timeout.
+func rejectEmptyFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		empty := f.Value.String() == ""
 		if list, ok := f.Value.(pflag.SliceValue); ok {
@@ -215,5 +217,5 @@ func emptyValue(cmd *cobra.Command) (err error) {
 }
 
 func errEmpty(flag string) error {
-	return fmt.Errorf("%s: the value is empty; is a variable not set?", flag)
+	return fmt.Errorf("%s: the value is empty: is a shell variable unset?", flag)
 }

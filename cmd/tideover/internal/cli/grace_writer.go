@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// graceWriter writes to a file whose reader may be stuck, such as a full pipe or a terminal after
+// Ctrl-S. It blocks like any writer. After the context of stopOn has ended, it waits for at most
+// the grace period and then fails.
+type graceWriter struct {
+	out   io.Writer
+	grace time.Duration
+
+	mu       sync.Mutex
+	stopping context.Context // ends when the process must stop; nil means never
+	stuck    bool            // a write never returned; all later ones fail
+}
+
+var errNotRead = errors.New("the reader does not read")
+
+// stopOn sets the context that limits writes.
+func (p *graceWriter) stopOn(told context.Context) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stopping = told
+}
+
+// Write implements [io.Writer].
+func (p *graceWriter) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stuck {
+		return 0, errNotRead
+	}
+	if p.stopping == nil {
+		return p.out.Write(b)
+	}
+	done := make(chan struct{})
+	var n int
+	var err error
+	go func() {
+		defer close(done)
+		n, err = p.out.Write(b)
+	}()
+	select {
+	case <-done:
+		return n, err
+	case <-p.stopping.Done():
+	}
+	select {
+	case <-done:
+		return n, err
+	case <-time.After(p.grace):
+		p.stuck = true
+		return 0, errNotRead
+	}
+}
