@@ -285,7 +285,7 @@ func TestOneMessageForEachEvent(t *testing.T) {
 	defer mu.Unlock()
 	for what, n := range told {
 		if n != 1 {
-			t.Errorf("%d messages for %s", what, n)
+			t.Errorf("%d messages for %s", n, what)
 		}
 	}
 	if len(told) != len(ids) {
