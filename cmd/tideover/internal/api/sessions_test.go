@@ -143,7 +143,7 @@ func TestAServerWithoutSessions(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"GET", "sessions/x"}, {"POST", "sessions/x/pause"}, {"POST", "sessions/x/stop"}, {"POST", "sessions/x/retry-now"}} {
 		a := f.ask(false, c[0], Prefix+c[1], "")
-		if p := a.problem(t); a.status != 404 || p.Code != control.CodeNotFound || !strings.Contains(p.Message, "there are none") {
+		if p := a.problem(t); a.status != 404 || p.Code != CodeNotFound || !strings.Contains(p.Message, "there are no sessions") {
 			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.text)
 		}
 	}
@@ -228,7 +228,7 @@ func TestRequestsAboutSessionsAreReadStrictly(t *testing.T) {
 		{"a body for a verb that has none", "resume", `{"tonight":true}`, 400, "no such field"},
 		{"the same", "reset", `{"x":1}`, 400, "no such field"},
 		{"a limit for no reason", "limit", `{"line":"x"}`, 400, "want rate-limit or terminal"},
-		{"a limit without a screen", "limit", `{"reason":"rate-limit","line":"x"}`, 409, "no command of session"},
+		{"a limit without a screen", "limit", `{"reason":"rate-limit","line":"x"}`, 409, "has no command on a terminal"},
 		{"no JSON", "stop", `{`, 400, "not a JSON object"},
 		{"a query", "stop?tonight=true", "", 400, "tonight"},
 		{"no such verb", "explode", "", 404, "there is nothing"},

@@ -266,7 +266,7 @@ func (l *live) blow() (stop func()) {
 func inTrail(text, kind, name string) bool {
 	for line := range strings.Lines(text) {
 		var ev struct{ Kind, Name, Note string }
-		if json.Unmarshal([]byte(line), &ev) == nil && ev.Kind == kind && ev.Name == name && strings.Contains(ev.Note, "attempts for each first one") {
+		if json.Unmarshal([]byte(line), &ev) == nil && ev.Kind == kind && ev.Name == name && strings.Contains(ev.Note, "attempts per first attempt") {
 			return true
 		}
 	}
