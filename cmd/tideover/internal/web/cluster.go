@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -83,19 +82,6 @@ func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Clus
 type clusterPage struct {
 	*site
 	cache *clusterCache
-}
-
-func (h clusterPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.load(r.Context(), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.show(w, r, http.StatusOK, "cluster", p.data)
-}
-
-func (h clusterPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.load)
 }
 
 func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {

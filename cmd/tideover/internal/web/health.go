@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"runtime"
 	"runtime/metrics"
 	"slices"
@@ -52,19 +51,6 @@ const unrelated = "-"
 
 // healthPage is the state of the server.
 type healthPage struct{ *site }
-
-func (h healthPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.load(r.Context(), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.show(w, r, http.StatusOK, "health", p.data)
-}
-
-func (h healthPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, unrelated, h.load)
-}
 
 func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
 	b := healthBody{Engine: h.hasEngine(), Facts: h.process(now)}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -21,8 +22,39 @@ type part struct {
 	polled   bool // it changes without events, so that it must be polled
 }
 
+// loader reads the data of a page for the part that follows events.
+type loader func(ctx context.Context, now time.Time) (part, error)
+
+// loaderOf returns the loader of a page for a request.
+type loaderOf func(*http.Request) loader
+
+// always returns the same loader for every request.
+func always(load loader) loaderOf { return func(*http.Request) loader { return load } }
+
+// pageHandler returns the handler of a page. done returns a sentence about the action in the query; it may
+// be nil.
+func (h *site) pageHandler(template string, of loaderOf, done func(url.Values) string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, err := of(r)(r.Context(), time.Now())
+		if err != nil {
+			h.failWith(w, r, err)
+			return
+		}
+		if done != nil {
+			p.data.Flash = done(r.URL.Query())
+		}
+		h.show(w, r, http.StatusOK, template, p.data)
+	}
+}
+
+// streamHandler returns the handler of the stream of a page that follows the events of a run; "" for all
+// events.
+func (h *site) streamHandler(run string, of loaderOf) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { h.stream(w, r, run, of(r)) }
+}
+
 // stream sends the part of a page whenever it has changed, at most once in h.pace.
-func (h *site) stream(w http.ResponseWriter, r *http.Request, run string, load func(context.Context, time.Time) (part, error)) {
+func (h *site) stream(w http.ResponseWriter, r *http.Request, run string, load loader) {
 	defer h.streams.Add(-1)
 	if h.streams.Add(1) > maxStreams {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
@@ -45,7 +77,7 @@ type stream struct {
 	out    http.ResponseWriter
 	rc     *http.ResponseController
 	reader *reader
-	load   func(context.Context, time.Time) (part, error)
+	load   loader
 
 	last   []byte
 	at     time.Time // of last

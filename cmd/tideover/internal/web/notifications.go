@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -54,22 +53,6 @@ type messageRow struct {
 
 // notificationsPage is the list of notifiers and their messages.
 type notificationsPage struct{ *site }
-
-func (h notificationsPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.load(r.Context(), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	if r.URL.Query().Get("did") == "test" {
-		p.data.Flash = testDone
-	}
-	h.show(w, r, http.StatusOK, "notifications", p.data)
-}
-
-func (h notificationsPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.load)
-}
 
 func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)

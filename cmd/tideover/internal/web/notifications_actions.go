@@ -1,9 +1,20 @@
 package web
 
-import "net/http"
+import (
+	"net/http"
+	"net/url"
+)
 
 // testDone is shown after a test message was started. The list shows whether it arrives.
 const testDone = "A test is on its way; the list says what becomes of it."
+
+// notificationDone returns the sentence about the action of a query.
+func notificationDone(v url.Values) string {
+	if v.Get("did") == "test" {
+		return testDone
+	}
+	return ""
+}
 
 // confirmTest asks whether to send a test message.
 func (h notificationsPage) confirmTest(w http.ResponseWriter, r *http.Request) {

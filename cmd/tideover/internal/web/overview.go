@@ -3,7 +3,6 @@ package web
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"slices"
 	"time"
 
@@ -54,19 +53,6 @@ type relay struct {
 
 // overviewPage is the first page of a server with an engine.
 type overviewPage struct{ *site }
-
-func (h overviewPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.load(r.Context(), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.show(w, r, http.StatusOK, "overview", p.data)
-}
-
-func (h overviewPage) live(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.load)
-}
 
 func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)

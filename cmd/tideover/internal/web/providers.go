@@ -63,20 +63,6 @@ type key struct {
 // providersPage is the list of providers, and the page of each.
 type providersPage struct{ *site }
 
-func (h providersPage) serveList(w http.ResponseWriter, r *http.Request) {
-	p, err := h.loadList(r.Context(), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	p.data.Flash = providerDone[r.URL.Query().Get("did")]
-	h.show(w, r, http.StatusOK, "providers", p.data)
-}
-
-func (h providersPage) liveList(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.loadList)
-}
-
 func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error) {
 	p := h.newPart(ctx, "providers-live", "Providers", "/live/providers", now)
 	var b providersBody
@@ -100,18 +86,10 @@ func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error
 	return p, nil
 }
 
-func (h providersPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.load(r.Context(), r.PathValue("provider"), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.show(w, r, http.StatusOK, "provider", p.data)
-}
-
-func (h providersPage) live(w http.ResponseWriter, r *http.Request) {
+// loader returns the loader of the provider that a request names.
+func (h providersPage) loader(r *http.Request) loader {
 	name := r.PathValue("provider")
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) })
+	return func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) }
 }
 
 func (h providersPage) load(ctx context.Context, name string, now time.Time) (part, error) {

@@ -3,6 +3,7 @@ package web
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -11,11 +12,14 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// providerDone has the sentence that is shown after each action.
-var providerDone = map[string]string{
+// providerTexts has the sentence that is shown after each action.
+var providerTexts = map[string]string{
 	gateway.Open: "Opened: nobody passes.", gateway.Close: "Closed: it counts as up whatever happens.",
 	gateway.Reset: "It goes by its rules again.", gateway.Drain: "It is being drained.",
 }
+
+// providerDone returns the sentence about the action of a query.
+func providerDone(v url.Values) string { return providerTexts[v.Get("did")] }
 
 // providerOffers returns the actions that are possible for a provider.
 func providerOffers(st *gateway.Status) (list []offer) {
@@ -96,7 +100,7 @@ func (h providersPage) act(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	action := r.PathValue("action")
-	if providerDone[action] == "" {
+	if providerTexts[action] == "" {
 		h.fail(w, r, http.StatusNotFound, unknownAction(action))
 		return
 	}
@@ -106,7 +110,7 @@ func (h providersPage) act(w http.ResponseWriter, r *http.Request) {
 	}
 	h.feed.touchAll()
 	if fromHTMX(r) {
-		h.flash(w, r, providerDone[action])
+		h.flash(w, r, providerTexts[action])
 		return
 	}
 	forward(w, r, "/providers?did="+action)

@@ -36,20 +36,6 @@ type sessionBody struct {
 // sessionsPage is the list of sessions, and the page of each.
 type sessionsPage struct{ *site }
 
-func (h sessionsPage) serveList(w http.ResponseWriter, r *http.Request) {
-	p, err := h.loadList(r.Context(), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	p.data.Flash = sessionDone[r.URL.Query().Get("did")]
-	h.show(w, r, http.StatusOK, "sessions", p.data)
-}
-
-func (h sessionsPage) liveList(w http.ResponseWriter, r *http.Request) {
-	h.stream(w, r, "", h.loadList)
-}
-
 func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
 	if err != nil {
@@ -77,19 +63,10 @@ func newSessionRow(s session.Status) sessionRow {
 	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Offers: sessionOffers(&s)}
 }
 
-func (h sessionsPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.load(r.Context(), r.PathValue("session"), time.Now())
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	p.data.Flash = sessionDone[r.URL.Query().Get("did")]
-	h.show(w, r, http.StatusOK, "session", p.data)
-}
-
-func (h sessionsPage) live(w http.ResponseWriter, r *http.Request) {
+// loader returns the loader of the session that a request names.
+func (h sessionsPage) loader(r *http.Request) loader {
 	name := r.PathValue("session")
-	h.stream(w, r, "", func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) })
+	return func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) }
 }
 
 func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (part, error) {

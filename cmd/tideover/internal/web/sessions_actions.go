@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -19,11 +20,14 @@ const (
 	doReset    = "reset"
 )
 
-// sessionDone has the sentence that is shown after each action.
-var sessionDone = map[string]string{
+// sessionTexts has the sentence that is shown after each action.
+var sessionTexts = map[string]string{
 	doPause: "Paused.", doResume: "It goes on.", doRetryNow: "The wait was ended.", doStop: "Stopped.",
 	doTonight: "Stopped for tonight.", doReset: "Attempts and windows are forgotten.",
 }
+
+// sessionDone returns the sentence about the action of a query.
+func sessionDone(v url.Values) string { return sessionTexts[v.Get("did")] }
 
 // sessionOffers returns the actions that are possible for a session.
 func sessionOffers(s *session.Status) (list []offer) {
@@ -123,7 +127,7 @@ func (h sessionsPage) act(w http.ResponseWriter, r *http.Request) {
 	}
 	h.feed.touchAll() // not all of this has an event
 	if fromHTMX(r) {
-		h.flash(w, r, sessionDone[action])
+		h.flash(w, r, sessionTexts[action])
 		return
 	}
 	forward(w, r, "/sessions?did="+action)

@@ -106,14 +106,14 @@ func (h *site) routes() {
 	if h.hasEngine() {
 		h.engineRoutes()
 	}
-	h.mux.HandleFunc("GET /providers", p.providers.serveList)
-	h.mux.HandleFunc("GET /providers/{provider}", p.providers.serve)
+	h.mux.HandleFunc("GET /providers", h.pageHandler("providers", always(p.providers.loadList), providerDone))
+	h.mux.HandleFunc("GET /providers/{provider}", h.pageHandler("provider", p.providers.loader, nil))
 	h.mux.HandleFunc("GET /providers/{provider}/{action}", p.providers.confirm)
 	h.mux.HandleFunc("POST /providers/{provider}/{action}", p.providers.act)
-	h.mux.HandleFunc("GET /live/providers", p.providers.liveList)
-	h.mux.HandleFunc("GET /live/providers/{provider}", p.providers.live)
-	h.mux.HandleFunc("GET /health", p.health.serve)
-	h.mux.HandleFunc("GET /live/health", p.health.live)
+	h.mux.HandleFunc("GET /live/providers", h.streamHandler("", always(p.providers.loadList)))
+	h.mux.HandleFunc("GET /live/providers/{provider}", h.streamHandler("", p.providers.loader))
+	h.mux.HandleFunc("GET /health", h.pageHandler("health", always(p.health.load), nil))
+	h.mux.HandleFunc("GET /live/health", h.streamHandler(unrelated, always(p.health.load)))
 	h.mux.HandleFunc("GET /keys", h.serveKeys)
 	h.mux.Handle("GET /static/", h.assets)
 	h.mux.HandleFunc(noPage, func(w http.ResponseWriter, r *http.Request) {
@@ -127,11 +127,11 @@ func (h *site) routes() {
 
 func (h *site) engineRoutes() {
 	p := &h.pages
-	h.mux.HandleFunc("GET /overview", p.overview.serve)
-	h.mux.HandleFunc("GET /live/overview", p.overview.live)
+	h.mux.HandleFunc("GET /overview", h.pageHandler("overview", always(p.overview.load), nil))
+	h.mux.HandleFunc("GET /live/overview", h.streamHandler("", always(p.overview.load)))
 	h.mux.HandleFunc("GET /policies", p.policies.serve)
-	h.mux.HandleFunc("GET /notifications", p.notifications.serve)
-	h.mux.HandleFunc("GET /live/notifications", p.notifications.live)
+	h.mux.HandleFunc("GET /notifications", h.pageHandler("notifications", always(p.notifications.load), notificationDone))
+	h.mux.HandleFunc("GET /live/notifications", h.streamHandler("", always(p.notifications.load)))
 	h.mux.HandleFunc("GET /notifications/{notifier}/test", p.notifications.confirmTest)
 	h.mux.HandleFunc("POST /notifications/{notifier}/test", p.notifications.sendTest)
 	h.mux.HandleFunc("GET /runs", p.runs.serve)
@@ -147,16 +147,16 @@ func (h *site) engineRoutes() {
 	h.mux.HandleFunc("GET /live/runs/{id}", p.run.live)
 	h.mux.HandleFunc("GET /live/dead", p.dead.live)
 	if h.clustered() {
-		h.mux.HandleFunc("GET /cluster", p.cluster.serve)
-		h.mux.HandleFunc("GET /live/cluster", p.cluster.live)
+		h.mux.HandleFunc("GET /cluster", h.pageHandler("cluster", always(p.cluster.load), nil))
+		h.mux.HandleFunc("GET /live/cluster", h.streamHandler("", always(p.cluster.load)))
 	}
 	if h.control.Sessions != nil {
-		h.mux.HandleFunc("GET /sessions", p.sessions.serveList)
-		h.mux.HandleFunc("GET /sessions/{session}", p.sessions.serve)
-		h.mux.HandleFunc("GET /live/sessions/{session}", p.sessions.live)
+		h.mux.HandleFunc("GET /sessions", h.pageHandler("sessions", always(p.sessions.loadList), sessionDone))
+		h.mux.HandleFunc("GET /sessions/{session}", h.pageHandler("session", p.sessions.loader, sessionDone))
+		h.mux.HandleFunc("GET /live/sessions/{session}", h.streamHandler("", p.sessions.loader))
 		h.mux.HandleFunc("GET /sessions/{session}/{action}", p.sessions.confirm)
 		h.mux.HandleFunc("POST /sessions/{session}/{action}", p.sessions.act)
-		h.mux.HandleFunc("GET /live/sessions", p.sessions.liveList)
+		h.mux.HandleFunc("GET /live/sessions", h.streamHandler("", always(p.sessions.loadList)))
 	}
 }
 
