@@ -76,6 +76,20 @@ type route struct {
 	handler      handler
 }
 
+// get returns the handler of a request without a query: it answers with the value.
+func get(load func(ctx context.Context, id string) (any, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, id string) error {
+		if _, err := queryOf(r); err != nil {
+			return err
+		}
+		v, err := load(r.Context(), id)
+		if err != nil {
+			return err
+		}
+		return answer(w, http.StatusOK, v)
+	}
+}
+
 // answerTimeout limits requests that are answered at once. Another process of a cluster may not
 // answer.
 const answerTimeout = 45 * time.Second
@@ -90,11 +104,11 @@ func (a *router) routes() []route {
 	return []route{
 		{"GET", "healthz", a.system.health},
 		{"GET", "openapi.yaml", a.system.openapi},
-		{"GET", "status", a.system.status},
-		{"GET", "cluster", a.system.cluster},
-		{"GET", "doctor", a.system.doctor},
+		{"GET", "status", get(a.system.status)},
+		{"GET", "cluster", get(a.system.cluster)},
+		{"GET", "doctor", get(a.system.doctor)},
 		{"GET", "workflows", a.runs.workflows},
-		{"GET", "schedules", a.runs.schedules},
+		{"GET", "schedules", get(a.runs.schedules)},
 		{"GET", "dead", a.runs.dead},
 		{"GET", "events", a.events.events},
 		{"POST", "backup", a.system.backup},
@@ -102,7 +116,7 @@ func (a *router) routes() []route {
 		{"POST", "runs", a.runs.start},
 		{"POST", "runs/retry", a.runs.retryMany},
 		{"POST", "runs/cancel", a.runs.cancelMany},
-		{"GET", "runs/{id}", a.runs.show},
+		{"GET", "runs/{id}", get(a.runs.show)},
 		{"GET", "runs/{id}/result", a.runs.result},
 		{"GET", "runs/{id}/events", a.events.follow},
 		{"POST", "runs/{id}/cancel", a.runs.cancel},
@@ -111,8 +125,8 @@ func (a *router) routes() []route {
 		{"POST", "runs/{id}/replay", a.runs.replay},
 		{"POST", "runs/{id}/rerun", a.runs.rerun},
 		{"POST", "runs/{id}/retry-latest", a.runs.retryLatest},
-		{"GET", "sessions", a.sessions.list},
-		{"GET", "sessions/{id}", a.sessions.show},
+		{"GET", "sessions", get(a.sessions.list)},
+		{"GET", "sessions/{id}", get(a.sessions.show)},
 		{"GET", "sessions/{id}/output", a.sessions.output},
 		{"POST", "sessions/{id}/pause", a.sessions.pause},
 		{"POST", "sessions/{id}/resume", a.sessions.resume},
@@ -120,8 +134,8 @@ func (a *router) routes() []route {
 		{"POST", "sessions/{id}/stop", a.sessions.stop},
 		{"POST", "sessions/{id}/reset", a.sessions.reset},
 		{"POST", "sessions/{id}/limit", a.sessions.reportLimit},
-		{"GET", "providers", a.providers.list},
-		{"GET", "providers/{id}", a.providers.show},
+		{"GET", "providers", get(a.providers.list)},
+		{"GET", "providers/{id}", get(a.providers.show)},
 		{"POST", "providers/{id}/open", a.providers.apply(gateway.Open)},
 		{"POST", "providers/{id}/close", a.providers.apply(gateway.Close)},
 		{"POST", "providers/{id}/reset", a.providers.apply(gateway.Reset)},

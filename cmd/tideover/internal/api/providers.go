@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -13,26 +14,17 @@ type providersHandler struct {
 	system    *control.System
 }
 
-func (h providersHandler) list(w http.ResponseWriter, r *http.Request, _ string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (h providersHandler) list(context.Context, string) (any, error) {
 	list := h.providers.List()
 	for i := range list {
 		list[i] = withoutNull(list[i])
 	}
-	return answer(w, http.StatusOK, control.ProviderList{Providers: notNil(list), Config: h.system.ConfigFile()})
+	return control.ProviderList{Providers: notNil(list), Config: h.system.ConfigFile()}, nil
 }
 
-func (h providersHandler) show(w http.ResponseWriter, r *http.Request, name string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
+func (h providersHandler) show(_ context.Context, name string) (any, error) {
 	st, err := h.providers.Get(name)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, withoutNull(st))
+	return withoutNull(st), err
 }
 
 // apply returns the handler of an action.

@@ -81,16 +81,7 @@ func (h runsHandler) list(w http.ResponseWriter, r *http.Request, _ string) erro
 	return answer(w, http.StatusOK, page)
 }
 
-func (h runsHandler) show(w http.ResponseWriter, r *http.Request, id string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	info, err := h.runs.Lookup(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, info)
-}
+func (h runsHandler) show(ctx context.Context, id string) (any, error) { return h.runs.Lookup(ctx, id) }
 
 // result answers with the output of a run: at once, or at its end.
 func (h runsHandler) result(w http.ResponseWriter, r *http.Request, id string) error {
@@ -236,15 +227,9 @@ func (h runsHandler) workflows(w http.ResponseWriter, r *http.Request, _ string)
 	return answer(w, http.StatusOK, all)
 }
 
-func (h runsHandler) schedules(w http.ResponseWriter, r *http.Request, _ string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	list, err := h.runs.Schedules(r.Context())
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, map[string]any{"schedules": list})
+func (h runsHandler) schedules(ctx context.Context, _ string) (any, error) {
+	list, err := h.runs.Schedules(ctx)
+	return map[string]any{"schedules": list}, err
 }
 
 func (h runsHandler) dead(w http.ResponseWriter, r *http.Request, _ string) error {

@@ -12,26 +12,13 @@ import (
 // sessionsHandler answers requests about sessions.
 type sessionsHandler struct{ sessions *control.Sessions }
 
-func (h sessionsHandler) list(w http.ResponseWriter, r *http.Request, _ string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	list, err := h.sessions.List(r.Context())
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, map[string]any{"sessions": list})
+func (h sessionsHandler) list(ctx context.Context, _ string) (any, error) {
+	list, err := h.sessions.List(ctx)
+	return map[string]any{"sessions": list}, err
 }
 
-func (h sessionsHandler) show(w http.ResponseWriter, r *http.Request, name string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	st, err := h.sessions.Get(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, st)
+func (h sessionsHandler) show(ctx context.Context, name string) (any, error) {
+	return h.sessions.Get(ctx, name)
 }
 
 func (h sessionsHandler) output(w http.ResponseWriter, r *http.Request, name string) error {
@@ -59,7 +46,11 @@ func (h sessionsHandler) change(w http.ResponseWriter, r *http.Request, name str
 	if err := do(r.Context(), who); err != nil {
 		return err
 	}
-	return h.show(w, r, name)
+	st, err := h.sessions.Get(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	return answer(w, http.StatusOK, st)
 }
 
 // changeOnly is change for an operation without a body.

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	_ "embed"
 	"net/http"
 	"strconv"
@@ -34,38 +35,15 @@ func (h systemHandler) health(w http.ResponseWriter, _ *http.Request, _ string) 
 	return answer(w, status, health)
 }
 
-func (h systemHandler) status(w http.ResponseWriter, r *http.Request, _ string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	status, err := h.system.Status(r.Context())
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, status)
+func (h systemHandler) status(ctx context.Context, _ string) (any, error) {
+	return h.system.Status(ctx)
 }
 
-func (h systemHandler) cluster(w http.ResponseWriter, r *http.Request, _ string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	c, err := h.system.Cluster(r.Context())
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, c)
+func (h systemHandler) cluster(ctx context.Context, _ string) (any, error) {
+	return h.system.Cluster(ctx)
 }
 
-func (h systemHandler) doctor(w http.ResponseWriter, r *http.Request, _ string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
-	}
-	d, err := h.system.Doctor()
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, d)
-}
+func (h systemHandler) doctor(context.Context, string) (any, error) { return h.system.Doctor() }
 
 // backup is only for clients that could also copy the files themselves.
 func (h systemHandler) backup(w http.ResponseWriter, r *http.Request, _ string) error {
