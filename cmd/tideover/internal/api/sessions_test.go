@@ -143,7 +143,7 @@ func TestAServerWithoutSessions(t *testing.T) {
 	}
 	for _, c := range [][2]string{{"GET", "sessions/x"}, {"POST", "sessions/x/pause"}, {"POST", "sessions/x/stop"}, {"POST", "sessions/x/retry-now"}} {
 		a := f.ask(false, c[0], Prefix+c[1], "")
-		if p := a.problem(t); a.status != 404 || p.Code != CodeNotFound || !strings.Contains(p.Message, "there are no sessions") {
+		if p := a.problem(t); a.status != 404 || p.Code != control.CodeNotFound || !strings.Contains(p.Message, "there are no sessions") {
 			t.Errorf("%s %s: %d %s", c[0], c[1], a.status, a.text)
 		}
 	}
