@@ -169,7 +169,7 @@ func (a *attempt) reportAccount(account *sharedAccount, resp *http.Response) {
 	switch res := &a.result; {
 	case res.kind == succeeded && res.code < http.StatusBadRequest:
 		a.accountWorked(account)
-	case res.kind == keyThrottled, res.kind == keyRejected && res.serverSaid && (res.quotaGone || res.code == http.StatusPaymentRequired):
+	case res.kind == keyThrottled, res.kind == keyRejected && res.closesScope && (res.quotaGone || res.code == http.StatusPaymentRequired):
 		a.accountLimited(account, resp.Header)
 	}
 }

@@ -90,7 +90,7 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 			return &blocker{target: a.target, kind: down, wait: next}
 		}
 	}
-	if b := a.pickKey(r.picker.rejectedCall(a.target)); b != nil {
+	if b := a.pickKey(r.picker.refusedCall(a.target)); b != nil {
 		return b
 	}
 	if a.pass.Probe() {
@@ -107,17 +107,17 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 }
 
 // pickKey chooses the attempt's key, or returns what blocks it.
-func (a *attempt) pickKey(rejected *health.Call) *blocker {
+func (a *attempt) pickKey(refused *health.Call) *blocker {
 	pool, s := a.p.keys, a.request.scope()
 	var ok bool
-	if a.call, a.key, a.keyProbe, ok = pool.pick(rejected, false, s); ok {
+	if a.call, a.key, a.keyProbe, ok = pool.pick(refused, false, s); ok {
 		return nil
 	}
-	wait, next := pool.left(s)
+	wait, next := pool.waitLeft(s)
 	if next == 0 {
 		return &blocker{target: a.target, kind: noOther}
 	}
-	b := a.request.picker.keyless(a.target, wait, next)
+	b := a.request.picker.keysBlocker(a.target, wait, next)
 	if b.kind == keysRejected {
 		if a.call, a.key, a.keyProbe, ok = pool.pick(nil, true, s); ok {
 			return nil
@@ -209,7 +209,7 @@ func (a *attempt) Done(resp *http.Response, failure error, o retry.Outcome) {
 	a.report(resp)
 	if failure == nil {
 		a.final = true
-		a.request.picker.recordSuccess(a)
+		a.request.picker.recordFinal(a)
 		a.request.response.judged(a, true)
 		return
 	}
@@ -233,7 +233,7 @@ func (a *attempt) Closed(err error) {
 	}
 	a.request.response.breakOff()
 	a.call.Done(health.Failed)
-	a.p.upstream.failed(0)
+	a.p.upstream.countError(0)
 	a.permit.Done(breaker.Failure) // beside the success that its beginning was
 }
 
@@ -243,7 +243,7 @@ func (a *attempt) report(resp *http.Response) {
 	p, res := a.p, &a.result
 	now := clock.Now() - a.uploadTime()
 	if resp != nil {
-		p.upstream.readQuotas(a.key.name, resp.Header)
+		p.upstream.readRateLimits(a.key.name, resp.Header)
 		p.stats.ttfb.observe(now - a.sent)
 		a.key.stats.by[classOf(res.code)].Add(1)
 		if account := a.key.account; account != nil {
@@ -275,7 +275,7 @@ func (a *attempt) report(resp *http.Response) {
 		// The gateway probes a provider that is down at least once a minute, even if one of
 		// its paths asks for a longer wait.
 		wait := min(res.wait, probeEvery)
-		p.upstream.failed(wait)
+		p.upstream.countError(wait)
 		a.call.Done(health.Failed)
 		a.reportHealth(breaker.Failure, health.FailedFor(wait))
 	case keyThrottled:
@@ -289,7 +289,7 @@ func (a *attempt) report(resp *http.Response) {
 		a.call.Done(health.RefusedFor(0))
 		switch {
 		case res.code == http.StatusForbidden: // perhaps it is about what was asked for
-		case res.serverSaid:
+		case res.closesScope:
 			a.throttleScope(resp)
 		default:
 			a.p.keys.avoid(a.key, res.wait, res.why)
@@ -299,12 +299,13 @@ func (a *attempt) report(resp *http.Response) {
 }
 
 // reportThrottled reports that the key has sent too many requests. What a provider says
-// about a caller's own key concerns that caller only. A provider that throttles is up:
-// neither the breaker nor the gate counts it as a failure.
+// about a caller's own key concerns that caller only. A provider that throttles is up: the
+// breaker does not count it as a failure, nor does the gate, except for a probe with a
+// caller's own key, which may be throttled while other callers are not.
 func (a *attempt) reportThrottled(resp *http.Response) {
 	switch {
 	case a.p.keys.own:
-		a.p.upstream.failed(0)
+		a.p.upstream.countError(0)
 		a.throttleScope(resp)
 		a.reportHealth(breaker.Canceled, health.Succeeded)
 	case a.pass.Probe(): // a probe that is throttled was not accepted
@@ -347,12 +348,12 @@ func (a *attempt) reportHealth(b breaker.Result, o health.Outcome) {
 
 // result is what an attempt says about the provider and the key.
 type result struct {
-	kind       resultKind
-	code       int           // the status, or the one that an error event stands for; 0 without an answer
-	wait       time.Duration // until the key or the provider may be asked again
-	serverSaid bool          // the server stated wait, or it is a 429
-	quotaGone  bool          // quota or credit is gone, and no wait of ours helps
-	why        string        // in a few words
+	kind        resultKind
+	code        int           // the status, or the one that an error event stands for; 0 without an answer
+	wait        time.Duration // until the key or the provider may be asked again
+	closesScope bool          // the wait is for requests of the route and the model only
+	quotaGone   bool          // quota or credit is gone, and no wait of ours helps
+	why         string        // in a few words
 }
 
 type resultKind uint8
@@ -385,12 +386,12 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 	case resp == nil:
 		res.kind = failed
 	case res.code == http.StatusTooManyRequests && failure != nil:
-		res.kind, res.wait, res.serverSaid = keyThrottled, cmp.Or(o.After, defaultThrottle), true
+		res.kind, res.wait, res.closesScope = keyThrottled, cmp.Or(o.After, defaultThrottle), true
 		if reset, _ := subscriptionReset(resp.Header, time.Now()); reset > res.wait {
 			res.wait = reset
 		}
 		if status != nil && status.Quota != "" {
-			res.quotaGone, res.wait, res.serverSaid = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
+			res.quotaGone, res.wait, res.closesScope = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
 			res.why += " " + status.Quota
 			if a.p.keys.own {
 				res.kind = keyRejected // to come more slowly is no help
@@ -402,7 +403,7 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 			res.wait = avoidUnpaid
 		}
 		if told, ok := retryhttp.ServerDelay(resp.Header, time.Now()); ok && told > 0 {
-			res.wait, res.serverSaid = told, true
+			res.wait, res.closesScope = told, true
 		}
 	case failure != nil && res.code != http.StatusNotImplemented && res.code != http.StatusHTTPVersionNotSupported &&
 		res.code != http.StatusTooEarly && res.code != http.StatusMisdirectedRequest && res.code != http.StatusConflict:

@@ -11,7 +11,7 @@
 //
 // For each attempt the gateway picks a provider and a key: it honours what providers say
 // of their limits, probes a provider that is down with one request at a time, and moves to
-// a fallback of the same wire format. The retry loop is that of package retryhttp.
+// a fallback of the same wire format. The retry loop is that of package retry.
 // [Gateway.RoundTripper] gives clients in the same process the same providers.
 //
 // [Gateway.Status] and [Gateway.Stats] return the state and the counts of all providers,

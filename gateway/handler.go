@@ -17,6 +17,22 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
+// A request goes through the gateway like this. Its state, a *request, is in its context.
+//
+//	Gateway.ServeHTTP            checks the caller (authorize.go) and finds the provider
+//	newRequest                   request.go: what the caller asks for
+//	httputil.ReverseProxy        copies the request and the response
+//	transports.choose            upstream.go: the retryhttp.Transport of the provider
+//	retryhttp.Transport          makes an exchange, whose attempts package retry repeats:
+//	  router.Route               attempt.go: an attempt begins
+//	    targetPicker.pick        pick.go: provider, gate, limits (upstream.go), key (keypool.go)
+//	  upstreamTransport          upstream.go: sends it
+//	  attempt.Done               attempt.go: reports the result to key, breaker and gate
+//	  router.Next                after a failure: verdict.go decides what follows; wait.go
+//	                             waits if no provider takes the request
+//	response.best, modify        response.go: what the caller gets
+//	response.finish              counts how the request ended
+
 // ServeHTTP implements [http.Handler].
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if p := g.authorizer.authorize(req); p != nil {
@@ -59,7 +75,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.response.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, at most %d are allowed", req.ContentLength, most)))
 		return
 	}
-	if ctx.Err() != nil { // of no time at all
+	if ctx.Err() != nil { // its deadline had passed already
 		r.asked.stats.late.Add(1)
 		bad := r.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the deadline of the request had passed when it came in")
 		bad.final = true
@@ -204,8 +220,8 @@ func cutPath(escaped string) (name, rest string, ok bool) {
 	return name, rest, name != ""
 }
 
-// hasDots reports whether the path has a . or .. segment, or nowhere,
-// in any spelling: no request may climb out of a base URL.
+// hasDots reports whether the path has a . or .. segment in any spelling, or can't be
+// unescaped: no request may climb out of a base URL.
 func hasDots(escaped string) bool {
 	plain, err := url.PathUnescape(escaped)
 	if err != nil {

@@ -50,7 +50,7 @@ func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 	r := newRequest(i.g, p, req.Method, incoming{caller: req.Context(), path: path, query: req.URL.RawQuery, class: class, retries: true})
 	own := req.WithContext(r.context())
 	own.URL = below(p.spec.BaseURL, path, req.URL.RawQuery)
-	resp, err := r.response.best(p.transports.single.RoundTrip(own))
+	resp, err := r.response.best(p.transports.noWait.RoundTrip(own))
 	if err != nil {
 		return nil, i.fail(r, err)
 	}

@@ -70,7 +70,7 @@ func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*k
 	}
 	targets := make([]health.Target, len(p.keys))
 	for i, k := range p.keys {
-		targets[i] = health.Target{Name: k.name, Provider: "it"}
+		targets[i] = health.Target{Name: k.name, Provider: "it"} // the same for all keys
 	}
 	// Failures of the server eject no key: the provider's gate knows better.
 	var err error
@@ -140,13 +140,13 @@ func (k *key) lastReason() (reason string, at time.Time) {
 	return k.reason, k.avoidedAt
 }
 
-// pick chooses a key for a request of the scope. After a call whose key was rejected it
+// pick chooses a key for a request of the scope. After a call whose key was refused it
 // is one that the same request has not been to; ok is false if there is none. As a last
 // resort it chooses a key that is avoided. probe says that the key still has to wait, and
 // that this request finds out whether it must.
-func (p *keyPool) pick(rejected *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
-	if rejected != nil {
-		if call, ok = p.pool.Next(rejected); !ok {
+func (p *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
+	if refused != nil {
+		if call, ok = p.pool.Next(refused); !ok {
 			return call, nil, false, false
 		}
 	} else if call = p.pool.Pick(); call.Wait() > 0 && !last {
@@ -175,7 +175,7 @@ func (p *keyPool) following(call *health.Call) (health.Call, bool) {
 func (p *keyPool) another(call *health.Call, s scope) bool {
 	next, ok := p.pool.Next(call)
 	for ok {
-		if _, wait := p.throttles.left(p.named(next.Target().Name), s); wait == 0 {
+		if _, wait := p.throttles.waitLeft(p.named(next.Target().Name), s); wait == 0 {
 			next.Done(health.Canceled)
 			return true
 		}
@@ -184,10 +184,10 @@ func (p *keyPool) another(call *health.Call, s scope) bool {
 	return false
 }
 
-// left returns how long requests of the scope have to wait until a key takes them, and
+// waitLeft returns how long requests of the scope have to wait until a key takes them, and
 // how long it is until one of them may go: a probe may go before the wait is over. Both
 // are 0 if a key takes them now.
-func (p *keyPool) left(s scope) (wait, next time.Duration) {
+func (p *keyPool) waitLeft(s scope) (wait, next time.Duration) {
 	now := clock.Now()
 	if int64(now) >= p.avoidUntil.Load() && !p.throttles.active() {
 		return 0, 0
@@ -195,7 +195,7 @@ func (p *keyPool) left(s scope) (wait, next time.Duration) {
 	wait, next = math.MaxInt64, math.MaxInt64
 	for _, k := range p.keys {
 		avoided := max(time.Duration(k.rejectedUntil.Load())-now, 0)
-		w, n := p.throttles.left(k, s)
+		w, n := p.throttles.waitLeft(k, s)
 		wait, next = min(wait, max(w, avoided)), min(next, max(n, avoided))
 	}
 	if next == 0 {
@@ -256,7 +256,7 @@ func (p *keyPool) allRejected() bool {
 // of them need not wait with requests of the scope.
 func (p *keyPool) onlyRejected(s scope) bool {
 	return p.allRejected() && slices.ContainsFunc(p.keys, func(k *key) bool {
-		_, next := p.throttles.left(k, s)
+		_, next := p.throttles.waitLeft(k, s)
 		return next == 0
 	})
 }

@@ -38,9 +38,9 @@ type targetPicker struct {
 type requestTarget struct {
 	p             *provider
 	made          int          // attempts, without those after which another key is used at once
-	left          bool         // another one took over
+	abandoned     bool         // another one took over
 	failure       error        // how the last attempt failed
-	rejectedCall  *health.Call // the last call, if its key was rejected or throttled
+	refusedCall   *health.Call // the last call, if its key was refused: rejected or throttled
 	rejectedKeys  []*key       // by this request
 	forbiddenKeys []*key       // answered with 403: rejected only if another key is accepted
 	began         bool         // budget is set
@@ -154,7 +154,7 @@ func (t *targetPicker) ranked() (list []*requestTarget, fresh int) {
 // attemptsUsed returns the number of attempts if the provider has had all of them, else
 // 0.
 func (t *targetPicker) attemptsUsed(v *requestTarget) int {
-	if v.left || v.made >= t.attemptsPerProvider() {
+	if v.abandoned || v.made >= t.attemptsPerProvider() {
 		return max(v.made, 1)
 	}
 	return 0
@@ -177,8 +177,8 @@ func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*a
 	if !p.override.isOpenTo(t.request.began) {
 		return nil, forbiddenBlocker(v)
 	}
-	if wait, after := p.keys.left(t.request.scope()); after > 0 && !last {
-		b := t.keyless(v, wait, after)
+	if wait, after := p.keys.waitLeft(t.request.scope()); after > 0 && !last {
+		b := t.keysBlocker(v, wait, after)
 		if found, next := p.upstream.gateState(); b.kind == keysRejected && found == gateClosed {
 			b.kind, b.wait = down, next // its gate lets no request pass, with any key
 		}
@@ -199,8 +199,7 @@ func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*a
 }
 
 // newAttempt returns an attempt that has passed the gate and has acquired the rest, or
-// what blocks it. A rejected key will do, because the request has no other target at this
-// point.
+// what blocks it. If all keys were rejected since try looked at them, one of them is used.
 func (t *targetPicker) newAttempt(ctx context.Context, v *requestTarget, pass health.Pass) (*attempt, *blocker) {
 	a := &attempt{request: t.request, target: v, p: v.p, pass: pass}
 	if b := a.acquire(ctx); b != nil {
@@ -210,9 +209,9 @@ func (t *targetPicker) newAttempt(ctx context.Context, v *requestTarget, pass he
 	return a, nil
 }
 
-// keyless returns the blocker of a provider whose keys are all closed. If the request
+// keysBlocker returns the blocker of a provider whose keys are all closed. If the request
 // was rejected there before, rejected keys are no resort any more.
-func (t *targetPicker) keyless(v *requestTarget, wait, next time.Duration) *blocker {
+func (t *targetPicker) keysBlocker(v *requestTarget, wait, next time.Duration) *blocker {
 	b := &blocker{target: v, kind: keysThrottled, wait: wait, next: next, of: t.request.scope()}
 	t.mu.Lock()
 	fresh := len(v.rejectedKeys) == 0
@@ -223,11 +222,11 @@ func (t *targetPicker) keyless(v *requestTarget, wait, next time.Duration) *bloc
 	return b
 }
 
-// rejectedCall returns the last call to the target, if its key was rejected or throttled.
-func (t *targetPicker) rejectedCall(v *requestTarget) *health.Call {
+// refusedCall returns the last call to the target, if its key was rejected or throttled.
+func (t *targetPicker) refusedCall(v *requestTarget) *health.Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return v.rejectedCall
+	return v.refusedCall
 }
 
 // begin counts the attempt, and begins the request's call with the retry budget of the
@@ -305,8 +304,8 @@ func (t *targetPicker) recordFailure(a *attempt, failure error, o retry.Outcome)
 	}
 }
 
-// recordSuccess records that the attempt brought a response that no retry would change.
-func (t *targetPicker) recordSuccess(a *attempt) {
+// recordFinal records that the attempt brought a response that no retry would change.
+func (t *targetPicker) recordFinal(a *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	v := a.target

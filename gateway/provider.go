@@ -62,9 +62,10 @@ func (p *provider) isOpen(r *request) bool {
 	return found != gateClosed
 }
 
-// ready reports whether the provider would take the request at once.
+// ready reports whether the provider would take the request at once, as far as its
+// override, gate and keys are concerned: its limits may still make the request wait.
 func (p *provider) ready(r *request) bool {
-	_, next := p.keys.left(r.scope())
+	_, next := p.keys.waitLeft(r.scope())
 	return next == 0 && p.isOpen(r)
 }
 
@@ -82,7 +83,7 @@ func (p *provider) blockedBecause(began time.Time, s scope) string {
 	case !p.override.isOpenTo(began):
 		return "draining"
 	}
-	if _, next := p.keys.left(s); next > 0 {
+	if _, next := p.keys.waitLeft(s); next > 0 {
 		why := p.keys.blockReasons(s)
 		return why.brief()
 	}

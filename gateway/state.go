@@ -31,7 +31,7 @@ func (p *provider) status() Status {
 		InFlight: int(u.inFlight.Load()),
 		Totals:   p.stats.totals(),
 		TTFB:     u.pace.mean(), Pressure: u.errors.Pressure(),
-		Rate: u.limits(&p.spec), Quotas: u.quotas.list(now, p.keys.keys), Budgets: p.budgets.list(),
+		Rate: u.limits(&p.spec), Quotas: u.rateLimits.list(now, p.keys.keys), Budgets: p.budgets.list(),
 	}
 	st.Outages, st.Failovers = u.history.lists()
 	var rejected, throttled time.Time

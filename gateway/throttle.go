@@ -113,10 +113,10 @@ func (t *throttles) all(now time.Duration) (list []*throttle) {
 	})
 }
 
-// left returns how long requests of the scope have to wait with the key, and how long
+// waitLeft returns how long requests of the scope have to wait with the key, and how long
 // it is until one of them may go: a probe may go before the wait is over. Both are 0 if
 // they need not wait.
-func (t *throttles) left(k *key, s scope) (wait, next time.Duration) {
+func (t *throttles) waitLeft(k *key, s scope) (wait, next time.Duration) {
 	if !t.active() {
 		return 0, 0
 	}
@@ -183,13 +183,13 @@ func (t *throttles) giveBack(k *key, s scope) {
 	}
 }
 
-// close makes requests of the scope wait with the key. None is let through before
-// that, apart from one a minute that begins when account is over, which the account
-// itself states. Of two waits the later one holds, unless a probe brought the newer.
-func (t *throttles) close(k *key, s scope, wait, account time.Duration, reason string, probed bool) {
+// close makes requests of the scope wait with the key. Meanwhile one request a minute
+// probes whether it still has to wait, but none within noProbeFor. Of two waits the later
+// one holds, unless a probe brought the newer.
+func (t *throttles) close(k *key, s scope, wait, noProbeFor time.Duration, reason string, probed bool) {
 	now := clock.Now()
 	until := clock.Later(now, wait)
-	probe := clock.Later(now, max(probeEvery, account))
+	probe := clock.Later(now, max(probeEvery, noProbeFor))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x := t.find(k, s, now)

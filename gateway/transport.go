@@ -27,7 +27,7 @@ func (p *provider) makeTransports() (err error) {
 	for _, o := range p.order {
 		keys += len(o.keys.keys)
 	}
-	p.transports.single = p.transports.plain.WithAttempts(keys)
+	p.transports.noWait = p.transports.plain.WithAttempts(keys)
 	if hedge != (retry.Hedge{}) {
 		_, err = p.transports.plain.WithHedge(hedge)
 	}

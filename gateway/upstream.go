@@ -222,7 +222,7 @@ type upstream struct {
 type upstreamState struct {
 	recovery    *health.Recovery
 	history     history
-	quotas      rateLimits
+	rateLimits  rateLimits
 	errors      health.ErrorRate
 	subscribers subscribers
 	pace        pace
@@ -343,9 +343,9 @@ func (u *upstream) succeeded(after time.Duration) {
 	u.pace.observe(after)
 }
 
-// failed records an attempt that failed. wait is how long the server asks for no requests;
+// countError counts an attempt without success, which lengthens the policy's waits. wait is how long the server asks for no requests;
 // 0 means that it does not.
-func (u *upstream) failed(wait time.Duration) {
+func (u *upstream) countError(wait time.Duration) {
 	u.errors.Add(false)
 	u.gate.askedFor(wait)
 }
@@ -353,8 +353,8 @@ func (u *upstream) failed(wait time.Duration) {
 // stretch returns the wait, longer the more of the requests fail.
 func (u *upstream) stretch(wait time.Duration) time.Duration { return u.errors.Stretch(wait) }
 
-// readQuotas records what the headers of a response say of the key's rate limits.
-func (u *upstream) readQuotas(key string, h http.Header) { u.quotas.read(key, h, time.Now()) }
+// readRateLimits records what the headers of a response say of the key's rate limits.
+func (u *upstream) readRateLimits(key string, h http.Header) { u.rateLimits.read(key, h, time.Now()) }
 
 // recordFailover records that a request went from one provider to another.
 func (u *upstream) recordFailover(f Failover) { u.history.failedOver(f) }
@@ -363,7 +363,7 @@ func (u *upstream) recordFailover(f Failover) { u.history.failedOver(f) }
 type transports struct {
 	spec   *Spec
 	plain  *retryhttp.Transport // by the policy, without hedging
-	single *retryhttp.Transport // one attempt at each target, without a wait, for callers that retry
+	noWait *retryhttp.Transport // one attempt at each target, without a wait, for callers that retry
 
 	mu     sync.Mutex
 	hedged map[string]*retryhttp.Transport // by route

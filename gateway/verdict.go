@@ -30,7 +30,7 @@ func (t *targetPicker) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
 	v := verdict{*f, t, a}
 	switch a.result.kind {
 	case keyThrottled, keyRejected:
-		return v.afterRejection()
+		return v.afterRefusal()
 	case failed:
 		return v.afterFailure()
 	default:
@@ -52,15 +52,15 @@ func (v *verdict) failOver() bool {
 	if !v.t.otherProviderReady(v.a.target) {
 		return false
 	}
-	v.a.target.left = true
+	v.a.target.abandoned = true
 	return true
 }
 
-// afterRejection decides after the provider rejected the key or throttled it.
-func (v *verdict) afterRejection() retry.Decision {
+// afterRefusal decides after the provider rejected the key or throttled it.
+func (v *verdict) afterRefusal() retry.Decision {
 	t, a, res, o := v.t, v.a, &v.a.result, v.Outcome
 	r, target := t.request, a.target
-	target.rejectedCall = &a.call
+	target.refusedCall = &a.call
 	if a.p.keys.another(&a.call, r.scope()) && a.p.ready(r) {
 		target.made-- // an attempt of the key, not of the provider
 		return tryNow(&v.Failure)
@@ -71,7 +71,7 @@ func (v *verdict) afterRejection() retry.Decision {
 	if v.failOver() {
 		return tryNow(&v.Failure)
 	}
-	target.rejectedCall = nil
+	target.refusedCall = nil
 	switch {
 	case res.kind == keyThrottled && o.Class >= retry.ClassPermanent:
 		return v.Decision
@@ -87,7 +87,7 @@ func (v *verdict) afterRejection() retry.Decision {
 	case a.p != r.asked && t.hasUsableKey(&t.targets[0], nil):
 		// A fallback with a bad key must not make a failure final that would be tried
 		// again without the fallback.
-		target.left = true
+		target.abandoned = true
 		return v.retrySameProvider(retry.Outcome{})
 	}
 	return stop(retry.StopPermanent)
@@ -175,7 +175,7 @@ func (t *targetPicker) soonestKey() time.Duration {
 	wait := time.Duration(math.MaxInt64)
 	for i := range t.targets {
 		if p := t.targets[i].p; p.override.isOpenTo(t.request.began) {
-			left, _ := p.keys.left(t.request.scope())
+			left, _ := p.keys.waitLeft(t.request.scope())
 			wait = min(wait, left)
 		}
 	}
@@ -192,7 +192,7 @@ func (t *targetPicker) nextOpening() (wait time.Duration, ok bool) {
 		if !t.hasUsableKey(v, nil) {
 			continue
 		}
-		w, _ := v.p.keys.left(t.request.scope())
+		w, _ := v.p.keys.waitLeft(t.request.scope())
 		if found, next := v.p.upstream.gateState(); found == gateClosed {
 			w = max(w, next)
 		}

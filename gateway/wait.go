@@ -174,7 +174,7 @@ func (w *waiter) sleep(ctx context.Context, b *blocker) error {
 	began := clock.Now()
 	ctx, _, stop := w.watch(ctx, nil)
 	defer stop()
-	if _, next := p.keys.left(b.of); next == 0 || !p.override.isOpenTo(w.request.began) {
+	if _, next := p.keys.waitLeft(b.of); next == 0 || !p.override.isOpenTo(w.request.began) {
 		return nil // while we began to watch
 	}
 	p.upstream.countWaiting(w.request.class, 1)

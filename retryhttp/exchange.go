@@ -11,8 +11,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// exchange is one request with all its attempts, once it is more than a first
-// attempt that succeeds.
+// exchange is one request with all its attempts. Without a router and headers of its own,
+// a transport makes one only after a first attempt without success.
 type exchange struct {
 	t          *Transport
 	req        *http.Request // the caller's, never changed
