@@ -23,10 +23,10 @@ type graceWriter struct {
 var errNotRead = errors.New("the reader does not read")
 
 // stopOn sets the context that limits writes.
-func (p *graceWriter) stopOn(told context.Context) {
+func (p *graceWriter) stopOn(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stopping = told
+	p.stopping = ctx
 }
 
 // Write implements [io.Writer].

@@ -101,9 +101,9 @@ func (o *moveOptions) run(ctx context.Context, from, to string) error {
 	if err == nil {
 		return o.report(m)
 	}
-	if told, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok {
+	if interrupted, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok {
 		fmt.Fprintln(o.io.Err, "tideover: the move was interrupted: run it again")
-		return coded(told)
+		return coded(interrupted)
 	}
 	return &codedError{errors.New(o.redactor.String(err.Error())), codeOwn}
 }

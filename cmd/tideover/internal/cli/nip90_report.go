@@ -176,12 +176,12 @@ func (p *jobReporter) clearProgress() {
 	p.erase()
 }
 
-// printEnd prints how the request ended and returns the exit code as an error. told is the cause of
+// printEnd prints how the request ended and returns the exit code as an error. cause is the cause of
 // an interruption, or nil.
-func (p *jobReporter) printEnd(e *nostr.Event, out *nip90client.Outcome, told error) error {
+func (p *jobReporter) printEnd(e *nostr.Event, out *nip90client.Outcome, cause error) error {
 	p.clearProgress()
 	code, text := describeEnding(out)
-	exit, interrupted := errors.AsType[exitError](coded(told))
+	exit, interrupted := errors.AsType[exitError](coded(cause))
 	if interrupted = interrupted && out.Ending == nip90client.Interrupted; interrupted {
 		code = exit.Code
 	}

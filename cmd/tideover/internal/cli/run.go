@@ -197,7 +197,7 @@ func (o *runOptions) run(ctx context.Context, c *client.Client, start control.St
 		return o.printLine("%s", run.ID)
 	}
 	err = o.waitForEnd(ctx, c, run.ID)
-	if _, told := errors.AsType[*interruptedError](err); told {
+	if _, interrupted := errors.AsType[*interruptedError](err); interrupted {
 		o.warn("run %s continues; see 'tideover show %s'", run.ID, run.ID)
 	}
 	return err

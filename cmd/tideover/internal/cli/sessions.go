@@ -72,18 +72,18 @@ func (o *sessionsOptions) command(cmd *cobra.Command) {
 }
 
 // withHosts connects to all processes that run sessions and calls do.
-func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Context, places []*sessionHost) error) error {
+func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Context, hosts []*sessionHost) error) error {
 	if o.timeout <= 0 {
 		return fmt.Errorf("--timeout: %v is too short: want more than 0", &o.timeout)
 	}
 	ctx, stop := o.context(cmd)
 	defer stop()
-	places, err := o.sessionHosts()
+	hosts, err := o.sessionHosts()
 	if err != nil {
 		return err
 	}
-	defer closeHosts(places)
-	err = do(ctx, places)
+	defer closeHosts(hosts)
+	err = do(ctx, hosts)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -193,8 +193,8 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 		Use: v.name + " [flags] NAME", Short: v.short, Long: v.long, Example: v.example,
 		Args: exactlyOne("session"), ValidArgsFunction: o.completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error {
-				p, err := o.findRunningHost(ctx, places, args[0])
+			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error {
+				p, err := o.findRunningHost(ctx, hosts, args[0])
 				if err != nil {
 					return err
 				}
@@ -266,14 +266,14 @@ func parseUntil(text string, now time.Time) (time.Time, error) {
 
 // completeNames completes the name of a session as the only argument.
 func (o *sessionsOptions) completeNames(_ *cobra.Command, args []string, prefix string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
-	places, err := o.sessionHosts()
+	hosts, err := o.sessionHosts()
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer closeHosts(places)
+	defer closeHosts(hosts)
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
-	found, _, _ := querySessions(ctx, places)
+	found, _, _ := querySessions(ctx, hosts)
 	for _, s := range found {
 		if strings.HasPrefix(s.Name, prefix) {
 			names = append(names, cobra.CompletionWithDesc(visible(s.Name), visible(s.State)))

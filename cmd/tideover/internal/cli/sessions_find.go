@@ -139,17 +139,17 @@ func gone(err error) bool {
 
 // querySessions asks all hosts at once. A host that has ended has no sessions; for others that
 // fail, a note says why. It returns an error if no host has answered.
-func querySessions(ctx context.Context, places []*sessionHost) (found []hostedSession, notes []string, err error) {
-	lists, errs := make([][]hostedSession, len(places)), make([]error, len(places))
+func querySessions(ctx context.Context, hosts []*sessionHost) (found []hostedSession, notes []string, err error) {
+	lists, errs := make([][]hostedSession, len(hosts)), make([]error, len(hosts))
 	var asked sync.WaitGroup
-	for i, p := range places {
+	for i, p := range hosts {
 		asked.Go(func() { lists[i], errs[i] = p.sessions(ctx) })
 	}
 	asked.Wait()
 	if !slices.Contains(errs, nil) {
 		err, errs[0] = errs[0], nil // the server's error matters most
 	}
-	for i, p := range places {
+	for i, p := range hosts {
 		if p.instead != nil {
 			notes = append(notes, p.instead.Error())
 		}
@@ -166,8 +166,8 @@ func querySessions(ctx context.Context, places []*sessionHost) (found []hostedSe
 }
 
 // querySessions is the function querySessions, and prints the notes as warnings.
-func (o *sessionsOptions) querySessions(ctx context.Context, places []*sessionHost) ([]hostedSession, error) {
-	found, notes, err := querySessions(ctx, places)
+func (o *sessionsOptions) querySessions(ctx context.Context, hosts []*sessionHost) ([]hostedSession, error) {
+	found, notes, err := querySessions(ctx, hosts)
 	for _, n := range notes {
 		o.warn("%s", n)
 	}
@@ -179,11 +179,11 @@ func (o *sessionsOptions) querySessions(ctx context.Context, places []*sessionHo
 
 // findHost returns the host of the session with this name. With --server it returns that host
 // without asking it.
-func (o *sessionsOptions) findHost(ctx context.Context, places []*sessionHost, name string) (*sessionHost, error) {
+func (o *sessionsOptions) findHost(ctx context.Context, hosts []*sessionHost, name string) (*sessionHost, error) {
 	if o.server != "" {
-		return places[0], nil
+		return hosts[0], nil
 	}
-	all, err := o.querySessions(ctx, places)
+	all, err := o.querySessions(ctx, hosts)
 	if err != nil {
 		return nil, err
 	}

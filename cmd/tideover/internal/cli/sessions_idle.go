@@ -185,13 +185,13 @@ func shellWord(word string) string {
 
 // allSessions returns the sessions of all hosts, including those that are not watched. It is not an
 // error if no host is running, unless --server or $TIDEOVER_SERVER names one.
-func (o *sessionsOptions) allSessions(ctx context.Context, places []*sessionHost) (all []hostedSession, unwatched []unwatchedSession, notes []string, err error) {
-	all, notes, err = querySessions(ctx, places)
+func (o *sessionsOptions) allSessions(ctx context.Context, hosts []*sessionHost) (all []hostedSession, unwatched []unwatchedSession, notes []string, err error) {
+	all, notes, err = querySessions(ctx, hosts)
 	if o.server != "" {
 		return all, nil, notes, err
 	}
-	if places[0].away && o.serveWasHere() {
-		notes = append(notes, "no serve at "+places[0].client.Where()+": sessions of serve are not listed")
+	if hosts[0].away && o.serveWasHere() {
+		notes = append(notes, "no serve at "+hosts[0].client.Where()+": sessions of serve are not listed")
 	}
 	if gone(err) && os.Getenv(client.ServerVar) == "" {
 		err = nil
@@ -224,8 +224,8 @@ var endedPhrases = map[string]string{"gave-up": "gave up", "completed": "was com
 
 // findRunningHost is findHost with a better error: for a session that is not watched, it says how
 // to continue it.
-func (o *sessionsOptions) findRunningHost(ctx context.Context, places []*sessionHost, name string) (*sessionHost, error) {
-	p, err := o.findHost(ctx, places, name)
+func (o *sessionsOptions) findRunningHost(ctx context.Context, hosts []*sessionHost, name string) (*sessionHost, error) {
+	p, err := o.findHost(ctx, hosts, name)
 	if err == nil || o.server != "" {
 		return p, err
 	}

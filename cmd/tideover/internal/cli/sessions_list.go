@@ -55,8 +55,8 @@ func newSessionsList(io Streams) *cobra.Command {
 	return cmd
 }
 
-func (o *sessionsOptions) list(ctx context.Context, places []*sessionHost) error {
-	all, unwatched, notes, err := o.allSessions(ctx, places)
+func (o *sessionsOptions) list(ctx context.Context, hosts []*sessionHost) error {
+	all, unwatched, notes, err := o.allSessions(ctx, hosts)
 	for _, n := range notes {
 		o.warn("%s", n)
 	}

@@ -46,8 +46,8 @@ func newSessionsLogs(io Streams) *cobra.Command {
 			if o.json {
 				return errors.New("--json is not supported: the output of a session is not JSON")
 			}
-			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error {
-				if err := o.locate(ctx, places, args[0]); err != nil {
+			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error {
+				if err := o.locate(ctx, hosts, args[0]); err != nil {
 					return err
 				}
 				return o.print(ctx)
@@ -62,8 +62,8 @@ func newSessionsLogs(io Streams) *cobra.Command {
 
 // locate sets read and over: from the process that runs the session or, if its watch is not
 // running, from the folder of the watch.
-func (o *sessionLogs) locate(ctx context.Context, places []*sessionHost, name string) error {
-	p, err := o.findRunningHost(ctx, places, name)
+func (o *sessionLogs) locate(ctx context.Context, hosts []*sessionHost, name string) error {
+	p, err := o.findRunningHost(ctx, hosts, name)
 	if err == nil {
 		o.read = func(ctx context.Context, after string) (session.OutputPart, error) {
 			return p.client.SessionOutput(ctx, name, after)

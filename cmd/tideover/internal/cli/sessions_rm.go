@@ -28,7 +28,7 @@ func newSessionsRemove(io Streams) *cobra.Command {
 		Args:    exactlyOne("session"), ValidArgsFunction: completeUnwatched,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ask := &bulkOptions{remote: o.remote, yes: yes}
-			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error { return o.remove(ctx, places, args[0], ask) })
+			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error { return o.remove(ctx, hosts, args[0], ask) })
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
@@ -47,8 +47,8 @@ func completeUnwatched(_ *cobra.Command, args []string, _ string) (names []cobra
 	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
-func (o *sessionsOptions) remove(ctx context.Context, places []*sessionHost, name string, ask *bulkOptions) error {
-	all, unwatched, _, err := o.allSessions(ctx, places)
+func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name string, ask *bulkOptions) error {
+	all, unwatched, _, err := o.allSessions(ctx, hosts)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func newSessionsShow(io Streams) *cobra.Command {
 			if lines < 0 {
 				return fmt.Errorf("--lines: %d is negative", lines)
 			}
-			return o.withHosts(cmd, func(ctx context.Context, places []*sessionHost) error { return o.show(ctx, places, args[0], lines) })
+			return o.withHosts(cmd, func(ctx context.Context, hosts []*sessionHost) error { return o.show(ctx, hosts, args[0], lines) })
 		},
 	}
 	cmd.Flags().IntVar(&lines, "lines", 10, "show at most `N` of the last lines of its output")
@@ -40,8 +40,8 @@ func newSessionsShow(io Streams) *cobra.Command {
 	return cmd
 }
 
-func (o *sessionsOptions) show(ctx context.Context, places []*sessionHost, name string, lines int) error {
-	p, err := o.findRunningHost(ctx, places, name)
+func (o *sessionsOptions) show(ctx context.Context, hosts []*sessionHost, name string, lines int) error {
+	p, err := o.findRunningHost(ctx, hosts, name)
 	if err != nil {
 		if st, ok := o.unwatchedByName(ctx, name); ok && o.server == "" {
 			return o.showUnwatched(&st)

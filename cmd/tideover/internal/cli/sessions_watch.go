@@ -44,12 +44,12 @@ type sessionsWatcher struct {
 
 // refresh queries all hosts and prints the list or the changes.
 func (w *sessionsWatcher) refresh(ctx context.Context) error {
-	places, err := w.sessionHosts()
+	hosts, err := w.sessionHosts()
 	if err != nil {
 		return err
 	}
-	defer closeHosts(places)
-	all, unwatched, notes, err := w.allSessions(ctx, places)
+	defer closeHosts(hosts)
+	all, unwatched, notes, err := w.allSessions(ctx, hosts)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -31,8 +31,8 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 		Seed: o.seed, Seeds: o.seeds, Workers: o.workers, Progress: p.step,
 	})
 	done := p.finish()
-	if told, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok && err != nil {
-		return nil, &codedError{fmt.Errorf("interrupted after %d of %s: nothing was written", done, textfmt.Plural(total, "run")), 128 + int(told.signal)}
+	if interrupted, ok := errors.AsType[*interruptedError](context.Cause(ctx)); ok && err != nil {
+		return nil, &codedError{fmt.Errorf("interrupted after %d of %s: nothing was written", done, textfmt.Plural(total, "run")), 128 + int(interrupted.signal)}
 	}
 	if err != nil {
 		return nil, &codedError{err, codeImpossible}

@@ -38,9 +38,9 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	if err := checkStartable(spec); err != nil {
 		return err
 	}
-	told := make(chan os.Signal, 2)
-	signal.Notify(told, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	defer signal.Stop(told)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
 
 	rep := newWatchReporter(io.Err, o, redactor)
 	defer rep.stopCountdown()
@@ -91,7 +91,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 		over <- result{st, err}
 	}()
 	select {
-	case sig := <-told:
+	case sig := <-signals:
 		w.End()
 		rep.stopCountdown()
 		rep.printInfo("ended by %v; run the same command again to continue session %s", sig, spec.Name)
@@ -100,7 +100,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 		if r.err != nil {
 			return r.err
 		}
-		return rep.reportEnd(w, r.Status, told)
+		return rep.reportEnd(w, r.Status, signals)
 	}
 }
 
@@ -130,7 +130,7 @@ func streamOpener(io Streams) func(*session.Spec) (session.Streams, error) {
 
 // reportEnd prints how the session ended, waits for the messages about it, and returns the exit
 // code.
-func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, told <-chan os.Signal) error {
+func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-chan os.Signal) error {
 	r.stopCountdown()
 	code := 0
 	if last := w.Last(); last != nil {
@@ -141,7 +141,7 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, told <-chan
 		if st.Commands > 1 {
 			r.printInfo("session %s was completed after %d commands", st.Name, st.Commands)
 		}
-		r.drain(w, told) // including messages that an earlier process could not send
+		r.drain(w, signals) // including messages that an earlier process could not send
 		return nil
 	case "gave-up":
 		commands := fmt.Sprintf("%d commands", st.Commands)
@@ -158,19 +158,19 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, told <-chan
 			code = process.CodeSignal + int(syscall.SIGTERM)
 		}
 	}
-	r.drain(w, told)
+	r.drain(w, signals)
 	return exitError{Code: code}
 }
 
 // drain waits until the messages about the end are sent. A signal ends it.
-func (r *watchReporter) drain(w *watch.Watch, told <-chan os.Signal) {
+func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() {
 		select {
-		case <-told:
+		case <-signals:
 			cancel()
 		case <-stop:
 		}

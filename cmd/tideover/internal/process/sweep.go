@@ -20,10 +20,10 @@ const unkillable = 2 * time.Second
 func (s *Supervisor) sweep(a *attempt) {
 	// There is one grace period in total, not one per generation of processes.
 	grace := time.Now().Add(s.cfg.Grace)
-	told := map[int]bool{} // pids that got TERM; the group is a negative number
+	signalled := map[int]bool{} // pids that got TERM; the group is a negative number
 	if !a.termSent.IsZero() {
 		grace = a.termSent.Add(s.cfg.Grace)
-		maps.Copy(told, a.termSentTo)
+		maps.Copy(signalled, a.termSentTo)
 	}
 	looked := false
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -43,7 +43,7 @@ func (s *Supervisor) sweep(a *attempt) {
 		case late >= 0:
 			s.signalEach(left, syscall.SIGKILL, nil)
 		default:
-			s.signalEach(left, syscall.SIGTERM, told)
+			s.signalEach(left, syscall.SIGTERM, signalled)
 		}
 		looked = false
 		time.Sleep(pause)
@@ -76,17 +76,17 @@ func (s *Supervisor) left(a *attempt) []int {
 	return left
 }
 
-// signalEach sends the signal to the pids that are not in told, and adds them to it. told may be
+// signalEach sends the signal to the pids that are not in signalled, and adds them to it. signalled may be
 // nil.
-func (s *Supervisor) signalEach(pids []int, sig syscall.Signal, told map[int]bool) {
+func (s *Supervisor) signalEach(pids []int, sig syscall.Signal, signalled map[int]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, pid := range pids {
-		if told[pid] {
+		if signalled[pid] {
 			continue
 		}
-		if told != nil {
-			told[pid] = true
+		if signalled != nil {
+			signalled[pid] = true
 		}
 		_ = syscall.Kill(pid, sig)
 		_ = syscall.Kill(pid, syscall.SIGCONT)
