@@ -12,17 +12,17 @@ import (
 
 // attempt is one run of the command.
 type attempt struct {
-	pid        int // of the command and of its process group; not reused while a member lives
-	states     chan change
-	stops      chan struct{} // we got SIGTSTP
-	running    bool          // the command itself has not been reaped
-	continues  int           // number of CONT signals sent to the group
-	termSent   time.Time     // when TERM was sent; zero if it was not
-	termSentTo map[int]bool  // processes that got TERM then
-	lent       bool          // the group has the terminal's foreground instead of us
-	terminal   bool          // the group has, or had, the foreground
-	hungUp     bool          // the terminal was closed while the group had it
-	timedOut   bool
+	pid           int // of the command and of its process group; not reused while a member lives
+	states        chan change
+	stops         chan struct{} // we got SIGTSTP
+	running       bool          // the command itself has not been reaped
+	continues     int           // number of CONT signals sent to the group
+	termSent      time.Time     // when TERM was sent; zero if it was not
+	termSentTo    map[int]bool  // processes that got TERM then
+	hasForeground bool          // the group has the terminal's foreground instead of us
+	terminal      bool          // the group has, or had, the foreground
+	hungUp        bool          // the terminal was closed while the group had it
+	timedOut      bool
 }
 
 // Run runs the command once, with extra environment variables ("key=value"). It returns when the
@@ -39,7 +39,7 @@ func (s *Supervisor) Run(ctx context.Context, extra ...string) (Result, error) {
 		return Result{}, err
 	}
 	status := s.waitForEnd(ctx, a)
-	s.reclaim(a, a.timedOut || status.Signaled())
+	s.takeForeground(a, a.timedOut || status.Signaled())
 
 	r := Result{TimedOut: a.timedOut, Terminal: a.terminal, HungUp: a.hungUp}
 	r.Code, r.Signal = status.ExitStatus(), 0
@@ -90,7 +90,7 @@ func (s *Supervisor) start(extra []string) (*attempt, error) {
 		return nil, err
 	}
 	if s.terminal.is(s.cfg.Stdin) {
-		s.lend(a)
+		s.giveForeground(a)
 	}
 	go s.watch(a)
 	return a, nil

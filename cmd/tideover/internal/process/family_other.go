@@ -6,7 +6,7 @@ package process
 // can be ended.
 type family struct{}
 
-type relative struct {
+type descendant struct {
 	pid, group int
 }
 
@@ -16,4 +16,4 @@ func (*family) environment() []string { return nil }
 
 func (*family) children() []int { return nil }
 
-func (*family) descendants() []relative { return nil }
+func (*family) descendants() []descendant { return nil }

@@ -11,26 +11,26 @@ import (
 // ourselves after a kill.
 const stopWait = 100 * time.Millisecond
 
-// lend gives the terminal's foreground to the attempt, if we have it.
+// giveForeground gives the terminal's foreground to the attempt, if we have it.
 //
 // The command has been running for some microseconds by then. If it has used the terminal already,
 // it was stopped for that, which [Supervisor.handleStop] handles. Setting the foreground in the child
 // between fork and exec would require ignoring TTOU there, and the command would inherit that.
-func (s *Supervisor) lend(a *attempt) {
-	if s.terminal.holder() == s.terminal.own && s.terminal.give(a.pid) == nil {
-		a.lent, a.terminal = true, true
+func (s *Supervisor) giveForeground(a *attempt) {
+	if s.terminal.foregroundGroup() == s.terminal.own && s.terminal.setForeground(a.pid) == nil {
+		a.hasForeground, a.terminal = true, true
 	}
 }
 
-// reclaim takes the foreground back from the attempt. If the command was ended by us or by a
+// takeForeground takes the foreground back from the attempt. If the command was ended by us or by a
 // signal, it also restores the terminal's modes; a command that ended normally may have changed
 // them on purpose.
-func (s *Supervisor) reclaim(a *attempt, cutShort bool) {
-	if !a.lent {
+func (s *Supervisor) takeForeground(a *attempt, cutShort bool) {
+	if !a.hasForeground {
 		return
 	}
-	a.lent = false
-	if s.terminal.give(s.terminal.own) != nil && s.terminal.holder() < 0 {
+	a.hasForeground = false
+	if s.terminal.setForeground(s.terminal.own) != nil && s.terminal.foregroundGroup() < 0 {
 		a.hungUp = true // the terminal worked before, or the attempt would not have got it
 	}
 	if cutShort {
@@ -54,7 +54,7 @@ func (s *Supervisor) forwardStop() bool {
 
 // handleStop reacts to a command that was stopped.
 func (s *Supervisor) handleStop(a *attempt, sig syscall.Signal) {
-	holder := s.terminal.holder()
+	holder := s.terminal.foregroundGroup()
 	switch {
 	case holder < 0 && s.terminal != nil && (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU):
 		// It was stopped for using a terminal that was closed since. No shell can continue it, and
@@ -64,7 +64,7 @@ func (s *Supervisor) handleStop(a *attempt, sig syscall.Signal) {
 	case holder < 0 || s.ctx.Err() != nil:
 		// Without job control, the process that stopped it must continue it.
 	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == s.terminal.own:
-		s.lend(a)
+		s.giveForeground(a)
 		s.signalGroup(syscall.SIGCONT)
 	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == a.pid:
 		s.signalGroup(syscall.SIGCONT)
@@ -97,7 +97,7 @@ func (s *Supervisor) suspendWith(a *attempt) {
 // suspend stops our own group, as the terminal does with a group in the foreground. When we are
 // continued, it continues the attempt. With Config.Suspend, that function decides when to continue.
 func (s *Supervisor) suspend(a *attempt, sig syscall.Signal) {
-	s.reclaim(a, false)
+	s.takeForeground(a, false)
 	if sig == syscall.SIGSTOP {
 		// Unlike TSTP, STOP would stop us even if no shell could continue us.
 		sig = syscall.SIGTSTP
@@ -106,7 +106,7 @@ func (s *Supervisor) suspend(a *attempt, sig syscall.Signal) {
 		s.signals.stopSelf(0, sig)
 	}
 	if a.terminal || s.terminal.is(s.cfg.Stdin) {
-		s.lend(a)
+		s.giveForeground(a)
 	}
 	s.signalGroup(syscall.SIGCONT)
 }

@@ -22,7 +22,7 @@ type terminal struct {
 // openTerminal returns the controlling terminal; nil if there is none.
 func openTerminal(stdin *os.File) *terminal {
 	t := &terminal{input: stdin, fd: fdOf(stdin), own: unix.Getpgrp()}
-	if !IsTerminal(stdin) || t.holder() < 0 {
+	if !IsTerminal(stdin) || t.foregroundGroup() < 0 {
 		f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 		if err != nil {
 			return nil
@@ -42,8 +42,8 @@ func (t *terminal) close() {
 // is reports whether f is the terminal.
 func (t *terminal) is(f *os.File) bool { return t != nil && t.input == f }
 
-// holder returns the group in the foreground; negative if it is unknown.
-func (t *terminal) holder() int {
+// foregroundGroup returns the group in the foreground; negative if it is unknown.
+func (t *terminal) foregroundGroup() int {
 	if t == nil {
 		return -1
 	}
@@ -54,15 +54,15 @@ func (t *terminal) holder() int {
 	return group
 }
 
-// give puts the group in the foreground.
-func (t *terminal) give(group int) (err error) {
+// setForeground puts the group in the foreground.
+func (t *terminal) setForeground(group int) (err error) {
 	withoutTTOU(func() { err = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) })
 	return err
 }
 
 // restore restores the modes of our start.
 func (t *terminal) restore() {
-	if t == nil || t.modes == nil || t.holder() != t.own {
+	if t == nil || t.modes == nil || t.foregroundGroup() != t.own {
 		return
 	}
 	_ = unix.IoctlSetTermios(t.fd, setTermios, t.modes)

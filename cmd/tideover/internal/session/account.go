@@ -70,7 +70,7 @@ type usage struct {
 }
 
 // enterAccount asks the gate of the session's account for permission. If the gate holds the attempt
-// back, end it with the error of [usage.hold], which uses neither an attempt nor a window.
+// back, end it with the error of [usage.holdRun], which uses neither an attempt nor a window.
 func (r *Runner) enterAccount(s *Spec, t *engine.Task) (u *usage, held *account.Held) {
 	r.held.remove(t.Run)
 	_, forced := r.forced.LoadAndDelete(t.Run)
@@ -102,9 +102,9 @@ func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u 
 	return u, nil
 }
 
-// hold returns the error that ends an attempt that the gate holds back. The run is woken if the
+// holdRun returns the error that ends an attempt that the gate holds back. The run is woken if the
 // gate opens earlier.
-func (u *usage) hold(wait time.Duration, why string) error {
+func (u *usage) holdRun(wait time.Duration, why string) error {
 	u.asker.Forced = false
 	u.runner.held.add(u.runner, u.task.Run, heldRun{u.gate, u.asker, time.Now().Add(wait)})
 	return engine.Snooze(wait, why)
@@ -124,7 +124,7 @@ func (u *usage) release() {
 // recordStop reports to the account why the command stopped. If the limit was known already, it
 // returns the wait that applies to all sessions, which uses up nothing.
 func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
-	h := u.learn(stop)
+	h := u.reportStop(stop)
 	if h == nil {
 		return nil
 	}
@@ -136,9 +136,9 @@ func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
 	return h
 }
 
-// learn reports to the account why the command stopped. If the limit was known already, it returns
+// reportStop reports to the account why the command stopped. If the limit was known already, it returns
 // the wait that applies to all sessions.
-func (u *usage) learn(stop detect.Stop) *account.Held {
+func (u *usage) reportStop(stop detect.Stop) *account.Held {
 	if u == nil {
 		return nil
 	}

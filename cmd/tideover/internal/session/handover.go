@@ -145,7 +145,7 @@ func (s *Spec) waitForAccount(use *usage, m Memo, h *account.Held) error {
 	if h.Stated && s.handOver(&m, until, until, true) {
 		return engine.Keep(engine.Snooze(time.Nanosecond, h.Why+"; "+m.Handover.describe()), m)
 	}
-	return engine.Keep(use.hold(h.Wait, h.Why), m)
+	return engine.Keep(use.holdRun(h.Wait, h.Why), m)
 }
 
 // isHandedOver reports whether another assistant works now. It ends the handover in the memo if the
@@ -220,7 +220,7 @@ func (r *Runner) handleFallback(ctx context.Context, s *Spec, t *engine.Task, be
 		end.memo.startOver()
 		return nil, engine.Keep(engine.Snooze(time.Nanosecond, h.Assistant+" has lost its session and starts again"), begun.withFallback(end.memo))
 	}
-	use.learn(end.stop)
+	use.reportStop(end.stop)
 	if end.stop.Reason == detect.UserExit && s.action(detect.UserExit).Do == DoStop {
 		memo.endTurn(turnEnd(end.stop), time.Now())
 		return nil, r.stop(ctx, t, memo, failure(end.stop, end.memo.Last.Exit))
