@@ -286,7 +286,7 @@ func TestRecipeSystemdUnit(t *testing.T) {
 		if got.stderr != "" {
 			t.Errorf("stderr = %q", got.stderr)
 		}
-		wantIn(t, "stdout", got.out, "config.yaml: good")
+		wantIn(t, "stdout", got.out, "config.yaml: valid")
 		k.wantCalls("systemctl", "--user daemon-reload", "--user enable --now tideover")
 		k.wantCalls("loginctl", "enable-linger")
 	})

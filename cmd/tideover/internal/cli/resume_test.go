@@ -417,7 +417,7 @@ func TestAnAssistantThatCannotBeResumedIsNotRunAgain(t *testing.T) {
 		command []string
 		why     string
 	}{
-		"a flag":       {[]string{"gemini", "--sesame", "-p", "x"}, "the flag --sesame is not known"},
+		"a flag":       {[]string{"gemini", "--sesame", "-p", "x"}, "the flag --sesame is unknown"},
 		"an assistant": {[]string{"opencode", "run", "x"}, "how opencode resumes a session is unknown"},
 		"a script":     {[]string{"sh", "-c", "cd . && opencode run x"}, "opencode is run by a command that is too complex"},
 	} {

@@ -18,7 +18,7 @@ func TestMistakesAreUnderstood(t *testing.T) {
 		{"a verb of two letters", []string{"rn"}, `did you mean "tideover run"?`},
 		{"a verb that is nothing like another", []string{"frobnicate"}, `unknown command "tideover frobnicate"`},
 		{"a verb below another", []string{"sessions", "pase", "x"}, `unknown command "tideover sessions pase"; did you mean "tideover sessions pause"?`},
-		{"a verb of few", []string{"config", "frobnicate"}, "there are check, show"},
+		{"a verb of few", []string{"config", "frobnicate"}, "want one of check, show"},
 		{"a topic of the help", []string{"help", "nosuch"}, `unknown command "tideover nosuch"`},
 		{"a topic that is nearly one", []string{"help", "polcy"}, `did you mean "tideover policy"?`},
 		{"a topic below a verb", []string{"help", "exec", "flags"}, `unknown command "tideover exec flags"`},

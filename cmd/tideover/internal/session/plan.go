@@ -46,7 +46,7 @@ func (s *Spec) PlanResume(piped bool) {
 	case errors.Is(err, errNoPrompt):
 		return
 	case err != nil:
-		s.NoResume = fmt.Sprintf("the command of %s can't be resumed: %v", assistant, err)
+		s.NoResume = fmt.Sprintf("the command of %s: %v", assistant, err)
 		return
 	}
 	if r.id == "" && !mentions(r.start, "Session") && !s.readsID() {

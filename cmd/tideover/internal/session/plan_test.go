@@ -102,7 +102,7 @@ func TestHowAssistantsAreResumed(t *testing.T) {
 func TestWhatCannotBeResumed(t *testing.T) {
 	t.Parallel()
 	for line, why := range map[string]string{
-		"claude -p x --sesame":                       "the command of claude can't be resumed: the flag --sesame is unknown",
+		"claude -p x --sesame":                       "the command of claude: the flag --sesame is unknown",
 		"claude -p x --model":                        "the flag --model has no value",
 		"claude -p x y":                              "more than one prompt",
 		"claude -p x --no-session-persistence":       "stores no session",
