@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -84,8 +86,7 @@ func (r *Relay) Restart() error {
 	case r.server != nil:
 		return nil
 	}
-	var sockets net.ListenConfig
-	l, err := sockets.Listen(context.Background(), "tcp", r.addr) // the context matters for name lookups only
+	l, err := listen(r.addr)
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
@@ -95,6 +96,22 @@ func (r *Relay) Restart() error {
 	}
 	r.server = serve(l, r.core)
 	return nil
+}
+
+// listen listens on the address. A free port is one below those that systems use for
+// outgoing connections: a relay that restarts needs the same port again.
+func listen(addr string) (net.Listener, error) {
+	var sockets net.ListenConfig
+	ctx := context.Background() // it matters for name lookups only
+	if host, port, err := net.SplitHostPort(addr); err == nil && port == "0" {
+		for range 100 {
+			low := strconv.Itoa(12_000 + rand.IntN(18_000))
+			if l, err := sockets.Listen(ctx, "tcp", net.JoinHostPort(host, low)); err == nil {
+				return l, nil
+			}
+		}
+	}
+	return sockets.Listen(ctx, "tcp", addr)
 }
 
 // Cut breaks all links with a TCP reset. New ones are accepted.
