@@ -109,8 +109,8 @@ func TestWatchResumesTheSameSession(t *testing.T) {
 
 func TestWatchIsKilledInAWait(t *testing.T) {
 	t.Parallel()
-	w := newWatchEnv(t, `echo "crashed"; exit 3`, `echo "retry after 4s"; exit 1`, `echo done`)
-	cmd, _ := w.until("retry after 4s; next at", "--name", "night")
+	w := newWatchEnv(t, `echo "crashed"; exit 3`, `echo "retry after 20s"; exit 1`, `echo done`)
+	cmd, _ := w.until("retry after 20s; next at", "--name", "night")
 	before := w.session()
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
