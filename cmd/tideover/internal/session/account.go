@@ -69,16 +69,9 @@ type usage struct {
 	proven *time.Timer
 }
 
-// enterAccount asks the gate of the session's account for permission. If the gate holds the attempt
-// back, end it with the error of [usage.holdRun], which uses neither an attempt nor a window.
-func (r *Runner) enterAccount(s *Spec, t *engine.Task) (u *usage, held *account.Held) {
-	r.held.remove(t.Run)
-	_, forced := r.forced.LoadAndDelete(t.Run)
-	return r.useAccount(s, t, t.Run, forced)
-}
-
-// useAccount asks the gate of an account for permission. id identifies the asker; forced overrides
-// the gate.
+// useAccount asks the gate of the session's account for permission. id identifies the asker; forced
+// overrides the gate. If the gate holds the attempt back, end it with the error of [usage.holdRun], which
+// uses neither an attempt nor a window.
 func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u *usage, held *account.Held) {
 	name := s.AccountName()
 	if r.Accounts == nil || name == "" {

@@ -103,7 +103,8 @@ func turnEnd(stop detect.Stop) Turn {
 
 // handOver records in the memo that other assistants work until the end of a limit. It returns
 // false if they do not: there is at most one handover per limit.
-func (s *Spec) handOver(m *Memo, until, back time.Time, held bool) bool {
+func (a *attempt) handOver(m *Memo, until, back time.Time, held bool) bool {
+	s := a.spec
 	now := time.Now()
 	if len(s.Fallback) == 0 || until.Sub(now) <= cmp.Or(s.FallbackAfter, DefaultFallbackAfter) {
 		return false
@@ -126,13 +127,13 @@ func (h *Handover) describe() string {
 
 // limitReached returns the error that ends an attempt at a limit during which other assistants
 // work; nil if there are none. It uses a window.
-func (s *Spec) limitReached(m *Memo, stop detect.Stop, err error) error {
-	slack := s.storedPolicy().ServerSlack
+func (a *attempt) limitReached(m *Memo, stop detect.Stop, err error) error {
+	slack := a.spec.storedPolicy().ServerSlack
 	if stop.Reason != detect.RateLimit || stop.Until.IsZero() || time.Until(stop.Until) <= min(shortWait, slack) {
 		return nil
 	}
-	back := stop.Until.Add(slack + account.Jitter(cmp.Or(s.AccountSpread, account.DefaultSpread)))
-	if !s.handOver(m, stop.Until, back, false) {
+	back := stop.Until.Add(slack + account.Jitter(cmp.Or(a.spec.AccountSpread, account.DefaultSpread)))
+	if !a.handOver(m, stop.Until, back, false) {
 		return nil
 	}
 	return engine.SpendWindow(stop.Until, err.Error()+"; "+m.Handover.describe())
@@ -140,9 +141,9 @@ func (s *Spec) limitReached(m *Memo, stop detect.Stop, err error) error {
 
 // waitForAccount returns the error that ends an attempt that the account holds back: other
 // assistants work until the end of the limit, or the run waits.
-func (s *Spec) waitForAccount(use *usage, m Memo, h *account.Held) error {
+func (a *attempt) waitForAccount(use *usage, m Memo, h *account.Held) error {
 	until := time.Now().Add(h.Wait)
-	if h.Stated && s.handOver(&m, until, until, true) {
+	if h.Stated && a.handOver(&m, until, until, true) {
 		return engine.Keep(engine.Snooze(time.Nanosecond, h.Why+"; "+m.Handover.describe()), m)
 	}
 	return engine.Keep(use.holdRun(h.Wait, h.Why), m)
@@ -150,13 +151,13 @@ func (s *Spec) waitForAccount(use *usage, m Memo, h *account.Held) error {
 
 // isHandedOver reports whether another assistant works now. It ends the handover in the memo if the
 // limit has ended, or if the operator wants the session's own assistant to continue.
-func (r *Runner) isHandedOver(s *Spec, run string, m *Memo) bool {
+func (a *attempt) isHandedOver(m *Memo) bool {
 	h := m.Handover
 	if h == nil || h.Over {
 		return false
 	}
-	_, forced := r.forced.Load(run)
-	if !forced && h.Next < len(s.Fallback) && time.Now().Before(h.Back) {
+	_, forced := a.runner.forced.Load(a.task.Run)
+	if !forced && h.Next < len(a.spec.Fallback) && time.Now().Before(h.Back) {
 		return true
 	}
 	over := *h
@@ -178,43 +179,42 @@ func (m Memo) withFallback(of Memo) Memo {
 }
 
 // handleFallback makes one attempt of the fallback assistant.
-func (r *Runner) handleFallback(ctx context.Context, s *Spec, t *engine.Task, before Memo) ([]byte, error) {
+func (a *attempt) handleFallback(ctx context.Context, before Memo) ([]byte, error) {
+	s, t := a.spec, a.task
 	h := before.Handover
 	prompt, err := s.handoverPrompt(s.task(data{before.Session, s.Name, t.Attempt}), h.Until)
 	if err != nil {
 		return nil, engine.Keep(retry.Permanent(fmt.Errorf("fallback-prompt: %w", err)), before)
 	}
-	spec := s.Fallback[h.Next].spec(s, t.Run, h.Number, prompt)
+	fallback := &attempt{a.runner, s.Fallback[h.Next].spec(s, t.Run, h.Number, prompt), t}
 	var own Memo
 	if h.Memo != nil {
 		own = *h.Memo
 	}
-	use, held := r.useAccount(spec, t, spec.idSeed, false)
+	use, held := a.runner.useAccount(fallback.spec, t, fallback.spec.idSeed, false)
 	if held != nil {
-		return nil, s.nextFallback(before, Turn{Ended: turnNotRun, Line: held.Why})
+		return nil, a.nextFallback(before, Turn{Ended: turnNotRun, Line: held.Why})
 	}
 	defer use.release()
 	begun := before
 	begun.beginTurn(h.Assistant, true, time.Now())
-	end, err := r.runCommand(ctx, spec, t, own, begun.withFallback)
+	end, err := fallback.runCommand(ctx, own, begun.withFallback)
 	memo := before
 	if end.ran {
 		memo = begun.withFallback(end.memo)
 	}
 	switch {
 	case err != nil && errors.Is(context.Cause(ctx), engine.ErrTimeout):
-		return nil, s.nextFallback(memo, Turn{Ended: turnInterrupted, Line: err.Error()})
+		return nil, a.nextFallback(memo, Turn{Ended: turnInterrupted, Line: err.Error()})
 	case err != nil && ctx.Err() == nil && retry.OutcomeOf(err).Class == retry.ClassPermanent:
-		return nil, s.nextFallback(memo, Turn{Ended: turnNotRun, Line: err.Error()})
+		return nil, a.nextFallback(memo, Turn{Ended: turnNotRun, Line: err.Error()})
 	case err != nil:
 		if end.ran {
 			memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
 		}
 		return nil, engine.Keep(err, memo)
 	}
-	if r.Stopped != nil {
-		r.Stopped(t.Run, *end.memo.Last)
-	}
+	a.reportStop(*end.memo.Last)
 	if end.gone && end.resumed && end.memo.Gone == 0 {
 		end.memo.Gone++
 		end.memo.startOver()
@@ -223,14 +223,15 @@ func (r *Runner) handleFallback(ctx context.Context, s *Spec, t *engine.Task, be
 	use.reportStop(end.stop)
 	if end.stop.Reason == detect.UserExit && s.action(detect.UserExit).Do == DoStop {
 		memo.endTurn(turnEnd(end.stop), time.Now())
-		return nil, r.stop(ctx, t, memo, failure(end.stop, end.memo.Last.Exit))
+		return nil, a.stop(ctx, memo, failure(end.stop, end.memo.Last.Exit))
 	}
-	return nil, s.nextFallback(memo, turnEnd(end.stop))
+	return nil, a.nextFallback(memo, turnEnd(end.stop))
 }
 
 // nextFallback returns the error that ends an attempt of a fallback. If the fallback has completed
 // its work, or there is no other, the session's own assistant continues at the end of its limit.
-func (s *Spec) nextFallback(m Memo, how Turn) error {
+func (a *attempt) nextFallback(m Memo, how Turn) error {
+	s := a.spec
 	now := time.Now()
 	h := *m.Handover
 	m.Handover = &h

@@ -26,34 +26,76 @@ type Outcome struct {
 
 // nextAction returns what follows the stop of a command: the output of a completed session, or an
 // error that makes the engine wait, retry or give up.
-func (r *Runner) nextAction(ctx context.Context, s *Spec, t *engine.Task, memo Memo, stop detect.Stop) ([]byte, error) {
+func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop) ([]byte, error) {
 	if stop.Reason == detect.Completed {
-		return json.Marshal(Outcome{memo.Session, memo.Last.Exit, memo.Resumes, t.Windows})
+		return json.Marshal(Outcome{memo.Session, memo.Last.Exit, memo.Resumes, a.task.Windows})
 	}
 	err := failure(stop, memo.Last.Exit)
 	if stop.Terminal || stop.Reason == detect.Terminal {
 		return nil, engine.Keep(retry.Permanent(err), memo)
 	}
-	a := s.action(stop.Reason)
+	action := a.spec.action(stop.Reason)
 	switch {
-	case a.Do == DoStop:
-		return nil, r.stop(ctx, t, memo, err)
-	case a.Do == DoGiveUp:
+	case action.Do == DoStop:
+		return nil, a.stop(ctx, memo, err)
+	case action.Do == DoGiveUp:
 		return nil, engine.Keep(retry.Permanent(err), memo)
-	case a.Attempts > 0 && memo.InARow >= a.Attempts:
+	case action.Attempts > 0 && memo.InARow >= action.Attempts:
 		return nil, engine.Keep(retry.Permanent(fmt.Errorf("%w (%d times in a row)", err, memo.InARow)), memo)
-	case a.Do == DoStart:
+	case action.Do == DoStart:
 		memo.startOver()
 	default:
-		err = r.prepareResume(s, &memo, stop, err)
+		err = a.prepareResume(&memo, stop, err)
 		if memo.NoResume != "" {
 			return nil, engine.Keep(err, memo)
 		}
 	}
-	if handed := s.limitReached(&memo, stop, err); handed != nil {
+	if handed := a.limitReached(&memo, stop, err); handed != nil {
 		return nil, engine.Keep(handed, memo)
 	}
-	return nil, engine.Keep(s.wait(stop, err), memo)
+	return nil, engine.Keep(a.wait(stop, err), memo)
+}
+
+// prepareResume decides how the session continues after a stop, and adds that to err. If it can't
+// be resumed, the error is permanent.
+func (a *attempt) prepareResume(memo *Memo, stop detect.Stop, err error) error {
+	r, s := a.runner, a.spec
+	memo.NoResume = s.CannotResume()
+	const noID = "the command printed no session id"
+	switch {
+	case memo.NoResume != "":
+	case memo.Session != "" || memo.UseLatest || len(s.Resume) == 0:
+		return err
+	case stop.Reason == detect.Crashed || stop.Reason == detect.Unknown:
+		memo.Started = false
+		return fmt.Errorf("%w; %s, so it is started again", err, noID)
+	case len(s.ResumeLatest) == 0:
+		memo.NoResume = noID + ": set resume to the command that resumes it, or restart to have its first prompt run again"
+	case r.Shared == nil || r.Shared(s):
+		memo.NoResume = noID + ", and another session uses the same folder, so that the latest one there may not be this: " +
+			"resume it by hand, or run one session at a time in a folder"
+	default:
+		memo.UseLatest = true
+		return fmt.Errorf("%w; %s, so the latest session of its folder is resumed", err, noID)
+	}
+	return retry.Permanent(fmt.Errorf("%w; %s", err, memo.NoResume))
+}
+
+// startOver handles a resume command whose session does not exist. It starts the session again with
+// its first prompt: once, or always if no command of the session has ever ended uninterrupted,
+// because then there was no session to resume.
+func startOver(memo Memo, resumed bool, why error) error {
+	switch {
+	case !resumed:
+		return engine.Keep(retry.Permanent(why), memo)
+	case memo.Ended && memo.Gone > 0:
+		return engine.Keep(retry.Permanent(fmt.Errorf("%w; it was started again once before", why)), memo)
+	case memo.Ended:
+		memo.Gone++
+	}
+	id := memo.Session
+	memo.startOver()
+	return engine.Keep(engine.Snooze(time.Nanosecond, fmt.Sprintf("session id %s no longer exists; starting again with the first prompt", id)), memo)
 }
 
 // shortWait is the longest stated wait that uses no window, if the slack of the policy is not
@@ -71,7 +113,8 @@ func (d *delayed) RetryOutcome() retry.Outcome { return retry.Outcome{AtLeast: d
 
 // wait returns an error with the wait: until the stated time if that is in the future, otherwise by
 // the policy. A time in quiet hours is moved to their end.
-func (s *Spec) wait(stop detect.Stop, err error) error {
+func (a *attempt) wait(stop detect.Stop, err error) error {
+	s := a.spec
 	left := time.Until(stop.Until)
 	if stop.Until.IsZero() || left <= 0 {
 		return err
@@ -89,7 +132,7 @@ func (s *Spec) wait(stop detect.Stop, err error) error {
 }
 
 // detectStop says why a command that was not ended by us stopped.
-func (r *Runner) detectStop(d *detect.Detector, code int) detect.Stop {
+func detectStop(d *detect.Detector, code int) detect.Stop {
 	stop := d.StopByAny(code, false)
 	tail := d.Tail()
 	if stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
@@ -130,8 +173,8 @@ func failure(stop detect.Stop, exit int) error {
 }
 
 // stop ends a session that its user has ended.
-func (r *Runner) stop(ctx context.Context, t *engine.Task, memo Memo, why error) error {
-	err := r.Cancel(ctx, t.Run, "the session: "+why.Error())
+func (a *attempt) stop(ctx context.Context, memo Memo, why error) error {
+	err := a.runner.Cancel(ctx, a.task.Run, "the session: "+why.Error())
 	if err == nil || errors.Is(err, engine.ErrState) {
 		err = why // the run has ended, so this is only a note
 	}

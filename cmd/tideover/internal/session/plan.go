@@ -66,3 +66,13 @@ func (s *Spec) ReadsPrompt() bool { return s.stdinPrompt }
 // RunsAgain reports whether the start command is run again instead of a resume command, because the
 // command is not an assistant. Call it after [Spec.PlanResume].
 func (s *Spec) RunsAgain() bool { return len(s.Resume) == 0 && s.NoResume == "" && !s.Restart }
+
+// CannotResume says why the session can't be resumed, and what to do; "" if it can be, or if the
+// start command may be run again.
+func (s *Spec) CannotResume() string {
+	if s.NoResume == "" || len(s.Resume) > 0 || s.Restart {
+		return ""
+	}
+	return fmt.Sprintf("session %s can't be resumed: %s: "+
+		"set resume to the command that resumes it, or restart to run its first prompt again", s.Name, s.NoResume)
+}

@@ -1,0 +1,275 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/shortage"
+	"github.com/tideover/tideover/retry"
+)
+
+// attempt is one attempt of a session: one start or resume command, and what follows its end.
+type attempt struct {
+	runner *Runner
+	spec   *Spec // of the session, or of its fallback
+	task   *engine.Task
+}
+
+// handle runs the command of the attempt and returns what follows.
+func (a *attempt) handle(ctx context.Context) ([]byte, error) {
+	r, s, t := a.runner, a.spec, a.task
+	before := ReadMemo(t.Progress)
+	before.Limit = nil // its command has ended
+	if t.Spent == 0 && t.Windows == 0 {
+		before.InARow = 0 // after Retry or Reset
+	}
+	if until, quiet := s.Quiet.Until(time.Now()); quiet {
+		return nil, engine.Keep(engine.SnoozeUntil(until, "quiet hours, "+s.Quiet.String()), before)
+	}
+	leave, err := r.acquire(ctx, s)
+	if err != nil {
+		return nil, engine.Keep(err, before)
+	}
+	defer leave()
+	if a.isHandedOver(&before) {
+		return a.handleFallback(ctx, before)
+	}
+	r.held.remove(t.Run)
+	_, forced := r.forced.LoadAndDelete(t.Run)
+	use, held := r.useAccount(s, t, t.Run, forced)
+	if held != nil {
+		return nil, a.waitForAccount(use, before, held)
+	}
+	defer use.release()
+	end, err := a.runCommand(ctx, before, func(m Memo) Memo { return m })
+	memo := end.memo
+	if err != nil {
+		if end.exit != 0 {
+			a.reportStop(Stop{Reason: detect.Terminal.String(), Exit: end.exit, At: time.Now()})
+		}
+		return nil, engine.Keep(err, memo)
+	}
+	a.reportStop(*memo.Last)
+	memo.endTurn(turnEnd(end.stop), time.Now())
+	if end.gone {
+		return nil, startOver(memo, end.resumed, failure(end.stop, end.exit))
+	}
+	memo.Ended = true
+	if held := use.recordStop(end.stop, &memo); held != nil {
+		return nil, a.waitForAccount(use, memo, held)
+	}
+	return a.nextAction(ctx, memo, end.stop)
+}
+
+// reportStop calls Runner.Stopped.
+func (a *attempt) reportStop(s Stop) {
+	if a.runner.Stopped != nil {
+		a.runner.Stopped(a.task.Run, s)
+	}
+}
+
+// commandEnd is how the command of an attempt ended.
+type commandEnd struct {
+	memo    Memo // for the next attempt
+	ran     bool // false if it could not be run
+	resumed bool // it was a resume command
+	stop    detect.Stop
+	exit    int
+	gone    bool // the session to resume does not exist
+}
+
+// runCommand runs the start or the resume command of an attempt. It returns an error if the command
+// could not be run or was interrupted. Meanwhile it stores what whole returns for the memo.
+func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) Memo) (commandEnd, error) {
+	s, t := a.spec, a.task
+	notRun := commandEnd{memo: before}
+	pack, err := s.pack()
+	if err != nil {
+		return notRun, retry.Permanent(fmt.Errorf("stored session: loading the pack: %w", err))
+	}
+	memo := before
+	command, resumes, err := memo.command(s, t)
+	if err != nil {
+		return commandEnd{memo: memo}, retry.Permanent(err)
+	}
+	if err := checkDir(s.Dir); err != nil {
+		return notRun, err
+	}
+	env, err := a.environment(memo)
+	if err != nil {
+		return notRun, err
+	}
+	if err := a.runner.beforeLimit(ctx, s, env); err != nil {
+		return notRun, err
+	}
+	if len(s.Fallback) > 0 {
+		memo.beginTurn(s.AssistantName(), false, time.Now())
+	}
+	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // needed by an attempt after a crash
+		return notRun, cmpCause(ctx, err)
+	}
+	running := newAttemptMemo(ctx, memo, whole)
+	options := detect.Options{}
+	if !mentions(s.Start, "Session") { // otherwise we have chosen the id, and the output may quote another
+		options.OnSessionID = running.setStated
+	}
+	d := detect.New(pack, options)
+	end, err := a.run(ctx, commandRun{env, command, resumes, d, running.setLimit})
+	done := commandEnd{memo: running.finish(), ran: true, resumed: resumes, exit: end.Code}
+	switch {
+	case err != nil && ctx.Err() == nil && shortage.Is(err):
+		return notRun, engine.Snooze(shortage.Delay(t.Total-t.Attempt), shortage.Note(err))
+	case errors.Is(err, syscall.E2BIG):
+		return notRun, retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
+	case err != nil:
+		return notRun, cmpCause(ctx, err)
+	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:
+		notRun.exit = end.Code
+		return notRun, retry.Permanent(fmt.Errorf("exit code %d: %s can't be executed", end.Code, command[0]))
+	case end.Told:
+		done.exit = 0
+		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
+		return done, cmpCause(ctx, errors.New("interrupted"))
+	}
+	done.stop = detectStop(d, end.Code)
+	if end.quit && end.Code == 0 && done.stop.Trust == detect.ByLine {
+		// The user saw the limit and ended the program.
+		done.stop = detect.Stop{Reason: detect.Completed}
+	}
+	if a.runner.ending.Load() && done.stop.Reason == detect.UserExit {
+		<-ctx.Done() // the signal ends this process, too: wait for the engine
+		done.exit = 0
+		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
+		return done, context.Cause(ctx)
+	}
+	done.memo.recordStop(done.stop, end.Code, time.Now())
+	done.gone = end.Code != 0 && d.SessionGone()
+	return done, nil
+}
+
+// cmpCause returns the cause of the context's end, or err if it has not ended.
+func cmpCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// checkDir returns an error if the folder is missing, which would otherwise look like a missing
+// command.
+func checkDir(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a folder")
+	}
+	if err != nil {
+		return fmt.Errorf("dir %s: %w", dir, err)
+	}
+	return nil
+}
+
+// commandRun has the parameters of attempt.run.
+type commandRun struct {
+	env, argv []string
+	resumes   bool // it resumes the session
+	detector  *detect.Detector
+	limited   func(*ScreenLimit) // called with limits on its screen
+}
+
+// runEnd is how a run of a command ended.
+type runEnd struct {
+	guard.Result
+	quit bool // its user typed after a limit had appeared on its screen
+}
+
+// run runs the command and passes its output to the detector. Secrets are redacted before the
+// output is split, so that no part of one remains.
+func (a *attempt) run(ctx context.Context, c commandRun) (runEnd, error) {
+	r, s := a.runner, a.spec
+	streams, err := r.Open(s)
+	if err != nil {
+		return runEnd{}, err
+	}
+	redactor := cmp.Or(r.Redactor, new(secret.Redactor))
+	out, errs := redactor.NewWriter(c.detector.Stream()), redactor.NewWriter(c.detector.Stream())
+	g := guard.Command{
+		Self: r.Self, Args: c.argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, Prefix+s.Name), Grace: Grace, Env: c.env,
+		Stdin: streams.Stdin, Stdout: streams.Stdout, Stderr: streams.Stderr, Terminal: streams.Terminal,
+	}
+	switch {
+	case streams.Terminal:
+	case c.resumes || s.handedOver:
+		g.Stdin = nil // piped input is the first prompt, which the session has had
+	case s.Stdin != "":
+		g.Stdin = strings.NewReader(s.Stdin)
+	}
+	if streams.Control != nil {
+		g.Suspend = streams.Control.Suspend
+		if a.task.Total > 1 { // keys typed during a wait are not for the command
+			streams.Control.DiscardInput()
+		}
+	}
+	look := r.watchScreen(ctx, s, streams.Control, c.limited)
+	if look != nil {
+		streams.Watch(io.MultiWriter(out, look.watch))
+	} else if streams.Watch != nil {
+		streams.Watch(out)
+	} else {
+		g.Stdout = io.MultiWriter(out, g.Stdout)
+	}
+	if streams.Stderr != streams.Stdout {
+		g.Stderr = io.MultiWriter(errs, g.Stderr)
+	}
+	launch := r.launch
+	if launch == nil {
+		launch = guard.Run
+	}
+	end, err := launch(ctx, g)
+	quit := look.stop()
+	err = errors.Join(err, streams.Close())
+	_, _ = out.Close(), errs.Close() // they write to memory
+	return runEnd{end, quit}, err
+}
+
+// environment returns the environment of the command.
+func (a *attempt) environment(memo Memo) ([]string, error) {
+	r, s, t := a.runner, a.spec, a.task
+	var hidden []string
+	if r.Hidden != nil {
+		hidden = r.Hidden()
+	}
+	env := append(guard.Environ(hidden...),
+		"TIDEOVER_SESSION="+s.Name, "TIDEOVER_SESSION_ID="+cmp.Or(memo.Session, sessionID(cmp.Or(s.idSeed, t.Run), memo.Generation)), "TIDEOVER_RUN_ID="+t.Run,
+		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
+		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total), "TIDEOVER_WINDOWS="+strconv.Itoa(t.Windows))
+	if r.Control != "" {
+		env = append(env, ControlVar+"="+r.Control)
+	}
+	for name, value := range s.Env {
+		if r.Expand != nil {
+			var err error
+			if value, err = r.Expand(value); err != nil {
+				return nil, fmt.Errorf("env.%s: %w", name, err)
+			}
+		}
+		env = append(env, name+"="+value)
+	}
+	return env, nil
+}
