@@ -15,41 +15,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// AccountName returns the account whose limit the session shares with others; "" for none. The
-// default is the account of the tool: sessions of one user that run the same tool use the same
-// account.
-func (s *Spec) AccountName() string {
-	switch {
-	case s.Account == account.None:
-		return ""
-	case s.Account != "":
-		return s.Account
-	}
-	candidates := []string{PackOf(s.Start)}
-	if s.Rules != nil {
-		candidates = append(candidates, s.Rules.Extends)
-	} else {
-		candidates = append(candidates, s.Pack)
-	}
-	for _, tool := range candidates {
-		if tool != "" && tool != "generic" {
-			return tool
-		}
-	}
-	return ""
-}
-
-// storedPolicy returns the policy of a session that was read back from a run.
-func (s *Spec) storedPolicy() retry.Policy {
-	p, err := retry.Parse(cmp.Or(s.PolicyText, DefaultPolicy)) // earlier releases did not store it here
-	if err != nil {
-		p, _ = retry.Parse(DefaultPolicy)
-	}
-	return p
-}
-
-// asker returns how the session identifies itself to the gate of an account.
-func (s *Spec) asker(run string, p *retry.Policy) account.Asker {
+// newAsker returns how a session identifies itself to the gate of an account.
+func newAsker(s *Spec, run string, p *retry.Policy) account.Asker {
 	return account.Asker{
 		ID: run, Name: "session " + s.Name, Slack: p.ServerSlack, Longest: cmp.Or(p.ServerWait, retry.DefaultServerWait),
 		Spread: cmp.Or(s.AccountSpread, account.DefaultSpread),
@@ -58,31 +25,25 @@ func (s *Spec) asker(run string, p *retry.Policy) account.Asker {
 
 // usage is one command's use of an account. A nil usage belongs to a session without an account.
 type usage struct {
-	runner *Runner
-	spec   *Spec
-	task   *engine.Task
-	policy retry.Policy
-	gate   *account.Gate
-	asker  account.Asker
-	pass   *account.Pass
-	begun  time.Time
-	proven *time.Timer
+	attempt *attempt
+	policy  retry.Policy
+	gate    *account.Gate
+	asker   account.Asker
+	pass    *account.Pass
+	begun   time.Time
+	proven  *time.Timer
 }
 
 // useAccount asks the gate of the session's account for permission. id identifies the asker; forced
 // overrides the gate. If the gate holds the attempt back, end it with the error of [usage.holdRun], which
 // uses neither an attempt nor a window.
-func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u *usage, held *account.Held) {
-	name := s.AccountName()
-	if r.Accounts == nil || name == "" {
+func (a *attempt) useAccount(id string, forced bool) (u *usage, held *account.Held) {
+	gate := a.runner.gate(a.spec.AccountName())
+	if gate == nil {
 		return nil, nil
 	}
-	gate, err := r.Accounts.Gate(name)
-	if err != nil {
-		return nil, nil //nolint:nilerr // the name was validated; without a gate the session runs alone
-	}
-	u = &usage{runner: r, spec: s, task: t, policy: s.storedPolicy(), gate: gate, begun: time.Now()}
-	u.asker = s.asker(id, &u.policy)
+	u = &usage{attempt: a, policy: a.spec.storedPolicy(), gate: gate, begun: time.Now()}
+	u.asker = newAsker(a.spec, id, &u.policy)
 	u.asker.Forced = forced
 	pass, hold := gate.Enter(u.asker)
 	if hold != nil {
@@ -99,7 +60,7 @@ func (r *Runner) useAccount(s *Spec, t *engine.Task, id string, forced bool) (u 
 // gate opens earlier.
 func (u *usage) holdRun(wait time.Duration, why string) error {
 	u.asker.Forced = false
-	u.runner.held.add(u.runner, u.task.Run, heldRun{u.gate, u.asker, time.Now().Add(wait)})
+	u.attempt.runner.held.add(u.attempt.runner, u.attempt.task.Run, heldRun{u.gate, u.asker, time.Now().Add(wait)})
 	return engine.Snooze(wait, why)
 }
 
@@ -121,7 +82,7 @@ func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
 	if h == nil {
 		return nil
 	}
-	a := u.spec.action(stop.Reason)
+	a := u.attempt.spec.action(stop.Reason)
 	if a.Do != DoResume || a.Attempts > 0 && memo.InARow >= a.Attempts {
 		return nil
 	}
@@ -164,7 +125,7 @@ func resetOf(stop detect.Stop) (r account.Reset) {
 // probeDelay returns the longest time until the policy retries this session. After it, another
 // session probes the limit instead.
 func (u *usage) probeDelay(ran time.Duration) time.Duration {
-	p, state := u.policy, retry.State{Attempt: u.task.Attempt}
+	p, state := u.policy, retry.State{Attempt: u.attempt.task.Attempt}
 	if p.ResetAfter > 0 && ran >= p.ResetAfter {
 		state.Attempt = 1
 	}
@@ -178,14 +139,22 @@ func (r *Runner) unforce(run string) { r.forced.Delete(run) }
 
 // describeAccount describes the limit of an account; "" if there is none.
 func (r *Runner) describeAccount(name string) string {
+	if gate := r.gate(name); gate != nil {
+		return gate.Describe()
+	}
+	return ""
+}
+
+// gate returns the gate of an account; nil if there is none, so that the session runs alone.
+func (r *Runner) gate(name string) *account.Gate {
 	if r.Accounts == nil || name == "" {
-		return ""
+		return nil
 	}
 	gate, err := r.Accounts.Gate(name)
 	if err != nil {
-		return ""
+		return nil // the name was validated
 	}
-	return gate.Describe()
+	return gate
 }
 
 // heldCheckEvery is the interval at which held runs are checked.
@@ -259,12 +228,11 @@ func (h *heldRuns) wakeFree(r *Runner) {
 
 // restoreHeld adds a run that an earlier process left waiting for its account.
 func (r *Runner) restoreHeld(s *Spec, i *engine.Info) {
-	name := s.AccountName()
-	if r.Accounts == nil || name == "" || i.Next == nil || !isHeld(i) {
+	if i.Next == nil || !isHeld(i) {
 		return
 	}
-	if gate, err := r.Accounts.Gate(name); err == nil {
-		r.held.add(r, i.ID, heldRun{gate, s.asker(i.ID, &s.Policy), *i.Next})
+	if gate := r.gate(s.AccountName()); gate != nil {
+		r.held.add(r, i.ID, heldRun{gate, newAsker(s, i.ID, &s.Policy), *i.Next})
 	}
 }
 

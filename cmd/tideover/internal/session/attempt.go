@@ -50,7 +50,7 @@ func (a *attempt) handle(ctx context.Context) ([]byte, error) {
 	}
 	r.held.remove(t.Run)
 	_, forced := r.forced.LoadAndDelete(t.Run)
-	use, held := r.useAccount(s, t, t.Run, forced)
+	use, held := a.useAccount(t.Run, forced)
 	if held != nil {
 		return nil, a.waitForAccount(use, before, held)
 	}

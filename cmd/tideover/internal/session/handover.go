@@ -191,7 +191,7 @@ func (a *attempt) handleFallback(ctx context.Context, before Memo) ([]byte, erro
 	if h.Memo != nil {
 		own = *h.Memo
 	}
-	use, held := a.runner.useAccount(fallback.spec, t, fallback.spec.idSeed, false)
+	use, held := fallback.useAccount(fallback.spec.idSeed, false)
 	if held != nil {
 		return nil, a.nextFallback(before, Turn{Ended: turnNotRun, Line: held.Why})
 	}

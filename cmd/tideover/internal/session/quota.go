@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
@@ -16,33 +14,6 @@ import (
 
 // quotaRecheck is the wait before a used quota is checked again if its reset is over or unknown.
 const quotaRecheck = 5 * time.Minute
-
-// quotaPacks are the packs of tools whose quota can be read.
-var quotaPacks = []string{"claude-code", "codex"}
-
-// quotaPack returns the built-in pack of the session's tool.
-func (s *Spec) quotaPack() string {
-	if s.Rules != nil && s.Rules.Extends != "" {
-		return s.Rules.Extends
-	}
-	return s.Pack
-}
-
-// NeedsStatusLine reports whether the quota is known only from its status line, because the tool
-// can't be asked.
-func (s *Spec) NeedsStatusLine() bool { return s.quotaPack() == "claude-code" }
-
-// checkPauseAt validates pause-at.
-func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
-	pack := s.quotaPack()
-	switch {
-	case s.PauseAt == 0:
-	case s.PauseAt < 0 || s.PauseAt > 100:
-		fail("pause-at", "%g%% is not between 0%% and 100%%", s.PauseAt)
-	case !slices.Contains(quotaPacks, pack):
-		fail("pause-at", "the quota of %s can't be read: pause-at works with %s", pack, strings.Join(quotaPacks, " and "))
-	}
-}
 
 // beforeLimit returns an error that makes the session wait if too much of the quota is used; nil if
 // it may start. An unreadable quota is only a warning.

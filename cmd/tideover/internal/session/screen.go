@@ -272,7 +272,7 @@ func (l *ScreenLimit) same(found *ScreenLimit, now time.Time) bool {
 // typeTime returns when to type the prompt to continue: after the stated end plus the policy's
 // slack, and not in quiet hours. Zero means never: the end is unknown or farther away than the
 // policy allows, or waiting does not help.
-func (s *Spec) typeTime(l *ScreenLimit, now time.Time) time.Time {
+func typeTime(s *Spec, l *ScreenLimit, now time.Time) time.Time {
 	left := l.Until.Sub(now)
 	policy := s.storedPolicy()
 	switch {
@@ -322,7 +322,7 @@ func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalContr
 		if left <= 0 {
 			return time.Time{}
 		}
-		at := s.typeTime(l, time.Now())
+		at := typeTime(s, l, time.Now())
 		if !at.IsZero() {
 			left--
 		}

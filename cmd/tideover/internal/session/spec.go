@@ -32,6 +32,9 @@ var Refused = []string{"hedge", "budget"}
 // Prefix is the beginning of the names of sessions' workflows.
 const Prefix = "session."
 
+// quotaPacks are the packs of tools whose quota can be read.
+var quotaPacks = []string{"claude-code", "codex"}
+
 // stepName is the name of the only step of a session's workflow.
 const stepName = "session"
 
@@ -212,7 +215,7 @@ func (s *Spec) checkResume(fail func(field, format string, args ...any)) {
 		fail("resume", "no command given")
 	}
 	switch uses := mentions(s.Resume, "Session"); {
-	case uses && !s.knowsID() && !s.readsID():
+	case uses && s.SessionID == "" && !mentions(s.Start, "Session") && !s.readsID():
 		fail("start", "does not contain {{.Session}}, so the session would not get the id that resume uses: "+
 			"add it, as in --session-id {{.Session}}")
 	case !uses && !s.ResumeAny:
@@ -221,8 +224,17 @@ func (s *Spec) checkResume(fail func(field, format string, args ...any)) {
 	}
 }
 
-// knowsID reports whether the id is known before the session starts.
-func (s *Spec) knowsID() bool { return s.SessionID != "" || mentions(s.Start, "Session") }
+// checkPauseAt validates pause-at.
+func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
+	pack := s.quotaPack()
+	switch {
+	case s.PauseAt == 0:
+	case s.PauseAt < 0 || s.PauseAt > 100:
+		fail("pause-at", "%g%% is not between 0%% and 100%%", s.PauseAt)
+	case !slices.Contains(quotaPacks, pack):
+		fail("pause-at", "the quota of %s can't be read: pause-at works with %s", pack, strings.Join(quotaPacks, " and "))
+	}
+}
 
 // readsID reports whether the pack finds the session id in the output.
 func (s *Spec) readsID() bool {
@@ -236,6 +248,51 @@ func (s *Spec) pack() (*detect.Pack, error) {
 		return detect.Compile(*s.Rules)
 	}
 	return detect.Builtin(cmp.Or(s.Pack, "generic"))
+}
+
+// quotaPack returns the built-in pack of the session's tool.
+func (s *Spec) quotaPack() string {
+	if s.Rules != nil && s.Rules.Extends != "" {
+		return s.Rules.Extends
+	}
+	return s.Pack
+}
+
+// NeedsStatusLine reports whether the quota is known only from its status line, because the tool
+// can't be asked.
+func (s *Spec) NeedsStatusLine() bool { return s.quotaPack() == "claude-code" }
+
+// AccountName returns the account whose limit the session shares with others; "" for none. The
+// default is the account of the tool: sessions of one user that run the same tool use the same
+// account.
+func (s *Spec) AccountName() string {
+	switch {
+	case s.Account == account.None:
+		return ""
+	case s.Account != "":
+		return s.Account
+	}
+	candidates := []string{PackOf(s.Start)}
+	if s.Rules != nil {
+		candidates = append(candidates, s.Rules.Extends)
+	} else {
+		candidates = append(candidates, s.Pack)
+	}
+	for _, tool := range candidates {
+		if tool != "" && tool != "generic" {
+			return tool
+		}
+	}
+	return ""
+}
+
+// storedPolicy returns the policy of a session that was read back from a run.
+func (s *Spec) storedPolicy() retry.Policy {
+	p, err := retry.Parse(cmp.Or(s.PolicyText, DefaultPolicy)) // earlier releases did not store it here
+	if err != nil {
+		p, _ = retry.Parse(DefaultPolicy)
+	}
+	return p
 }
 
 // Work identifies what a session works on. It is the input of its runs.
