@@ -227,9 +227,10 @@ func (h *heldRuns) wakeFree(r *Runner) {
 }
 
 // restoreHeld adds a run that an earlier process left waiting for its account.
-func (r *Runner) restoreHeld(s *Spec, i *engine.Info) {
-	if i.Next == nil || !isHeld(i) {
-		return
+func (r *Runner) restoreHeld(ctx context.Context, e *engine.Engine, s *Spec, run string) {
+	i, err := e.Get(ctx, run)
+	if err != nil || i.Next == nil || !isHeld(i) {
+		return // on an error, it continues at the end of its wait
 	}
 	if gate := r.gate(s.AccountName()); gate != nil {
 		r.held.add(r, i.ID, heldRun{gate, newAsker(s, i.ID, &s.Policy), *i.Next})
@@ -248,9 +249,6 @@ func WakeHeld(ctx context.Context, e *engine.Engine, run, by string) error {
 
 // isHeld reports whether a run waits because of its account.
 func isHeld(i *engine.Info) bool {
-	if i.State != "waiting" || len(i.Steps) == 0 || len(i.Steps[0].Attempts) == 0 {
-		return false
-	}
-	a := i.Steps[0].Attempts[len(i.Steps[0].Attempts)-1]
-	return a.Outcome == "snoozed" && strings.Contains(a.Error, account.HeldPrefix) && a.Wait != nil && a.Wait.Moved == ""
+	a := lastAttempt(i)
+	return a != nil && i.State == "waiting" && a.Outcome == "snoozed" && strings.Contains(a.Error, account.HeldPrefix) && a.Wait != nil && a.Wait.Moved == ""
 }

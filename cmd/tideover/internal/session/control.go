@@ -67,18 +67,6 @@ func (m *Manager) PauseUntil(ctx context.Context, name string, until time.Time, 
 	})
 }
 
-// ownWait returns the end of the session's wait without postponements by operators.
-func ownWait(i *engine.Info) (due time.Time, waits bool) {
-	if len(i.Steps) == 0 || len(i.Steps[0].Attempts) == 0 {
-		return due, false
-	}
-	a := i.Steps[0].Attempts[len(i.Steps[0].Attempts)-1]
-	if a.Wait == nil || a.Ended == nil {
-		return due, false
-	}
-	return a.Ended.Add(a.Wait.Delay), true
-}
-
 // Tonight returns when a session continues that is stopped for the night: at the end of its quiet
 // hours, or at DefaultMorning.
 func (m *Manager) Tonight(name string) time.Time {
@@ -109,7 +97,10 @@ func (m *Manager) Resume(ctx context.Context, name, by string) error {
 		case infoErr == nil && i.State == "dead":
 			return m.retry(ctx, g, i, by)
 		case infoErr == nil && !i.Finished() && postponed(i):
-			return m.undoPostpone(ctx, g, i, by)
+			if due, waits := ownWait(i); waits && due.After(time.Now()) {
+				return m.Engine.Postpone(ctx, g.run, due, by)
+			}
+			return m.Engine.Wake(ctx, g.run, by)
 		case infoErr == nil && !i.Finished():
 			return notPaused(statusOf(name, i))
 		case g.spec == nil:
@@ -137,27 +128,6 @@ func notPaused(st Status) error {
 	}
 	return fmt.Errorf("%w: session %q is not paused: it waits until %s and then resumes by itself: run 'tideover sessions retry-now %s' to end the wait",
 		ErrState, st.Name, st.Next.Local().Format("Jan 2 15:04:05 MST"), st.Name)
-}
-
-// postponed reports whether an operator has prolonged the session's wait.
-func postponed(i *engine.Info) bool {
-	if len(i.Steps) == 0 || i.Next == nil {
-		return false
-	}
-	n := len(i.Steps[0].Attempts)
-	if n == 0 {
-		return false
-	}
-	a := i.Steps[0].Attempts[n-1]
-	return a.Wait != nil && a.Wait.Moved != "" || a.Outcome == "released"
-}
-
-// undoPostpone restores the session's own wait.
-func (m *Manager) undoPostpone(ctx context.Context, g *managed, i *engine.Info, by string) error {
-	if due, waits := ownWait(i); waits && due.After(time.Now()) {
-		return m.Engine.Postpone(ctx, g.run, due, by)
-	}
-	return m.Engine.Wake(ctx, g.run, by)
 }
 
 // Begin starts a session that has ended again from the beginning.
@@ -212,4 +182,30 @@ func (m *Manager) Stop(ctx context.Context, name, by string) error {
 // Resume instead.
 func (m *Manager) Reset(ctx context.Context, name, by string) error {
 	return m.withRun(name, func(g *managed) error { return m.Engine.Reset(ctx, g.run, by) })
+}
+
+// ReportLimit handles a report of the program of a session, which must run on a terminal.
+func (m *Manager) ReportLimit(ctx context.Context, name string, report LimitReport, _ string) error {
+	if err := m.withRun(name, func(*managed) error { return nil }); err != nil {
+		return err
+	}
+	if m.Runner == nil || !m.Runner.reportLimit(ctx, name, report) {
+		return fmt.Errorf("%w: session %q has no command on a terminal: its limit is detected when the command ends", ErrState, name)
+	}
+	return nil
+}
+
+// ownWait returns the end of the session's wait without postponements by operators.
+func ownWait(i *engine.Info) (due time.Time, waits bool) {
+	a := lastAttempt(i)
+	if a == nil || a.Wait == nil || a.Ended == nil {
+		return due, false
+	}
+	return a.Ended.Add(a.Wait.Delay), true
+}
+
+// postponed reports whether an operator has prolonged the session's wait.
+func postponed(i *engine.Info) bool {
+	a := lastAttempt(i)
+	return a != nil && i.Next != nil && (a.Wait != nil && a.Wait.Moved != "" || a.Outcome == "released")
 }

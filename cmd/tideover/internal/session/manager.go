@@ -77,7 +77,9 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 		}
 		if g.run != "" {
 			before = true
-			m.restoreHeld(ctx, g)
+			if m.Runner != nil {
+				m.Runner.restoreHeld(ctx, m.Engine, s, g.run)
+			}
 		} else if m.Known != nil && m.Known(s.Name) {
 			continue // it has ended and its run is no longer stored; Resume starts it again
 		} else if err := m.begin(ctx, g, "the configuration"); err != nil {
@@ -85,17 +87,6 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 		}
 	}
 	return before, m.orphans(ctx)
-}
-
-// restoreHeld restores the check of a session that its account held back when the last process
-// ended.
-func (m *Manager) restoreHeld(ctx context.Context, g *managed) {
-	if m.Runner == nil {
-		return
-	}
-	if i, err := m.Engine.Get(ctx, g.run); err == nil { // on an error, it continues at the end of its wait
-		m.Runner.restoreHeld(g.spec, i)
-	}
 }
 
 // Kept returns the workflows of running sessions that are not among specs. They still notify when
@@ -230,15 +221,9 @@ func (m *Manager) ReadOutput(_ context.Context, name, after string) (part Output
 }
 
 func (m *Manager) status(ctx context.Context, name string) (Status, error) {
-	m.mu.Lock()
-	g := m.sessions[name]
 	var known managed
-	if g != nil {
-		known = *g
-	}
-	m.mu.Unlock()
-	if g == nil {
-		return Status{}, m.unknown(name)
+	if err := m.withSession(name, func(g *managed) error { known = *g; return nil }); err != nil {
+		return Status{}, err
 	}
 	st := Status{Name: name, State: "idle"}
 	if known.run != "" {

@@ -3,7 +3,6 @@ package session
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -358,17 +357,6 @@ type LimitReport struct {
 
 // LimitReasons are the reasons of a [LimitReport].
 var LimitReasons = []string{detect.RateLimit.String(), detect.Terminal.String()}
-
-// ReportLimit handles a report of the program of a session, which must run on a terminal.
-func (m *Manager) ReportLimit(ctx context.Context, name string, report LimitReport, _ string) error {
-	if err := m.withRun(name, func(*managed) error { return nil }); err != nil {
-		return err
-	}
-	if m.Runner == nil || !m.Runner.reportLimit(ctx, name, report) {
-		return fmt.Errorf("%w: session %q has no command on a terminal: its limit is detected when the command ends", ErrState, name)
-	}
-	return nil
-}
 
 // reportLimit passes a report to the screen watch of the session, and returns false if there is
 // none. The end of the limit is parsed from the line.

@@ -116,8 +116,8 @@ func statusOf(name string, i *engine.Info) Status {
 			st.Commands-- // no command was run
 		}
 	}
-	if n := len(s.Attempts); n > 0 && st.State == "waiting" {
-		if a := s.Attempts[n-1]; a.Wait != nil {
+	if a := lastAttempt(i); a != nil && st.State == "waiting" {
+		if a.Wait != nil {
 			st.WaitBy, st.WaitFor = a.Wait.By, a.Error
 			if isHeld(i) {
 				st.WaitBy = "account"
@@ -130,6 +130,14 @@ func statusOf(name string, i *engine.Info) Status {
 		}
 	}
 	return st
+}
+
+// lastAttempt returns the last attempt of a session's run; nil if there was none.
+func lastAttempt(i *engine.Info) *engine.AttemptInfo {
+	if len(i.Steps) == 0 || len(i.Steps[0].Attempts) == 0 {
+		return nil
+	}
+	return &i.Steps[0].Attempts[len(i.Steps[0].Attempts)-1]
 }
 
 // local converts a time to the zone of the machine. A zero time stays zero.
