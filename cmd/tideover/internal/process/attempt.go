@@ -12,17 +12,17 @@ import (
 
 // attempt is one run of the command.
 type attempt struct {
-	pid           int // of the command and of its process group; not reused while a member lives
-	states        chan change
-	stops         chan struct{} // we got SIGTSTP
-	running       bool          // the command itself has not been reaped
-	continues     int           // number of CONT signals sent to the group
-	termSent      time.Time     // when TERM was sent; zero if it was not
-	termSentTo    map[int]bool  // processes that got TERM then
-	hasForeground bool          // the group has the terminal's foreground instead of us
-	terminal      bool          // the group has, or had, the foreground
-	hungUp        bool          // the terminal was closed while the group had it
-	timedOut      bool
+	pid        int // of the command and of its process group; not reused while a member lives
+	states     chan change
+	stops      chan struct{} // we got SIGTSTP
+	running    bool          // the command itself has not been reaped
+	continues  int           // number of CONT signals sent to the group
+	termSent   time.Time     // when TERM was sent; zero if it was not
+	termSentTo map[int]bool  // processes that got TERM then
+	lent       bool          // the group has the terminal's foreground instead of us
+	terminal   bool          // the group has, or had, the foreground
+	hungUp     bool          // the terminal was closed while the group had it
+	timedOut   bool
 }
 
 // Run runs the command once, with extra environment variables ("key=value"). It returns when the
@@ -39,7 +39,7 @@ func (s *Supervisor) Run(ctx context.Context, extra ...string) (Result, error) {
 		return Result{}, err
 	}
 	status := s.waitForEnd(ctx, a)
-	s.takeForeground(a, a.timedOut || status.Signaled())
+	s.terminal.reclaim(a, a.timedOut || status.Signaled())
 
 	r := Result{TimedOut: a.timedOut, Terminal: a.terminal, HungUp: a.hungUp}
 	r.Code, r.Signal = status.ExitStatus(), 0
@@ -49,14 +49,14 @@ func (s *Supervisor) Run(ctx context.Context, extra ...string) (Result, error) {
 	}
 	failed := r.Code != 0 || r.TimedOut || s.ctx.Err() != nil
 	if failed {
-		s.sweep(a)
+		s.tree.sweep(a)
 	}
 	s.stdin.finish()
 	err = s.finish(ctx, &r)
 	if !failed && (err != nil || s.cfg.MatchStdout != nil && !r.MatchedStdout) {
-		s.sweep(a)
+		s.tree.sweep(a)
 	}
-	s.clearCurrent()
+	s.tree.clear()
 	r.Duration = time.Since(began)
 	return r, err
 }
@@ -79,7 +79,12 @@ func (s *Supervisor) start(extra []string) (*attempt, error) {
 	a := &attempt{running: true, states: make(chan change, 1), stops: make(chan struct{}, 1)}
 	files, err := s.open()
 	if err == nil {
-		err = s.launch(a, extra, files)
+		err = s.tree.add(a, func() (int, error) {
+			if err := context.Cause(s.ctx); err != nil {
+				return 0, err // a signal has ended the supervisor
+			}
+			return spawn(&s.cfg, append(s.tree.family.environment(), extra...), files)
+		})
 	}
 	s.stdin.started()
 	s.stdout.started()
@@ -90,24 +95,10 @@ func (s *Supervisor) start(extra []string) (*attempt, error) {
 		return nil, err
 	}
 	if s.terminal.is(s.cfg.Stdin) {
-		s.giveForeground(a)
+		s.terminal.lend(a)
 	}
-	go s.watch(a)
+	go s.tree.watch(a)
 	return a, nil
-}
-
-// launch starts the command, unless a signal has ended the supervisor. The lock ensures that a
-// signal is either seen here or finds the attempt to forward it to.
-func (s *Supervisor) launch(a *attempt, extra []string, files [3]uintptr) (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := context.Cause(s.ctx); err != nil {
-		return err
-	}
-	if a.pid, err = s.spawn(extra, files); err == nil {
-		s.current = a
-	}
-	return err
 }
 
 // open returns the descriptors of the three streams.
@@ -120,34 +111,6 @@ func (s *Supervisor) open() (files [3]uintptr, err error) {
 	return files, nil
 }
 
-// clearCurrent removes the current attempt, so that signals are no longer forwarded.
-func (s *Supervisor) clearCurrent() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.current = nil
-}
-
-// change is a change of the command's state.
-type change struct {
-	syscall.WaitStatus
-	continued int // number of CONT signals sent before it
-}
-
-// watch reports each change of the command's state; the last one is its end. No other function
-// waits for the command.
-func (s *Supervisor) watch(a *attempt) {
-	for {
-		c, err := s.await(a)
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		a.states <- c
-		if err != nil || !c.Stopped() {
-			return
-		}
-	}
-}
-
 // waitForEnd handles stops, timeouts and signals until the command has ended.
 func (s *Supervisor) waitForEnd(ctx context.Context, a *attempt) syscall.WaitStatus {
 	timeout, stopped := ctx.Done(), s.ctx.Done()
@@ -158,7 +121,7 @@ func (s *Supervisor) waitForEnd(ctx context.Context, a *attempt) syscall.WaitSta
 			if !c.Stopped() {
 				return c.WaitStatus
 			}
-			if s.stale(a, c) {
+			if s.tree.stale(a, c) {
 				continue // it was continued meanwhile
 			}
 			s.handleStop(a, c.StopSignal())
@@ -167,7 +130,7 @@ func (s *Supervisor) waitForEnd(ctx context.Context, a *attempt) syscall.WaitSta
 		case <-stopped: // the signal has been forwarded already
 			stopped, timeout = nil, nil
 			if stop := s.Stopped(); stop != nil && stop.Signal == syscall.SIGTERM {
-				s.sendTerm(a, false)
+				s.tree.sendTerm(a, false)
 			}
 			grace = time.After(s.cfg.Grace)
 		case <-timeout:
@@ -176,10 +139,62 @@ func (s *Supervisor) waitForEnd(ctx context.Context, a *attempt) syscall.WaitSta
 				continue // a signal ends us, which the case above handles
 			}
 			a.timedOut = true
-			s.sendTerm(a, true)
+			s.tree.sendTerm(a, true)
 			grace = time.After(s.cfg.Grace)
 		case <-grace:
-			s.signalGroup(syscall.SIGKILL)
+			s.tree.signalGroup(syscall.SIGKILL)
 		}
 	}
+}
+
+// handleStop reacts to a command that was stopped.
+func (s *Supervisor) handleStop(a *attempt, sig syscall.Signal) {
+	holder := s.terminal.holder()
+	switch {
+	case holder < 0 && s.terminal != nil && (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU):
+		// It was stopped for using a terminal that was closed since. No shell can continue it, and
+		// SIGHUP does not reach a background process.
+		a.terminal, a.hungUp = true, true
+		s.tree.signalGroup(syscall.SIGHUP)
+	case holder < 0 || s.ctx.Err() != nil:
+		// Without job control, the process that stopped it must continue it.
+	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == s.terminal.own:
+		s.terminal.lend(a)
+		s.tree.signalGroup(syscall.SIGCONT)
+	case (sig == syscall.SIGTTIN || sig == syscall.SIGTTOU) && holder == a.pid:
+		s.tree.signalGroup(syscall.SIGCONT)
+	default:
+		s.suspend(a, sig)
+	}
+}
+
+// suspendWith stops the command, and then ourselves.
+func (s *Supervisor) suspendWith(a *attempt) {
+	s.tree.signalGroup(syscall.SIGTSTP)
+	select {
+	case c := <-a.states:
+		if !c.Stopped() {
+			a.states <- c // its end: put it back for waitForEnd
+			return
+		}
+	case <-time.After(stopWait):
+	}
+	s.suspend(a, syscall.SIGTSTP)
+}
+
+// suspend stops our own group, as the terminal does with a group in the foreground. When we are
+// continued, it continues the attempt. With Config.Suspend, that function decides when to continue.
+func (s *Supervisor) suspend(a *attempt, sig syscall.Signal) {
+	s.terminal.reclaim(a, false)
+	if sig == syscall.SIGSTOP {
+		// Unlike TSTP, STOP would stop us even if no shell could continue us.
+		sig = syscall.SIGTSTP
+	}
+	if s.cfg.Suspend == nil || !s.cfg.Suspend() {
+		s.signals.stopSelf(0, sig)
+	}
+	if a.terminal || s.terminal.is(s.cfg.Stdin) {
+		s.terminal.lend(a)
+	}
+	s.tree.signalGroup(syscall.SIGCONT)
 }

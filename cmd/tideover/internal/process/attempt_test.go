@@ -28,7 +28,7 @@ func supervisor(t *testing.T, cfg Config) *Supervisor {
 // A signal arrives after Run has checked for one, and before there is an attempt to forward it to.
 func TestSignalJustBeforeTheStartStartsNothing(t *testing.T) { //nolint:paralleltest // see supervisor
 	s := supervisor(t, Config{Args: []string{"sleep", "600"}})
-	s.signals.handle(s, syscall.SIGTERM)
+	s.signals.handle(syscall.SIGTERM)
 	a, err := s.start(nil)
 	if stop, ok := errors.AsType[*SignalError](err); !ok || stop.Signal != syscall.SIGTERM {
 		t.Errorf("start = %v, %v; want the signal", a, err)

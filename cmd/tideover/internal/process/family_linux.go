@@ -18,9 +18,9 @@ import (
 // had other children at its start.
 const markKey = "TIDEOVER_RUN"
 
-// execRetries is how many milliseconds to wait for the environment of a process, which is empty while
+// becoming is how many milliseconds to wait for the environment of a process, which is empty while
 // it executes a new program.
-const execRetries = 500
+const becoming = 500
 
 // family finds the descendants of this process that belong to our command.
 //
@@ -37,8 +37,8 @@ type family struct {
 	mark    string       // "KEY=value"; empty if there are no foreign children
 }
 
-// descendant is a live process below this one.
-type descendant struct {
+// relative is a descendant that is still alive.
+type relative struct {
 	pid, parent, group int
 }
 
@@ -74,7 +74,7 @@ func (f *family) ours(pid int) bool {
 		return true
 	}
 	env, err := environment(pid)
-	for tries := 0; len(env) == 0 && !errors.Is(err, fs.ErrNotExist) && tries < execRetries; tries++ {
+	for tries := 0; len(env) == 0 && !errors.Is(err, fs.ErrNotExist) && tries < becoming; tries++ {
 		// The environment is empty, or the process is just executing a new program.
 		time.Sleep(time.Millisecond)
 		env, err = environment(pid)
@@ -120,12 +120,12 @@ func (f *family) children() []int {
 }
 
 // descendants returns all live descendants that belong to our command.
-func (f *family) descendants() []descendant {
-	byParent := map[int][]descendant{}
+func (f *family) descendants() []relative {
+	byParent := map[int][]relative{}
 	for _, p := range processes() {
 		byParent[p.parent] = append(byParent[p.parent], p)
 	}
-	var found []descendant
+	var found []relative
 	parents := []int{f.self}
 	for len(parents) > 0 {
 		children := byParent[parents[0]]
@@ -141,14 +141,14 @@ func (f *family) descendants() []descendant {
 }
 
 // processes returns every process of the system that is not a zombie.
-func processes() []descendant {
+func processes() []relative {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
-	var all []descendant
+	var all []relative
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -165,12 +165,12 @@ func processes() []descendant {
 
 // parseStat parses a line of /proc/PID/stat; ok is false for a zombie. The process name in it may
 // contain brackets and spaces.
-func parseStat(pid int, data []byte) (p descendant, ok bool) {
+func parseStat(pid int, data []byte) (p relative, ok bool) {
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
 	if len(fields) < 3 || bytes.ContainsAny(fields[0], "ZXx") {
-		return descendant{}, false
+		return relative{}, false
 	}
 	parent, err1 := strconv.Atoi(string(fields[1]))
 	group, err2 := strconv.Atoi(string(fields[2]))
-	return descendant{pid, parent, group}, err1 == nil && err2 == nil
+	return relative{pid, parent, group}, err1 == nil && err2 == nil
 }

@@ -20,7 +20,7 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 		return nil // don't read the list of all processes
 	}
 	kill := time.Now().Add(grace)
-	signalled := map[int]bool{}
+	told := map[int]bool{}
 	spared := ancestors()
 	looked := false
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
@@ -36,7 +36,7 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 			return fmt.Errorf("process %s of an earlier attempt does not end, even after KILL", describeProcesses(left))
 		default:
 			looked = false
-			signalLeftovers(left, late >= 0, signalled)
+			signalLeftovers(left, late >= 0, told)
 			if late >= 0 {
 				killCgroups(list)
 			}
@@ -106,13 +106,13 @@ func ancestors() map[int]bool {
 }
 
 // signalLeftovers sends TERM to each process once, or KILL.
-func signalLeftovers(list []*os.Process, kill bool, signalled map[int]bool) {
+func signalLeftovers(list []*os.Process, kill bool, told map[int]bool) {
 	for _, p := range list {
 		switch {
 		case kill:
 			_ = p.Signal(syscall.SIGKILL)
-		case !signalled[p.Pid]:
-			signalled[p.Pid] = true
+		case !told[p.Pid]:
+			told[p.Pid] = true
 			_ = p.Signal(syscall.SIGTERM)
 			_ = p.Signal(syscall.SIGCONT)
 		}

@@ -3,11 +3,12 @@
 package process
 
 import (
-	"errors"
+	"context"
 	"os"
 	"os/signal"
 	"slices"
 	"syscall"
+	"time"
 )
 
 // endings are the signals that end the command and the supervisor; passing are only forwarded to
@@ -26,9 +27,12 @@ type signals struct {
 	idle      chan struct{}  // has an element if an ending signal came between attempts
 	quit      chan struct{}
 	done      chan struct{}
+
+	tree   *processTree            // gets the signals
+	cancel context.CancelCauseFunc // called with an ending signal
 }
 
-func watchSignals(s *Supervisor) *signals {
+func watchSignals(tree *processTree, cancel context.CancelCauseFunc) *signals {
 	g := &signals{
 		sent:      make(chan os.Signal, 64),
 		children:  make(chan os.Signal, 1),
@@ -37,6 +41,8 @@ func watchSignals(s *Supervisor) *signals {
 		idle:      make(chan struct{}, 1),
 		quit:      make(chan struct{}),
 		done:      make(chan struct{}),
+		tree:      tree,
+		cancel:    cancel,
 	}
 	for _, sig := range slices.Concat([]os.Signal{syscall.SIGTSTP}, endings, passing) {
 		// A signal that was ignored at our start stays ignored, for us and for the command: nohup
@@ -51,20 +57,20 @@ func watchSignals(s *Supervisor) *signals {
 	signal.Notify(g.pipes, syscall.SIGPIPE)
 	signal.Notify(g.children, syscall.SIGCHLD)
 	signal.Notify(g.continued, syscall.SIGCONT)
-	go g.run(s)
+	go g.run()
 	return g
 }
 
-func (g *signals) run(s *Supervisor) {
+func (g *signals) run() {
 	defer close(g.done)
 	for {
 		select {
 		case <-g.quit:
 			return
 		case <-g.children:
-			s.reap()
+			g.tree.reap()
 		case sig := <-g.sent:
-			g.handle(s, sig.(syscall.Signal))
+			g.handle(sig.(syscall.Signal))
 		}
 	}
 }
@@ -77,60 +83,44 @@ func (g *signals) stop() {
 	<-g.done
 }
 
-func (g *signals) handle(s *Supervisor, sig syscall.Signal) {
+func (g *signals) handle(sig syscall.Signal) {
 	switch {
 	case sig == syscall.SIGTSTP:
-		if !s.forwardStop() {
+		if !g.tree.forwardStop() {
 			g.stopSelf(syscall.Getpid(), sig)
 		}
 	case isEnding(sig):
-		s.cancel(&SignalError{sig})
-		if !s.signalGroup(sig) {
+		g.cancel(&SignalError{sig})
+		if !g.tree.signalGroup(sig) {
 			select {
 			case g.idle <- struct{}{}:
 			default:
 			}
 		}
 	default:
-		s.signalGroup(sig)
+		g.tree.signalGroup(sig)
 	}
 }
 
 func isEnding(sig syscall.Signal) bool { return slices.Contains(endings, os.Signal(sig)) }
 
-// signalGroup sends the signal to the group of the current attempt, and returns false if there is
-// none.
-func (s *Supervisor) signalGroup(sig syscall.Signal) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.current
-	if a == nil {
-		return false
-	}
-	err := syscall.Kill(-a.pid, sig)
-	if sig == syscall.SIGCONT || isEnding(sig) {
-		a.continues++
-	}
-	if a.running {
-		// The command itself may have moved to another group.
-		if group, e := syscall.Getpgid(a.pid); e == nil && group != a.pid {
-			err = errors.Join(ignoreGone(err), syscall.Kill(a.pid, sig))
-		}
-	}
-	if ignoreGone(err) != nil && !s.refused {
-		s.refused = true
-		s.notice("the command (process %d) may not be signalled: %v; waiting for it to end", a.pid, err)
-	}
-	if isEnding(sig) {
-		// A stopped process handles only KILL until it is continued.
-		_ = syscall.Kill(-a.pid, syscall.SIGCONT)
-	}
-	return true
-}
+// stopWait is how long to wait for a stop to take effect: of the command after TSTP, and of
+// ourselves after a kill.
+const stopWait = 100 * time.Millisecond
 
-func ignoreGone(err error) error {
-	if errors.Is(err, syscall.ESRCH) {
-		return nil
+// stopSelf stops the process, or with 0 its whole group, and returns when it has been continued.
+// The system ignores the stop if our group is orphaned, because no shell could continue it; then
+// stopSelf returns, too.
+func (g *signals) stopSelf(pid int, sig syscall.Signal) {
+	select {
+	case <-g.continued:
+	default:
 	}
-	return err
+	g.withDefault(sig, func() {
+		stop(pid, sig)
+		select {
+		case <-g.continued:
+		case <-time.After(stopWait):
+		}
+	})
 }

@@ -80,19 +80,19 @@ func inPath(name string) bool {
 	})
 }
 
-// spawn starts the command in its own group and returns the pid, which is also the number of the
+// spawn starts the command with extra environment variables in its own group and returns the pid, which is also the number of the
 // group.
 //
 // It does not use os.StartProcess, because an os.Process reaps its child itself and does not report
 // stops.
-func (s *Supervisor) spawn(extra []string, files [3]uintptr) (int, error) {
-	name := s.cfg.Args[0]
+func spawn(cfg *Config, extra []string, files [3]uintptr) (int, error) {
+	name := cfg.Args[0]
 	path, err := lookup(name)
 	if err != nil {
 		return 0, err
 	}
-	pid, err := s.forkExec(path, &syscall.ProcAttr{
-		Env:   environ(os.Environ(), append(s.family.environment(), extra...)),
+	pid, err := forkExec(cfg, path, &syscall.ProcAttr{
+		Env:   environ(os.Environ(), extra),
 		Files: files[:],
 	})
 	if errors.Is(err, syscall.ENOEXEC) && bare(path) {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -21,15 +20,11 @@ type Supervisor struct {
 	stdout   *output
 	stderr   *output
 	terminal *terminal // the controlling terminal; nil without one
-	family   *family
+	tree     *processTree
 	signals  *signals
 
 	ctx    context.Context // ends with the first signal to end
 	cancel context.CancelCauseFunc
-
-	mu      sync.Mutex // held while processes are started, signalled by number, or reaped
-	current *attempt   // nil between attempts
-	refused bool       // the user was informed that the command may not be signalled
 }
 
 // New prepares to run the command: it handles the signals of this process and, on Linux, makes it
@@ -54,10 +49,10 @@ func New(cfg Config) (*Supervisor, error) {
 		stdout:   &output{dst: cfg.Stdout, match: cfg.MatchStdout, buffer: cfg.Buffer},
 		stderr:   &output{dst: cfg.Stderr, match: cfg.MatchStderr},
 		terminal: openTerminal(cfg.Stdin),
-		family:   newFamily(),
+		tree:     &processTree{family: newFamily(), grace: cfg.Grace, notice: cfg.Notice},
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.signals = watchSignals(s)
+	s.signals = watchSignals(s.tree, s.cancel)
 	return s, nil
 }
 
@@ -117,8 +112,4 @@ func (s *Supervisor) Close() error {
 	s.terminal.close()
 	s.cancel(nil)
 	return errors.Join(s.stdin.close(), s.stdout.close())
-}
-
-func (s *Supervisor) notice(format string, args ...any) {
-	s.cfg.Notice(fmt.Sprintf(format, args...))
 }

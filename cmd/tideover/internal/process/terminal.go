@@ -22,7 +22,7 @@ type terminal struct {
 // openTerminal returns the controlling terminal; nil if there is none.
 func openTerminal(stdin *os.File) *terminal {
 	t := &terminal{input: stdin, fd: fdOf(stdin), own: unix.Getpgrp()}
-	if !IsTerminal(stdin) || t.foregroundGroup() < 0 {
+	if !IsTerminal(stdin) || t.holder() < 0 {
 		f, err := os.OpenFile("/dev/tty", os.O_RDWR|syscall.O_NOCTTY, 0)
 		if err != nil {
 			return nil
@@ -42,8 +42,8 @@ func (t *terminal) close() {
 // is reports whether f is the terminal.
 func (t *terminal) is(f *os.File) bool { return t != nil && t.input == f }
 
-// foregroundGroup returns the group in the foreground; negative if it is unknown.
-func (t *terminal) foregroundGroup() int {
+// holder returns the group in the foreground; negative if it is unknown.
+func (t *terminal) holder() int {
 	if t == nil {
 		return -1
 	}
@@ -54,18 +54,45 @@ func (t *terminal) foregroundGroup() int {
 	return group
 }
 
-// setForeground puts the group in the foreground.
-func (t *terminal) setForeground(group int) (err error) {
+// give puts the group in the foreground.
+func (t *terminal) give(group int) (err error) {
 	withoutTTOU(func() { err = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) })
 	return err
 }
 
 // restore restores the modes of our start.
 func (t *terminal) restore() {
-	if t == nil || t.modes == nil || t.foregroundGroup() != t.own {
+	if t == nil || t.modes == nil || t.holder() != t.own {
 		return
 	}
 	_ = unix.IoctlSetTermios(t.fd, setTermios, t.modes)
+}
+
+// lend gives the terminal's foreground to the attempt, if we have it.
+//
+// The command has been running for some microseconds by then. If it has used the terminal already,
+// it was stopped for that, which [Supervisor.handleStop] handles. Setting the foreground in the child
+// between fork and exec would require ignoring TTOU there, and the command would inherit that.
+func (t *terminal) lend(a *attempt) {
+	if t.holder() == t.own && t.give(a.pid) == nil {
+		a.lent, a.terminal = true, true
+	}
+}
+
+// reclaim takes the foreground back from the attempt. If the command was ended by us or by a
+// signal, it also restores the terminal's modes; a command that ended normally may have changed
+// them on purpose.
+func (t *terminal) reclaim(a *attempt, cutShort bool) {
+	if !a.lent {
+		return
+	}
+	a.lent = false
+	if t.give(t.own) != nil && t.holder() < 0 {
+		a.hungUp = true // the terminal worked before, or the attempt would not have got it
+	}
+	if cutShort {
+		t.restore()
+	}
 }
 
 // IsTerminal reports whether f is a terminal.

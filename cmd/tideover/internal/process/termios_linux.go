@@ -1,8 +1,0 @@
-package process
-
-import "golang.org/x/sys/unix"
-
-const (
-	getTermios = unix.TCGETS
-	setTermios = unix.TCSETS
-)
