@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,9 +38,9 @@ type family struct {
 	mark    string       // "KEY=value"; empty if there are no foreign children
 }
 
-// relative is a descendant that is still alive.
+// relative is a process that is still alive.
 type relative struct {
-	pid, parent, group int
+	pid, parent, group, session int
 }
 
 // newFamily makes this process the subreaper of its descendants. If that is forbidden, descendants
@@ -167,10 +168,21 @@ func processes() []relative {
 // contain brackets and spaces.
 func parseStat(pid int, data []byte) (p relative, ok bool) {
 	fields := bytes.Fields(data[bytes.LastIndexByte(data, ')')+1:])
-	if len(fields) < 3 || bytes.ContainsAny(fields[0], "ZXx") {
+	if len(fields) < 4 || bytes.ContainsAny(fields[0], "ZXx") {
 		return relative{}, false
 	}
 	parent, err1 := strconv.Atoi(string(fields[1]))
 	group, err2 := strconv.Atoi(string(fields[2]))
-	return relative{pid, parent, group}, err1 == nil && err2 == nil
+	session, err3 := strconv.Atoi(string(fields[3]))
+	return relative{pid, parent, group, session}, err1 == nil && err2 == nil && err3 == nil
+}
+
+// KillSession kills every process of a session, except its leader. Use it after the leader was
+// killed.
+func KillSession(leader int) {
+	for _, p := range processes() {
+		if p.session == leader && p.pid != leader {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
 }

@@ -8,9 +8,9 @@ import (
 func TestParseStat(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]relative{
-		"42 (sh) S 7 40 40 0 -1":          {42, 7, 40},
-		"42 (a) Z 1 (b) c) R 7 40 40 0":   {42, 7, 40},
-		"42 (line\nbreak) S 7 40 40 0 -1": {42, 7, 40},
+		"42 (sh) S 7 40 40 0 -1":          {42, 7, 40, 40},
+		"42 (a) Z 1 (b) c) R 7 40 40 0":   {42, 7, 40, 40},
+		"42 (line\nbreak) S 7 40 40 0 -1": {42, 7, 40, 40},
 	} {
 		if got, ok := parseStat(42, []byte(text)); !ok || got != want {
 			t.Errorf("parseStat(%q) = %v, %v, want %v", text, got, ok, want)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -215,16 +216,12 @@ func (t *processTree) reap() {
 }
 
 func list(pids []int) string {
-	var b strings.Builder
+	names := make([]string, len(pids))
 	for i, pid := range pids {
-		if i > 0 {
-			b.WriteString(", ")
-		}
+		names[i] = strconv.Itoa(pid)
 		if pid < 0 {
-			fmt.Fprintf(&b, "group %d", -pid)
-		} else {
-			fmt.Fprint(&b, pid)
+			names[i] = "group " + strconv.Itoa(-pid)
 		}
 	}
-	return b.String()
+	return strings.Join(names, ", ")
 }

@@ -120,7 +120,7 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 		memo.beginTurn(s.AssistantName(), false, time.Now())
 	}
 	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // needed by an attempt after a crash
-		return notRun, cmpCause(ctx, err)
+		return notRun, cmp.Or(context.Cause(ctx), err)
 	}
 	running := newAttemptMemo(ctx, memo, whole)
 	options := detect.Options{}
@@ -136,14 +136,14 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 	case errors.Is(err, syscall.E2BIG):
 		return notRun, retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
 	case err != nil:
-		return notRun, cmpCause(ctx, err)
+		return notRun, cmp.Or(context.Cause(ctx), err)
 	case end.Code == process.CodeNotFound || end.Code == process.CodeNotExecutable:
 		notRun.exit = end.Code
 		return notRun, retry.Permanent(fmt.Errorf("exit code %d: %s can't be executed", end.Code, command[0]))
 	case end.Told:
 		done.exit = 0
 		done.memo.endTurn(Turn{Ended: turnInterrupted}, time.Now())
-		return done, cmpCause(ctx, errors.New("interrupted"))
+		return done, cmp.Or(context.Cause(ctx), errors.New("interrupted"))
 	}
 	done.stop = detectStop(d, end.Code)
 	if end.quit && end.Code == 0 && done.stop.Trust == detect.ByLine {
@@ -159,14 +159,6 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 	done.memo.recordStop(done.stop, end.Code, time.Now())
 	done.gone = end.Code != 0 && d.SessionGone()
 	return done, nil
-}
-
-// cmpCause returns the cause of the context's end, or err if it has not ended.
-func cmpCause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return err
 }
 
 // checkDir returns an error if the folder is missing, which would otherwise look like a missing

@@ -185,15 +185,7 @@ func (s *Spec) task(d data) string {
 	if s.Stdin != "" {
 		return s.Stdin
 	}
-	w, assistant, understood := unwrap(s.Start)
-	plan := assistants[assistant]
-	if plan == nil || !understood {
-		return ""
-	}
-	r, err := plan(w.inner, false)
-	if err != nil {
-		return ""
-	}
+	_, r := planOf(s.Start, false)
 	text, err := render([]string{r.prompt}, d)
 	if err != nil {
 		return ""

@@ -57,13 +57,9 @@ func (s *Spec) SharesFolder(others []Command) bool {
 
 // conversations returns the assistant of a command and the folder that its conversations belong to.
 func conversations(argv []string, dir string) (assistant, folder string) {
-	w, assistant, understood := unwrap(argv)
+	assistant, r := planOf(argv, true)
 	folder = filepath.Clean(dir)
-	plan := assistants[assistant]
-	if !understood || plan == nil {
-		return assistant, folder
-	}
-	if r, err := plan(w.inner, true); err == nil && r.dir != "" {
+	if r.dir != "" {
 		if folder = filepath.Clean(r.dir); !filepath.IsAbs(folder) {
 			folder = filepath.Join(dir, folder)
 		}

@@ -13,16 +13,6 @@ var packs = map[string]string{
 	"agy": "agy", "copilot": "copilot-cli", "cursor-agent": "cursor-agent", "agent": "cursor-agent", // name of Cursor's command since 2026
 }
 
-// PackOf returns the pack for a command; generic if the command is unknown.
-func PackOf(argv []string) string {
-	if len(argv) > 0 {
-		if pack := packs[filepath.Base(argv[0])]; pack != "" {
-			return pack
-		}
-	}
-	return packOfRunner(argv)
-}
-
 // wrappers are programs that run the command in their arguments.
 var wrappers = []string{
 	"env", "nice", "nohup", "time", "timeout", "caffeinate", "sudo", "setsid", "stdbuf", "ionice", "systemd-run", "systemd-inhibit",
@@ -54,9 +44,9 @@ var packages = map[string]string{
 	"@github/copilot": "copilot-cli", "opencode-ai": "opencode", "aider-chat": "aider", "aider": "aider",
 }
 
-// packOfRunner returns the pack for a command whose program runs an assistant, such as npx or gh;
-// generic if it is unknown.
-func packOfRunner(argv []string) string {
+// PackOf returns the pack for a command: of an assistant, or of a program that runs one, such as npx
+// or gh. It is generic if the command is unknown.
+func PackOf(argv []string) string {
 	if len(argv) == 0 {
 		return "generic"
 	}
@@ -77,4 +67,13 @@ func packOfRunner(argv []string) string {
 		pack = packs[argv[2]]
 	}
 	return cmp.Or(pack, "generic")
+}
+
+// CommandPack returns the pack for a command, also for one that a shell or another program runs;
+// generic if it contains no known assistant.
+func CommandPack(argv []string) string {
+	if _, assistant, _ := unwrap(argv); packs[assistant] != "" {
+		return packs[assistant]
+	}
+	return PackOf(argv)
 }

@@ -6,15 +6,6 @@ import (
 	"slices"
 )
 
-// CommandPack returns the pack for a command, also for one that a shell or another program runs;
-// generic if it contains no known assistant.
-func CommandPack(argv []string) string {
-	if _, assistant, _ := unwrap(argv); packs[assistant] != "" {
-		return packs[assistant]
-	}
-	return PackOf(argv)
-}
-
 // PlanResume sets the resume command of an assistant's session, unless one is given. If none is
 // known, it sets NoResume to the reason. piped means that standard input is a pipe, which may
 // contain the prompt.
@@ -75,4 +66,19 @@ func (s *Spec) CannotResume() string {
 	}
 	return fmt.Sprintf("session %s can't be resumed: %s: "+
 		"set resume to the command that resumes it, or restart to run its first prompt again", s.Name, s.NoResume)
+}
+
+// planOf returns the assistant that a command runs, and how its session is started and resumed. The
+// latter is empty if it is unknown.
+func planOf(argv []string, piped bool) (assistant string, r resumption) {
+	w, assistant, understood := unwrap(argv)
+	plan := assistants[assistant]
+	if plan == nil || !understood {
+		return assistant, resumption{}
+	}
+	r, err := plan(w.inner, piped)
+	if err != nil {
+		return assistant, resumption{}
+	}
+	return assistant, r
 }

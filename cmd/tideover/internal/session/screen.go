@@ -126,7 +126,7 @@ func (w *screenWatch) check(now time.Time) time.Duration {
 	got, found := w.find(w.screen.Lines(), now)
 	var l *ScreenLimit
 	if found {
-		l = &ScreenLimit{Reason: got.Reason.String(), Line: textfmt.TruncateValid(w.redact(got.Line), maxLine, "…"), Rule: got.Rule, Until: got.Until, At: now}
+		l = &ScreenLimit{Reason: got.Reason.String(), Line: w.stored(got.Line), Rule: got.Rule, Until: got.Until, At: now}
 		if got.Terminal {
 			l.Reason = detect.Terminal.String()
 		}
@@ -158,6 +158,11 @@ func (w *screenWatch) orHooked(found *ScreenLimit) *ScreenLimit {
 	}
 	l := *w.hooked
 	return &l
+}
+
+// stored returns the part of a line to store, without secrets.
+func (w *screenWatch) stored(line string) string {
+	return textfmt.TruncateValid(w.redact(line), maxLine, "…")
 }
 
 // copied returns a copy of the current limit.
@@ -366,9 +371,9 @@ func (r *Runner) reportLimit(ctx context.Context, name string, report LimitRepor
 		return false
 	}
 	w := v.(*screenWatch) //nolint:forcetypeassert // the map has no other values
-	l := &ScreenLimit{Reason: report.Reason, Line: textfmt.TruncateValid(w.redact(report.Line), maxLine, "…"), At: time.Now()}
+	l := &ScreenLimit{Reason: report.Reason, Line: w.stored(report.Line), At: time.Now()}
 	if got, found := w.find(strings.Split(report.Line, "\n"), l.At); found {
-		l.Rule, l.Until, l.Line = got.Rule, got.Until, textfmt.TruncateValid(w.redact(got.Line), maxLine, "…")
+		l.Rule, l.Until, l.Line = got.Rule, got.Until, w.stored(got.Line)
 	}
 	select {
 	case w.hooks <- l:

@@ -12,3 +12,6 @@ import (
 func Terminal(_, _, _ *os.File) func(*Spec) (Streams, error) {
 	return func(*Spec) (Streams, error) { return Streams{}, process.ErrUnsupported }
 }
+
+// fileID returns 0: files have no stable number on this system.
+func fileID(*os.File) uint64 { return 0 }
