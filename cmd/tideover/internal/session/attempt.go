@@ -218,9 +218,9 @@ func (a *attempt) run(ctx context.Context, c commandRun) (runEnd, error) {
 			streams.Control.DiscardInput()
 		}
 	}
-	look := r.watchScreen(ctx, s, streams.Control, c.limited)
-	if look != nil {
-		streams.Watch(io.MultiWriter(out, look.watch))
+	watch := r.watchScreen(ctx, s, streams.Control, c.limited)
+	if watch != nil {
+		streams.Watch(io.MultiWriter(out, watch))
 	} else if streams.Watch != nil {
 		streams.Watch(out)
 	} else {
@@ -234,7 +234,7 @@ func (a *attempt) run(ctx context.Context, c commandRun) (runEnd, error) {
 		launch = guard.Run
 	}
 	end, err := launch(ctx, g)
-	quit := look.stop()
+	quit := watch.stop()
 	err = errors.Join(err, streams.Close())
 	_, _ = out.Close(), errs.Close() // they write to memory
 	return runEnd{end, quit}, err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
@@ -61,6 +60,7 @@ type screenWatch struct {
 
 	changed chan struct{}     // has an element if the screen has changed since the last check
 	over    chan struct{}     // closed when run has returned
+	end     func()            // ends run, and the delivery of reports to it
 	hooks   chan *ScreenLimit // limits reported by the program itself
 	hooked  *ScreenLimit      // the last reported one, until it is on the screen or the user continues
 
@@ -293,16 +293,8 @@ func typeTime(s *Spec, l *ScreenLimit, now time.Time) time.Time {
 	return at
 }
 
-// screenUsage is the screen watch of one command.
-type screenUsage struct {
-	watch      *screenWatch
-	unregister func()
-	cancel     context.CancelFunc
-	done       sync.WaitGroup
-}
-
 // watchScreen starts to watch the screen of a command; nil if it has none.
-func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalControl, report func(*ScreenLimit)) *screenUsage {
+func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalControl, report func(*ScreenLimit)) *screenWatch {
 	if control == nil {
 		return nil
 	}
@@ -332,23 +324,25 @@ func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalContr
 		}
 		return at
 	}
-	u := &screenUsage{watch: w, unregister: func() { r.screens.CompareAndDelete(s.Name, w) }}
+	ctx, cancel := context.WithCancel(ctx)
+	w.end = func() {
+		r.screens.CompareAndDelete(s.Name, w)
+		cancel()
+	}
 	r.screens.Store(s.Name, w)
-	ctx, u.cancel = context.WithCancel(ctx)
-	u.done.Go(func() { w.run(ctx) })
-	return u
+	go w.run(ctx)
+	return w
 }
 
 // stop ends the watch, and reports whether the user typed after a limit had appeared.
-func (u *screenUsage) stop() (quit bool) {
-	if u == nil {
+func (w *screenWatch) stop() (quit bool) {
+	if w == nil {
 		return false
 	}
-	u.unregister()
-	u.cancel()
-	u.done.Wait()
-	typed, _ := u.watch.control.Typed()
-	for _, l := range []*ScreenLimit{u.watch.candidate, u.watch.current, u.watch.last} {
+	w.end()
+	<-w.over
+	typed, _ := w.control.Typed()
+	for _, l := range []*ScreenLimit{w.candidate, w.current, w.last} {
 		quit = quit || l != nil && typed.After(l.At)
 	}
 	return quit

@@ -70,13 +70,12 @@ func newWatchedScreen(t *testing.T, s *Spec, typing int) *watchedScreen {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &Runner{TypeAtReset: typing}
-	u := r.watchScreen(ctx, s, l.control, func(limit *ScreenLimit) {
+	l.screenWatch = r.watchScreen(ctx, s, l.control, func(limit *ScreenLimit) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.told, l.at = append(l.told, limit), append(l.at, time.Now())
 	})
-	l.screenWatch = u.watch
-	u.watch.find = func(lines []string, at time.Time) (detect.OnScreen, bool) {
+	l.find = func(lines []string, at time.Time) (detect.OnScreen, bool) {
 		pack, err := s.pack()
 		if err != nil {
 			t.Error(err)
@@ -85,7 +84,7 @@ func newWatchedScreen(t *testing.T, s *Spec, typing int) *watchedScreen {
 	}
 	t.Cleanup(func() {
 		cancel()
-		u.stop()
+		l.stop()
 	})
 	return l
 }
