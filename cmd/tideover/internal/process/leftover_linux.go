@@ -144,7 +144,7 @@ func NewCgroup() string {
 	if own == "" {
 		return ""
 	}
-	dir, err := os.MkdirTemp(own, cgroupPrefix)
+	dir, err := os.MkdirTemp(own, cgroupPrefix+strconv.Itoa(os.Getpid())+"-")
 	if err != nil {
 		return ""
 	}
@@ -159,14 +159,31 @@ func RemoveCgroup(dir string) {
 	}
 }
 
-// RemoveEmptyCgroups removes cgroups whose daemons have ended.
+// RemoveEmptyCgroups removes cgroups whose daemons have ended. It leaves those of processes that
+// still run: they may be about to start a command there.
 func RemoveEmptyCgroups() {
 	if own := ownCgroup(); own != "" {
-		dirs, _ := filepath.Glob(filepath.Join(own, cgroupPrefix+"*"))
-		for _, dir := range dirs {
+		removeEmptyCgroups(own, func(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH })
+	}
+}
+
+func removeEmptyCgroups(parent string, runs func(pid int) bool) {
+	dirs, _ := filepath.Glob(filepath.Join(parent, cgroupPrefix+"*"))
+	for _, dir := range dirs {
+		if pid, ok := cgroupOwner(dir); !ok || !runs(pid) {
 			RemoveCgroup(dir)
 		}
 	}
+}
+
+// cgroupOwner returns the process that has made a cgroup. Names of earlier releases don't have it.
+func cgroupOwner(dir string) (pid int, ok bool) {
+	owner, _, ok := strings.Cut(strings.TrimPrefix(filepath.Base(dir), cgroupPrefix), "-")
+	if !ok {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(owner)
+	return pid, err == nil && pid > 0
 }
 
 // killCgroups kills all processes in the cgroups at once, so that none can start another meanwhile.
