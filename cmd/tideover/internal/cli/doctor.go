@@ -171,7 +171,7 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 
 // checkAddresses checks the listen addresses of serve and of a gateway that runs alone.
 func checkAddresses(cfg *config.Config, now time.Time) []doctor.Finding {
-	serve, gateway := server.Door(cfg, false), server.Door(cfg, true)
+	serve, gateway := server.ListenAddress(cfg, false), server.ListenAddress(cfg, true)
 	if !cfg.Server.TLS.On() {
 		return append(serve.Check(now), gateway.Check(now)...)
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/logsample"
 )
 
@@ -61,7 +63,7 @@ func (s *server) takeOverCluster(p plan) error {
 	if err := s.engine.Replace(p.workflows); err != nil {
 		return err
 	}
-	s.calendar.plan(p.schedules)
+	s.schedules.replace(p.schedules)
 	s.nip90.Offer(p.offer, s.engine)
 	return nil
 }
@@ -71,4 +73,23 @@ func (s *server) takeOverCluster(p plan) error {
 // many.
 func sampleTrouble(log *slog.Logger) *slog.Logger {
 	return slog.New(logsample.NewHandler(log.Handler(), &logsample.Sampler[string]{Every: time.Minute, Max: 4096}))
+}
+
+// missingPause is how long a step waits if this process lacks a provider or a notifier that
+// the step names.
+const missingPause = 30 * time.Second
+
+// snoozeMissing makes handlers wait instead of fail if the configuration of this process lacks
+// a provider or a notifier that the step names. Outside of a cluster that error is permanent. In a
+// cluster, another process may already have a newer file, or this one may still have an old one.
+func snoozeMissing(handlers map[string]engine.Handler) {
+	for name, handle := range handlers {
+		handlers[name] = func(ctx context.Context, t *engine.Task) ([]byte, error) {
+			out, err := handle(ctx, t)
+			if errors.Is(err, gateway.ErrUnknownProvider) || errors.Is(err, outbox.ErrUnknown) {
+				return nil, engine.Snooze(missingPause, err.Error())
+			}
+			return out, err
+		}
+	}
 }

@@ -9,11 +9,11 @@ import (
 // machineFindings are the findings of the doctor about the machine and the addresses.
 func (s *server) machineFindings() []doctor.Finding {
 	if s.engine == nil {
-		return s.findings()
+		return s.addresses.findings()
 	}
 	cfg := s.config()
 	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: s.cluster == nil, Lazy: cfg.Server.Durability == "os"}
-	return append(folder.Check(), s.findings()...)
+	return append(folder.Check(), s.addresses.findings()...)
 }
 
 // diagnose returns all findings of the doctor about this server.

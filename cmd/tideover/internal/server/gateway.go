@@ -3,9 +3,7 @@ package server
 import (
 	"context"
 	"io"
-	"net"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/andybalholm/brotli"
@@ -44,7 +42,7 @@ func (s *server) openGateway() error {
 	s.accounts = &account.Store{Dir: client.AccountsFolder(s.cfg.Server.Data), Warn: func(text string) { s.Log.Warn("limits of accounts", "problem", text) }}
 	s.keyAccounts = newKeyAccounts(s.accounts, client.UserFolder("quota"), s.Log)
 	s.gateway, err = gateway.New(specs, gateway.Options{
-		Token: gateway.NewSecret(token.Reveal()), Hosts: s.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
+		Token: gateway.NewSecret(token.Reveal()), Hosts: s.addresses.hosts(), Observer: s.tell, Logger: s.Log, Redact: s.Source.Redactor.String,
 		Accounts: s.keyAccounts, RecoveryFile: filepath.Join(s.cfg.Server.Data, "gateway.json"), Decoders: decoders,
 	})
 	if err != nil {
@@ -67,15 +65,6 @@ func (s *server) providers(cfg *config.Config) ([]gateway.Spec, error) {
 	return specs, nil
 }
 
-// hosts are the names under which the gateway may be asked.
-func (s *server) hosts() []string {
-	hosts := s.cfg.Server.Hosts
-	if host, _, err := net.SplitHostPort(s.listen()); err == nil && host != "" {
-		hosts = append(slices.Clip(hosts), host)
-	}
-	return hosts
-}
-
 // tell puts an event of the gateway where those of the engine go.
 func (s *server) tell(ev retry.Event) {
 	if s.engine != nil {
@@ -83,22 +72,6 @@ func (s *server) tell(ev retry.Event) {
 	} else {
 		s.record(ev)
 	}
-}
-
-// listen returns the address to listen on.
-func (s *server) listen() string {
-	if s.Gateway {
-		return s.cfg.Gateway.Listen
-	}
-	return s.cfg.Server.Listen
-}
-
-// listenKey is where that is configured.
-func (s *server) listenKey() string {
-	if s.Gateway {
-		return "gateway.listen"
-	}
-	return "server.listen"
 }
 
 // drain lets the requests of the gateway end.

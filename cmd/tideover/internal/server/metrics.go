@@ -22,7 +22,7 @@ func (s *server) metrics() http.Handler {
 
 // collectors returns the metrics that are ours.
 func (s *server) collectors() []prometheus.Collector {
-	list := []prometheus.Collector{metrics.Gateway(s.gateway), metrics.Storms(s.alarm), certified{s.certificate}, &s.connections}
+	list := []prometheus.Collector{metrics.Gateway(s.gateway), metrics.Storms(s.alarm), certified{s.addresses.certificate}, &s.connections}
 	if s.nip90 != nil {
 		list = append(list, s.nip90.Collector())
 	}

@@ -22,7 +22,7 @@ func (s *server) watch(ctx context.Context) error {
 		for {
 			select {
 			case <-s.Reload:
-				s.renew()
+				s.addresses.reloadCertificate()
 			case <-ctx.Done():
 				return nil
 			}
@@ -35,7 +35,7 @@ func (s *server) watch(ctx context.Context) error {
 		for {
 			select {
 			case <-s.Reload:
-				s.renew()
+				s.addresses.reloadCertificate()
 				w.Reload()
 			case <-stop:
 				return
@@ -55,13 +55,6 @@ func (s *server) watch(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// renew has the certificate read again.
-func (s *server) renew() {
-	if s.certificate != nil {
-		s.certificate.Reload()
-	}
 }
 
 // note remembers what became of the file.

@@ -80,20 +80,20 @@ type server struct {
 	token   secret.String
 	demo    *demo.Demo
 
-	outbox   *outbox.Outbox
-	cluster  *jetstream.Log    // nil without a cluster
-	calendar *calendar         // the same
-	sessions *session.Manager  // nil in a cluster
-	runner   *session.Runner   // of the sessions; nil without them
-	accounts *account.Store    // what is known of the limits of accounts
-	ready    chan struct{}     // closed when they may begin
-	trail    *audit.Sink       // nil if there is none
-	nip90    *nip90.Service    // nil for a gateway alone
-	tally    *metrics.Tally    // of what happens to runs
-	alarm    *storm.Alarm      // of what happens to all
-	spans    *tracing.Exporter // nil if nobody wants them
+	outbox    *outbox.Outbox
+	cluster   *jetstream.Log    // nil without a cluster
+	schedules *clusterSchedules // the same
+	sessions  *session.Manager  // nil in a cluster
+	runner    *session.Runner   // of the sessions; nil without them
+	accounts  *account.Store    // what is known of the limits of accounts
+	ready     chan struct{}     // closed when they may begin
+	trail     *audit.Sink       // nil if there is none
+	nip90     *nip90.Service    // nil for a gateway alone
+	tally     *metrics.Tally    // of what happens to runs
+	alarm     *storm.Alarm      // of what happens to all
+	spans     *tracing.Exporter // nil if nobody wants them
 
-	certificate *httpserver.Certificate // nil without TLS
+	addresses   *addresses
 	connections connections
 	keyAccounts *keyAccounts // of the gateway
 
@@ -101,7 +101,6 @@ type server struct {
 
 	mu      sync.Mutex
 	current *config.Config // cfg is the one that was loaded first
-	page    string         // its address; "" before it is served
 	read    time.Time      // when the file was last read again
 	refused error          // why it was not taken over then
 }
@@ -139,10 +138,8 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		return err
 	}
 	o.Source.Redactor.Add(s.token.Reveal())
-	if cfg.Server.TLS.On() {
-		if s.certificate, err = httpserver.NewCertificate(cfg.Server.TLS, s.Log, strictyaml.Brief); err != nil {
-			return err
-		}
+	if s.addresses, err = newAddresses(cfg, o.Gateway, o.Log); err != nil {
+		return err
 	}
 	if o.Demo {
 		if s.demo, err = demo.New(ctx); err != nil {
@@ -232,8 +229,8 @@ func (s *server) openEngine(ctx context.Context) error {
 	s.outbox.Attach(s.engine)
 	s.nip90.Offer(p.offer, s.engine)
 	if s.cluster != nil {
-		s.calendar = newCalendar(s.engine, s.Log)
-		s.calendar.plan(p.schedules)
+		s.schedules = newClusterSchedules(s.engine, s.Log)
+		s.schedules.replace(p.schedules)
 		return nil
 	}
 	s.sessions.Engine = s.engine
@@ -261,7 +258,7 @@ func (s *server) handlers(self, locks string) map[string]engine.Handler {
 	maps.Copy(handlers, s.outbox.Handlers())
 	maps.Copy(handlers, s.nip90.Handlers(runner.Handler()))
 	if s.cfg.Engine.Clustered() {
-		elsewhere(handlers)
+		snoozeMissing(handlers)
 		return handlers
 	}
 	s.sessions = s.newSessions(self, locks)
@@ -299,23 +296,21 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		return err
 	}
 	var lc net.ListenConfig
-	tcp, err := lc.Listen(ctx, "tcp", s.listen())
+	tcp, err := lc.Listen(ctx, "tcp", s.addresses.listen())
 	if err != nil && s.AnyPort && errors.Is(err, syscall.EADDRINUSE) {
 		tcp, err = lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", s.listenKey(), err)
+		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", s.addresses.listenKey(), err)
 		return errors.Join(err, unix.Close())
 	}
 	s.connections = s.newConnections()
-	tcp, unix = s.connections.listen(tcp, unix, s.certificate != nil)
-	address := s.publicAddress(tcp.Addr())
-	s.mu.Lock()
-	s.page = address
-	s.mu.Unlock()
+	tcp, unix = s.connections.listen(tcp, unix, s.addresses.encrypted())
+	address := s.addresses.publicURL(tcp.Addr())
+	s.addresses.setPage(address)
 	httpServer := httpserver.NewServer(s.handler(tcp.Addr()))
-	httpServer.ErrorLog = complaints(s.Log, log.Default())
-	serveTCP := s.overTCP(httpServer)
+	httpServer.ErrorLog = newErrorLog(s.Log, log.Default())
+	serveTCP := s.addresses.serveTCP(httpServer)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var parts sync.WaitGroup
@@ -328,8 +323,8 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	}
 	run("socket", func() error { return httpServer.Serve(unix) })
 	run("listen", func() error { return serveTCP(tcp) })
-	if s.certificate != nil {
-		run("certificate", func() error { return s.certificate.Run(ctx, s.certificateWarnings) })
+	if s.addresses.encrypted() {
+		run("certificate", func() error { return s.addresses.watchCertificate(ctx) })
 	}
 	if s.engine != nil {
 		run("engine", func() error {
@@ -345,7 +340,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		run("nip90", func() error { return s.nip90.Run(ctx) })
 	}
 	if s.cluster != nil {
-		run("schedules", func() error { return s.calendar.run(ctx) })
+		run("schedules", func() error { return s.schedules.run(ctx) })
 		run("cluster", func() error { cluster.Watch(ctx, s.cluster.Check, s.Log); return nil })
 	}
 	run("alarm", func() error { return s.alarm.Run(ctx) })
@@ -390,7 +385,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 func (s *server) newControl() *control.Service {
 	c := control.Config{
 		Engine: s.engine, Clustered: s.cluster != nil, Providers: s.gateway, Data: s.cfg.Server.Data, Version: s.Version, Logger: s.Log,
-		Settings: s.settings, ConfigFile: s.file, Storms: s.alarm.Storms, Doctor: s.diagnose, Findings: s.machineFindings, Place: s.place,
+		Settings: s.settings, ConfigFile: s.file, Storms: s.alarm.Storms, Doctor: s.diagnose, Findings: s.machineFindings, Place: s.addresses.place,
 	}
 	if s.nip90 != nil {
 		c.Relays = s.nip90.Relays
@@ -404,7 +399,7 @@ func (s *server) newControl() *control.Service {
 // handler returns the API and the page.
 func (s *server) handler(addr net.Addr) http.Handler {
 	guard := httpserver.GuardOptions{
-		Token: s.token, Hosts: append([]string{addr.String(), s.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
+		Token: s.token, Hosts: append([]string{addr.String(), s.addresses.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
 	}
 	if s.Gateway {
 		guard.Command = "tideover gateway"

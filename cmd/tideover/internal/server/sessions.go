@@ -2,13 +2,11 @@ package server
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
-	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
@@ -29,7 +27,7 @@ type plan struct {
 // the messages about them, and of the jobs that it offers.
 func (s *server) planned(cfg *config.Config) (p plan, err error) {
 	if p.outbox, err = outbox.New(outbox.Config{
-		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: s.place, Retention: cfg.Server.Retention,
+		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: s.addresses.place, Retention: cfg.Server.Retention,
 	}); err != nil {
 		return p, err
 	}
@@ -59,14 +57,6 @@ func (s *server) planned(cfg *config.Config) (p plan, err error) {
 		p.workflows = append(p.workflows, s.demo.Workflows...)
 	}
 	return p, nil
-}
-
-// place says where messages come from.
-func (s *server) place() notify.Place {
-	host, _ := os.Hostname() // or they don't say
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return notify.Place{Host: host, Page: s.page}
 }
 
 // newSessions returns what runs sessions. Their output goes to files.

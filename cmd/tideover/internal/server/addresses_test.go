@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// saying returns a log without times, and its text.
-func saying() (*slog.Logger, *bytes.Buffer) {
+// newTextLog returns a logger that prints no times, and its output.
+func newTextLog() (*slog.Logger, *bytes.Buffer) {
 	var text bytes.Buffer
 	return slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey {
@@ -25,7 +25,7 @@ func saying() (*slog.Logger, *bytes.Buffer) {
 	}})), &text
 }
 
-func TestThePageGoesByANameOfItsCertificate(t *testing.T) {
+func TestPublicURLUsesANameInTheCertificate(t *testing.T) {
 	t.Parallel()
 	a := certtest.New(t)
 	for _, c := range []struct {
@@ -34,22 +34,22 @@ func TestThePageGoesByANameOfItsCertificate(t *testing.T) {
 		cert          string // "" means no TLS
 		want          string
 	}{
-		{"as it is asked for", "127.0.0.1:7878", nil, "", "http://127.0.0.1:7878/"},
-		{"version 6", "[::1]:7878", []string{"a.example"}, "", "http://[::1]:7878/"},
+		{"the address itself", "127.0.0.1:7878", nil, "", "http://127.0.0.1:7878/"},
+		{"IPv6", "[::1]:7878", []string{"a.example"}, "", "http://[::1]:7878/"},
 		{"all addresses", "0.0.0.0:80", []string{"a.example", "b.example"}, "", "http://a.example:80/"},
 		{"all addresses, no name", "[::]:80", nil, "", "http://[::]:80/"},
 		{"an address in the certificate", "127.0.0.1:7878", []string{"a.example"}, "127.0.0.1", "https://127.0.0.1:7878/"},
 		{"localhost in the certificate", "127.0.0.1:7878", []string{"a.example"}, "localhost", "https://localhost:7878/"},
 		{"a host in the certificate", "127.0.0.1:7878", []string{"a.example", "b.example"}, "b.example", "https://b.example:7878/"},
 		{"a host of several", "0.0.0.0:443", []string{"a.example", "b.c.example"}, "*.c.example", "https://b.c.example:443/"},
-		{"a name that nobody asks for", "127.0.0.1:7878", nil, "z.example", "https://127.0.0.1:7878/"},
+		{"a name in the certificate that is not configured", "127.0.0.1:7878", nil, "z.example", "https://127.0.0.1:7878/"},
 	} {
-		s := &server{cfg: &config.Config{Server: config.Server{Hosts: c.hosts}}}
+		addresses := &addresses{cfg: &config.Config{Server: config.Server{Hosts: c.hosts}}}
 		if c.cert != "" {
 			var files config.ServerTLS
 			files.Cert, files.Key = a.Issue(t, time.Now().Add(time.Hour), c.cert).Write(t, t.TempDir())
 			var err error
-			if s.certificate, err = httpserver.NewCertificate(files, slog.New(slog.DiscardHandler), strictyaml.Brief); err != nil {
+			if addresses.certificate, err = httpserver.NewCertificate(files, slog.New(slog.DiscardHandler), strictyaml.Brief); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -57,17 +57,17 @@ func TestThePageGoesByANameOfItsCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.publicAddress(addr); got != c.want {
+		if got := addresses.publicURL(addr); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 	}
 }
 
-func TestAHandshakeThatFailsIsNoNews(t *testing.T) {
+func TestFailedHandshakesAreNotLogged(t *testing.T) {
 	t.Parallel()
-	to, text := saying()
+	debug, text := newTextLog()
 	var rest bytes.Buffer
-	l := complaints(to, log.New(&rest, "", 0))
+	l := newErrorLog(debug, log.New(&rest, "", 0))
 	l.Print("http: TLS handshake error from 192.0.2.1:5: EOF")
 	l.Print("http: panic serving 192.0.2.1:5: oops")
 	if got, want := text.String()+rest.String(), "http: panic serving 192.0.2.1:5: oops\n"; got != want {

@@ -1,0 +1,196 @@
+package server
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/cmd/tideover/internal/notify"
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+)
+
+// addresses has the addresses of the server, its names and its certificate.
+type addresses struct {
+	cfg         *config.Config
+	gatewayOnly bool
+	log         *slog.Logger
+	certificate *httpserver.Certificate // nil without TLS
+
+	mu   sync.Mutex
+	page string // URL of the page; "" before the server listens
+}
+
+// newAddresses reads the certificate, if one is configured.
+func newAddresses(cfg *config.Config, gatewayOnly bool, log *slog.Logger) (a *addresses, err error) {
+	a = &addresses{cfg: cfg, gatewayOnly: gatewayOnly, log: log}
+	if cfg.Server.TLS.On() {
+		a.certificate, err = httpserver.NewCertificate(cfg.Server.TLS, log, strictyaml.Brief)
+	}
+	return a, err
+}
+
+// listen returns the address to listen on.
+func (a *addresses) listen() string {
+	if a.gatewayOnly {
+		return a.cfg.Gateway.Listen
+	}
+	return a.cfg.Server.Listen
+}
+
+// listenKey returns the configuration key of the address to listen on.
+func (a *addresses) listenKey() string {
+	if a.gatewayOnly {
+		return "gateway.listen"
+	}
+	return "server.listen"
+}
+
+// hosts returns the host names that the gateway accepts.
+func (a *addresses) hosts() []string {
+	hosts := a.cfg.Server.Hosts
+	if host, _, err := net.SplitHostPort(a.listen()); err == nil && host != "" {
+		hosts = append(slices.Clip(hosts), host)
+	}
+	return hosts
+}
+
+// ListenAddress returns the address on which a server with the configuration listens, or a
+// gateway that runs alone. The certificate is not filled in.
+func ListenAddress(cfg *config.Config, gateway bool) doctor.Door {
+	d := doctor.Door{Key: "server.listen", Address: cfg.Server.Listen}
+	if gateway {
+		d.Key, d.Address = "gateway.listen", cfg.Gateway.Listen
+	}
+	d.Open = config.Exposed(d.Address)
+	d.Hosts = hostNames(cfg, d.Address)
+	return d
+}
+
+// hostNames returns the names by which clients address the server: the host of the address, unless
+// it stands for all addresses, then the hosts of the configuration.
+func hostNames(cfg *config.Config, address string) (list []string) {
+	host, _, _ := net.SplitHostPort(address)
+	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
+		list = append(list, host)
+	}
+	list = append(list, cfg.Server.Hosts...)
+	if !config.Exposed(address) && !slices.Contains(list, "localhost") {
+		list = append(list, "localhost")
+	}
+	return list
+}
+
+// listenAddress returns the address and the certificate for the doctor.
+func (a *addresses) listenAddress() doctor.Door {
+	d := ListenAddress(a.cfg, a.gatewayOnly)
+	if a.certificate != nil {
+		pair, rejected := a.certificate.Current()
+		d.Certificate, d.Refused = pair.Leaf, rejected
+	}
+	return d
+}
+
+// findings returns what the doctor finds about the address and the certificate.
+func (a *addresses) findings() []doctor.Finding { return a.listenAddress().Check(time.Now()) }
+
+// certificateWarnings returns the findings except that the files of the certificate were
+// rejected, which is logged when it happens.
+func (a *addresses) certificateWarnings() (list []httpserver.Warning) {
+	d := a.listenAddress()
+	d.Refused = nil
+	for _, f := range d.Check(time.Now()) {
+		list = append(list, httpserver.Warning{What: f.What, Do: f.Do})
+	}
+	return list
+}
+
+// encrypted reports whether the server uses TLS.
+func (a *addresses) encrypted() bool { return a.certificate != nil }
+
+// watchCertificate loads a new certificate when its files change, until the context ends.
+func (a *addresses) watchCertificate(ctx context.Context) error {
+	return a.certificate.Run(ctx, a.certificateWarnings)
+}
+
+// reloadCertificate reads the files of the certificate again.
+func (a *addresses) reloadCertificate() {
+	if a.certificate != nil {
+		a.certificate.Reload()
+	}
+}
+
+// serveTCP returns the function that serves connections over TCP, with TLS if it is configured.
+func (a *addresses) serveTCP(h *http.Server) func(net.Listener) error {
+	if a.certificate != nil {
+		h.TLSConfig = a.certificate.TLSConfig()
+		return func(l net.Listener) error { return h.ServeTLS(l, "", "") }
+	}
+	for _, f := range a.findings() {
+		a.log.Warn(f.What, "why", f.Why, "do", f.Do)
+	}
+	return h.Serve
+}
+
+// publicURL returns the URL of the page for other programs. A server that listens on all
+// addresses uses the first configured name; one with TLS prefers a name in its certificate.
+func (a *addresses) publicURL(addr net.Addr) string {
+	_, port, _ := net.SplitHostPort(addr.String())
+	known := hostNames(a.cfg, addr.String())
+	scheme, certified := "http", known
+	if a.certificate != nil {
+		scheme = "https"
+		pair, _ := a.certificate.Current()
+		certified = slices.DeleteFunc(slices.Clone(known), func(n string) bool { return pair.Leaf.VerifyHostname(n) != nil })
+	}
+	host := addr.String()
+	if list := append(certified, known...); len(list) > 0 {
+		host = net.JoinHostPort(list[0], port)
+	}
+	return scheme + "://" + host + "/"
+}
+
+// setPage stores the URL of the page for messages.
+func (a *addresses) setPage(url string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.page = url
+}
+
+// place returns the origin of messages: this machine, and the URL of the page.
+func (a *addresses) place() notify.Place {
+	host, _ := os.Hostname() // "" if it is unknown
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return notify.Place{Host: host, Page: a.page}
+}
+
+// newErrorLog returns the logger for errors that net/http reports about connections. A failed TLS
+// handshake is logged at level debug, since any client can cause one; all other errors go to rest.
+func newErrorLog(debug *slog.Logger, rest *log.Logger) *log.Logger {
+	return log.New(errorLogWriter{debug, rest}, "", 0)
+}
+
+type errorLogWriter struct {
+	debug *slog.Logger
+	rest  *log.Logger
+}
+
+// Write implements [io.Writer].
+func (w errorLogWriter) Write(line []byte) (int, error) {
+	if text := strings.TrimSpace(string(line)); strings.HasPrefix(text, "http: TLS handshake error") {
+		w.debug.Debug(text)
+	} else {
+		w.rest.Print(text)
+	}
+	return len(line), nil
+}

@@ -1,0 +1,77 @@
+package server
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/retry"
+)
+
+// clusterSchedules sets the schedules of a cluster. It retries until every shard has
+// accepted them, since a shard may be without an owner for a while.
+type clusterSchedules struct {
+	set    func(context.Context, []engine.Schedule) error
+	log    *slog.Logger
+	latest chan []engine.Schedule // buffer of one: the newest schedules
+}
+
+// schedulesPolicy is the retry policy for setting the schedules.
+const schedulesPolicy = "exponential(1s..1m) jitter=20% attempts=unlimited"
+
+func newClusterSchedules(e *engine.Engine, log *slog.Logger) *clusterSchedules {
+	return &clusterSchedules{set: e.SetSchedules, log: log, latest: make(chan []engine.Schedule, 1)}
+}
+
+// replace makes run replace all schedules by the list. Only one goroutine at a time may
+// call it.
+func (c *clusterSchedules) replace(list []engine.Schedule) {
+	select {
+	case <-c.latest: // replaced before run received it
+	default:
+	}
+	c.latest <- list
+}
+
+// run sets the schedules that replace receives, until the context ends.
+func (c *clusterSchedules) run(ctx context.Context) error {
+	runner := retry.Must(schedulesPolicy, retry.WithOnRetry(c.logRetry))
+	for {
+		select {
+		case list := <-c.latest:
+			for more := true; more; {
+				list, more = c.setUntilReplaced(ctx, runner, list)
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// setUntilReplaced sets a list. If a newer one arrives before that succeeds, it stops and
+// returns the newer one.
+func (c *clusterSchedules) setUntilReplaced(ctx context.Context, runner *retry.Runner, list []engine.Schedule) (next []engine.Schedule, more bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// The policy has no limit: only the end of the context is an error.
+		_ = runner.Do(ctx, func(ctx context.Context) error { return c.set(ctx, list) })
+	}()
+	select {
+	case <-done:
+		return nil, false
+	case next = <-c.latest:
+		cancel()
+		<-done
+		return next, true
+	}
+}
+
+// logRetry logs a failed attempt.
+func (c *clusterSchedules) logRetry(_ context.Context, ev retry.Event) error {
+	c.log.Warn("not all shards have the schedules yet", "error", ev.Err, "next_in", ev.Delay.Round(time.Second))
+	return nil
+}
