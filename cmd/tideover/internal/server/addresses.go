@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
@@ -121,6 +123,9 @@ func (a *addresses) encrypted() bool { return a.certificate != nil }
 func (a *addresses) watchCertificate(ctx context.Context) error {
 	return a.certificate.Run(ctx, a.certificateWarnings)
 }
+
+// collector returns the metric of the certificate.
+func (a *addresses) collector() prometheus.Collector { return certificateCollector{a.certificate} }
 
 // reloadCertificate reads the files of the certificate again.
 func (a *addresses) reloadCertificate() {

@@ -11,67 +11,68 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/logsample"
 )
 
-// settle decides where runs are kept, and refuses what would leave some behind, and
-// a demo that could not ask.
-func (s *server) settle() error {
-	if s.Demo && s.cfg.Server.TLS.On() {
+// checkStorage rejects a demo that could not work, and a cluster whose data folder still has runs.
+func checkStorage(o Options, cfg *config.Config) error {
+	if o.Demo && cfg.Server.TLS.On() {
 		return errors.New("the demo asks the gateway without TLS: leave out --demo, or server.tls")
 	}
-	if !s.cfg.Engine.Clustered() || s.Gateway {
+	if !cfg.Engine.Clustered() || o.Gateway {
 		return nil
 	}
-	if s.Demo {
+	if o.Demo {
 		return errors.New("the demo keeps its runs in a folder: leave out --demo, or engine.nats")
 	}
-	return left(s.cfg.Server.Data)
+	return checkNoRuns(cfg.Server.Data)
 }
 
-// left refuses a folder with runs of its own, which nobody would go on with.
-func left(data string) error {
+// checkNoRuns rejects a folder with runs that were not moved to a cluster: no process would continue
+// them.
+func checkNoRuns(data string) error {
 	for _, name := range []string{"log.db", filepath.Join("blobs", "moved")} {
 		_, err := os.Stat(filepath.Join(data, name))
-		switch there := err == nil; {
+		switch exists := err == nil; {
 		case err != nil && !errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("server.data: %w", err)
-		case there != (name == "log.db"):
+		case exists != (name == "log.db"):
 			return nil
 		}
 	}
 	return fmt.Errorf("server.data: %s has runs of its own, which would stand still: move them to the cluster with `tideover move`, or name another folder", data)
 }
 
-// joinCluster makes the engine one of a cluster.
-func (s *server) joinCluster(ctx context.Context, ec *engine.Config) error {
-	data := s.cfg.Server.Data
-	ec.Logger = sampleTrouble(s.Log)
-	log, err := cluster.Join(ctx, cluster.Options{Config: &s.cfg.Engine, Secrets: s.cfg.Secrets(), Dir: data, Log: ec.Logger, Redact: s.Source.Redactor.String})
+// joinCluster configures the engine as a process of the cluster.
+func (p *parts) joinCluster(ctx context.Context, ec *engine.Config) error {
+	data := p.cfg.Server.Data
+	ec.Logger = sampleWarnings(p.log)
+	log, err := cluster.Join(ctx, cluster.Options{Config: &p.cfg.Engine, Secrets: p.cfg.Secrets(), Dir: data, Log: ec.Logger, Redact: p.redactor.String})
 	if err != nil {
 		return err
 	}
-	s.cluster, ec.Log, ec.Dir = log, log, filepath.Join(data, "views")
+	p.cluster, ec.Log, ec.Dir = log, log, filepath.Join(data, "views")
 	return nil
 }
 
-// takeOverCluster has the engine do what was prepared, and need not wait for the others.
-func (s *server) takeOverCluster(p plan) error {
-	if err := s.engine.Replace(p.workflows); err != nil {
+// applyToCluster makes the engine of a cluster use the plan. It does not wait until the other
+// processes have the schedules.
+func (p *parts) applyToCluster(n plan) error {
+	if err := p.engine.Replace(n.workflows); err != nil {
 		return err
 	}
-	s.schedules.replace(p.schedules)
-	s.nip90.Offer(p.offer, s.engine)
+	p.schedules.replace(n.schedules)
+	p.nip90.Offer(n.offer, p.engine)
 	return nil
 }
 
-// sampleTrouble returns a logger with one line in a minute for the same warning or
-// error. While NATS is away, every shard reports that again and again, and there are
-// many.
-func sampleTrouble(log *slog.Logger) *slog.Logger {
+// sampleWarnings returns a logger that logs the same warning or error once per minute. While NATS
+// is unavailable, every shard reports the same error repeatedly.
+func sampleWarnings(log *slog.Logger) *slog.Logger {
 	return slog.New(logsample.NewHandler(log.Handler(), &logsample.Sampler[string]{Every: time.Minute, Max: 4096}))
 }
 

@@ -15,25 +15,25 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-func TestAFolderWithRunsIsNotLeftBehind(t *testing.T) {
+func TestAFolderWithRunsIsRejected(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := left(filepath.Join(dir, "none")); err != nil {
+	if err := checkNoRuns(filepath.Join(dir, "none")); err != nil {
 		t.Errorf("no folder: %v", err)
 	}
-	if err := left(dir); err != nil {
+	if err := checkNoRuns(dir); err != nil {
 		t.Errorf("an empty folder: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "log.db"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := left(dir); err == nil || !strings.Contains(err.Error(), "tideover move") {
+	if err := checkNoRuns(dir); err == nil || !strings.Contains(err.Error(), "tideover move") {
 		t.Errorf("a folder with runs: %v", err)
 	}
 	if err := os.MkdirAll(filepath.Join(dir, "blobs", "moved"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := left(dir); err != nil {
+	if err := checkNoRuns(dir); err != nil {
 		t.Errorf("a folder whose runs were moved: %v", err)
 	}
 }

@@ -3,12 +3,14 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/connlimit"
 )
 
@@ -19,31 +21,30 @@ type connections struct {
 	socket *connlimit.Limiter
 }
 
-// newConnections divides the descriptors of this process by the configuration. A limit of the configuration
-// that would leave too few descriptors for everything else is lowered, and the log says so.
-func (s *server) newConnections() connections {
-	cfg := s.cfg.Server
-	attempts := cfg.Concurrency + len(s.cfg.Sessions)
-	if s.Gateway {
+// newConnections divides the file descriptors of this process. If the limit of the configuration
+// leaves too few descriptors for everything else, it is lowered, with a warning.
+func newConnections(cfg *config.Config, gatewayOnly bool, log *slog.Logger) *connections {
+	attempts := cfg.Server.Concurrency + len(cfg.Sessions)
+	if gatewayOnly {
 		attempts = 0
 	}
-	c := connections{budget: connlimit.Divide(connlimit.Descriptors(), attempts)}
-	most := cmp.Or(cfg.MaxConnections, c.budget.Default())
+	c := &connections{budget: connlimit.Divide(connlimit.Descriptors(), attempts)}
+	most := cmp.Or(cfg.Server.MaxConnections, c.budget.Default())
 	if most > c.budget.Connections {
-		s.Log.Warn(fmt.Sprintf("server.max-connections: %d connections need more descriptors than this process may open: %d are allowed", most, c.budget.Connections),
+		log.Warn(fmt.Sprintf("server.max-connections: %d connections need more descriptors than this process may open: %d are allowed", most, c.budget.Connections),
 			"descriptors", c.budget.Descriptors, "do", "raise the limit of open files (ulimit -n, LimitNOFILE= of systemd), or lower server.max-connections")
 		most = c.budget.Connections
 	}
-	c.tcp = &connlimit.Limiter{Max: most, Requests: most, OnLimit: s.limited("tcp")}
-	c.tcp.PerAddress = min(cmp.Or(cfg.MaxConnectionsPerAddress, max(most/2, 1)), most)
-	c.socket = &connlimit.Limiter{Max: c.budget.Socket, OnLimit: s.limited("unix")}
+	c.tcp = &connlimit.Limiter{Max: most, Requests: most, OnLimit: logLimit(log, "tcp")}
+	c.tcp.PerAddress = min(cmp.Or(cfg.Server.MaxConnectionsPerAddress, max(most/2, 1)), most)
+	c.socket = &connlimit.Limiter{Max: c.budget.Socket, OnLimit: logLimit(log, "unix")}
 	return c
 }
 
-// limited says in the log that a limit of the listener was reached.
-func (s *server) limited(listener string) func(connlimit.Reason) {
+// logLimit returns a function that logs that a limit of the listener was reached.
+func logLimit(log *slog.Logger, listener string) func(connlimit.Reason) {
 	return func(r connlimit.Reason) {
-		s.Log.Warn("there are too many connections: unused ones are closed, others are refused", "listener", listener, "reason", string(r),
+		log.Warn("there are too many connections: unused ones are closed, others are refused", "listener", listener, "reason", string(r),
 			"do", "see tideover_connections_refused_total, and server.max-connections in docs/security.md")
 	}
 }
@@ -53,13 +54,13 @@ func (c *connections) listen(tcp, unix net.Listener, encrypted bool) (limitedTCP
 	return c.tcp.Listen(tcp, encrypted), c.socket.Listen(unix, false)
 }
 
-// streams returns how many streams of events there may be over TCP, and over the socket. They are at most
-// half of the connections, so that there is room for requests.
+// streams returns the maximum numbers of event streams over TCP and over the socket: at most half of
+// the connections, so that other requests find a free one.
 func (c *connections) streams() (tcp, local int) {
 	return min(api.MaxStreams, max(c.tcp.Max/2, 1)), min(api.MaxStreams, max(c.socket.Max/2, 1))
 }
 
-// tooManyRequests answers a request of the gateway for which there is no room.
+// tooManyRequests answers a request of the gateway that exceeds the limit.
 var tooManyRequests = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "The server has too many requests at once: try again later.", http.StatusServiceUnavailable)

@@ -44,7 +44,10 @@ func promised(t *testing.T) map[string]described {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{addresses: new(addresses), gateway: g, engine: new(engine.Engine), nip90: nip90.New(slog.New(slog.DiscardHandler), false), tally: metrics.NewTally(), alarm: storm.New(storm.Rule{}, nil, nil)}
+	s := &server{addresses: new(addresses), connections: new(connections), parts: &parts{
+		gateway: g, engine: new(engine.Engine), nip90: nip90.New(slog.New(slog.DiscardHandler), false),
+		observer: &observer{tally: metrics.NewTally(), alarm: storm.New(storm.Rule{}, nil, nil)},
+	}}
 	all := map[string]described{}
 	for _, c := range s.collectors() {
 		ch := make(chan *prometheus.Desc, 100)

@@ -6,14 +6,14 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// Provider is one that the gateway serves, and whose credentials it sends.
+// Provider is a provider that the gateway serves, and the source of its credentials.
 type Provider struct {
 	Name    string
-	Keys    []string // references to its keys; none means that callers bring their own, unless Keyless
+	Keys    []string // references to its keys; if empty, callers send their own key, unless Keyless
 	Keyless bool     // no credentials are sent
 }
 
-// providersOf returns those of the configuration, in its order.
+// providersOf returns the providers of the configuration, in its order.
 func providersOf(cfg *config.Config) (list []Provider) {
 	for _, name := range cfg.ProviderNames() {
 		c := cfg.Providers[name]
@@ -26,18 +26,18 @@ func providersOf(cfg *config.Config) (list []Provider) {
 	return list
 }
 
-// enough refuses a configuration with which a gateway alone would serve nothing.
-func (s *server) enough(cfg *config.Config) error {
-	if !s.Gateway || len(cfg.Providers) > 0 {
+// requireProviders rejects a configuration without providers for a gateway that runs alone.
+func requireProviders(o Options, cfg *config.Config) error {
+	if !o.Gateway || len(cfg.Providers) > 0 {
 		return nil
 	}
-	return &scantError{cmp.Or(s.Source.Path, "the configuration")}
+	return &noProvidersError{cmp.Or(o.Source.Path, "the configuration")}
 }
 
-// scantError says that a file is good, but not for a gateway alone.
-type scantError struct{ file string }
+// noProvidersError reports a valid file that has no providers.
+type noProvidersError struct{ file string }
 
 // Error implements [error].
-func (e *scantError) Error() string {
+func (e *noProvidersError) Error() string {
 	return "there are no providers: name some under providers: in " + e.file
 }

@@ -15,28 +15,27 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// TestANewRuleOfTheAlarmIsUsed has a load that is a storm only by the rule of the
-// next configuration.
-func TestANewRuleOfTheAlarmIsUsed(t *testing.T) {
+// The load is a storm only by the rule of the new configuration.
+func TestAReloadChangesTheAlarmRule(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var n uint64
-		s := new(server)
-		s.alarm = storm.New(storm.Rule{Amplification: 10, For: 30 * time.Second, MinAttempts: 1}, func() map[storm.Subject]storm.Count {
+		alarm := storm.New(storm.Rule{Amplification: 10, For: 30 * time.Second, MinAttempts: 1}, func() map[storm.Subject]storm.Count {
 			n++
 			return map[storm.Subject]storm.Count{{Layer: "workflow", Name: "order"}: {Attempts: 5 * n, First: n}}
 		}, func(storm.Change) {})
+		r := &reloader{observer: &observer{alarm: alarm}}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.alarm.Run(ctx) }()
+		go func() { done <- alarm.Run(ctx) }()
 		time.Sleep(2 * time.Minute)
-		if got := s.alarm.Storms(); len(got) != 0 {
-			t.Errorf("by the first rule: %v", got)
+		if got := alarm.Storms(); len(got) != 0 {
+			t.Errorf("with the first rule: %v", got)
 		}
-		s.use(&config.Config{Alarm: storm.Rule{Amplification: 4, For: 30 * time.Second, MinAttempts: 1}})
+		r.setCurrent(&config.Config{Alarm: storm.Rule{Amplification: 4, For: 30 * time.Second, MinAttempts: 1}})
 		time.Sleep(2 * time.Minute)
-		if got := s.alarm.Storms(); len(got) != 1 {
-			t.Errorf("by the next one: %v", got)
+		if got := alarm.Storms(); len(got) != 1 {
+			t.Errorf("with the second rule: %v", got)
 		}
 		cancel()
 		if err := <-done; err != nil {
@@ -45,41 +44,41 @@ func TestANewRuleOfTheAlarmIsUsed(t *testing.T) {
 	})
 }
 
-func TestWhatIsToldOfTheFile(t *testing.T) {
+func TestTheResultOfAReload(t *testing.T) {
 	t.Parallel()
 	redactor := new(secret.Redactor)
 	redactor.Add("s3cret-value")
-	s := &server{Options: Options{Source: config.Source{Redactor: redactor}}}
-	if got := s.file(); got != (control.ConfigFile{}) {
-		t.Errorf("before it was read again: %+v", got)
+	r := &reloader{options: Options{Source: config.Source{Redactor: redactor}}}
+	if got := r.file(); got != (control.ConfigFile{}) {
+		t.Errorf("before a reload: %+v", got)
 	}
 	_, err := config.Load(config.Source{Path: "t.yaml", Data: []byte("version: 1\npolicys: {}\nserver: {listen: s3cret-value}\n"), Environ: []string{"HOME=/"}, Redactor: redactor})
-	s.note(err)
-	got := s.file()
+	r.setResult(err)
+	got := r.file()
 	if got.Read.IsZero() || !strings.HasPrefix(got.Problem, "t.yaml:2:1: key \"policys\" is unknown") || strings.Contains(got.Problem, "\n") || got.More != 1 {
-		t.Errorf("of a file that is wrong: %+v", got)
+		t.Errorf("invalid file: %+v", got)
 	}
-	s.note(errors.New("first s3cret-value\nsecond"))
-	if got := s.file(); strings.Contains(got.Problem, "s3cret-value") || strings.Contains(got.Problem, "\n") {
-		t.Errorf("of another error: %+v", got)
+	r.setResult(errors.New("first s3cret-value\nsecond"))
+	if got := r.file(); strings.Contains(got.Problem, "s3cret-value") || strings.Contains(got.Problem, "\n") {
+		t.Errorf("another error: %+v", got)
 	}
-	s.note(nil)
-	if got := s.file(); got.Read.IsZero() || got.Problem != "" || got.More != 0 {
-		t.Errorf("of a file that is right: %+v", got)
+	r.setResult(nil)
+	if got := r.file(); got.Read.IsZero() || got.Problem != "" || got.More != 0 {
+		t.Errorf("valid file: %+v", got)
 	}
 }
 
-func TestWhatIsLoggedOfTheFile(t *testing.T) {
+func TestTheLogLineOfAFailedReload(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{
-		errors.New("t.yaml:1:2: a\nt.yaml:3:4: b"):      `msg="the configuration stays as it was" error="t.yaml:1:2: a; t.yaml:3:4: b" hint="tideover config check t.yaml"`,
-		&scantError{"t.yaml"}:                           `msg="the configuration stays as it was" error="there are no providers: name some under providers: in t.yaml"`,
-		errors.Join(errors.New("a"), errors.New("b")):   `msg="the configuration stays as it was" error=a more=1 hint="tideover config check t.yaml"`,
-		&partlyError{errors.New("schedules: no space")}: `msg="the configuration is not in effect as a whole" error="taken over in part, until it is loaded again: schedules: no space"`,
+		errors.New("t.yaml:1:2: a\nt.yaml:3:4: b"):       `msg="the configuration stays as it was" error="t.yaml:1:2: a; t.yaml:3:4: b" hint="tideover config check t.yaml"`,
+		&noProvidersError{"t.yaml"}:                      `msg="the configuration stays as it was" error="there are no providers: name some under providers: in t.yaml"`,
+		errors.Join(errors.New("a"), errors.New("b")):    `msg="the configuration stays as it was" error=a more=1 hint="tideover config check t.yaml"`,
+		&partialError{errors.New("schedules: no space")}: `msg="the configuration is not in effect as a whole" error="taken over in part, until it is loaded again: schedules: no space"`,
 	} {
 		var out strings.Builder
-		s := &server{Options: Options{Source: config.Source{Path: "t.yaml"}, Log: slog.New(slog.NewTextHandler(&out, nil))}}
-		s.keep(err)
+		r := &reloader{options: Options{Source: config.Source{Path: "t.yaml"}, Log: slog.New(slog.NewTextHandler(&out, nil))}}
+		r.logError(err)
 		if got := out.String(); !strings.HasSuffix(got, want+"\n") || strings.Count(got, "\n") != 1 {
 			t.Errorf("%v: logged %q, want %q at its end", err, got, want)
 		}

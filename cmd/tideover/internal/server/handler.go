@@ -1,0 +1,67 @@
+package server
+
+import (
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/api"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
+	"github.com/tideover/tideover/cmd/tideover/internal/web"
+)
+
+// newControl returns the operations on this server.
+func (s *server) newControl() *control.Service {
+	c := s.parts.controlConfig()
+	c.Data, c.Version, c.Logger = s.cfg.Server.Data, s.options.Version, s.options.Log
+	c.Settings, c.ConfigFile, c.Place = s.reloader.settings, s.reloader.file, s.addresses.place
+	return control.New(c)
+}
+
+// handler returns the handler of the gateway, the API, the page and the metrics.
+func (s *server) handler(addr net.Addr) http.Handler {
+	guard := httpserver.GuardOptions{
+		Token: s.token, Hosts: append([]string{addr.String(), s.addresses.listen()}, s.cfg.Server.Hosts...), MaxBody: s.cfg.Server.MaxBody,
+	}
+	if s.options.Gateway {
+		guard.Command = "tideover gateway"
+	}
+	service := s.newControl()
+	o := api.Options{Control: service, Guard: guard, Logger: s.options.Log}
+	o.Streams, o.LocalStreams = s.connections.streams()
+	shown := *service // the pages also show the sessions of every watch
+	if sessions := s.parts.allSessions(); sessions != nil {
+		shown.Sessions = control.NewSessions(sessions)
+	}
+	rest := httpserver.Timely(api.New(o))
+	site := web.New(web.Options{Control: &shown, Redact: s.options.Source.Redactor.String})
+	page := httpserver.Timely(httpserver.Guard(guard, site))
+	metrics := httpserver.Timely(httpserver.Guard(guard, metricsHandler(s.collectors())))
+	gateway := s.parts.gatewayHandler()
+	local := httpserver.ProgressTimeout(gateway, httpserver.DefaultProgressTimeout)
+	providers := s.connections.tcp.LimitRequests(local, tooManyRequests)
+	unknown := httpserver.Timely(gateway) // its error lists the paths of the gateway
+	// A ServeMux would redirect a path with two slashes in a key.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case strings.HasPrefix(path, "/p/") && httpserver.Local(r.Context()):
+			local.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/p/"):
+			providers.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/api/") || path == "/healthz":
+			rest.ServeHTTP(w, r)
+		case path == httpserver.MetricsPath:
+			metrics.ServeHTTP(w, r)
+		case acceptsHTML(r) || site.Has(r):
+			page.ServeHTTP(w, r)
+		default: // a client whose base URL names no provider
+			unknown.ServeHTTP(w, r)
+		}
+	})
+}
+
+// acceptsHTML reports whether the client is a browser that asks for a page.
+func acceptsHTML(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && strings.Contains(r.Header.Get("Accept"), "text/html")
+}

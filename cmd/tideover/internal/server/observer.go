@@ -1,0 +1,205 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/audit"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
+	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/retry"
+)
+
+// observer receives the events of the engine and of the gateway. It passes them to the log, the
+// audit trail, the metrics, the tracing exporter and the notifiers, and detects retry storms.
+type observer struct {
+	log         *slog.Logger
+	audit       *audit.Sink       // nil if it is disabled
+	spans       *tracing.Exporter // nil if tracing is not configured
+	stopTracing func()
+	tally       *metrics.Tally
+	alarm       *storm.Alarm
+
+	gateway *gateway.Gateway
+	engine  *engine.Engine // nil for a gateway alone
+	outbox  *outbox.Outbox // the same
+}
+
+// newObserver opens the audit trail and starts the tracing exporter. Close the observer after
+// everything that sends events to it.
+func newObserver(ctx context.Context, o Options, cfg *config.Config) (_ *observer, err error) {
+	b := &observer{log: o.Log, tally: metrics.NewTally(), stopTracing: func() {}}
+	b.alarm = storm.New(cfg.Alarm, b.attempts, b.reportStorm)
+	if a := cfg.Audit; !a.Off {
+		b.audit, err = audit.Open(audit.Config{Path: a.File, MaxSize: a.MaxSize, Keep: a.Keep, Redactor: o.Source.Redactor, Logger: o.Log})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Tracing != nil {
+		b.spans, err = tracing.New(tracing.Options{
+			Config: cfg.Tracing, Secrets: cfg.Secrets(), Redact: o.Source.Redactor.String, Version: o.Version, Logger: o.Log,
+		})
+		if err != nil {
+			return nil, errors.Join(err, b.close())
+		}
+		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		var running sync.WaitGroup
+		running.Go(func() { _ = b.spans.Run(ctx) }) // returns only when its context ends
+		b.stopTracing = func() { cancel(); running.Wait() }
+	}
+	return b, nil
+}
+
+// close sends the last spans and closes the audit trail.
+func (b *observer) close() error {
+	b.stopTracing()
+	if b.audit == nil {
+		return nil
+	}
+	return b.audit.Close()
+}
+
+// attachGateway connects the gateway, whose attempts count for retry storms.
+func (b *observer) attachGateway(g *gateway.Gateway) { b.gateway = g }
+
+// attachOutbox connects the outbox, which sends messages about events.
+func (b *observer) attachOutbox(o *outbox.Outbox) { b.outbox = o }
+
+// attachEngine connects the engine, which publishes the events of the gateway with its own.
+func (b *observer) attachEngine(e *engine.Engine) { b.engine = e }
+
+// addWorkflows makes the metrics count the workflows by name.
+func (b *observer) addWorkflows(workflows []*engine.Workflow) {
+	for _, w := range workflows {
+		b.tally.Know(w.Name())
+	}
+}
+
+// setAlarmRule changes the definition of a retry storm.
+func (b *observer) setAlarmRule(r storm.Rule) { b.alarm.Become(r) }
+
+// watchStorms detects retry storms until the context ends.
+func (b *observer) watchStorms(ctx context.Context) error { return b.alarm.Run(ctx) }
+
+// storms returns the retry storms in progress.
+func (b *observer) storms() []storm.Storm { return b.alarm.Storms() }
+
+// collectors returns the metrics of retry storms, and those of runs from the source, which is nil
+// without an engine.
+func (b *observer) collectors(source *metrics.Source) []prometheus.Collector {
+	list := []prometheus.Collector{metrics.Storms(b.alarm)}
+	if source != nil {
+		source.Tally = b.tally
+		list = append(list, b.tally, source)
+	}
+	return list
+}
+
+// publish sends an event of the gateway to the subscribers of the engine's events, and records it.
+func (b *observer) publish(ev retry.Event) {
+	if b.engine != nil {
+		b.engine.Tell(ev)
+	} else {
+		b.record(ev)
+	}
+}
+
+// record passes an event to the audit trail and the tracing exporter.
+func (b *observer) record(ev retry.Event) {
+	if b.audit != nil {
+		b.audit.Observe(ev)
+	}
+	if b.spans != nil {
+		b.spans.Observe(ev)
+	}
+}
+
+// observe receives every event of the engine. It logs each failed attempt, the wait that follows
+// it, and the end of a run.
+func (b *observer) observe(ev retry.Event) {
+	b.record(ev)
+	b.tally.Observe(ev)
+	b.outbox.Observe(ev)
+	if strings.HasPrefix(ev.Name, gateway.EventPrefix) {
+		return // the gateway has its own log lines
+	}
+	level, text := slog.LevelDebug, ev.Kind.String()
+	switch ev.Kind {
+	case retry.Waiting:
+		level, text = slog.LevelInfo, "waiting"
+	case retry.AttemptFailed:
+		level, text = slog.LevelInfo, "attempt failed"
+	case retry.GaveUp:
+		if ev.Step != "" {
+			level = slog.LevelDebug // the event of the run follows, with the same error
+		} else {
+			level = slog.LevelError
+		}
+	case retry.AttemptLost, retry.NeedsHandler, retry.AttemptStuck:
+		level = slog.LevelWarn
+	default:
+	}
+	ctx := context.Background()
+	if !b.log.Enabled(ctx, level) {
+		return
+	}
+	attrs := []slog.Attr{slog.String("workflow", ev.Name), slog.String("run", ev.Run)}
+	add := func(ok bool, a slog.Attr) {
+		if ok {
+			attrs = append(attrs, a)
+		}
+	}
+	add(ev.Step != "", slog.String("step", ev.Step))
+	add(ev.Attempt > 0, slog.Int("attempt", ev.Attempt))
+	add(ev.Kind == retry.Waiting, slog.Duration("delay", ev.Delay.Round(time.Millisecond)))
+	add(ev.Kind == retry.Waiting, slog.String("set_by", ev.By.String()))
+	add(ev.Reason != 0, slog.String("reason", ev.Reason.String()))
+	add(ev.Err != nil, slog.String("error", firstLine(ev.Err)))
+	add(ev.Note != "", slog.String("note", ev.Note))
+	b.log.LogAttrs(ctx, level, text, attrs...)
+}
+
+// firstLine returns the first line of an error. The page of the run shows the rest, such as the
+// stack of a panic.
+func firstLine(err error) string {
+	if err == nil {
+		return ""
+	}
+	text, _, _ := strings.Cut(err.Error(), "\n")
+	return text
+}
+
+// attempts returns the attempts of all workflows and providers since the start.
+func (b *observer) attempts() map[storm.Subject]storm.Count {
+	counts := b.tally.Counts()
+	for name, l := range b.gateway.Loads() {
+		counts[storm.Subject{Layer: metrics.Provider, Name: name}] = storm.Count{Attempts: l.Sent, First: l.Requests}
+	}
+	return counts
+}
+
+// reportStorm logs the beginning or the end of a retry storm, and publishes an event.
+func (b *observer) reportStorm(c storm.Change) {
+	text := "retry storm"
+	if c.Ended {
+		text = "the retry storm is over"
+	}
+	b.log.Warn(text, "layer", c.Layer, "name", c.Name, "amplification", c.Amplification, "attempts", c.Attempts, "since", c.Since)
+	name := metrics.WorkflowOf(c.Subject)
+	if c.Layer == metrics.Provider {
+		name = gateway.EventPrefix + c.Name
+	}
+	b.publish(c.Event(name, time.Now()))
+}

@@ -1,0 +1,305 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/client"
+	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/cmd/tideover/internal/demo"
+	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/engine/jetstream"
+	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/gateway"
+	"github.com/tideover/tideover/internal/secret"
+)
+
+// parts has the components of a server: the gateway, the engine, and the components that they
+// need or that need them.
+type parts struct {
+	cfg       *config.Config        // at the start
+	current   func() *config.Config // returns the configuration in effect
+	log       *slog.Logger
+	redactor  *secret.Redactor
+	addresses *addresses
+	observer  *observer
+
+	gateway     *gateway.Gateway
+	accounts    *account.Store // limits of accounts
+	keyAccounts *keyAccounts   // accounts of the gateway's keys
+	demo        *demo.Demo     // nil without the demo
+
+	// All of these are nil for a gateway alone.
+	engine    *engine.Engine
+	outbox    *outbox.Outbox
+	nip90     *nip90.Service
+	cluster   *jetstream.Log    // nil without a cluster
+	schedules *clusterSchedules // nil without a cluster
+	sessions  *session.Manager  // nil in a cluster
+	runner    *session.Runner   // nil in a cluster
+
+	sessionsReady chan struct{} // closed when sessions may start
+}
+
+// newParts returns the parts of a server, which openGateway and openEngine fill.
+func newParts(ctx context.Context, o Options, cfg *config.Config, current func() *config.Config, a *addresses, b *observer) (*parts, error) {
+	p := &parts{cfg: cfg, current: current, log: o.Log, redactor: o.Source.Redactor, addresses: a, observer: b, sessionsReady: make(chan struct{})}
+	if !o.Demo {
+		return p, nil
+	}
+	var err error
+	p.demo, err = demo.New(ctx)
+	return p, err
+}
+
+// openEngine opens the engine with the workflows of the configuration.
+func (p *parts) openEngine(ctx context.Context) error {
+	n, err := p.newPlan(p.cfg)
+	if err != nil {
+		return err
+	}
+	p.outbox, p.nip90 = n.outbox, nip90.New(p.log, p.cfg.Engine.Clustered())
+	p.observer.attachOutbox(p.outbox)
+	p.observer.addWorkflows(n.workflows)
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	locks := filepath.Join(p.cfg.Server.Data, "locks")
+	if err := guard.Sweep(ctx, locks, steps.Grace, p.log); err != nil {
+		return err
+	}
+	ec := engine.Config{
+		Dir: p.cfg.Server.Data, Workflows: n.workflows, Handlers: p.handlers(self, locks),
+		Concurrency: p.cfg.Server.Concurrency, Retention: p.cfg.Server.Retention, DeadRetention: p.cfg.Server.DeadRetention,
+		MaxPayload: steps.MaxPayload, Logger: p.log, Redact: p.redactor.String, Observer: p.observer.observe,
+	}
+	if p.cfg.Server.Durability == "os" {
+		ec.Durability = engine.OS
+	}
+	if p.cfg.Engine.Clustered() {
+		if err := p.joinCluster(ctx, &ec); err != nil {
+			return err
+		}
+	}
+	if p.engine, err = engine.Open(ctx, ec); err != nil {
+		if ec.Log != nil {
+			err = errors.Join(err, ec.Log.Close())
+		}
+		return err
+	}
+	p.observer.attachEngine(p.engine)
+	p.outbox.Attach(p.engine)
+	p.nip90.Offer(n.offer, p.engine)
+	if p.cluster != nil {
+		p.schedules = newClusterSchedules(p.engine, p.log)
+		p.schedules.replace(n.schedules)
+		return nil
+	}
+	if err := p.startSessions(ctx, n); err != nil {
+		return errors.Join(err, p.engine.Close(ctx))
+	}
+	return nil
+}
+
+// startSessions sets the schedules and the sessions of a server without a cluster.
+func (p *parts) startSessions(ctx context.Context, n plan) error {
+	p.sessions.Engine = p.engine
+	if err := p.engine.SetSchedules(ctx, n.schedules); err != nil {
+		return err
+	}
+	if _, err := p.sessions.Set(ctx, n.specs, n.sessions); err != nil {
+		return err
+	}
+	for run := range p.sessions.Runs(ctx) {
+		p.outbox.Recover(run)
+	}
+	close(p.sessionsReady)
+	return nil
+}
+
+// closeEngine closes the engine, if there is one. Its attempts have [Grace] to end, or until
+// hurry ends.
+func (p *parts) closeEngine(hurry context.Context) error {
+	if p.engine == nil {
+		return nil
+	}
+	limit, cancel := context.WithTimeout(context.Background(), Grace)
+	defer cancel()
+	stop := context.AfterFunc(hurry, cancel)
+	defer stop()
+	return p.engine.Close(limit)
+}
+
+// handlers returns the handlers of steps, messages, NIP-90 jobs and sessions. A cluster runs no
+// sessions.
+func (p *parts) handlers(self, locks string) map[string]engine.Handler {
+	runner := &steps.Runner{
+		Self: self, Locks: locks, Secrets: func() secret.Resolver { return p.current().Secrets() }, Hidden: p.hiddenVariables,
+		Redactor: p.redactor, Provider: p.gateway.RoundTripper, Inherit: p.cfg.Server.Inherit, Accounts: p.accounts,
+	}
+	handlers := runner.Handlers()
+	maps.Copy(handlers, p.outbox.Handlers())
+	maps.Copy(handlers, p.nip90.Handlers(runner.Handler()))
+	if p.cfg.Engine.Clustered() {
+		snoozeMissing(handlers)
+		return handlers
+	}
+	p.sessions = p.newSessions(self, locks)
+	handlers[session.Handler] = p.runner.Handle
+	return handlers
+}
+
+// hiddenVariables returns the environment variables that commands do not inherit.
+func (p *parts) hiddenVariables() []string { return p.current().HiddenVariables() }
+
+// newSessions returns the manager of the sessions, and sets their runner. The output of sessions
+// goes to files.
+func (p *parts) newSessions(self, locks string) *session.Manager {
+	logs := session.Logs{Dir: filepath.Join(p.cfg.Server.Data, "sessions"), Redactor: p.redactor}
+	p.runner = &session.Runner{
+		Self: self, Locks: locks, Open: logs.Open, Redactor: p.redactor, Ready: p.sessionsReady, Hidden: p.hiddenVariables,
+		Quotas: client.UserFolder("quota"), Warn: func(text string) { p.log.Warn(text) },
+		Expand:   func(value string) (string, error) { return p.current().Expand(value) },
+		Cancel:   func(ctx context.Context, run, by string) error { return p.engine.Cancel(ctx, run, by) },
+		Wake:     func(ctx context.Context, run, by string) error { return session.WakeHeld(ctx, p.engine, run, by) },
+		Accounts: p.accounts,
+		Shared:   func(spec *session.Spec) bool { return spec.SharesFolder(p.otherSessions(spec.Name)) },
+	}
+	return &session.Manager{Output: logs.Tail, Read: logs.Read, Known: logs.Known, Runner: p.runner}
+}
+
+// otherSessions returns the commands of all sessions but one: those of the configuration, and
+// those of every watch.
+func (p *parts) otherSessions(name string) []session.Command {
+	cfg := p.current()
+	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), "")
+	for other, c := range cfg.Sessions {
+		if other != name {
+			list = append(list, c.Commands()...)
+		}
+	}
+	return list
+}
+
+// run starts all parts with start, which is given the name of a part and its function. A
+// function returns when the context ends. page is the URL of the page.
+func (p *parts) run(ctx context.Context, page string, start func(name string, f func() error)) {
+	if p.engine != nil {
+		start("engine", func() error {
+			select {
+			case <-p.engine.Done():
+				return p.engine.Err()
+			case <-ctx.Done():
+				return nil
+			}
+		})
+		start("nip90", func() error { return p.nip90.Run(ctx) })
+	}
+	if p.cluster != nil {
+		start("schedules", func() error { return p.schedules.run(ctx) })
+		start("cluster", func() error { cluster.Watch(ctx, p.cluster.Check, p.log); return nil })
+	}
+	start("alarm", func() error { return p.observer.watchStorms(ctx) })
+	start("gateway", func() error { return p.gateway.Run(ctx) })
+	start("accounts", func() error { p.keyAccounts.run(ctx); return nil })
+	if p.demo != nil {
+		start("demo", func() error {
+			return p.demo.Run(ctx, demo.Host{Engine: p.engine, Address: page, Sessions: p.sessions})
+		})
+	}
+}
+
+// stopSessions ends the sessions, if there are any.
+func (p *parts) stopSessions() {
+	if p.runner != nil {
+		p.runner.End()
+	}
+}
+
+// controlConfig returns the configuration of package control, as far as it concerns the parts.
+func (p *parts) controlConfig() control.Config {
+	c := control.Config{
+		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.storms,
+		Doctor: p.diagnose, Findings: p.machineFindings,
+	}
+	if p.nip90 != nil {
+		c.Relays = p.nip90.Relays
+	}
+	if p.sessions != nil {
+		c.Sessions = p.sessions
+	}
+	return c
+}
+
+// allSessions returns the sessions of this server and of every watch, nil if the server runs no
+// sessions.
+func (p *parts) allSessions() *pageSessions {
+	if p.sessions == nil {
+		return nil
+	}
+	return &pageSessions{p.sessions, p.cfg.Server.Data}
+}
+
+// collectors returns the metrics of the parts.
+func (p *parts) collectors() []prometheus.Collector {
+	var source *metrics.Source
+	if p.engine != nil {
+		source = &metrics.Source{Engine: p.engine, Clustered: p.cluster != nil}
+		if p.sessions != nil {
+			source.Sessions = p.sessions.List
+		}
+	}
+	list := append(p.observer.collectors(source), metrics.Gateway(p.gateway))
+	if p.nip90 != nil {
+		list = append(list, p.nip90.Collector())
+	}
+	return list
+}
+
+// machineFindings returns the findings of the doctor about the machine and the addresses.
+func (p *parts) machineFindings() []doctor.Finding {
+	if p.engine == nil {
+		return p.addresses.findings()
+	}
+	cfg := p.current()
+	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: p.cluster == nil, Lazy: cfg.Server.Durability == "os"}
+	return append(folder.Check(), p.addresses.findings()...)
+}
+
+// diagnose returns all findings of the doctor about this server.
+func (p *parts) diagnose() control.Diagnosis {
+	cfg := p.current()
+	d := control.Diagnosis{Engine: "the folder " + cfg.Server.Data}
+	d.Findings = p.machineFindings()
+	for _, t := range p.engine.Warnings() {
+		d.Findings = append(d.Findings, doctor.Finding{
+			Severity: journal.Broken, What: t.What, Why: t.Error,
+			Do: "repair the workflow or its schedule in the configuration, and start the run by hand if it must not wait for the next time",
+		})
+	}
+	if p.cluster != nil {
+		d.Engine = "the cluster " + cfg.Engine.Name
+		d.Findings = append(d.Findings, doctor.Finding{
+			Severity: journal.Note, What: "the NATS servers of the cluster were not asked", Why: "a server looks at its own machine only",
+			Do: "run tideover doctor with the configuration of the server",
+		})
+	}
+	return d
+}

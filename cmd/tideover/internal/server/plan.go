@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
+	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
+	"github.com/tideover/tideover/cmd/tideover/internal/steps"
+	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/gateway"
+)
+
+// plan is the part of a configuration that the engine runs.
+type plan struct {
+	outbox    *outbox.Outbox
+	workflows []*engine.Workflow // including those of sessions, messages, jobs and the demo
+	schedules []engine.Schedule
+	specs     []*session.Spec
+	sessions  []*engine.Workflow // of the specs
+	offer     nip90.Offer
+}
+
+// newPlan builds the workflows of a configuration: its own, and those of its sessions, of the
+// messages about them, and of the NIP-90 jobs that it offers.
+func (p *parts) newPlan(cfg *config.Config) (n plan, err error) {
+	if n.outbox, err = outbox.New(outbox.Config{
+		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: p.addresses.place, Retention: cfg.Server.Retention,
+	}); err != nil {
+		return n, err
+	}
+	if n.workflows, n.schedules, err = steps.Workflows(cfg.OrderedWorkflows(), cfg.Secrets(), n.outbox.Alarm); err != nil {
+		return n, err
+	}
+	for _, name := range cfg.SessionNames() {
+		c := cfg.Sessions[name]
+		alarm, err := n.outbox.Listen(&c.Spec, c.Notify)
+		if err != nil {
+			return n, err
+		}
+		flow, err := c.Workflow(alarm)
+		if err != nil {
+			return n, err
+		}
+		n.specs, n.sessions = append(n.specs, &c.Spec), append(n.sessions, flow)
+	}
+	n.workflows = append(append(n.workflows, n.sessions...), n.outbox.Workflows()...)
+	if n.offer, err = nip90.Plan(nip90.Config{
+		Spec: cfg.NIP90, Workflows: cfg.Workflows, Secrets: cfg.Secrets(), Values: cfg.Values(),
+	}, n.outbox.Alarm); err != nil {
+		return n, err
+	}
+	n.workflows = append(n.workflows, n.offer.Workflows()...)
+	if p.demo != nil {
+		n.workflows = append(n.workflows, p.demo.Workflows...)
+	}
+	return n, nil
+}
+
+// change is a validated configuration that is not in effect yet.
+type change struct {
+	providers        []gateway.Spec
+	replaceProviders func() error
+	plan             plan // empty without an engine
+}
+
+// prepare validates a new configuration. After it has succeeded, no fault of the file can stop
+// the change.
+func (p *parts) prepare(cfg *config.Config) (c change, err error) {
+	if c.providers, err = p.providers(cfg); err != nil {
+		return c, err
+	}
+	if c.replaceProviders, err = p.gateway.PrepareReload(c.providers); err != nil {
+		return c, err
+	}
+	if p.engine == nil {
+		return c, nil
+	}
+	if c.plan, err = p.newPlan(cfg); err != nil {
+		return c, err
+	}
+	for _, sch := range c.plan.schedules {
+		if _, err := engine.ParseCron(sch.Cron, time.Now()); err != nil {
+			return c, fmt.Errorf("schedule of %s: %w", sch.Name, err)
+		}
+	}
+	if p.cluster != nil && len(c.plan.specs) > 0 {
+		return c, errors.New("sessions: there are none in a cluster, which this server is in until it is started again")
+	}
+	return c, nil
+}
+
+// applyToGateway makes the gateway use the providers of the change.
+func (p *parts) applyToGateway(c change) error {
+	p.keyAccounts.follow(c.providers)
+	return c.replaceProviders()
+}
+
+// applyToEngine makes the engine use the plan of the change, if there is an engine. The order
+// makes sure that runs find the names they use: notifiers come before the workflows that notify
+// them, and workflows before the schedules and sessions that start them.
+func (p *parts) applyToEngine(ctx context.Context, n plan) error {
+	if p.engine == nil {
+		return nil
+	}
+	p.observer.addWorkflows(n.workflows)
+	p.outbox.Become(n.outbox)
+	if p.cluster != nil {
+		return p.applyToCluster(n)
+	}
+	if err := p.engine.Replace(append(n.workflows, p.sessions.Kept(n.specs)...)); err != nil {
+		return err
+	}
+	if err := p.engine.SetSchedules(ctx, n.schedules); err != nil {
+		return fmt.Errorf("schedules: %w", err)
+	}
+	p.nip90.Offer(n.offer, p.engine)
+	if _, err := p.sessions.Set(ctx, n.specs, n.sessions); err != nil {
+		p.log.Error("not all sessions of the configuration have begun", "error", err)
+	}
+	return nil
+}
