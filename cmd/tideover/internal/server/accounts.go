@@ -16,50 +16,50 @@ import (
 )
 
 const (
-	// lookAtAccountsEvery is how often the files of the accounts are read that keys name.
-	lookAtAccountsEvery = time.Second
+	// accountsInterval is how often the files of the accounts that keys name are read.
+	accountsInterval = time.Second
 
-	// saveQuotaEvery is how often the quota of an account is recorded, at most.
-	saveQuotaEvery = 5 * time.Second
+	// quotaInterval is the least time between two records of the quota of an account.
+	quotaInterval = 5 * time.Second
 
-	// longestHold is the farthest end of a limit that keys wait for, as steps do.
-	longestHold = 8 * 24 * time.Hour
+	// maxHold is the longest limit that keys wait for. Steps have the same maximum.
+	maxHold = 8 * 24 * time.Hour
 
-	// longWindow is the least time until the reset of a quota that is recorded: shorter
-	// ones are rates, and not what a session would pause for.
-	longWindow = time.Hour
+	// minWindow is the least time until the reset of a recorded quota. A shorter window is a rate
+	// limit, for which a session does not pause.
+	minWindow = time.Hour
 )
 
 // keyAccounts shares the limits and the quotas of accounts between the keys of the gateway
 // and the sessions and steps that use the same accounts. It implements [gateway.Accounts].
-// Requests leave what they learn here, and a goroutine of its own reads and writes files.
+// Requests only store limits and quotas in memory; run reads and writes the files.
 type keyAccounts struct {
 	gateway *gateway.Gateway
 	store   *account.Store
 	quotas  string // folder
 	log     *slog.Logger
 
-	news chan struct{} // something was left
+	wakeup chan struct{} // a limit began or ended; buffer of one
 
 	mu      sync.Mutex
-	limited map[string]gateway.KeyLimit               // by account, the latest end
-	worked  map[string]int64                          // serials of limits that are over
+	limited map[string]gateway.KeyLimit               // by account, the one that ends last
+	worked  map[string]int64                          // by account, the serial of a limit that ended
 	used    map[string]map[string]gateway.QuotaWindow // by account and name
 
-	files  sync.Mutex // held while files are read or written; guards what follows
-	names  []string   // of the accounts that keys name
-	own    map[string]ownLimit
-	quota  map[string]savedQuota
-	warned bool
+	files  sync.Mutex            // held while files are read or written; guards the fields below
+	names  []string              // accounts that keys name, sorted
+	own    map[string]ownLimit   // by account
+	quota  map[string]savedQuota // by account
+	warned bool                  // the last record of a quota failed
 }
 
-// ownLimit is a limit that a key of this process was told.
+// ownLimit is a limit that a provider reported to a key of this process.
 type ownLimit struct {
 	serial int64
 	gateway.KeyLimit
 }
 
-// savedQuota is what was recorded of an account.
+// savedQuota is the recorded quota of an account.
 type savedQuota struct {
 	at      time.Time
 	windows map[string]gateway.QuotaWindow
@@ -67,7 +67,7 @@ type savedQuota struct {
 
 func newKeyAccounts(store *account.Store, quotas string, log *slog.Logger) *keyAccounts {
 	return &keyAccounts{
-		store: store, quotas: quotas, log: log, news: make(chan struct{}, 1),
+		store: store, quotas: quotas, log: log, wakeup: make(chan struct{}, 1),
 		limited: map[string]gateway.KeyLimit{}, worked: map[string]int64{}, used: map[string]map[string]gateway.QuotaWindow{},
 		own: map[string]ownLimit{}, quota: map[string]savedQuota{},
 	}
@@ -91,7 +91,8 @@ func (a *keyAccounts) Worked(name string, serial int64) {
 	a.wake()
 }
 
-// Used implements [gateway.Accounts]. Nobody is woken for it: the next look records it.
+// Used implements [gateway.Accounts]. It does not wake run, which records the quota at its next
+// interval.
 func (a *keyAccounts) Used(name string, windows []gateway.QuotaWindow) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,16 +106,20 @@ func (a *keyAccounts) Used(name string, windows []gateway.QuotaWindow) {
 	}
 }
 
+// wake makes run read and write the files at once.
 func (a *keyAccounts) wake() {
 	select {
-	case a.news <- struct{}{}:
+	case a.wakeup <- struct{}{}:
 	default:
 	}
 }
 
-// follow looks after the accounts that the keys of the providers name, and tells the
-// gateway at once what is known of them.
-func (a *keyAccounts) follow(specs []gateway.Spec) {
+// attachGateway sets the gateway that receives the limits of accounts.
+func (a *keyAccounts) attachGateway(g *gateway.Gateway) { a.gateway = g }
+
+// setProviders sets the accounts to share: those that the keys of the providers name. The gateway
+// receives the known limits before it returns.
+func (a *keyAccounts) setProviders(specs []gateway.Spec) {
 	names := map[string]bool{}
 	for _, s := range specs {
 		for _, k := range s.Keys {
@@ -126,46 +131,47 @@ func (a *keyAccounts) follow(specs []gateway.Spec) {
 	a.files.Lock()
 	defer a.files.Unlock()
 	a.names = slices.Sorted(maps.Keys(names))
-	a.look()
+	a.updateGateway()
 	a.wake()
 }
 
-// run records what requests leave, and tells the gateway what others have recorded, until
-// the context ends.
+// run records the limits and quotas of the requests, and passes the limits that other processes
+// have recorded to the gateway, until the context ends.
 func (a *keyAccounts) run(ctx context.Context) {
 	for {
 		var next <-chan time.Time
-		if a.follows() {
-			next = time.After(lookAtAccountsEvery)
+		if a.hasAccounts() {
+			next = time.After(accountsInterval)
 		}
 		select {
 		case <-next:
-		case <-a.news:
+		case <-a.wakeup:
 		case <-ctx.Done():
 			return
 		}
-		a.turn(false)
+		a.sync(false)
 	}
 }
 
-// follows reports whether any key names an account.
-func (a *keyAccounts) follows() bool {
+// hasAccounts reports whether any key names an account.
+func (a *keyAccounts) hasAccounts() bool {
 	a.files.Lock()
 	defer a.files.Unlock()
 	return len(a.names) > 0
 }
 
-// turn records what was left, and looks at the files.
-func (a *keyAccounts) turn(last bool) {
+// sync writes the new limits and quotas to the files, and passes the limits in the files to the
+// gateway. The last call records all quotas, however recent their last record is.
+func (a *keyAccounts) sync(last bool) {
 	a.files.Lock()
 	defer a.files.Unlock()
 	a.recordLimits()
-	a.look()
+	a.updateGateway()
 	a.saveQuotas(last)
 }
 
-// recordLimits writes down limits that are over, and then those that began: one that was
-// stated after a success counts.
+// recordLimits records the ends of limits, and then the new limits: a limit that was reported
+// after a success stays.
 func (a *keyAccounts) recordLimits() {
 	a.mu.Lock()
 	limited, worked := a.limited, a.worked
@@ -193,25 +199,25 @@ func (a *keyAccounts) recordLimits() {
 	}
 }
 
-// look tells the gateway what is known of the accounts.
-func (a *keyAccounts) look() {
+// updateGateway passes the limits of the accounts to the gateway.
+func (a *keyAccounts) updateGateway() {
 	for _, name := range a.names {
 		g, err := a.store.Gate(name)
 		if err != nil {
 			continue
 		}
-		a.gateway.SetAccountLimit(name, a.limitOf(name, g.Limit()))
+		a.gateway.SetAccountLimit(name, a.gatewayLimit(name, g.Limit()))
 	}
 }
 
-// limitOf returns a limit as the gateway wants to know it.
-func (a *keyAccounts) limitOf(name string, known *account.Limit) *gateway.AccountLimit {
+// gatewayLimit converts a recorded limit for the gateway; nil means that there is none.
+func (a *keyAccounts) gatewayLimit(name string, known *account.Limit) *gateway.AccountLimit {
 	if known == nil {
 		delete(a.own, name)
 		return nil
 	}
 	l := &gateway.AccountLimit{Serial: known.Serial, Why: "account " + known.Why}
-	if known.Left > 0 && known.Left <= longestHold {
+	if known.Left > 0 && known.Left <= maxHold {
 		l.Until = time.Now().Add(known.Left)
 	}
 	if own, ok := a.own[name]; ok && own.serial == known.Serial {
@@ -220,20 +226,20 @@ func (a *keyAccounts) limitOf(name string, known *account.Limit) *gateway.Accoun
 	return l
 }
 
-// saveQuotas records how much of the quotas is used, as far as that has changed.
+// saveQuotas records the used parts of the quotas that have changed.
 func (a *keyAccounts) saveQuotas(last bool) {
 	now := time.Now()
 	due := map[string]map[string]gateway.QuotaWindow{}
 	a.mu.Lock()
 	for name, windows := range a.used {
-		if last || now.Sub(a.quota[name].at) >= saveQuotaEvery {
+		if last || now.Sub(a.quota[name].at) >= quotaInterval {
 			due[name] = windows
 			delete(a.used, name)
 		}
 	}
 	a.mu.Unlock()
 	for name, windows := range due {
-		next, changed := a.quota[name].with(windows, now)
+		next, changed := a.quota[name].merge(windows, now)
 		if !changed {
 			continue
 		}
@@ -245,10 +251,10 @@ func (a *keyAccounts) saveQuotas(last bool) {
 	}
 }
 
-// with returns what is recorded after the windows were seen, and whether that is new. Of
-// those whose length is not known it has the long ones: a window that was long remains so
-// until its reset.
-func (s savedQuota) with(windows map[string]gateway.QuotaWindow, now time.Time) (next savedQuota, changed bool) {
+// merge adds windows to the record, and reports whether it has changed. A window of unknown length
+// is added if its reset is at least minWindow away, or if it was added before: a long window stays
+// long until its reset.
+func (s savedQuota) merge(windows map[string]gateway.QuotaWindow, now time.Time) (next savedQuota, changed bool) {
 	next = savedQuota{now, maps.Clone(s.windows)}
 	if next.windows == nil {
 		next.windows = map[string]gateway.QuotaWindow{}
@@ -256,7 +262,7 @@ func (s savedQuota) with(windows map[string]gateway.QuotaWindow, now time.Time) 
 	for name, w := range windows {
 		known, ok := next.windows[name]
 		sameReset := ok && known.Resets.Sub(w.Resets).Abs() < time.Minute
-		if !w.Long && w.Resets.Sub(now) < longWindow && !sameReset {
+		if !w.Long && w.Resets.Sub(now) < minWindow && !sameReset {
 			continue
 		}
 		if sameReset && known.Used == w.Used {
@@ -267,8 +273,8 @@ func (s savedQuota) with(windows map[string]gateway.QuotaWindow, now time.Time) 
 	return next, changed
 }
 
-// saveQuota records windows of an account beside those that others have recorded, such as
-// a status line.
+// saveQuota records windows of an account. Windows with other names stay, such as those that a
+// status line has recorded.
 func (a *keyAccounts) saveQuota(name string, windows map[string]gateway.QuotaWindow, now time.Time) error {
 	list, err := quota.Load(a.quotas, name, now)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

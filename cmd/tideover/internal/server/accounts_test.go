@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// newTestAccounts returns what shares the account "a" of a key, and the gate of another process.
+// newTestAccounts returns the account "a" of two keys, and the gate of another process to it.
 func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -27,8 +27,8 @@ func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.gateway = g
-	a.follow(specs)
+	a.attachGateway(g)
+	a.setProviders(specs)
 	gate, err := (&account.Store{Dir: dir + "/accounts", Uptime: clock}).Gate("a")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
 	return a, gate
 }
 
-// held returns the keys that are held.
+// held returns the names of the throttled keys.
 func (a *keyAccounts) held() (keys string) {
 	for _, x := range a.gateway.Status()[0].Throttles {
 		keys += x.Key + " "
@@ -44,8 +44,9 @@ func (a *keyAccounts) held() (keys string) {
 	return keys
 }
 
-// What a key is told holds the other keys of the account, and what another process records is seen within a second.
-func TestAccountsOfKeys(t *testing.T) {
+// A limit of one key holds the other keys of its account, and a limit that another process records
+// holds all of them within a second.
+func TestKeysShareTheLimitsOfTheirAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -55,34 +56,34 @@ func TestAccountsOfKeys(t *testing.T) {
 		go func() { a.run(ctx); close(done) }()
 
 		a.Limited(gateway.KeyLimit{Account: "a", Provider: "it", Key: "one", Until: time.Now().Add(2 * time.Hour), Why: "429"})
-		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		time.Sleep(accountsInterval + time.Millisecond)
 		l := gate.Limit()
 		if l == nil || a.held() != "two " {
 			t.Fatalf("recorded %+v, held %q", l, a.held())
 		}
 		a.Worked("a", l.Serial)
-		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		time.Sleep(accountsInterval + time.Millisecond)
 		if l := gate.Limit(); l != nil || a.held() != "" {
 			t.Errorf("after a success: %+v, held %q", l, a.held())
 		}
 		pass, _ := gate.Enter(account.Asker{ID: "s", Name: "session s"})
 		pass.Limited(account.Reset{In: time.Hour}, "limit", 0)
-		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		time.Sleep(accountsInterval + time.Millisecond)
 		if a.held() != "one two " {
-			t.Errorf("after another process was told: held %q", a.held())
+			t.Errorf("after a limit of another process: held %q", a.held())
 		}
 		pass.Limited(account.Reset{In: 30 * 24 * time.Hour}, "limit", 0)
-		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		time.Sleep(accountsInterval + time.Millisecond)
 		if a.held() != "" {
-			t.Errorf("an end that is too far away holds %q", a.held())
+			t.Errorf("a limit longer than maxHold holds %q", a.held())
 		}
 		stop()
 		<-done
 
-		// After a restart the key that was told is held like the others.
+		// After a restart the key with the limit is held like the others.
 		gate.EndLimit(1 << 50)
 		a.Limited(gateway.KeyLimit{Account: "a", Provider: "it", Key: "one", Until: time.Now().Add(2 * time.Hour), Why: "429"})
-		a.turn(true)
+		a.sync(true)
 		next, _ := newTestAccounts(t, dir)
 		if next.held() != "one two " {
 			t.Errorf("after a restart: held %q", next.held())
@@ -90,8 +91,8 @@ func TestAccountsOfKeys(t *testing.T) {
 	})
 }
 
-// Quotas are recorded in the background, beside those that others have recorded.
-func TestQuotasOfKeys(t *testing.T) {
+// Quotas are recorded in the background, and records of other programs stay.
+func TestQuotasOfKeysAreRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newTestAccounts(t, t.TempDir())
@@ -123,25 +124,25 @@ func TestQuotasOfKeys(t *testing.T) {
 		a.Used("a", []gateway.QuotaWindow{
 			{Name: "5-hour", Used: 91, Resets: reset, Long: true}, {Name: "requests", Used: 5, Resets: began.Add(2 * time.Hour)}, {Name: "tokens", Used: 99, Resets: began.Add(time.Minute)},
 		})
-		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		time.Sleep(accountsInterval + time.Millisecond)
 		all := map[string]float64{"5-hour": 91, "weekly": 20, "requests": 5}
-		want("at first", all)
+		want("the first record", all)
 		a.Used("a", []gateway.QuotaWindow{{Name: "5-hour", Used: 93, Resets: reset, Long: true}})
-		time.Sleep(lookAtAccountsEvery + time.Millisecond)
-		want("before it is time for another record", all)
-		time.Sleep(saveQuotaEvery)
+		time.Sleep(accountsInterval + time.Millisecond)
+		want("before the interval has passed", all)
+		time.Sleep(quotaInterval)
 		all["5-hour"] = 93
-		want("when it is time", all)
+		want("after the interval", all)
 		time.Sleep(90 * time.Minute)
 		a.Used("a", []gateway.QuotaWindow{{Name: "requests", Used: 96, Resets: began.Add(2 * time.Hour)}})
-		time.Sleep(lookAtAccountsEvery + time.Millisecond)
+		time.Sleep(accountsInterval + time.Millisecond)
 		all["requests"] = 96
-		want("a window that was long, shortly before its end", all)
+		want("a long window shortly before its reset", all)
 		stop()
 		<-done
 		a.Used("a", []gateway.QuotaWindow{{Name: "5-hour", Used: 97, Resets: reset, Long: true}})
-		a.turn(true)
+		a.sync(true)
 		all["5-hour"] = 97
-		want("at the end", all)
+		want("after the last call", all)
 	})
 }

@@ -47,8 +47,8 @@ func (p *parts) openGateway() error {
 		return err
 	}
 	p.observer.attachGateway(p.gateway)
-	p.keyAccounts.gateway = p.gateway
-	p.keyAccounts.follow(specs)
+	p.keyAccounts.attachGateway(p.gateway)
+	p.keyAccounts.setProviders(specs)
 	return nil
 }
 
@@ -75,5 +75,5 @@ func (p *parts) drain(hurry context.Context) {
 	if err := p.gateway.Drain(limit); err != nil {
 		p.log.Warn("the gateway was not done", "error", err)
 	}
-	p.keyAccounts.turn(true)
+	p.keyAccounts.sync(true)
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
-// lockName is the file in the data folder that whoever serves from it holds: serve
-// and a gateway alone, which has no engine that would lock anything.
+// lockName is the file in the data folder that a server or a gateway locks. A gateway alone has no
+// engine, whose log would be locked.
 const lockName = "server.lock"
 
-// lockData makes this process the only one that serves from the folder, whatever
-// its address and its socket are. The system gives the lock up with the process,
-// however that ends. The file stays: removing it would let a third process lock a
-// new one while a second has the old one open.
+// lockData makes this process the only server of the folder; processes with another address or
+// socket are excluded, too. The operating system releases the lock when the process ends. The file
+// stays: if it were removed, a third process could lock a new file while a second one has the old
+// file open.
 func lockData(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
@@ -34,7 +34,7 @@ func lockData(dir string) (unlock func(), err error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("server.data: the folder %s is in use by %s: stop that one, or name another folder with --data or server.data", dir, holder)
 	}
-	// What it says is only for people.
+	// Only error messages use the contents.
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return func() {
@@ -43,13 +43,13 @@ func lockData(dir string) (unlock func(), err error) {
 	}, nil
 }
 
-// lockHolder names who has the lock.
+// lockHolder describes the process that has the lock.
 func lockHolder(f *os.File) string {
 	text := make([]byte, 32)
 	n, _ := f.ReadAt(text, 0)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
 	if err != nil {
-		return "another tideover" // which has only just begun, or is about to end
+		return "another tideover" // it is starting or stopping
 	}
 	return fmt.Sprintf("another tideover (pid %d)", pid)
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-func TestOneServesFromAFolder(t *testing.T) {
+func TestAFolderHasOneServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	unlock, err := lockData(dir)
@@ -35,12 +35,12 @@ func TestOneServesFromAFolder(t *testing.T) {
 	unlock()
 	unlock, err = lockData(dir)
 	if err != nil {
-		t.Fatalf("after it was given up: %v", err)
+		t.Fatalf("after it was released: %v", err)
 	}
 	unlock()
 }
 
-func TestALockIsNoOthersFile(t *testing.T) {
+func TestALockDoesNotFollowALink(t *testing.T) {
 	t.Parallel()
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "precious")
 	if err := os.WriteFile(other, []byte("precious"), 0o600); err != nil {
@@ -57,7 +57,7 @@ func TestALockIsNoOthersFile(t *testing.T) {
 	}
 }
 
-func TestOfManyThatBeginAtOnceOneServes(t *testing.T) {
+func TestOneOfManyConcurrentServersGetsTheLock(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var all sync.WaitGroup
@@ -72,7 +72,7 @@ func TestOfManyThatBeginAtOnceOneServes(t *testing.T) {
 	all.Wait()
 	close(unlocks)
 	if n := len(unlocks); n != 1 {
-		t.Errorf("%d have the lock", n)
+		t.Errorf("%d processes have the lock", n)
 	}
 	for unlock := range unlocks {
 		unlock()

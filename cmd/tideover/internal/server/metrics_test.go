@@ -28,8 +28,8 @@ const (
 	dashboard   = "../../../../docs/grafana.json"
 )
 
-// described is a metric as it is promised.
-type described struct {
+// metricInfo is the documentation of a metric.
+type metricInfo struct {
 	kind   string
 	labels []string
 	help   string
@@ -37,8 +37,8 @@ type described struct {
 
 var descText = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*?)", (?:unit: "\w*", )?constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
-// promised returns all metrics that are ours, by name.
-func promised(t *testing.T) map[string]described {
+// allMetrics returns the metrics of this program, by name.
+func allMetrics(t *testing.T) map[string]metricInfo {
 	t.Helper()
 	g, err := gateway.New([]gateway.Spec{gateway.Spec{Name: "p", Preset: gateway.OpenAI, BaseURL: &url.URL{Scheme: "https", Host: "a.example"}, Policy: retry.Policy{Attempts: 1}}.Fill()}, gateway.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -48,7 +48,7 @@ func promised(t *testing.T) map[string]described {
 		gateway: g, engine: new(engine.Engine), nip90: nip90.New(slog.New(slog.DiscardHandler), false),
 		observer: &observer{tally: metrics.NewTally(), alarm: storm.New(storm.Rule{}, nil, nil)},
 	}}
-	all := map[string]described{}
+	all := map[string]metricInfo{}
 	for _, c := range s.collectors() {
 		ch := make(chan *prometheus.Desc, 100)
 		c.Describe(ch)
@@ -59,14 +59,14 @@ func promised(t *testing.T) map[string]described {
 				t.Fatalf("unexpected %s", d)
 			}
 			labels := strings.FieldsFunc(m[3], func(r rune) bool { return r == ',' })
-			all[m[1]] = described{kindOf(m[1]), labels, m[2]}
+			all[m[1]] = metricInfo{kindOf(m[1]), labels, m[2]}
 		}
 	}
 	return all
 }
 
-// kindOf returns the type of a metric. [TestAStormIsSeenEverywhere] compares it with
-// what a server says.
+// kindOf returns the type of a metric. [TestAStormIsSeenEverywhere] compares it with the types
+// that a server reports.
 func kindOf(name string) string {
 	switch {
 	case strings.HasSuffix(name, "_total"):
@@ -77,8 +77,8 @@ func kindOf(name string) string {
 	return "gauge"
 }
 
-// table returns the metrics as the page has them.
-func table(all map[string]described) []byte {
+// table returns the table of docs/metrics.md.
+func table(all map[string]metricInfo) []byte {
 	var names []string
 	for name := range all {
 		names = append(names, name)
@@ -93,9 +93,8 @@ func table(all map[string]described) []byte {
 	return b.Bytes()
 }
 
-// TestThePageHasAllMetrics holds names, types, labels and meanings to what was
-// promised: others build on them.
-func TestThePageHasAllMetrics(t *testing.T) {
+// Names, types, labels and meanings of metrics are part of the interface of tideover.
+func TestDocsListAllMetrics(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile(metricsPage)
 	if err != nil {
@@ -106,7 +105,7 @@ func TestThePageHasAllMetrics(t *testing.T) {
 	if i < 0 || j < i {
 		t.Fatalf("%s has no table", metricsPage)
 	}
-	got, want := table(promised(t)), page[i+len(begin):j]
+	got, want := table(allMetrics(t)), page[i+len(begin):j]
 	if testfile.Update() {
 		if err := os.WriteFile(metricsPage, slices.Concat(page[:i+len(begin)], got, page[j:]), 0o644); err != nil {
 			t.Fatal(err)
@@ -124,8 +123,8 @@ var (
 	matchers   = regexp.MustCompile(`\{([^}]*)\}`)
 )
 
-// TestTheDashboardUsesWhatThereIs looks at every query of the dashboard.
-func TestTheDashboardUsesWhatThereIs(t *testing.T) {
+// Every query of the dashboard uses existing metrics and labels.
+func TestTheDashboardUsesExistingMetrics(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(dashboard)
 	if err != nil {
@@ -143,33 +142,33 @@ func TestTheDashboardUsesWhatThereIs(t *testing.T) {
 	if err := json.Unmarshal(data, &board); err != nil {
 		t.Fatal(err)
 	}
-	all, ids := promised(t), map[int]bool{}
+	all, ids := allMetrics(t), map[int]bool{}
 	for _, p := range board.Panels {
 		if ids[p.ID] || p.Title == "" {
 			t.Errorf("panel %d %q: the id is taken, or there is no title", p.ID, p.Title)
 		}
 		ids[p.ID] = true
 		for _, target := range p.Targets {
-			for _, problem := range wrongWith(target.Expr, all) {
+			for _, problem := range queryProblems(target.Expr, all) {
 				t.Errorf("panel %q: %s: %s", p.Title, target.Expr, problem)
 			}
 		}
 	}
 	for _, a := range board.Annotations.List {
-		for _, problem := range wrongWith(a.Expr, all) {
+		for _, problem := range queryProblems(a.Expr, all) {
 			t.Errorf("annotation: %s: %s", a.Expr, problem)
 		}
 	}
 	if len(ids) < 10 || board.Title == "" || board.UID == "" {
 		t.Errorf("the dashboard %q (%q) has %d panels", board.Title, board.UID, len(ids))
 	}
-	if got := wrongWith(`sum by (colour) (tideover_attempts)`, all); len(got) != 2 {
+	if got := queryProblems(`sum by (colour) (tideover_attempts)`, all); len(got) != 2 {
 		t.Errorf("a query with two mistakes: %q", got)
 	}
 }
 
-// wrongWith says what a query uses that there is not.
-func wrongWith(expr string, all map[string]described) (problems []string) {
+// queryProblems returns the metrics and labels of a query that do not exist.
+func queryProblems(expr string, all map[string]metricInfo) (problems []string) {
 	labels := []string{"le", "instance", "job", ""}
 	names := metricName.FindAllString(expr, -1)
 	for _, name := range names {

@@ -226,8 +226,9 @@ func (p *parts) run(ctx context.Context, page string, start func(name string, f 
 	}
 }
 
-// stopSessions ends the sessions, if there are any.
-func (p *parts) stopSessions() {
+// markShutdown makes the sessions treat a command that a signal ends from now on as ended by the
+// shutdown, not by its user.
+func (p *parts) markShutdown() {
 	if p.runner != nil {
 		p.runner.End()
 	}

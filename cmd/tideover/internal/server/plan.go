@@ -96,7 +96,7 @@ func (p *parts) prepare(cfg *config.Config) (c change, err error) {
 
 // applyToGateway makes the gateway use the providers of the change.
 func (p *parts) applyToGateway(c change) error {
-	p.keyAccounts.follow(c.providers)
+	p.keyAccounts.setProviders(c.providers)
 	return c.replaceProviders()
 }
 

@@ -176,7 +176,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		s.options.Ready(s.page(page))
 	}
 	<-ctx.Done()
-	s.parts.stopSessions()
+	s.parts.markShutdown()
 	s.options.Log.Info("ending")
 	s.parts.drain(hurry)
 	limit, done := context.WithTimeout(context.Background(), time.Second)

@@ -24,28 +24,28 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// live is a server in this process.
-type live struct {
+// testServer is a server in this process.
+type testServer struct {
 	t    *testing.T
 	data string
 	page Page
 }
 
-// serveText serves a configuration until the test ends.
-func serveText(t *testing.T, text string) *live {
+// newTestServer runs a server with a configuration until the test ends.
+func newTestServer(t *testing.T, text string) *testServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "to") // short enough for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &live{t: t, data: filepath.Join(dir, "data")}
+	s := &testServer{t: t, data: filepath.Join(dir, "data")}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan Page, 1), make(chan error, 1)
 	go func() {
 		done <- Run(ctx, context.Background(), Options{
 			Source: config.Source{
 				Path: filepath.Join(dir, "tideover.yaml"), Data: []byte(text), Environ: []string{"HOME=" + dir}, Redactor: new(secret.Redactor),
-				Flags: map[string]string{"data": l.data, "listen": "127.0.0.1:0"},
+				Flags: map[string]string{"data": s.data, "listen": "127.0.0.1:0"},
 			},
 			Log: slog.New(slog.DiscardHandler), Ready: func(p Page) { ready <- p },
 		})
@@ -58,30 +58,30 @@ func serveText(t *testing.T, text string) *live {
 		_ = os.RemoveAll(dir)
 	})
 	select {
-	case l.page = <-ready:
+	case s.page = <-ready:
 	case err := <-done:
 		done <- err
 		t.Fatalf("Run: %v", err)
 	}
-	return l
+	return s
 }
 
-// ask sends a request, and returns the body of the answer.
-func (l *live) ask(method, path, body string) string {
-	l.t.Helper()
-	req, err := http.NewRequestWithContext(l.t.Context(), method, strings.TrimSuffix(l.page.Address, "/")+path, strings.NewReader(body))
+// request sends a request, and returns the body of the response.
+func (s *testServer) request(method, path, body string) string {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, strings.TrimSuffix(s.page.Address, "/")+path, strings.NewReader(body))
 	if err != nil {
-		l.t.Error(err)
+		s.t.Error(err)
 		return ""
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if !strings.HasPrefix(path, "/p/") {
-		req.Header.Set("Authorization", "Bearer "+l.page.Token.Reveal())
+		req.Header.Set("Authorization", "Bearer "+s.page.Token.Reveal())
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		if l.t.Context().Err() == nil {
-			l.t.Error(err)
+		if s.t.Context().Err() == nil {
+			s.t.Error(err)
 		}
 		return ""
 	}
@@ -90,33 +90,33 @@ func (l *live) ask(method, path, body string) string {
 	return string(text)
 }
 
-// storms returns those of the status, as layer and name.
-func (l *live) storms() (list []string) {
-	l.t.Helper()
+// storms returns the retry storms of the status, as layer and name.
+func (s *testServer) storms() (list []string) {
+	s.t.Helper()
 	var st control.Status
-	text := l.ask(http.MethodGet, "/api/v1/status", "")
+	text := s.request(http.MethodGet, "/api/v1/status", "")
 	if err := json.Unmarshal([]byte(text), &st); err != nil || st.Storms == nil {
-		l.t.Fatalf("status %s: %v", text, err)
+		s.t.Fatalf("status %s: %v", text, err)
 	}
-	for _, s := range st.Storms {
-		if s.Since.IsZero() || s.Window != 1 {
-			l.t.Errorf("storm %+v", s)
+	for _, x := range st.Storms {
+		if x.Since.IsZero() || x.Window != 1 {
+			s.t.Errorf("storm %+v", x)
 		}
-		list = append(list, s.Layer+" "+s.Name)
+		list = append(list, x.Layer+" "+x.Name)
 	}
 	return list
 }
 
-// inbox is who is notified.
-type inbox struct {
-	mu    sync.Mutex
-	told  []string
-	spans map[string]int // by name
+// receiver receives messages and spans.
+type receiver struct {
+	mu       sync.Mutex
+	messages []string
+	spans    map[string]int // by name
 }
 
-func (i *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (c *receiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/otlp/v1/traces" && r.Header.Get("X-Tenant") == "us" {
-		i.trace(r)
+		c.countSpans(r)
 		return
 	}
 	if r.URL.Path != "/hook" {
@@ -128,13 +128,13 @@ func (i *inbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.told = append(i.told, string(m.Event)+": "+m.Title)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.messages = append(c.messages, string(m.Event)+": "+m.Title)
 }
 
-// trace counts spans.
-func (i *inbox) trace(r *http.Request) {
+// countSpans counts the spans of a request.
+func (c *receiver) countSpans(r *http.Request) {
 	var in struct {
 		ResourceSpans []struct {
 			ScopeSpans []struct{ Spans []struct{ Name string } }
@@ -143,27 +143,28 @@ func (i *inbox) trace(r *http.Request) {
 	if json.NewDecoder(r.Body).Decode(&in) != nil || len(in.ResourceSpans) != 1 {
 		return
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, s := range in.ResourceSpans[0].ScopeSpans[0].Spans {
-		i.spans[s.Name]++
+		c.spans[s.Name]++
 	}
 }
 
-// traced reports whether there are spans of all the names.
-func (i *inbox) traced(names ...string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return !slices.ContainsFunc(names, func(name string) bool { return i.spans[name] == 0 })
+// hasSpans reports whether there are spans with all the names.
+func (c *receiver) hasSpans(names ...string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !slices.ContainsFunc(names, func(name string) bool { return c.spans[name] == 0 })
 }
 
-func (i *inbox) has(text string) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return slices.Contains(i.told, text)
+// hasMessage reports whether a message was received.
+func (c *receiver) hasMessage(text string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Contains(c.messages, text)
 }
 
-const stormy = `version: 1
+const stormConfig = `version: 1
 alarm: {amplification: 2, for: 2s, min-attempts: 2}
 tracing: {endpoint: "ADDRESS/otlp/", headers: {X-Tenant: us}}
 notify:
@@ -184,20 +185,20 @@ workflows:
       - {id: charge, http: {post: "ADDRESS/hook", body: "{}"}}
 `
 
-// TestAStormIsSeenEverywhere lets a workflow and a provider retry what can't
-// succeed, beside a workflow that is well, and looks wherever somebody might.
+// A workflow and a provider retry requests that always fail, and another workflow succeeds. The
+// storm must appear in the status, the metrics, the messages, the spans and the audit trail.
 func TestAStormIsSeenEverywhere(t *testing.T) {
 	t.Parallel()
-	box := &inbox{spans: map[string]int{}}
+	box := &receiver{spans: map[string]int{}}
 	upstream := httptest.NewServer(box)
 	defer upstream.Close()
-	l := serveText(t, strings.ReplaceAll(stormy, "ADDRESS", upstream.URL))
-	if got := l.storms(); len(got) != 0 {
+	s := newTestServer(t, strings.ReplaceAll(stormConfig, "ADDRESS", upstream.URL))
+	if got := s.storms(); len(got) != 0 {
 		t.Fatalf("from the start: %q", got)
 	}
-	stop := l.blow()
+	stop := s.causeStorm()
 	want := []string{"provider down", "workflow order"}
-	testwait.Until(t, "both are in the status", func() bool { return slices.Equal(l.storms(), want) })
+	testwait.Until(t, "both are in the status", func() bool { return slices.Equal(s.storms(), want) })
 	text := ""
 	for _, line := range []string{
 		`tideover_retry_storm{layer="workflow",name="order"} 1`, `tideover_retry_storm{layer="provider",name="down"} 1`,
@@ -205,25 +206,25 @@ func TestAStormIsSeenEverywhere(t *testing.T) {
 		`tideover_gateway_breaker_state{provider="down",state="closed"} 1`,
 	} {
 		testwait.Until(t, "the metrics have "+line, func() bool {
-			text = l.ask(http.MethodGet, "/metrics", "")
+			text = s.request(http.MethodGet, "/metrics", "")
 			return strings.Contains(text, line+"\n")
 		})
 	}
-	// A machine that stalls may have more than one storm.
+	// On a slow machine there may be more than one storm.
 	const total = `tideover_retry_storms_total{layer="workflow",name="order"} `
 	if !strings.Contains(text, total) || strings.Contains(text, total+"0\n") {
 		t.Errorf("the metrics count no storm:\n%s", text)
 	}
 	compareTypes(t, text)
-	testwait.Until(t, "both are told", func() bool {
-		return box.has("storm: order: retry storm") && box.has("storm: provider down: retry storm")
+	testwait.Until(t, "both are notified", func() bool {
+		return box.hasMessage("storm: order: retry storm") && box.hasMessage("storm: provider down: retry storm")
 	})
-	testwait.Until(t, "there are spans", func() bool { return box.traced("order", "calm", "attempt", "gateway/down") })
+	testwait.Until(t, "there are spans", func() bool { return box.hasSpans("order", "calm", "attempt", "gateway/down") })
 	stop()
-	testwait.Until(t, "both are over", func() bool { return len(l.storms()) == 0 })
-	testwait.Until(t, "that is told", func() bool { return box.has("recovered: order: the retry storm is over") })
+	testwait.Until(t, "both are over", func() bool { return len(s.storms()) == 0 })
+	testwait.Until(t, "the end is notified", func() bool { return box.hasMessage("recovered: order: the retry storm is over") })
 	trail := func() string {
-		data, err := os.ReadFile(filepath.Join(l.data, "audit.jsonl"))
+		data, err := os.ReadFile(filepath.Join(s.data, "audit.jsonl"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,20 +232,20 @@ func TestAStormIsSeenEverywhere(t *testing.T) {
 	}
 	for _, name := range []string{"order", "gateway/down"} {
 		for _, kind := range []string{"storm-began", "storm-ended"} {
-			testwait.Until(t, kind+" of "+name+" is in the trail", func() bool { return inTrail(trail(), kind, name) })
+			testwait.Until(t, kind+" of "+name+" is in the trail", func() bool { return hasEvent(trail(), kind, name) })
 		}
 	}
 }
 
-// blow makes work until it is told to stop.
-func (l *live) blow() (stop func()) {
-	over := make(chan struct{})
+// causeStorm starts runs and sends requests until stop is called.
+func (s *testServer) causeStorm() (stop func()) {
+	stopped := make(chan struct{})
 	var all sync.WaitGroup
-	often := func(f func()) {
+	repeat := func(f func()) {
 		all.Go(func() {
 			for {
 				select {
-				case <-over:
+				case <-stopped:
 					return
 				case <-time.After(20 * time.Millisecond): // real clock: the storm lasts until it is seen
 					f()
@@ -252,18 +253,18 @@ func (l *live) blow() (stop func()) {
 			}
 		})
 	}
-	often(func() {
-		l.ask(http.MethodPost, "/api/v1/runs", `{"workflow": "order"}`)
-		l.ask(http.MethodPost, "/api/v1/runs", `{"workflow": "calm"}`)
+	repeat(func() {
+		s.request(http.MethodPost, "/api/v1/runs", `{"workflow": "order"}`)
+		s.request(http.MethodPost, "/api/v1/runs", `{"workflow": "calm"}`)
 	})
 	for range 5 {
-		often(func() { l.ask(http.MethodGet, "/p/down/x", "") })
+		repeat(func() { s.request(http.MethodGet, "/p/down/x", "") })
 	}
-	return func() { close(over); all.Wait() }
+	return func() { close(stopped); all.Wait() }
 }
 
-// inTrail looks for an event.
-func inTrail(text, kind, name string) bool {
+// hasEvent reports whether the audit trail has an event.
+func hasEvent(text, kind, name string) bool {
 	for line := range strings.Lines(text) {
 		var ev struct{ Kind, Name, Note string }
 		if json.Unmarshal([]byte(line), &ev) == nil && ev.Kind == kind && ev.Name == name && strings.Contains(ev.Note, "attempts per first attempt") {
@@ -273,15 +274,15 @@ func inTrail(text, kind, name string) bool {
 	return false
 }
 
-// compareTypes compares what a server says of its metrics with what is promised.
+// compareTypes compares the types of metrics that a server reports with the documented ones.
 func compareTypes(t *testing.T, text string) {
 	t.Helper()
-	all, seen := promised(t), 0
+	all, seen := allMetrics(t), 0
 	for line := range strings.Lines(text) {
 		var name, kind string
 		if n, _ := fmt.Fscanf(bytes.NewBufferString(line), "# TYPE %s %s\n", &name, &kind); n == 2 && strings.HasPrefix(name, "tideover_") {
 			if seen++; all[name].kind != kind {
-				t.Errorf("%s is a %s, and %q is promised", name, kind, all[name].kind)
+				t.Errorf("%s is a %s, want %q", name, kind, all[name].kind)
 			}
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// loadToken returns the token of the configuration, or the one in the data
-// folder, which is made if there is none.
+// loadToken returns the token of the configuration, or the one in the data folder. It creates that
+// one if the file does not exist.
 func loadToken(cfg *config.Config) (secret.String, error) {
 	if t := cfg.Server.Token; t != nil {
 		token, err := t.Resolve(cfg.Secrets())
@@ -51,7 +51,7 @@ func loadToken(cfg *config.Config) (secret.String, error) {
 	return secret.New(token), nil
 }
 
-// writeToken makes the file, which nobody else can read at any time.
+// writeToken creates the file with access for its owner only, from the start.
 func writeToken(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

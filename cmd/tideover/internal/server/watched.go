@@ -14,18 +14,18 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
 
-// watchTimeout is how long a watch may take to answer. One that does not is not shown.
+// watchTimeout is how long a watch may take to answer. The sessions of a slower one are not shown.
 const watchTimeout = 2 * time.Second
 
-// inWatch is where a session is kept that a watch keeps, and, with a colon, what its name begins
-// with if the server has a session of the same name.
+// inWatch is the value of In for a session of a watch. With a colon it is the prefix of the
+// session's name if the server has a session of the same name.
 const inWatch = "watch"
 
-// pageSessions are the sessions of the page: those of this server, and those of every watch of
-// the same user.
+// pageSessions has the sessions that the page shows: those of this server, and those of every
+// watch of the same user.
 type pageSessions struct {
 	*session.Manager        // of this server
-	data             string // its folder
+	data             string // data folder of this server
 }
 
 // watched is a session of a watch.
@@ -51,22 +51,22 @@ func (p *pageSessions) List(ctx context.Context) ([]session.Status, error) {
 	return list, nil
 }
 
-// watched asks every watch for its session, all at once.
+// watched requests the sessions of all watches concurrently.
 func (p *pageSessions) watched(ctx context.Context) (list []watched) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
 	sockets := watch.Sockets(watch.Folders(p.data))
 	found := make([][]session.Status, len(sockets))
-	var asked sync.WaitGroup
+	var requests sync.WaitGroup
 	for i, socket := range sockets {
-		asked.Go(func() {
-			_ = ask(socket, "", func(c *client.Client) (err error) { // a watch that does not answer is not shown
+		requests.Go(func() {
+			_ = callWatch(socket, "", func(c *client.Client) (err error) { // a watch that does not answer is not shown
 				found[i], err = c.Sessions(ctx)
 				return err
 			})
 		})
 	}
-	asked.Wait()
+	requests.Wait()
 	for i, sessions := range found {
 		for _, s := range sessions {
 			s.In = inWatch
@@ -76,8 +76,9 @@ func (p *pageSessions) watched(ctx context.Context) (list []watched) {
 	return list
 }
 
-// ask calls f with a client of the watch at a socket, on behalf of somebody.
-func ask(socket, by string, f func(*client.Client) error) error {
+// callWatch calls f with a client of the watch at a socket. by names the caller in the
+// history of runs.
+func callWatch(socket, by string, f func(*client.Client) error) error {
 	c, err := client.Dial(client.Target{Server: "unix:" + socket, By: by})
 	if err != nil {
 		return err
@@ -86,11 +87,11 @@ func ask(socket, by string, f func(*client.Client) error) error {
 	return f(c)
 }
 
-// owner returns the watch that keeps a session, nil if this server does. The name of a session
-// is unknown if neither does.
+// owner returns the watch that runs a session, or nil if this server runs it. If neither does, the
+// error is that of an unknown session.
 func (p *pageSessions) owner(ctx context.Context, name string) (*watched, error) {
 	if slices.Contains(p.Names(), name) {
-		return nil, nil //nolint:nilnil // it is ours
+		return nil, nil //nolint:nilnil // nil means this server
 	}
 	own := strings.TrimPrefix(name, inWatch+":")
 	for _, w := range p.watched(ctx) {
@@ -98,20 +99,20 @@ func (p *pageSessions) owner(ctx context.Context, name string) (*watched, error)
 			return &w, nil
 		}
 	}
-	_, err := p.Manager.Get(ctx, name) // says which sessions there are
+	_, err := p.Manager.Get(ctx, name) // the error lists the known sessions
 	return nil, err
 }
 
-// do calls ours for a session of this server, and otherwise theirs with a client of its watch.
-func (p *pageSessions) do(ctx context.Context, name, by string, ours func() error, theirs func(c *client.Client, w *watched) error) error {
+// do calls local for a session of this server, and otherwise remote with a client of its watch.
+func (p *pageSessions) do(ctx context.Context, name, by string, local func() error, remote func(c *client.Client, w *watched) error) error {
 	w, err := p.owner(ctx, name)
 	switch {
 	case err != nil:
 		return err
 	case w == nil:
-		return ours()
+		return local()
 	}
-	err = ask(w.socket, by, func(c *client.Client) error { return theirs(c, w) })
+	err = callWatch(w.socket, by, func(c *client.Client) error { return remote(c, w) })
 	if problem, ok := errors.AsType[*control.Error](err); ok && problem.Code == control.CodeState {
 		return errors.Join(session.ErrState, err)
 	}
@@ -143,7 +144,7 @@ func (p *pageSessions) ReadOutput(ctx context.Context, name, after string) (part
 	return part, err
 }
 
-// Tonight returns when a session goes on that is stopped for tonight.
+// Tonight returns when a session continues that is paused for tonight.
 func (p *pageSessions) Tonight(name string) time.Time {
 	ctx, cancel := context.WithTimeout(context.Background(), watchTimeout)
 	defer cancel()
@@ -155,7 +156,7 @@ func (p *pageSessions) Tonight(name string) time.Time {
 	return p.Manager.Tonight(name)
 }
 
-// Pause has a session do nothing until Resume.
+// Pause pauses a session until Resume.
 func (p *pageSessions) Pause(ctx context.Context, name, by string) error {
 	return p.do(ctx, name, by, func() error { return p.Manager.Pause(ctx, name, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{})
@@ -163,7 +164,7 @@ func (p *pageSessions) Pause(ctx context.Context, name, by string) error {
 	})
 }
 
-// PauseUntil has a session do nothing until a time.
+// PauseUntil pauses a session until a time.
 func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
 	return p.do(ctx, name, by, func() error { return p.Manager.PauseUntil(ctx, name, until, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{Until: until})
@@ -171,7 +172,7 @@ func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.T
 	})
 }
 
-// Resume has a session go on.
+// Resume continues a paused session.
 func (p *pageSessions) Resume(ctx context.Context, name, by string) error {
 	return p.do(ctx, name, by, func() error { return p.Manager.Resume(ctx, name, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.ResumeSession(ctx, w.Name)
@@ -195,7 +196,7 @@ func (p *pageSessions) Stop(ctx context.Context, name, by string) error {
 	})
 }
 
-// Reset forgets the attempts and windows that a session has spent.
+// Reset sets the used attempts and windows of a session to zero.
 func (p *pageSessions) Reset(ctx context.Context, name, by string) error {
 	return p.do(ctx, name, by, func() error { return p.Manager.Reset(ctx, name, by) }, func(c *client.Client, w *watched) error {
 		_, err := c.ResetSession(ctx, w.Name)
