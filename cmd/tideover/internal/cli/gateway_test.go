@@ -243,7 +243,7 @@ func TestGatewayReloadsUnderLoadAndDrains(t *testing.T) {
 	}
 	write(t, s.file, "version: 1\nproviders: {up: {base-url: nowhere}}\n")
 	_ = s.Process.Signal(syscall.SIGHUP)
-	testwait.Until(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	testwait.Until(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration was not reloaded") })
 	if p := s.provider("up").Policy; !strings.Contains(p, "attempts=7") {
 		t.Errorf("policy %q after a file that is wrong", p)
 	}
@@ -278,7 +278,7 @@ func TestGatewayLetsRequestsEnd(t *testing.T) {
 	defer resp.Body.Close()
 	<-began
 	_ = s.Process.Signal(syscall.SIGTERM)
-	testwait.Until(t, "it is ending", func() bool { return strings.Contains(s.out.String(), "ending") })
+	testwait.Until(t, "it is ending", func() bool { return strings.Contains(s.out.String(), "msg=stopping") })
 	close(let)
 	text, err := io.ReadAll(resp.Body)
 	if err != nil || string(text) != "data: first\n\ndata: last\n\n" {
@@ -458,8 +458,8 @@ func TestGatewayIsFoundByItsFile(t *testing.T) {
 	})
 	write(t, s.file, "version: 1\n")
 	_ = s.Process.Signal(syscall.SIGHUP)
-	testwait.Until(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
-	if _, line, _ := strings.Cut(s.out.String(), "the configuration stays as it was"); strings.Contains(line, "config check") {
+	testwait.Until(t, "the file is refused", func() bool { return strings.Contains(s.out.String(), "the configuration was not reloaded") })
+	if _, line, _ := strings.Cut(s.out.String(), "the configuration was not reloaded"); strings.Contains(line, "config check") {
 		t.Errorf("a hint at a check that finds nothing: %s", line)
 	}
 }

@@ -49,7 +49,7 @@ func TestMovingHouse(t *testing.T) {
 	f.text = movable + end
 	early := f.begin("home")
 	wantCode(t, early.wait(), 125)
-	wantIn(t, "the refusal", early.out.String(), "has runs of its own, which would stand still: move them to the cluster with `tideover move`")
+	wantIn(t, "the refusal", early.out.String(), "has runs that the cluster would not continue: move them to the cluster with `tideover move`")
 
 	o = tideover(t, "move", "--dry-run", home.data, away)
 	wantCode(t, o, 0)

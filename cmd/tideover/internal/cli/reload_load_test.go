@@ -221,7 +221,7 @@ func (u *reloadTest) loadBadFile(which int) {
 	testwait.Until(u.t, "the status says what is wrong", func() bool { return strings.Contains(u.status().Config.Problem, place) })
 	logged := ""
 	testwait.Until(u.t, "the log says so, too", func() bool {
-		_, logged, _ = strings.Cut(u.out.String()[logs:], "the configuration stays as it was")
+		_, logged, _ = strings.Cut(u.out.String()[logs:], "the configuration was not reloaded")
 		return strings.Contains(logged, "\n")
 	})
 	for what, got := range map[string]string{"the log": logged, "status": u.runCommand("status").out, "the page": u.health()} {

@@ -330,7 +330,7 @@ func (s *tlsServer) badRenewal() {
 		s.t.Error("another certificate is shown")
 	}
 	s.signal(syscall.SIGHUP)
-	testwait.Until(s.t, "the file is read again", func() bool { return strings.Contains(s.out.String(), "the configuration stays as it was") })
+	testwait.Until(s.t, "the file is read again", func() bool { return strings.Contains(s.out.String(), "the configuration was not reloaded") })
 	good.Write(s.t, s.dir)
 	testwait.Until(s.t, "the new certificate is shown", func() bool { return s.shown().SerialNumber.Cmp(before.SerialNumber) != 0 })
 	for line := range strings.Lines(s.out.String()) {

@@ -21,7 +21,7 @@ import (
 // checkStorage rejects a demo that could not work, and a cluster whose data folder still has runs.
 func checkStorage(o Options, cfg *config.Config) error {
 	if o.Demo && cfg.Server.TLS.On() {
-		return errors.New("the demo asks the gateway without TLS: leave out --demo, or server.tls")
+		return errors.New("the demo calls the gateway without TLS: leave out --demo, or server.tls")
 	}
 	if !cfg.Engine.Clustered() || o.Gateway {
 		return nil
@@ -44,7 +44,7 @@ func checkNoRuns(data string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("server.data: %s has runs of its own, which would stand still: move them to the cluster with `tideover move`, or name another folder", data)
+	return fmt.Errorf("server.data: %s has runs that the cluster would not continue: move them to the cluster with `tideover move`, or name another folder", data)
 }
 
 // joinCluster configures the engine as a process of the cluster.

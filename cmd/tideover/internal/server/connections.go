@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,8 +30,8 @@ func newConnections(cfg *config.Config, gatewayOnly bool, log *slog.Logger) *con
 	c := &connections{budget: connlimit.Divide(connlimit.Descriptors(), attempts)}
 	most := cmp.Or(cfg.Server.MaxConnections, c.budget.Default())
 	if most > c.budget.Connections {
-		log.Warn(fmt.Sprintf("server.max-connections: %d connections need more descriptors than this process may open: %d are allowed", most, c.budget.Connections),
-			"descriptors", c.budget.Descriptors, "do", "raise the limit of open files (ulimit -n, LimitNOFILE= of systemd), or lower server.max-connections")
+		log.Warn("server.max-connections exceeds the limit of open files", "max", most, "allowed", c.budget.Connections, "descriptors", c.budget.Descriptors,
+			"do", "raise the limit of open files (ulimit -n, LimitNOFILE= of systemd), or lower server.max-connections")
 		most = c.budget.Connections
 	}
 	c.tcp = &connlimit.Limiter{Max: most, Requests: most, OnLimit: logLimit(log, "tcp")}
@@ -44,7 +43,7 @@ func newConnections(cfg *config.Config, gatewayOnly bool, log *slog.Logger) *con
 // logLimit returns a function that logs that a limit of the listener was reached.
 func logLimit(log *slog.Logger, listener string) func(connlimit.Reason) {
 	return func(r connlimit.Reason) {
-		log.Warn("there are too many connections: unused ones are closed, others are refused", "listener", listener, "reason", string(r),
+		log.Warn("too many connections: unused ones are closed, new ones are refused", "listener", listener, "reason", string(r),
 			"do", "see tideover_connections_refused_total, and server.max-connections in docs/security.md")
 	}
 }

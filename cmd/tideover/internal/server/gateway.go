@@ -73,7 +73,7 @@ func (p *parts) drain(hurry context.Context) {
 	limit, cancel := context.WithTimeout(hurry, drainTime)
 	defer cancel()
 	if err := p.gateway.Drain(limit); err != nil {
-		p.log.Warn("the gateway was not done", "error", err)
+		p.log.Warn("requests of the gateway did not end in time", "error", err)
 	}
 	p.keyAccounts.sync(true)
 }

@@ -298,7 +298,7 @@ func (p *parts) diagnose() control.Diagnosis {
 	if p.cluster != nil {
 		d.Engine = "the cluster " + cfg.Engine.Name
 		d.Findings = append(d.Findings, doctor.Finding{
-			Severity: journal.Note, What: "the NATS servers of the cluster were not asked", Why: "a server looks at its own machine only",
+			Severity: journal.Note, What: "the NATS servers of the cluster were not checked", Why: "a server checks its own machine only",
 			Do: "run tideover doctor with the configuration of the server",
 		})
 	}

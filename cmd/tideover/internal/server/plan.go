@@ -89,7 +89,7 @@ func (p *parts) prepare(cfg *config.Config) (c change, err error) {
 		}
 	}
 	if p.cluster != nil && len(c.plan.specs) > 0 {
-		return c, errors.New("sessions: there are none in a cluster, which this server is in until it is started again")
+		return c, errors.New("sessions: a cluster runs none, and this server is in a cluster until it is restarted")
 	}
 	return c, nil
 }
@@ -120,7 +120,7 @@ func (p *parts) applyToEngine(ctx context.Context, n plan) error {
 	}
 	p.nip90.Offer(n.offer, p.engine)
 	if _, err := p.sessions.Set(ctx, n.specs, n.sessions); err != nil {
-		p.log.Error("not all sessions of the configuration have begun", "error", err)
+		p.log.Error("some sessions of the configuration did not start", "error", err)
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ type partialError struct{ err error }
 
 // Error implements [error].
 func (e *partialError) Error() string {
-	return "taken over in part, until it is loaded again: " + e.err.Error()
+	return "applied in part, until the next reload: " + e.err.Error()
 }
 
 // Unwrap returns the error of the engine.
@@ -143,7 +143,7 @@ func (e *partialError) Unwrap() error { return e.err }
 func (r *reloader) logError(err error) {
 	first, more := strictyaml.Brief(err)
 	if _, ok := errors.AsType[*partialError](err); ok {
-		r.options.Log.Error("the configuration is not in effect as a whole", "error", first)
+		r.options.Log.Error("the configuration was reloaded in part", "error", first)
 		return
 	}
 	attrs := []any{"error", first}
@@ -153,7 +153,7 @@ func (r *reloader) logError(err error) {
 	if _, ok := errors.AsType[*noProvidersError](err); !ok { // config check accepts a file without providers
 		attrs = append(attrs, "hint", "tideover config check "+r.options.Source.Path)
 	}
-	r.options.Log.Error("the configuration stays as it was", attrs...)
+	r.options.Log.Error("the configuration was not reloaded", attrs...)
 }
 
 // reload replaces the configuration as a whole, or not at all. Runs in progress continue with the

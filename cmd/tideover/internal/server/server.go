@@ -139,7 +139,7 @@ func openFolder(data string) (unlock func(), err error) {
 func logWarnings(log *slog.Logger, cfg *config.Config) {
 	for _, w := range cfg.Warnings() {
 		first, _ := strictyaml.Brief(strictyaml.FieldErrors{w})
-		log.Warn("configuration: " + first)
+		log.Warn("configuration warning", "warning", first)
 	}
 }
 
@@ -177,7 +177,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	}
 	<-ctx.Done()
 	s.parts.markShutdown()
-	s.options.Log.Info("ending")
+	s.options.Log.Info("stopping")
 	s.parts.drain(hurry)
 	limit, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
