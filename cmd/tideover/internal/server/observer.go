@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,8 +33,11 @@ type observer struct {
 	alarm       *storm.Alarm
 
 	gateway *gateway.Gateway
-	engine  *engine.Engine // nil for a gateway alone
-	outbox  *outbox.Outbox // the same
+	outbox  *outbox.Outbox // nil for a gateway alone
+
+	// engine is nil for a gateway alone, and until the engine is open. Its first steps may already
+	// send requests through the gateway while it is being opened.
+	engine atomic.Pointer[engine.Engine]
 }
 
 // newObserver opens the audit trail and starts the tracing exporter. Close the observer after
@@ -78,7 +82,7 @@ func (b *observer) attachGateway(g *gateway.Gateway) { b.gateway = g }
 func (b *observer) attachOutbox(o *outbox.Outbox) { b.outbox = o }
 
 // attachEngine connects the engine, which publishes the events of the gateway with its own.
-func (b *observer) attachEngine(e *engine.Engine) { b.engine = e }
+func (b *observer) attachEngine(e *engine.Engine) { b.engine.Store(e) }
 
 // addWorkflows makes the metrics count the workflows by name.
 func (b *observer) addWorkflows(workflows []*engine.Workflow) {
@@ -109,8 +113,8 @@ func (b *observer) collectors(source *metrics.Source) []prometheus.Collector {
 
 // publish sends an event of the gateway to the subscribers of the engine's events, and records it.
 func (b *observer) publish(ev retry.Event) {
-	if b.engine != nil {
-		b.engine.Tell(ev)
+	if e := b.engine.Load(); e != nil {
+		e.Tell(ev)
 	} else {
 		b.record(ev)
 	}
