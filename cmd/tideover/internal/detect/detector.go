@@ -44,22 +44,21 @@ type Detector struct {
 	options Options
 	norm    normalizer
 	foreign bool // the pack belongs to another program: see [Detector.StopByAny]
-	wrapped int  // continuation lines of a message; 0 means maxWrapped
 	streams []*Stream
 	session sessionReader
+	matcher lineMatcher
+	lines   lineRing
+	trace   trace // empty without Explain
 
 	number int // of the current line, from 1, including blank ones
-	count  int // number of lines that are not blank
 	order  int // number of lines and events; a line may contain several events
 	at     time.Time
 	said   bool    // the current text comes from an event
 	fenced bool    // the current text is in a code block
 	indent bool    // the current line is indented like code
 	open   bool    // an event reported a problem that later progress would cancel
-	ring   []entry // the last lines and their context, at index count modulo length
 	events []match // the last matching events
 	whole  []byte  // the last event, not shortened
-	traced []entry // with Explain: lines that contain a literal
 }
 
 // entry is a stored line.
@@ -67,12 +66,45 @@ type entry struct {
 	text   []byte // normalised text, or an unchanged event
 	at     time.Time
 	number int // of the input line
-	count  int // Detector.count of the line
+	count  int // lineRing.count of the line
 	order  int // Detector.order of the line
 	event  bool
 	said   bool   // it comes from an event
 	code   bool   // it is in a code block, or indented like code
 	note   string // why an event did not match
+}
+
+// lineRing stores the last lines of the output and their context.
+type lineRing struct {
+	entries []entry // at index count modulo length
+	count   int     // number of lines that are not blank
+	limit   int     // number of last lines that count; the lines above them are context
+}
+
+func newLineRing(limit int) lineRing {
+	return lineRing{entries: make([]entry, limit+maxAbove), limit: limit}
+}
+
+// push adds a line, whose text it copies.
+func (r *lineRing) push(e entry) *entry {
+	r.count++
+	stored := r.line(r.count)
+	e.text, e.count = appendShort(stored.text[:0], e.text), r.count
+	*stored = e
+	return stored
+}
+
+// line returns the line with that count, which must be one of the last.
+func (r *lineRing) line(count int) *entry { return &r.entries[count%len(r.entries)] }
+
+// kept returns the stored lines, oldest first, and how many of them are only context.
+func (r *lineRing) kept() (list []entry, above int) {
+	n := min(r.count, len(r.entries))
+	list = make([]entry, 0, n)
+	for i := r.count - n + 1; i <= r.count; i++ {
+		list = append(list, *r.line(i))
+	}
+	return list, max(0, n-r.limit)
 }
 
 // New returns a detector for a pack.
@@ -83,7 +115,11 @@ func New(pack *Pack, options Options) *Detector {
 	if options.Location == nil {
 		options.Location = time.Local
 	}
-	d := &Detector{pack: pack, options: options, ring: make([]entry, options.Lines+maxAbove)}
+	d := &Detector{
+		pack: pack, options: options, lines: newLineRing(options.Lines),
+		session: sessionReader{rules: pack.session, onID: options.OnSessionID},
+		matcher: lineMatcher{rules: pack.lines, zone: options.Location, wrapped: maxWrapped},
+	}
 	d.norm.yield = d.text
 	return d
 }
@@ -102,22 +138,28 @@ func (d *Detector) Tail() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var list []string
-	kept, above := d.kept()
+	kept, above := d.lines.kept()
 	for _, e := range kept[above:] {
 		list = append(list, graphic(e.text))
 	}
 	return list
 }
 
-// kept returns the entries of the ring, oldest first, and how many of them are only context above
-// the last lines.
-func (d *Detector) kept() (list []entry, above int) {
-	n := min(d.count, len(d.ring))
-	list = make([]entry, 0, n)
-	for i := d.count - n + 1; i <= d.count; i++ {
-		list = append(list, d.ring[i%len(d.ring)])
-	}
-	return list, max(0, n-d.options.Lines)
+// SessionID returns the session id that the program has printed; "" if it has not. The first one in
+// the first 50 lines counts.
+func (d *Detector) SessionID() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.session.id
+}
+
+// SessionGone reports whether the program printed, in the last lines, that the session does not
+// exist.
+func (d *Detector) SessionGone() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.endLines()
+	return d.session.goneAt > 0 && d.lines.count-d.session.goneAt < d.lines.limit
 }
 
 // line processes a line of output without its line end.
@@ -151,10 +193,10 @@ func (d *Detector) part(raw []byte) {
 
 // text processes a normalised line.
 func (d *Detector) text(line []byte) {
-	d.readSessionLine(line)
+	d.session.readLine(line, d.lines.count, d.said)
 	e := d.push(line, false)
 	if d.options.Explain {
-		d.traceText(*e)
+		d.trace.addText(*e, d.pack.lines)
 	}
 	if !d.said {
 		fence := bytes.HasPrefix(line, codeFence)
@@ -164,17 +206,14 @@ func (d *Detector) text(line []byte) {
 }
 
 func (d *Detector) push(line []byte, event bool) *entry {
-	d.count++
 	d.order++
-	e := &d.ring[d.count%len(d.ring)]
-	*e = entry{text: appendShort(e.text[:0], line), at: d.at, number: d.number, count: d.count, order: d.order, event: event, said: d.said}
-	return e
+	return d.lines.push(entry{text: line, at: d.at, number: d.number, order: d.order, event: event, said: d.said})
 }
 
 // event processes a line that looks like JSON.
 func (d *Detector) event(line []byte) {
 	d.whole = append(d.whole[:0], line...)
-	d.readSessionEvent(line)
+	d.session.readEvent(line, d.lines.count)
 	e := *d.push(line, true)
 	if !d.interesting(line) {
 		return
@@ -182,10 +221,10 @@ func (d *Detector) event(line []byte) {
 	e.text = slices.Clone(e.text) // readMessages may overwrite the ring's entry
 	for _, event := range decode(line) {
 		d.order++
-		e.count, e.order = d.count, d.order // earlier events of the list may have added lines
+		e.count, e.order = d.lines.count, d.order // earlier events of the list may have added lines
 		r := d.matchEvent(event, e)
 		if r == nil && d.options.Explain {
-			d.traceEvent(event, e)
+			d.trace.addEvent(event, e, d.pack.events)
 		}
 		if r == nil || !r.Alive && !r.MovedOn { // text of a success is an answer, which may quote anything
 			d.readMessages(event)

@@ -1,12 +1,12 @@
 package detect
 
-// exit returns the verdict of the exit code alone.
-func (d *Detector) exit(code int, signaled bool) Stop {
-	s := Stop{Trust: ByExit, Pack: d.pack.Name()}
+// stopByExit returns the verdict of the exit code alone.
+func stopByExit(pack *Pack, code int, signaled bool) Stop {
+	s := Stop{Trust: ByExit, Pack: pack.Name()}
 	if signaled && code > 0 && code < 128 {
 		code += 128
 	}
-	known, ok := d.pack.exits[code]
+	known, ok := pack.exits[code]
 	switch {
 	case ok:
 		s.Reason, s.Meaning = known.Reason, known.Meaning
@@ -31,7 +31,7 @@ func gaveUp(alive match, count int, byExit Reason) bool {
 
 // givenUp returns the verdict on such a program. It states no time: the time until the next retry
 // is not the end of a limit.
-func (d *Detector) givenUp(list []match, alive int, byExit Stop) Stop {
+func givenUp(list []match, alive int, byExit Stop) Stop {
 	m := &list[alive]
 	last := m.count
 	for i := alive - 1; i >= 0 && m.rule.Reason == Unknown && m.rule.trust != ByEvent; i-- { // an event reports success

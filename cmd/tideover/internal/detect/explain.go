@@ -33,7 +33,7 @@ func (d *Detector) Explain(code int, signaled bool) (Stop, []Finding) {
 		}
 		out = append(out, Finding{m.number, m.line, m.rule.pack, m.rule.ID, true, m.verdict})
 	}
-	for _, e := range d.traced {
+	for _, e := range d.trace.lines {
 		if e.event && !events[e.number] || !e.event && !texts[e.count] {
 			out = append(out, d.almost(e))
 		}
@@ -58,43 +58,48 @@ func (d *Detector) almost(e entry) Finding {
 	}
 	f.Rule = strings.Join(ids, ", ")
 	f.Verdict = "decoy: contains its words, but is not a message"
-	if d.count-e.count >= d.options.Lines {
+	if d.lines.count-e.count >= d.lines.limit {
 		f.Verdict += "; also outside of the last lines"
 	}
 	return f
 }
 
-// traceText records a line of text that contains a literal of a rule.
-func (d *Detector) traceText(e entry) {
+// trace records the last lines that contain a literal of a rule.
+type trace struct {
+	lines []entry
+}
+
+// addText records a line of text that contains a literal of a rule.
+func (t *trace) addText(e entry, rules []*rule) {
 	lower := strings.ToLower(string(e.text))
-	if slices.ContainsFunc(d.pack.lines, func(r *rule) bool { return r.hints(lower) }) {
-		d.trace(e)
+	if slices.ContainsFunc(rules, func(r *rule) bool { return r.hints(lower) }) {
+		t.add(e)
 	}
 }
 
 // hints reports whether the line is worth an explanation. Signs of progress are not.
 func (r *rule) hints(lower string) bool { return !r.MovedOn && r.near(lower) }
 
-// trace records a line.
-func (d *Detector) trace(e entry) {
+// add records a line.
+func (t *trace) add(e entry) {
 	e.text = slices.Clone(e.text)
-	if len(d.traced) == maxTraced {
-		d.traced = append(d.traced[:0], d.traced[1:]...)
+	if len(t.lines) == maxTraced {
+		t.lines = append(t.lines[:0], t.lines[1:]...)
 	}
-	d.traced = append(d.traced, e)
+	t.lines = append(t.lines, e)
 }
 
-// traceEvent records an event that contains a literal of a rule, and why it does not match the
+// addEvent records an event that contains a literal of a rule, and why it does not match the
 // first such rule. Of a list of events it records the first.
-func (d *Detector) traceEvent(event any, e entry) {
-	if n := len(d.traced); n > 0 && d.traced[n-1].event && d.traced[n-1].number == e.number {
+func (t *trace) addEvent(event any, e entry, rules []*rule) {
+	if n := len(t.lines); n > 0 && t.lines[n-1].event && t.lines[n-1].number == e.number {
 		return
 	}
 	for _, alive := range []bool{false, true} { // rules for stops first
-		for _, r := range d.pack.events {
+		for _, r := range rules {
 			if r.Alive == alive && r.hints(string(e.text)) {
 				e.note = "not the event of " + r.ID + ": " + r.event.fails(event)
-				d.trace(e)
+				t.add(e)
 				return
 			}
 		}

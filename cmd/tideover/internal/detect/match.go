@@ -1,7 +1,6 @@
 package detect
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -13,8 +12,8 @@ type match struct {
 	reading reading
 	line    string
 	number  int
-	count   int // Detector.count of its first line
-	end     int // Detector.count of its last line
+	count   int // lineRing.count of its first line
+	end     int // lineRing.count of its last line
 	order   int
 	said    bool   // the text comes from an event
 	verdict string // for an explanation
@@ -24,43 +23,50 @@ type match struct {
 // anything that the program ran, unless it is in an event.
 func (m *match) own() bool { return m.said || m.rule.pack != "generic" }
 
+// lineMatcher matches lines of text with the rules of a pack.
+type lineMatcher struct {
+	rules   []*rule
+	zone    *time.Location // for times without a zone
+	wrapped int            // greatest number of continuation lines of a message
+}
+
 // matchLines matches the lines that count and, for an explanation, the recorded ones above them.
-func (d *Detector) matchLines() (list []match) {
-	for _, e := range d.traced {
-		if older := d.count - e.count; older >= d.options.Lines && !e.event {
-			if m := d.matchText(string(e.text), e, nil); m != nil {
+func (l *lineMatcher) matchLines(lines *lineRing, traced []entry) (list []match) {
+	for _, e := range traced {
+		if older := lines.count - e.count; older >= lines.limit && !e.event {
+			if m := l.matchText(string(e.text), e, nil); m != nil {
 				list = append(list, *m)
 			}
 		}
 	}
-	kept, i := d.kept()
+	kept, i := lines.kept()
 	for i < len(kept) {
-		lines := 1
-		if m := d.matchAt(kept, i); m != nil {
+		matched := 1
+		if m := l.matchAt(kept, i); m != nil {
 			list = append(list, *m)
-			lines = 1 + m.end - m.count
+			matched = 1 + m.end - m.count
 		}
-		i += lines
+		i += matched
 	}
 	return list
 }
 
 // matchAt matches the line at index i, together with continuation lines: a program that fits its
 // messages to the screen width breaks them anywhere.
-func (d *Detector) matchAt(kept []entry, i int) *match {
+func (l *lineMatcher) matchAt(kept []entry, i int) *match {
 	e, text := kept[i], string(kept[i].text)
 	if e.event {
 		return nil
 	}
 	above := kept[max(0, i-maxAbove):i]
-	best := d.matchText(text, e, above)
-	for n := 1; n <= cmp.Or(d.wrapped, maxWrapped) && i+n < len(kept) && kept[i+n].continues(e); n++ {
+	best := l.matchText(text, e, above)
+	for n := 1; n <= l.wrapped && i+n < len(kept) && kept[i+n].continues(e); n++ {
 		text += " " + string(kept[i+n].text)
-		m := d.matchText(text, e, above)
+		m := l.matchText(text, e, above)
 		if m == nil || !m.completes(best) {
 			continue
 		}
-		if best == nil && d.matchOneOf(kept, i+1, i+n) {
+		if best == nil && l.matchOneOf(kept, i+1, i+n) {
 			break // that line matches without this one
 		}
 		m.end = kept[i+n].count
@@ -70,9 +76,9 @@ func (d *Detector) matchAt(kept []entry, i int) *match {
 }
 
 // matchOneOf reports whether one of the lines matches alone.
-func (d *Detector) matchOneOf(kept []entry, first, last int) bool {
+func (l *lineMatcher) matchOneOf(kept []entry, first, last int) bool {
 	for i := first; i <= last; i++ {
-		if d.matchText(string(kept[i].text), kept[i], kept[max(0, i-maxAbove):i]) != nil {
+		if l.matchText(string(kept[i].text), kept[i], kept[max(0, i-maxAbove):i]) != nil {
 			return true
 		}
 	}
@@ -101,13 +107,13 @@ func (m *match) completes(part *match) bool {
 
 // matchText matches a text with the rules for lines; nil if none matches. above is its context; nil
 // matches any context.
-func (d *Detector) matchText(text string, e entry, above []entry) *match {
+func (l *lineMatcher) matchText(text string, e entry, above []entry) *match {
 	lower := strings.ToLower(text)
-	for _, r := range d.pack.lines {
+	for _, r := range l.rules {
 		if !r.near(lower) || !r.inContext(e, above) {
 			continue
 		}
-		if got, ok := r.matchLine(text, e.at, d.options.Location); ok {
+		if got, ok := r.matchLine(text, e.at, l.zone); ok {
 			return &match{
 				rule: r, reading: got, line: shown([]byte(text)), number: e.number,
 				count: e.count, end: e.count, order: e.order, said: e.said,

@@ -46,7 +46,7 @@ func (d *Detector) StopByAny(code int, signaled bool) Stop {
 func (d *Detector) readBy(pack *Pack, code int, signaled bool) Stop {
 	other := New(pack, Options{Location: d.options.Location, Lines: d.options.Lines, At: d.options.At})
 	other.foreign = true
-	kept, _ := d.kept()
+	kept, _ := d.lines.kept()
 	lastEvent := -1
 	for i, e := range kept {
 		if e.event {

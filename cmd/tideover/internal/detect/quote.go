@@ -19,30 +19,27 @@ var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 // line above announces it, or prose follows. The same holds for a line after an event that reports
 // success, because such a program reports everything with events. Following lines that a specific
 // rule matches are not prose.
-func (d *Detector) quoted(m *match, list []match) bool {
-	if d.lineAt(m.count).code {
+func (r *ranking) quoted(m *match) bool {
+	if r.lines.line(m.count).code {
 		return true
 	}
 	if m.count > 1 {
-		if above := d.lineAt(m.count - 1); !above.event && bytes.HasSuffix(above.text, []byte(":")) && !errorHead.Match(above.text) {
+		if above := r.lines.line(m.count - 1); !above.event && bytes.HasSuffix(above.text, []byte(":")) && !errorHead.Match(above.text) {
 			return true
 		}
 	}
-	for i := range list {
-		if before := &list[i]; before.isEvent() && before.rule.Alive && before.order < m.order {
+	for i := range r.list {
+		if before := &r.list[i]; before.isEvent() && before.rule.Alive && before.order < m.order {
 			return true
 		}
 	}
-	for count := m.end + 1; count <= d.count; count++ {
-		if e := d.lineAt(count); !e.event && isProse(e.text) && !isMessage(list, count) {
+	for count := m.end + 1; count <= r.lines.count; count++ {
+		if e := r.lines.line(count); !e.event && isProse(e.text) && !isMessage(r.list, count) {
 			return true
 		}
 	}
 	return false
 }
-
-// lineAt returns a line of the ring.
-func (d *Detector) lineAt(count int) *entry { return &d.ring[count%len(d.ring)] }
 
 // isMessage reports whether a specific rule matches the line.
 func isMessage(list []match, count int) bool {

@@ -6,13 +6,21 @@ const together = 5
 
 func beside(a, b *match) bool { return max(a.count-b.end, b.count-a.end) <= together }
 
+// ranking decides which matches count.
+type ranking struct {
+	list    []match // in the order of the output
+	lines   *lineRing
+	done    bool // the program succeeded: its exit code is 0, and no event reports a failure
+	foreign bool // as in [Detector]
+}
+
 // void sets the verdict of every match that does not count. It returns the index of the last sign
 // that the program continues by itself; -1 if there is none.
-func (d *Detector) void(list []match, done bool) (alive int) {
+func (r *ranking) void() (alive int) {
 	alive = -1
-	for i := range list {
-		m := &list[i]
-		m.verdict = d.outdated(m, list, done)
+	for i := range r.list {
+		m := &r.list[i]
+		m.verdict = r.outdated(m)
 		switch {
 		case m.verdict != "":
 			continue
@@ -23,8 +31,8 @@ func (d *Detector) void(list []match, done bool) (alive int) {
 		default:
 			continue
 		}
-		for j := range list[:i] {
-			if before := &list[j]; before.verdict == "" && d.voids(m, before, done) {
+		for j := range r.list[:i] {
+			if before := &r.list[j]; before.verdict == "" && r.voids(m, before) {
 				before.verdict = "superseded: the program continued after it"
 			}
 		}
@@ -33,28 +41,28 @@ func (d *Detector) void(list []match, done bool) (alive int) {
 }
 
 // outdated says why a match is too far up to count; "" if it counts. The less specific the message,
-// the nearer to the end it must be. With done, for exit code 0, it must be among the program's own
+// the nearer to the end it must be. If the program succeeded, it must be among the program's own
 // last lines.
-func (d *Detector) outdated(m *match, list []match, done bool) string {
-	older := d.count - m.end
+func (r *ranking) outdated(m *match) string {
+	older := r.lines.count - m.end
 	switch {
-	case m.rule.trust == ByEvent && older > d.options.Lines:
+	case m.rule.trust == ByEvent && older > r.lines.limit:
 		return "superseded: too many lines follow"
 	case m.rule.trust == ByEvent:
 		return ""
-	case older >= d.options.Lines:
+	case older >= r.lines.limit:
 		return "outside of the last lines"
 	case m.rule.Alive, m.rule.MovedOn, m.said:
 		return ""
-	case done && !m.own():
+	case r.done && !m.own():
 		return "ignored: the exit code means success"
-	case done && older >= lastOfDone:
+	case r.done && older >= lastOfDone:
 		return "ignored: the exit code means success, and more lines follow"
-	case done && d.quoted(m, list):
+	case r.done && r.quoted(m):
 		return "ignored: the exit code means success, and the line is in prose or code"
-	case d.foreign && older >= lastWords:
+	case r.foreign && older >= lastWords:
 		return "too far up for a message of another program"
-	case d.foreign && d.quoted(m, list):
+	case r.foreign && r.quoted(m):
 		return "ignored: the line is in prose or code"
 	case !m.own() && older >= lastGeneric:
 		return "too far up for a generic message"
@@ -64,7 +72,7 @@ func (d *Detector) outdated(m *match, list []match, done bool) string {
 }
 
 // voids reports whether a sign of progress cancels an earlier match.
-func (d *Detector) voids(sign, before *match, done bool) bool {
+func (r *ranking) voids(sign, before *match) bool {
 	event := before.rule.trust == ByEvent
 	switch {
 	case sign.rule.trust == ByEvent:
@@ -72,11 +80,11 @@ func (d *Detector) voids(sign, before *match, done bool) bool {
 	case event:
 		return false
 	case sign.rule.MovedOn:
-		return !before.own() || done || d.foreign
+		return !before.own() || r.done || r.foreign
 	default:
 		// Anything that the program ran may print that it is retrying. Without a reason, that does
 		// not cancel a limit with a stated end, unless the program makes progress.
-		return sign.rule.Reason != Unknown || !before.own() || before.reading.until.IsZero() || d.count-sign.end > lastWords
+		return sign.rule.Reason != Unknown || !before.own() || before.reading.until.IsZero() || r.lines.count-sign.end > lastWords
 	}
 }
 

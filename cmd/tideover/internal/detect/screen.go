@@ -120,13 +120,13 @@ func isBorder(line string) bool {
 // findOnScreen is FindOnScreen for one pack.
 func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location) (OnScreen, bool) {
 	d := New(p, Options{Location: zone, Lines: len(rows), At: at})
-	d.wrapped = screenWrapped
+	d.matcher.wrapped = screenWrapped
 	d.at = at
 	for i := range rows {
 		d.number++
 		d.push(rows[i].text, len(rows[i].text) == 0) // a blank row ends a message, like an event
 	}
-	list := d.matchLines()
+	list := d.matcher.matchLines(&d.lines, nil)
 	for i := len(list) - 1; i >= 0; i-- {
 		m := &list[i]
 		first, end := m.count-1, m.end-1 // as indices of rows
@@ -137,7 +137,7 @@ func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location)
 		if quotedOnScreen(rows, list, first, end) || wentOn(rows, list[i+1:], m) {
 			continue
 		}
-		return OnScreen{Stop: d.verdict(list[i:i+1], 0), Choice: asksBelow(rows[end+1:])}, true
+		return OnScreen{Stop: verdict(list[i:i+1], 0, d.options.Location), Choice: asksBelow(rows[end+1:])}, true
 	}
 	return OnScreen{}, false
 }

@@ -47,11 +47,13 @@ type sessionRule struct {
 	gone     bool
 }
 
-// sessionReader is what a [Detector] knows about the session.
+// sessionReader looks for messages about the session.
 type sessionReader struct {
-	id     string // session id; "" if it was not printed
-	goneAt int    // count of the line that reports a missing session; 0 for none
-	lower  []byte // reused buffer for a line in lower case
+	rules  []*sessionRule
+	onID   func(id string) // as in [Options]; may be nil
+	id     string          // session id; "" if it was not printed
+	goneAt int             // count of the line that reports a missing session; 0 for none
+	lower  []byte          // reused buffer for a line in lower case
 }
 
 // idGroup is the name of the pattern group with the session id.
@@ -153,44 +155,28 @@ func (p *Pack) StatesSessionID() bool {
 	return slices.ContainsFunc(p.session, func(r *sessionRule) bool { return !r.gone })
 }
 
-// SessionID returns the session id that the program has printed; "" if it has not. The first one in
-// the first 50 lines counts.
-func (d *Detector) SessionID() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.session.id
-}
-
-// SessionGone reports whether the program printed, in the last lines, that the session does not
-// exist.
-func (d *Detector) SessionGone() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.endLines()
-	return d.session.goneAt > 0 && d.count-d.session.goneAt < d.options.Lines
-}
-
-// readSessionLine looks for session messages in a line of text.
-func (d *Detector) readSessionLine(line []byte) {
-	if len(d.pack.session) == 0 {
+// readLine looks for session messages in a line of text. above is the number of lines above it; with
+// said, the text comes from an event.
+func (s *sessionReader) readLine(line []byte, above int, said bool) {
+	if len(s.rules) == 0 {
 		return
 	}
-	d.session.lower = appendLower(d.session.lower[:0], line)
-	for _, r := range d.pack.session {
+	s.lower = appendLower(s.lower[:0], line)
+	for _, r := range s.rules {
 		switch {
-		case r.pattern == nil || !hasAny(d.session.lower, r.literals):
-		case !r.gone && (d.session.id != "" || d.said): // events have their own rules for the id
+		case r.pattern == nil || !hasAny(s.lower, r.literals):
+		case !r.gone && (s.id != "" || said): // events have their own rules for the id
 		default:
-			d.foundSession(r, r.idInLine(line))
+			s.found(r, r.idInLine(line), above)
 		}
 	}
 }
 
-// readSessionEvent looks for session messages in an event.
-func (d *Detector) readSessionEvent(line []byte) {
+// readEvent looks for session messages in an event. above is the number of lines above it.
+func (s *sessionReader) readEvent(line []byte, above int) {
 	var events []any
-	for _, r := range d.pack.session {
-		if r.pattern != nil || !r.gone && d.session.id != "" || !hasAny(line, r.literals) {
+	for _, r := range s.rules {
+		if r.pattern != nil || !r.gone && s.id != "" || !hasAny(line, r.literals) {
 			continue
 		}
 		if events == nil {
@@ -198,7 +184,7 @@ func (d *Detector) readSessionEvent(line []byte) {
 		}
 		for _, event := range events {
 			if r.event.fails(event) == "" {
-				d.foundSession(r, r.idInEvent(event))
+				s.found(r, r.idInEvent(event), above)
 			}
 		}
 	}
@@ -244,16 +230,16 @@ func (r *sessionRule) idInEvent(event any) (id string) {
 	return id
 }
 
-// foundSession records what a rule has found.
-func (d *Detector) foundSession(r *sessionRule, id string) {
+// found records the id, or the missing session, that a rule has found.
+func (s *sessionReader) found(r *sessionRule, id string, above int) {
 	switch id = strings.TrimSpace(id); {
 	case id == "":
 	case r.gone:
-		d.session.goneAt = d.count + 1 // the count of the current line
-	case d.session.id == "" && d.count < maxIDLine && plausibleID.MatchString(id):
-		d.session.id = id
-		if d.options.OnSessionID != nil {
-			d.options.OnSessionID(id)
+		s.goneAt = above + 1 // the count of the current line
+	case s.id == "" && above < maxIDLine && plausibleID.MatchString(id):
+		s.id = id
+		if s.onID != nil {
+			s.onID(id)
 		}
 	}
 }

@@ -40,18 +40,20 @@ func (d *Detector) Stop(code int, signaled bool) Stop {
 // decide returns the verdict, and all matches with their own verdicts.
 func (d *Detector) decide(code int, signaled bool) (Stop, []match) {
 	d.endLines()
-	list := append(slices.Clone(d.events), d.matchLines()...)
+	list := append(slices.Clone(d.events), d.matcher.matchLines(&d.lines, d.trace.lines)...)
 	slices.SortFunc(list, func(a, b match) int { return cmp.Compare(a.order, b.order) })
-	byExit := d.exit(code, signaled)
-	alive := d.void(list, byExit.Reason == Completed && !saysFailed(list))
+	byExit := stopByExit(d.pack, code, signaled)
+	done := byExit.Reason == Completed && !saysFailed(list)
+	ranking := ranking{list: list, lines: &d.lines, done: done, foreign: d.foreign}
+	alive := ranking.void()
 	best, fallback := choose(list)
 	switch {
 	case best >= 0:
-		return d.verdict(list, best), list
-	case alive >= 0 && gaveUp(list[alive], d.count, byExit.Reason):
-		return d.givenUp(list, alive, byExit), list
+		return verdict(list, best, d.options.Location), list
+	case alive >= 0 && gaveUp(list[alive], d.lines.count, byExit.Reason):
+		return givenUp(list, alive, byExit), list
 	case fallback >= 0 && (byExit.Reason == Completed || byExit.Reason == Crashed || byExit.Reason == Unknown):
-		return d.verdict(list, fallback), list
+		return verdict(list, fallback, d.options.Location), list
 	default:
 		return byExit, list
 	}
@@ -82,7 +84,7 @@ func (d *Detector) endLines() {
 
 // verdict returns the Stop for a match. If the match states no time, it uses the time of the last
 // match near it with the same reason: a message may have two lines.
-func (d *Detector) verdict(list []match, best int) Stop {
+func verdict(list []match, best int, zone *time.Location) Stop {
 	m := &list[best]
 	got, from := m.reading, -1
 	for i, other := range list {
@@ -99,7 +101,7 @@ func (d *Detector) verdict(list []match, best int) Stop {
 	}
 	m.verdict = "decides"
 	if !got.until.IsZero() {
-		got.until = got.until.In(d.options.Location)
+		got.until = got.until.In(zone)
 	}
 	return Stop{
 		Reason: m.rule.Reason, Terminal: m.rule.Terminal, Until: got.until, Stated: got.stated, As: got.as, Note: got.note,
