@@ -28,6 +28,20 @@ func (v *View) best(m *measure) int {
 	return top
 }
 
+// extremes returns the best and the worst mean, significant or not.
+func (v *View) extremes(m *measure) (best, worst int) {
+	for n := range v.Report.Results {
+		x := float64(m.better) * v.get(m, n).Mean
+		if x > float64(m.better)*v.get(m, best).Mean {
+			best = n
+		}
+		if x < float64(m.better)*v.get(m, worst).Mean {
+			worst = n
+		}
+	}
+	return best, worst
+}
+
 // apart reports whether a policy differs from each other one by more than chance.
 func (v *View) apart(m *measure, n int) bool {
 	for other := range v.Report.Results {

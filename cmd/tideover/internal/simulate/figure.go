@@ -36,7 +36,7 @@ func (f figure) SVG() template.HTML {
 }
 
 // overTime adds a plot of all policies over time, and a table of some values.
-func (v *View) overTime(f figure, pick func(*sim.Series) []float64, per float64) figure {
+func overTime(v *View, f figure, pick func(*sim.Series) []float64, per float64) figure {
 	buckets := v.shown()
 	end := v.time(buckets)
 	all := make([][]float64, len(v.Report.Results))
@@ -59,7 +59,7 @@ func (v *View) overTime(f figure, pick func(*sim.Series) []float64, per float64)
 		}
 		return c.String()
 	}
-	f.Heads = append([]string{"from"}, v.names()...)
+	f.Heads = append([]string{"from"}, policyNames(v)...)
 	f.Rows = sampled(all, buckets, v.time)
 	return f
 }
@@ -89,30 +89,30 @@ func sampled(all [][]float64, buckets int, at func(int) time.Duration) (rows [][
 	return rows
 }
 
-func (v *View) names() (list []string) {
+func policyNames(v *View) (list []string) {
 	for i := range v.Report.Results {
 		list = append(list, visible(v.name(i)))
 	}
 	return list
 }
 
-func (v *View) loadFigure() figure {
+func loadFigure(v *View) figure {
 	f := figure{ID: "load", Title: "Offered load", Caption: fmt.Sprintf("attempts that reach %s per second, by buckets of %s", visible(v.target()), v.bucket())}
-	return v.overTime(f, func(s *sim.Series) []float64 { return s.Load }, v.Report.Bucket)
+	return overTime(v, f, func(s *sim.Series) []float64 { return s.Load }, v.Report.Bucket)
 }
 
-func (v *View) goodFigure() figure {
+func goodFigure(v *View) figure {
 	f := figure{ID: "goodput", Title: "Goodput", Caption: fmt.Sprintf("calls that succeed per second, by buckets of %s", v.bucket())}
-	return v.overTime(f, func(s *sim.Series) []float64 { return s.Goodput }, v.Report.Bucket)
+	return overTime(v, f, func(s *sim.Series) []float64 { return s.Goodput }, v.Report.Bucket)
 }
 
-func (v *View) queueFigure() figure {
+func queueFigure(v *View) figure {
 	f := figure{ID: "queue", Title: "Queue", Caption: "calls that wait in the queues of services"}
-	return v.overTime(f, func(s *sim.Series) []float64 { return s.Waiting }, 1)
+	return overTime(v, f, func(s *sim.Series) []float64 { return s.Waiting }, 1)
 }
 
 // cdfFigure draws how long successful calls took. It has no plot if there were none.
-func (v *View) cdfFigure() figure {
+func cdfFigure(v *View) figure {
 	f := figure{ID: "latency", Title: "Latency", Caption: "share of the calls that succeeded within the time, which is on a logarithmic scale; all seeds together"}
 	s := chart.Scale{Log: true}
 	for i := range v.Report.Results {
@@ -142,7 +142,7 @@ func (v *View) cdfFigure() figure {
 		}
 		return c.String()
 	}
-	f.Heads = append([]string{"share"}, v.names()...)
+	f.Heads = append([]string{"share"}, policyNames(v)...)
 	for _, q := range []float64{0.5, 0.9, 0.95, 0.99, 0.999, 1} {
 		row := []string{share.value(q)}
 		for i := range v.Report.Results {

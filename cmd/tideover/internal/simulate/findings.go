@@ -15,8 +15,8 @@ const mostFindings = 3
 // comparison is included only if it is significant.
 func (v *View) Findings() []string {
 	var list []string
-	for _, say := range []func() string{v.recovers, v.succeeds, v.amplifies, v.peaks, v.hurries} {
-		if s := say(); s != "" && len(list) < mostFindings {
+	for _, say := range []func(*View) string{recoveryFinding, successFinding, attemptsFinding, peakFinding, latencyFinding} {
+		if s := say(v); s != "" && len(list) < mostFindings {
 			list = append(list, s)
 		}
 	}
@@ -31,20 +31,8 @@ func (v *View) Findings() []string {
 	return list
 }
 
-// settles reports whether there are failures, and all end while calls still start.
-func (v *View) settles() bool {
-	ends := false
-	for _, f := range v.Scenario.Failures {
-		if v.until(f) >= v.Scenario.Duration && !v.crowd() {
-			return false
-		}
-		ends = true
-	}
-	return ends
-}
-
-// recovers says with which policies the service recovers.
-func (v *View) recovers() string {
+// recoveryFinding says with which policies the service recovers.
+func recoveryFinding(v *View) string {
 	if !v.recoverable() {
 		return ""
 	}
@@ -81,8 +69,8 @@ func (v *View) recovers() string {
 	return strings.Join(parts, "; ") + "."
 }
 
-// succeeds says with which policy the most calls succeed.
-func (v *View) succeeds() string {
+// successFinding says with which policy the most calls succeed.
+func successFinding(v *View) string {
 	m := byName("success")
 	if most, least := v.extremes(m); v.get(m, most).Mean == 0 {
 		return "No call succeeds with any policy."
@@ -95,8 +83,8 @@ func (v *View) succeeds() string {
 	return ""
 }
 
-// amplifies says which policy makes the fewest attempts.
-func (v *View) amplifies() string {
+// attemptsFinding says which policy makes the fewest attempts.
+func attemptsFinding(v *View) string {
 	m := byName("attempts/call")
 	n := v.best(m)
 	_, least := v.extremes(m)
@@ -110,8 +98,8 @@ func (v *View) amplifies() string {
 	return fmt.Sprintf(text, v.name(n), v.formatted(m, n), v.formatted(m, least), v.name(least))
 }
 
-// peaks says which policy has the lowest peak of retries.
-func (v *View) peaks() string {
+// peakFinding says which policy has the lowest peak of retries.
+func peakFinding(v *View) string {
 	m := byName("peak retries")
 	n := v.best(m)
 	_, worst := v.extremes(m)
@@ -121,8 +109,8 @@ func (v *View) peaks() string {
 	return fmt.Sprintf("At the peak, %s makes %s retries in %s, and %s %s.", v.name(worst), v.formatted(m, worst), v.bucket(), v.name(n), v.formatted(m, n))
 }
 
-// hurries says which policy has the shortest tail, if that can be compared.
-func (v *View) hurries() string {
+// latencyFinding says which policy has the shortest tail, if that can be compared.
+func latencyFinding(v *View) string {
 	m := byName("latency p99")
 	n := v.best(m)
 	_, worst := v.extremes(m)
@@ -130,20 +118,6 @@ func (v *View) hurries() string {
 		return ""
 	}
 	return fmt.Sprintf("99%% of the calls take %s or less with %s, and %s with %s.", v.formatted(m, n), v.name(n), v.formatted(m, worst), v.name(worst))
-}
-
-// extremes returns the best and the worst mean, significant or not.
-func (v *View) extremes(m *measure) (best, worst int) {
-	for n := range v.Report.Results {
-		x := float64(m.better) * v.get(m, n).Mean
-		if x > float64(m.better)*v.get(m, best).Mean {
-			best = n
-		}
-		if x < float64(m.better)*v.get(m, worst).Mean {
-			worst = n
-		}
-	}
-	return best, worst
 }
 
 func byName(name string) *measure {
@@ -154,10 +128,6 @@ func byName(name string) *measure {
 	}
 	return nil
 }
-
-func (v *View) name(n int) string { return v.Report.Results[n].Name }
-
-func (v *View) formatted(m *measure, n int) string { return m.unit.value(v.get(m, n).Mean) }
 
 // hasWaiting reports whether any call has waited in a queue.
 func hasWaiting(r *sim.Report) bool {

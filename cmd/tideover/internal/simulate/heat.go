@@ -18,7 +18,7 @@ const (
 
 // heatFigure draws when a policy makes its attempts: first attempts in the lowest row, second ones
 // above it, and so on.
-func (v *View) heatFigure(n int) figure {
+func heatFigure(v *View, n int) figure {
 	rows := v.Report.Results[n].Series.Attempts
 	name := visible(v.name(n))
 	f := figure{
@@ -27,7 +27,7 @@ func (v *View) heatFigure(n int) figure {
 	}
 	buckets := v.shown()
 	end := v.time(buckets)
-	top := v.hottest()
+	top := mostAttempts(v)
 	f.plot = func(p panel) string {
 		c := &canvas{panel: p}
 		_, high := c.inside()
@@ -87,8 +87,8 @@ func heat(v, top float64) int {
 	return max(heatLevels+int(math.Floor(math.Log(v/top)/math.Log(3)+0.001)), 1)
 }
 
-// hottest returns the highest number of attempts of one row in a bucket, of all policies.
-func (v *View) hottest() (top float64) {
+// mostAttempts returns the highest number of attempts of one row in a bucket, of all policies.
+func mostAttempts(v *View) (top float64) {
 	for i := range v.Report.Results {
 		for _, row := range v.Report.Results[i].Series.Attempts {
 			top = max(top, highest(row, 0, len(row)))
@@ -105,7 +105,7 @@ func total(row []float64) (sum float64) {
 }
 
 // recoveryFigure draws the recovery times as bars with their intervals.
-func (v *View) recoveryFigure() figure {
+func recoveryFigure(v *View) figure {
 	f := figure{ID: "recovery", Title: "Recovery", Caption: byName("recovery").meaning(v)}
 	f.high = float64(barHigh*len(v.Report.Results) + 30)
 	top := 0.0
@@ -124,7 +124,7 @@ func (v *View) recoveryFigure() figure {
 	}
 	f.Heads = []string{"policy", "recovery", "seeds that never recover"}
 	for i := range v.Report.Results {
-		f.Rows = append(f.Rows, []string{visible(v.name(i)), v.recovered(i), v.lost(i)})
+		f.Rows = append(f.Rows, []string{visible(v.name(i)), formatRecovery(v, i), formatNeverRecovered(v, i)})
 	}
 	return f
 }
@@ -132,7 +132,7 @@ func (v *View) recoveryFigure() figure {
 // bar draws the recovery of a policy.
 func (c *canvas) bar(v *View, n int, y, top float64) {
 	e := v.Report.Results[n].Recovery
-	c.text("soft", c.left, y+12, visible(textfmt.ClipWithin(v.name(n), 34, ".."))+": "+v.recovered(n))
+	c.text("soft", c.left, y+12, visible(textfmt.ClipWithin(v.name(n), 34, ".."))+": "+formatRecovery(v, n))
 	if e.N == 0 || top == 0 {
 		return
 	}
@@ -142,8 +142,8 @@ func (c *canvas) bar(v *View, n int, y, top float64) {
 	}
 }
 
-// recovered formats the recovery time.
-func (v *View) recovered(n int) string {
+// formatRecovery formats the recovery time.
+func formatRecovery(v *View, n int) string {
 	c := v.cell(byName("recovery"), n)
 	if c.half != "" {
 		c.value += " ± " + c.half
@@ -154,14 +154,14 @@ func (v *View) recovered(n int) string {
 	return c.value
 }
 
-// lost formats the number of seeds without recovery.
-func (v *View) lost(n int) string {
+// formatNeverRecovered formats the number of seeds without recovery.
+func formatNeverRecovered(v *View, n int) string {
 	r := &v.Report.Results[n]
 	return fraction(int(math.Round(r.NeverRecovers*float64(v.Report.Seeds))), v.Report.Seeds)
 }
 
-// someRecovery reports whether any policy needed time to recover.
-func (v *View) someRecovery() bool {
+// needsRecovery reports whether any policy needed time to recover.
+func needsRecovery(v *View) bool {
 	for i := range v.Report.Results {
 		if r := &v.Report.Results[i]; r.Recovery.Mean > 0 || r.NeverRecovers > 0 {
 			return true

@@ -63,8 +63,8 @@ type sheetShares struct {
 	Shares []string
 }
 
-// shares returns a row of shares for each kind that occurs.
-func (v *View) shares(pick func(*sim.Result) map[string]float64) (rows []sheetShares) {
+// shareRows returns a row of shares for each kind that occurs.
+func shareRows(v *View, pick func(*sim.Result) map[string]float64) (rows []sheetShares) {
 	kinds := map[string]bool{}
 	for i := range v.Report.Results {
 		for k, f := range pick(&v.Report.Results[i]) {
@@ -99,7 +99,7 @@ func HTML(w io.Writer, v *View) error {
 		Style:  template.CSS(style), //nolint:gosec // a constant
 		Name:   visible(v.Scenario.Name), About: visible(v.Scenario.About), Seeds: v.seeds(),
 		YAML: File{Scenario: v.Scenario, Policies: v.Contestants}.YAML(), Command: v.Command,
-		Figures: []figure{v.loadFigure(), v.goodFigure()}, Fails: len(v.Scenario.Failures) > 0,
+		Figures: []figure{loadFigure(v), goodFigure(v)}, Fails: len(v.Scenario.Failures) > 0,
 	}
 	s.fill(v)
 	return pageTemplate.Execute(w, s)
@@ -114,7 +114,7 @@ func (s *sheet) fill(v *View) {
 	}
 	for i, r := range v.Report.Results {
 		s.Entrants = append(s.Entrants, entrant{Hue: hue(i), Name: visible(r.Name), Policy: r.Policy, Breaker: v.Contestants[i].Breaker != nil})
-		s.Heat = append(s.Heat, v.heatFigure(i))
+		s.Heat = append(s.Heat, heatFigure(v, i))
 	}
 	for _, m := range v.rows() {
 		row := sheetRow{Title: m.title(v), About: m.meaning(v)}
@@ -125,15 +125,15 @@ func (s *sheet) fill(v *View) {
 		}
 		s.Rows = append(s.Rows, row)
 	}
-	s.GaveUp = v.shares(func(r *sim.Result) map[string]float64 { return r.GaveUp })
-	s.Classes = v.shares(func(r *sim.Result) map[string]float64 { return r.ByPriority })
+	s.GaveUp = shareRows(v, func(r *sim.Result) map[string]float64 { return r.GaveUp })
+	s.Classes = shareRows(v, func(r *sim.Result) map[string]float64 { return r.ByPriority })
 	if hasWaiting(v.Report) {
-		s.Figures = append(s.Figures, v.queueFigure())
+		s.Figures = append(s.Figures, queueFigure(v))
 	}
-	if f := v.cdfFigure(); f.plot != nil {
+	if f := cdfFigure(v); f.plot != nil {
 		s.Figures = append(s.Figures, f)
 	}
-	if f := v.recoveryFigure(); v.recoverable() && v.someRecovery() {
+	if f := recoveryFigure(v); v.recoverable() && needsRecovery(v) {
 		s.Recovery = &f
 	}
 }

@@ -39,7 +39,7 @@ func SVG(w io.Writer, v *View) error {
 			text("soft", svgMargin+20, line)
 		}
 	}
-	for _, f := range []figure{v.loadFigure(), v.goodFigure()} {
+	for _, f := range []figure{loadFigure(v), goodFigure(v)} {
 		y += 14
 		text("head", svgMargin, f.Title+": "+f.Caption)
 		p := panel{wide: svgWide, high: 230, left: 72, right: 24, top: 8, bottom: 26}

@@ -120,14 +120,6 @@ func (p *page) plots() {
 	p.WriteString("\n" + p.paint.Dim(strings.TrimSuffix(chart.Wrap(visible(note), p.width, ""), "\n")) + "\n")
 }
 
-// target returns the name of the service whose load is counted.
-func (v *View) target() string {
-	if n := len(v.Scenario.Services); n > 0 {
-		return v.Scenario.Services[n-1].Name
-	}
-	return "the shared resource"
-}
-
 // visible escapes characters that could change how a terminal shows other text, including line
 // breaks. Names come from files of others.
 func visible(text string) string {

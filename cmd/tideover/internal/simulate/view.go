@@ -17,6 +17,17 @@ type View struct {
 	Command     string // command line that reproduces it
 }
 
+// name returns the name of a policy.
+func (v *View) name(n int) string { return v.Report.Results[n].Name }
+
+// target returns the name of the service whose load is counted.
+func (v *View) target() string {
+	if n := len(v.Scenario.Services); n > 0 {
+		return v.Scenario.Services[n-1].Name
+	}
+	return "the shared resource"
+}
+
 // bucket returns the length of a bucket, for display.
 func (v *View) bucket() string { return textfmt.ShortDuration(seconds(v.Report.Bucket)) }
 
@@ -66,6 +77,26 @@ func (v *View) rows() (list []*measure) {
 	return list
 }
 
+// settles reports whether there are failures, and all end while calls still start.
+func (v *View) settles() bool {
+	ends := false
+	for _, f := range v.Scenario.Failures {
+		if v.until(f) >= v.Scenario.Duration && !v.crowd() {
+			return false
+		}
+		ends = true
+	}
+	return ends
+}
+
+// until returns when a failure ends.
+func (v *View) until(f sim.Failure) time.Duration {
+	if f.Until == 0 {
+		return v.length()
+	}
+	return f.Until
+}
+
 // recoverable reports whether there is something to recover from: failures that end, or a crowd of
 // calls.
 func (v *View) recoverable() bool { return v.settles() || v.crowd() }
@@ -75,7 +106,11 @@ func (v *View) crowd() bool {
 	return contended(v.Scenario) || v.Scenario.Clients.Arrivals == sim.Herd
 }
 
+// get returns a measure of a policy.
 func (v *View) get(m *measure, n int) sim.Estimate { return m.get(&v.Report.Results[n].Measures) }
+
+// formatted returns the mean of a measure of a policy, for display.
+func (v *View) formatted(m *measure, n int) string { return m.unit.value(v.get(m, n).Mean) }
 
 // cell is the value of a measure for a policy.
 type cell struct {

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/limit"
@@ -168,14 +167,6 @@ func happens(f sim.Failure) string {
 // failureLabel describes a failure in a legend.
 func failureLabel(f sim.Failure) string {
 	return fmt.Sprintf("%s, %s", f.Kind, strings.ToLower(failureTime(f)[:1])+failureTime(f)[1:])
-}
-
-// until returns when a failure ends.
-func (v *View) until(f sim.Failure) time.Duration {
-	if f.Until == 0 {
-		return v.length()
-	}
-	return f.Until
 }
 
 func groupedPlural(n int, one string) string {
