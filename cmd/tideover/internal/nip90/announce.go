@@ -2,6 +2,7 @@ package nip90
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -20,26 +21,32 @@ const (
 	askGrace      = 5 * time.Second  // for others, after the first has answered
 )
 
-// announce tells relays what is offered, or takes back what they were told, if it is
-// not to be announced any more. It returns when every relay has taken or refused it, or
-// when the context ends.
-func (s *Service) announce(ctx context.Context, set *setup, client *nostr.Client) {
-	a := dvm.Announcement{Identifier: announcementID, Name: set.Name, About: set.About}
+// announcer publishes announcements, one after another.
+type announcer struct {
+	log  *slog.Logger
+	last int64 // time of the last announcement, in seconds since 1970
+}
+
+// announce publishes the announcement of the offer, or withdraws an earlier one if the offer is
+// not to be announced. It returns when every relay has accepted or refused it, or when the
+// context ends.
+func (a *announcer) announce(ctx context.Context, set *setup, client *nostr.Client) {
+	offer := dvm.Announcement{Identifier: announcementID, Name: set.Name, About: set.About}
 	for _, k := range set.Kinds {
-		a.Kinds = append(a.Kinds, k.Kind)
+		offer.Kinds = append(offer.Kinds, k.Kind)
 	}
-	newest := s.announced(ctx, set, client, &a)
+	newest := a.fetchNewest(ctx, set, client)
 	var e *nostr.Event
 	switch {
 	case set.Announce:
-		e = a.Event(s.announcementTime(newest))
+		e = offer.Event(a.nextTime(newest))
 	case newest != nil:
-		e = dvm.WithdrawAnnouncement(newest, s.announcementTime(newest))
+		e = dvm.WithdrawAnnouncement(newest, a.nextTime(newest))
 	default:
 		return // there is nothing to take back
 	}
 	if err := e.Sign(set.key); err != nil {
-		s.log.Error("the announcement can't be signed", "error", err)
+		a.log.Error("the announcement can't be signed", "error", err)
 		return
 	}
 	for !publishAnnouncement(ctx, client, e) {
@@ -63,16 +70,15 @@ func publishAnnouncement(ctx context.Context, client *nostr.Client, e *nostr.Eve
 	})
 }
 
-// announced returns the newest announcement of ours that relays have, nil if there is
-// none, or none that is known.
-func (s *Service) announced(ctx context.Context, set *setup, client *nostr.Client, a *dvm.Announcement) (newest *nostr.Event) {
+// fetchNewest returns our newest announcement that a relay has; nil if no relay returns one.
+func (a *announcer) fetchNewest(ctx context.Context, set *setup, client *nostr.Client) (newest *nostr.Event) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
 	events, err := client.FetchSoon(ctx, askGrace, nostr.Filter{
-		Authors: []string{set.key.PublicKey()}, Kinds: []int{dvm.KindAnnouncement}, Tags: map[string][]string{"d": {a.Identifier}},
+		Authors: []string{set.key.PublicKey()}, Kinds: []int{dvm.KindAnnouncement}, Tags: map[string][]string{"d": {announcementID}},
 	})
 	if err != nil {
-		s.log.Debug("not every relay has said whether there is an announcement", "error", err)
+		a.log.Debug("not every relay has said whether there is an announcement", "error", err)
 	}
 	for _, e := range events {
 		if newest == nil || e.CreatedAt > newest.CreatedAt {
@@ -82,15 +88,13 @@ func (s *Service) announced(ctx context.Context, set *setup, client *nostr.Clien
 	return newest
 }
 
-// announcementTime returns a time after that of every announcement so far: of two that
-// have the same, a relay may keep the older one.
-func (s *Service) announcementTime(newest *nostr.Event) time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// nextTime returns a time after that of every announcement so far: of two with the same time, a
+// relay may keep the older one.
+func (a *announcer) nextTime(newest *nostr.Event) time.Time {
 	at := time.Now().Unix()
 	if newest != nil && newest.CreatedAt >= at && newest.CreatedAt < at+3600 { // what is dated further ahead, a mistake, waits for its time
 		at = newest.CreatedAt + 1
 	}
-	s.announcedAt = max(at, s.announcedAt+1)
-	return time.Unix(s.announcedAt, 0)
+	a.last = max(at, a.last+1)
+	return time.Unix(a.last, 0)
 }

@@ -132,13 +132,13 @@ func (s *Service) publish(ctx context.Context, t *engine.Task) ([]byte, error) {
 		a.Events = a.Events[last:]
 	}
 	d := client.Publish(nostr.Result, a.Events...)
-	s.await(ctx, client, d)
+	await(ctx, client, d)
 	return judge(d.Relays(), time.Since(t.Created))
 }
 
 // await waits for the relays that can be reached. The others have it in their outbox,
 // and are asked later: until then the place is better used by others.
-func (s *Service) await(ctx context.Context, client *nostr.Client, d *nostr.Delivery) {
+func await(ctx context.Context, client *nostr.Client, d *nostr.Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, publishTime)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)

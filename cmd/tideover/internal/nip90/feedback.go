@@ -3,7 +3,6 @@ package nip90
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -13,40 +12,46 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// follow publishes feedback about jobs as they go on, until the context ends. What
-// was not published because the process ended is published again: relays know an
+// feedback publishes the progress of jobs to relays.
+type feedback struct {
+	*Service
+	client *nostr.Client
+}
+
+// follow publishes feedback about jobs as they go on, until the context ends. Feedback
+// that was not published because the process ended is published again: relays know an
 // event that they have.
-func (s *Service) follow(ctx context.Context, client *nostr.Client) {
-	set, e := s.serving()
+func (f feedback) follow(ctx context.Context) {
+	set, e := f.serving()
 	if set == nil {
 		return
 	}
-	events := e.Events(ctx, engine.Now) // before the look around, so that nothing is in between
-	s.lookAround(ctx, client)
+	events := e.Events(ctx, engine.Now) // before publishAll, so that no event is missed in between
+	f.publishAll(ctx)
 	for ev, missed := range events {
 		if missed > 0 {
-			s.lookAround(ctx, client)
+			f.publishAll(ctx)
 		}
 		if !OfJobs(ev.Name) {
 			continue
 		}
 		switch ev.Kind {
 		case retry.AttemptStarted, retry.Waiting:
-			if ev.Member == "" { // what happens in another process it tells itself
-				s.feedback(ctx, client, ev.Run)
+			if ev.Member == "" { // another process publishes feedback about its own runs
+				f.publishRun(ctx, ev.Run)
 			}
 		case retry.Succeeded, retry.GaveUp, retry.Canceled:
 			if ev.Step == "" {
-				s.leave(ev.Run)
+				f.jobs.remove(ev.Run)
 			}
 		default:
 		}
 	}
 }
 
-// feedback publishes what there is to say about a run and has not been said.
-func (s *Service) feedback(ctx context.Context, client *nostr.Client, run string) {
-	set, e := s.serving()
+// publishRun publishes the events about a run that were not published yet.
+func (f feedback) publishRun(ctx context.Context, run string) {
+	set, e := f.serving()
 	if set == nil {
 		return
 	}
@@ -55,29 +60,29 @@ func (s *Service) feedback(ctx context.Context, client *nostr.Client, run string
 		return
 	}
 	if i.Ended != nil {
-		s.leave(run) // the answer has it all
+		f.jobs.remove(run) // the answer has it all
 		return
 	}
 	j, err := readJob(i.Input)
 	if err != nil || !asked(i, j) {
 		return
 	}
-	key, err := s.keyOf(j)
+	key, err := f.keyOf(j)
 	if err != nil {
 		return // the answer says so
 	}
-	s.enter(run, &active{request: j.ID, customer: j.Customer, created: j.Nostr.Created})
+	f.jobs.add(run, &active{request: j.ID, customer: j.Customer, created: j.Nostr.Created})
 	list := dvm.Answers(j.request(), story(i, j))
-	var fresh []*nostr.Event
-	for k := s.told(run, len(list)); k < len(list); k++ {
+	var unpublished []*nostr.Event
+	for k := f.jobs.recordPublished(run, len(list)); k < len(list); k++ {
 		if err := list[k].Sign(key); err != nil {
-			s.log.Error("feedback can't be signed", "run", run, "error", err)
+			f.log.Error("feedback can't be signed", "run", run, "error", err)
 			return
 		}
-		fresh = append(fresh, &list[k])
+		unpublished = append(unpublished, &list[k])
 	}
-	if len(fresh) > 0 {
-		client.Publish(nostr.Progress, fresh...)
+	if len(unpublished) > 0 {
+		f.client.Publish(nostr.Progress, unpublished...)
 	}
 }
 
@@ -88,16 +93,16 @@ func asked(i *engine.Info, j *job) bool {
 	return !again && i.Key != "" && i.Key == keyPrefix+j.ID
 }
 
-// recount finds jobs whose end was not seen, until the context ends: while nothing was
-// offered, or when events were missed.
-func (s *Service) recount(ctx context.Context) {
-	tick := time.NewTicker(recountEvery)
+// removeEnded removes jobs whose end was not seen, until the context ends: they ended while
+// nothing was offered, or their events were missed.
+func (f feedback) removeEnded(ctx context.Context) {
+	tick := time.NewTicker(removeEndedEvery)
 	defer tick.Stop()
 	for {
-		_, e := s.serving()
-		for _, run := range s.known() {
+		_, e := f.serving()
+		for _, run := range f.jobs.list() {
 			if i, err := e.Get(ctx, run); err == nil && i.Ended != nil || errors.Is(err, engine.ErrNotFound) {
-				s.leave(run)
+				f.jobs.remove(run)
 			}
 		}
 		select {
@@ -108,41 +113,21 @@ func (s *Service) recount(ctx context.Context) {
 	}
 }
 
-const recountEvery = 30 * time.Second
+const removeEndedEvery = 30 * time.Second
 
-// known returns the runs that are taken to go on.
-func (s *Service) known() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.jobs))
-}
-
-// told returns how many events of a run were published, and takes note that now so
-// many are.
-func (s *Service) told(run string, now int) (before int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.jobs[run]
-	if a == nil {
-		return now // it has ended since
-	}
-	before, a.told = a.told, max(a.told, now)
-	return before
-}
-
-// lookAround finds the jobs that go on. The list that it reads may be a moment
-// behind.
-func (s *Service) lookAround(ctx context.Context, client *nostr.Client) {
-	set, e := s.serving()
+// publishAll publishes feedback about every job that goes on. The list that it reads may be a
+// moment behind.
+func (f feedback) publishAll(ctx context.Context) {
+	set, e := f.serving()
 	if set == nil {
 		return
 	}
 	for range 50 {
 		behind := 0
 		for _, k := range set.kinds {
-			n, err := s.lookAt(ctx, client, e, engine.Filter{Workflow: k.Name(), States: unfinished, Limit: 1000})
+			n, err := f.publishList(ctx, e, engine.Filter{Workflow: k.Name(), States: unfinished, Limit: 1000})
 			if err != nil {
-				s.log.Warn("the jobs that go on are not known", "kind", k.Kind, "error", err)
+				f.log.Warn("the jobs that go on are not known", "kind", k.Kind, "error", err)
 				return
 			}
 			behind = max(behind, n)
@@ -158,18 +143,18 @@ func (s *Service) lookAround(ctx context.Context, client *nostr.Client) {
 	}
 }
 
-// lookAt gives feedback about the runs of a list, and returns how far it is behind.
-func (s *Service) lookAt(ctx context.Context, client *nostr.Client, e *engine.Engine, f engine.Filter) (behind int, err error) {
+// publishList publishes feedback about the runs of a list, and returns how far the list is behind.
+func (f feedback) publishList(ctx context.Context, e *engine.Engine, filter engine.Filter) (behind int, err error) {
 	for {
-		page, err := e.List(ctx, f)
+		page, err := e.List(ctx, filter)
 		if err != nil {
 			return 0, err
 		}
 		for n := range page.Runs {
-			s.feedback(ctx, client, page.Runs[n].ID)
+			f.publishRun(ctx, page.Runs[n].ID)
 		}
 		behind = max(behind, page.Behind)
-		if f.After = page.Next; page.Next == "" {
+		if filter.After = page.Next; page.Next == "" {
 			return behind, nil
 		}
 	}

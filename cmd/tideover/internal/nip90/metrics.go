@@ -41,7 +41,7 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 // nothing is offered.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
-	client, provider, active := c.link, c.provider, len(c.jobs)
+	client, provider := c.link, c.provider
 	c.mu.Unlock()
 	if client == nil {
 		return
@@ -49,7 +49,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	put := func(d *prometheus.Desc, t prometheus.ValueType, n float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, t, n, labels...)
 	}
-	put(metricActive, prometheus.GaugeValue, float64(active))
+	put(metricActive, prometheus.GaugeValue, float64(c.jobs.size()))
 	put(metricLate, prometheus.CounterValue, float64(c.late.Load()))
 	stats := provider.Stats()
 	for v := dvm.WrongKind; v <= dvm.Withdrawn; v++ {

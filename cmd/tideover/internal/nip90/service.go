@@ -20,9 +20,11 @@ const flushTime = 3 * time.Second
 
 // Service offers what a configuration says.
 type Service struct {
-	log    *slog.Logger
-	shared bool
-	late   atomic.Int64 // results that came after their time
+	log       *slog.Logger
+	shared    bool
+	late      atomic.Int64 // results that came after their time
+	jobs      activeJobs
+	announcer announcer
 
 	mu       sync.Mutex
 	engine   *engine.Engine
@@ -31,18 +33,12 @@ type Service struct {
 	changed  chan struct{}              // closed when links have to be made anew
 	link     *nostr.Client              // nil while there is none
 	provider *dvm.Provider              // the same
-
-	announcedAt int64 // time of the last announcement, in seconds since 1970
-
-	jobs map[string]*active // that go on, by run
-	runs map[string]string  // of them, by request
-	over recent
 }
 
 // New returns a service that offers nothing yet. shared says that its engine is one of
 // a cluster, of which others may offer the same.
 func New(log *slog.Logger, shared bool) *Service {
-	return &Service{log: log, shared: shared, changed: make(chan struct{}), keys: map[string]nostr.SecretKey{}, jobs: map[string]*active{}, runs: map[string]string{}}
+	return &Service{log: log, shared: shared, announcer: announcer{log: log}, jobs: newActiveJobs(), changed: make(chan struct{}), keys: map[string]nostr.SecretKey{}}
 }
 
 // Handlers returns what does the work of jobs, an attempt at a time, and of answers.
@@ -92,6 +88,15 @@ func (s *Service) client() *nostr.Client {
 	return s.link
 }
 
+// Relays returns the status of the relays; nil while nothing is offered.
+func (s *Service) Relays() []nostr.RelayStatus {
+	client := s.client()
+	if client == nil {
+		return nil
+	}
+	return client.Status()
+}
+
 // Run offers what there is to offer until the context ends. Another offer takes the
 // place of the one before without a job being lost: they are the engine's.
 func (s *Service) Run(ctx context.Context) error {
@@ -139,9 +144,10 @@ func (s *Service) serve(ctx context.Context, set *setup) error {
 	links, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
 	parts.Go(func() { _ = client.Run(links) }) // it never ran before
-	parts.Go(func() { s.follow(ctx, client) })
-	parts.Go(func() { s.recount(ctx) })
-	parts.Go(func() { s.announce(ctx, set, client) })
+	feedback := feedback{s, client}
+	parts.Go(func() { feedback.follow(ctx) })
+	parts.Go(func() { feedback.removeEnded(ctx) })
+	parts.Go(func() { s.announcer.announce(ctx, set, client) })
 	_ = provider.Run(ctx) // the same
 	flush, done := context.WithTimeout(links, flushTime)
 	defer done()

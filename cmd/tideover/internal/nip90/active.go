@@ -1,0 +1,112 @@
+package nip90
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// active is a job that has no outcome yet.
+type active struct {
+	request   string
+	customer  string
+	created   time.Time // the request
+	published int       // number of events
+}
+
+// activeJobs are the jobs that have no outcome yet.
+type activeJobs struct {
+	mu    sync.Mutex
+	byRun map[string]*active
+	runs  map[string]string // by request
+	ended recent
+}
+
+func newActiveJobs() activeJobs {
+	return activeJobs{byRun: map[string]*active{}, runs: map[string]string{}}
+}
+
+// add adds a job, if it is new and has not ended.
+func (j *activeJobs) add(run string, a *active) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.byRun[run] == nil && !j.ended.has(run) {
+		j.byRun[run], j.runs[a.request] = a, run
+	}
+}
+
+// remove removes a job that has ended.
+func (j *activeJobs) remove(run string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ended.add(run)
+	if a := j.byRun[run]; a != nil {
+		delete(j.runs, a.request)
+		delete(j.byRun, run)
+	}
+}
+
+// run returns the run of a request; "" if it is not active.
+func (j *activeJobs) run(request string) string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.runs[request]
+}
+
+// list returns the runs of all jobs.
+func (j *activeJobs) list() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Collect(maps.Keys(j.byRun))
+}
+
+// size returns the number of jobs.
+func (j *activeJobs) size() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.byRun)
+}
+
+// hasRoom reports whether a request is active already, or fewer than limit jobs are.
+func (j *activeJobs) hasRoom(request string, limit int) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.byRun) < limit || j.runs[request] != ""
+}
+
+// recordPublished sets the number of published events of a run, and returns the number before.
+func (j *activeJobs) recordPublished(run string, now int) (before int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	a := j.byRun[run]
+	if a == nil {
+		return now // it has ended since
+	}
+	before, a.published = a.published, max(a.published, now)
+	return before
+}
+
+// recent remembers the last runs that have ended. The event of a start comes after it was
+// recorded, and the run may have ended by then.
+type recent struct {
+	known map[string]bool
+	order []string
+	next  int
+}
+
+const recentRuns = 4096
+
+func (r *recent) has(run string) bool { return r.known[run] }
+
+func (r *recent) add(run string) {
+	if r.known == nil {
+		r.known, r.order = map[string]bool{}, make([]string, recentRuns)
+	}
+	if r.known[run] {
+		return
+	}
+	delete(r.known, r.order[r.next])
+	r.known[run], r.order[r.next] = true, run
+	r.next = (r.next + 1) % recentRuns
+}
