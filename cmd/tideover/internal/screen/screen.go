@@ -8,7 +8,6 @@ package screen
 import (
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // The largest size of a screen. Text outside of it is drawn at its edge.
@@ -80,8 +79,8 @@ func (s *Screen) reset(rows int) {
 	s.graphics, s.shift, s.last = [2]bool{}, 0, blank
 }
 
-// Resize gives the screen another size. Rows go at the top, if the cursor would not
-// be on the screen otherwise.
+// Resize changes the size of the screen. It removes rows at the top if the cursor would be below the
+// screen otherwise.
 func (s *Screen) Resize(cols, rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +91,7 @@ func (s *Screen) Resize(cols, rows int) {
 	over := max(0, s.at.y-rows+1)
 	for i := range s.pages {
 		p := &s.pages[i]
-		if i == s.shown() {
+		if p == s.page() {
 			p.rows = p.rows[over:]
 		}
 		for len(p.rows) < rows {
@@ -111,15 +110,15 @@ func (s *Screen) Resize(cols, rows int) {
 	s.moveTo(s.at.x, s.at.y-over)
 }
 
-func (s *Screen) shown() int {
+// page returns the active page.
+func (s *Screen) page() *page {
 	if s.alternate {
-		return 1
+		return &s.pages[1]
 	}
-	return 0
+	return &s.pages[0]
 }
 
-func (s *Screen) page() *page { return &s.pages[s.shown()] }
-
+// rows returns the rows of the active page.
 func (s *Screen) rows() []row { return s.page().rows }
 
 // Lines returns the text of the screen, from top to bottom and without trailing spaces. Rows that
@@ -180,9 +179,9 @@ func (s *Screen) put(c rune) {
 	if s.insert {
 		copy(r.cells[s.at.x+width:], r.cells[s.at.x:])
 	}
-	s.set(r, s.at.x, c)
+	r.set(s.at.x, c)
 	if width == 2 {
-		s.set(r, s.at.x+1, rest)
+		r.set(s.at.x+1, rest)
 	}
 	s.at.x += width
 	if s.at.x >= s.cols {
@@ -192,7 +191,7 @@ func (s *Screen) put(c rune) {
 }
 
 // set changes a cell, and clears the other half of a wide character.
-func (s *Screen) set(r *row, x int, c rune) {
+func (r *row) set(x int, c rune) {
 	if r.cells[x] == rest && c != rest && x > 0 {
 		r.cells[x-1] = blank
 	}
@@ -239,12 +238,12 @@ func (s *Screen) scroll(from, n int) {
 			first := area[0]
 			copy(area, area[1:])
 			area[len(area)-1] = first
-			clearRow(&area[len(area)-1])
+			area[len(area)-1].clear()
 		} else {
 			last := area[len(area)-1]
 			copy(area[1:], area)
 			area[0] = last
-			clearRow(&area[0])
+			area[0].clear()
 		}
 	}
 	if from > 0 {
@@ -252,7 +251,8 @@ func (s *Screen) scroll(from, n int) {
 	}
 }
 
-func clearRow(r *row) {
+// clear erases all cells.
+func (r *row) clear() {
 	clear(r.cells)
 	r.wrapped = false
 }
@@ -265,117 +265,125 @@ func (s *Screen) show(alternate, erase bool) {
 	s.alternate = alternate
 	if alternate && erase {
 		for y := range s.rows() {
-			clearRow(&s.rows()[y])
+			s.rows()[y].clear()
 		}
 	}
 	s.moveTo(s.at.x, s.at.y)
 }
 
-// parser splits output into characters and escape sequences.
-type parser struct {
-	state   state
-	params  []byte // of a control sequence, including intermediate bytes
-	inter   byte   // the intermediate byte of an escape sequence
-	partial []byte // beginning of a multi-byte character
+// restore moves the cursor to its saved position.
+func (s *Screen) restore() {
+	saved := s.page().saved
+	s.moveTo(saved.x, saved.y)
+	s.at.pending = saved.pending && s.at.x == s.cols-1
 }
 
-type state uint8
+// softReset executes DECSTR, which programs send at their end to clean up.
+func (s *Screen) softReset() {
+	s.top, s.under = 0, len(s.rows())
+	s.wrap, s.insert, s.origin = true, false, false
+	s.graphics, s.shift = [2]bool{}, 0
+}
 
-const (
-	inText     state = iota
-	inEscape         // after ESC
-	inSequence       // after ESC [
-	inString         // after ESC ], ESC P and the like, until BEL or ESC \
-	inEnd            // after an ESC in such a string
-)
+// home moves the cursor to a position, which is relative to the scroll region in origin mode.
+func (s *Screen) home(x, y int) {
+	if s.origin {
+		y = min(y+s.top, s.under-1)
+	}
+	s.moveTo(x, y)
+}
 
-// maxParams limits the stored part of a control sequence.
-const maxParams = 64
+// putAgain repeats the last character.
+func (s *Screen) putAgain() {
+	graphics := s.graphics
+	s.graphics = [2]bool{}
+	s.put(s.last)
+	s.graphics = graphics
+}
 
-// feed processes a byte.
-func (p *parser) feed(s *Screen, c byte) {
-	switch {
-	case p.state == inString || p.state == inEnd:
-		p.feedString(s, c)
-	case c == 0x1b:
-		p.begin(inEscape)
-	case c == 0x18 || c == 0x1a:
-		p.begin(inText)
-	case c < ' ':
-		p.partial = p.partial[:0]
-		s.control(c)
-	case p.state == inEscape:
-		p.feedEscape(s, c)
-	case p.state == inSequence:
-		p.feedSequence(s, c)
+func (s *Screen) moveUp(n int) {
+	least := 0
+	if s.at.y >= s.top {
+		least = s.top
+	}
+	s.moveTo(s.at.x, max(s.at.y-n, least))
+}
+
+func (s *Screen) moveDown(n int) {
+	most := len(s.rows()) - 1
+	if s.at.y < s.under {
+		most = s.under - 1
+	}
+	s.moveTo(s.at.x, min(s.at.y+n, most))
+}
+
+// scrollArea sets the scroll region; rows are counted from 1.
+func (s *Screen) scrollArea(first, last int) {
+	rows := len(s.rows())
+	if last == 0 || last > rows {
+		last = rows
+	}
+	if first = max(first, 1); first >= last {
+		return
+	}
+	s.top, s.under = first-1, last
+	s.home(0, 0)
+}
+
+// eraseScreen erases from the cursor (0), up to it (1), or everything.
+func (s *Screen) eraseScreen(which int) {
+	first, under := 0, len(s.rows())
+	switch which {
+	case 0:
+		s.eraseLine(0)
+		first = s.at.y + 1
+	case 1:
+		s.eraseLine(1)
+		under = s.at.y
+	case 3: // the scrollback, which is not stored
+		return
+	}
+	for y := first; y < under; y++ {
+		s.rows()[y].clear()
+	}
+	s.at.pending = false
+}
+
+// eraseLine erases from the cursor (0), up to it (1), or the line.
+func (s *Screen) eraseLine(which int) {
+	switch which {
+	case 0:
+		s.erase(s.at.x, s.cols)
+	case 1:
+		s.erase(0, s.at.x+1)
 	default:
-		p.feedText(s, c)
+		s.erase(0, s.cols)
+	}
+	s.at.pending = false
+}
+
+// erase erases cells in the row of the cursor.
+func (s *Screen) erase(from, to int) {
+	r := &s.rows()[s.at.y]
+	for x := from; x < min(to, s.cols); x++ {
+		r.set(x, blank)
+	}
+	if to >= s.cols {
+		r.wrapped = false
 	}
 }
 
-func (p *parser) begin(next state) {
-	p.state, p.params, p.inter, p.partial = next, p.params[:0], 0, p.partial[:0]
-}
-
-func (p *parser) feedString(s *Screen, c byte) {
-	switch {
-	case c == 0x07, c == 0x18, c == 0x1a:
-		p.begin(inText)
-	case c == 0x1b:
-		p.state = inEnd
-	case p.state == inEnd && c == '\\':
-		p.begin(inText)
-	case p.state == inEnd: // another sequence starts: the string was cut off
-		p.begin(inEscape)
-		p.feed(s, c)
+// shiftCells inserts or deletes cells at the cursor.
+func (s *Screen) shiftCells(insert bool, n int) {
+	r := &s.rows()[s.at.y]
+	area := r.cells[s.at.x:]
+	n = min(n, len(area))
+	if insert {
+		copy(area[n:], area)
+		clear(area[:n])
+	} else {
+		copy(area, area[n:])
+		clear(area[len(area)-n:])
 	}
-}
-
-func (p *parser) feedEscape(s *Screen, c byte) {
-	switch {
-	case c < 0x30:
-		p.inter = c
-	case p.inter == 0 && c == '[':
-		p.begin(inSequence)
-	case p.inter == 0 && (c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_'):
-		p.begin(inString)
-	default:
-		inter := p.inter
-		p.begin(inText)
-		s.escape(inter, c)
-	}
-}
-
-func (p *parser) feedSequence(s *Screen, c byte) {
-	if c < 0x40 {
-		if len(p.params) < maxParams {
-			p.params = append(p.params, c)
-		}
-		return
-	}
-	p.state = inText
-	if c < 0x7f {
-		s.sequence(p.params, c)
-	}
-}
-
-func (p *parser) feedText(s *Screen, c byte) {
-	if len(p.partial) == 0 && c < utf8.RuneSelf {
-		if c != 0x7f {
-			s.put(rune(c))
-		}
-		return
-	}
-	if len(p.partial) > 0 && utf8.RuneStart(c) { // the previous character was cut off
-		p.partial = p.partial[:0]
-		s.put(utf8.RuneError)
-		p.feedText(s, c)
-		return
-	}
-	p.partial = append(p.partial, c)
-	if utf8.FullRune(p.partial) {
-		r, _ := utf8.DecodeRune(p.partial)
-		p.partial = p.partial[:0]
-		s.put(r)
-	}
+	r.wrapped, s.at.pending = false, false
 }

@@ -3,13 +3,123 @@ package screen
 import (
 	"bytes"
 	"strconv"
+	"unicode/utf8"
 )
+
+// parser splits output into characters and escape sequences.
+type parser struct {
+	state   state
+	params  []byte // of a control sequence, including intermediate bytes
+	inter   byte   // the intermediate byte of an escape sequence
+	partial []byte // beginning of a multi-byte character
+}
+
+type state uint8
+
+const (
+	inText     state = iota
+	inEscape         // after ESC
+	inSequence       // after ESC [
+	inString         // after ESC ], ESC P and the like, until BEL or ESC \
+	inEnd            // after an ESC in such a string
+)
+
+// maxParams limits the stored part of a control sequence.
+const maxParams = 64
+
+// feed processes a byte.
+func (p *parser) feed(s *Screen, c byte) {
+	switch {
+	case p.state == inString || p.state == inEnd:
+		p.feedString(s, c)
+	case c == 0x1b:
+		p.begin(inEscape)
+	case c == 0x18 || c == 0x1a:
+		p.begin(inText)
+	case c < ' ':
+		p.partial = p.partial[:0]
+		control(s, c)
+	case p.state == inEscape:
+		p.feedEscape(s, c)
+	case p.state == inSequence:
+		p.feedSequence(s, c)
+	default:
+		p.feedText(s, c)
+	}
+}
+
+func (p *parser) begin(next state) {
+	p.state, p.params, p.inter, p.partial = next, p.params[:0], 0, p.partial[:0]
+}
+
+func (p *parser) feedString(s *Screen, c byte) {
+	switch {
+	case c == 0x07, c == 0x18, c == 0x1a:
+		p.begin(inText)
+	case c == 0x1b:
+		p.state = inEnd
+	case p.state == inEnd && c == '\\':
+		p.begin(inText)
+	case p.state == inEnd: // another sequence starts: the string was cut off
+		p.begin(inEscape)
+		p.feed(s, c)
+	}
+}
+
+func (p *parser) feedEscape(s *Screen, c byte) {
+	switch {
+	case c < 0x30:
+		p.inter = c
+	case p.inter == 0 && c == '[':
+		p.begin(inSequence)
+	case p.inter == 0 && (c == ']' || c == 'P' || c == 'X' || c == '^' || c == '_'):
+		p.begin(inString)
+	default:
+		inter := p.inter
+		p.begin(inText)
+		escape(s, inter, c)
+	}
+}
+
+func (p *parser) feedSequence(s *Screen, c byte) {
+	if c < 0x40 {
+		if len(p.params) < maxParams {
+			p.params = append(p.params, c)
+		}
+		return
+	}
+	p.state = inText
+	if c < 0x7f {
+		sequence(s, p.params, c)
+	}
+}
+
+func (p *parser) feedText(s *Screen, c byte) {
+	if len(p.partial) == 0 && c < utf8.RuneSelf {
+		if c != 0x7f {
+			s.put(rune(c))
+		}
+		return
+	}
+	if len(p.partial) > 0 && utf8.RuneStart(c) { // the previous character was cut off
+		p.partial = p.partial[:0]
+		s.put(utf8.RuneError)
+		p.feedText(s, c)
+		return
+	}
+	p.partial = append(p.partial, c)
+	if utf8.FullRune(p.partial) {
+		r, _ := utf8.DecodeRune(p.partial)
+		p.partial = p.partial[:0]
+		s.put(r)
+	}
+}
 
 // tabWidth is the distance of tab stops. Full-screen programs set no others.
 const tabWidth = 8
 
 // control executes a control character.
-func (s *Screen) control(c byte) {
+func control(s *Screen, c byte) {
 	switch c {
 	case '\r':
 		s.at.x, s.at.pending = 0, false
@@ -27,7 +137,7 @@ func (s *Screen) control(c byte) {
 }
 
 // escape executes an escape sequence, with its intermediate byte or 0.
-func (s *Screen) escape(inter, c byte) {
+func escape(s *Screen, inter, c byte) {
 	switch inter {
 	case '(':
 		s.graphics[0] = c == '0'
@@ -54,15 +164,8 @@ func (s *Screen) escape(inter, c byte) {
 	}
 }
 
-// restore moves the cursor to its saved position.
-func (s *Screen) restore() {
-	saved := s.page().saved
-	s.moveTo(saved.x, saved.y)
-	s.at.pending = saved.pending && s.at.x == s.cols-1
-}
-
 // sequence executes a control sequence.
-func (s *Screen) sequence(params []byte, c byte) {
+func sequence(s *Screen, params []byte, c byte) {
 	private := byte(0)
 	if len(params) > 0 && params[0] >= '<' {
 		private, params = params[0], params[1:]
@@ -77,18 +180,11 @@ func (s *Screen) sequence(params []byte, c byte) {
 	switch {
 	case private == '?' && (c == 'h' || c == 'l'):
 		for _, n := range list {
-			s.mode(n, c == 'h')
+			setMode(s, n, c == 'h')
 		}
 	case private == '?' && (c == 'J' || c == 'K'), private == 0:
-		s.execute(list, c)
+		execute(s, list, c)
 	}
-}
-
-// softReset executes DECSTR, which programs send at their end to clean up.
-func (s *Screen) softReset() {
-	s.top, s.under = 0, len(s.rows())
-	s.wrap, s.insert, s.origin = true, false, false
-	s.graphics, s.shift = [2]bool{}, 0
 }
 
 // numbers parses the parameters of a sequence; a missing one is 0.
@@ -104,8 +200,8 @@ func numbers(params []byte) (list []int) {
 	return list
 }
 
-// mode sets a private mode of the terminal.
-func (s *Screen) mode(n int, on bool) {
+// setMode sets a private mode of the terminal.
+func setMode(s *Screen, n int, on bool) {
 	switch n {
 	case 6:
 		s.origin = on
@@ -133,16 +229,8 @@ func (s *Screen) mode(n int, on bool) {
 	}
 }
 
-// home moves the cursor to a position, which is relative to the scroll region in origin mode.
-func (s *Screen) home(x, y int) {
-	if s.origin {
-		y = min(y+s.top, s.under-1)
-	}
-	s.moveTo(x, y)
-}
-
 // execute executes a control sequence that does not set a mode.
-func (s *Screen) execute(list []int, c byte) {
+func execute(s *Screen, list []int, c byte) {
 	first := list[0]
 	n := max(first, 1)
 	second := 0
@@ -211,99 +299,4 @@ func (s *Screen) execute(list []int, c byte) {
 			s.insert = c == 'h'
 		}
 	}
-}
-
-// putAgain repeats the last character.
-func (s *Screen) putAgain() {
-	graphics := s.graphics
-	s.graphics = [2]bool{}
-	s.put(s.last)
-	s.graphics = graphics
-}
-
-func (s *Screen) moveUp(n int) {
-	least := 0
-	if s.at.y >= s.top {
-		least = s.top
-	}
-	s.moveTo(s.at.x, max(s.at.y-n, least))
-}
-
-func (s *Screen) moveDown(n int) {
-	most := len(s.rows()) - 1
-	if s.at.y < s.under {
-		most = s.under - 1
-	}
-	s.moveTo(s.at.x, min(s.at.y+n, most))
-}
-
-// scrollArea sets the scroll region; rows are counted from 1.
-func (s *Screen) scrollArea(first, last int) {
-	rows := len(s.rows())
-	if last == 0 || last > rows {
-		last = rows
-	}
-	if first = max(first, 1); first >= last {
-		return
-	}
-	s.top, s.under = first-1, last
-	s.home(0, 0)
-}
-
-// eraseScreen erases from the cursor (0), up to it (1), or everything.
-func (s *Screen) eraseScreen(which int) {
-	first, under := 0, len(s.rows())
-	switch which {
-	case 0:
-		s.eraseLine(0)
-		first = s.at.y + 1
-	case 1:
-		s.eraseLine(1)
-		under = s.at.y
-	case 3: // the scrollback, which is not stored
-		return
-	}
-	for y := first; y < under; y++ {
-		clearRow(&s.rows()[y])
-	}
-	s.at.pending = false
-}
-
-// eraseLine erases from the cursor (0), up to it (1), or the line.
-func (s *Screen) eraseLine(which int) {
-	switch which {
-	case 0:
-		s.erase(s.at.x, s.cols)
-	case 1:
-		s.erase(0, s.at.x+1)
-	default:
-		s.erase(0, s.cols)
-	}
-	s.at.pending = false
-}
-
-// erase erases cells in the row of the cursor.
-func (s *Screen) erase(from, to int) {
-	r := &s.rows()[s.at.y]
-	for x := from; x < min(to, s.cols); x++ {
-		s.set(r, x, blank)
-	}
-	if to >= s.cols {
-		r.wrapped = false
-	}
-}
-
-// shiftCells inserts or deletes cells at the cursor.
-func (s *Screen) shiftCells(insert bool, n int) {
-	r := &s.rows()[s.at.y]
-	area := r.cells[s.at.x:]
-	n = min(n, len(area))
-	if insert {
-		copy(area[n:], area)
-		clear(area[:n])
-	} else {
-		copy(area, area[n:])
-		clear(area[len(area)-n:])
-	}
-	r.wrapped, s.at.pending = false, false
 }
