@@ -37,7 +37,7 @@ type jsonRetry struct {
 func JSON(w io.Writer, plans []Plan) error {
 	out := make([]jsonPlan, len(plans))
 	for i := range plans {
-		out[i] = plans[i].json()
+		out[i] = toJSON(&plans[i])
 	}
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -45,7 +45,7 @@ func JSON(w io.Writer, plans []Plan) error {
 	return e.Encode(out)
 }
 
-func (p *Plan) json() jsonPlan {
+func toJSON(p *Plan) jsonPlan {
 	j := jsonPlan{
 		Name:      p.Name,
 		Use:       p.Use,

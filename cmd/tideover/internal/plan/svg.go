@@ -114,7 +114,7 @@ func (d *drawing) legend() {
 		if p.Name != text {
 			d.lines("mono", text, monoLine)
 		}
-		d.lines("soft", p.summary(), softLine)
+		d.lines("soft", summary(&p), softLine)
 		d.y += 7
 	}
 }
@@ -130,7 +130,7 @@ func (d *drawing) lines(class, text string, width int) {
 }
 
 // summary returns the sum of the waits and the worst case.
-func (p *Plan) summary() string {
+func summary(p *Plan) string {
 	s := p.waits()
 	if p.WorstCase > 0 {
 		s += fmt.Sprintf(" The worst case is %s in all.", textfmt.ShortDuration(p.WorstCase))
@@ -184,7 +184,7 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	}
 	for n, r := range p.Retries {
 		x := middle(n)
-		d.printf(`<g%s><title>%s</title>`, never(r), chart.Escape(p.tip(r)))
+		d.printf(`<g%s><title>%s</title>`, never(r), chart.Escape(tooltip(p, r)))
 		top := min(at(r.High), at(r.Low)-1)
 		if r.Low != r.High {
 			d.printf(`<rect class="band f%d" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="%.1f"/>`,
@@ -198,8 +198,8 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	}
 }
 
-// tip returns the tooltip of a retry.
-func (p *Plan) tip(r Retry) string {
+// tooltip returns the tooltip of a retry.
+func tooltip(p *Plan, r Retry) string {
 	s := fmt.Sprintf("%s, retry %d: %s", p.Name, r.N, textfmt.ShortDuration(r.Delay))
 	if r.Low != r.High {
 		s += fmt.Sprintf(" (%s)", durationRange(r.Low, r.High))
@@ -278,7 +278,7 @@ func (d *drawing) lane(i int, y float64, s chart.Scale, at func(time.Duration) f
 		}
 	}
 	for _, r := range p.Retries {
-		d.printf(`<g%s><title>%s</title>`, never(r), chart.Escape(p.tip(r)))
+		d.printf(`<g%s><title>%s</title>`, never(r), chart.Escape(tooltip(p, r)))
 		d.printf(`<circle class="dot f%d" cx="%.1f" cy="%.1f" r="4"/>`, c, at(r.Sum.Delay), y)
 		if p.Sampled {
 			d.printf(`<circle class="sample s%d" cx="%.1f" cy="%.1f" r="3"/>`, c, at(r.Sum.Sample), y)

@@ -116,11 +116,11 @@ func (p *Plan) timeout() string {
 		n = k - 1
 	}
 	if k := p.reach.maybe; k > 0 && (n == retry.Unlimited || k <= n) {
-		s += fmt.Sprintf(" %s only if the waits before fall short enough.", capital(from(k, n))+happens(k, n))
+		s += fmt.Sprintf(" %s only if the waits before fall short enough.", capital(from(k, n))+verb(k, n, " happens", " happen"))
 		n = k - 1
 	}
 	if k := p.reach.slow; k > 0 && p.Policy.AttemptTimeout > 0 && (n == retry.Unlimited || k <= n) {
-		s += fmt.Sprintf(" If every attempt takes its whole %s, %s no time left.", textfmt.ShortDuration(p.Policy.AttemptTimeout), from(k, p.Policy.Retries())+has(k, p.Policy.Retries()))
+		s += fmt.Sprintf(" If every attempt takes its whole %s, %s no time left.", textfmt.ShortDuration(p.Policy.AttemptTimeout), from(k, p.Policy.Retries())+verb(k, p.Policy.Retries(), " has", " have"))
 	}
 	return s
 }
@@ -138,18 +138,12 @@ func from(k, n int) string {
 	return fmt.Sprintf("retries %d to %d", k, n)
 }
 
-func happens(k, n int) string {
+// verb returns the form for the retries from number k to n.
+func verb(k, n int, singular, plural string) string {
 	if k == n {
-		return " happens"
+		return singular
 	}
-	return " happen"
-}
-
-func has(k, n int) string {
-	if k == n {
-		return " has"
-	}
-	return " have"
+	return plural
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
