@@ -61,9 +61,9 @@ const (
 
 // Round measures every scenario with every system, on fresh processes.
 func (b *Bench) Round(ctx context.Context, round int, systems []string, report func(Result) error) error {
-	st := &testbed{systems: systems, at: map[string]endpoint{}}
+	st := &testbed{bench: b, systems: systems, at: map[string]endpoint{}}
 	defer st.stop()
-	if err := b.startAll(ctx, st); err != nil {
+	if err := st.startAll(ctx); err != nil {
 		return err
 	}
 	var memory []Result

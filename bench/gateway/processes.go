@@ -34,15 +34,15 @@ type processes []*process
 
 // start starts a process: the upstream on our core, everything else on the core
 // of the proxies. With printsAddress, the process prints its address first.
-func (b *Bench) start(ctx context.Context, st *testbed, name string, c Command, printsAddress bool) (*process, error) {
+func (t *testbed) start(ctx context.Context, name string, c Command, printsAddress bool) (*process, error) {
 	args := c.Args
-	if name != upstreamPart && b.Core != "" {
-		args = append([]string{"taskset", "-c", b.Core}, args...)
+	if name != upstreamPart && t.bench.Core != "" {
+		args = append([]string{"taskset", "-c", t.bench.Core}, args...)
 	}
-	p := &process{name: name, log: filepath.Join(b.Dir, name+".log"), done: make(chan struct{})}
+	p := &process{name: name, log: filepath.Join(t.bench.Dir, name+".log"), done: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, args[0], args[1:]...)
-	p.cmd.Dir = b.Dir
-	p.cmd.Env = append(b.environment(name), c.Env...)
+	p.cmd.Dir = t.bench.Dir
+	p.cmd.Env = append(t.environment(name), c.Env...)
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (b *Bench) start(ctx context.Context, st *testbed, name string, c Command, 
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	st.processes = append(st.processes, p)
+	t.processes = append(t.processes, p)
 	r := bufio.NewReader(out)
 	if printsAddress {
 		p.addr, err = r.ReadString('\n')
@@ -76,15 +76,15 @@ func (b *Bench) start(ctx context.Context, st *testbed, name string, c Command, 
 
 // environment returns our environment without variables that would make one
 // process unlike the others, or make it use the user's files.
-func (b *Bench) environment(name string) []string {
+func (t *testbed) environment(name string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "GOMAXPROCS=") || strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") ||
 			strings.HasPrefix(v, "TIDEOVER_") || strings.HasPrefix(v, "XDG_")
 	})
-	if name != upstreamPart && b.Core == "" {
+	if name != upstreamPart && t.bench.Core == "" {
 		env = append(env, "GOMAXPROCS=1")
 	}
-	return append(env, "HOME="+b.Dir)
+	return append(env, "HOME="+t.bench.Dir)
 }
 
 // readyWithin is how long a process may take to answer.

@@ -12,46 +12,47 @@ import (
 // testbed is what a round is measured on: the systems, their addresses, and all
 // processes that were started.
 type testbed struct {
+	bench   *Bench
 	systems []string
 	at      map[string]endpoint
 	processes
 }
 
 // startAll starts the upstream and the systems.
-func (b *Bench) startAll(ctx context.Context, st *testbed) error {
-	upstream, err := b.startOwn(ctx, st, upstreamPart, "")
+func (t *testbed) startAll(ctx context.Context) error {
+	upstream, err := t.startOwn(ctx, upstreamPart, "")
 	if err != nil {
 		return err
 	}
-	for _, s := range st.systems {
-		if st.at[s], err = b.startSystem(ctx, st, s, upstream.addr); err == nil {
-			err = st.ready(ctx, s, st.at[s])
+	for _, s := range t.systems {
+		if t.at[s], err = t.startSystem(ctx, s, upstream.addr); err == nil {
+			err = t.ready(ctx, s, t.at[s])
 		}
 		if err != nil {
-			return fmt.Errorf("start of %s: %w%s", s, err, st.logTail(s))
+			return fmt.Errorf("start of %s: %w%s", s, err, t.logTail(s))
 		}
 	}
 	return nil
 }
 
-func (b *Bench) startSystem(ctx context.Context, st *testbed, name, upstream string) (endpoint, error) {
-	tideover, ok := b.Builds[name]
+func (t *testbed) startSystem(ctx context.Context, name, upstream string) (endpoint, error) {
+	tideover, ok := t.bench.Builds[name]
 	if name == Tideover {
-		tideover, ok = b.Tideover, true
+		tideover, ok = t.bench.Tideover, true
 	}
 	if ok {
-		return b.startOther(ctx, st, name, "/p/up", fmt.Sprintf(tideoverConfig, "%s", upstream), func(file string) Command {
-			return Command{Args: []string{tideover, "gateway", "--config", file, "--data", filepath.Join(b.Dir, name+".data")}}
+		return t.startOther(ctx, name, "/p/up", fmt.Sprintf(tideoverConfig, "%s", upstream), func(file string) Command {
+			return Command{Args: []string{tideover, "gateway", "--config", file, "--data", filepath.Join(t.bench.Dir, name+".data")}}
 		})
 	}
 	switch name {
 	case Direct:
 		return endpoint{addr: upstream}, nil
 	case Bare, Tuned:
-		return b.startOwn(ctx, st, name, upstream)
+		return t.startOwn(ctx, name, upstream)
 	case Caddy:
-		return b.startOther(ctx, st, name, "", fmt.Sprintf(caddyConfig, "%s", upstream), func(file string) Command {
-			return Command{Args: []string{b.Caddy, file}}
+		return t.startOther(ctx, name, "", fmt.Sprintf(caddyConfig, "%s", upstream), func(file string) Command {
+			return Command{Args: []string{t.bench.Caddy, file}}
 		})
 	default:
 		return endpoint{}, errors.New("there is no such system")
@@ -84,16 +85,16 @@ providers:
 `
 
 // startOther starts a program that gets its address from a configuration file.
-func (b *Bench) startOther(ctx context.Context, st *testbed, name, prefix, config string, command func(file string) Command) (endpoint, error) {
+func (t *testbed) startOther(ctx context.Context, name, prefix, config string, command func(file string) Command) (endpoint, error) {
 	addr, err := freeAddr(ctx)
 	if err != nil {
 		return endpoint{}, err
 	}
-	file := filepath.Join(b.Dir, name+".config")
+	file := filepath.Join(t.bench.Dir, name+".config")
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, addr), 0o600); err != nil {
 		return endpoint{}, err
 	}
-	p, err := b.start(ctx, st, name, command(file), false)
+	p, err := t.start(ctx, name, command(file), false)
 	if err != nil {
 		return endpoint{}, err
 	}
@@ -101,8 +102,8 @@ func (b *Bench) startOther(ctx context.Context, st *testbed, name, prefix, confi
 }
 
 // startOwn starts a process that calls [Child], and that prints its address.
-func (b *Bench) startOwn(ctx context.Context, st *testbed, part, upstream string) (endpoint, error) {
-	p, err := b.start(ctx, st, part, b.Own(part, upstream), true)
+func (t *testbed) startOwn(ctx context.Context, part, upstream string) (endpoint, error) {
+	p, err := t.start(ctx, part, t.bench.Own(part, upstream), true)
 	if err != nil {
 		return endpoint{}, err
 	}
