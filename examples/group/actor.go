@@ -40,8 +40,7 @@ type Actor struct {
 	queue []*proposal // the first is in progress
 	seq   int         // proposals so far
 	pace  contend.Pace
-	timer *time.Timer
-	due   func() // what the timer calls
+	alarm alarm
 	poll  *time.Ticker
 	asked int // the acceptor that was asked last for decisions
 }
@@ -76,12 +75,11 @@ func start(c Config, open func(listener) wire) (*Actor, error) {
 	a := &Actor{
 		config: c, paxos: p, near: make([]bool, c.Acceptors),
 		inbox: make(chan func(), 64), quit: make(chan struct{}), gone: make(chan struct{}),
-		timer: time.NewTimer(time.Hour), poll: time.NewTicker(pollEvery),
+		alarm: newAlarm(), poll: time.NewTicker(pollEvery),
 	}
 	if a.config.Random == nil {
 		a.config.Random = rand.Uint64
 	}
-	a.timer.Stop()
 	a.wire = open(a)
 	go a.loop()
 	return a, nil
@@ -97,8 +95,8 @@ func (a *Actor) loop() {
 			return
 		case do := <-a.inbox:
 			do()
-		case <-a.timer.C:
-			a.due()
+		case <-a.alarm.timer.C:
+			a.alarm.due()
 		case <-a.poll.C:
 			a.asked = (a.asked + 1) % a.config.Acceptors
 			a.learn(a.asked)
@@ -115,7 +113,7 @@ func (a *Actor) endProposals() {
 		p.done <- result{err: errStopped}
 	}
 	a.queue = a.queue[:1]
-	a.finish(a.queue[0], result{err: a.unsure(errStopped)})
+	a.finish(a.queue[0], result{err: unsure(a.paxos, errStopped)})
 }
 
 // Stop ends the actor and returns when all its goroutines have ended.
@@ -136,32 +134,26 @@ func (a *Actor) post(do func()) bool {
 	}
 }
 
-// Status returns the state of the actor, also while it waits.
-func (a *Actor) Status() (s Status, err error) {
-	answer := make(chan Status, 1)
-	if !a.post(func() { answer <- a.status() }) {
-		return s, errStopped
+// query returns the result of a function that runs on the actor's goroutine.
+func query[T any](a *Actor, get func() T) (t T, err error) {
+	answer := make(chan T, 1)
+	if !a.post(func() { answer <- get() }) {
+		return t, errStopped
 	}
 	select {
-	case s = <-answer:
-		return s, nil
+	case t = <-answer:
+		return t, nil
 	case <-a.gone:
-		return s, errStopped
+		return t, errStopped
 	}
 }
 
+// Status returns the state of the actor, also while it waits.
+func (a *Actor) Status() (Status, error) { return query(a, a.status) }
+
 // Log returns the decisions so far, for a device that joins.
 func (a *Actor) Log() ([]paxos.Entry, error) {
-	answer := make(chan []paxos.Entry, 1)
-	if !a.post(func() { answer <- slices.Clone(a.paxos.Log()) }) {
-		return nil, errStopped
-	}
-	select {
-	case log := <-answer:
-		return log, nil
-	case <-a.gone:
-		return nil, errStopped
-	}
+	return query(a, func() []paxos.Entry { return slices.Clone(a.paxos.Log()) })
 }
 
 func (a *Actor) status() Status {
@@ -253,8 +245,19 @@ func (a *Actor) step(step func(*paxos.Output)) {
 	}
 }
 
-// after sets the one timer.
-func (a *Actor) after(wait time.Duration, do func()) {
-	a.due = do
+// alarm is the one timer of an actor.
+type alarm struct {
+	timer *time.Timer
+	due   func() // to call when the timer fires
+}
+
+func newAlarm() alarm {
+	a := alarm{timer: time.NewTimer(time.Hour)}
+	a.timer.Stop()
+	return a
+}
+
+func (a *alarm) set(wait time.Duration, due func()) {
+	a.due = due
 	a.timer.Reset(wait)
 }

@@ -103,7 +103,7 @@ func (a *Actor) attempt(p *proposal, send func(string, *paxos.Output)) {
 	if policy.AttemptTimeout > 0 {
 		limit = min(limit, policy.AttemptTimeout)
 	}
-	a.after(limit, func() { a.step(a.paxos.Timeout) })
+	a.alarm.set(limit, func() { a.step(a.paxos.Timeout) })
 	a.step(func(out *paxos.Output) { send(data, out) })
 }
 
@@ -119,24 +119,21 @@ func (a *Actor) handleEvent(e paxos.Event) {
 	switch e.Kind {
 	case paxos.Learned: // the next attempt is rebased on it
 	case paxos.Committed:
-		a.recordPace(p)
+		a.pace.Observe(time.Since(p.began))
 		a.finish(p, result{epoch: e.Epoch, welcome: p.welcome})
 	case paxos.Lost:
 		a.handleLoss(p, e)
 	case paxos.Forgotten:
-		a.finish(p, result{err: a.unsure(errTooLate)})
+		a.finish(p, result{err: unsure(a.paxos, errTooLate)})
 	}
 }
-
-// recordPace records how long an attempt took.
-func (a *Actor) recordPace(p *proposal) { a.pace.Observe(time.Since(p.began)) }
 
 // handleLoss determines the path by which the proposal is tried again.
 func (a *Actor) handleLoss(p *proposal, e paxos.Event) {
 	p.last = errNoQuorum
 	if e.Ballot != (paxos.Ballot{}) {
 		p.last = contend.Lost(e.Ballot, nil)
-		a.recordPace(p)
+		a.pace.Observe(time.Since(p.began))
 	}
 	a.observe(p, retry.Event{Kind: retry.AttemptFailed, Err: p.last})
 	switch {
@@ -157,18 +154,18 @@ func (a *Actor) retry(p *proposal, by path) {
 	p.state.Elapsed = time.Since(p.start)
 	d := retry.Decide(a.policy(), p.state, retry.Outcome{}, retry.Gates{}, a.config.Random())
 	if d.Stop != 0 {
-		a.finish(p, result{err: contend.Exceeded(d.Stop, p.state.Attempt, a.unsure(p.last))})
+		a.finish(p, result{err: contend.Exceeded(d.Stop, p.state.Attempt, unsure(a.paxos, p.last))})
 		return
 	}
 	p.state.Prev = d.Prev
 	a.observe(p, retry.Event{Kind: retry.Waiting, Delay: d.Wait, By: d.By, Until: time.Now().Add(d.Wait), Err: p.last, Note: string(by)})
-	a.after(d.Wait, func() { a.attempt(p, a.paxos.Again) })
+	a.alarm.set(d.Wait, func() { a.attempt(p, a.paxos.Again) })
 }
 
 // unsure marks the failure of a proposal that the acceptors may still decide
 // for.
-func (a *Actor) unsure(err error) error {
-	if a.paxos.Open() {
+func unsure(p *paxos.Proposer, err error) error {
+	if p.Open() {
 		return contend.Unsure(err)
 	}
 	return err
@@ -180,7 +177,7 @@ func (a *Actor) withdraw(p *proposal, why error) {
 		switch {
 		case q != p:
 		case i == 0:
-			a.finish(p, result{err: a.unsure(why)})
+			a.finish(p, result{err: unsure(a.paxos, why)})
 			return
 		default:
 			a.queue = append(a.queue[:i], a.queue[i+1:]...)
@@ -192,7 +189,7 @@ func (a *Actor) withdraw(p *proposal, why error) {
 
 // finish ends the first proposal, and begins the next.
 func (a *Actor) finish(p *proposal, r result) {
-	a.timer.Stop()
+	a.alarm.timer.Stop()
 	a.paxos.Abandon()
 	e := retry.Event{Kind: retry.Succeeded, Note: fmt.Sprintf("epoch %d", r.epoch)}
 	if r.err != nil {
