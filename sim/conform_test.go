@@ -185,7 +185,7 @@ var errService = errors.New("trouble")
 func (x *fakeService) operation(ctx context.Context) error {
 	own := x.next(ctx)
 	now := time.Since(x.start)
-	trouble := x.scenario.faultsAt(0, now)
+	trouble := faultsAt(&x.scenario, 0, now)
 	switch {
 	case trouble.outage:
 		return wait(ctx, time.Duration(refusal), errService)

@@ -23,12 +23,12 @@ var noFaults = faults{capacity: 1}
 // updateFaults recomputes the faults of the service that a failure affects.
 func (w jobServer) updateFaults(n int) {
 	i := max(w.plan.scenario.index(w.plan.scenario.Failures[n].Service), 0)
-	w.services[i].faults = w.plan.scenario.faultsAt(i, time.Duration(w.queue.now))
+	w.services[i].faults = faultsAt(&w.plan.scenario, i, time.Duration(w.queue.now))
 	w.dispatch(i)
 }
 
 // faultsAt returns the faults of service i at the time.
-func (s *Scenario) faultsAt(i int, now time.Duration) faults {
+func faultsAt(s *Scenario, i int, now time.Duration) faults {
 	t, slow := noFaults, uint64(0)
 	for _, f := range s.Failures {
 		if max(s.index(f.Service), 0) == i && f.isActive(now) {

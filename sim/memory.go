@@ -77,7 +77,7 @@ func gib(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
 // that needs most.
 func memory(s Scenario, cs []Contestant) (most parts) {
 	for i := range cs {
-		if p := s.memory(&cs[i]); most == nil || p.total() > most.total() {
+		if p := contestantMemory(&s, &cs[i]); most == nil || p.total() > most.total() {
 			most = p
 		}
 	}
@@ -87,22 +87,22 @@ func memory(s Scenario, cs []Contestant) (most parts) {
 	return most
 }
 
-// memory returns the memory of a run of one contestant.
-func (s *Scenario) memory(c *Contestant) (p parts) {
+// contestantMemory returns the memory of a run of one contestant.
+func contestantMemory(s *Scenario, c *Contestant) (p parts) {
 	switch {
 	case s.Writers != nil:
 		p.add("writers.count", float64(s.Writers.Count), float64(int64(unsafe.Sizeof(writer{}))+bytesBudget+bytesWait), "%d writers", s.Writers.Count)
 	case s.Group != nil:
-		s.groupMemory(&p)
+		p.addGroup(s)
 	default:
-		s.callsMemory(&p, c)
-		s.processMemory(&p, c)
+		p.addCalls(s, c)
+		p.addProcesses(s, c)
 	}
 	return p
 }
 
-// groupMemory adds the memory of the acceptors, and what every member learns.
-func (s *Scenario) groupMemory(p *parts) {
+// addGroup adds the memory of the acceptors, and what every member learns.
+func (p *parts) addGroup(s *Scenario) {
 	g := s.Group
 	epochs := g.Behind + min(g.Members, int(s.length()/g.Hop))
 	p.add("group.behind", float64(g.acceptors()*epochs), float64(growthFactor*unsafe.Sizeof(paxos.Slot{})), "%d epochs at each of %d acceptors", epochs, g.acceptors())
@@ -110,9 +110,9 @@ func (s *Scenario) groupMemory(p *parts) {
 	p.add("group.members", float64(g.Members*g.acceptors()), float64(growthFactor*unsafe.Sizeof(paxos.Message{})), "the first messages of %d members", g.Members)
 }
 
-// callsMemory adds the memory of the clients, and of their calls if all may
+// addCalls adds the memory of the clients, and of their calls if all may
 // call at once.
-func (s *Scenario) callsMemory(p *parts, c *Contestant) {
+func (p *parts) addCalls(s *Scenario, c *Contestant) {
 	n := s.Clients.Count
 	p.add("clients.count", float64(n), float64(unsafe.Sizeof(client{})), "%d clients", n)
 	if s.Clients.Arrivals == Open { // how many calls wait at once is known only during the run
@@ -131,8 +131,8 @@ func (s *Scenario) callsMemory(p *parts, c *Contestant) {
 	}
 }
 
-// processMemory adds what each process has for itself.
-func (s *Scenario) processMemory(p *parts, c *Contestant) {
+// addProcesses adds what each process has for itself.
+func (p *parts) addProcesses(s *Scenario, c *Contestant) {
 	plan := newPlan(*s)
 	all, active := float64(plan.processes), float64(plan.processes)
 	if s.Clients.Arrivals == Open { // some processes may never call
