@@ -6,8 +6,18 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 )
+
+// defaultAccess is the part of the configuration that has the users.
+const defaultAccess = `
+accounts {
+	TEST { jetstream: enabled, users: [{user: "` + user + `", password: "` + user + `"}] }
+	$SYS { users: [{user: "` + SystemUser + `", password: "` + SystemPassword + `"}] }
+}
+no_auth_user: "` + user + `"
+`
 
 // node is a server.
 type node struct {
@@ -56,6 +66,41 @@ func (n *node) start() error {
 	n.process = p
 	n.mu.Unlock()
 	return nil
+}
+
+// config returns the configuration of a node.
+func (n *node) config() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "server_name: %s\nlisten: \"127.0.0.1:%d\"\nhttp: \"127.0.0.1:%d\"\n", n.name, n.client, n.monitor)
+	fmt.Fprintf(&b, "jetstream { store_dir: %q, sync_interval: %q, max_file: 8GB, max_mem: 64MB }\n",
+		filepath.Join(n.dir, "store"), n.all.options.sync)
+	b.WriteString(n.access)
+	b.WriteString(n.all.options.extra)
+	if len(n.all.list) > 1 {
+		fmt.Fprintf(&b, "\ncluster {\n\tname: natstest\n\tlisten: \"127.0.0.1:%d\"\n%s}\n", n.cluster, n.routeConfig())
+	}
+	return b.String()
+}
+
+func (n *node) routeConfig() string {
+	var b strings.Builder
+	if n.routes != nil {
+		// No process listens on that port: nodes must not advertise ways around
+		// the proxies to each other or to clients.
+		b.WriteString("\tadvertise: \"127.0.0.1:1\"\n\tno_advertise: true\n")
+	}
+	b.WriteString("\troutes: [\n")
+	for i, other := range n.all.list {
+		switch {
+		case other == n:
+		case n.routes != nil:
+			fmt.Fprintf(&b, "\t\t\"nats://%s\"\n", n.routes[i].address())
+		default:
+			fmt.Fprintf(&b, "\t\t\"nats://127.0.0.1:%d\"\n", other.cluster)
+		}
+	}
+	b.WriteString("\t]\n")
+	return b.String()
 }
 
 // run starts the process on a thread that lives as long as the process: on
