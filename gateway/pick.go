@@ -154,7 +154,7 @@ func (t *targetPicker) ranked() (list []*requestTarget, fresh int) {
 // attemptsUsed returns the number of attempts if the provider has had all of them, else
 // 0.
 func (t *targetPicker) attemptsUsed(v *requestTarget) int {
-	if v.abandoned || v.made >= t.attemptsPerProvider() {
+	if v.abandoned || v.made >= attemptsPerProvider(t.request) {
 		return max(v.made, 1)
 	}
 	return 0
@@ -162,11 +162,11 @@ func (t *targetPicker) attemptsUsed(v *requestTarget) int {
 
 // attemptsPerProvider returns how many attempts a provider has before another one takes
 // over. If the caller retries, it is 1: the gateway does not wait between attempts then.
-func (t *targetPicker) attemptsPerProvider() int {
-	if t.request.retries {
+func attemptsPerProvider(r *request) int {
+	if r.retries {
 		return 1
 	}
-	return t.request.asked.spec.FallbackAfter
+	return r.asked.spec.FallbackAfter
 }
 
 // try returns an attempt at a provider that takes the request now, or what blocks it. It

@@ -113,7 +113,7 @@ func (v *verdict) afterFailure() retry.Decision {
 // attempts, or took too long for another one, or is down, or asks for a longer wait than
 // the policy would make.
 func (v *verdict) exhausted() bool {
-	if v.a.target.made >= v.t.attemptsPerProvider() || v.a.result.why == whyTimeout {
+	if v.a.target.made >= attemptsPerProvider(v.t.request) || v.a.result.why == whyTimeout {
 		return true
 	}
 	found, _ := v.a.p.upstream.gateState()
