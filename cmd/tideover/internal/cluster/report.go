@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/tideover/tideover/engine/jetstream"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
@@ -17,6 +20,25 @@ const (
 	// the work, so that no error shows it.
 	checkEvery = 5 * time.Minute
 )
+
+// Examine returns what weakens the promise of the cluster. Servers that can't be
+// reached, or refuse us, are a finding too.
+func Examine(ctx context.Context, o Options) ([]journal.Finding, error) {
+	c, err := o.log()
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	list, err := jetstream.Check(ctx, c)
+	if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
+		return []journal.Finding{{
+			Severity: journal.Broken, What: o.Redact(err.Error()), Why: "nothing can be recorded",
+			Do: "see that the servers run, that this machine reaches them, and that the credentials are right",
+		}}, nil
+	}
+	return list, err
+}
 
 // Watch logs what makes the promise of the cluster weaker than it could be, a line
 // each: at once, and later what is new or over, until the context ends.

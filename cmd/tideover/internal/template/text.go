@@ -157,6 +157,14 @@ func actionLen(s string) int {
 	return len(s)
 }
 
+// Scope is the data of one rendering, in the form that templates walk.
+type Scope struct {
+	Root    map[string]any
+	Steps   map[string]any // results of steps, for the function step
+	Secrets secret.Resolver
+	Dir     string // where relative paths of references start
+}
+
 // Render writes the text out. A nil Text is empty.
 func (t *Text) Render(sc *Scope) (string, error) {
 	if t == nil || t.tmpl == nil {

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 )
 
 // Audit is the trail of events on the disk.
@@ -14,7 +15,7 @@ type Audit struct {
 	Off     bool
 }
 
-// readAudit reads the section. There is a trail also if the file does not have it. data
+// readAudit reads the section audit. There is a trail also if the file does not have it. data
 // is the data folder of the server.
 func readAudit(r *sharedReader, at place, a *Audit, data string) {
 	if at.Empty() {
@@ -49,5 +50,23 @@ var auditKeys = []key[*sharedReader, Audit]{
 		Name: "off", Doc: "Whether no trail is kept.",
 		Schema: strictyaml.BoolSchema,
 		Set:    func(_ *sharedReader, at place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
+	},
+}
+
+// readTracing reads the section tracing.
+func readTracing(r *sharedReader, at place) *tracing.Config {
+	t := new(tracing.Config)
+	strictyaml.Object(r, at, tracingKeys, t)
+	return t
+}
+
+var tracingKeys = []key[*sharedReader, tracing.Config]{
+	{
+		Name: "endpoint", Required: true, Doc: "Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is added. May have references.", Schema: strictyaml.TextSchema,
+		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Endpoint = r.secretURL(at) },
+	},
+	{
+		Name: "headers", Doc: "Headers of each request. Values may have references.", Schema: headersSchema,
+		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Headers = r.SecretMap(at, headerNames()) },
 	},
 }
