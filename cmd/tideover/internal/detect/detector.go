@@ -48,7 +48,7 @@ type Detector struct {
 	session sessionReader
 	matcher lineMatcher
 	lines   lineRing
-	trace   trace // empty without Explain
+	traced  trace // empty without Explain
 
 	number int // of the current line, from 1, including blank ones
 	order  int // number of lines and events; a line may contain several events
@@ -79,10 +79,6 @@ type lineRing struct {
 	entries []entry // at index count modulo length
 	count   int     // number of lines that are not blank
 	limit   int     // number of last lines that count; the lines above them are context
-}
-
-func newLineRing(limit int) lineRing {
-	return lineRing{entries: make([]entry, limit+maxAbove), limit: limit}
 }
 
 // push adds a line, whose text it copies.
@@ -116,7 +112,8 @@ func New(pack *Pack, options Options) *Detector {
 		options.Location = time.Local
 	}
 	d := &Detector{
-		pack: pack, options: options, lines: newLineRing(options.Lines),
+		pack: pack, options: options,
+		lines:   lineRing{entries: make([]entry, options.Lines+maxAbove), limit: options.Lines},
 		session: sessionReader{rules: pack.session, onID: options.OnSessionID},
 		matcher: lineMatcher{rules: pack.lines, zone: options.Location, wrapped: maxWrapped},
 	}
@@ -196,7 +193,7 @@ func (d *Detector) text(line []byte) {
 	d.session.readLine(line, d.lines.count, d.said)
 	e := d.push(line, false)
 	if d.options.Explain {
-		d.trace.addText(*e, d.pack.lines)
+		d.traced.addText(*e, d.pack.lines)
 	}
 	if !d.said {
 		fence := bytes.HasPrefix(line, codeFence)
@@ -224,7 +221,7 @@ func (d *Detector) event(line []byte) {
 		e.count, e.order = d.lines.count, d.order // earlier events of the list may have added lines
 		r := d.matchEvent(event, e)
 		if r == nil && d.options.Explain {
-			d.trace.addEvent(event, e, d.pack.events)
+			d.traced.addEvent(event, e, d.pack.events)
 		}
 		if r == nil || !r.Alive && !r.MovedOn { // text of a success is an answer, which may quote anything
 			d.readMessages(event)

@@ -33,7 +33,7 @@ func (d *Detector) Explain(code int, signaled bool) (Stop, []Finding) {
 		}
 		out = append(out, Finding{m.number, m.line, m.rule.pack, m.rule.ID, true, m.verdict})
 	}
-	for _, e := range d.trace.lines {
+	for _, e := range d.traced {
 		if e.event && !events[e.number] || !e.event && !texts[e.count] {
 			out = append(out, d.almost(e))
 		}
@@ -65,9 +65,7 @@ func (d *Detector) almost(e entry) Finding {
 }
 
 // trace records the last lines that contain a literal of a rule.
-type trace struct {
-	lines []entry
-}
+type trace []entry
 
 // addText records a line of text that contains a literal of a rule.
 func (t *trace) addText(e entry, rules []*rule) {
@@ -83,16 +81,16 @@ func (r *rule) hints(lower string) bool { return !r.MovedOn && r.near(lower) }
 // add records a line.
 func (t *trace) add(e entry) {
 	e.text = slices.Clone(e.text)
-	if len(t.lines) == maxTraced {
-		t.lines = append(t.lines[:0], t.lines[1:]...)
+	if len(*t) == maxTraced {
+		*t = append((*t)[:0], (*t)[1:]...)
 	}
-	t.lines = append(t.lines, e)
+	*t = append(*t, e)
 }
 
 // addEvent records an event that contains a literal of a rule, and why it does not match the
 // first such rule. Of a list of events it records the first.
 func (t *trace) addEvent(event any, e entry, rules []*rule) {
-	if n := len(t.lines); n > 0 && t.lines[n-1].event && t.lines[n-1].number == e.number {
+	if n := len(*t); n > 0 && (*t)[n-1].event && (*t)[n-1].number == e.number {
 		return
 	}
 	for _, alive := range []bool{false, true} { // rules for stops first

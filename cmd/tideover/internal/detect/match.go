@@ -133,12 +133,7 @@ func (r *rule) inContext(e entry, above []entry) bool {
 func (r *rule) near(lower string) bool { return containsAny(lower, r.Literals) }
 
 func containsAny(text string, list []string) bool {
-	for _, part := range list {
-		if strings.Contains(text, part) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // matchLine matches a line that contains a literal.

@@ -110,10 +110,7 @@ func parse(name string, text []byte, base lookup) (*Pack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pack %s: %w", name, err)
 	}
-	if spec.Name == "" {
-		spec.Name = name
-	}
-	if spec.Name != name {
+	if spec.Name = cmp.Or(spec.Name, name); spec.Name != name {
 		return nil, fmt.Errorf("pack %s: the file has another name: %q", name, spec.Name)
 	}
 	return compile(spec, base)
@@ -165,11 +162,7 @@ func compile(spec Spec, base lookup) (*Pack, error) {
 	ids := map[string]bool{}
 	for i, r := range spec.Rules {
 		if err := p.addRule(r, ids); err != nil {
-			id := r.ID
-			if id == "" {
-				id = fmt.Sprintf("rules[%d]", i)
-			}
-			errs = append(errs, fmt.Errorf("rule %s: %w", id, err))
+			errs = append(errs, fmt.Errorf("rule %s: %w", cmp.Or(r.ID, fmt.Sprintf("rules[%d]", i)), err))
 		}
 	}
 	errs = append(errs, p.addSession(spec.Session)...)

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -43,12 +44,9 @@ func (r *ranking) quoted(m *match) bool {
 
 // isMessage reports whether a specific rule matches the line.
 func isMessage(list []match, count int) bool {
-	for i := range list {
-		if m := &list[i]; m.count <= count && count <= m.end && m.own() && !m.rule.MovedOn {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(m match) bool {
+		return m.count <= count && count <= m.end && m.own() && !m.rule.MovedOn
+	})
 }
 
 // isProse reports whether a line reads like prose: three words or more, or the end of a sentence.

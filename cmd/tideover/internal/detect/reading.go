@@ -3,6 +3,7 @@ package detect
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -49,14 +50,7 @@ var forms = map[string]func(text string, at time.Time, zone *time.Location) (tim
 }
 
 // formNames returns the names of the formats, for errors.
-func formNames() string {
-	var names []string
-	for name := range forms {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
+func formNames() string { return strings.Join(slices.Sorted(maps.Keys(forms)), ", ") }
 
 // read parses a text. The result is a moment between tolerance before the time of writing and
 // longest after it, or has a note with the error.

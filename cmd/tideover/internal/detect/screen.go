@@ -2,6 +2,7 @@ package detect
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -226,10 +227,5 @@ var choice = lazyregexp.New(`^(?:[>›❯»] ?)?1[.)] \S`)
 
 // asksBelow reports whether the program asks the user to choose.
 func asksBelow(rows []screenRow) bool {
-	for i := range rows {
-		if choice.Match(rows[i].text) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rows, func(r screenRow) bool { return choice.Match(r.text) })
 }

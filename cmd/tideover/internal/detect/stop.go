@@ -40,7 +40,7 @@ func (d *Detector) Stop(code int, signaled bool) Stop {
 // decide returns the verdict, and all matches with their own verdicts.
 func (d *Detector) decide(code int, signaled bool) (Stop, []match) {
 	d.endLines()
-	list := append(slices.Clone(d.events), d.matcher.matchLines(&d.lines, d.trace.lines)...)
+	list := append(slices.Clone(d.events), d.matcher.matchLines(&d.lines, d.traced)...)
 	slices.SortFunc(list, func(a, b match) int { return cmp.Compare(a.order, b.order) })
 	byExit := stopByExit(d.pack, code, signaled)
 	done := byExit.Reason == Completed && !saysFailed(list)
