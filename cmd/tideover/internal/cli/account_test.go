@@ -171,7 +171,7 @@ func TestAnAccountIsChecked(t *testing.T) {
 	write(t, file, "version: 1\nsessions:\n  s: {start: [x], account: ../x, account-spread: 0s}\nworkflows:\n  w: {steps: [{id: a, run: [x], account: A}, {id: b, http: {get: http://x}, account: b}]}\n")
 	got := inProcess(t, "config", "check", "--config", file)
 	wantCode(t, got, 125)
-	for _, part := range []string{`sessions.s.account: "../x" is not a valid account name`, "sessions.s.account-spread", `account: "A" is not a valid account name`, "account is for commands; this step is a request"} {
+	for _, part := range []string{`sessions.s.account: "../x" is not a valid account name`, "sessions.s.account-spread", `account: "A" is not a valid account name`, ".account: requires run; this step is an HTTP request"} {
 		wantIn(t, "stderr", got.stderr+got.out, part)
 	}
 	write(t, file, "version: 1\nsessions:\n  a: {start: [claude, -p, x]}\n  b: {start: [x], account: work, account-spread: 1m}\n  c: {start: [claude, -p, x], account: none}\n")

@@ -38,6 +38,6 @@ func TestConfigShowHasNoSecrets(t *testing.T) {
 	write(t, file, "version: 1\nsessions: {s: {start: [x, sk-ant-api03-PLANTEDaBcDeFgHi]}}\n")
 	o := tideover(t, "config", "show", "-c", file)
 	wantCode(t, o, 125)
-	wantIn(t, "the error", o.stderr, "a secret must not stand in the file")
+	wantIn(t, "the error", o.stderr, "a secret must not be in the file")
 	wantIn(t, "the error", o.stderr, "[x, ***]")
 }

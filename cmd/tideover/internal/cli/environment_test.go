@@ -124,7 +124,7 @@ workflows:
 	got := check()
 	for _, want := range []string{
 		"tideover.yaml:2:", "notify.told.run[2]: the command uses $HOOK_URL, which it does not get",
-		"workflows.w.steps[0].run[2]: the command uses $REGION, $SSH_AUTH_SOCK, which it does not get from the server: name it in env-inherit, or set it in env",
+		"workflows.w.steps[0].run[2]: the command uses $REGION, $SSH_AUTH_SOCK, which is not passed to it: add it to env-inherit, or set it in env",
 	} {
 		wantIn(t, "config check", got, want)
 	}

@@ -171,7 +171,7 @@ func TestAKeyThatBreaksAHeaderNamesItsVariable(t *testing.T) {
 		cmd.Env = append(cmd.Env, "OPENAI_API_KEY="+key)
 		o := finish(t, cmd)
 		wantCode(t, o, 125)
-		wantIn(t, "error", o.stderr, "gateway: the value of OPENAI_API_KEY can't stand in a header: there is a line break in it, or a space at an end")
+		wantIn(t, "error", o.stderr, "gateway: the value of OPENAI_API_KEY can't be sent in a header: it has a line break, or a space at the beginning or the end")
 		if strings.Contains(o.stderr, "config:") || strings.Contains(o.stderr, "hush-hush") {
 			t.Errorf("with %q: %q", key, o.stderr)
 		}

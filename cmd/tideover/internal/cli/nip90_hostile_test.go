@@ -17,7 +17,7 @@ import (
 func TestWorkflowsThatStrangersCouldUseAreRefused(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]string{
-		`run: [sh, -c, "echo {{ .input.task }}"]`: "a template can't be what a shell runs",
+		`run: [sh, -c, "echo {{ .input.task }}"]`: "a template can't be part of a shell script",
 		`run: [x], policy: task attempts=21`:      "attempts: a job has at most 20",
 	} {
 		text := strings.Replace(offering("[x]", "", nostrtest.New(t)), "run: [x]\n      env: {TASK: \"{{ .input.task }}\"}", "workflow: w", 1)

@@ -375,10 +375,10 @@ func TestServeRefusesAWrongCertificate(t *testing.T) {
 	write(t, file, "version: 1\nserver: {data: ./data}\n")
 	o := tideover(t, "serve", "--config", file, "--tls-cert", cert, "--tls-key", key)
 	wantCode(t, o, codeOwn)
-	wantIn(t, "error", o.stderr, "flag --tls-key: server.tls.key: \""+key+"\": others may read it (-rw-r--r--): chmod 600 it")
+	wantIn(t, "error", o.stderr, "flag --tls-key: server.tls.key: \""+key+"\": other users can read it (-rw-r--r--): run chmod 600")
 	o = tideover(t, "config", "show", "--origin", "--config", file, "--tls-cert", cert)
 	wantCode(t, o, codeOwn)
-	wantIn(t, "error", o.stderr, "flag --tls-cert: server.tls.cert: needs key")
+	wantIn(t, "error", o.stderr, "flag --tls-cert: server.tls.cert: requires key")
 	o = tideover(t, "serve", "--demo", "--config", file, "--tls-cert", cert, "--tls-key", key)
 	wantCode(t, o, codeOwn)
 }

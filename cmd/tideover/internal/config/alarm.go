@@ -34,7 +34,7 @@ func readFactor(at place) float64 {
 	}
 	f, err := strconv.ParseFloat(fmt.Sprint(n.Value), 64)
 	if err != nil || !(f >= minAmplification && f <= maxAmplification) { // which is not the same for NaN
-		at.Bad("%s is not a number from %v to %v; 1 is a layer that never retries", n.Text, minAmplification, int(maxAmplification))
+		at.Bad("%s is not a number from %v to %v; 1 means a layer that never retries", n.Text, minAmplification, int(maxAmplification))
 		return 0
 	}
 	at.Record(n.Text)
@@ -43,18 +43,18 @@ func readFactor(at place) float64 {
 
 var stormKeys = []key[struct{}, storm.Rule]{
 	{
-		Name: "amplification", Default: "2", Doc: "Attempts for each first attempt of a workflow or a provider, above which retries are a storm.",
+		Name: "amplification", Default: "2", Doc: "Alarm threshold: attempts per first attempt of a workflow or a provider.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"number", "integer"}, Minimum: new(minAmplification), Maximum: new(maxAmplification)}
 		},
 		Set: func(_ struct{}, at place, r *storm.Rule) { r.Amplification = readFactor(at) },
 	},
 	{
-		Name: "for", Default: "30s", Doc: "How long that must last before there is an alarm, and be over before it ends; attempts are counted over half of it.", Schema: strictyaml.DurationSchema,
+		Name: "for", Default: "30s", Doc: "How long the threshold must be exceeded before the alarm starts, and how long it must hold again before the alarm ends. Attempts are counted over half of this time.", Schema: strictyaml.DurationSchema,
 		Set: func(_ struct{}, at place, r *storm.Rule) { r.For = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "min-attempts", Default: "50", Doc: "Attempts in that half, below which there is no alarm.", Schema: strictyaml.IntSchema(1),
+		Name: "min-attempts", Default: "50", Doc: "Fewest attempts in that half for an alarm.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ struct{}, at place, r *storm.Rule) { r.MinAttempts = strictyaml.ReadInt(at, 1) },
 	},
 }

@@ -30,7 +30,7 @@ func readAudit(r *sharedReader, at place, a *Audit, data string) {
 
 var auditKeys = []key[*sharedReader, Audit]{
 	{
-		Name: "file", Doc: "Path of the trail, relative to the file's folder; audit.jsonl in the server's data unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "file", Doc: "Path of the audit log, relative to the folder of this file. Default: audit.jsonl in server.data.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *sharedReader, at place, a *Audit) {
 			if s, ok := at.Text(); ok {
 				a.File = r.path(at, s)
@@ -39,15 +39,15 @@ var auditKeys = []key[*sharedReader, Audit]{
 		},
 	},
 	{
-		Name: "max-size", Default: "10MB", Doc: "Size at which the trail is put aside and a new one begun.", Schema: strictyaml.SizeSchema,
+		Name: "max-size", Default: "10MB", Doc: "Size at which the audit log is rotated.", Schema: strictyaml.SizeSchema,
 		Set: func(_ *sharedReader, at place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
 	},
 	{
-		Name: "keep", Default: "5", Doc: "Trails that are kept beside the current one; 0 for none.", Schema: strictyaml.IntSchema(0),
+		Name: "keep", Default: "5", Doc: "Rotated audit logs to keep; 0 keeps none.", Schema: strictyaml.IntSchema(0),
 		Set: func(_ *sharedReader, at place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
 	},
 	{
-		Name: "off", Doc: "Whether no trail is kept.",
+		Name: "off", Doc: "Whether the audit log is disabled.",
 		Schema: strictyaml.BoolSchema,
 		Set:    func(_ *sharedReader, at place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
 	},
@@ -62,11 +62,11 @@ func readTracing(r *sharedReader, at place) *tracing.Config {
 
 var tracingKeys = []key[*sharedReader, tracing.Config]{
 	{
-		Name: "endpoint", Required: true, Doc: "Base URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; /v1/traces is added. May have references.", Schema: strictyaml.TextSchema,
+		Name: "endpoint", Required: true, Doc: "Base URL of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; /v1/traces is appended. May contain references.", Schema: strictyaml.TextSchema,
 		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Endpoint = r.secretURL(at) },
 	},
 	{
-		Name: "headers", Doc: "Headers of each request. Values may have references.", Schema: headersSchema,
+		Name: "headers", Doc: "HTTP headers of each request. Values may contain references.", Schema: headersSchema,
 		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Headers = r.SecretMap(at, headerNames()) },
 	},
 }

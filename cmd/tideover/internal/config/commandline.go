@@ -14,15 +14,15 @@ const stdinIndex = -1
 
 // The problems with a template in a command.
 const (
-	choosesProgram = "a template can't say which program runs: whoever asks for a job could choose it"
-	writesScript   = "a template can't be what a shell runs: whoever asks for a job could write commands"
-	readsScript    = writesScript + ", and without a script it runs what it reads"
-	behindScript   = writesScript + `; give it behind the script, which has it as "$1": [sh, -c, 'agent "$1"', sh, "{{ .input.task }}"]`
+	choosesProgram = "a template can't be the program: the sender of a job could choose the program"
+	writesScript   = "a template can't be part of a shell script: the sender of a job could run commands"
+	readsScript    = writesScript + "; a shell without a script runs its standard input"
+	behindScript   = writesScript + `; pass it as an argument after the script, which reads it as "$1": [sh, -c, 'agent "$1"', sh, "{{ .input.task }}"]`
 )
 
 // commandLine finds templates in a command that would let the sender of a job run
-// commands of his own. It is strict: a template behind a shell is refused if it is not
-// known to be harmless, and one behind -c or -e of any program.
+// any command. It is strict: after a shell it rejects every template that is not known to be
+// harmless, and after -c or -e of any program it rejects every template.
 type commandLine struct {
 	run          []*template.Text
 	foreignStdin bool           // the sender of a job may have written its standard input
@@ -112,7 +112,7 @@ func (c *commandLine) checkScript(k, i int, shell bool) int {
 	case i > 0 && c.foreign(k+i) && shell:
 		c.refuse(k+i, behindScript)
 	case i > 0 && c.foreign(k+i):
-		c.refuse(k+i, "a template can't be what "+c.name(k)+" runs: whoever asks for a job could write commands; give it behind the script")
+		c.refuse(k+i, "a template can't be the script of "+c.name(k)+": the sender of a job could run commands; pass it as an argument after the script")
 	case i == 0 && c.foreignStdin:
 		c.refuse(stdinIndex, readsScript)
 	}
@@ -127,7 +127,7 @@ func (c *commandLine) checkRemote(k int) {
 	words := 0
 	for i := k + 1; i < len(c.run); i++ {
 		if c.foreign(i) {
-			c.refuse(i, "a template can't be an argument of "+c.name(k)+", which has a shell read it: whoever asks for a job could write commands")
+			c.refuse(i, "a template can't be an argument of "+c.name(k)+", which passes it to a shell: the sender of a job could run commands")
 		} else if !strings.HasPrefix(c.run[i].Literal(), "-") {
 			words++
 		}
@@ -151,9 +151,9 @@ func (c *commandLine) checkOptions() {
 		switch {
 		case !c.foreign(i):
 		case evalFlag.MatchString(flag):
-			c.refuse(i, "a template can't stand behind "+flag+", where many programs have a script: whoever asks for a job could write commands")
+			c.refuse(i, "a template can't follow "+flag+", where many programs expect a script: the sender of a job could run commands")
 		case attachedFlag.MatchString(beforeTemplate(c.run[i].Source())):
-			c.refuse(i, "a template can't stand where many programs have a script: whoever asks for a job could write commands")
+			c.refuse(i, "a template can't be used where many programs expect a script: the sender of a job could run commands")
 		}
 	}
 }

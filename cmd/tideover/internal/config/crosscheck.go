@@ -21,7 +21,7 @@ var ownPrefixes = []string{session.Prefix, "notify.", nip90.Prefix}
 func checkPrefixes(at place) {
 	for _, p := range at.Node.Pairs {
 		if name := p.Key.Text; slices.ContainsFunc(ownPrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) {
-			at.WithNode(p.Key).Bad("%q begins like the runs of sessions, messages and jobs, which is reserved", name)
+			at.WithNode(p.Key).Bad("%q begins with a prefix that is reserved for sessions, messages and jobs; choose another name", name)
 		}
 	}
 }
@@ -30,7 +30,7 @@ func checkPrefixes(at place) {
 func checkReserved(at place) {
 	for _, p := range at.Node.Pairs {
 		if strings.HasSuffix(p.Key.Text, alarmSuffix) {
-			at.WithNode(p.Key).Bad("%q ends in %s, which is reserved: so the runs of on-give-up are called", p.Key.Text, alarmSuffix)
+			at.WithNode(p.Key).Bad("%q ends in %s, which is reserved for runs of on-give-up; choose another name", p.Key.Text, alarmSuffix)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func checkReserved(at place) {
 func crossCheckServer(f *fileReader, found map[string]place) {
 	checkApart(f.engine.secondPlace, f.cfg.Engine.SecondPlace, f.cfg.Server.Data)
 	if durability, ok := found["durability"]; ok && f.cfg.Engine.Clustered() {
-		durability.Bad("is of the folder; on a cluster it is the servers' matter: set sync_interval: always for them, and leave this out")
+		durability.Bad("has no effect with engine.nats; leave it out, and set sync_interval: always in the configuration of the NATS servers")
 	}
 }
 
@@ -51,14 +51,14 @@ func checkApart(at place, second, data string) {
 	}
 	rel, err := filepath.Rel(data, second)
 	if err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator)) {
-		at.Bad("%q is in server.data, which every process has for itself; name a folder on another disk, the same for all", at.Node.Text)
+		at.Bad("%q is in server.data, which belongs to one process; use a folder on another disk that all processes share", at.Node.Text)
 	}
 }
 
 // crossCheckSessions refuses sessions on a cluster.
 func crossCheckSessions(at place, c *Config) {
 	if c.Engine.Clustered() && len(at.Node.Pairs) > 0 {
-		at.Bad("a session lives on one machine, and with engine.nats any machine may run it; keep sessions with tideover watch, or with a tideover serve of its own file")
+		at.Bad("sessions can't be combined with engine.nats: a session is bound to one machine; use tideover watch, or a tideover serve with a separate file")
 	}
 }
 
@@ -108,7 +108,7 @@ func (c *command) warnScript() {
 		}
 		// Without -c it is the path of a script, and not its text.
 		if i := k + shellScript(run[k:]); i > k+1 && scriptFlag.MatchString(run[i-1].Literal()) && !run[i].IsConstant() {
-			c.args[i].at.Warn("the shell reads what is rendered into its script as commands: give the template as an argument behind the script, which has it as \"$1\": " +
+			c.args[i].at.Warn("the shell runs the rendered template as part of its script: pass the template as an argument after the script, which reads it as \"$1\": " +
 				"[sh, -c, 'agent \"$1\"', sh, \"{{ .input.task }}\"]")
 			return
 		}
@@ -132,7 +132,7 @@ func (c *command) warnUnseen(server guard.Inherit) {
 			}
 		}
 		if len(names) > 0 {
-			u.at.Warn("the command uses %s, which it does not get from the server: name it in env-inherit, or set it in env", strings.Join(names, ", "))
+			u.at.Warn("the command uses %s, which is not passed to it: add it to env-inherit, or set it in env", strings.Join(names, ", "))
 		}
 	}
 }

@@ -34,7 +34,7 @@ func (r *engineReader) section(at place, e *cluster.Config) {
 	found, _ := strictyaml.Object(r, at, engineKeys, e)
 	if _, ok := found["nats"]; !ok {
 		for _, name := range slices.Sorted(maps.Keys(found)) {
-			found[name].Bad("needs nats, the addresses of the servers; without it runs are kept in server.data")
+			found[name].Bad("requires nats, the addresses of the servers; without nats, runs are stored in server.data")
 		}
 		return
 	}
@@ -51,7 +51,7 @@ func (r *engineReader) section(at place, e *cluster.Config) {
 func checkPairs(found map[string]place, pairs [][2]string) {
 	for _, pair := range pairs {
 		if here, ok := found[pair[0]]; ok && found[pair[1]].Node == nil {
-			here.Bad("needs %s", pair[1])
+			here.Bad("requires %s", pair[1])
 		}
 	}
 }
@@ -64,7 +64,7 @@ func checkIdentity(found map[string]place) {
 			here, given := found[way]
 			switch {
 			case given && first != "":
-				here.Bad("%s is given already; there is one way to say who we are", first)
+				here.Bad("can't be combined with %s; use one way to authenticate", first)
 			case given:
 				first = way
 			}
@@ -74,39 +74,39 @@ func checkIdentity(found map[string]place) {
 
 var engineKeys = []key[*engineReader, cluster.Config]{
 	{
-		Name: "nats", Doc: "Addresses of NATS servers with JetStream, nats://host:4222, as a list or with commas: runs are shared with all processes that name the same cluster. A password in one is a reference.",
+		Name: "nats", Doc: "Addresses of NATS servers with JetStream, such as nats://host:4222, as a list or separated by commas. Runs are shared with all processes that name the same cluster. A password in an address must be a reference.",
 		Schema: addressesSchema,
 		Set:    func(r *engineReader, at place, e *cluster.Config) { e.NATS = r.natsServers(at) },
 	},
 	{
-		Name: "name", Doc: "Name of the cluster within NATS, with which its streams begin; tideover unless said.",
+		Name: "name", Doc: "Name of the cluster within NATS; the names of its streams begin with it. Default: tideover.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
 		},
 		Set: func(_ *engineReader, at place, e *cluster.Config) { e.Name = readClusterName(at) },
 	},
 	{
-		Name: "shards", Doc: "Parts that the work has, 32 unless said; at creation, and never changed.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
+		Name: "shards", Doc: "Number of shards that the runs are divided into. Set when the cluster is created; can't be changed. Default: 32.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
 		Set: func(_ *engineReader, at place, e *cluster.Config) {
 			e.Shards = strictyaml.ReadIntUpTo(at, jetstream.MaxShards)
 		},
 	},
 	{
-		Name: "replicas", Doc: "Servers that keep each entry, at creation; 3 if the servers are a cluster, else 1, unless said.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
+		Name: "replicas", Doc: "Number of NATS servers that store each entry. Set when the cluster is created. Default: 3 if the servers form a NATS cluster, else 1.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
 		Set: func(_ *engineReader, at place, e *cluster.Config) {
 			e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas)
 		},
 	},
 	{
-		Name: "max-bytes", Doc: "Largest log of a shard, 192MiB or more, at creation; no limit unless said.", Schema: strictyaml.SizeSchema,
+		Name: "max-bytes", Doc: "Largest log of a shard, at least 192MiB. Set when the cluster is created. Default: no limit.", Schema: strictyaml.SizeSchema,
 		Set: func(_ *engineReader, at place, e *cluster.Config) { e.MaxBytes = readLogLimit(at) },
 	},
 	{
-		Name: "lease-time", Doc: "Silence after which a process is taken for dead, 1s to 5m, at creation; 12s unless said.", Schema: strictyaml.DurationSchema,
+		Name: "lease-time", Doc: "Time without a heartbeat after which a process counts as dead, 1s to 5m. Set when the cluster is created. Default: 12s.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *engineReader, at place, e *cluster.Config) { e.LeaseTime = readLeaseTime(at) },
 	},
 	{
-		Name: "credentials", Doc: "Path of a .creds file, which may be renewed while it is used.", Schema: strictyaml.ScalarSchema,
+		Name: "credentials", Doc: "Path of a .creds file. The file may be replaced while the server runs.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, e *cluster.Config) {
 			e.Credentials = r.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
 		},
@@ -118,7 +118,7 @@ var engineKeys = []key[*engineReader, cluster.Config]{
 		},
 	},
 	{
-		Name: "user", Doc: "User at the servers; may have references.", Schema: strictyaml.ScalarSchema,
+		Name: "user", Doc: "User name for the NATS servers; may contain references.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, e *cluster.Config) { e.User = r.Open(at, "user") },
 	},
 	{
@@ -126,16 +126,16 @@ var engineKeys = []key[*engineReader, cluster.Config]{
 		Set: func(r *engineReader, at place, e *cluster.Config) { e.Password = r.Secret(at) },
 	},
 	{
-		Name: "token", Doc: "Token for the servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
+		Name: "token", Doc: "Token for the NATS servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
 		Set: func(r *engineReader, at place, e *cluster.Config) { e.Token = r.Secret(at) },
 	},
 	{
-		Name: "tls", Doc: "Files for connections with TLS. The variables are TIDEOVER_ENGINE_TLS_CA and so on.", Inside: []string{"ca", "cert", "key"},
+		Name: "tls", Doc: "Files for TLS connections. The environment variables are TIDEOVER_ENGINE_TLS_CA, TIDEOVER_ENGINE_TLS_CERT and TIDEOVER_ENGINE_TLS_KEY.", Inside: []string{"ca", "cert", "key"},
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(tlsKeys)) },
 		Set:    func(r *engineReader, at place, e *cluster.Config) { r.tls(at, &e.TLS) },
 	},
 	{
-		Name: "member", Doc: "Name of this process among those of the cluster; its host and process id unless said.",
+		Name: "member", Doc: "Name of this process in the cluster. Default: host name and process id.",
 		Schema: func() *jsonschema.Schema {
 			s := strictyaml.ScalarSchema()
 			s.MinLength, s.MaxLength = new(1), new(maxMember)
@@ -144,21 +144,21 @@ var engineKeys = []key[*engineReader, cluster.Config]{
 		Set: func(_ *engineReader, at place, e *cluster.Config) { e.Member = readMember(at) },
 	},
 	{
-		Name: "second-place", Doc: "Folder outside of NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,
+		Name: "second-place", Doc: "Folder outside NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, e *cluster.Config) { e.SecondPlace, r.secondPlace = r.folder(at), at },
 	},
 	{
-		Name: "system-credentials", Doc: "Path of the .creds file of NATS's system account: with it, doctor sees how the servers store.", Schema: strictyaml.ScalarSchema,
+		Name: "system-credentials", Doc: "Path of a .creds file of the NATS system account, with which doctor checks how the servers store data.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, e *cluster.Config) {
 			e.SystemCredentials = r.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
 		},
 	},
 	{
-		Name: "system-user", Doc: "User of NATS's system account, instead.", Schema: strictyaml.ScalarSchema,
+		Name: "system-user", Doc: "User of the NATS system account, instead of system-credentials.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, e *cluster.Config) { e.SystemUser = r.Open(at, "user") },
 	},
 	{
-		Name: "system-password", Doc: "Its password, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
+		Name: "system-password", Doc: "Password of system-user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
 		Set: func(r *engineReader, at place, e *cluster.Config) { e.SystemPassword = r.Secret(at) },
 	},
 }
@@ -173,7 +173,7 @@ var clusterName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 func readClusterName(at place) string {
 	s, ok := at.Text()
 	if ok && !clusterName.MatchString(s) {
-		at.Bad("%q is not a name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
+		at.Bad("%q is not a valid name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
 		return ""
 	}
 	if ok {
@@ -185,7 +185,7 @@ func readClusterName(at place) string {
 func readMember(at place) string {
 	s, ok := at.Text()
 	if ok && (s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl)) {
-		at.Bad("%q is not a name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
+		at.Bad("%q is not a valid name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
 		return ""
 	}
 	if ok {
@@ -202,7 +202,7 @@ const minLog = 3 * 64 << 20
 func readLogLimit(at place) int64 {
 	n := strictyaml.ReadSize(at)
 	if n != 0 && n < minLog {
-		at.Bad("%q is too small: a log is cut after 64MiB, and keeps as much; want 192MiB or more, or leave it out", at.Node.Text)
+		at.Bad("%q is too small: a log is truncated after 64MiB and keeps as much again; want 192MiB or more, or leave it out", at.Node.Text)
 	}
 	return n
 }
@@ -211,9 +211,9 @@ func readLeaseTime(at place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	switch {
 	case d != 0 && d < time.Second:
-		at.Bad("%v is less than a second", d)
+		at.Bad("%v is too short; want at least 1s", d)
 	case d > jetstream.MaxLeaseTime:
-		at.Bad("%v is too long: nobody goes on with the work of a process that is gone for as long; want 5m or less", d)
+		at.Bad("%v is too long: runs of a dead process would stand still for that time; want 5m or less", d)
 	}
 	return d
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/internal/oneline"
 )
 
-const noAddress = "there is no address; want one like nats://host:4222"
+const noAddress = "the address is missing; want one like nats://host:4222"
 
 // natsServers reads where the servers are: one text with commas, or a list.
 func (r *engineReader) natsServers(at place) (list []*template.SecretText) {
@@ -63,7 +63,7 @@ func (r *engineReader) natsServer(at place) *template.SecretText {
 	}
 	if literal, found := addressSecret(src); found {
 		at.Hide()
-		at.Refuse(literal, "a secret must not stand in the file; write a reference, as in nats://user:${env:PASSWORD}@host:4222, or use user and password, token or credentials")
+		at.Refuse(literal, "a secret must not be in the file; write a reference, as in nats://user:${env:PASSWORD}@host:4222, or use user and password, token or credentials")
 		return nil
 	}
 	if strings.Contains(src, "{{") {
@@ -131,7 +131,7 @@ func (r *engineReader) addresses(found map[string]place, e *cluster.Config) {
 	}
 	for _, way := range []string{"credentials", "nkey-seed", "user", "token"} {
 		if here, ok := found[way]; ok && users {
-			here.Bad("an address in nats says already who we are; leave one of them out")
+			here.Bad("can't be combined with credentials in an address of nats; use one way to authenticate")
 		}
 	}
 }

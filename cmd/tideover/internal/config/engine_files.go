@@ -90,15 +90,15 @@ func (r *engineReader) tls(at place, t *cluster.TLS) {
 
 var tlsKeys = []key[*engineReader, cluster.TLS]{
 	{
-		Name: "ca", Doc: "Certificates of the authorities that servers may have theirs from, as PEM; those of the system unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "ca", Doc: "Certificates of the authorities that sign the servers' certificates, as PEM. Default: the authorities of the operating system.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, t *cluster.TLS) { t.CA = r.existing(at) },
 	},
 	{
-		Name: "cert", Doc: "Certificate of this process, as PEM.", Schema: strictyaml.ScalarSchema,
+		Name: "cert", Doc: "Path of the certificate of this process, as PEM.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, t *cluster.TLS) { t.Cert = r.existing(at) },
 	},
 	{
-		Name: "key", Doc: "Path of the key of the certificate, as PEM.", Schema: strictyaml.ScalarSchema,
+		Name: "key", Doc: "Path of the certificate's private key, as PEM.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *engineReader, at place, t *cluster.TLS) { t.Key = r.existing(at) },
 	},
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// TestOnlyRegularFilesAreRead would hang with a pipe that nobody writes to.
+// TestOnlyRegularFilesAreRead would hang if Load opened a pipe without a writer.
 func TestOnlyRegularFilesAreRead(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "pipe")

@@ -95,24 +95,24 @@ var rootKeys = []key[*fileReader, Config]{
 		Set: func(_ *fileReader, at place, _ *Config) {
 			switch fromFile := at.Node.Origin == ""; {
 			case at.Node.Text != "1":
-				at.Bad("%q is not a version that is understood; this one understands 1", at.Node.Text)
+				at.Bad("unknown version %q; this release supports version 1", at.Node.Text)
 			case fromFile && at.Node.Kind != strictyaml.KindInt:
 				at.Bad("the version is a number; write it without quotes")
 			}
 		},
 	},
 	{
-		Name: "policies", Doc: "Named policies: how long to wait, when to stop. A name can be used wherever a policy is expected.",
+		Name: "policies", Doc: "Retry policies by name: how long to wait and when to stop. A name can be used wherever a policy is expected.",
 		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(policySchema()) },
 		Set:    func(f *fileReader, at place, _ *Config) { f.policies.section(at) },
 	},
 	{
-		Name: "notify", Doc: "Ways to tell somebody what happened, by name.",
+		Name: "notify", Doc: "Notifiers by name: where messages about runs and providers are sent.",
 		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(notifySchema()) },
 		Set:    func(f *fileReader, at place, _ *Config) { f.notifiers.section(at) },
 	},
 	{ // before the workflows, whose steps use them
-		Name: "providers", Doc: "Remote APIs that the gateway and steps use, by name: /p/name/ at the gateway.",
+		Name: "providers", Doc: "Remote APIs that the gateway and steps use, by name. The gateway serves each at /p/name/.",
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.NamedSchema(strictyaml.OrNull(strictyaml.Describe(providerKeys)))
 		},
@@ -122,7 +122,7 @@ var rootKeys = []key[*fileReader, Config]{
 		},
 	},
 	{
-		Name: "gateway", Doc: "How callers reach the providers. Each key is also a variable, TIDEOVER_GATEWAY_LISTEN for listen.",
+		Name: "gateway", Doc: "How clients reach the providers. Each key can also be set by an environment variable, such as TIDEOVER_GATEWAY_LISTEN for listen.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(gatewayKeys)) },
 		Set:    func(f *fileReader, at place, c *Config) { readGateway(f.sharedReader, at, &c.Gateway) },
 	},
@@ -139,37 +139,37 @@ var rootKeys = []key[*fileReader, Config]{
 		},
 	},
 	{ // before the server and the sessions, which ask whether there is a cluster
-		Name: "engine", Doc: "Where runs are kept: in the server's folder, or shared with other processes on NATS JetStream. Each key is also a variable, TIDEOVER_ENGINE_NATS for nats.",
+		Name: "engine", Doc: "Where runs are stored: in server.data, or shared with other processes in NATS JetStream. Each key can also be set by an environment variable, such as TIDEOVER_ENGINE_NATS for nats.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(engineKeys)) },
 		Set:    func(f *fileReader, at place, c *Config) { f.engine.section(at, &c.Engine) },
 	},
 	{
-		Name: "server", Doc: "How tideover serve runs. Each key is also a variable, TIDEOVER_SERVER_LISTEN for listen.",
+		Name: "server", Doc: "Settings of tideover serve. Each key can also be set by an environment variable, such as TIDEOVER_SERVER_LISTEN for listen.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(serverKeys)) },
 		Set:    func(f *fileReader, at place, c *Config) { crossCheckServer(f, f.server.section(at, &c.Server)) },
 	},
 	{ // after the server, in whose data it is
-		Name: "audit", Doc: "The trail of events on the disk.",
+		Name: "audit", Doc: "The audit log: a file with all events.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(auditKeys)) },
 		Set:    func(f *fileReader, at place, c *Config) { readAudit(f.sharedReader, at, &c.Audit, c.Server.Data) },
 	},
 	{
-		Name: "alarm", Doc: "When retries multiply the load so much that somebody should know.",
+		Name: "alarm", Doc: "When to raise an alarm because retries multiply the load.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(stormKeys)) },
 		Set:    func(_ *fileReader, at place, c *Config) { readAlarm(at, &c.Alarm) },
 	},
 	{
-		Name: "tracing", Doc: "Where spans of attempts are sent; nowhere unless said.",
+		Name: "tracing", Doc: "Where spans of attempts are sent. Default: tracing is off.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(tracingKeys) },
 		Set:    func(f *fileReader, at place, c *Config) { c.Tracing = readTracing(f.sharedReader, at) },
 	},
 	{
-		Name: "detect", Doc: "Packs of rules by which the stop of a session is understood, beside those that are built in.",
+		Name: "detect", Doc: "Your own packs of rules that find out why a session stopped, in addition to the built-in packs.",
 		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(strictyaml.Describe(packKeys)) },
 		Set:    func(f *fileReader, at place, _ *Config) { at.EachName("pack", f.sessions.pack) },
 	},
 	{
-		Name: "sessions", Doc: "Long commands that are kept going through their limits, by name.",
+		Name: "sessions", Doc: "Long-running commands by name, which are resumed after usage limits and failures.",
 		Schema: func() *jsonschema.Schema {
 			s := strictyaml.NamedSchema(strictyaml.Describe(sessionKeys))
 			s.PropertyNames.Not = &jsonschema.Schema{Pattern: alarmPattern}
@@ -185,7 +185,7 @@ var rootKeys = []key[*fileReader, Config]{
 		},
 	},
 	{
-		Name: "watch", Doc: "What holds for every tideover watch whose flags do not say otherwise.",
+		Name: "watch", Doc: "Defaults for the flags of tideover watch.",
 		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(watchKeys)) },
 		Set: func(f *fileReader, at place, c *Config) {
 			if !at.Empty() {
@@ -194,7 +194,7 @@ var rootKeys = []key[*fileReader, Config]{
 		},
 	},
 	{ // after the workflows, which it may name
-		Name: "nip90", Doc: "Jobs that are taken from Nostr relays as NIP-90 has it, and answered there; none unless said.",
+		Name: "nip90", Doc: "NIP-90 jobs to accept from Nostr relays and answer there. Default: none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(nip90Keys) },
 		Set:    func(f *fileReader, at place, c *Config) { c.NIP90 = f.jobs.section(at) },
 	},

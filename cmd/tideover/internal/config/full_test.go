@@ -274,7 +274,7 @@ func TestTheSchemaRefusesWhatTheLoaderRefuses(t *testing.T) {
 		"timeout", "concurrency", "schedule-missed", "schedule-no-cron", "step-run-text", "step-run-and-http", "step-neither",
 		"step-no-id", "step-id", "step-unknown-key", "needs-twice", "needs-text", "output-limit", "output-limit-large", "output-limit-negative", "exit-codes", "http-expect", "name-reserved", "server-hosts", "env-is-a-list", "http-no-method",
 		"http-two-methods", "http-url-key", "literal-token", "give-up-neither", "session-keys", "server-values", "server-list",
-		"session-reserved", "give-up-notify-nobody", "notify-limits", "step-run-empty",
+		"session-reserved", "give-up-notify-empty", "notify-limits", "step-run-empty",
 		"provider-values", "provider-unknown-keys", "provider-auth", "provider-literals", "gateway-list", "gateway-values", "http-provider",
 		"engine-values", "engine-no-address", "engine-list", "engine-keys",
 		"nip90-empty", "nip90-null", "nip90-list", "nip90-values", "nip90-nothing", "nip90-unknown-keys", "nip90-kinds", "nip90-relays", "nip90-customers",

@@ -22,17 +22,17 @@ func readGateway(r *sharedReader, at place, g *Gateway) {
 	found, _ := strictyaml.Object(r, at, gatewayKeys, g)
 	listen, said := found["listen"]
 	if _, token := found["token"]; said && !token && g.Listen != "" && !loopback(g.Listen) {
-		listen.Bad("%q is open to others, and there is no token; set gateway.token, or listen on 127.0.0.1", g.Listen)
+		listen.Bad("%q is reachable from other machines and no token is set; set gateway.token, or listen on 127.0.0.1", g.Listen)
 	}
 }
 
 var gatewayKeys = []key[*sharedReader, Gateway]{
 	{
-		Name: "token", Doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; without one only this machine may ask.", Schema: referenceSchema,
+		Name: "token", Doc: "Token that clients must send, as a reference: ${env:NAME} or ${file:path}. Without a token only clients on this machine can connect.", Schema: referenceSchema,
 		Set: func(r *sharedReader, at place, g *Gateway) { g.Token = r.token(at) },
 	},
 	{
-		Name: "listen", Default: defaultListen, Doc: "Address of tideover gateway, which runs alone; that of tideover serve is server.listen. One that is not loopback needs a token.",
+		Name: "listen", Default: defaultListen, Doc: "Address that tideover gateway listens on; tideover serve uses server.listen. An address that is not loopback requires a token.",
 		Schema: listenSchema,
 		Set: func(_ *sharedReader, at place, g *Gateway) {
 			if text, ok := at.Text(); ok && checkListen(at, text) {

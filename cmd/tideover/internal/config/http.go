@@ -32,9 +32,9 @@ func (r *workflowReader) http(at place, d *stepDraft) {
 	}
 	switch body, hasBody := found["body"]; {
 	case len(given) == 0:
-		at.Bad("there is no method; want one of %s with the URL", strings.Join(methods, ", "))
+		at.Bad("the method is missing; want one of %s with the URL", strings.Join(methods, ", "))
 	case len(given) > 1:
-		found[given[1]].Bad("%s is given already; a request has one method", given[0])
+		found[given[1]].Bad("can't be combined with %s; a request has one method", given[0])
 	case hasBody && (given[0] == "get" || given[0] == "head"):
 		body.Bad("a %s request has no body", given[0])
 	}
@@ -42,7 +42,7 @@ func (r *workflowReader) http(at place, d *stepDraft) {
 
 var httpKeys = func() []key[*workflowReader, stepDraft] {
 	keys := []key[*workflowReader, stepDraft]{{ // before the methods, whose URLs it makes paths
-		Name: "provider", Doc: "Provider that is asked, as the gateway would: with its keys, its limits and its breaker. The URL is then a path below it.", Schema: strictyaml.NameSchema,
+		Name: "provider", Doc: "Provider to send the request to, with the provider's keys, limits and breaker. The URL is then a path below its base-url.", Schema: strictyaml.NameSchema,
 		Set: func(r *workflowReader, at place, d *stepDraft) {
 			s, ok := at.Text()
 			d.Provider = cmp.Or(s, "?") // also if it is wrong: the URL is meant to be a path
@@ -58,7 +58,7 @@ var httpKeys = func() []key[*workflowReader, stepDraft] {
 	}}
 	for _, m := range methods {
 		keys = append(keys, key[*workflowReader, stepDraft]{
-			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may have references.", Schema: strictyaml.TextSchema,
+			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may contain references.", Schema: strictyaml.TextSchema,
 			Set: func(r *workflowReader, at place, d *stepDraft) {
 				d.Method = strings.ToUpper(m)
 				d.Texts.URL = r.url(at, d)
@@ -67,7 +67,7 @@ var httpKeys = func() []key[*workflowReader, stepDraft] {
 	}
 	return append(keys, []key[*workflowReader, stepDraft]{
 		{
-			Name: "headers", Doc: "Headers of the request. Values are templates and may have references.", Schema: headersSchema,
+			Name: "headers", Doc: "Headers of the request. Values are templates and may contain references.", Schema: headersSchema,
 			Set: func(r *workflowReader, at place, d *stepDraft) {
 				d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText)
 			},
@@ -81,7 +81,7 @@ var httpKeys = func() []key[*workflowReader, stepDraft] {
 			},
 		},
 		{
-			Name: "expect", Doc: "Statuses that are a success, such as 200 or 200-204; 200-299 unless said.",
+			Name: "expect", Doc: "Status codes that count as success, such as 200 or 200-204. Default: 200-299.",
 			Schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
 			Set:    func(_ *workflowReader, at place, d *stepDraft) { d.Expect = readCodes(at, "a status", 100, 599) },
 		},
@@ -151,7 +151,7 @@ func headerNames() func(name string) string {
 		case slices.Contains(clientHeaders, canonical):
 			return "is set by the client itself"
 		case seen[canonical]:
-			return "is given already in another spelling"
+			return "is already set in another spelling"
 		}
 		seen[canonical] = true
 		return ""

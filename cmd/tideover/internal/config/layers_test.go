@@ -108,17 +108,17 @@ func TestBadLayers(t *testing.T) {
 		{"unknown flag", nil, map[string]string{"lisen": "x"}, `flag --lisen: key "lisen" is unknown; did you mean "listen"?`},
 		{"bad variable", []string{"TIDEOVER_SERVER_RETENTION=soon"}, nil, `env TIDEOVER_SERVER_RETENTION: server.retention: "soon" is not a duration such as 500ms, 30s, 1m30s or 2d`},
 		{"bad flag", nil, map[string]string{"concurrency": "many"}, `flag --concurrency: server.concurrency: "many" is not a whole number of 1 or more`},
-		{"open without a token", []string{"TIDEOVER_SERVER_LISTEN=:80"}, nil, `env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, and there is no token; set server.token, or listen on 127.0.0.1
-env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is open to others, who ask for a host by its name; set server.hosts to the names they use, or listen on 127.0.0.1`},
+		{"open without a token", []string{"TIDEOVER_SERVER_LISTEN=:80"}, nil, `env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is reachable from other machines and no token is set; set server.token, or listen on 127.0.0.1
+env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is reachable from other machines; set server.hosts to the host names that clients use, or listen on 127.0.0.1`},
 		{"a bad host", []string{"TIDEOVER_SERVER_HOSTS=a.example, b:80"}, nil, `env TIDEOVER_SERVER_HOSTS: server.hosts[1]: "b:80" is not a host name such as tideover.example.com or an IP address, without port`},
 		{"unknown variable of the gateway", []string{"TIDEOVER_GATEWAY_LISEN=x"}, nil, `env TIDEOVER_GATEWAY_LISEN: key "lisen" is unknown; did you mean "listen"?`},
 		{"unknown flag of the gateway", nil, map[string]string{"gateway.port": "x"}, `flag --port: key "port" is unknown; use listen`},
-		{"an open gateway without a token", []string{"TIDEOVER_GATEWAY_LISTEN=:80"}, nil, `env TIDEOVER_GATEWAY_LISTEN: gateway.listen: ":80" is open to others, and there is no token; set gateway.token, or listen on 127.0.0.1`},
+		{"an open gateway without a token", []string{"TIDEOVER_GATEWAY_LISTEN=:80"}, nil, `env TIDEOVER_GATEWAY_LISTEN: gateway.listen: ":80" is reachable from other machines and no token is set; set gateway.token, or listen on 127.0.0.1`},
 		{"a token that is short", []string{"TIDEOVER_GATEWAY_TOKEN=fifteen-PLANTED", "TIDEOVER_SERVER_TOKEN=PLANTED"}, nil,
 			"env TIDEOVER_GATEWAY_TOKEN: gateway.token: ${env:TIDEOVER_GATEWAY_TOKEN} has 15 characters, at least 16 are needed\n" +
 				"env TIDEOVER_SERVER_TOKEN: server.token: ${env:TIDEOVER_SERVER_TOKEN} has 7 characters, at least 16 are needed"},
-		{"a secret on the command line", nil, map[string]string{"token": "PLANTED"}, `flag --token: server.token: a secret must not stand in the file; write a reference: ${env:…} or ${file:…}`},
-		{"no home", []string{"HOME="}, nil, "default: server.data: there is no home folder for the data; set server.data"},
+		{"a secret on the command line", nil, map[string]string{"token": "PLANTED"}, `flag --token: server.token: a secret must not be in the file; write a reference: ${env:…} or ${file:…}`},
+		{"no home", []string{"HOME="}, nil, "default: server.data: the home folder is unknown, so there is no default for server.data; set it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			err := config.Check(config.Source{Environ: append([]string{"HOME=/home/me"}, c.env...), Flags: c.flags})

@@ -27,7 +27,7 @@ func TestLocate(t *testing.T) {
 		{"the folder is wrong", "version: 1\nserver: {data: {}}\n", home, "", "", "server.data: a map, where a text is expected"},
 		{"it is no map", "hello\n", home, "", "", "a text, where a map is expected"},
 		{"it is no YAML", "version: [\n", home, "", "", "tideover.yaml:1:"},
-		{"there is no home", "version: 1\n", []string{"A=b"}, "", "", "there is no home folder for the data"},
+		{"there is no home", "version: 1\n", []string{"A=b"}, "", "", "the home folder is unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			socket, data, err := config.Locate(config.Source{Path: "/etc/tideover.yaml", Data: []byte(c.text), Environ: c.environ})

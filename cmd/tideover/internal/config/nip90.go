@@ -66,7 +66,7 @@ func (r *jobReader) nostrKey(at place) *template.SecretText {
 	}
 	if s.String() != s.Refs()[0].String() {
 		at.Hide()
-		at.Refuse(s.String(), "there is more than a reference; write it alone")
+		at.Refuse(s.String(), "expected a reference and nothing else")
 		return nil
 	}
 	if _, err := nip90.ResolveKey(s, r.Secrets); err != nil {
@@ -86,7 +86,7 @@ func readCustomers(at place) (keys []string) {
 		}
 		if literal, found := strictyaml.KnownSecret(s); found {
 			at.Hide()
-			at.Refuse(literal, "this is a secret key, which must not stand in the file; a customer has a public one, npub1…")
+			at.Refuse(literal, "this is a secret key, which must not be in the file; want the customer's public key, npub1…")
 			return
 		}
 		key, err := nostr.ParsePublicKey(s)
@@ -94,13 +94,13 @@ func readCustomers(at place) (keys []string) {
 		case err != nil:
 			at.Bad("%q: %v", textfmt.Clip(s, strictyaml.MaxQuoted), err)
 		case slices.Contains(keys, key):
-			at.Bad("%q is given already", s)
+			at.Bad("%q is listed twice", s)
 		default:
 			keys, shown = append(keys, key), append(shown, s)
 		}
 	})
 	if ok && len(at.Node.Items) == 0 {
-		at.Bad("the list is empty, so that nobody's jobs would be taken; leave customers out for everybody's")
+		at.Bad("the list is empty, so all jobs would be rejected; leave customers out to accept all customers")
 	}
 	at.Record(strings.Join(shown, ","))
 	return keys
@@ -114,12 +114,12 @@ func readPublicText(at place, most int) string {
 	}
 	if literal, found := strictyaml.KnownSecret(s); found {
 		at.Hide()
-		at.Refuse(literal, "a secret must not stand in the file, and everybody can read this text")
+		at.Refuse(literal, "secrets can't be used here: this text is public")
 		return ""
 	}
 	switch n := utf8.RuneCountInString(s); {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
-		at.Bad("%q has a reference or a template, which can't be used here: everybody can read this text", textfmt.Clip(s, strictyaml.MaxQuoted))
+		at.Bad("%q has a reference or a template, which can't be used here: this text is public", textfmt.Clip(s, strictyaml.MaxQuoted))
 	case n > most:
 		at.Bad("the text has %d characters; at most %d", n, most)
 	}
@@ -131,7 +131,7 @@ func readPublicText(at place, most int) string {
 func readRequestAge(at place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	if d > maxRequestAge {
-		at.Bad("%q is too long ago; at most %s", at.Node.Text, textfmt.CompactDuration(maxRequestAge))
+		at.Bad("%q is too long; want at most %s", at.Node.Text, textfmt.CompactDuration(maxRequestAge))
 	}
 	return d
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
@@ -38,7 +37,7 @@ func (r *jobReader) jobKinds(at place) (kinds []*nip90.JobKind) {
 		return nil
 	}
 	at.CheckKeys(func(key string) (string, bool) {
-		return fmt.Sprintf("%q is not a kind of requests; want 5000 to 5999", key), jobKindForm.MatchString(key)
+		return fmt.Sprintf("%q is not a kind of job requests; want 5000 to 5999", key), jobKindForm.MatchString(key)
 	})
 	seen := map[string]bool{}
 	for _, p := range at.Node.Pairs {
@@ -49,7 +48,7 @@ func (r *jobReader) jobKinds(at place) (kinds []*nip90.JobKind) {
 		}
 	}
 	if len(kinds) == 0 {
-		at.Bad("there are no kinds, so that nothing is offered")
+		at.Bad("the list of kinds is empty; add at least one")
 	}
 	slices.SortFunc(kinds, func(a, b *nip90.JobKind) int { return cmp.Compare(a.Kind, b.Kind) })
 	return kinds
@@ -76,7 +75,7 @@ func (r *jobReader) jobKind(kind int, at place) *nip90.JobKind {
 		r.addCommand(d)
 		checkUntrusted(d, "")
 	case ok: // otherwise the key that is wrong may be meant for it
-		at.Bad("a kind of jobs has one of run, http and workflow")
+		at.Bad("want exactly one of run, http and workflow")
 	}
 	return d.job
 }
@@ -122,12 +121,7 @@ func checkJobStep(d *stepDraft, name, kind string) {
 var errJobAttempts = fmt.Errorf("attempts: a job has at most %d", maxJobAttempts)
 
 func noWorkflow(name string, names []string) string {
-	if near := strictyaml.Nearest(name, names); near != "" {
-		return fmt.Sprintf("there is no workflow %q; did you mean %q?", name, near)
-	}
-	const most = 10
-	there := strings.Join(names[:min(len(names), most)], ", ")
-	return fmt.Sprintf("there is no workflow %q; there are %s", name, cmp.Or(there, "none"))
+	return strictyaml.UnknownName("workflow", name, names)
 }
 
 // readWholeSeconds reads a duration that requests could have, too.
@@ -143,7 +137,7 @@ func readWholeSeconds(at place) time.Duration {
 func checkJobTimes(d *stepDraft, found map[string]place) {
 	j := d.job
 	if j.MaxTimeout > maxJobTimeout {
-		found["max-timeout"].Bad("%q is too long; at most %s", found["max-timeout"].Node.Text, textfmt.CompactDuration(maxJobTimeout))
+		found["max-timeout"].Bad("%q is too long; want at most %s", found["max-timeout"].Node.Text, textfmt.CompactDuration(maxJobTimeout))
 	}
 	if here, said := found["timeout"]; !said {
 		j.Timeout = min(defaultJobTimeout, j.MaxTimeout)
@@ -153,14 +147,14 @@ func checkJobTimes(d *stepDraft, found map[string]place) {
 	}
 	switch here, said := found["max-total"]; {
 	case said && j.Total:
-		here.Bad("max-total is for timeout-scope: attempt; here the timeout is that of the whole job")
+		here.Bad("requires timeout-scope: attempt; with timeout-scope: total the timeout already limits the whole job")
 	case j.Total:
 		j.MaxTotal = j.MaxTimeout
 	case !said:
 		j.MaxTotal = max(defaultJobTotal, j.MaxTimeout)
 		d.at.RecordDefault("max-total", textfmt.CompactDuration(j.MaxTotal))
 	case j.MaxTotal > 0 && j.MaxTotal < j.MaxTimeout:
-		here.Bad("%q is below max-timeout, which is %s, so that one attempt could not take it", here.Node.Text, textfmt.CompactDuration(j.MaxTimeout))
+		here.Bad("%q is below max-timeout, which is %s; want at least that", here.Node.Text, textfmt.CompactDuration(j.MaxTimeout))
 	}
 }
 
@@ -169,10 +163,10 @@ func checkJobTimes(d *stepDraft, found map[string]place) {
 func checkJobPolicy(p retry.Policy, command bool) error {
 	errs := []error{p.Refuse("job", append(refused(command), "reset-after")...)}
 	if p.AttemptTimeout > 0 {
-		errs = append(errs, errors.New("attempt-timeout: it is the request's; say timeout and max-timeout beside the policy"))
+		errs = append(errs, errors.New("attempt-timeout: set timeout and max-timeout beside the policy instead"))
 	}
 	if p.TotalTimeout > 0 {
-		errs = append(errs, errors.New("total-timeout: say max-total beside the policy"))
+		errs = append(errs, errors.New("total-timeout: set max-total beside the policy instead"))
 	}
 	if p.Attempts == retry.Unlimited || p.Attempts > maxJobAttempts {
 		errs = append(errs, errJobAttempts)

@@ -18,13 +18,13 @@ func readRelays(at place) (urls []string) {
 		switch {
 		case u == "":
 		case slices.Contains(urls, u):
-			at.Bad("%q is given already", s)
+			at.Bad("%q is listed twice", s)
 		default:
 			urls, shown = append(urls, u), append(shown, s)
 		}
 	})
 	if ok && len(at.Node.Items) == 0 {
-		at.Bad("there are no relays")
+		at.Bad("the list of relays is empty; add at least one")
 	}
 	at.Record(strings.Join(shown, ","))
 	return urls
@@ -44,7 +44,7 @@ func readRelay(at place) (written, normal string) {
 	}
 	if found {
 		at.Hide()
-		at.Refuse(literal, "a secret must not stand in the file; to a relay we are who signs with the key")
+		at.Refuse(literal, "a relay address can't contain a secret; relays authenticate us by nip90.key")
 		return "", ""
 	}
 	normal, msg := parseRelay(s)
@@ -64,7 +64,7 @@ func parseRelay(s string) (normal, wrong string) {
 	u, err := url.Parse(s)
 	switch {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
-		return "", "has a reference or a template, which can't be used here: relays are named to everybody"
+		return "", "has a reference or a template, which can't be used here: the list of relays is public"
 	case err != nil:
 		return "", "is not a URL"
 	case u.Scheme != "ws" && u.Scheme != "wss":

@@ -266,7 +266,7 @@ func TestFieldsOfJobsAreSorted(t *testing.T) {
 	}
 	fields[0] = "changed"
 	if nip90.JobFields()[0] == "changed" {
-		t.Error("whoever asks for the fields can change them")
+		t.Error("callers can change the returned fields")
 	}
 }
 

@@ -52,7 +52,7 @@ func checkMessageCommand(n notifyCommand) {
 		if i != stdinIndex {
 			at = at.Index(i)
 		}
-		at.Bad("%s (with nip90 in the file, a message may quote what a job has said)", c.bad[i])
+		at.Bad("%s (with nip90 in the file, a message may contain text of a job)", c.bad[i])
 	}
 }
 
@@ -80,7 +80,7 @@ func checkEnv(d *stepDraft, via string) {
 		if env := at.Node.Get("env"); env != nil && env.Get(e.Name) != nil {
 			at = at.Child("env", env).Child(e.Name, env.Get(e.Name))
 		}
-		at.Bad("a template can't be the value of %s, which says what programs run: whoever asks for a job could choose it%s", e.Name, via)
+		at.Bad("a template can't be the value of %s, which decides what programs run: the sender of a job could choose the program%s", e.Name, via)
 	}
 }
 
@@ -98,6 +98,6 @@ func checkHost(d *stepDraft, via string) {
 	}
 	if strings.Contains(masked, template.FillMark) || strings.Contains(masked, "{{") {
 		method, http := strings.ToLower(d.Method), d.at.Child("http", d.at.Node.Get("http"))
-		http.Child(method, http.Node.Get(method)).Bad("a template can't say which host is asked: whoever asks for a job could choose it%s", via)
+		http.Child(method, http.Node.Get(method)).Bad("a template can't be part of the host: the sender of a job could choose the host%s", via)
 	}
 }

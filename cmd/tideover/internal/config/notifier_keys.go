@@ -35,55 +35,55 @@ func referenceSchema() *jsonschema.Schema {
 // notifyKeys are the keys of a notifier.
 var notifyKeys = append([]key[*notifierReader, notify.Spec]{
 	{
-		Name: "ntfy", Doc: "URL of a topic of ntfy.sh or of another ntfy server; may have references.", Schema: strictyaml.TextSchema,
+		Name: "ntfy", Doc: "URL of a topic at ntfy.sh or another ntfy server; may contain references.", Schema: strictyaml.TextSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) { n.URL = r.secretURL(at) },
 	},
 	{
-		Name: "slack", Doc: "URL of an incoming webhook of Slack, or of what understands the same; a secret, as a reference.", Schema: referenceSchema,
+		Name: "slack", Doc: "URL of an incoming webhook of Slack or a compatible service. The URL is a secret: write it as a reference.", Schema: referenceSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) { n.URL = r.checkedURL(at, r.Secret(at)) },
 	},
 	{
-		Name: "webhook", Doc: "URL that gets the message as JSON, or body; may have references.", Schema: strictyaml.TextSchema,
+		Name: "webhook", Doc: "URL to which the message is sent as JSON, or as body defines; may contain references.", Schema: strictyaml.TextSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) { n.URL = r.secretURL(at) },
 	},
 	{
-		Name: "email", Doc: "Sends mail through a server.", Schema: func() *jsonschema.Schema { return strictyaml.Describe(emailKeys) },
+		Name: "email", Doc: "Sends the message as an email.", Schema: func() *jsonschema.Schema { return strictyaml.Describe(emailKeys) },
 		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Email = r.email(at) },
 	},
 	{
-		Name: "run", Doc: "A command and its arguments, as a list; there is no shell. Each is a template of the message, whose JSON is on its input.",
+		Name: "run", Doc: "A command and its arguments, as a list; no shell is used. Each is a template of the message. The command gets the message as JSON on standard input.",
 		Schema: commandSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) {
 			n.RunTexts = readCommandLine(at, func(at place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
 		},
 	},
 	{
-		Name: "token", Doc: "Access token of ntfy, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
+		Name: "token", Doc: "Access token for ntfy, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Token = r.Secret(at) },
 	},
 	{
-		Name: "priority", Doc: "Priority of ntfy; the server's default unless said.",
+		Name: "priority", Doc: "Priority of the ntfy message. Default: that of the ntfy server.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(priorities...) },
 		Set:    func(_ *notifierReader, at place, n *notify.Spec) { n.Priority = strictyaml.ReadWord(at, priorities...) },
 	},
 	{
-		Name: "tags", Doc: "Tags of ntfy; those that are names of emojis are shown as such.",
+		Name: "tags", Doc: "Tags of the ntfy message; names of emojis are shown as emojis.",
 		Schema: func() *jsonschema.Schema { return strictyaml.TextsSchema(0) },
 		Set:    setTags,
 	},
 	{
-		Name: "method", Doc: "Method of the webhook; POST unless said.",
+		Name: "method", Doc: "HTTP method of the webhook. Default: POST.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("POST", "PUT", "PATCH") },
 		Set: func(_ *notifierReader, at place, n *notify.Spec) {
 			n.Method = strictyaml.ReadWord(at, "POST", "PUT", "PATCH")
 		},
 	},
 	{
-		Name: "headers", Doc: "Headers of the webhook. Values may have references.", Schema: headersSchema,
+		Name: "headers", Doc: "HTTP headers of the webhook. Values may contain references.", Schema: headersSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Headers = r.SecretMap(at, headerNames()) },
 	},
 	{
-		Name: "body", Doc: "Body of the webhook, a template of the message that may have references; the message as JSON unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "body", Doc: "Body of the webhook, a template of the message that may contain references. Default: the message as JSON.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) {
 			if n.BodyText = r.messageText(at, "body", template.WithRefs); n.BodyText != nil {
 				at.Record(n.BodyText.Source())
@@ -91,7 +91,7 @@ var notifyKeys = append([]key[*notifierReader, notify.Spec]{
 		},
 	},
 	{
-		Name: "env", Doc: "Environment of the command. Values may have references.", Schema: envSchema,
+		Name: "env", Doc: "Environment variables of the command. Values may contain references.", Schema: envSchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) { n.Env = r.SecretMap(at, wrongVariable) },
 	},
 	{
@@ -105,7 +105,7 @@ var priorities = []string{"min", "low", "default", "high", "max"}
 // notifyLimits are the keys of every kind: which messages it sends, and how many.
 var notifyLimits = []key[*notifierReader, notify.Spec]{
 	{
-		Name: "on", Doc: "What it tells of: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused; gave-up, dead-letter and start-refused unless said.",
+		Name: "on", Doc: "Events to send: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused. Default: gave-up, dead-letter and start-refused.",
 		Schema: func() *jsonschema.Schema {
 			words := strings.Join(notify.TriggerEvents, "|")
 			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{Type: "string", Pattern: `^\s*(` + words + `|waiting\s*>\s*` + strictyaml.DurationPattern + `)\s*$`, AllOf: []*jsonschema.Schema{{Pattern: `[1-9]|^[^>]*$`}}}}
@@ -113,7 +113,7 @@ var notifyLimits = []key[*notifierReader, notify.Spec]{
 		Set: setOn,
 	},
 	{
-		Name: "at-most", Doc: "Messages in any stretch of time, such as 5/h, with the units s, m, h and d; no limit unless said.",
+		Name: "at-most", Doc: "Most messages per unit of time, such as 5/h; the units are s, m, h and d. Default: no limit.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^0*([1-9][0-9]{0,2}|1000)/[smhd]$`}
 		},
@@ -129,7 +129,7 @@ var notifyLimits = []key[*notifierReader, notify.Spec]{
 		},
 	},
 	{
-		Name: "dedupe", Default: "10m", Doc: "The same event of the same subject is told once in this time; 0 for always.",
+		Name: "dedupe", Default: "10m", Doc: "Time in which the same event of the same subject is sent only once; 0 sends every event.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{
 				Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: "^(0|" + strictyaml.DurationPattern + ")$",
@@ -144,11 +144,11 @@ var notifyLimits = []key[*notifierReader, notify.Spec]{
 		},
 	},
 	{
-		Name: "timeout", Default: "10s", Doc: "Time of one attempt to send.", Schema: strictyaml.DurationSchema,
+		Name: "timeout", Default: "10s", Doc: "Time limit for one attempt to send.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *notifierReader, at place, n *notify.Spec) { n.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "policy", Default: notifyPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
+		Name: "policy", Default: notifyPolicy, Doc: "Retry policy: a text, the name of a policy, or a map.", Schema: policySchema,
 		Set: func(r *notifierReader, at place, n *notify.Spec) {
 			if p, ok := r.policies.policy(at); ok {
 				n.Policy = p
@@ -173,7 +173,7 @@ func setOn(_ *notifierReader, at place, n *notify.Spec) {
 	})
 	switch {
 	case ok && len(at.Node.Items) == 0:
-		at.Bad("the list is empty, so that it would never tell anything")
+		at.Bad("the list is empty, so the notifier would never send a message; add an event")
 	case ok:
 		at.Record(triggers(n.On))
 	}
@@ -194,7 +194,7 @@ func setTags(_ *notifierReader, at place, n *notify.Spec) {
 
 var emailKeys = []key[*notifierReader, notify.Email]{
 	{
-		Name: "to", Required: true, Doc: "Addresses of those who get it.",
+		Name: "to", Required: true, Doc: "Addresses of the recipients.",
 		Schema: func() *jsonschema.Schema { return strictyaml.TextsSchema(1) },
 		Set: func(_ *notifierReader, at place, e *notify.Email) {
 			ok := at.Each(func(at place) {
@@ -203,7 +203,7 @@ var emailKeys = []key[*notifierReader, notify.Email]{
 				}
 			})
 			if ok && len(at.Node.Items) == 0 {
-				at.Bad("there is no address")
+				at.Bad("the list is empty; add at least one address")
 			}
 		},
 	},
@@ -228,15 +228,15 @@ var emailKeys = []key[*notifierReader, notify.Email]{
 		},
 	},
 	{
-		Name: "username", Doc: "Name to log in with; may have references. No login unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "username", Doc: "User name for the login; may contain references. Default: no login.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *notifierReader, at place, e *notify.Email) { e.Username = r.Open(at, "username") },
 	},
 	{
-		Name: "password", Doc: "Password to log in with, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
+		Name: "password", Doc: "Password for the login, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
 		Set: func(r *notifierReader, at place, e *notify.Email) { e.Password = r.Secret(at) },
 	},
 	{
-		Name: "tls", Default: "starttls", Doc: "How the connection is made safe: starttls, as on port 587; implicit, as on port 465; none.",
+		Name: "tls", Default: "starttls", Doc: "How the connection is encrypted: starttls, as on port 587; implicit, as on port 465; none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("starttls", "implicit", "none") },
 		Set: func(_ *notifierReader, at place, e *notify.Email) {
 			e.TLS = strictyaml.ReadWord(at, "starttls", "implicit", "none")
@@ -252,11 +252,11 @@ func (r *notifierReader) email(at place) *notify.Email {
 	password, secret := found["password"]
 	switch {
 	case login && !secret:
-		username.Bad("there is a username and no password")
+		username.Bad("requires password")
 	case secret && !login:
-		password.Bad("there is a password and no username")
+		password.Bad("requires username")
 	case login && e.TLS == "none" && e.Server != "" && !loopback(e.Server):
-		found["tls"].Bad("the password would cross the network in the clear; use starttls or implicit")
+		found["tls"].Bad("the password would be sent unencrypted; use starttls or implicit")
 	}
 	return e
 }

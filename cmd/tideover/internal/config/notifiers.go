@@ -1,8 +1,6 @@
 package config
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -43,12 +41,12 @@ func (r *notifierReader) notifier(name string, at place) *notify.Spec {
 	}
 	switch {
 	case len(kinds) > 1:
-		found[kinds[1]].Bad("%s is given already; a notifier has one kind", kinds[0])
+		found[kinds[1]].Bad("can't be combined with %s; a notifier has one kind", kinds[0])
 	case len(kinds) == 1:
 		n.Kind = kinds[0]
 		checkKind(at, found, n)
 	case ok: // otherwise the key that is wrong may be meant for it
-		at.Bad("there is no kind; want one of %s", strings.Join(notifyKinds, ", "))
+		at.Bad("the kind is missing; want one of %s", strings.Join(notifyKinds, ", "))
 	}
 	return n
 }
@@ -72,7 +70,7 @@ func (r *notifierReader) addNotifyCommand(at place, n *notify.Spec) {
 func checkKind(at place, found map[string]place, n *notify.Spec) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if kind := notifyOnly[name]; kind != "" && kind != n.Kind {
-			found[name].Bad("%s is for %s; this is %s", name, kind, n.Kind)
+			found[name].Bad("requires the kind %s; this notifier has the kind %s", kind, n.Kind)
 		}
 	}
 	if n.On == nil && found["on"].Node == nil {
@@ -115,7 +113,7 @@ func (r *notifierReader) names(at place) (names []string) {
 		case r.notifiers[name] == nil:
 			at.Bad("%s", r.unknownNotifier(name))
 		case slices.Contains(names, name):
-			at.Bad("%q is given already", name)
+			at.Bad("%q is listed twice", name)
 		default:
 			names = append(names, name)
 		}
@@ -126,11 +124,7 @@ func (r *notifierReader) names(at place) (names []string) {
 
 // unknownNotifier returns the message about a name that no notifier has.
 func (r *notifierReader) unknownNotifier(name string) string {
-	names := slices.Sorted(maps.Keys(r.notifiers))
-	if near := strictyaml.Nearest(name, names); near != "" {
-		return fmt.Sprintf("there is no notifier %q; did you mean %q?", name, near)
-	}
-	return fmt.Sprintf("there is no notifier %q in the section notify; there are %s", name, cmp.Or(strings.Join(names, ", "), "none"))
+	return strictyaml.UnknownName("notifier", name, slices.Sorted(maps.Keys(r.notifiers)))
 }
 
 func triggers(on []notify.Trigger) string {

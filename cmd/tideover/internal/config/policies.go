@@ -86,10 +86,10 @@ func (r *policyReader) explainUnknown(name string, err error) error {
 		return err
 	}
 	if r.later[name] {
-		return fmt.Errorf("policy %q is defined further down; a policy is made from one above it", name)
+		return fmt.Errorf("policy %q is defined below; a policy can only be based on one that is defined above it", name)
 	}
 	if near := strictyaml.Nearest(name, slices.Sorted(maps.Keys(r.policies))); near != "" {
-		return fmt.Errorf("policy %q is unknown; did you mean %q?", name, near)
+		return fmt.Errorf("unknown policy %q; did you mean %q?", name, near)
 	}
 	return err
 }
@@ -111,19 +111,19 @@ func (r *policyReader) policyMap(at place) (p retry.Policy, ok bool) {
 // policyDocs describe the keys of the text form.
 var policyDocs = map[string]string{
 	"base":            "Delay before the first retry.",
-	"cap":             "No delay exceeds it; none for no limit.",
-	"factor":          "Growth per retry of an exponential; 2 unless said.",
-	"max-doublings":   "An exponential stops growing after so many steps.",
+	"cap":             "Longest delay; none for no limit.",
+	"factor":          "Growth per retry of an exponential. Default: 2.",
+	"max-doublings":   "Number of retries after which an exponential stops growing.",
 	"jitter":          "Range from which the delay is drawn: none, 20%, +50%, 0.5..1.5, full, equal, true.",
-	"attempts":        "Tries in all, the first included, or unlimited; 1 unless said.",
-	"attempt-timeout": "Ends one attempt.",
-	"total-timeout":   "Ends all attempts and waits together.",
-	"throttle-base":   "Base after the other side asked for less.",
-	"server-wait":     "Longest delay stated by a server that is honoured; 120s unless said.",
+	"attempts":        "Total number of attempts, the first included, or unlimited. Default: 1.",
+	"attempt-timeout": "Time limit for one attempt.",
+	"total-timeout":   "Time limit for all attempts and waits together.",
+	"throttle-base":   "Base delay after the server has throttled a request.",
+	"server-wait":     "Longest delay stated by a server that is honoured. Default: 120s.",
 	"server-slack":    "Added to a delay stated by a server.",
-	"reset-after":     "An attempt that lasts so long clears the count of attempts.",
-	"budget":          "What retries may cost, all calls together; not for steps.",
-	"hedge":           "Second attempt beside a slow one; not for steps.",
+	"reset-after":     "An attempt that lasts at least this long resets the attempt count.",
+	"budget":          "Retry budget that all calls share; not for steps.",
+	"hedge":           "When to start a second attempt beside a slow one; not for steps.",
 }
 
 // policyKeys are kind and the keys of the text form, whose values are read by
@@ -225,7 +225,7 @@ func (r *policyReader) recorded(at place) (p retry.Policy) {
 func (r *policyReader) ofProvider(at place) retry.Policy {
 	p := r.recorded(at)
 	if r.isUnbudgeted(at.Node) && p.Budget == (limit.BudgetSpec{}) {
-		at.Bad("budget=none: retries at a provider always have a budget, so that they can't make an outage worse; leave it out for %v, or write a larger one", limit.ProviderBudget())
+		at.Bad("budget=none: retries at a provider always have a budget, so that they can't make an outage worse; leave it out for the default, %v, or set a larger one", limit.ProviderBudget())
 	}
 	return p
 }

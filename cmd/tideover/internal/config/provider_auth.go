@@ -23,7 +23,7 @@ func (r *providerReader) auth(at place, d *providerDraft) {
 		d.Keyless = true
 		at.Record(noAuth)
 	case n.Kind == strictyaml.KindNull, n.IsScalar() && n.Text == "", n.Kind == strictyaml.KindList && len(n.Items) == 0:
-		at.Bad("there is no key; write none to send no credentials, or leave auth out if callers bring their own")
+		at.Bad("the key is missing; write none to send no credentials, or leave auth out if clients send their own")
 	case n.Kind == strictyaml.KindMap:
 		at.Bad("a map, where a reference or a list is expected; put [ ] around it")
 	case n.Kind == strictyaml.KindList:
@@ -45,7 +45,7 @@ type keyDraft struct {
 func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 	switch {
 	case at.Node.Kind == strictyaml.KindText && at.Node.Text == noAuth:
-		at.Bad("none stands alone, and not in a list")
+		at.Bad("none can't be in a list; write auth: none")
 		return
 	case at.Node.Kind != strictyaml.KindMap:
 		r.addKey(at, at, name, "", d)
@@ -62,7 +62,7 @@ func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 	if name, ok := k.name.Text(); !ok {
 		return
 	} else if !strictyaml.ValidName(name) {
-		k.name.Bad("%q is not a name for a key; %s", name, strictyaml.NameRule)
+		k.name.Bad("%q is not a valid name for a key; %s", name, strictyaml.NameRule)
 	} else {
 		k.name.Record(name)
 		r.addKey(k.name, k.key, name, k.account, d)
@@ -71,7 +71,7 @@ func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 
 var authKeys = []key[*providerReader, keyDraft]{
 	{
-		Name: "name", Doc: "How the key is called on the page and in metrics; key-1, key-2 and so on unless said.", Schema: strictyaml.NameSchema,
+		Name: "name", Doc: "Name of the key on the page and in metrics. Default: key-1, key-2 and so on.", Schema: strictyaml.NameSchema,
 		Set: func(_ *providerReader, at place, k *keyDraft) { k.name = at },
 	},
 	{
@@ -79,7 +79,7 @@ var authKeys = []key[*providerReader, keyDraft]{
 		Set: func(_ *providerReader, at place, k *keyDraft) { k.key = at },
 	},
 	{
-		Name: "account", Doc: "The account whose limit the key shares with sessions, steps and other keys; none unless said.", Schema: strictyaml.NameSchema,
+		Name: "account", Doc: "Account whose limit the key shares with sessions, steps and other keys. Default: none.", Schema: strictyaml.NameSchema,
 		Set: func(_ *providerReader, at place, k *keyDraft) {
 			if k.account = readAccount(at); k.account == account.None {
 				k.account = ""
@@ -94,9 +94,9 @@ func (r *providerReader) addKey(named, at place, name, account string, d *provid
 	switch {
 	case s == nil:
 	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Value.String() == s.String() }):
-		at.Bad("%s is given already", s)
+		at.Bad("%s is listed twice", s)
 	case slices.ContainsFunc(d.Auth, func(k ProviderKey) bool { return k.Name == name }):
-		named.Bad("there is a key %q already", name)
+		named.Bad("the name %q is already used by another key", name)
 	default:
 		d.Auth = append(d.Auth, ProviderKey{template.NamedSecret{Name: name, Value: s}, account})
 	}
@@ -110,7 +110,7 @@ func (r *providerReader) referenceAlone(at place) *template.SecretText {
 		return nil
 	}
 	if s.String() != s.Refs()[0].String() {
-		at.Refuse(s.String(), "there is more than a reference; write it alone: what stands before the key is auth-scheme")
+		at.Refuse(s.String(), "expected a reference and nothing else; the word before the key is set by auth-scheme")
 		return nil
 	}
 	if _, err := sendable(s, r.Secrets); err != nil {

@@ -1,13 +1,11 @@
 package config
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
@@ -58,9 +56,9 @@ func (d *providerDraft) checkDependentKeys() {
 		needed bool
 		why    string
 	}{
-		{"auth-scheme", len(d.Auth) > 0 || d.at.Document().HasProblem(d.at.Path()+".auth"), "there is no key in auth that it could stand before"},
-		{"breaker.slow-rate", d.has("breaker.slow"), "there is no breaker.slow, which says what is slow"},
-		{"fallback-after", len(d.fallbacks) > 0 || d.at.Document().HasProblem(d.at.Path()+".fallback"), "there is no fallback that could take over"},
+		{"auth-scheme", len(d.Auth) > 0 || d.at.Document().HasProblem(d.at.Path()+".auth"), "requires a key in auth"},
+		{"breaker.slow-rate", d.has("breaker.slow"), "requires breaker.slow"},
+		{"fallback-after", len(d.fallbacks) > 0 || d.at.Document().HasProblem(d.at.Path()+".fallback"), "requires fallback"},
 	} {
 		if d.has(c.key) && !c.needed && !d.at.Document().HasProblem(d.found[c.key].Path()) {
 			d.found[c.key].Bad("%s", c.why)
@@ -84,10 +82,10 @@ func (d *providerDraft) checkPlainHTTP() {
 		}
 	}
 	if d.open && what == "" {
-		what, instead = "there is no auth, so callers bring their own credentials, which", "a provider on this machine, auth: none to send no credentials, or plain-http: true if the network is safe"
+		what, instead = "auth is not set, so credentials of clients", "a provider on this machine, auth: none to send no credentials, or plain-http: true if the network is safe"
 	}
 	if what != "" {
-		d.found["base-url"].Bad("%s would cross the network in the clear; use https, %s", what, instead)
+		d.found["base-url"].Bad("%s would be sent unencrypted; use https, %s", what, instead)
 	}
 }
 
@@ -144,9 +142,9 @@ func (r *providerReader) checkFallbacks(d *providerDraft, all []*providerDraft) 
 		i := slices.IndexFunc(all, func(o *providerDraft) bool { return o.Name == name })
 		switch {
 		case seen[name]:
-			at.Bad("%q is given already", name)
+			at.Bad("%q is listed twice", name)
 		case name == d.Name:
-			at.Bad("provider %q can't take over from itself", name)
+			at.Bad("provider %q can't be its own fallback", name)
 		case i < 0:
 			at.Bad("%s", r.noProvider(name))
 		default:
@@ -161,26 +159,20 @@ func checkFallback(at place, d, o *providerDraft) {
 	switch {
 	case !d.formatRead || !o.formatRead:
 	case d.Format == "":
-		at.Bad("provider %q does not say what its wire format is, which %q must share; say so in both, such as format: mine; any word will do", d.Name, o.Name)
+		at.Bad("the wire format of provider %q is unknown, and fallback %q must have the same; set the same format in both, such as format: mine (any word)", d.Name, o.Name)
 	case o.Format == "":
-		at.Bad("provider %q does not say what its wire format is, and %q speaks %q; if it does too, say so with format: %s", o.Name, d.Name, d.Format, d.Format)
+		at.Bad("the wire format of provider %q is unknown, and %q has the format %q; if both are the same, set format: %s", o.Name, d.Name, d.Format, d.Format)
 	case d.Format != o.Format:
-		at.Bad("provider %q speaks %q, and %q speaks %q; there is no translation", d.Name, d.Format, o.Name, o.Format)
+		at.Bad("provider %q has the format %q, and %q has the format %q; formats are not translated", d.Name, d.Format, o.Name, o.Format)
 	}
 	if o.open {
-		at.Bad("provider %q has no credentials of its own, and those of callers are not sent to another provider; give it auth, or auth: none", o.Name)
+		at.Bad("provider %q has no credentials, and credentials of clients are not sent to a fallback; set its auth, or auth: none", o.Name)
 	}
 }
 
 // noProvider returns the message about a name that no provider has.
 func (r *providerReader) noProvider(name string) string {
-	names := r.names
-	if near := strictyaml.Nearest(name, names); near != "" {
-		return fmt.Sprintf("there is no provider %q; did you mean %q?", name, near)
-	}
-	const most = 10
-	return fmt.Sprintf("there is no provider %q in the section providers; there are %s",
-		name, cmp.Or(strings.Join(names[:min(len(names), most)], ", "), "none"))
+	return strictyaml.UnknownName("provider", name, r.names)
 }
 
 // checkTogether has the gateway check all providers together, if there are no problems yet.

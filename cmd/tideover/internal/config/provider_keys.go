@@ -16,29 +16,29 @@ import (
 // providerKeys are the keys of a provider.
 var providerKeys = located("", []key[*providerReader, providerDraft]{
 	{
-		Name: "preset", Doc: "What is known of the API: its address, where a key goes, what its failures mean. The provider's name if it is one of them, else generic.",
+		Name: "preset", Doc: "Built-in knowledge of the API: its address, how a key is sent, what its errors mean. Default: the preset with the provider's name, else generic.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(gateway.Presets...) },
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			d.Preset = strictyaml.ReadWord(at, gateway.Presets...)
 		},
 	},
 	{
-		Name: "base-url", Doc: "Requests go below it; that of the preset unless said, and needed for generic. It is shown to everybody: no references.", Schema: strictyaml.TextSchema,
+		Name: "base-url", Doc: "Base URL of the API. Required for generic. It is shown in many places, so references are not allowed. Default: that of the preset.", Schema: strictyaml.TextSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.BaseURL = readBaseURL(at) },
 	},
 	{
-		Name: "h2c", Doc: "Whether HTTP/2 is spoken to a base-url that begins with http://, without TLS and without negotiation, as gRPC servers do.", Schema: strictyaml.BoolSchema,
+		Name: "h2c", Doc: "Whether to use HTTP/2 without TLS and without negotiation, as many gRPC servers do. For a base-url that begins with http://.", Schema: strictyaml.BoolSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.H2C = strictyaml.ReadBool(at) },
 	},
 	{
-		Name: "plain-http", Doc: "Whether keys, secret headers and credentials of callers may be sent to a base-url that begins with http:// and is not on this machine. Anybody on the network can read them.", Schema: strictyaml.BoolSchema,
+		Name: "plain-http", Doc: "Whether keys, secret headers and credentials of clients may be sent unencrypted to a base-url that begins with http:// and is not on this machine. Others on the network can read them.", Schema: strictyaml.BoolSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.plainHTTP = strictyaml.ReadBool(at) },
 	},
 	{
-		Name: "format", Doc: "Name of the wire format of a generic provider. Fallbacks must have the same: there is no translation.", Schema: strictyaml.NameSchema,
+		Name: "format", Doc: "Name of the wire format of a generic provider. Fallbacks must have the same format; formats are not translated.", Schema: strictyaml.NameSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			if s, ok := at.Text(); ok && !strictyaml.ValidName(s) {
-				at.Bad("%q is not a name for a format; %s", s, strictyaml.NameRule)
+				at.Bad("%q is not a valid name for a format; %s", s, strictyaml.NameRule)
 			} else if ok {
 				d.Format = s
 				at.Record(s)
@@ -46,12 +46,12 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "auth", Doc: "The key, as a reference: ${env:NAME} or ${file:path}; several as a list, where each may also be a map with name, key and account; none for no credentials at all. Callers bring their own unless said.",
+		Name: "auth", Doc: "The key, as a reference: ${env:NAME} or ${file:path}; several keys as a list, where each may also be a map with name, key and account; none to send no credentials. Default: clients send their own.",
 		Schema: authSchema,
 		Set:    func(r *providerReader, at place, d *providerDraft) { r.auth(at, d) },
 	},
 	{
-		Name: "auth-header", Doc: "Header in which the key is sent; the preset's unless said.",
+		Name: "auth-header", Doc: "Header in which the key is sent. Default: that of the preset.",
 		Schema: gatewayHeaderSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			if s, ok := at.Text(); ok {
@@ -65,7 +65,7 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "auth-scheme", Doc: "What stands before the key, such as Bearer; the preset's unless auth-header is said.",
+		Name: "auth-scheme", Doc: "Word before the key, such as Bearer. Default: that of the preset, or none if auth-header is set.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: headerName.String()} },
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			if s, ok := at.Text(); ok && !headerName.MatchString(s) {
@@ -77,33 +77,33 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "policy", Doc: "When a request is sent again: a text, the name of a policy, or a map.", Schema: policySchema,
+		Name: "policy", Doc: "Retry policy of requests: a text, the name of a policy, or a map.", Schema: policySchema,
 		Set: func(r *providerReader, at place, d *providerDraft) { d.Policy = r.policies.ofProvider(at) },
 	},
 	{
-		Name: "retry-posts", Doc: "When a POST is sent again that was not refused at the door: never; when it was answered with a failure that may pass; also unanswered, when it may be done, and billed, twice.",
+		Name: "retry-posts", Doc: "When to retry a POST that the provider may have processed: never; after a transient error response; or also without a response, in which case it may be processed, and billed, twice.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(postsWords...) },
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			d.RetryPosts = strictyaml.ReadWord(at, postsWords...)
 		},
 	},
 	{
-		Name: "repeatable", Doc: "Other requests that may be sent twice, such as POST /v1/search. A path that ends in / stands for everything below it.",
+		Name: "repeatable", Doc: "Other requests that are safe to send twice, such as POST /v1/search. A path that ends in / includes all paths below it.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: routeForm.String()}, UniqueItems: true}
 		},
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Repeatable = readRoutes(at) },
 	},
 	{
-		Name: "idempotency-keys", Doc: "Whether requests that may not be sent twice get an Idempotency-Key, and then may.", Schema: strictyaml.BoolSchema,
+		Name: "idempotency-keys", Doc: "Whether to add an Idempotency-Key to requests that are not safe to send twice, so that they can be retried.", Schema: strictyaml.BoolSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.IdempotencyKeys = strictyaml.ReadBool(at) },
 	},
 	{
-		Name: "headers", Doc: "Headers that are set on every request. Values may have references.", Schema: providerHeadersSchema,
+		Name: "headers", Doc: "Headers that are set on every request. Values may contain references.", Schema: providerHeadersSchema,
 		Set: func(r *providerReader, at place, d *providerDraft) { d.Headers = r.providerHeaders(at) },
 	},
 	{
-		Name: "rate", Doc: "How much is asked of it.",
+		Name: "rate", Doc: "Limits on requests to the provider.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(rateKeys) },
 		Set: func(r *providerReader, at place, d *providerDraft) {
 			if at.Node.IsScalar() {
@@ -114,14 +114,14 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "priority", Doc: "Class of requests that say nothing of it, from lowest to highest.",
+		Name: "priority", Doc: "Priority of requests that state none, from lowest to highest.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(classes...) },
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...))
 		},
 	},
 	{
-		Name: "breaker", Doc: "When it counts as down.",
+		Name: "breaker", Doc: "When the provider counts as down.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(breakerKeys) },
 		Set: func(r *providerReader, at place, d *providerDraft) {
 			d.Breaker = breaker.Provider()
@@ -129,7 +129,7 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "fallback", Doc: "Providers of the same wire format that take over, in order. Each has credentials of its own.",
+		Name: "fallback", Doc: "Providers of the same wire format to use instead, in order. Each needs its own credentials.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
@@ -146,7 +146,7 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "forward-headers", Doc: "Headers of callers that this provider is sent, beside those that are known to carry no credential, when it takes over for another one.",
+		Name: "forward-headers", Doc: "Headers of clients that are sent to this provider when it is used as a fallback, in addition to those that are known to carry no credentials.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: headerName.String()}, UniqueItems: true}
 		},
@@ -155,7 +155,7 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "forward-query", Doc: "Query parameters of callers that this provider is sent, beside those that are known, when it takes over for another one. It does not take over requests with others.",
+		Name: "forward-query", Doc: "Query parameters of clients that are sent to this provider when it is used as a fallback, in addition to the known ones. It is not used for requests with other parameters.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: parameterForm.String()}, UniqueItems: true}
 		},
@@ -164,16 +164,16 @@ var providerKeys = located("", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "fallback-after", Doc: "Attempts at one provider before the next takes over, while it is not known to be down.", Schema: strictyaml.IntSchema(1),
+		Name: "fallback-after", Doc: "Attempts at one provider before the next one is used, while the provider is not known to be down.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.FallbackAfter = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		Name: "stream", Doc: "How answers are passed on that come bit by bit.",
+		Name: "stream", Doc: "How streamed responses are passed on.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(streamKeys) },
 		Set:    func(r *providerReader, at place, d *providerDraft) { strictyaml.Object(r, at, streamKeys, d) },
 	},
 	{
-		Name: "max-body", Doc: "Largest body of a request; none for any.", Schema: sizeOrNoneSchema,
+		Name: "max-body", Doc: "Largest body of a request; none for no limit.", Schema: sizeOrNoneSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.MaxBody = bytesOrNone(at) },
 	},
 })
@@ -215,7 +215,7 @@ func readRoutes(at place) (list []gateway.Route) {
 		case m == nil:
 			at.Bad("%q is not a method and a path such as POST /v1/search", s)
 		case slices.Contains(list, gateway.Route{Method: m[1], Path: m[2]}):
-			at.Bad("%q is given already", s)
+			at.Bad("%q is listed twice", s)
 		default:
 			list, words = append(list, gateway.Route{Method: m[1], Path: m[2]}), append(words, s)
 		}
@@ -239,7 +239,7 @@ func readForwarded(at place, form *lazyregexp.Regexp, what string) (list []strin
 		case !form.MatchString(s):
 			at.Bad("%q is not the name of a %s", s, what)
 		case slices.Contains(list, s):
-			at.Bad("%q is given already", s)
+			at.Bad("%q is listed twice", s)
 		default:
 			list = append(list, s)
 		}

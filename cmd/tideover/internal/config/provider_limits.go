@@ -11,7 +11,7 @@ import (
 
 var rateKeys = located("rate.", []key[*providerReader, providerDraft]{
 	{
-		Name: "requests", Doc: "Requests in a stretch of time, such as 50/min, with the units s, min, h and d, or a duration; no limit unless said.",
+		Name: "requests", Doc: "Most requests per unit of time, such as 50/min; the units are s, min, h and d, or a duration. Default: no limit.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: frequencyPattern} },
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			s, ok := at.Text()
@@ -27,19 +27,19 @@ var rateKeys = located("rate.", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "burst", Doc: "Requests that may follow each other at once; 1 unless said.", Schema: strictyaml.IntSchema(1),
+		Name: "burst", Doc: "Requests that may be sent in a burst. Default: 1.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Burst = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		Name: "concurrent", Doc: "Requests at once; no limit unless said.", Schema: strictyaml.IntSchema(1),
+		Name: "concurrent", Doc: "Most requests at the same time. Default: no limit.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Concurrent = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		Name: "queue", Doc: "Requests that may wait for their turn, or for the provider to come back.", Schema: strictyaml.IntSchema(1),
+		Name: "queue", Doc: "Requests that may wait in the queue, for the limit or for the provider to recover.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Queue = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		Name: "adaptive", Doc: "Whether to find out from the answer 429 how often it may be asked.", Schema: strictyaml.BoolSchema,
+		Name: "adaptive", Doc: "Whether to adapt the rate to 429 responses.", Schema: strictyaml.BoolSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Adaptive = strictyaml.ReadBool(at) },
 	},
 })
@@ -56,15 +56,15 @@ const frequencyPattern = `^0*[1-9][0-9]*/(s|min|h|d|0*[1-9][0-9]*d|(` + strictya
 
 var breakerKeys = located("breaker.", []key[*providerReader, providerDraft]{
 	{
-		Name: "failures", Doc: "Share of failed requests at which it counts as down, such as 50%.", Schema: percentSchema,
+		Name: "failures", Doc: "Share of failed requests at which the provider counts as down, such as 50%.", Schema: percentSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.FailureRate = readPercent(at) },
 	},
 	{
-		Name: "window", Doc: "The shares are those of the requests of so long.", Schema: strictyaml.DurationSchema,
+		Name: "window", Doc: "Time window over which the shares are computed.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.Window = strictyaml.ReadDuration(at) },
 	},
 	{ // after window, which gives it another meaning
-		Name: "of-last", Doc: "The shares are those of the last so many requests; together with window, of at least so many in it.", Schema: strictyaml.IntSchema(1),
+		Name: "of-last", Doc: "Number of most recent requests over which the shares are computed; together with window, the fewest requests in the window.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			n := strictyaml.ReadInt(at, 1)
 			if d.Breaker.MinCalls = n; !d.has("breaker.window") {
@@ -73,32 +73,32 @@ var breakerKeys = located("breaker.", []key[*providerReader, providerDraft]{
 		},
 	},
 	{
-		Name: "consecutive", Doc: "Failures in a row at which it counts as down; 0 for any number.", Schema: strictyaml.IntSchema(0),
+		Name: "consecutive", Doc: "Consecutive failures at which the provider counts as down; 0 for no limit.", Schema: strictyaml.IntSchema(0),
 		Set: func(_ *providerReader, at place, d *providerDraft) {
 			d.Breaker.ConsecutiveFailures = strictyaml.ReadInt(at, 0)
 		},
 	},
 	{
-		Name: "open-for", Doc: "How long to leave it alone at least before looking again.", Schema: strictyaml.DurationSchema,
+		Name: "open-for", Doc: "Shortest wait before the next probe of a provider that is down.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.OpenFor = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "slow", Doc: "A request whose answer takes so long to begin is slow; none is unless said.", Schema: strictyaml.DurationSchema,
+		Name: "slow", Doc: "A request is slow if its response takes at least this long to begin. Default: no request is slow.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.SlowCall = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "slow-rate", Doc: "Share of slow requests at which it counts as down; 80% unless said.", Schema: percentSchema,
+		Name: "slow-rate", Doc: "Share of slow requests at which the provider counts as down. Default: 80%.", Schema: percentSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.SlowRate = readPercent(at) },
 	},
 })
 
 var streamKeys = located("stream.", []key[*providerReader, providerDraft]{
 	{
-		Name: "hold", Doc: "How long a stream is held back for its first content, because until then it can be asked for again; none for not at all.", Schema: durationOrNoneSchema,
+		Name: "hold", Doc: "How long a stream is held back until its first content, so that the request can still be retried; none to pass it on at once.", Schema: durationOrNoneSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.StreamHold = durationOrNone(at) },
 	},
 	{
-		Name: "idle", Doc: "The longest silence within an answer; none for any.", Schema: durationOrNoneSchema,
+		Name: "idle", Doc: "Longest pause within a response; none for no limit.", Schema: durationOrNoneSchema,
 		Set: func(_ *providerReader, at place, d *providerDraft) { d.StreamIdle = durationOrNone(at) },
 	},
 })

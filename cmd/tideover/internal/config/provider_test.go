@@ -135,7 +135,7 @@ func TestResolveSaysWhatIsMissing(t *testing.T) {
 	for _, want := range []string{
 		`provider "anthropic": auth: key-1: template: ${env:PROVIDER_KEY}: the variable PROVIDER_KEY is not set`,
 		`provider "anthropic": auth: key-3: `,
-		`provider "anthropic": headers: X-Trace: what "trace ${env:HOOK}" makes can't stand in a header`,
+		`provider "anthropic": headers: X-Trace: the value of "trace ${env:HOOK}" can't be sent in a header`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Resolve = %v, want %q in it", err, want)
@@ -290,7 +290,7 @@ func TestAProviderAlwaysHasABudget(t *testing.T) {
 	} {
 		data := []byte("version: 1\npolicies: {spender: http attempts=6 budget=none}\nproviders: {p: {base-url: 'http://127.0.0.1', policy: " + policy + "}}\n")
 		err := config.Check(config.Source{Path: "/etc/tideover.yaml", Data: data})
-		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "leave it out for refund(14,1,500,5)") {
+		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "leave it out for the default, refund(14,1,500,5)") {
 			t.Errorf("%s: %v, want good: %v", policy, err, good)
 		}
 	}
@@ -313,7 +313,7 @@ providers:
 	if !ok || len(problems) != 1 || problems[0].Line != 7 || problems[0].Path != "providers.anthropic.fallback[1]" {
 		t.Fatalf("Check = %v", err)
 	}
-	for _, want := range []string{`"anthropic"`, `"openai"`, "there is no translation"} {
+	for _, want := range []string{`"anthropic"`, `"openai"`, "formats are not translated"} {
 		if !strings.Contains(problems[0].Message, want) {
 			t.Errorf("%q has no %s", problems[0].Message, want)
 		}
@@ -366,7 +366,7 @@ func TestAChangeOfAProviderIsSeen(t *testing.T) {
 		for _, step := range []struct{ text, want string }{
 			{"providers: {openai: {rate: {requests: 60/min}}}\n", "60/min 127.0.0.1:7878 <nil>"},
 			{"providers: {openai: {rate: {requests: 60/min}}}\ngateway: {listen: '127.0.0.1:1'}\n", "60/min 127.0.0.1:1 <nil>"},
-			{"providers: {openai: {rate: {requests: 60/min}, fallback: [other]}}\n", `there is no provider "other"`},
+			{"providers: {openai: {rate: {requests: 60/min}, fallback: [other]}}\n", `unknown provider "other"`},
 		} {
 			write(step.text)
 			g := <-got

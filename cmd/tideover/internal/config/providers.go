@@ -85,7 +85,7 @@ func sendable(s *template.SecretText, r secret.Resolver) (secret.String, error) 
 		return v, err
 	}
 	if err := Sendable(v.Reveal()); err != nil {
-		return v, fmt.Errorf("what %q makes %w", s, err)
+		return v, fmt.Errorf("the value of %q %w", s, err)
 	}
 	return v, nil
 }
@@ -93,7 +93,7 @@ func sendable(s *template.SecretText, r secret.Resolver) (secret.String, error) 
 // Sendable returns why the text would break a header, if it would.
 func Sendable(text string) error {
 	if strings.TrimSpace(text) != text || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return errors.New("can't stand in a header: there is a line break in it, or a space at an end")
+		return errors.New("can't be sent in a header: it has a line break, or a space at the beginning or the end")
 	}
 	return nil
 }
@@ -173,14 +173,14 @@ func readBaseURL(at place) *url.URL {
 		literal, found = strictyaml.KnownSecret(s)
 	}
 	if found {
-		at.Refuse(literal, "a secret must not stand in the file; credentials belong in auth")
+		at.Refuse(literal, "a secret must not be in the file; set credentials in auth")
 		return nil
 	}
 	msg := steps.URLProblem(s)
 	u, err := url.Parse(s)
 	switch {
 	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
-		at.Bad("%q has a reference or a template, which can't be used here: it is shown to everybody", s)
+		at.Bad("%q has a reference or a template, which can't be used here: the URL is shown in many places", s)
 		return nil
 	case msg != "" || err != nil:
 	case u.User != nil:

@@ -133,7 +133,7 @@ func TestTemplates(t *testing.T) {
 		{"{{ .input.null }}", "error: template: .input.null is null or missing; give a value"},
 		{"{{ index .input `missing` }}", "error: template: index .input `missing` is null or missing; give a value"},
 		{"{{ .input }}", "error: template: .input is a map or a list; write it with json"},
-		{"{{ (step .input.day).stdout }}", `error: step "2026-10-03" is not among those that are needed`},
+		{"{{ (step .input.day).stdout }}", `error: step "2026-10-03" is not in needs`},
 		{"{{ index .steps .input.day }}", "error: template: index .steps .input.day is null or missing; give a value"},
 		{"{{ printf `%c` 0 }}", "error: there is a character in it that is not allowed"},
 		{"{{ .input.long }}", "error: template: the text is longer than 16777216 bytes"},

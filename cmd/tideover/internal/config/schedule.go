@@ -37,7 +37,7 @@ func readSchedule(at place) *steps.Schedule {
 // scheduleKeys has the zone first: the expression is tried out in it.
 var scheduleKeys = []key[struct{}, steps.Schedule]{
 	{
-		Name: "time-zone", Doc: "Zone in which the expression is meant, such as Europe/Berlin; the machine's unless said.", Schema: strictyaml.TextSchema,
+		Name: "time-zone", Doc: "Time zone of the expression, such as Europe/Berlin. Default: that of the machine.", Schema: strictyaml.TextSchema,
 		Set: func(_ struct{}, at place, s *steps.Schedule) {
 			name, ok := at.Text()
 			if !ok {
@@ -65,7 +65,7 @@ var scheduleKeys = []key[struct{}, steps.Schedule]{
 		},
 	},
 	{
-		Name: "missed", Default: "once", Doc: "What to do when the server was not running at the time: one run for all missed times, or none.",
+		Name: "missed", Default: "once", Doc: "What to do if the server was not running at a scheduled time: start one run for all missed times, or none.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("once", "skip") },
 		Set:    func(_ struct{}, at place, s *steps.Schedule) { s.Missed = strictyaml.ReadWord(at, "once", "skip") },
 	},

@@ -48,16 +48,16 @@ func (r serverReader) section(at place, s *Server) (found map[string]place) {
 // checkOpen checks what an address needs that other machines can reach.
 func checkOpen(listen place, found map[string]place, s *Server) {
 	if _, ok := found["token"]; !ok {
-		listen.Bad("%q is open to others, and there is no token; set server.token, or listen on 127.0.0.1", s.Listen)
+		listen.Bad("%q is reachable from other machines and no token is set; set server.token, or listen on 127.0.0.1", s.Listen)
 	}
 	if hosts, ok := found["hosts"]; !ok || hosts.Node.Kind == strictyaml.KindList && len(hosts.Node.Items) == 0 {
-		listen.Bad("%q is open to others, who ask for a host by its name; set server.hosts to the names they use, or listen on 127.0.0.1", s.Listen)
+		listen.Bad("%q is reachable from other machines; set server.hosts to the host names that clients use, or listen on 127.0.0.1", s.Listen)
 	}
 }
 
 var serverKeys = []key[serverReader, Server]{
 	{
-		Name: "listen", Default: defaultListen, Doc: "Address of the control API and the page. One that is not loopback needs a token and hosts.",
+		Name: "listen", Default: defaultListen, Doc: "Address that the control API and the page listen on. An address that is not loopback requires token and hosts.",
 		Schema: listenSchema,
 		Set: func(_ serverReader, at place, s *Server) {
 			if text, ok := at.Text(); ok && checkListen(at, text) {
@@ -67,14 +67,14 @@ var serverKeys = []key[serverReader, Server]{
 		},
 	},
 	{
-		Name: "hosts", Doc: "Further host names and IP addresses under which the server may be asked, without port; requests for others are refused. Needed if listen is not loopback. The variable has commas between them.",
+		Name: "hosts", Doc: "Further host names and IP addresses, without port, by which clients reach the server; requests for other hosts are rejected. Required if listen is not loopback. In the environment variable, separate them by commas.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: `^[A-Za-z0-9_:.-]+$`}, UniqueItems: true}
 		},
 		Set: func(_ serverReader, at place, s *Server) { s.Hosts = readHosts(at) },
 	},
 	{
-		Name: "data", Doc: "Folder of all state, relative to the file's; $XDG_STATE_HOME/tideover or ~/.local/state/tideover unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "data", Doc: "Folder for all state, relative to the folder of this file. Default: $XDG_STATE_HOME/tideover or ~/.local/state/tideover.", Schema: strictyaml.ScalarSchema,
 		Set: func(r serverReader, at place, s *Server) {
 			if text, ok := at.Text(); ok {
 				s.Data = r.path(at, text)
@@ -83,7 +83,7 @@ var serverKeys = []key[serverReader, Server]{
 		},
 	},
 	{
-		Name: "socket", Doc: "Path of the unix socket of the control API; tideover.sock in data unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "socket", Doc: "Path of the Unix socket of the control API. Default: tideover.sock in data.", Schema: strictyaml.ScalarSchema,
 		Set: func(r serverReader, at place, s *Server) {
 			if text, ok := at.Text(); ok {
 				s.Socket = checkSocket(at, r.path(at, text))
@@ -91,12 +91,12 @@ var serverKeys = []key[serverReader, Server]{
 		},
 	},
 	{
-		Name: "token", Doc: "Secret that callers present, as a reference: ${env:NAME} or ${file:path}; one is generated in data unless said.",
+		Name: "token", Doc: "Token that clients must send, as a reference: ${env:NAME} or ${file:path}. Default: a token that is generated in data.",
 		Schema: referenceSchema,
 		Set:    func(r serverReader, at place, s *Server) { s.Token = r.token(at) },
 	},
 	{
-		Name: "tls", Doc: "Files to speak TLS with, which may be renewed while they are used; not spoken unless said. The variables are TIDEOVER_SERVER_TLS_CERT and so on.", Inside: []string{"cert", "key"},
+		Name: "tls", Doc: "Certificate and key for TLS. The files may be replaced while the server runs. The environment variables are TIDEOVER_SERVER_TLS_CERT and TIDEOVER_SERVER_TLS_KEY. Default: no TLS.", Inside: []string{"cert", "key"},
 		Schema: serverTLSSchema,
 		Set:    func(r serverReader, at place, s *Server) { r.readTLS(at, &s.TLS) },
 	},
@@ -109,11 +109,11 @@ var serverKeys = []key[serverReader, Server]{
 		Set: func(_ serverReader, at place, s *Server) { s.DeadRetention = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "concurrency", Default: "64", Doc: "Commands and requests at once.", Schema: strictyaml.IntSchema(1),
+		Name: "concurrency", Default: "64", Doc: "Most commands and requests at the same time.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ serverReader, at place, s *Server) { s.Concurrency = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		Name: "durability", Default: "full", Doc: "When a start is acknowledged: when it is on the disk, or when the operating system has it.",
+		Name: "durability", Default: "full", Doc: "When a start is acknowledged: full after it is synced to disk, os after it is written to the operating system.",
 		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("full", "os") },
 		Set:    func(_ serverReader, at place, s *Server) { s.Durability = strictyaml.ReadWord(at, "full", "os") },
 	},
@@ -126,11 +126,11 @@ var serverKeys = []key[serverReader, Server]{
 		Set: func(_ serverReader, at place, s *Server) { s.Inherit = readInherit(at) },
 	},
 	{
-		Name: "max-connections", Doc: "Open connections at the address, of the API and the gateway; unless said, what RLIMIT_NOFILE allows, 4096 at most. The socket has room of its own.", Schema: strictyaml.IntSchema(1),
+		Name: "max-connections", Doc: "Most open TCP connections of the API and the gateway together. Connections to the Unix socket are not counted. Default: what RLIMIT_NOFILE allows, at most 4096.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ serverReader, at place, s *Server) { s.MaxConnections = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		Name: "max-connections-per-address", Doc: "The same from one IP address, or from a /64 network of IPv6; half of max-connections unless said.", Schema: strictyaml.IntSchema(1),
+		Name: "max-connections-per-address", Doc: "Most open connections from one IP address, or from one /64 network of IPv6. Default: half of max-connections.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ serverReader, at place, s *Server) { s.MaxConnectionsPerAddress = strictyaml.ReadInt(at, 1) },
 	},
 }
@@ -179,7 +179,7 @@ func readHosts(at place) (list []string) {
 		}
 		host, msg := parseHost(text)
 		if msg == "" && slices.Contains(list, host) {
-			msg = "is given already"
+			msg = "is listed twice"
 		}
 		if msg != "" {
 			at.Bad("%q %s", text, msg)
@@ -197,7 +197,7 @@ func readHosts(at place) (list []string) {
 func parseHost(text string) (host, msg string) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		if ip.Zone() != "" || ip.IsUnspecified() {
-			return "", "is not an address that somebody asks for"
+			return "", "is not an address that clients can send requests to"
 		}
 		return ip.String(), ""
 	}
@@ -229,7 +229,7 @@ func (r serverReader) defaultData(at place) string {
 	case home != "":
 		dir = filepath.Join(home, ".local", "state")
 	default:
-		here.Bad("there is no home folder for the data; set server.data")
+		here.Bad("the home folder is unknown, so there is no default for server.data; set it")
 		return ""
 	}
 	dir = filepath.Join(dir, "tideover")

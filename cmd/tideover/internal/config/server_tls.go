@@ -91,7 +91,7 @@ func readChain(path string, now time.Time) ([]byte, error) {
 	for rest := chain; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return nil, errors.New("there is no certificate in it, as PEM")
+			return nil, errors.New("the file has no certificate in PEM format")
 		}
 		if block.Type != "CERTIFICATE" {
 			continue
@@ -127,9 +127,9 @@ func readKey(path string) ([]byte, error) {
 	}
 	switch mode := info.Mode().Perm(); {
 	case runtime.GOOS != "windows" && mode&shared != 0:
-		return nil, fmt.Errorf("others may read it (%v): chmod 600 it", mode)
+		return nil, fmt.Errorf("other users can read it (%v): run chmod 600", mode)
 	case bytes.Contains(key, []byte("ENCRYPTED")):
-		return nil, errors.New("the key is encrypted; there is nobody to ask for the passphrase: use one without")
+		return nil, errors.New("the key is encrypted, and the server can't ask for its passphrase; use a key without one")
 	}
 	return key, nil
 }
@@ -165,7 +165,7 @@ func (r serverReader) readTLS(at place, t *ServerTLS) {
 	before := at.Document().Problems()
 	found, ok := strictyaml.Object(r, at, serverTLSKeys, t)
 	if ok && len(found) == 0 {
-		at.Bad("names no files; want cert and key, or leave it out")
+		at.Bad("want cert and key; leave tls out for no TLS")
 	}
 	checkPairs(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
 	if at.Document().Problems() > before {
@@ -182,11 +182,11 @@ func (r serverReader) readTLS(at place, t *ServerTLS) {
 
 var serverTLSKeys = []key[serverReader, ServerTLS]{
 	{
-		Name: "cert", Doc: "Certificate of the server and those between it and its authority, as PEM.", Schema: strictyaml.ScalarSchema,
+		Name: "cert", Doc: "Path of the server's certificate, followed by the intermediate certificates, as PEM.", Schema: strictyaml.ScalarSchema,
 		Set: func(r serverReader, at place, t *ServerTLS) { t.Cert = r.filePath(at) },
 	},
 	{
-		Name: "key", Doc: "Path of the key of the certificate, as PEM, which nobody else may read.", Schema: strictyaml.ScalarSchema,
+		Name: "key", Doc: "Path of the certificate's private key, as PEM. Other users must not be able to read it.", Schema: strictyaml.ScalarSchema,
 		Set: func(r serverReader, at place, t *ServerTLS) { t.Key = r.filePath(at) },
 	},
 }

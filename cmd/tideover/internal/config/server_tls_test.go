@@ -49,23 +49,23 @@ func TestTheFilesOfTLS(t *testing.T) {
 		{"a pair", "{cert: cert.pem, key: ./key.pem}", ""},
 		{"both in one file", "{cert: both.pem, key: both.pem}", ""},
 		{"nothing", "", ""},
-		{"no files", "{}", "server.tls: names no files; want cert and key, or leave it out"},
-		{"no key", "{cert: cert.pem}", "server.tls.cert: needs key"},
-		{"no certificate", "{key: key.pem}", "server.tls.key: needs cert"},
+		{"no files", "{}", "server.tls: want cert and key; leave tls out for no TLS"},
+		{"no key", "{cert: cert.pem}", "server.tls.cert: requires key"},
+		{"no certificate", "{key: key.pem}", "server.tls.key: requires cert"},
 		{"a path that is none", "{cert: '', key: key.pem}", `server.tls.cert: "" is not a path`},
 		{"files that are not there", "{cert: none.pem, key: none.key}", "server.tls.cert: \"none.pem\": no such file or directory\nserver.tls.key: \"none.key\": no such file or directory"},
 		{"a folder", "{cert: ., key: key.pem}", `server.tls.cert: ".": not a regular file, but a folder`},
 		{"a file that is too large", "{cert: large.pem, key: key.pem}", `server.tls.cert: "large.pem": larger than 1048576 bytes`},
-		{"an empty file", "{cert: empty.pem, key: key.pem}", `server.tls.cert: "empty.pem": there is no certificate in it, as PEM`},
-		{"a key for a certificate", "{cert: key.pem, key: key.pem}", `server.tls.cert: "key.pem": there is no certificate in it, as PEM`},
+		{"an empty file", "{cert: empty.pem, key: key.pem}", `server.tls.cert: "empty.pem": the file has no certificate in PEM format`},
+		{"a key for a certificate", "{cert: key.pem, key: key.pem}", `server.tls.cert: "key.pem": the file has no certificate in PEM format`},
 		{"noise", "{cert: noise.pem, key: key.pem}", `server.tls.cert: "noise.pem": malformed certificate`},
 		{"the key of another", "{cert: cert.pem, key: other.key}", `server.tls.key: "other.key": private key does not match public key`},
 		{"a certificate for a key", "{cert: cert.pem, key: cert.pem}", `server.tls.key: "cert.pem": found a certificate rather than a key in the PEM for the private key`},
-		{"an encrypted key", "{cert: cert.pem, key: locked.key}", `server.tls.key: "locked.key": the key is encrypted; there is nobody to ask for the passphrase: use one without`},
+		{"an encrypted key", "{cert: cert.pem, key: locked.key}", `server.tls.key: "locked.key": the key is encrypted, and the server can't ask for its passphrase; use a key without one`},
 		{"one that is over", "{cert: old.pem, key: old.key}", `server.tls.cert: "old.pem": the certificate expired on 2020-02-03 04:05 UTC; get a new one`},
-		{"a key for all", "{cert: cert.pem, key: open.key}", `server.tls.key: "open.key": others may read it (-rw-r--r--): chmod 600 it`},
-		{"a key that a group can change", "{cert: cert.pem, key: group.key}", `server.tls.key: "group.key": others may read it (-rw-rw----): chmod 600 it`},
-		{"two mistakes", "{cert: old.pem, key: open.key}", "server.tls.cert: \"old.pem\": the certificate expired on 2020-02-03 04:05 UTC; get a new one\nserver.tls.key: \"open.key\": others may read it (-rw-r--r--): chmod 600 it"},
+		{"a key for all", "{cert: cert.pem, key: open.key}", `server.tls.key: "open.key": other users can read it (-rw-r--r--): run chmod 600`},
+		{"a key that a group can change", "{cert: cert.pem, key: group.key}", `server.tls.key: "group.key": other users can read it (-rw-rw----): run chmod 600`},
+		{"two mistakes", "{cert: old.pem, key: open.key}", "server.tls.cert: \"old.pem\": the certificate expired on 2020-02-03 04:05 UTC; get a new one\nserver.tls.key: \"open.key\": other users can read it (-rw-r--r--): run chmod 600"},
 		{"a key that is unknown", "{cert: cert.pem, key: key.pem, ca: x}", `server.tls: key "ca" is unknown; want cert, key`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestLayersOfTLS(t *testing.T) {
 		flags map[string]string
 		want  string
 	}{
-		{"a variable without the other", "TIDEOVER_SERVER_TLS_CERT=" + cert, nil, "env TIDEOVER_SERVER_TLS_CERT: server.tls.cert: needs key"},
-		{"a flag without the other", "X=", map[string]string{"tls-key": key}, "flag --tls-key: server.tls.key: needs cert"},
+		{"a variable without the other", "TIDEOVER_SERVER_TLS_CERT=" + cert, nil, "env TIDEOVER_SERVER_TLS_CERT: server.tls.cert: requires key"},
+		{"a flag without the other", "X=", map[string]string{"tls-key": key}, "flag --tls-key: server.tls.key: requires cert"},
 		{"an unknown variable", "TIDEOVER_SERVER_TLS_CA=x", nil, `env TIDEOVER_SERVER_TLS_CA: key "tls-ca" is unknown`},
 		{"a variable for both", "TIDEOVER_SERVER_TLS=x", nil, "env TIDEOVER_SERVER_TLS: server.tls: a text, where a map is expected"},
 	} {

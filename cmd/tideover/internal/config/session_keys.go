@@ -16,17 +16,17 @@ func notifierListSchema(least int) *jsonschema.Schema {
 // sessionKeys are the keys of a session.
 var sessionKeys = []key[*sessionReader, Session]{
 	{
-		Name: "start", Required: true, Doc: "The command that begins the session, as a list; there is no shell. {{.Session}} is the id of the session.",
+		Name: "start", Required: true, Doc: "The command that starts the session, as a list; no shell is used. {{.Session}} is the id of the session.",
 		Schema: commandSchema,
 		Set:    func(_ *sessionReader, at place, d *Session) { d.Start = readArguments(at) },
 	},
 	{
-		Name: "resume", Doc: "The command that resumes it, with {{.Session}}; known for claude -p, codex exec and gemini -p. Without one an assistant gives up when it stops, and any other command is run again.",
+		Name: "resume", Doc: "The command that resumes the session, with {{.Session}}; built in for claude -p, codex exec and gemini -p. Without a resume command, the session of an assistant gives up when the assistant stops, and any other command is run again.",
 		Schema: commandSchema,
 		Set:    func(_ *sessionReader, at place, d *Session) { d.Resume = readArguments(at) },
 	},
 	{
-		Name: "resume-any", Doc: "Whether the resume command finds the session by itself.",
+		Name: "resume-any", Doc: "Whether the resume command finds the session without {{.Session}}.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
 		Set:    func(_ *sessionReader, at place, d *Session) { d.ResumeAny = strictyaml.ReadBool(at) },
 	},
@@ -36,7 +36,7 @@ var sessionKeys = []key[*sessionReader, Session]{
 		Set:    func(_ *sessionReader, at place, d *Session) { d.Restart = strictyaml.ReadBool(at) },
 	},
 	{
-		Name: "dir", Doc: "Working folder of the commands, relative to the file's; that one unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "dir", Doc: "Working folder of the commands, relative to the folder of this file. Default: the folder of this file.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *sessionReader, at place, d *Session) {
 			if s, ok := at.Text(); ok {
 				d.Dir = r.path(at, s)
@@ -45,11 +45,11 @@ var sessionKeys = []key[*sessionReader, Session]{
 		},
 	},
 	{
-		Name: "env", Doc: "Environment of the commands. Values may have references.", Schema: envSchema,
+		Name: "env", Doc: "Environment variables of the commands. Values may contain references.", Schema: envSchema,
 		Set: func(r *sessionReader, at place, d *Session) { d.Env = r.secretEnv(at) },
 	},
 	{
-		Name: "detect", Doc: "The pack of rules by which a stop is understood; by the command's name unless said.", Schema: strictyaml.NameSchema,
+		Name: "detect", Doc: "Pack of rules that finds out why the session stopped. Default: chosen by the name of the command.", Schema: strictyaml.NameSchema,
 		Set: func(r *sessionReader, at place, d *Session) {
 			s, ok := at.Text()
 			if !ok {
@@ -64,19 +64,19 @@ var sessionKeys = []key[*sessionReader, Session]{
 		},
 	},
 	{
-		Name: "policy", Default: session.DefaultPolicy, Doc: "When it is tried again: a text, the name of a policy, or a map.", Schema: policySchema,
+		Name: "policy", Default: session.DefaultPolicy, Doc: "Retry policy: a text, the name of a policy, or a map.", Schema: policySchema,
 		Set: func(r *sessionReader, at place, d *Session) { d.Policy = r.policies.recorded(at) },
 	},
 	{
-		Name: "windows", Default: "10", Doc: "How many stated resets are waited for.", Schema: strictyaml.IntSchema(1),
+		Name: "windows", Default: "10", Doc: "How many stated limits the session waits for before it gives up.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ *sessionReader, at place, d *Session) { d.Windows = strictyaml.ReadInt(at, 1) },
 	},
 	{
-		Name: "deadline", Doc: "How long the whole session may take.", Schema: strictyaml.DurationSchema,
+		Name: "deadline", Doc: "Time limit for the whole session.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *sessionReader, at place, d *Session) { d.Deadline = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "quiet-hours", Doc: "When nothing is begun, such as 23:00-07:00, with a time zone behind it or not.",
+		Name: "quiet-hours", Doc: "Time of day in which nothing is started, such as 23:00-07:00, optionally followed by a time zone.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]{1,2}:[0-9]{2}-[0-9]{1,2}:[0-9]{2}( .+)?$`}
 		},
@@ -94,29 +94,29 @@ var sessionKeys = []key[*sessionReader, Session]{
 		},
 	},
 	{
-		Name: "pause-at", Doc: "How much of the quota of codex or claude is used, such as 90%, before nothing is begun until its reset.", Schema: percentSchema,
+		Name: "pause-at", Doc: "Used share of the quota of codex or claude, such as 90%, at which nothing is started until the quota resets.", Schema: percentSchema,
 		Set: func(_ *sessionReader, at place, d *Session) { d.PauseAt = 100 * readPercent(at) },
 	},
 	{
-		Name: "account", Doc: "The account whose limit the session shares with others; that of the assistant unless said, none for no account.", Schema: strictyaml.NameSchema,
+		Name: "account", Doc: "Account whose limit the session shares with others; none for no account. Default: the account of the assistant.", Schema: strictyaml.NameSchema,
 		Set: func(_ *sessionReader, at place, d *Session) { d.Account = readAccount(at) },
 	},
 	{
-		Name: "account-spread", Default: "30s", Doc: "The time over which the sessions of an account go on after its limit.", Schema: strictyaml.DurationSchema,
+		Name: "account-spread", Default: "30s", Doc: "Time over which the sessions of an account are resumed, at random, after its limit ends.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *sessionReader, at place, d *Session) { d.AccountSpread = strictyaml.ReadDuration(at) },
 	},
 	{
 		Name:   "fallback",
-		Doc:    "Assistants that work in the folder while a stated limit lasts, one after the other: claude, codex or gemini, or a command as a list with {{.Prompt}}. None unless said.",
+		Doc:    "Assistants that continue the work in the folder while a stated limit lasts, in this order: claude, codex, gemini, or a command as a list with {{.Prompt}}. Default: none.",
 		Schema: fallbackSchema,
 		Set:    func(_ *sessionReader, at place, d *Session) { d.Fallback = readSessionFallback(at) },
 	},
 	{
-		Name: "fallback-after", Doc: "How long a stated limit must last for another assistant to begin; an hour unless said.", Schema: strictyaml.DurationSchema,
+		Name: "fallback-after", Doc: "How long a stated limit must last before a fallback assistant starts. Default: 1h.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *sessionReader, at place, d *Session) { d.FallbackAfter = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "fallback-prompt", Doc: "The prompt of an assistant that takes over, with {{.Task}}, {{.Assistant}}, {{.Until}} and {{.Name}}; one that says what to do unless said.",
+		Name: "fallback-prompt", Doc: "Prompt for a fallback assistant, with {{.Task}}, {{.Assistant}}, {{.Until}} and {{.Name}}. Default: a built-in prompt.",
 		Schema: strictyaml.ScalarSchema,
 		Set: func(_ *sessionReader, at place, d *Session) {
 			if s, ok := at.Text(); ok {
@@ -126,12 +126,12 @@ var sessionKeys = []key[*sessionReader, Session]{
 		},
 	},
 	{
-		Name: "on", Doc: "What follows a stop, by its reason: " + strings.Join(session.Actions, ", ") + ", or a map with do and attempts.",
+		Name: "on", Doc: "What to do after a stop, by its reason: " + strings.Join(session.Actions, ", ") + ", or a map with do and attempts.",
 		Schema: func() *jsonschema.Schema { return strictyaml.Describe(onKeys) },
 		Set:    func(r *sessionReader, at place, d *Session) { strictyaml.Object(r, at, onKeys, d) },
 	},
 	{
-		Name: "notify", Doc: "Notifiers that are told what it does, as far as they want to know.",
+		Name: "notify", Doc: "Notifiers that get the events of the session; the on key of each notifier selects events.",
 		Schema: func() *jsonschema.Schema { return notifierListSchema(0) },
 		Set:    func(r *sessionReader, at place, d *Session) { d.Notify = r.notifiers.names(at) },
 	},
@@ -140,7 +140,7 @@ var sessionKeys = []key[*sessionReader, Session]{
 // watchKeys are the keys of watch.
 var watchKeys = []key[*sessionReader, WatchDefaults]{
 	{
-		Name: "type-at-reset", Doc: "Whether `Continue.` and Enter are typed into an interactive session when a limit on its screen is over and its user has not typed since.",
+		Name: "type-at-reset", Doc: "Whether to type `Continue.` and Enter into an interactive session when a limit on its screen has ended and the user has not typed since.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} },
 		Set:    func(_ *sessionReader, at place, w *WatchDefaults) { w.TypeAtReset = strictyaml.ReadBool(at) },
 	},
@@ -173,7 +173,7 @@ func readSessionFallback(at place) (list []session.Fallback) {
 		list = append(list, f)
 	})
 	if ok && len(at.Node.Items) == 0 {
-		at.Bad("there is no assistant in it; leave the key out for none")
+		at.Bad("the list is empty; leave fallback out to use none")
 	}
 	return list
 }
@@ -182,7 +182,7 @@ func readSessionFallback(at place) (list []session.Fallback) {
 var onKeys = func() (keys []key[*sessionReader, Session]) {
 	for _, reason := range session.Reasons() {
 		keys = append(keys, key[*sessionReader, Session]{
-			Name: reason, Doc: "What follows a stop for this reason.",
+			Name: reason, Doc: "What to do after a stop for this reason.",
 			Schema: func() *jsonschema.Schema {
 				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.WordSchema(session.Actions...), strictyaml.Describe(actionOfKeys)}}
 			},
@@ -204,7 +204,7 @@ var actionOfKeys = []key[struct{}, session.Action]{
 		},
 	},
 	{
-		Name: "attempts", Doc: "How often in a row, before the session gives up.", Schema: strictyaml.IntSchema(1),
+		Name: "attempts", Doc: "How many times in a row, before the session gives up.", Schema: strictyaml.IntSchema(1),
 		Set: func(_ struct{}, at place, a *session.Action) { a.Attempts = strictyaml.ReadInt(at, 1) },
 	},
 }

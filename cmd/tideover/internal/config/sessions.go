@@ -30,11 +30,11 @@ type WatchDefaults struct {
 	TypeAtReset bool // the prompt to continue is typed when a limit on the screen is over
 }
 
-// CheckSessionName returns an error if the text is not a name for a session.
+// CheckSessionName returns an error if the text is not a valid name for a session.
 func CheckSessionName(name string) error {
 	switch {
 	case !strictyaml.ValidName(name):
-		return fmt.Errorf("%q is not a name for a session; %s", name, strictyaml.NameRule)
+		return fmt.Errorf("%q is not a valid name for a session; %s", name, strictyaml.NameRule)
 	case strings.HasSuffix(name, alarmSuffix):
 		return fmt.Errorf("%q ends in %s, which is reserved", name, alarmSuffix)
 	}
@@ -83,7 +83,7 @@ type sessionReader struct {
 // pack reads a pack of the file.
 func (r *sessionReader) pack(name string, at place) {
 	if slices.Contains(detect.Names(), name) {
-		at.Bad("%q is the name of a pack that is built in; choose another, and extend it", name)
+		at.Bad("%q is the name of a built-in pack; choose another name, and set extends: %[1]s", name)
 		return
 	}
 	if _, ok := strictyaml.Object(r, at, packKeys, &struct{}{}); !ok {
@@ -106,11 +106,11 @@ func (r *sessionReader) pack(name string, at place) {
 // packKeys are the keys of a pack. What they contain is read by package detect.
 var packKeys = []key[*sessionReader, struct{}]{
 	{Name: "description", Doc: "What the pack is for.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.TextSchema()) }, Set: ignore},
-	{Name: "extends", Doc: "A pack that is built in, whose rules follow these.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.WordSchema(detect.Names()...)) }, Set: ignore},
+	{Name: "extends", Doc: "Built-in pack whose rules are used after these.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.WordSchema(detect.Names()...)) }, Set: ignore},
 	{Name: "exit-codes", Doc: "What exit codes mean.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
-	{Name: "messages", Doc: "Events that carry text for people.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
-	{Name: "session", Doc: "Where the program states the id of its session, and how it says that a session is gone.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
-	{Name: "rules", Doc: "What the program says, and what it means; docs/detect.md has all of it.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
+	{Name: "messages", Doc: "Events of the output that contain text for people.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
+	{Name: "session", Doc: "How to find the session id in the output, and the message that a session no longer exists.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
+	{Name: "rules", Doc: "Messages of the program and their meaning; see docs/detect.md.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
 }
 
 func ignore(*sessionReader, place, *struct{}) {}

@@ -31,11 +31,11 @@ func (r *sharedReader) path(at place, s string) string {
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		home := r.env.home()
 		if home == "" {
-			at.Bad("%q: there is no home folder; write the path in full", s)
+			at.Bad("%q: the home folder is unknown; write an absolute path", s)
 		}
 		s = filepath.Join(home, strings.TrimPrefix(s, "~"))
 	} else if strings.HasPrefix(s, "~") {
-		at.Bad("%q: only ~/ is expanded, for one's own home folder", s)
+		at.Bad("%q: only ~/ is expanded, to your own home folder", s)
 	}
 	if strings.ContainsRune(s, 0) || s == "" {
 		at.Bad("%q is not a path", s)
@@ -65,7 +65,7 @@ func (r *sharedReader) filePath(at place) string {
 // readCommandLine reads a command and its arguments, each by read.
 func readCommandLine(at place, read func(place) *template.Text) (argv []*template.Text) {
 	if at.Node.Kind == strictyaml.KindText {
-		at.Bad(`a text, where a list is expected: [%s]; there is no shell, for one write [sh, -c, "…"]`,
+		at.Bad(`a text, where a list is expected: [%s]; no shell is used; to use one, write [sh, -c, "…"]`,
 			textfmt.Clip(strings.Join(strings.Fields(strictyaml.MaskKnown(at.Node.Text)), ", "), strictyaml.MaxQuoted))
 		return nil
 	}
@@ -77,7 +77,7 @@ func readCommandLine(at place, read func(place) *template.Text) (argv []*templat
 	switch {
 	case !ok:
 	case len(at.Node.Items) == 0 || at.Node.Items[0].IsScalar() && at.Node.Items[0].Text == "":
-		at.Bad("there is no command")
+		at.Bad("the command is empty")
 	default:
 		var words []string
 		for _, n := range at.Node.Items {
@@ -108,7 +108,7 @@ func (r *sharedReader) checkedURL(at place, s *template.SecretText) *template.Se
 		return nil
 	}
 	if msg := steps.URLProblem(out.Reveal()); msg != "" {
-		at.Bad("what %q makes %s", s, msg)
+		at.Bad("the value of %q %s", s, msg)
 		return nil
 	}
 	return s

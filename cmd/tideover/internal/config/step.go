@@ -32,13 +32,13 @@ func readStep(r *workflowReader, at place, env []template.NamedText, keys []key[
 	_, http := found["http"]
 	if here, notify := found["notify"]; notify {
 		if run || http || len(found) > 1 {
-			here.Bad("notify stands alone; what is sent, and how, is said where the notifier is")
+			here.Bad("can't be combined with other keys; the notifier defines what is sent and how")
 		}
 		return d
 	}
 	if run == http {
 		if ok { // otherwise the key that is wrong may be meant for it
-			at.Bad("a step has either run or http")
+			at.Bad("want exactly one of run and http")
 		}
 		return d
 	}
@@ -52,14 +52,14 @@ func checkAction(d *stepDraft, found map[string]place, env []template.NamedText)
 	if _, http := found["http"]; http {
 		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
 			if here, ok := found[name]; ok {
-				here.Bad("%s is for commands; this step is a request", name)
+				here.Bad("requires run; this step is an HTTP request")
 			}
 		}
 		d.Dir, d.Texts.Env = "", nil
 		return
 	}
 	if code, ok := d.RetryExit.Overlap(d.PermanentExit); ok {
-		found["permanent-exit"].Bad("%d is in retry-exit too", code)
+		found["permanent-exit"].Bad("%d is also in retry-exit", code)
 	}
 	d.Texts.Env = mergeEnv(env, d.Texts.Env)
 }
@@ -79,7 +79,7 @@ func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 // actionKeys are those that steps and on-give-up have in common.
 var actionKeys = []key[*workflowReader, stepDraft]{
 	{
-		Name: "run", Doc: "The command and its arguments, as a list; there is no shell. Each is a template.",
+		Name: "run", Doc: "The command and its arguments, as a list; no shell is used. Each is a template.",
 		Schema: commandSchema, Set: setRun,
 	},
 	{
@@ -87,7 +87,7 @@ var actionKeys = []key[*workflowReader, stepDraft]{
 		Set: func(r *workflowReader, at place, d *stepDraft) { r.http(at, d) },
 	},
 	{
-		Name: "dir", Doc: "Working folder of the command, relative to the file's; the file's unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "dir", Doc: "Working folder of the command, relative to the folder of this file. Default: the folder of this file.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *workflowReader, at place, d *stepDraft) {
 			if s, ok := at.Text(); ok {
 				d.Dir = r.path(at, s)
@@ -96,7 +96,7 @@ var actionKeys = []key[*workflowReader, stepDraft]{
 		},
 	},
 	{
-		Name: "env", Doc: "Environment of the command, over the workflow's. Values are templates and may have references.", Schema: envSchema,
+		Name: "env", Doc: "Environment variables of the command; they override those of the workflow. Values are templates and may contain references.", Schema: envSchema,
 		Set: func(r *workflowReader, at place, d *stepDraft) {
 			d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText)
 		},
@@ -106,7 +106,7 @@ var actionKeys = []key[*workflowReader, stepDraft]{
 		Set: func(_ *workflowReader, at place, d *stepDraft) { d.Inherit = readInherit(at) },
 	},
 	{
-		Name: "stdin", Doc: "What the command reads, a template; nothing unless said.", Schema: strictyaml.ScalarSchema,
+		Name: "stdin", Doc: "Standard input of the command, a template. Default: empty.", Schema: strictyaml.ScalarSchema,
 		Set: func(r *workflowReader, at place, d *stepDraft) {
 			if d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d); d.Texts.Stdin != nil {
 				at.Record(d.Texts.Stdin.Source())
@@ -114,11 +114,11 @@ var actionKeys = []key[*workflowReader, stepDraft]{
 		},
 	},
 	{
-		Name: "policy", Doc: "When it is tried again: a text, the name of a policy, or a map; workflow for a command and workflow-api for a request unless said.", Schema: policySchema,
+		Name: "policy", Doc: "Retry policy: a text, the name of a policy, or a map. Default: workflow for a command, workflow-api for a request.", Schema: policySchema,
 		Set: func(*workflowReader, place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
 	},
 	{
-		Name: "output-limit", Default: "64KiB", Doc: "How much is kept of stdout, and of stderr; 192KiB at most.",
+		Name: "output-limit", Default: "64KiB", Doc: "How much of stdout and of stderr is stored; at most 192KiB each.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{
 				Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(steps.MaxOutput)),
@@ -135,11 +135,11 @@ var actionKeys = []key[*workflowReader, stepDraft]{
 
 // alarmKeys are the keys of on-give-up.
 var alarmKeys = append(slices.Clone(actionKeys), key[*workflowReader, stepDraft]{
-	Name: "notify", Doc: "Notifiers that are told.",
+	Name: "notify", Doc: "Notifiers that get a message.",
 	Schema: func() *jsonschema.Schema { return notifierListSchema(1) },
 	Set: func(r *workflowReader, at place, d *stepDraft) {
 		if d.notify = r.notifiers.names(at); at.Node.Kind == strictyaml.KindList && len(at.Node.Items) == 0 {
-			at.Bad("the list is empty, so that nobody would be told")
+			at.Bad("the list is empty, so no message would be sent; add a notifier")
 		}
 	},
 })
@@ -147,11 +147,11 @@ var alarmKeys = append(slices.Clone(actionKeys), key[*workflowReader, stepDraft]
 // stepKeys are the keys of a step.
 var stepKeys = append([]key[*workflowReader, stepDraft]{
 	{
-		Name: "id", Required: true, Doc: "Name of the step, once in a workflow.", Schema: strictyaml.NameSchema,
+		Name: "id", Required: true, Doc: "Name of the step, unique in the workflow.", Schema: strictyaml.NameSchema,
 		Set: func(_ *workflowReader, at place, d *stepDraft) {
 			s, ok := at.Text()
 			if ok && !strictyaml.ValidName(s) {
-				at.Bad("%q is not a name for a step; %s", s, strictyaml.NameRule)
+				at.Bad("%q is not a valid name for a step; %s", s, strictyaml.NameRule)
 			} else if ok {
 				d.ID = s
 				at.Record(s)
@@ -159,7 +159,7 @@ var stepKeys = append([]key[*workflowReader, stepDraft]{
 		},
 	},
 	{
-		Name: "needs", Doc: "Ids of the steps that must have succeeded before.",
+		Name: "needs", Doc: "Ids of the steps that must succeed before this one starts.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 		},
@@ -175,7 +175,7 @@ var stepKeys = append([]key[*workflowReader, stepDraft]{
 		},
 	},
 	{
-		Name: "retry-exit", Doc: "Exit codes that are retried, such as 75 or 100-110; others are permanent. All but 0 unless said.", Schema: exitSchema,
+		Name: "retry-exit", Doc: "Exit codes that are retried, such as 75 or 100-110; other codes are permanent failures. Default: all codes but 0.", Schema: exitSchema,
 		Set: func(_ *workflowReader, at place, d *stepDraft) { d.RetryExit = readCodes(at, "an exit code", 1, 255) },
 	},
 	{
@@ -185,7 +185,7 @@ var stepKeys = append([]key[*workflowReader, stepDraft]{
 		},
 	},
 	{
-		Name: "account", Doc: "The account whose limit the command shares with sessions and other steps; exit code 75 says that it is limited.", Schema: strictyaml.NameSchema,
+		Name: "account", Doc: "Account whose limit the command shares with sessions and other steps. Exit code 75 means that the account is limited.", Schema: strictyaml.NameSchema,
 		Set: func(_ *workflowReader, at place, d *stepDraft) {
 			if d.Account = readAccount(at); d.Account == account.None {
 				d.Account = ""
@@ -193,11 +193,11 @@ var stepKeys = append([]key[*workflowReader, stepDraft]{
 		},
 	},
 	{
-		Name: "concurrency", Default: "0", Doc: "Attempts of this step at once, all runs together; 0 for no limit.", Schema: strictyaml.IntSchema(0),
+		Name: "concurrency", Default: "0", Doc: "Most attempts of this step at the same time, in all runs together; 0 for no limit.", Schema: strictyaml.IntSchema(0),
 		Set: func(_ *workflowReader, at place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
-		Name: "max-lost", Doc: "How many attempts in a row may be lost, because the server died, and are made again; 0 for none. The workflow's unless said, or 3.", Schema: maxLostSchema,
+		Name: "max-lost", Doc: "How many attempts in a row may be lost because the server died, and are repeated; 0 repeats none. Default: that of the workflow, which is 3 by default.", Schema: maxLostSchema,
 		Set: func(_ *workflowReader, at place, d *stepDraft) { d.MaxLost, d.ownMaxLost = readMaxLost(at), true },
 	},
 }, actionKeys...)

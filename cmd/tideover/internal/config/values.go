@@ -49,7 +49,7 @@ func readInherit(at place) (list guard.Inherit) {
 		case !inheritName.MatchString(text):
 			at.Bad("%q is not the name of a variable, such as SSH_AUTH_SOCK or AWS_*", text)
 		case slices.Contains(list, text):
-			at.Bad("%q is given already", text)
+			at.Bad("%q is listed twice", text)
 		default:
 			list = append(list, text)
 		}

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,7 +112,7 @@ func (r *workflowReader) inheritInSteps(d *draft) {
 // workflowKeys has env first: it is merged into the steps.
 var workflowKeys = []key[*workflowReader, draft]{
 	{
-		Name: "description", Doc: "What the workflow is for, shown on the page.", Schema: strictyaml.ScalarSchema,
+		Name: "description", Doc: "Purpose of the workflow, shown on the page.", Schema: strictyaml.ScalarSchema,
 		Set: func(_ *workflowReader, at place, d *draft) {
 			if s, ok := at.Text(); ok {
 				d.Description = s
@@ -122,23 +121,23 @@ var workflowKeys = []key[*workflowReader, draft]{
 		},
 	},
 	{
-		Name: "schedule", Doc: "When it starts by itself: a cron expression such as 0 3 * * *, with TZ=Europe/Berlin in front if need be, or a map.", Schema: scheduleSchema,
+		Name: "schedule", Doc: "When to start runs automatically: a cron expression such as 0 3 * * *, optionally after TZ=Europe/Berlin, or a map.", Schema: scheduleSchema,
 		Set: func(_ *workflowReader, at place, d *draft) { d.Schedule = readSchedule(at) },
 	},
 	{
-		Name: "timeout", Doc: "Ends a run as a whole.", Schema: strictyaml.DurationSchema,
+		Name: "timeout", Doc: "Time limit for a whole run.", Schema: strictyaml.DurationSchema,
 		Set: func(_ *workflowReader, at place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
 	},
 	{
-		Name: "concurrency", Default: "0", Doc: "Runs of it at once; 0 for no limit but the server's.", Schema: strictyaml.IntSchema(0),
+		Name: "concurrency", Default: "0", Doc: "Most runs of the workflow at the same time; 0 for no limit except server.concurrency.", Schema: strictyaml.IntSchema(0),
 		Set: func(_ *workflowReader, at place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
 	},
 	{
-		Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost, because the server died, and are made again; 0 for none. At most 9999.", Schema: maxLostSchema,
+		Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost because the server died, and are repeated; 0 repeats none. At most 9999.", Schema: maxLostSchema,
 		Set: func(_ *workflowReader, at place, d *draft) { d.maxLost = new(readMaxLost(at)) },
 	},
 	{
-		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. What the caller gives overrides it, key by key if both are maps.",
+		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. The input of a start overrides it, key by key if both are maps.",
 		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
 		Set: func(r *workflowReader, at place, d *draft) {
 			d.DefaultInput = readInput(r.Reader, at, "input")
@@ -146,7 +145,7 @@ var workflowKeys = []key[*workflowReader, draft]{
 		},
 	},
 	{
-		Name: "env", Doc: "Environment of all command steps.", Schema: envSchema,
+		Name: "env", Doc: "Environment variables of all command steps.", Schema: envSchema,
 		Set: func(r *workflowReader, at place, d *draft) { d.env = r.Map(at, steps.EnvFields, wrongVariable, nil) },
 	},
 	{
@@ -154,19 +153,19 @@ var workflowKeys = []key[*workflowReader, draft]{
 		Set: func(_ *workflowReader, at place, d *draft) { d.inherit = readInherit(at) },
 	},
 	{
-		Name: "steps", Required: true, Doc: "What is done. Steps run at the same time unless one needs another.",
+		Name: "steps", Required: true, Doc: "The steps. Steps run at the same time unless one needs another.",
 		Schema: func() *jsonschema.Schema {
 			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: strictyaml.OneOf(strictyaml.Describe(stepKeys), "run", "http")}
 		},
 		Set: func(r *workflowReader, at place, d *draft) {
 			ok := at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
 			if ok && len(d.steps) == 0 {
-				at.Bad("there are no steps")
+				at.Bad("the list of steps is empty; add at least one")
 			}
 		},
 	},
 	{
-		Name: "on-give-up", Doc: "Runs once when a run gives up: a command or a request, whose templates may use all steps.",
+		Name: "on-give-up", Doc: "Command or request that runs once when a run gives up. Its templates may use the results of all steps.",
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.OneOf(strictyaml.Describe(alarmKeys), "run", "http", "notify")
 		},
@@ -207,7 +206,7 @@ func checkGraph(d *draft) {
 	for i := range d.steps {
 		s := &d.steps[i]
 		if first := byID[s.ID]; first != nil {
-			s.at.Child("id", s.at.Node.Get("id")).Bad("the id %q is used already, at line %d", s.ID, first.at.Node.Line)
+			s.at.Child("id", s.at.Node.Get("id")).Bad("the id %q is already used at line %d", s.ID, first.at.Node.Line)
 			continue
 		}
 		if s.ID != "" {
@@ -243,7 +242,7 @@ func checkNeeds(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 		case byID[id] == nil:
 			at.Bad("%s", noStep(id, ids))
 		case slices.Contains(s.Needs, id):
-			at.Bad("%q is given already", id)
+			at.Bad("%q is listed twice", id)
 		default:
 			s.Needs = append(s.Needs, id)
 		}
@@ -251,11 +250,7 @@ func checkNeeds(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 }
 
 func noStep(id string, ids []string) string {
-	if near := strictyaml.Nearest(id, ids); near != "" {
-		return fmt.Sprintf("there is no step %q; did you mean %q?", id, near)
-	}
-	const most = 10
-	return fmt.Sprintf("there is no step %q; there are %s", id, strings.Join(ids[:min(len(ids), most)], ", "))
+	return strictyaml.UnknownName("step", id, ids)
 }
 
 // findCycles reports steps that wait for each other, each cycle once.
@@ -322,7 +317,7 @@ func checkUses(s *stepDraft, ids []string) {
 			case !slices.Contains(ids, id):
 				u.at.Bad("template: %s", noStep(id, ids))
 			default:
-				u.at.Bad("template: step %q may not have ended; add it to needs", id)
+				u.at.Bad("template: step %q may not have ended yet; add it to needs", id)
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func TestDocument(t *testing.T) {
 	if want := "a at a|1s true|b at b|b[1] true 2 true 3.5 true|c at c|true true|d at d|d.e=text|d2 at d2|d2.e=text|g at g|true false false"; strings.Join(got, "|") != want {
 		t.Errorf("read %s, want %s", strings.Join(got, "|"), want)
 	}
-	wantErrors(t, d, `x.yaml:6:1: a: key "a" is given already, at line 1`, `x.yaml:7:1: key "f" is unknown`, "g.h: is missing, as we know")
+	wantErrors(t, d, `x.yaml:6:1: a: key "a" is already set at line 1`, `x.yaml:7:1: key "f" is unknown`, "g.h: is missing, as we know")
 }
 
 func TestDocumentRefuses(t *testing.T) {

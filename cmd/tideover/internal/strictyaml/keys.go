@@ -62,7 +62,7 @@ func (p Place) CheckKeys(check func(key string) (message string, ok bool)) bool 
 	for _, e := range p.Node.Pairs {
 		key := e.Key.Text
 		if before := first[key]; before != nil {
-			p.Child(key, e.Key).Bad("key %q is given already, at line %d", key, before.Line)
+			p.Child(key, e.Key).Bad("key %q is already set at line %d", key, before.Line)
 			ok = false
 			continue
 		}
@@ -86,7 +86,7 @@ func (p Place) EachName(what string, each func(name string, at Place)) {
 		return
 	}
 	p.CheckKeys(func(key string) (string, bool) {
-		return fmt.Sprintf("%q is not a name for a %s; %s", key, what, NameRule), ValidName(key)
+		return fmt.Sprintf("%q is not a valid name for a %s; %s", key, what, NameRule), ValidName(key)
 	})
 	seen := map[string]bool{}
 	for _, e := range p.Node.Pairs {

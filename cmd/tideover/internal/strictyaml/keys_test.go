@@ -80,7 +80,7 @@ func TestObjectRecordsEveryProblem(t *testing.T) {
 		"- a":                     "x.yaml:1:1: a list, where a map is expected",
 		"size: 1kB":               `x.yaml:1:1: "name" is missing`,
 		"name: a\nnmae: b":        `x.yaml:2:1: key "nmae" is unknown; did you mean "name"?`,
-		"name: a\nname: b":        `x.yaml:2:1: name: key "name" is given already, at line 1`,
+		"name: a\nname: b":        `x.yaml:2:1: name: key "name" is already set at line 1`,
 		"name: a\ntimeout: 5":     `x.yaml:2:10: timeout: "5" has no unit; write 5s for seconds`,
 		"name: a\ntimeout: 0s":    `x.yaml:2:10: timeout: "0s": must be above zero`,
 		"name: a\nretries: 6":     "x.yaml:2:10: retries: 6 is more than 5",
@@ -88,7 +88,7 @@ func TestObjectRecordsEveryProblem(t *testing.T) {
 		"name: a\nsize: much":     `x.yaml:2:7: size: "much" is not a size such as 500kB, 64KiB or 1MiB`,
 		"name: a\nlevel: loud":    `x.yaml:2:8: level: "loud" is not one of info, debug`,
 		"name: a\non: 'true'":     "x.yaml:2:5: on: a text, where true or false is expected",
-		"name: a\nlevel:":         `level: there is no value; write "" for an empty text`,
+		"name: a\nlevel:":         `level: the value is missing; write "" for an empty text`,
 		"name: [a]\ntimeout: {}":  "timeout: a map, where a text is expected",
 		"name: a\n\ttimeout: 10s": "there is a tab in the indent; YAML indents with spaces",
 	} {
@@ -169,7 +169,7 @@ func TestEachNameAcceptsOnlyNames(t *testing.T) {
 	if want := "a.one a.Two"; strings.Join(got, " ") != want {
 		t.Errorf("it has read %q, want %s", got, want)
 	}
-	wantErrors(t, d, `a: "Two" is not a name for a thing; want 1 to 63 lower-case letters`, `a.one: key "one" is given already, at line 1`, "c: a number, where a map of names is expected")
+	wantErrors(t, d, `a: "Two" is not a valid name for a thing; want 1 to 63 lower-case letters`, `a.one: key "one" is already set at line 1`, "c: a number, where a map of names is expected")
 }
 
 func ExampleDocument() {
@@ -181,4 +181,22 @@ func ExampleDocument() {
 	// service.yaml:2:1: key "timout" is unknown; did you mean "timeout"?
 	// >  2 | timout: 5s
 	//        ^
+}
+
+func TestUnknownName(t *testing.T) {
+	letters := strings.Split("a b c d e f g h i j k l", " ")
+	for _, c := range []struct {
+		name  string
+		known []string
+		want  string
+	}{
+		{"nihgtly", []string{"hourly", "nightly"}, `unknown job "nihgtly"; did you mean "nightly"?`},
+		{"backup", []string{"hourly", "nightly"}, `unknown job "backup"; known jobs: hourly, nightly`},
+		{"backup", letters, `unknown job "backup"; known jobs: a, b, c, d, e, f, g, h, i, j and 2 more`},
+		{"backup", nil, `unknown job "backup"; no jobs are defined`},
+	} {
+		if got := strictyaml.UnknownName("job", c.name, c.known); got != c.want {
+			t.Errorf("UnknownName(%q) = %s, want %s", c.name, got, c.want)
+		}
+	}
 }

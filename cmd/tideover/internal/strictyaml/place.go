@@ -148,7 +148,7 @@ func (p Place) Text() (string, bool) {
 	case p.Node.IsScalar():
 		return p.Node.Text, true
 	case p.Node.Kind == KindNull:
-		p.Bad(`there is no value; write "" for an empty text`)
+		p.Bad(`the value is missing; write "" for an empty text`)
 	default:
 		p.Bad("%v, where a text is expected", p.Node.Kind)
 	}

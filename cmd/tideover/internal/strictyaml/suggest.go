@@ -34,6 +34,29 @@ func UnknownKey(name string, known []string) string {
 	return msg + "; want " + strings.Join(known, ", ")
 }
 
+// UnknownName returns the message about a name that is not known, such as
+// `unknown step "bild"; did you mean "build"?`. what is the singular of the named thing.
+func UnknownName(what, name string, known []string) string {
+	return fmt.Sprintf("unknown %s %q; %s", what, name, SuggestName(what, name, known))
+}
+
+// SuggestName returns the second half of UnknownName: the name that is probably meant,
+// or else the first ten known names.
+func SuggestName(what, name string, known []string) string {
+	const most = 10
+	if best := Nearest(name, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	switch n := len(known); {
+	case n == 0:
+		return fmt.Sprintf("no %ss are defined", what)
+	case n > most:
+		return fmt.Sprintf("known %ss: %s and %d more", what, strings.Join(known[:most], ", "), n-most)
+	default:
+		return fmt.Sprintf("known %ss: %s", what, strings.Join(known, ", "))
+	}
+}
+
 // Nearest returns the known word that the word is most likely meant to be, "" if
 // none is near.
 func Nearest(word string, known []string) (best string) {

@@ -35,7 +35,7 @@ func (t *Text) funcs(sc *Scope) template.FuncMap {
 			if r, ok := sc.Steps[id]; ok {
 				return r, nil
 			}
-			return nil, fmt.Errorf("step %q is not among those that are needed", id)
+			return nil, fmt.Errorf("step %q is not in needs", id)
 		},
 		refCall: func(i int) (string, error) {
 			s, err := sc.Secrets.Resolve(t.refs[i], sc.Dir)

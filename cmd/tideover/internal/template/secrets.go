@@ -10,8 +10,8 @@ import (
 
 // writeReference is the message about a secret in the file.
 var writeReference = map[RefMode]string{
-	WithRefs:    "a secret must not stand in the file; write a reference: ${env:…} or ${file:…}",
-	WithoutRefs: "a secret must not stand in the file; write a reference, in env, a header or a URL, because others could read it here: ${env:…} or ${file:…}",
+	WithRefs:    "a secret must not be in the file; write a reference: ${env:…} or ${file:…}",
+	WithoutRefs: "a secret must not be in the file; write a reference, in env, a header or a URL, because others could read it here: ${env:…} or ${file:…}",
 }
 
 // SecretText is a text with references to secrets, such as ${file:./token}. It prints

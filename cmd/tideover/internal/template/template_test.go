@@ -65,7 +65,7 @@ func TestParseRefuses(t *testing.T) {
 		{"${env:", template.WithRefs, "has no closing brace; write $${ for a literal ${"},
 		{"${HOME}", template.WithRefs, "write $${ for a literal ${"},
 		{"${env:KEY}", template.WithoutRefs, "can't be used here, where others could read it"},
-		{"{{ `${env:KEY}` }}", template.WithRefs, "a reference can't stand inside {{ }}"},
+		{"{{ `${env:KEY}` }}", template.WithRefs, "a reference can't be inside {{ }}"},
 		{`{{ define "x" }}{{ end }}`, template.WithRefs, "define and block are not used here"},
 		{"{{ printText 1 }}", template.WithRefs, `function "printText" not defined`},
 		{"secretRef", template.WithRefs, "can't be used in a text"},
@@ -105,7 +105,7 @@ func TestErrorsOfRendering(t *testing.T) {
 	for src, want := range map[string]string{
 		"{{ .input.y }}":          `map has no entry for key "y"`,
 		"{{ .input.list }}":       ".input.list is a map or a list; write it with json",
-		`{{ (step "b").stdout }}`: `step "b" is not among those that are needed`,
+		`{{ (step "b").stdout }}`: `step "b" is not in needs`,
 		"${env:OTHER}":            "OTHER",
 	} {
 		text, err := template.Parse(src, template.WithRefs, fields)
@@ -137,7 +137,7 @@ func TestReaderRefusesSecretsInTheFile(t *testing.T) {
 		}
 	}
 	err := d.Err()
-	for _, want := range []string{"token: a secret must not stand in the file; write a reference", "missing: ", "title: templates can't be used here"} {
+	for _, want := range []string{"token: a secret must not be in the file; write a reference", "missing: ", "title: templates can't be used here"} {
 		if err == nil || strings.Contains(err.Error(), "PLANTED") || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is\n%v\nwant %q in it", err, want)
 		}

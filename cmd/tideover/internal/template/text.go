@@ -96,7 +96,7 @@ func (t *Text) extractRefs(mode RefMode) (string, error) {
 		case strings.HasPrefix(s, "{{"):
 			n := actionLen(s)
 			if strings.Contains(s[:n], "${env:") || strings.Contains(s[:n], "${file:") {
-				return "", fmt.Errorf("a reference can't stand inside {{ }}: %q", textfmt.Clip(s[:n], strictyaml.MaxQuoted))
+				return "", fmt.Errorf("a reference can't be inside {{ }}: %q", textfmt.Clip(s[:n], strictyaml.MaxQuoted))
 			}
 			b.WriteString(s[:n])
 			s = s[n:]
