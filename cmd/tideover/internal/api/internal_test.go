@@ -119,7 +119,7 @@ func TestAWorkflowThatIsNotThereIsNamed(t *testing.T) {
 		f.ask(false, "GET", Prefix+"runs?workflow=nope", ""),
 		f.ask(false, "POST", Prefix+"runs/retry", `{"filter": {"workflow": "nope"}}`),
 	} {
-		if p := got.problem(t); got.status != http.StatusNotFound || p.Message != "there is no workflow nope" || !strings.Contains(p.Hint, "echo") {
+		if p := got.problem(t); got.status != http.StatusNotFound || p.Message != `unknown workflow "nope"` || !strings.Contains(p.Hint, "echo") {
 			t.Errorf("%d %s", got.status, got.text)
 		}
 	}

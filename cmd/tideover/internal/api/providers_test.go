@@ -176,7 +176,7 @@ func TestWhoToldAProviderIsInTheLog(t *testing.T) {
 	if _, err := c.ApplyProvider(t.Context(), "nobody", gateway.Drain); err == nil {
 		t.Error("nobody was told something")
 	}
-	if got, want := log.String(), `level=INFO msg="provider was told" provider=claude action=drain by=tester was=up is=draining`; !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
+	if got, want := log.String(), `level=INFO msg="provider action applied" provider=claude action=drain by=tester was=up is=draining`; !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("the log is %q, want only %q", got, want)
 	}
 }
@@ -191,7 +191,7 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		code                     control.Code
 		text                     string
 	}{
-		{"one that is not there", "GET", "providers/nobody", "", nil, 404, control.CodeNotFound, `no such provider: \"nobody\"","hint":"there are claude, a/b`},
+		{"one that is not there", "GET", "providers/nobody", "", nil, 404, control.CodeNotFound, `no such provider: \"nobody\"","hint":"known providers: claude, a/b`},
 		{"telling one that is not there", "POST", "providers/nobody/open", "", nil, 404, control.CodeNotFound, "no such provider"},
 		{"an action that is not there", "POST", "providers/claude/explode", "", nil, 404, control.CodeNotFound, "there is nothing at"},
 		{"the wrong method", "GET", "providers/claude/open", "", nil, 405, control.CodeMethod, "use POST"},
@@ -233,7 +233,7 @@ func TestAServerWithoutProviders(t *testing.T) {
 	}
 	for _, x := range [][2]string{{"GET", "providers/x"}, {"POST", "providers/x/open"}, {"POST", "providers/x/reset"}} {
 		a := f.ask(false, x[0], Prefix+x[1], "")
-		if p := a.problem(t); a.status != 404 || p.Hint != "there are none" {
+		if p := a.problem(t); a.status != 404 || p.Hint != "no providers are defined" {
 			t.Errorf("%s %s: %d %s", x[0], x[1], a.status, a.text)
 		}
 	}
@@ -305,20 +305,20 @@ func TestWhatTheStateOfAProviderMeans(t *testing.T) {
 		st   gateway.Status
 		want string
 	}{
-		{gateway.Status{State: gateway.Up}, "everybody passes"},
-		{gateway.Status{State: gateway.Throttled}, "its keys were told to wait"},
+		{gateway.Status{State: gateway.Up}, "requests are sent"},
+		{gateway.Status{State: gateway.Throttled}, "its keys are throttled"},
 		{gateway.Status{State: gateway.Throttled, Why: "its keys were told to wait (429)"}, "its keys were told to wait (429)"},
 		{
 			gateway.Status{State: gateway.Refused, Why: "its keys were refused (401)"},
-			"its keys were refused (401): they are tried only where nobody else takes a request",
+			"its keys were refused (401): used only for requests that no other key or provider can serve",
 		},
 		{
 			gateway.Status{State: gateway.Throttled, Why: "its keys were refused (401) or told to wait (429)"},
 			"its keys were refused (401) or told to wait (429)",
 		},
-		{gateway.Status{State: gateway.Up, Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}}}, "everybody passes"},
-		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Next: &soon}}, "nobody passes until the next probe"},
-		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Due: true}}, "the next request looks whether it is back"},
+		{gateway.Status{State: gateway.Up, Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}}}, "requests are sent"},
+		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Next: &soon}}, "no requests are sent until the next probe"},
+		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Due: true}}, "the next request probes whether it has recovered"},
 	} {
 		if got := control.ProviderMeaning(&tt.st); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.st, got, tt.want)

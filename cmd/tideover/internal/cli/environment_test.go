@@ -123,7 +123,7 @@ workflows:
 	}
 	got := check()
 	for _, want := range []string{
-		"tideover.yaml:2:", "notify.told.run[2]: the command uses $HOOK_URL, which it does not get",
+		"tideover.yaml:2:", "notify.told.run[2]: the command uses $HOOK_URL, which is not passed to it",
 		"workflows.w.steps[0].run[2]: the command uses $REGION, $SSH_AUTH_SOCK, which is not passed to it: add it to env-inherit, or set it in env",
 	} {
 		wantIn(t, "config check", got, want)

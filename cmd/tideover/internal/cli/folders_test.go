@@ -127,7 +127,7 @@ workflows:
 	cmd, _ := command(t, "config", "check", file)
 	o := finish(t, cmd)
 	wantCode(t, o, 0)
-	for _, want := range []string{"notify.told.run[2]: the shell reads", "workflows.w.steps[0].run[2]: the shell reads", "workflows.w.steps[1].run[4]: the shell reads", `which has it as "$1"`} {
+	for _, want := range []string{"notify.told.run[2]: the shell runs", "workflows.w.steps[0].run[2]: the shell runs", "workflows.w.steps[1].run[4]: the shell runs", `which reads it as "$1"`} {
 		wantIn(t, "config check", o.stderr, want)
 	}
 	if n := strings.Count(o.stderr, "warning: "); n != 3 {

@@ -185,7 +185,7 @@ func TestGatewayRefusesToStart(t *testing.T) {
 		{"open to others without a token", "version: 1\ngateway: {listen: 0.0.0.0:0}\nproviders: {openai: }\n", nil, "gateway.token"},
 		{"without providers", "version: 1\nproviders:\n", nil, "gateway: there are no providers: name some under providers: in "},
 		{"with a token that is short", "version: 1\ngateway: {token: \"${env:SHORT}\"}\nproviders: {openai: }\n", nil, "characters, at least 16 are needed"},
-		{"to a host that hears callers' keys", "version: 1\nproviders: {up: {base-url: \"http://a.example\"}}\n", nil, "in the clear"},
+		{"to a host that hears callers' keys", "version: 1\nproviders: {up: {base-url: \"http://a.example\"}}\n", nil, "unencrypted"},
 		{"a key in the file", "version: 1\nproviders: {openai: {auth: sk-1234567890abcdef1234567890}}\n", nil, "must not be in the file"},
 	} {
 		dir := shortDir(t)

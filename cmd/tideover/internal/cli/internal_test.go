@@ -70,9 +70,9 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		want string
 	}{
 		{"a session as a workflow", []string{"run", "session.night"}, codeOwn, "session.night is a session; use tideover sessions"},
-		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, codeNoRun, "there is no workflow nope"},
-		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, codeNoRun, "there is no workflow nope"},
-		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, codeNoRun, "there is no workflow nope"},
+		{"runs of no workflow", []string{"runs", "--workflow", "nope"}, codeNoRun, `unknown workflow "nope"`},
+		{"dead runs of no workflow", []string{"dead", "--workflow", "nope"}, codeNoRun, `unknown workflow "nope"`},
+		{"a retry of no workflow", []string{"retry", "--dead", "--workflow", "nope", "--yes"}, codeNoRun, `unknown workflow "nope"`},
 		{"show nothing", []string{"show"}, codeOwn, "show: no run given"},
 		{"show two", []string{"show", "a", "b"}, codeOwn, `show: too many arguments: want one run, and "b" is a second`},
 		{"wake nothing", []string{"wake"}, codeOwn, "wake: no run given"},

@@ -145,7 +145,7 @@ func TestProvidersAreListedAndShown(t *testing.T) {
 	}
 	shown := p.mustRun("show", "anthropic")
 	for _, part := range []string{
-		"anthropic  down  anthropic at https://api.anthropic.com", "nobody passes until the next probe", "7: 4 high, 3 lowest", "team-b", "for 59m", `429\x1b[2J`,
+		"anthropic  down  anthropic at https://api.anthropic.com", "no requests are sent until the next probe", "7: 4 high, 3 lowest", "team-b", "for 59m", `429\x1b[2J`,
 		"402 insufficient_quota", "PREDICTED", "+2.25s", "-6m40s", "at least 3.00s", "1340 of its own requests: ", "1290, including those for other providers: ", `rate\u202e of failures`, `429 on all keys\nall is well`, "POST /v1/messages", "input-tokens",
 	} {
 		wantIn(t, "show", shown, part)
@@ -165,10 +165,10 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 	t.Parallel()
 	p := newGatewayEnv(t, exampleNow()...)
 	for _, c := range []struct{ action, want, state string }{
-		{"open", "openai opened: nobody passes until it is closed or reset\n", gateway.Opened},
-		{"close", "openai up: it counts as up whatever happens, until it is reset\n", gateway.Up},
-		{"drain", "openai draining: requests under way are finished, new ones go elsewhere or are refused\n", gateway.Draining},
-		{"reset", "openai up: everybody passes\n", gateway.Up},
+		{"open", "openai opened: no requests are sent until it is closed or reset\n", gateway.Opened},
+		{"close", "openai up: requests are sent regardless of failures, until it is reset\n", gateway.Up},
+		{"drain", "openai draining: requests in progress are finished; new ones go to a fallback or are rejected\n", gateway.Draining},
+		{"reset", "openai up: requests are sent\n", gateway.Up},
 	} {
 		if got := p.mustRun(c.action, "openai"); got != c.want {
 			t.Errorf("%s: %q, want %q", c.action, got, c.want)
@@ -180,7 +180,7 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 	wantIn(t, "open --json", p.mustRun("open", "openai", "--json"), `"state":"opened"`)
 	cmd, _ := command(t, "providers", "reset", "openai", "--server", p.tcp)
 	p.env(cmd).Env = append(cmd.Env, "TIDEOVER_TOKEN="+testToken)
-	if got := finish(t, cmd); got.code != 0 || got.out != "openai up: everybody passes\n" {
+	if got := finish(t, cmd); got.code != 0 || got.out != "openai up: requests are sent\n" {
 		t.Errorf("over TCP: %+v", got)
 	}
 }
@@ -194,7 +194,7 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		code int
 		err  string
 	}{
-		{"one that does not exist", []string{"show", "missing"}, codeNoRun, `no such provider: "missing"; there are openai, internal`},
+		{"one that does not exist", []string{"show", "missing"}, codeNoRun, `no such provider: "missing"; known providers: openai, internal`},
 		{"one that does not exist, in the list", []string{"missing"}, codeNoRun, `no such provider: "missing"`},
 		{"one that does not exist, to watch", []string{"missing", "--watch"}, codeNoRun, `no such provider: "missing"`},
 		{"one that is hostile", []string{"open", "x\x1b[2J"}, codeNoRun, `no such provider: "x\x1b[2J"`},
@@ -202,7 +202,7 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		{"two names", []string{"drain", "openai", "internal"}, codeOwn, "want one provider"},
 		{"two names to list", []string{"openai", "internal"}, codeOwn, "want one provider"},
 		{"a verb that does not exist", []string{"frob", "openai"}, codeOwn, `"frob" is not a subcommand either: those are close, drain, open, reset, show`},
-		{"a verb without a name", []string{"frob"}, codeNoRun, `no such provider: "frob"; there are openai, internal; the subcommands are close, drain`},
+		{"a verb without a name", []string{"frob"}, codeNoRun, `no such provider: "frob"; known providers: openai, internal; the subcommands are close, drain`},
 		{"two places", []string{"--server", "unix:/nowhere", "--config", "x.yaml"}, codeOwn, "--server and --config both name a server"},
 		{"a flag that does not exist", []string{"--until", "x"}, codeOwn, "unknown flag"},
 		{"a server that is not there", []string{"--server", "unix:/nowhere"}, codeOwn, "no gateway at /nowhere: start one with `tideover serve` or `tideover gateway`, or name one with --server"},
@@ -231,7 +231,7 @@ func TestWithoutProviders(t *testing.T) {
 	}
 	got := p.runCommand("show", "openai")
 	wantCode(t, got, codeNoRun)
-	wantIn(t, "stderr", got.stderr, `no such provider: "openai"; there are none`)
+	wantIn(t, "stderr", got.stderr, `no such provider: "openai"; no providers are defined`)
 
 	p.close()
 	for _, args := range [][]string{nil, {"--watch"}, {"show", "x"}, {"open", "x"}} {

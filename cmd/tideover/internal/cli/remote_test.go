@@ -303,7 +303,7 @@ func TestRunsThatAreNotStarted(t *testing.T) {
 		err  string
 	}{
 		{"no workflow", nil, "run: no workflow given"},
-		{"an unknown one", []string{"ech"}, `workflow: there is none of the name "ech"; there are echo,`},
+		{"an unknown one", []string{"ech"}, `workflow: unknown workflow "ech"; did you mean "echo"?`},
 		{"a timeout of zero", []string{"echo", "--timeout", "0s"}, "--timeout: "},
 		{"a negative timeout", []string{"echo", "--timeout", "-1s"}, "--timeout: "},
 		{"no unit", []string{"echo", "--timeout", "5"}, "--timeout: "},
@@ -441,7 +441,7 @@ func TestShowAndControl(t *testing.T) {
 		{"retry without a run", []string{"retry"}, codeOwn, "no run given"},
 		{"retry of one that does not exist", []string{"retry", "nothing"}, codeNoRun, "no such run"},
 		{"of several, one", []string{"wake", "nothing", again}, codeDead, "2 of 2 runs could not be changed"},
-		{"retry from nowhere", []string{"retry", "--from", "third", again}, codeOwn, "there are first, second"},
+		{"retry from nowhere", []string{"retry", "--from", "third", again}, codeOwn, "known steps: first, second"},
 		{"retry of all and one", []string{"retry", "--dead", again}, codeOwn, "give one of them"},
 		{"a filter for one", []string{"retry", "--workflow", "two", again}, codeOwn, "--workflow needs --dead"},
 		{"both ways", []string{"retry", "--from", "x", "--input", "1", again}, codeOwn, "one of them"},

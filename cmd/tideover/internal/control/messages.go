@@ -45,7 +45,7 @@ func (m *Messages) Notifiers() (list []Notifier) {
 	return list
 }
 
-// Check returns an error if there is no notifier of the name.
+// Check returns an error if no notifier has the name.
 func (m *Messages) Check(name string) error {
 	_, err := m.workflow(name)
 	return err
@@ -54,7 +54,7 @@ func (m *Messages) Check(name string) error {
 func (m *Messages) workflow(name string) (*engine.Workflow, error) {
 	flow, ok := m.runs.Definition(notifyPrefix + name)
 	if !ok {
-		return nil, fmt.Errorf("%w: there is no notifier %q", engine.ErrNotFound, name)
+		return nil, fmt.Errorf("%w: unknown notifier %q", engine.ErrNotFound, name)
 	}
 	return flow, nil
 }

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/gateway"
 )
 
@@ -50,10 +50,7 @@ func (p *Providers) Get(name string) (gateway.Status, error) {
 		}
 		names[i] = st.Name
 	}
-	e := NewError(CodeNotFound, fmt.Sprintf("no such provider: %q", Excerpt(name)), "there are none")
-	if len(names) > 0 {
-		e.Hint = "there are " + strings.Join(names, ", ")
-	}
+	e := NewError(CodeNotFound, fmt.Sprintf("no such provider: %q", Excerpt(name)), strictyaml.SuggestName("provider", name, names))
 	return gateway.Status{}, e
 }
 
@@ -71,7 +68,7 @@ func (p *Providers) Apply(name, action, by string) (gateway.Status, error) {
 		return before, err
 	}
 	after, err := p.Get(name)
-	p.log.Info("provider was told", "provider", name, "action", action, "by", by, "was", before.State, "is", after.State)
+	p.log.Info("provider action applied", "provider", name, "action", action, "by", by, "was", before.State, "is", after.State)
 	return after, err
 }
 
@@ -80,26 +77,26 @@ func ProviderMeaning(st *gateway.Status) string {
 	switch st.State {
 	case gateway.Up:
 		if st.Held {
-			return "it counts as up whatever happens, until it is reset"
+			return "requests are sent regardless of failures, until it is reset"
 		}
-		return "everybody passes"
+		return "requests are sent"
 	case gateway.Refused:
-		return cmp.Or(st.Why, "its keys were refused") + ": they are tried only where nobody else takes a request"
+		return cmp.Or(st.Why, "its keys were rejected") + ": used only for requests that no other key or provider can serve"
 	case gateway.Throttled:
-		return cmp.Or(st.Why, "its keys were told to wait")
+		return cmp.Or(st.Why, "its keys are throttled")
 	case gateway.Recovering:
-		return "those who waited are let through one after the other"
+		return "waiting requests are sent one by one"
 	case gateway.Probing:
-		return "one request finds out for all whether it is back"
+		return "one request probes whether it has recovered"
 	case gateway.Down:
 		if st.Recovery != nil && st.Recovery.Due {
-			return "the next request looks whether it is back"
+			return "the next request probes whether it has recovered"
 		}
-		return "nobody passes until the next probe"
+		return "no requests are sent until the next probe"
 	case gateway.Opened:
-		return "nobody passes until it is closed or reset"
+		return "no requests are sent until it is closed or reset"
 	case gateway.Draining:
-		return "requests under way are finished, new ones go elsewhere or are refused"
+		return "requests in progress are finished; new ones go to a fallback or are rejected"
 	}
 	return ""
 }

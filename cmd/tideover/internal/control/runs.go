@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -100,16 +101,16 @@ func (r *Runs) Start(ctx context.Context, s Start, by string) (Started, error) {
 	}
 	flow, ok := r.engine.Workflow(s.Workflow)
 	if !ok {
-		e := Invalid("workflow", "there is none of the name %q", Excerpt(s.Workflow))
-		e.Hint = knownWorkflows(r.engine.Workflows())
+		e := Invalid("workflow", "unknown workflow %q", Excerpt(s.Workflow))
+		e.Hint = suggestWorkflow(s.Workflow, r.engine.Workflows())
 		return Started{}, e
 	}
 	run, err := r.engine.StartRegistered(ctx, flow, s.Input, s.options(by)...)
 	return Started{run.ID, run.Existing, run.InputDiffers}, err
 }
 
-// knownWorkflows returns a sentence with the workflows, for the hint of an error.
-func knownWorkflows(list []*engine.Workflow) string {
+// suggestWorkflow returns the hint for a name that no workflow has.
+func suggestWorkflow(name string, list []*engine.Workflow) string {
 	var names []string
 	for _, w := range list {
 		if !Internal(w.Name()) {
@@ -117,21 +118,15 @@ func knownWorkflows(list []*engine.Workflow) string {
 		}
 	}
 	slices.Sort(names)
-	switch n := len(names); {
-	case n == 0:
-		return "this server has no workflows"
-	case n > 10:
-		return fmt.Sprintf("there are %s and %d more", strings.Join(names[:10], ", "), n-10)
-	}
-	return "there are " + strings.Join(names, ", ")
+	return strictyaml.SuggestName("workflow", name, names)
 }
 
 // Validate returns an error for a filter with a value that does not exist.
 func (f *Filter) Validate() error {
 	for _, s := range f.States {
 		if !slices.Contains(stateNames, s) {
-			e := Invalid("state", "there is no state %q", Excerpt(s))
-			e.Hint = "there are " + strings.Join(stateNames, ", ")
+			e := Invalid("state", "unknown state %q", Excerpt(s))
+			e.Hint = strictyaml.SuggestName("state", s, stateNames)
 			return e
 		}
 	}
@@ -195,7 +190,7 @@ func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
 	if err != nil || len(page.Runs) > 0 {
 		return err
 	}
-	return NewError(CodeNotFound, "there is no workflow "+Excerpt(name), knownWorkflows(r.engine.Workflows()))
+	return NewError(CodeNotFound, fmt.Sprintf("unknown workflow %q", Excerpt(name)), suggestWorkflow(name, r.engine.Workflows()))
 }
 
 // ListOf is [Runs.List], with an error if the filter names an unknown workflow and the list is
@@ -327,7 +322,7 @@ func hasStep(field, workflow string, steps []engine.StepInfo, name string) error
 		names = append(names, s.Name)
 	}
 	e := Invalid(field, "workflow %q has no step %q", workflow, Excerpt(name))
-	e.Hint = "there are " + strings.Join(names, ", ")
+	e.Hint = strictyaml.SuggestName("step", name, names)
 	return e
 }
 

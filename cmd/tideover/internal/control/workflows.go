@@ -21,7 +21,7 @@ func (r *Runs) Workflows(ctx context.Context, internal bool) (Workflows, error) 
 	all := Workflows{Workflows: []Workflow{}}
 	schedules, err := r.engine.Schedules(ctx)
 	switch {
-	case errors.Is(err, engine.ErrAway): // the workflows are known all the same
+	case errors.Is(err, engine.ErrAway): // the workflows are still known
 		all.Missing = err.Error()
 	case err != nil:
 		return all, err

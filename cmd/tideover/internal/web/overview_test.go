@@ -126,7 +126,7 @@ func newFullSite(t *testing.T, change ...func(*setup)) *fullSite {
 func TestOverviewPage(t *testing.T) {
 	t.Parallel()
 	g := newFullSite(t)
-	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing waits.", "No run has given up.", "nobody passes", "in the last 10 minutes 0 runs began")
+	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing waits.", "No run has given up.", "no requests are sent", "in the last 10 minutes 0 runs began")
 	if err := g.e.SetSchedules(t.Context(), []engine.Schedule{{Name: "yearly", Workflow: "slow", Cron: "0 3 1 1 *"}, {Name: "nightly", Workflow: "quick", Cron: "0 3 * * *"}}); err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,7 @@ func (v visitor) providerFollows(p *providerSite) {
 		}
 	})
 	x.seen("#p-openai .state", "down")
-	x.seen("#p-openai .next", "nobody passes until the next probe")
+	x.seen("#p-openai .next", "no requests are sent until the next probe")
 	x.seen("#p-openai .cools", "402 insufficient_quota")
 	x.seen("#p-openai .meters", "predicted 50 min 00 s")
 	x.Wait("there is a countdown", `/^in 2 h \d+ min$/.test([...document.querySelectorAll("#p-openai .cools time[data-in]")].at(-1).textContent)`)

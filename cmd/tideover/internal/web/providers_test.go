@@ -155,7 +155,7 @@ func TestProvidersPage(t *testing.T) {
 	p := newProviderSite(t, []gateway.Status{fine("openai"), sick("anthropic")})
 	body := p.page("/providers")
 	has(t, "/providers", body, `aria-current="page">Providers</a>`, "1 up, 1 down.", `id="p-anthropic"`, `<a href="/providers/anthropic">anthropic</a>`, "https://api.anthropic.com",
-		"nobody passes until the next probe", "Next probe <strong><time", "Expected back <time", "<dd>1.84 s</dd>", "<dd>1.34</dd>", "<dd>41</dd>",
+		"no requests are sent until the next probe", "Next probe <strong><time", "Expected back <time", "<dd>1.84 s</dd>", "<dd>1.34</dd>", "<dd>41</dd>",
 		`aria-label="6"`, `width="100.00%"`, "highest", "402 insufficient_quota", "usable again <strong><time", "3991 of 4000 left", `class="fill bad" width="0.00%"`,
 		"12 left", "1 min 02 s, ", "predicted 50.0 s", "predicted 1 min 35 s", "at least 2 min", "not predicted", "so far", "429 on all keys", "Details, and 3 more",
 		`href="/providers/anthropic/drain" data-dialog`, `class="button danger" href="/providers/anthropic/open"`, "1.02")
@@ -172,7 +172,7 @@ func TestAProviderHasAPage(t *testing.T) {
 	t.Parallel()
 	p := newProviderSite(t, []gateway.Status{fine("openai"), sick("anthropic"), fine("a/b?c")})
 	body := p.page("/providers/anthropic")
-	has(t, "the page", body, `<h1 class="text">anthropic</h1>`, `aria-current="page">Providers</a>`, "nobody passes until the next probe", "exponential(1s..2m)",
+	has(t, "the page", body, `<h1 class="text">anthropic</h1>`, `aria-current="page">Providers</a>`, "no requests are sent until the next probe", "exponential(1s..2m)",
 		`<a class="text" href="/providers/backup">backup</a>, <a class="text" href="/providers/bedrock">bedrock</a>`, "0.833 per second, found out; 8 at once", "0.12",
 		"4.2 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">goes on</td>", "consecutive", "502 bad gateway", "POST /v1/messages", "214 of 500 left",
 		"<dt>requests</dt><dd>1000</dd>", `href="/providers/anthropic/close" data-dialog`)
@@ -234,7 +234,7 @@ func TestProviderActions(t *testing.T) {
 	if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" || !strings.Contains(a.body, "Closed: it counts as up") {
 		t.Errorf("in a dialog: %d %s", a.status, a.body)
 	}
-	has(t, "the page after it", p.page("/providers"), "held by hand", "it counts as up whatever happens, until it is reset")
+	has(t, "the page after it", p.page("/providers"), "held by hand", "requests are sent regardless of failures, until it is reset")
 	for path, want := range map[string]int{"/providers/anthropic/explode": 404, "/providers/nobody/open": 404, "/providers/nobody/explode": 404} {
 		for _, method := range []string{"GET", "POST"} {
 			a := p.request(method, path, url.Values{}, htmx...)
@@ -414,7 +414,7 @@ func TestProvidersWhoseKeysWereRefused(t *testing.T) {
 	p := newProviderSite(t, []gateway.Status{st}, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
 	for _, path := range []string{"/providers", "/providers/openai"} {
 		body := p.page(path)
-		has(t, path, body, "its keys were refused (401 ***): they are tried only where nobody else takes a request", "refused, tried again <strong><time")
+		has(t, path, body, "its keys were refused (401 ***): used only for requests that no other key or provider can serve", "refused, tried again <strong><time")
 		hasNot(t, path, body, "hunter2", "Next key", "usable again")
 	}
 }
