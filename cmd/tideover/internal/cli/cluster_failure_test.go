@@ -151,7 +151,7 @@ func TestServeWaitsForNATS(t *testing.T) {
 	wantCode(t, a.runCommand("run", "where", "--wait"), 0)
 	for _, weak := range []string{"1 of 3 replicas", "sync each message"} {
 		testwait.Until(t, "it says what is weak", func() bool {
-			return strings.Contains(a.out.String(), `msg="the cluster promises less than it could"`) && strings.Contains(a.out.String(), weak)
+			return strings.Contains(a.out.String(), `msg="the cluster is weakened"`) && strings.Contains(a.out.String(), weak)
 		})
 	}
 }

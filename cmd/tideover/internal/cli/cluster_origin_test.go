@@ -33,7 +33,7 @@ func TestSettingsThatComeTooLateAreTold(t *testing.T) {
 	wantIn(t, "the log of the first", a.out.String(), `msg="making the streams of the cluster`)
 	wantIn(t, "the log of the first", a.out.String(), "member=first id=")
 	wantIn(t, "the log of the first", a.out.String(), `level=WARN msg="made a new cluster, with nothing in it"`)
-	wantIn(t, "the log of the first", a.out.String(), `msg="made the cluster, and joined it"`)
+	wantIn(t, "the log of the first", a.out.String(), `msg="created and joined the cluster"`)
 	text := f.text
 	f.text = strings.Replace(text, "lease-time: "+leaseTime.String(), "lease-time: 25s, replicas: 1, max-bytes: 1GiB", 1)
 	b := f.serve("b")

@@ -14,12 +14,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// waits is the policy of joining: it never gives up. The next attempt finds what an
-// attempt that was cut off has created.
-const waits = "exponential(500ms..15s) jitter=20% attempts=unlimited attempt-timeout=10s"
+// joinPolicy never gives up. An attempt continues with what an interrupted attempt has created.
+const joinPolicy = "exponential(500ms..15s) jitter=20% attempts=unlimited attempt-timeout=10s"
 
-// firstSign is the time after which the log says that joining takes long.
-const firstSign = 3 * time.Second
+// slowJoin is the time after which the log says that joining takes long.
+const slowJoin = 3 * time.Second
 
 // Options are the cluster and the process that joins it.
 type Options struct {
@@ -40,21 +39,21 @@ func (o *Options) log() (jetstream.Config, error) {
 		c.Cache = filepath.Join(o.Dir, "cache")
 	}
 	c.Logger, c.Redact, c.Prefix = o.Log, o.Redact, "engine."
-	c.Before = before(o.Dir, c.Name)
+	c.Before = readClusterRecord(o.Dir, c.Name)
 	return c, c.Validate()
 }
 
-// Join joins the cluster, and creates it if there is none. Servers that are not
-// there, or not enough of them, are waited for until the context ends, and each
-// time the log says so. What waiting can't change is an error at once.
+// Join joins the cluster, and creates it if it does not exist. While too few servers are
+// available, it waits until the context ends, and logs each attempt. It returns permanent errors
+// at once.
 func Join(ctx context.Context, o Options) (*jetstream.Log, error) {
 	c, err := o.log()
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	runner := retry.Must(waits, retry.WithClassifier(outcome), retry.WithOnRetry(o.tell))
+	runner := retry.Must(joinPolicy, retry.WithClassifier(outcome), retry.WithOnRetry(o.logRetry))
 	o.Log.Info("joining the cluster", "name", c.Name)
-	soon := time.AfterFunc(firstSign, func() { o.Log.Info("still joining the cluster; waiting for NATS", "name", c.Name) })
+	soon := time.AfterFunc(slowJoin, func() { o.Log.Info("still joining the cluster; waiting for NATS", "name", c.Name) })
 	defer soon.Stop()
 	l, err := retry.Value(ctx, runner, func(ctx context.Context) (*jetstream.Log, error) { return jetstream.Open(ctx, c) })
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent {
@@ -67,26 +66,26 @@ func Join(ctx context.Context, o Options) (*jetstream.Log, error) {
 	return l, nil
 }
 
-// joined logs which cluster this is, and notes it in the folder for the next start.
+// joined logs which cluster this is, and writes it to the folder for the next start.
 func (o *Options) joined(l *jetstream.Log, name string) {
 	what := "joined the cluster"
 	if l.Made() {
-		what = "made the cluster, and joined it"
+		what = "created and joined the cluster"
 	}
 	o.Log.Info(what, "name", name, "member", l.MemberName(), "id", l.Member(), "shards", l.Shards())
-	if err := remember(o.Dir, name, l.ClusterID()); err != nil {
-		o.Log.Warn("it can't be noted which cluster this is; if it is lost and made again, nobody is told", "error", err)
+	if err := writeClusterRecord(o.Dir, name, l.ClusterID()); err != nil {
+		o.Log.Warn("the cluster id can't be written to the data folder; a later loss of the cluster will not be detected", "error", err)
 	}
 }
 
-// tell logs why joining waits.
-func (o *Options) tell(_ context.Context, ev retry.Event) error {
+// logRetry logs why joining waits.
+func (o *Options) logRetry(_ context.Context, ev retry.Event) error {
 	o.Log.Warn("the cluster can't be joined yet; waiting for NATS", "error", ev.Err, "attempt", ev.Attempt, "next_in", ev.Delay.Round(10*time.Millisecond))
 	return nil
 }
 
-// outcome tells what may pass from what stays as it is: the log has waited for
-// what may pass, and says so with the error of its own runner.
+// outcome separates transient from permanent errors. The log retries transient errors itself,
+// and then returns the error of its runner.
 func outcome(err error) retry.Outcome {
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason != retry.StopPermanent {
 		return retry.Outcome{}

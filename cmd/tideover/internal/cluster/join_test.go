@@ -18,13 +18,13 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-func TestWhatMayPassIsWaitedFor(t *testing.T) {
+func TestTransientErrorsAreRetried(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		err  error
 		wait bool
 	}{
-		"nobody answers":          {&retry.Error{Reason: retry.StopTotalTimeout, Last: errors.New("no servers")}, true},
+		"no server answers":       {&retry.Error{Reason: retry.StopTotalTimeout, Last: errors.New("no servers")}, true},
 		"an attempt was cut off":  {fmt.Errorf("open log: %w", &retry.Error{Reason: retry.StopDeadline}), true},
 		"it was refused":          {retry.Permanent(errors.New("authorization violation")), false},
 		"it was refused, wrapped": {&retry.Error{Reason: retry.StopPermanent, Last: errors.New("authorization violation")}, false},
@@ -36,7 +36,8 @@ func TestWhatMayPassIsWaitedFor(t *testing.T) {
 	}
 }
 
-// options are of a cluster at an address where nobody is.
+// options returns the options of a cluster, and a function that returns the log so far. No
+// server listens at the address.
 func options(t *testing.T, address string) (o Options, log func() string) {
 	t.Helper()
 	parsed, err := template.Parse(address, template.WithRefs, template.Fields{})
@@ -64,7 +65,7 @@ type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
 
-func TestJoinWaitsUntilItIsTold(t *testing.T) {
+func TestJoinWaitsUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
 	o, log := options(t, "nats://me:${env:PW}@127.0.0.1:1")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -90,7 +91,7 @@ func TestJoinWaitsUntilItIsTold(t *testing.T) {
 	}
 }
 
-func TestWhatIsWrongIsNotWaitedFor(t *testing.T) {
+func TestPermanentErrorsAreNotRetried(t *testing.T) {
 	t.Parallel()
 	o, _ := options(t, "127.0.0.1:1")
 	o.Config.Name = "Not A Name"

@@ -8,42 +8,42 @@ import (
 	"path/filepath"
 )
 
-// mark is what a data folder knows of the cluster that its process was in: a cluster
-// that was lost, and is made again, looks like one that was always empty.
-type mark struct {
+// clusterRecord identifies the cluster that the process of a data folder belongs to. Without it,
+// a cluster that was lost and created again looks like one that was always empty.
+type clusterRecord struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
 }
 
-func markPath(dir string) string { return filepath.Join(dir, "cluster.json") }
+func clusterRecordPath(dir string) string { return filepath.Join(dir, "cluster.json") }
 
-// before returns the id of the cluster of the name that the folder's process was in.
-// A mark that can't be read is as good as none: it only warns.
-func before(dir, name string) string {
+// readClusterRecord returns the id of the cluster of that name that the folder's process was in;
+// empty if the record is missing or unreadable, because it is only needed for a warning.
+func readClusterRecord(dir, name string) string {
 	if dir == "" {
 		return ""
 	}
-	text, err := os.ReadFile(markPath(dir))
-	var m mark
+	text, err := os.ReadFile(clusterRecordPath(dir))
+	var m clusterRecord
 	if err != nil || json.Unmarshal(text, &m) != nil || m.Name != name {
 		return ""
 	}
 	return m.ID
 }
 
-// remember notes in the folder which cluster its process is in.
-func remember(dir, name, id string) error {
-	if dir == "" || before(dir, name) == id {
+// writeClusterRecord stores in the folder which cluster its process is in.
+func writeClusterRecord(dir, name, id string) error {
+	if dir == "" || readClusterRecord(dir, name) == id {
 		return nil
 	}
-	text, err := json.Marshal(mark{name, id})
+	text, err := json.Marshal(clusterRecord{name, id})
 	if err != nil {
 		return err
 	}
-	tmp := markPath(dir) + ".new"
+	tmp := clusterRecordPath(dir) + ".new"
 	err = os.WriteFile(tmp, append(text, '\n'), 0o600)
 	if err == nil {
-		err = os.Rename(tmp, markPath(dir))
+		err = os.Rename(tmp, clusterRecordPath(dir))
 	}
 	if err != nil {
 		if e := os.Remove(tmp); !errors.Is(e, fs.ErrNotExist) {

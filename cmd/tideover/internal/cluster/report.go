@@ -21,8 +21,8 @@ const (
 	checkEvery = 5 * time.Minute
 )
 
-// Examine returns what weakens the promise of the cluster. Servers that can't be
-// reached, or refuse us, are a finding too.
+// Examine returns findings about problems of the cluster. Servers that are unreachable, or that
+// reject the connection, are a finding, too.
 func Examine(ctx context.Context, o Options) ([]journal.Finding, error) {
 	c, err := o.log()
 	if err != nil {
@@ -33,17 +33,17 @@ func Examine(ctx context.Context, o Options) ([]journal.Finding, error) {
 	list, err := jetstream.Check(ctx, c)
 	if err != nil && !errors.Is(context.Cause(ctx), context.Canceled) {
 		return []journal.Finding{{
-			Severity: journal.Broken, What: o.Redact(err.Error()), Why: "nothing can be recorded",
-			Do: "see that the servers run, that this machine reaches them, and that the credentials are right",
+			Severity: journal.Broken, What: o.Redact(err.Error()), Why: "runs can't be stored",
+			Do: "check that the servers run, that this machine can reach them, and that the credentials are correct",
 		}}, nil
 	}
 	return list, err
 }
 
-// Watch logs what makes the promise of the cluster weaker than it could be, a line
-// each: at once, and later what is new or over, until the context ends.
-func Watch(ctx context.Context, look func(context.Context) ([]journal.Finding, error), log *slog.Logger) {
-	r := &reporter{look: look, log: log, said: map[string]string{}}
+// Watch checks the cluster until the context ends. It logs all findings of the first check, and
+// then each finding that is new or no longer present.
+func Watch(ctx context.Context, check func(context.Context) ([]journal.Finding, error), log *slog.Logger) {
+	r := &reporter{check: check, log: log, logged: map[string]string{}}
 	ticker := time.NewTicker(checkEvery)
 	defer ticker.Stop()
 	for {
@@ -56,24 +56,24 @@ func Watch(ctx context.Context, look func(context.Context) ([]journal.Finding, e
 	}
 }
 
-// reporter remembers what it has logged.
+// reporter logs each finding once.
 type reporter struct {
-	look   func(context.Context) ([]journal.Finding, error)
+	check  func(context.Context) ([]journal.Finding, error)
 	log    *slog.Logger
-	said   map[string]string // what was found, by what stays the same of it
+	logged map[string]string // text of the findings, by the text without numbers
 	failed bool
 }
 
 func (r *reporter) report(ctx context.Context) {
-	looking, cancel := context.WithTimeout(ctx, checkTime)
+	checkCtx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	list, err := r.look(looking)
+	list, err := r.check(checkCtx)
 	if ctx.Err() != nil {
 		return
 	}
 	if err != nil {
 		if !r.failed {
-			r.log.Warn("it can't be checked what the cluster promises", "error", err, "hint", "tideover doctor")
+			r.log.Warn("the cluster can't be checked", "error", err, "hint", "tideover doctor")
 		}
 		r.failed = true
 		return
@@ -86,26 +86,26 @@ func (r *reporter) report(ctx context.Context) {
 		}
 		key := numbers.ReplaceAllString(f.Severity+f.What, "#")
 		now[key] = f.What
-		if _, known := r.said[key]; !known {
-			r.tell(f)
+		if _, known := r.logged[key]; !known {
+			r.logFinding(f)
 		}
 	}
-	for key, what := range r.said {
+	for key, what := range r.logged {
 		if _, still := now[key]; !still {
-			r.log.Info("over: something that weakened the promise of the cluster", "what", what)
+			r.log.Info("problem of the cluster is over", "what", what)
 		}
 	}
-	r.said = now
+	r.logged = now
 }
 
-// numbers differ from time to time when all else is the same.
+// numbers matches the digits of a finding, which change while the problem stays the same.
 var numbers = lazyregexp.New(`[0-9]+`)
 
-func (r *reporter) tell(f journal.Finding) {
+func (r *reporter) logFinding(f journal.Finding) {
 	attrs := []any{"what", f.What, "why", f.Why, "do", f.Do}
 	if f.Severity == journal.Broken {
-		r.log.Error("the cluster does not keep its promise", attrs...)
+		r.log.Error("the cluster is broken", attrs...)
 		return
 	}
-	r.log.Warn("the cluster promises less than it could", attrs...)
+	r.log.Warn("the cluster is weakened", attrs...)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-func TestWhatIsNewOrOverIsToldOnce(t *testing.T) {
+func TestNewAndPastFindingsAreLoggedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		lag := func(n string) journal.Finding {
@@ -53,7 +53,7 @@ func TestWhatIsNewOrOverIsToldOnce(t *testing.T) {
 		for i, a := range answers {
 			synctest.Wait()
 			if got := told(text.take()); got != a.want {
-				t.Errorf("look %d: the log says %q; want %q", i+1, got, a.want)
+				t.Errorf("check %d: the log says %q; want %q", i+1, got, a.want)
 			}
 			time.Sleep(checkEvery)
 		}
