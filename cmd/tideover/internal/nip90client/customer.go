@@ -9,24 +9,24 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// How long a customer is patient with others.
+// Times of a customer, and the name of its subscription.
 const (
-	forOthers = 2 * time.Second         // relays, once one has taken the request
-	forCancel = 5 * time.Second         // a provider that was told to stop
-	pollEvery = 50 * time.Millisecond   // receipts, which do not say when they change
-	lookEvery = time.Second             // whether relays refuse to send the answers
-	answers   = "nip90-request-answers" // the subscription
+	forOthers = 2 * time.Second         // wait for the other relays after one has accepted the request
+	forCancel = 5 * time.Second         // wait for the provider's answer to a cancellation
+	pollEvery = 50 * time.Millisecond   // interval for reading receipts, which do not signal changes
+	lookEvery = time.Second             // interval for checking whether relays reject the subscription
+	answers   = "nip90-request-answers" // name of the subscription
 )
 
-// ClockSlip is by how much the clock of a provider may be behind: what it says is
-// looked for from so long before it can have been said.
+// ClockSlip is how far the clock of a provider may be behind. The subscription begins this
+// long before the request.
 const ClockSlip = 10 * time.Minute
 
 // Link is what a customer needs of a client of relays.
 type Link interface {
 	// Subscribe subscribes on all relays.
 	Subscribe(name string, since time.Time, filters ...nostr.Filter)
-	// Publish sends an event to all relays, and returns what tells how far it is.
+	// Publish sends an event to all relays, and returns a function that returns their receipts.
 	Publish(e *nostr.Event) (receipts func() []nostr.Receipt)
 	// Refusals returns the relays that refuse the subscription, and what they said.
 	Refusals(name string) map[string]string
@@ -132,7 +132,7 @@ func count(list []nostr.Receipt, s nostr.State) (n int) {
 // send them.
 func (c *Customer) listen(ctx context.Context, relays int) Outcome {
 	if c.answered {
-		pause(ctx, Settle)
+		pause(ctx, ReorderDelay)
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -168,7 +168,7 @@ func (c *Customer) wait(ctx context.Context, most time.Duration, look <-chan tim
 	for {
 		select {
 		case <-c.Inbox.Arrived():
-			pause(ctx, Settle)
+			pause(ctx, ReorderDelay)
 			return nil
 		case <-timer.C:
 			return nil

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// fakeLink is two relays that say what they are told to.
+// fakeLink is a link to two relays with scripted answers.
 type fakeLink struct {
 	subscribed []nostr.Filter
 	published  []*nostr.Event
@@ -135,7 +135,7 @@ func TestHowAnswersEndARequest(t *testing.T) {
 		{"error feedback that no result follows", func(d *deal) []*nostr.Event {
 			return []*nostr.Event{d.feedback(1, "error", "provider shutting down")}
 		}, nip90client.Failed, "provider shutting down", time.Second + nip90client.AfterError},
-		{"a result of a status that nobody knows", func(d *deal) []*nostr.Event {
+		{"a result with an unknown status", func(d *deal) []*nostr.Event {
 			return []*nostr.Event{d.result(1, "finished", "2")}
 		}, nip90client.Failed, "", time.Second},
 		{"a part of a result", func(d *deal) []*nostr.Event {
@@ -158,7 +158,7 @@ func TestHowAnswersEndARequest(t *testing.T) {
 				if out.Ending != c.want {
 					t.Errorf("Ask = %+v, want %s", out, c.want)
 				}
-				if took := time.Since(start); took < c.took || took > c.took+nip90client.Settle {
+				if took := time.Since(start); took < c.took || took > c.took+nip90client.ReorderDelay {
 					t.Errorf("it took %v, want %v", took, c.took)
 				}
 				message := ""
@@ -246,7 +246,7 @@ func TestAnInterruptTakesTheRequestBack(t *testing.T) {
 				}
 				want := 15 * time.Second
 				if c.obeys {
-					want = 11*time.Second + nip90client.Settle
+					want = 11*time.Second + nip90client.ReorderDelay
 				}
 				if took := time.Since(start); took != want {
 					t.Errorf("it took %v, want %v", took, want)

@@ -1,7 +1,7 @@
 // Package nip90client is the customer's half of NIP-90: it writes requests, reads
-// what is answered, and knows when an answer is the last one.
+// the answers, and knows which answer is the last one.
 //
-// What comes over relays was written by anybody. An [Inbox] takes only events that
-// are verified and by the one who was asked, each once; an [Entry] is what is left
-// of one for people and programs; a [Talk] decides what the end is.
+// Events from relays are untrusted. An [Inbox] accepts only verified events of the provider
+// that the request names, and each only once. An [Entry] is an event in a form for people and
+// programs. A [Talk] decides which answer ends the request.
 package nip90client

@@ -32,8 +32,8 @@ type Entry struct {
 	ID       string    `json:"id"`                 // its own
 	Kind     int       `json:"kind"`               //
 	Author   string    `json:"author"`             // npub1…
-	Provider string    `json:"provider,omitempty"` // request: who is asked, if anybody is
-	Customer string    `json:"customer,omitempty"` // feedback, result: who had asked
+	Provider string    `json:"provider,omitempty"` // request: the provider that is addressed, if any
+	Customer string    `json:"customer,omitempty"` // feedback, result: who sent the request
 	Status   string    `json:"status,omitempty"`   // feedback, result
 	Message  string    `json:"message,omitempty"`  // feedback, cancel: the sentence for people
 	Content  string    `json:"content,omitempty"`  // request: the task; feedback, if it is more than the message; result

@@ -69,7 +69,7 @@ func TestWhatIsReadOfAResult(t *testing.T) {
 		{"an error whose message is a list", `{"code":"TIMEOUT","message":["slow"]}`, nostr.Tags{{"status", "error"}}, "error", `{"code":"TIMEOUT","message":""}`},
 		{"an error whose code is a number", `{"code":408,"message":"slow"}`, nostr.Tags{{"status", "error"}}, "error", `{"message":"slow"}`},
 		{"an error that says nothing", `{"code":408,"message":null}`, nostr.Tags{{"status", "error"}}, "error", `{"message":"{\"code\":408,\"message\":null}"}`},
-		{"a status that nobody knows", "2", nostr.Tags{{"status", "finished"}}, "finished", "null"},
+		{"an unknown status", "2", nostr.Tags{{"status", "finished"}}, "finished", "null"},
 		{"an error of another form", "it broke", nostr.Tags{{"status", "error"}}, "error", `{"message":"it broke"}`},
 		{"an error that is other JSON", `[1]`, nostr.Tags{{"status", "error"}}, "error", `{"message":"[1]"}`},
 	} {

@@ -9,18 +9,18 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Settle is how long events are held, so that those which come over several relays,
-// or newest first as stored ones do, are passed on in the order of their times.
-const Settle = 250 * time.Millisecond
+// ReorderDelay is how long events are held back, so that they are passed on in the order of
+// their times. Several relays deliver out of order, and stored events come newest first.
+const ReorderDelay = 250 * time.Millisecond
 
 // The bounds of an inbox.
 const (
-	maxSeen    = 10_000 // events that are remembered
-	maxWaiting = 1_000  // events that nobody has taken
-	maxResults = 100    // results beyond that
+	maxSeen    = 10_000 // event ids for deduplication
+	maxWaiting = 1_000  // events that Take has not returned yet
+	maxResults = 100    // further places, for results only
 
-	// maxBytes bounds the memory of what waits. What was taken, and can't be shown
-	// because nobody reads it, may have as much again.
+	// maxBytes limits the memory of waiting events. Events that Take has returned, and that are
+	// not printed yet because the reader is slow, may need as much again.
 	maxBytes = 8 << 20
 )
 
@@ -29,9 +29,9 @@ const (
 type Inbox struct {
 	filters []nostr.Filter
 	arrived chan struct{} // holds one: something is there
-	room    int           // for events that nobody has taken
-	results int           // for results besides: they matter most
-	bytes   int           // for all of it; a quarter is left to results
+	room    int           // places for events that Take has not returned yet
+	results int           // further places, for results only
+	bytes   int           // memory limit for all of them; a quarter is reserved for results
 
 	mu      sync.Mutex
 	seen    map[string]bool
@@ -51,10 +51,10 @@ func NewInbox(filters ...nostr.Filter) *Inbox {
 // Arrived returns a channel that has a value when there is something to take.
 func (b *Inbox) Arrived() <-chan struct{} { return b.arrived }
 
-// Put takes an event whose shape and id are checked; it checks the signature, and an
-// error means that it is forged. What is signed, and just no use, anybody could have
-// published: that is not the fault of the relay that sent it. An event is remembered
-// only when it is verified, so that a forged one can't take the place of a true one.
+// Put adds an event whose form and id are already checked. It checks the signature, and returns
+// an error if the event is forged. It ignores a signed event that is of no use, because that is
+// not the fault of the relay. Only verified events are recorded as seen, so that a forged one
+// can't replace a genuine one.
 func (b *Inbox) Put(e *nostr.Event) error {
 	if !slices.ContainsFunc(b.filters, func(f nostr.Filter) bool { return f.Matches(e) }) || b.known(e.ID) {
 		return nil
@@ -63,7 +63,7 @@ func (b *Inbox) Put(e *nostr.Event) error {
 		return err
 	}
 	if x, ok := Read(e); ok {
-		b.keep(x)
+		b.add(x)
 	}
 	return nil
 }
@@ -74,17 +74,17 @@ func (b *Inbox) known(id string) bool {
 	return b.seen[id]
 }
 
-func (b *Inbox) keep(x Entry) {
+func (b *Inbox) add(x Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.seen[x.ID] {
 		return
 	}
 	if !b.fits(&x) {
-		b.missed++ // it is not remembered, and may come again
+		b.missed++ // not marked as seen: a relay may send it again
 		return
 	}
-	b.remember(x.ID)
+	b.markSeen(x.ID)
 	b.waiting, b.size = append(b.waiting, x), b.size+x.size()
 	select {
 	case b.arrived <- struct{}{}:
@@ -101,8 +101,9 @@ func (b *Inbox) fits(x *Entry) bool {
 	return len(b.waiting) < count && b.size+x.size() <= bytes
 }
 
-// remember forgets the oldest ids. What is forgotten could at worst be shown twice.
-func (b *Inbox) remember(id string) {
+// markSeen records an id, and drops the oldest one if there are too many. An event whose id was
+// dropped could be shown twice.
+func (b *Inbox) markSeen(id string) {
 	if len(b.order) >= maxSeen {
 		delete(b.seen, b.order[0])
 		b.order = b.order[1:]
@@ -111,8 +112,8 @@ func (b *Inbox) remember(id string) {
 	b.order = append(b.order, id)
 }
 
-// Take returns what has come, in the order of its times, and how many there was no
-// room for.
+// Take returns the waiting events in the order of their times, and the number of events that
+// were dropped because the inbox was full.
 func (b *Inbox) Take() (list []Entry, missed int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

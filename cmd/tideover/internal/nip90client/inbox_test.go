@@ -24,7 +24,7 @@ func TestAnInboxGivesEachEventOnceInTheOrderOfTimes(t *testing.T) {
 	select {
 	case <-inbox.Arrived():
 	default:
-		t.Error("nobody was told that something had arrived")
+		t.Error("Arrived has no value although an event arrived")
 	}
 	const want = "feedback processing one; feedback processing two; result success "
 	if got, missed := inbox.Take(); messages(got) != want || missed != 0 {
@@ -57,7 +57,7 @@ func TestAnInboxTakesOnlyTheWordOfTheProvider(t *testing.T) {
 		want error
 	}{
 		{"a signature that is not the author's", &forged, nostr.ErrSignature},
-		{"somebody else who answers", d.by(newKey(t), 6900, 1, "3"), nil},
+		{"an answer of another author", d.by(newKey(t), 6900, 1, "3"), nil},
 		{"another request", elsewhere, nil},
 		{"another kind", d.answer(6901, 1, "3"), nil},
 	} {

@@ -66,5 +66,5 @@ func isID(text string) bool {
 	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// maxQuoted is how much of somebody's text an error repeats.
+// maxQuoted is how much of a text an error quotes.
 const maxQuoted = 60

@@ -19,8 +19,7 @@ const (
 	toResult = 1000
 )
 
-// maxTimeout is more than any provider grants, and still a number of seconds that
-// everybody can read.
+// maxTimeout is more than any provider grants.
 const maxTimeout = 24 * time.Hour
 
 // ResultKind returns the kind of the results of requests of the kind.
@@ -49,8 +48,8 @@ type Ask struct {
 	Relays   []string // where the answers are waited for
 }
 
-// Event returns the request, signed. Everything that would make a relay or a
-// provider refuse it is said before it is sent.
+// Event returns the signed request. It returns an error for everything that would make a relay
+// or a provider reject it.
 func (a *Ask) Event(key nostr.SecretKey, now time.Time) (*nostr.Event, error) {
 	if err := a.check(); err != nil {
 		return nil, err
@@ -76,7 +75,7 @@ func (a *Ask) check() error {
 	}
 	switch {
 	case a.Task == "" && len(a.Inputs) == 0:
-		errs = append(errs, errors.New("the task is empty, and there is no input"))
+		errs = append(errs, errors.New("the task is empty and no input is given"))
 	case len(a.Task) > nostr.MaxContent:
 		errs = append(errs, fmt.Errorf("the task has %d bytes; at most %d", len(a.Task), nostr.MaxContent))
 	case !utf8.ValidString(a.Task):

@@ -6,41 +6,40 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// AfterError is how long a result may follow feedback that says error. Both are
-// published at once, but may come over different relays.
+// AfterError is how long to wait for a result after feedback with the status error. Both are
+// published at once, but may arrive over different relays.
 const AfterError = 5 * time.Second
 
 // Ending is how the wait for a result ended.
 type Ending string
 
-// The ways in which it ends.
+// The endings.
 const (
-	Done        Ending = "done"         // with a result
-	Partial     Ending = "partial"      // with a part of one
-	Failed      Ending = "error"        // the provider has given up, or says of its result what nobody knows
-	Cancelled   Ending = "cancelled"    // the provider stopped because it was told to
-	NotAccepted Ending = "not-accepted" // no relay took the request
-	NoAnswer    Ending = "no-answer"    // there was no result in time
-	Unreadable  Ending = "unreadable"   // every relay refuses to send the answers
-	Detached    Ending = "detached"     // nobody wanted to wait
-	Interrupted Ending = "interrupted"  // the customer did not want to wait any more
+	Done        Ending = "done"         // the result arrived
+	Partial     Ending = "partial"      // a partial result arrived
+	Failed      Ending = "error"        // the provider gave up, or its result has an unknown status
+	Cancelled   Ending = "cancelled"    // the provider stopped after a cancellation
+	NotAccepted Ending = "not-accepted" // no relay accepted the request
+	NoAnswer    Ending = "no-answer"    // no result arrived in time
+	Unreadable  Ending = "unreadable"   // every relay rejects the subscription
+	Detached    Ending = "detached"     // the customer does not wait for a result
+	Interrupted Ending = "interrupted"  // the customer stopped waiting
 )
 
-// Talk is how far a request has come, from the answers to it. The zero Talk is the
-// beginning.
+// Talk follows the answers to a request. The zero Talk has seen no answer.
 type Talk struct {
 	failed *Entry    // feedback that says error
 	until  time.Time // when it is taken for the end
 }
 
-// Take takes the next answer, and returns how it ends, if it does.
+// Take processes the next answer. If the answer ends the request, over is true.
 func (t *Talk) Take(x *Entry, now time.Time) (ending Ending, over bool) {
 	switch {
 	case x.Type == TypeResult && x.Status == dvm.StatusSuccess:
 		return Done, true
 	case x.Type == TypeResult && x.Status == dvm.StatusPartial:
 		return Partial, true
-	case x.Type == TypeResult: // an error, or a word that nobody knows
+	case x.Type == TypeResult: // an error, or an unknown status
 		return Failed, true
 	case x.Cancelled():
 		return Cancelled, true

@@ -77,7 +77,7 @@ func (w *Watch) Run(ctx context.Context, inbox *Inbox, show func(*Entry) error, 
 		case <-ctx.Done():
 			return nil
 		}
-		pause(ctx, Settle)
+		pause(ctx, ReorderDelay)
 		list, lost := inbox.Take()
 		for i := range list {
 			if !w.Wants(&list[i]) {

@@ -44,7 +44,7 @@ func TestWhatAWatchShows(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				ctx, stop := context.WithTimeout(t.Context(), 2*nip90client.Settle)
+				ctx, stop := context.WithTimeout(t.Context(), 2*nip90client.ReorderDelay)
 				defer stop()
 				got := ""
 				err := w.Run(ctx, inbox, func(x *nip90client.Entry) error { got += x.Type + " "; return nil }, func(int) {})
