@@ -94,7 +94,7 @@ type UnreachableError struct {
 func (e *UnreachableError) Error() string {
 	switch {
 	case errors.Is(e.Err, fs.ErrPermission):
-		return fmt.Sprintf("%s belongs to somebody else's tideover serve: name yours with --server", e.Where)
+		return fmt.Sprintf("%s belongs to the tideover serve of another user: name yours with --server", e.Where)
 	case errors.Is(e.Err, fs.ErrNotExist), errors.Is(e.Err, syscall.ECONNREFUSED):
 		return fmt.Sprintf("no tideover serve at %s: start one with `tideover serve`, or name another with --server", e.Where)
 	}

@@ -9,5 +9,5 @@ import (
 
 // ListenUnix returns an error: on this system the mode of a file does not protect a socket.
 func ListenUnix(string) (net.Listener, error) {
-	return nil, errors.New("there are no protected sockets on this system; use the address and the token")
+	return nil, errors.New("this system has no Unix sockets with file permissions; use the address and the token")
 }

@@ -54,7 +54,7 @@ func TestOnlyASocketThatWasLeftBehindIsReplaced(t *testing.T) {
 		want  string // in the error; empty for none
 	}{
 		{"nothing", func(string) func() { return func() {} }, ""},
-		{"a socket that nobody listens on", func(path string) func() {
+		{"a socket without a listener", func(path string) func() {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 			if err != nil {
 				t.Fatal(err)
@@ -63,7 +63,7 @@ func TestOnlyASocketThatWasLeftBehindIsReplaced(t *testing.T) {
 			_ = l.Close()
 			return func() {}
 		}, ""},
-		{"one that somebody listens on", func(path string) func() {
+		{"a socket with a listener", func(path string) func() {
 			l, err := net.Listen("unix", path)
 			if err != nil {
 				t.Fatal(err)

@@ -155,7 +155,7 @@ func TestACallerThatTakesNothingIsGone(t *testing.T) {
 		})
 		connect(t, s, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 		if err := <-failed; err == nil {
-			t.Error("a gigabyte was written to somebody who reads nothing")
+			t.Error("a gigabyte was written to a client that reads nothing")
 		}
 	})
 }

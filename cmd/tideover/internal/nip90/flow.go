@@ -52,7 +52,7 @@ func newJobFlow(c Config, k *JobKind, answer *engine.Workflow, alarm steps.Alarm
 	}
 	w := c.Workflows[k.Workflow]
 	if w == nil {
-		return nil, fmt.Errorf("nip90: kind %d: there is no workflow %q", k.Kind, k.Workflow)
+		return nil, fmt.Errorf("nip90: kind %d: unknown workflow %q", k.Kind, k.Workflow)
 	}
 	return steps.Named(k.Name(), w, c.Secrets, alarm, engine.OnEnd(answer))
 }

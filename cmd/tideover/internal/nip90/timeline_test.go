@@ -137,7 +137,7 @@ func (b *bench) told(t *testing.T, list []*nostr.Event) string {
 	return out.String()
 }
 
-// hang waits until it is told to stop.
+// hang waits until its context ends.
 func hang(ctx context.Context, _ *engine.Task) ([]byte, error) {
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
@@ -319,7 +319,7 @@ func TestWhenAnAnswerIsGiven(t *testing.T) {
 		{"one is away for long", []nostr.Receipt{has, away}, enough, true, false},
 		{"all are away for long", []nostr.Receipt{away, away}, enough, false, false},
 		{"one does not want it and the other is away", []nostr.Receipt{no, away}, enough, false, false},
-		{"nobody wants it", []nostr.Receipt{no, no}, 0, false, true},
+		{"all relays reject it", []nostr.Receipt{no, no}, 0, false, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

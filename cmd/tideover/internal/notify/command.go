@@ -33,7 +33,7 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 		m.Note = note(err, k)
 	}
 	if len(argv) == 0 || argv[0] == "" {
-		return retry.Permanent(cmp.Or(err, errors.New("there is no command")))
+		return retry.Permanent(cmp.Or(err, errors.New("the command is empty")))
 	}
 	env, err := s.environ(m)
 	if err != nil {

@@ -46,7 +46,7 @@ func TestCompose(t *testing.T) {
 			notify.Waiting, "nightly waits 2d4h", "until Sun 4 Jan 19:04 UTC\nattempt 2 failed",
 		},
 		{"resumed", retry.Event{Kind: retry.Resumed, Run: "r1", Note: "alice"}, notify.Resumed, "nightly goes on", "put back to work by alice"},
-		{"resumed by nobody", retry.Event{Kind: retry.Resumed}, notify.Resumed, "nightly goes on", "put back to work"},
+		{"resumed without a name", retry.Event{Kind: retry.Resumed}, notify.Resumed, "nightly goes on", "put back to work"},
 		{"a breaker opens", retry.Event{Kind: retry.BreakerOpened, Delay: 30 * time.Second}, notify.BreakerOpen, "nightly is failing", "the breaker is open: nothing is tried for 30s"},
 		{"a breaker closes", retry.Event{Kind: retry.BreakerClosed}, notify.Recovered, "nightly works again", "the breaker is closed"},
 		{"a storm begins", retry.Event{Kind: retry.StormBegan, Note: "workflow nightly: 3.0 attempts for each first one"}, notify.Storm, "nightly: retry storm", "workflow nightly: 3.0 attempts for each first one"},

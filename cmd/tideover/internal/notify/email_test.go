@@ -88,11 +88,11 @@ func TestEmail(t *testing.T) {
 		server smtptest.Config
 		yaml   string
 	}{
-		"starttls":                 {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED"}, loginYAML},
-		"starttls, LOGIN":          {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED", Mechanism: "LOGIN"}, loginYAML},
-		"implicit":                 {smtptest.Config{Certificate: pair, Implicit: true, User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: implicit"},
-		"none, on this machine":    {smtptest.Config{User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: none"},
-		"none, and nobody logs in": {smtptest.Config{}, "tls: none"},
+		"starttls":              {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED"}, loginYAML},
+		"starttls, LOGIN":       {smtptest.Config{Certificate: pair, User: "me", Password: "pw-PLANTED", Mechanism: "LOGIN"}, loginYAML},
+		"implicit":              {smtptest.Config{Certificate: pair, Implicit: true, User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: implicit"},
+		"none, on this machine": {smtptest.Config{User: "me", Password: "pw-PLANTED"}, loginYAML + ", tls: none"},
+		"none, without a login": {smtptest.Config{}, "tls: none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			addr, dir := smtptest.Start(t, c.server)
@@ -197,7 +197,7 @@ func TestEveryRecipientGetsOneMail(t *testing.T) {
 		{"the second never", "rcpt:250,rcpt:550", []string{"550"}, []string{me}, []string{me}},
 		{"the first never, the second later", "rcpt:550,rcpt:450,rcpt:550,rcpt:250", []string{"450", "550"}, []string{ops}, []string{ops}},
 		{"the mail not now, then one of them", "data:451,rcpt:450,rcpt:250", []string{"451", "450", ""}, []string{ops, me}, []string{ops}},
-		{"nobody, then both", "rcpt:450,rcpt:450", []string{"450", ""}, []string{both}, nil},
+		{"no recipient, then both", "rcpt:450,rcpt:450", []string{"450", ""}, []string{both}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			addr, dir := smtptest.Start(t, smtptest.Config{Script: c.script})
@@ -240,8 +240,8 @@ func stored(t *testing.T, m notify.Message) (back notify.Message) {
 	return back
 }
 
-func TestAMailThatEverybodyHasIsNotSent(t *testing.T) {
-	s := sender(t, emailYAML("127.0.0.1:1", "tls: none")) // where nobody is
+func TestAMailThatAllRecipientsHaveIsNotSent(t *testing.T) {
+	s := sender(t, emailYAML("127.0.0.1:1", "tls: none")) // no server listens there
 	m := message()
 	m.Delivered = []string{"ops@example.com", "me@example.com"}
 	if err := s.Send(context.Background(), m); err != nil {

@@ -47,8 +47,8 @@ type topic struct {
 	subject string
 }
 
-// ending is half of the end of a run: that its step gave up, or that it did. The
-// other half follows, in either order, and is no news.
+// ending is one of the two events at the end of a run: the step gave up, or the run did. The
+// other event follows, in either order, and is a duplicate.
 type ending struct {
 	run  string
 	half Event

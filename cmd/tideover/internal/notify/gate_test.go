@@ -75,7 +75,7 @@ func TestGate(t *testing.T) {
 			{0, dead("2"), notify.Duplicate, ""},
 			{0, about("c"), notify.NotHeld, "text\nand 1 more since 15:04"},
 		}},
-		{"a run's dead letter after its step, whatever dedupe is", "", 0, []call{
+		{"a run's dead letter after its step, with any dedupe", "", 0, []call{
 			{0, step, notify.NotHeld, "text"},
 			{time.Second, dead("1"), notify.Duplicate, ""},
 			{0, about("b"), notify.NotHeld, "text"},
@@ -86,7 +86,7 @@ func TestGate(t *testing.T) {
 			{0, dead("1"), notify.NotHeld, "text"}, {time.Second, step, notify.Duplicate, ""}, {0, step, notify.NotHeld, "text"},
 		}},
 		{"a dead letter long after", "", 0, []call{{0, step, notify.NotHeld, "text"}, {2 * time.Hour, dead("1"), notify.NotHeld, "text"}}},
-		{"a run of which nobody was told counts once", "1/h", 0, []call{
+		{"a run whose messages were all dropped counts once", "1/h", 0, []call{
 			{0, about("a"), notify.NotHeld, "text"},
 			{0, step, notify.TooMany, ""},
 			{0, dead("1"), notify.Duplicate, ""},

@@ -59,7 +59,7 @@ func (r *recorder) last(t testing.TB) request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.requests) == 0 {
-		t.Fatal("nobody has asked")
+		t.Fatal("no request has arrived")
 	}
 	return r.requests[len(r.requests)-1]
 }

@@ -21,7 +21,7 @@ type Trigger struct {
 	Over  time.Duration // of waiting: only waits longer than this; 0 means all
 }
 
-// ParseTrigger reads a word of `on`: gave-up, waiting>30m.
+// ParseTrigger parses an entry of `on`, such as gave-up or waiting>30m.
 func ParseTrigger(s string) (Trigger, error) {
 	word, length, long := strings.Cut(s, ">")
 	t := Trigger{Event: strings.TrimSpace(word)}

@@ -33,7 +33,7 @@ func (s *Step) Argv(d Data) ([]string, error) {
 		}
 	}
 	if len(argv) == 0 || argv[0] == "" {
-		return nil, fmt.Errorf("step %q: run: there is no command", s.ID)
+		return nil, fmt.Errorf("step %q: run: the command is empty", s.ID)
 	}
 	return argv, nil
 }

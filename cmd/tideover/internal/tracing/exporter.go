@@ -30,8 +30,8 @@ const (
 // sends is how a batch is sent again.
 const sends = "exponential(1s..30s) jitter=full attempts=5 server-wait=1m"
 
-// Exporter makes spans of events, and sends them. It never holds anybody up: what
-// can't be sent in time is dropped, and counted in the log.
+// Exporter converts events to spans, and sends them. It never blocks the caller: spans that
+// can't be sent in time are dropped, and the log has their number.
 type Exporter struct {
 	url     string
 	headers http.Header
