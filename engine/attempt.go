@@ -167,7 +167,7 @@ func (a *attempt) grace(cause error) {
 		a.sh.dispatcher.handlerStuck()
 		a.report(&machine.Result{
 			Failed: true, Outcome: retry.Outcome{Class: retry.ClassStuck},
-			Error: fmt.Sprintf("still running %v after it was told to end: %v", a.sh.cfg.Grace, cause),
+			Error: fmt.Sprintf("still running %v after its context ended: %v", a.sh.cfg.Grace, cause),
 		})
 	})
 }

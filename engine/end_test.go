@@ -146,7 +146,7 @@ func TestTheEndOfARunThatNeverBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newEnds()
 		w := moody(OnEnd(n.told), MaxRuns(2))
-		foreign := must(NewWorkflow("foreign", OnEnd(n.told), Call("do", "nobody", nil)))
+		foreign := must(NewWorkflow("foreign", OnEnd(n.told), Call("do", "unserved", nil)))
 		e := opened(t, Config{Workflows: []*Workflow{w, foreign}})
 		for range 2 {
 			started(t, e, w, "runs")
@@ -256,7 +256,7 @@ func TestWhatFollowsFromAnEndHasItsOwn(t *testing.T) {
 				defer mu.Unlock()
 				log[name] = append(log[name], fmt.Sprint(in["workflow"], " ", in["state"]))
 				if name == "teller" {
-					return "", retry.Permanent(errors.New("nobody listens"))
+					return "", retry.Permanent(errors.New("no receiver"))
 				}
 				return "", nil
 			})

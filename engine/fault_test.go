@@ -29,7 +29,7 @@ import (
 type faulty struct {
 	journal.Log
 	fail atomic.Pointer[error]
-	done atomic.Bool // record all the same, as if only the answer was lost
+	done atomic.Bool // store the entry anyway, as if only the answer was lost
 }
 
 type faultyLease struct {

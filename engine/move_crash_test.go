@@ -22,7 +22,7 @@ import (
 type mortal struct {
 	journal.Log
 	left  *atomic.Int64 // changes until then
-	after bool          // the last one is made all the same
+	after bool          // the last change is made before the failure
 }
 
 var errDied = errors.New("the process died")
@@ -286,7 +286,7 @@ func TestAnotherOwnerInTheMiddleOfAMove(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			from, to := &foreign{rooms: copied(t, folder(t, h.dir))}, &foreign{rooms: newRooms(2)}
-			from.say = &machine.Record{Kind: machine.Cron, At: 1, Due: 2, Text: "somebody else's", Data: []byte("{}")}
+			from.say = &machine.Record{Kind: machine.Cron, At: 1, Due: 2, Text: "of another process", Data: []byte("{}")}
 			_, err := move.Move(t.Context(), from, to, move.Options{Progress: func(p move.Progress) {
 				if p.Stage == test.stage && p.Done == p.Total {
 					from.intrude.Store(test.source)

@@ -100,7 +100,7 @@ func housework() map[string]*Workflow {
 			<-ctx.Done()
 			return "", ctx.Err()
 		}))),
-		must(NewWorkflow("foreign", Call("do", "nobody", nil))),
+		must(NewWorkflow("foreign", Call("do", "unserved", nil))),
 	}
 	flows := map[string]*Workflow{}
 	for _, w := range list {

@@ -294,7 +294,7 @@ func TestLogsThatAreRefused(t *testing.T) {
 	busy := newRooms(3)
 	must(busy.Lease(t.Context(), 2))
 	shared := &memlog.Store{Shards: 3}
-	must(shared.Join("somebody").Lease(t.Context(), 1))
+	must(shared.Join("another").Lease(t.Context(), 1))
 	damaged := copied(t, full)
 	leased(t, damaged, func(_ int, l journal.Lease) {
 		for _, b := range must(l.Blobs(t.Context())) {
@@ -323,7 +323,7 @@ func TestLogsThatAreRefused(t *testing.T) {
 		{"a target that was moved away", copied(t, full), gone, "shard 0 of the target: everything here was moved to the new one on "},
 		{"a source that is in use", busy, newRooms(1), "shard 2 of the source: memlog: the log is in use by another process; stop what uses it first"},
 		{"a target that is in use", copied(t, full), busy, "shard 2 of the target: memlog: the log is in use by another process; stop what uses it first"},
-		{"a target that a known process uses", copied(t, full), shared.Join("me"), "shard 1 of the target: memlog: the log is in use by another process; stop what uses it first: somebody"},
+		{"a target that a known process uses", copied(t, full), shared.Join("me"), "shard 1 of the target: memlog: the log is in use by another process; stop what uses it first: another"},
 		{"a source that is damaged", damaged, newRooms(1), "and no snapshot leads up to it"},
 		{"a target that is damaged", copied(t, full), damaged, "and no snapshot leads up to it"},
 		{"a source without shards", newRooms(0), newRooms(1), "the source has 0 shards"},

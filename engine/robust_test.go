@@ -91,7 +91,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 		{"one that hangs is ended by its timeout", func(ctx context.Context, _ int) (any, error) { <-ctx.Done(); return nil, ctx.Err() },
 			"fixed(1s) attempts=3 attempt-timeout=2s", "attempts", "attempt timed out after 2s: context deadline exceeded", 3},
 		{"one that ignores its context is stuck", nil,
-			"fixed(1s) attempts=3 attempt-timeout=2s", "stuck", "still running 10s after it was told to end: attempt timed out after 2s", 1},
+			"fixed(1s) attempts=3 attempt-timeout=2s", "stuck", "still running 10s after its context ended: attempt timed out after 2s", 1},
 		{"one whose error is megabytes is cut", func(context.Context, int) (any, error) { return nil, errors.New(strings.Repeat("é", 1<<16)) },
 			"fixed(1s) attempts=1", "attempts", "… (126976 bytes more)", 1},
 		{"one that says never", func(context.Context, int) (any, error) { return nil, retry.Permanent(errors.New("never")) },
@@ -349,7 +349,7 @@ func TestWorkflowsThatAreWrongAreRefusedWhole(t *testing.T) {
 	ok := func(context.Context, int) (int, error) { return 0, nil }
 	_, err := NewWorkflow("bad name",
 		Step("a", ok, After("a"), Policy("fixed(1s) attempts=0")),
-		Step("b", ok, After("nobody")),
+		Step("b", ok, After("missing")),
 		Step("b", func(context.Context, string) (chan int, error) { return nil, nil }),
 		Step("h", ok, Policy("fixed(1s) hedge=1s")),
 		Step("g", ok, Policy("default")),
@@ -359,7 +359,7 @@ func TestWorkflowsThatAreWrongAreRefusedWhole(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		`workflow "bad name"`, `may have letters`, `"a": policy`, `needs "nobody", which there is not`, `there are two of that name`,
+		`workflow "bad name"`, `may have letters`, `"a": policy`, `needs "missing", which there is not`, `there are two of that name`,
 		`takes string, other steps take int`, `chan int can't be stored`, `hedge`, `budget`, `concurrency: -1`, `heartbeat`, `max lost`, `needs itself`,
 	} {
 		if !strings.Contains(err.Error(), want) {

@@ -124,9 +124,8 @@ func fillView(ctx context.Context, to *view.View, read func(yield func(*machine.
 	return errors.Join(err, flush())
 }
 
-// skipKnown passes over changes that the view has already, if the log was read up to the
-// last entry that the view knows. Finished runs are archived all the same: what had been
-// archived of them is lost.
+// skipKnown skips changes that the view already has, if the log was read up to the last entry
+// that the view knows. Finished runs are still archived, because their archive is lost.
 func (v *viewWriter) skipKnown(seq uint64) {
 	if seq != v.cursor {
 		return

@@ -24,8 +24,8 @@ func freshState(t *testing.T, e *Engine, id string) string {
 func TestAFreshListHasWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := must(NewWorkflow("greet", Step("greet", func(_ context.Context, name string) (string, error) {
-		if name == "nobody" {
-			return "", errors.New("nobody is there")
+		if name == "missing" {
+			return "", errors.New("no such person")
 		}
 		return "hello " + name, nil
 	}, Policy("fixed(1ms) attempts=1"))))
@@ -43,7 +43,7 @@ func TestAFreshListHasWhatWasAcknowledged(t *testing.T) {
 			t.Fatalf("run %d has just succeeded and is listed as %q", n, got)
 		}
 	}
-	run := must(e.Start(t.Context(), w, "nobody"))
+	run := must(e.Start(t.Context(), w, "missing"))
 	if _, err := run.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ var presets = func() []preset {
 		{"http", "remote APIs", exponential(sec, 32*sec, fifth, 4)},
 		{"http-conservative", "remote APIs, where the call must get through", exponential(500*ms, minute, fifth, 6)},
 		{"http-interactive", "remote APIs, where a person waits", exponential(500*ms, 8*sec, fifth, 3)},
-		{"http-batch", "remote APIs, where nobody waits", exponential(2*sec, 32*sec, fifth, 4)},
+		{"http-batch", "remote APIs, for batch jobs", exponential(2*sec, 32*sec, fifth, 4)},
 		{"task", "a delegated task", exponential(sec, 30*sec, backoff.None, 4)},
 	}
 }()

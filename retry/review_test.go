@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// tryNow is a review that wants another attempt at once, whatever happened.
+// tryNow is a review that returns an immediate retry after every failure.
 func tryNow(_ context.Context, r retry.Review) retry.Decision {
 	return retry.Decision{By: retry.BySchedule, Prev: r.Decision.Prev}
 }
@@ -174,7 +174,7 @@ func TestReviewIsBeforeTheBudget(t *testing.T) {
 	}
 }
 
-// A retry that has ended is not under way, whatever its failure says.
+// A retry that has ended is not counted as in progress, for any outcome of the failure.
 func TestReviewOfAPermanentFailureEndsItsRetry(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{"transient": errors.New("busy"), "permanent": retry.Permanent(errors.New("no"))} {
