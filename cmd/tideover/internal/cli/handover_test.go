@@ -263,7 +263,7 @@ sessions:
 		"sessions.c.fallback: a text, where a list is expected",
 		"sessions.d.fallback[0]: the command of codex does not contain {{.Prompt}}",
 		"sessions.e.fallback-after: no effect without fallback",
-		"sessions.f.fallback-after", "sessions.g.fallback: there is no assistant in it", "sessions.h.fallback: codex uses the same account (codex",
+		"sessions.f.fallback-after", "sessions.g.fallback: the list is empty", "sessions.h.fallback: codex uses the same account (codex",
 	} {
 		wantIn(t, "config check", got.stderr+got.out, part)
 	}
