@@ -26,7 +26,7 @@ const Prefix = httpserver.APIPrefix
 // socket each.
 const MaxStreams = 256
 
-// Options say what the API serves.
+// Options configure the API.
 type Options struct {
 	Control *control.Service
 	Guard   httpserver.GuardOptions // who may send requests
@@ -40,7 +40,7 @@ type Options struct {
 
 // router calls the handler of each request.
 type router struct {
-	engine bool // there is one
+	engine bool // the server has one
 	logger *slog.Logger
 	table  []route
 
@@ -173,7 +173,7 @@ func (a *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.serve(w, r); err != nil {
 		e := control.AsError(err)
 		if e.Status == http.StatusInternalServerError {
-			a.logger.Error("a request failed", "method", r.Method, "path", r.URL.Path, "error", err)
+			a.logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
 		}
 		httpserver.WriteProblem(w, e.Status, e)
 	}
@@ -195,8 +195,8 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case !ok:
 		case !a.engine && t.needsEngine():
-			return control.NewError(control.CodeNoEngine, "there is no engine here",
-				"this is a gateway alone, which has providers: tideover providers, and audit.jsonl in its data folder; runs and events are at a tideover serve")
+			return control.NewError(control.CodeNoEngine, "this server has no engine",
+				"a gateway has only providers (tideover providers) and audit.jsonl in its data folder; for runs and events use the address of a tideover serve")
 		case t.method != method:
 			allowed = append(allowed, t.method)
 		case t.isLong():
@@ -208,12 +208,12 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return control.NewError(control.CodeNotFound, "there is nothing at "+control.Excerpt(r.URL.Path), "")
+		return control.NewError(control.CodeNotFound, "no such path: "+control.Excerpt(r.URL.Path), "")
 	}
 	slices.Sort(allowed)
 	allow := strings.Join(slices.Compact(allowed), ", ")
 	w.Header().Set("Allow", allow)
-	return control.NewError(control.CodeMethod, r.Method+" is not possible here", "use "+allow)
+	return control.NewError(control.CodeMethod, "method "+r.Method+" is not allowed here", "use "+allow)
 }
 
 // unversioned returns the route of a path that is not below [Prefix]: a client may request these

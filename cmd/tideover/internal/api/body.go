@@ -83,7 +83,7 @@ func (o object) decode(name string, v any) error {
 	return nil
 }
 
-// rejectUnknown returns an error if there are fields that were not taken.
+// rejectUnknown returns an error if the object has fields that were not decoded.
 func (o object) rejectUnknown(known ...string) error {
 	if len(o) == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
-// FuzzStart checks that what is accepted is what any strict reader would read.
+// FuzzStart checks that the parser accepts only bodies that a strict JSON parser reads in the same way.
 func FuzzStart(f *testing.F) {
 	for _, s := range []string{`{"workflow":"a"}`, `{"workflow":"a","timeout":5}`, `{"workflow":"a","timeout":"1s","input":{"x":[1,{"y":2}]}}`, `{"workflow":"a","in":1,"in":2}`, `[]`, `{"a":{"a":1,"a":1}}`, "\xff"} {
 		f.Add([]byte(s))

@@ -57,7 +57,7 @@ func readBulk(o object, action control.BulkAction) (b control.Bulk, err error) {
 	}
 	if filter != nil && len(b.IDs) == 0 {
 		if len(filter) == 0 || len(filter) == 1 && filter["internal"] != nil {
-			return b, control.Invalid("filter", "is empty, which would mean all runs")
+			return b, control.Invalid("filter", "is empty, which would select all runs")
 		}
 		if b.Filter, err = readFilter(filter); err != nil {
 			return b, err
@@ -101,7 +101,7 @@ func (o object) rejectEmpty(f *control.Filter, since, until string) error {
 		{"since", blank(since)}, {"until", blank(until)}, {"min_attempts", f.MinAttempts == 0},
 	} {
 		if _, given := o[c.name]; given && c.empty {
-			return control.Invalid(c.name, "says nothing, which would mean all runs; leave it out, or say more")
+			return control.Invalid(c.name, "is empty, which would select all runs; leave it out or give a value")
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// shared makes the fixture one of two that share a store.
+// shared returns a fixture that shares its store with another member.
 func shared(t *testing.T) (f *fixture, other *memlog.Member) {
 	t.Helper()
 	store := &memlog.Store{Shards: 4, Silence: time.Hour}
@@ -64,8 +64,8 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestSilentShards has half of them not answer: what is left is answered, and what is
-// missing is said.
+// TestSilentShards has half of the shards not answer: responses contain the runs of the others, and
+// name the silent shards.
 func TestSilentShards(t *testing.T) {
 	t.Parallel()
 	f, other := shared(t)
@@ -84,7 +84,7 @@ func TestSilentShards(t *testing.T) {
 	if err != nil || len(page.Silent) != 2 || len(page.Runs) == 0 || len(page.Runs) == 16 {
 		t.Errorf("runs: %d, silent %v, %v", len(page.Runs), page.Silent, err)
 	}
-	var all sync.WaitGroup // each waits for those who do not answer
+	var all sync.WaitGroup // each request waits for the silent shards
 	all.Go(func() {
 		if s, err := c.Status(t.Context()); err != nil || !slices.Equal(s.Silent, page.Silent) {
 			t.Errorf("status: silent %v, %v", s.Silent, err)

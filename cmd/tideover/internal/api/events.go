@@ -41,7 +41,7 @@ func (h eventStream) reserve(ctx context.Context) (release func(), err error) {
 	case limit <- struct{}{}:
 		return func() { <-limit }, nil
 	default:
-		return nil, control.NewError(control.CodeBusy, "there are too many streams of events", "")
+		return nil, control.NewError(control.CodeBusy, "too many event streams are open", "")
 	}
 }
 
@@ -129,14 +129,14 @@ func (h eventStream) events(w http.ResponseWriter, r *http.Request, _ string) er
 	ctx, cancel := httpserver.LongRequest(w, r, 0)
 	defer cancel()
 	if !f.follow {
-		cancel() // the events so far are sent all the same
+		cancel() // the events so far are sent anyway
 	}
 	if f.after == engine.Now {
 		f.after = h.runs.LastEvent()
 	}
 	out := &eventWriter{handler: h, stream: newStream(w), filter: f}
 	if f.restarted {
-		_ = out.stream.add("missed", "", control.Missed{Why: "the server was started anew"})
+		_ = out.stream.add("missed", "", control.Missed{Why: "the server was restarted"})
 	}
 	out.position = h.id(f.after)
 	out.stream.beat(out.position) // starts the response, with the position
@@ -181,7 +181,7 @@ func (t *eventWriter) run(ctx context.Context) error {
 func (t *eventWriter) add(e *eventWithGap) error {
 	t.position = t.handler.id(e.Seq)
 	if e.missed > 0 && t.filter.after != 0 {
-		if err := t.stream.add("missed", "", control.Missed{Count: e.missed, Why: "the reader was too slow, or away for too long"}); err != nil {
+		if err := t.stream.add("missed", "", control.Missed{Count: e.missed, Why: "the client was too slow, or disconnected for too long"}); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// opened is a stream as it comes over the wire.
+// opened is an open stream, read message by message.
 type opened struct {
 	t    *testing.T
 	resp *http.Response
@@ -146,7 +146,7 @@ func TestFeedbackCountsAnewAfterARetryByHand(t *testing.T) {
 	}
 }
 
-func TestFeedbackGoesOnWhereItWas(t *testing.T) {
+func TestRunEventsResumeAfterLastEventID(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	id := f.start("flaky", `{"fail":1,"text":"boom"}`)
@@ -188,7 +188,7 @@ func TestProgressIsFeedback(t *testing.T) {
 	}
 }
 
-func TestEventsGoOnWhereTheyWere(t *testing.T) {
+func TestEventsResumeAfterLastEventID(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	for range 3 {
@@ -207,7 +207,7 @@ func TestEventsGoOnWhereTheyWere(t *testing.T) {
 		}
 	}
 	again := f.open("events", "Last-Event-ID", "12-another")
-	if m := again.next(); m.name != "missed" || !strings.Contains(m.data, "started anew") {
+	if m := again.next(); m.name != "missed" || !strings.Contains(m.data, "was restarted") {
 		t.Errorf("of another process: %+v", m)
 	}
 	if m := again.next(); m.data != all[0].data {
@@ -250,7 +250,7 @@ func TestEventsAreFiltered(t *testing.T) {
 	}
 }
 
-func TestReadersThatAreTooSlowAreTold(t *testing.T) {
+func TestSlowReadersGetAMissedEvent(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(_ *fixture, cfg *engine.Config) {
 		cfg.Log = (&memlog.Store{Shards: 1, Silence: time.Hour}).Join("it") // so many runs take long on a disk
@@ -353,7 +353,7 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 	}
 }
 
-func TestThereAreOnlySoManyStreams(t *testing.T) {
+func TestStreamLimit(t *testing.T) {
 	t.Parallel()
 	s := eventStream{streams: make(chan struct{}, 1)}
 	release, err := s.reserve(t.Context())

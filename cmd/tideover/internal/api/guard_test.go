@@ -21,7 +21,7 @@ func (f *fixture) cookie() string {
 	return name
 }
 
-func TestWhoMayAsk(t *testing.T) {
+func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	cookie := f.cookie()
@@ -33,7 +33,7 @@ func TestWhoMayAsk(t *testing.T) {
 		header []string
 		want   int
 	}{
-		{"over the socket nobody needs a token", false, "status", nil, 200},
+		{"the socket requires no token", false, "status", nil, 200},
 		{"over the socket the host does not matter", false, "status", []string{"Host", "evil.example"}, 200},
 		{"over TCP one is needed", true, "status", nil, 401},
 		{"the token lets in", true, "status", []string{"Authorization", "Bearer " + token}, 200},
@@ -45,7 +45,7 @@ func TestWhoMayAsk(t *testing.T) {
 		{"the token is not a session", true, "status", []string{"Cookie", name + "=" + token}, 401},
 		{"a session can't be made longer", true, "status", []string{"Cookie", strings.Replace(cookie, "=1", "=2", 1)}, 401},
 		{"a token in the address is not for programs", true, "status?token=" + token, nil, 401},
-		{"health is for everybody", true, "healthz", nil, 200},
+		{"the health check requires no token", true, "healthz", nil, 200},
 		{"but not under another name", true, "healthz", []string{"Host", "evil.example"}, 421},
 		{"a name that leads here may be another's", true, "status", []string{"Host", "evil.example", "Authorization", "Bearer " + token}, 421},
 		{"localhost is ours", true, "status", []string{"Host", "localhost:7878", "Authorization", "Bearer " + token}, 200},
@@ -73,7 +73,7 @@ func TestPagesOfOtherSitesChangeNothing(t *testing.T) {
 		want   int
 	}{
 		{"our own page may", []string{"Sec-Fetch-Site", "same-origin"}, 201},
-		{"an old browser tells the origin", []string{"Origin", "http://" + f.tcp}, 201},
+		{"an old browser sends the origin", []string{"Origin", "http://" + f.tcp}, 201},
 		{"another site may not", []string{"Sec-Fetch-Site", "cross-site"}, 403},
 		{"nor another port of this machine", []string{"Sec-Fetch-Site", "same-site"}, 403},
 		{"nor another origin", []string{"Origin", "http://127.0.0.1:1"}, 403},
@@ -123,7 +123,7 @@ func TestALinkBeginsASession(t *testing.T) {
 	}
 }
 
-func TestWhoHasNoTokenIsToldWhereItIs(t *testing.T) {
+func TestMissingTokenErrorSaysWhereTheTokenIs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
@@ -152,7 +152,7 @@ func TestWhoHasNoTokenIsToldWhereItIs(t *testing.T) {
 	}
 }
 
-func TestAServerWithoutATokenLetsNobodyInOverTCP(t *testing.T) {
+func TestServerWithoutTokenRejectsTCP(t *testing.T) {
 	t.Parallel()
 	for _, header := range []string{"Bearer ", "Bearer", ""} {
 		g := httpserver.Guard(httpserver.GuardOptions{}, http.NotFoundHandler())
@@ -179,7 +179,7 @@ func (r *recorder) Header() http.Header {
 func (r *recorder) Write(b []byte) (int, error) { return len(b), nil }
 func (r *recorder) WriteHeader(status int)      { r.status = status }
 
-func TestGuardedTwiceIsGuardedOnce(t *testing.T) {
+func TestNestedGuardsCheckOnce(t *testing.T) {
 	t.Parallel()
 	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'")
@@ -194,7 +194,7 @@ func TestGuardedTwiceIsGuardedOnce(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerForbidsBrowsersEverything(t *testing.T) {
+func TestResponsesHaveSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	for _, path := range []string{"status", "nothing", "runs?state=x", "healthz"} {

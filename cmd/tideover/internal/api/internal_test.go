@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// own adds workflows that tideover runs on its own account.
+// own adds internal workflows.
 func own(names ...string) func(*fixture, *engine.Config) {
 	return func(f *fixture, cfg *engine.Config) {
 		for _, name := range names {
@@ -42,7 +42,7 @@ func (f *fixture) begin(workflow, input string) string {
 	return run.ID
 }
 
-func TestRunsOfOurOwnAreNotForOthersToStart(t *testing.T) {
+func TestInternalWorkflowsCanNotBeStarted(t *testing.T) {
 	t.Parallel()
 	f := serve(t, own("session.todo", "notify.hook", "never.on-give-up"))
 	for name, want := range map[string]string{
@@ -68,7 +68,7 @@ func TestRunsOfOurOwnAreNotForOthersToStart(t *testing.T) {
 	}
 }
 
-func TestRunsOfOurOwnAreListedOnRequest(t *testing.T) {
+func TestInternalRunsAreListedOnRequest(t *testing.T) {
 	t.Parallel()
 	f := serve(t, own("session.todo", "notify.hook", "perm.on-give-up"))
 	for _, name := range []string{"session.todo", "notify.hook", "perm.on-give-up", "perm"} {

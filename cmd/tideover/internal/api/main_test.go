@@ -30,8 +30,8 @@ import (
 
 const token = "a-token-of-these-tests"
 
-// TestMain looks for goroutines that nobody waited for. The test binary is the
-// guard of the commands of sessions, too.
+// TestMain checks for leaked goroutines. The test binary is also the guard of the commands of
+// sessions.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == commands.Name {
 		os.Exit(commands.Main(os.Args[2:]))
@@ -83,7 +83,7 @@ func (f *fixture) work(ctx context.Context, in job) (string, error) {
 	return "did " + in.Text, nil
 }
 
-// wait waits for the gate, or to be told to end.
+// wait waits until the gate opens or the context ends.
 func (f *fixture) wait(ctx context.Context, in job) (string, error) {
 	if in.Text == "progress" {
 		if err := engine.Progress(ctx, map[string]int{"percent": 50}); err != nil {
@@ -273,7 +273,7 @@ func (f *fixture) start(workflow, input string) string {
 	return s.ID
 }
 
-// over waits until the run has its outcome.
+// over waits until the run has ended, and returns it.
 func (f *fixture) over(id string) *engine.Info {
 	f.t.Helper()
 	info, err := f.engine.Wait(f.t.Context(), id)

@@ -12,9 +12,9 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// listedIn returns the names that a hint has, and whether it was about a name that
-// there is not.
-func listedIn(t *testing.T, a *answered) (names []string, told bool) {
+// listedIn returns the names in the hint of a response, and whether the response rejects an unknown
+// name.
+func listedIn(t *testing.T, a *answered) (names []string, unknown bool) {
 	t.Helper()
 	if a.status != http.StatusBadRequest {
 		return nil, false
@@ -30,8 +30,8 @@ func listedIn(t *testing.T, a *answered) (names []string, told bool) {
 	return names, true
 }
 
-// TestTheDescriptionHasEveryParameter asks each route for something that there is
-// not, and compares the hint with the description.
+// TestTheDescriptionHasEveryParameter sends an unknown parameter to each route, and compares the
+// names in the hint with the description.
 func TestTheDescriptionHasEveryParameter(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(f *fixture, _ *engine.Config) { f.providers = &fleet{list: []gateway.Status{rich()}} })
@@ -40,7 +40,7 @@ func TestTheDescriptionHasEveryParameter(t *testing.T) {
 	for path, operations := range d.Paths {
 		for method, o := range operations {
 			at, method := strings.ReplaceAll(path, "{id}", "x"), strings.ToUpper(method)
-			if names, told := listedIn(t, f.ask(false, method, at+"?nonsense=1", "")); told {
+			if names, unknown := listedIn(t, f.ask(false, method, at+"?nonsense=1", "")); unknown {
 				queries++
 				if got := d.parameters(&o, "query"); !slices.Equal(got, names) {
 					t.Errorf("%s %s: described are %v, and there are %v", method, path, got, names)
@@ -55,8 +55,8 @@ func TestTheDescriptionHasEveryParameter(t *testing.T) {
 				continue
 			}
 			schema, _ := o.RequestBody.Content["application/json"].Schema["$ref"].(string)
-			names, told := listedIn(t, f.ask(false, method, at, `{"nonsense": 1}`))
-			if got := d.properties(reference{schema}.name()); !told || !slices.Equal(got, names) {
+			names, unknown := listedIn(t, f.ask(false, method, at, `{"nonsense": 1}`))
+			if got := d.properties(reference{schema}.name()); !unknown || !slices.Equal(got, names) {
 				t.Errorf("%s %s: the body has %v, and there are %v", method, path, got, names)
 			}
 			bodies++
@@ -67,8 +67,8 @@ func TestTheDescriptionHasEveryParameter(t *testing.T) {
 	}
 }
 
-// TestAnswersAreAsDescribed asks for something at every route; what is wrong with the
-// answers the server's judge says.
+// TestAnswersAreAsDescribed sends a request to every route. The validator of the test server
+// compares the responses with the description.
 func TestAnswersAreAsDescribed(t *testing.T) {
 	t.Parallel()
 	k := keep(t, map[string]string{"todo": limited})
@@ -153,7 +153,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}
 	for _, r := range new(router).routes() {
 		if !asked[r.method+r.path] {
-			t.Errorf("nobody asked %s %s", r.method, r.path)
+			t.Errorf("no test requested %s %s", r.method, r.path)
 		}
 	}
 	if a := k.ask(true, "GET", "/api/openapi.yaml", "", "Authorization", "Bearer "+token); a.text != openapi {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// judge compares what a server answers with its description.
+// judge compares the responses of a server with the description.
 type judge struct {
 	*described
 	t     *testing.T
@@ -27,16 +27,16 @@ func newJudge(t *testing.T) *judge {
 	return &judge{described: d, t: t, rules: strict()}
 }
 
-// rules are the schemas, ready for use.
+// rules are the resolved schemas.
 type rules struct {
 	mu    sync.Mutex
 	ready map[string]*jsonschema.Resolved
 }
 
-// strict returns the rules of all judges of this process: to resolve them takes time.
+// strict returns the rules of all judges of this process: resolving them is slow.
 var strict = sync.OnceValue(func() *rules { return &rules{ready: map[string]*jsonschema.Resolved{}} })
 
-// follows says what is wrong with a value, compared with a schema.
+// follows returns an error if a value does not match a schema.
 func (j *judge) follows(schema map[string]any, value any) error {
 	key, err := json.Marshal(schema)
 	if err != nil {
@@ -54,7 +54,7 @@ func (j *judge) follows(schema map[string]any, value any) error {
 	return resolved.Validate(value)
 }
 
-// resolve returns a schema that refuses what is not described, which readers pass over.
+// resolve returns a schema that rejects properties that are not described. Clients ignore them.
 func (j *judge) resolve(schema map[string]any) (*jsonschema.Resolved, error) {
 	closed := map[string]any{}
 	if err := j.close(schema, closed); err != nil {
@@ -71,8 +71,8 @@ func (j *judge) resolve(schema map[string]any) (*jsonschema.Resolved, error) {
 	return s.Resolve(nil)
 }
 
-// close adds the components that a schema refers to, without room for properties that
-// are not described. To resolve all components for each schema takes seconds.
+// close adds the components that a schema refers to, and forbids properties that are not described.
+// It adds only these: resolving all components for each schema takes seconds.
 func (j *judge) close(schema map[string]any, closed map[string]any) error {
 	text, err := json.Marshal(schema)
 	if err != nil {
@@ -122,7 +122,7 @@ func (j *judge) operation(method, path string) *operation {
 	return nil
 }
 
-// verdict says what is wrong with an answer.
+// verdict returns an error if a response does not match the description.
 func (j *judge) verdict(r *http.Request, status int, header http.Header, text string) error {
 	kind := header.Get("Content-Type")
 	o := j.route(r)
@@ -161,15 +161,15 @@ func (j *judge) verdict(r *http.Request, status int, header http.Header, text st
 	return nil
 }
 
-// problems returns the answers that several routes share.
+// problems returns the responses that several routes share.
 func problems(all map[string]response) map[string]response {
 	shared := maps.Clone(all)
 	maps.DeleteFunc(shared, func(_ string, r response) bool { return r.Ref == "" })
 	return shared
 }
 
-// messages says what is wrong with the first messages of a stream. The last may have
-// been cut.
+// messages returns an error if the first messages of a stream do not match the description. The last
+// one may be cut off.
 func (j *judge) messages(text string) error {
 	schemas := map[string]string{"": "Event", "missed": "Missed", "end": "Outcome"}
 	list := strings.Split(text, "\n\n")
@@ -197,7 +197,7 @@ func (j *judge) messages(text string) error {
 	return nil
 }
 
-// witness keeps what a handler answers.
+// witness records the response of a handler.
 type witness struct {
 	http.ResponseWriter
 	status int
@@ -217,19 +217,19 @@ func (w *witness) Write(p []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (w *witness) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// before stands before a server, so that whatever any test of this package asks for
-// is compared with openapi.yaml.
+// before returns a handler in front of the server, which compares the responses to all requests of
+// the tests with openapi.yaml.
 func (j *judge) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &witness{ResponseWriter: w, status: http.StatusOK}
 		next.ServeHTTP(seen, r)
-		if r.Context().Err() == nil || seen.text.Len() > 0 { // the answer was for somebody
+		if r.Context().Err() == nil || seen.text.Len() > 0 { // the client has not disconnected
 			j.look(r, seen.status, seen.Header(), seen.text.String())
 		}
 	})
 }
 
-// look tells the test what is wrong with an answer, unless it is that of a page.
+// look fails the test if a response does not match the description. It ignores pages.
 func (j *judge) look(r *http.Request, status int, header http.Header, text string) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Path != "/healthz" {
 		return

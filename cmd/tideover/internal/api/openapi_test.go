@@ -51,7 +51,7 @@ type (
 	}
 )
 
-// name returns what a reference ends in.
+// name returns the last part of a reference.
 func (r reference) name() string { return r.Ref[strings.LastIndex(r.Ref, "/")+1:] }
 
 // document reads the file.
@@ -64,7 +64,7 @@ func document(t *testing.T) *described {
 	return d
 }
 
-// parsed reads the file once, which takes time with the race detector. Nobody changes it.
+// parsed parses the file once, which is slow with the race detector. Tests do not change the result.
 var parsed = sync.OnceValues(func() (*described, error) {
 	text, err := yaml.YAMLToJSON([]byte(openapi))
 	if err != nil {
@@ -85,13 +85,13 @@ func (d *described) parameters(o *operation, in string) (names []string) {
 	return names
 }
 
-// properties returns the names of what an object of the schema may have.
+// properties returns the names of the properties of a schema.
 func (d *described) properties(schema string) []string {
 	properties, _ := d.Components.Schemas[schema]["properties"].(map[string]any)
 	return slices.Sorted(maps.Keys(properties))
 }
 
-// required returns the names of what an object of the schema has.
+// required returns the names of the required properties of a schema.
 func (d *described) required(schema string) (names []string) {
 	list, _ := d.Components.Schemas[schema]["required"].([]any)
 	for _, name := range list {
@@ -101,7 +101,7 @@ func (d *described) required(schema string) (names []string) {
 	return names
 }
 
-// enum returns the words that a property may be.
+// enum returns the values that a property may have.
 func (d *described) enum(schema, property string) (words []string) {
 	s := d.Components.Schemas[schema]
 	if property != "" {
@@ -207,11 +207,11 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 	}
 	// Each code stands beside the status that it comes with.
 	for _, code := range d.enum("Problem", "code") {
-		told := false
+		found := false
 		for _, r := range d.Components.Responses {
-			told = told || regexp.MustCompile(`\b`+code+`[,;):]|\b`+code+` `).MatchString(r.Description)
+			found = found || regexp.MustCompile(`\b`+code+`[,;):]|\b`+code+` `).MatchString(r.Description)
 		}
-		if !told && code != string(control.CodeMethod) {
+		if !found && code != string(control.CodeMethod) {
 			t.Errorf("no response says that it is %s", code)
 		}
 	}

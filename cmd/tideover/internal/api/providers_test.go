@@ -24,11 +24,11 @@ import (
 
 var _ control.Gateway = (*gateway.Gateway)(nil)
 
-// fleet is a gateway whose providers are what a test says.
+// fleet is a gateway whose providers have the states that a test sets.
 type fleet struct {
 	mu   sync.Mutex
 	list []gateway.Status
-	lost bool // all are gone when somebody is told something
+	lost bool // Control removes all providers
 }
 
 // Status implements [Providers].
@@ -77,7 +77,7 @@ func moment(text string) *time.Time {
 	return &t
 }
 
-// rich is a provider of which there is much to tell.
+// rich returns a provider with all fields set.
 func rich() gateway.Status {
 	return gateway.Status{
 		Name: "claude", Preset: gateway.Anthropic, Format: "anthropic", BaseURL: "https://api.example.com", Policy: "exponential(1s..1m) attempts=6",
@@ -89,7 +89,7 @@ func rich() gateway.Status {
 	}
 }
 
-// pair serves a rich provider and one of which nothing is known.
+// pair serves a provider with all fields set, and one without any.
 func pair(t *testing.T) (*fixture, *fleet) {
 	t.Helper()
 	f := &fleet{list: []gateway.Status{rich(), {Name: "a/b", State: gateway.Up, Breaker: "closed"}}}
@@ -135,7 +135,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-func TestProvidersAreTold(t *testing.T) {
+func TestProviderActions(t *testing.T) {
 	t.Parallel()
 	f, _ := pair(t)
 	c := f.client()
@@ -164,8 +164,8 @@ func TestProvidersAreTold(t *testing.T) {
 	}
 }
 
-// Whoever looks into the log sees who it was.
-func TestWhoToldAProviderIsInTheLog(t *testing.T) {
+// The log contains the actor of an action on a provider.
+func TestProviderActionIsLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	f := &fleet{list: []gateway.Status{{Name: "claude", State: gateway.Up}}}
@@ -173,15 +173,15 @@ func TestWhoToldAProviderIsInTheLog(t *testing.T) {
 	if _, err := c.ApplyProvider(t.Context(), "claude", gateway.Drain); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.ApplyProvider(t.Context(), "nobody", gateway.Drain); err == nil {
-		t.Error("nobody was told something")
+	if _, err := c.ApplyProvider(t.Context(), "missing", gateway.Drain); err == nil {
+		t.Error("an action on an unknown provider succeeded")
 	}
 	if got, want := log.String(), `level=INFO msg="provider action applied" provider=claude action=drain by=tester was=up is=draining`; !strings.Contains(got, want) || strings.Count(got, "\n") != 1 {
 		t.Errorf("the log is %q, want only %q", got, want)
 	}
 }
 
-func TestProvidersThatCannotBeTold(t *testing.T) {
+func TestProviderActionErrors(t *testing.T) {
 	t.Parallel()
 	f, gate := pair(t)
 	for _, x := range []struct {
@@ -191,16 +191,16 @@ func TestProvidersThatCannotBeTold(t *testing.T) {
 		code                     control.Code
 		text                     string
 	}{
-		{"one that is not there", "GET", "providers/nobody", "", nil, 404, control.CodeNotFound, `no such provider: \"nobody\"","hint":"known providers: claude, a/b`},
-		{"telling one that is not there", "POST", "providers/nobody/open", "", nil, 404, control.CodeNotFound, "no such provider"},
-		{"an action that is not there", "POST", "providers/claude/explode", "", nil, 404, control.CodeNotFound, "there is nothing at"},
+		{"an unknown provider", "GET", "providers/missing", "", nil, 404, control.CodeNotFound, `no such provider: \"missing\"","hint":"there are claude, a/b`},
+		{"an action on an unknown provider", "POST", "providers/missing/open", "", nil, 404, control.CodeNotFound, "no such provider"},
+		{"an unknown action", "POST", "providers/claude/explode", "", nil, 404, control.CodeNotFound, "no such path"},
 		{"the wrong method", "GET", "providers/claude/open", "", nil, 405, control.CodeMethod, "use POST"},
 		{"telling all", "POST", "providers", "", nil, 405, control.CodeMethod, "use GET"},
 		{"a parameter", "GET", "providers?state=up", "", nil, 400, control.CodeBadRequest, "state"},
 		{"a parameter of one", "GET", "providers/claude?x=1", "", nil, 400, control.CodeBadRequest, "there is no such parameter"},
 		{"a field", "POST", "providers/claude/open", `{"until":"tomorrow"}`, nil, 400, control.CodeBadRequest, "there is no such field"},
 		{"a body that is no object", "POST", "providers/claude/open", `[]`, nil, 400, control.CodeBadRequest, "not a JSON object"},
-		{"somebody without a proper name", "POST", "providers/claude/open", "", []string{byHeader, "a\tb"}, 400, control.CodeBadRequest, "printable"},
+		{"an actor with a control character", "POST", "providers/claude/open", "", []string{byHeader, "a\tb"}, 400, control.CodeBadRequest, "printable"},
 		{"the page of another site", "POST", "providers/claude/open", "", []string{"Sec-Fetch-Site", "cross-site"}, 403, control.CodeForbidden, "another site"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -289,7 +289,7 @@ func TestAGatewayAlone(t *testing.T) {
 		}
 		path := strings.ReplaceAll(t0.path, "{id}", "x")
 		got := f.ask(false, t0.method, Prefix+path, "")
-		if p := got.problem(t); got.status != http.StatusNotFound || p.Status != http.StatusNotFound || p.Code != control.CodeNoEngine || p.Message != "there is no engine here" {
+		if p := got.problem(t); got.status != http.StatusNotFound || p.Status != http.StatusNotFound || p.Code != control.CodeNoEngine || p.Message != "this server has no engine" {
 			t.Errorf("%s %s: %d %s", t0.method, path, got.status, got.text)
 		}
 	}
@@ -298,27 +298,27 @@ func TestAGatewayAlone(t *testing.T) {
 	}
 }
 
-func TestWhatTheStateOfAProviderMeans(t *testing.T) {
+func TestProviderMeaning(t *testing.T) {
 	t.Parallel()
 	soon := time.Now().Add(time.Minute)
 	for _, tt := range []struct {
 		st   gateway.Status
 		want string
 	}{
-		{gateway.Status{State: gateway.Up}, "requests are sent"},
+		{gateway.Status{State: gateway.Up}, "all requests are sent to it"},
 		{gateway.Status{State: gateway.Throttled}, "its keys are throttled"},
-		{gateway.Status{State: gateway.Throttled, Why: "its keys were told to wait (429)"}, "its keys were told to wait (429)"},
+		{gateway.Status{State: gateway.Throttled, Why: "its keys are throttled (429)"}, "its keys are throttled (429)"},
 		{
-			gateway.Status{State: gateway.Refused, Why: "its keys were refused (401)"},
-			"its keys were refused (401): used only for requests that no other key or provider can serve",
+			gateway.Status{State: gateway.Refused, Why: "its keys were rejected (401)"},
+			"its keys were rejected (401): they are used only for requests that no other target accepts",
 		},
 		{
-			gateway.Status{State: gateway.Throttled, Why: "its keys were refused (401) or told to wait (429)"},
-			"its keys were refused (401) or told to wait (429)",
+			gateway.Status{State: gateway.Throttled, Why: "its keys were rejected (401) or throttled (429)"},
+			"its keys were rejected (401) or throttled (429)",
 		},
-		{gateway.Status{State: gateway.Up, Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}}}, "requests are sent"},
+		{gateway.Status{State: gateway.Up, Keys: []gateway.KeyInfo{{CoolUntil: &soon, Refused: true}}}, "all requests are sent to it"},
 		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Next: &soon}}, "no requests are sent until the next probe"},
-		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Due: true}}, "the next request probes whether it has recovered"},
+		{gateway.Status{State: gateway.Down, Recovery: &gateway.Recovery{Due: true}}, "the next request is a probe"},
 	} {
 		if got := control.ProviderMeaning(&tt.st); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.st, got, tt.want)

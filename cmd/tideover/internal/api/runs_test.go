@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-func TestStartsThatAreRefusedStartNothing(t *testing.T) {
+func TestRejectedStartsStartNothing(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	large := `{"workflow":"echo","input":"` + strings.Repeat("x", 300<<10) + `"}`
@@ -84,7 +84,7 @@ func TestStartsThatAreRefusedStartNothing(t *testing.T) {
 	}
 }
 
-func TestStartsThatAreGood(t *testing.T) {
+func TestValidStarts(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	for _, c := range []struct{ name, body, output string }{
@@ -210,7 +210,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-func TestARunThatTakesTooLongIsToldSo(t *testing.T) {
+func TestResultOfARunThatTimesOut(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	c := f.client()
@@ -533,7 +533,7 @@ func TestBulk(t *testing.T) {
 		}
 	}
 	if info := f.over(other); info.State != "dead" {
-		t.Errorf("a dead run was canceled, and nobody had asked for it: %+v", info)
+		t.Errorf("a dead run outside the filter was canceled: %+v", info)
 	}
 }
 
@@ -681,9 +681,9 @@ func TestAnEngineThatHasStoppedIsUnhealthy(t *testing.T) {
 	}
 }
 
-// encoding/json makes U+FFFD of half of a character: different keys would be the same, and the second start would
-// not be made.
-func TestAKeyWithHalfACharacterIsRefused(t *testing.T) {
+// encoding/json replaces half of a surrogate pair by U+FFFD: different keys would become equal, and
+// the second start would be ignored.
+func TestKeyWithHalfASurrogatePairIsRejected(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	for _, key := range []string{`\ud800`, `\udbff`, `order-\udc00-1`} {

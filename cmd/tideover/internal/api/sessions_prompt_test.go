@@ -30,7 +30,7 @@ func TestSessionsObeyAtOnce(t *testing.T) {
 		do           func(context.Context, *client.Client) (session.Status, error)
 		state        string // what it shall be, "" for any
 		commands     int    // that shall have been begun
-		told         bool   // the command shall be told to end
+		stopped      bool   // the command is stopped
 	}{
 		{"pause while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.PauseSession(ctx, "s", control.SessionPause{})
@@ -57,7 +57,7 @@ func TestSessionsObeyAtOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			k := keep(t, map[string]string{"s": c.script})
 			k.until("s", c.first)
-			if c.told {
+			if c.stopped {
 				testwait.Until(t, "the command runs", func() bool { return k.sign("begun") })
 			}
 			client := k.client()
@@ -66,8 +66,8 @@ func TestSessionsObeyAtOnce(t *testing.T) {
 				t.Fatalf("%+v, %v", st, err)
 			}
 			prompt(t, "answered", since, func() bool { return true })
-			if c.told {
-				prompt(t, "the command is told to end", since, func() bool { return k.sign("told") })
+			if c.stopped {
+				prompt(t, "the command is stopped", since, func() bool { return k.sign("stopped") })
 			}
 			prompt(t, "the API says so", since, func() bool {
 				st, err := client.Session(t.Context(), "s")

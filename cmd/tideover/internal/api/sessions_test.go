@@ -23,21 +23,21 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// What the commands of sessions do. $SIGNS.begun is a file that appears when they
-// can be told to end, and $SIGNS.told when they are.
+// The commands of sessions. They create the file $SIGNS.begun when they can be stopped, and
+// $SIGNS.stopped when they are.
 const (
 	limited = `echo "retry after 3600s"; exit 1`
-	working = `trap 'kill $!; echo > "$SIGNS.told"; exit 143' TERM; sleep 3600 & echo > "$SIGNS.begun"; wait`
+	working = `trap 'kill $!; echo > "$SIGNS.stopped"; exit 143' TERM; sleep 3600 & echo > "$SIGNS.begun"; wait`
 )
 
 // keeper is a server with sessions.
 type keeper struct {
 	*fixture
 	manager *session.Manager
-	signs   string // where the commands leave them
+	signs   string // path prefix of the files that the commands create
 }
 
-// keep serves sessions whose commands are scripts, by name.
+// keep starts a server with sessions whose commands are scripts, by name.
 func keep(t *testing.T, scripts map[string]string) *keeper {
 	t.Helper()
 	self, err := os.Executable()
@@ -86,14 +86,13 @@ func (k *keeper) specs(t *testing.T, scripts map[string]string) (specs []*sessio
 	return specs, flows
 }
 
-// soon returns quiet hours that begin later than any session waits, whatever the
-// time of the day.
+// soon returns quiet hours that begin later than any session waits, at any time of day.
 func soon() *session.Hours {
 	now := time.Now()
 	return &session.Hours{From: now.Add(3 * time.Hour).Format("15:04"), To: now.Add(4 * time.Hour).Format("15:04")}
 }
 
-// until waits for a state of a session, as the API tells it.
+// until waits for a state of a session in the API.
 func (k *keeper) until(name string, states ...string) (st session.Status) {
 	k.t.Helper()
 	c := k.client()
@@ -107,7 +106,7 @@ func (k *keeper) until(name string, states ...string) (st session.Status) {
 	return st
 }
 
-// sign reports whether a command has left the sign.
+// sign reports whether a command has created the file.
 func (k *keeper) sign(name string) bool {
 	_, err := os.Stat(k.signs + "." + name)
 	return err == nil
@@ -231,14 +230,14 @@ func TestRequestsAboutSessionsAreReadStrictly(t *testing.T) {
 		{"a limit without a screen", "limit", `{"reason":"rate-limit","line":"x"}`, 409, "has no command on a terminal"},
 		{"no JSON", "stop", `{`, 400, "not a JSON object"},
 		{"a query", "stop?tonight=true", "", 400, "tonight"},
-		{"no such verb", "explode", "", 404, "there is nothing"},
+		{"no such verb", "explode", "", 404, "no such path"},
 	} {
 		a := k.ask(false, "POST", Prefix+"sessions/s/"+c.verb, c.body)
 		if p := a.problem(t); a.status != c.status || !strings.Contains(p.Error(), c.text) {
 			t.Errorf("%s: %d %s, want %d with %q", c.name, a.status, a.text, c.status, c.text)
 		}
 	}
-	for path, want := range map[string]int{"sessions/nobody": 404, "sessions/%1b%5b2J": 404, "sessions?x=1": 400, "sessions/s/pause": 405} {
+	for path, want := range map[string]int{"sessions/missing": 404, "sessions/%1b%5b2J": 404, "sessions?x=1": 400, "sessions/s/pause": 405} {
 		if a := k.ask(false, "GET", Prefix+path, ""); a.status != want {
 			t.Errorf("GET %s: %d %s, want %d", path, a.status, a.text, want)
 		}
@@ -248,7 +247,7 @@ func TestRequestsAboutSessionsAreReadStrictly(t *testing.T) {
 	}
 }
 
-// The guard stands before these routes, too.
+// The guard protects the routes of sessions, too.
 func TestSessionsAreGuarded(t *testing.T) {
 	t.Parallel()
 	k := keep(t, map[string]string{"s": limited})

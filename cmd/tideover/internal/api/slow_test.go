@@ -12,9 +12,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
-// TestABodyThatDoesNotComeIsNotWaitedFor sends a half of it, to those who want it and
-// to those who refuse the request before they look.
-func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+// TestIncompleteBodyTimesOut sends half of a body, with the right token and with a wrong one. The
+// server closes both connections.
+func TestIncompleteBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
 	o := newOptions(control.Config{Engine: f.engine, Logger: quiet()})
@@ -31,7 +31,7 @@ func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 		s := httpserver.NewServer(httpserver.TimelyWithin(h, 200*time.Millisecond, time.Minute))
 		ended := make(chan struct{})
 		go func() { defer close(ended); _ = s.Serve(l) }()
-		for _, who := range []string{token, "somebody else"} {
+		for _, who := range []string{token, "wrong token"} {
 			c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 			if err != nil {
 				t.Fatal(err)

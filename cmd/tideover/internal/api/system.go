@@ -48,7 +48,7 @@ func (h systemHandler) doctor(context.Context, string) (any, error) { return h.s
 // backup is only for clients that could also copy the files themselves.
 func (h systemHandler) backup(w http.ResponseWriter, r *http.Request, _ string) error {
 	if !httpserver.Local(r.Context()) {
-		return control.NewError(control.CodeForbidden, "a backup can only be asked for over the unix socket", "run 'tideover backup' on the machine itself")
+		return control.NewError(control.CodeForbidden, "a backup can only be requested over the Unix socket", "run 'tideover backup' on the machine itself")
 	}
 	var q control.BackupRequest
 	o, err := body(r)

@@ -115,7 +115,7 @@ providers:
 			t.Errorf("%v: exit %d, %s%s", args, o.code, o.out, o.stderr)
 		}
 	}
-	if o := s.runCommand("runs"); o.code == 0 || !strings.Contains(o.stderr, "no engine here") {
+	if o := s.runCommand("runs"); o.code == 0 || !strings.Contains(o.stderr, "this server has no engine") {
 		t.Errorf("runs: exit %d, %q", o.code, o.stderr)
 	}
 	if strings.Contains(s.out.String(), "hush-hush") {

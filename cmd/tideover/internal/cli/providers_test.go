@@ -166,9 +166,9 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 	p := newGatewayEnv(t, exampleNow()...)
 	for _, c := range []struct{ action, want, state string }{
 		{"open", "openai opened: no requests are sent until it is closed or reset\n", gateway.Opened},
-		{"close", "openai up: requests are sent regardless of failures, until it is reset\n", gateway.Up},
-		{"drain", "openai draining: requests in progress are finished; new ones go to a fallback or are rejected\n", gateway.Draining},
-		{"reset", "openai up: requests are sent\n", gateway.Up},
+		{"close", "openai up: it counts as up even if it fails, until it is reset\n", gateway.Up},
+		{"drain", "openai draining: requests in flight are finished; new ones go to a fallback or are rejected\n", gateway.Draining},
+		{"reset", "openai up: all requests are sent to it\n", gateway.Up},
 	} {
 		if got := p.mustRun(c.action, "openai"); got != c.want {
 			t.Errorf("%s: %q, want %q", c.action, got, c.want)
@@ -180,7 +180,7 @@ func TestProvidersAreToldWhatToDo(t *testing.T) {
 	wantIn(t, "open --json", p.mustRun("open", "openai", "--json"), `"state":"opened"`)
 	cmd, _ := command(t, "providers", "reset", "openai", "--server", p.tcp)
 	p.env(cmd).Env = append(cmd.Env, "TIDEOVER_TOKEN="+testToken)
-	if got := finish(t, cmd); got.code != 0 || got.out != "openai up: requests are sent\n" {
+	if got := finish(t, cmd); got.code != 0 || got.out != "openai up: all requests are sent to it\n" {
 		t.Errorf("over TCP: %+v", got)
 	}
 }
@@ -251,7 +251,7 @@ func TestAGatewayAloneHasNoRuns(t *testing.T) {
 		cmd, _ := command(t, verb)
 		got := finish(t, p.env(cmd))
 		wantCode(t, got, codeOwn)
-		wantIn(t, "stderr", got.stderr, "there is no engine here; this is a gateway alone, which has providers: tideover providers, and audit.jsonl")
+		wantIn(t, "stderr", got.stderr, "this server has no engine; a gateway has only providers (tideover providers) and audit.jsonl")
 	}
 }
 

@@ -206,7 +206,7 @@ func (u *reloadTest) loadVersion(n int) {
 		}
 	}
 	close(u.service.gate(fmt.Sprint("v", n-1)))
-	if page := u.health(); strings.Contains(page, "was not taken over") {
+	if page := u.health(); strings.Contains(page, "was not reloaded") {
 		u.t.Error("the page says still that the file is wrong")
 	}
 }
@@ -228,7 +228,7 @@ func (u *reloadTest) loadBadFile(which int) {
 		wantIn(u.t, what, got, place)
 		wantIn(u.t, what, got, bad.problem)
 	}
-	wantIn(u.t, "the page", u.health(), "was not taken over")
+	wantIn(u.t, "the page", u.health(), "was not reloaded")
 	if now := u.workflows(); !slices.Equal(now, before) {
 		u.t.Errorf("workflows are %v after a file that is wrong, and were %v", now, before)
 	}

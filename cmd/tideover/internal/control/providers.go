@@ -77,26 +77,26 @@ func ProviderMeaning(st *gateway.Status) string {
 	switch st.State {
 	case gateway.Up:
 		if st.Held {
-			return "requests are sent regardless of failures, until it is reset"
+			return "it counts as up even if it fails, until it is reset"
 		}
-		return "requests are sent"
+		return "all requests are sent to it"
 	case gateway.Refused:
-		return cmp.Or(st.Why, "its keys were rejected") + ": used only for requests that no other key or provider can serve"
+		return cmp.Or(st.Why, "its keys were rejected") + ": they are used only for requests that no other target accepts"
 	case gateway.Throttled:
 		return cmp.Or(st.Why, "its keys are throttled")
 	case gateway.Recovering:
-		return "waiting requests are sent one by one"
+		return "waiting requests are admitted one after the other"
 	case gateway.Probing:
-		return "one request probes whether it has recovered"
+		return "one request probes whether it is back"
 	case gateway.Down:
 		if st.Recovery != nil && st.Recovery.Due {
-			return "the next request probes whether it has recovered"
+			return "the next request is a probe"
 		}
 		return "no requests are sent until the next probe"
 	case gateway.Opened:
 		return "no requests are sent until it is closed or reset"
 	case gateway.Draining:
-		return "requests in progress are finished; new ones go to a fallback or are rejected"
+		return "requests in flight are finished; new ones go to a fallback or are rejected"
 	}
 	return ""
 }

@@ -99,19 +99,19 @@ func (h runActions) question(r *http.Request) (*question, error) {
 	switch action {
 	case "cancel":
 		q.Title, q.Button, q.Danger = "Cancel this run?", "Cancel the run", true
-		q.Text = "Its steps are told to end, and what they still return is dropped. This can't be undone."
+		q.Text = "Its running steps are canceled, and their results are discarded. This can't be undone."
 		if i.State == "dead" {
-			q.Title, q.Button, q.Text = "Discard this dead letter?", "Discard", "Nobody will retry it. Its history is kept for a while."
+			q.Title, q.Button, q.Text = "Discard this dead letter?", "Discard", "It will not be retried. Its history is kept until its retention ends."
 		}
 	case "retry":
 		q.Title, q.Button = "Retry this run?", "Retry"
-		q.Text = "Steps that failed get a new set of attempts; what succeeded is kept."
+		q.Text = "Failed steps get a new set of attempts; the results of succeeded steps are kept."
 	case "wake":
 		q.Title, q.Button = "Retry now?", "Retry now"
-		q.Text = "The wait ends, and the next attempt begins at once."
+		q.Text = "The wait ends, and the next attempt starts now."
 	case "rerun":
 		q.Title, q.Button, q.Steps = "Rerun from which step?", "Rerun", i.Steps
-		q.Text = "A new run begins there. What the steps before it returned is taken over."
+		q.Text = "A new run starts at this step and keeps the results of the steps before it."
 		q.Step = failedStep(i)
 	case "latest":
 		flow, ok := h.control.Runs.Definition(i.Workflow)
@@ -119,13 +119,13 @@ func (h runActions) question(r *http.Request) (*question, error) {
 			return nil, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
 		}
 		q.Title, q.Button, q.Steps, q.Same, q.Step = "Retry with the current definition?", "Retry", flow.Steps(), true, -1
-		q.Text = "A new run takes the place of this one. It keeps the results of the steps that are the same; steps that failed, are new or have changed, and those after them, run."
+		q.Text = "A new run replaces this one. It keeps the results of unchanged steps, and runs the steps that failed, are new or have changed, and all steps after them."
 	case "replay":
 		text := pretty(string(i.Input))
 		q.Title, q.Button, q.Input, q.Hidden = "Replay with this input?", "Replay", &text, !bytes.Equal(raw, i.Input)
-		q.Text = "A new run of the same workflow takes the place of this one."
+		q.Text = "A new run of the same workflow replaces this one."
 	default:
-		return nil, fmt.Errorf("%w: nothing is called %q", engine.ErrNotFound, action)
+		return nil, fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, action)
 	}
 	return q, nil
 }
@@ -169,7 +169,7 @@ func (h runActions) act(w http.ResponseWriter, r *http.Request) {
 			err = &inputError{err.Error(), r.PostForm.Get("input")}
 		}
 	default:
-		err = fmt.Errorf("%w: nothing is called %q", engine.ErrNotFound, action)
+		err = fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, action)
 	}
 	if wrong, ok := errors.AsType[*inputError](err); ok {
 		h.confirmAgain(w, r, wrong)

@@ -31,7 +31,7 @@ func TestActions(t *testing.T) {
 			t.Errorf("POST: %d to %q", a.status, a.to)
 		}
 		b.until(id, "succeeded")
-		has(t, "the run", b.page("/runs/"+id+"?did=wake"), "The wait was ended.", "ended early by", "alice")
+		has(t, "the run", b.page("/runs/"+id+"?did=wake"), "The wait was ended;", "ended early by", "alice")
 	})
 	t.Run("cancel", func(t *testing.T) {
 		id := b.start("slow", job{Hold: true})
@@ -53,7 +53,7 @@ func TestActions(t *testing.T) {
 		if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" {
 			t.Errorf("POST: %d, HX-Trigger %q", a.status, a.head.Get("HX-Trigger"))
 		}
-		has(t, "the answer", a.body, `<hx-partial hx-target="#flash"`, "Put back to work.")
+		has(t, "the answer", a.body, `<hx-partial hx-target="#flash"`, "Retried.")
 		b.until(id, "succeeded")
 		a = b.request("POST", "/runs/"+id+"/retry", none, htmx...)
 		if a.status != http.StatusConflict {
@@ -72,7 +72,7 @@ func TestActions(t *testing.T) {
 		if i.ReplayOf != id || len(i.Steps[0].Attempts) != 0 || len(i.Steps[2].Attempts) != 1 {
 			t.Errorf("the new run: %+v", i)
 		}
-		has(t, "the new run", b.page(to), "This is the new run.", "in the place of", "/runs/"+id)
+		has(t, "the new run", b.page(to), "This is the new run.", "<dt>replaces</dt>", "/runs/"+id)
 		for _, step := range []string{"", "3", "-1", "x"} {
 			if a := b.request("POST", "/runs/"+id+"/rerun", url.Values{"step": {step}}); a.status != http.StatusUnprocessableEntity {
 				t.Errorf("step %q: %d, want 422", step, a.status)
@@ -92,12 +92,12 @@ func TestActions(t *testing.T) {
 			t.Fatal(err)
 		}
 		has(t, "the run", b.page("/runs/"+id), "Retry with the current definition")
-		has(t, "the question", b.page("/runs/"+id+"/latest"), `<option value="" selected>keep the results`, `<option value="0">begin with charge</option>`)
+		has(t, "the question", b.page("/runs/"+id+"/latest"), `<option value="" selected>keep the results`, `<option value="0">start at charge</option>`)
 		a := b.request("POST", "/runs/"+id+"/latest", url.Values{"step": {""}})
 		if a.status != http.StatusUnprocessableEntity {
 			t.Errorf("a step that was renamed: %d, want 422", a.status)
 		}
-		has(t, "the question again", a.body, "step pay of run "+id+" succeeded", `<option value="1">begin with ship</option>`)
+		has(t, "the question again", a.body, "step pay of run "+id+" succeeded", `<option value="1">start at ship</option>`)
 		for _, step := range []string{"2", "-1", "x"} {
 			if a := b.request("POST", "/runs/"+id+"/latest", url.Values{"step": {step}}); a.status != http.StatusUnprocessableEntity {
 				t.Errorf("step %q: %d, want 422", step, a.status)
@@ -162,7 +162,7 @@ func TestActions(t *testing.T) {
 	t.Run("what there is not", func(t *testing.T) {
 		id := b.start("slow", job{})
 		for path, want := range map[string]int{
-			"/runs/" + id + "/explode": 404, "/runs/nobody/cancel": 404, "/runs/00000000000000000000000000/retry": 404, "/dead/retry": 404,
+			"/runs/" + id + "/explode": 404, "/runs/missing/cancel": 404, "/runs/00000000000000000000000000/retry": 404, "/dead/retry": 404,
 		} {
 			for _, method := range []string{"GET", "POST"} {
 				if a := b.request(method, path, none); a.status != want {
@@ -195,7 +195,7 @@ func TestDeadLetters(t *testing.T) {
 	if a.to != "/dead?did=retry-all&left=0&n=3" {
 		t.Errorf("POST: %d to %q", a.status, a.to)
 	}
-	has(t, "the page after it", b.page(a.to), "3 put back to work.")
+	has(t, "the page after it", b.page(a.to), "3 retried.")
 	for _, id := range refused {
 		b.until(id, "succeeded")
 	}
@@ -203,7 +203,7 @@ func TestDeadLetters(t *testing.T) {
 	b.act(teapot, "cancel")
 	b.until(teapot, "canceled")
 	has(t, "the page in the end", b.page("/dead"), "No run has given up")
-	has(t, "a group that is gone", b.page(groups[0].URL), "Nobody is left in this group")
+	has(t, "a group that is gone", b.page(groups[0].URL), "No runs are left in this group")
 	if a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}); a.status != http.StatusNotFound {
 		t.Errorf("POST for a group that is gone: %d, want 404", a.status)
 	}
@@ -215,7 +215,7 @@ func TestManyDeadLettersAreRetriedOnce(t *testing.T) {
 	ids := b.dead(12, job{Fail: 1000})
 	groups := must(b.h.groups(t.Context(), false))
 	a := b.request("POST", "/dead/retry", url.Values{"group": {groups[0].Key}}, htmx...)
-	has(t, "the answer", a.body, "12 put back to work.")
+	has(t, "the answer", a.body, "12 retried.")
 	for _, id := range ids {
 		testwait.Until(t, "it has died again", func() bool { i := must(b.e.Get(t.Context(), id)); return i.State == "dead" && i.Attempts == 6 })
 	}

@@ -141,6 +141,6 @@ func (s *sparkline) bar(i int, b *counts, at time.Time) sparkBar {
 
 // Said returns the drawing in words.
 func (s sparkline) Said() string {
-	return fmt.Sprintf("in the last %d minutes %s began, %d succeeded and %d gave up; %s failed",
+	return fmt.Sprintf("in the last %d minutes %s started, %d succeeded and %d gave up; %s failed",
 		int(s.Span/time.Minute), textfmt.Plural(s.All.Began, "run"), s.All.Succeeded, s.All.Dead, textfmt.Plural(s.All.Failed, "attempt"))
 }

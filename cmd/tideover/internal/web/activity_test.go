@@ -26,7 +26,7 @@ func TestPulse(t *testing.T) {
 		{"messages and sessions do not count", []retry.Event{ev(0, retry.RunStarted, "notify.x", ""), ev(0, retry.Succeeded, "session.x", "")}, 0, counts{}},
 		{"calls without a run do not count", []retry.Event{{Kind: retry.AttemptFailed, Time: now, Name: "gateway/x"}}, 0, counts{}},
 		{"what is too old takes no newer one's place", []retry.Event{ev(0, retry.RunStarted, "w", ""), ev(slotCount*slotWidth, retry.RunStarted, "w", "")}, 0, counts{Began: 1}},
-		{"what is newer takes the place of the old", []retry.Event{ev(slotCount*slotWidth, retry.RunStarted, "w", ""), ev(0, retry.AttemptFailed, "w", "s")}, 0, counts{Failed: 1}},
+		{"a newer event replaces an older slot", []retry.Event{ev(slotCount*slotWidth, retry.RunStarted, "w", ""), ev(0, retry.AttemptFailed, "w", "s")}, 0, counts{Failed: 1}},
 		{"before 1970", []retry.Event{{Kind: retry.RunStarted, Time: time.Unix(-100, 0), Name: "w", Run: "r"}}, 0, counts{}},
 	} {
 		var p activity
@@ -57,5 +57,5 @@ func TestSparkline(t *testing.T) {
 	}
 	has(t, "its title", last.Title, "12:00:00 UTC: 1 succeeded, 2 attempts failed, 1 gave up")
 	has(t, "the first title", s.Bars[0].Title, "11:50:10")
-	has(t, "in words", s.Said(), "in the last 10 minutes 1 run began, 3 succeeded and 1 gave up; 2 attempts failed")
+	has(t, "in words", s.Said(), "in the last 10 minutes 1 run started, 3 succeeded and 1 gave up; 2 attempts failed")
 }

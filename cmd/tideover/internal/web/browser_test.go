@@ -230,7 +230,7 @@ func (v visitor) retries(b *testSite) {
 	x.click(`a[href$="/retry"]`)
 	x.seen("#dialog[open]", "Retry this run?")
 	x.click("#dialog button.go")
-	x.seen("#flash", "Put back to work.")
+	x.seen("#flash", "Retried.")
 	x.seen("#said", "succeeded")
 	x.seen("#notes", "page")
 
@@ -239,7 +239,7 @@ func (v visitor) retries(b *testSite) {
 	x.click("#groups a[data-dialog]")
 	x.seen("#dialog[open]", "Retry 2 dead letters?")
 	x.click("#dialog button.go")
-	x.seen("#flash", "2 put back to work.")
+	x.seen("#flash", "2 retried.")
 	x.seen("#said", "No run has given up")
 	for _, id := range ids {
 		b.until(id, "succeeded")
@@ -276,7 +276,7 @@ func (v visitor) plain(b *testSite) {
 	x.click("#r-" + id + ` a[href$="/retry"]`)
 	x.seen("form.question", "Retry this run?")
 	x.click("form.question button")
-	x.seen("#flash", "Put back to work.")
+	x.seen("#flash", "Retried.")
 	b.until(id, "succeeded")
 	x.visit("/runs/" + id)
 	x.seen("#said", "succeeded")
@@ -307,7 +307,7 @@ func (v visitor) filters(b *testSite) {
 		s.value = "quick";
 		s.dispatchEvent(new Event("change", {bubbles: true}));`)
 	x.Wait("the address has the workflow", `location.search === "?q=the-key&workflow=quick"`)
-	x.seen(".empty", "No run is like this")
+	x.seen(".empty", "No runs match")
 	x.Do(chromedp.SetValue(chromedp.CSS("input[name=q]"), dead[:20]))
 	x.click("form.filter button")
 	x.Wait("the address has the search", fmt.Sprintf(`location.search === "?q=%s&workflow=quick"`, dead[:20]))
@@ -349,7 +349,7 @@ func (v visitor) hostile(b *testSite) {
 func (v visitor) reconnects(b *testSite) {
 	x := v.open(b)
 	x.live("/runs")
-	// The server answers nobody for a while.
+	// The server closes all connections without an answer.
 	b.away.Store(true)
 	b.srv.CloseClientConnections()
 	x.Wait("the page says so", `document.getElementById("link").innerText === "reconnecting…"`)

@@ -25,7 +25,7 @@ func (h bulkActions) confirmGroup(w http.ResponseWriter, r *http.Request) {
 	}
 	h.showQuestion(w, r, http.StatusOK, &question{
 		Title: fmt.Sprintf("Retry %s?", textfmt.Plural(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
-		Text:   fmt.Sprintf("All of workflow %s that failed like this: %s", g.Workflow, h.redact(firstLine(g.Pattern, 200))),
+		Text:   fmt.Sprintf("All runs of workflow %s with this error: %s", g.Workflow, h.redact(firstLine(g.Pattern, 200))),
 		Action: "/dead/retry", Back: g.URL, Key: g.Key,
 	})
 }

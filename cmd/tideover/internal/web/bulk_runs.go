@@ -29,16 +29,16 @@ type bulkAction struct {
 
 var bulkKinds = []bulkAction{
 	{
-		name: control.BulkRetry, label: "Retry all", verb: "Retry", past: "put back to work",
-		text: "Steps that failed get a new set of attempts; what succeeded is kept.",
+		name: control.BulkRetry, label: "Retry all", verb: "Retry", past: "retried",
+		text: "Failed steps get a new set of attempts; the results of succeeded steps are kept.",
 	},
 	{
 		name: control.BulkRetryLatest, label: "Retry all with the current definition", verb: "Retry", how: " with the current definition", past: "replaced by new runs",
-		text: "A new run takes the place of each. It keeps the results of the steps that are the same.",
+		text: "A new run replaces each of them. It keeps the results of unchanged steps.",
 	},
 	{
 		name: control.BulkCancel, label: "Cancel all", verb: "Cancel", past: "canceled", danger: true,
-		text: "Their steps are told to end, and what they still return is dropped. This can't be undone.",
+		text: "Their running steps are canceled, and their results are discarded. This can't be undone.",
 	},
 }
 
@@ -50,7 +50,7 @@ func bulkActionOf(r *http.Request) (*bulkAction, error) {
 			return &bulkKinds[i], nil
 		}
 	}
-	return nil, fmt.Errorf("%w: nothing is called %q", engine.ErrNotFound, name)
+	return nil, fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, name)
 }
 
 // states returns the states of the query in which the action is possible.
@@ -65,7 +65,7 @@ func (e *bulkAction) states(q query) []string {
 // discard.
 func (e *bulkAction) words(states []string) (verb, what string) {
 	if e.danger && len(states) == 1 && states[0] == "dead" {
-		return "Discard", "Nobody will retry them. Their history is kept for a while."
+		return "Discard", "They will not be retried. Their history is kept until their retention ends."
 	}
 	return e.verb, e.text
 }
@@ -91,7 +91,7 @@ func (h bulkActions) filter(ctx context.Context, e *bulkAction, q query) (contro
 	f := q.filter()
 	f.States = e.states(q)
 	if !q.Narrow() || len(f.States) == 0 {
-		return f, fmt.Errorf("%w: no run is meant that this can be done with", engine.ErrState)
+		return f, fmt.Errorf("%w: the filter selects no run that allows this action", engine.ErrState)
 	}
 	if q.Group == "" {
 		return f, nil
@@ -163,7 +163,7 @@ func (h bulkActions) confirm(w http.ResponseWriter, r *http.Request) {
 	verb, what := e.words(f.States)
 	h.showQuestion(w, r, http.StatusOK, &question{
 		Title: fmt.Sprintf("%s %s%s?", verb, strings.Replace(textfmt.Plural(n, "run"), strconv.Itoa(n), number, 1), e.how), Button: verb + " " + number, Danger: e.danger,
-		Text:   fmt.Sprintf("All that are %s and match: %s. Runs that begin from now on are left alone. %s", strings.Join(f.States, ", "), h.redact(describeFilter(q, &f)), what),
+		Text:   fmt.Sprintf("All runs that are %s and match: %s. Runs that start from now on are not affected. %s", strings.Join(f.States, ", "), h.redact(describeFilter(q, &f)), what),
 		Action: "/bulk/" + string(e.name), Back: back(q),
 		Fields: []fact{{"query", q.encode()}, {"until", strconv.FormatInt(now.UnixMilli(), 10)}},
 	})
@@ -219,7 +219,7 @@ func (h bulkActions) act(w http.ResponseWriter, r *http.Request) {
 	values, err := url.ParseQuery(r.PostForm.Get("query"))
 	asked, bad := strconv.ParseInt(r.PostForm.Get("until"), 10, 64)
 	if err != nil || bad != nil {
-		h.fail(w, r, http.StatusBadRequest, errors.New("the form does not say which runs are meant"))
+		h.fail(w, r, http.StatusBadRequest, errors.New("the form does not contain the filter of the runs: reload the page and try again"))
 		return
 	}
 	q := parseQuery(values)

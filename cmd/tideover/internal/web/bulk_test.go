@@ -34,9 +34,9 @@ func TestManyRunsAreCanceled(t *testing.T) {
 	}
 	other, dead := b.start("soon", job{Fail: 1}), b.dead(1, job{})[0]
 	b.until(other, "waiting")
-	hasNot(t, "all runs", b.page("/runs"), "With all that match")
+	hasNot(t, "all runs", b.page("/runs"), "All matching runs")
 	body := b.page("/runs?workflow=slow")
-	has(t, "a filter", body, "With all that match", `href="/bulk/cancel?workflow=slow"`, `href="/bulk/retry?workflow=slow"`)
+	has(t, "a filter", body, "All matching runs", `href="/bulk/cancel?workflow=slow"`, `href="/bulk/retry?workflow=slow"`)
 	hasNot(t, "runs that are over", b.page("/runs?state=succeeded"), "/bulk/")
 	hasNot(t, "runs that wait", b.page("/runs?state=waiting"), "/bulk/retry")
 
@@ -68,7 +68,7 @@ func TestManyRunsAreRetried(t *testing.T) {
 	question := b.page("/bulk/retry?attempts=2&state=dead")
 	has(t, "the question", question, "Retry 3 runs?", "at least 2 attempts")
 	a := b.request("POST", "/bulk/retry", form(question), htmx...)
-	has(t, "the answer", a.body, "3 put back to work.")
+	has(t, "the answer", a.body, "3 retried.")
 	for _, id := range ids {
 		b.until(id, "succeeded")
 	}
@@ -81,7 +81,7 @@ func TestAGroupIsDiscarded(t *testing.T) {
 	other := b.dead(1, job{Error: "parse error"})[0]
 	g := must(b.h.groups(t.Context(), false))[0]
 	question := b.page(g.Drop)
-	has(t, "the question", question, "Discard 2 runs?", "error like", "Nobody will retry them")
+	has(t, "the question", question, "Discard 2 runs?", "error like", "They will not be retried")
 	if a := b.request("POST", "/bulk/cancel", form(question)); a.to != "/dead?did=cancel-all&left=0&n=2" {
 		t.Errorf("POST: %d to %q", a.status, a.to)
 	}

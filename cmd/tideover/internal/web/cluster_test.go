@@ -65,24 +65,24 @@ func TestThePageOfACluster(t *testing.T) {
 	var body string
 	testwait.Until(t, "a page of the cluster without trouble", func() bool {
 		body = p.page("/cluster")
-		return !strings.Contains(body, `id="troubles"`) && !strings.Contains(body, "nobody") && !strings.Contains(body, "did not answer")
+		return !strings.Contains(body, `id="troubles"`) && !strings.Contains(body, `<span class="error">none</span>`) && !strings.Contains(body, "did not answer")
 	})
-	has(t, "the page", body, `<a href="/cluster" aria-current="page">Cluster</a>`, "4 of 4 shards have an owner; processes: 2", ">here</strong> <span class=\"quiet\">this one</span>",
+	has(t, "the page", body, `<a href="/cluster" aria-current="page">Cluster</a>`, "4 of 4 shards have an owner; processes: 2", ">here</strong> <span class=\"quiet\">this process</span>",
 		`<strong class="text">there</strong>`, `id="h-0"`, `id="h-3"`)
-	testwait.Until(t, "a list from which nothing is missing", func() bool { return !strings.Contains(p.page("/runs"), `id="silent"`) })
+	testwait.Until(t, "the list is complete", func() bool { return !strings.Contains(p.page("/runs"), `id="silent"`) })
 	if strings.Contains(newTestSite(t).page("/runs"), "/cluster") {
 		t.Error("there is a cluster in the navigation of one without")
 	}
 }
 
-// TestWhatIsMissingIsSaid has half of the shards not answer.
-func TestWhatIsMissingIsSaid(t *testing.T) {
+// Pages name the shards that do not answer; here it is half of them.
+func TestPagesNameSilentShards(t *testing.T) {
 	t.Parallel()
 	p := newClusterSite(t, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "there", "***") } })
 	p.there.Freeze()
 	t.Cleanup(p.there.Thaw)
 	for path, want := range map[string]string{
-		"/runs": "<strong>This is not all</strong>: shards ", "/dead": "<strong>This is not all</strong>: shards ",
+		"/runs": "<strong>Incomplete</strong>: shards ", "/dead": "<strong>Incomplete</strong>: shards ",
 		"/cluster": "did not answer; its runs are missing in lists",
 	} {
 		var body string
@@ -97,9 +97,8 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	}
 }
 
-// TestNobodyCanBeAsked has no shard answer: pages that are not about runs work all
-// the same.
-func TestNobodyCanBeAsked(t *testing.T) {
+// Pages that are not about runs work even if no shard answers.
+func TestPagesWithoutAnsweringShards(t *testing.T) {
 	t.Parallel()
 	p := newClusterSite(t)
 	p.there.Freeze()
@@ -111,7 +110,7 @@ func TestNobodyCanBeAsked(t *testing.T) {
 	if a := p.request("GET", "/providers", nil); a.status != http.StatusOK {
 		t.Errorf("/providers: %d", a.status)
 	}
-	if body := p.page("/cluster"); !strings.Contains(body, "The cluster can't be seen at the moment") {
+	if body := p.page("/cluster"); !strings.Contains(body, "The state of the cluster is unknown") {
 		t.Errorf("/cluster says nothing:\n%s", body)
 	}
 }

@@ -154,4 +154,4 @@ func findGroup(groups []group, key string) *group {
 	return nil
 }
 
-var errNoGroup = errors.New("nobody is left in this group of dead letters")
+var errNoGroup = errors.New("no runs are left in this group of dead letters")

@@ -13,13 +13,13 @@ func done(v url.Values) string {
 	case "cancel":
 		return "Canceled."
 	case "retry":
-		return "Put back to work."
+		return "Retried."
 	case "wake":
-		return "The wait was ended."
+		return "The wait was ended; the next attempt starts now."
 	case "rerun", "replay", "latest":
 		return "This is the new run."
 	case "retry-all":
-		return doneMany(v, "put back to work")
+		return doneMany(v, "retried")
 	case "latest-all":
 		return doneMany(v, "replaced by new runs")
 	case "cancel-all":
@@ -34,10 +34,10 @@ func doneMany(v url.Values, what string) string {
 	left, _ := strconv.Atoi(v.Get("left"))
 	text := fmt.Sprintf("%d %s.", max(n, 0), what)
 	if left > 0 {
-		text += fmt.Sprintf(" %d could not be, or were already.", left)
+		text += fmt.Sprintf(" %d skipped: their state did not allow it.", left)
 	}
 	if v.Get("more") == "1" {
-		text += " There are more: do it again to go on."
+		text += " More runs match: repeat the action to continue."
 	}
 	return text
 }

@@ -36,6 +36,7 @@ func templateFuncs(a assets) template.FuncMap {
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
 		"glyph":  func(state string) string { return glyphs[state] },
 		"words":  func(s string) string { return strings.ReplaceAll(s, "-", " ") },
+		"label":  stateLabel,
 		"count":  textfmt.Plural,
 		"long":   func(s string, n int) bool { return firstLine(s, n) != s },
 		"list":   func(s ...string) string { return strings.Join(s, ", ") },
@@ -43,6 +44,15 @@ func templateFuncs(a assets) template.FuncMap {
 		"millis": func(p page) int64 { return p.Now.UnixMilli() },
 		"pair":   func(p page, v any) pair { return pair{p, v} },
 	}
+}
+
+// stateLabel returns the name of a state as pages show it. A provider that an operator has blocked is
+// "opened" in the API.
+func stateLabel(state string) string {
+	if state == gateway.Opened {
+		return "blocked"
+	}
+	return strings.ReplaceAll(state, "-", " ")
 }
 
 // pair passes the page and a part of it to a template.

@@ -40,7 +40,7 @@ func (g *fullSite) busy() {
 
 // storm is what a storm looks like.
 func (g *fullSite) storm() {
-	g.now(func() {
+	g.update(func() {
 		g.storms = []Storm{{Layer: "workflow", Name: "quick", Ratio: 3.4, Since: time.Now().Add(-time.Minute)}}
 		g.reload = errors.New("tideover.yaml:12:3: policies.api: unknown key \"tries\"; did you mean attempts?")
 		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Up: true, Since: time.Now().Add(-time.Hour)}, {URL: "wss://another.relay.example", Error: "dial tcp: connection refused", Queued: 3, Since: time.Now().Add(-time.Minute)}}
@@ -52,17 +52,17 @@ func (v visitor) overviewFollows(g *fullSite) {
 	x := v.open(g.testSite)
 	x.live("/")
 	x.Wait("it is the overview", `location.pathname === "/overview"`)
-	x.seen("#next", "Nothing waits.")
+	x.seen("#next", "Nothing is waiting.")
 	id := g.start("soon", job{Fail: 1, Error: "503"})
 	x.seen("#n-"+id, "by policy")
 	x.Wait("it counts down", fmt.Sprintf(`/^in \d+ min \d+ s$/.test(document.querySelector("#n-%s time").textContent)`, id))
 	x.Wait("the pulse has it", `document.querySelectorAll("#pulse rect").length > 0`)
 	g.storm()
 	x.seen("#storms", "Retry storm")
-	x.seen("#alerts", "was not taken over")
-	g.now(func() { g.storms, g.reload = nil, nil })
+	x.seen("#alerts", "was not reloaded")
+	g.update(func() { g.storms, g.reload = nil, nil })
 	g.act(id, "wake")
-	x.seen("#next", "Nothing waits.")
+	x.seen("#next", "Nothing is waiting.")
 	x.Wait("the storm is over", `document.getElementById("storms").children.length === 0`)
 	g.dead(1, job{Error: "418"})
 	x.seen("#groups", "#")
@@ -104,16 +104,16 @@ func (v visitor) sendsTest(g *fullSite) {
 	x := v.open(g.testSite)
 	x.live("/notifications")
 	x.click("#n-phone a[data-dialog]")
-	x.seen("#dialog[open]", "Send a test by phone?")
+	x.seen("#dialog[open]", "Send a test message with phone?")
 	x.click("#dialog button.go")
-	x.seen("#flash", "A test is on its way")
+	x.seen("#flash", "The test message is queued")
 	x.seen("#messages", "tideover: a test of phone")
 	x.seen("#messages .state", "sent")
 	x.click("#n-pager a[data-dialog]")
-	x.seen("#dialog[open]", "Send a test by pager?")
+	x.seen("#dialog[open]", "Send a test message with pager?")
 	x.click("#dialog button.go")
 	x.seen("#said", "1 message could not be sent")
-	x.seen("#messages", "nobody there")
+	x.seen("#messages", "no subscriber")
 	x.quiet()
 }
 
@@ -121,7 +121,7 @@ func (v visitor) looks(g *fullSite) {
 	g.busy()
 	x := v.open(g.testSite)
 	x.visit("/policies")
-	x.seen("main", "used, set by server")
+	x.seen("main", "actual wait, set by server")
 	x.Wait("dots are drawn", `document.querySelectorAll("circle.used").length > 3`)
 	x.Wait("a dot is where it belongs", `[...document.querySelectorAll(".plot .area")].every(p => [...p.querySelectorAll("circle")].every(c => { const a = p.getBoundingClientRect(), b = c.getBoundingClientRect(); return b.left > a.left - 5 && b.right < a.right + 5 && b.top > a.top - 5 && b.bottom < a.bottom + 5; }))`)
 	x.live("/health")
@@ -130,7 +130,7 @@ func (v visitor) looks(g *fullSite) {
 	g.storm()
 	x.seen("#config", "did you mean attempts?")
 	const script, image = "<script>window.planted=1</script>", "<img src=x onerror=window.planted=1>"
-	g.now(func() {
+	g.update(func() {
 		g.storms, g.reload = []Storm{{Layer: "provider", Name: image, Ratio: 3, Since: time.Now()}}, errors.New(script+"\n"+image)
 		g.relays = []nostr.RelayStatus{{URL: script, Error: image}, {URL: image, Up: true, Trouble: script}}
 	})
@@ -142,7 +142,7 @@ func (v visitor) looks(g *fullSite) {
 	if eval[bool](x, `!!window.planted || document.querySelectorAll("img, iframe, script:not([src])").length > 0`) {
 		v.Error("what was planted has come to life")
 	}
-	g.now(func() { g.storms, g.reload, g.relays = nil, nil, nil })
+	g.update(func() { g.storms, g.reload, g.relays = nil, nil, nil })
 	x.quiet()
 }
 
@@ -171,7 +171,7 @@ func (v visitor) keys(g *fullSite) {
 	press("/")
 	x.Wait("the search has the focus", `document.activeElement.name === "q"`)
 	x.exec(`document.activeElement.value = ""`) // a character that a real keyboard would not send once the key is taken
-	press("gd?")                                // text, where somebody types
+	press("gd?")                                // typed into a text field
 	x.Wait("it was typed", `document.activeElement.value === "gd?" && !document.getElementById("dialog").open`)
 	x.exec(`document.activeElement.blur()
 		const now = Date.now(); // two keys that follow each other must not be far apart
@@ -199,7 +199,7 @@ func (v visitor) grownPlain(g *fullSite) {
 	x.visit("/notifications")
 	x.click("#n-phone a[data-dialog]")
 	x.click("form.question button")
-	x.seen("#flash", "A test is on its way")
+	x.seen("#flash", "The test message is queued")
 	x.visit("/runs?workflow=soon")
 	x.click(`#bulk a[href^="/bulk/cancel"]`)
 	x.click("form.question button")

@@ -34,7 +34,8 @@ type healthBody struct {
 
 type finding struct {
 	doctor.Finding
-	State string // how it is shown
+	State string // for the colour
+	Label string // of its severity
 }
 
 type fact struct{ Name, Text string }
@@ -66,7 +67,7 @@ func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
 	b.Doctor = known
 	for _, f := range list {
 		f.What, f.Why, f.Do = h.redact(f.What), h.redact(f.Why), h.redact(f.Do)
-		b.Findings = append(b.Findings, finding{f, severities[f.Severity]})
+		b.Findings = append(b.Findings, finding{f, severities[f.Severity], severityLabels[f.Severity]})
 	}
 	reload := h.control.System.Settings().Reload
 	if b.Reload.At = reload.At; reload.Err != nil {
@@ -103,18 +104,19 @@ func (b *healthBody) wrong() (n int) {
 // verdict returns the state of the server in words.
 func verdict(bad, weak int) (state, text string) {
 	switch {
-	case bad == 1:
-		return "failed", "One thing is wrong."
-	case bad > 1:
-		return "failed", fmt.Sprintf("%d things are wrong.", bad)
+	case bad > 0:
+		return "failed", "Unhealthy, " + textfmt.Plural(bad, "problem")
 	case weak > 0:
-		return "waiting", "All works; what is promised is weaker than it could be."
+		return "waiting", "Healthy, " + textfmt.Plural(weak, "warning")
 	}
-	return "succeeded", "All is well."
+	return "succeeded", "Healthy"
 }
 
-// severities are how findings are shown.
-var severities = map[string]string{journal.Broken: "failed", journal.Weak: "waiting", journal.Note: ""}
+// severities are the colours of findings, and severityLabels the names of their severities.
+var (
+	severities     = map[string]string{journal.Broken: "failed", journal.Weak: "waiting", journal.Note: ""}
+	severityLabels = map[string]string{journal.Broken: "problem", journal.Weak: "warning", journal.Note: "note"}
+)
 
 // process returns facts about the process.
 func (h healthPage) process(now time.Time) []fact {
@@ -128,21 +130,21 @@ func (h healthPage) process(now time.Time) []fact {
 	}
 	return []fact{
 		{"version", strings.TrimPrefix(h.control.System.Version(), "tideover ")},
-		{"up for", spacedDuration(now.Sub(h.began))},
-		{"memory in use", size(0)},
-		{"memory of the process", size(1)},
+		{"uptime", spacedDuration(now.Sub(h.began))},
+		{"heap in use", size(0)},
+		{"memory in total", size(1)},
 		{"goroutines", fmt.Sprint(runtime.NumGoroutine())},
-		{"pages that are open", fmt.Sprint(h.streams.Load())},
+		{"open pages", fmt.Sprint(h.streams.Load())},
 	}
 }
 
 // ofEngine returns facts about the engine.
 func ofEngine(s *engine.Stats) []fact {
 	return []fact{
-		{"attempts that run", fmt.Sprint(s.Running)},
+		{"running attempts", fmt.Sprint(s.Running)},
 		{"waits and deadlines", fmt.Sprint(s.Waiting)},
-		{"runs that lists have yet to see", fmt.Sprint(s.Behind)},
-		{"attempts that do not end", fmt.Sprint(s.Stuck)},
+		{"runs not indexed yet", fmt.Sprint(s.Behind)},
+		{"attempts that ignore cancellation", fmt.Sprint(s.Stuck)},
 	}
 }
 
@@ -168,9 +170,9 @@ func (h healthPage) disk() (list []fact) {
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
 		list = append(list, fact{name, textfmt.RoundedSize(uint64(sums[name]))})
 	}
-	list = append(list, fact{"in all", textfmt.RoundedSize(uint64(total))})
+	list = append(list, fact{"total", textfmt.RoundedSize(uint64(total))})
 	if usage.Free > 0 {
-		list = append(list, fact{"left on the disk", textfmt.RoundedSize(usage.Free >> 20 << 20)})
+		list = append(list, fact{"free on the disk", textfmt.RoundedSize(usage.Free >> 20 << 20)})
 	}
 	return list
 }

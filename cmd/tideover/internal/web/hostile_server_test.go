@@ -22,7 +22,7 @@ func TestHostileTextAroundTheServer(t *testing.T) {
 	for _, x := range hostile {
 		t.Run(x.name, func(t *testing.T) {
 			g := g.with(t)
-			g.now(func() {
+			g.update(func() {
 				g.storms = []Storm{{Layer: "provider", Name: x.text, Ratio: 3, Since: time.Now()}}
 				g.relays = []nostr.RelayStatus{{URL: x.text, Error: x.text}, {URL: x.text, Up: true, Trouble: x.text}}
 				g.reload = errors.New(x.text)

@@ -11,8 +11,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// hostile are texts that somebody might plant. Each has a mark by which it is
-// found again.
+// hostile are texts that an attacker might plant. Each contains a mark, by which the test finds it.
 var hostile = []struct{ name, text, shown string }{
 	{"a script", "m1<script>alert(1)</script>", "m1&lt;script&gt;"},
 	{"an image with a handler", "m2<img src=x onerror=alert(1)>", "m2&lt;img"},

@@ -66,7 +66,7 @@ func TestTheListFollows(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	m := b.listen("/live/runs?workflow=slow")
-	hear(t, m, "", "No run is like this")
+	hear(t, m, "", "No runs match")
 	id := b.start("slow", job{Fail: 1, Error: "no route"})
 	hear(t, m, "", `id="r-`+id+`"`, "waiting", "no route", "by policy")
 	b.act(id, "wake")

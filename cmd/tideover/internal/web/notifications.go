@@ -93,7 +93,7 @@ const (
 func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
 	for _, n := range h.control.Messages.Notifiers() {
 		row := notifierRow{Name: n.Name, Kind: n.Kind, On: strings.Join(n.On, ", "), Policy: n.Policy}
-		row.URL, row.Test = query{Workflow: n.Workflow, Order: orders[0]}.url("/runs"), offer{"test", "Send a test", testURL(n.Name), false}
+		row.URL, row.Test = query{Workflow: n.Workflow, Order: orders[0]}.url("/runs"), offer{"test", "Send test message", testURL(n.Name), false}
 		for _, w := range t.Stats.Workflows {
 			if w.Name == n.Workflow {
 				row.Sent, row.Failed = w.Totals.Succeeded, w.States["dead"]

@@ -6,7 +6,7 @@ import (
 )
 
 // testDone is shown after a test message was started. The list shows whether it arrives.
-const testDone = "A test is on its way; the list says what becomes of it."
+const testDone = "The test message is queued; the list shows its result."
 
 // notificationDone returns the sentence about the action of a query.
 func notificationDone(v url.Values) string {
@@ -24,8 +24,8 @@ func (h notificationsPage) confirmTest(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.showQuestion(w, r, http.StatusOK, &question{
-		Title: "Send a test by " + name + "?", Button: "Send a test", Action: testURL(name), Back: "/notifications",
-		Text: "Whoever gets its messages gets this one. Its limits do not count for a test; its retries do.",
+		Title: "Send a test message with " + name + "?", Button: "Send", Action: testURL(name), Back: "/notifications",
+		Text: "The recipients of this notifier get the message. Rate limits do not apply to a test; retries do.",
 	})
 }
 

@@ -14,8 +14,8 @@ import (
 func TestNotificationsPage(t *testing.T) {
 	t.Parallel()
 	g := newFullSite(t, func(o *setup) { o.Actor = func(*http.Request) string { return "alice" } })
-	has(t, "the page before", g.page("/notifications"), `id="n-phone"`, "gave-up, waiting&gt;30m", "fixed(1ms) attempts=2", "All messages were sent", ">run</span>")
-	has(t, "the question", g.page("/notifications/phone/test"), "Send a test by phone?", `action="/notifications/phone/test"`)
+	has(t, "the page before", g.page("/notifications"), `id="n-phone"`, "gave-up, waiting&gt;30m", "fixed(1ms) attempts=2", "No message has failed", ">run</span>")
+	has(t, "the question", g.page("/notifications/phone/test"), "Send a test message with phone?", `action="/notifications/phone/test"`)
 	if n := len(must(g.e.List(t.Context(), engine.Filter{})).Runs); n != 0 {
 		t.Errorf("asking has sent %d", n)
 	}
@@ -23,30 +23,30 @@ func TestNotificationsPage(t *testing.T) {
 		t.Errorf("POST: %d to %q", a.status, a.to)
 	}
 	a := g.request("POST", "/notifications/pager/test", url.Values{}, htmx...)
-	has(t, "the answer", a.body, "A test is on its way")
+	has(t, "the answer", a.body, "The test message is queued")
 	var list []engine.Info
 	testwait.Until(t, "both are over", func() bool {
 		list = must(g.e.List(t.Context(), engine.Filter{States: []string{"succeeded", "dead"}})).Runs
 		return len(list) == 2
 	})
 	body := g.page("/notifications?did=test")
-	has(t, "the page after", body, "tideover: a test of phone", "tideover: a test of pager", "1 message could not be sent", "pager: nobody there", "A test is on its way", "> sent</span>", "/retry")
+	has(t, "the page after", body, "tideover: a test of phone", "tideover: a test of pager", "1 message could not be sent", "pager: no subscriber", "The test message is queued", "> sent</span>", "/retry")
 	for i := range list {
 		if info := must(g.e.Get(t.Context(), list[i].ID)); info.Source != "test by alice" {
 			t.Errorf("%s was started by %q", info.Workflow, info.Source)
 		}
 	}
 	for _, method := range []string{"GET", "POST"} {
-		if a := g.request(method, "/notifications/nobody/test", nil); a.status != http.StatusNotFound {
+		if a := g.request(method, "/notifications/missing/test", nil); a.status != http.StatusNotFound {
 			t.Errorf("%s for a notifier that there is not: %d", method, a.status)
 		}
 	}
 }
 
-func TestNobodyIsTold(t *testing.T) {
+func TestNotificationsPageWithoutNotifiers(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
-	has(t, "/notifications", b.page("/notifications"), "Nobody is told of anything yet", "{{.title}}")
+	has(t, "/notifications", b.page("/notifications"), "There are no notifiers", "{{.title}}")
 }
 
 func TestMessagesThatAreCutOff(t *testing.T) {

@@ -136,7 +136,7 @@ func (h overviewPage) addFailures(ctx context.Context, b *overviewBody) (err err
 	return nil
 }
 
-// addSick adds the providers that are not up, or held.
+// addSick adds the providers that are not up, or that an operator has forced.
 func (h overviewPage) addSick(b *overviewBody, now time.Time) {
 	list := h.control.Providers.List()
 	b.Fleet = len(list)
@@ -187,7 +187,7 @@ func (h overviewPage) alerts(b *overviewBody, now time.Time) (list []alert) {
 		}
 	}
 	add(b.Totals.States["dead"], "run has given up", "runs have given up", "/dead")
-	add(len(b.Totals.Stats.Warnings), "schedule has a start that was refused", "schedules have a start that was refused", "/health")
+	add(len(b.Totals.Stats.Warnings), "schedule could not start a run", "schedules could not start a run", "/health")
 	add(b.Totals.Unsent, "message could not be sent", "messages could not be sent", "/notifications")
 	gaveUp := 0
 	for i := range b.Sessions {
@@ -197,10 +197,10 @@ func (h overviewPage) alerts(b *overviewBody, now time.Time) (list []alert) {
 	}
 	add(gaveUp, "session has given up", "sessions have given up", "/sessions")
 	if h.control.System.Settings().Reload.Err != nil {
-		list = append(list, alert{"The configuration was not taken over: the file has a mistake", "/health"})
+		list = append(list, alert{"The configuration was not reloaded: the file has an error", "/health"})
 	}
 	found, _ := h.findings.list(h.control.System, now)
 	broken, _ := severe(found)
-	add(broken, "thing breaks what is promised", "things break what is promised", "/health")
+	add(broken, "check has failed", "checks have failed", "/health")
 	return list
 }

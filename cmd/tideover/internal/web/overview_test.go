@@ -41,15 +41,15 @@ func (g *fullSite) with(t *testing.T) *fullSite {
 	return g
 }
 
-// now changes what is told of the server.
-func (g *fullSite) now(change func()) {
+// update changes the state of the server.
+func (g *fullSite) update(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change()
 }
 
-// told returns what is told of the server.
-func told[T any](g *fullSite, field *T) T {
+// current returns a field of the state of the server.
+func current[T any](g *fullSite, field *T) T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return *field
@@ -84,13 +84,13 @@ func (g *fullSite) settings() control.Settings {
 		}
 		s.Notifiers[name] = control.NotifierSettings{Kind: n.Kind, On: on}
 	}
-	s.Reload = control.Reload{At: time.Now().Add(-90 * time.Second), Err: told(g, &g.reload)}
+	s.Reload = control.Reload{At: time.Now().Add(-90 * time.Second), Err: current(g, &g.reload)}
 	return s
 }
 
 // allStorms returns the storms in the form of the alarm.
 func (g *fullSite) allStorms() (list []storm.Storm) {
-	for _, s := range told(g, &g.storms) {
+	for _, s := range current(g, &g.storms) {
 		list = append(list, storm.Storm{Subject: storm.Subject{Layer: s.Layer, Name: s.Name}, Amplification: s.Ratio, Since: s.Since})
 	}
 	return list
@@ -104,12 +104,12 @@ func newFullSite(t *testing.T, change ...func(*setup)) *fullSite {
 		o.Providers = g.fleet
 		o.Data, o.Settings, o.Storms = g.cfg.Server.Data, g.settings, g.allStorms
 		o.Findings = func() []doctor.Finding { return doctor.Folder{Path: g.cfg.Server.Data, Keeps: true}.Check() }
-		o.Relays = func() []nostr.RelayStatus { return told(g, &g.relays) }
+		o.Relays = func() []nostr.RelayStatus { return current(g, &g.relays) }
 		o.Place = func() notify.Place { return notify.Place{Host: "box"} }
 	}}, change...)...)
 	for name, send := range map[string]func(context.Context, notify.Message) (any, error){
 		"phone": func(context.Context, notify.Message) (any, error) { return map[string]bool{"sent": true}, nil },
-		"pager": func(context.Context, notify.Message) (any, error) { return nil, errors.New("pager: nobody there") },
+		"pager": func(context.Context, notify.Message) (any, error) { return nil, errors.New("pager: no subscriber") },
 	} {
 		flow, err := engine.NewWorkflow("notify."+name, engine.Step("send", send, engine.Policy("fixed(1ms) attempts=2")))
 		if err == nil {
@@ -126,13 +126,13 @@ func newFullSite(t *testing.T, change ...func(*setup)) *fullSite {
 func TestOverviewPage(t *testing.T) {
 	t.Parallel()
 	g := newFullSite(t)
-	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing waits.", "No run has given up.", "no requests are sent", "in the last 10 minutes 0 runs began")
+	has(t, "the page before anything happened", g.page("/overview"), `aria-current="page">Overview</a>`, "Nothing is waiting.", "No run has given up.", "no requests are sent", "in the last 10 minutes 0 runs started")
 	if err := g.e.SetSchedules(t.Context(), []engine.Schedule{{Name: "yearly", Workflow: "slow", Cron: "0 3 1 1 *"}, {Name: "nightly", Workflow: "quick", Cron: "0 3 * * *"}}); err != nil {
 		t.Fatal(err)
 	}
 	clock := g.page("/overview")
 	has(t, "with schedules", clock, `id="d-nightly"`, "0 3 * * *", "by schedule", `<dt>next wake-up</dt><dd><time`)
-	hasNot(t, "with schedules", clock, "Nothing waits.")
+	hasNot(t, "with schedules", clock, "Nothing is waiting.")
 	if strings.Index(clock, "d-nightly") > strings.Index(clock, "d-yearly") {
 		t.Error("the schedule that is due first is not the first")
 	}
@@ -140,28 +140,28 @@ func TestOverviewPage(t *testing.T) {
 	wait := g.start("slow", job{Fail: 1, Error: "no route to host"})
 	g.until(wait, "waiting")
 	g.until(g.start("quick", job{}), "succeeded")
-	g.now(func() {
+	g.update(func() {
 		g.storms = []Storm{{Layer: "workflow", Name: "quick<b>", Ratio: 3.25, Since: time.Now().Add(-time.Minute)}}
 		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Error: "dial: refused"}, {URL: "wss://up.example", Up: true}, {URL: "wss://busy.example", Up: true, Trouble: "rate-limited"}}
 		g.reload = errors.New("line 3: mistake")
 	})
 	testwait.Until(t, "the pulse has it", func() bool {
-		return strings.Contains(g.page("/overview"), "4 runs began, 1 succeeded and 2 gave up; 7 attempts failed")
+		return strings.Contains(g.page("/overview"), "4 runs started, 1 succeeded and 2 gave up; 7 attempts failed")
 	})
 	body := g.page("/overview")
 	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "# teapot", `id="p-anthropic"`,
-		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not taken over", `<dt>done in the last minute</dt>`,
-		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs began, 1 succeeded and 2 gave up; 7 attempts failed"`)
+		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not reloaded", `<dt>succeeded in the last minute</dt>`,
+		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs started, 1 succeeded and 2 gave up; 7 attempts failed"`)
 	now := &stream{h: g.h, load: g.h.pages.overview.load}
 	_, painted, err := now.paint(t.Context(), g.h.feed.latest().Time)
 	if err != nil {
 		t.Fatal(err)
 	}
-	has(t, "at the time of the last event", string(painted), `<dt>done in the last minute</dt><dd>1</dd>`)
+	has(t, "at the time of the last event", string(painted), `<dt>succeeded in the last minute</dt><dd>1</dd>`)
 	hasNot(t, "a provider that is up", body, `id="p-openai"`)
 	has(t, "its stream", g.message("/live/overview"), `hx-target="#storms"`, "Retry storm", "# teapot", `hx-target="#live"`)
 	has(t, "another page", g.page("/runs"), "Retry storm")
-	g.now(func() { g.storms = nil })
+	g.update(func() { g.storms = nil })
 	hasNot(t, "after the storm", g.page("/runs"), "Retry storm")
 }
 
@@ -188,6 +188,6 @@ func TestAnOverviewWithoutTheRest(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	body := b.page("/overview")
-	has(t, "/overview", body, "Nothing needs anybody", "No provider is behind the gateway.")
+	has(t, "/overview", body, "No alerts.", "There are no providers.")
 	hasNot(t, "/overview", body, "Relays", "Sessions")
 }

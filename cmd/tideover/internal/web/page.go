@@ -29,7 +29,7 @@ type page struct {
 type Storm struct {
 	Layer string    // workflow or provider
 	Name  string    // which one
-	Ratio float64   // attempts for each piece of work
+	Ratio float64   // attempts per unit of work
 	Since time.Time // when it began
 }
 
@@ -73,7 +73,7 @@ func (h *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 	p.Storms = h.storms()
 	b, err := h.render(name, p)
 	if err != nil {
-		http.Error(w, "the page can't be shown: "+err.Error(), http.StatusInternalServerError)
+		http.Error(w, "can't render the page: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -149,10 +149,10 @@ type keysBody struct {
 // serveKeys shows the keyboard shortcuts. static/app.js implements them.
 func (h *site) serveKeys(w http.ResponseWriter, r *http.Request) {
 	b := keysBody{Places: h.navigation(), Dialog: fromHTMX(r), Keys: []shortcut{
-		{"?", "show this"},
+		{"?", "show this list"},
 		{"/", "search"},
 		{"j", "go to the next entry of a list"},
-		{"k", "go to the one before"},
+		{"k", "go to the previous entry"},
 		{"Enter", "open it"},
 		{".", "go to the next page of a list"},
 		{",", "go back to the first page of a list"},

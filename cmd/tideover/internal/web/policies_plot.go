@@ -45,7 +45,7 @@ func newPlot(p *plan.Plan, waits []used) *plot {
 		return nil
 	}
 	s := scaleOf(p, waits)
-	v := &plot{Said: fmt.Sprintf("delays before %d retries, and %d waits that were used", columns, len(waits))}
+	v := &plot{Said: fmt.Sprintf("delays before %d retries, and %d actual waits", columns, len(waits))}
 	up := func(d time.Duration) float64 { return 100 - 96*s.At(d) }
 	wide := 100 / float64(columns)
 	for _, t := range s.Ticks(5) {
@@ -90,7 +90,7 @@ func bandTitle(r *plan.Retry) string {
 		t += fmt.Sprintf(", by jitter from %s to %s", textfmt.ShortDuration(r.Low), textfmt.ShortDuration(r.High))
 	}
 	if r.Never {
-		t += "; the total timeout ends it before"
+		t += "; the total timeout ends the call before it"
 	}
 	return t
 }

@@ -22,7 +22,7 @@ func TestWaitsThatWereUsed(t *testing.T) {
 		{"none", []engine.AttemptInfo{{Outcome: "succeeded"}}, ""},
 		{"two retries", []engine.AttemptInfo{{Outcome: "failed", Wait: wait(1, "policy")}, {Outcome: "failed", Wait: wait(2, "server")}, {Outcome: "succeeded"}}, "1 1 policy, 2 2 server"},
 		{"a limit does not count as a retry", []engine.AttemptInfo{{Outcome: "limited", Wait: wait(9, "server")}, {Outcome: "failed", Wait: wait(1, "policy")}}, "1 9 server, 1 1 policy"},
-		{"put back to work", []engine.AttemptInfo{{Outcome: "failed", Wait: wait(1, "policy")}, {Outcome: "failed", Reason: "attempts"}, {Outcome: "failed", Wait: wait(1, "policy")}}, "1 1 policy, 1 1 policy"},
+		{"retried by an operator", []engine.AttemptInfo{{Outcome: "failed", Wait: wait(1, "policy")}, {Outcome: "failed", Reason: "attempts"}, {Outcome: "failed", Wait: wait(1, "policy")}}, "1 1 policy, 1 1 policy"},
 	} {
 		var got []string
 		for _, u := range waitsOf("w", &engine.StepInfo{Name: "s", Attempts: c.attempts}) {
@@ -59,8 +59,8 @@ func TestPoliciesPage(t *testing.T) {
 	g.until(g.start("order", job{Fail: 2, Server: "30ms"}), "succeeded")
 	g.dead(1, job{})
 	body := g.page("/policies")
-	has(t, "/policies", body, `aria-current="page">Policies</a>`, ">api</h2>", "exponential(1s..2m) jitter=full attempts=6", "provider anthropic", "order · charge", "Nothing uses it.",
-		"used, set by server", "used, set by policy", `class="used by-server"`, "all waits add up to", "Attempts without limit", "notify.phone", "at worst")
+	has(t, "/policies", body, `aria-current="page">Policies</a>`, ">api</h2>", "exponential(1s..2m) jitter=full attempts=6", "provider anthropic", "order · charge", "Not used.",
+		"actual wait, set by server", "actual wait, set by policy", `class="used by-server"`, "total wait", "Unlimited attempts", "notify.phone", "worst case")
 	if strings.Count(body, `<section class="card"`) < 7 {
 		t.Errorf("few policies\n%s", body)
 	}

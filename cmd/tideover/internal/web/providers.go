@@ -78,7 +78,7 @@ func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error
 	var said []string
 	for _, s := range gateway.States {
 		if n := states[s]; n > 0 {
-			said = append(said, fmt.Sprintf("%d %s", n, s))
+			said = append(said, fmt.Sprintf("%d %s", n, stateLabel(s)))
 		}
 	}
 	b.Said = strings.Join(said, ", ")

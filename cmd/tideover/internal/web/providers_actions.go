@@ -14,8 +14,8 @@ import (
 
 // providerTexts has the sentence that is shown after each action.
 var providerTexts = map[string]string{
-	gateway.Open: "Opened: nobody passes.", gateway.Close: "Closed: it counts as up whatever happens.",
-	gateway.Reset: "It goes by its rules again.", gateway.Drain: "It is being drained.",
+	gateway.Open: "Blocked: no requests are sent to it.", gateway.Close: "Forced: it counts as up even if it fails.",
+	gateway.Reset: "Reset: its health decides again.", gateway.Drain: "Draining: no new requests are sent to it.",
 }
 
 // providerDone returns the sentence about the action of a query.
@@ -26,18 +26,18 @@ func providerOffers(st *gateway.Status) (list []offer) {
 	add := func(action, label string) {
 		list = append(list, offer{action, label, providerURL(st.Name, action), action == gateway.Open})
 	}
-	told := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
-	if told || st.State == gateway.Down || len(st.Throttles) > 0 || slices.ContainsFunc(st.Keys, isCooling) {
+	overridden := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
+	if overridden || st.State == gateway.Down || len(st.Throttles) > 0 || slices.ContainsFunc(st.Keys, isCooling) {
 		add(gateway.Reset, "Reset")
 	}
 	if !st.Held {
-		add(gateway.Close, "Close")
+		add(gateway.Close, "Force")
 	}
 	if st.State != gateway.Draining && st.State != gateway.Opened {
 		add(gateway.Drain, "Drain")
 	}
 	if st.State != gateway.Opened {
-		add(gateway.Open, "Open")
+		add(gateway.Open, "Block")
 	}
 	return list
 }
@@ -64,17 +64,17 @@ func (h providersPage) question(r *http.Request) (*question, error) {
 	q := &question{Action: providerURL(name, action), Back: "/providers"}
 	switch action {
 	case gateway.Open:
-		q.Title, q.Button, q.Danger = "Open "+name+"?", "Open: let nobody pass", true
-		q.Text = "Nobody passes until somebody closes or resets it. " + fallbackText(&st)
+		q.Title, q.Button, q.Danger = "Block "+name+"?", "Block", true
+		q.Text = "No requests are sent to this provider until an operator forces or resets it. " + fallbackText(&st)
 	case gateway.Close:
-		q.Title, q.Button = "Close "+name+"?", "Close: let everybody pass"
-		q.Text = "It counts as up whatever happens, until somebody opens or resets it. No failure keeps requests from it."
+		q.Title, q.Button = "Force "+name+"?", "Force"
+		q.Text = "This provider counts as up even if it fails: requests are sent to it until an operator blocks or resets it."
 	case gateway.Reset:
 		q.Title, q.Button = "Reset "+name+"?", "Reset"
-		q.Text = "It goes by its rules again: what was said by hand counts no more, and what was told of its keys is forgotten. If it is down, the next request looks whether it still is."
+		q.Text = "Blocking, forcing or draining ends, and the throttles and rejections of its keys are cleared. If the provider is down, the next request is a probe."
 	case gateway.Drain:
 		q.Title, q.Button = "Drain "+name+"?", "Drain"
-		q.Text = fmt.Sprintf("Requests under way are finished; there are %d. Until somebody resets it, no new ones pass. %s", st.InFlight, fallbackText(&st))
+		q.Text = fmt.Sprintf("Requests in flight (%d) are finished. No new requests are sent to this provider until an operator resets it. %s", st.InFlight, fallbackText(&st))
 	default:
 		return nil, unknownAction(action)
 	}
@@ -84,13 +84,13 @@ func (h providersPage) question(r *http.Request) (*question, error) {
 // fallbackText returns a sentence about requests that the provider does not get.
 func fallbackText(st *gateway.Status) string {
 	if len(st.Fallback) == 0 {
-		return "It has no fallback: requests are refused."
+		return "It has no fallback: requests are rejected."
 	}
-	return "Requests go to " + strings.Join(st.Fallback, ", ") + ", or are refused."
+	return "Requests go to " + strings.Join(st.Fallback, ", ") + ", or are rejected."
 }
 
 func unknownAction(action string) error {
-	return control.NewError(control.CodeNotFound, fmt.Sprintf("nothing is called %q", action), "")
+	return control.NewError(control.CodeNotFound, fmt.Sprintf("unknown action %q", action), "")
 }
 
 // act applies an action to a provider.

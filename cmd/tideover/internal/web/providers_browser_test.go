@@ -87,17 +87,17 @@ func (v visitor) providerObeys(p *providerSite) {
 		x.seen("#p-openai .state", state)
 	}
 	x.click(`#p-openai a[href$="/open"]`)
-	x.seen("#dialog[open]", "Open openai?")
+	x.seen("#dialog[open]", "Block openai?")
 	x.click("#dialog [data-close]")
 	x.Wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
 	if st := p.state("openai"); st.State != gateway.Up {
 		v.Errorf("it is %s", st.State)
 	}
-	do("drain", "Drain openai?", "It is being drained.", "draining")
-	do("open", "Open openai?", "Opened: nobody passes.", "opened")
-	do("close", "Close openai?", "Closed: it counts as up", "held by hand")
-	do("reset", "Reset openai?", "It goes by its rules again.", "up")
-	x.Wait("nobody holds it", `!document.querySelector("#p-openai .held")`)
+	do("drain", "Drain openai?", "Draining: no new requests are sent to it.", "draining")
+	do("open", "Block openai?", "Blocked: no requests are sent to it.", "blocked")
+	do("close", "Force openai?", "Forced: it counts as up", "forced by an operator")
+	do("reset", "Reset openai?", "Reset: its health decides again.", "up")
+	x.Wait("it is not forced", `!document.querySelector("#p-openai .held")`)
 	if st := p.state("anthropic"); st.State != gateway.Down {
 		v.Errorf("the other one is %s", st.State)
 	}
@@ -106,7 +106,7 @@ func (v visitor) providerObeys(p *providerSite) {
 	}
 	x.live("/providers/anthropic")
 	x.click(`#title a[href$="/open"]`)
-	x.seen("#dialog[open]", "Requests go to backup, bedrock, or are refused.")
+	x.seen("#dialog[open]", "Requests go to backup, bedrock, or are rejected.")
 	p.fleet.remove("anthropic")
 	x.click("#dialog button.danger")
 	x.seen("#dialog[open]", "no such provider")
@@ -123,7 +123,7 @@ func (v visitor) providerPlain(p *providerSite) {
 	x.click(`#p-openai a[href$="/drain"]`)
 	x.seen("form.question", "Drain openai?")
 	x.click("form.question button")
-	x.seen("#flash", "It is being drained.")
+	x.seen("#flash", "Draining: no new requests are sent to it.")
 	x.seen("#p-openai .state", "draining")
 	x.EnableScripts(true)
 	x.quiet()
@@ -200,7 +200,7 @@ func (v visitor) providerAlone() {
 	x.click(`#p-openai a[href$="/drain"]`)
 	x.seen("#dialog[open]", "Drain openai?")
 	x.click("#dialog button:not([data-close])")
-	x.seen("#flash", "It is being drained.")
+	x.seen("#flash", "Draining: no new requests are sent to it.")
 	x.seen("#p-openai .state", "draining")
 	x.quiet()
 }
@@ -216,7 +216,7 @@ func gallery() []gateway.Status {
 	recovering := fine("recovering")
 	recovering.State, recovering.Since, recovering.Waiting, recovering.ByClass = gateway.Recovering, near(-3*time.Second), 40, map[string]int{"high": 12, "normal": 20, "low": 8}
 	recovering.Breaker = "half-open"
-	probing := sick("a-provider-with-a-very-long-name-that-somebody-chose-for-whatever-reason")
+	probing := sick("a-provider-with-a-very-long-name-that-does-not-fit-into-a-column-of-a-table")
 	probing.State, probing.Breaker, probing.Failovers, probing.Quotas = gateway.Probing, "half-open", nil, nil
 	probing.Keys[1].Reason = "401 " + strings.Repeat("and it goes on and on ", 20)
 	probing.BaseURL = "https://a-very-long-name-of-a-host.in-some-region.of-a-cloud.example.com/with/a/path"
@@ -224,7 +224,7 @@ func gallery() []gateway.Status {
 	opened.State, opened.Breaker, draining.State = gateway.Opened, "forced-open", gateway.Draining
 	held.Held, held.Breaker, held.Totals = true, "forced-closed", gateway.Totals{}
 	refused := fine("refused")
-	refused.State, refused.Since, refused.Why = gateway.Refused, near(-time.Minute), "its keys were refused (401)"
+	refused.State, refused.Since, refused.Why = gateway.Refused, near(-time.Minute), "its keys were rejected (401)"
 	refused.Keys = []gateway.KeyInfo{{Name: "only", CoolUntil: near(4 * time.Minute), Refused: true, Reason: "401"}}
 	return []gateway.Status{sick("anthropic"), fine("openai"), throttled, refused, recovering, probing, opened, draining, held}
 }

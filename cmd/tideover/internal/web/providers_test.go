@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// fleet is a gateway whose providers are what a test says.
+// fleet is a gateway whose providers have the states that a test sets.
 type fleet struct {
 	mu   sync.Mutex
 	list []gateway.Status
@@ -69,10 +69,10 @@ func (f *fleet) remove(name string) {
 	f.list = slices.DeleteFunc(f.list, func(st gateway.Status) bool { return st.Name == name })
 }
 
-// near returns a time from now, or before.
+// near returns the time after a duration from now; before now if it is negative.
 func near(d time.Duration) *time.Time { t := time.Now().Add(d); return &t }
 
-// sick is a provider that is down, of which there is much to tell.
+// sick returns a provider that is down, with all fields set.
 func sick(name string) gateway.Status {
 	return gateway.Status{
 		Name: name, Preset: gateway.Anthropic, Format: gateway.Anthropic, BaseURL: "https://api.anthropic.com", Policy: "exponential(1s..2m) jitter=full attempts=6",
@@ -104,7 +104,7 @@ func sick(name string) gateway.Status {
 	}
 }
 
-// fine is a provider about which there is nothing to say.
+// fine returns a provider that is up.
 func fine(name string) gateway.Status {
 	return gateway.Status{
 		Name: name, Preset: gateway.OpenAI, Format: gateway.OpenAI, BaseURL: "https://api.openai.com/v1", State: gateway.Up, Breaker: "closed", TTFB: 0.42, InFlight: 3,
@@ -112,7 +112,7 @@ func fine(name string) gateway.Status {
 	}
 }
 
-// providerSite is a site with providers, and with an engine unless it is that of a gateway.
+// providerSite is a site with providers. The one of newGatewaySite has no engine.
 type providerSite struct {
 	*testSite
 	fleet *fleet
@@ -137,8 +137,8 @@ func newGatewaySite(t *testing.T, list []gateway.Status) *providerSite {
 	return p
 }
 
-// tell does something with a provider.
-func (p *providerSite) tell(name, action string) {
+// apply applies an action to a provider.
+func (p *providerSite) apply(name, action string) {
 	p.Helper()
 	if a := p.request("POST", "/providers/"+url.PathEscape(name)+"/"+action, url.Values{}); a.to != "/providers?did="+action {
 		p.Fatalf("%s: %d to %q: %s", action, a.status, a.to, a.body)
@@ -165,7 +165,7 @@ func TestProvidersPage(t *testing.T) {
 	}
 	has(t, "another page", p.page("/runs"), `<a href="/providers">Providers</a>`)
 	has(t, "the stream", p.message("/live/providers"), `hx-target="#live"`, `hx-target="#nav-dead"`, "team-b")
-	has(t, "what was done", p.page("/providers?did=open"), "Opened: nobody passes.")
+	has(t, "what was done", p.page("/providers?did=open"), "Blocked: no requests are sent to it.")
 }
 
 func TestAProviderHasAPage(t *testing.T) {
@@ -173,14 +173,14 @@ func TestAProviderHasAPage(t *testing.T) {
 	p := newProviderSite(t, []gateway.Status{fine("openai"), sick("anthropic"), fine("a/b?c")})
 	body := p.page("/providers/anthropic")
 	has(t, "the page", body, `<h1 class="text">anthropic</h1>`, `aria-current="page">Providers</a>`, "no requests are sent until the next probe", "exponential(1s..2m)",
-		`<a class="text" href="/providers/backup">backup</a>, <a class="text" href="/providers/bedrock">bedrock</a>`, "0.833 per second, found out; 8 at once", "0.12",
-		"4.2 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">goes on</td>", "consecutive", "502 bad gateway", "POST /v1/messages", "214 of 500 left",
+		`<a class="text" href="/providers/backup">backup</a>, <a class="text" href="/providers/bedrock">bedrock</a>`, "0.833 per second, adaptive; 8 concurrent", "0.12",
+		"4.2 outages", "team-f", "402 insufficient_quota", "12.5 s", "predicted 3 min 20 s", ">ongoing</td>", "consecutive", "502 bad gateway", "POST /v1/messages", "214 of 500 left",
 		"<dt>requests</dt><dd>1000</dd>", `href="/providers/anthropic/close" data-dialog`)
 	has(t, "the stream", p.message("/live/providers/anthropic"), `hx-target="#live"`, "402 insufficient_quota")
 	hasNot(t, "one that is up", p.page("/providers/openai"), "Outages", "Failovers", "class=\"next")
 	has(t, "one with a strange name", p.page("/providers/a%2Fb%3Fc"), `<h1 class="text">a/b?c</h1>`, `href="/providers/a%2Fb%3Fc/open"`, `connect="/live/providers/a%2Fb%3Fc"`)
 	has(t, "its stream", p.message("/live/providers/a%2Fb%3Fc"), "a/b?c")
-	for _, path := range []string{"/providers/nobody", "/live/providers/nobody", "/providers/nobody/open", "/providers/openai/explode"} {
+	for _, path := range []string{"/providers/missing", "/live/providers/missing", "/providers/missing/open", "/providers/openai/explode"} {
 		if a := p.request("GET", path, nil); a.status != http.StatusNotFound {
 			t.Errorf("GET %s: %d", path, a.status)
 		}
@@ -204,19 +204,19 @@ func TestProviderActions(t *testing.T) {
 	p := newProviderSite(t, []gateway.Status{sick("anthropic"), fine("openai")}, func(o *setup) {
 		o.Actor, o.Logger = func(*http.Request) string { return "alice" }, slog.New(slog.NewTextHandler(&log, nil))
 	})
-	has(t, "the question", p.page("/providers/anthropic/open"), "Open anthropic?", `method="post"`, `action="/providers/anthropic/open"`, `href="/providers"`,
-		"Requests go to backup, bedrock, or are refused.", `<button class="danger">Open: let nobody pass</button>`)
-	has(t, "the question", p.page("/providers/openai/drain"), "Drain openai?", "there are 3.", "It has no fallback")
-	has(t, "the question", p.page("/providers/openai/close"), "Close openai?", "It counts as up whatever happens")
+	has(t, "the question", p.page("/providers/anthropic/open"), "Block anthropic?", `method="post"`, `action="/providers/anthropic/open"`, `href="/providers"`,
+		"Requests go to backup, bedrock, or are rejected.", `<button class="danger">Block</button>`)
+	has(t, "the question", p.page("/providers/openai/drain"), "Drain openai?", "Requests in flight (3) are finished.", "It has no fallback")
+	has(t, "the question", p.page("/providers/openai/close"), "Force openai?", "counts as up even if it fails")
 	has(t, "the question", p.page("/providers/openai/reset"), "Reset openai?")
 	if st := p.state("anthropic"); st.State != gateway.Down {
-		t.Error("asking did it")
+		t.Error("the question applied the action")
 	}
 	for _, c := range []struct{ action, state, offers string }{
 		{"", gateway.Down, "reset close drain open"}, {"open", gateway.Opened, "reset close"}, {"close", gateway.Up, "reset drain open"}, {"drain", gateway.Draining, "reset close open"}, {"reset", gateway.Up, "reset close drain open"},
 	} {
 		if c.action != "" {
-			p.tell("anthropic", c.action)
+			p.apply("anthropic", c.action)
 		}
 		st := p.state("anthropic")
 		var got []string
@@ -231,11 +231,11 @@ func TestProviderActions(t *testing.T) {
 		}
 	}
 	a := p.request("POST", "/providers/anthropic/close", url.Values{}, htmx...)
-	if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" || !strings.Contains(a.body, "Closed: it counts as up") {
+	if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" || !strings.Contains(a.body, "Forced: it counts as up") {
 		t.Errorf("in a dialog: %d %s", a.status, a.body)
 	}
-	has(t, "the page after it", p.page("/providers"), "held by hand", "requests are sent regardless of failures, until it is reset")
-	for path, want := range map[string]int{"/providers/anthropic/explode": 404, "/providers/nobody/open": 404, "/providers/nobody/explode": 404} {
+	has(t, "the page after it", p.page("/providers"), "forced by an operator", "it counts as up even if it fails, until it is reset")
+	for path, want := range map[string]int{"/providers/anthropic/explode": 404, "/providers/missing/open": 404, "/providers/missing/explode": 404} {
 		for _, method := range []string{"GET", "POST"} {
 			a := p.request(method, path, url.Values{}, htmx...)
 			if a.status != want {
@@ -246,8 +246,8 @@ func TestProviderActions(t *testing.T) {
 	}
 }
 
-// Nobody tells when a provider has changed.
-func TestTheProvidersFollow(t *testing.T) {
+// A gateway sends no events: the pages of providers poll.
+func TestProviderPagesUpdate(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*providerSite{"with an engine": newProviderSite(t, []gateway.Status{fine("openai")}), "alone": newGatewaySite(t, []gateway.Status{fine("openai")})} {
 		t.Run(name, func(t *testing.T) {
@@ -258,7 +258,7 @@ func TestTheProvidersFollow(t *testing.T) {
 			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
 			hear(t, list, "", "<dd>4711</dd>")
 			hear(t, one, "", "<dd>4711</dd>")
-			p.tell("openai", "drain")
+			p.apply("openai", "drain")
 			hear(t, list, "", "state draining")
 			hear(t, one, "", "state draining")
 			p.fleet.remove("openai")
@@ -268,8 +268,8 @@ func TestTheProvidersFollow(t *testing.T) {
 	}
 }
 
-// What has not changed is not sent, however often it is looked at.
-func TestProvidersThatStayAreNotSent(t *testing.T) {
+// A stream sends nothing while the state of the providers does not change.
+func TestUnchangedProvidersAreNotSent(t *testing.T) {
 	t.Parallel()
 	p := newGatewaySite(t, []gateway.Status{fine("openai"), sick("anthropic")})
 	p.h.pace, p.h.beat = time.Millisecond, 20*time.Millisecond
@@ -283,17 +283,17 @@ func TestProvidersThatStayAreNotSent(t *testing.T) {
 	}
 }
 
-// trembling is a gateway that works out its times anew whenever somebody looks, as
-// the real one does.
-type trembling struct {
+// jitteryGateway is a gateway whose times differ by milliseconds in every call, as those of a real
+// gateway do.
+type jitteryGateway struct {
 	*fleet
-	looks atomic.Int64
+	calls atomic.Int64
 }
 
 // Status implements [control.Gateway].
-func (f *trembling) Status() []gateway.Status {
+func (f *jitteryGateway) Status() []gateway.Status {
 	list := f.fleet.Status()
-	late := time.Duration(f.looks.Add(1)%50) * time.Millisecond
+	late := time.Duration(f.calls.Add(1)%50) * time.Millisecond
 	for i := range list {
 		since, next := list[i].Since.Add(late), list[i].Recovery.Next.Add(late)
 		list[i].Since, list[i].Recovery = &since, &gateway.Recovery{Next: &next, Expected: &next}
@@ -301,16 +301,16 @@ func (f *trembling) Status() []gateway.Status {
 	return list
 }
 
-func TestTimesThatTremble(t *testing.T) {
+func TestSmallTimeDifferencesAreNotSent(t *testing.T) {
 	t.Parallel()
 	down := sick("anthropic")
 	since, next := time.Now().Truncate(time.Second), time.Now().Truncate(time.Second).Add(time.Hour)
 	down.Since, down.Recovery.Next = &since, &next
-	f := &trembling{fleet: &fleet{list: []gateway.Status{down}}}
+	f := &jitteryGateway{fleet: &fleet{list: []gateway.Status{down}}}
 	b := newTestSite(t, func(o *setup) { o.Providers = f })
 	b.h.pace, b.h.beat = time.Millisecond, time.Hour
 	m := b.listen("/live/providers")
-	testwait.Until(t, "it was looked at often", func() bool { return f.looks.Load() > 60 })
+	testwait.Until(t, "the page has polled often", func() bool { return f.calls.Load() > 60 })
 	if n := len(m); n > 5 {
 		t.Errorf("%d messages, though nothing happened", n)
 	}
@@ -329,7 +329,7 @@ func TestProvidersAlone(t *testing.T) {
 	has(t, "the question", p.page("/providers/anthropic/drain"), "Drain anthropic?")
 	for _, path := range []string{"/runs", "/dead", "/live/runs", "/sessions", "/nothing"} {
 		a := p.request("GET", path, nil)
-		if a.status != http.StatusNotFound || !strings.Contains(a.body, "there is no engine here") || !strings.Contains(a.body, `href="/providers" data-close`) {
+		if a.status != http.StatusNotFound || !strings.Contains(a.body, "this server has no engine") || !strings.Contains(a.body, `href="/providers" data-close`) {
 			t.Errorf("GET %s: %d %s", path, a.status, a.body)
 		}
 	}
@@ -405,16 +405,16 @@ func TestSecretsOfProvidersAreNotShown(t *testing.T) {
 	}
 }
 
-// That keys were refused is said as such, and not as a wait.
+// The page shows rejected keys as rejected, not as throttled.
 func TestProvidersWhoseKeysWereRefused(t *testing.T) {
 	t.Parallel()
 	st := fine("openai")
-	st.State, st.Since, st.Why = gateway.Refused, near(-time.Minute), "its keys were refused (401 hunter2)"
+	st.State, st.Since, st.Why = gateway.Refused, near(-time.Minute), "its keys were rejected (401 hunter2)"
 	st.Keys = []gateway.KeyInfo{{Name: "only", CoolUntil: near(4 * time.Minute), Refused: true, Reason: "401"}}
 	p := newProviderSite(t, []gateway.Status{st}, func(o *setup) { o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") } })
 	for _, path := range []string{"/providers", "/providers/openai"} {
 		body := p.page(path)
-		has(t, path, body, "its keys were refused (401 ***): used only for requests that no other key or provider can serve", "refused, tried again <strong><time")
+		has(t, path, body, "its keys were rejected (401 ***): they are used only for requests that no other target accepts", "rejected, next attempt <strong><time")
 		hasNot(t, path, body, "hunter2", "Next key", "usable again")
 	}
 }
@@ -459,7 +459,7 @@ func TestTheCourseOfOutages(t *testing.T) {
 	}
 	st.State = gateway.Opened
 	if list := outageBars(&st, now); len(list) != 4 || list[0].Now {
-		t.Errorf("since somebody opened it: %+v", list)
+		t.Errorf("of a blocked provider: %+v", list)
 	}
 	if list := outageBars(&gateway.Status{}, now); len(list) != 0 {
 		t.Errorf("none: %+v", list)

@@ -22,8 +22,8 @@ const (
 
 // sessionTexts has the sentence that is shown after each action.
 var sessionTexts = map[string]string{
-	doPause: "Paused.", doResume: "It goes on.", doRetryNow: "The wait was ended.", doStop: "Stopped.",
-	doTonight: "Stopped for tonight.", doReset: "Attempts and windows are forgotten.",
+	doPause: "Paused.", doResume: "Resumed.", doRetryNow: "The wait was ended; the next command starts now.", doStop: "Stopped.",
+	doTonight: "Stopped for tonight.", doReset: "Attempts and windows were reset.",
 }
 
 // sessionDone returns the sentence about the action of a query.
@@ -38,10 +38,10 @@ func sessionOffers(s *session.Status) (list []offer) {
 	case "idle":
 		return nil
 	case "completed", "stopped":
-		add(doResume, "Begin anew")
+		add(doResume, "Start again")
 		return list
 	case "gave-up":
-		add(doResume, "Put back to work")
+		add(doResume, "Retry")
 		return list
 	case "paused":
 		add(doResume, "Resume")
@@ -80,30 +80,30 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 	switch action {
 	case doPause:
 		q.Title, q.Button = "Pause "+name+"?", "Pause"
-		q.Text = "It does nothing until somebody resumes it. A command that runs is told to end."
+		q.Text = "The session does nothing until it is resumed. A running command is stopped."
 	case doResume:
-		q.Title, q.Button = "Have "+name+" go on?", "Go on"
-		q.Text = "It goes on where it was."
+		q.Title, q.Button = "Resume "+name+"?", "Resume"
+		q.Text = "The session continues where it stopped."
 		switch s.State {
 		case "completed", "stopped":
-			q.Title, q.Button = "Have "+name+" begin anew?", "Begin anew"
-			q.Text = "It was " + s.State + ". A new session begins, with new attempts and windows."
+			q.Title, q.Button = "Start "+name+" again?", "Start again"
+			q.Text = "It was " + s.State + ". A new session starts, with new attempts and windows."
 		case "gave-up":
-			q.Title, q.Button = "Put "+name+" back to work?", "Put back to work"
-			q.Text = "It gets new attempts and windows, and goes on where it gave up."
+			q.Title, q.Button = "Retry "+name+"?", "Retry"
+			q.Text = "The session gets new attempts and windows, and continues where it gave up."
 		}
 	case doRetryNow:
 		q.Title, q.Button = "Retry "+name+" now?", "Retry now"
-		q.Text = "The wait ends, and the next command begins at once. If the limit is not over yet, it will stop again."
+		q.Text = "The wait ends, and the next command starts now. If the limit still applies, the session waits again."
 	case doStop:
 		q.Title, q.Button, q.Danger = "Stop "+name+"?", "Stop the session", true
-		q.Text = "It ends, and a command that runs is told to end. It can only begin anew after that."
+		q.Text = "The session ends, and a running command is stopped. After that the session can only be started again from the beginning."
 	case doTonight:
 		q.Title, q.Button = "Stop "+name+" for tonight?", "Stop for tonight"
-		q.Text = "It does nothing until " + h.control.Sessions.Tonight(name).Format(dayLayout) + ". A command that runs is told to end."
+		q.Text = "The session does nothing until " + h.control.Sessions.Tonight(name).Format(dayLayout) + ". A running command is stopped."
 	case doReset:
 		q.Title, q.Button = "Reset "+name+"?", "Reset"
-		q.Text = fmt.Sprintf("The %d attempts and %d windows that it has spent are forgotten, so that it may spend them again.", s.Spent, s.Windows)
+		q.Text = fmt.Sprintf("The counts of used attempts (%d) and windows (%d) are set to 0.", s.Spent, s.Windows)
 	default:
 		return nil, unknownSessionAction(action)
 	}
@@ -111,7 +111,7 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 }
 
 func unknownSessionAction(action string) error {
-	return fmt.Errorf("%w: nothing is called %q", session.ErrUnknown, action)
+	return fmt.Errorf("%w: unknown action %q", session.ErrUnknown, action)
 }
 
 // act applies an action to a session.

@@ -21,7 +21,7 @@ func TestSessionsInABrowser(t *testing.T) {
 	scripts := map[string]string{
 		"night": limited, "obeys": limited, "plain": limited, "keys": limited,
 		"busy": working, "done": "exit 0", "paused": limited, "spent": `echo "retry after 1000000s"; exit 1`,
-		"a-very-long-name-of-a-session-that-somebody-chose": `echo "You've hit your usage limit, ` + strings.Repeat("and it goes on and on ", 20) + ` try again in 2 days 17 hours"; exit 1`,
+		"a-very-long-name-of-a-session-that-does-not-fit-in": `echo "You've hit your usage limit, ` + strings.Repeat("and it goes on and on ", 20) + ` try again in 2 days 17 hours"; exit 1`,
 	}
 	dir := t.TempDir()
 	for i, h := range hostile[:2] { // TestHostileSessions has the others
@@ -96,11 +96,11 @@ func (v visitor) sessionObeys(d *sessionSite) {
 	x.click("#dialog [data-close]")
 	x.Wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
 	do("pause", "Pause obeys?", "Paused.", "paused")
-	do("resume", "Have obeys go on?", "It goes on.", "waiting")
-	do("retry-now", "Retry obeys now?", "The wait was ended.", "waiting")
+	do("resume", "Resume obeys?", "Resumed.", "waiting")
+	do("retry-now", "Retry obeys now?", "The wait was ended;", "waiting")
 	testwait.Until(v, "a second command", func() bool { return d.reach("obeys", "queued", "running", "waiting").Commands == 2 })
 	x.seen("#s-obeys", "windows 2/10")
-	do("reset", "Reset obeys?", "forgotten", "waiting")
+	do("reset", "Reset obeys?", "were reset", "waiting")
 	x.seen("#s-obeys", "windows 0/10")
 	do("tonight", "Stop obeys for tonight?", "Stopped for tonight.", "waiting")
 	x.seen("#s-obeys", "set by hand")
@@ -156,7 +156,7 @@ func (v visitor) sessionHostile(d *sessionSite) {
 	x.seen("#s-h0", "m1<script>")
 	x.seen("#s-h1", "m2<img")
 	check("the page")
-	d.tell("h1", "pause")
+	d.apply("h1", "pause")
 	x.seen("#s-h1 .state", "paused")
 	check("the stream")
 	x.quiet()
@@ -172,7 +172,7 @@ func (v visitor) sessionPictures(d *sessionSite) {
 	d.reach("busy", "running")
 	d.reach("paused", "waiting")
 	d.reach("spent", "gave-up")
-	d.tell("paused", "pause")
+	d.apply("paused", "pause")
 	x := v.open(d.testSite)
 	x.live("/sessions")
 	x.looksRight(dir, "sessions")

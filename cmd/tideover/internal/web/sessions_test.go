@@ -26,12 +26,12 @@ import (
 // What the commands of sessions do.
 const (
 	limited = `echo "retry after 5400s"; exit 1`
-	working = `echo working; cat <&3; printf '\0' >&4` // until it is told to end
+	working = `echo working; cat <&3; printf '\0' >&4` // until it is stopped
 )
 
-// guardScript runs the command of a session in place of the guard. The guard is not the
-// subject here, and a copy of the test binary for each command takes long. Descriptor 3
-// is closed when the command shall end; a NUL on descriptor 4 says that it was told to.
+// guardScript runs the command of a session in place of the guard: a copy of the test binary as the
+// guard of each command would be slow, and these tests are not about the guard. Closing descriptor 3
+// stops the command; a NUL on descriptor 4 acknowledges that.
 const guardScript = `#!/bin/sh
 shift 4
 exec "$@"
@@ -78,7 +78,7 @@ func sessionSpecs(t *testing.T, scripts map[string]string) (specs []*session.Spe
 	if err != nil {
 		t.Fatal(err)
 	}
-	// They end later than any session waits, whatever the time of the day.
+	// The quiet hours end later than any session waits, at any time of day.
 	quiet := &session.Hours{From: time.Now().Add(3 * time.Hour).Format("15:04"), To: time.Now().Add(4 * time.Hour).Format("15:04")}
 	for name, script := range scripts {
 		s := &session.Spec{Name: name, Start: []string{"sh", "-c", script}, Pack: "generic", Policy: policy, Quiet: quiet}
@@ -101,8 +101,8 @@ func (d *sessionSite) reach(name string, states ...string) (s session.Status) {
 	return s
 }
 
-// tell does something with a session.
-func (d *sessionSite) tell(name, action string) {
+// apply applies an action to a session.
+func (d *sessionSite) apply(name, action string) {
 	d.Helper()
 	if a := d.request("POST", "/sessions/"+name+"/"+action, url.Values{}); a.to != "/sessions?did="+action {
 		d.Fatalf("%s: %d to %q: %s", action, a.status, a.to, a.body)
@@ -117,7 +117,7 @@ func TestSessionsPage(t *testing.T) {
 	d.reach("busy", "running")
 	body := d.page("/sessions")
 	has(t, "/sessions", body, `aria-current="page">Sessions</a>`, `id="s-night"`, "retry after 5400s", "rate limit", "set by server", "windows 1/10", "attempts 0/6",
-		`href="/sessions/night"`, "1 running, 1 waiting, 0 paused, 0 gave up", `<strong><time datetime=`, `>in 1 h `, "Begin anew",
+		`href="/sessions/night"`, "1 running, 1 waiting, 0 paused, 0 gave up", `<strong><time datetime=`, `>in 1 h `, "Start again",
 		`href="/sessions/night/retry-now" data-dialog`, `class="button danger" href="/sessions/night/stop"`)
 	has(t, "another page", d.page("/runs"), `<a href="/sessions">Sessions</a>`)
 	has(t, "the stream", d.message("/live/sessions"), `hx-target="#live"`, "retry after 5400s")
@@ -147,26 +147,26 @@ func TestSessionActions(t *testing.T) {
 	if s := d.reach("s", "waiting"); s.WaitBy != "server" {
 		t.Error("asking did it")
 	}
-	d.tell("s", "pause")
+	d.apply("s", "pause")
 	d.reach("s", "paused")
 	has(t, "the page after it", d.page("/sessions?did=pause"), "Paused.", `href="/sessions/s/resume"`)
-	d.tell("s", "resume")
+	d.apply("s", "resume")
 	d.reach("s", "waiting")
-	has(t, "the question", d.page("/sessions/s/tonight"), "Stop s for tonight?", "It does nothing until")
-	d.tell("s", "tonight")
+	has(t, "the question", d.page("/sessions/s/tonight"), "Stop s for tonight?", "The session does nothing until")
+	d.apply("s", "tonight")
 	if s := d.reach("s", "waiting"); s.WaitBy != "human" || s.Next.Sub(d.manager.Tonight("s")).Abs() > time.Minute {
 		t.Errorf("stopped for tonight: %+v", s)
 	}
 	has(t, "who set the wait", d.page("/sessions"), "set by hand", "postponed by alice")
-	has(t, "the question", d.page("/sessions/s/reset"), "The 0 attempts and 1 windows")
-	d.tell("s", "reset")
+	has(t, "the question", d.page("/sessions/s/reset"), "attempts (0) and windows (1)")
+	d.apply("s", "reset")
 	if s := d.reach("s", "waiting"); s.Windows != 0 {
 		t.Errorf("reset: %+v", s)
 	}
-	d.tell("s", "retry-now")
+	d.apply("s", "retry-now")
 	testwait.Until(t, "a second command", func() bool { return d.reach("s", "queued", "running", "waiting").Commands == 2 })
 	has(t, "the question", d.page("/sessions/busy/stop"), "Stop busy?", `<button class="danger">Stop the session</button>`)
-	d.tell("busy", "stop")
+	d.apply("busy", "stop")
 	d.reach("busy", "stopped")
 	has(t, "the history", d.page("/runs/"+run), "alice", "paused", "resumed")
 
@@ -176,11 +176,11 @@ func TestSessionActions(t *testing.T) {
 	}
 	hasNot(t, "the refusal", a.body, "<html")
 	a = d.request("POST", "/sessions/busy/resume", url.Values{}, htmx...)
-	if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" || !strings.Contains(a.body, "It goes on.") {
+	if a.status != http.StatusOK || a.head.Get("HX-Trigger") != "done" || !strings.Contains(a.body, "Resumed.") {
 		t.Errorf("in a dialog: %d %s", a.status, a.body)
 	}
 	d.reach("busy", "running")
-	for path, want := range map[string]int{"/sessions/s/explode": 404, "/sessions/nobody/stop": 404, "/sessions/nobody/explode": 404} {
+	for path, want := range map[string]int{"/sessions/s/explode": 404, "/sessions/missing/stop": 404, "/sessions/missing/explode": 404} {
 		for _, method := range []string{"GET", "POST"} {
 			if a := d.request(method, path, url.Values{}); a.status != want {
 				t.Errorf("%s %s: %d, want %d", method, path, a.status, want)
@@ -195,11 +195,11 @@ func TestTheSessionsFollow(t *testing.T) {
 	d.reach("s", "waiting")
 	m := d.listen("/live/sessions")
 	hear(t, m, "", `id="s-s"`, "waiting", "windows 1/10")
-	d.tell("s", "pause")
+	d.apply("s", "pause")
 	hear(t, m, "", `state paused`)
-	d.tell("s", "resume")
+	d.apply("s", "resume")
 	hear(t, m, "", `state waiting`)
-	d.tell("s", "reset")
+	d.apply("s", "reset")
 	hear(t, m, "", "windows 0/10")
 }
 
@@ -307,17 +307,17 @@ func TestASessionHasAPage(t *testing.T) {
 	s := d.reach("night", "waiting")
 	d.reach("day", "completed")
 	body := d.page("/sessions/night")
-	has(t, "the page", body, `<h1 class="text">night</h1>`, `aria-current="page">Sessions</a>`, "Goes on <strong>", "set by server", "1 of 10", "0 of 6",
+	has(t, "the page", body, `<h1 class="text">night</h1>`, `aria-current="page">Sessions</a>`, "Continues <strong>", "set by server", "1 of 10", "0 of 6",
 		"1, of which 0 resumed", `href="/runs/`+s.Run+`"`, "<dt>policy</dt>", "quiet hours", "retry after 5400s", "rate limit", "<dt>exit code</dt><dd>1</dd>",
 		"one\npass *** ␛[2J", "/logs/night.log", `id="timeline"`, `fill="url(#hatch)"`, `class="attempts"`, `href="/sessions/night/pause" data-dialog`)
 	hasNot(t, "the page", body, "hunter2")
 	has(t, "the stream", d.message("/live/sessions/night"), `hx-target="#live"`, "Last lines of output")
-	for _, path := range []string{"/sessions/nobody", "/live/sessions/nobody"} {
+	for _, path := range []string{"/sessions/missing", "/live/sessions/missing"} {
 		if a := d.request("GET", path, nil); a.status != http.StatusNotFound {
 			t.Errorf("GET %s: %d", path, a.status)
 		}
 	}
-	has(t, "one that is completed", d.page("/sessions/day/resume"), "Have day begin anew?", ">Begin anew</button>")
+	has(t, "one that is completed", d.page("/sessions/day/resume"), "Start day again?", ">Start again</button>")
 }
 
 // oneSession is a list of one session.
@@ -332,7 +332,7 @@ func (o oneSession) List(context.Context) ([]session.Status, error) {
 
 func (o oneSession) Get(context.Context, string) (session.Status, error) { return o.status, nil }
 
-func TestThePageOfASessionShowsWhoWorkedWhen(t *testing.T) {
+func TestSessionPageListsAssistants(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	st := session.Status{
@@ -348,7 +348,7 @@ func TestThePageOfASessionShowsWhoWorkedWhen(t *testing.T) {
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "PLANTED", "***") }
 	})
 	body := b.page("/sessions/shop")
-	has(t, "the page", body, "Who worked when", "Handed over to", "0b1a", `data-label="Assistant" class="text">claude<`, `data-label="Assistant" class="text">codex<`,
+	has(t, "the page", body, "<h2>Assistants</h2>", "Handed over to", "0b1a", `data-label="Assistant" class="text">claude<`, `data-label="Assistant" class="text">codex<`,
 		"rate limit until", "limit &lt;b&gt;reached&lt;/b&gt;, key ***", `data-label="To">now<`)
 	hasNot(t, "the page", body, "PLANTED")
 	has(t, "the list", b.page("/sessions"), `handed over to <span class="text">codex</span>`)

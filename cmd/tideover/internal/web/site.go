@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
-// Options say what the pages show and for whom.
+// Options configure the pages.
 type Options struct {
 	Control *control.Service
 	Redact  func(string) string        // applied to all text that is shown; nil means none
@@ -117,9 +117,9 @@ func (h *site) routes() {
 	h.mux.HandleFunc("GET /keys", h.serveKeys)
 	h.mux.Handle("GET /static/", h.assets)
 	h.mux.HandleFunc(noPage, func(w http.ResponseWriter, r *http.Request) {
-		text := "there is no such page"
+		text := "page not found"
 		if !h.hasEngine() {
-			text += ": there is no engine here, only providers"
+			text += ": this server has no engine, only providers"
 		}
 		h.fail(w, r, http.StatusNotFound, errors.New(text))
 	})

@@ -168,7 +168,7 @@ type stay struct {
 	events  uint64 // that happened meanwhile
 	pace    time.Duration
 
-	private int // bytes that the processes which show pages have at the end; 0 if nobody knows
+	private int // bytes that the processes which show pages have at the end; 0 if unknown
 }
 
 // stay keeps a page open, and looks at it and at lists now and then.

@@ -358,7 +358,7 @@ func TestHeaders(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	id := b.start("slow", job{Fail: 1})
-	for _, path := range []string{"/", "/overview", "/policies", "/notifications", "/health", "/keys", "/bulk/cancel?workflow=slow", "/runs", "/runs/" + id, "/runs/nobody", "/runs/" + id + "/cancel", "/dead", "/nothing", "/static/app.js", "/static/nothing"} {
+	for _, path := range []string{"/", "/overview", "/policies", "/notifications", "/health", "/keys", "/bulk/cancel?workflow=slow", "/runs", "/runs/" + id, "/runs/missing", "/runs/" + id + "/cancel", "/dead", "/nothing", "/static/app.js", "/static/nothing"} {
 		a := b.request("GET", path, nil)
 		for name, want := range map[string]string{
 			"Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -412,7 +412,7 @@ func TestRunsPage(t *testing.T) {
 		"/runs?q=route":                  {waiting},
 		"/runs?order=next":               {waiting},
 		"/runs?q=nothing":                nil,
-		"/runs?workflow=nobody":          nil,
+		"/runs?workflow=missing":         nil,
 	} {
 		a := b.request("GET", path, nil)
 		if a.status == http.StatusSeeOther {
@@ -425,7 +425,7 @@ func TestRunsPage(t *testing.T) {
 			}
 		}
 		if want == nil {
-			has(t, path, body, "No run is like this")
+			has(t, path, body, "No runs match")
 		}
 	}
 	body = b.page("/runs?q=beta&state=dead&workflow=quick")
@@ -501,10 +501,10 @@ func TestRunPage(t *testing.T) {
 	if a := b.request("GET", "/runs/"+id[:20], nil); a.to != "/runs/"+id {
 		t.Errorf("the beginning of an id: %d to %q, want the run", a.status, a.to)
 	}
-	if a := b.request("GET", "/runs/nobody", nil); a.status != http.StatusNotFound {
+	if a := b.request("GET", "/runs/missing", nil); a.status != http.StatusNotFound {
 		t.Errorf("an unknown id: %d, want 404", a.status)
 	}
-	if a := b.request("GET", "/live/runs/nobody", nil); a.status != http.StatusNotFound {
+	if a := b.request("GET", "/live/runs/missing", nil); a.status != http.StatusNotFound {
 		t.Errorf("the stream of an unknown id: %d, want 404", a.status)
 	}
 }
@@ -575,7 +575,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 
 	// Left as it is, the input is sent as it was.
 	body := b.page("/runs/" + dead[0] + "/replay")
-	has(t, "the question", body, "Secrets in the input are not shown")
+	has(t, "the question", body, "Secrets in the input are hidden")
 	shown := pretty(`{"name":"***","fail":3,"error":"*** refused","progress":"***","out":"***"}`)
 	a := b.request("POST", "/runs/"+dead[0]+"/replay", url.Values{"input": {strings.ReplaceAll(shown, "\n", "\r\n")}})
 	next := strings.TrimPrefix(strings.TrimSuffix(a.to, "?did=replay"), "/runs/")
@@ -632,8 +632,8 @@ func TestThePageKnowsWhatBelongsToIt(t *testing.T) {
 		{"GET", "/health", true, true},
 		{"GET", "/keys", true, true},
 		{"GET", "/runs", true, false},
-		{"GET", "/runs/nobody", true, false},
-		{"POST", "/runs/nobody/cancel", true, false},
+		{"GET", "/runs/missing", true, false},
+		{"POST", "/runs/missing/cancel", true, false},
 		{"GET", "/live/runs", true, false},
 		{"GET", "/providers", true, true},
 		{"POST", "/providers/openai/drain", true, true},

@@ -1,12 +1,11 @@
-// What HTML can't do by itself: times that go on, the state of the connection,
-// dialogs, copying. The rest of the page works without it.
+// Running clocks, the state of the connection, dialogs, copy buttons and keys. The page works
+// without this script.
 (() => {
 	"use strict";
 	const $ = (id) => document.getElementById(id);
 	let ahead = 0; // of the server's clock, in milliseconds
 
-	// The same as in clock.go: what the server writes is what stands here a moment
-	// later.
+	// The same format as in clock.go, so that the text does not change when it is updated.
 	const two = (n) => String(n).padStart(2, "0");
 	const span = (ms) => {
 		const s = Math.max(Math.round(ms / 1000), 0), f = Math.floor;
@@ -32,8 +31,8 @@
 			if (el.title !== title) el.title = title;
 		}
 	};
-	// A message that is late seems to come from a clock that is behind. The largest of the
-	// last differences is the closest, and a late message does not set times back.
+	// A delayed message makes the server's clock look behind. The largest of the last
+	// differences has the smallest delay; a delayed message does not set times back.
 	const differences = [];
 	const server = (ms) => {
 		if (!(ms > 0)) return;
@@ -58,9 +57,9 @@
 	document.addEventListener("htmx:sse:after:message", found);
 	document.addEventListener("beat", (e) => server(Number(e.detail.data)));
 	document.addEventListener("htmx:sse:close", (e) => { if (e.detail.reason === "message") say("gone", "no longer kept"); });
-	// Nobody waits for what the extension itself has ended.
+	// Ignore the rejection of a connection that the extension itself has aborted.
 	addEventListener("unhandledrejection", (e) => { if (e.reason?.name === "AbortError") e.preventDefault(); });
-	// The extension makes a connection again, but not the first one.
+	// The extension reconnects after a lost connection, but not if the first one fails.
 	const retry = (e) => {
 		if (e.target !== source || e.detail.ctx?.response?.status < 400) return;
 		lost();
@@ -72,15 +71,14 @@
 
 	setInterval(() => {
 		times();
-		// Silence: a laptop that slept, a cable that was pulled.
+		// No message for too long: the computer was asleep, or the network is gone.
 		if (connection && link?.dataset.state === "live" && !document.hidden && Date.now() - heard > 35000) {
 			lost();
 			connection.reader?.cancel();
 		}
 	}, 1000);
 
-	// Dialogs. A click with a modifier, or without all this, opens the question as
-	// a page.
+	// Dialogs. A click with a modifier, or without JavaScript, opens the question as a page.
 	const dialog = $("dialog");
 	const copied = (button, text) => {
 		const done = () => { button.textContent = "copied"; setTimeout(() => { button.textContent = "copy"; }, 1500); };
@@ -110,8 +108,8 @@
 	});
 	document.addEventListener("done", () => dialog?.close());
 
-	// Keys, as /keys tells them. They do nothing while somebody types or a dialog is
-	// open, and whom they disturb can turn them off there.
+	// Keyboard shortcuts, listed on /keys, which can also turn them off. They are ignored in text
+	// fields and while a dialog is open.
 	const off = "tideover-keys-off";
 	const stored = () => { try { return localStorage.getItem(off); } catch { return null; } };
 	const store = (on) => { try { if (on) localStorage.removeItem(off); else localStorage.setItem(off, "1"); } catch { /* for this page only */ } keys = on; };
@@ -139,7 +137,7 @@
 	document.addEventListener("change", (e) => { if (e.target.id === "shortcuts") store(e.target.checked); });
 	document.addEventListener("change", (e) => { if (e.target.matches("[data-submit]")) e.target.form.requestSubmit(); });
 
-	// What comes by the stream is put into the reader's zone before it is painted.
+	// Times in an update are converted to the browser's time zone before the update is painted.
 	server(Number($("clock")?.dataset.now));
 	times();
 	box();
