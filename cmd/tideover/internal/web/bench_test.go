@@ -17,9 +17,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// BenchmarkPages is the server's time for pages over many runs, of which one in a
-// hundred waits for a retry and one in two hundred is dead. TIDEOVER_RUNS says how
-// many there are.
+// BenchmarkPages measures how long the server renders pages over many runs, of which one in a
+// hundred waits for a retry and one in two hundred is dead. TIDEOVER_RUNS is the number of runs.
 func BenchmarkPages(b *testing.B) {
 	total, err := strconv.Atoi(cmp.Or(os.Getenv("TIDEOVER_RUNS"), "20000"))
 	if err != nil {
@@ -49,8 +48,8 @@ func BenchmarkPages(b *testing.B) {
 	}
 }
 
-// full returns an engine with many runs, which knows more workflows if there are
-// any, and the id of one of the runs.
+// full returns an engine with many runs, to which it adds the given workflows, and the id of one of
+// the runs.
 func full(b testing.TB, total int, more ...*engine.Workflow) (e *engine.Engine, last string) {
 	b.Helper()
 	quick, slow := flowOf(b, "quick", "fixed(1ms) attempts=2"), flowOf(b, "slow", "exponential(1h..9h) jitter=full attempts=9")

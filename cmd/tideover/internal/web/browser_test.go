@@ -29,7 +29,7 @@ func open(b *testSite) *tab {
 	return &tab{b, browsertest.Open(b)}
 }
 
-// quiet fails if the browser has complained.
+// quiet fails the test if the browser has logged an error.
 func (x *tab) quiet() {
 	x.Helper()
 	for _, c := range x.Complaints() {
@@ -46,7 +46,7 @@ func (x *tab) visit(path string) {
 	x.Do(chromedp.Navigate(x.srv.URL + path))
 }
 
-// live visits a page and waits until it follows.
+// live visits a page and waits until its stream is connected.
 func (x *tab) live(path string) {
 	x.Helper()
 	x.visit(path)
@@ -77,7 +77,7 @@ func (x *tab) click(selector string) {
 	x.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// visitor is a test with a tab of the browser, which it shares with the tests before it.
+// visitor is a test in a tab of the browser, which it shares with the tests before it.
 type visitor struct {
 	*testing.T
 	tab *browsertest.Tab
@@ -99,10 +99,10 @@ func TestBrowser(t *testing.T) {
 		{"a dead letter is retried in a dialog", visitor.retries},
 		{"many runs are canceled in a dialog", visitor.bulk},
 		{"everything works without scripts", visitor.plain},
-		{"what the reader has opened stays open", visitor.stays},
-		{"pages load without a complaint", visitor.loads},
+		{"details that the user has opened stay open", visitor.stays},
+		{"pages load without errors", visitor.loads},
 		{"filters are in the address", visitor.filters},
-		{"nothing planted runs", visitor.hostile},
+		{"planted scripts do not run", visitor.hostile},
 		{"a broken connection comes back", visitor.reconnects},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, b.with(t)) })
@@ -110,8 +110,8 @@ func TestBrowser(t *testing.T) {
 	t.Run("pictures", func(t *testing.T) { visitor{t, tab.With(t)}.pictures() })
 }
 
-// TestGrownPagesInABrowser is about a server that has everything.
-func TestGrownPagesInABrowser(t *testing.T) {
+// TestFullSiteInABrowser visits the pages of a server with all features.
+func TestFullSiteInABrowser(t *testing.T) {
 	t.Parallel()
 	g, tab := newFullSite(t), browsertest.Open(t)
 	for _, c := range []struct {
@@ -120,10 +120,10 @@ func TestGrownPagesInABrowser(t *testing.T) {
 	}{
 		{"the overview follows", visitor.overviewFollows},
 		{"a test is sent in a dialog", visitor.sendsTest},
-		{"policies and health", visitor.looks},
+		{"policies and health", visitor.policiesAndHealth},
 		{"by keyboard", visitor.keys},
-		{"pages that grew up, without scripts", visitor.grownPlain},
-		{"pictures of pages that grew up", visitor.grownPictures},
+		{"without scripts", visitor.fullSitePlain},
+		{"pictures", visitor.fullSitePictures},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.do(visitor{t, tab.With(t)}, g.with(t)) })
 	}
@@ -144,7 +144,7 @@ func (v visitor) loads(b *testSite) {
 	x.visit("/runs/" + dead + "/replay")
 	x.quiet()
 
-	// The policy is in force: what it forbids is refused.
+	// The browser enforces the Content-Security-Policy.
 	x.exec(`const s = document.createElement("script"); s.textContent = "window.planted = 1"; document.body.append(s)`)
 	if eval[bool](x, "!!window.planted") {
 		t.Error("an inline script has run")
@@ -166,7 +166,7 @@ func (v visitor) appears(b *testSite) {
 	x.seen(row, "503")
 	x.seen("#totals", "next wake-up")
 
-	// Note every text that the countdown ever has, also between two frames.
+	// Record every text of the countdown, also between two frames.
 	x.exec(fmt.Sprintf(`window.texts = []; window.swaps = 0;
 		const note = () => texts.push(document.querySelector("%s time[data-in]")?.textContent ?? "gone");
 		note();
@@ -257,11 +257,11 @@ func (v visitor) retries(b *testSite) {
 	x.seen("#flash", "This is the new run.")
 	x.seen("#said", "succeeded")
 	x.seen("#input pre", "right")
-	x.refused("422")
+	x.expectStatus("422")
 }
 
-// refused forgets that the browser noted an answer that was meant.
-func (x *tab) refused(status string) {
+// expectStatus removes an expected error status from the log of the browser.
+func (x *tab) expectStatus(status string) {
 	x.Helper()
 	x.ForgetComplaints(status)
 	x.quiet()
@@ -338,7 +338,7 @@ func (v visitor) hostile(b *testSite) {
 		x.visit(path)
 		check(path)
 	}
-	// By the stream too.
+	// The same in an update by the stream.
 	x.live("/runs/" + ids[1])
 	b.act(ids[1], "retry")
 	x.seen("#said", "succeeded")
@@ -358,7 +358,7 @@ func (v visitor) reconnects(b *testSite) {
 	x.Wait("the page is live again", `document.getElementById("link").dataset.state === "live"`)
 	x.seen("#r-"+id, "succeeded")
 
-	// The first connection of a page may be refused too.
+	// The first connection of a page may fail, too.
 	b.h.streams.Add(maxStreams)
 	x.visit("/runs")
 	x.Wait("the page says so", `document.getElementById("link").innerText === "reconnecting…"`)
@@ -366,8 +366,8 @@ func (v visitor) reconnects(b *testSite) {
 	x.Wait("the page is live after all", `document.getElementById("link").dataset.state === "live"`)
 }
 
-// pictures looks at pages in sizes and colours. TIDEOVER_PICTURES names
-// a folder to keep them in.
+// pictures checks pages in several sizes and colour schemes. TIDEOVER_PICTURES names a folder for
+// screenshots.
 func (v visitor) pictures() {
 	t := v.T
 	dir := os.Getenv("TIDEOVER_PICTURES")
@@ -394,8 +394,8 @@ func (v visitor) pictures() {
 	x.quiet()
 }
 
-// looksRight looks at a page in sizes and colours, and keeps pictures in the folder if
-// it is not "".
+// looksRight checks a page in several sizes and colour schemes, and writes screenshots to the folder
+// if it is not "".
 func (x *tab) looksRight(dir, name string) {
 	x.Helper()
 	for _, c := range []struct {

@@ -84,7 +84,7 @@ func (v visitor) clusterHostile(p *clusterSite) {
 	x.quiet()
 }
 
-// clusterPictures looks at the page in sizes and colours, as pictures does.
+// clusterPictures checks the page in several sizes and colour schemes, as pictures does.
 func (v visitor) clusterPictures(p *clusterSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	x := v.open(p.testSite)

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// clusterSite is the site of one of two engines that share their work.
+// clusterSite is the site of one of the two engines of a cluster.
 type clusterSite struct {
 	*testSite
 	store *memlog.Store
@@ -104,7 +104,7 @@ func TestPagesWithoutAnsweringShards(t *testing.T) {
 	p.there.Freeze()
 	t.Cleanup(p.there.Thaw)
 	p.here.Kill()
-	testwait.Until(t, "the shards of this one end", func() bool {
+	testwait.Until(t, "this process owns no shards", func() bool {
 		return p.request("GET", "/runs", nil).status == http.StatusServiceUnavailable
 	})
 	if a := p.request("GET", "/providers", nil); a.status != http.StatusOK {

@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// TestHostileTextAroundTheServer plants it in what is not a run: names of storms, what
-// relays say, a file that is wrong, and what the doctor found.
+// TestHostileTextAroundTheServer plants hostile texts outside runs: in names of storms, errors of
+// relays, errors of the configuration and findings of the doctor.
 func TestHostileTextAroundTheServer(t *testing.T) {
 	t.Parallel()
 	var found []doctor.Finding

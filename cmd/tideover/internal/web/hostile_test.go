@@ -30,8 +30,8 @@ var hostile = []struct{ name, text, shown string }{
 	{"an entity", "m15&lt;b&gt;&#x3c;b", "m15&amp;lt;b"},
 }
 
-// hostileTogether returns all hostile texts in two: those that are HTML, and those with
-// characters that do not show.
+// hostileTogether returns all hostile texts as two texts: one with HTML, and one with invisible
+// characters.
 func hostileTogether() []string {
 	var html, hidden strings.Builder
 	for _, x := range hostile {
@@ -75,8 +75,8 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// hostileRun plants the text in everything that a run has: key, source, input,
-// output, error, progress, and who did what to it.
+// hostileRun plants the text in all fields of a run: key, source, input, output, error, progress and
+// the actors of its history.
 func (b *testSite) hostileRun(text, shown string) {
 	b.Helper()
 	j := job{Name: text, Error: text, Progress: text, Out: text}
@@ -96,7 +96,7 @@ func (b *testSite) hostileRun(text, shown string) {
 	b.page("/runs/" + dead + "/replay") // has the input
 }
 
-// act does something to a run.
+// act applies an action to a run.
 func (b *testSite) act(id, action string) {
 	b.Helper()
 	if a := b.request("POST", "/runs/"+id+"/"+action, url.Values{}); a.status != http.StatusSeeOther {
@@ -104,7 +104,7 @@ func (b *testSite) act(id, action string) {
 	}
 }
 
-// hostileRequests plants the text in everything that a request has.
+// hostileRequests plants the text in all parts of a request.
 func (b *testSite) hostileRequests(text string) {
 	b.Helper()
 	e := url.QueryEscape(text)

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// own starts a run that tideover starts on its own account.
+// own starts a run of an internal workflow.
 func (b *testSite) own(name string, j job) string {
 	b.Helper()
 	w, err := engine.NewWorkflow(name, engine.Step("call", do, engine.Policy("fixed(1ms) attempts=1")))
@@ -27,7 +27,7 @@ func (b *testSite) own(name string, j job) string {
 	return run.ID
 }
 
-func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
+func TestInternalRunsAreNotListed(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	bad := job{Fail: 9, Error: "exit code 4"}
@@ -65,8 +65,7 @@ func TestRunsOfOurOwnAreNotInTheWay(t *testing.T) {
 	has(t, "a dead message", b.page("/runs/"+message), "/runs/"+message+"/retry")
 }
 
-// groupRetry returns the address of the question whether all of a group shall be
-// retried.
+// groupRetry returns the URL of the question whether to retry all runs of a group.
 func groupRetry(t *testing.T, b *testSite, workflow string) string {
 	t.Helper()
 	for _, g := range must(b.h.groups(t.Context(), true)) {

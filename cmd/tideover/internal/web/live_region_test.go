@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What screen readers announce must not have times that change every second.
+// Regions that screen readers announce must not contain times that change every second.
 func TestAnnouncementsDoNotTick(t *testing.T) {
 	t.Parallel()
 	files, err := templates.ReadDir("templates")

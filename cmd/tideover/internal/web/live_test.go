@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// listen opens a stream and sends its messages to the channel, "end" last.
+// listen opens a stream and returns a channel of its messages; the last one is "end".
 func (b *testSite) listen(path string) <-chan [2]string {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,7 +44,7 @@ func (b *testSite) listen(path string) <-chan [2]string {
 	return messages
 }
 
-// hear waits for a message that has the text, and returns how many came before.
+// hear waits for a message with the texts, and returns the number of messages before it.
 func hear(t *testing.T, messages <-chan [2]string, event string, want ...string) (before int) {
 	t.Helper()
 	for ; ; before++ {
@@ -173,7 +173,7 @@ func TestAQuietStreamLives(t *testing.T) {
 			t.Errorf("%d messages, though nothing happened", n)
 		}
 	}
-	// A run that is not over moves, though nothing happens.
+	// The page of an unfinished run is updated even without events.
 	m = b.listen("/live/runs/" + id)
 	hear(t, m, "beat")
 	hear(t, m, "", id)

@@ -165,7 +165,7 @@ func TestOverviewPage(t *testing.T) {
 	hasNot(t, "after the storm", g.page("/runs"), "Retry storm")
 }
 
-func TestOnlyWhatFailedIsTriedAgain(t *testing.T) {
+func TestTriesAgain(t *testing.T) {
 	t.Parallel()
 	one := []engine.AttemptInfo{{Number: 1}}
 	two := append(one, engine.AttemptInfo{Number: 2})
@@ -184,7 +184,7 @@ func TestOnlyWhatFailedIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAnOverviewWithoutTheRest(t *testing.T) {
+func TestOverviewWithoutProvidersAndSessions(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	body := b.page("/overview")

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-func TestWaitsThatWereUsed(t *testing.T) {
+func TestWaitsOf(t *testing.T) {
 	t.Parallel()
 	wait := func(d time.Duration, by string) *engine.WaitInfo { return &engine.WaitInfo{Delay: d, By: by} }
 	for _, c := range []struct {
@@ -66,7 +66,7 @@ func TestPoliciesPage(t *testing.T) {
 	}
 }
 
-func TestPoliciesAreSampledSeldom(t *testing.T) {
+func TestWaitSamplesAreCached(t *testing.T) {
 	t.Parallel()
 	b := newTestSite(t)
 	now := time.Now()

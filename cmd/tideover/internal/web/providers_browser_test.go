@@ -23,7 +23,7 @@ func TestProvidersInABrowser(t *testing.T) {
 		do   func(visitor, *providerSite)
 	}{
 		{"a provider goes down and comes back", visitor.providerFollows},
-		{"opened, closed, drained, reset", visitor.providerObeys},
+		{"opened, closed, drained, reset", visitor.providerActions},
 		{"without scripts", visitor.providerPlain},
 		{"by keyboard", visitor.providerKeys},
 		{"nothing planted runs", visitor.providerHostile},
@@ -73,7 +73,7 @@ func (v visitor) providerFollows(p *providerSite) {
 	x.quiet()
 }
 
-func (v visitor) providerObeys(p *providerSite) {
+func (v visitor) providerActions(p *providerSite) {
 	p.fleet.set(fine("openai"), sick("anthropic"))
 	x := v.open(p.testSite)
 	x.live("/providers")
@@ -89,7 +89,7 @@ func (v visitor) providerObeys(p *providerSite) {
 	x.click(`#p-openai a[href$="/open"]`)
 	x.seen("#dialog[open]", "Block openai?")
 	x.click("#dialog [data-close]")
-	x.Wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
+	x.Wait("the dialog is closed without an action", `!document.getElementById("dialog").open`)
 	if st := p.state("openai"); st.State != gateway.Up {
 		v.Errorf("it is %s", st.State)
 	}
@@ -110,7 +110,7 @@ func (v visitor) providerObeys(p *providerSite) {
 	p.fleet.remove("anthropic")
 	x.click("#dialog button.danger")
 	x.seen("#dialog[open]", "no such provider")
-	x.refused("404")
+	x.expectStatus("404")
 }
 
 func (v visitor) providerPlain(p *providerSite) {
@@ -184,7 +184,7 @@ func (v visitor) providerHostile(p *providerSite) {
 	x.visit("/providers/%22%3E%3Cscript%3Ewindow.planted=1%3C%2Fscript%3E/open")
 	x.seen("main", "no such provider")
 	check("the refusal")
-	x.refused("404")
+	x.expectStatus("404")
 }
 
 func (v visitor) providerAlone() {
@@ -205,7 +205,7 @@ func (v visitor) providerAlone() {
 	x.quiet()
 }
 
-// gallery is a provider in every state.
+// gallery returns a provider in every state.
 func gallery() []gateway.Status {
 	throttled := fine("gemini")
 	throttled.Preset, throttled.BaseURL, throttled.State, throttled.Since, throttled.Waiting = gateway.Gemini, "https://generativelanguage.googleapis.com", gateway.Throttled, near(-12*time.Second), 3
@@ -229,7 +229,7 @@ func gallery() []gateway.Status {
 	return []gateway.Status{sick("anthropic"), fine("openai"), throttled, refused, recovering, probing, opened, draining, held}
 }
 
-// providerPictures looks at the pages in sizes and colours, as pictures does.
+// providerPictures checks the pages in several sizes and colour schemes, as pictures does.
 func (v visitor) providerPictures(p *providerSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	x := v.open(p.testSite)
@@ -244,7 +244,7 @@ func (v visitor) providerPictures(p *providerSite) {
 			x.live(shot.path)
 		} else {
 			x.click(`a[href$="/open"]`)
-			x.seen("#dialog[open]", "Open")
+			x.seen("#dialog[open]", "Block anthropic?")
 		}
 		x.looksRight(dir, shot.name)
 		if same := `getComputedStyle(document.querySelector(".swatch."+c), "::before").backgroundColor === getComputedStyle(document.querySelector(".meter ."+c)).fill`; shot.name == "provider" &&

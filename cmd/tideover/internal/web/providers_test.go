@@ -168,7 +168,7 @@ func TestProvidersPage(t *testing.T) {
 	has(t, "what was done", p.page("/providers?did=open"), "Blocked: no requests are sent to it.")
 }
 
-func TestAProviderHasAPage(t *testing.T) {
+func TestProviderPage(t *testing.T) {
 	t.Parallel()
 	p := newProviderSite(t, []gateway.Status{fine("openai"), sick("anthropic"), fine("a/b?c")})
 	body := p.page("/providers/anthropic")
@@ -335,8 +335,7 @@ func TestProvidersAlone(t *testing.T) {
 	}
 }
 
-// poisoned is a provider whose every text is the one given, except what is made
-// by the gateway alone.
+// poisoned returns a provider with the text in all fields, except those that only the gateway sets.
 func poisoned(name, text string) gateway.Status {
 	st := sick(name)
 	st.Preset, st.Format, st.BaseURL, st.Policy, st.Fallback, st.Breaker = text, text+"x", text, text, []string{text}, text
@@ -406,7 +405,7 @@ func TestSecretsOfProvidersAreNotShown(t *testing.T) {
 }
 
 // The page shows rejected keys as rejected, not as throttled.
-func TestProvidersWhoseKeysWereRefused(t *testing.T) {
+func TestProvidersWithRejectedKeys(t *testing.T) {
 	t.Parallel()
 	st := fine("openai")
 	st.State, st.Since, st.Why = gateway.Refused, near(-time.Minute), "its keys were rejected (401 hunter2)"
@@ -419,7 +418,7 @@ func TestProvidersWhoseKeysWereRefused(t *testing.T) {
 	}
 }
 
-func TestEveryStateOfAProviderHasItsLook(t *testing.T) {
+func TestProviderStatesHaveGlyphsAndStyles(t *testing.T) {
 	t.Parallel()
 	css := string(must(static.ReadFile("static/page.css")))
 	for _, s := range gateway.States {
@@ -435,7 +434,7 @@ func TestEveryStateOfAProviderHasItsLook(t *testing.T) {
 	}
 }
 
-func TestTheCourseOfOutages(t *testing.T) {
+func TestOutageBars(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	began := now.Add(-30 * time.Second)

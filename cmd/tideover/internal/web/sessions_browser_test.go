@@ -38,7 +38,7 @@ func TestSessionsInABrowser(t *testing.T) {
 		do   func(visitor, *sessionSite)
 	}{
 		{"a session that waits", visitor.sessionWaits},
-		{"paused, resumed, retried, stopped", visitor.sessionObeys},
+		{"paused, resumed, retried, stopped", visitor.sessionActions},
 		{"without scripts", visitor.sessionPlain},
 		{"by keyboard", visitor.sessionKeys},
 		{"nothing planted runs", visitor.sessionHostile},
@@ -60,7 +60,7 @@ func (v visitor) sessionWaits(d *sessionSite) {
 	x.seen("#s-night", "windows 1/10")
 	x.Wait("there is a countdown", `/^in 1 h \d+ min$/.test(document.querySelector("#s-night time[data-in]").textContent)`)
 
-	// Also when the server's clock and what it wrote are gone, it goes on.
+	// The countdown continues without the clock and the texts of the server.
 	x.exec(`window.texts = new Set();
 		const el = document.querySelector("#s-night time[data-in]");
 		el.dateTime = new Date(Date.now() + 90e3).toISOString();
@@ -78,7 +78,7 @@ func (v visitor) sessionWaits(d *sessionSite) {
 	x.quiet()
 }
 
-func (v visitor) sessionObeys(d *sessionSite) {
+func (v visitor) sessionActions(d *sessionSite) {
 	d.reach("obeys", "waiting")
 	x := v.open(d.testSite)
 	x.live("/sessions")
@@ -94,7 +94,7 @@ func (v visitor) sessionObeys(d *sessionSite) {
 	x.click(`#s-obeys a[href$="/stop"]`)
 	x.seen("#dialog[open]", "Stop obeys?")
 	x.click("#dialog [data-close]")
-	x.Wait("nothing is done without a yes", `!document.getElementById("dialog").open`)
+	x.Wait("the dialog is closed without an action", `!document.getElementById("dialog").open`)
 	do("pause", "Pause obeys?", "Paused.", "paused")
 	do("resume", "Resume obeys?", "Resumed.", "waiting")
 	do("retry-now", "Retry obeys now?", "The wait was ended;", "waiting")
@@ -163,10 +163,10 @@ func (v visitor) sessionHostile(d *sessionSite) {
 	x.visit("/sessions/%22%3E%3Cscript%3Ewindow.planted=1%3C%2Fscript%3E/stop")
 	x.seen("main", "no such session")
 	check("the refusal")
-	x.refused("404")
+	x.expectStatus("404")
 }
 
-// sessionPictures looks at the page in sizes and colours, as pictures does.
+// sessionPictures checks the page in several sizes and colour schemes, as pictures does.
 func (v visitor) sessionPictures(d *sessionSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	d.reach("busy", "running")

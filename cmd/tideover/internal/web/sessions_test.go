@@ -23,7 +23,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// What the commands of sessions do.
+// The commands of sessions.
 const (
 	limited = `echo "retry after 5400s"; exit 1`
 	working = `echo working; cat <&3; printf '\0' >&4` // until it is stopped
@@ -43,7 +43,7 @@ type sessionSite struct {
 	manager *session.Manager
 }
 
-// newSessionSite keeps sessions whose commands are scripts, by name.
+// newSessionSite returns a site with sessions whose commands are scripts, by name.
 func newSessionSite(t *testing.T, scripts map[string]string, change ...func(*setup)) *sessionSite {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "guard")
@@ -203,7 +203,7 @@ func TestTheSessionsFollow(t *testing.T) {
 	hear(t, m, "", "windows 0/10")
 }
 
-// Names have letters and digits only, but requests may have anything.
+// Names of sessions have only letters and digits, but requests may contain any text.
 func TestHostileSessions(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{}
@@ -244,7 +244,7 @@ func TestSecretsOfSessionsAreNotShown(t *testing.T) {
 	has(t, "/sessions", body, "the key *** is wrong")
 }
 
-// limitedSessions has a limit on the screen of each session.
+// limitedSessions adds a limit on the screen to each session.
 type limitedSessions struct{ *session.Manager }
 
 func (l limitedSessions) List(ctx context.Context) ([]session.Status, error) {
@@ -298,7 +298,7 @@ func TestSessionOffers(t *testing.T) {
 	}
 }
 
-func TestASessionHasAPage(t *testing.T) {
+func TestSessionPage(t *testing.T) {
 	t.Parallel()
 	d := newSessionSite(t, map[string]string{"night": limited, "day": "exit 0"}, func(o *setup) {
 		o.Redact = func(s string) string { return strings.ReplaceAll(s, "hunter2", "***") }

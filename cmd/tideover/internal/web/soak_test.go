@@ -30,16 +30,15 @@ var (
 	soakRuns = flag.Int("soak.runs", 200, "how many runs are stored then; one in a hundred is retried all the time")
 )
 
-// looks is how often a page is looked at while it is open, if that is for long.
+// looks is how often the long test measures a page while it is open.
 const looks = 12
 
 // TestPageSoak keeps each page open for a while over many runs, of which one in a
-// hundred fails and is retried all the time. The browser may not need more memory at
-// the end than at the beginning, and may not be told of every single event. The short
-// version looks whether pages follow; `make soak-page` runs it for
-// minutes over a million runs, and then wants memory to be flat and lists to be quick.
+// hundred fails and is retried all the time. The memory of the browser must not grow, and the browser
+// must not get a message for every single event. The short version checks that pages are updated;
+// `make soak-page` runs for minutes over a million runs, and checks the memory and the time of lists.
 //
-// Not parallel: other pages would be weighed, too.
+// Not parallel: other pages would be measured, too.
 func TestPageSoak(t *testing.T) { //nolint:paralleltest // see above
 	s := newSoak(t)
 	x := open(s.testSite)
@@ -53,7 +52,7 @@ func TestPageSoak(t *testing.T) { //nolint:paralleltest // see above
 		stays[i].judge(t)
 		x.quiet()
 	}
-	// To have been elsewhere leaves nothing behind.
+	// Visiting other pages must not leak memory.
 	begin, end := stays[0], stays[len(stays)-1]
 	if long() && (end.part(2).grown(begin.part(0)) || end.private > begin.private+begin.private/2) {
 		t.Errorf("/overview after all other pages: %v, %d MB in all; and before %v, %d MB", end.part(2), end.private>>20, begin.part(0), begin.private>>20)
@@ -61,10 +60,10 @@ func TestPageSoak(t *testing.T) { //nolint:paralleltest // see above
 	s.times(t)
 }
 
-// long reports whether there is time to tell what stays from what is garbage.
+// long reports whether the test runs long enough to distinguish leaks from garbage.
 func long() bool { return *soakFor >= time.Minute }
 
-// soak is pages over an engine in which something happens all the time.
+// soak serves pages over an engine that is always busy.
 type soak struct {
 	*testSite
 	fleet *fleet
@@ -74,7 +73,7 @@ type soak struct {
 	took map[string][]time.Duration // by the server, for a page or an answer
 }
 
-// limitedAgain is a session that is at its limit again and again.
+// limitedAgain is the handler of a session that always hits a limit.
 func limitedAgain(context.Context, *engine.Task) ([]byte, error) {
 	return nil, errors.New("retry after 2s")
 }
@@ -123,8 +122,7 @@ func (s *soak) begin(w *engine.Workflow, j job) string {
 	return st.ID
 }
 
-// feed starts runs, some of which die, and has providers at work, until the test is
-// over.
+// feed starts runs, some of which die, and changes providers until the test ends.
 func (s *soak) feed() {
 	quick, _ := s.e.Workflow("quick")
 	ctx, cancel := context.WithCancel(s.Context())
@@ -157,7 +155,7 @@ func (s *soak) feed() {
 	})
 }
 
-// stay is a page that was open for a while.
+// stay is the measurements of a page that was open for a while.
 type stay struct {
 	path    string
 	live    bool
@@ -171,7 +169,7 @@ type stay struct {
 	private int // bytes that the processes which show pages have at the end; 0 if unknown
 }
 
-// stay keeps a page open, and looks at it and at lists now and then.
+// stay keeps a page open, and measures it and the lists from time to time.
 //
 // real clock: a page is open for as long as the flag says. Only the long test judges
 // what happened in that time.
@@ -207,7 +205,7 @@ func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
 	return y
 }
 
-// judge wants what is promised of a page that is open for long.
+// judge checks the limits of a page that is open for long.
 func (y *stay) judge(t *testing.T) {
 	t.Helper()
 	if !long() {
@@ -221,8 +219,8 @@ func (y *stay) judge(t *testing.T) {
 	}
 }
 
-// part returns the least of the first, second or last third of what a page weighed:
-// what was about to go does not count.
+// part returns the smallest weight in the first, second or last third of the time, which contains the
+// least garbage.
 func (y *stay) part(n int) weight {
 	third := (len(y.weights) + 2) / 3
 	list := y.weights[min(n*third, len(y.weights)-1):min((n+1)*third, len(y.weights))]

@@ -12,10 +12,10 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/api"
 )
 
-// soakToken lets the soak ask the API.
+// soakToken is the token for the API.
 const soakToken = "a-token-for-the-soak"
 
-// measure asks for lists once, and notes how long the server took.
+// measure requests the lists once, and records how long the server took.
 func (s *soak) measure() {
 	s.Helper()
 	some := "q=name-" + strconv.Itoa(*soakRuns/2)
@@ -30,7 +30,7 @@ func (s *soak) measure() {
 	}
 }
 
-// time asks for something once.
+// time sends a request and records its duration.
 //
 // real clock: the long test judges the times; the short one only prints them.
 func (s *soak) time(name string, h http.Handler, path string) {
@@ -46,7 +46,7 @@ func (s *soak) time(name string, h http.Handler, path string) {
 	}
 }
 
-// times says how long the server took for lists, and judges that if it was for long.
+// times logs how long the server took for lists, and checks the limit in the long test.
 func (s *soak) times(t *testing.T) {
 	t.Helper()
 	for _, path := range slices.Sorted(maps.Keys(s.took)) {

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// weight is what a page needs of the browser once its garbage is gone.
+// weight is the memory of a page after a garbage collection.
 type weight struct {
 	heap      int // bytes
 	nodes     int // of the document
@@ -23,17 +23,16 @@ func (w weight) String() string {
 	return fmt.Sprintf("%d kB, %d+%d nodes, %d listeners", w.heap>>10, w.nodes, w.loose, w.listeners)
 }
 
-// excess is how many nodes there are that the page does not show, beside those of the
-// last update, which are kept as they came.
+// excess is the number of nodes outside the page, except those of the last update, which htmx keeps.
 func (w weight) excess() int { return w.loose - w.nodes }
 
-// grown reports whether the weight is more than it was, and more than what the page
-// has taken out of itself lately.
+// grown reports whether heap, nodes or listeners have grown beyond a margin. The margin of nodes
+// allows for those that the page has removed recently.
 func (w weight) grown(from weight) bool {
 	return w.heap > from.heap+from.heap/10+300<<10 || w.excess() > from.excess()+w.nodes/2+200 || w.listeners > from.listeners+from.listeners/10+10
 }
 
-// weigh looks at what the page needs.
+// weigh measures the page.
 func (x *tab) weigh() weight {
 	x.Helper()
 	if _, err := chromedp.Call(x.Chromedp(), heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
@@ -51,8 +50,7 @@ func (x *tab) weigh() weight {
 	return weight{values["JSHeapUsedSize"], nodes, max(values["Nodes"]-nodes, 0), values["JSEventListeners"]}
 }
 
-// private returns the memory that the processes which show pages have for
-// themselves, where the system tells.
+// private returns the private memory of the renderer processes, or 0 if the system does not report it.
 func (x *tab) private() (sum int) {
 	x.Helper()
 	got, err := chromedp.CallBrowser(x.Chromedp(), systeminfo.GetProcessInfo, cdp.Empty{})

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The files of others, as npm has them in htmx.org 4.0.0.
+// The vendored files are those of htmx.org 4.0.0 on npm.
 func TestVendoredFiles(t *testing.T) {
 	for name, want := range map[string]string{
 		"htmx-4.0.0.min.js":   "e484d9171a9db30a39c8f16e3d709d4137f3211c659f8e6125816635033d593f",
@@ -58,7 +58,7 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// What the policy of the pages forbids must not be in them, nor in what they load.
+// Pages and their files must not contain anything that the Content-Security-Policy forbids.
 func TestNothingInline(t *testing.T) {
 	for _, dir := range []string{"templates"} {
 		files, err := templates.ReadDir(dir)

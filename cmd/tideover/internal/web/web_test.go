@@ -24,10 +24,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// job is the input of the workflows under test. It says what shall happen.
+// job is the input of the workflows under test. It controls the outcome of their attempts.
 type job struct {
 	Name     string `json:"name,omitempty"`
-	Fail     int    `json:"fail,omitempty"` // so many attempts fail
+	Fail     int    `json:"fail,omitempty"` // number of attempts that fail
 	Error    string `json:"error,omitempty"`
 	Progress string `json:"progress,omitempty"`
 	Server   string `json:"server,omitempty"` // the wait that a server asks for
@@ -61,7 +61,7 @@ func do(ctx context.Context, j job) (string, error) {
 	return "", err
 }
 
-// setup is what a site of a test is made with.
+// setup is the configuration of a test site.
 type setup struct {
 	Options
 	control.Config
@@ -157,7 +157,7 @@ func (b *testSite) start(workflow string, j job, opts ...engine.StartOption) str
 	return s.ID
 }
 
-// until waits for a state of a run, in the list too.
+// until waits until a run has a state, also in the list of runs.
 func (b *testSite) until(id, state string) *engine.Info {
 	b.Helper()
 	if slices.Contains([]string{"succeeded", "dead", "canceled"}, state) {
@@ -177,7 +177,7 @@ func (b *testSite) until(id, state string) *engine.Info {
 	return i
 }
 
-// dead starts runs that die.
+// dead starts runs and waits until they are dead.
 func (b *testSite) dead(n int, j job, opts ...engine.StartOption) (ids []string) {
 	b.Helper()
 	j.Fail = cmp.Or(j.Fail, 3)
@@ -197,7 +197,7 @@ type answer struct {
 	to     string // where it was redirected
 }
 
-// request asks for something, without following redirects.
+// request sends a request and does not follow redirects.
 func (b *testSite) request(method, path string, form url.Values, head ...string) answer {
 	b.Helper()
 	var body io.Reader
@@ -227,7 +227,7 @@ func (b *testSite) request(method, path string, form url.Values, head ...string)
 	return answer{resp.StatusCode, resp.Header, string(text), resp.Header.Get("Location")}
 }
 
-// page asks for a page that must be there.
+// page returns a page and fails the test if its status is not 200.
 func (b *testSite) page(path string) string {
 	b.Helper()
 	a := b.request("GET", path, nil)
@@ -280,8 +280,8 @@ func read(r *bufio.Reader) (event, data string) {
 	}
 }
 
-// audit looks at every element of a page: no script but ours, no handler, no
-// style, no address that leads elsewhere, no character that does not show.
+// audit checks every element of a page: no scripts, event handlers, styles or links except to our own
+// files, and no invisible characters.
 func audit(t testing.TB, name, body string) {
 	t.Helper()
 	for i, r := range body {
@@ -307,7 +307,7 @@ func audit(t testing.TB, name, body string) {
 	}
 }
 
-// known are the elements that our templates have.
+// known are the elements that the templates use.
 var known = strings.Fields(`a body br button caption circle code dd defs details dialog div dl dt footer form g h1 h2 h3 head header
 	html hx-partial input kbd label li line link main meta nav noscript option p pattern pre rect script section select span strong
 	summary svg table tbody td text textarea th thead time title tr ul`)

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// busy has something happen on every page, once.
+// busy starts runs and sends test messages, so that every page has content. It does so once.
 func (g *fullSite) busy() {
 	if g.isBusy {
 		return
@@ -38,7 +38,7 @@ func (g *fullSite) busy() {
 	})
 }
 
-// storm is what a storm looks like.
+// storm sets a retry storm, a failed relay and a failed reload.
 func (g *fullSite) storm() {
 	g.update(func() {
 		g.storms = []Storm{{Layer: "workflow", Name: "quick", Ratio: 3.4, Since: time.Now().Add(-time.Minute)}}
@@ -117,7 +117,7 @@ func (v visitor) sendsTest(g *fullSite) {
 	x.quiet()
 }
 
-func (v visitor) looks(g *fullSite) {
+func (v visitor) policiesAndHealth(g *fullSite) {
 	g.busy()
 	x := v.open(g.testSite)
 	x.visit("/policies")
@@ -190,7 +190,7 @@ func (v visitor) keys(g *fullSite) {
 	x.quiet()
 }
 
-func (v visitor) grownPlain(g *fullSite) {
+func (v visitor) fullSitePlain(g *fullSite) {
 	g.busy()
 	x := v.open(g.testSite)
 	x.EnableScripts(false)
@@ -212,8 +212,8 @@ func (v visitor) grownPlain(g *fullSite) {
 	x.quiet()
 }
 
-// grownPictures looks at pages in sizes and colours, as pictures does.
-func (v visitor) grownPictures(g *fullSite) {
+// fullSitePictures checks pages in several sizes and colour schemes, as pictures does.
+func (v visitor) fullSitePictures(g *fullSite) {
 	dir := os.Getenv("TIDEOVER_PICTURES")
 	g.busy()
 	g.storm()
