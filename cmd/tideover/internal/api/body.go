@@ -89,9 +89,9 @@ func (o object) rejectUnknown(known ...string) error {
 		return nil
 	}
 	name := slices.Min(slices.Collect(maps.Keys(o)))
-	p := control.Invalid(name, "there is no such field")
+	p := control.Invalid(name, "unknown field")
 	if len(known) > 0 {
-		p.Hint = "there are " + strings.Join(known, ", ")
+		p.Hint = "want one of " + strings.Join(known, ", ")
 	}
 	return p
 }

@@ -71,8 +71,8 @@ func (h eventStream) filter(r *http.Request) (f eventFilter, err error) {
 			continue
 		}
 		if !slices.Contains(control.Kinds(), kind) {
-			e := control.Invalid("kind", "there is no kind %q", control.Excerpt(kind))
-			e.Hint = "there are " + strings.Join(control.Kinds(), ", ")
+			e := control.Invalid("kind", "unknown kind %q", control.Excerpt(kind))
+			e.Hint = "want one of " + strings.Join(control.Kinds(), ", ")
 			return f, e
 		}
 		f.kinds = append(f.kinds, kind)

@@ -23,7 +23,7 @@ func listedIn(t *testing.T, a *answered) (names []string, unknown bool) {
 	if p.Field != "nonsense" {
 		return nil, false
 	}
-	if list, ok := strings.CutPrefix(p.Hint, "there are "); ok {
+	if list, ok := strings.CutPrefix(p.Hint, "want one of "); ok {
 		names = strings.Split(list, ", ")
 	}
 	slices.Sort(names)

@@ -32,9 +32,9 @@ func queryOf(r *http.Request, known ...string) (query, error) {
 	for name, v := range values {
 		switch {
 		case !slices.Contains(known, name):
-			p := control.Invalid(name, "there is no such parameter")
+			p := control.Invalid(name, "unknown parameter")
 			if len(known) > 0 {
-				p.Hint = "there are " + strings.Join(known, ", ")
+				p.Hint = "want one of " + strings.Join(known, ", ")
 			}
 			return nil, p
 		case len(v) > 1:
