@@ -191,7 +191,7 @@ func TestProviderActionErrors(t *testing.T) {
 		code                     control.Code
 		text                     string
 	}{
-		{"an unknown provider", "GET", "providers/missing", "", nil, 404, control.CodeNotFound, `no such provider: \"missing\"","hint":"there are claude, a/b`},
+		{"an unknown provider", "GET", "providers/missing", "", nil, 404, control.CodeNotFound, `no such provider: \"missing\"","hint":"known providers: claude, a/b`},
 		{"an action on an unknown provider", "POST", "providers/missing/open", "", nil, 404, control.CodeNotFound, "no such provider"},
 		{"an unknown action", "POST", "providers/claude/explode", "", nil, 404, control.CodeNotFound, "no such path"},
 		{"the wrong method", "GET", "providers/claude/open", "", nil, 405, control.CodeMethod, "use POST"},
