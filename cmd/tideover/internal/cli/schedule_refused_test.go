@@ -41,5 +41,5 @@ func TestARefusedScheduledStartIsShownEverywhere(t *testing.T) {
 	wantIn(t, "doctor", doctor.out, "broken  "+what)
 	page := s.read("/overview")
 	wantIn(t, "the page", page, what)
-	wantIn(t, "the page", page, "1 schedule has a start that was refused")
+	wantIn(t, "the page", page, "1 schedule could not start a run")
 }
