@@ -55,7 +55,8 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
-// remote holds the flags of the commands that connect to a server.
+// remote holds the flags of the commands that connect to a server. What a command does with them
+// is a method in the file of the command, so that its methods are in several files.
 type remote struct {
 	io     Streams
 	server string

@@ -14,7 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// sessionsOptions holds the flags that all commands about sessions have.
+// sessionsOptions holds the flags that all commands about sessions have. What a command does with
+// them is a method in the file of the command, so that its methods are in several files.
 type sessionsOptions struct {
 	remote
 	timeout duration // for the answer of the server and of each watch
