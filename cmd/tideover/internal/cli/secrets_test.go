@@ -220,9 +220,9 @@ func (v *fullServer) loadBadFiles() {
 		"version: 1\nnip90: {key: " + literal + "}\n",
 	} {
 		write(v.t, v.s.file, text)
-		before := strings.Count(v.s.out.String(), "stays as it was")
+		before := strings.Count(v.s.out.String(), "the configuration was not reloaded")
 		v.s.signal(syscall.SIGHUP)
-		testwait.Until(v.t, fmt.Sprintf("file %d is refused", i), func() bool { return strings.Count(v.s.out.String(), "stays as it was") > before })
+		testwait.Until(v.t, fmt.Sprintf("file %d is refused", i), func() bool { return strings.Count(v.s.out.String(), "the configuration was not reloaded") > before })
 		v.pages("/health", "/overview")
 		bad := filepath.Join(v.dir, "bad.yaml")
 		write(v.t, bad, text)
