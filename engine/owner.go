@@ -3,17 +3,13 @@ package engine
 import (
 	"context"
 	"crypto/rand"
-	"encoding/binary"
-	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
 	"runtime"
-	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/journal"
-	"github.com/tideover/tideover/retry"
 )
 
 const (
@@ -36,8 +32,8 @@ type owner struct {
 	random func() uint64
 	events eventBatch
 
-	storeWait context.Context                // ends the wait for a log that can't store
-	waiters   map[machine.ID][]chan struct{} // closed when a run is
+	storeWait context.Context // ends the wait for a log that can't store
+	waiters   waiters
 	openedAt  time.Time
 	purgedAt  time.Time
 	stopping  bool
@@ -46,7 +42,6 @@ type owner struct {
 func (o *owner) init(sh *shard) {
 	o.sh, o.turn.o, o.events.hub = sh, o, &sh.hub
 	o.storeWait = context.Background()
-	o.waiters = map[machine.ID][]chan struct{}{}
 	if o.random = sh.cfg.Rand; o.random == nil {
 		var seed [32]byte
 		_, _ = rand.Read(seed[:])
@@ -239,27 +234,6 @@ func (o *owner) slot(key string) int {
 	return int(o.random()%uint64(machine.Slots/sh.shards))*sh.shards + sh.number
 }
 
-// addWaiter has the channel closed when the run is closed.
-func (o *owner) addWaiter(id machine.ID, over chan struct{}) {
-	o.waiters[id] = append(o.waiters[id], over)
-}
-
-// removeWaiter takes back a wait.
-func (o *owner) removeWaiter(id machine.ID, over chan struct{}) {
-	list := slices.DeleteFunc(o.waiters[id], func(w chan struct{}) bool { return w == over })
-	if o.waiters[id] = list; len(list) == 0 {
-		delete(o.waiters, id)
-	}
-}
-
-// endWaits ends all waits for a run.
-func (o *owner) endWaits(id machine.ID) {
-	for _, w := range o.waiters[id] {
-		close(w)
-	}
-	delete(o.waiters, id)
-}
-
 // abandon answers all requests and ends all waits, when the owner has stopped.
 func (o *owner) abandon() {
 	for _, r := range o.turn.requests {
@@ -268,207 +242,5 @@ func (o *owner) abandon() {
 			close(r.done)
 		}
 	}
-	for _, list := range o.waiters {
-		for _, w := range list {
-			close(w)
-		}
-	}
+	o.waiters.endAll()
 }
-
-// turn is one round of the owner: requests, the entry that stores what follows from them,
-// and what is to be done when that is stored.
-type turn struct {
-	o        *owner
-	now      int64
-	opened   int64 // the time of the entry
-	records  int
-	requests []*request
-	ended    []machine.ID // runs that are closed
-}
-
-// open begins an entry.
-func (t *turn) open() {
-	boot, _ := t.o.clock.boot()
-	t.records, t.opened = 0, t.now
-	t.o.entry.Reset(t.now, int64(boot))
-}
-
-// readClock updates the time of the turn.
-func (t *turn) readClock() error {
-	now, jumped := t.o.clock.now()
-	t.now = now
-	return t.o.recordJump(jumped)
-}
-
-// handle decides about a request.
-func (t *turn) handle(r *request) {
-	if r == nil {
-		return
-	}
-	t.requests = append(t.requests, r)
-	switch {
-	case r.start != nil:
-		t.startRequested(r)
-	case r.result != nil:
-		// The attempt may have ended after the turn began, and its wait must not
-		// begin before it ended.
-		if r.err = t.readClock(); r.err == nil {
-			t.o.sh.dispatcher.conclude(r.result)
-		}
-	default:
-		r.err = r.do(t)
-	}
-}
-
-// isFull reports whether the entry takes no further attempt.
-func (t *turn) isFull() bool { return t.o.entry.Size() >= fullEntry }
-
-// must records what the machine has decided itself. That it could contradict the
-// state would be an error of this program, which stops the engine at the commit.
-func (t *turn) must(rec *machine.Record) {
-	if err := t.record(rec); err != nil {
-		t.o.sh.health.broken(err)
-	}
-}
-
-// record adds a record to the entry of the turn, with the starts of follow-up runs, and
-// applies it.
-func (t *turn) record(rec *machine.Record) error {
-	o := t.o
-	next, err := t.followUps(rec)
-	if err != nil {
-		return err
-	}
-	if t.records > 0 && o.entry.Size()+rec.Size()+next.room() > journal.MaxEntry {
-		if err := t.commit(); err != nil {
-			return err
-		}
-		t.open()
-	}
-	if t.records == 0 {
-		boot, _ := o.clock.boot()
-		o.m.Begin(o.seq+1, machine.Header{At: t.now, SinceBoot: int64(boot)})
-	}
-	t.records++
-	o.entry.Add(rec)
-	if err := o.m.Apply(rec); err != nil {
-		// What was decided from the state can't contradict it.
-		return fmt.Errorf("record %s: %w", rec.Kind, err)
-	}
-	if !rec.Run.IsZero() {
-		t.noteConsequences(rec)
-	}
-	return t.startFollowUps(rec.Run, next)
-}
-
-// noteConsequences notes what is to be done about a record when it is stored.
-func (t *turn) noteConsequences(rec *machine.Record) {
-	run, ok := t.o.m.Run(rec.Run)
-	if !ok {
-		return
-	}
-	t.o.events.note(rec, run)
-	switch {
-	case run.Closed():
-		if len(t.o.waiters) > 0 {
-			t.ended = append(t.ended, rec.Run)
-		}
-	case run.Outcome != machine.Undecided:
-		t.o.sh.dispatcher.stopAttempts(run, errRunOver)
-	case rec.Kind == machine.Held, rec.Kind == machine.Postponed:
-		t.o.sh.dispatcher.stopAttempts(run, ErrPaused)
-	}
-}
-
-// commit stores the entry. It does not return before that, unless it can't ever.
-func (t *turn) commit() error {
-	if t.records == 0 {
-		return nil
-	}
-	o, sh := t.o, t.o.sh
-	var id journal.ID
-	binary.LittleEndian.PutUint64(id[:8], o.random())
-	binary.LittleEndian.PutUint64(id[8:], o.random())
-	data := o.entry.Bytes()
-	pace := pace{policy: storePolicy}
-	for {
-		seq, err := sh.lease.Append(context.Background(), o.seq, id, data)
-		if err == nil {
-			o.seq = seq
-			sh.dispatcher.reclaimPlaces()
-			sh.snapshots.logGrew(len(data))
-			sh.health.storing(nil)
-			return nil
-		}
-		if errors.Is(err, journal.ErrStale) || errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrTooLarge) {
-			return fmt.Errorf("store: %w", err)
-		}
-		sh.health.storing(err)
-		sh.dispatcher.lendPlaces()
-		t.answerReads()
-		sh.health.logError("can't store; nothing goes on until it can", "error", err)
-		if stop := t.waitToStore(pace.next(err, o.random())); stop != nil {
-			return fmt.Errorf("store: %w: %w", stop, err)
-		}
-	}
-}
-
-var errKilled = errors.New("the engine must end at once")
-
-// waitToStore waits before the next attempt to store, and answers reads meanwhile. It
-// returns why there must be no other attempt.
-func (t *turn) waitToStore(wait time.Duration) error {
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	o, sh := t.o, t.o.sh
-	for {
-		select {
-		case <-over.C:
-			return nil
-		case r := <-sh.reads:
-			r.err = r.do(t)
-			close(r.done)
-		case <-o.storeWait.Done():
-			return context.Cause(o.storeWait)
-		case <-sh.kill:
-			return errKilled
-		case <-sh.lease.Lost():
-			return journal.ErrStale
-		}
-	}
-}
-
-// answerReads answers the reads of the turn, which do not depend on what is stored. They
-// may show what is not stored yet.
-func (t *turn) answerReads() {
-	kept := t.requests[:0]
-	for _, r := range t.requests {
-		if r.read {
-			close(r.done)
-		} else {
-			kept = append(kept, r)
-		}
-	}
-	clear(t.requests[len(kept):])
-	t.requests = kept
-}
-
-// act does what was decided, now that it is stored.
-func (t *turn) act() {
-	for i, r := range t.requests {
-		if r.done != nil {
-			close(r.done)
-		}
-		t.requests[i] = nil
-	}
-	t.requests = t.requests[:0]
-	t.o.sh.dispatcher.act()
-	for _, id := range t.ended {
-		t.o.endWaits(id)
-	}
-	t.ended = t.ended[:0]
-	t.o.events.publish()
-}
-
-// storePolicy is how the engine waits for its own disk.
-var storePolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited").Policy()

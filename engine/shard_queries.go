@@ -104,19 +104,19 @@ func (q *queries) wait(ctx context.Context, id string) (over bool, err error) {
 
 // waitOnce waits until the run is closed.
 func (q *queries) waitOnce(ctx context.Context, run machine.ID) error {
-	over, there := make(chan struct{}), new(bool)
+	w, there := &waiter{over: make(chan struct{})}, new(bool)
 	// Not a read, which is answered also while the end of a run can't be stored.
 	err := q.sh.do(ctx, func(*turn) error {
 		r, ok := q.sh.owner.m.Run(run)
 		if *there = ok; ok && !r.Closed() {
-			q.sh.owner.addWaiter(run, over)
+			q.sh.owner.waiters.add(run, w)
 		} else {
-			close(over)
+			close(w.over)
 		}
 		return nil
 	})
 	if err != nil {
-		q.endWait(run, over)
+		w.canceled.Store(true)
 		return err
 	}
 	if !*there { // it is over, or was never here
@@ -125,24 +125,14 @@ func (q *queries) waitOnce(ctx context.Context, run machine.ID) error {
 		}
 	}
 	select {
-	case <-over:
+	case <-w.over:
 		return q.sh.stopError()
 	case <-q.sh.stop:
 		return notAccepted{ErrClosed}
 	case <-ctx.Done():
-		q.endWait(run, over)
+		w.canceled.Store(true)
 		return context.Cause(ctx)
 	}
-}
-
-// endWait takes back a wait. The caller does not wait for that.
-func (q *queries) endWait(id machine.ID, over chan struct{}) {
-	go func() {
-		_ = q.sh.do(context.Background(), func(*turn) error { // if the shard ends, there is nothing to take back
-			q.sh.owner.removeWaiter(id, over)
-			return nil
-		})
-	}()
 }
 
 // list returns runs, and the cursor of each: the place after it.
