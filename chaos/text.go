@@ -39,7 +39,7 @@ func Parse(text string) (s Spec, err error) {
 		case clause == "":
 			continue
 		case isSeed && (seeded || len(s.Rules) > 0):
-			return Spec{}, fmt.Errorf("chaos: %q: the seed is given once, before the rules", clause)
+			return Spec{}, fmt.Errorf("chaos: %q: a spec can have only one seed, and it must come before the rules", clause)
 		case isSeed:
 			seeded = true
 			if s.Seed, err = parseSeed(digits); err != nil {

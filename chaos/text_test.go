@@ -147,7 +147,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		"a: 200":                           `"a" does not tell which requests are meant`,
 		"header(a b): 200":                 "is not the name of a header",
 		"seed=x; 200":                      `seed: "x" is not a whole number`,
-		"200; seed=7":                      "the seed is given once, before the rules",
+		"200; seed=7":                      "only one seed, and it must come before the rules",
 		"per=a,b":                          "is not the name of a header",
 		"delay=400d":                       "is above 366d",
 		strings.Repeat("200;", 20000):      "at most 65536 are read",

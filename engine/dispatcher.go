@@ -262,7 +262,7 @@ func (d *dispatcher) handlerReturned(h stuckHandler) {
 func (d *dispatcher) checkStuck(id machine.ID) error {
 	for h, returned := range d.stuck {
 		if h.run == id && !returned {
-			return fmt.Errorf("%w: an attempt of run %s does not end and still runs in this process", ErrState, id)
+			return fmt.Errorf("%w: an attempt of run %s was given up, but its handler has not returned; wait until it does, or restart the process in which it runs", ErrState, id)
 		}
 	}
 	return nil

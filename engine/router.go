@@ -40,8 +40,9 @@ func (r *router) at(ctx context.Context, shard int, c *call) (answer, error) {
 	return r.cluster.calls.ask(ctx, shard, c)
 }
 
-// of asks the shard of a run. A run that was moved into the cluster may be in another
-// shard than its id says.
+// of sends the call to the shard that has the run. It tries the shard that follows from
+// the id first. If the run is not there, it looks in the other shards, because a run that
+// was moved into the cluster may be in any of them.
 func (r *router) of(ctx context.Context, id string, c *call) (answer, error) {
 	c.ID = id
 	run, err := machine.ParseID(id)

@@ -125,8 +125,9 @@ func hinted(text string) string {
 	return before + why + " (give it an Idempotency-Key, or set retry-posts or repeatable)" + after
 }
 
-// undoubled removes from a chain of causes those that repeat the one before, and further
-// mentions of an ended context.
+// undoubled removes repetitions from the text of an error. Of the parts between ": ", it
+// drops each that equals the part before it, and each "context canceled" or "context
+// deadline exceeded" that the text before it already contains.
 func undoubled(text string) string {
 	const sep = ": "
 	if !strings.Contains(text, sep) {

@@ -25,7 +25,7 @@ func (d *runDecoder) ReadArchive(stream io.Reader, yield func(*Run) error) error
 			return err
 		}
 		if kind != frameRuns {
-			return fmt.Errorf("%w: frame %q in an archive", ErrEncoding, kind)
+			return fmt.Errorf("%w: an archive has a frame of kind %q; want only %q", ErrEncoding, kind, frameRuns)
 		}
 		buf = body
 		for r := (reader{data: body}); len(r.data) > 0; {

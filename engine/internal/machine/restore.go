@@ -46,7 +46,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 			break
 		}
 		if kind != frameRuns {
-			return nil, fmt.Errorf("%w: frame %q in a snapshot", ErrEncoding, kind)
+			return nil, fmt.Errorf("%w: a snapshot has a frame of kind %q; want %q or %q", ErrEncoding, kind, frameRuns, frameEnd)
 		}
 		for len(r.data) > 0 && r.err == nil {
 			at := uint32(len(body) - len(r.data))

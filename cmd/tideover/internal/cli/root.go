@@ -89,7 +89,7 @@ succeed or another attempt is pointless.`,
 	return root
 }
 
-// commandGroups are the headings of the commands in the help.
+// commandGroups are the commands in the help, grouped under headings.
 var commandGroups = []struct {
 	title string
 	verbs []string

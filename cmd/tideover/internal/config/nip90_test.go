@@ -202,7 +202,7 @@ func TestTheKeyIsLookedUpLate(t *testing.T) {
 	if text := r.String("hex " + nostrKey + ", nsec " + nostrSecret); planted(text) {
 		t.Errorf("the redactor leaves %s", text)
 	}
-	for content, want := range map[string]string{customer: "", "PLANTED": `nip90: key: what "${file:` + name + `}" leads to is no secret key`} {
+	for content, want := range map[string]string{customer: "", "PLANTED": `nip90: key: the value of "${file:` + name + `}" is not usable: secret key: want `} {
 		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ type workflowReader struct {
 	drafts    map[string]*draft
 }
 
-// section reads the section.
+// section reads the section workflows of the configuration.
 func (r *workflowReader) section(at place) {
 	checkReserved(at)
 	checkPrefixes(at)

@@ -50,7 +50,7 @@ func ResolveKey(s *template.SecretText, r secret.Resolver) (nostr.SecretKey, err
 	}
 	k, err := nostr.ParseSecretKey(v.Reveal())
 	if err != nil {
-		return k, fmt.Errorf("what %q leads to is no %w", s, err)
+		return k, fmt.Errorf("the value of %q is not usable: %w", s, err)
 	}
 	if r.Redactor != nil {
 		r.Redactor.Add(keyForms(k)...)

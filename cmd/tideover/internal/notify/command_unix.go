@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// errNoCommands is why this system can't run commands: it can.
+// errNoCommands is nil: commands can run on Unix. On other systems it says why they can't.
 var errNoCommands error
 
 // inGroup makes the command the leader of a process group, which dies with it

@@ -124,7 +124,8 @@ func (m *Manager) orphans(ctx context.Context) error {
 	return nil
 }
 
-// latest finds the latest run of a session from an earlier process.
+// latest sets g.run, if it is empty, to the latest stored run of the session, which an
+// earlier process has started. It stays empty if there is none.
 func (m *Manager) latest(ctx context.Context, g *managed) error {
 	if g.run != "" {
 		return nil

@@ -143,7 +143,9 @@ func hueVars(policies int) string {
 	return hues(policies, 0) + swatches(policies, 0) + "@media (prefers-color-scheme: dark) {\n" + hues(policies, 1) + swatches(policies, 1) + "}\n"
 }
 
-// swatches returns the CSS classes of the colours outside of charts.
+// swatches returns the classes of hues for HTML elements such as legends, which have a
+// background and a border-color instead of a fill and a stroke. ground is 0 for light
+// mode and 1 for dark mode.
 func swatches(policies, ground int) string {
 	return strings.NewReplacer(".f", ".b", "fill:", "background:", ".s", ".u", "stroke:", "border-color:").Replace(hues(policies, ground))
 }

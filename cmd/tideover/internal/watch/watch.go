@@ -105,7 +105,8 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 			err = errors.Join(err, w.engine.Close(context.Background()))
 		}
 	}()
-	if err := w.begin(ctx); err != nil {
+	continued, err := w.begin(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := w.writeAbout(); err != nil {
@@ -114,8 +115,11 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	for run := range w.manager.Runs(ctx) {
 		w.Outbox.Recover(run)
 	}
+	w.serve() // before the first line and the first command, which may use it at once
+	if continued != "" {
+		w.Say("%s", continued)
+	}
 	close(w.ready)
-	w.serve()
 	return w, nil
 }
 
@@ -165,48 +169,49 @@ func (w *Watch) open(ctx context.Context) error {
 	return nil
 }
 
-// begin continues the session of the folder, or starts one.
-func (w *Watch) begin(ctx context.Context) error {
+// begin continues the session of the folder, or starts one. It returns the line that tells the
+// user how a session continues; "" for a new one.
+func (w *Watch) begin(ctx context.Context) (continued string, err error) {
 	before, err := w.manager.Set(ctx, []*session.Spec{w.Spec}, []*engine.Workflow{w.flow})
 	if err != nil {
-		return err
+		return "", err
 	}
 	name := w.Spec.Name
 	st, err := w.manager.Get(ctx, name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if before && !w.Anew && (!st.Over() || st.State == "gave-up") {
 		if err := w.checkSame(ctx, st); err != nil {
-			return err
+			return "", err
 		}
 	}
 	switch {
 	case !before:
 	case w.Anew && !st.Over():
 		if err := w.manager.Stop(ctx, name, "watch --new"); err != nil {
-			return err
+			return "", err
 		}
 		fallthrough
 	case w.Anew:
 		err = w.manager.Begin(ctx, name, "watch --new")
 	case st.State == "gave-up" && st.NoResume != "":
-		w.Say("session %s gave up (%s); starting it again with its first prompt", name, st.Error)
+		continued = fmt.Sprintf("session %s gave up (%s); starting it again with its first prompt", name, st.Error)
 		err = w.manager.Resume(ctx, name, "watch")
 	case st.State == "gave-up":
-		w.Say("session %s gave up (%s); continuing with new attempts. Use --new to start another one", name, st.Error)
+		continued = fmt.Sprintf("session %s gave up (%s); continuing with new attempts. Use --new to start another one", name, st.Error)
 		err = w.manager.Resume(ctx, name, "watch")
 	case st.Over():
 		err = w.manager.Begin(ctx, name, "watch")
 	default:
-		w.printContinued(st)
+		continued = continuedLine(st)
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	st, err = w.manager.Get(ctx, name)
 	w.run = st.Run
-	return err
+	return continued, err
 }
 
 // checkSame returns an error if the stored session is for another command.
@@ -225,13 +230,13 @@ func (w *Watch) checkSame(ctx context.Context, st session.Status) error {
 	return nil
 }
 
-// printContinued says in which state a session continues.
-func (w *Watch) printContinued(st session.Status) {
+// continuedLine says in which state a session continues.
+func continuedLine(st session.Status) string {
 	where := st.State
 	if st.Next != nil {
 		where = fmt.Sprintf("waiting until %s", st.Next.Local().Format("Jan 2 15:04:05"))
 	}
-	w.Say("continuing session %s: %s, %d of %d windows and %d of %s attempts used. Use --new to start another one",
+	return fmt.Sprintf("continuing session %s: %s, %d of %d windows and %d of %s attempts used. Use --new to start another one",
 		st.Name, where, st.Windows, st.MaxWindows, st.Spent, limit(st.MaxAttempts))
 }
 
