@@ -72,10 +72,10 @@ func TestEventsSayHowAttemptsEnded(t *testing.T) {
 func TestACommandThatIgnoresTERMIsSaidToBeKilled(t *testing.T) {
 	t.Parallel()
 	const script = `trap "" TERM; sleep 60`
-	got := tideover(t, "exec", "-n", "1", "--grace", "100ms", "--attempt-timeout", "200ms", "--", "sh", "-c", script)
-	wantIn(t, "stderr", got.stderr, "timed out after 200ms, then killed after a grace period of 100ms\n")
-	got = tideover(t, "exec", "-n", "1", "--grace", "100ms", "--total-timeout", "200ms", "--", "sh", "-c", script)
-	wantIn(t, "stderr", got.stderr, "total timeout of 200ms reached, then killed after a grace period of 100ms\n")
+	got := tideover(t, "exec", "-n", "1", "--grace", "100ms", "--attempt-timeout", "3s", "--", "sh", "-c", script)
+	wantIn(t, "stderr", got.stderr, "timed out after 3s, then killed after a grace period of 100ms\n")
+	got = tideover(t, "exec", "-n", "1", "--grace", "100ms", "--total-timeout", "3s", "--", "sh", "-c", script)
+	wantIn(t, "stderr", got.stderr, "total timeout of 3s reached, then killed after a grace period of 100ms\n")
 	got = tideover(t, "exec", "-n", "1", "--attempt-timeout", "200ms", "--", "sleep", "60")
 	wantIn(t, "stderr", got.stderr, "timed out after 200ms\n")
 }

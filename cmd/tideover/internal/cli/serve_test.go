@@ -128,7 +128,7 @@ workflows:
         policy: fixed(10ms) attempts=3
   limited:
     steps:
-      - {id: hang, run: [sh, -c, 'echo $$ > $DIR/hang; sleep 600'], policy: fixed(10ms) attempts=2 attempt-timeout=1s}
+      - {id: hang, run: [sh, -c, 'echo $$ > $DIR/hang; sleep 600'], policy: fixed(10ms) attempts=2 attempt-timeout=3s}
   big:
     steps:
       - {id: talk, run: [sh, -c, 'head -c 3000000 /dev/zero | tr "\0" "\1"'], output-limit: 100KiB}
@@ -167,7 +167,7 @@ func TestCommandsAsSteps(t *testing.T) {
 
 	o = s.runCommand("run", "limited", "--wait")
 	wantCode(t, o, 1)
-	wantIn(t, "error", o.stderr, "timed out after 1s")
+	wantIn(t, "error", o.stderr, "timed out after 3s")
 	if pid := s.sign("hang"); alive(pid) {
 		t.Errorf("process %s outlived its timeout", pid)
 	}
