@@ -1,10 +1,12 @@
 package retry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/breaker"
@@ -27,6 +29,22 @@ type call struct {
 	timer    *time.Timer
 }
 
+// Resume is [Runner.Do] for a call that has made attempts already, perhaps in
+// another process. Its next attempt starts at once, unless the policy allows no
+// further one.
+//
+// Store Event.State and Event.Until in the hook of [WithOnRetry]; wait until
+// then before calling Resume, and add the time that has passed to the state's
+// Elapsed if a total timeout is to cover it. The state is that of attempts which
+// have failed: one that takes the process down with it is not counted.
+func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) error) error {
+	if s.Attempt < 0 || s.Elapsed < 0 || s.Prev < 0 {
+		return fmt.Errorf("retry: Resume: state: attempt %d, prev %v or elapsed %v is negative", s.Attempt, s.Prev, s.Elapsed)
+	}
+	s.Left = 0 // the deadline is that of this context
+	return r.run(ctx, s, op)
+}
+
 // run makes the whole call: every attempt, every gate.
 func (r *Runner) run(ctx context.Context, s State, op func(context.Context) error) error {
 	if err := r.misuse(ctx, op); err != nil {
@@ -39,23 +57,15 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 	if ctx.Err() != nil {
 		return c.giveUp(ctx, StopCanceled, nil, nil)
 	}
-	if why := r.policy.spent(s); why != 0 {
-		return c.giveUp(ctx, why, nil, nil)
+	if s != (State{}) {
+		if why := r.policy.spent(s); why != 0 {
+			return c.giveUp(ctx, why, nil, nil)
+		}
 	}
 	err := c.attempt(ctx, op, nil)
 	if err == nil || c.refused {
 		return err
 	}
-	return c.retry(ctx, op, err)
-}
-
-// again goes on after a first attempt that was made already has failed.
-func (r *Runner) again(ctx context.Context, op func(context.Context) error, err error) error {
-	var c call
-	c.r, c.state.Attempt = r, 1
-	c.begin() // which is nothing in a direct runner
-	defer c.end()
-	c.judge(ctx, err)
 	return c.retry(ctx, op, err)
 }
 
@@ -101,25 +111,6 @@ func (c *call) end() {
 	}
 }
 
-// retry goes on after the first failure until an attempt succeeds or none may
-// follow. The history lives here, so that a call which succeeds at once does
-// not pay for it.
-func (c *call) retry(ctx context.Context, op func(context.Context) error, err error) error {
-	var h history
-	c.startClock()
-	if d, ok := ctx.Deadline(); ok {
-		c.deadline = d
-	}
-	for {
-		if final := c.next(ctx, err, &h); final != nil {
-			return final
-		}
-		if err = c.attempt(ctx, op, &h); err == nil || c.refused {
-			return err
-		}
-	}
-}
-
 // attempt makes one attempt. When a gate is closed it sets refused, and the
 // error is final.
 func (c *call) attempt(ctx context.Context, op func(context.Context) error, h *history) (err error) {
@@ -137,175 +128,11 @@ func (c *call) attempt(ctx context.Context, op func(context.Context) error, h *h
 	return nil
 }
 
-// judge says what a failure means. The caller's cancellation comes first: no
-// classifier may make a retry of it.
-func (c *call) judge(ctx context.Context, err error) {
-	if ctx.Err() != nil {
-		c.outcome = Outcome{Class: ClassCanceled}
-		return
-	}
-	c.outcome = OutcomeOf(err)
-	if c.r.classify == nil || c.outcome.Class == ClassStuck { // which only we can know
-		return
-	}
-	c.safely("classifier", func() { c.outcome = c.r.classify(err) })
-	if _, left := errors.AsType[*leftError](err); left {
-		c.outcome.Final = true
-	}
-}
-
-// next decides what follows a failed attempt, and waits. It returns the final
-// error when nothing follows.
-func (c *call) next(ctx context.Context, err error, h *history) error {
-	switch {
-	case c.r.budget == nil:
-	case c.outcome.Class <= ClassThrottled:
-		c.budget.Fail()
-	default: // an answer or a cancellation says nothing about load
-		c.budget.Answer()
-	}
-	h.add(c.state.Attempt, err)
-	c.emit(AttemptFailed, err)
-	d := c.decide(ctx, err)
-	if d.Stop != 0 {
-		return c.giveUp(ctx, d.Stop, c.explain(d), h)
-	}
-	c.state.Prev = d.Prev
-	h.waited(d)
-	if !c.wait(ctx, d, err) {
-		c.budget.Cancel()
-		return c.giveUp(ctx, StopCanceled, nil, h)
-	}
-	return nil
-}
-
-// decide asks the policy, and the gates only when the policy would go on: a
-// retry that will not happen costs no budget.
-func (c *call) decide(ctx context.Context, err error) Decision {
-	r, s, o := c.r, &c.state, &c.outcome
-	c.readClocks()
-	if r.schedule != nil && o.After == 0 && o.Class < ClassPermanent {
-		c.safely("schedule", func() { o.Delay = max(r.schedule(*s, *o), 0) })
-	}
-	var u uint64
-	if r.draws || o.After > 0 || r.review != nil {
-		u = r.random()
-	}
-	if r.review != nil {
-		return c.reviewed(ctx, err, u)
-	}
-	return r.policy.decideWithin(s, o, Gates{OpenFor: r.openFor()}, &c.budget, u)
-}
-
-// readClocks brings the times of the state up to date.
-func (c *call) readClocks() {
-	if c.r.timed {
-		c.state.Elapsed = c.elapsed()
-	}
-	if c.deadline.IsZero() {
-		return
-	}
-	if c.state.Left = time.Until(c.deadline); c.state.Left == 0 {
-		c.state.Left = -1
-	}
-}
-
-// explain returns what the reason of a stop does not say by itself.
-func (c *call) explain(d Decision) error {
-	switch d.Stop {
-	case StopServerWait:
-		asked := cmp.Or(d.Wait, c.outcome.After) // a review may decide for another wait than the server's
-		return fmt.Errorf("asked for %v, granted are %v", roundTime(asked), cmp.Or(c.r.policy.ServerWait, DefaultServerWait))
-	case StopBreaker:
-		return c.r.closedDoor()
-	default:
-		return nil
-	}
-}
-
-// openFor returns how long the breaker, if there is one, is open for certain.
-func (r *Runner) openFor() time.Duration {
-	if r.breaker == nil {
-		return 0
-	}
-	return r.breaker.ShutFor()
-}
-
-// closedDoor returns the breaker's error if it is open, otherwise nil.
-func (r *Runner) closedDoor() error {
-	if d := r.openFor(); d > 0 {
-		return &breaker.OpenError{Name: r.breaker.Name(), State: r.breaker.State(), For: d}
-	}
-	return nil
-}
-
-// wait notifies hooks and observers, then waits. It reports whether the wait was completed.
-func (c *call) wait(ctx context.Context, d Decision, err error) bool {
-	r := c.r
-	left := d.Wait
-	if r.observed || len(r.onRetry) > 0 {
-		now := time.Now()
-		e := c.event(Waiting, err)
-		e.Delay, e.By, e.Until = d.Wait, d.By, now.Add(d.Wait)
-		r.tell(e)
-		for _, hook := range r.onRetry {
-			c.safely("OnRetry", func() { c.hooked(hook(ctx, e)) })
-		}
-		left = max(d.Wait-time.Since(now), 0) // what the hook took is part of the wait
-		if ctx.Err() != nil {
-			return false
-		}
-	}
-	if left == 0 {
-		return true
-	}
-	if c.timer == nil {
-		c.timer = time.NewTimer(left)
-	} else {
-		c.timer.Reset(left)
-	}
-	select {
-	case <-c.timer.C:
-		return ctx.Err() == nil // both may have come at once
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// giveUp makes the final error. A caller whose deadline has passed has not
-// canceled.
-func (c *call) giveUp(ctx context.Context, why Reason, cause error, h *history) error {
-	if ended := ctx.Err(); ended != nil && why == StopCanceled {
-		cause = context.Cause(ctx)
-		if errors.Is(ended, context.DeadlineExceeded) {
-			why = StopDeadline
-		}
-	}
-	e := &Error{Name: c.r.name, Reason: why, Attempts: c.state.Attempt, Elapsed: c.elapsed(), Cause: cause}
-	if h != nil {
-		h.keep(e)
-	}
-	if c.r.observed {
-		ev := c.event(GaveUp, e)
-		ev.Reason = why
-		c.r.tell(ev)
-	}
-	return e
-}
-
 func (c *call) elapsed() time.Duration {
 	if c.start == 0 {
 		return c.spent
 	}
 	return c.spent + clock.Now() - c.start
-}
-
-// event returns an event of the call as it stands.
-func (c *call) event(k EventKind, err error) Event {
-	return Event{
-		Kind: k, Time: time.Now(), Name: c.r.name, Call: c.id, Err: err, Note: noteOf(err),
-		Attempt: c.state.Attempt, Attempts: c.r.policy.attempts(), Elapsed: c.elapsed(), Prev: c.state.Prev,
-	}
 }
 
 // emit is small enough to be inlined: without an observer it costs nothing.
@@ -321,47 +148,271 @@ func (c *call) show(k EventKind, err error) {
 	}
 }
 
-// tell shows the event to all observers. One that panics does not keep the
-// others from seeing it, nor the call from going on.
-func (r *Runner) tell(e Event) {
-	for i, observe := range r.observers {
-		if err := panics(func() { observe(e) }); err != nil {
-			failed := e
-			failed.Kind, failed.Err = HookFailed, fmt.Errorf("observer: %w", err)
-			for j, other := range r.observers {
-				if j != i {
-					_ = panics(func() { other(failed) })
-				}
-			}
+// smooth reports whether an event is all that happens to a call that goes right at
+// once.
+func smooth(k EventKind, attempt int) bool {
+	return attempt <= 1 && (k == AttemptStarted || k == Succeeded)
+}
+
+// guard holds what an attempt took on its way in and gives back on its way
+// out, also when the operation panics.
+type guard struct {
+	r      *Runner
+	ctx    *attemptContext
+	held   bool // a place in r.concurrency
+	token  limit.Token
+	permit breaker.Permit
+	let    bool // permit is valid
+	health breaker.Result
+	load   limit.Result
+}
+
+// guarded makes one attempt behind all gates, in the fixed order: limits,
+// breaker, timeout.
+func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *history) (err error) {
+	r := c.r
+	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // what a panic leaves
+	defer g.leave()
+	if why, err := c.admit(ctx, &g); why != 0 {
+		c.refused = true
+		g.health = breaker.Canceled
+		c.budget.Cancel() // of a retry that did not happen
+		return c.giveUp(ctx, why, err, h)
+	}
+	c.state.Attempt++
+	c.emit(AttemptStarted, nil)
+	if r.confined {
+		g.ctx = c.confine(ctx)
+		err = op(g.ctx)
+	} else {
+		err = op(ctx)
+	}
+	if err == nil {
+		g.health, g.load = breaker.Success, limit.Answered
+		return nil
+	}
+	late := errors.Is(err, context.DeadlineExceeded)
+	if late && g.ctx != nil && ctx.Err() == nil && g.ctx.timedOut() {
+		err = &TimeoutError{Limit: g.ctx.timeout.Limit, Total: g.ctx.timeout.Total, Err: err}
+	}
+	c.judge(ctx, err)
+	g.health, g.load = resultOf(ctx, c.outcome), loadOf(c.outcome, late)
+	return err
+}
+
+// admit passes the gates within the time that is left. It returns the reason
+// and the cause when the attempt may not be made.
+func (c *call) admit(ctx context.Context, g *guard) (why Reason, err error) {
+	total := c.r.policy.TotalTimeout
+	within := ctx
+	if total > 0 && c.r.queued {
+		limited, cancel := context.WithTimeout(ctx, total-c.elapsed())
+		defer cancel()
+		within = limited
+	}
+	why, err = g.enter(within)
+	switch {
+	case ctx.Err() != nil:
+		return StopCanceled, err
+	case total > 0 && c.elapsed() >= total:
+		return StopTotalTimeout, err
+	}
+	return why, err
+}
+
+// confine returns the context of an attempt that has limits of its own.
+func (c *call) confine(ctx context.Context) *attemptContext {
+	left := c.r.policy.TotalTimeout
+	if left > 0 {
+		left = max(left-c.elapsed(), 1)
+	}
+	a := newAttemptContext(ctx, &c.r.policy, left)
+	a.call, a.attempt = c.id, c.state.Attempt
+	return a
+}
+
+// loadOf says what an outcome means to an adaptive limit.
+func loadOf(o Outcome, late bool) limit.Result {
+	switch {
+	case o.Class == ClassThrottled || late:
+		return limit.Dropped
+	case o.Class == ClassPermanent:
+		return limit.Answered
+	default:
+		return limit.Ignored
+	}
+}
+
+// resultOf says what an outcome means to a breaker. A permanent failure is an
+// answer, and no sign of a sick service. A caller who goes away says nothing
+// about it; one whose deadline passes got no answer in time, and that does.
+func resultOf(ctx context.Context, o Outcome) breaker.Result {
+	switch {
+	case o.Class == ClassPermanent:
+		return breaker.Success
+	case o.Class == ClassCanceled && !errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return breaker.Canceled
+	default:
+		return breaker.Failure
+	}
+}
+
+// enter passes the gates. On an error it names the reason.
+func (g *guard) enter(ctx context.Context) (why Reason, err error) {
+	r := g.r
+	if r.breaker != nil && r.queued {
+		// Check the breaker first: a wait for a limit is wasted if it is open.
+		if err := r.closedDoor(); err != nil {
+			return StopBreaker, err
 		}
 	}
-}
-
-// hooked passes on the error of a hook.
-func (c *call) hooked(err error) {
-	if err != nil {
-		c.emit(HookFailed, fmt.Errorf("OnRetry: %w", err))
-	}
-}
-
-// safely runs what a user gave us. A panic goes to the observers.
-func (c *call) safely(what string, f func()) {
-	if err := panics(f); err != nil {
-		c.emit(HookFailed, fmt.Errorf("%s: %w", what, err))
-	}
-}
-
-// panics runs f and returns its panic as an error.
-func panics(f func()) (err error) {
-	defer func() {
-		switch v := recover().(type) {
-		case nil:
-		case error:
-			err = fmt.Errorf("panic: %w", v)
-		default:
-			err = fmt.Errorf("panic: %v", v)
+	if r.concurrency != nil {
+		if err := r.concurrency.Acquire(ctx); err != nil {
+			return StopLimit, err
 		}
-	}()
-	f()
-	return nil
+		g.held = true
+	}
+	if r.adaptive != nil {
+		if g.token, err = r.adaptive.Acquire(ctx); err != nil {
+			return StopLimit, err
+		}
+	}
+	if r.rate != nil {
+		if err := r.rate.Wait(ctx); err != nil {
+			return StopLimit, err
+		}
+	}
+	if r.breaker != nil {
+		if g.permit, err = r.breaker.Allow(); err != nil {
+			return StopBreaker, err
+		}
+		g.let = true
+	}
+	return 0, nil
+}
+
+// leave gives everything back, in the opposite order.
+func (g *guard) leave() {
+	if g.ctx != nil {
+		g.ctx.end()
+	}
+	if g.let {
+		g.permit.Done(g.health)
+	}
+	if g.r.adaptive != nil {
+		g.token.Done(g.load)
+	}
+	if g.held {
+		g.r.concurrency.Release()
+	}
+}
+
+// attemptContext is the context of one attempt. It ends when the attempt does,
+// or at its deadline. A context of the standard library starts a timer
+// at once; this one starts it when Done is called for the first time.
+type attemptContext struct {
+	context.Context               // the caller's
+	deadline        time.Duration // the clock's reading at our limit; 0 means that we have none
+	timeout         TimeoutError  // the cause when it is reached
+	call            uint64
+	attempt         int
+
+	made  atomic.Bool // real is there
+	ended atomic.Bool
+	mu    sync.Mutex // held while real is made
+	real  cancelable
+}
+
+// cancelable is a context of the standard library with its cancel function.
+type cancelable struct {
+	context.Context
+	cancel context.CancelFunc
+}
+
+// newAttemptContext returns the context of an attempt that begins now. left is
+// what the total timeout leaves; zero limits are none.
+func newAttemptContext(parent context.Context, p *Policy, left time.Duration) *attemptContext {
+	c := &attemptContext{Context: parent}
+	limit := p.AttemptTimeout
+	c.timeout.Limit = limit
+	if p.TotalTimeout > 0 && (limit == 0 || left < limit) {
+		c.timeout.Limit, c.timeout.Total = p.TotalTimeout, true
+		limit = left
+	}
+	if limit == 0 {
+		return c
+	}
+	if c.deadline = clock.Later(clock.Now(), limit); c.deadline == math.MaxInt64 {
+		c.deadline = 0 // beyond all time
+		return c
+	}
+	if d, ok := parent.Deadline(); ok && !clock.Time(c.deadline).Before(d) {
+		c.deadline = 0 // the caller's comes first
+	}
+	return c
+}
+
+// timedOut reports whether our own limit has been reached.
+func (c *attemptContext) timedOut() bool { return c.deadline != 0 && clock.Now() >= c.deadline }
+
+// Deadline implements [context.Context].
+func (c *attemptContext) Deadline() (time.Time, bool) {
+	if c.deadline == 0 {
+		return c.Context.Deadline()
+	}
+	return clock.Time(c.deadline), true
+}
+
+// Done implements [context.Context].
+func (c *attemptContext) Done() <-chan struct{} { return c.make().Done() }
+
+// Err implements [context.Context].
+func (c *attemptContext) Err() error {
+	if c.made.Load() {
+		return c.real.Err()
+	}
+	if !c.ended.Load() && c.Context.Err() == nil && !c.timedOut() {
+		return nil
+	}
+	// From here on Err, Done and context.Cause must agree for good.
+	return c.make().Err()
+}
+
+// Value implements [context.Context]. The standard library finds the real
+// context through it, and hangs children on that without a goroutine.
+func (c *attemptContext) Value(key any) any {
+	if c.made.Load() {
+		return c.real.Value(key)
+	}
+	return c.Context.Value(key)
+}
+
+// make returns the standard context behind this one, made at the first call.
+func (c *attemptContext) make() context.Context {
+	if c.made.Load() {
+		return c.real.Context
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made.Load() {
+		return c.real.Context
+	}
+	if c.deadline != 0 {
+		c.real.Context, c.real.cancel = context.WithDeadlineCause(c.Context, clock.Time(c.deadline), &c.timeout)
+	} else {
+		c.real.Context, c.real.cancel = context.WithCancel(c.Context)
+	}
+	c.made.Store(true)
+	if c.ended.Load() { // end may have looked before there was anything to cancel
+		c.real.cancel()
+	}
+	return c.real.Context
+}
+
+// end cancels the context.
+func (c *attemptContext) end() {
+	c.ended.Store(true)
+	if c.made.Load() {
+		c.real.cancel()
+	}
 }

@@ -109,16 +109,10 @@ func Marked(err error) bool {
 // OutcomeOf returns the outcome that the error, or one it wraps, states. An
 // error that states none is transient.
 func OutcomeOf(err error) Outcome {
-	o, _ := stated(err)
-	return o
-}
-
-func stated(err error) (Outcome, bool) {
-	c, ok := speaker(err)
-	if !ok {
-		return Outcome{}, false
+	if c, ok := speaker(err); ok {
+		return c.RetryOutcome()
 	}
-	return c.RetryOutcome(), true
+	return Outcome{}
 }
 
 // speaker returns the first error of the chain that knows its outcome.

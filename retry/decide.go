@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/tideover/tideover/internal/clock"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -141,8 +142,8 @@ func (p *Policy) verdict(s *State, o *Outcome) Reason {
 func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 	switch {
 	case o.After > 0:
-		least := sum(o.After, p.ServerSlack)
-		return Decision{By: ByServer, Wait: sum(least, extra(o.After, p.room(s)-least, u)), Prev: s.Prev}
+		least := clock.Later(o.After, p.ServerSlack)
+		return Decision{By: ByServer, Wait: clock.Later(least, extra(o.After, p.room(s)-least, u)), Prev: s.Prev}
 	case o.Delay > 0:
 		return Decision{By: BySchedule, Wait: max(min(o.Delay, cmp.Or(p.Cap, math.MaxInt64)), o.AtLeast), Prev: s.Prev}
 	case p.Base == 0 && o.Class != ClassThrottled:
@@ -175,12 +176,4 @@ func extra(after, left time.Duration, u uint64) time.Duration {
 		most = min(most, left/2)
 	}
 	return time.Duration(float64(most) * (float64(u>>11) / (1 << 53)))
-}
-
-// sum adds durations that are not negative, and stops at the largest one.
-func sum(ds ...time.Duration) (total time.Duration) {
-	for _, d := range ds {
-		total = min(total, math.MaxInt64-d) + d
-	}
-	return total
 }

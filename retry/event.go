@@ -70,14 +70,6 @@ type Event struct {
 	Note     string        // what else there is to say
 }
 
-// smooth reports whether an event is all that happens to a call that goes right at
-// once.
-func (e *Event) smooth() bool { return smooth(e.Kind, e.Attempt) }
-
-func smooth(k EventKind, attempt int) bool {
-	return attempt <= 1 && (k == AttemptStarted || k == Succeeded)
-}
-
 // State returns the state of the call at the event, to be stored and given to
 // [Runner.Resume].
 func (e Event) State() State {

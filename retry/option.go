@@ -97,7 +97,7 @@ func WithObserver(observe func(Event)) Option {
 func WithTroubleObserver(observe func(Event)) Option {
 	return given(observe != nil, "WithTroubleObserver", func(s *settings) {
 		s.observers = append(s.observers, func(e Event) {
-			if !e.smooth() {
+			if !smooth(e.Kind, e.Attempt) {
 				observe(e)
 			}
 		})
