@@ -1,7 +1,9 @@
 package retryhttp
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -19,16 +21,12 @@ const (
 	requested // the server asks for a retry, or the router has another target
 )
 
-func (v verdict) class() retry.Class {
-	switch v {
-	case answer, permanent:
-		return retry.ClassPermanent
-	case throttled:
-		return retry.ClassThrottled
-	default:
-		return retry.ClassTransient
-	}
+// classes has the class of each verdict; those that are not listed are transient.
+var classes = [...]retry.Class{
+	answer: retry.ClassPermanent, permanent: retry.ClassPermanent, throttled: retry.ClassThrottled, requested: retry.ClassTransient,
 }
+
+func (v verdict) class() retry.Class { return classes[v] }
 
 // verdict reads the status and x-should-retry, which overrides it both ways.
 func (s *settings) verdict(resp *http.Response) verdict {
@@ -74,22 +72,6 @@ const shouldRetry = "X-Should-Retry"
 
 // statusOverloaded is what Anthropic and others answer when they have no room.
 const statusOverloaded = 529
-
-// mayRepeat reports whether the request may be processed twice.
-func (s *settings) mayRepeat(req *http.Request) bool {
-	switch req.Method {
-	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
-		return true
-	}
-	// A key that is there without a value is net/http's way to mark a request
-	// as idempotent without sending the header.
-	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
-		if _, ok := req.Header[key]; ok {
-			return true
-		}
-	}
-	return s.idempotent != nil && s.idempotent(req)
-}
 
 // status returns the failure that the response is, or nil. The error is that of
 // a stream which broke off before it had begun.
@@ -170,7 +152,8 @@ func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
 
 // last reports whether the policy allows no further attempt.
 func (x *exchange) last() bool {
-	return x.retries != retry.Unlimited && x.before.Attempt+int(x.rounds.Load()) > x.retries
+	most := x.runner.Policy().Retries()
+	return most != retry.Unlimited && x.before.Attempt+int(x.rounds.Load()) > most
 }
 
 // takeOnce reports whether the status has its one retry left, and takes it.
@@ -189,4 +172,55 @@ func (x *exchange) forbidden(unprocessed bool) error {
 		return ErrNotIdempotent
 	}
 	return x.replayable()
+}
+
+// StatusError is an answer that counts as a failure. It is the failure of an
+// attempt in events and in a [*retry.Error].
+type StatusError struct {
+	Code       int           // the status, or the one that Event stands for
+	Event      string        // the error with which a stream began whose status was a success; "" means none
+	After      time.Duration // the wait that the server asked for; 0 means none
+	Quota      string        // the code in the body which says that quota or credit is gone, such as insufficient_quota
+	NotRetried error         // ErrNotIdempotent or ErrBody, when that alone forbids a retry
+
+	class retry.Class
+	of    request
+}
+
+// Error says what was answered.
+func (e *StatusError) Error() string {
+	s := strings.TrimRight(fmt.Sprintf("status %d %s", e.Code, http.StatusText(e.Code)), " ")
+	if e.Event != "" {
+		s += " (" + e.Event + " as the first event of a stream)"
+	}
+	if e.Quota != "" {
+		s += ": " + e.Quota
+	}
+	if e.After > 0 {
+		s += ", asks to wait " + e.After.Round(time.Millisecond).String()
+	}
+	return s + notRetried(e.NotRetried)
+}
+
+// RetryNote implements [retry.Noted]: the request, without its query.
+func (e *StatusError) RetryNote() string { return e.of.String() }
+
+// Unwrap returns what forbids a retry.
+func (e *StatusError) Unwrap() error { return e.NotRetried }
+
+// RetryOutcome implements [retry.Classified].
+func (e *StatusError) RetryOutcome() retry.Outcome {
+	return retry.Outcome{Class: e.class, Final: e.NotRetried != nil, After: e.After}
+}
+
+// Check returns nil for a status below 400, and otherwise a [*StatusError] for
+// use by a runner around the whole exchange. It does not read the body.
+func Check(resp *http.Response) error {
+	if resp.StatusCode < http.StatusBadRequest {
+		return nil
+	}
+	e := &StatusError{Code: resp.StatusCode, of: requestOf(resp.Request)}
+	e.After, _ = ServerDelay(resp.Header, time.Now())
+	e.class = new(settings).verdict(resp).class()
+	return e
 }

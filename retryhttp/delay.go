@@ -91,15 +91,15 @@ func parseDelay(v string, unit time.Duration, now time.Time) (time.Duration, boo
 	if d, err := time.ParseDuration(v); err == nil {
 		return max(d, 0), d >= 0
 	}
-	for _, parse := range []func(string) (time.Time, error){http.ParseTime, parseRFC3339} {
-		if t, err := parse(v); err == nil {
-			return max(t.Sub(now), 0), true // Sub stops at the longest duration
-		}
+	t, err := http.ParseTime(v)
+	if err != nil {
+		t, err = time.Parse(time.RFC3339, v)
 	}
-	return 0, false
+	if err != nil {
+		return 0, false
+	}
+	return max(t.Sub(now), 0), true // Sub stops at the longest duration
 }
-
-func parseRFC3339(v string) (time.Time, error) { return time.Parse(time.RFC3339, v) }
 
 // parseNumber reads digits with at most one point among them. Signs, exponents,
 // NaN and their like make no sense as a delay.

@@ -2,12 +2,15 @@ package retryhttp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
+	"strconv"
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -22,19 +25,19 @@ type exchange struct {
 	before     retry.State
 	began      time.Time // only with a total timeout
 
-	retries int            // that its runner allows
-	rounds  atomic.Int32   // attempts of the runner
-	sent    atomic.Int32   // requests, hedges included
-	over    bool           // finish was called
-	resp    *http.Response // what the last attempt brought, if it was answered
-	err     error          // how the last attempt failed
-	once    [2]atomic.Bool // a status that allows one retry has had it: 421, 425
+	runner *retry.Runner
+	rounds atomic.Int32   // attempts of the runner
+	sent   atomic.Int32   // requests, hedges included
+	over   bool           // finish was called
+	resp   *http.Response // what the last attempt brought, if it was answered
+	err    error          // how the last attempt failed
+	once   [2]atomic.Bool // a status that allows one retry has had it: 421, 425
 }
 
 // newExchange returns the exchange of a request of which the state tells what
 // was done for it before, when it follows a redirect.
 func newExchange(t *Transport, r *runnerSet, req *http.Request, before retry.State) *exchange {
-	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before, retries: r.runner.Policy().Retries()}
+	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before, runner: r.runner}
 	if t.keys && !x.idempotent {
 		x.key, x.idempotent = newKey(), true
 	}
@@ -45,6 +48,22 @@ func newExchange(t *Transport, r *runnerSet, req *http.Request, before retry.Sta
 		x.began = time.Now()
 	}
 	return x
+}
+
+// mayRepeat reports whether the request may be processed twice.
+func (s *settings) mayRepeat(req *http.Request) bool {
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	// A key that is there without a value is net/http's way to mark a request
+	// as idempotent without sending the header.
+	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if _, ok := req.Header[key]; ok {
+			return true
+		}
+	}
+	return s.idempotent != nil && s.idempotent(req)
 }
 
 // first takes over after a first attempt that went out as it came.
@@ -72,30 +91,6 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.discard(x.resp)
 	x.resp, x.err = x.send(req, s, n)
 	return x.err
-}
-
-// notRepeatable returns the failure of an attempt after which no other can be made,
-// because the body was lost after the decision to go on. A failure that is final already
-// stays as it is: a classifier of the user's wanted what can't be done.
-func notRepeatable(err, why error) error {
-	if retry.OutcomeOf(err).Final {
-		return err
-	}
-	return &finalError{err, why}
-}
-
-// finalError is a failure that must not be repeated.
-type finalError struct{ error, why error }
-
-func (e *finalError) Error() string { return e.error.Error() + ": not retried: " + e.why.Error() }
-
-func (e *finalError) Unwrap() []error { return []error{e.error, e.why} }
-
-// RetryOutcome implements [retry.Classified].
-func (e *finalError) RetryOutcome() retry.Outcome {
-	o := retry.OutcomeOf(e.error)
-	o.Final = true
-	return o
 }
 
 // send makes the n-th attempt. It returns the answer beside the failure that the
@@ -186,19 +181,19 @@ func (x *exchange) replayable() error {
 // answer that no retry would change is one too. The attempt is the router's, if there is
 // one.
 func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *attemptTimer, a Attempt) (*http.Response, error) {
-	if err == nil && resp != nil {
+	if err == nil {
+		if resp == nil || resp.StatusCode < http.StatusBadRequest && !x.t.holds(resp) {
+			return resp, nil
+		}
 		var e error
-		if e, err = x.status(resp, req, a); e != nil {
+		if e, err = x.status(resp, req, a); e != nil || err == nil {
 			return resp, e
 		}
 	}
-	if err != nil {
-		if resp != nil && resp.Body != nil {
-			_ = resp.Body.Close()
-		}
-		return nil, x.failure(err, req, s)
+	if resp != nil && resp.Body != nil {
+		_ = resp.Body.Close()
 	}
-	return resp, nil
+	return nil, x.failure(err, req, s)
 }
 
 // done reports the attempt's end to it, and later that of its body. It returns the
@@ -220,29 +215,12 @@ func (x *exchange) done(a Attempt, s *attemptTimer, resp *http.Response, err err
 			b = new(attemptBody)
 		}
 		b.ReadCloser, b.attempt = resp.Body, a
-		if w, ok := resp.Body.(io.Writer); ok {
-			resp.Body = &attemptConn{b, w}
-		} else {
-			resp.Body = b
-		}
+		resp.Body = upgradable(b, resp.Body)
 	}
 	if err == nil {
 		return nil
 	}
 	return &routedError{err, x, a, resp}
-}
-
-// unrouted returns the failure of an attempt that was not sent.
-func (x *exchange) unrouted(err error, s *attemptTimer) error {
-	f := &failure{err: err, outcome: retry.OutcomeOf(err), of: requestOf(x.req)}
-	if s != nil && s.cancel != nil && s.end(err) != nil {
-		f.late = s.late
-	}
-	if x.req.Context().Err() != nil || s != nil && s.lost {
-		f.outcome.Class = retry.ClassCanceled
-	}
-	s.drop()
-	return f
 }
 
 // attemptBody is the body of a response, whose end is reported to the attempt.
@@ -274,24 +252,6 @@ func (b *attemptBody) report(err error) {
 		err = nil
 	}
 	b.attempt.Closed(err)
-}
-
-// attemptConn is the connection after a 101. Its end of input is not its end.
-type attemptConn struct {
-	*attemptBody
-	io.Writer
-}
-
-func (c *attemptConn) Read(p []byte) (int, error) { return c.ReadCloser.Read(p) }
-
-// CloseWrite closes the connection's other half, as the body of net/http does.
-func (c *attemptConn) CloseWrite() error { return closeWrite(c.Writer) }
-
-func closeWrite(w io.Writer) error {
-	if c, ok := w.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return http.ErrNotSupported
 }
 
 // discard lets go of an answer. What there was to read of it has been read, so
@@ -373,4 +333,78 @@ func spentBefore(req *http.Request) (s retry.State) {
 		s, _ = r.Request.Context().Value(spentKey{}).(retry.State)
 	}
 	return s
+}
+
+// The headers by which layers know of each other's attempts.
+const (
+	attemptHeader = "X-Tideover-Attempt"
+	layerHeader   = "X-Tideover-Layer"
+	keyHeader     = "Idempotency-Key"
+)
+
+// newKey returns a unique Idempotency-Key.
+func newKey() string { return rand.Text() }
+
+// marks reports whether attempts have headers of their own. key is the Idempotency-Key of
+// the transport; "" means none.
+func (t *Transport) marks(key string) bool {
+	return key != "" || t.layer != "" || len(t.deadlines) > 0 || t.router != nil
+}
+
+// mark gives the n-th attempt its own headers. The deadline is not known yet: routing
+// takes time.
+func (t *Transport) mark(req *http.Request, key string, n int) {
+	if req.Header = req.Header.Clone(); req.Header == nil {
+		req.Header = http.Header{}
+	}
+	if t.router != nil {
+		u := *req.URL
+		req.URL = &u // to be changed in place, perhaps
+	}
+	if key != "" {
+		req.Header.Set(keyHeader, key)
+	}
+	if layer := t.layer; layer != "" {
+		if n == 1 {
+			req.Header[attemptHeader] = firstAttempt
+		} else {
+			req.Header.Set(attemptHeader, strconv.Itoa(n))
+		}
+		if above := httpheader.First(req.Header, layerHeader); above != "" && len(above) < maxLayers {
+			req.Header[layerHeader] = []string{above + ", " + layer}
+		} else {
+			req.Header[layerHeader] = t.layers
+		}
+	}
+}
+
+// firstAttempt is the value of nearly all requests. It is never changed: setting the
+// header replaces it.
+var firstAttempt = []string{"1"}
+
+// maxLayers keeps a loop of layers from growing a header without end.
+const maxLayers = 256
+
+// markDeadline says how long the attempt may take: in the headers in which the request
+// states its deadline, or else in those that were asked for, whose names are in their
+// canonical form. Without a limit it says nothing, and nothing is passed on: what a caller
+// further up wrote is out of date.
+func markDeadline(call context.Context, req *http.Request, names []string, limit time.Duration) {
+	left, limited := limit, limit > 0
+	for _, ctx := range []context.Context{req.Context(), call} {
+		if at, ok := ctx.Deadline(); ok {
+			if d := max(time.Until(at), 0); !limited || d < left {
+				left, limited = d, true
+			}
+		}
+	}
+	if restateDeadline(req.Header, left, limited) {
+		return
+	}
+	for _, name := range names {
+		delete(req.Header, name)
+		if v, ok := formatBudget(name, left); ok && limited {
+			req.Header[name] = []string{v}
+		}
+	}
 }

@@ -207,3 +207,40 @@ func validHeader(h http.Header) bool {
 	}
 	return true
 }
+
+// unrouted returns the failure of an attempt that was not sent.
+func (x *exchange) unrouted(err error, s *attemptTimer) error {
+	f := &failure{err: err, outcome: retry.OutcomeOf(err), of: requestOf(x.req)}
+	if s != nil && s.cancel != nil && s.end(err) != nil {
+		f.late = s.late
+	}
+	if x.req.Context().Err() != nil || s != nil && s.lost {
+		f.outcome.Class = retry.ClassCanceled
+	}
+	s.drop()
+	return f
+}
+
+// notRepeatable returns the failure of an attempt after which no other can be made,
+// because the body was lost after the decision to go on. A failure that is final already
+// stays as it is: a classifier of the user's wanted what can't be done.
+func notRepeatable(err, why error) error {
+	if retry.OutcomeOf(err).Final {
+		return err
+	}
+	return &finalError{err, why}
+}
+
+// finalError is a failure that must not be repeated.
+type finalError struct{ error, why error }
+
+func (e *finalError) Error() string { return e.error.Error() + ": not retried: " + e.why.Error() }
+
+func (e *finalError) Unwrap() []error { return []error{e.error, e.why} }
+
+// RetryOutcome implements [retry.Classified].
+func (e *finalError) RetryOutcome() retry.Outcome {
+	o := retry.OutcomeOf(e.error)
+	o.Final = true
+	return o
+}

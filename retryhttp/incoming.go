@@ -171,6 +171,31 @@ func formatGRPCTimeout(d time.Duration) string {
 	return strconv.FormatInt(int64(d/u.unit), 10) + string(u.letter)
 }
 
+// restateDeadline writes what is left into the headers that state a deadline already, and
+// reports whether there are any. A number of whole seconds stays one.
+func restateDeadline(h http.Header, left time.Duration, limited bool) (any bool) {
+	for _, t := range timeoutHeaders {
+		stated := h[t.name]
+		if len(stated) == 0 {
+			continue
+		}
+		if _, _, ok := shortestTimeout(h, []timeoutHeader{t}); !ok {
+			continue // no deadline to us, and not ours to change
+		}
+		any = true
+		v, ok := formatBudget(t.name, left)
+		switch {
+		case !ok || !limited:
+			h.Del(t.name)
+			continue
+		case t.name == headerStainlessTimeout && !strings.Contains(stated[0], "."):
+			v = strconv.FormatInt(max(int64(left/time.Second), 1), 10)
+		}
+		h[t.name] = []string{v}
+	}
+	return any
+}
+
 // retryHeaders are the headers which say that a request was sent before. Those
 // that count attempts start at 1.
 var retryHeaders = [...]struct {

@@ -27,15 +27,23 @@ type settings struct {
 	router     Router
 }
 
+// given returns an option that refuses a value which is missing.
+func given(present bool, name string, set func(*settings)) Option {
+	return func(s *settings) error {
+		if !present {
+			return errors.New(name + ": nil")
+		}
+		set(s)
+		return nil
+	}
+}
+
 // WithRetry gives options to the runner behind the transport: its name,
 // breaker, budget, limits, logger, observers, hooks. A classifier given here
 // sees a [*StatusError] or what the transport below returned, and has the last
 // word on what is sent again; a body that is gone stays gone.
 func WithRetry(opts ...retry.Option) Option {
-	return func(s *settings) error {
-		s.retry = append(s.retry, opts...)
-		return nil
-	}
+	return given(true, "WithRetry", func(s *settings) { s.retry = append(s.retry, opts...) })
 }
 
 // WithIdempotent declares requests that may be sent twice although their method
@@ -43,13 +51,7 @@ func WithRetry(opts ...retry.Option) Option {
 // for other methods than GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and must
 // not change the request.
 func WithIdempotent(declared func(*http.Request) bool) Option {
-	return func(s *settings) error {
-		if declared == nil {
-			return errors.New("WithIdempotent: nil")
-		}
-		s.idempotent = declared
-		return nil
-	}
+	return given(declared != nil, "WithIdempotent", func(s *settings) { s.idempotent = declared })
 }
 
 // WithAnswered also retries a request of any method that was answered with a
@@ -57,19 +59,13 @@ func WithIdempotent(declared func(*http.Request) bool) Option {
 // of model providers behave: they answer with an error instead of doing the
 // work. A request that was sent and not answered is still not sent again.
 func WithAnswered() Option {
-	return func(s *settings) error {
-		s.answered = true
-		return nil
-	}
+	return given(true, "WithAnswered", func(s *settings) { s.answered = true })
 }
 
 // WithConflict makes 409 transient. OpenAI and Anthropic answer with it when a
 // lock could not be had in time.
 func WithConflict() Option {
-	return func(s *settings) error {
-		s.conflict = true
-		return nil
-	}
+	return given(true, "WithConflict", func(s *settings) { s.conflict = true })
 }
 
 // WithIdempotencyKeys gives an Idempotency-Key to every request that may not be
@@ -77,10 +73,7 @@ func WithConflict() Option {
 // Such a request is then retried after any failure that may pass, so use it only
 // with servers that honour the header.
 func WithIdempotencyKeys() Option {
-	return func(s *settings) error {
-		s.keys = true
-		return nil
-	}
+	return given(true, "WithIdempotencyKeys", func(s *settings) { s.keys = true })
 }
 
 // WithAttemptHeaders tells the server which attempt of a request it sees, in
@@ -135,13 +128,7 @@ func WithStreams(st Streams) Option {
 // attempt, and the time in which the request's body is awaited from its source does not
 // count. A router takes the place of [retry.WithReview].
 func WithRouter(r Router) Option {
-	return func(s *settings) error {
-		if r == nil {
-			return errors.New("WithRouter: nil")
-		}
-		s.router = r
-		return nil
-	}
+	return given(r != nil, "WithRouter", func(s *settings) { s.router = r })
 }
 
 func apply(opts []Option) (s settings, err error) {

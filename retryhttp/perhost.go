@@ -88,11 +88,7 @@ func (p *PerHost) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections closes the idle connections of the transport below, if
 // it can. [http.Client.CloseIdleConnections] calls it.
-func (p *PerHost) CloseIdleConnections() {
-	if c, ok := p.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
-	}
-}
+func (p *PerHost) CloseIdleConnections() { closeIdle(p.next) }
 
 // of returns the host, which is made if it is not known. Nothing is allocated for
 // one that is.

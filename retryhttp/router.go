@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -98,13 +97,3 @@ func (t *Transport) review(ctx context.Context, r retry.Review) retry.Decision {
 	}
 	return d
 }
-
-// dated is a context with the deadline of the whole call, at which another one
-// ends it.
-type dated struct {
-	context.Context
-	deadline time.Time
-}
-
-// Deadline implements [context.Context].
-func (d *dated) Deadline() (time.Time, bool) { return d.deadline, true }

@@ -6,10 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
-	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -57,21 +55,10 @@ var eventError = map[string]int{
 	"timeout_error":         http.StatusGatewayTimeout,
 }
 
-// IsEventStream reports whether an answer with the headers is an event stream.
-func IsEventStream(h http.Header) bool {
-	const events = "text/event-stream"
-	kind := httpheader.First(h, "Content-Type")
-	return len(kind) >= len(events) && strings.EqualFold(kind[:len(events)], events) &&
-		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
-}
-
 // opening holds a stream until it is clear how it begins. It returns the failure
 // that it begins with; err is how reading it failed before that, if the request may be
 // repeated.
 func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
-	if !x.t.holds(resp) {
-		return nil, nil
-	}
 	patience := time.Duration(0)
 	if x.mayStall() {
 		patience = x.t.streams.Idle

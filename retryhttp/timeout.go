@@ -53,6 +53,16 @@ type attemptTimer struct {
 	sent      *sent
 }
 
+// dated is a context with the deadline of the whole call, at which another one
+// ends it.
+type dated struct {
+	context.Context
+	deadline time.Time
+}
+
+// Deadline implements [context.Context].
+func (d *dated) Deadline() (time.Time, bool) { return d.deadline, true }
+
 // newAttemptTimer returns the timer of an attempt and the context of its request, which
 // outlives the attempt's by the time that the body is read.
 func newAttemptTimer(attempt context.Context, x *exchange) (*attemptTimer, context.Context) {
@@ -267,13 +277,8 @@ func (s *attemptTimer) answered(resp *http.Response, err error) (*http.Response,
 	if resp.ContentLength > 0 && s.sized > 0 {
 		s.idle = s.sized
 	}
-	h := &s.answer
-	*h = held{resp.Body, s}
-	if w, ok := resp.Body.(io.Writer); ok {
-		resp.Body = &upgraded{h, w}
-	} else {
-		resp.Body = h
-	}
+	s.answer = held{resp.Body, s}
+	resp.Body = upgradable(&s.answer, resp.Body)
 	return resp, nil
 }
 
@@ -399,11 +404,25 @@ func (*SilenceError) Temporary() bool { return true }
 
 // upgraded is the connection after a 101. Its end of input is not its end.
 type upgraded struct {
-	*held
+	io.ReadCloser // which ends with its input
 	io.Writer
+	input io.Reader
 }
 
-func (u *upgraded) Read(p []byte) (int, error) { return u.ReadCloser.Read(p) }
+// upgradable returns the wrapped body, so that it can be written to if the body can.
+func upgradable(wrapped, body io.ReadCloser) io.ReadCloser {
+	if w, ok := body.(io.Writer); ok {
+		return &upgraded{wrapped, w, body}
+	}
+	return wrapped
+}
+
+func (u *upgraded) Read(p []byte) (int, error) { return u.input.Read(p) }
 
 // CloseWrite closes the connection's other half, as the body of net/http does.
-func (u *upgraded) CloseWrite() error { return closeWrite(u.Writer) }
+func (u *upgraded) CloseWrite() error {
+	if c, ok := u.Writer.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return http.ErrNotSupported
+}

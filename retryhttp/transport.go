@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
@@ -160,10 +162,13 @@ func (t *Transport) Policy() retry.Policy { return t.policy }
 // CloseIdleConnections closes the idle connections of the transport below, if
 // it can. [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
-	if t == nil {
-		return
+	if t != nil {
+		closeIdle(t.next)
 	}
-	if c, ok := t.next.(interface{ CloseIdleConnections() }); ok {
+}
+
+func closeIdle(t http.RoundTripper) {
+	if c, ok := t.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
@@ -281,7 +286,7 @@ func (t *Transport) plain(resp *http.Response) bool {
 		return true
 	}
 	if resp.StatusCode < http.StatusBadRequest {
-		return t.streams.Hold == 0 || !t.holds(resp)
+		return !t.holds(resp)
 	}
 	return t.verdict(resp) == answer
 }
@@ -300,12 +305,43 @@ func closeBody(req *http.Request) {
 // holds reports whether the answer is a stream that is held. One that is encoded
 // says nothing to us.
 func (t *Transport) holds(resp *http.Response) bool {
-	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody {
-		return false
-	}
-	if !IsEventStream(resp.Header) {
+	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody || !IsEventStream(resp.Header) {
 		return false
 	}
 	code := resp.Header.Get("Content-Encoding")
 	return code == "" || code == "identity"
+}
+
+// IsEventStream reports whether an answer with the headers is an event stream.
+func IsEventStream(h http.Header) bool {
+	const events = "text/event-stream"
+	kind := httpheader.First(h, "Content-Type")
+	return len(kind) >= len(events) && strings.EqualFold(kind[:len(events)], events) &&
+		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
+}
+
+// gaveUpKey is the key of a surrender in the context of a response's request.
+type gaveUpKey struct{}
+
+// surrender is why the transport gave up, on which response: its request may be
+// sent again.
+type surrender struct {
+	resp *http.Response
+	err  *retry.Error
+}
+
+// GaveUp returns why the transport gave up, when the response is a failure that
+// no further attempt followed. It is false for a success, and for an answer that
+// no retry would change, such as 404.
+//
+// The reason is in the context of resp.Request.
+func GaveUp(resp *http.Response) (*retry.Error, bool) {
+	if resp == nil || resp.Request == nil {
+		return nil, false
+	}
+	s, ok := resp.Request.Context().Value(gaveUpKey{}).(surrender)
+	if !ok || s.resp != resp {
+		return nil, false
+	}
+	return s.err, true
 }
