@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -95,7 +96,7 @@ func (p *keyPool) applyAccount(account *sharedAccount, provider string) (freed b
 		switch {
 		case k.account != account:
 		case l == nil || l.Until.IsZero() || l.Provider == provider && l.Key == k.name:
-			freed = p.throttles.release(k) || freed
+			freed = p.throttles.open(waiting{key: k}) || freed
 		default:
 			p.throttles.hold(k, time.Until(l.Until), "account "+account.name+" is limited", l.Why)
 		}
@@ -103,62 +104,21 @@ func (p *keyPool) applyAccount(account *sharedAccount, provider string) (freed b
 	return freed
 }
 
-// holdOf returns the wait of all requests with the key, or nil. It needs the lock.
-func (t *throttles) holdOf(k *key, now time.Duration) *throttle {
-	x := t.held[k]
-	if x != nil && now >= x.until {
-		delete(t.held, k)
-		return nil
-	}
-	return x
-}
-
 // hold makes all requests wait with the key. None is let through before that.
 func (t *throttles) hold(k *key, wait time.Duration, reason, detail string) {
 	until := clock.Later(clock.Now(), wait)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x := t.held[k]
-	if x == nil {
-		x = &throttle{key: k, since: time.Now()}
-		if t.held == nil {
-			t.held = map[*key]*throttle{}
-		}
-		t.held[k] = x
-	}
+	x := cmp.Or(t.waits[waiting{key: k}], &throttle{waiting: waiting{key: k}, since: time.Now()})
 	x.reason, x.detail, x.until, x.probe = reason, detail, until, until
-	t.latest.Store(max(t.latest.Load(), int64(until)))
-}
-
-// release ends the wait of all requests with the key.
-func (t *throttles) release(k *key) (was bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	was = t.holdOf(k, clock.Now()) != nil
-	delete(t.held, k)
-	return was
-}
-
-// isHeld reports whether all requests wait with the key.
-func (t *throttles) isHeld(k *key) bool {
-	if !t.active() {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.holdOf(k, clock.Now()) != nil
+	t.set(x)
 }
 
 // beganBefore reports whether requests of the scope had to wait with the key already at
 // the time, which is since 1970.
 func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
-	if !t.active() {
-		return false
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	x := t.find(k, s, clock.Now())
-	return x != nil && x.since.UnixNano() <= at
+	one, _ := t.of(k, s, clock.Now())
+	return one.key != nil && one.since.UnixNano() <= at
 }
 
 // reportAccount tells what the answer says of the account of the attempt's key.

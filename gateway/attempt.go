@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 	"github.com/tideover/tideover/retryhttp"
@@ -80,7 +82,7 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 	if waited && !a.pass.Probe() {
 		// The gate may have closed meanwhile. What was won by waiting is lost then,
 		// as it is for all requests.
-		again, found, next := p.upstream.tryPass(ctx)
+		again, found, next := p.upstream.gate.try(ctx)
 		if a.pass = again; found != gateOpen {
 			return &blocker{target: a.target, kind: down, wait: next}
 		}
@@ -91,13 +93,13 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 	if a.pass.Probe() {
 		return nil
 	}
-	if a.permit, err = p.upstream.allow(); err == nil {
+	if a.permit, err = p.upstream.gate.breaker.Allow(); err == nil {
 		return nil
 	}
 	if !p.override.isOpenTo(r.began) {
 		return forbiddenBlocker(a.target)
 	}
-	p.upstream.shut("breaker") // it has opened just now
+	p.upstream.gate.shut("breaker") // it has opened just now
 	return &blocker{target: a.target, kind: down}
 }
 
@@ -127,7 +129,7 @@ func (a *attempt) cancel() {
 	if a.keyProbe {
 		a.p.keys.throttles.giveBack(a.key, a.request.scope())
 	}
-	a.p.upstream.done(a.pass, health.Canceled)
+	a.p.upstream.gate.done(a.pass, health.Canceled)
 	a.call.Done(health.Canceled)
 	a.release()
 }
@@ -171,6 +173,74 @@ func (a *attempt) setTarget() {
 	}
 }
 
+// withoutCredentials takes the credentials of a caller out of a request to a provider for
+// which we have a key, and returns the query without them.
+func withoutCredentials(req *http.Request, s *Spec, query string) string {
+	for name := range req.Header {
+		if isCredential(name) && !isSession(name) {
+			delete(req.Header, name)
+		}
+	}
+	for name := range req.Trailer {
+		if isCredential(name) {
+			req.Trailer = nil // the map is the server's, and not ours to change
+			break
+		}
+	}
+	req.Header.Del(s.AuthHeader)
+	if _, ok := req.Header[protocolHeader]; ok {
+		withoutSecretProtocols(req.Header)
+	}
+	return withoutKey(query)
+}
+
+// isCredential reports whether the header is likely to have a credential. It is called for
+// every header of a request to a provider for which the gateway has a key. forward.go
+// decides which headers a fallback gets.
+func isCredential(name string) bool { return !commonHeaders[name] && secret.IsHeader(name) }
+
+// commonHeaders are headers of most requests that are no credentials.
+var commonHeaders = map[string]bool{
+	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Connection": true, "Content-Length": true, "Content-Type": true,
+	"User-Agent": true, "X-Forwarded-For": true, "Idempotency-Key": true, "Anthropic-Version": true, "Anthropic-Beta": true,
+	"X-Tideover-Attempt": true, "X-Tideover-Layer": true, "X-Request-Timeout-Ms": true, "X-Stainless-Timeout": true,
+	"X-Stainless-Lang": true, "X-Stainless-Arch": true, "X-Stainless-Os": true, "X-Stainless-Runtime": true,
+	"X-Stainless-Runtime-Version": true, "X-Stainless-Package-Version": true, "X-Stainless-Retry-Count": true,
+}
+
+// isSession reports whether the header names the session of a caller with the provider
+// it asked for. That provider may get it.
+func isSession(name string) bool { return name == "Mcp-Session-Id" }
+
+// withoutKey returns the query without the parameters in which APIs take a key. The
+// other parameters stay byte for byte as they were.
+func withoutKey(query string) string {
+	if query == "" {
+		return query
+	}
+	if lower := strings.ToLower(query); !strings.Contains(lower, "key") && !strings.Contains(lower, "token") && !strings.Contains(query, "%") {
+		return query
+	}
+	var b strings.Builder
+	cut := false
+	for rest := query; len(rest) > 0; {
+		part, sep := rest, ""
+		if end := strings.IndexAny(rest, "&;"); end >= 0 { // some servers treat ; as &
+			part, sep = rest[:end], rest[end:end+1]
+		}
+		rest = rest[len(part)+len(sep):]
+		if name, _, _ := strings.Cut(part, "="); secret.IsKeyQuery(unescaped(name)) {
+			cut = true
+			continue
+		}
+		b.WriteString(part + sep)
+	}
+	if !cut {
+		return query
+	}
+	return strings.TrimRight(b.String(), "&;")
+}
+
 // uploadTime returns how long the attempt has waited for the caller's body.
 func (a *attempt) uploadTime() time.Duration { return a.request.upload.waited() - a.upload }
 
@@ -185,7 +255,7 @@ func (a *attempt) slowUpload() bool {
 func (a *attempt) release() {
 	if a.slot {
 		a.slot = false
-		a.p.upstream.releaseSlot()
+		a.p.upstream.slots.Release()
 	}
 	if a.flying.CompareAndSwap(true, false) {
 		a.p.upstream.countInFlight(-1)
@@ -200,7 +270,11 @@ func (a *attempt) Rejected(resp *http.Response) bool {
 
 // Done implements [retryhttp.Attempt].
 func (a *attempt) Done(resp *http.Response, failure error, o retry.Outcome) {
-	a.result = a.classify(resp, failure, o)
+	if failure == nil && resp != nil && resp.StatusCode < http.StatusBadRequest {
+		a.result = result{kind: succeeded, code: resp.StatusCode}
+	} else {
+		a.result = a.classify(resp, failure, o)
+	}
 	a.report(resp)
 	if failure == nil {
 		a.final = true
@@ -238,7 +312,7 @@ func (a *attempt) report(resp *http.Response) {
 	p, res := a.p, &a.result
 	now := clock.Now() - a.uploadTime()
 	if resp != nil {
-		p.upstream.readRateLimits(a.key.name, resp.Header)
+		p.upstream.rateLimits.read(a.key.name, resp.Header, time.Now())
 		p.stats.ttfb.observe(now - a.sent)
 		a.key.stats.by[classOf(res.code)].Add(1)
 		if account := a.key.account; account != nil {
@@ -249,7 +323,7 @@ func (a *attempt) report(resp *http.Response) {
 		p.upstream.reportRate(res.kind == keyThrottled)
 	}
 	if (res.kind == succeeded || res.kind == keyThrottled) && p.keys.readmit(a.key) {
-		p.upstream.wake(reopened)
+		p.upstream.subscribers.wake(reopened)
 	}
 	if a.keyProbe {
 		a.reportKeyProbe()
@@ -318,8 +392,8 @@ func (a *attempt) reportKeyProbe() {
 	case a.result.kind == neutral:
 		t.giveBack(a.key, s)
 	case a.result.kind == succeeded && a.result.code < http.StatusBadRequest: // a bad request may be answered before limits are looked at
-		if t.open(a.key, s) {
-			a.p.upstream.wake(reopened)
+		if t.open(waiting{a.key, s}) {
+			a.p.upstream.subscribers.wake(reopened)
 		}
 	}
 }
@@ -330,7 +404,7 @@ func (a *attempt) reportHealth(b breaker.Result, o health.Outcome) {
 	if back {
 		a.p.forgive() // before the gate opens, or those who waited would find it open
 	}
-	a.p.upstream.done(a.pass, o)
+	a.p.upstream.gate.done(a.pass, o)
 	if d := a.uploadTime(); d > 0 && a.p.spec.Breaker.SlowCall > 0 {
 		a.permit.DoneAt(clock.Now()-d, b)
 	} else {

@@ -153,31 +153,12 @@ func isSecretProtocol(name string) bool {
 // withoutSecretProtocols takes credentials out of the subprotocols of a request to a
 // provider for which we have a key.
 func withoutSecretProtocols(h http.Header) {
-	values, ok := h[protocolHeader]
-	if !ok || !slices.ContainsFunc(values, func(v string) bool { return isSecretProtocol(strings.ToLower(v)) }) {
+	values := h[protocolHeader]
+	if !slices.ContainsFunc(values, func(v string) bool { return isSecretProtocol(strings.ToLower(v)) }) {
 		return
 	}
 	delete(h, protocolHeader)
 	if kept := keepProtocols(values, func(name string) bool { return !isSecretProtocol(name) }); kept != nil {
 		h[protocolHeader] = kept
 	}
-}
-
-// withoutCredentials takes the credentials of a caller out of a request to a provider for
-// which we have a key, and returns the query without them.
-func withoutCredentials(req *http.Request, s *Spec, query string) string {
-	for name := range req.Header {
-		if isCredential(name) && !isSession(name) {
-			delete(req.Header, name)
-		}
-	}
-	for name := range req.Trailer {
-		if isCredential(name) {
-			req.Trailer = nil // the map is the server's, and not ours to change
-			break
-		}
-	}
-	req.Header.Del(s.AuthHeader)
-	withoutSecretProtocols(req.Header)
-	return withoutKey(query)
 }

@@ -67,7 +67,6 @@ type Gateway struct {
 	base       *http.Transport
 	h2c        *http.Transport // to providers with Spec.H2C
 	hasH2C     atomic.Bool     // there has been such a provider
-	upstreams  upstreamTransport
 	proxy      *httputil.ReverseProxy
 	table      atomic.Pointer[table]
 
@@ -89,7 +88,6 @@ func New(specs []Spec, o Options) (*Gateway, error) {
 	}
 	g.secrets.Add(o.Token.Reveal())
 	g.recovery = loadRecoveryStore(o.RecoveryFile, g.log)
-	g.upstreams = upstreamTransport{g.base, g.h2c, &g.hasH2C}
 	g.proxy = g.newProxy()
 	g.table.Store(&table{})
 	if err := g.Reload(specs); err != nil {
@@ -130,7 +128,7 @@ func (g *Gateway) Drain(ctx context.Context) error {
 			err = fmt.Errorf("gateway: %d requests are still in progress: %w", n, context.Cause(ctx))
 		}
 	}
-	g.upstreams.CloseIdleConnections()
+	upstreamTransport{g}.CloseIdleConnections()
 	return errors.Join(err, g.recovery.save())
 }
 

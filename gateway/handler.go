@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/internal/hosts"
 	"github.com/tideover/tideover/internal/httpheader"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/limit"
@@ -18,20 +21,27 @@ import (
 )
 
 // A request goes through the gateway like this. Its state, a *request, is in its context.
+// These are all the files that lead it to a success at the first attempt. What they call
+// beside that, such as counters, clocks and breakers, returns at once.
 //
-//	Gateway.ServeHTTP            checks the caller (authorize.go) and finds the provider
+//	Gateway.ServeHTTP            checks the caller and finds the provider
 //	newRequest                   request.go: what the caller asks for
 //	httputil.ReverseProxy        copies the request and the response
 //	transports.choose            upstream.go: the retryhttp.Transport of the provider
-//	retryhttp.Transport          makes an exchange, whose attempts package retry repeats:
-//	  router.Route               attempt.go: an attempt begins
-//	    targetPicker.pick        pick.go: provider, gate, limits (upstream.go), key (keypool.go)
-//	  upstreamTransport          upstream.go: sends it
-//	  attempt.Done               attempt.go: reports the result to key, breaker and gate
-//	  router.Next                after a failure: verdict.go decides what follows; wait.go
-//	                             waits if no provider takes the request
-//	response.best, modify        response.go: what the caller gets
-//	response.finish              counts how the request ended
+//	retryhttp.Transport          retryhttp/transport.go: makes an exchange
+//	  retry.Runner.Resume        retry/call.go: makes the first attempt in its time
+//	  exchange.attempt           retryhttp/exchange.go: the request of the attempt, with its
+//	                             body (replay.go) and its time limits (timeout.go)
+//	    router.Route             attempt.go: an attempt begins
+//	      targetPicker.pick      pick.go: provider, gate, limits (upstream.go), and the key
+//	                             (keypool.go, health/pool.go)
+//	    upstreamTransport        upstream.go: sends it
+//	    attempt.Done             attempt.go: reports the result to key, breaker and gate
+//	response.best, modify        request.go: what the caller gets
+//	response.finish              request.go: counts how the request ended
+//
+// After a failure, retry/loop.go asks router.Next: result.go says what the failure means,
+// verdict.go what follows, and wait.go waits if no provider takes the request.
 
 // ServeHTTP implements [http.Handler].
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -61,9 +71,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if n := retryhttp.PriorRetries(req.Header); n > 0 {
 		ctx = retryhttp.WithPriorRetries(ctx, n)
 	}
-	limited, cancel := withCallersDeadline(ctx, req.Header)
-	if limited != nil {
-		defer cancel()
+	var limited *callerDeadline
+	if left, ok := retryhttp.TimeLeft(req.Header); ok {
+		limited = newCallerDeadline(ctx, left, req.Header)
+		defer limited.cancel()
 		ctx = limited
 	}
 	r := newRequest(g, p, req.Method, incoming{
@@ -259,6 +270,100 @@ func unescaped(s string) string {
 		return plain
 	}
 	return s
+}
+
+// The headers between a caller and the gateway.
+const (
+	headerToken    = "X-Tideover-Token"
+	headerPriority = "X-Tideover-Priority"
+	headerProvider = "X-Tideover-Provider" // of a response: the provider that it is from
+)
+
+// tokenHeaders are the headers in which clients of the providers send a key. Clients of
+// the gateway send its token there.
+var tokenHeaders = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", headerToken}
+
+// authorizer decides which callers may use the gateway.
+type authorizer struct {
+	token secret.String
+	hosts hosts.Set
+}
+
+// authorize returns why the request is rejected, or nil. It removes the token, so that no
+// provider gets it.
+func (a *authorizer) authorize(r *http.Request) *problem {
+	local := overSocket(r)
+	if !local && !a.hosts.Has(r.Host) {
+		return &problem{status: http.StatusMisdirectedRequest, code: codeHost, message: "unknown Host: use the address of the gateway or localhost, or add the name to server.hosts"}
+	}
+	if a.isCrossSite(r) {
+		return &problem{status: http.StatusForbidden, code: codeCrossSite, message: "cross-site request: a page of another site sent it"}
+	}
+	if !a.token.IsZero() {
+		if !a.takeToken(r.Header) && !local {
+			return unauthorized("send the gateway's token as Authorization: Bearer, X-Api-Key, X-Goog-Api-Key or " + headerToken)
+		}
+		return nil
+	}
+	delete(r.Header, headerToken)
+	if !local && !fromLoopback(r.RemoteAddr) {
+		return unauthorized("without a token the gateway serves this machine only; set gateway.token to let others in")
+	}
+	return nil
+}
+
+func unauthorized(hint string) *problem {
+	return &problem{status: http.StatusUnauthorized, code: codeToken, message: "the request has no valid token: " + hint}
+}
+
+// overSocket reports whether the request came over a Unix socket. The mode of its file
+// decides who may use it.
+func overSocket(r *http.Request) bool {
+	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && addr.Network() == "unix"
+}
+
+func fromLoopback(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	return err == nil && at.Addr().Unmap().IsLoopback()
+}
+
+// takeToken removes the token from all headers, and reports whether it was in one.
+func (a *authorizer) takeToken(h http.Header) (found bool) {
+	for _, name := range tokenHeaders {
+		v := httpheader.First(h, name)
+		if name == "Authorization" {
+			scheme, token, ok := strings.Cut(v, " ")
+			if !ok || !strings.EqualFold(scheme, "Bearer") {
+				continue
+			}
+			v = strings.TrimSpace(token)
+		}
+		if v != "" && a.token.Equal(v) {
+			found = true
+			delete(h, name)
+		}
+	}
+	delete(h, headerToken) // a wrong one is not for others either
+	return found
+}
+
+// isCrossSite reports whether a browser sent the request for the page of another web
+// site. It applies to all methods, because any request may cost money.
+func (a *authorizer) isCrossSite(r *http.Request) bool {
+	switch httpheader.First(r.Header, "Sec-Fetch-Site") {
+	case "":
+	case "same-origin", "none":
+		return false
+	default:
+		return true
+	}
+	origin := httpheader.First(r.Header, "Origin")
+	if origin == "" {
+		return false
+	}
+	u, err := url.Parse(origin)
+	return err != nil || u.Host == "" || !hosts.Same(u.Host, r.Host) && !a.hosts.Names(u.Host)
 }
 
 // traffic counts the requests that are under way.

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync/atomic"
+	"sync"
 
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
@@ -102,11 +102,11 @@ func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.R
 	r.response.answer(resp)
 	r.response.setRetryAdvice(resp.Header)
 	resp.Request = req
-	end := &closingBody{ReadCloser: resp.Body, end: func() {
+	end := &closingBody{resp.Body, sync.OnceFunc(func() {
 		r.response.complete()
 		r.response.finish()
 		i.g.traffic.leave()
-	}}
+	})}
 	if w, ok := resp.Body.(io.Writer); ok {
 		resp.Body = &closingConn{end, w}
 	} else {
@@ -139,27 +139,20 @@ func pathBelow(base, u *url.URL) (string, error) {
 // closingBody is a body that calls a function at its end.
 type closingBody struct {
 	io.ReadCloser
-	end  func()
-	over atomic.Bool
+	end func() // may be called several times
 }
 
 func (e *closingBody) Read(p []byte) (int, error) {
 	n, err := e.ReadCloser.Read(p)
 	if err != nil {
-		e.once()
+		e.end()
 	}
 	return n, err
 }
 
 func (e *closingBody) Close() error {
-	defer e.once()
+	defer e.end()
 	return e.ReadCloser.Close()
-}
-
-func (e *closingBody) once() {
-	if e.over.CompareAndSwap(false, true) {
-		e.end()
-	}
 }
 
 // closingConn is the connection after a 101. Its end of input is not its end.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -292,7 +293,8 @@ type blockReasons struct {
 // blockReasons returns why keys are closed to requests of the scope.
 func (p *keyPool) blockReasons(s scope) (b blockReasons) {
 	for _, k := range p.keys {
-		list, reason := &b.throttles, p.throttles.reasonOf(k, s)
+		one, all := p.throttles.of(k, s, clock.Now())
+		list, reason := &b.throttles, cmp.Or(all.reason, one.reason)
 		if reason == "" {
 			if !k.isRejected() {
 				continue
@@ -300,7 +302,7 @@ func (p *keyPool) blockReasons(s scope) (b blockReasons) {
 			list = &b.rejected
 			reason, _ = k.lastReason()
 		}
-		b.account = b.account || p.throttles.isHeld(k)
+		b.account = b.account || all.key != nil
 		if !slices.Contains(*list, reason) {
 			*list = append(*list, reason)
 		}

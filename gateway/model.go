@@ -58,7 +58,7 @@ func headOf(req *http.Request) []byte {
 
 // record makes the beginning of a body readable that is sent only once.
 func record(req *http.Request) {
-	if req.GetBody == nil && hasJSON(req) {
+	if hasJSON(req) {
 		req.Body = &recordedBody{ReadCloser: req.Body}
 	}
 }
@@ -130,51 +130,19 @@ func modelInQuery(query string) string {
 // modelIn returns the text of the field "model" of a JSON object, or "". The object may
 // be cut off behind it.
 func modelIn(body []byte) string {
-	depth, isKey, found := 0, false, false
-	for i := 0; i < len(body); i++ {
-		switch body[i] {
-		case '{', '[':
-			if depth++; depth == 1 && body[i] == '[' {
-				return ""
-			}
-			isKey = body[i] == '{'
-		case '}', ']':
-			depth--
-			isKey, found = false, false
-		case ',':
-			isKey, found = depth == 1, false
-		case '"':
-			end := stringEnd(body, i)
-			if end < 0 {
-				return ""
-			}
-			if depth == 1 && found {
-				return modelText(body[i:end])
-			}
-			found = depth == 1 && isKey && string(body[i:end]) == `"model"`
-			isKey = false
-			i = end - 1
-		}
-	}
-	return ""
-}
-
-// stringEnd returns where the JSON text ends that begins there, -1 if it does not.
-func stringEnd(body []byte, start int) int {
-	for i := start + 1; i < len(body); i++ {
-		switch body[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return -1
-}
-
-func modelText(quoted []byte) (name string) {
-	if json.Unmarshal(quoted, &name) != nil || !modelName.MatchString(name) {
+	fields := json.NewDecoder(bytes.NewReader(body))
+	if begin, err := fields.Token(); err != nil || begin != json.Delim('{') {
 		return ""
 	}
-	return name
+	for {
+		field, err := fields.Token()
+		var value json.RawMessage
+		if err != nil || fields.Decode(&value) != nil {
+			return ""
+		}
+		var name string
+		if field == "model" && json.Unmarshal(value, &name) == nil && modelName.MatchString(name) {
+			return name
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/health"
 	"github.com/tideover/tideover/internal/shortage"
 	"github.com/tideover/tideover/limit"
@@ -74,7 +75,9 @@ func (t *targetPicker) init(r *request) {
 // pick returns the next attempt of the request. It waits while no provider takes the
 // request.
 func (t *targetPicker) pick(ctx context.Context, req *http.Request) (*attempt, error) {
-	record(req)
+	if req.Body != nil && req.GetBody == nil {
+		record(req)
+	}
 	for {
 		if t.needsModel() {
 			t.request.readModel(req)
@@ -128,19 +131,13 @@ func (t *targetPicker) needsModel() bool {
 // ranked returns the targets of the next attempt, the best first: providers in the order
 // of the configuration, then those that have had their attempts, the least used first.
 // The first of them have attempts left; fresh is their number. nil means the order of the
-// configuration: nothing has been sent, or there is one provider.
+// configuration: nothing has been sent.
 func (t *targetPicker) ranked() (list []*requestTarget, fresh int) {
 	if t.sent.Load() == 0 {
 		return nil, len(t.targets)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.targets) == 1 {
-		if t.attemptsUsed(&t.targets[0]) == 0 {
-			fresh = 1
-		}
-		return nil, fresh
-	}
 	list = make([]*requestTarget, len(t.targets))
 	for i := range t.targets {
 		if list[i] = &t.targets[i]; t.attemptsUsed(list[i]) == 0 {
@@ -179,12 +176,12 @@ func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*a
 	}
 	if wait, after := p.keys.waitLeft(t.request.scope()); after > 0 && !last {
 		b := t.keysBlocker(v, wait, after)
-		if found, next := p.upstream.gateState(); b.kind == keysRejected && found == gateClosed {
+		if found, next := p.upstream.gate.state(); b.kind == keysRejected && found == gateClosed {
 			b.kind, b.wait = down, next // its gate lets no request pass, with any key
 		}
 		return nil, b
 	}
-	pass, found, next := p.upstream.tryPass(ctx)
+	pass, found, next := p.upstream.gate.try(ctx)
 	switch found {
 	case gateClosed:
 		return nil, &blocker{target: v, kind: down, wait: next}
@@ -279,7 +276,7 @@ func (t *targetPicker) recordFailover(from, to *provider, why string) {
 	if to != own { // it may be back where it began
 		own.stats.failovers.Add(1)
 	}
-	own.upstream.recordFailover(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
+	own.upstream.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
 	r.g.emit(retry.Event{
 		Kind: retry.FailedOver, Time: now, Name: own.title(),
 		Note: from.spec.Name + " → " + to.spec.Name + ": " + why,
@@ -379,4 +376,75 @@ func (b *blocker) passing() bool { return b.kind == keysThrottled || b.kind == d
 // forbiddenBlocker returns the blocker of a provider that an operator has closed.
 func forbiddenBlocker(v *requestTarget) *blocker {
 	return &blocker{target: v, kind: forbidden, mode: v.p.override.get()}
+}
+
+// mode is what an operator has set for a provider.
+type mode uint8
+
+const (
+	automatic mode = iota
+	openedByHand
+	heldByHand
+	draining
+)
+
+var modes = map[string]mode{Open: openedByHand, Close: heldByHand, Drain: draining, Reset: automatic}
+
+// override is what an operator has set for a provider, and when. It belongs to the
+// provider's name, and so outlives every reload.
+type override struct {
+	isSet atomic.Bool // the mode is not automatic: nearly all requests need to know no more
+	mu    sync.Mutex
+	mode  mode
+	since time.Time
+}
+
+func (o *override) get() mode {
+	m, _ := o.current()
+	return m
+}
+
+func (o *override) current() (mode, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.mode, o.since
+}
+
+func (o *override) set(m mode, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.mode != m {
+		o.mode, o.since = m, now
+		o.isSet.Store(m != automatic)
+	}
+}
+
+// isOpenTo reports whether a request that came in at the time may go to the provider.
+func (o *override) isOpenTo(began time.Time) bool {
+	if !o.isSet.Load() {
+		return true
+	}
+	switch m, since := o.current(); m {
+	case openedByHand:
+		return false
+	case draining:
+		return began.Before(since)
+	default:
+		return true
+	}
+}
+
+// apply forces the breaker to do as the operator has set.
+func (o *override) apply(b *breaker.Breaker) error {
+	switch o.get() {
+	case openedByHand:
+		return b.Force(breaker.ForcedOpen)
+	case heldByHand:
+		return b.Force(breaker.ForcedClosed)
+	default:
+		if s := b.State(); s == breaker.ForcedOpen || s == breaker.ForcedClosed {
+			b.Reset()
+		}
+		return nil
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -67,18 +68,20 @@ func (p *problem) Error() string { return p.message }
 // RetryOutcome implements [retry.Classified].
 func (p *problem) RetryOutcome() retry.Outcome { return p.outcome }
 
+// problemBody is the error in a response of the gateway, or in an event.
+type problemBody struct {
+	Type     string `json:"type"`
+	Code     string `json:"code"`
+	Message  string `json:"message"`
+	Provider string `json:"provider,omitempty"`
+}
+
 // write sends the problem.
 func (p *problem) write(w http.ResponseWriter) {
-	type body struct {
-		Type     string `json:"type"`
-		Code     string `json:"code"`
-		Message  string `json:"message"`
-		Provider string `json:"provider,omitempty"`
-	}
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false) // people read it too
-	_ = enc.Encode(map[string]body{"error": {"tideover_error", p.code, p.message, p.provider}})
+	_ = enc.Encode(map[string]problemBody{"error": {"tideover_error", p.code, p.message, p.provider}})
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(text.Len()))
@@ -157,16 +160,12 @@ func (r *request) problemOf(err error) *problem {
 // describe returns for each target of the request how it failed, and what blocks it now.
 func (t *targetPicker) describe(met []blocker) string {
 	t.mu.Lock()
-	failures := make([]error, len(t.targets))
-	for i := range t.targets {
-		failures[i] = t.targets[i].failure
-	}
-	t.mu.Unlock()
+	defer t.mu.Unlock()
 	var list []string
 	for i := range t.targets {
 		v, parts := &t.targets[i], []string(nil)
-		if failures[i] != nil {
-			parts = append(parts, t.request.g.clean(failures[i]))
+		if v.failure != nil {
+			parts = append(parts, t.request.g.clean(v.failure))
 		}
 		for j := range met {
 			if met[j].target == v {
@@ -244,4 +243,54 @@ func (r *request) logWithheld() {
 	if first, more := r.g.sampleEvent(&retry.Event{Kind: retry.FailedOver, Name: r.asked.title(), Note: withheldWhy}); first {
 		r.g.log.Warn("a fallback was not used: "+withheldWhy, "provider", r.asked.spec.Name, "request", r.g.redact(r.route), "suppressed", more)
 	}
+}
+
+// eventBody is an event stream that is passed on. If it goes silent for too long between
+// two events, an event tells the client why the stream ends: a connection that is aborted
+// says nothing to it.
+type eventBody struct {
+	io.ReadCloser
+	provider string
+
+	line, blank bool // the last byte ended a line, and that line was empty
+	pending     []byte
+	err         error // after what is pending
+}
+
+// Read implements [io.Reader].
+func (b *eventBody) Read(p []byte) (int, error) {
+	if b.err != nil {
+		n := copy(p, b.pending)
+		if b.pending = b.pending[n:]; n > 0 {
+			return n, nil
+		}
+		return 0, b.err
+	}
+	n, err := b.ReadCloser.Read(p)
+	for _, c := range p[max(0, n-4):n] { // the longest end of an event is CR LF CR LF
+		switch {
+		case c == '\r':
+		case c == '\n':
+			b.blank, b.line = b.line, true
+		default:
+			b.blank, b.line = false, false
+		}
+	}
+	silence, ok := errors.AsType[*retryhttp.SilenceError](err)
+	if !ok || !b.blank {
+		return n, err
+	}
+	b.pending, b.err = b.event(silence), err
+	return n, nil
+}
+
+// event returns the event that tells of a silence, in the form that the SDKs of all
+// providers take for an error.
+func (b *eventBody) event(e *retryhttp.SilenceError) []byte {
+	why := fmt.Sprintf("the stream was silent for %v: raise stream.idle if that is too short", e.For)
+	text, _ := json.Marshal(struct {
+		Type  string      `json:"type"`
+		Error problemBody `json:"error"`
+	}{"error", problemBody{"tideover_error", codeTimeout, why, b.provider}})
+	return fmt.Appendf(nil, "event: error\ndata: %s\n\n", text)
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -58,7 +59,7 @@ func (p *provider) isOpen(r *request) bool {
 	if !p.override.isOpenTo(r.began) {
 		return false
 	}
-	found, _ := p.upstream.gateState()
+	found, _ := p.upstream.gate.state()
 	return found != gateClosed
 }
 
@@ -181,7 +182,7 @@ func (p *provider) applyAccounts() {
 // applyAccount holds the keys of the account, or lets them go.
 func (p *provider) applyAccount(account *sharedAccount) {
 	if p.keys.applyAccount(account, p.spec.Name) {
-		p.upstream.wake(reopened)
+		p.upstream.subscribers.wake(reopened)
 	}
 }
 
@@ -198,9 +199,27 @@ func (p *provider) control(m mode) error {
 	}
 	if m == automatic {
 		p.upstream.gate.probeNow()
-		p.upstream.wake(reopened) // not those at its own gate, one of whom probes now
+		p.upstream.subscribers.wake(reopened) // not those at its own gate, one of whom probes now
 		return err
 	}
-	p.upstream.wake(overridden)
+	p.upstream.subscribers.wake(overridden)
 	return err
 }
+
+// The errors of [Gateway.Control], for errors.Is.
+var (
+	ErrUnknownProvider = errors.New("no such provider")
+	ErrUnknownAction   = errors.New("no such action")
+)
+
+// The actions of [Gateway.Control]. They are named after what happens to the circuit breaker
+// of the provider.
+const (
+	Open  = "open"  // send no request to the provider, until another action
+	Close = "close" // treat it as up even if it fails
+	Drain = "drain" // finish requests in progress; new ones go to a fallback or are rejected
+	Reset = "reset" // back to automatic: forget what is known of its keys; if it is down, the next request is a probe
+)
+
+// Actions are all actions.
+var Actions = []string{Open, Close, Drain, Reset}

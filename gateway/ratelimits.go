@@ -43,10 +43,7 @@ func (q *rateLimits) read(key string, h http.Header, now time.Time) {
 		one := Quota{Name: header.name, Key: key, Remaining: remaining, Reset: reset(h, header.reset, now)}
 		one.Limit, _ = count(h[header.limit])
 		q.mu.Lock()
-		if q.known == nil {
-			q.known = map[[2]string]Quota{}
-		}
-		q.known[[2]string{key, header.name}] = one
+		put(&q.known, [2]string{key, header.name}, one)
 		q.mu.Unlock()
 	}
 }

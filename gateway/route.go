@@ -92,26 +92,18 @@ func (b *budgets) of(route string) *limit.Budget {
 	if budget := b.routes[route]; budget != nil {
 		return budget
 	}
-	if shown := b.redact(route); shown != route { // there is a key in the path, as some APIs want it
-		if budget := b.routes[shown]; budget != nil {
-			return budget
-		}
-		route = shown
-	}
-	if len(b.names) >= maxRoutes {
+	route = b.redact(route) // there may be a key in the path, as some APIs want it
+	if len(b.names) >= maxRoutes && b.routes[route] == nil {
 		route = otherRoute
-		if budget := b.routes[route]; budget != nil {
-			return budget
-		}
+	}
+	if budget := b.routes[route]; budget != nil {
+		return budget
 	}
 	budget, err := limit.NewBudget(b.spec)
 	if err != nil {
 		return nil // has been validated; and without one everything is granted
 	}
-	if b.routes == nil {
-		b.routes = map[string]*limit.Budget{}
-	}
-	b.routes[route] = budget
+	put(&b.routes, route, budget)
 	b.names = append(b.names, route)
 	return budget
 }

@@ -195,13 +195,11 @@ func (c *checker) limits(s *Spec) {
 	} else if s.Burst != 0 {
 		c.bad("rate.burst", "there is no rate.requests that it could be a burst of")
 	}
-	for _, f := range []struct {
-		field string
-		value int
-	}{{"rate.burst", s.Burst}, {"rate.concurrent", s.Concurrent}} {
-		if f.value < 0 {
-			c.bad(f.field, "%d is negative", f.value)
-		}
+	if s.Burst < 0 {
+		c.bad("rate.burst", "%d is negative", s.Burst)
+	}
+	if s.Concurrent < 0 {
+		c.bad("rate.concurrent", "%d is negative", s.Concurrent)
 	}
 	if s.Queue < 1 {
 		c.bad("rate.queue", "%d is below 1", s.Queue)

@@ -75,10 +75,7 @@ type stats struct {
 func (s *stats) moved(from, to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.moves == nil {
-		s.moves = map[pair]uint64{}
-	}
-	s.moves[pair{from, to}]++
+	put(&s.moves, pair{from, to}, s.moves[pair{from, to}]+1)
 }
 
 // key returns the counts of a key.
@@ -88,12 +85,17 @@ func (s *stats) key(name string) *keyStats {
 	k := s.keys[name]
 	if k == nil {
 		k = new(keyStats)
-		if s.keys == nil {
-			s.keys = map[string]*keyStats{}
-		}
-		s.keys[name] = k
+		put(&s.keys, name, k)
 	}
 	return k
+}
+
+// put sets the value of a key in a map, which is made if it is nil.
+func put[K comparable, V any](m *map[K]V, k K, v V) {
+	if *m == nil {
+		*m = map[K]V{}
+	}
+	(*m)[k] = v
 }
 
 // keyStats counts the attempts with one key, by their result.
@@ -131,10 +133,7 @@ type labelled struct {
 func (l *labelled) add(label string, n float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.sums == nil {
-		l.sums = map[string]float64{}
-	}
-	l.sums[label] += n
+	put(&l.sums, label, l.sums[label]+n)
 }
 
 func (l *labelled) all() map[string]float64 {

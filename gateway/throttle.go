@@ -36,16 +36,20 @@ func (s scope) String() string {
 type throttles struct {
 	latest atomic.Int64 // reading of the clock at which the last of them is over: nearly always in the past
 
-	mu      sync.Mutex
-	byRoute map[string][]*throttle
-	count   int
-	held    map[*key]*throttle // of keys with which all requests wait, because of their accounts
+	mu    sync.Mutex
+	waits map[waiting]*throttle
 }
 
-// throttle is one of them.
+// waiting are the requests that a wait is about: those of the scope with the key, or all
+// requests with the key, because of its account, if the scope is zero.
+type waiting struct {
+	key   *key
+	scope scope
+}
+
+// throttle is a wait.
 type throttle struct {
-	key    *key
-	scope  scope
+	waiting
 	reason string        // such as "429"
 	detail string        // the reason at length, where it is known
 	since  time.Time     // when the provider first asked for it
@@ -67,69 +71,58 @@ func (t *throttles) hasRoute(route string) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.byRoute[route]) > 0
-}
-
-// find returns the wait of the key and the scope, or nil. It needs the lock.
-func (t *throttles) find(k *key, s scope, now time.Duration) *throttle {
-	for _, x := range t.byRoute[s.route] {
-		if x.key == k && x.scope == s {
-			if now < x.until {
-				return x
-			}
-			t.remove(x)
-			return nil
+	for w := range t.waits {
+		if w.scope.route == route {
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
-// remove takes a wait out. It needs the lock.
-func (t *throttles) remove(x *throttle) {
-	list := t.byRoute[x.scope.route]
-	i := slices.Index(list, x)
-	if i < 0 {
-		return
+// find returns the wait of the requests, or nil. It needs the lock.
+func (t *throttles) find(w waiting, now time.Duration) *throttle {
+	x := t.waits[w]
+	if x != nil && now >= x.until {
+		delete(t.waits, w)
+		return nil
 	}
-	t.count--
-	if list = slices.Delete(list, i, i+1); len(list) == 0 {
-		delete(t.byRoute, x.scope.route)
-	} else {
-		t.byRoute[x.scope.route] = list
-	}
+	return x
 }
 
-// all returns the waits that are not over. It needs the lock.
+// all returns the waits of scopes that are not over. It needs the lock.
 func (t *throttles) all(now time.Duration) (list []*throttle) {
-	for _, some := range t.byRoute {
-		list = append(list, some...)
-	}
-	return slices.DeleteFunc(list, func(x *throttle) bool {
-		if now < x.until {
-			return false
+	for w := range t.waits {
+		if x := t.find(w, now); x != nil && w.scope != (scope{}) {
+			list = append(list, x)
 		}
-		t.remove(x)
-		return true
-	})
+	}
+	return list
+}
+
+// of returns the wait of requests of the scope with the key, and that of all requests with
+// the key. What does not wait is zero.
+func (t *throttles) of(k *key, s scope, now time.Duration) (one, all throttle) {
+	if !t.active() {
+		return one, all
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if x := t.find(waiting{k, s}, now); x != nil {
+		one = *x
+	}
+	if x := t.find(waiting{key: k}, now); x != nil {
+		all = *x
+	}
+	return one, all
 }
 
 // waitLeft returns how long requests of the scope have to wait with the key, and how long
 // it is until one of them may go: a probe may go before the wait is over. Both are 0 if
 // they need not wait.
 func (t *throttles) waitLeft(k *key, s scope) (wait, next time.Duration) {
-	if !t.active() {
-		return 0, 0
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	now := clock.Now()
-	if x := t.find(k, s, now); x != nil {
-		wait, next = x.until-now, max(min(x.probe, x.until)-now, 0)
-	}
-	if x := t.holdOf(k, now); x != nil {
-		wait, next = max(wait, x.until-now), max(next, x.until-now)
-	}
-	return wait, next
+	one, all := t.of(k, s, now)
+	return max(one.until-now, all.until-now, 0), max(min(one.probe, one.until)-now, all.until-now, 0)
 }
 
 // enter reports whether a request of the scope may go with the key, and whether it is
@@ -141,9 +134,9 @@ func (t *throttles) enter(k *key, s scope) (ok, probe bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := clock.Now()
-	x := t.find(k, s, now)
+	x := t.find(waiting{k, s}, now)
 	switch {
-	case t.holdOf(k, now) != nil:
+	case t.find(waiting{key: k}, now) != nil:
 		return false, false
 	case x == nil:
 		return true, false
@@ -154,31 +147,13 @@ func (t *throttles) enter(k *key, s scope) (ok, probe bool) {
 	return true, true
 }
 
-// reasonOf returns why requests of the scope have to wait with the key, "" if they need
-// not.
-func (t *throttles) reasonOf(k *key, s scope) string {
-	if !t.active() {
-		return ""
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := clock.Now()
-	if x := t.holdOf(k, now); x != nil {
-		return x.reason
-	}
-	if x := t.find(k, s, now); x != nil {
-		return x.reason
-	}
-	return ""
-}
-
 // giveBack lets another request probe, because the one that was let through was not
 // sent, or not answered because of its caller.
 func (t *throttles) giveBack(k *key, s scope) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := clock.Now()
-	if x := t.find(k, s, now); x != nil {
+	if x := t.find(waiting{k, s}, now); x != nil {
 		x.probe = now
 	}
 }
@@ -192,49 +167,49 @@ func (t *throttles) close(k *key, s scope, wait, noProbeFor time.Duration, reaso
 	probe := clock.Later(now, max(probeEvery, noProbeFor))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x := t.find(k, s, now)
+	x := t.find(waiting{k, s}, now)
 	if x == nil {
-		if t.count >= maxThrottles {
-			t.makeRoom(now)
-		}
-		x = &throttle{key: k, scope: s, since: time.Now()}
-		if t.byRoute == nil {
-			t.byRoute = map[string][]*throttle{}
-		}
-		t.byRoute[s.route] = append(t.byRoute[s.route], x)
-		t.count++
+		t.makeRoom(now)
+		x = &throttle{waiting: waiting{k, s}, since: time.Now()}
 	} else if !probed && until < x.until {
 		return
 	}
 	x.reason, x.until, x.probe = reason, until, probe
-	t.latest.Store(max(t.latest.Load(), int64(until)))
+	t.set(x)
+}
+
+// set adds the wait, or replaces it. It needs the lock.
+func (t *throttles) set(x *throttle) {
+	put(&t.waits, x.waiting, x)
+	t.latest.Store(max(t.latest.Load(), int64(x.until)))
 }
 
 // makeRoom takes out what is over, and the wait that is over first if that is not
 // enough: its requests find out again. It needs the lock.
 func (t *throttles) makeRoom(now time.Duration) {
-	list := t.all(now)
-	if len(list) >= maxThrottles {
-		t.remove(slices.MinFunc(list, func(a, b *throttle) int { return cmp.Compare(a.until, b.until) }))
+	if len(t.waits) < maxThrottles {
+		return
+	}
+	if list := t.all(now); len(list) >= maxThrottles {
+		first := slices.MinFunc(list, func(a, b *throttle) int { return cmp.Compare(a.until, b.until) })
+		delete(t.waits, first.waiting)
 	}
 }
 
-// open ends the wait of the key and the scope.
-func (t *throttles) open(k *key, s scope) (was bool) {
+// open ends the wait, and reports whether there was one.
+func (t *throttles) open(w waiting) (was bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	x := t.find(k, s, clock.Now())
-	if x != nil {
-		t.remove(x)
-	}
-	return x != nil
+	was = t.find(w, clock.Now()) != nil
+	delete(t.waits, w)
+	return was
 }
 
 // clear ends all waits.
 func (t *throttles) clear() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.byRoute, t.count, t.held = nil, 0, nil
+	t.waits = nil
 	t.latest.Store(0)
 }
 
@@ -247,18 +222,10 @@ func (t *throttles) inherit(old *throttles, other func(*key) *key) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, x := range list {
-		k := other(x.key)
-		if k == nil {
-			continue
-		}
 		own := *x
-		own.key = k
-		if t.byRoute == nil {
-			t.byRoute = map[string][]*throttle{}
+		if own.key = other(x.key); own.key != nil {
+			t.set(&own)
 		}
-		t.byRoute[own.scope.route] = append(t.byRoute[own.scope.route], &own)
-		t.count++
-		t.latest.Store(max(t.latest.Load(), int64(own.until)))
 	}
 }
 
@@ -274,7 +241,7 @@ func (p *keyPool) throttled(now time.Time, redact func(string) string) (list []T
 	at := clock.Now()
 	all, held := p.throttles.all(at), map[*key]time.Time{}
 	for _, k := range p.keys {
-		if x := p.throttles.holdOf(k, at); x != nil {
+		if x := p.throttles.find(waiting{key: k}, at); x != nil {
 			held[k] = x.since
 			until := now.Add(x.until - at)
 			list = append(list, Throttle{Key: k.name, Account: k.account.name, Reason: redact(x.detail), Since: x.since, Until: until, NextProbe: until})

@@ -1,9 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -248,37 +251,6 @@ func (p *pace) mean() float64 {
 	return p.score.MeanAt(clock.Now())
 }
 
-// gateState returns the gate as a new request would find it, and if it is closed, for how
-// long.
-func (u *upstream) gateState() (gateState, time.Duration) { return u.gate.state() }
-
-// tryPass passes the gate if that needs no wait.
-func (u *upstream) tryPass(ctx context.Context) (pass health.Pass, found gateState, next time.Duration) {
-	return u.gate.try(ctx)
-}
-
-// waitForPass passes the gate when it is the request's turn.
-func (u *upstream) waitForPass(ctx context.Context) (health.Pass, error) { return u.gate.wait(ctx) }
-
-// done reports the result of an attempt to the gate.
-func (u *upstream) done(pass health.Pass, o health.Outcome) { u.gate.done(pass, o) }
-
-// allow returns the breaker's permit for an attempt.
-func (u *upstream) allow() (breaker.Permit, error) { return u.gate.breaker.Allow() }
-
-// shut closes the gate.
-func (u *upstream) shut(cause string) { u.gate.shut(cause) }
-
-// wake wakes requests that wait for the change.
-func (u *upstream) wake(e gateEvent) { u.subscribers.wake(e) }
-
-// subscribe returns the function that removes the subscriber.
-func (u *upstream) subscribe(s *subscriber) (remove func()) { return u.subscribers.add(s) }
-
-// knowsOutages reports whether the gateway has seen outages, from which it predicts the
-// next ones.
-func (u *upstream) knowsOutages() bool { return u.gate.learned() > 0 }
-
 // waitForLimits waits for the limits, and reports whether it had to. slot reports whether
 // the caller holds a slot, even beside an error.
 func (u *upstream) waitForLimits(ctx context.Context, r *request) (slot, waited bool, err error) {
@@ -312,9 +284,6 @@ func (u *upstream) waitForLimits(ctx context.Context, r *request) (slot, waited 
 	}
 	return slot, waited, err
 }
-
-// releaseSlot gives back a slot.
-func (u *upstream) releaseSlot() { u.slots.Release() }
 
 // countInFlight adds n to the number of attempts in flight.
 func (u *upstream) countInFlight(n int64) { u.inFlight.Add(n) }
@@ -350,15 +319,6 @@ func (u *upstream) countError(wait time.Duration) {
 	u.gate.askedFor(wait)
 }
 
-// stretch returns the wait, longer the more of the requests fail.
-func (u *upstream) stretch(wait time.Duration) time.Duration { return u.errors.Stretch(wait) }
-
-// readRateLimits records what the headers of a response say of the key's rate limits.
-func (u *upstream) readRateLimits(key string, h http.Header) { u.rateLimits.read(key, h, time.Now()) }
-
-// recordFailover records that a request went from one provider to another.
-func (u *upstream) recordFailover(f Failover) { u.history.failedOver(f) }
-
 // transports make the attempts of requests for a provider.
 type transports struct {
 	spec   *Spec
@@ -390,27 +350,20 @@ func (t *transports) choose(method, route string) *retryhttp.Transport {
 	if err != nil {
 		return t.plain // makeTransports has checked it
 	}
-	if t.hedged == nil {
-		t.hedged = map[string]*retryhttp.Transport{}
-	}
-	t.hedged[route] = own
+	put(&t.hedged, route, own)
 	return own
 }
 
 // upstreamTransport sends attempts to providers, by the protocol that the provider
 // speaks.
-type upstreamTransport struct {
-	base   http.RoundTripper
-	h2c    *http.Transport // of providers with Spec.H2C
-	hasH2C *atomic.Bool    // there are such providers
-}
+type upstreamTransport struct{ g *Gateway }
 
 // RoundTrip implements [http.RoundTripper].
 func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	next := u.base
-	if u.hasH2C.Load() {
+	next := u.g.base
+	if u.g.hasH2C.Load() {
 		if r := requestFrom(req.Context()); r != nil && r.picker.usesH2C(req) {
-			next = u.h2c
+			next = u.g.h2c
 		}
 	}
 	resp, err := next.RoundTrip(req)
@@ -435,8 +388,126 @@ func (*shortageError) RetryOutcome() retry.Outcome { return retry.Outcome{Final:
 
 // CloseIdleConnections lets a transport above close them.
 func (u upstreamTransport) CloseIdleConnections() {
-	if c, ok := u.base.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
+	u.g.base.CloseIdleConnections()
+	u.g.h2c.CloseIdleConnections()
+}
+
+// makeTransports makes the transports of the provider, and shows that its policy can be
+// honoured. It needs the fallbacks.
+func (p *provider) makeTransports() (err error) {
+	p.transports.spec = &p.spec
+	policy := p.spec.Policy
+	hedge := policy.Hedge
+	policy.Hedge = retry.Hedge{}
+	if p.transports.plain, err = p.newTransport(policy); err != nil {
+		return err
 	}
-	u.h2c.CloseIdleConnections()
+	keys := 0 // for its requests, at all providers
+	for _, o := range p.order {
+		keys += len(o.keys.keys)
+	}
+	p.transports.noWait = p.transports.plain.WithAttempts(keys)
+	if hedge != (retry.Hedge{}) {
+		_, err = p.transports.plain.WithHedge(hedge)
+	}
+	return err
+}
+
+// newTransport returns a transport that follows the policy.
+func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, error) {
+	// A retry at the same provider costs what its budget says, and one elsewhere
+	// nothing: the targetPicker keeps count.
+	policy.Budget = limit.BudgetSpec{}
+	known := presets[p.spec.Preset]
+	policy.AttemptTimeout = cmp.Or(policy.AttemptTimeout, known.attemptTimeout())
+	opts := []retryhttp.Option{
+		retryhttp.WithRouter(router{}),
+		retryhttp.WithRetry(retry.WithName(p.title()), retry.WithTroubleObserver(p.observe)),
+		retryhttp.WithStreams(p.streams(policy.AttemptTimeout)),
+		retryhttp.WithAttemptHeaders("gateway"),
+		retryhttp.WithDeadlineHeaders(known.deadline),
+		retryhttp.WithIdempotent(p.repeatable),
+	}
+	for encoding, decode := range p.gateway.options.Decoders {
+		opts = append(opts, retryhttp.WithDecoder(encoding, decode))
+	}
+	if p.spec.RetryPosts != PostsNever {
+		opts = append(opts, retryhttp.WithAnswered())
+	}
+	if known.conflict {
+		opts = append(opts, retryhttp.WithConflict())
+	}
+	if p.spec.IdempotencyKeys {
+		opts = append(opts, retryhttp.WithIdempotencyKeys())
+	}
+	return retryhttp.New(policy, upstreamTransport{p.gateway}, opts...)
+}
+
+// streams returns how answers are read. An answer whose length is known is no stream, and
+// is silent no longer than an attempt may take.
+func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
+	s := retryhttp.Streams{Hold: max(p.spec.StreamHold, 0), Idle: max(p.spec.StreamIdle, 0), Sized: attempt}
+	if s.Idle > 0 {
+		s.Sized = min(s.Sized, s.Idle)
+	}
+	return s
+}
+
+// repeatable reports whether the configuration says that a request may be sent
+// twice.
+func (p *provider) repeatable(req *http.Request) bool {
+	if p.spec.RetryPosts == PostsUnanswered && req.Method == http.MethodPost {
+		return true
+	}
+	r := requestFrom(req.Context())
+	if r == nil {
+		return false
+	}
+	for _, allowed := range p.spec.Repeatable {
+		if allowed.Method == req.Method && (allowed.Path == r.path || strings.HasSuffix(allowed.Path, "/") && strings.HasPrefix(r.path, allowed.Path)) {
+			return true
+		}
+	}
+	return false
+}
+
+// callerMayRepeat reports whether the caller may send the request again after it was
+// answered. An Idempotency-Key that the gateway adds is another one then, and protects
+// nothing.
+func (p *provider) callerMayRepeat(req *http.Request) bool {
+	switch req.Method {
+	case http.MethodPost, http.MethodPatch:
+	default:
+		return true
+	}
+	return len(req.Header["Idempotency-Key"]) > 0 || len(req.Header["X-Idempotency-Key"]) > 0 || p.repeatable(req)
+}
+
+// newTransport returns the transport to all providers.
+func newTransport() *http.Transport {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, addr)
+		},
+		Protocols:             protocols,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+		MaxIdleConnsPerHost:   256,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true, // what the caller did not ask for is not undone
+	}
+}
+
+// newH2CTransport returns the transport to providers that speak HTTP/2 without TLS.
+func newH2CTransport() *http.Transport {
+	t := newTransport()
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	return t
 }

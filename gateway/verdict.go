@@ -116,7 +116,7 @@ func (v *verdict) exhausted() bool {
 	if v.a.target.made >= attemptsPerProvider(v.t.request) || v.a.result.why == whyTimeout {
 		return true
 	}
-	found, _ := v.a.p.upstream.gateState()
+	found, _ := v.a.p.upstream.gate.state()
 	return found == gateClosed || v.Outcome.After > 0 && v.Outcome.After > v.PolicyWait
 }
 
@@ -143,7 +143,7 @@ func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
 		return stop(retry.StopBudget)
 	}
 	target.granted = true
-	if longer := v.a.p.upstream.stretch(d.Wait); d.By == retry.ByPolicy && longer > d.Wait {
+	if longer := v.a.p.upstream.errors.Stretch(d.Wait); d.By == retry.ByPolicy && longer > d.Wait {
 		longest := cmp.Or(t.request.asked.spec.Policy.Cap, math.MaxInt64)
 		d.Wait, d.By = max(min(longer, longest), d.Wait), retry.BySchedule
 	}
@@ -193,7 +193,7 @@ func (t *targetPicker) nextOpening() (wait time.Duration, ok bool) {
 			continue
 		}
 		w, _ := v.p.keys.waitLeft(t.request.scope())
-		if found, next := v.p.upstream.gateState(); found == gateClosed {
+		if found, next := v.p.upstream.gate.state(); found == gateClosed {
 			w = max(w, next)
 		}
 		if !ok || w < wait {

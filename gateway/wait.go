@@ -69,7 +69,7 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 		return nil, w.after(blockerOf(first.target, err))
 	}
 	if !first.target.p.override.isOpenTo(w.request.began) {
-		first.target.p.upstream.done(pass, health.Canceled)
+		first.target.p.upstream.gate.done(pass, health.Canceled)
 		return nil, nil
 	}
 	a, behind := w.newAttempt(ctx, first.target, pass)
@@ -127,7 +127,7 @@ func (t *targetPicker) watch(ctx context.Context, at *requestTarget) (own contex
 	for i := range t.targets {
 		v := &t.targets[i]
 		w := &subscriber{here: v == at, choices: len(t.targets) > 1, wake: wake}
-		remove = append(remove, v.p.upstream.subscribe(w))
+		remove = append(remove, v.p.upstream.subscribers.add(w))
 	}
 	return own, wake, func() {
 		cancel(nil)
@@ -155,7 +155,7 @@ func (t *targetPicker) queue(ctx context.Context, v *requestTarget, met []blocke
 			defer timer.Stop()
 		}
 	}
-	pass, err := v.p.upstream.waitForPass(ctx)
+	pass, err := v.p.upstream.gate.wait(ctx)
 	t.request.waited("gate", began)
 	if err != nil && errors.Is(context.Cause(ctx), errWake) {
 		return pass, errWake
@@ -250,7 +250,7 @@ func (w *waiter) rejectedProblem(b *blocker) error {
 	case shut != nil:
 		w.request.asked.stats.late.Add(1)
 		after := shut.Next
-		if b.target.p.upstream.knowsOutages() {
+		if b.target.p.upstream.gate.learned() > 0 {
 			after = max(after, shut.Expected)
 		}
 		return w.request.newProblem(http.StatusServiceUnavailable, codeDown, after, w.describe(w.met))
@@ -291,10 +291,7 @@ type subscriber struct {
 func (s *subscribers) add(one *subscriber) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = map[*subscriber]struct{}{}
-	}
-	s.all[one] = struct{}{}
+	put(&s.all, one, struct{}{})
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/tideover/tideover/retryhttp"
+)
+
+// callerDeadline is a context that ends at the deadline of the caller.
+type callerDeadline struct {
+	context.Context
+	end   context.CancelCauseFunc
+	at    time.Time     // of the first of the deadlines
+	total time.Duration // after at, how long an event stream may take; below 0 means any time
+	timer *time.Timer
+
+	upload atomic.Pointer[upload] // of the request, which ends at the deadline
+}
+
+// newCallerDeadline returns a context that ends after so long, which is what the headers of
+// a request state.
+func newCallerDeadline(parent context.Context, left time.Duration, h http.Header) *callerDeadline {
+	ctx, end := context.WithCancelCause(parent)
+	d := &callerDeadline{Context: ctx, end: end, at: time.Now().Add(left), total: -1}
+	if total, ok := retryhttp.TotalTimeLeft(h); ok {
+		d.total = total - left
+	}
+	if left <= 0 {
+		end(context.DeadlineExceeded)
+	}
+	d.timer = time.AfterFunc(left, func() {
+		end(context.DeadlineExceeded)
+		d.upload.Load().stop()
+	})
+	return d
+}
+
+// cancel frees what the context holds.
+func (d *callerDeadline) cancel() {
+	d.timer.Stop()
+	d.end(nil)
+}
+
+// streamBegins lets an event stream go on after a deadline that is for the beginning of
+// the answer. A deadline for all of it stays.
+func (d *callerDeadline) streamBegins() {
+	if d == nil || d.total == 0 || !d.timer.Stop() {
+		return
+	}
+	if d.total > 0 {
+		d.timer.Reset(time.Until(d.at) + d.total)
+	}
+}
+
+// Deadline implements [context.Context].
+func (d *callerDeadline) Deadline() (time.Time, bool) {
+	if at, ok := d.Context.Deadline(); ok && at.Before(d.at) {
+		return at, true
+	}
+	return d.at, true
+}
+
+// Err implements [context.Context].
+func (d *callerDeadline) Err() error {
+	err := d.Context.Err()
+	if err != nil && errors.Is(context.Cause(d.Context), context.DeadlineExceeded) {
+		return context.DeadlineExceeded
+	}
+	return err
+}
