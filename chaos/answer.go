@@ -93,7 +93,7 @@ func (a *Answer) set(name, value string, given bool) error {
 		return nil
 	}
 	if !isHeader(name) {
-		return fmt.Errorf("%q is no argument of an answer; want one of %s, or a header: %s", name, strings.Join(argumentNames(), ", "), headerNames())
+		return fmt.Errorf("%q is no argument of an answer; want one of %s, or a header: %s", name, strings.Join(namesOf(arguments()), ", "), headerNames())
 	}
 	if !given {
 		return fmt.Errorf("header %q has no value; want %s=", name, name)
@@ -111,7 +111,7 @@ func (a *Answer) set(name, value string, given bool) error {
 
 // String returns the answer as a spec has it.
 func (a Answer) String() string {
-	head := someCount(a.Status) + a.Act // both are no answer, and refused as such
+	head := unlessZero(a.Status, strconv.Itoa) + a.Act // both are no answer, and refused as such
 	var list []string
 	for _, h := range a.Headers {
 		list = append(list, h.Name+"="+enquote(h.Value))
@@ -171,30 +171,127 @@ func (a *Answer) usesDue() bool {
 	return slices.ContainsFunc(a.Headers, func(h Header) bool { return isWait(h.Name) && usesDue(h.Value) })
 }
 
-func enquoteSome(text string) string {
-	if text == "" {
-		return ""
-	}
-	return enquote(text)
+// maxEvents is how many events a stream may have: they are made in memory.
+const maxEvents = 10_000
+
+// field is a part of an answer, in its parentheses, or of a rule, that has a name.
+type field[P any] struct {
+	name string
+	flag bool // has no value
+	set  func(to *P, value string) error
+	get  func(from *P) string // "" means that it is not given
 }
 
-func someDuration(d time.Duration) string {
-	if d == 0 {
-		return ""
+// fieldOf returns the field that parse reads and format writes.
+func fieldOf[P any, T comparable](name string, at func(*P) *T, parse func(string) (T, error), format func(T) string) field[P] {
+	return field[P]{
+		name: name,
+		set: func(to *P, value string) (err error) {
+			*at(to), err = parse(value)
+			return err
+		},
+		get: func(from *P) string { return unlessZero(*at(from), format) },
 	}
-	return textfmt.PolicyDuration(d)
 }
 
-func someCount(n int) string {
-	if n == 0 {
+func unlessZero[T comparable](v T, format func(T) string) string {
+	if v == *new(T) {
 		return ""
 	}
-	return strconv.Itoa(n)
+	return format(v)
 }
 
-func someSize(n int64) string {
-	if n == 0 {
-		return ""
+func namesOf[P any](fields []field[P]) (names []string) {
+	for _, f := range fields {
+		names = append(names, f.name)
 	}
-	return textfmt.FormatSize(n)
+	return names
+}
+
+// arguments returns what may stand in the parentheses of an answer, in the order in which
+// it is written.
+func arguments() []field[Answer] {
+	return []field[Answer]{
+		fieldOf("delay", func(a *Answer) *Delay { return &a.Delay }, parseDelay, Delay.String),
+		fieldOf("error", func(a *Answer) *string { return &a.Error }, parseCode, enquote),
+		fieldOf("retry-info", func(a *Answer) *time.Duration { return &a.RetryInfo }, parsePositive, textfmt.PolicyDuration),
+		fieldOf("body", func(a *Answer) *Body { return &a.Body }, parseBody, Body.String),
+		fieldOf("stream", func(a *Answer) *string { return &a.Stream.Form }, parseStreamForm, asIs),
+		fieldOf("events", func(a *Answer) *int { return &a.Stream.Events }, countUpTo(maxEvents), strconv.Itoa),
+		fieldOf("every", func(a *Answer) *time.Duration { return &a.Stream.Every }, parsePositive, textfmt.PolicyDuration),
+		fieldOf("error-at", func(a *Answer) *string { return &a.Stream.Error }, parseErrorAt, asIs),
+		flagArgument("no-done", func(a *Answer) *bool { return &a.Stream.NoDone }),
+		flagArgument("chunked", func(a *Answer) *bool { return &a.Chunked }),
+		fieldOf("dribble", func(a *Answer) *Pace { return &a.Dribble }, parsePace, Pace.String),
+		fieldOf("padding", func(a *Answer) *int64 { return &a.Padding }, parsePadding, textfmt.FormatSize),
+		endArgument(Cut), endArgument(Stall), endArgument(Reset),
+		fieldOf("read", func(a *Answer) *Pace { return &a.Read }, parsePace, Pace.String),
+		flagArgument("early", func(a *Answer) *bool { return &a.Early }),
+	}
+}
+
+func asIs(text string) string { return text }
+
+func flagArgument(name string, at func(*Answer) *bool) field[Answer] {
+	f := fieldOf(name, at, func(string) (bool, error) { return true, nil }, strconv.FormatBool)
+	f.flag = true
+	return f
+}
+
+// endArgument is one of the ways in which a body ends before its end.
+func endArgument(kind string) field[Answer] {
+	return field[Answer]{
+		name: kind,
+		set: func(a *Answer, v string) (err error) {
+			if a.End.Kind != "" {
+				return fmt.Errorf("a body ends once, and there is %s=%s", a.End.Kind, a.End.At)
+			}
+			a.End.Kind = kind
+			a.End.At, err = parsePosition(v)
+			return err
+		},
+		get: func(a *Answer) string {
+			if a.End.Kind != kind {
+				return ""
+			}
+			return a.End.At.String()
+		},
+	}
+}
+
+func parseCode(v string) (string, error) {
+	code, err := unquote(v)
+	if err == nil && code == "" {
+		err = fmt.Errorf("%s is no code", v)
+	}
+	return code, err
+}
+
+// streamForms are the forms of a stream.
+var streamForms = []string{"auto", OpenAI, Responses, Anthropic, "plain"}
+
+func parseStreamForm(v string) (string, error) {
+	if !slices.Contains(streamForms, v) {
+		return "", fmt.Errorf("%q is no form of a stream; want %s", v, strings.Join(streamForms, ", "))
+	}
+	return v, nil
+}
+
+func parseErrorAt(v string) (string, error) {
+	if v == "first" || v == "start" {
+		return v, nil
+	}
+	n, err := parseCount(v, maxEvents)
+	if err != nil {
+		return "", fmt.Errorf("%q is no place for an error; want first, start (after the event that begins the stream) or a number of events before it", v)
+	}
+	return strconv.Itoa(n), nil
+}
+
+func parsePadding(v string) (int64, error) {
+	n, err := parseSize(v)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("%q is not above zero", v)
+	}
+	return n, err
 }

@@ -2,15 +2,22 @@ package chaos
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
 	"net"
 	"sync"
+	"time"
 )
 
 // listener can be closed and opened again, on the same port, while a server goes on
 // accepting from it.
 type listener struct {
-	address string
+	addr net.Addr
 
 	mu     sync.Mutex
 	moved  *sync.Cond
@@ -24,7 +31,7 @@ func newListener(address string) (*listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &listener{address: l.Addr().String(), inner: l}
+	d := &listener{addr: l.Addr(), inner: l}
 	d.moved = sync.NewCond(&d.mu)
 	return d, nil
 }
@@ -77,7 +84,7 @@ func (d *listener) open() error {
 	if d.inner != nil || d.closed {
 		return nil
 	}
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", d.address)
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", d.addr.String())
 	if err != nil {
 		return err
 	}
@@ -100,15 +107,7 @@ func (d *listener) Close() error {
 }
 
 // Addr implements [net.Listener].
-func (d *listener) Addr() net.Addr { return named(d.address) }
-
-// named is the address of a listener.
-type named string
-
-// Network implements [net.Addr].
-func (named) Network() string { return "tcp" }
-
-func (n named) String() string { return string(n) }
+func (d *listener) Addr() net.Addr { return d.addr }
 
 // raw returns the connection below TLS.
 func raw(c net.Conn) net.Conn {
@@ -142,4 +141,34 @@ type connKey struct{}
 func connOf(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c
+}
+
+// selfSigned returns a certificate for loopback and the host, which no client trusts
+// unless told to.
+func selfSigned(host string, now time.Time) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 100))
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "tideover chaos"}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(365 * day),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA: true, BasicConstraintsValid: true,
+		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsLoopback() {
+		template.IPAddresses = append(template.IPAddresses, ip)
+	} else if ip == nil && host != "" && host != "localhost" {
+		template.DNSNames = append(template.DNSNames, host)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, err
 }

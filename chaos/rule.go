@@ -18,31 +18,23 @@ const (
 	maxRate       = 100_000
 )
 
-// key is a part of a rule that has a name and a value. [Rule.String] writes them in the
-// order of the table.
-type key struct {
-	name string
-	set  func(r *Rule, value string) error
-	get  func(r *Rule) string // "" means that it is not given
-}
-
-func keys() []key {
-	return []key{
-		{"per", setPer, func(r *Rule) string { return r.Per }},
-		{"delay", func(r *Rule, v string) (err error) { r.Delay, err = parseDelay(v); return }, func(r *Rule) string { return r.Delay.String() }},
-		{"body", func(r *Rule, v string) (err error) { r.Body, err = parseBody(v); return }, func(r *Rule) string { return r.Body.String() }},
-		{"concurrent", func(r *Rule, v string) (err error) { r.Concurrent, err = parseCount(v, maxConcurrent); return }, func(r *Rule) string { return someCount(r.Concurrent) }},
-		{"rate", func(r *Rule, v string) (err error) { r.Rate, err = limit.ParseRate(v); return }, rateText},
-		{"service", func(r *Rule, v string) (err error) { r.Service, err = parseService(v); return }, func(r *Rule) string { return r.Service.String() }},
-		{"over", func(r *Rule, v string) (err error) { r.Over, err = parseAnswer(v); return }, overText},
+// keys returns the parts of a rule that have a name and a value, in the order in which
+// [Rule.String] writes them.
+func keys() []field[Rule] {
+	return []field[Rule]{
+		fieldOf("per", func(r *Rule) *string { return &r.Per }, parsePer, asIs),
+		fieldOf("delay", func(r *Rule) *Delay { return &r.Delay }, parseDelay, Delay.String),
+		fieldOf("body", func(r *Rule) *Body { return &r.Body }, parseBody, Body.String),
+		fieldOf("concurrent", func(r *Rule) *int { return &r.Concurrent }, countUpTo(maxConcurrent), strconv.Itoa),
+		fieldOf("rate", func(r *Rule) *limit.Frequency { return &r.Rate }, limit.ParseRate, limit.Frequency.String),
+		fieldOf("service", func(r *Rule) *Service { return &r.Service }, parseService, Service.String),
+		{name: "over", set: setOver, get: overText},
 	}
 }
 
-func rateText(r *Rule) string {
-	if r.Rate == (limit.Frequency{}) {
-		return ""
-	}
-	return r.Rate.String()
+func setOver(r *Rule, v string) (err error) {
+	r.Over, err = parseAnswer(v)
+	return err
 }
 
 func overText(r *Rule) string {
@@ -54,11 +46,12 @@ func overText(r *Rule) string {
 
 var headerForm = lazyregexp.New(`^[a-z0-9-]{1,64}$`)
 
-func setPer(r *Rule, v string) error {
-	if r.Per = strings.ToLower(v); !headerForm.MatchString(r.Per) {
-		return fmt.Errorf("%q is not the name of a header", v)
+func parsePer(v string) (string, error) {
+	name := strings.ToLower(v)
+	if !headerForm.MatchString(name) {
+		return "", fmt.Errorf("%q is not the name of a header", v)
 	}
-	return nil
+	return name, nil
 }
 
 // ParseRule reads one rule of a spec: [MATCH:] and words. An error quotes the word that
@@ -211,12 +204,7 @@ func (r *Rule) chance(name, value, word string) error {
 	return nil
 }
 
-func keyNames() (names []string) {
-	for _, k := range keys() {
-		names = append(names, k.name)
-	}
-	return names
-}
+func keyNames() []string { return namesOf(keys()) }
 
 // parseScript reads answers with commas between.
 func parseScript(word string) (steps []Step, err error) {
@@ -300,7 +288,7 @@ func (r *Rule) problems() (list []error) {
 	for _, o := range r.Down {
 		check(&o.As, true, r.Match == Match{})
 	}
-	limited := r.Concurrent != 0 || rateText(r) != ""
+	limited := r.Concurrent != 0 || r.Rate != limit.Frequency{}
 	bad(!r.Over.zero() && !limited, "over= is for requests above concurrent= or rate=, of which there is neither")
 	bad(r.Rate.Events > maxRate, "rate: %d requests are more than %d", r.Rate.Events, maxRate)
 	bad(limited && r.Rate.Per > maxDuration, "rate: the span is above %s", textfmt.PolicyDuration(maxDuration))

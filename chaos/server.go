@@ -202,9 +202,9 @@ func (s *Server) URL() string {
 	case s.listener == nil:
 		return ""
 	case s.options.tls:
-		return "https://" + s.listener.address
+		return "https://" + s.listener.addr.String()
 	}
-	return "http://" + s.listener.address
+	return "http://" + s.listener.addr.String()
 }
 
 // Certificate returns the certificate that clients have to trust; nil without TLS, and

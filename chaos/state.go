@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
+
+	"github.com/tideover/tideover/limit"
 )
 
 // Why a request got the answer that it got.
@@ -200,3 +202,118 @@ func (d draw) pick(list []Chance) (Answer, bool) {
 	}
 	return Answer{}, false
 }
+
+// maxCursors is how many values of a header are distinguished at a time.
+const maxCursors = 10_000
+
+// cursors are the positions in a script: one for each value of a header, or just one.
+// The oldest is dropped when there are too many.
+type cursors struct {
+	by    map[string]*cursor
+	order []string
+}
+
+func (t *cursors) get(key string) *cursor {
+	if at := t.by[key]; at != nil {
+		return at
+	}
+	if t.by == nil {
+		t.by = map[string]*cursor{}
+	}
+	if len(t.order) == maxCursors {
+		delete(t.by, t.order[0])
+		t.order = t.order[1:]
+	}
+	at := new(cursor)
+	t.by[key], t.order = at, append(t.order, key)
+	return at
+}
+
+// cursor is a position in a script.
+type cursor struct {
+	seen int // requests so far
+	step int // of the script
+	done int // times that the step came
+}
+
+// advance returns the next answer of the script.
+func (t *cursor) advance(r *Rule) Answer {
+	s := r.Script[t.step]
+	switch t.done++; {
+	case t.done < s.Times:
+	case t.step+1 < len(r.Script):
+		t.step, t.done = t.step+1, 0
+	case r.Cycle:
+		t.step, t.done = 0, 0
+	default:
+		t.done = 0 // the last is repeated
+	}
+	return s.Answer
+}
+
+// capacity is how many requests a rule accepts at once and in a span of time. It reads
+// no clock.
+type capacity struct {
+	concurrent int
+	rate       limit.Frequency
+	service    Service
+
+	ends     map[int]time.Time // of those in progress: when each is expected to be done; zero if that is not known
+	admitted []time.Time       // the latest, a ring as long as the rate has events
+	next     int
+}
+
+// unknownWait is the stated wait when no request in progress has a known end.
+const unknownWait = time.Second
+
+// full reports whether another request is above the limits, and for how long.
+func (m *capacity) full(now time.Time) (left time.Duration, full bool) {
+	if m.concurrent > 0 && len(m.ends) >= m.concurrent {
+		left, full = m.soonest(now), true
+	}
+	if n := m.rate.Events; n > 0 && len(m.admitted) == n {
+		// At most so many in any span: the oldest of the last n must be out of it.
+		if again := m.admitted[m.next].Add(m.rate.Per).Sub(now); again > 0 {
+			left, full = max(left, again), true
+		}
+	}
+	return left, full
+}
+
+// soonest returns when the first of those in progress is done.
+func (m *capacity) soonest(now time.Time) time.Duration {
+	least := time.Duration(-1)
+	for _, end := range m.ends {
+		if left := end.Sub(now); left > 0 && (least < 0 || left < least) {
+			least = left
+		}
+	}
+	if least < 0 {
+		return unknownWait
+	}
+	return least
+}
+
+// admit counts a request, and returns how long its work takes.
+func (m *capacity) admit(number int, now time.Time) (work time.Duration) {
+	work = m.service.Base + time.Duration(len(m.ends))*m.service.More
+	if m.ends == nil {
+		m.ends = map[int]time.Time{}
+	}
+	m.ends[number] = time.Time{}
+	switch n := m.rate.Events; {
+	case n == 0:
+	case len(m.admitted) < n:
+		m.admitted = append(m.admitted, now)
+	default:
+		m.admitted[m.next] = now
+		m.next = (m.next + 1) % n
+	}
+	return work
+}
+
+// expect records when a request is likely to be done.
+func (m *capacity) expect(number int, end time.Time) { m.ends[number] = end }
+
+// release ends a request.
+func (m *capacity) release(number int) { delete(m.ends, number) }

@@ -206,7 +206,7 @@ func TestThePageHasEveryFault(t *testing.T) {
 	}
 	page := string(data)
 	var want []string
-	want = append(append(want, argumentNames()...), keyNames()...)
+	want = append(append(want, namesOf(arguments())...), keyNames()...)
 	want = append(append(append(want, acts...), bodies...), streamForms...)
 	for _, f := range waitForms {
 		want = append(want, f.name+":")
