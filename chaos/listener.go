@@ -96,12 +96,9 @@ func (d *listener) open() error {
 // Close implements [net.Listener].
 func (d *listener) Close() error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.inner != nil {
-		_ = d.inner.Close()
-		d.inner = nil
-	}
-	d.closed = true
+	d.closed = true // it is not opened again
+	d.mu.Unlock()
+	d.shut()
 	d.moved.Broadcast()
 	return nil
 }

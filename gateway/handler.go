@@ -40,30 +40,14 @@ import (
 //	response.best, modify        request.go: what the caller gets
 //	response.finish              request.go: counts how the request ended
 //
-// After a failure, retry/loop.go asks router.Next: result.go says what the failure means,
-// verdict.go what follows, and wait.go waits if no provider takes the request.
+// After a failure, retry/loop.go asks router.Next: verdict.go says what the failure means
+// and what follows, and wait.go waits if no provider takes the request.
 
 // ServeHTTP implements [http.Handler].
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if p := g.authorizer.authorize(req); p != nil {
-		p.write(w)
-		return
-	}
-	p, path, bad := g.find(req)
+	p, path, class, bad := g.admit(req)
 	if bad != nil {
 		bad.write(w)
-		return
-	}
-	class, bad := priorityOf(req, p)
-	if bad != nil {
-		bad.write(w)
-		return
-	}
-	if !g.traffic.enter() {
-		(&problem{
-			status: http.StatusServiceUnavailable, code: codeEnding, provider: p.spec.Name,
-			message: "the gateway is shutting down", after: time.Second,
-		}).write(w)
 		return
 	}
 	defer g.traffic.leave()
@@ -99,6 +83,24 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	defer abort(w)
 	g.proxy.ServeHTTP(w, req)
 	r.response.complete()
+}
+
+// admit checks the caller, finds the provider and counts the request as under way, or
+// returns why the request is rejected.
+func (g *Gateway) admit(req *http.Request) (p *provider, path string, class limit.Priority, bad *problem) {
+	if bad = g.authorizer.authorize(req); bad == nil {
+		p, path, bad = g.find(req)
+	}
+	if bad == nil {
+		class, bad = priorityOf(req, p)
+	}
+	if bad == nil && !g.traffic.enter() {
+		bad = &problem{
+			status: http.StatusServiceUnavailable, code: codeEnding, provider: p.spec.Name,
+			message: "the gateway is shutting down", after: time.Second,
+		}
+	}
+	return p, path, class, bad
 }
 
 // abort is deferred, and ends an answer that breaks off. It sends what is buffered, at

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,13 +117,9 @@ var modelName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$`)
 
 // modelInQuery returns the model that a query names, or "".
 func modelInQuery(query string) string {
-	if !strings.Contains(query, "model=") {
-		return ""
-	}
-	for part := range strings.SplitSeq(query, "&") {
-		if v, ok := strings.CutPrefix(part, "model="); ok && modelName.MatchString(unescaped(v)) {
-			return unescaped(v)
-		}
+	values, _ := url.ParseQuery(query) // as far as it can be read
+	if name := values.Get("model"); modelName.MatchString(name) {
+		return name
 	}
 	return ""
 }

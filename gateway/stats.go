@@ -3,6 +3,7 @@ package gateway
 import (
 	"maps"
 	"math"
+	"sort"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,15 +143,6 @@ func (l *labelled) all() map[string]float64 {
 	return maps.Clone(l.sums)
 }
 
-func (l *labelled) total() (sum float64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, n := range l.sums {
-		sum += n
-	}
-	return sum
-}
-
 // bounds are the upper ends of the histogram's buckets, in seconds: from a cache
 // to a model that thinks.
 var bounds = [...]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
@@ -162,11 +154,7 @@ type histogram struct {
 }
 
 func (h *histogram) observe(d time.Duration) {
-	i := 0
-	for i < len(bounds) && d.Seconds() > bounds[i] {
-		i++
-	}
-	h.buckets[i].Add(1)
+	h.buckets[sort.SearchFloat64s(bounds[:], d.Seconds())].Add(1)
 	h.nanos.Add(int64(d))
 }
 

@@ -299,10 +299,13 @@ func (u *upstream) waitingNow(gate *health.GateStats) (sum int, byClass map[stri
 
 func (s *stats) totals() Totals {
 	n := Totals{
-		Requests: s.requests.Load(), Attempts: s.attempts.Load(), Sent: s.sent.Load(), Retries: uint64(s.retries.total()),
+		Requests: s.requests.Load(), Attempts: s.attempts.Load(), Sent: s.sent.Load(),
 		Succeeded: s.succeeded.Load(), Failed: s.failed.Load(), Canceled: s.canceled.Load(), Throttled: s.throttled.Load(),
 		Failovers: s.failovers.Load(), Probes: s.probes.Load(), Hedges: s.hedges.Load(),
 		CutShort: s.cutShort.Load(), NotKept: s.notKept.Load(),
+	}
+	for _, count := range s.retries.all() {
+		n.Retries += uint64(count)
 	}
 	if n.Requests > 0 {
 		n.Amplified = float64(n.Sent) / float64(n.Requests)

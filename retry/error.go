@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,14 +71,7 @@ func (e *Error) Error() string {
 
 // Unwrap returns the reason, the cause and the last failure.
 func (e *Error) Unwrap() []error {
-	errs := make([]error, 0, 3)
-	errs = append(errs, e.Reason)
-	for _, err := range []error{e.Cause, e.Last} {
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
-	return errs
+	return slices.DeleteFunc([]error{e.Reason, e.Cause, e.Last}, func(err error) bool { return err == nil })
 }
 
 // Is makes every cancellation a [context.Canceled], also one with a cause, and a call

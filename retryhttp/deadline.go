@@ -110,7 +110,7 @@ func (d *Deadline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // of returns the deadline of a request with the headers.
 func (d *Deadline) of(h http.Header) *DeadlineError {
-	name, left, stated := timeLeft(h)
+	name, left, stated := shortestTimeout(h, timeoutHeaders[:])
 	switch {
 	case !stated:
 		return &DeadlineError{Limit: d.cfg.Default}

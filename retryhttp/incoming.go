@@ -51,7 +51,7 @@ var timeoutHeaders = [...]timeoutHeader{
 // Envoy, where it means no limit, and from those SDKs, where it means less than a
 // second: it is ignored there.
 func TimeLeft(h http.Header) (time.Duration, bool) {
-	_, d, ok := timeLeft(h)
+	_, d, ok := shortestTimeout(h, timeoutHeaders[:])
 	return d, ok
 }
 
@@ -63,11 +63,7 @@ func TotalTimeLeft(h http.Header) (time.Duration, bool) {
 	return d, ok
 }
 
-// timeLeft also returns which header said so.
-func timeLeft(h http.Header) (name string, shortest time.Duration, ok bool) {
-	return shortestTimeout(h, timeoutHeaders[:])
-}
-
+// shortestTimeout also returns which header said so.
 func shortestTimeout(h http.Header, headers []timeoutHeader) (name string, shortest time.Duration, ok bool) {
 	for _, t := range headers {
 		for _, v := range h[t.name] {
