@@ -322,8 +322,7 @@ func reset(h http.Header, name string, now time.Time) *time.Time {
 	if !ok || d > 366*24*time.Hour {
 		return nil
 	}
-	at := now.Add(d)
-	return &at
+	return new(now.Add(d))
 }
 
 // list returns what is known of the keys. A limit that has begun anew says nothing

@@ -12,9 +12,9 @@ const kept = 20
 // history holds the recent outages and failovers of a provider.
 type history struct {
 	mu        sync.Mutex
-	current   *current // nil unless it is down
-	outages   []Outage
-	failovers []Failover
+	current   *current   // nil unless it is down
+	outages   []Outage   // newest first
+	failovers []Failover // the same
 }
 
 // current is an outage that goes on.
@@ -109,10 +109,7 @@ func (h *history) failedOver(f Failover) {
 func (h *history) lists() ([]Outage, []Failover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	o, f := slices.Clone(h.outages), slices.Clone(h.failovers)
-	slices.Reverse(o)
-	slices.Reverse(f)
-	return o, f
+	return slices.Clone(h.outages), slices.Clone(h.failovers)
 }
 
 // last returns the latest outage that is over.
@@ -122,12 +119,10 @@ func (h *history) last() (Outage, bool) {
 	if len(h.outages) == 0 {
 		return Outage{}, false
 	}
-	return h.outages[len(h.outages)-1], true
+	return h.outages[0], true
 }
 
+// push adds a value at the front, and drops the last one if there are too many.
 func push[T any](list []T, v T) []T {
-	if len(list) == kept {
-		list = slices.Delete(list, 0, 1)
-	}
-	return append(list, v)
+	return slices.Insert(list, 0, v)[:min(len(list)+1, kept)]
 }

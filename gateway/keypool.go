@@ -214,9 +214,8 @@ func (p *keyPool) info(now time.Time) (list []KeyInfo, since time.Time) {
 		k := p.keys[i]
 		one := KeyInfo{Name: k.name, InFlight: st.InFlight, Failures: st.Failures, Score: st.Cost}
 		if st.Closed > 0 {
-			until := now.Add(st.Closed)
 			reason, at := k.lastReason()
-			one.CoolUntil, one.Reason, one.Refused = &until, reason, k.isRejected()
+			one.CoolUntil, one.Reason, one.Refused = new(now.Add(st.Closed)), reason, k.isRejected()
 			if at.After(since) {
 				since = at
 			}

@@ -103,8 +103,7 @@ func clone(s Spec) Spec {
 	s.Keys, s.Headers = slices.Clone(s.Keys), slices.Clone(s.Headers)
 	s.Repeatable, s.Fallback = slices.Clone(s.Repeatable), slices.Clone(s.Fallback)
 	s.ForwardHeaders, s.ForwardQuery = slices.Clone(s.ForwardHeaders), slices.Clone(s.ForwardQuery)
-	base := *s.BaseURL
-	s.BaseURL = &base
+	s.BaseURL = new(*s.BaseURL)
 	return s
 }
 

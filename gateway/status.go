@@ -252,8 +252,7 @@ func (u *upstream) expected(gate *health.GateStats, now time.Time) *Recovery {
 		r.Next = &at
 	}
 	if left := u.gate.expected(gate); left > 0 {
-		at := now.Add(left)
-		r.Expected = &at
+		r.Expected = new(now.Add(left))
 	}
 	return r
 }

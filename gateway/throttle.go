@@ -234,60 +234,51 @@ func (t *throttles) inherit(old *throttles, other func(*key) *key) {
 // if there is none.
 func (p *keyPool) throttled(now time.Time, redact func(string) string) (list []Throttle, blocked scope, since time.Time) {
 	list = []Throttle{}
-	if !p.throttles.active() {
+	t := &p.throttles
+	if !t.active() {
 		return list, scope{}, time.Time{}
 	}
-	p.throttles.mu.Lock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	at := clock.Now()
-	all, held := p.throttles.all(at), map[*key]time.Time{}
-	for _, k := range p.keys {
-		if x := p.throttles.find(waiting{key: k}, at); x != nil {
-			held[k] = x.since
-			until := now.Add(x.until - at)
-			list = append(list, Throttle{Key: k.name, Account: k.account.name, Reason: redact(x.detail), Since: x.since, Until: until, NextProbe: until})
+	usable := len(slices.DeleteFunc(slices.Clone(p.keys), (*key).isRejected))
+	for w := range t.waits {
+		x := t.find(w, at)
+		if x == nil {
+			continue
 		}
-	}
-	for _, x := range all {
 		one := Throttle{
 			Key: x.key.name, Route: redact(x.scope.route), Model: redact(x.scope.model), Reason: x.reason,
 			Since: x.since, Until: now.Add(x.until - at), NextProbe: now.Add(max(min(x.probe, x.until)-at, 0)),
 		}
+		if x.scope == (scope{}) {
+			one.Account, one.Reason = x.key.account.name, redact(x.detail)
+		}
 		list = append(list, one)
+		n, began := p.waitingKeys(x.scope, at)
+		if n >= max(usable, 1) && (since.IsZero() || began.Before(since) || began.Equal(since) && x.scope.String() < blocked.String()) {
+			blocked, since = x.scope, began
+		}
 	}
-	p.throttles.mu.Unlock()
 	slices.SortFunc(list, func(a, b Throttle) int {
 		return cmp.Or(cmp.Compare(a.Route, b.Route), cmp.Compare(a.Model, b.Model), cmp.Compare(a.Key, b.Key))
 	})
-	closed, began := map[scope][]*key{}, map[scope]time.Time{}
-	closes := func(s scope, k *key, since time.Time) {
-		if slices.Contains(closed[s], k) {
-			return
-		}
-		if closed[s] = append(closed[s], k); since.After(began[s]) {
-			began[s] = since
-		}
-	}
-	for _, x := range all {
-		closes(x.scope, x.key, x.since)
-	}
-	for k, since := range held {
-		closes(scope{}, k, since)
-		for s := range closed {
-			closes(s, k, since)
-		}
-	}
-	open := 0 // keys that are not rejected
-	for _, k := range p.keys {
-		if !k.isRejected() {
-			open++
-		}
-	}
-	for s, list := range closed {
-		if n := len(list); n >= max(open, 1) && (since.IsZero() || began[s].Before(since) || began[s].Equal(since) && s.String() < blocked.String()) {
-			blocked, since = s, began[s]
-		}
-	}
 	return list, scope{redact(blocked.route), redact(blocked.model)}, since
+}
+
+// waitingKeys returns how many keys wait with requests of the scope, and when the last of
+// them began to. It needs the lock of the throttles.
+func (p *keyPool) waitingKeys(s scope, now time.Duration) (n int, began time.Time) {
+	for _, k := range p.keys {
+		x := cmp.Or(p.throttles.find(waiting{k, s}, now), p.throttles.find(waiting{key: k}, now))
+		if x == nil {
+			continue
+		}
+		if n++; x.since.After(began) {
+			began = x.since
+		}
+	}
+	return n, began
 }
 
 // accountReset returns how long it is until the account may be used again, as the answer

@@ -177,8 +177,7 @@ func (h *history) waited(d Decision) {
 func (h *history) keep(e *Error) {
 	e.Last, e.failures, e.first = h.last().Err, h.n, h.first
 	if h.n > firstKept {
-		latest := h.latest
-		e.latest = &latest
+		e.latest = new(h.latest)
 	}
 }
 

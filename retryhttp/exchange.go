@@ -358,8 +358,7 @@ func (t *Transport) mark(req *http.Request, key string, n int) {
 		req.Header = http.Header{}
 	}
 	if t.router != nil {
-		u := *req.URL
-		req.URL = &u // to be changed in place, perhaps
+		req.URL = new(*req.URL) // to be changed in place, perhaps
 	}
 	if key != "" {
 		req.Header.Set(keyHeader, key)

@@ -22,11 +22,10 @@ import (
 type attemptTimer struct {
 	caller context.Context
 	call   context.Context         // the runner's attempt
-	own    dated                   // the request's
+	own    dated                   // the request's; its deadline is zero if that of the caller comes first
 	cancel context.CancelCauseFunc // of own; nil where there is no limit
 	stop   func() bool             // ends the watch over call; false when it has ended before; nil without one
 
-	total   time.Time     // when the whole call ends, if that is before the caller's deadline
 	limit   time.Duration // of this attempt, where the runner has none; 0 means none
 	idle    time.Duration // the longest silence in a body; 0 means any
 	sized   time.Duration // the same for a body whose length is known; 0 means idle
@@ -93,7 +92,7 @@ func (s *attemptTimer) watch(attempt context.Context, t *Transport) context.Cont
 	}
 	switch {
 	case ok:
-		s.total = at
+		s.own.deadline = at
 		s.timer = time.AfterFunc(time.Until(at), s.fire)
 	case s.limit > 0 || s.idle > 0 || s.sized > 0:
 		s.timer = time.AfterFunc(never, s.fire)
@@ -104,7 +103,6 @@ func (s *attemptTimer) watch(attempt context.Context, t *Transport) context.Cont
 	if !ok || t.router == nil {
 		return s.own.Context
 	}
-	s.own.deadline = at
 	return &s.own
 }
 
@@ -174,8 +172,8 @@ func (s *attemptTimer) prolong() bool {
 	if left <= 0 {
 		return false
 	}
-	if !s.total.IsZero() {
-		whole := time.Until(s.total)
+	if !s.own.deadline.IsZero() {
+		whole := time.Until(s.own.deadline)
 		if whole <= 0 {
 			s.mine = false
 			return false
