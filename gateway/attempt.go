@@ -22,7 +22,7 @@ import (
 type router struct{}
 
 // Route implements [retryhttp.Router].
-func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
+func (router) Route(req *http.Request, _ int) (retryhttp.Attempt, error) {
 	r := requestFrom(req.Context())
 	if r == nil {
 		return nil, retry.Permanent(errors.New("gateway: the request has no state of the gateway"))
@@ -31,7 +31,7 @@ func (router) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.start(n, req)
+	a.start(req)
 	return a, nil
 }
 
@@ -52,7 +52,6 @@ type attempt struct {
 	request *request
 	target  *requestTarget
 	p       *provider
-	n       int           // number of the attempt
 	req     *http.Request // the attempt's own
 
 	key      *key
@@ -135,8 +134,8 @@ func (a *attempt) cancel() {
 }
 
 // start begins the attempt with its own request.
-func (a *attempt) start(n int, req *http.Request) {
-	a.n, a.req = n, req
+func (a *attempt) start(req *http.Request) {
+	a.req = req
 	a.flying.Store(true)
 	a.p.upstream.countInFlight(1)
 	a.request.picker.begin(a)

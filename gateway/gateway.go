@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,10 +190,7 @@ func (g *Gateway) SetAccountLimit(name string, l *AccountLimit) {
 		return
 	}
 	t := g.table.Load()
-	for _, p := range t.providers {
-		p.applyAccount(a)
-	}
-	for _, p := range t.gone {
+	for _, p := range slices.AppendSeq(slices.Clone(t.gone), maps.Values(t.providers)) {
 		p.applyAccount(a)
 	}
 }

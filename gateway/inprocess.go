@@ -118,11 +118,8 @@ func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.R
 func pathBelow(base, u *url.URL) (string, error) {
 	path := u.EscapedPath()
 	if u.Host != "" {
-		if u.Host != base.Host || u.Scheme != base.Scheme {
-			return "", fmt.Errorf("%s is not below %s", shown(u), shown(base))
-		}
 		rest, ok := strings.CutPrefix(path, strings.TrimSuffix(base.EscapedPath(), "/"))
-		if !ok || rest != "" && rest[0] != '/' {
+		if u.Host != base.Host || u.Scheme != base.Scheme || !ok || rest != "" && rest[0] != '/' {
 			return "", fmt.Errorf("%s is not below %s", shown(u), shown(base))
 		}
 		path = rest

@@ -18,7 +18,6 @@ import (
 // file, so that a restart forgets nothing.
 type recoveryStore struct {
 	path string // "" means that it is not kept
-	log  *slog.Logger
 
 	mu    sync.Mutex
 	known map[string]*learned // by provider
@@ -44,7 +43,7 @@ const (
 
 // loadRecoveryStore reads the file. A file that can't be read counts as empty.
 func loadRecoveryStore(path string, log *slog.Logger) *recoveryStore {
-	m := &recoveryStore{path: path, log: log, known: map[string]*learned{}}
+	m := &recoveryStore{path: path, known: map[string]*learned{}}
 	if path == "" {
 		return m
 	}

@@ -229,6 +229,8 @@ func ValidateAll(specs []Spec) error {
 	return errors.Join(errs...)
 }
 
+const unknownFormat = "the wire format of %q is not known; give it one with format"
+
 // fallbacks checks those who take over for the provider.
 func fallbacks(s *Spec, known map[string]*Spec) []error {
 	c := &checker{name: s.Name}
@@ -242,8 +244,10 @@ func fallbacks(s *Spec, known map[string]*Spec) []error {
 			c.bad("fallback", "%q can't take over from itself", name)
 		case other == nil:
 			c.bad("fallback", "there is no provider %q", name)
-		case s.Format == "" || other.Format == "":
-			c.bad("fallback", "the wire format of %q is not known; give it one with format", unnamed(s, other))
+		case s.Format == "":
+			c.bad("fallback", unknownFormat, s.Name)
+		case other.Format == "":
+			c.bad("fallback", unknownFormat, name)
 		case other.Format != s.Format:
 			c.bad("fallback", "%q speaks %s, and %q speaks %s; there is no translation", s.Name, s.Format, name, other.Format)
 		case !other.ours():
@@ -252,12 +256,4 @@ func fallbacks(s *Spec, known map[string]*Spec) []error {
 		seen[name] = true
 	}
 	return c.errs
-}
-
-// unnamed returns which of the two has no format.
-func unnamed(a, b *Spec) string {
-	if a.Format == "" {
-		return a.Name
-	}
-	return b.Name
 }

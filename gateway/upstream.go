@@ -490,10 +490,8 @@ func newTransport() *http.Transport {
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	return &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			return dialer.DialContext(ctx, network, addr)
-		},
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           dialer.DialContext,
 		Protocols:             protocols,
 		HTTP2:                 &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 		MaxIdleConnsPerHost:   256,
