@@ -21,7 +21,7 @@ func (o *bodyContext) completionText() string { return "You said: " + o.ask.prom
 func tokens(text string) int { return len(strings.Fields(text)) }
 
 func (o *bodyContext) id(prefix string) string {
-	return prefix + "chaos" + strconv.Itoa(o.verdict.number)
+	return prefix + "chaos" + strconv.Itoa(o.verdict.Number)
 }
 
 // completion is the answer to a prompt, in the format of an API.
@@ -128,10 +128,10 @@ func (o *bodyContext) googleError() any {
 // errorMessage says which rule caused the error.
 func (o *bodyContext) errorMessage() string {
 	v := &o.verdict
-	if v.rule < 0 {
+	if v.Rule == 0 {
 		return fmt.Sprintf("chaos: no rule is for %s %s", o.request.Method, o.request.URL.Path)
 	}
-	return fmt.Sprintf("chaos: %d %s: rule %d wants it so (%s, request %d)", v.answer.Status, statusText(v.answer.Status), v.rule+1, v.by, v.nth)
+	return fmt.Sprintf("chaos: %d %s: rule %d wants it so (%s, request %d)", v.answer.Status, statusText(v.answer.Status), v.Rule, v.By, v.Nth)
 }
 
 func statusText(status int) string {

@@ -137,7 +137,7 @@ type echoedBody struct {
 func (o *bodyContext) echo() echoed {
 	r, v := o.request, &o.verdict
 	return echoed{
-		Number: v.number, Rule: v.rule + 1, Nth: v.nth, Method: r.Method, Path: r.URL.Path, Query: redactQuery(r.URL.RawQuery), Proto: r.Proto,
+		Number: v.Number, Rule: v.Rule, Nth: v.Nth, Method: r.Method, Path: r.URL.Path, Query: redactQuery(r.URL.RawQuery), Proto: r.Proto,
 		Headers: redact(r.Header), Body: echoedBody{o.upload.bytes, o.upload.hash()},
 	}
 }

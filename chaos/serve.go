@@ -40,16 +40,13 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	defer s.mu.Unlock()
 	now := time.Now()
 	v := &exchange{server: s, state: s.state, verdict: s.state.decide(r.Method, r.URL.Path, r.Header, now), w: w, r: r, upload: newUpload()}
-	a := Arrival{
-		Number: v.number, At: now.Sub(s.state.born), Method: r.Method, Path: r.URL.Path, Proto: r.Proto,
-		Rule: v.rule + 1, Nth: v.nth, Answer: v.text, Status: v.answer.Status, By: v.by,
-	}
-	s.stats.count(a)
+	v.Proto = r.Proto
+	s.stats.count(v.Arrival)
 	s.handlers++
 	s.active++
 	s.stats.Peak = max(s.stats.Peak, s.active)
 	if s.options.observer != nil {
-		s.options.observer(a)
+		s.options.observer(v.Arrival)
 	}
 	return v
 }

@@ -21,11 +21,7 @@ const (
 
 // verdict is what is done with one request.
 type verdict struct {
-	number int    // of all requests, from 1
-	rule   int    // its index; -1 for none
-	nth    int    // of the rule, from 1
-	by     string // why
-	text   string // the answer as the spec has it
+	Arrival
 	answer Answer // fail is a status here
 	body   Body   // if the answer has none
 
@@ -61,24 +57,22 @@ func newState(spec Spec, now time.Time) *state {
 // decide says what is done with a request. The caller calls release at its end.
 func (s *state) decide(method, path string, header http.Header, now time.Time) verdict {
 	s.number++
-	v := verdict{number: s.number, rule: -1, by: Unmatched, answer: Answer{Status: http.StatusNotFound}}
+	v := verdict{answer: Answer{Status: http.StatusNotFound}}
+	v.Arrival = Arrival{Number: s.number, At: now.Sub(s.born), Method: method, Path: path, By: Unmatched}
+	var luck draw
 	for i := range s.rules {
-		if s.rules[i].rule.Match.fits(method, path, header) {
-			v.rule = i
+		if r := &s.rules[i]; r.rule.Match.fits(method, path, header) {
+			r.seen++
+			v.Rule, v.Nth = i+1, r.seen
+			luck = s.choose(r, &v, header, now)
 			break
 		}
 	}
-	var luck draw
-	if v.rule >= 0 {
-		r := &s.rules[v.rule]
-		r.seen++
-		v.nth = r.seen
-		luck = s.choose(r, &v, header, now)
-	}
-	v.text = v.answer.String()
+	v.Answer = v.answer.String()
 	if v.answer.Act == Fail {
 		v.answer.Act, v.answer.Status = "", failures[luck.fail]
 	}
+	v.Status = v.answer.Status
 	return v
 }
 
@@ -88,28 +82,28 @@ func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Ti
 	key := r.key(header)
 	cursor := r.cursors.get(key)
 	cursor.seen++
-	luck := drawn(s.spec.Seed, v.rule, key, cursor.seen)
+	luck := drawn(s.spec.Seed, v.Rule, key, cursor.seen)
 	if refusing, left := s.refusing(now); refusing { // it was accepted before the port closed
-		v.by, v.answer, v.due = ByOutage, Answer{Act: Refuse}, left
+		v.By, v.answer, v.due = ByOutage, Answer{Act: Refuse}, left
 	} else if o, left := s.down(r.rule, now); o != nil {
-		v.by, v.answer, v.due = ByOutage, o.As, left
+		v.By, v.answer, v.due = ByOutage, o.As, left
 	} else if left, full := r.capacity.full(now); full {
-		v.by, v.answer, v.due = ByLimit, r.rule.over(), left
+		v.By, v.answer, v.due = ByLimit, r.rule.over(), left
 	}
-	if v.by != Unmatched { // rejected by an outage or a limit
+	if v.By != Unmatched { // rejected by an outage or a limit
 		v.delay = v.answer.Delay.pick(luck.delay, luck.normal)
 		return luck
 	}
-	v.work = r.capacity.admit(v.number, now)
-	v.by = ByChance
+	v.work = r.capacity.admit(v.Number, now)
+	v.By = ByChance
 	if a, hit := luck.pick(r.rule.Random); hit {
 		v.answer = a
 	} else {
-		v.by, v.answer = ByScript, cursor.advance(r.rule)
+		v.By, v.answer = ByScript, cursor.advance(r.rule)
 	}
 	v.delay = cmp.Or(v.answer.Delay, r.rule.Delay).pick(luck.delay, luck.normal)
 	if v.answer.Act != Hang && v.answer.End.Kind != Stall {
-		r.capacity.expect(v.number, now.Add(v.work+v.delay))
+		r.capacity.expect(v.Number, now.Add(v.work+v.delay))
 	}
 	if v.answer.Status < 300 && v.answer.Stream.Form == "" {
 		v.body = r.rule.Body
@@ -119,8 +113,8 @@ func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Ti
 
 // release ends a request.
 func (s *state) release(v verdict) {
-	if v.rule >= 0 {
-		s.rules[v.rule].capacity.release(v.number)
+	if v.Rule > 0 {
+		s.rules[v.Rule-1].capacity.release(v.Number)
 	}
 }
 
@@ -187,7 +181,7 @@ var failures = []int{500, 502, 503, 504}
 func drawn(seed uint64, rule int, key string, n int) draw {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key))
-	r := rand.New(rand.NewPCG(seed^uint64(rule+1)*0x9e3779b97f4a7c15, h.Sum64()^uint64(n)*0xd1342543de82ef95))
+	r := rand.New(rand.NewPCG(seed^uint64(rule)*0x9e3779b97f4a7c15, h.Sum64()^uint64(n)*0xd1342543de82ef95))
 	return draw{fault: r.Float64(), fail: r.IntN(len(failures)), delay: r.Float64(), normal: r.NormFloat64()}
 }
 

@@ -24,7 +24,7 @@ func ask(s *state, path string, now time.Time, headers ...string) verdict {
 func answers(s *state, n int, headers ...string) (list []string) {
 	for range n {
 		v := ask(s, "/", t0, headers...)
-		list = append(list, v.text)
+		list = append(list, v.Answer)
 		s.release(v)
 	}
 	return list
@@ -62,8 +62,8 @@ func TestTheFirstRuleThatMatchesCounts(t *testing.T) {
 		{"GET", "/v1", nil, 4, 200},
 		{"GET", "/v", nil, -1, 404},
 	} {
-		if v := s.decide(tt.method, tt.path, tt.headers, t0); v.rule != tt.rule || v.answer.Status != tt.status {
-			t.Errorf("%s %s %v got %d by rule %d, want %d by %d", tt.method, tt.path, tt.headers, v.answer.Status, v.rule, tt.status, tt.rule)
+		if v := s.decide(tt.method, tt.path, tt.headers, t0); v.Rule-1 != tt.rule || v.answer.Status != tt.status {
+			t.Errorf("%s %s %v got %d by rule %d, want %d by %d", tt.method, tt.path, tt.headers, v.answer.Status, v.Rule-1, tt.status, tt.rule)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestTheSequenceOfASeedStays(t *testing.T) {
 	var got []string
 	for range 12 {
 		v := ask(s, "/", t0)
-		got = append(got, fmt.Sprintf("%s/%d/%v", v.text, v.answer.Status, v.delay.Round(time.Millisecond)))
+		got = append(got, fmt.Sprintf("%s/%d/%v", v.Answer, v.answer.Status, v.delay.Round(time.Millisecond)))
 		s.release(v)
 	}
 	want := "fail/500/1.12s fail/502/1.882s fail/503/716ms 200/200/93ms 200/200/1.842s 200/200/1.561s fail/503/346ms 200/200/1.814s 200/200/719ms 200/200/1.789s 200/200/1.23s 200/200/364ms"
@@ -179,7 +179,7 @@ func TestDelaysAreDistributedAsTheySay(t *testing.T) {
 		}
 		var got []time.Duration
 		for n := range 5000 {
-			luck := drawn(1, 0, "", n)
+			luck := drawn(1, 1, "", n)
 			got = append(got, d.pick(luck.delay, luck.normal))
 		}
 		slices.Sort(got)
@@ -221,8 +221,8 @@ func TestAnOutageTakesThePlaceOfTheScript(t *testing.T) {
 		due  time.Duration
 	}{{0, "503", 0}, {10, "429(retry-after=due)", 15}, {20, "429(retry-after=due)", 5}, {25, "hang", 5}, {31, "200", 0}} {
 		v := ask(s, "/", t0.Add(tt.at*time.Second))
-		if v.text != tt.want || v.due != tt.due*time.Second {
-			t.Errorf("after %ds: %s with %v left, want %s with %ds", tt.at, v.text, v.due, tt.want, tt.due)
+		if v.Answer != tt.want || v.due != tt.due*time.Second {
+			t.Errorf("after %ds: %s with %v left, want %s with %ds", tt.at, v.Answer, v.due, tt.want, tt.due)
 		}
 	}
 }
@@ -239,8 +239,8 @@ func TestTheDoor(t *testing.T) {
 			t.Errorf("after %ds: closed %v, next in %v, want %v and %ds", tt.at, closed, next, tt.closed, tt.next)
 		}
 	}
-	if v := ask(s, "/a", t0.Add(15*time.Second)); v.answer.Act != Refuse || v.by != ByOutage {
-		t.Errorf("a request that slipped in got %s by %s", v.text, v.by)
+	if v := ask(s, "/a", t0.Add(15*time.Second)); v.answer.Act != Refuse || v.By != ByOutage {
+		t.Errorf("a request that slipped in got %s by %s", v.Answer, v.By)
 	}
 }
 
@@ -251,16 +251,16 @@ func TestRoomForSoManyAtOnce(t *testing.T) {
 		t.Errorf("work = %v and %v, want 2s and 2.5s", first.work, second.work)
 	}
 	third := ask(s, "/", t0.Add(500*time.Millisecond))
-	if third.by != ByLimit || third.text != "503(retry-after=due)" || third.due != 1500*time.Millisecond {
-		t.Errorf("the third got %s by %s, due in %v", third.text, third.by, third.due)
+	if third.By != ByLimit || third.Answer != "503(retry-after=due)" || third.due != 1500*time.Millisecond {
+		t.Errorf("the third got %s by %s, due in %v", third.Answer, third.By, third.due)
 	}
 	s.release(third) // took no room
-	if v := ask(s, "/", t0.Add(time.Second)); v.by != ByLimit {
-		t.Errorf("the fourth got %s by %s", v.text, v.by)
+	if v := ask(s, "/", t0.Add(time.Second)); v.By != ByLimit {
+		t.Errorf("the fourth got %s by %s", v.Answer, v.By)
 	}
 	s.release(first)
-	if v := ask(s, "/", t0.Add(2*time.Second)); v.by != ByScript {
-		t.Errorf("after one left: %s by %s", v.text, v.by)
+	if v := ask(s, "/", t0.Add(2*time.Second)); v.By != ByScript {
+		t.Errorf("after one left: %s by %s", v.Answer, v.By)
 	}
 }
 
@@ -280,7 +280,7 @@ func TestRate(t *testing.T) {
 	for at := time.Duration(0); at < 5*time.Second; at += 37 * time.Millisecond {
 		v := ask(s, "/", t0.Add(at))
 		s.release(v)
-		if v.by == ByScript {
+		if v.By == ByScript {
 			admitted = append(admitted, at)
 			continue
 		}
@@ -304,8 +304,8 @@ func TestRate(t *testing.T) {
 	if v.due != 700*time.Millisecond {
 		t.Fatalf("due in %v, want 700ms", v.due)
 	}
-	if again := ask(s, "/", late.Add(300*time.Millisecond+v.due)); again.by != ByScript {
-		t.Errorf("who comes as told gets %s", again.text)
+	if again := ask(s, "/", late.Add(300*time.Millisecond+v.due)); again.By != ByScript {
+		t.Errorf("who comes as told gets %s", again.Answer)
 	}
 }
 
