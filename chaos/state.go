@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"time"
-
-	"github.com/tideover/tideover/limit"
 )
 
 // Why a request got the answer that it got.
@@ -39,17 +37,15 @@ type state struct {
 }
 
 type ruleState struct {
-	rule     *Rule
-	seen     int
-	cursors  cursors
-	capacity capacity
+	capacity
+	seen    int
+	cursors cursors
 }
 
 func newState(spec Spec, now time.Time) *state {
 	s := &state{spec: spec, born: now, rules: make([]ruleState, len(spec.Rules))}
 	for i := range spec.Rules {
-		r := &spec.Rules[i]
-		s.rules[i] = ruleState{rule: r, capacity: capacity{concurrent: r.Concurrent, rate: r.Rate, service: r.Service}}
+		s.rules[i].rule = &spec.Rules[i]
 	}
 	return s
 }
@@ -87,14 +83,14 @@ func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Ti
 		v.By, v.answer, v.due = ByOutage, Answer{Act: Refuse}, left
 	} else if o, left := s.down(r.rule, now); o != nil {
 		v.By, v.answer, v.due = ByOutage, o.As, left
-	} else if left, full := r.capacity.full(now); full {
+	} else if left, full := r.full(now); full {
 		v.By, v.answer, v.due = ByLimit, r.rule.over(), left
 	}
 	if v.By != Unmatched { // rejected by an outage or a limit
 		v.delay = v.answer.Delay.pick(luck.delay, luck.normal)
 		return luck
 	}
-	v.work = r.capacity.admit(v.Number, now)
+	v.work = r.admit(v.Number, now)
 	v.By = ByChance
 	if a, hit := luck.pick(r.rule.Random); hit {
 		v.answer = a
@@ -103,7 +99,7 @@ func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Ti
 	}
 	v.delay = cmp.Or(v.answer.Delay, r.rule.Delay).pick(luck.delay, luck.normal)
 	if v.answer.Act != Hang && v.answer.End.Kind != Stall {
-		r.capacity.expect(v.Number, now.Add(v.work+v.delay))
+		r.expect(v.Number, now.Add(v.work+v.delay))
 	}
 	if v.answer.Status < 300 && v.answer.Stream.Form == "" {
 		v.body = r.rule.Body
@@ -114,7 +110,7 @@ func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Ti
 // release ends a request.
 func (s *state) release(v verdict) {
 	if v.Rule > 0 {
-		s.rules[v.Rule-1].capacity.release(v.Number)
+		s.rules[v.Rule-1].release(v.Number)
 	}
 }
 
@@ -248,9 +244,7 @@ func (t *cursor) advance(r *Rule) Answer {
 // capacity is how many requests a rule accepts at once and in a span of time. It reads
 // no clock.
 type capacity struct {
-	concurrent int
-	rate       limit.Frequency
-	service    Service
+	rule *Rule
 
 	ends     map[int]time.Time // of those in progress: when each is expected to be done; zero if that is not known
 	admitted []time.Time       // the latest, a ring as long as the rate has events
@@ -262,12 +256,12 @@ const unknownWait = time.Second
 
 // full reports whether another request is above the limits, and for how long.
 func (m *capacity) full(now time.Time) (left time.Duration, full bool) {
-	if m.concurrent > 0 && len(m.ends) >= m.concurrent {
+	if m.rule.Concurrent > 0 && len(m.ends) >= m.rule.Concurrent {
 		left, full = m.soonest(now), true
 	}
-	if n := m.rate.Events; n > 0 && len(m.admitted) == n {
+	if n := m.rule.Rate.Events; n > 0 && len(m.admitted) == n {
 		// At most so many in any span: the oldest of the last n must be out of it.
-		if again := m.admitted[m.next].Add(m.rate.Per).Sub(now); again > 0 {
+		if again := m.admitted[m.next].Add(m.rule.Rate.Per).Sub(now); again > 0 {
 			left, full = max(left, again), true
 		}
 	}
@@ -290,12 +284,12 @@ func (m *capacity) soonest(now time.Time) time.Duration {
 
 // admit counts a request, and returns how long its work takes.
 func (m *capacity) admit(number int, now time.Time) (work time.Duration) {
-	work = m.service.Base + time.Duration(len(m.ends))*m.service.More
+	work = m.rule.Service.Base + time.Duration(len(m.ends))*m.rule.Service.More
 	if m.ends == nil {
 		m.ends = map[int]time.Time{}
 	}
 	m.ends[number] = time.Time{}
-	switch n := m.rate.Events; {
+	switch n := m.rule.Rate.Events; {
 	case n == 0:
 	case len(m.admitted) < n:
 		m.admitted = append(m.admitted, now)

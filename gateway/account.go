@@ -120,7 +120,7 @@ func (t *throttles) hold(k *key, wait time.Duration, reason, detail string) {
 // beganBefore reports whether requests of the scope had to wait with the key already at
 // the time, which is since 1970.
 func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
-	one, _ := t.of(k, s, clock.Now())
+	one, _ := t.waitsOf(k, s, clock.Now())
 	return one.key != nil && one.since.UnixNano() <= at
 }
 

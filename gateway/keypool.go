@@ -292,7 +292,7 @@ type blockReasons struct {
 // blockReasons returns why keys are closed to requests of the scope.
 func (p *keyPool) blockReasons(s scope) (b blockReasons) {
 	for _, k := range p.keys {
-		one, all := p.throttles.of(k, s, clock.Now())
+		one, all := p.throttles.waitsOf(k, s, clock.Now())
 		list, reason := &b.throttles, cmp.Or(all.reason, one.reason)
 		if reason == "" {
 			if !k.isRejected() {

@@ -99,9 +99,9 @@ func (t *throttles) all(now time.Duration) (list []*throttle) {
 	return list
 }
 
-// of returns the wait of requests of the scope with the key, and that of all requests with
+// waitsOf returns the wait of requests of the scope with the key, and that of all requests with
 // the key. What does not wait is zero.
-func (t *throttles) of(k *key, s scope, now time.Duration) (one, all throttle) {
+func (t *throttles) waitsOf(k *key, s scope, now time.Duration) (one, all throttle) {
 	if !t.active() {
 		return one, all
 	}
@@ -121,7 +121,7 @@ func (t *throttles) of(k *key, s scope, now time.Duration) (one, all throttle) {
 // they need not wait.
 func (t *throttles) waitLeft(k *key, s scope) (wait, next time.Duration) {
 	now := clock.Now()
-	one, all := t.of(k, s, now)
+	one, all := t.waitsOf(k, s, now)
 	return max(one.until-now, all.until-now, 0), max(min(one.probe, one.until)-now, all.until-now, 0)
 }
 
