@@ -24,13 +24,11 @@ import (
 // and a gate that the breaker closes. While it is closed, requests wait, and one at a
 // time probes whether the destination is back.
 type healthGate struct {
-	gate        *health.Gate
-	breaker     *breaker.Breaker
-	recovery    *health.Recovery
-	openFor     time.Duration
-	history     *history
-	subscribers *subscribers
-	changed     func(breaker.Event, health.GateStats) // called for each change of the breaker
+	*upstreamState
+	gate    *health.Gate
+	breaker *breaker.Breaker
+	openFor time.Duration
+	changed func(breaker.Event, health.GateStats) // called for each change of the breaker
 
 	askedUntil     atomic.Int64 // reading of the clock up to which the server asks for no requests
 	isOpen         atomic.Bool  // the gate is open: all that nearly all requests need to know
@@ -39,7 +37,7 @@ type healthGate struct {
 }
 
 func newHealthGate(s *Spec, name string, u *upstreamState, changed func(breaker.Event, health.GateStats)) (*healthGate, error) {
-	g := &healthGate{recovery: u.recovery, openFor: s.OpenFor, history: &u.history, subscribers: &u.subscribers, changed: changed}
+	g := &healthGate{upstreamState: u, openFor: s.OpenFor, changed: changed}
 	var err error
 	// Only the breaker closes it.
 	if g.gate, err = health.NewGate(health.GateConfig{Failures: math.MaxInt, Queue: s.Queue}, health.WithRecovery(u.recovery)); err != nil {

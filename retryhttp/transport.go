@@ -46,10 +46,10 @@ func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transpor
 		next = http.DefaultTransport
 	}
 	t := &Transport{next: next, policy: policy, settings: s}
-	t.prepare()
 	if err = errors.Join(err, t.build()); err != nil {
 		return nil, refusal("New", err)
 	}
+	t.prepare()
 	return t, nil
 }
 
@@ -75,13 +75,17 @@ func policyOf(policy any) (retry.Policy, error) {
 	return policy.(retry.Policy), nil
 }
 
-// prepare sets what follows from the policy and the settings.
+// prepare sets what follows from the policy, the settings and the runners.
 func (t *Transport) prepare() {
 	p, s := &t.policy, &t.settings
 	t.single, t.layers = p.Retries() == 0, []string{s.layer}
 	t.timed = p.AttemptTimeout > 0 || p.TotalTimeout > 0 || p.Hedge != (retry.Hedge{}) || s.streams.Idle > 0 || s.streams.Sized > 0
 	t.managed = t.timed || s.router != nil || s.layer != "" || s.keys || len(s.deadlines) > 0
 	t.bare = !t.managed && p.Budget == (limit.BudgetSpec{}) && len(s.retry) == 0
+	t.half = t.whole
+	if n := p.Attempts; n > 1 {
+		t.half = t.whole.withAttempts((n + 1) / 2)
+	}
 }
 
 // build makes the runners.
@@ -93,20 +97,7 @@ func (t *Transport) build() error {
 		t.limit, p.AttemptTimeout = p.AttemptTimeout, 0
 		opts = append(slices.Clip(opts), retry.WithReview(t.review))
 	}
-	err := t.whole.make(p, opts)
-	if err != nil || refused != nil {
-		return errors.Join(refused, err)
-	}
-	t.halve()
-	return nil
-}
-
-// halve makes the runners for requests that a caller before us is retrying.
-func (t *Transport) halve() {
-	t.half = t.whole
-	if n := t.policy.Attempts; n > 1 {
-		t.half = t.whole.withAttempts((n + 1) / 2)
-	}
+	return errors.Join(refused, t.whole.make(p, opts))
 }
 
 // WithAttempts returns a transport that makes so many attempts and shares everything
@@ -116,7 +107,6 @@ func (t *Transport) WithAttempts(n int) *Transport {
 	own.policy.Attempts = max(n, 1)
 	own.whole = t.whole.withAttempts(n)
 	own.prepare()
-	own.halve()
 	return &own
 }
 
@@ -132,7 +122,6 @@ func (t *Transport) WithHedge(h retry.Hedge) (*Transport, error) {
 	own.policy.Hedge = h
 	own.whole = runnerSet{hedger.Runner(), hedger}
 	own.prepare()
-	own.halve()
 	return &own, nil
 }
 
