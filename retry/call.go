@@ -154,8 +154,9 @@ func smooth(k EventKind, attempt int) bool {
 	return attempt <= 1 && (k == AttemptStarted || k == Succeeded)
 }
 
-// guard holds what an attempt took on its way in and gives back on its way
-// out, also when the operation panics.
+// guard holds what one attempt has acquired: its place under the concurrency limit,
+// its token of the adaptive limit, its breaker permit and its context. leave
+// releases them, also when the operation panics.
 type guard struct {
 	r      *Runner
 	ctx    *attemptContext
