@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,6 +57,7 @@ const adviseExample = `  tideover advise --rate 200 --latency 100ms --success 99
 
 // adviseOptions holds the flags of advise.
 type adviseOptions struct {
+	resultPrinter
 	service          advise.Service
 	goal             advise.Goal
 	errors           fraction
@@ -66,24 +66,20 @@ type adviseOptions struct {
 	p99, recovery    duration
 	deadline         duration
 	options          advise.Options
-	json             bool
 }
 
 func newAdvise(io Streams) *cobra.Command {
-	var o adviseOptions
+	o := &adviseOptions{resultPrinter: resultPrinter{io: io}}
 	cmd := &cobra.Command{
 		Use: "advise [flags] [SCENARIO...]", Short: "Find a policy for a service and a goal", Long: adviseLong, Example: adviseExample,
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     completeAdvised,
+		ValidArgsFunction: completeNames(sim.Presets, cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r := &remote{io: io}
-			ctx, stop := r.context(cmd)
+			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
-			return coded(runAdvise(ctx, cmd, io, &o, args))
+			return coded(o.run(ctx, cmd, args))
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.Float64Var(&o.service.Rate, "rate", 0, "calls per second")
 	f.Float64Var(&o.service.Capacity, "capacity", 0, "calls per second that the service can do (default twice the rate)")
 	f.Var(&o.latency, "latency", "mean response time of the healthy service")
@@ -111,7 +107,7 @@ var (
 	goalFlags    = []string{"success", "p99", "recovery", "load", "through"}
 )
 
-func runAdvise(ctx context.Context, cmd *cobra.Command, io Streams, o *adviseOptions, args []string) error {
+func (o *adviseOptions) run(ctx context.Context, cmd *cobra.Command, args []string) error {
 	cases, err := o.cases(cmd, args)
 	if err != nil {
 		return err
@@ -119,22 +115,14 @@ func runAdvise(ctx context.Context, cmd *cobra.Command, io Streams, o *adviseOpt
 	if err := o.options.Validate(); err != nil {
 		return fmt.Errorf("--%w", err)
 	}
-	show := newSimProgress(io.Err, 0)
-	o.options.Progress = show.step
+	progress := newSimProgress(o.io.Err, 0)
+	o.options.Progress = progress.step
 	a, err := advise.For(ctx, advise.Request{Cases: cases, Deadline: time.Duration(o.deadline)}, o.options)
-	show.finish()
+	progress.finish()
 	if err != nil {
 		return err
 	}
-	if o.json {
-		var text []byte
-		if text, err = json.Marshal(a); err == nil {
-			_, err = io.Out.Write(append(visibleJSON(text), '\n'))
-		}
-	} else {
-		s := screenOf(io.Out)
-		_, err = fmt.Fprintln(io.Out, strings.Join(adviceLines(a, &s), "\n"))
-	}
+	err = o.printRendered(a, func(s *screen) []string { return adviceLines(a, s) })
 	if err == nil && !a.Reached {
 		return exitError{Code: codeMissed}
 	}
@@ -193,16 +181,6 @@ func checkScenario(s sim.Scenario) error {
 		return &codedError{fmt.Errorf("scenario %q: %w", s.Name, err), codeImpossible}
 	}
 	return nil
-}
-
-// completeAdvised completes names of scenarios, and files.
-func completeAdvised(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
-	for name, about := range sim.Presets {
-		if !slices.Contains(args, name) {
-			names = append(names, cobra.CompletionWithDesc(name, about))
-		}
-	}
-	return names, cobra.ShellCompDirectiveDefault
 }
 
 // fraction is a flag with a value between 0 and 1, written as 99.9% or 0.999.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +37,7 @@ type backupOptions struct {
 }
 
 func newBackup(io Streams) *cobra.Command {
-	o := &backupOptions{remote: remote{io: io}}
+	o := &backupOptions{remote: newRemote(io)}
 	cmd := &cobra.Command{
 		Use:     "backup [flags] FOLDER",
 		Short:   "Copy the state of a server to a folder",
@@ -56,10 +55,8 @@ func newBackup(io Streams) *cobra.Command {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.copy(ctx, c, dir) })
 		},
 	}
-	o.command(cmd)
+	o.command(cmd, remoteServer+"\n"+backupCodes)
 	addWithout(cmd, &o.without)
-	o.completeFlags(cmd)
-	cmd.Long = backupLong + "\n" + remoteServer + "\n" + backupCodes
 	return cmd
 }
 
@@ -71,12 +68,7 @@ func (o *backupOptions) copy(ctx context.Context, c *client.Client, dir string) 
 	if len(b.LeftOut) > 0 {
 		o.warn("%s", incomplete(b.LeftOut))
 	}
-	if o.json {
-		return o.printJSON(b)
-	}
-	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderBackup(&b, &s), "\n"))
-	return err
+	return o.printRendered(b, func(s *screen) []string { return renderBackup(&b, s) })
 }
 
 func renderBackup(b *control.Backup, s *screen) []string {
@@ -84,11 +76,15 @@ func renderBackup(b *control.Backup, s *screen) []string {
 	if len(b.LeftOut) == 0 {
 		return lines
 	}
-	total := 0
-	for _, n := range b.Runs {
+	lines[0] += fmt.Sprintf(", from %d of %d shards: %s, %s, %s", b.Shards-len(b.LeftOut), b.Shards,
+		textfmt.Plural(totalRuns(b.Runs), "run"), textfmt.Plural(b.Keys, "key"), textfmt.Plural(b.Schedules, "schedule"))
+	return append(lines, renderLeftOut(b.LeftOut, s)...)
+}
+
+// totalRuns adds up the numbers of runs by state.
+func totalRuns(byState map[string]int) (total int) {
+	for _, n := range byState {
 		total += n
 	}
-	lines[0] += fmt.Sprintf(", from %d of %d shards: %s, %s, %s", b.Shards-len(b.LeftOut), b.Shards,
-		textfmt.Plural(total, "run"), textfmt.Plural(b.Keys, "key"), textfmt.Plural(b.Schedules, "schedule"))
-	return append(lines, renderLeftOut(b.LeftOut, s)...)
+	return total
 }

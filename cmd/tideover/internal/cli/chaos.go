@@ -89,12 +89,11 @@ const chaosExample = `  tideover chaos 503,503,200
 func newChaos(io Streams) *cobra.Command {
 	var o chaosOptions
 	cmd := &cobra.Command{
-		Use:                   "chaos [flags] [SPEC...]",
-		Short:                 "Run a server that fails on purpose, to test clients",
-		Long:                  strings.Replace(chaosLong, "PRESETS\n", chaosPresets(), 1),
-		Example:               chaosExample,
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     cobra.NoFileCompletions,
+		Use:               "chaos [flags] [SPEC...]",
+		Short:             "Run a server that fails on purpose, to test clients",
+		Long:              strings.Replace(chaosLong, "PRESETS\n", hangingList(chaos.Presets, "  %-10s"), 1),
+		Example:           chaosExample,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			spec, err := o.spec(args)
 			if err != nil {
@@ -106,8 +105,7 @@ func newChaos(io Streams) *cobra.Command {
 			return o.run(cmd.Context(), io, spec)
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.StringVar(&o.preset, "preset", "", "add the rules of the preset `NAME` after those of SPEC")
 	f.StringVarP(&o.file, "file", "f", "", "add the rules in `FILE` after those of SPEC: YAML if the name ends in .yaml, .yml or .json, else text")
 	f.Uint64Var(&o.seed, "seed", 0, "seed `N` of the random numbers; the same seed gives the same faults")
@@ -119,35 +117,9 @@ func newChaos(io Streams) *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	_ = cmd.MarkFlagFilename("file", "yaml", "yml", "json", "txt")
 	_ = cmd.MarkFlagFilename("cert", "pem")
-	for _, name := range []string{"listen", "seed"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
-	_ = cmd.RegisterFlagCompletionFunc("preset", func(*cobra.Command, []string, string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
-		for name, use := range chaos.Presets {
-			list = append(list, cobra.CompletionWithDesc(name, use))
-		}
-		return list, cobra.ShellCompDirectiveNoFileComp
-	})
+	completeNoFiles(cmd, "listen", "seed")
+	_ = cmd.RegisterFlagCompletionFunc("preset", completeNames(chaos.Presets, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
-}
-
-// chaosPresets lists the presets for the help text.
-func chaosPresets() string {
-	var b strings.Builder
-	for name, use := range chaos.Presets {
-		fmt.Fprintf(&b, "  %-10s", name)
-		column := 12
-		for word := range strings.FieldsSeq(use) {
-			if column+1+len(word) > 80 {
-				b.WriteString("\n" + strings.Repeat(" ", 12))
-				column = 12
-			}
-			b.WriteString(" " + word)
-			column += 1 + len(word)
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
 }
 
 // spec returns the rules of the arguments, then those of the file or the preset.
@@ -166,8 +138,7 @@ func (o *chaosOptions) spec(args []string) (spec chaos.Spec, err error) {
 	var more chaos.Spec
 	switch {
 	case o.preset != "":
-		more, err = chaos.Preset(o.preset)
-		if err != nil {
+		if more, err = chaos.Preset(o.preset); err != nil {
 			return spec, fmt.Errorf("--preset: %w", err)
 		}
 	case o.file != "":
@@ -204,11 +175,12 @@ func readChaos(name string) (spec chaos.Spec, err error) {
 	if err != nil {
 		return spec, err
 	}
-	parse := func() (chaos.Spec, error) { return chaos.Parse(string(text)) }
 	if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(name))) {
-		parse = func() (chaos.Spec, error) { return chaosfile.Parse(text) }
+		spec, err = chaosfile.Parse(text)
+	} else {
+		spec, err = chaos.Parse(string(text))
 	}
-	if spec, err = parse(); err != nil {
+	if err != nil {
 		return spec, fmt.Errorf("%s: %w", name, err)
 	}
 	return spec, nil
@@ -233,7 +205,7 @@ func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) err
 	}
 	defer func() { _ = server.Close() }()
 	signal.Ignore(syscall.SIGPIPE) // keep serving if the reader of standard output is gone
-	ctx, stop := signal.NotifyContext(cmp.Or(ctx, context.Background()), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := server.Start(o.listen); errors.Is(err, chaos.ErrRemote) {
 		return fmt.Errorf("--listen: %q can be reached from other machines: add --allow-remote to permit that", o.listen)
@@ -309,11 +281,7 @@ func jsonLine(v any) string {
 
 // printRequest prints a line for a request.
 func (p *chaosPrinter) printRequest(a chaos.Arrival) {
-	write := p.formatRequest
-	if p.json {
-		write = func(a chaos.Arrival) string { return jsonLine(a) }
-	}
-	text := write(a)
+	text := p.formatRequest(a)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.started {
@@ -323,8 +291,11 @@ func (p *chaosPrinter) printRequest(a chaos.Arrival) {
 	fmt.Fprintln(p.out, text)
 }
 
-// formatRequest formats a request as text.
+// formatRequest formats a request as a line.
 func (p *chaosPrinter) formatRequest(a chaos.Arrival) string {
+	if p.json {
+		return jsonLine(a)
+	}
 	answer := a.Answer
 	if answer == chaos.Fail {
 		answer = fmt.Sprintf("fail (%d)", a.Status)

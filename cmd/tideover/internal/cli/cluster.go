@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,11 +42,10 @@ Exit codes:
   128+n  ended by signal n`
 
 func newCluster(io Streams) *cobra.Command {
-	o := &clusterOptions{remote: remote{io: io}, members: map[string]string{}, shards: map[int]string{}}
+	o := &clusterOptions{remote: newRemote(io)}
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "cluster [flags]", Short: "Show the members of the cluster and the owners of its shards", Long: clusterLong, Example: clusterExample,
-		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				if watch {
@@ -58,19 +56,13 @@ func newCluster(io Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "update the display every second")
-	o.command(cmd)
-	o.completeFlags(cmd)
-	cmd.Long = strings.TrimSpace(clusterLong) + "\n" + remoteServer + "\n" + clusterCodes
-	return cmd
+	return o.command(cmd, remoteServer+"\n"+clusterCodes)
 }
 
 // clusterOptions holds the flags of cluster, and what --watch printed last.
 type clusterOptions struct {
 	remote
-	redrawn
-	members     map[string]string // name by id
-	shards      map[int]string
-	unreachable bool
+	members map[string]string // name by id
 }
 
 func (o *clusterOptions) show(ctx context.Context, c *client.Client) error {
@@ -78,12 +70,7 @@ func (o *clusterOptions) show(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return o.printJSON(info)
-	}
-	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderCluster(&info, &s), "\n"))
-	return err
+	return o.printRendered(info, func(s *screen) []string { return renderCluster(&info, s) })
 }
 
 // renderCluster renders the members and the shards as lines.
@@ -104,19 +91,15 @@ func renderCluster(c *control.Cluster, s *screen) []string {
 		if slices.Contains(c.Silent, sh.Number) {
 			running, waiting = "?", "?"
 		}
-		count, room, lag := strconv.FormatUint(logEntries(sh), 10), textfmt.RoundedSize(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
+		entries := max(sh.Last+1, sh.First) - sh.First
+		count, room, lag := strconv.FormatUint(entries, 10), textfmt.RoundedSize(sh.Bytes), strconv.FormatUint(sh.Lag, 10)
 		if sh.Error != "" {
 			count, room, lag = "?", "?", "?"
 		}
 		shards.add(plain(strconv.Itoa(sh.Number)), ownerCell(sh), plain(strconv.FormatUint(sh.Epoch, 10)), plain(count), plain(room), plain(lag),
 			plain(running), plain(waiting), cell{shardTrouble(c, sh), "31"})
 	}
-	lines := append(members.render(s), "")
-	lines = append(lines, shards.render(s)...)
-	for _, t := range c.Troubles {
-		lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
-	}
-	return lines
+	return slices.Concat(members.render(s), []string{""}, shards.render(s), renderTroubles(c.Troubles, s, "31"))
 }
 
 func ownerCell(sh *engine.ShardInfo) cell {
@@ -126,23 +109,14 @@ func ownerCell(sh *engine.ShardInfo) cell {
 	return plain(cmp.Or(sh.Name, sh.Owner))
 }
 
-// logEntries returns the number of entries in a shard's log.
-func logEntries(sh *engine.ShardInfo) uint64 {
-	if sh.Last < sh.First {
-		return 0
-	}
-	return sh.Last - sh.First + 1
-}
-
 // shardTrouble returns the first problem of a shard in a few words; empty if there is none.
 func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
-	if sh.Error != "" {
+	switch {
+	case sh.Error != "":
 		return sh.Error
-	}
-	if slices.Contains(c.Silent, sh.Number) {
+	case slices.Contains(c.Silent, sh.Number):
 		return "no answer"
-	}
-	if len(sh.Troubles) > 0 {
+	case len(sh.Troubles) > 0:
 		return sh.Troubles[0].What
 	}
 	return ""
@@ -150,22 +124,12 @@ func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
 
 // watch prints the cluster every second until the context ends.
 func (o *clusterOptions) watch(ctx context.Context, c *client.Client) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for first := true; ; first = false {
-		info, err := c.Cluster(ctx)
-		if err != nil && (first || !isTemporary(err)) {
-			return err
-		}
-		if err := o.update(&info, err); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	w := &listWatch[control.Cluster]{
+		resultPrinter: o.resultPrinter, get: c.Cluster, isAway: isTemporary, warnsAway: true,
+		render:  func(info control.Cluster, s *screen) []string { return renderCluster(&info, s) },
+		changes: o.printChanges,
 	}
+	return w.run(ctx)
 }
 
 // isTemporary reports whether the server is unreachable, or can't answer at the moment.
@@ -173,47 +137,23 @@ func isTemporary(err error) bool {
 	if p, ok := errors.AsType[*control.Error](err); ok {
 		return p.Status >= 500
 	}
-	_, away := errors.AsType[*client.UnreachableError](err)
-	return away
-}
-
-func (o *clusterOptions) update(info *control.Cluster, away error) error {
-	s := screenOf(o.io.Out)
-	switch {
-	case !s.terminal || o.json:
-		return o.printChanges(info, away)
-	case away != nil:
-		return o.redraw(o.io.Out, []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")})
-	}
-	return o.redraw(o.io.Out, renderCluster(info, &s))
+	return unreachable(err)
 }
 
 // printChanges prints a line for each member that joined or left, and for each shard with a new
 // owner, epoch or problem.
-func (o *clusterOptions) printChanges(info *control.Cluster, away error) error {
-	if away != nil {
-		if !o.unreachable {
-			o.warn("%s", away)
-		}
-		o.unreachable = true
-		return nil
-	}
-	o.unreachable = false
+func (o *clusterOptions) printChanges(info control.Cluster, emit printChange) error {
 	if err := o.printMemberChanges(info.Members); err != nil {
 		return err
 	}
 	for i := range info.Shards {
 		sh := &info.Shards[i]
-		mark := fmt.Sprint(sh.Owner, sh.Epoch, shardTrouble(info, sh))
-		if o.shards[sh.Number] == mark {
-			continue
-		}
-		o.shards[sh.Number] = mark
-		line := fmt.Sprintf("shard %d owner=%s epoch=%d", sh.Number, ownerCell(sh).text, sh.Epoch)
-		if trouble := shardTrouble(info, sh); trouble != "" {
+		trouble := shardTrouble(&info, sh)
+		line := fmt.Sprintf("%s shard %d owner=%s epoch=%d", time.Now().Format(time.RFC3339), sh.Number, ownerCell(sh).text, sh.Epoch)
+		if trouble != "" {
 			line += fmt.Sprintf(" trouble=%q", trouble)
 		}
-		if err := o.printChange(line, sh); err != nil {
+		if err := emit(strconv.Itoa(sh.Number), fmt.Sprint(sh.Owner, sh.Epoch, trouble), sh, line); err != nil {
 			return err
 		}
 	}
@@ -230,22 +170,20 @@ func (o *clusterOptions) printMemberChanges(members []journal.Member) error {
 			delete(gone, m.ID)
 			continue
 		}
-		if err := o.printChange(fmt.Sprintf("member %s joined name=%q", m.ID, m.Name), m); err != nil {
+		if err := o.printMemberChange(m, "%s joined name=%q", m.ID, m.Name); err != nil {
 			return err
 		}
 	}
 	for id, name := range gone {
-		if err := o.printChange(fmt.Sprintf("member %s left name=%q", id, name), map[string]string{"id": id, "name": name, "left": time.Now().Format(time.RFC3339)}); err != nil {
+		left := map[string]string{"id": id, "name": name, "left": time.Now().Format(time.RFC3339)}
+		if err := o.printMemberChange(left, "%s left name=%q", id, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// printChange prints a change as a line of text or JSON.
-func (o *clusterOptions) printChange(line string, v any) error {
-	if o.json {
-		return o.printJSON(v)
-	}
-	return o.printLine("%s %s", time.Now().Format(time.RFC3339), line)
+// printMemberChange prints a change of a member as a line of text or JSON.
+func (o *clusterOptions) printMemberChange(v any, format string, args ...any) error {
+	return o.printJSONOrLine(v, "%s member %s", time.Now().Format(time.RFC3339), fmt.Sprintf(format, args...))
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -18,11 +19,7 @@ const completionTimeout = 300 * time.Millisecond
 // completeFromServer gets completions from the server. It returns none if there is an error: a
 // message would disturb the command line that the user is typing.
 func (r *remote) completeFromServer(ask func(ctx context.Context, c *client.Client) []cobra.Completion) ([]cobra.Completion, cobra.ShellCompDirective) {
-	target, err := r.target()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := client.Dial(target)
+	c, err := r.dial()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
@@ -32,15 +29,30 @@ func (r *remote) completeFromServer(ask func(ctx context.Context, c *client.Clie
 	return ask(ctx, c), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeWorkflows completes the name of a workflow as the only argument.
-func (r *remote) completeWorkflows(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+// single limits a completion to one argument.
+func single(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, prefix)
 	}
-	return r.offerWorkflows()
 }
 
-func (r *remote) offerWorkflows() ([]cobra.Completion, cobra.ShellCompDirective) {
+// completeNames completes names that are not in the arguments yet, with their descriptions.
+func completeNames(all iter.Seq2[string, string], directive cobra.ShellCompDirective) cobra.CompletionFunc {
+	return func(_ *cobra.Command, args []string, _ string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
+		for name, about := range all {
+			if !slices.Contains(args, name) {
+				list = append(list, cobra.CompletionWithDesc(name, about))
+			}
+		}
+		return list, directive
+	}
+}
+
+// completeWorkflows completes the name of a workflow.
+func (r *remote) completeWorkflows(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return r.completeFromServer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
 		flows, _ := c.Workflows(ctx)
 		for _, w := range flows {
@@ -68,12 +80,10 @@ func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
 // completeFlags registers completions for the flags that several commands have.
 func (r *remote) completeFlags(cmd *cobra.Command) {
 	for name, complete := range map[string]cobra.CompletionFunc{
-		"state": completeWords(control.States()),
-		"kind":  completeWords(control.Kinds()),
-		"order": completeWords([]string{"newest", "oldest", "next"}),
-		"workflow": func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-			return r.offerWorkflows()
-		},
+		"state":      completeWords(control.States()),
+		"kind":       completeWords(control.Kinds()),
+		"order":      completeWords([]string{"newest", "oldest", "next"}),
+		"workflow":   r.completeWorkflows,
 		"run":        r.completeRuns(),
 		"server":     completeWords([]string{"unix:", "http://127.0.0.1:7878", "https://"}),
 		"error-like": completeWords(nil),
@@ -85,13 +95,17 @@ func (r *remote) completeFlags(cmd *cobra.Command) {
 	}
 }
 
+// completeNoFiles makes flags complete nothing instead of files.
+func completeNoFiles(cmd *cobra.Command, flags ...string) {
+	for _, name := range flags {
+		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
+	}
+}
+
 // completeWords completes one word of a comma-separated list.
 func completeWords(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, prefix string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
-		before := ""
-		if i := strings.LastIndex(prefix, ","); i >= 0 {
-			before = prefix[:i+1]
-		}
+		before := prefix[:strings.LastIndex(prefix, ",")+1]
 		for _, w := range words {
 			out = append(out, before+w)
 		}

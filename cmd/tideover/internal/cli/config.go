@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -27,15 +28,6 @@ shown as the references in the file, never as values.`,
 	return cmd
 }
 
-func loadConfig(f *configFlags) (*config.Config, config.Source, error) {
-	src, err := f.source(new(secret.Redactor))
-	if err != nil {
-		return nil, src, err
-	}
-	cfg, err := config.Load(src)
-	return cfg, src, err
-}
-
 func newConfigCheck(io Streams) *cobra.Command {
 	var f configFlags
 	cmd := &cobra.Command{
@@ -54,18 +46,14 @@ Exit codes: 0 the configuration is valid, 125 it is not.`,
 			if len(args) == 1 {
 				f.path = args[0]
 			}
-			cfg, src, err := loadConfig(&f)
+			cfg, src, err := f.load(new(secret.Redactor))
 			if err != nil {
 				return fmt.Errorf("config: %w", err)
-			}
-			name := src.Path
-			if name == "" {
-				name = "no file, defaults only"
 			}
 			for _, w := range cfg.Warnings() {
 				fmt.Fprintf(io.Err, "warning: %v\n", w)
 			}
-			_, err = fmt.Fprintf(io.Out, "%s: valid; %s\n", name, contents(cfg))
+			_, err = fmt.Fprintf(io.Out, "%s: valid; %s\n", cmp.Or(src.Path, "no file, defaults only"), contents(cfg))
 			return err
 		},
 	}
@@ -102,7 +90,7 @@ func newConfigShow(io Streams) *cobra.Command {
 		Example: "  tideover config show --origin\n  TIDEOVER_SERVER_LISTEN=127.0.0.1:9000 tideover config show --origin",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			cfg, _, err := loadConfig(&f)
+			cfg, _, err := f.load(new(secret.Redactor))
 			if err != nil {
 				return fmt.Errorf("config: %w", err)
 			}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +63,7 @@ const retryExample = `  tideover retry 01k9v3q0h2f8
   tideover retry --input '{"id": 4711, "express": false}' order-4711`
 
 func newRetry(io Streams) *cobra.Command {
-	o := &retryOptions{bulkOptions: bulkOptions{remote: remote{io: io}}}
+	o := &retryOptions{bulkOptions: bulkOptions{remote: newRemote(io)}}
 	cmd := &cobra.Command{
 		Use:               "retry [flags] RUN...\n  tideover retry --dead [flags]",
 		Short:             "Retry dead runs",
@@ -86,9 +85,7 @@ func newRetry(io Streams) *cobra.Command {
 	o.from.kind, o.input.kind = "step", "JSON"
 	f.Var(&o.from, "from", "start again from this step")
 	f.Var(&o.input, "input", "start again with another input: JSON, @file, or - for standard input")
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	return o.command(cmd, remoteHelp)
 }
 
 // filterFlagNames are the flags that select runs.
@@ -134,8 +131,7 @@ func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
 }
 
 func (o *retryOptions) execute(ctx context.Context, c *client.Client, args []string) error {
-	switch {
-	case o.dead:
+	if o.dead {
 		f, err := o.filter()
 		if err != nil {
 			return err
@@ -145,15 +141,18 @@ func (o *retryOptions) execute(ctx context.Context, c *client.Client, args []str
 			b.Latest = o.latest
 			return c.RetryMany(ctx, b)
 		})
+	}
+	input, err := readInput(o.input.text, o.io.In)
+	if err != nil {
+		return fmt.Errorf("--input: %w", err)
+	}
+	switch {
 	case o.latest:
-		return o.continueLatest(ctx, c, args)
+		latest := control.Latest{From: o.from.text, Input: input}
+		return o.forEachRun(args, func(id string) error { return o.printNewRun(c.RetryLatest(ctx, id, latest)) })
 	case o.from.given:
 		return o.printNewRun(c.Rerun(ctx, args[0], o.from.text))
 	case o.input.given:
-		input, err := readInput(o.input.text, o.io.In)
-		if err != nil {
-			return fmt.Errorf("--input: %w", err)
-		}
 		return o.printNewRun(c.Replay(ctx, args[0], input))
 	}
 	return o.changeEach(ctx, args, func(ctx context.Context, id string) (control.Outcome, error) {
@@ -167,27 +166,12 @@ func (o *retryOptions) execute(ctx context.Context, c *client.Client, args []str
 	})
 }
 
-// continueLatest continues runs with the current definition and prints the ids of the new runs.
-func (o *retryOptions) continueLatest(ctx context.Context, c *client.Client, args []string) error {
-	l := control.Latest{From: o.from.text}
-	if o.input.given {
-		var err error
-		if l.Input, err = readInput(o.input.text, o.io.In); err != nil {
-			return fmt.Errorf("--input: %w", err)
-		}
-	}
-	return o.forEachRun(args, func(id string) error { return o.printNewRun(c.RetryLatest(ctx, id, l)) })
-}
-
 // printNewRun prints the id of a run that replaces another.
 func (o *remote) printNewRun(run control.Started, err error) error {
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return o.printJSON(run)
-	}
-	return o.printLine("%s", run.ID)
+	return o.printJSONOrLine(run, "%s", run.ID)
 }
 
 // changeEach calls change for each run and prints the new state. It continues if the server rejects
@@ -195,13 +179,10 @@ func (o *remote) printNewRun(run control.Started, err error) error {
 func (o *remote) changeEach(ctx context.Context, ids []string, do func(context.Context, string) (control.Outcome, error)) error {
 	return o.forEachRun(ids, func(id string) error {
 		outcome, err := do(ctx, id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case o.json:
-			return o.printJSON(outcome)
 		}
-		return o.printLine("%s %s", outcome.ID, outcome.State)
+		return o.printJSONOrLine(outcome, "%s %s", outcome.ID, outcome.State)
 	})
 }
 
@@ -228,10 +209,9 @@ func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 // changeMatching asks for confirmation and changes all runs that match the filter, a page of at
 // most 1,000 at a time.
 func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what string, f control.Filter, do func(context.Context, control.Bulk) (control.Done, error)) error {
-	page, err := c.List(ctx, control.Filter{
-		States: f.States, Workflow: f.Workflow, Search: f.Search, Error: f.Error, Since: f.Since, Until: f.Until, MinAttempts: f.MinAttempts,
-		Internal: f.Internal, Limit: 1000,
-	})
+	first := f
+	first.Limit = 1000
+	page, err := c.List(ctx, first)
 	if err != nil {
 		return err
 	}
@@ -248,7 +228,8 @@ func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what
 	}
 	if o.latest && f.Until.IsZero() {
 		// New runs replace these. One that fails at once must not be retried again.
-		f.Until = latestCreation(page.Runs).Add(time.Millisecond)
+		newest := slices.MaxFunc(page.Runs, func(a, b engine.Info) int { return a.Created.Compare(b.Created) })
+		f.Until = newest.Created.Add(time.Millisecond)
 	}
 	total := control.Done{Failed: []control.Failed{}}
 	for bulk := (control.Bulk{Filter: &f}); ; {
@@ -263,29 +244,16 @@ func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what
 	}
 }
 
-// latestCreation returns when the newest of the runs was created.
-func latestCreation(runs []engine.Info) (at time.Time) {
-	for i := range runs {
-		if runs[i].Created.After(at) {
-			at = runs[i].Created
-		}
-	}
-	return at
-}
-
 // pastTense has the past tense of the verbs, for the result line.
 var pastTense = map[string]string{"retry": "retried", "cancel": "canceled"}
 
 func (o *bulkOptions) printBulkResult(what string, d control.Done) error {
-	var err error
-	if o.json {
-		err = o.printJSON(d)
-	} else {
-		for _, f := range d.Failed {
+	for _, f := range d.Failed {
+		if !o.json {
 			o.warn("%s: %s", f.ID, f.Error)
 		}
-		err = o.printLine("%s %d of %s", pastTense[what], d.Done, textfmt.Plural(d.Matched, "run"))
 	}
+	err := o.printJSONOrLine(d, "%s %d of %s", pastTense[what], d.Done, textfmt.Plural(d.Matched, "run"))
 	if err == nil && len(d.Failed) > 0 {
 		return exitError{Code: codeDead}
 	}
@@ -302,19 +270,18 @@ func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
 	}
 	fmt.Fprintf(o.io.Err, "tideover: %s %s? [y/N] ", what, count)
 	answer := make(chan string, 1)
-	go func(in *os.File) {
-		line, _ := bufio.NewReader(in).ReadString('\n')
+	go func() {
+		line, _ := bufio.NewReader(o.io.In).ReadString('\n')
 		answer <- line
-	}(o.io.In)
+	}()
 	select {
 	case <-ctx.Done(): // the process ends, and the reading goroutine with it
 		return context.Cause(ctx)
 	case line := <-answer:
-		switch strings.ToLower(strings.TrimSpace(line)) {
-		case "y", "yes":
-			return nil
+		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {
+			return &codedError{errors.New("nothing was changed"), codeOwn}
 		}
-		return &codedError{errors.New("nothing was changed"), codeOwn}
+		return nil
 	}
 }
 
@@ -330,13 +297,14 @@ const cancelExample = `  tideover cancel 01k9v3q0h2f8
   tideover cancel --workflow order --state waiting --yes`
 
 func newCancel(io Streams) *cobra.Command {
-	o := &bulkOptions{remote: remote{io: io}}
+	o := &bulkOptions{remote: newRemote(io)}
+	unended := []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
 	cmd := &cobra.Command{
 		Use:               "cancel [flags] RUN...\n  tideover cancel [flags]",
 		Short:             "Cancel runs",
 		Long:              cancelLong,
 		Example:           cancelExample,
-		ValidArgsFunction: o.completeRuns("scheduled", "queued", "running", "waiting", "needs-handler", "paused"),
+		ValidArgsFunction: o.completeRuns(unended...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := firstFilterFlag(cmd)
 			switch {
@@ -357,7 +325,7 @@ func newCancel(io Streams) *cobra.Command {
 					return o.changeEach(ctx, args, c.Cancel)
 				}
 				if len(f.States) == 0 {
-					f.States = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
+					f.States = unended
 				}
 				return o.changeMatching(ctx, c, "cancel", f, c.CancelMany)
 			})
@@ -366,14 +334,12 @@ func newCancel(io Streams) *cobra.Command {
 	o.register(cmd, filterFlagNames...)
 	o.register(cmd, "internal")
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask for confirmation")
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	return o.command(cmd, remoteHelp)
 }
 
 func newWake(io Streams) *cobra.Command {
-	o := &remote{io: io}
-	cmd := &cobra.Command{
+	o := newRemote(io)
+	return o.command(&cobra.Command{
 		Use:               "wake [flags] RUN...",
 		Short:             "Start the next attempts of waiting runs now",
 		Long:              "Ends the waits of runs, so that their next attempts start now. The number of attempts\nthat are left does not change.",
@@ -383,8 +349,5 @@ func newWake(io Streams) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.changeEach(ctx, args, c.Wake) })
 		},
-	}
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	}, remoteHelp)
 }

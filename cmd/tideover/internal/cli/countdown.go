@@ -10,6 +10,55 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 )
 
+// progressPrinter prints lines about a command to standard error, and a countdown on a terminal.
+type progressPrinter struct {
+	out   io.Writer
+	file  *os.File // that out writes to
+	quiet bool
+	draw  bool                // show a countdown
+	clean func(string) string // applied to each text
+
+	mu        sync.Mutex
+	countdown *countdown // nil if none is running
+}
+
+// printInfo prints a line, unless --quiet is given.
+func (p *progressPrinter) printInfo(format string, args ...any) {
+	if !p.quiet {
+		p.warn(fmt.Sprintf(format, args...))
+	}
+}
+
+// warn prints a line, also with --quiet.
+func (p *progressPrinter) warn(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.countdown != nil {
+		p.countdown.erase()
+	}
+	fmt.Fprintf(p.out, "tideover: %s\n", p.clean(text))
+}
+
+// showCountdown starts a countdown if the terminal is ours and the wait is at least a second.
+func (p *progressPrinter) showCountdown(label, tail string, delay time.Duration, until time.Time) {
+	if !p.draw || delay < time.Second || !process.Foreground(p.file) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.countdown = startCountdown(p.out, p.file, label, tail, until)
+}
+
+// stopCountdown stops the countdown, if there is one.
+func (p *progressPrinter) stopCountdown() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.countdown != nil {
+		p.countdown.stop()
+		p.countdown = nil
+	}
+}
+
 // countdown is a line on a terminal that shows the time left. It is redrawn every 100 ms until stop
 // is called, and then erased.
 type countdown struct {
@@ -56,20 +105,14 @@ func (c *countdown) draw() {
 		c.shown = ""
 		return
 	}
-	text := clipToWidth(c.label+formatRemaining(time.Until(c.until))+c.tail, columns(c.file)-1)
+	text := c.label + formatRemaining(time.Until(c.until)) + c.tail
+	if width, _ := terminalSize(c.file); width > 1 {
+		text = text[:min(len(text), width-1)] // a line that wraps can't be redrawn
+	}
 	if text != c.shown {
 		c.shown = text
 		fmt.Fprint(c.out, clearLine+text)
 	}
-}
-
-// clipToWidth cuts text to the width of the terminal, because a line that wraps can't be redrawn. A
-// width of 0 means unknown, and cuts nothing.
-func clipToWidth(text string, width int) string {
-	if width <= 0 {
-		return text
-	}
-	return text[:min(len(text), width)]
 }
 
 // erase clears the line, so that other text can be written in its place.

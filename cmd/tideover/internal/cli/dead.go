@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -26,15 +27,13 @@ const deadExample = `  tideover dead
   tideover dead --workflow order --limit 100`
 
 func newDead(io Streams) *cobra.Command {
-	o := &runsOptions{remote: remote{io: io}, order: "newest"}
+	o := &runsOptions{remote: newRemote(io), order: "newest"}
 	var groups bool
 	cmd := &cobra.Command{
-		Use:               "dead [flags]",
-		Short:             "List runs that gave up",
-		Long:              deadLong,
-		Example:           deadExample,
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:     "dead [flags]",
+		Short:   "List runs that gave up",
+		Long:    deadLong,
+		Example: deadExample,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if name := firstFilterFlag(cmd); groups && name != "" {
 				return fmt.Errorf("--%s can't be used with --groups", name)
@@ -61,26 +60,19 @@ func newDead(io Streams) *cobra.Command {
 	f.BoolVar(&groups, "groups", false, "print one line for all runs with a similar error")
 	o.register(cmd, "workflow", "search", "error-like", "since", "until", "min-attempts", "internal")
 	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	return o.command(cmd, remoteHelp)
 }
 
 func (o *runsOptions) printGroups(ctx context.Context, c *client.Client) error {
-	if o.limit < 1 || o.limit > 1000 {
-		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
+	if err := o.checkLimit(); err != nil {
+		return err
 	}
 	dead, err := c.Dead(ctx, o.limit, o.internal)
 	if err != nil {
 		return err
 	}
 	o.warnSilentShards(dead.Silent)
-	if o.json {
-		return o.printJSON(dead)
-	}
-	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderGroups(dead.Groups, &s), "\n"))
-	return err
+	return o.printRendered(dead, func(s *screen) []string { return renderGroups(dead.Groups, s) })
 }
 
 // printUnlisted prints how many dead runs the list leaves out.
@@ -90,11 +82,9 @@ func (o *runsOptions) printUnlisted(ctx context.Context, c *client.Client) error
 		return err
 	}
 	for _, line := range unlistedDeadRuns(&st) {
-		if err := o.printLine("%s", line); err != nil {
-			return err
-		}
+		err = errors.Join(err, o.printLine("%s", line))
 	}
-	return nil
+	return err
 }
 
 // unlistedDeadRuns counts the dead runs that lists contain only with --internal: messages that

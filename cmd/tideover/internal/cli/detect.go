@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,17 +15,18 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // detectOptions holds the flags of detect.
 type detectOptions struct {
+	resultPrinter
 	source  configFlags
 	pack    string
 	explain bool
 	exit    int
 	at      string
-	json    bool
 }
 
 const detectLong = `Finds out why a command stopped, from its output and its exit code: a rate limit and
@@ -73,25 +73,23 @@ const detectExample = `  tideover detect session.log
   tideover detect --json session.log | jq -r .until`
 
 func newDetect(io Streams) *cobra.Command {
-	var o detectOptions
+	o := &detectOptions{resultPrinter: resultPrinter{io: io}}
 	cmd := &cobra.Command{
-		Use:                   "detect [flags] FILE",
-		Short:                 "Find out why a command stopped, from its output",
-		Long:                  detectLong,
-		Example:               detectExample,
-		Args:                  cobra.ExactArgs(1),
-		DisableFlagsInUseLine: true,
+		Use:     "detect [flags] FILE",
+		Short:   "Find out why a command stopped, from its output",
+		Long:    detectLong,
+		Example: detectExample,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("exit") {
 				o.exit = -1
 			} else if o.exit < 0 || o.exit > 255 {
 				return fmt.Errorf("--exit: %d is not an exit code: want 0 to 255", o.exit)
 			}
-			return runDetect(io, o, args[0])
+			return o.run(args[0])
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.StringVar(&o.pack, "pack", "", "use the pack `NAME`: "+strings.Join(detect.Names(), ", ")+", one of the configuration, or a file such as ./my-pack.yaml")
 	f.StringVarP(&o.source.path, "config", "c", "", "the configuration `file`, whose packs are tried, too")
 	f.BoolVar(&o.explain, "explain", false, "show every line that was considered, and the verdict on it")
@@ -100,8 +98,7 @@ func newDetect(io Streams) *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("pack", o.completePacks)
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	_ = cmd.RegisterFlagCompletionFunc("exit", cobra.NoFileCompletions)
-	_ = cmd.RegisterFlagCompletionFunc("at", cobra.NoFileCompletions)
+	completeNoFiles(cmd, "exit", "at")
 	return cmd
 }
 
@@ -121,44 +118,37 @@ type verdict struct {
 	Findings []detect.Finding `json:"findings,omitempty"`
 }
 
-func runDetect(io Streams, o detectOptions, name string) error {
-	s := screenOf(io.Out)
+func (o *detectOptions) run(name string) error {
+	at := time.Now()
 	if o.at != "" {
-		at, err := parseAt(o.at)
-		if err != nil {
+		var err error
+		if at, err = parseAt(o.at); err != nil {
 			return err
 		}
-		s.now = at
 	}
-	packs, err := o.packs(io)
+	packs, err := o.packs()
 	if err != nil {
 		return err
 	}
 	var detectors []*detect.Detector
 	for _, p := range packs {
-		detectors = append(detectors, detect.New(p, detect.Options{At: s.now, Explain: o.explain}))
+		detectors = append(detectors, detect.New(p, detect.Options{At: at, Explain: o.explain}))
 	}
-	if err := writeToDetectors(io.In, name, detectors); err != nil {
+	if err := writeToDetectors(o.io.In, name, detectors); err != nil {
 		return &codedError{err, codeOwn}
 	}
 	got := o.bestVerdict(detectors)
 	if !got.Until.IsZero() {
-		got.Wait = max(got.Until.Sub(s.now), 0)
+		got.Wait = max(got.Until.Sub(at), 0)
 	}
-	if o.json {
-		text, err := json.Marshal(got)
-		if err != nil {
-			return err
+	return o.printRendered(got, func(s *screen) []string {
+		s.now = at
+		lines := renderStop(got.Stop, s)
+		if o.explain {
+			lines = append(lines, renderFindings(got.Findings, s)...)
 		}
-		_, err = io.Out.Write(append(visibleJSON(text), '\n'))
-		return err
-	}
-	lines := renderStop(got.Stop, &s)
-	if o.explain {
-		lines = append(lines, renderFindings(got.Findings, &s)...)
-	}
-	_, err = fmt.Fprintln(io.Out, strings.Join(lines, "\n"))
-	return err
+		return lines
+	})
 }
 
 // parseAt parses a time, which is local if it has no zone.
@@ -173,7 +163,7 @@ func parseAt(text string) (time.Time, error) {
 
 // packs returns the packs to try: the one of --pack, or all. An unreadable configuration that the
 // user did not name is only a warning.
-func (o *detectOptions) packs(io Streams) ([]*detect.Pack, error) {
+func (o *detectOptions) packs() ([]*detect.Pack, error) {
 	if o.pack != "" {
 		p, err := o.packByName()
 		if err != nil {
@@ -186,7 +176,7 @@ func (o *detectOptions) packs(io Streams) ([]*detect.Pack, error) {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
 	if err != nil { // not named by --config
-		fmt.Fprintf(io.Err, "tideover: warning: the packs of the configuration are not used: %s\n", visibleLines(err.Error()))
+		fmt.Fprintf(o.io.Err, "tideover: warning: the packs of the configuration are not used: %s\n", visibleLines(err.Error()))
 	}
 	return packs, nil
 }
@@ -194,7 +184,7 @@ func (o *detectOptions) packs(io Streams) ([]*detect.Pack, error) {
 // availablePacks returns the packs of the configuration and the built-in ones. If the configuration
 // can't be read, it returns the built-in ones together with the error.
 func (o *detectOptions) availablePacks() (list []*detect.Pack, err error) {
-	cfg, _, err := loadConfig(&o.source)
+	cfg, _, err := o.source.load(new(secret.Redactor))
 	if err == nil {
 		for _, name := range slices.Sorted(maps.Keys(cfg.Packs)) {
 			list = append(list, cfg.Packs[name])
@@ -220,7 +210,7 @@ func (o *detectOptions) packByName() (*detect.Pack, error) {
 	if unknown == nil && o.source.path == "" {
 		return pack, nil
 	}
-	cfg, _, err := loadConfig(&o.source)
+	cfg, _, err := o.source.load(new(secret.Redactor))
 	switch {
 	case err != nil && unknown != nil:
 		return nil, fmt.Errorf("%w; reading the configuration: %w", unknown, err)
@@ -328,9 +318,9 @@ func renderFindings(list []detect.Finding, s *screen) []string {
 	}
 	t := &table{heads: []string{"LINE", "RULE", "VERDICT", "TEXT"}}
 	for _, f := range list {
-		rule := cell{f.Rule, ""}
+		rule := plain(f.Rule)
 		if !f.Matched {
-			rule = cell{f.Rule, "2"}
+			rule.colour = "2"
 		}
 		t.add(plain(fmt.Sprint(f.Number)), rule, plain(f.Verdict), plain(f.Line))
 	}

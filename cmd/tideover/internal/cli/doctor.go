@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,7 +52,7 @@ const doctorExample = `  tideover doctor
 
 func newDoctor(io Streams) *cobra.Command {
 	var f configFlags
-	r := &remote{io: io}
+	r := newRemote(io)
 	cmd := &cobra.Command{
 		Use: "doctor [flags]", Short: "Check the installation and print what to fix", Long: doctorLong, Example: doctorExample,
 		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
@@ -65,7 +64,7 @@ func newDoctor(io Streams) *cobra.Command {
 			if r.server != "" || os.Getenv(client.ServerVar) != "" && !own {
 				return coded(r.withClient(cmd, r.checkServer))
 			}
-			ctx, stop := r.context(cmd)
+			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
 			return coded(r.checkLocally(ctx, &f))
 		},
@@ -76,9 +75,6 @@ func newDoctor(io Streams) *cobra.Command {
 	cmd.Flags().BoolVar(&r.json, "json", false, "print JSON")
 	return cmd
 }
-
-// diagnosis is the result of all checks.
-type diagnosis = control.Diagnosis
 
 // checkServer lets a server check itself and prints the result.
 func (r *remote) checkServer(ctx context.Context, c *client.Client) error {
@@ -117,21 +113,12 @@ func (r *remote) checkLocally(ctx context.Context, f *configFlags) error {
 }
 
 // printDiagnosis prints the findings. It returns an exit error if one is weak or broken.
-func (r *remote) printDiagnosis(d diagnosis) error {
-	if r.json {
-		if err := r.printJSON(d); err != nil {
-			return err
-		}
-	} else {
-		s := screenOf(r.io.Out)
-		if _, err := fmt.Fprintln(r.io.Out, strings.Join(renderDiagnosis(d, &s), "\n")); err != nil {
-			return err
-		}
-	}
-	if doctor.Weakens(d.Findings) {
+func (r *remote) printDiagnosis(d control.Diagnosis) error {
+	err := r.printRendered(d, func(s *screen) []string { return renderDiagnosis(d, s) })
+	if err == nil && doctor.Weakens(d.Findings) {
 		return exitError{Code: codeWeak}
 	}
-	return nil
+	return err
 }
 
 // waitNoticeDelay is how long the checks run before a notice says what they wait for.
@@ -150,7 +137,7 @@ func printWaitNotice(w io.Writer, cfg *config.Config) {
 const codeWeak = 1
 
 // diagnose checks the cluster, the folder and the addresses of the configuration.
-func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor) (d diagnosis, err error) {
+func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor) (d control.Diagnosis, err error) {
 	d.Findings = []doctor.Finding{}
 	e := &cfg.Engine
 	folder := doctor.Folder{Path: cfg.Server.Data, Keeps: !e.Clustered(), Lazy: cfg.Server.Durability == "os"}
@@ -186,15 +173,13 @@ func checkAddresses(cfg *config.Config, now time.Time) []doctor.Finding {
 // severityColours uses only the 16 colours that every terminal has.
 var severityColours = map[string]string{journal.Broken: "31", journal.Weak: "33", journal.Note: "2"}
 
-func renderDiagnosis(d diagnosis, s *screen) []string {
+func renderDiagnosis(d control.Diagnosis, s *screen) []string {
 	lines := []string{visible("runs are stored in " + d.Engine)}
 	counts := map[string]int{}
 	for _, f := range d.Findings {
 		counts[f.Severity]++
 		lines = append(lines, "", s.paint(severityColours[f.Severity], fmt.Sprintf("%-6s", f.Severity))+"  "+visible(f.What))
-		for _, more := range []struct{ name, text string }{{"why", f.Why}, {"do", f.Do}} {
-			lines = append(lines, fmt.Sprintf("        %-3s  %s", more.name, visible(more.text)))
-		}
+		lines = append(lines, "        why  "+visible(f.Why), "        do   "+visible(f.Do))
 	}
 	if !doctor.Weakens(d.Findings) {
 		return append(lines, "", s.paint("32", "no problems found"))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 	"github.com/tideover/tideover/internal/testwait"
@@ -23,7 +24,7 @@ func examined(t *testing.T, text string, env ...string) (o outcome, found map[st
 	cmd, _ := command(t, "doctor", "--json", "--config", file)
 	cmd.Env = append(cmd.Env, env...)
 	o = finish(t, cmd)
-	var d diagnosis
+	var d control.Diagnosis
 	if err := json.Unmarshal([]byte(o.out), &d); err != nil {
 		t.Fatalf("doctor: %v in %+v", err, o)
 	}
@@ -122,11 +123,11 @@ func TestTheDoctorLooksAtACluster(t *testing.T) {
 func TestADiagnosisForPeople(t *testing.T) {
 	t.Parallel()
 	s := &screen{}
-	weak := diagnosis{Engine: "the folder /d", Findings: []doctor.Finding{{Severity: "weak", What: "it leaks\x1b[1m", Why: "of a hole", Do: "mend it"}}}
+	weak := control.Diagnosis{Engine: "the folder /d", Findings: []doctor.Finding{{Severity: "weak", What: "it leaks\x1b[1m", Why: "of a hole", Do: "mend it"}}}
 	if got, want := strings.Join(renderDiagnosis(weak, s), "\n"), "runs are stored in the folder /d\n\nweak    it leaks\\x1b[1m\n        why  of a hole\n        do   mend it\n\n0 broken, 1 weak"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	note := diagnosis{Findings: []doctor.Finding{{Severity: "note"}}}
+	note := control.Diagnosis{Findings: []doctor.Finding{{Severity: "note"}}}
 	if lines := renderDiagnosis(note, s); lines[len(lines)-1] != "no problems found" {
 		t.Errorf("a note: %q", lines)
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -115,11 +116,10 @@ const execExample = `  # five attempts, 1 s to 30 s apart
 func newExec(io Streams) *cobra.Command {
 	o := &execOptions{grace: duration(10 * time.Second), stdinLimit: 64 << 20}
 	cmd := &cobra.Command{
-		Use:                   "exec [flags] [--] command [argument...]",
-		Short:                 "Run a command and retry it until it succeeds",
-		Long:                  withPresets(execLong),
-		Example:               execExample,
-		DisableFlagsInUseLine: true,
+		Use:     "exec [flags] [--] command [argument...]",
+		Short:   "Run a command and retry it until it succeeds",
+		Long:    withPresets(execLong),
+		Example: execExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !o.dryRun {
 				return errors.New("exec: no command given: write it after the flags")
@@ -145,8 +145,7 @@ func newExec(io Streams) *cobra.Command {
 }
 
 func execFlags(cmd *cobra.Command, o *execOptions) {
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.StringVarP(&o.policyText, "policy", "p", execDefaultPolicy, "`policy` in text form, or a preset with keys")
 	f.StringVarP(&o.attempts, "attempts", "n", "", "total `number` of attempts, or unlimited; overrides the policy")
 	f.StringVar(&o.attemptTimeout, "attempt-timeout", "", "`duration` after which an attempt gets TERM, and KILL after --grace; overrides the policy")
@@ -191,11 +190,10 @@ func (o *execOptions) resolve() error {
 		{"attempt-timeout", o.attemptTimeout},
 		{"total-timeout", o.totalTimeout},
 	} {
-		if f.value == "" {
-			continue
-		}
-		if p, err = p.With(f.key, f.value); err != nil {
-			return fmt.Errorf("--%w", err)
+		if f.value != "" {
+			if p, err = p.With(f.key, f.value); err != nil {
+				return fmt.Errorf("--%w", err)
+			}
 		}
 	}
 	if p.Attempts == 0 {
@@ -231,12 +229,13 @@ func hintMissingPolicyQuotes(err error, policy string, args []string) error {
 
 // withPresets replaces PRESETS in a help text by the names of the presets.
 func withPresets(text string) string {
-	return strings.Replace(text, "PRESETS", wrap(presetNames(), 68, "  "), 1)
+	return strings.Replace(text, "PRESETS", wrap(joinNames(retry.Presets), 68, "  "), 1)
 }
 
-func presetNames() string {
+// joinNames returns the names with commas between them.
+func joinNames(all iter.Seq2[string, string]) string {
 	var names []string
-	for name := range retry.Presets {
+	for name := range all {
 		names = append(names, name)
 	}
 	return strings.Join(names, ", ")

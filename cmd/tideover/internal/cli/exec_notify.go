@@ -44,11 +44,7 @@ func newNotifierSet(path string, names []string) (*notifierSet, error) {
 		return t, nil
 	}
 	flags := configFlags{path: path}
-	src, err := flags.source(t.redactor)
-	if err != nil {
-		return nil, err
-	}
-	cfg, err := config.Load(src)
+	cfg, _, err := flags.load(t.redactor)
 	if err != nil {
 		return nil, err
 	}

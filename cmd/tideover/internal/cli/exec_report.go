@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
-	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -14,17 +12,13 @@ import (
 )
 
 // reporter prints the progress of exec to standard error, from the events of the runner.
-type reporter struct {
-	file      *os.File
-	out       *graceWriter // to the file
-	quiet     bool
-	draw      bool // show a countdown
-	mu        sync.Mutex
-	countdown *countdown // nil if none is running
-}
+type reporter struct{ progressPrinter }
 
-func newReporter(out *os.File, o *execOptions) *reporter {
-	return &reporter{file: out, out: &graceWriter{out: out, grace: time.Duration(o.grace)}, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out)}
+func newReporter(out *os.File, grace *graceWriter, o *execOptions) *reporter {
+	return &reporter{progressPrinter{
+		out: grace, file: out, quiet: o.quiet, draw: !o.quiet && !o.noCountdown && process.IsTerminal(out),
+		clean: func(text string) string { return text },
+	}}
 }
 
 func (r *reporter) observe(e retry.Event) {
@@ -33,7 +27,7 @@ func (r *reporter) observe(e retry.Event) {
 		r.stopCountdown()
 	case retry.Waiting:
 		r.printInfo("attempt %s %s; next in %s", attemptOf(e.Attempt, e.Attempts), describeEnd(e.Err), textfmt.ReadableDuration(e.Delay))
-		r.showCountdown(e)
+		r.showCountdown("tideover: attempt "+attemptOf(e.Attempt+1, e.Attempts)+" in ", "; press Ctrl-C to stop", e.Delay, e.Until)
 	case retry.Succeeded:
 		if e.Attempt > 1 {
 			r.printInfo("attempt %s succeeded after %s", attemptOf(e.Attempt, e.Attempts), textfmt.ReadableDuration(e.Elapsed))
@@ -47,19 +41,12 @@ func (r *reporter) observe(e retry.Event) {
 
 func (r *reporter) gaveUp(e retry.Event) {
 	err, ok := errors.AsType[*retry.Error](e.Err)
-	if !ok {
+	_, notStarted := errors.AsType[*process.StartError](e.Err)
+	_, notWritten := errors.AsType[*process.OutputError](e.Err)
+	if !ok || notStarted || notWritten { // finish prints the latter two as errors
 		return
 	}
-	if _, ok := errors.AsType[*process.StartError](err); ok {
-		return // printed as an error by finish
-	}
-	if _, ok := errors.AsType[*process.OutputError](err); ok {
-		return // likewise
-	}
-	tries := fmt.Sprintf("%d attempts", err.Attempts)
-	if err.Attempts == 1 {
-		tries = "1 attempt"
-	}
+	tries := textfmt.Plural(err.Attempts, "attempt")
 	why := describeEnd(err.Last)
 	switch err.Reason {
 	case retry.StopAttempts, retry.StopPermanent:
@@ -84,43 +71,6 @@ func (r *reporter) gaveUp(e retry.Event) {
 	r.printInfo("%s after %s in %s: %s", did, tries, textfmt.ReadableDuration(err.Elapsed), why)
 }
 
-// printInfo prints a line, unless --quiet is given.
-func (r *reporter) printInfo(format string, args ...any) {
-	if !r.quiet {
-		r.warn(fmt.Sprintf(format, args...))
-	}
-}
-
-// warn prints a line, also with --quiet.
-func (r *reporter) warn(text string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.countdown != nil {
-		r.countdown.erase()
-	}
-	fmt.Fprintf(r.out, "tideover: %s\n", text)
-}
-
-// showCountdown starts a countdown if the terminal is ours and the wait is at least a second.
-func (r *reporter) showCountdown(e retry.Event) {
-	if !r.draw || e.Delay < time.Second || !process.Foreground(r.file) {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.countdown = startCountdown(r.out, r.file, "tideover: attempt "+attemptOf(e.Attempt+1, e.Attempts)+" in ", "; press Ctrl-C to stop", e.Until)
-}
-
-// stopCountdown stops the countdown, if there is one.
-func (r *reporter) stopCountdown() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.countdown != nil {
-		r.countdown.stop()
-		r.countdown = nil
-	}
-}
-
 // attemptOf returns "2/5", or "2" if the number of attempts is unlimited.
 func attemptOf(n, of int) string {
 	if of == retry.Unlimited {
@@ -139,11 +89,12 @@ func describeEnd(err error) string {
 	switch {
 	case timedOut && t.Total:
 		return "total timeout of " + textfmt.ReadableDuration(t.Limit) + " reached" + f.killedSuffix()
-	case timedOut && failed && f.final != "":
-		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.killedSuffix() + "; not retried: " + f.final
 	case timedOut:
-		return "timed out after " + textfmt.ReadableDuration(t.Limit) + f.killedSuffix()
-	default:
-		return err.Error()
+		text := "timed out after " + textfmt.ReadableDuration(t.Limit) + f.killedSuffix()
+		if failed && f.final != "" {
+			text += "; not retried: " + f.final
+		}
+		return text
 	}
+	return err.Error()
 }

@@ -39,7 +39,8 @@ func runExec(io Streams, o *execOptions, args []string) error {
 		return fmt.Errorf("--events: %w", err)
 	}
 	defer events.close()
-	x := &execution{execOptions: o, report: newReporter(io.Err, o)}
+	stderr := &graceWriter{out: io.Err, grace: time.Duration(o.grace)}
+	x := &execution{execOptions: o, report: newReporter(io.Err, stderr, o)}
 	events.failed = x.report.warn
 	if x.notifiers, err = newNotifierSet(o.config, o.notify); err != nil {
 		return err
@@ -65,7 +66,7 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	}
 	defer func() { _ = x.sup.Close() }() // an error about a temporary file does not change the outcome
 	events.out.stopOn(x.sup.Context())
-	x.report.out.stopOn(x.sup.Context())
+	stderr.stopOn(x.sup.Context())
 	err = runner.Do(x.sup.Context(), x.run)
 	x.report.stopCountdown()
 	x.notifiers.finish(x.sup.Context())

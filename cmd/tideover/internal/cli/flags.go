@@ -45,6 +45,14 @@ func setGroupedHelp(cmd *cobra.Command, headings ...string) {
 	})
 }
 
+// orderedFlags returns the flags of a command. The help lists them in the order of their
+// definition, and the line of usage places them.
+func orderedFlags(cmd *cobra.Command) *pflag.FlagSet {
+	cmd.DisableFlagsInUseLine = true
+	cmd.Flags().SortFlags = false
+	return cmd.Flags()
+}
+
 // pattern is a flag with a regular expression. The zero value has none.
 type pattern struct{ *regexp.Regexp }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/server"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/secret"
@@ -83,32 +82,18 @@ func newGateway(io Streams) *cobra.Command {
 }
 
 func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []string) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	redactor := new(secret.Redactor)
 	log, err := newLogger(io, o, redactor)
 	if err != nil {
 		return err
 	}
-	redirectStdLog(log)
 	src, err := gatewaySource(o, presets, redactor)
 	if err != nil {
 		return err
 	}
-	ctx, hurry, reload, stop := serveSignals(ctx, log)
-	defer stop()
-	err = server.Run(ctx, hurry, server.Options{
-		Source: src, Gateway: true, Version: thisBuild().String(), Log: log, Reload: reload,
-		Ready: func(p server.Page) {
-			printConfigPath(io, src.Path)
-			printGatewayAddresses(io, presets, p)
-		},
+	return runServer(ctx, io, "gateway", server.Options{
+		Source: src, Gateway: true, Log: log, Ready: func(p server.Page) { printGatewayAddresses(io, presets, p) },
 	})
-	if err != nil {
-		return fmt.Errorf("gateway: %s", redactor.String(err.Error()))
-	}
-	return nil
 }
 
 // gatewaySource returns the configuration of the file, or one that is generated for the presets.
@@ -165,11 +150,7 @@ func printGatewayAddresses(io Streams, presets []string, p server.Page) {
 	for _, one := range p.Providers {
 		fmt.Fprintf(io.Out, "tideover: %s is at %sp/%s/ (%s)\n", one.Name, p.Address, one.Name, keySource(one, presets))
 	}
-	if process.IsTerminal(io.Out) {
-		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=%s\n", p.Address, p.Token.Reveal())
-	} else {
-		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
-	}
+	printPageAddress(io, p, false)
 }
 
 // keySource says where the key of a provider comes from.

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,27 +21,22 @@ Exit codes:
   125  no server, or a bad flag`
 
 func newHealth(io Streams) *cobra.Command {
-	o := &remote{io: io}
-	cmd := &cobra.Command{
-		Use:               "health [flags]",
-		Short:             "Check whether the server is healthy (exit code 0)",
-		Example:           "  tideover health\n  tideover health --server http://127.0.0.1:7878",
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-			h, err := c.Healthy(ctx)
-			if err != nil {
-				return err
-			}
-			return o.printHealth(h)
-		})
-	}
-	o.command(cmd)
-	cmd.Long = healthLong + "\n" + remoteServer // without the exit codes of commands about runs
-	o.completeFlags(cmd)
-	return cmd
+	o := newRemote(io)
+	return o.command(&cobra.Command{
+		Use:     "health [flags]",
+		Short:   "Check whether the server is healthy (exit code 0)",
+		Long:    healthLong,
+		Example: "  tideover health\n  tideover health --server http://127.0.0.1:7878",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
+				h, err := c.Healthy(ctx)
+				if err != nil {
+					return err
+				}
+				return o.printHealth(h)
+			})
+		},
+	}, remoteServer)
 }
 
 // codeUnhealthy is the exit code if the server answers but can't work.
@@ -51,21 +45,17 @@ const codeUnhealthy = 1
 // printHealth prints the health and its warnings. It returns an exit error if the server is
 // unhealthy.
 func (r *remote) printHealth(h control.Health) error {
-	text := "healthy"
-	if !h.OK {
-		text = strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": ")
-	}
-	tell := func() error {
-		err := r.printLine("%s", text)
-		for _, w := range h.Warnings {
-			err = errors.Join(err, r.printLine("warning: %s", w))
+	err := r.printRendered(h, func(*screen) []string {
+		lines := []string{"healthy"}
+		if !h.OK {
+			lines[0] = visible(strings.Join(append([]string{"unhealthy"}, h.Troubles...), ": "))
 		}
-		return err
-	}
-	if r.json {
-		tell = func() error { return r.printJSON(h) }
-	}
-	if err := tell(); err != nil || h.OK {
+		for _, w := range h.Warnings {
+			lines = append(lines, visible("warning: "+w))
+		}
+		return lines
+	})
+	if err != nil || h.OK {
 		return err
 	}
 	return exitError{Code: codeUnhealthy}

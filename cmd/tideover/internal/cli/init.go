@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,13 +43,12 @@ type initOptions struct {
 func newInit(io Streams) *cobra.Command {
 	o := &initOptions{io: io}
 	cmd := &cobra.Command{
-		Use:                   "init [flags] [case]",
-		Short:                 "Write a configuration file to start from",
-		Long:                  fmt.Sprintf(initLong, caseList("  ")),
-		Example:               initExample,
-		DisableFlagsInUseLine: true,
-		Args:                  atMostOne("case"),
-		ValidArgsFunction:     completeCases,
+		Use:               "init [flags] [case]",
+		Short:             "Write a configuration file to start from",
+		Long:              fmt.Sprintf(initLong, caseList()),
+		Example:           initExample,
+		Args:              atMostOne("case"),
+		ValidArgsFunction: single(completeNames(caseNames, cobra.ShellCompDirectiveNoFileComp)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.stdout && (o.force || cmd.Flags().Changed("out")) {
 				return errors.New("--stdout writes no file: leave out --out and --force")
@@ -55,8 +56,7 @@ func newInit(io Streams) *cobra.Command {
 			return o.run(args)
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.StringVarP(&o.out, "out", "o", starter.Name, "the `file` to write")
 	f.BoolVar(&o.stdout, "stdout", false, "print the configuration instead of writing a file")
 	f.BoolVar(&o.force, "force", false, "replace an existing file")
@@ -64,20 +64,20 @@ func newInit(io Streams) *cobra.Command {
 	return cmd
 }
 
-func completeCases(_ *cobra.Command, args []string, _ string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
-	if len(args) == 0 {
-		for _, c := range starter.Cases() {
-			list = append(list, cobra.CompletionWithDesc(c.Name, c.About))
+// caseNames yields the names of the cases with their descriptions.
+func caseNames(yield func(name, about string) bool) {
+	for _, c := range starter.Cases() {
+		if !yield(c.Name, c.About) {
+			return
 		}
 	}
-	return list, cobra.ShellCompDirectiveNoFileComp
 }
 
-// caseList returns a line for each case, indented with before.
-func caseList(before string) string {
+// caseList returns an indented line for each case.
+func caseList() string {
 	var b strings.Builder
-	for _, c := range starter.Cases() {
-		fmt.Fprintf(&b, "%s%-9s %s\n", before, c.Name, c.About)
+	for name, about := range caseNames {
+		fmt.Fprintf(&b, "  %-9s %s\n", name, about)
 	}
 	return b.String()
 }
@@ -85,7 +85,7 @@ func caseList(before string) string {
 func (o *initOptions) run(args []string) error {
 	c, err := o.choose(args)
 	if err != nil {
-		return err
+		return &codedError{fmt.Errorf("init: %w", err), codeOwn}
 	}
 	text, err := c.File()
 	if err != nil {
@@ -102,18 +102,18 @@ func (o *initOptions) run(args []string) error {
 }
 
 // choose returns the case that the arguments name. Without one it asks on a terminal.
-func (o *initOptions) choose(args []string) (starter.Case, error) {
+func (o *initOptions) choose(args []string) (c starter.Case, err error) {
 	if len(args) == 0 {
 		if process.IsTerminal(o.io.In) && process.IsTerminal(o.io.Err) {
 			return o.promptForCase()
 		}
-		return starter.Case{}, &codedError{fmt.Errorf("init: no case given: choose one of\n%sExample: tideover init workflow", caseList("  ")), codeOwn}
+		return c, fmt.Errorf("no case given: choose one of\n%sExample: tideover init workflow", caseList())
 	}
 	c, ok := starter.Find(args[0])
 	if !ok {
-		return c, &codedError{fmt.Errorf("init: unknown case %q: choose one of\n%s", args[0], strings.TrimRight(caseList("  "), "\n")), codeOwn}
+		err = fmt.Errorf("unknown case %q: choose one of\n%s", args[0], strings.TrimRight(caseList(), "\n"))
 	}
-	return c, nil
+	return c, err
 }
 
 // promptForCase lets the user choose a case on the terminal, by number or by name.
@@ -127,7 +127,7 @@ func (o *initOptions) promptForCase() (starter.Case, error) {
 		fmt.Fprintf(o.io.Err, "Number (1 to %d) or name: ", len(all))
 		if !answers.Scan() {
 			fmt.Fprintln(o.io.Err)
-			return starter.Case{}, &codedError{errors.New("init: no case was chosen: nothing was written"), codeOwn}
+			return starter.Case{}, errors.New("no case was chosen: nothing was written")
 		}
 		if c, ok := parseChoice(all, answers.Text()); ok {
 			return c, nil
@@ -150,15 +150,60 @@ func (o *initOptions) report(c starter.Case) error {
 	fmt.Fprintf(&text, "tideover: wrote %s: %s. Edit it as needed, then run\n", visible(o.out), c.About)
 	serving := ""
 	for _, command := range c.Next(o.out) {
-		words := make([]string, len(command))
-		for i, w := range command {
-			words[i] = shellWord(w)
-		}
-		fmt.Fprintf(&text, "  %s%s\n", visible(strings.Join(words, " ")), serving)
+		fmt.Fprintf(&text, "  %s%s\n", visible(shellWords(command)), serving)
 		if slices.Contains(command, "serve") {
 			serving = "   # in another terminal"
 		}
 	}
 	_, err := fmt.Fprint(o.io.Out, text.String())
+	return err
+}
+
+// writeConfig writes a file that only its owner can read, completely or not at all. It replaces an
+// existing file only if force is true.
+func writeConfig(path string, text []byte, force bool) error {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file: use --stdout to print the configuration", path)
+	case err == nil && !force:
+		return fmt.Errorf("%s exists already: use --force to replace it, or --out for another name", path)
+	case err == nil:
+		return replaceFile(path, text)
+	}
+	// O_EXCL: another process may have created the file meanwhile, or it is a dangling link.
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return writeAndClose(f, text)
+}
+
+// replaceFile replaces an existing file atomically. A symbolic link stays, and its target is
+// replaced.
+func replaceFile(path string, text []byte) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".tideover-init-")
+	if err != nil {
+		return err
+	}
+	if err := writeAndClose(f, text); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// writeAndClose writes text to a new file and closes it. If that fails, it removes the file.
+func writeAndClose(f *os.File, text []byte) error {
+	_, err := f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		_ = os.Remove(f.Name())
+	}
 	return err
 }

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -78,7 +80,7 @@ func manPage(cmd *cobra.Command, version string) string {
 		p.line(bold(cmd.UseLine()))
 	}
 	p.section("DESCRIPTION")
-	p.text(manDescription(cmd))
+	p.text(cmp.Or(cmd.Long, cmd.Short+"."))
 	p.options(cmd.NonInheritedFlags())
 	p.options(cmd.InheritedFlags())
 	if cmd.Example != "" {
@@ -94,18 +96,10 @@ func manPage(cmd *cobra.Command, version string) string {
 
 // manShort returns the line that apropos shows: the short help, beginning with a lower-case letter.
 func manShort(cmd *cobra.Command) string {
-	first, rest := cmd.Short, ""
-	if len(first) > 1 && strings.ToUpper(first[:2]) != first[:2] { // not for acronyms
-		first, rest = strings.ToLower(cmd.Short[:1]), cmd.Short[1:]
+	if s := cmd.Short; len(s) > 1 && strings.ToUpper(s[:2]) != s[:2] { // not for acronyms
+		return strings.ToLower(s[:1]) + s[1:]
 	}
-	return first + rest
-}
-
-func manDescription(cmd *cobra.Command) string {
-	if cmd.Long != "" {
-		return cmd.Long
-	}
-	return cmd.Short + "."
+	return cmd.Short
 }
 
 // options writes the flags, as --help does.
@@ -132,8 +126,7 @@ func (p *roff) options(flags *pflag.FlagSet) {
 
 // manDefault returns the default of a flag in parentheses; empty if it is a zero value.
 func manDefault(f *pflag.Flag) string {
-	switch f.DefValue {
-	case "", "0", "0s", "false", "[]":
+	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
 		return ""
 	}
 	return fmt.Sprintf(" (default %s)", f.DefValue)
@@ -148,4 +141,83 @@ func (p *roff) commands(title string, list []*cobra.Command) {
 	for _, c := range list {
 		p.item(bold(manName(c))+"("+manSection(c)+")", c.Short)
 	}
+}
+
+// roff builds a manual page in the roff language. It uses only requests that every man has.
+type roff struct{ strings.Builder }
+
+func (p *roff) line(s string) { p.WriteString(s + "\n") }
+
+func (p *roff) title(name, section, source string) {
+	p.line(fmt.Sprintf(`.TH "%s" "%s" "" "%s" "tideover manual"`, escape(name), section, escape(source)))
+	p.line(".nh\n.ad l") // no hyphenation or justification: names of flags and files stay whole
+}
+
+func (p *roff) section(name string) { p.line(".SH " + escape(name)) }
+
+// item writes a term, which must be escaped already, and its explanation.
+func (p *roff) item(term, meaning string) {
+	p.line(".TP\n" + term)
+	p.line(escape(strings.Join(strings.Fields(meaning), " ")))
+}
+
+// text writes help text. Paragraphs are filled; indented lines are tables or examples and stay as
+// they are.
+func (p *roff) text(s string) {
+	var block []string
+	for line := range strings.SplitSeq(strings.Trim(s, "\n"), "\n") {
+		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") {
+			block = append(block, line)
+			continue
+		}
+		p.literal(block)
+		block = nil
+		if strings.TrimSpace(line) == "" {
+			p.line(".PP")
+			continue
+		}
+		p.line(escape(line))
+	}
+	p.literal(block)
+}
+
+// literal writes lines without filling.
+func (p *roff) literal(lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	p.line(".nf")
+	for _, line := range lines {
+		p.line(escape(strings.TrimRight(line, " ")))
+	}
+	p.line(".fi")
+}
+
+func bold(s string) string   { return `\fB` + escape(s) + `\fR` }
+func italic(s string) string { return `\fI` + escape(s) + `\fR` }
+
+// escape escapes a line of text, so that man shows it unchanged: no requests, no escape sequences,
+// and ASCII characters that can be copied into a shell.
+func escape(s string) string {
+	var b strings.Builder
+	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
+		b.WriteString(`\&`)
+	}
+	for _, c := range s {
+		text, special := roffChars[c]
+		switch {
+		case special:
+			b.WriteString(text)
+		case c > '~':
+			fmt.Fprintf(&b, `\[u%04X]`, c)
+		default:
+			b.WriteRune(c)
+		}
+	}
+	return b.String()
+}
+
+// roffChars has the roff form of characters that would be read as something else.
+var roffChars = map[rune]string{
+	'\\': `\e`, '-': `\-`, '\'': `\(aq`, '"': `\(dq`, '`': `\(ga`, '^': `\(ha`, '~': `\(ti`, '\n': " ", '\r': " ",
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,16 +9,21 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/cluster"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/engine/move"
 	"github.com/tideover/tideover/engine/sqlitelog"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 const moveLong = `Moves all stored state to another place: from the folder of a server to a cluster on
@@ -54,23 +60,20 @@ const moveExample = `  tideover move --dry-run ~/.local/state/tideover cluster.y
   tideover move --without-shard 3 old.yaml new.yaml`
 
 type moveOptions struct {
-	io     Streams
-	dryRun bool
-	leave  bool
-	json   bool
-
-	without []int // numbers of lost shards to leave out
-
+	resultPrinter
+	dryRun   bool
+	leave    bool
+	without  []int // numbers of lost shards to leave out
 	redactor secret.Redactor
 	stage    string // printed last
 }
 
 func newMove(io Streams) *cobra.Command {
-	o := &moveOptions{io: io}
+	o := &moveOptions{resultPrinter: resultPrinter{io: io}}
 	cmd := &cobra.Command{
 		Use: "move [flags] FROM TO", Short: "Move the state between a folder and a cluster", Long: moveLong, Example: moveExample, Args: checkMoveArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := (&remote{io: io}).context(cmd)
+			ctx, stop := contextUntilSignal(cmd.Context())
 			defer stop()
 			return o.run(ctx, args[0], args[1])
 		},
@@ -132,10 +135,10 @@ func (o *moveOptions) resolveLocation(arg string) (p moveLocation, err error) {
 	}
 	if p.config.Engine.Clustered() {
 		p.name = "cluster " + p.config.Engine.Name
-		return p, nil
+	} else {
+		p.folder = p.config.Server.Data
+		p.name = p.folder
 	}
-	p.folder = p.config.Server.Data
-	p.name = p.folder
 	return p, nil
 }
 
@@ -213,10 +216,7 @@ var stageNames = map[string]string{"read": "reading shards", "archives": "copyin
 // progress prints the progress of the move: on a terminal in place, otherwise a line for each
 // stage.
 func (o *moveOptions) progress(p move.Progress) {
-	text := stageNames[p.Stage]
-	if text == "" {
-		text = p.Stage
-	}
+	text := cmp.Or(stageNames[p.Stage], p.Stage)
 	switch {
 	case o.json:
 	case process.IsTerminal(o.io.Err):
@@ -232,4 +232,83 @@ func (o *moveOptions) erase() {
 	if o.stage != "" && !o.json && process.IsTerminal(o.io.Err) {
 		fmt.Fprint(o.io.Err, clearLine)
 	}
+}
+
+// report prints the result of the move.
+func (o *moveOptions) report(m moved) error {
+	if len(m.LeftOut) > 0 {
+		o.warn("%s", incomplete(m.LeftOut))
+	}
+	return o.printRendered(m, func(s *screen) []string { return renderMoved(m, s) })
+}
+
+func renderMoved(m moved, s *screen) []string {
+	verb := "moved"
+	if m.DryRun {
+		verb = "would move"
+	}
+	lines := []string{visible(fmt.Sprintf("%s %s from %s to %s", verb, textfmt.Plural(totalRuns(m.Runs), "run"), m.From, m.To))}
+	fact := func(n int, name, colour string) {
+		if n > 0 {
+			lines = append(lines, fmt.Sprintf("  %s  %d", s.paint(colour, fmt.Sprintf("%-13s", name)), n))
+		}
+	}
+	for _, state := range control.States() {
+		fact(m.Runs[state], state, stateColours[state])
+	}
+	fact(m.Keys, "keys", "")
+	fact(m.Schedules, "schedules", "")
+	if m.Orphans > 0 {
+		lines = append(lines, textfmt.Plural(m.Orphans, "attempt")+" had not ended and will be made again")
+	}
+	if len(m.Unreadable) > 0 {
+		lines = append(lines, s.paint("31", visible("skipped, because they can't be read: "+strings.Join(slices.Sorted(slices.Values(m.Unreadable)), ", "))))
+	}
+	lines = append(lines, renderLeftOut(m.LeftOut, s)...)
+	if m.DryRun {
+		return append(lines, "nothing was written")
+	}
+	return append(lines,
+		fmt.Sprintf("%s in %s; downtime %s", textfmt.RoundedSize(uint64(max(m.Bytes, 0))), textfmt.Plural(m.ToShards, "shard"), textfmt.CoarseDuration(m.Stood.Round(time.Millisecond))),
+		"the old place is marked, so that no server opens it; nothing was deleted from it")
+}
+
+// addWithout adds the flag --without-shard.
+func addWithout(cmd *cobra.Command, shards *[]int) {
+	cmd.Flags().IntSliceVar(shards, "without-shard", nil, "leave out the lost shard with this `number`; can be repeated")
+}
+
+// incomplete returns the warning about shards that were left out.
+func incomplete(list []move.LeftOut) string {
+	var numbers []int
+	for _, l := range list {
+		numbers = append(numbers, l.Shard)
+	}
+	noun := "shard "
+	if len(list) > 1 {
+		noun = "shards "
+	}
+	return "NOT COMPLETE: " + noun + joinInts(numbers) + " left out"
+}
+
+// joinInts returns numbers with commas between them.
+func joinInts(numbers []int) string {
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ")
+}
+
+// renderLeftOut returns a line for each shard that was left out, so that a partial copy is not
+// taken for a complete one.
+func renderLeftOut(list []move.LeftOut, s *screen) (lines []string) {
+	for _, l := range list {
+		lines = append(lines, s.paint("31", visible(fmt.Sprintf("LEFT OUT shard %d, with all its runs, keys, schedules and history: %s", l.Shard, l.Error))))
+	}
+	return lines
+}
+
+// hintLostShard adds to the error about a lost shard how to leave it out.
+func hintLostShard(err error) error {
+	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
+		return fmt.Errorf("%w; if it can't be restored, leave it out with --without-shard %d", err, lost.Shard)
+	}
+	return err
 }

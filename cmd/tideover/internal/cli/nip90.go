@@ -44,27 +44,25 @@ Requests and results are public: anyone can read them.`,
 // readKey reads a secret key from the reference or the file. It returns the zero key if both are
 // empty. A key on the command line is rejected, because other users of the machine can see it in
 // the list of processes.
-func readKey(ref, file string, redactor *secret.Redactor) (nostr.SecretKey, error) {
+func readKey(ref, file string, redactor *secret.Redactor) (key nostr.SecretKey, err error) {
 	var where secret.Ref
 	flag := "--key"
 	switch {
 	case ref != "" && file != "":
-		return nostr.SecretKey{}, errors.New("--key and --key-file can't be used together: give one of them")
+		return key, errors.New("--key and --key-file can't be used together: give one of them")
 	case ref != "":
-		var err error
 		if where, err = secret.ParseRef(ref); err != nil {
-			return nostr.SecretKey{}, errors.New("--key: not a reference: want ${env:NOSTR_KEY} or ${file:path}; the key itself would be visible in the list of processes")
+			return key, errors.New("--key: not a reference: want ${env:NOSTR_KEY} or ${file:path}; the key itself would be visible in the list of processes")
 		}
 	case file != "":
 		flag, where = "--key-file", secret.Ref{Kind: "file", Name: file}
 	default:
-		return nostr.SecretKey{}, nil
+		return key, nil
 	}
 	text, err := secret.Resolver{Redactor: redactor}.Resolve(where, "")
-	if err != nil {
-		return nostr.SecretKey{}, fmt.Errorf("%s: %w", flag, err)
+	if err == nil {
+		key, err = nostr.ParseSecretKey(strings.TrimSpace(text.Reveal()))
 	}
-	key, err := nostr.ParseSecretKey(strings.TrimSpace(text.Reveal()))
 	if err != nil {
 		return nostr.SecretKey{}, fmt.Errorf("%s: %w", flag, err)
 	}

@@ -28,23 +28,19 @@ const keygenExample = `  tideover nip90 keygen --out provider.nsec
 
 func newNIP90Keygen(io Streams) *cobra.Command {
 	var out string
-	r := &remote{io: io}
+	p := &resultPrinter{io: io}
 	cmd := &cobra.Command{
-		Use:                   "keygen [flags]",
-		Short:                 "Create a key pair",
-		Long:                  keygenLong,
-		Example:               keygenExample,
-		DisableFlagsInUseLine: true,
-		Args:                  noArguments,
-		ValidArgsFunction:     cobra.NoFileCompletions,
-		RunE: func(*cobra.Command, []string) error {
-			return keygen(r, out)
-		},
+		Use:               "keygen [flags]",
+		Short:             "Create a key pair",
+		Long:              keygenLong,
+		Example:           keygenExample,
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(*cobra.Command, []string) error { return keygen(p, out) },
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.StringVarP(&out, "out", "o", "", "write the secret key to a new `file` instead of printing it")
-	f.BoolVar(&r.json, "json", false, "print JSON")
+	f.BoolVar(&p.json, "json", false, "print JSON")
 	return cmd
 }
 
@@ -56,7 +52,7 @@ type madeKey struct {
 	File   string `json:"file,omitempty"`
 }
 
-func keygen(r *remote, out string) error {
+func keygen(p *resultPrinter, out string) error {
 	key, err := nostr.GenerateKey()
 	if err != nil {
 		return &codedError{err, codeOwn}
@@ -68,18 +64,14 @@ func keygen(r *remote, out string) error {
 		}
 		made.Nsec, made.File = "", out
 	}
-	if made.Nsec != "" && process.IsTerminal(r.io.Out) {
-		r.warn("nsec1... is the secret key: anyone who has it can act as you; use --out to write it to a file")
+	lines := []string{made.Npub}
+	if made.Nsec != "" {
+		lines = append(lines, made.Nsec)
+		if process.IsTerminal(p.io.Out) {
+			p.warn("nsec1... is the secret key: anyone who has it can act as you; use --out to write it to a file")
+		}
 	}
-	switch {
-	case r.json:
-		return r.printJSON(made)
-	case made.Nsec != "":
-		_, err = fmt.Fprintf(r.io.Out, "%s\n%s\n", made.Npub, made.Nsec)
-	default:
-		_, err = fmt.Fprintln(r.io.Out, made.Npub)
-	}
-	return err
+	return p.printRendered(made, func(*screen) []string { return lines })
 }
 
 // writeKey writes the key to a new file. If that fails, it removes the file.
@@ -91,10 +83,5 @@ func writeKey(name string, key nostr.SecretKey) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteString(key.Reveal() + "\n")
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err != nil {
-		_ = os.Remove(name)
-	}
-	return err
+	return writeAndClose(f, []byte(key.Reveal()+"\n"))
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -123,13 +122,9 @@ func watchText(x *nip90client.Entry) string {
 
 // offerText describes the offer of a provider.
 func offerText(x *nip90client.Entry) string {
-	kinds := make([]string, len(x.Kinds))
-	for i, k := range x.Kinds {
-		kinds[i] = strconv.Itoa(k)
-	}
-	text := "kind " + strings.Join(kinds, ", ")
-	if len(kinds) > 1 {
-		text = "kinds " + strings.Join(kinds, ", ")
+	text := "kind " + joinInts(x.Kinds)
+	if len(x.Kinds) > 1 {
+		text = "kinds " + joinInts(x.Kinds)
 	}
 	for _, more := range []string{x.Name, x.About} {
 		if more != "" {

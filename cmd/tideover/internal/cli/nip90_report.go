@@ -17,7 +17,7 @@ import (
 // jobReporter prints the progress of a request to standard error and the result to standard output.
 // With --json it prints everything to standard output.
 type jobReporter struct {
-	*remote
+	*resultPrinter
 	zone *time.Location
 	draw bool // show progress in place
 
@@ -26,8 +26,8 @@ type jobReporter struct {
 	failed error // standard output could not be written
 }
 
-func newJobReporter(r *remote) *jobReporter {
-	return &jobReporter{remote: r, zone: time.Local, draw: process.IsTerminal(r.io.Err)}
+func newJobReporter(p *resultPrinter) *jobReporter {
+	return &jobReporter{resultPrinter: p, zone: time.Local, draw: process.IsTerminal(p.io.Err)}
 }
 
 // sentRequest is the JSON line that is printed after the request was published.
@@ -155,7 +155,7 @@ func (p *jobReporter) showProgress(text string) {
 	if !process.Foreground(p.io.Err) {
 		return // another process has the terminal
 	}
-	if width := columns(p.io.Err); width > 0 {
+	if width, _ := terminalSize(p.io.Err); width > 0 {
 		text = textfmt.ClipWithin(text, width-1, "…") // a line that wraps can't be redrawn
 	}
 	p.shown = true
@@ -169,17 +169,12 @@ func (p *jobReporter) erase() {
 	}
 }
 
-// clearProgress removes the progress line.
-func (p *jobReporter) clearProgress() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.erase()
-}
-
 // printEnd prints how the request ended and returns the exit code as an error. cause is the cause of
 // an interruption, or nil.
 func (p *jobReporter) printEnd(e *nostr.Event, out *nip90client.Outcome, cause error) error {
-	p.clearProgress()
+	p.mu.Lock()
+	p.erase()
+	p.mu.Unlock()
 	code, text := describeEnding(out)
 	exit, interrupted := errors.AsType[exitError](coded(cause))
 	if interrupted = interrupted && out.Ending == nip90client.Interrupted; interrupted {
@@ -214,17 +209,17 @@ func describeEnding(out *nip90client.Outcome) (code int, text string) {
 	case nip90client.Cancelled:
 		return codeJobCanceled, "canceled by the provider: " + shortText(out.Entry.Message)
 	case nip90client.NotAccepted:
-		var list []string
+		text = "no relay accepted the request"
 		for _, r := range out.Receipts {
-			list = append(list, "\n  "+visible(r.Relay+": "+nip90client.Describe(r)))
+			text += "\n  " + visible(r.Relay+": "+nip90client.Describe(r))
 		}
-		return codeNotAccepted, "no relay accepted the request" + strings.Join(list, "")
+		return codeNotAccepted, text
 	case nip90client.Unreadable:
-		var list []string
+		text = "no relay delivers the answers; the provider may still be working"
 		for _, r := range relayErrors(out) {
-			list = append(list, "\n  "+visible(r.Relay+": "+r.Message))
+			text += "\n  " + visible(r.Relay+": "+r.Message)
 		}
-		return codeUnreadable, "no relay delivers the answers; the provider may still be working" + strings.Join(list, "")
+		return codeUnreadable, text
 	case nip90client.NoAnswer:
 		return codeNoAnswer, "no result within --wait; the provider may still be working"
 	default: // done, detached, interrupted: nothing to add

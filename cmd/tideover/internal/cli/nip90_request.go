@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,7 @@ import (
 
 // requestOptions holds the flags of nip90 request.
 type requestOptions struct {
-	remote
+	resultPrinter
 	relayFlags
 	to      singleFlag
 	kind    int
@@ -75,15 +76,14 @@ const requestExample = `  tideover nip90 request --relay wss://relay.example.com
   tideover nip90 request -r wss://a.example.com --to npub1... --json "..." | jq 'select(.type == "result").error'`
 
 func newNIP90Request(io Streams) *cobra.Command {
-	o := &requestOptions{remote: remote{io: io}, wait: duration(10 * time.Minute)}
+	o := &requestOptions{resultPrinter: resultPrinter{io: io}, wait: duration(10 * time.Minute)}
 	cmd := &cobra.Command{
-		Use:                   "request [flags] TASK",
-		Short:                 "Send a task to a provider and wait for the result",
-		Long:                  requestLong,
-		Example:               requestExample,
-		DisableFlagsInUseLine: true,
-		Args:                  exactlyOne("task"),
-		ValidArgsFunction:     cobra.NoFileCompletions,
+		Use:               "request [flags] TASK",
+		Short:             "Send a task to a provider and wait for the result",
+		Long:              requestLong,
+		Example:           requestExample,
+		Args:              exactlyOne("task"),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.detach && cmd.Flags().Changed("wait") {
 				return errors.New("--detach and --wait can't be used together: give one of them")
@@ -100,8 +100,7 @@ func newNIP90Request(io Streams) *cobra.Command {
 }
 
 func (o *requestOptions) flags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	o.to.kind, o.timeout.kind = "npub", "duration"
 	o.register(cmd)
 	f.Var(&o.to, "to", "public key of the provider, npub1... or 64 hex digits")
@@ -120,9 +119,7 @@ func (o *requestOptions) flags(cmd *cobra.Command) {
 	groupFlags(f, "Waiting and output", "wait", "detach", "json")
 	setGroupedHelp(cmd, "Provider", "Task", "Waiting and output")
 	completeKinds(cmd)
-	for _, name := range []string{"to", "bid", "input", "param", "timeout", "wait"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	completeNoFiles(cmd, "to", "bid", "input", "param", "timeout", "wait")
 	_ = cmd.RegisterFlagCompletionFunc("key", cobra.FixedCompletions([]cobra.Completion{"${env:", "${file:"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 	_ = cmd.MarkFlagFilename("key-file")
 }
@@ -138,12 +135,10 @@ func (o *requestOptions) buildRequest() (*nip90client.Ask, nostr.SecretKey, erro
 		}
 	}
 	var err error
-	if !o.to.given {
-		flag("to", errors.New("no provider given: want its public key"))
-	} else {
-		ask.Provider, err = nostr.ParsePublicKey(o.to.text)
-		flag("to", err)
+	if ask.Provider, err = nostr.ParsePublicKey(o.to.text); !o.to.given {
+		err = errors.New("no provider given: want its public key")
 	}
+	flag("to", err)
 	flag("kind", nip90client.CheckKind(ask.Kind))
 	ask.Timeout, err = readTimeout(&o.timeout)
 	flag("timeout", err)
@@ -195,4 +190,54 @@ func readTask(text string, stdin *os.File) (string, error) {
 		return "", fmt.Errorf("the task on standard input is too long: want at most %d bytes", nostr.MaxContent)
 	}
 	return string(data), nil
+}
+
+// run sends the request and prints its progress and result.
+func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr.SecretKey, task string) error {
+	report := newJobReporter(&o.resultPrinter)
+	ephemeral := key.IsZero()
+	if ephemeral {
+		var err error
+		if key, err = nostr.GenerateKey(); err != nil {
+			return &codedError{err, codeOwn}
+		}
+	}
+	var inbox *nip90client.Inbox // set before the client runs
+	client, err := o.client(key, report.printNotice, func(e *nostr.Event) error { return inbox.Put(e) })
+	if err != nil {
+		return err
+	}
+	ask.Relays = client.Relays() // without credentials
+	if ask.Task, err = readTask(task, o.io.In); err != nil {
+		return err
+	}
+	request, err := ask.Event(key, time.Now())
+	if err != nil {
+		return err
+	}
+	inbox = nip90client.NewInbox(nip90client.Answers(request))
+	if ephemeral && !o.json {
+		report.printNotice("no --key: the request is signed with a new key that is not stored")
+	}
+	return report.trackRequest(cmd.Context(), client, request, &nip90client.Customer{
+		Link: nip90client.Over(client), Inbox: inbox, Key: key, Wait: time.Duration(o.wait), Detach: o.detach,
+	})
+}
+
+// trackRequest publishes the request and prints what happens, until its end or a signal.
+func (p *jobReporter) trackRequest(parent context.Context, client *nostr.Client, request *nostr.Event, c *nip90client.Customer) error {
+	c.Sent = func(list []nostr.Receipt) { p.printSent(request, list) }
+	c.Show = p.printAnswer
+	c.Taken = func() {
+		p.printNotice("canceling request %s; interrupt again to end at once", request.ID[:shownID])
+	}
+	ctx, stop := contextUntilSignal(parent)
+	defer stop()
+	end := startClient(client)
+	defer end()
+	out, err := c.Ask(ctx, request)
+	if err != nil {
+		return &codedError{err, codeOwn}
+	}
+	return p.printEnd(request, &out, context.Cause(ctx))
 }

@@ -16,7 +16,7 @@ import (
 
 // jobWatchOptions holds the flags of nip90 watch.
 type jobWatchOptions struct {
-	remote
+	resultPrinter
 	relayFlags
 	provider singleFlag
 	kinds    []int
@@ -45,15 +45,14 @@ const jobWatchExample = `  tideover nip90 watch --relay wss://relay.example.com
   tideover nip90 watch -r wss://relay.example.com --json | jq -r 'select(.type == "result").error.code'`
 
 func newNIP90Watch(io Streams) *cobra.Command {
-	o := &jobWatchOptions{remote: remote{io: io}, since: duration(10 * time.Minute)}
+	o := &jobWatchOptions{resultPrinter: resultPrinter{io: io}, since: duration(10 * time.Minute)}
 	cmd := &cobra.Command{
-		Use:                   "watch [flags]",
-		Short:                 "Print requests and answers as they are published",
-		Long:                  jobWatchLong,
-		Example:               jobWatchExample,
-		DisableFlagsInUseLine: true,
-		Args:                  noArguments,
-		ValidArgsFunction:     cobra.NoFileCompletions,
+		Use:               "watch [flags]",
+		Short:             "Print requests and answers as they are published",
+		Long:              jobWatchLong,
+		Example:           jobWatchExample,
+		Args:              noArguments,
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := o.watch()
 			if err != nil {
@@ -62,8 +61,7 @@ func newNIP90Watch(io Streams) *cobra.Command {
 			return o.run(cmd, w)
 		},
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	o.provider.kind = "npub"
 	o.register(cmd)
 	f.Var(&o.provider, "provider", "only events for or by this provider, npub1... or 64 hex digits")
@@ -71,9 +69,7 @@ func newNIP90Watch(io Streams) *cobra.Command {
 	f.Var(&o.since, "since", "also print events of the last `duration`")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")
 	completeKinds(cmd)
-	for _, name := range []string{"provider", "since"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	completeNoFiles(cmd, "provider", "since")
 	return cmd
 }
 
@@ -123,13 +119,11 @@ func (o *jobWatchOptions) run(cmd *cobra.Command, w *nip90client.Watch) error {
 }
 
 func (o *jobWatchOptions) print(x *nip90client.Entry) error {
-	if o.json {
-		return o.printJSON(x)
-	}
-	s := screenOf(o.io.Out)
-	line := watchLine(x, s.zone)
-	if s.width > 0 {
-		line = textfmt.ClipWithin(line, s.width, "…")
-	}
-	return o.printLine("%s", line)
+	return o.printRendered(x, func(s *screen) []string {
+		line := watchLine(x, s.zone)
+		if s.width > 0 {
+			line = textfmt.ClipWithin(line, s.width, "…")
+		}
+		return []string{visible(line)}
+	})
 }

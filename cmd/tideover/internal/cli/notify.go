@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,15 +54,9 @@ its selection of events. It makes one attempt, so that an error shows at once; w
 Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown name.`,
 		Example: "  tideover notify test phone",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
-			return runNotifyTest(ctx, io, o, args[0])
-		},
+		RunE:    func(cmd *cobra.Command, args []string) error { return runNotifyTest(cmd.Context(), io, o, args[0]) },
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			cfg, err := o.load(new(secret.Redactor))
+			cfg, _, err := o.source.load(new(secret.Redactor))
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
@@ -73,14 +70,6 @@ Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown nam
 	return cmd
 }
 
-func (o *notifyOptions) load(redactor *secret.Redactor) (*config.Config, error) {
-	src, err := o.source.source(redactor)
-	if err != nil {
-		return nil, err
-	}
-	return config.Load(src)
-}
-
 // notifyOutcome is the JSON output of a test.
 type notifyOutcome struct {
 	Notifier string `json:"notifier"`
@@ -92,7 +81,7 @@ type notifyOutcome struct {
 
 func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name string) error {
 	redactor := new(secret.Redactor)
-	cfg, err := o.load(redactor)
+	cfg, _, err := o.source.load(redactor)
 	if err != nil {
 		return err
 	}
@@ -131,4 +120,21 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 		return exitError{Code: codeNotSent}
 	}
 	return nil
+}
+
+// messageOrigin returns the host name, which messages state as their origin.
+func messageOrigin() notify.Place {
+	host, _ := os.Hostname() // an empty name is left out
+	return notify.Place{Host: host}
+}
+
+// unknownNotifier returns the message for a notifier that is not in the configuration, with the
+// names that are.
+func unknownNotifier(cfg *config.Config, flags configFlags, name string) string {
+	src, err := flags.source(new(secret.Redactor))
+	if err != nil || src.Path == "" {
+		return fmt.Sprintf("unknown notifier %q: no configuration was found: name a file with --config", name)
+	}
+	names := slices.Sorted(maps.Keys(cfg.Notifiers))
+	return fmt.Sprintf("unknown notifier %q: %s defines %s", name, visible(src.Path), cmp.Or(strings.Join(names, ", "), "none"))
 }

@@ -2,18 +2,17 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/plan"
-	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -78,18 +77,14 @@ const planExample = `  tideover plan                                  list the p
 func newPlan(io Streams) *cobra.Command {
 	var o planOptions
 	cmd := &cobra.Command{
-		Use:                   "plan [flags] [POLICY...]",
-		Short:                 "Show the delays of a policy",
-		Long:                  planLong,
-		Example:               planExample,
-		DisableFlagsInUseLine: true,
-		ValidArgsFunction:     completePresets,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runPlan(cmd, io.Out, o, args)
-		},
+		Use:               "plan [flags] [POLICY...]",
+		Short:             "Show the delays of a policy",
+		Long:              planLong,
+		Example:           planExample,
+		ValidArgsFunction: completePresets,
+		RunE:              func(cmd *cobra.Command, args []string) error { return runPlan(cmd, io.Out, o, args) },
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.IntVar(&o.list, "retries", 0, "list at most `N` retries of each policy")
 	f.Uint64Var(&o.seed, "seed", 0, "add one random sample of the delays, drawn with seed `N`")
 	f.BoolVar(&o.log, "log", false, "draw on a logarithmic scale")
@@ -101,15 +96,7 @@ func newPlan(io Streams) *cobra.Command {
 }
 
 // completePresets completes the names of presets that are not in args yet.
-func completePresets(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var names []cobra.Completion
-	for name, use := range retry.Presets {
-		if !slices.Contains(args, name) {
-			names = append(names, cobra.CompletionWithDesc(name, use))
-		}
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
+var completePresets = completeNames(retry.Presets, cobra.ShellCompDirectiveNoFileComp)
 
 func runPlan(cmd *cobra.Command, out *os.File, o planOptions, args []string) error {
 	if err := o.check(cmd, args); err != nil {
@@ -138,10 +125,8 @@ func runPlan(cmd *cobra.Command, out *os.File, o planOptions, args []string) err
 	if err != nil {
 		return err
 	}
-	if o.svg != "" && o.svg != "-" {
-		if err := plan.WriteFile(o.svg, drawing.Bytes()); err != nil {
-			return fmt.Errorf("--svg: %w", err)
-		}
+	if err := writeTo("svg", o.svg, drawing.Bytes()); err != nil {
+		return err
 	}
 	_, err = out.Write(text.Bytes())
 	return err
@@ -199,16 +184,8 @@ func (o *planOptions) plans(cmd *cobra.Command, args []string) ([]plan.Plan, err
 
 // planStyle returns the layout for the terminal or file that the output goes to.
 func planStyle(out *os.File, o planOptions) plan.Style {
-	s := plan.Style{ASCII: o.ascii || !utf8Locale(), Log: o.log}
-	s.Width, _ = strconv.Atoi(os.Getenv("COLUMNS"))
-	if process.IsTerminal(out) {
-		s.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-		s.Width = max(columns(out), 0)
-	}
-	if s.Width <= 0 {
-		s.Width = 80
-	}
-	return s
+	s := screenOf(out)
+	return plan.Style{Width: cmp.Or(s.width, 80), Colour: s.colour, ASCII: o.ascii || !utf8Locale(), Log: o.log}
 }
 
 // utf8Locale reports whether the environment selects a UTF-8 locale.

@@ -42,11 +42,11 @@ Exit codes:
   128+n  ended by signal n`
 
 func newProviders(io Streams) *cobra.Command {
-	o := &providersOptions{remote{io: io}}
+	o := &providersOptions{newRemote(io)}
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "providers [flags] [NAME]", Short: "Show and control the providers of the gateway", Long: providersLong, Example: providersExample,
-		Args: atMostOneProvider, ValidArgsFunction: o.completeNames,
+		Args: atMostOneProvider, ValidArgsFunction: single(o.completeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := strings.Join(args, "")
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
@@ -60,8 +60,8 @@ func newProviders(io Streams) *cobra.Command {
 	cmd.Flags().BoolVar(&watch, "watch", false, "update the list every second")
 	o.command(cmd)
 	cmd.AddCommand(newProvidersShow(io))
-	for _, v := range providerVerbs() {
-		cmd.AddCommand(v.command(io))
+	for _, v := range providerVerbs {
+		cmd.AddCommand(newProviderVerb(io, v.action, v.short, v.long))
 	}
 	return cmd
 }
@@ -82,12 +82,9 @@ func atMostOneProvider(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// command adds the common flags and help to a command.
-func (o *providersOptions) command(cmd *cobra.Command) {
-	long := strings.TrimSpace(cmd.Long)
-	o.remote.command(cmd)
-	o.completeFlags(cmd)
-	cmd.Long = long + "\n" + remoteServer + "\n" + providersCodes
+// command adds the common flags and help to a command, and returns it.
+func (o *providersOptions) command(cmd *cobra.Command) *cobra.Command {
+	return o.remote.command(cmd, remoteServer+"\n"+providersCodes)
 }
 
 // withClient connects to the server, which may be a gateway alone, and calls do.
@@ -98,79 +95,58 @@ func (o *providersOptions) withClient(cmd *cobra.Command, do func(ctx context.Co
 // noGateway replaces the error about a server that is not running: a gateway alone would do, too.
 func noGateway(err error) error {
 	if u, ok := errors.AsType[*client.UnreachableError](err); ok && gone(err) {
-		text := fmt.Sprintf("no gateway at %s: start one with `tideover serve` or `tideover gateway`, or name one with --server", u.Where)
-		return &codedError{errors.New(text), codeOwn}
+		return noGatewayError{u}
 	}
 	return err
 }
 
-// providerVerb is a command that changes a provider.
-type providerVerb struct{ action, short, long string }
+type noGatewayError struct{ *client.UnreachableError }
 
-func providerVerbs() []providerVerb {
-	return []providerVerb{
-		{
-			gateway.Open, "Block all requests to a provider",
-			`Blocks all requests to a provider until it is closed or reset. They go to its
-fallback, or are rejected. As with a circuit breaker, open means blocked, and closed
-means that requests pass.`,
-		},
-		{
-			gateway.Close, "Force all requests through to a provider",
-			`Sends all requests to a provider until it is opened or reset. It counts as up, even if
-requests fail. As with a circuit breaker, closed means that requests pass, and open
-means blocked.`,
-		},
-		{
-			gateway.Reset, "Return a provider to automatic control",
-			`Returns a provider to automatic control. This ends open, close and drain, and clears
-the limits and rejections that are recorded for its keys. If the provider is down,
-the next request probes it at once.`,
-		},
-		{
-			gateway.Drain, "Finish the requests to a provider and accept no new ones",
-			`Finishes the requests to a provider that are in progress. New ones go to its fallback,
-or are rejected, until it is reset.`,
-		},
-	}
+func (e noGatewayError) Unwrap() error { return e.UnreachableError }
+
+func (e noGatewayError) Error() string {
+	return fmt.Sprintf("no gateway at %s: start one with `tideover serve` or `tideover gateway`, or name one with --server", e.Where)
 }
 
-func (v providerVerb) command(io Streams) *cobra.Command {
-	o := &providersOptions{remote{io: io}}
-	cmd := &cobra.Command{
-		Use: v.action + " [flags] NAME", Short: v.short, Long: v.long, Example: "  tideover providers " + v.action + " anthropic",
-		Args: exactlyOne("provider"), ValidArgsFunction: o.completeNames,
+// providerVerbs are the commands that change a provider.
+var providerVerbs = []struct{ action, short, long string }{
+	{gateway.Open, "Block all requests to a provider", `Blocks all requests to a provider until it is closed or reset. They go to its
+fallback, or are rejected. As with a circuit breaker, open means blocked, and closed
+means that requests pass.`},
+	{gateway.Close, "Force all requests through to a provider", `Sends all requests to a provider until it is opened or reset. It counts as up, even if
+requests fail. As with a circuit breaker, closed means that requests pass, and open
+means blocked.`},
+	{gateway.Reset, "Return a provider to automatic control", `Returns a provider to automatic control. This ends open, close and drain, and clears
+the limits and rejections that are recorded for its keys. If the provider is down,
+the next request probes it at once.`},
+	{gateway.Drain, "Finish the requests to a provider and accept no new ones", `Finishes the requests to a provider that are in progress. New ones go to its fallback,
+or are rejected, until it is reset.`},
+}
+
+// newProviderVerb returns the command that applies an action to a provider.
+func newProviderVerb(io Streams, action, short, long string) *cobra.Command {
+	o := &providersOptions{newRemote(io)}
+	return o.command(&cobra.Command{
+		Use: action + " [flags] NAME", Short: short, Long: long, Example: "  tideover providers " + action + " anthropic",
+		Args: exactlyOne("provider"), ValidArgsFunction: single(o.completeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
-				st, err := c.ApplyProvider(ctx, args[0], v.action)
+				st, err := c.ApplyProvider(ctx, args[0], action)
 				if err != nil {
 					return err
 				}
-				return o.printState(&st)
+				text := st.Name + " " + st.State
+				if meaning := control.ProviderMeaning(&st); meaning != "" {
+					text += ": " + meaning
+				}
+				return o.printJSONOrLine(&st, "%s", text)
 			})
 		},
-	}
-	o.command(cmd)
-	return cmd
+	})
 }
 
-// printState prints the state of a provider after a change.
-func (o *providersOptions) printState(st *gateway.Status) error {
-	if o.json {
-		return o.printJSON(st)
-	}
-	text := st.Name + " " + st.State
-	if meaning := control.ProviderMeaning(st); meaning != "" {
-		text += ": " + meaning
-	}
-	return o.printLine("%s", text)
-}
-
-// completeNames completes the name of a provider as the only argument.
-func (o *providersOptions) completeNames(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
+// completeNames completes the name of a provider.
+func (o *providersOptions) completeNames(_ *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return o.completeFromServer(func(ctx context.Context, c *client.Client) (names []cobra.Completion) {
 		all, _ := c.Providers(ctx)
 		for _, st := range all.Providers {

@@ -2,8 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,13 +29,13 @@ func (o *providersOptions) list(ctx context.Context, c *client.Client, name stri
 	if err != nil {
 		return err
 	}
-	if o.json {
-		return o.printJSON(all)
-	}
-	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderProviders(all.Providers, &s), "\n"))
-	if text := reloadProblem(&all.Config, &s); text != "" {
-		o.warn("%s", text)
+	problem := ""
+	err = o.printRendered(all, func(s *screen) []string {
+		problem = reloadProblem(&all.Config, s)
+		return renderProviders(all.Providers, s)
+	})
+	if problem != "" {
+		o.warn("%s", problem)
 	}
 	return err
 }
@@ -93,19 +93,11 @@ func nextProbe(st *gateway.Status, s *screen) string {
 	if r := recovery(st); r != nil && r.Next != nil {
 		return "probe " + s.when(r.Next)
 	}
-	if st.State != gateway.Throttled {
+	if st.State != gateway.Throttled || len(st.Throttles) == 0 {
 		return ""
 	}
-	var first *time.Time
-	for i := range st.Throttles {
-		if t := &st.Throttles[i].NextProbe; first == nil || t.Before(*first) {
-			first = t
-		}
-	}
-	if first == nil {
-		return ""
-	}
-	return "probe " + s.when(first)
+	first := slices.MinFunc(st.Throttles, func(a, b gateway.Throttle) int { return a.NextProbe.Compare(b.NextProbe) })
+	return "probe " + s.when(&first.NextProbe)
 }
 
 // recovery returns the forecast for the current outage; nil if there is none or if an operator has
@@ -142,76 +134,29 @@ func latency(seconds float64) string {
 
 // watch prints the list every second until the context ends.
 func (o *providersOptions) watch(ctx context.Context, c *client.Client, name string) error {
-	w := &providersWatcher{providersOptions: o, seen: map[string]string{}}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for first := true; ; first = false {
-		all, err := o.get(ctx, c, name)
-		if _, away := errors.AsType[*client.UnreachableError](err); err != nil && (first || !away) {
-			return err
-		}
-		if err := w.show(all.Providers, noGateway(err)); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	w := &listWatch[control.ProviderList]{
+		resultPrinter: o.resultPrinter, isAway: unreachable, warnsAway: true,
+		get: func(ctx context.Context) (control.ProviderList, error) {
+			all, err := o.get(ctx, c, name)
+			return all, noGateway(err)
+		},
+		render: func(all control.ProviderList, s *screen) []string { return renderProviders(all.Providers, s) },
+		changes: func(all control.ProviderList, emit printChange) error {
+			for i := range all.Providers {
+				st := &all.Providers[i]
+				line := time.Now().Format(time.RFC3339) + " " + providerLine(st)
+				if err := emit(st.Name, providerMark(st), st, line); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
+	return w.run(ctx)
 }
 
-// providersWatcher prints the list repeatedly: in place on a terminal, otherwise only changes.
-type providersWatcher struct {
-	*providersOptions
-	redrawn
-	seen        map[string]string // last printed state of each provider
-	unreachable bool              // the server is unreachable, and a warning was printed
-}
-
-func (w *providersWatcher) show(all []gateway.Status, away error) error {
-	s := screenOf(w.io.Out)
-	switch {
-	case !s.terminal || w.json:
-		return w.printChanges(all, away)
-	case away != nil:
-		return w.redraw(w.io.Out, []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")})
-	}
-	return w.redraw(w.io.Out, renderProviders(all, &s))
-}
-
-// printChanges prints a line for each provider that has changed. Values that change with every
-// request do not count.
-func (w *providersWatcher) printChanges(all []gateway.Status, away error) error {
-	if away != nil {
-		if !w.unreachable {
-			w.warn("%s", away)
-		}
-		w.unreachable = true
-		return nil
-	}
-	w.unreachable = false
-	for i := range all {
-		st := &all[i]
-		mark := providerMark(st)
-		if w.seen[st.Name] == mark {
-			continue
-		}
-		w.seen[st.Name] = mark
-		var err error
-		if w.json {
-			err = w.printJSON(st)
-		} else {
-			err = w.printLine("%s %s", time.Now().Format(time.RFC3339), providerLine(st))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// providerMark returns the values that must change for a new line to be printed.
+// providerMark returns the values that must change for a new line to be printed. Values that change
+// with every request do not count.
 func providerMark(st *gateway.Status) string {
 	var mark strings.Builder
 	fmt.Fprintln(&mark, st.State, st.Held, st.Breaker, st.Totals.Failovers)

@@ -27,29 +27,20 @@ const providersShowExample = `  tideover providers show anthropic
   tideover providers show anthropic --json | jq '.outages[] | {seconds, predicted_seconds}'`
 
 func newProvidersShow(io Streams) *cobra.Command {
-	o := &providersOptions{remote{io: io}}
-	cmd := &cobra.Command{
+	o := &providersOptions{newRemote(io)}
+	return o.command(&cobra.Command{
 		Use: "show [flags] NAME", Short: "Show a provider with its keys, quotas and outages", Long: providersShowLong, Example: providersShowExample,
-		Args: exactlyOne("provider"), ValidArgsFunction: o.completeNames,
+		Args: exactlyOne("provider"), ValidArgsFunction: single(o.completeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error { return o.show(ctx, c, args[0]) })
+			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
+				st, err := c.Provider(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return o.printText(st, func(s *screen) string { return renderProvider(&st, s) })
+			})
 		},
-	}
-	o.command(cmd)
-	return cmd
-}
-
-func (o *providersOptions) show(ctx context.Context, c *client.Client, name string) error {
-	st, err := c.Provider(ctx, name)
-	if err != nil {
-		return err
-	}
-	if o.json {
-		return o.printJSON(st)
-	}
-	s := screenOf(o.io.Out)
-	_, err = o.io.Out.WriteString(renderProvider(&st, &s))
-	return err
+	})
 }
 
 func renderProvider(st *gateway.Status, s *screen) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"os/user"
@@ -38,6 +39,9 @@ Exit codes:
   125    tideover's own error: a bad flag, no server, a request that the server rejected
   128+n  ended by signal n; the run continues`
 
+// remoteHelp ends the help of commands about runs.
+const remoteHelp = remoteServer + "\n" + remoteCodes
+
 const remoteServer = `
 The server is selected by --server, else by --config, else by $TIDEOVER_SERVER, else
 by the configuration that 'tideover serve' would use here, else it is at the default
@@ -58,25 +62,29 @@ func (e *codedError) Unwrap() error { return e.err }
 // remote holds the flags of the commands that connect to a server. What a command does with them
 // is a method in the file of the command, so that its methods are in several files.
 type remote struct {
-	io     Streams
+	resultPrinter
 	server string
 	config string // configuration of the server, which contains its address
-	json   bool
 }
 
-// command adds the common flags and help to a command.
-func (r *remote) command(cmd *cobra.Command) {
-	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + remoteServer + "\n" + remoteCodes
-	cmd.DisableFlagsInUseLine = true
-	f := cmd.Flags()
-	f.SortFlags = false
+func newRemote(io Streams) remote { return remote{resultPrinter: resultPrinter{io: io}} }
+
+// command adds the common flags and the end of the help to a command, and returns it. A command
+// without completions takes no arguments.
+func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
+	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + help
+	f := orderedFlags(cmd)
 	f.StringVar(&r.server, "server", "", "`address` of the server: unix:/path/to/socket, http://127.0.0.1:7878 or https://host:7878")
 	f.StringVarP(&r.config, "config", "c", "", "the configuration `file` of the server, which contains its address")
 	f.BoolVar(&r.json, "json", false, "print JSON")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
-	if run := cmd.RunE; run != nil {
-		cmd.RunE = func(cmd *cobra.Command, args []string) error { return coded(run(cmd, args)) }
+	r.completeFlags(cmd)
+	if cmd.ValidArgsFunction == nil {
+		cmd.Args, cmd.ValidArgsFunction = noArguments, cobra.NoFileCompletions
 	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return coded(run(cmd, args)) }
+	return cmd
 }
 
 // coded gives an error of the server or a signal its exit code.
@@ -97,10 +105,7 @@ func coded(err error) error {
 		}
 		return &codedError{errors.New(strings.Join(text, "\n  ")), code}
 	}
-	if _, ok := errors.AsType[*client.UnreachableError](err); ok {
-		return &codedError{err, codeOwn}
-	}
-	if _, ok := errors.AsType[*unlocatedError](err); ok {
+	if _, unlocated := errors.AsType[*unlocatedError](err); unlocated || unreachable(err) {
 		return &codedError{err, codeOwn}
 	}
 	if t, ok := errors.AsType[*interruptedError](err); ok {
@@ -204,17 +209,9 @@ type interruptedError struct{ signal syscall.Signal } //nolint:errname // not a 
 
 func (t *interruptedError) Error() string { return "ended by a signal" }
 
-// context returns a context that ends with the first signal to end.
-func (r *remote) context(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	return contextUntilSignal(cmd.Context())
-}
-
 // contextUntilSignal returns a context that ends with the first SIGINT or SIGTERM. A second one
 // ends the process.
 func contextUntilSignal(parent context.Context) (context.Context, context.CancelFunc) {
-	if parent == nil {
-		parent = context.Background()
-	}
 	ctx, cancel := context.WithCancelCause(parent)
 	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -239,35 +236,67 @@ func (r *remote) withClient(cmd *cobra.Command, do func(ctx context.Context, c *
 		return err
 	}
 	defer c.Close()
-	ctx, stop := r.context(cmd)
+	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
 	return do(ctx, c)
 }
 
+// resultPrinter prints the result of a command.
+type resultPrinter struct {
+	io   Streams
+	json bool // --json is given
+}
+
+// printRendered prints a value: with --json as a line of JSON, otherwise the lines that render returns.
+func (p *resultPrinter) printRendered(v any, render func(*screen) []string) error {
+	return p.printText(v, func(s *screen) string { return strings.Join(render(s), "\n") + "\n" })
+}
+
+// printText is printRendered for a value that is rendered as one text.
+func (p *resultPrinter) printText(v any, render func(*screen) string) error {
+	if p.json {
+		return p.printJSON(v)
+	}
+	s := screenOf(p.io.Out)
+	_, err := p.io.Out.WriteString(render(&s))
+	return err
+}
+
+// printJSONOrLine prints a value: with --json as a line of JSON, otherwise as a line of text.
+func (p *resultPrinter) printJSONOrLine(v any, format string, args ...any) error {
+	if p.json {
+		return p.printJSON(v)
+	}
+	return p.printLine(format, args...)
+}
+
 // printJSON prints a value as a line of JSON.
-func (r *remote) printJSON(v any) error {
+func (p *resultPrinter) printJSON(v any) error { return writeJSON(p.io.Out, v) }
+
+// writeJSON writes a value as a line of JSON.
+func writeJSON(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	_, err = r.io.Out.Write(append(visibleJSON(text), '\n'))
+	_, err = w.Write(append(visibleJSON(text), '\n'))
 	return err
 }
 
 // printLine prints a line to standard output, with control characters made visible.
-func (r *remote) printLine(format string, args ...any) error {
-	_, err := fmt.Fprintln(r.io.Out, visible(fmt.Sprintf(format, args...)))
+func (p *resultPrinter) printLine(format string, args ...any) error {
+	_, err := fmt.Fprintln(p.io.Out, visible(fmt.Sprintf(format, args...)))
 	return err
 }
 
 // warnSilentShards warns of shards that did not answer, because the list lacks their runs.
-func (r *remote) warnSilentShards(shards []int) {
+func (p *resultPrinter) warnSilentShards(shards []int) {
 	if text := control.Silent(shards); text != "" {
-		r.warn("%s", text)
+		p.warn("%s", text)
 	}
 }
 
 // warn prints a line to standard error.
-func (r *remote) warn(format string, args ...any) {
-	fmt.Fprintf(r.io.Err, "tideover: %s\n", visible(fmt.Sprintf(format, args...)))
+func (p *resultPrinter) warn(format string, args ...any) {
+	fmt.Fprintf(p.io.Err, "tideover: %s\n", visible(fmt.Sprintf(format, args...)))
 }

@@ -69,14 +69,14 @@ const runExample = `  tideover run nightly-report
   tideover run nightly-report --at 2026-11-16T03:00:00+01:00`
 
 func newRun(io Streams) *cobra.Command {
-	o := &runOptions{remote: remote{io: io}}
+	o := &runOptions{remote: newRemote(io)}
 	cmd := &cobra.Command{
 		Use:               "run [flags] WORKFLOW",
 		Short:             "Start a run of a workflow",
 		Long:              runLong,
 		Example:           runExample,
 		Args:              exactlyOne("workflow"),
-		ValidArgsFunction: o.completeWorkflows,
+		ValidArgsFunction: single(o.completeWorkflows),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			start, err := o.start(args[0])
 			if err != nil {
@@ -94,9 +94,7 @@ func newRun(io Streams) *cobra.Command {
 	f.Var(&o.at, "at", "start at a time such as 2026-11-16T03:00:00+01:00")
 	f.BoolVarP(&o.wait, "wait", "w", false, "wait for the end and print the result")
 	f.BoolVarP(&o.follow, "follow", "f", false, "print events until the end")
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	return o.command(cmd, remoteHelp)
 }
 
 // start builds the request from the flags and checks them before anything is sent.
@@ -136,44 +134,31 @@ func (o *runOptions) start(workflow string) (s control.Start, err error) {
 // readInput returns the JSON in text, in a file (@name) or on standard input (-). It is nil if text
 // is empty.
 func readInput(text string, stdin *os.File) (json.RawMessage, error) {
-	var data []byte
-	switch name, isFile := strings.CutPrefix(text, "@"); {
-	case text == "":
+	if text == "" {
 		return nil, nil
-	case text == "-":
-		var err error
-		if data, err = readLimited(stdin); err != nil {
-			return nil, err
-		}
-	case isFile:
+	}
+	var from io.Reader = strings.NewReader(text)
+	hint := `: put a string in double quotes: '"text"'`
+	if name, isFile := strings.CutPrefix(text, "@"); isFile {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, err
 		}
 		defer f.Close()
-		if data, err = readLimited(f); err != nil {
-			return nil, err
-		}
-	default:
-		data = []byte(text)
+		from, hint = f, ""
+	} else if text == "-" {
+		from, hint = stdin, ""
 	}
-	if !json.Valid(data) {
-		hint := ""
-		if text != "-" && !strings.HasPrefix(text, "@") {
-			hint = `: put a string in double quotes: '"text"'`
-		}
+	data, err := io.ReadAll(io.LimitReader(from, maxInput+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > maxInput:
+		return nil, fmt.Errorf("input is too long: want at most %d bytes", maxInput)
+	case !json.Valid(data):
 		return nil, fmt.Errorf("%q is not JSON%s", textfmt.ClipWithin(visible(string(data)), 60, "…"), hint)
 	}
 	return data, nil
-}
-
-// readLimited reads a file of at most maxInput bytes.
-func readLimited(f *os.File) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(f, maxInput+1))
-	if err == nil && len(data) > maxInput {
-		err = fmt.Errorf("input is too long: want at most %d bytes", maxInput)
-	}
-	return data, err
 }
 
 func (o *runOptions) run(ctx context.Context, c *client.Client, start control.Start) error {
@@ -191,10 +176,7 @@ func (o *runOptions) run(ctx context.Context, c *client.Client, start control.St
 		o.warn("%s is in the past: the run starts at once", start.At.Local().Format(time.RFC3339))
 	}
 	if !o.wait && !o.follow {
-		if o.json {
-			return o.printJSON(run)
-		}
-		return o.printLine("%s", run.ID)
+		return o.printNewRun(run, nil)
 	}
 	err = o.waitForEnd(ctx, c, run.ID)
 	if _, interrupted := errors.AsType[*interruptedError](err); interrupted {
@@ -270,8 +252,7 @@ func printRunEvents(ctx context.Context, c *client.Client, id string, out io.Wri
 			return
 		}
 		if asJSON {
-			text, _ := json.Marshal(e) // decoded from JSON, so it can be encoded
-			_, failed = out.Write(append(visibleJSON(text), '\n'))
+			failed = writeJSON(out, e)
 		} else {
 			_, failed = fmt.Fprintf(out, "%s %s\n", e.Time.Local().Format("15:04:05.000"), visible(e.Message))
 		}

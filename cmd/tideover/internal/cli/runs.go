@@ -2,15 +2,14 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -30,27 +29,19 @@ type filterFlags struct {
 	internal    bool
 }
 
+// register adds the flags with these names to a command, in this order.
 func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
-	s := cmd.Flags()
+	s := pflag.NewFlagSet("all flags", pflag.ContinueOnError)
+	s.StringSliceVar(&f.states, "state", nil, "only runs in these `states`: "+strings.Join(control.States(), ", "))
+	s.StringVar(&f.workflow, "workflow", "", "only runs of the workflow with this `name`")
+	s.StringVar(&f.search, "search", "", "only runs with these `words` in id, key, input or error")
+	s.StringVar(&f.errorLike, "error-like", "", "only runs with a similar `error`; numbers and ids are ignored")
+	s.StringVar(&f.since, "since", "", "only runs started after this `time`, or at most this duration ago")
+	s.StringVar(&f.until, "until", "", "only runs started before this `time`, or at least this duration ago")
+	s.IntVar(&f.minAttempts, "min-attempts", 0, "only runs with at least `N` attempts")
+	s.BoolVar(&f.internal, "internal", false, "also runs of sessions, messages and on-give-up")
 	for _, name := range names {
-		switch name {
-		case "state":
-			s.StringSliceVar(&f.states, "state", nil, "only runs in these `states`: "+strings.Join(control.States(), ", "))
-		case "workflow":
-			s.StringVar(&f.workflow, "workflow", "", "only runs of the workflow with this `name`")
-		case "search":
-			s.StringVar(&f.search, "search", "", "only runs with these `words` in id, key, input or error")
-		case "error-like":
-			s.StringVar(&f.errorLike, "error-like", "", "only runs with a similar `error`; numbers and ids are ignored")
-		case "since":
-			s.StringVar(&f.since, "since", "", "only runs started after this `time`, or at most this duration ago")
-		case "until":
-			s.StringVar(&f.until, "until", "", "only runs started before this `time`, or at least this duration ago")
-		case "min-attempts":
-			s.IntVar(&f.minAttempts, "min-attempts", 0, "only runs with at least `N` attempts")
-		case "internal":
-			s.BoolVar(&f.internal, "internal", false, "also runs of sessions, messages and on-give-up")
-		}
+		cmd.Flags().AddFlag(s.Lookup(name))
 	}
 }
 
@@ -101,14 +92,12 @@ const runsExample = `  tideover runs                              the newest
   tideover runs --state dead --json | jq -r '.runs[].id'`
 
 func newRuns(io Streams) *cobra.Command {
-	o := &runsOptions{remote: remote{io: io}}
+	o := &runsOptions{remote: newRemote(io)}
 	cmd := &cobra.Command{
-		Use:               "runs [flags]",
-		Short:             "List runs",
-		Long:              runsLong,
-		Example:           runsExample,
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:     "runs [flags]",
+		Short:   "List runs",
+		Long:    runsLong,
+		Example: runsExample,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := o.filter()
 			if err != nil {
@@ -122,14 +111,12 @@ func newRuns(io Streams) *cobra.Command {
 	f.StringVar(&o.order, "order", "newest", "`order`: newest, oldest, or next (waiting runs, by the end of the wait)")
 	f.IntVar(&o.limit, "limit", 20, "list at most `N` runs; the maximum is 1000")
 	f.BoolVar(&o.watch, "watch", false, "update the list every second")
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	return o.command(cmd, remoteHelp)
 }
 
 func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filter) error {
-	if o.limit < 1 || o.limit > 1000 {
-		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
+	if err := o.checkLimit(); err != nil {
+		return err
 	}
 	if !slices.Contains([]string{"newest", "oldest", "next"}, o.order) {
 		return fmt.Errorf("--order: %q is not newest, oldest or next", o.order)
@@ -143,12 +130,14 @@ func (o *runsOptions) list(ctx context.Context, c *client.Client, f control.Filt
 		return err
 	}
 	o.warnSilentShards(page.Silent)
-	if o.json {
-		return o.printJSON(page)
+	return o.printRendered(page, func(s *screen) []string { return renderRuns(&page, s) })
+}
+
+func (o *runsOptions) checkLimit() error {
+	if o.limit < 1 || o.limit > 1000 {
+		return fmt.Errorf("--limit: %d is not between 1 and 1000", o.limit)
 	}
-	s := screenOf(o.io.Out)
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(renderRuns(&page, &s), "\n"))
-	return err
+	return nil
 }
 
 // shortID is the number of characters of an id on a terminal: enough to tell runs apart.
@@ -197,95 +186,35 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	return lines
 }
 
-// watchEvery is the interval at which --watch updates a list.
-const watchEvery = time.Second
-
 // watchRuns prints the list every second until the context ends.
 func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control.Filter) error {
-	w := &runsWatcher{runsOptions: o, seen: map[string]string{}}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for first := true; ; first = false {
-		page, err := c.List(ctx, f)
-		if _, away := errors.AsType[*client.UnreachableError](err); err != nil && (first || !away) {
-			return err
-		}
-		if err := w.show(&page, err); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	silent := "" // last warning about silent shards
+	w := &listWatch[engine.Page]{
+		resultPrinter: o.resultPrinter, isAway: unreachable,
+		get: func(ctx context.Context) (engine.Page, error) { return c.List(ctx, f) },
+		render: func(page engine.Page, s *screen) []string {
+			lines := renderRuns(&page, s)
+			if text := control.Silent(page.Silent); text != "" {
+				lines = append(lines, s.paint("31", textfmt.ClipWithin(text, s.width, "…")))
+			}
+			return lines
+		},
+		changes: func(page engine.Page, emit printChange) error {
+			if text := control.Silent(page.Silent); text != silent {
+				silent = text
+				o.warnSilentShards(page.Silent)
+			}
+			for i := range page.Runs {
+				r := &page.Runs[i]
+				state := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano())
+				if err := emit(r.ID, state, r, changeLine(r)); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
-}
-
-// runsWatcher prints the list repeatedly: in place on a terminal, otherwise only changes.
-type runsWatcher struct {
-	*runsOptions
-	redrawn
-	seen   map[string]string // last printed state of each run
-	silent string            // last warning about silent shards
-}
-
-func (w *runsWatcher) show(page *engine.Page, away error) error {
-	s := screenOf(w.io.Out)
-	if !s.terminal || w.json {
-		return w.printChanges(page)
-	}
-	lines := renderRuns(page, &s)
-	if text := control.Silent(page.Silent); text != "" {
-		lines = append(lines, s.paint("31", textfmt.ClipWithin(text, s.width, "…")))
-	}
-	if away != nil {
-		lines = []string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")}
-	}
-	return w.redraw(w.io.Out, lines)
-}
-
-// redrawn is a block of lines on a terminal that is redrawn in place. Its value is the number of
-// lines.
-type redrawn int
-
-// redraw writes lines over the previous ones.
-func (n *redrawn) redraw(out *os.File, lines []string) error {
-	if height := rows(out); height > 2 && len(lines) > height-1 {
-		lines = lines[:height-1] // a line that has scrolled away can't be redrawn
-	}
-	text := strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
-	if *n > 0 {
-		text = fmt.Sprintf("\x1b[%dF", *n) + text
-	}
-	*n = redrawn(len(lines))
-	_, err := out.WriteString(text)
-	return err
-}
-
-// printChanges prints a line for each run that has changed.
-func (w *runsWatcher) printChanges(page *engine.Page) error {
-	if text := control.Silent(page.Silent); text != w.silent {
-		w.silent = text
-		w.warnSilentShards(page.Silent)
-	}
-	for i := range page.Runs {
-		r := &page.Runs[i]
-		mark := fmt.Sprint(r.State, r.Step, r.Attempts, r.Updated.UnixNano())
-		if w.seen[r.ID] == mark {
-			continue
-		}
-		w.seen[r.ID] = mark
-		var err error
-		if w.json {
-			err = w.printJSON(r)
-		} else {
-			err = w.printLine("%s", changeLine(r))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return w.run(ctx)
 }
 
 // changeLine returns the state of a run as one line.

@@ -104,7 +104,7 @@ func (f *configFlags) addCluster(cmd *cobra.Command) {
 // source returns the sources of the configuration: the flags, and the file that they name or that
 // is found. The path is empty if there is no file.
 func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
-	src := config.Source{Path: f.path, Flags: map[string]string{}, Redactor: redactor}
+	src := config.Source{Flags: map[string]string{}, Redactor: redactor}
 	for key, value := range map[string]string{
 		"listen": f.listen, "data": f.data, "socket": f.socket, "tls-cert": f.cert, "tls-key": f.key, "engine.nats": f.nats,
 	} {
@@ -112,10 +112,7 @@ func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 			src.Flags[key] = value
 		}
 	}
-	if src.Path != "" {
-		return src, nil
-	}
-	if src.Path = os.Getenv("TIDEOVER_CONFIG"); src.Path != "" {
+	if src.Path = cmp.Or(f.path, os.Getenv("TIDEOVER_CONFIG")); src.Path != "" {
 		return src, nil
 	}
 	candidates := []string{"tideover.yaml"}
@@ -133,6 +130,16 @@ func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 		}
 	}
 	return src, nil
+}
+
+// load loads the configuration. It is not an error if there is no file.
+func (f *configFlags) load(redactor *secret.Redactor) (*config.Config, config.Source, error) {
+	src, err := f.source(redactor)
+	if err != nil {
+		return nil, src, err
+	}
+	cfg, err := config.Load(src)
+	return cfg, src, err
 }
 
 func newServe(io Streams) *cobra.Command {
@@ -161,9 +168,6 @@ func (o *serveOptions) logs(cmd *cobra.Command) {
 }
 
 func runServe(ctx context.Context, io Streams, o *serveOptions) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	redactor := new(secret.Redactor)
 	if o.demo && o.level == "" {
 		o.level = "warn" // the web page shows the rest
@@ -172,7 +176,6 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
-	redirectStdLog(log)
 	src, err := o.source.source(redactor)
 	if err != nil {
 		return err
@@ -189,44 +192,53 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	} else if src.Path == "" {
 		return errors.New("serve: no configuration found: name a file with --config, write one with 'tideover init', or try --demo")
 	}
-	ctx, hurry, reload, stop := serveSignals(ctx, log)
-	defer stop()
-	err = server.Run(ctx, hurry, server.Options{
-		Source: src, Demo: o.demo, AnyPort: o.demo && o.source.listen == "", Version: thisBuild().String(), Log: log, Reload: reload,
+	return runServer(ctx, io, "serve", server.Options{
+		Source: src, Demo: o.demo, AnyPort: o.demo && o.source.listen == "", Log: log,
 		Ready: func(p server.Page) {
-			printConfigPath(io, src.Path)
-			printPageAddress(io, o, p)
+			if o.demo {
+				fmt.Fprintln(io.Out, "tideover: this is a demo: nothing is stored, and its failures are simulated.")
+			}
+			if printPageAddress(io, p, o.demo) {
+				fmt.Fprintln(io.Out, "tideover: press Ctrl-C to stop.")
+			}
 			if o.demo {
 				socket := cmp.Or(src.Flags["socket"], filepath.Join(src.Flags["data"], "tideover.sock"))
 				fmt.Fprintf(io.Out, "tideover: to use other commands with it, run in another terminal: export TIDEOVER_SERVER=unix:%s\n", visible(shellWord(socket)))
 			}
 		},
 	})
-	if err != nil {
-		return fmt.Errorf("serve: %s", redactor.String(err.Error()))
+}
+
+// runServer runs a server until a signal ends it. It changes the standard logger and the handling
+// of signals, so only a server process may call it.
+func runServer(ctx context.Context, io Streams, command string, o server.Options) error {
+	log.SetFlags(0)
+	log.SetOutput(stdLogWriter{o.Log})
+	ctx, hurry, reload, stop := serveSignals(ctx, o.Log)
+	defer stop()
+	ready := o.Ready
+	o.Version, o.Reload = thisBuild().String(), reload
+	o.Ready = func(p server.Page) {
+		if o.Source.Path != "" {
+			fmt.Fprintf(io.Out, "tideover: the configuration is %s\n", visible(o.Source.Path))
+		}
+		ready(p)
+	}
+	if err := server.Run(ctx, hurry, o); err != nil {
+		return fmt.Errorf("%s: %s", command, o.Source.Redactor.String(err.Error()))
 	}
 	return nil
 }
 
-// printConfigPath prints which configuration file is in use, if there is one.
-func printConfigPath(io Streams, path string) {
-	if path != "" {
-		fmt.Fprintf(io.Out, "tideover: the configuration is %s\n", visible(path))
-	}
-}
-
-// printPageAddress prints the address of the web page. It contains the token only on a terminal or
-// in the demo, because other output may end up in a log.
-func printPageAddress(io Streams, o *serveOptions, p server.Page) {
-	if o.demo {
-		fmt.Fprintln(io.Out, "tideover: this is a demo: nothing is stored, and its failures are simulated.")
-	}
-	if !o.demo && !process.IsTerminal(io.Out) {
+// printPageAddress prints the address of the web page, and reports whether it contains the token:
+// only on a terminal or in the demo, because other output may end up in a log.
+func printPageAddress(io Streams, p server.Page, demo bool) (withToken bool) {
+	if !demo && !process.IsTerminal(io.Out) {
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
-		return
+		return false
 	}
 	fmt.Fprintf(io.Out, "tideover: the page is at %s?token=%s\n", p.Address, p.Token.Reveal())
-	fmt.Fprintln(io.Out, "tideover: press Ctrl-C to stop.")
+	return true
 }
 
 // newLogger returns the logger of a server process, which redacts secrets.
@@ -326,11 +338,4 @@ type stdLogWriter struct{ log *slog.Logger }
 func (n stdLogWriter) Write(line []byte) (int, error) {
 	n.log.Warn(secret.Unquoted(strings.TrimSpace(string(line))))
 	return len(line), nil
-}
-
-// redirectStdLog redirects the standard logger to l. It changes global state, so only a server
-// process may call it.
-func redirectStdLog(l *slog.Logger) {
-	log.SetFlags(0)
-	log.SetOutput(stdLogWriter{l})
 }

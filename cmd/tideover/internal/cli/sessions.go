@@ -62,14 +62,12 @@ func newSessions(io Streams) *cobra.Command {
 	return cmd
 }
 
-// command adds the common flags and help to a command.
-func (o *sessionsOptions) command(cmd *cobra.Command) {
-	long := strings.TrimSpace(cmd.Long)
-	o.remote.command(cmd)
+// command adds the common flags and help to a command, and returns it.
+func (o *sessionsOptions) command(cmd *cobra.Command) *cobra.Command {
+	o.remote.command(cmd, sessionsPlaces+"\n"+sessionsCodes)
 	o.timeout = answerTimeout
 	cmd.Flags().Var(&o.timeout, "timeout", "how long to wait for the answer of the server and of each watch")
-	o.completeFlags(cmd)
-	cmd.Long = long + "\n" + sessionsPlaces + "\n" + sessionsCodes
+	return cmd
 }
 
 // withHosts connects to all processes that run sessions and calls do.
@@ -77,7 +75,7 @@ func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Cont
 	if o.timeout <= 0 {
 		return fmt.Errorf("--timeout: %v is too short: want more than 0", &o.timeout)
 	}
-	ctx, stop := o.context(cmd)
+	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
 	hosts, err := o.sessionHosts()
 	if err != nil {
@@ -95,9 +93,8 @@ func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Cont
 type sessionVerb struct {
 	name, short, long, example string
 
-	flags func(*cobra.Command)
-	do    func(ctx context.Context, c *client.Client, name string) (session.Status, error)
-
+	flags  func(*cobra.Command)
+	do     func(c *client.Client, ctx context.Context, name string) (session.Status, error)
 	ending func() string // state of the session after its running command has ended; nil if the command continues
 }
 
@@ -110,18 +107,14 @@ func sessionVerbs() []sessionVerb {
 wait. A session that gave up gets new attempts. A session that was completed or stopped
 starts again from the beginning.`,
 			example: "  tideover sessions resume nightly-refactor",
-			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
-				return c.ResumeSession(ctx, name)
-			},
+			do:      (*client.Client).ResumeSession,
 		},
 		{
 			name: "retry-now", short: "Start the next command of a waiting session now",
 			long: `Ends the wait of a session, so that its next command starts now. A paused session is
 resumed, and a session that gave up gets new attempts.`,
 			example: "  tideover sessions retry-now nightly-refactor",
-			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
-				return c.RetrySession(ctx, name)
-			},
+			do:      (*client.Client).RetrySession,
 		},
 		stopVerb(),
 		{
@@ -129,9 +122,7 @@ resumed, and a session that gave up gets new attempts.`,
 			long: `Sets the counters of attempts and windows of a session to 0, so that it can use all of
 them again. A wait continues.`,
 			example: "  tideover sessions reset nightly-refactor",
-			do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
-				return c.ResetSession(ctx, name)
-			},
+			do:      (*client.Client).ResetSession,
 		},
 	}
 }
@@ -150,7 +141,7 @@ ended, and the session continues from there.`,
 			cmd.Flags().Var(&until, "until", "resume at this time: 07:00 local time, a full time with date and zone, or a duration such as 8h")
 			_ = cmd.RegisterFlagCompletionFunc("until", completeWords(nil))
 		},
-		do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
+		do: func(c *client.Client, ctx context.Context, name string) (session.Status, error) {
 			return c.PauseSession(ctx, name, control.SessionPause{Until: until.at})
 		},
 		ending: func() string {
@@ -176,7 +167,7 @@ With --tonight the session is only paused until the end of its quiet hours, or u
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().BoolVar(&tonight, "tonight", false, "only pause until the morning")
 		},
-		do: func(ctx context.Context, c *client.Client, name string) (session.Status, error) {
+		do: func(c *client.Client, ctx context.Context, name string) (session.Status, error) {
 			return c.StopSession(ctx, name, tonight)
 		},
 		ending: func() string {
@@ -189,7 +180,7 @@ With --tonight the session is only paused until the end of its quiet hours, or u
 }
 
 func (v sessionVerb) command(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote: remote{io: io}}
+	o := &sessionsOptions{remote: newRemote(io)}
 	cmd := &cobra.Command{
 		Use: v.name + " [flags] NAME", Short: v.short, Long: v.long, Example: v.example,
 		Args: exactlyOne("session"), ValidArgsFunction: o.completeNames,
@@ -199,39 +190,29 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				st, err := v.do(ctx, p.client, args[0])
+				st, err := v.do(p.client, ctx, args[0])
 				if err != nil {
 					return err
 				}
-				ending := ""
-				if v.ending != nil {
-					ending = v.ending()
-				}
-				return o.printState(p.locate(st), ending)
+				return o.printRendered(p.locate(st), func(s *screen) []string { return []string{visible(v.result(st, s))} })
 			})
 		},
 	}
 	if v.flags != nil {
 		v.flags(cmd)
 	}
-	o.command(cmd)
-	return cmd
+	return o.command(cmd)
 }
 
-// printState prints the state of a session after a change. ending is the state that follows when
-// the running command has ended.
-func (o *sessionsOptions) printState(s hostedSession, ending string) error {
-	if o.json {
-		return o.printJSON(s)
+// result describes the state of a session after the change.
+func (v sessionVerb) result(st session.Status, s *screen) string {
+	switch {
+	case st.State == "running" && v.ending != nil:
+		return st.Name + ": ending its command; then " + v.ending() + ", by " + whoami()
+	case st.Next != nil:
+		return st.Name + " " + st.State + " until " + s.stamp(*st.Next) + " (" + s.until(st.Next) + ")"
 	}
-	sc := screenOf(o.io.Out)
-	text := s.Name + " " + s.State
-	if s.State == "running" && ending != "" {
-		text = s.Name + ": ending its command; then " + ending + ", by " + whoami()
-	} else if s.Next != nil {
-		text += " until " + sc.stamp(*s.Next) + " (" + sc.until(s.Next) + ")"
-	}
-	return o.printLine("%s", text)
+	return st.Name + " " + st.State
 }
 
 // futureTime is a flag with a time in the future.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -133,8 +132,13 @@ func (p *sessionHost) describeError(err error) string {
 // gone reports whether the error means that no process listens: the socket does not exist, or its
 // process has ended.
 func gone(err error) bool {
-	_, unreachable := errors.AsType[*client.UnreachableError](err)
-	return unreachable && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, fs.ErrNotExist))
+	return unreachable(err) && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, fs.ErrNotExist))
+}
+
+// unreachable reports whether the server could not be reached.
+func unreachable(err error) bool {
+	_, ok := errors.AsType[*client.UnreachableError](err)
+	return ok
 }
 
 // querySessions asks all hosts at once. A host that has ended has no sessions; for others that
@@ -159,10 +163,12 @@ func querySessions(ctx context.Context, hosts []*sessionHost) (found []hostedSes
 		}
 		found = append(found, lists[i]...)
 	}
-	slices.SortFunc(found, func(a, b hostedSession) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At))
-	})
+	slices.SortFunc(found, compareSessions)
 	return found, notes, err
+}
+
+func compareSessions(a, b hostedSession) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At))
 }
 
 // querySessions is the function querySessions, and prints the notes as warnings.
@@ -205,20 +211,18 @@ func (o *sessionsOptions) findHost(ctx context.Context, hosts []*sessionHost, na
 		slices.Sort(names)
 		return nil, unknownSession(name, slices.Compact(names))
 	}
-	return nil, &control.Error{
-		Status: http.StatusConflict, Code: control.CodeAmbiguous, Message: fmt.Sprintf("%q matches %d sessions", name, len(candidates)),
-		Hint: "select one with --server unix:PATH", Candidates: candidates,
-	}
+	problem := control.NewError(control.CodeAmbiguous, fmt.Sprintf("%q matches %d sessions", name, len(candidates)), "select one with --server unix:PATH")
+	problem.Candidates = candidates
+	return nil, problem
 }
 
 func unknownSession(name string, known []string) error {
-	p := &control.Error{Status: http.StatusNotFound, Code: control.CodeNotFound, Message: fmt.Sprintf("%v: %q", session.ErrUnknown, name), Hint: "there are no sessions"}
+	hint := "the sessions are " + strings.Join(known, ", ")
 	switch len(known) {
 	case 0:
+		hint = "there are no sessions"
 	case 1:
-		p.Hint = "the only session is " + known[0]
-	default:
-		p.Hint = "the sessions are " + strings.Join(known, ", ")
+		hint = "the only session is " + known[0]
 	}
-	return p
+	return control.NewError(control.CodeNotFound, fmt.Sprintf("%v: %q", session.ErrUnknown, name), hint)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -54,10 +55,7 @@ var hookReasons = map[string]detect.Reason{"rate_limit": detect.RateLimit, "bill
 // report returns the limit that the event reports; false if it reports another error.
 func (e *hookEvent) report() (session.LimitReport, bool) {
 	reason, limited := hookReasons[e.Error]
-	line := strings.TrimSpace(e.Message)
-	if line == "" {
-		line = e.Error
-	}
+	line := cmp.Or(strings.TrimSpace(e.Message), e.Error)
 	return session.LimitReport{Reason: reason.String(), Line: line}, limited && e.Event == "StopFailure"
 }
 
@@ -80,9 +78,6 @@ func sessionsHook(ctx context.Context, streams Streams) error {
 		return err
 	}
 	defer c.Close()
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, cancel := context.WithTimeout(ctx, hookTimeout)
 	defer cancel()
 	_, err = c.ReportSessionLimit(ctx, name, report)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,11 +23,8 @@ import (
 // notWatched is the state of a session that has not ended, but whose watch is not running.
 const notWatched = "not-watched"
 
-// Files in the folder of a watch.
-const (
-	aboutFile = watch.AboutFile
-	trailFile = "audit.jsonl"
-)
+// trailFile is the audit log in the folder of a watch.
+const trailFile = "audit.jsonl"
 
 // unwatchedSession is a session whose watch is not running. Its data comes from the watch's folder.
 type unwatchedSession struct {
@@ -77,7 +73,7 @@ func isListening(ctx context.Context, socket string) bool {
 func readUnwatched(folder string) (s unwatchedSession, ok bool) {
 	s = unwatchedSession{folder: folder, hostedSession: hostedSession{In: inWatch, At: folder}}
 	s.Name, s.State = filepath.Base(folder), notWatched
-	if text, err := os.ReadFile(filepath.Join(folder, aboutFile)); err == nil {
+	if text, err := os.ReadFile(filepath.Join(folder, watch.AboutFile)); err == nil {
 		ok = true
 		_ = json.Unmarshal(text, &s.About) // on an error, the fields stay empty
 	}
@@ -133,12 +129,9 @@ func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	case "run-started", "attempt-started", "resumed", "paused":
 		s.State, s.Reason, s.Error = notWatched, "", ""
 		s.Next, s.WaitBy, s.WaitFor = nil, "", ""
-	case "succeeded":
-		s.markEnded("completed", e)
-	case "canceled":
-		s.markEnded("stopped", e)
-	case "gave-up":
-		s.markEnded("gave-up", e)
+	case "succeeded", "canceled", "gave-up":
+		s.State, s.Reason, s.Error, s.Ended = endStates[e.Kind], e.Reason, e.Error, &e.Time
+		s.Next, s.WaitBy, s.WaitFor = nil, "", ""
 	default:
 		if s.Next != nil && e.Time.After(*s.Next) {
 			s.Next = nil
@@ -146,30 +139,29 @@ func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	}
 }
 
-// markEnded sets the final state.
-func (s *unwatchedSession) markEnded(state string, e *trailEvent) {
-	s.State, s.Reason, s.Error, s.Ended = state, e.Reason, e.Error, &e.Time
-	s.Next, s.WaitBy, s.WaitFor = nil, "", ""
-}
+// endStates has the state of a session after each event that ends it.
+var endStates = map[string]string{"succeeded": "completed", "canceled": "stopped", "gave-up": "gave-up"}
 
 // watchCommand returns the command line that continues the session.
 func (s *unwatchedSession) watchCommand() string {
-	words := append([]string{"tideover", "watch", "--name", s.Name}, s.Flags...)
-	words = append(words, "--")
-	for i, w := range words {
-		words[i] = shellWord(w)
+	command := s.Command
+	if len(command) == 0 {
+		command = []string{"COMMAND"}
 	}
-	for _, w := range s.Command {
-		words = append(words, shellWord(w))
-	}
-	if len(s.Command) == 0 {
-		words = append(words, "COMMAND")
-	}
-	text := strings.Join(words, " ")
+	text := shellWords(slices.Concat([]string{"tideover", "watch", "--name", s.Name}, s.Flags, []string{"--"}, command))
 	if from := cmp.Or(s.From, s.Dir); from != "" {
 		text = "cd " + shellWord(from) + " && " + text
 	}
 	return text
+}
+
+// shellWords returns words as a command line for a shell.
+func shellWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = shellWord(w)
+	}
+	return strings.Join(quoted, " ")
 }
 
 // shellWord quotes a word for a shell, if necessary.
@@ -203,9 +195,7 @@ func (o *sessionsOptions) allSessions(ctx context.Context, hosts []*sessionHost)
 	for i := range unwatched {
 		all = append(all, unwatched[i].hostedSession)
 	}
-	slices.SortStableFunc(all, func(a, b hostedSession) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At))
-	})
+	slices.SortStableFunc(all, compareSessions)
 	return all, unwatched, notes, nil
 }
 
@@ -229,16 +219,15 @@ func (o *sessionsOptions) findRunningHost(ctx context.Context, hosts []*sessionH
 	if err == nil || o.server != "" {
 		return p, err
 	}
-	if s, ok := o.unwatchedByName(ctx, name); ok {
-		problem := &control.Error{Status: http.StatusNotFound, Code: control.CodeNotFound, Message: fmt.Sprintf("session %s is not watched", name)}
-		problem.Hint = "continue it with: " + s.watchCommand()
-		if s.State != notWatched {
-			problem.Message = fmt.Sprintf("session %s %s and is not watched", name, cmp.Or(endedPhrases[s.State], "is "+s.State))
-			problem.Hint = "start it again with: " + s.watchCommand()
-		}
-		return nil, problem
+	s, ok := o.unwatchedByName(ctx, name)
+	switch {
+	case !ok:
+		return nil, err
+	case s.State == notWatched:
+		return nil, control.NewError(control.CodeNotFound, fmt.Sprintf("session %s is not watched", name), "continue it with: "+s.watchCommand())
 	}
-	return nil, err
+	how := cmp.Or(endedPhrases[s.State], "is "+s.State)
+	return nil, control.NewError(control.CodeNotFound, fmt.Sprintf("session %s %s and is not watched", name, how), "start it again with: "+s.watchCommand())
 }
 
 // unwatchedByName returns the session with this name that is not watched.
@@ -272,11 +261,11 @@ func renderUnwatched(st *unwatchedSession, s *screen) string {
 	p.field("error", unlessEqual(st.Error, st.WaitFor))
 	p.field("ended", p.moment(st.Ended))
 	p.field("run", st.Run)
+	next := "start again"
 	if st.State == notWatched {
-		p.field("continue", st.watchCommand())
-	} else {
-		p.field("start again", st.watchCommand())
+		next = "continue"
 	}
+	p.field(next, st.watchCommand())
 	p.field("remove", "tideover sessions rm "+shellWord(st.Name))
 	return p.String()
 }

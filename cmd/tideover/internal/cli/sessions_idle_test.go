@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
 
 // writeWatchFolder creates the folder of a watch that is not running.
@@ -19,7 +21,7 @@ func (h *sessionsEnv) writeWatchFolder(name, about string, trail ...string) stri
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		h.t.Fatal(err)
 	}
-	for file, text := range map[string]string{aboutFile: about, trailFile: strings.Join(trail, "\n")} {
+	for file, text := range map[string]string{watch.AboutFile: about, trailFile: strings.Join(trail, "\n")} {
 		if text == "" {
 			continue
 		}

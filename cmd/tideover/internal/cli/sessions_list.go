@@ -37,11 +37,10 @@ const sessionsListExample = `  tideover sessions ls
   tideover sessions ls --json | jq -r '.sessions[] | select(.state == "gave-up").name'`
 
 func newSessionsList(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote: remote{io: io}}
+	o := &sessionsOptions{remote: newRemote(io)}
 	var watch bool
 	cmd := &cobra.Command{
 		Use: "ls [flags]", Aliases: []string{"list"}, Short: "List sessions", Long: sessionsListLong, Example: sessionsListExample,
-		Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {
 				return o.watch(cmd)
@@ -51,8 +50,7 @@ func newSessionsList(io Streams) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&watch, "watch", false, "update the list every second")
 	cmd.Flags().BoolVar(&o.all, "all", false, "also list sessions that ended more than a day ago")
-	o.command(cmd)
-	return cmd
+	return o.command(cmd)
 }
 
 func (o *sessionsOptions) list(ctx context.Context, hosts []*sessionHost) error {
@@ -64,16 +62,13 @@ func (o *sessionsOptions) list(ctx context.Context, hosts []*sessionHost) error 
 		return err
 	}
 	all, hidden := o.recent(all, time.Now())
-	if o.json {
-		return o.printJSON(map[string]any{"sessions": withWatchDetails(all, unwatched)})
-	}
-	s := screenOf(o.io.Out)
-	lines := renderSessions(all, &s)
-	for _, h := range append(resumeHints(unwatched), hiddenHint(hidden)...) {
-		lines = append(lines, s.paint("2", visible(h)))
-	}
-	_, err = fmt.Fprintln(o.io.Out, strings.Join(lines, "\n"))
-	return err
+	return o.printRendered(map[string]any{"sessions": withWatchDetails(all, unwatched)}, func(s *screen) []string {
+		lines := renderSessions(all, s)
+		for _, h := range append(resumeHints(unwatched), hiddenHint(hidden)...) {
+			lines = append(lines, s.paint("2", visible(h)))
+		}
+		return lines
+	})
 }
 
 // listedFor is how long a session is listed after its end.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ type sessionLogs struct {
 }
 
 func newSessionsLogs(io Streams) *cobra.Command {
-	o := &sessionLogs{sessionsOptions: sessionsOptions{remote: remote{io: io}}}
+	o := &sessionLogs{sessionsOptions: sessionsOptions{remote: newRemote(io)}}
 	cmd := &cobra.Command{
 		Use: "logs [flags] NAME", Short: "Print the output of a session", Long: sessionsLogsLong, Example: sessionsLogsExample,
 		Args: exactlyOne("session"), ValidArgsFunction: o.completeNames,
@@ -56,8 +57,7 @@ func newSessionsLogs(io Streams) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "continue with new output")
 	cmd.Flags().IntVarP(&o.lines, "lines", "n", -1, "print at most `N` of the last lines; -1 means all")
-	o.command(cmd)
-	return cmd
+	return o.command(cmd)
 }
 
 // locate sets read and over: from the process that runs the session or, if its watch is not
@@ -93,9 +93,8 @@ func (o *sessionLogs) print(ctx context.Context) error {
 		return err
 	}
 	for {
-		over := true
+		over, err := true, error(nil)
 		if o.follow {
-			var err error
 			if over, err = o.over(ctx); err != nil {
 				return err
 			}
@@ -141,5 +140,5 @@ func lastLines(lines []string, text string, n int) []string {
 	for line := range strings.Lines(text) {
 		lines = append(lines, line)
 	}
-	return append([]string(nil), lines[max(len(lines)-n, 0):]...)
+	return slices.Clone(lines[max(len(lines)-n, 0):])
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -20,7 +19,7 @@ End the watch of a session that is being watched first. To remove a session of
 serve, delete it from the configuration.`
 
 func newSessionsRemove(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote: remote{io: io}}
+	o := &sessionsOptions{remote: newRemote(io)}
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "rm [flags] NAME", Aliases: []string{"remove"}, Short: "Remove the state of a watch that is not running", Long: sessionsRemoveLong,
@@ -32,8 +31,7 @@ func newSessionsRemove(io Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
-	o.command(cmd)
-	return cmd
+	return o.command(cmd)
 }
 
 func completeUnwatched(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
@@ -63,21 +61,17 @@ func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name
 		return cantRemove(all, name)
 	case 1:
 	default:
-		return &control.Error{
-			Status: http.StatusConflict, Code: control.CodeAmbiguous, Message: fmt.Sprintf("%q has %d folders", name, len(folders)),
-			Hint: "remove one of them by hand", Candidates: folders,
-		}
+		problem := control.NewError(control.CodeAmbiguous, fmt.Sprintf("%q has %d folders", name, len(folders)), "remove one of them by hand")
+		problem.Candidates = folders
+		return problem
 	}
 	if err := ask.confirm(ctx, "remove", "session "+name+" with its history"); err != nil {
 		return err
 	}
 	if err := removeFolder(folders[0]); err != nil {
-		return err
+		return &codedError{err, codeOwn}
 	}
-	if o.json {
-		return o.printJSON(map[string]string{"removed": folders[0]})
-	}
-	return o.printLine("removed %s", folders[0])
+	return o.printJSONOrLine(map[string]string{"removed": folders[0]}, "removed %s", folders[0])
 }
 
 // cantRemove says why the session can't be removed: it is being watched, runs in serve, or is
@@ -89,11 +83,10 @@ func cantRemove(all []hostedSession, name string) error {
 		if s.Name != name {
 			continue
 		}
-		p := &control.Error{Status: http.StatusConflict, Code: control.CodeState, Message: fmt.Sprintf("session %s is being watched", name), Hint: "end its watch first"}
 		if s.In == inServe {
-			p.Message, p.Hint = fmt.Sprintf("session %s runs in serve", name), "remove it from the configuration"
+			return control.NewError(control.CodeState, fmt.Sprintf("session %s runs in serve", name), "remove it from the configuration")
 		}
-		return p
+		return control.NewError(control.CodeState, fmt.Sprintf("session %s is being watched", name), "end its watch first")
 	}
 	return unknownSession(name, names)
 }
@@ -103,18 +96,15 @@ func cantRemove(all []hostedSession, name string) error {
 func removeFolder(folder string) error {
 	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return &codedError{err, codeOwn}
+		return err
 	}
 	defer f.Close()
 	held, err := lockfile.Try(f)
 	if err != nil {
-		return &codedError{fmt.Errorf("lock %s: %w", f.Name(), err), codeOwn}
+		return fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	if held {
-		return &codedError{fmt.Errorf("session %s is being watched: end its watch first", filepath.Base(folder)), codeOwn}
+		return fmt.Errorf("session %s is being watched: end its watch first", filepath.Base(folder))
 	}
-	if err := os.RemoveAll(folder); err != nil {
-		return &codedError{err, codeOwn}
-	}
-	return nil
+	return os.RemoveAll(folder)
 }

@@ -23,7 +23,7 @@ const sessionsShowExample = `  tideover sessions show nightly-refactor
   tideover sessions show nightly-refactor --json | jq -r .last.line`
 
 func newSessionsShow(io Streams) *cobra.Command {
-	o := &sessionsOptions{remote: remote{io: io}}
+	o := &sessionsOptions{remote: newRemote(io)}
 	var lines int
 	cmd := &cobra.Command{
 		Use: "show [flags] NAME", Short: "Show a session and why it waits", Long: sessionsShowLong, Example: sessionsShowExample,
@@ -36,15 +36,14 @@ func newSessionsShow(io Streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&lines, "lines", 10, "show at most `N` of the last lines of its output")
-	o.command(cmd)
-	return cmd
+	return o.command(cmd)
 }
 
 func (o *sessionsOptions) show(ctx context.Context, hosts []*sessionHost, name string, lines int) error {
 	p, err := o.findRunningHost(ctx, hosts, name)
 	if err != nil {
 		if st, ok := o.unwatchedByName(ctx, name); ok && o.server == "" {
-			return o.showUnwatched(&st)
+			return o.printText(&st, func(s *screen) string { return renderUnwatched(&st, s) })
 		}
 		return err
 	}
@@ -53,22 +52,7 @@ func (o *sessionsOptions) show(ctx context.Context, hosts []*sessionHost, name s
 		return err
 	}
 	st.Tail = st.Tail[max(len(st.Tail)-lines, 0):]
-	if o.json {
-		return o.printJSON(p.locate(st))
-	}
-	s := screenOf(o.io.Out)
-	_, err = o.io.Out.WriteString(renderSession(p.locate(st), &s))
-	return err
-}
-
-// showUnwatched prints a session that is not watched.
-func (o *sessionsOptions) showUnwatched(st *unwatchedSession) error {
-	if o.json {
-		return o.printJSON(st)
-	}
-	s := screenOf(o.io.Out)
-	_, err := o.io.Out.WriteString(renderUnwatched(st, &s))
-	return err
+	return o.printText(p.locate(st), func(s *screen) string { return renderSession(p.locate(st), s) })
 }
 
 func renderSession(st hostedSession, s *screen) string {

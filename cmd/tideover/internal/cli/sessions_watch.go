@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,101 +9,71 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// watch prints the list every second until the context ends. It looks for hosts each time, because
-// watches start and end.
+// watch prints the list every second until the context ends.
 func (o *sessionsOptions) watch(cmd *cobra.Command) error {
-	ctx, stop := o.context(cmd)
+	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
-	w := &sessionsWatcher{sessionsOptions: o, seen: map[string]string{}}
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		if err := w.refresh(ctx); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	w := &listWatch[sessionList]{
+		resultPrinter: o.resultPrinter, get: o.currentSessions, isAway: func(error) bool { return false },
+		render: func(l sessionList, s *screen) (lines []string) {
+			notes := slices.Concat(l.notes, l.hints)
+			if len(l.sessions) > 0 || len(notes) == 0 {
+				lines = renderSessions(l.sessions, s)
+			}
+			for _, n := range notes {
+				lines = append(lines, textfmt.ClipWithin(visible(n), s.width, "…"))
+			}
+			return lines
+		},
 	}
+	var printed []string // notes
+	w.changes = func(l sessionList, emit printChange) error {
+		for _, n := range l.notes {
+			if !slices.Contains(printed, n) {
+				o.warn("%s", n)
+			}
+		}
+		printed = l.notes
+		for i := range l.sessions {
+			s := &l.sessions[i]
+			text := sessionLine(s)
+			if err := emit(s.At+"\x00"+s.Name, text, s, time.Now().Format(time.RFC3339)+" "+text); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return w.run(ctx)
 }
 
-// sessionsWatcher prints the list repeatedly: in place on a terminal, otherwise only changes.
-type sessionsWatcher struct {
-	*sessionsOptions
-	redrawn
-	seen  map[string]string // last printed state of each session
-	notes []string          // printed last
+// sessionList is the list of sessions at one time.
+type sessionList struct {
+	sessions []hostedSession
+	notes    []string // problems of hosts
+	hints    []string
 }
 
-// refresh queries all hosts and prints the list or the changes.
-func (w *sessionsWatcher) refresh(ctx context.Context) error {
-	hosts, err := w.sessionHosts()
+// currentSessions queries all hosts. It looks for hosts each time, because watches start and end.
+func (o *sessionsOptions) currentSessions(ctx context.Context) (l sessionList, err error) {
+	hosts, err := o.sessionHosts()
 	if err != nil {
-		return err
+		return l, err
 	}
 	defer closeHosts(hosts)
-	all, unwatched, notes, err := w.allSessions(ctx, hosts)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if _, away := errors.AsType[*client.UnreachableError](err); away {
+	all, unwatched, notes, err := o.allSessions(ctx, hosts)
+	switch {
+	case ctx.Err() != nil:
+		return l, context.Cause(ctx)
+	case unreachable(err):
 		notes = append(notes, err.Error()) // the hosts may come back
-	} else if err != nil {
-		return err
+	case err != nil:
+		return l, err
 	}
-	all, hidden := w.recent(all, time.Now())
-	s := screenOf(w.io.Out)
-	if !s.terminal || w.json {
-		return w.printChanges(all, notes)
-	}
-	return w.draw(all, slices.Concat(notes, resumeHints(unwatched), hiddenHint(hidden)), &s)
-}
-
-// draw writes the list over the previous one.
-func (w *sessionsWatcher) draw(all []hostedSession, notes []string, s *screen) error {
-	var lines []string
-	if len(all) > 0 || len(notes) == 0 {
-		lines = renderSessions(all, s)
-	}
-	for _, n := range notes {
-		lines = append(lines, textfmt.ClipWithin(visible(n), s.width, "…"))
-	}
-	return w.redraw(w.io.Out, lines)
-}
-
-// printChanges prints a line for each session that has changed.
-func (w *sessionsWatcher) printChanges(all []hostedSession, notes []string) error {
-	for _, n := range notes {
-		if !slices.Contains(w.notes, n) {
-			w.warn("%s", n)
-		}
-	}
-	w.notes = notes
-	for i := range all {
-		s := &all[i]
-		text := sessionLine(s)
-		key := s.At + "\x00" + s.Name
-		if w.seen[key] == text {
-			continue
-		}
-		w.seen[key] = text
-		var err error
-		if w.json {
-			err = w.printJSON(s)
-		} else {
-			err = w.printLine("%s %s", time.Now().Format(time.RFC3339), text)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	recent, hidden := o.recent(all, time.Now())
+	return sessionList{recent, notes, append(resumeHints(unwatched), hiddenHint(hidden)...)}, nil
 }
 
 // sessionLine returns the state of a session as one line of key=value pairs.

@@ -27,8 +27,8 @@ const showExample = `  tideover show 01k9v3q0h2f8
   tideover show order-4711 --json | jq '.steps[].attempts[] | select(.error)'`
 
 func newShow(io Streams) *cobra.Command {
-	o := &remote{io: io}
-	cmd := &cobra.Command{
+	o := newRemote(io)
+	return o.command(&cobra.Command{
 		Use:               "show [flags] RUN",
 		Short:             "Show a run with its history",
 		Long:              showLong,
@@ -41,28 +41,10 @@ func newShow(io Streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if o.json {
-					return o.printJSON(info)
-				}
-				s := screenOf(io.Out)
-				_, err = io.Out.WriteString(renderShow(info, &s))
-				return err
+				return o.printText(info, func(s *screen) string { return renderShow(info, s) })
 			})
 		},
-	}
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
-}
-
-// single limits a completion to one argument.
-func single(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return complete(cmd, args, prefix)
-	}
+	}, remoteHelp)
 }
 
 // details builds the text that describes one run, session or provider.

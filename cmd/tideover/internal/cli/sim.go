@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -76,19 +77,15 @@ const simExample = `  tideover sim                                 list the scen
 func newSim(io Streams) *cobra.Command {
 	var o simOptions
 	cmd := &cobra.Command{
-		Use:                   "sim [flags] [SCENARIO]",
-		Short:                 "Compare policies in a simulated failure",
-		Long:                  strings.Replace(simLong, "SCENARIOS\n", simScenarios(), 1),
-		Example:               simExample,
-		DisableFlagsInUseLine: true,
-		Args:                  oneScenario,
-		ValidArgsFunction:     completeScenarios,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return runSim(cmd, io, o, args)
-		},
+		Use:               "sim [flags] [SCENARIO]",
+		Short:             "Compare policies in a simulated failure",
+		Long:              strings.Replace(simLong, "SCENARIOS\n", hangingList(sim.Presets, "  %-12s"), 1),
+		Example:           simExample,
+		Args:              oneScenario,
+		ValidArgsFunction: single(completeNames(sim.Presets, cobra.ShellCompDirectiveDefault)),
+		RunE:              func(cmd *cobra.Command, args []string) error { return runSim(cmd, io, o, args) },
 	}
-	f := cmd.Flags()
-	f.SortFlags = false
+	f := orderedFlags(cmd)
 	f.StringArrayVarP(&o.policies, "policy", "p", nil, "`POLICY` to compare, or NAME=POLICY; can be repeated")
 	f.Uint64Var(&o.seed, "seed", 0, "first seed `N`; later runs use the following numbers")
 	f.IntVar(&o.seeds, "seeds", sim.DefaultSeeds, "run each policy `N` times, each with its own seed")
@@ -103,33 +100,25 @@ func newSim(io Streams) *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("policy", func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return completePresets(nil, o.policies, "")
 	})
-	for _, name := range []string{"seed", "seeds", "workers"} {
-		_ = cmd.RegisterFlagCompletionFunc(name, cobra.NoFileCompletions)
-	}
+	completeNoFiles(cmd, "seed", "seeds", "workers")
 	return cmd
 }
 
 // oneScenario accepts at most one argument. It suggests --policy for a second one that is a policy.
-func oneScenario(_ *cobra.Command, args []string) error {
-	switch {
-	case len(args) < 2:
-		return nil
-	case policyLike(args[1]):
-		return fmt.Errorf("sim: %q is a policy: write --policy before it", args[1])
+func oneScenario(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		if _, err := simulate.ParsePolicy(args[1]); err == nil {
+			return fmt.Errorf("sim: %q is a policy: write --policy before it", args[1])
+		}
 	}
-	return fmt.Errorf("sim: too many arguments: want one scenario, and %q is a second", args[1])
+	return atMostOne("scenario")(cmd, args)
 }
 
-func policyLike(text string) bool {
-	_, err := simulate.ParsePolicy(text)
-	return err == nil
-}
-
-// simScenarios lists the scenarios for the help text.
-func simScenarios() string {
+// hangingList lists names with their descriptions for a help text.
+func hangingList(all iter.Seq2[string, string], format string) string {
 	var b strings.Builder
-	for name, about := range sim.Presets {
-		b.WriteString(hanging(fmt.Sprintf("  %-12s", name), about, 80))
+	for name, about := range all {
+		b.WriteString(hanging(fmt.Sprintf(format, name), about, 80))
 	}
 	return b.String()
 }
@@ -148,17 +137,6 @@ func hanging(name, text string, width int) string {
 		column += 1 + len(word)
 	}
 	return b.String() + "\n"
-}
-
-// completeScenarios completes names of scenarios, and files.
-func completeScenarios(_ *cobra.Command, args []string, _ string) (list []cobra.Completion, _ cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	for name, about := range sim.Presets {
-		list = append(list, cobra.CompletionWithDesc(name, about))
-	}
-	return list, cobra.ShellCompDirectiveDefault
 }
 
 func runSim(cmd *cobra.Command, io Streams, o simOptions, args []string) error {
@@ -283,11 +261,7 @@ func scenario(name string) (simulate.File, error) {
 	f, err := simulate.Read(name)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		var names []string
-		for n := range sim.Presets {
-			names = append(names, n)
-		}
-		return f, fmt.Errorf("unknown scenario %q: want a file or one of %s", name, strings.Join(names, ", "))
+		return f, fmt.Errorf("unknown scenario %q: want a file or one of %s", name, joinNames(sim.Presets))
 	case simulate.Impossible(err):
 		return f, &codedError{err, codeImpossible}
 	}

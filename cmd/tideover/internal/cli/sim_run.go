@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,8 +21,7 @@ import (
 
 // run simulates all policies. A signal ends it at once.
 func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.Report, error) {
-	r := &remote{io: io}
-	ctx, stop := r.context(cmd)
+	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
 	total := len(f.Policies) * o.seeds
 	p := newSimProgress(io.Err, total)
@@ -43,40 +41,32 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 // write writes the table, the chart and the page that were asked for. If a file can't be written,
 // it still writes the rest.
 func (o *simOptions) write(out *os.File, v *simulate.View) error {
-	var drawing, page bytes.Buffer
+	var drawing, page, text bytes.Buffer
+	var err error
 	if o.svg != "" {
-		if err := simulate.SVG(&drawing, v); err != nil {
-			return err
-		}
+		err = simulate.SVG(&drawing, v)
 	}
 	if o.html != "" {
-		if err := simulate.HTML(&page, v); err != nil {
-			return err
-		}
+		err = errors.Join(err, simulate.HTML(&page, v))
 	}
-	text, err := drawing.Bytes(), error(nil)
-	if o.svg != "-" {
-		text, err = o.text(out, v)
+	switch {
+	case o.svg == "-":
+		text = drawing
+	case o.json:
+		e := json.NewEncoder(&text)
+		e.SetIndent("", "  ")
+		err = errors.Join(err, e.Encode(v.Report))
+		text = *bytes.NewBuffer(visibleJSON(text.Bytes()))
+	default:
+		s := planStyle(out, planOptions{ascii: o.ascii})
+		style := simulate.Style{Width: s.Width, ASCII: s.ASCII, Colour: s.Colour}
+		err = errors.Join(err, simulate.Text(&text, v, style))
 	}
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(text)
+	_, err = out.Write(text.Bytes())
 	return errors.Join(err, writeTo("svg", o.svg, drawing.Bytes()), writeTo("html", o.html, page.Bytes()))
-}
-
-// text returns the table or the JSON.
-func (o *simOptions) text(out *os.File, v *simulate.View) ([]byte, error) {
-	var b bytes.Buffer
-	if !o.json {
-		s := planStyle(out, planOptions{ascii: o.ascii})
-		err := simulate.Text(&b, v, simulate.Style{Width: s.Width, ASCII: s.ASCII, Colour: s.Colour})
-		return b.Bytes(), err
-	}
-	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
-	err := e.Encode(v.Report)
-	return visibleJSON(b.Bytes()), err
 }
 
 // writeTo writes data to the file of a flag, unless that is empty or -.
@@ -92,11 +82,11 @@ func writeTo(flag, file string, data []byte) error {
 
 // command returns the command line that reproduces the output.
 func (o *simOptions) command(name string) string {
-	words := []string{"tideover", "sim", shellWord(name)}
+	words := []string{"tideover", "sim", name}
 	for _, p := range o.policies {
-		words = append(words, "--policy", shellWord(p))
+		words = append(words, "--policy", p)
 	}
-	return strings.Join(append(words, "--seed", fmt.Sprint(o.seed), "--seeds", fmt.Sprint(o.seeds)), " ")
+	return shellWords(append(words, "--seed", fmt.Sprint(o.seed), "--seeds", fmt.Sprint(o.seeds)))
 }
 
 // When the progress line appears, and how often it is updated.
@@ -154,7 +144,7 @@ func (p *simProgress) finish() int {
 	defer p.mu.Unlock()
 	p.ended = true
 	if p.said {
-		fmt.Fprint(p.out, "\r\x1b[K")
+		fmt.Fprint(p.out, clearLine)
 	}
 	return p.done
 }

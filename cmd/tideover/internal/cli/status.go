@@ -20,29 +20,21 @@ import (
 // newQuery completes cmd, which gets something from the server and prints it. With --json a list is
 // printed as an object with the key name; an empty name prints the value itself.
 func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *client.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
-	o := &remote{io: io}
-	cmd.Args = noArguments
-	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	o := newRemote(io)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 			v, err := get(ctx, c)
 			if err != nil {
 				return err
 			}
-			if o.json && name != "" {
-				return o.printJSON(map[string]any{name: v})
+			var object any = v
+			if name != "" {
+				object = map[string]any{name: v}
 			}
-			if o.json {
-				return o.printJSON(v)
-			}
-			s := screenOf(io.Out)
-			_, err = fmt.Fprintln(io.Out, strings.Join(render(v, &s), "\n"))
-			return err
+			return o.printRendered(object, func(s *screen) []string { return render(v, s) })
 		})
 	}
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	return o.command(cmd, remoteHelp)
 }
 
 func newStatus(io Streams) *cobra.Command {
@@ -53,7 +45,7 @@ func newStatus(io Streams) *cobra.Command {
 		Example: "  tideover status\n  tideover status --json | jq .troubles",
 	}, "", func(ctx context.Context, c *client.Client) (control.Status, error) {
 		st, err := c.Status(ctx)
-		(&remote{io: io}).warnSilentShards(st.Silent)
+		(&resultPrinter{io: io}).warnSilentShards(st.Silent)
 		return st, err
 	}, renderStatus)
 }
@@ -80,12 +72,8 @@ func renderStatus(st control.Status, s *screen) []string {
 	if line := reloadProblem(&st.Config, s); line != "" {
 		lines = append(lines, s.paint("31", visible(line)))
 	}
-	for _, t := range st.Troubles {
-		lines = append(lines, s.paint("31", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
-	}
-	for _, t := range st.Warnings {
-		lines = append(lines, s.paint("33", visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
-	}
+	lines = append(lines, renderTroubles(st.Troubles, s, "31")...)
+	lines = append(lines, renderTroubles(st.Warnings, s, "33")...)
 	if len(st.Workflows) == 0 {
 		return append(lines, "no runs yet")
 	}
@@ -106,6 +94,14 @@ func renderStatus(st control.Status, s *screen) []string {
 	return append(append(lines, ""), t.render(s)...)
 }
 
+// renderTroubles returns a line for each problem.
+func renderTroubles(list []engine.Trouble, s *screen, colour string) (lines []string) {
+	for _, t := range list {
+		lines = append(lines, s.paint(colour, visible(fmt.Sprintf("%s since %s: %s", t.What, s.stamp(t.Since), t.Error))))
+	}
+	return lines
+}
+
 func newWorkflows(io Streams) *cobra.Command {
 	return newQuery(io, &cobra.Command{
 		Use:     "workflows [flags]",
@@ -115,7 +111,7 @@ func newWorkflows(io Streams) *cobra.Command {
 	}, "", func(ctx context.Context, c *client.Client) (control.Workflows, error) {
 		all, err := c.AllWorkflows(ctx)
 		if all.Missing != "" {
-			(&remote{io: io}).warn("start times of schedules are unknown: %s", all.Missing)
+			(&resultPrinter{io: io}).warn("start times of schedules are unknown: %s", all.Missing)
 		}
 		return all, err
 	}, func(all control.Workflows, s *screen) []string { return renderWorkflows(all.Workflows, s) })

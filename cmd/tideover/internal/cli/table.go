@@ -27,7 +27,7 @@ func screenOf(out *os.File) screen {
 	if process.IsTerminal(out) {
 		s.terminal = true
 		s.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-		if s.width = columns(out); s.width <= 0 {
+		if s.width, _ = terminalSize(out); s.width <= 0 {
 			s.width = 80
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,14 +35,12 @@ const eventsExample = `  tideover events
   tideover events --run order-4711`
 
 func newEvents(io Streams) *cobra.Command {
-	o := &tailOptions{remote: remote{io: io}}
+	o := &tailOptions{remote: newRemote(io)}
 	cmd := &cobra.Command{
-		Use:               "events [flags]",
-		Short:             "Print the events of the server",
-		Long:              eventsLong,
-		Example:           eventsExample,
-		Args:              noArguments,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Use:     "events [flags]",
+		Short:   "Print the events of the server",
+		Long:    eventsLong,
+		Example: eventsExample,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, k := range o.kinds {
 				if !slices.Contains(control.Kinds(), k) {
@@ -57,9 +56,7 @@ func newEvents(io Streams) *cobra.Command {
 	f.StringVar(&o.workflow, "workflow", "", "only events of the workflow with this `name`")
 	f.StringSliceVar(&o.kinds, "kind", nil, "only events of these `kinds`")
 	f.StringVar(&o.after, "after", "", "start after the event with this `number`; 0 prints all that the server still has")
-	o.command(cmd)
-	o.completeFlags(cmd)
-	return cmd
+	return o.command(cmd, remoteHelp)
 }
 
 func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {
@@ -69,11 +66,7 @@ func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {
 	}
 	var failed error
 	err := c.Events(ctx, wish, func(e control.Event) bool {
-		if o.json {
-			failed = o.printJSON(e)
-		} else {
-			failed = o.printLine("%s", eventLine(&e))
-		}
+		failed = o.printJSONOrLine(e, "%s", eventLine(&e))
 		return failed == nil
 	}, func(m control.Missed) {
 		if m.Count > 0 {
@@ -82,10 +75,7 @@ func (o *tailOptions) tail(ctx context.Context, c *client.Client) error {
 			o.warn("events may be missing: %s", m.Why)
 		}
 	})
-	if failed != nil {
-		return failed
-	}
-	return err
+	return cmp.Or(failed, err)
 }
 
 // eventLine returns an event as one line.

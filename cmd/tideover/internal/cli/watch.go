@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"context"
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -19,7 +19,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
-	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -125,11 +124,10 @@ func newWatch(std Streams) *cobra.Command {
 	o := &watchOptions{}
 	var typeAtReset bool
 	cmd := &cobra.Command{
-		Use:                   "watch [flags] [--] command [argument...]",
-		Short:                 "Keep a long command going through usage limits and failures",
-		Long:                  watchLong,
-		Example:               watchExample,
-		DisableFlagsInUseLine: true,
+		Use:     "watch [flags] [--] command [argument...]",
+		Short:   "Keep a long command going through usage limits and failures",
+		Long:    watchLong,
+		Example: watchExample,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("watch: no command given: write it after the flags")
@@ -137,20 +135,15 @@ func newWatch(std Streams) *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			if ctx == nil {
-				ctx = context.Background()
-			}
 			o.given = givenFlags(cmd.Flags())
 			if cmd.Flags().Changed("type-at-reset") {
 				o.typeAtReset = &typeAtReset
 			}
-			return runWatch(ctx, std, o, args)
+			return runWatch(cmd.Context(), std, o, args)
 		},
 	}
-	f := cmd.Flags()
+	f := orderedFlags(cmd)
 	f.SetInterspersed(false)
-	f.SortFlags = false
 	f.StringVar(&o.resume, "resume", "", "`command` that resumes the session and contains {{.Session}}; quotes work as in a shell, but no shell runs it")
 	f.BoolVar(&o.resumeAny, "resume-any", false, "the resume command finds the session without {{.Session}}")
 	f.BoolVar(&o.restart, "restart", false, "run the start command again with its first prompt, instead of resuming the session")
@@ -193,11 +186,8 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 	s.Deadline, s.Account, s.AccountSpread = time.Duration(o.deadline), o.account, time.Duration(o.spread)
 	var errs []error
 	flag := func(name string, err error) {
-		if err != nil && name != "" {
-			err = fmt.Errorf("--%s: %w", name, err)
-		}
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, fmt.Errorf("--%s: %w", name, err))
 		}
 	}
 	var err error
@@ -236,21 +226,16 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 		s.On[reason], err = session.ParseAction(action)
 		flag("on", err)
 	}
-	dir := o.dir
-	if dir == "" {
-		dir = "."
-	}
-	s.Dir, err = existingFolder(dir)
+	s.Dir, err = existingFolder(cmp.Or(o.dir, "."))
 	flag("dir", err)
 	piped := in != nil && !process.IsTerminal(in)
 	s.PlanResume(piped)
 	if piped && s.ReadsPrompt() && len(errs) == 0 {
-		s.Stdin, err = readPrompt(in)
-		flag("", err)
+		if s.Stdin, err = readPrompt(in); err != nil {
+			errs = append(errs, err)
+		}
 	}
-	if s.Name = o.name; s.Name == "" {
-		s.Name = defaultSessionName(s.Dir, args, s.Stdin)
-	}
+	s.Name = cmp.Or(o.name, defaultSessionName(s.Dir, args, s.Stdin))
 	flag("name", config.CheckSessionName(s.Name))
 	if o.spread <= 0 {
 		flag("account-spread", fmt.Errorf("%v is too short: want more than 0", time.Duration(o.spread)))
@@ -354,13 +339,4 @@ func defaultSessionName(dir string, args []string, prompt string) string {
 		return '-'
 	}, strings.ToLower(filepath.Base(args[0])))
 	return fmt.Sprintf("%.24s-%x", strings.TrimLeft(base, "-_"), sum[:3])
-}
-
-// load loads the configuration. It is not an error if there is no file.
-func (o *watchOptions) load(redactor *secret.Redactor) (*config.Config, error) {
-	src, err := o.source.source(redactor)
-	if err != nil {
-		return nil, err
-	}
-	return config.Load(src)
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
@@ -16,19 +15,16 @@ import (
 
 // watchReporter prints the events of a session to standard error.
 type watchReporter struct {
-	file     *os.File
-	redactor *secret.Redactor
-	quiet    bool
-	draw     bool // show a countdown
-
-	mu        sync.Mutex
-	failed    string
-	waited    time.Duration // length of the wait before the next command; 0 means none
-	countdown *countdown
+	progressPrinter
+	failed string
+	waited time.Duration // length of the wait before the next command; 0 means none
 }
 
 func newWatchReporter(out *os.File, o *watchOptions, redactor *secret.Redactor) *watchReporter {
-	return &watchReporter{file: out, redactor: redactor, quiet: o.silent, draw: !o.silent && !o.noCount && process.IsTerminal(out)}
+	return &watchReporter{progressPrinter: progressPrinter{
+		out: out, file: out, quiet: o.silent, draw: !o.silent && !o.noCount && process.IsTerminal(out),
+		clean: func(text string) string { return visibleLines(redactor.String(text)) },
+	}}
 }
 
 // Write prints a log line.
@@ -88,17 +84,14 @@ func (r *watchReporter) printResumeMode(s *session.Spec) {
 
 // printWait prints why the session waits and until when, and starts a countdown.
 func (r *watchReporter) printWait(ev retry.Event) {
-	why := ev.Note
-	if ev.By == retry.ByPolicy {
-		r.mu.Lock()
-		why = r.failed
-		r.mu.Unlock()
-	}
-	layout := "15:04:05"
+	why, layout := ev.Note, "15:04:05"
 	if ev.Delay > 20*time.Hour {
 		layout = "Mon Jan 2 15:04"
 	}
 	r.mu.Lock()
+	if ev.By == retry.ByPolicy {
+		why = r.failed
+	}
 	r.waited = ev.Delay
 	r.mu.Unlock()
 	if ev.Delay < time.Millisecond { // for example a handover: the next command follows at once
@@ -106,39 +99,5 @@ func (r *watchReporter) printWait(ev retry.Event) {
 		return
 	}
 	r.printInfo("%s; next at %s, in %s", why, ev.Until.Local().Format(layout), textfmt.ReadableDuration(ev.Delay))
-	if !r.draw || ev.Delay < time.Second {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if process.Foreground(r.file) {
-		r.countdown = startCountdown(r.file, r.file, "tideover: next in ", "", ev.Until)
-	}
-}
-
-// printInfo prints a line, unless --quiet is given.
-func (r *watchReporter) printInfo(format string, args ...any) {
-	if !r.quiet {
-		r.warn(fmt.Sprintf(format, args...))
-	}
-}
-
-// warn prints a line, also with --quiet.
-func (r *watchReporter) warn(text string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.countdown != nil {
-		r.countdown.erase()
-	}
-	fmt.Fprintf(r.file, "tideover: %s\n", visibleLines(r.redactor.String(text)))
-}
-
-// stopCountdown stops the countdown, if there is one.
-func (r *watchReporter) stopCountdown() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.countdown != nil {
-		r.countdown.stop()
-		r.countdown = nil
-	}
+	r.showCountdown("tideover: next in ", "", ev.Delay, ev.Until)
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/client"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
@@ -19,6 +25,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/internal/secret"
+	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -27,7 +34,7 @@ const drainTime = 15 * time.Second
 
 func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (err error) {
 	redactor := new(secret.Redactor)
-	cfg, err := o.load(redactor)
+	cfg, _, err := o.source.load(redactor)
 	if err != nil {
 		return err
 	}
@@ -61,20 +68,25 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 		return fmt.Errorf("creating the folder for the state: %w", err)
 	}
 	logger := slog.New(slog.NewTextHandler(redactor.NewWriter(rep), &slog.HandlerOptions{Level: slog.LevelError}))
-	trail, err := openTrail(cfg, filepath.Join(dir, "audit.jsonl"), redactor, logger)
-	if err != nil {
-		return err
+	observe := rep.observe
+	if a := cfg.Audit; !a.Off {
+		sink, failed := audit.Open(audit.Config{
+			Path: filepath.Join(dir, trailFile), MaxSize: a.MaxSize, Keep: a.Keep, Redactor: redactor, Logger: logger,
+		})
+		if failed != nil {
+			return fmt.Errorf("audit log: %w", failed)
+		}
+		defer func() { err = errors.Join(err, sink.Close()) }()
+		observe = func(ev retry.Event) {
+			sink.Observe(ev)
+			rep.observe(ev)
+		}
 	}
-	defer func() { err = errors.Join(err, trail.Close()) }()
 	w, err := watch.Start(ctx, watch.Options{
 		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: client.AccountsFolder(cfg.Server.Data), Anew: o.startNew, Open: streamOpener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
-		Observer: func(ev retry.Event) {
-			trail.Observe(ev)
-			rep.observe(ev)
-		},
-		TypeAtReset: o.typesAtReset(cfg),
-		Shared:      func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
-		Say:         rep.printInfo, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
+		Observer: observe, TypeAtReset: o.typesAtReset(cfg),
+		Shared: func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
+		Say:    rep.printInfo, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
 	})
 	if errors.Is(err, journal.ErrLocked) {
 		return fmt.Errorf("session %s is being watched already: see 'tideover sessions show %s', or choose another --name", spec.Name, spec.Name)
@@ -144,14 +156,8 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-c
 		r.drain(w, signals) // including messages that an earlier process could not send
 		return nil
 	case "gave-up":
-		commands := fmt.Sprintf("%d commands", st.Commands)
-		if st.Commands == 1 {
-			commands = "1 command"
-		}
-		r.warn(fmt.Sprintf("session %s gave up (%s) after %s: %s", st.Name, st.Reason, commands, st.Error))
-		if code == 0 {
-			code = 1
-		}
+		r.warn(fmt.Sprintf("session %s gave up (%s) after %s: %s", st.Name, st.Reason, textfmt.Plural(st.Commands, "command"), st.Error))
+		code = cmp.Or(code, 1)
 	default:
 		r.printInfo("session %s was stopped", st.Name)
 		if !w.StoppedItself() {
@@ -166,16 +172,65 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-c
 func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
 	go func() {
 		select {
 		case <-signals:
 			cancel()
-		case <-stop:
+		case <-ctx.Done():
 		}
 	}()
 	if err := w.Drain(ctx); err != nil {
 		r.warn(fmt.Sprintf("a notification is not sent yet (%v); it is stored and sent when the session is watched again", err))
 	}
+}
+
+// givenFlags returns the flags of the command line as words. It leaves out --name, which is stored
+// separately, and --new, which would not continue the session.
+func givenFlags(flags *pflag.FlagSet) (words []string) {
+	flags.Visit(func(f *pflag.Flag) {
+		switch v := f.Value.(type) {
+		case pflag.SliceValue:
+			for _, item := range v.GetSlice() {
+				words = append(words, "--"+f.Name, item)
+			}
+		default:
+			switch {
+			case slices.Contains([]string{"name", "new"}, f.Name):
+			case f.Value.Type() == "bool":
+				words = append(words, "--"+f.Name+"="+f.Value.String())
+			default:
+				words = append(words, "--"+f.Name, f.Value.String())
+			}
+		}
+	})
+	return words
+}
+
+// checkStartable returns an error if the command, or that of a fallback, can't be started. It runs
+// before a session is created.
+func checkStartable(spec *session.Spec) error {
+	name := spec.Start[0]
+	if strings.Contains(name, "{{") {
+		return nil // the name is not known yet
+	}
+	err := process.Startable(spec.Dir, name)
+	if e, ok := errors.AsType[*process.StartError](err); ok {
+		return &codedError{e, e.Code}
+	}
+	for _, f := range spec.Fallback {
+		if missing := process.Startable(spec.Dir, f.Start[0]); missing != nil && err == nil {
+			err = fmt.Errorf("--fallback: %w", missing)
+		}
+	}
+	return err
+}
+
+// about returns what is stored to continue the session later. Relative paths in flags depend on the
+// folder in which the watch was started, so that is stored, too.
+func (o *watchOptions) about(spec *session.Spec, args []string) watch.About {
+	a := watch.About{Command: args, Dir: spec.Dir, Flags: o.given}
+	if from, err := os.Getwd(); err == nil && from != spec.Dir {
+		a.From = from
+	}
+	return a
 }

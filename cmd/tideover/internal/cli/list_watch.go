@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tideover/tideover/internal/textfmt"
+)
+
+// watchEvery is the interval at which --watch updates a list.
+const watchEvery = time.Second
+
+// listWatch shows a list every second: in place on a terminal, otherwise only its changes.
+type listWatch[T any] struct {
+	resultPrinter
+	get       func(context.Context) (T, error)
+	isAway    func(error) bool // reports whether a later call of get may succeed
+	warnsAway bool             // without a terminal, print a warning if get fails
+	render    func(T, *screen) []string
+	changes   func(T, printChange) error // prints the entries that have changed
+
+	height int               // number of lines on the terminal
+	seen   map[string]string // last printed state of each entry
+	warned bool              // the latest get has failed, and a warning was printed
+}
+
+// printChange prints an entry, unless its state was printed before.
+type printChange func(key, state string, entry any, line string) error
+
+// run shows the list until the context ends. A first get that fails ends it, too.
+func (w *listWatch[T]) run(ctx context.Context) error {
+	w.seen = map[string]string{}
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		list, err := w.get(ctx)
+		if err != nil && (first || !w.isAway(err)) {
+			return err
+		}
+		if err := w.update(list, err); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (w *listWatch[T]) update(list T, away error) error {
+	s := screenOf(w.io.Out)
+	inPlace := s.terminal && !w.json
+	switch {
+	case inPlace && away != nil:
+		return w.redraw([]string{textfmt.ClipWithin(visible(away.Error()), s.width, "…")})
+	case inPlace:
+		return w.redraw(w.render(list, &s))
+	case away == nil || !w.warnsAway:
+		w.warned = false
+		return w.changes(list, w.printChange)
+	case !w.warned:
+		w.warned = true
+		w.warn("%s", away)
+	}
+	return nil
+}
+
+func (w *listWatch[T]) printChange(key, state string, entry any, line string) error {
+	if w.seen[key] == state {
+		return nil
+	}
+	w.seen[key] = state
+	return w.printJSONOrLine(entry, "%s", line)
+}
+
+// redraw writes lines over the previous ones.
+func (w *listWatch[T]) redraw(lines []string) error {
+	if _, height := terminalSize(w.io.Out); height > 2 && len(lines) > height-1 {
+		lines = lines[:height-1] // a line that has scrolled away can't be redrawn
+	}
+	text := strings.Join(lines, "\x1b[K\n") + "\x1b[K\n\x1b[J"
+	if w.height > 0 {
+		text = fmt.Sprintf("\x1b[%dF", w.height) + text
+	}
+	w.height = len(lines)
+	_, err := w.io.Out.WriteString(text)
+	return err
+}
