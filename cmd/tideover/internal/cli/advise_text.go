@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,13 +23,12 @@ func adviceLines(a *advise.Advice, s *screen) []string {
 			lines = append(lines, "  "+visible(describeMiss(&a.Misses[i])))
 		}
 	}
-	lines = append(lines, "")
-	lines = append(lines, outcomeTable(a.Outcomes).render(s)...)
-	lines = append(lines, sectionLines(s, "Why", reasonLines(a.Reasons))...)
-	lines = append(lines, sectionLines(s, "Gains and costs, compared with one attempt", tradeLines(a.Trades))...)
-	lines = append(lines, sectionLines(s, "Alternatives", alternativeLines(a.Alternatives))...)
-	return append(lines, "", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds for the finalists; seed %d. ± is a 95 %% interval.",
-		a.Tried, a.Runs, magnitude(a.Events), a.Seeds, a.Seed)))
+	return slices.Concat(lines, []string{""}, outcomeTable(a.Outcomes).render(s),
+		sectionLines(s, "Why", reasonLines(a.Reasons)),
+		sectionLines(s, "Gains and costs, compared with one attempt", tradeLines(a.Trades)),
+		sectionLines(s, "Alternatives", alternativeLines(a.Alternatives)),
+		[]string{"", s.paint("2", fmt.Sprintf("%d policies, %d runs, %s events, %d seeds for the finalists; seed %d. ± is a 95 %% interval.",
+			a.Tried, a.Runs, magnitude(a.Events), a.Seeds, a.Seed))})
 }
 
 // sectionLines returns a heading and indented lines, or nothing if there are no lines.
@@ -134,17 +134,17 @@ func tradeLines(list []advise.Trade) (lines []string) {
 		if n < 0 {
 			n = len(list)
 		}
+		changes := map[bool][]string{}
+		for _, t := range list[:n] {
+			changes[t.Better] = append(changes[t.Better], fmt.Sprintf("%s %s -> %s", measureName(t.Measure),
+				formatMeasure(t.Measure, t.Single.Mean), formatMeasure(t.Measure, t.Policy.Mean)))
+		}
 		var parts []string
-		for _, better := range []bool{true, false} {
-			var changes []string
-			for _, t := range list[:n] {
-				if t.Better == better {
-					changes = append(changes, fmt.Sprintf("%s %s -> %s", measureName(t.Measure), formatMeasure(t.Measure, t.Single.Mean), formatMeasure(t.Measure, t.Policy.Mean)))
-				}
-			}
-			if len(changes) > 0 {
-				parts = append(parts, map[bool]string{true: "better: ", false: "worse: "}[better]+strings.Join(changes, ", "))
-			}
+		if better := changes[true]; len(better) > 0 {
+			parts = append(parts, "better: "+strings.Join(better, ", "))
+		}
+		if worse := changes[false]; len(worse) > 0 {
+			parts = append(parts, "worse: "+strings.Join(worse, ", "))
 		}
 		lines = append(lines, list[0].Scenario+": "+strings.Join(parts, "; "))
 		list = list[n:]
@@ -163,15 +163,10 @@ func alternativeLines(list []advise.Alternative) (lines []string) {
 	return lines
 }
 
+// measureName returns the name of a measure for people.
 func measureName(measure string) string {
-	switch measure {
-	case "amplification":
-		return "load"
-	case "peak":
-		return "attempts in the worst second"
-	default:
-		return measure
-	}
+	names := map[string]string{"amplification": "load", "peak": "attempts in the worst second"}
+	return cmp.Or(names[measure], measure)
 }
 
 // formatEstimate formats an estimate with its unit; "none" if it has no samples.
@@ -212,10 +207,8 @@ func percent(v float64) string {
 }
 
 func magnitude(n int) string {
-	switch {
-	case n >= 1e6:
-		return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + " million"
-	default:
+	if n < 1e6 {
 		return strconv.Itoa(n)
 	}
+	return strconv.FormatFloat(float64(n)/1e6, 'f', 1, 64) + " million"
 }

@@ -40,9 +40,9 @@ func noArguments(cmd *cobra.Command, args []string) error {
 // atMostOne accepts one argument or none; what names it in error messages.
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if len(args) > 1 {
-			return exactlyOne(what)(cmd, args)
+		if len(args) == 0 {
+			return nil
 		}
-		return nil
+		return exactlyOne(what)(cmd, args)
 	}
 }

@@ -70,7 +70,7 @@ func eventJSON(e retry.Event) ([]byte, error) {
 	var end attemptResult
 	switch f, failed := errors.AsType[*failure](e.Err); {
 	case failed && (e.Kind == retry.AttemptFailed || e.Kind == retry.GaveUp):
-		end = attemptResult{f.code(), int(f.Signal), f.TimedOut}
+		end = attemptResult{resultCode(&f.Result), int(f.Signal), f.TimedOut}
 	case e.Kind != retry.Succeeded:
 		return line, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/retry"
@@ -229,7 +230,8 @@ func hintMissingPolicyQuotes(err error, policy string, args []string) error {
 
 // withPresets replaces PRESETS in a help text by the names of the presets.
 func withPresets(text string) string {
-	return strings.Replace(text, "PRESETS", wrap(joinNames(retry.Presets), 68, "  "), 1)
+	lines := strings.TrimSpace(chart.Wrap(joinNames(retry.Presets), 67, ""))
+	return strings.Replace(text, "PRESETS", strings.ReplaceAll(lines, "\n", "\n  "), 1)
 }
 
 // joinNames returns the names with commas between them.
@@ -264,23 +266,4 @@ func completeExec(cmd *cobra.Command) {
 			panic(err) // a programming error: the flag does not exist
 		}
 	}
-}
-
-// wrap breaks text into lines of at most width characters.
-func wrap(text string, width int, indent string) string {
-	var b strings.Builder
-	column := 0
-	for i, word := range strings.Fields(text) {
-		switch {
-		case i == 0:
-		case column+len(word) >= width:
-			b.WriteString("\n" + indent)
-			column = 0
-		default:
-			b.WriteByte(' ')
-		}
-		b.WriteString(word)
-		column += len(word) + 1
-	}
-	return b.String()
 }

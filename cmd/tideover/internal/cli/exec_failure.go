@@ -27,12 +27,12 @@ func (f *failure) Error() string {
 	return f.text + "; not retried: " + f.final
 }
 
-// code returns the exit code of the attempt; codeTimeout if it timed out.
-func (f *failure) code() int {
-	if f.TimedOut {
+// resultCode returns the exit code of an attempt; codeTimeout if it timed out.
+func resultCode(r *process.Result) int {
+	if r.TimedOut {
 		return codeTimeout
 	}
-	return f.Code
+	return r.Code
 }
 
 // killedSuffix says that an attempt that timed out had to be killed after the grace period. It is

@@ -46,7 +46,12 @@ func runExec(io Streams, o *execOptions, args []string) error {
 		return err
 	}
 	x.notifiers.warn = x.report.warn
-	runner, err := retry.New(o.policy, x.options(cmp.Or(o.name, filepath.Base(args[0])), events)...)
+	name := cmp.Or(o.name, filepath.Base(args[0]))
+	options := []retry.Option{retry.WithName(name), retry.WithObserver(events.write), retry.WithObserver(x.observe)}
+	if o.seeded {
+		options = append(options, retry.WithSeed(o.seed))
+	}
+	runner, err := retry.New(o.policy, options...)
 	if err != nil {
 		return fmt.Errorf("--policy: %w", err)
 	}
@@ -71,18 +76,6 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	x.report.stopCountdown()
 	x.notifiers.finish(x.sup.Context())
 	return x.finish(err)
-}
-
-func (x *execution) options(name string, events *eventLog) []retry.Option {
-	opts := []retry.Option{
-		retry.WithName(name),
-		retry.WithObserver(events.write),
-		retry.WithObserver(x.observe),
-	}
-	if x.seeded {
-		opts = append(opts, retry.WithSeed(x.seed))
-	}
-	return opts
 }
 
 func (x *execution) observe(e retry.Event) {
@@ -146,7 +139,7 @@ func (x *execution) environment() []string {
 		attempts = strconv.Itoa(x.policy.Attempts)
 	}
 	if x.last != nil {
-		last = strconv.Itoa(x.lastExitCode())
+		last = strconv.Itoa(resultCode(x.last))
 	}
 	return []string{
 		"TIDEOVER_ATTEMPT=" + strconv.Itoa(x.attempt),
@@ -221,17 +214,6 @@ func (x *execution) code(err error) int {
 	case x.last == nil:
 		x.report.warn(err.Error())
 		return codeOwn
-	case x.lastExitCode() == 0:
-		return 1 // 0 would mean success
-	default:
-		return x.lastExitCode()
 	}
-}
-
-// lastExitCode returns the exit code of the latest attempt.
-func (x *execution) lastExitCode() int {
-	if x.last.TimedOut {
-		return codeTimeout
-	}
-	return x.last.Code
+	return cmp.Or(resultCode(x.last), 1) // 0 would mean success
 }

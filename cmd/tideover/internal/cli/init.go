@@ -171,7 +171,12 @@ func writeConfig(path string, text []byte, force bool) error {
 	case err == nil:
 		return replaceFile(path, text)
 	}
-	// O_EXCL: another process may have created the file meanwhile, or it is a dangling link.
+	return writeNewFile(path, text)
+}
+
+// writeNewFile writes a file that only its owner can read. It fails if the file exists: another
+// process may have created it meanwhile, or it is a dangling link.
+func writeNewFile(path string, text []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err

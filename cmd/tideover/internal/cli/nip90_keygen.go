@@ -76,12 +76,9 @@ func keygen(p *resultPrinter, out string) error {
 
 // writeKey writes the key to a new file. If that fails, it removes the file.
 func writeKey(name string, key nostr.SecretKey) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	err := writeNewFile(name, []byte(key.Reveal()+"\n"))
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%s exists already: a key file is never replaced: choose another name", name)
 	}
-	if err != nil {
-		return err
-	}
-	return writeAndClose(f, []byte(key.Reveal()+"\n"))
+	return err
 }

@@ -212,15 +212,13 @@ func (p *details) throttles(list []gateway.Throttle) {
 func (p *details) quotas(list []gateway.Quota) {
 	t := &table{heads: []string{"NAME", "KEY", "LEFT", "OF", "RESETS"}}
 	for _, q := range list {
-		of := ""
-		if q.Limit > 0 {
-			of = strconv.FormatInt(q.Limit, 10)
-		}
-		left := cell{strconv.FormatInt(q.Remaining, 10), ""}
+		left, of, resets := plain(strconv.FormatInt(q.Remaining, 10)), "", ""
 		if q.Remaining <= 0 {
 			left.colour = "31"
 		}
-		resets := ""
+		if q.Limit > 0 {
+			of = strconv.FormatInt(q.Limit, 10)
+		}
 		if q.Reset != nil {
 			resets = p.when(q.Reset)
 		}
@@ -236,20 +234,15 @@ func (p *details) outages(list []gateway.Outage) {
 		if o.Predicted > 0 {
 			predicted, off = latency(o.Predicted), offBy(o.Seconds-o.Predicted)
 		}
-		if o.AtLeast {
-			lasted, off = atLeast(lasted), ""
+		switch { // the end of an outage may not have been observed
+		case o.AtLeast && lasted == "":
+			lasted, off = "unknown", ""
+		case o.AtLeast:
+			lasted, off = "at least "+lasted, ""
 		}
 		t.add(plain(p.stamp(o.Began)), plain(lasted), plain(predicted), plain(off), plain(strconv.Itoa(o.Probes)), plain(o.Cause))
 	}
 	p.section("outages", t)
-}
-
-// atLeast formats the length of an outage whose end was not observed.
-func atLeast(lasted string) string {
-	if lasted == "" {
-		return "unknown"
-	}
-	return "at least " + lasted
 }
 
 // offBy formats the difference between the actual and the expected length, with a sign.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -105,15 +106,11 @@ func unlessEqual(text, said string) string {
 
 // describeWaitSource says who set a wait.
 func describeWaitSource(who string) string {
-	switch who {
-	case "":
+	names := map[string]string{"human": "an operator", "handler": "the session itself"}
+	if who == "" {
 		return ""
-	case "human":
-		return "an operator"
-	case "handler":
-		return "the session itself"
 	}
-	return "the " + who
+	return cmp.Or(names[who], "the "+who)
 }
 
 // outOf formats a counter with its maximum in words; a negative limit means unlimited.

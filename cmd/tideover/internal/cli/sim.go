@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/cmd/tideover/internal/simulate"
 	"github.com/tideover/tideover/sim"
 )
@@ -125,18 +126,8 @@ func hangingList(all iter.Seq2[string, string], format string) string {
 
 // hanging returns a name followed by wrapped text with a hanging indent.
 func hanging(name, text string, width int) string {
-	var b strings.Builder
-	b.WriteString(name)
-	column := len(name)
-	for word := range strings.FieldsSeq(text) {
-		if column+1+len(word) > width {
-			b.WriteString("\n" + strings.Repeat(" ", len(name)))
-			column = len(name)
-		}
-		b.WriteString(" " + word)
-		column += 1 + len(word)
-	}
-	return b.String() + "\n"
+	indent := strings.Repeat(" ", len(name))
+	return name + strings.TrimPrefix(chart.Wrap(text, width, indent+" "), indent)
 }
 
 func runSim(cmd *cobra.Command, io Streams, o simOptions, args []string) error {

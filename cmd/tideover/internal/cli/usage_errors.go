@@ -94,34 +94,20 @@ func subcommandNames(cmd *cobra.Command) (list []string) {
 	return list
 }
 
-// flagSynonyms maps names that other tools use for a flag to ours.
+// flagSynonyms has, for a flag, the names that other tools use for it.
 var flagSynonyms = map[string][]string{
-	"timeout":     {"attempt-timeout", "total-timeout"},
-	"max-time":    {"total-timeout"},
-	"deadline":    {"total-timeout"},
-	"retries":     {"attempts"},
-	"retry":       {"attempts"},
-	"max-retries": {"attempts"},
-	"tries":       {"attempts"},
-	"count":       {"attempts"},
-	"times":       {"attempts"},
-	"delay":       {"policy"},
-	"backoff":     {"policy"},
-	"interval":    {"policy"},
-	"sleep":       {"policy"},
-	"json":        {"events"},
-	"output":      {"json", "events"},
-	"format":      {"json"},
-	"port":        {"listen"},
-	"addr":        {"listen", "server"},
-	"address":     {"listen", "server"},
-	"bind":        {"listen"},
-	"host":        {"server"},
-	"url":         {"server"},
-	"file":        {"config"},
-	"follow":      {"watch"},
-	"silent":      {"quiet"},
-	"id":          {"name"},
+	"attempt-timeout": {"timeout"},
+	"total-timeout":   {"timeout", "max-time", "deadline"},
+	"attempts":        {"retries", "retry", "max-retries", "tries", "count", "times"},
+	"policy":          {"delay", "backoff", "interval", "sleep"},
+	"json":            {"output", "format"},
+	"events":          {"output", "json"},
+	"listen":          {"port", "addr", "address", "bind"},
+	"server":          {"addr", "address", "host", "url"},
+	"config":          {"file"},
+	"watch":           {"follow"},
+	"quiet":           {"silent"},
+	"name":            {"id"},
 }
 
 // describeFlagError rewrites an error of the flag library in our own words.
@@ -175,7 +161,7 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 			known = append(known, f.Name)
 		}
 	})
-	meant := slices.DeleteFunc(slices.Clone(flagSynonyms[name]), func(other string) bool { return !slices.Contains(known, other) })
+	meant := slices.DeleteFunc(slices.Clone(known), func(flag string) bool { return !slices.Contains(flagSynonyms[flag], name) })
 	if len(meant) == 0 {
 		if near := cmp.Or(strictyaml.Nearest(name, known), uniquePrefixMatch(name, known)); near != "" {
 			meant = []string{near}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -13,11 +14,7 @@ import (
 // from other parties, such as a server's answer or the error of a step, is printed through it. Line
 // breaks are replaced, too, so that such text can't imitate lines of tideover.
 func visible(text string) string {
-	clean := true
-	for _, r := range text {
-		clean = clean && shown(r)
-	}
-	if clean {
+	if !strings.ContainsFunc(text, func(r rune) bool { return !shown(r) }) {
 		return text
 	}
 	var b strings.Builder
@@ -27,12 +24,8 @@ func visible(text string) string {
 			fmt.Fprintf(&b, `\x%02x`, text[i])
 		case shown(r):
 			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\r':
-			b.WriteString(`\r`)
+		case strings.ContainsRune("\n\t\r", r):
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		case r < 0x100:
 			fmt.Fprintf(&b, `\x%02x`, r)
 		case r > 0xffff:
