@@ -22,18 +22,8 @@ type Sessions interface {
 // resumeAssistant starts the assistant again whenever it has completed its work, until the context
 // ends. An assistant that a user has stopped or paused stays as it is.
 func resumeAssistant(ctx context.Context, all Sessions) {
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	for {
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return
-		}
-		list, err := all.List(ctx)
-		if err != nil {
-			continue // the engine is shutting down, or logs the error itself
-		}
+	for pause(ctx, time.Second) == nil {
+		list, _ := all.List(ctx) // on an error, the engine is shutting down, or logs it itself
 		for _, st := range list {
 			if st.Name == assistant && st.State == "completed" && st.Ended != nil && time.Since(*st.Ended) >= rest {
 				_ = all.Resume(ctx, assistant, "the demo") // on an error, try again in a second

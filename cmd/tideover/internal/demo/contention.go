@@ -59,13 +59,12 @@ type round struct {
 	Conflicts int `json:"conflicts"`
 }
 
-// contention returns a workflow whose steps write to the ledger at the same time.
-func (d *Demo) contention() (*engine.Workflow, error) {
-	parts := make([]engine.Part, 0, len(writers)+1)
+// contention returns the steps of a workflow that write to the ledger at the same time.
+func (d *Demo) contention() (parts []engine.Part) {
 	for _, who := range writers {
 		parts = append(parts, engine.Step(who, d.propose, engine.Policy("fixed(500ms) attempts=3")))
 	}
-	return engine.NewWorkflow("contention", append(parts, engine.Step("tally", tally, engine.After(writers...)))...)
+	return append(parts, engine.Step("tally", tally, engine.After(writers...)))
 }
 
 // propose is the step of a writer. It reports its progress.
@@ -84,10 +83,8 @@ func (d *Demo) sign(ctx context.Context, who string, lose func(page)) (e entry, 
 		if winner, ok := contend.Winner[page](try.Lost); ok {
 			base = winner
 		}
-		select {
-		case <-time.After(20*time.Millisecond + rand.N(60*time.Millisecond)):
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
+		if err := pause(ctx, 20*time.Millisecond+rand.N(60*time.Millisecond)); err != nil {
+			return 0, err
 		}
 		now, won := d.ledger.write(base.Version, who)
 		if !won {

@@ -6,6 +6,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -49,10 +50,8 @@ func New(ctx context.Context) (*Demo, error) {
 		return nil, err
 	}
 	d := &Demo{listener: l, client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 8}}}
-	for _, prepare := range []func() error{d.createWriter, d.createWorkflows, d.createProviders} {
-		if err := prepare(); err != nil {
-			return nil, fmt.Errorf("demo: %w", err)
-		}
+	if err := errors.Join(d.createWriter(), d.createWorkflows(), d.createProviders()); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
 	}
 	return d, nil
 }
@@ -67,24 +66,13 @@ func (d *Demo) createWriter() error {
 	return err
 }
 
-// createWorkflows creates the workflows.
-func (d *Demo) createWorkflows() (err error) {
-	if d.Workflows, err = d.workflows(); err != nil {
-		return err
-	}
-	round, err := d.contention()
-	d.Workflows = append(d.Workflows, round)
-	return err
-}
-
 // Run serves, starts runs, sends requests to the gateway and resumes the assistant, until the
 // context ends.
 func (d *Demo) Run(ctx context.Context, h Host) error {
 	ctx, cancel := context.WithCancel(ctx)
 	srv := &http.Server{Handler: service(), ReadHeaderTimeout: time.Second}
-	var parts sync.WaitGroup
-	parts.Go(func() { _ = srv.Serve(d.listener) }) // until it is closed
-	var users sync.WaitGroup
+	var servers, users sync.WaitGroup
+	servers.Go(func() { _ = srv.Serve(d.listener) }) // until it is closed
 	users.Go(func() { d.callModel(ctx, h.Address) })
 	users.Go(func() { resumeAssistant(ctx, h.Sessions) })
 	defer func() {
@@ -94,7 +82,7 @@ func (d *Demo) Run(ctx context.Context, h Host) error {
 			_ = up.Close()
 		}
 		_ = srv.Close()
-		parts.Wait()
+		servers.Wait()
 		d.client.CloseIdleConnections()
 	}()
 	return d.start(ctx, h.Engine)
@@ -107,14 +95,22 @@ func (d *Demo) start(ctx context.Context, e *engine.Engine) error {
 		if _, err := e.Start(ctx, w, newOrder(n), engine.Source("demo")); err != nil && ctx.Err() == nil {
 			return err
 		}
-		pause := every/4 + rand.N(3*every/4)
+		delay := every/4 + rand.N(3*every/4)
 		if n <= 2*len(d.Workflows) {
-			pause = 300 * time.Millisecond // at first, start all kinds quickly
+			delay = 300 * time.Millisecond // at first, start all kinds quickly
 		}
-		select {
-		case <-ctx.Done():
+		if pause(ctx, delay) != nil {
 			return nil
-		case <-time.After(pause):
 		}
+	}
+}
+
+// pause waits for d, or until the context ends.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }

@@ -73,10 +73,7 @@ func (d *Demo) callModel(ctx context.Context, address string) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				d.question(ctx, address+"p/model/v1/chat/completions", priorities[i%len(priorities)])
-				select {
-				case <-ctx.Done():
-				case <-time.After(200*time.Millisecond + rand.N(time.Second)):
-				}
+				_ = pause(ctx, 200*time.Millisecond+rand.N(time.Second))
 			}
 		})
 	}

@@ -15,7 +15,7 @@ func service() http.Handler {
 	bad := func() bool { return int(time.Since(born)/(30*time.Second))%2 == 0 }
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /flaky", func(w http.ResponseWriter, r *http.Request) {
-		pause(r, 300*time.Millisecond)
+		_ = pause(r.Context(), 300*time.Millisecond)
 		share := 0.25
 		if bad() {
 			share = 0.65
@@ -36,7 +36,7 @@ func service() http.Handler {
 	})
 	mux.HandleFunc("POST /slow", func(w http.ResponseWriter, r *http.Request) {
 		if rand.Float64() < 0.6 {
-			pause(r, 10*time.Second) // longer than any client waits
+			_ = pause(r.Context(), 10*time.Second) // longer than any client waits
 			return
 		}
 		fmt.Fprint(w, "12 pages of data")
@@ -58,12 +58,4 @@ func service() http.Handler {
 func number(r *http.Request) int {
 	n, _ := strconv.Atoi(r.URL.Query().Get("order"))
 	return n
-}
-
-// pause waits for d, or until the client is gone.
-func pause(r *http.Request, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-r.Context().Done():
-	}
 }

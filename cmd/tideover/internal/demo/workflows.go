@@ -31,12 +31,12 @@ func newOrder(n int) order {
 	return order{Order: 4700 + n, Customer: customers[n%len(customers)], Item: items[n%len(items)], Poison: n%15 == 4}
 }
 
-// workflows returns a workflow for each kind of failure: occasional, slow, permanent, and
-// persistent.
-func (d *Demo) workflows() (list []*engine.Workflow, err error) {
+// createWorkflows creates a workflow for each kind of failure: occasional, slow, permanent,
+// persistent, and by conflicts.
+func (d *Demo) createWorkflows() (err error) {
 	add := func(name string, parts ...engine.Part) {
 		w, e := engine.NewWorkflow(name, parts...)
-		list, err = append(list, w), errors.Join(err, e)
+		d.Workflows, err = append(d.Workflows, w), errors.Join(err, e)
 	}
 	add("order",
 		engine.Step("charge", d.call("/flaky"), engine.Policy("exponential(1s..20s) jitter=0.5..1.5 attempts=6")),
@@ -51,7 +51,8 @@ func (d *Demo) workflows() (list []*engine.Workflow, err error) {
 	add("import",
 		engine.Step("parse", d.parse, engine.Policy("exponential(1s..8s) jitter=20% attempts=4")),
 		engine.Step("store", d.call("/flaky"), engine.After("parse"), engine.Policy("decorrelated(500ms..10s) attempts=7")))
-	return list, err
+	add("contention", d.contention()...)
+	return err
 }
 
 // call returns a step that calls the service once.
@@ -94,10 +95,8 @@ func (d *Demo) render(ctx context.Context, o order) (string, error) {
 		if err := engine.Progress(ctx, fmt.Sprintf("page %d of 5", page)); err != nil {
 			return "", err
 		}
-		select {
-		case <-time.After(1200 * time.Millisecond):
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
+		if err := pause(ctx, 1200*time.Millisecond); err != nil {
+			return "", err
 		}
 	}
 	return fmt.Sprintf("report on order %d, 5 pages", o.Order), nil

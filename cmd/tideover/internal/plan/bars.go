@@ -2,6 +2,7 @@ package plan
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -30,23 +31,18 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 		b.WriteString(v.paint.Faint(i, strings.Repeat(v.glyphs.band, to-from-sure)))
 	}
 	for cell := 0; cell <= high; {
-		next := high + 1
+		next := cell + 1
 		switch {
 		case p.Sampled && cell == sample:
 			b.WriteString(v.paint.Bold(v.glyphs.sample))
-			cell++
-			continue
 		case cell == mark:
 			b.WriteString(v.paint.Strong(i, v.glyphs.mark))
-			cell++
-			continue
-		}
-		for _, stop := range []int{mark, sample} {
-			if stop > cell && (stop == mark || p.Sampled) {
-				next = min(next, stop)
+		default:
+			for next <= high && next != mark && (next != sample || !p.Sampled) {
+				next++
 			}
+			emit(cell, next)
 		}
-		emit(cell, next)
 		cell = next
 	}
 	return b.String()
@@ -54,10 +50,8 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 
 // crushed reports whether the longest bar of a policy is too short to see.
 func (v *view) crushed(plans []Plan, width int) bool {
-	for _, p := range plans {
-		if n := len(p.Retries); n > 0 && p.Retries[n-1].High > 0 && v.scale.At(p.Retries[n-1].High)*float64(width) < 2 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(plans, func(p Plan) bool {
+		n := len(p.Retries)
+		return n > 0 && p.Retries[n-1].High > 0 && v.scale.At(p.Retries[n-1].High)*float64(width) < 2
+	})
 }

@@ -62,11 +62,5 @@ func writeNew(path string, data []byte, mode os.FileMode) error {
 		return err
 	}
 	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	return err
+	return errors.Join(err, f.Sync(), f.Close())
 }

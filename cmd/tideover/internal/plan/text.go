@@ -1,8 +1,10 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -38,11 +40,8 @@ type view struct {
 // bars below it on one scale.
 func Text(w io.Writer, plans []Plan, s Style) error {
 	v := &view{
-		width: s.Width, glyphs: unicodeGlyphs, rule: "│",
+		width: cmp.Or(s.Width, 80), glyphs: unicodeGlyphs, rule: "│",
 		paint: chart.Paint{On: s.Colour}, scale: delayScale(plans, s.Log), many: len(plans) > 1,
-	}
-	if s.Width == 0 {
-		v.width = 80
 	}
 	if s.ASCII {
 		v.glyphs, v.rule = asciiGlyphs, "|"
@@ -185,10 +184,8 @@ func each(w io.Writer, plans []Plan, rule string, cells func(*Plan) []string) {
 // rowName returns the number of the retry in row n, or dots if the row only means that there are
 // more.
 func rowName(plans []Plan, n int) string {
-	for _, p := range plans {
-		if n < len(p.Retries) {
-			return strconv.Itoa(n + 1)
-		}
+	if n < mostRetries(plans) {
+		return strconv.Itoa(n + 1)
 	}
 	return "..."
 }
@@ -263,19 +260,13 @@ func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
 		return
 	}
 	parts := []string{v.glyphs.mark + " delay"}
-	random, sampled, never := false, false, false
-	for _, p := range plans {
-		random = random || p.Policy.Random()
-		sampled = sampled || p.Sampled
-		never = never || p.starred()
-	}
-	if random {
+	if slices.ContainsFunc(plans, func(p Plan) bool { return p.Policy.Random() }) {
 		parts = append(parts, v.glyphs.band+" band")
 	}
-	if sampled {
+	if slices.ContainsFunc(plans, func(p Plan) bool { return p.Sampled }) {
 		parts = append(parts, v.glyphs.sample+" sample")
 	}
-	if never {
+	if slices.ContainsFunc(plans, func(p Plan) bool { return p.starred() }) {
 		parts = append(parts, "* can't happen")
 	}
 	full := "full length " + textfmt.ShortDuration(v.scale.High)
@@ -294,21 +285,15 @@ func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
 
 // notes writes the notes, separately for each policy.
 func (v *view) notes(b *strings.Builder, plans []Plan) {
+	b.WriteString("\n")
+	if !v.many {
+		b.WriteString(chart.Wrap(strings.Join(plans[0].Notes(), "\n"), v.width, ""))
+		return
+	}
 	for i, p := range plans {
-		if i == 0 || !v.many {
-			b.WriteString("\n")
-		}
-		indent := ""
-		if v.many {
-			b.WriteString(v.paint.Strong(i, chart.Letter(i)) + "  ")
-			indent = strings.Repeat(" ", len(chart.Letter(i))+2)
-		}
-		notes := p.Notes()
-		if !v.many {
-			b.WriteString(chart.Wrap(strings.Join(notes, "\n"), v.width, ""))
-			continue
-		}
-		b.WriteString(strings.TrimPrefix(chart.Wrap(strings.Join(notes, " "), v.width, indent), indent))
+		indent := strings.Repeat(" ", len(chart.Letter(i))+2)
+		text := chart.Wrap(strings.Join(p.Notes(), " "), v.width, indent)
+		b.WriteString(v.paint.Strong(i, chart.Letter(i)) + "  " + strings.TrimPrefix(text, indent))
 	}
 }
 

@@ -89,14 +89,15 @@ func (p *Plan) longest() string {
 		return "The attempts' own time comes on top: there is no attempt-timeout."
 	case p.WorstCase == 0:
 		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", textfmt.ShortDuration(each))
+	}
+	s := fmt.Sprintf(" attempt is ended after %s, so the worst case is %s in all", textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
+	switch {
 	case n == 1:
-		return fmt.Sprintf("The attempt is ended after %s, so the worst case is %s in all.", textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
+		return "The" + s + "."
+	case p.WorstCase == p.Policy.TotalTimeout:
+		return "Each" + s + ", where the total-timeout cuts it off."
 	}
-	s := fmt.Sprintf("Each attempt is ended after %s, so the worst case is %s in all", textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
-	if t := p.Policy.TotalTimeout; t > 0 && p.WorstCase == t {
-		return s + ", where the total-timeout cuts it off."
-	}
-	return s + "."
+	return "Each" + s + "."
 }
 
 // timeout describes the effect of the total timeout.
@@ -159,14 +160,13 @@ func (p *Plan) throttled() string {
 	const few = 6
 	var delays []string
 	for k, d := range t.Delays(nil) {
-		if k > len(p.Retries) {
-			break
-		}
-		if k > few {
-			delays = append(delays, "...")
+		if k > min(len(p.Retries), few) {
 			break
 		}
 		delays = append(delays, textfmt.ShortDuration(d))
+	}
+	if len(p.Retries) > few {
+		delays = append(delays, "...")
 	}
 	s := fmt.Sprintf("After a throttled attempt the delay starts at %s: %s", textfmt.ShortDuration(base), strings.Join(delays, ", "))
 	if t.Random() {
@@ -180,11 +180,8 @@ func (p *Plan) throttled() string {
 
 // server describes the limit for delays that a server states.
 func (p *Plan) server() string {
-	if len(p.Retries) == 0 {
-		return ""
-	}
-	if p.Policy.ServerWait == 0 && p.Policy.ServerSlack == 0 {
-		return "" // the same for all policies; the help says it
+	if len(p.Retries) == 0 || p.Policy.ServerWait == 0 && p.Policy.ServerSlack == 0 {
+		return "" // the default is the same for all policies; the help says it
 	}
 	s := fmt.Sprintf("A delay that a server states takes the place of these: up to %s of it",
 		textfmt.ShortDuration(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
