@@ -2,6 +2,7 @@ package chart
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -54,13 +55,8 @@ func (s Scale) Ticks(n int) []time.Duration {
 }
 
 // within returns the durations that are on a logarithmic scale.
-func (s Scale) within(ds []time.Duration) (out []time.Duration) {
-	for _, d := range ds {
-		if d > s.Low && d <= s.High {
-			out = append(out, d)
-		}
-	}
-	return out
+func (s Scale) within(ds []time.Duration) []time.Duration {
+	return slices.DeleteFunc(slices.Clone(ds), func(d time.Duration) bool { return d <= s.Low || d > s.High })
 }
 
 // step returns the distance between the ticks of a linear scale.
@@ -75,10 +71,9 @@ func (s Scale) step(n int) time.Duration {
 
 // thin drops ticks until there are at most n.
 func thin(ds []time.Duration, n int) []time.Duration {
-	every := max(1, (len(ds)+n-1)/n)
 	var out []time.Duration
-	for i := 0; i < len(ds); i += every {
-		out = append(out, ds[i])
+	for some := range slices.Chunk(ds, max(1, (len(ds)+n-1)/n)) {
+		out = append(out, some[0])
 	}
 	return out
 }

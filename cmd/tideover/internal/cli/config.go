@@ -21,8 +21,6 @@ func newConfig(io Streams) *cobra.Command {
 		Short: "Check and show the configuration",
 		Long: `Checks or shows the configuration that 'tideover serve' would use here. Secrets are
 shown as the references in the file, never as values.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newConfigCheck(io), newConfigShow(io))
 	return cmd

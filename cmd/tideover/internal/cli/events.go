@@ -80,9 +80,3 @@ func eventJSON(e retry.Event) ([]byte, error) {
 	}
 	return append(append(line[:len(line)-1], ','), more[1:]...), nil
 }
-
-func (l *eventLog) close() {
-	if l.file != nil {
-		_ = l.file.Close()
-	}
-}

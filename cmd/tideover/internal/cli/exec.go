@@ -244,6 +244,7 @@ func joinNames(all iter.Seq2[string, string]) string {
 }
 
 func completeExec(cmd *cobra.Command) {
+	completeNoFiles(cmd, "retry-on", "stop-on", "throttle-on", "retry-stderr", "until-output")
 	policies := []cobra.Completion{"exponential(", "fixed(", "linear(", "decorrelated("}
 	for name, use := range retry.Presets {
 		policies = append(policies, cobra.CompletionWithDesc(name, use))
@@ -252,15 +253,10 @@ func completeExec(cmd *cobra.Command) {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
-		"policy":       fixed(policies...),
-		"attempts":     fixed("3", "5", "10", "unlimited"),
-		"retry-on":     fixed(),
-		"stop-on":      fixed(),
-		"throttle-on":  fixed(),
-		"retry-stderr": fixed(),
-		"until-output": fixed(),
-		"grace":        fixed("0s", "5s", "10s", "30s"),
-		"stdin-limit":  fixed("64MiB", "1GiB"),
+		"policy":      fixed(policies...),
+		"attempts":    fixed("3", "5", "10", "unlimited"),
+		"grace":       fixed("0s", "5s", "10s", "30s"),
+		"stdin-limit": fixed("64MiB", "1GiB"),
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, complete); err != nil {
 			panic(err) // a programming error: the flag does not exist

@@ -38,7 +38,7 @@ func runExec(io Streams, o *execOptions, args []string) error {
 	if err != nil {
 		return fmt.Errorf("--events: %w", err)
 	}
-	defer events.close()
+	defer events.file.Close() // does nothing without --events
 	stderr := &graceWriter{out: io.Err, grace: time.Duration(o.grace)}
 	x := &execution{execOptions: o, report: newReporter(io.Err, stderr, o)}
 	events.failed = x.report.warn

@@ -35,8 +35,6 @@ func newNotify(io Streams) *cobra.Command {
 		Short: "Test the notifiers of the configuration",
 		Long: `Tests the notifiers of the configuration. A notifier sends messages about sessions and
 workflows: that one gave up, waits for a long time, or continues.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newNotifyTest(io))
 	return cmd

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -87,23 +88,20 @@ func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 	return cmd
 }
 
+// problemCodes has the exit codes of errors of the server; the others have codeOwn.
+var problemCodes = map[control.Code]int{
+	control.CodeNotFound: codeNoRun, control.CodeAmbiguous: codeNoRun,
+	control.CodeDead: codeDead, control.CodeReplaced: codeDead, control.CodeCanceled: codeCanceled,
+}
+
 // coded gives an error of the server or a signal its exit code.
 func coded(err error) error {
 	if p, ok := errors.AsType[*control.Error](err); ok {
-		code := codeOwn
-		switch p.Code {
-		case control.CodeNotFound, control.CodeAmbiguous:
-			code = codeNoRun
-		case control.CodeDead, control.CodeReplaced:
-			code = codeDead
-		case control.CodeCanceled:
-			code = codeCanceled
-		}
-		text := []string{visible(p.Error())}
+		text := visible(p.Error())
 		for _, id := range p.Candidates {
-			text = append(text, visible(id))
+			text += "\n  " + visible(id)
 		}
-		return &codedError{errors.New(strings.Join(text, "\n  ")), code}
+		return &codedError{errors.New(text), cmp.Or(problemCodes[p.Code], codeOwn)}
 	}
 	if _, unlocated := errors.AsType[*unlocatedError](err); unlocated || unreachable(err) {
 		return &codedError{err, codeOwn}

@@ -70,11 +70,9 @@ func newRoot(io Streams) *cobra.Command {
 		Short: "Retries commands, API calls and workflows until they succeed",
 		Long: `tideover retries commands, API calls and workflows with the right delays, until they
 succeed or another attempt is pointless.`,
-		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       thisBuild().String(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetIn(io.In)
 	root.SetOut(io.Out)

@@ -52,8 +52,6 @@ func newSessions(io Streams) *cobra.Command {
 		Short:   "Show and control sessions",
 		Long:    sessionsLong,
 		Example: sessionsExample,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSessionsList(io), newSessionsShow(io), newSessionsLogs(io), newSessionsRemove(io), newStatusLine(io), newSessionsHook(io))
 	for _, v := range sessionVerbs() {

@@ -250,14 +250,6 @@ func (o *watchOptions) spec(cfg *config.Config, args []string, in *os.File) (*se
 	return s, errors.Join(errs...)
 }
 
-// typesAtReset reports whether the prompt to continue is typed into an interactive session.
-func (o *watchOptions) typesAtReset(cfg *config.Config) bool {
-	if o.typeAtReset != nil {
-		return *o.typeAtReset
-	}
-	return cfg.Watch.TypeAtReset
-}
-
 // parsePercent parses a percentage such as 90%.
 func parsePercent(text string) (float64, error) {
 	n, ok := textfmt.ParseFloatPercent(text)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -82,9 +81,13 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 			rep.observe(ev)
 		}
 	}
+	typeAtReset := cfg.Watch.TypeAtReset
+	if o.typeAtReset != nil {
+		typeAtReset = *o.typeAtReset
+	}
 	w, err := watch.Start(ctx, watch.Options{
 		Spec: spec, About: o.about(spec, args), Dir: dir, Accounts: client.AccountsFolder(cfg.Server.Data), Anew: o.startNew, Open: streamOpener(io), Expand: cfg.Expand, Outbox: messages, Notify: o.notify,
-		Observer: observe, TypeAtReset: o.typesAtReset(cfg),
+		Observer: observe, TypeAtReset: typeAtReset,
 		Shared: func(s *session.Spec) bool { return s.SharesFolder(otherSessions(cfg, s.Name)) },
 		Say:    rep.printInfo, Redactor: redactor, Logger: logger, Version: thisBuild().String(),
 	})
@@ -188,19 +191,17 @@ func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
 // separately, and --new, which would not continue the session.
 func givenFlags(flags *pflag.FlagSet) (words []string) {
 	flags.Visit(func(f *pflag.Flag) {
-		switch v := f.Value.(type) {
-		case pflag.SliceValue:
-			for _, item := range v.GetSlice() {
+		list, isList := f.Value.(pflag.SliceValue)
+		switch {
+		case isList:
+			for _, item := range list.GetSlice() {
 				words = append(words, "--"+f.Name, item)
 			}
+		case f.Name == "name" || f.Name == "new":
+		case f.Value.Type() == "bool":
+			words = append(words, "--"+f.Name+"="+f.Value.String())
 		default:
-			switch {
-			case slices.Contains([]string{"name", "new"}, f.Name):
-			case f.Value.Type() == "bool":
-				words = append(words, "--"+f.Name+"="+f.Value.String())
-			default:
-				words = append(words, "--"+f.Name, f.Value.String())
-			}
+			words = append(words, "--"+f.Name, f.Value.String())
 		}
 	})
 	return words

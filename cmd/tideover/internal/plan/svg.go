@@ -82,10 +82,7 @@ text { font: 12px system-ui, -apple-system, "Segoe UI", "Noto Sans", "DejaVu San
 .limit { stroke-width: 1.5; fill: none; stroke-dasharray: 4 3 }
 .never { opacity: .3 }
 `)
-	used := min(len(d.plans), len(chart.Colours))
-	for i, c := range chart.Colours[:used] {
-		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[0], i, c[0])
-	}
+	d.colours(0)
 	d.WriteString(`@media (prefers-color-scheme: dark) {
 text { fill: #e6edf3 }
 .mono, .soft, .end, .mid { fill: #9198a1 }
@@ -93,10 +90,15 @@ text { fill: #e6edf3 }
 .grid { stroke: #3d444d }
 .dot { stroke: #0d1117 }
 `)
-	for i, c := range chart.Colours[:used] {
-		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[1], i, c[1])
-	}
+	d.colours(1)
 	d.WriteString("}\n</style>\n")
+}
+
+// colours adds the styles of the policies for a light background, 0, or for a dark one, 1.
+func (d *drawing) colours(background int) {
+	for i, c := range chart.Colours[:min(len(d.plans), len(chart.Colours))] {
+		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[background], i, c[background])
+	}
 }
 
 // legend adds the names and the sums of the policies.
@@ -171,16 +173,12 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	middle := func(n int) float64 {
 		return svgLeft + (float64(n)+0.5)*slot + (float64(i)-float64(len(d.plans)-1)/2)*wide*1.15
 	}
-	var path strings.Builder
+	var points []string
 	for n, r := range p.Retries {
-		op := "L"
-		if n == 0 {
-			op = "M"
-		}
-		fmt.Fprintf(&path, "%s%.1f %.1f", op, middle(n), at(r.Delay))
+		points = append(points, fmt.Sprintf("%.1f %.1f", middle(n), at(r.Delay)))
 	}
-	if len(p.Retries) > 1 {
-		d.printf(`<path class="line s%d" d="%s"/>`+"\n", c, path.String())
+	if len(points) > 1 {
+		d.printf(`<path class="line s%d" d="M%s"/>`+"\n", c, strings.Join(points, "L"))
 	}
 	for n, r := range p.Retries {
 		x := middle(n)

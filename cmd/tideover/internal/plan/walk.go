@@ -20,6 +20,7 @@ const forever = time.Duration(math.MaxInt64)
 type step struct {
 	delay, low, high time.Duration
 	least, most      time.Duration // low and high, or those of a throttled attempt if they are wider
+	constant         bool          // all later retries are equal
 }
 
 // reached says which retries the total timeout allows. Each field is the number of the first retry
@@ -69,9 +70,9 @@ func (w *walk) step(k int, delay time.Duration) step {
 	return s
 }
 
-// steps yields all retries. constant is set if all later ones are equal.
-func (w *walk) steps() iter.Seq2[int, constantStep] {
-	return func(yield func(int, constantStep) bool) {
+// steps yields all retries.
+func (w *walk) steps() iter.Seq2[int, step] {
+	return func(yield func(int, step) bool) {
 		var before step
 		for k, d := range w.policy.Delays(nil) {
 			s := w.step(k, d)
@@ -80,17 +81,13 @@ func (w *walk) steps() iter.Seq2[int, constantStep] {
 				// The expected delay depends on the previous one: when two are equal, it stays constant.
 				far.delay = before.delay
 			}
-			if !yield(k, constantStep{s, s == far}) {
+			s.constant = s == far
+			if !yield(k, s) {
 				return
 			}
 			before = s
 		}
 	}
-}
-
-type constantStep struct {
-	step
-	constant bool
 }
 
 // listed returns how many retries to list if the caller asked for n.
@@ -142,23 +139,19 @@ func (w *walk) run(list int) []Retry {
 		w.worst = add(w.worst, multiply(s.most, times))
 	}
 	for k, s := range w.steps() {
-		pass(k, 1, s.step)
+		pass(k, 1, s)
 		if k <= list {
 			out = append(out, Retry{N: k, Delay: s.delay, Low: s.low, High: s.high, Sum: sum, Never: never.at > 0})
 		}
 		if k < list {
 			continue
 		}
-		if w.endless() && limit == 0 {
+		w.open = k == patience && !s.constant
+		if w.endless() && limit == 0 || w.open {
 			break
-		}
-		if w.open = k == patience && !s.constant; w.open {
-			break
-		}
-		if s.constant && k != w.retries {
-			pass(k+1, w.rest(k), s.step)
 		}
 		if s.constant {
+			pass(k+1, w.rest(k), s)
 			break
 		}
 	}

@@ -29,3 +29,12 @@ func descriptor(fd int) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(copied), fmt.Sprintf("descriptor %d", fd)), nil
 }
+
+// terminalSize returns the size of the terminal; 0 if it is unknown.
+func terminalSize(f *os.File) (columns, rows int) {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, 0
+	}
+	return int(size.Col), int(size.Row)
+}
