@@ -149,7 +149,8 @@ func (o *clusterOptions) printChanges(info control.Cluster, emit printChange) er
 	for i := range info.Shards {
 		sh := &info.Shards[i]
 		trouble := shardTrouble(&info, sh)
-		line := fmt.Sprintf("%s shard %d owner=%s epoch=%d", time.Now().Format(time.RFC3339), sh.Number, ownerCell(sh).text, sh.Epoch)
+		at := time.Now().Format(time.RFC3339)
+		line := fmt.Sprintf("%s shard %d owner=%s epoch=%d", at, sh.Number, ownerCell(sh).text, sh.Epoch)
 		if trouble != "" {
 			line += fmt.Sprintf(" trouble=%q", trouble)
 		}

@@ -27,7 +27,8 @@ func (r *reporter) observe(e retry.Event) {
 		r.stopCountdown()
 	case retry.Waiting:
 		r.printInfo("attempt %s %s; next in %s", attemptOf(e.Attempt, e.Attempts), describeEnd(e.Err), textfmt.ReadableDuration(e.Delay))
-		r.showCountdown("tideover: attempt "+attemptOf(e.Attempt+1, e.Attempts)+" in ", "; press Ctrl-C to stop", e.Delay, e.Until)
+		label := "tideover: attempt " + attemptOf(e.Attempt+1, e.Attempts) + " in "
+		r.showCountdown(label, "; press Ctrl-C to stop", e.Delay, e.Until)
 	case retry.Succeeded:
 		if e.Attempt > 1 {
 			r.printInfo("attempt %s succeeded after %s", attemptOf(e.Attempt, e.Attempts), textfmt.ReadableDuration(e.Elapsed))

@@ -52,7 +52,9 @@ its selection of events. It makes one attempt, so that an error shows at once; w
 Exit codes: 0 sent, 1 not sent, 125 tideover's own error, such as an unknown name.`,
 		Example: "  tideover notify test phone",
 		Args:    cobra.ExactArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return runNotifyTest(cmd.Context(), io, o, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return runNotifyTest(cmd.Context(), io, o, args[0])
+		},
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			cfg, _, err := o.source.load(new(secret.Redactor))
 			if err != nil {

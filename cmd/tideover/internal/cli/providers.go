@@ -110,16 +110,20 @@ func (e noGatewayError) Error() string {
 
 // providerVerbs are the commands that change a provider.
 var providerVerbs = []struct{ action, short, long string }{
-	{gateway.Open, "Block all requests to a provider", `Blocks all requests to a provider until it is closed or reset. They go to its
+	{gateway.Open, "Block all requests to a provider",
+		`Blocks all requests to a provider until it is closed or reset. They go to its
 fallback, or are rejected. As with a circuit breaker, open means blocked, and closed
 means that requests pass.`},
-	{gateway.Close, "Force all requests through to a provider", `Sends all requests to a provider until it is opened or reset. It counts as up, even if
+	{gateway.Close, "Force all requests through to a provider",
+		`Sends all requests to a provider until it is opened or reset. It counts as up, even if
 requests fail. As with a circuit breaker, closed means that requests pass, and open
 means blocked.`},
-	{gateway.Reset, "Return a provider to automatic control", `Returns a provider to automatic control. This ends open, close and drain, and clears
+	{gateway.Reset, "Return a provider to automatic control",
+		`Returns a provider to automatic control. This ends open, close and drain, and clears
 the limits and rejections that are recorded for its keys. If the provider is down,
 the next request probes it at once.`},
-	{gateway.Drain, "Finish the requests to a provider and accept no new ones", `Finishes the requests to a provider that are in progress. New ones go to its fallback,
+	{gateway.Drain, "Finish the requests to a provider and accept no new ones",
+		`Finishes the requests to a provider that are in progress. New ones go to its fallback,
 or are rejected, until it is reset.`},
 }
 
@@ -127,8 +131,8 @@ or are rejected, until it is reset.`},
 func newProviderVerb(io Streams, action, short, long string) *cobra.Command {
 	o := &providersOptions{newRemote(io)}
 	return o.command(&cobra.Command{
-		Use: action + " [flags] NAME", Short: short, Long: long, Example: "  tideover providers " + action + " anthropic",
-		Args: exactlyOne("provider"), ValidArgsFunction: single(o.completeNames),
+		Use: action + " [flags] NAME", Short: short, Long: long,
+		Example: "  tideover providers " + action + " anthropic", Args: exactlyOne("provider"), ValidArgsFunction: single(o.completeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.withClient(cmd, func(ctx context.Context, c *client.Client) error {
 				st, err := c.ApplyProvider(ctx, args[0], action)

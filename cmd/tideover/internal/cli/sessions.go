@@ -192,7 +192,9 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.printRendered(p.locate(st), func(s *screen) []string { return []string{visible(v.result(st, s))} })
+				return o.printRendered(p.locate(st), func(s *screen) []string {
+					return []string{visible(v.result(st, s))}
+				})
 			})
 		},
 	}

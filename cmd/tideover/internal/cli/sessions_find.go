@@ -132,7 +132,8 @@ func (p *sessionHost) describeError(err error) string {
 // gone reports whether the error means that no process listens: the socket does not exist, or its
 // process has ended.
 func gone(err error) bool {
-	return unreachable(err) && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, fs.ErrNotExist))
+	return unreachable(err) &&
+		(errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, fs.ErrNotExist))
 }
 
 // unreachable reports whether the server could not be reached.
@@ -211,7 +212,8 @@ func (o *sessionsOptions) findHost(ctx context.Context, hosts []*sessionHost, na
 		slices.Sort(names)
 		return nil, unknownSession(name, slices.Compact(names))
 	}
-	problem := control.NewError(control.CodeAmbiguous, fmt.Sprintf("%q matches %d sessions", name, len(candidates)), "select one with --server unix:PATH")
+	text := fmt.Sprintf("%q matches %d sessions", name, len(candidates))
+	problem := control.NewError(control.CodeAmbiguous, text, "select one with --server unix:PATH")
 	problem.Candidates = candidates
 	return nil, problem
 }

@@ -148,7 +148,8 @@ func (s *unwatchedSession) watchCommand() string {
 	if len(command) == 0 {
 		command = []string{"COMMAND"}
 	}
-	text := shellWords(slices.Concat([]string{"tideover", "watch", "--name", s.Name}, s.Flags, []string{"--"}, command))
+	start := []string{"tideover", "watch", "--name", s.Name}
+	text := shellWords(slices.Concat(start, s.Flags, []string{"--"}, command))
 	if from := cmp.Or(s.From, s.Dir); from != "" {
 		text = "cd " + shellWord(from) + " && " + text
 	}
@@ -220,14 +221,15 @@ func (o *sessionsOptions) findRunningHost(ctx context.Context, hosts []*sessionH
 		return p, err
 	}
 	s, ok := o.unwatchedByName(ctx, name)
-	switch {
-	case !ok:
+	if !ok {
 		return nil, err
-	case s.State == notWatched:
-		return nil, control.NewError(control.CodeNotFound, fmt.Sprintf("session %s is not watched", name), "continue it with: "+s.watchCommand())
 	}
-	how := cmp.Or(endedPhrases[s.State], "is "+s.State)
-	return nil, control.NewError(control.CodeNotFound, fmt.Sprintf("session %s %s and is not watched", name, how), "start it again with: "+s.watchCommand())
+	text, hint := "session "+name+" is not watched", "continue it with: "
+	if s.State != notWatched {
+		text = fmt.Sprintf("session %s %s and is not watched", name, cmp.Or(endedPhrases[s.State], "is "+s.State))
+		hint = "start it again with: "
+	}
+	return nil, control.NewError(control.CodeNotFound, text, hint+s.watchCommand())
 }
 
 // unwatchedByName returns the session with this name that is not watched.

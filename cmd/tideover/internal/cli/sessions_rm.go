@@ -61,7 +61,8 @@ func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name
 		return cantRemove(all, name)
 	case 1:
 	default:
-		problem := control.NewError(control.CodeAmbiguous, fmt.Sprintf("%q has %d folders", name, len(folders)), "remove one of them by hand")
+		text := fmt.Sprintf("%q has %d folders", name, len(folders))
+		problem := control.NewError(control.CodeAmbiguous, text, "remove one of them by hand")
 		problem.Candidates = folders
 		return problem
 	}
@@ -84,9 +85,9 @@ func cantRemove(all []hostedSession, name string) error {
 			continue
 		}
 		if s.In == inServe {
-			return control.NewError(control.CodeState, fmt.Sprintf("session %s runs in serve", name), "remove it from the configuration")
+			return control.NewError(control.CodeState, "session "+name+" runs in serve", "remove it from the configuration")
 		}
-		return control.NewError(control.CodeState, fmt.Sprintf("session %s is being watched", name), "end its watch first")
+		return control.NewError(control.CodeState, "session "+name+" is being watched", "end its watch first")
 	}
 	return unknownSession(name, names)
 }

@@ -161,7 +161,9 @@ func unknownFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 			known = append(known, f.Name)
 		}
 	})
-	meant := slices.DeleteFunc(slices.Clone(known), func(flag string) bool { return !slices.Contains(flagSynonyms[flag], name) })
+	meant := slices.DeleteFunc(slices.Clone(known), func(flag string) bool {
+		return !slices.Contains(flagSynonyms[flag], name)
+	})
 	if len(meant) == 0 {
 		if near := cmp.Or(strictyaml.Nearest(name, known), uniquePrefixMatch(name, known)); near != "" {
 			meant = []string{near}

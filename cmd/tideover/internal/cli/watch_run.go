@@ -159,7 +159,8 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-c
 		r.drain(w, signals) // including messages that an earlier process could not send
 		return nil
 	case "gave-up":
-		r.warn(fmt.Sprintf("session %s gave up (%s) after %s: %s", st.Name, st.Reason, textfmt.Plural(st.Commands, "command"), st.Error))
+		commands := textfmt.Plural(st.Commands, "command")
+		r.warn(fmt.Sprintf("session %s gave up (%s) after %s: %s", st.Name, st.Reason, commands, st.Error))
 		code = cmp.Or(code, 1)
 	default:
 		r.printInfo("session %s was stopped", st.Name)

@@ -90,7 +90,8 @@ func (p *Plan) longest() string {
 	case p.WorstCase == 0:
 		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", textfmt.ShortDuration(each))
 	}
-	s := fmt.Sprintf(" attempt is ended after %s, so the worst case is %s in all", textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
+	s := fmt.Sprintf(" attempt is ended after %s, so the worst case is %s in all",
+		textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
 	switch {
 	case n == 1:
 		return "The" + s + "."
