@@ -45,7 +45,7 @@ func TestScience(t *testing.T) {
 			doc.WriteString("This anchor does not hold.\n\n")
 		}
 		if len(rows) == 0 {
-			doc.WriteString("This anchor is a relation and has no numbers. It holds.\n")
+			doc.WriteString("This anchor compares two policies and has no expected numbers. The comparison holds.\n")
 			continue
 		}
 		doc.WriteString("| | measured | expected |\n| --- | --- | --- |\n")
@@ -62,14 +62,14 @@ func TestScience(t *testing.T) {
 
 const scienceHead = `# What is true about backoff, measured
 
-` + "`make science`" + ` writes this page. Every number comes from package sim, which runs the library's own decisions. ± is a
-95 % interval over seeds. The expected numbers are published ones, or come from independent simulations that were made
+` + "`make science`" + ` writes this page. Every number comes from package sim, which runs the library's own code. ± is a 95 %
+interval over seeds. The expected numbers were published by others, or come from independent simulations that were made
 before this library was written.
 
 ## Anchors
 
-Anchors are known results that the simulator must reproduce. ` + "`make anchors`" + ` checks them at this size, the tests at a
-smaller one.
+Anchors are known results that the simulator must reproduce. ` + "`make anchors`" + ` checks them with as many seeds as
+on this page, ` + "`make test`" + ` with fewer.
 `
 
 // written formats an estimate with its significant digits.
@@ -85,18 +85,18 @@ func written(e Estimate) string {
 func claims(t *testing.T) string {
 	t.Helper()
 	var doc strings.Builder
-	doc.WriteString("\n## Claims of the sources\n\n### Jitter of 0.8 to 1.2 cuts a herd 20 to 40 times\n\nA thousand clients fail within 10 ms and retry after 1 s. The table shows the highest peak of retries without jitter,\ndivided by the peak with jitter.\n\n| bucket | times lower |\n| --- | --- |\n")
+	doc.WriteString("\n## Claims of the sources\n\n### Jitter of 0.8 to 1.2 cuts a herd 20 to 40 times\n\nA thousand clients fail within 10 ms and retry after 1 s. The table shows how many times lower the peak of retries\nis with jitter: the peak without jitter divided by the peak with jitter. A bucket is the interval in which retries are\ncounted.\n\n| bucket | times lower |\n| --- | --- |\n")
 	for _, bucket := range []time.Duration{10 * ms, 100 * ms, second} {
 		s, _ := Preset("herd")
 		s.Bucket, s.Clients.Start = bucket, 9*ms
 		r := run(t, s, 200, contestant(t, "exponential(1s..32s) attempts=2"), contestant(t, "exponential(1s..32s) attempts=2 jitter=20%"))
 		fmt.Fprintf(&doc, "| %v | %.3g |\n", bucket, r[0].PeakRetries.Mean/r[1].PeakRetries.Mean)
 	}
-	doc.WriteString("\nThe claim is true only in the narrowest of these buckets.\n\n### ±10 % is enough at 30 s\n\nA thousand clients fail in step and retry every 30 s. The table shows the number of periods until the fullest second has\nless than twice the mean.\n\n| jitter | periods |\n| --- | --- |\n")
+	doc.WriteString("\nThe claim is true only for buckets of 10 ms.\n\n### ±10 % is enough at 30 s\n\nA thousand clients fail at the same moment and retry every 30 s. The table shows after how many periods of 30 s the\nretries are spread: no second has more than twice the mean.\n\n| jitter | periods |\n| --- | --- |\n")
 	for _, jitter := range []string{"10%", "50%", "full"} {
 		fmt.Fprintf(&doc, "| %s | %d |\n", jitter, periods(t, "fixed(30s) attempts=unlimited jitter="+jitter))
 	}
-	doc.WriteString("\n### Jitter of 0.5 to 1.5 times the delay, then the cap\n\nThe policy is exponential(1s..16s). The table shows the share of the delays that are exactly the cap, when the sample is\ncut to the cap and when the band is.\n\n| retry | the sample is cut | the band is cut (this library) |\n| --- | --- | --- |\n")
+	doc.WriteString("\n### Jitter of 0.5 to 1.5 times the delay, then the cap\n\nThe policy is exponential(1s..16s). The table shows the share of the delays that are exactly the cap. If each random\ndelay is cut to the cap, many delays are equal; this library ends the range of the jitter at the cap instead.\n\n| retry | each delay is cut to the cap | the range ends at the cap (this library) |\n| --- | --- | --- |\n")
 	for k := 4; k <= 7; k++ {
 		cut, ours := onTheCap(k)
 		fmt.Fprintf(&doc, "| %d | %.1f %% | %.1f %% |\n", k, 100*cut, 100*ours)
@@ -151,7 +151,7 @@ func onTheCap(k int) (cut, ours float64) {
 func groups(t *testing.T) string {
 	t.Helper()
 	var doc strings.Builder
-	doc.WriteString("\n### The new policy handles 5 to 10 devices\n\nDevices propose at the same moment, with five acceptors and the state machines of internal/paxos. Old is\n`linear(10ms) attempts=4`, new is `contention`. \"After a partition\" means devices that were cut off while 20 epochs were\ndecided, and that all come back at once. The table shows the share of the devices that commit, and of the runs in which\nall do, in per cent:\n\n| one way | devices | old: devices | old: all | new: devices | new: all | after a partition, old: all | new: all |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	doc.WriteString("\n### The new policy handles 5 to 10 devices\n\nDevices propose a change at the same moment, with five acceptors and the state machines of internal/paxos. The old\npolicy is `linear(10ms) attempts=4`, the new one is `contention`. \"After a partition\" means that the devices were cut\noff while 20 epochs were decided, and all come back at once. The table shows, in per cent, the share of the devices that\ncommit their change (\"devices\"), and the share of the runs in which all devices do (\"all\"):\n\n| message, one way | devices | old: devices | old: all | new: devices | new: all | after a partition, old: all | new: all |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	percent := func(e Estimate) string { return written(Estimate{100 * e.Mean, 100 * e.Half, e.N}) }
 	for _, hop := range []time.Duration{ms, 10 * ms, 50 * ms} {
 		for _, n := range []int{2, 3, 5, 7, 10, 20} {
@@ -161,9 +161,9 @@ func groups(t *testing.T) string {
 				percent(calm[1].Success), percent(calm[1].All), percent(healed[0].All), percent(healed[1].All))
 		}
 	}
-	doc.WriteString("\nAt 1 ms it does, at 10 ms up to 5 and most of 7, at 50 ms up to 5. Package contend scales the base with the measured\nround trip. ")
+	doc.WriteString("\nThe claim is true if a message takes 1 ms. At 10 ms the new policy handles up to 5 devices and mostly 7, at 50 ms only\nup to 5. With a `Scale`, package contend makes the first delay a multiple of the measured time of an attempt. ")
 	far := contestant(t, "exponential(500ms..20s) jitter=1.0..1.5 attempts=11")
 	r := run(t, devices(10, 50*ms, 0), 400, newPolicy(t), far)
-	fmt.Fprintf(&doc, "With ten retries, all ten devices at 50 ms then commit in %s %% of the runs.\n", percent(r[1].All))
+	fmt.Fprintf(&doc, "With such\na delay and ten retries, all ten devices at 50 ms commit in %s %% of the runs.\n", percent(r[1].All))
 	return doc.String()
 }
