@@ -27,16 +27,16 @@ var (
 // About retry storms.
 var (
 	metricAmplified = layerDesc("amplification", "Recent attempts per first attempt; 1 means no retries.")
-	metricStorm     = layerDesc("retry_storm", "1 while retries are a storm.")
+	metricStorm     = layerDesc("retry_storm", "1 during a retry storm.")
 	metricStorms    = layerDesc("retry_storms_total", "Retry storms that have begun.")
 )
 
 // Read from the engine of this process.
 var (
 	metricRuns     = layerDesc("runs", "Runs that are not finished, and dead ones, by state.", "state")
-	metricQueue    = desc("queue_depth", "Steps that are due and wait for a free place.")
+	metricQueue    = desc("queue_depth", "Steps that are due and wait because of a concurrency limit.")
 	metricOldest   = desc("queue_oldest_seconds", "How long the oldest due step has waited; 0 if there is none.")
-	metricTimers   = desc("timers", "Waits and deadlines.")
+	metricTimers   = desc("timers", "Pending waits and deadlines.")
 	metricRunning  = desc("attempts_running", "Attempts under way.")
 	metricStuck    = desc("handlers_stuck", "Handlers that were given up and have not returned.")
 	metricBehind   = desc("view_behind_runs", "Runs that lists do not show yet.")
