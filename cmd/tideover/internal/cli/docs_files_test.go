@@ -86,7 +86,7 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 			if strings.Contains(text, "cert.pem") {
 				certtest.New(t).Issue(t, time.Now().Add(time.Hour), "tideover.example.com").Write(t, k.dir)
 			}
-			if err := config.Check(config.Source{Path: file, Environ: k.env}); err != nil {
+			if _, err := config.Load(config.Source{Path: file, Environ: k.env}); err != nil {
 				t.Errorf("%s: %s\n%v", name, text, err)
 			}
 		}

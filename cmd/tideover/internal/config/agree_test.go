@@ -145,7 +145,7 @@ func TestLoaderAndSchemaAgree(t *testing.T) {
 				if !strings.HasPrefix(where, "notify:") {
 					text += "notify: {n: {run: [x]}}\n"
 				}
-				loaded := config.Check(config.Source{Path: "/etc/tideover.yaml", Data: []byte(text), Environ: environ})
+				_, loaded := config.Load(config.Source{Path: "/etc/tideover.yaml", Data: []byte(text), Environ: environ})
 				valid := resolved.Validate(decoded(t, []byte(text)))
 				if good := i == 0; (loaded == nil) != good || (valid == nil) != good {
 					t.Errorf("%s\nwant good: %v; the loader says %v, the schema %v", text, good, loaded, valid)

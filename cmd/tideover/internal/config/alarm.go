@@ -10,14 +10,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// readAlarm reads the section. There is an alarm also if the file does not have it.
-func readAlarm(at place, rule *storm.Rule) {
-	if at.Empty() {
-		at.Node = strictyaml.NewMap()
-	}
-	strictyaml.Object(struct{}{}, at, stormKeys, rule)
-}
-
 // The bounds of a limit: just above that of a layer that never retries, and one that no
 // layer reaches, which disables the alarm.
 const (
@@ -41,20 +33,17 @@ func readFactor(at place) float64 {
 	return f
 }
 
-var stormKeys = []key[struct{}, storm.Rule]{
-	{
-		Name: "amplification", Default: "2", Doc: "Alarm threshold: attempts per first attempt of a workflow or a provider.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Types: []string{"number", "integer"}, Minimum: new(minAmplification), Maximum: new(maxAmplification)}
-		},
-		Set: func(_ struct{}, at place, r *storm.Rule) { r.Amplification = readFactor(at) },
-	},
-	{
-		Name: "for", Default: "30s", Doc: "How long the threshold must be exceeded before the alarm starts, and how long it must hold again before the alarm ends. Attempts are counted over half of this time.", Schema: strictyaml.DurationSchema,
-		Set: func(_ struct{}, at place, r *storm.Rule) { r.For = strictyaml.ReadDuration(at) },
-	},
-	{
-		Name: "min-attempts", Default: "50", Doc: "Fewest attempts in that half for an alarm.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ struct{}, at place, r *storm.Rule) { r.MinAttempts = strictyaml.ReadInt(at, 1) },
-	},
+func factorSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Types: []string{"number", "integer"}, Minimum: new(minAmplification), Maximum: new(maxAmplification)}
+}
+
+// stormKeys are the keys of the section alarm.
+func stormKeys(r *storm.Rule) []key {
+	return []key{
+		strictyaml.Field(&r.Amplification, "amplification", "2", factorSchema, readFactor,
+			"Alarm threshold: attempts per first attempt of a workflow or a provider."),
+		strictyaml.Duration(&r.For, "for", "30s",
+			"How long the threshold must be exceeded before the alarm starts, and how long it must hold again before the alarm ends. Attempts are counted over half of this time."),
+		strictyaml.Int(&r.MinAttempts, "min-attempts", "50", 1, "Fewest attempts in that half for an alarm."),
+	}
 }

@@ -3,6 +3,8 @@ package config
 import (
 	"path/filepath"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 )
@@ -18,55 +20,39 @@ type Audit struct {
 // readAudit reads the section audit. There is a trail also if the file does not have it. data
 // is the data folder of the server.
 func readAudit(r *sharedReader, at place, a *Audit, data string) {
-	if at.Empty() {
-		at.Node = strictyaml.NewMap()
-	}
-	found, _ := strictyaml.Object(r, at, auditKeys, a)
+	found, _ := strictyaml.Object(at.OrMap(), r.auditKeys(a))
 	if _, ok := found["file"]; !ok {
 		a.File = filepath.Join(data, "audit.jsonl")
 		at.RecordDefault("file", a.File)
 	}
 }
 
-var auditKeys = []key[*sharedReader, Audit]{
-	{
-		Name: "file", Doc: "Path of the audit log, relative to the folder of this file. Default: audit.jsonl in server.data.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *sharedReader, at place, a *Audit) {
-			if s, ok := at.Text(); ok {
-				a.File = r.path(at, s)
-				at.Record(a.File)
-			}
-		},
-	},
-	{
-		Name: "max-size", Default: "10MB", Doc: "Size at which the audit log is rotated.", Schema: strictyaml.SizeSchema,
-		Set: func(_ *sharedReader, at place, a *Audit) { a.MaxSize = strictyaml.ReadSize(at) },
-	},
-	{
-		Name: "keep", Default: "5", Doc: "Rotated audit logs to keep; 0 keeps none.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *sharedReader, at place, a *Audit) { a.Keep = strictyaml.ReadInt(at, 0) },
-	},
-	{
-		Name: "off", Doc: "Whether the audit log is disabled.",
-		Schema: strictyaml.BoolSchema,
-		Set:    func(_ *sharedReader, at place, a *Audit) { a.Off = strictyaml.ReadBool(at) },
-	},
+func (r *sharedReader) auditKeys(a *Audit) []key {
+	return []key{
+		strictyaml.Field(&a.File, "file", "", strictyaml.ScalarSchema, r.filePath,
+			"Path of the audit log, relative to the folder of this file. Default: audit.jsonl in server.data."),
+		strictyaml.Size(&a.MaxSize, "max-size", "10MB", "Size at which the audit log is rotated."),
+		strictyaml.Int(&a.Keep, "keep", "5", 0, "Rotated audit logs to keep; 0 keeps none."),
+		strictyaml.Bool(&a.Off, "off", "Whether the audit log is disabled."),
+	}
 }
 
-// readTracing reads the section tracing.
-func readTracing(r *sharedReader, at place) *tracing.Config {
+func (r *sharedReader) tracingSchema() *jsonschema.Schema {
+	return strictyaml.Describe(r.tracingKeys(new(tracing.Config)))
+}
+
+// tracing reads the section tracing.
+func (r *sharedReader) tracing(at place) *tracing.Config {
 	t := new(tracing.Config)
-	strictyaml.Object(r, at, tracingKeys, t)
+	strictyaml.Object(at, r.tracingKeys(t))
 	return t
 }
 
-var tracingKeys = []key[*sharedReader, tracing.Config]{
-	{
-		Name: "endpoint", Required: true, Doc: "Base URL of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; /v1/traces is appended. May contain references.", Schema: strictyaml.TextSchema,
-		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Endpoint = r.secretURL(at) },
-	},
-	{
-		Name: "headers", Doc: "HTTP headers of each request. Values may contain references.", Schema: headersSchema,
-		Set: func(r *sharedReader, at place, t *tracing.Config) { t.Headers = r.SecretMap(at, headerNames()) },
-	},
+func (r *sharedReader) tracingKeys(t *tracing.Config) []key {
+	return []key{
+		strictyaml.Required(strictyaml.Field(&t.Endpoint, "endpoint", "", strictyaml.TextSchema, r.secretURL,
+			"Base URL of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; /v1/traces is appended. May contain references.")),
+		strictyaml.Field(&t.Headers, "headers", "", headersSchema, r.secretHeaders,
+			"HTTP headers of each request. Values may contain references."),
+	}
 }

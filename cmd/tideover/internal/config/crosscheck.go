@@ -70,6 +70,14 @@ type command struct {
 	inherit guard.Inherit
 }
 
+func (c *command) texts() []*template.Text {
+	list := make([]*template.Text, len(c.args))
+	for i, u := range c.args {
+		list[i] = u.text
+	}
+	return list
+}
+
 // addCommand remembers the command of a step.
 func (r *sharedReader) addCommand(d *stepDraft) {
 	if len(d.Texts.Run) == 0 {
@@ -98,10 +106,7 @@ func crossCheckCommands(commands []command, inherit guard.Inherit) {
 
 // warnScript warns of a template in what a shell reads as commands.
 func (c *command) warnScript() {
-	run := make([]*template.Text, len(c.args))
-	for i, u := range c.args {
-		run[i] = u.text
-	}
+	run := c.texts()
 	for k := range c.args {
 		if !isShell(run[k]) {
 			continue

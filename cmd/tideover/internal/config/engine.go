@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,13 +26,7 @@ type engineReader struct {
 
 // section reads the section with the variables and the flags over it.
 func (r *engineReader) section(at place, e *cluster.Config) {
-	if at.Node.Kind == strictyaml.KindNull {
-		at.Node = strictyaml.NewMap()
-	}
-	if at.Node.Kind == strictyaml.KindMap {
-		at.Node = layers(r.sharedReader, at, engineKeys)
-	}
-	found, _ := strictyaml.Object(r, at, engineKeys, e)
+	found := r.layered(at, r.engineKeys(e))
 	if _, ok := found["nats"]; !ok {
 		for _, name := range slices.Sorted(maps.Keys(found)) {
 			found[name].Bad("requires nats, the addresses of the servers; without nats, runs are stored in server.data")
@@ -43,16 +38,18 @@ func (r *engineReader) section(at place, e *cluster.Config) {
 		at.RecordDefault("name", e.Name)
 	}
 	checkIdentity(found)
-	checkPairs(found, [][2]string{{"password", "user"}, {"user", "password"}, {"system-password", "system-user"}, {"system-user", "system-password"}})
+	checkPair(found, "user", "password")
+	checkPair(found, "system-user", "system-password")
 	r.addresses(found, e)
 }
 
-// checkPairs refuses a key without the one that it needs.
-func checkPairs(found map[string]place, pairs [][2]string) {
-	for _, pair := range pairs {
-		if here, ok := found[pair[0]]; ok && found[pair[1]].Node == nil {
-			here.Bad("requires %s", pair[1])
-		}
+// checkPair refuses one of two keys without the other.
+func checkPair(found map[string]place, a, b string) {
+	switch {
+	case found[a].Node != nil && found[b].Node == nil:
+		found[a].Bad("requires %s", b)
+	case found[b].Node != nil && found[a].Node == nil:
+		found[b].Bad("requires %s", a)
 	}
 }
 
@@ -72,95 +69,53 @@ func checkIdentity(found map[string]place) {
 	}
 }
 
-var engineKeys = []key[*engineReader, cluster.Config]{
-	{
-		Name: "nats", Doc: "Addresses of NATS servers with JetStream, such as nats://host:4222, as a list or separated by commas. Runs are shared with all processes that name the same cluster. A password in an address must be a reference.",
-		Schema: addressesSchema,
-		Set:    func(r *engineReader, at place, e *cluster.Config) { e.NATS = r.natsServers(at) },
-	},
-	{
-		Name: "name", Doc: "Name of the cluster within NATS; the names of its streams begin with it. Default: tideover.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
+// engineKeys are the keys of the section.
+func (r *engineReader) engineKeys(e *cluster.Config) []key {
+	return []key{
+		strictyaml.Field(&e.NATS, "nats", "", addressesSchema, r.natsServers,
+			"Addresses of NATS servers with JetStream, such as nats://host:4222, as a list or separated by commas. Runs are shared with all processes that name the same cluster. A password in an address must be a reference."),
+		strictyaml.Field(&e.Name, "name", "", clusterNameSchema, readClusterName,
+			"Name of the cluster within NATS; the names of its streams begin with it. Default: tideover."),
+		strictyaml.IntUpTo(&e.Shards, "shards", "", jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`,
+			"Number of shards that the runs are divided into. Set when the cluster is created; can't be changed. Default: 32."),
+		strictyaml.IntUpTo(&e.Replicas, "replicas", "", maxReplicas, "[1-5]",
+			"Number of NATS servers that store each entry. Set when the cluster is created. Default: 3 if the servers form a NATS cluster, else 1."),
+		strictyaml.Field(&e.MaxBytes, "max-bytes", "", strictyaml.SizeSchema, readLogLimit,
+			"Largest log of a shard, at least 192MiB. Set when the cluster is created. Default: no limit."),
+		strictyaml.Field(&e.LeaseTime, "lease-time", "", strictyaml.DurationSchema, readLeaseTime,
+			"Time without a heartbeat after which a process counts as dead, 1s to 5m. Set when the cluster is created. Default: 12s."),
+		strictyaml.Field(&e.Credentials, "credentials", "", strictyaml.ScalarSchema,
+			r.checkedPath(func(path string) jetstream.Config { return jetstream.Config{Credentials: path} }),
+			"Path of a .creds file. The file may be replaced while the server runs."),
+		strictyaml.Field(&e.NKeySeed, "nkey-seed", "", strictyaml.ScalarSchema,
+			r.checkedPath(func(path string) jetstream.Config { return jetstream.Config{NKeySeed: path} }),
+			"Path of a file with the seed of an nkey."),
+		strictyaml.Field(&e.User, "user", "", strictyaml.ScalarSchema, r.Open,
+			"User name for the NATS servers; may contain references."),
+		strictyaml.Field(&e.Password, "password", "", referenceSchema, r.Secret,
+			"Password of the user, as a reference: ${env:NAME} or ${file:path}."),
+		strictyaml.Field(&e.Token, "token", "", referenceSchema, r.Secret,
+			"Token for the NATS servers, as a reference: ${env:NAME} or ${file:path}."),
+		{
+			Name: "tls", Doc: "Files for TLS connections. The environment variables are TIDEOVER_ENGINE_TLS_CA, TIDEOVER_ENGINE_TLS_CERT and TIDEOVER_ENGINE_TLS_KEY.", Inside: []string{"ca", "cert", "key"},
+			Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(r.tlsKeys(new(cluster.TLS)))) },
+			Set:    func(at place) { r.tls(at, &e.TLS) },
 		},
-		Set: func(_ *engineReader, at place, e *cluster.Config) { e.Name = readClusterName(at) },
-	},
-	{
-		Name: "shards", Doc: "Number of shards that the runs are divided into. Set when the cluster is created; can't be changed. Default: 32.", Schema: strictyaml.IntUpToSchema(jetstream.MaxShards, `[1-9][0-9]?|[1-4][0-9]{2}|50[0-9]|51[0-2]`),
-		Set: func(_ *engineReader, at place, e *cluster.Config) {
-			e.Shards = strictyaml.ReadIntUpTo(at, jetstream.MaxShards)
+		strictyaml.Field(&e.Member, "member", "", memberSchema, readMember,
+			"Name of this process in the cluster. Default: host name and process id."),
+		{
+			Name: "second-place", Doc: "Folder outside NATS, such as a mounted disk, for a second copy of all snapshots and archives.",
+			Schema: strictyaml.ScalarSchema,
+			Set:    func(at place) { e.SecondPlace, r.secondPlace = r.folder(at), at },
 		},
-	},
-	{
-		Name: "replicas", Doc: "Number of NATS servers that store each entry. Set when the cluster is created. Default: 3 if the servers form a NATS cluster, else 1.", Schema: strictyaml.IntUpToSchema(maxReplicas, "[1-5]"),
-		Set: func(_ *engineReader, at place, e *cluster.Config) {
-			e.Replicas = strictyaml.ReadIntUpTo(at, maxReplicas)
-		},
-	},
-	{
-		Name: "max-bytes", Doc: "Largest log of a shard, at least 192MiB. Set when the cluster is created. Default: no limit.", Schema: strictyaml.SizeSchema,
-		Set: func(_ *engineReader, at place, e *cluster.Config) { e.MaxBytes = readLogLimit(at) },
-	},
-	{
-		Name: "lease-time", Doc: "Time without a heartbeat after which a process counts as dead, 1s to 5m. Set when the cluster is created. Default: 12s.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *engineReader, at place, e *cluster.Config) { e.LeaseTime = readLeaseTime(at) },
-	},
-	{
-		Name: "credentials", Doc: "Path of a .creds file. The file may be replaced while the server runs.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) {
-			e.Credentials = r.fit(at, func(c *jetstream.Config, path string) { c.Credentials = path })
-		},
-	},
-	{
-		Name: "nkey-seed", Doc: "Path of a file with the seed of an nkey.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) {
-			e.NKeySeed = r.fit(at, func(c *jetstream.Config, path string) { c.NKeySeed = path })
-		},
-	},
-	{
-		Name: "user", Doc: "User name for the NATS servers; may contain references.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) { e.User = r.Open(at, "user") },
-	},
-	{
-		Name: "password", Doc: "Password of the user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) { e.Password = r.Secret(at) },
-	},
-	{
-		Name: "token", Doc: "Token for the NATS servers, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) { e.Token = r.Secret(at) },
-	},
-	{
-		Name: "tls", Doc: "Files for TLS connections. The environment variables are TIDEOVER_ENGINE_TLS_CA, TIDEOVER_ENGINE_TLS_CERT and TIDEOVER_ENGINE_TLS_KEY.", Inside: []string{"ca", "cert", "key"},
-		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(tlsKeys)) },
-		Set:    func(r *engineReader, at place, e *cluster.Config) { r.tls(at, &e.TLS) },
-	},
-	{
-		Name: "member", Doc: "Name of this process in the cluster. Default: host name and process id.",
-		Schema: func() *jsonschema.Schema {
-			s := strictyaml.ScalarSchema()
-			s.MinLength, s.MaxLength = new(1), new(maxMember)
-			return s
-		},
-		Set: func(_ *engineReader, at place, e *cluster.Config) { e.Member = readMember(at) },
-	},
-	{
-		Name: "second-place", Doc: "Folder outside NATS, such as a mounted disk, for a second copy of all snapshots and archives.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) { e.SecondPlace, r.secondPlace = r.folder(at), at },
-	},
-	{
-		Name: "system-credentials", Doc: "Path of a .creds file of the NATS system account, with which doctor checks how the servers store data.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) {
-			e.SystemCredentials = r.fit(at, func(c *jetstream.Config, path string) { c.SystemCredentials = path })
-		},
-	},
-	{
-		Name: "system-user", Doc: "User of the NATS system account, instead of system-credentials.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) { e.SystemUser = r.Open(at, "user") },
-	},
-	{
-		Name: "system-password", Doc: "Password of system-user, as a reference: ${env:NAME} or ${file:path}.", Schema: referenceSchema,
-		Set: func(r *engineReader, at place, e *cluster.Config) { e.SystemPassword = r.Secret(at) },
-	},
+		strictyaml.Field(&e.SystemCredentials, "system-credentials", "", strictyaml.ScalarSchema,
+			r.checkedPath(func(path string) jetstream.Config { return jetstream.Config{SystemCredentials: path} }),
+			"Path of a .creds file of the NATS system account, with which doctor checks how the servers store data."),
+		strictyaml.Field(&e.SystemUser, "system-user", "", strictyaml.ScalarSchema, r.Open,
+			"User of the NATS system account, instead of system-credentials."),
+		strictyaml.Field(&e.SystemPassword, "system-password", "", referenceSchema, r.Secret,
+			"Password of system-user, as a reference: ${env:NAME} or ${file:path}."),
+	}
 }
 
 const (
@@ -170,28 +125,32 @@ const (
 
 var clusterName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
+func clusterNameSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Types: []string{"string", "integer", "boolean"}, Pattern: clusterName.String()}
+}
+
 func readClusterName(at place) string {
-	s, ok := at.Text()
-	if ok && !clusterName.MatchString(s) {
-		at.Bad("%q is not a valid name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
-		return ""
-	}
-	if ok {
-		at.Record(s)
-	}
+	return strictyaml.ReadParsed(at, func(s string) (string, error) {
+		if !clusterName.MatchString(s) {
+			return "", fmt.Errorf("%q is not a valid name for a cluster; want 1 to 100 lower-case letters, digits and hyphens", s)
+		}
+		return s, nil
+	})
+}
+
+func memberSchema() *jsonschema.Schema {
+	s := strictyaml.ScalarSchema()
+	s.MinLength, s.MaxLength = new(1), new(maxMember)
 	return s
 }
 
 func readMember(at place) string {
-	s, ok := at.Text()
-	if ok && (s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl)) {
-		at.Bad("%q is not a valid name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
-		return ""
-	}
-	if ok {
-		at.Record(s)
-	}
-	return s
+	return strictyaml.ReadParsed(at, func(s string) (string, error) {
+		if s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl) {
+			return "", fmt.Errorf("%q is not a valid name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
+		}
+		return s, nil
+	})
 }
 
 // minLog is the least that a log may be limited to: it is cut when a snapshot is

@@ -30,19 +30,19 @@ func (r *engineReader) existing(at place) string {
 	return path
 }
 
-// fit reads the path of something that must be there and be what it is taken for.
-func (r *engineReader) fit(at place, set func(*jetstream.Config, string)) string {
-	path := r.existing(at)
-	if path == "" {
-		return ""
+// checkedPath returns a function that reads the path of something that must be there and
+// be valid in the settings that config returns for it.
+func (r *engineReader) checkedPath(config func(path string) jetstream.Config) func(at place) string {
+	return func(at place) string {
+		path := r.existing(at)
+		c := config(path)
+		c.URL = "nats://localhost"
+		if err := c.Validate(); path != "" && err != nil {
+			misfit(at, path, err)
+			return ""
+		}
+		return path
 	}
-	c := jetstream.Config{URL: "nats://localhost"}
-	set(&c, path)
-	if err := c.Validate(); err != nil {
-		misfit(at, path, err)
-		return ""
-	}
-	return path
 }
 
 // misfit records what is wrong with a file, with its path as it is written.
@@ -74,8 +74,8 @@ func (r *engineReader) tls(at place, t *cluster.TLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
-	found, _ := strictyaml.Object(r, at, tlsKeys, t)
-	checkPairs(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
+	found, _ := strictyaml.Object(at, r.tlsKeys(t))
+	checkPair(found, "cert", "key")
 	if t.CA != "" {
 		if _, err := (cluster.TLS{CA: t.CA}).Config(); err != nil {
 			misfit(found["ca"], t.CA, err)
@@ -88,17 +88,13 @@ func (r *engineReader) tls(at place, t *cluster.TLS) {
 	}
 }
 
-var tlsKeys = []key[*engineReader, cluster.TLS]{
-	{
-		Name: "ca", Doc: "Certificates of the authorities that sign the servers' certificates, as PEM. Default: the authorities of the operating system.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, t *cluster.TLS) { t.CA = r.existing(at) },
-	},
-	{
-		Name: "cert", Doc: "Path of the certificate of this process, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, t *cluster.TLS) { t.Cert = r.existing(at) },
-	},
-	{
-		Name: "key", Doc: "Path of the certificate's private key, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *engineReader, at place, t *cluster.TLS) { t.Key = r.existing(at) },
-	},
+func (r *engineReader) tlsKeys(t *cluster.TLS) []key {
+	return []key{
+		strictyaml.Field(&t.CA, "ca", "", strictyaml.ScalarSchema, r.existing,
+			"Certificates of the authorities that sign the servers' certificates, as PEM. Default: the authorities of the operating system."),
+		strictyaml.Field(&t.Cert, "cert", "", strictyaml.ScalarSchema, r.existing,
+			"Path of the certificate of this process, as PEM."),
+		strictyaml.Field(&t.Key, "key", "", strictyaml.ScalarSchema, r.existing,
+			"Path of the certificate's private key, as PEM."),
+	}
 }

@@ -151,7 +151,7 @@ func TestVariablesAndFlagsOfACluster(t *testing.T) {
 		"TIDEOVER_ENGINE_TLS_CACERT=x":      `env TIDEOVER_ENGINE_TLS_CACERT: key "tls-cacert" is unknown; did you mean "tls-cert"?`,
 		"TIDEOVER_ENGINE_NATS=http://x@b.c": `env TIDEOVER_ENGINE_NATS: engine.nats: "${env:TIDEOVER_ENGINE_NATS}" has the scheme "http"; want nats, tls, ws or wss`,
 	} {
-		err := config.Check(config.Source{Data: []byte("version: 1\nengine: {nats: a.example}\n"), Environ: []string{"HOME=/home/me", variable}})
+		_, err := config.Load(config.Source{Data: []byte("version: 1\nengine: {nats: a.example}\n"), Environ: []string{"HOME=/home/me", variable}})
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", variable, err, want)
 		}
@@ -203,7 +203,7 @@ func TestFilesForTLS(t *testing.T) {
 		"{ca: " + key + "}":                      "engine.tls.ca: there is no certificate in " + key,
 		"{cert: " + key + ", key: " + cert + "}": "engine.tls.cert: tls: failed to find",
 	} {
-		err := config.Check(config.Source{Data: []byte("version: 1\nengine: {nats: a.example, tls: " + section + "}\n"), Environ: []string{"HOME=/home/me"}})
+		_, err := config.Load(config.Source{Data: []byte("version: 1\nengine: {nats: a.example, tls: " + section + "}\n"), Environ: []string{"HOME=/home/me"}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", section, err, want)
 		}

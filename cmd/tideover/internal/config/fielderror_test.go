@@ -11,7 +11,8 @@ import (
 
 func TestBriefIsALine(t *testing.T) {
 	load := func(text string) error {
-		return config.Check(config.Source{Path: "tideover.yaml", Data: []byte("version: 1\n" + text), Environ: environ})
+		_, err := config.Load(config.Source{Path: "tideover.yaml", Data: []byte("version: 1\n" + text), Environ: environ})
+		return err
 	}
 	for _, c := range []struct {
 		name  string

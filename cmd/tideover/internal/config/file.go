@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"path/filepath"
 
@@ -28,12 +29,16 @@ type fileReader struct {
 	providers *providerReader
 	workflows *workflowReader
 	engine    *engineReader
-	server    serverReader
 	sessions  *sessionReader
 	jobs      *jobReader
 }
 
-func newFileReader(src Source, data []byte) (*fileReader, error) {
+// openFile reads the content of a source, which is not checked yet.
+func openFile(src Source) (*fileReader, error) {
+	data, err := content(src)
+	if err != nil {
+		return nil, err
+	}
 	dir, err := filepath.Abs(src.Path)
 	if err != nil {
 		return nil, fmt.Errorf("config: the working folder: %w", err)
@@ -41,6 +46,13 @@ func newFileReader(src Source, data []byte) (*fileReader, error) {
 	if src.Path != "" {
 		dir = filepath.Dir(dir)
 	}
+	f := newFileReader(src, dir, data)
+	f.cfg.digest = sha256.Sum256(data)
+	return f, nil
+}
+
+// newFileReader returns a reader of data, whose relative paths start at dir.
+func newFileReader(src Source, dir string, data []byte) *fileReader {
 	env := newEnvironment(src.Environ)
 	env.learnProxies(src.Redactor)
 	secrets := secret.Resolver{LookupEnv: env.lookup, Redactor: src.Redactor}
@@ -58,10 +70,10 @@ func newFileReader(src Source, data []byte) (*fileReader, error) {
 	return &fileReader{
 		sharedReader: shared, doc: doc, noFile: src.Path == "" && src.Data == nil, cfg: cfg,
 		policies: policies, notifiers: notifiers, providers: providers, workflows: workflows,
-		engine: &engineReader{sharedReader: shared}, server: serverReader{shared},
+		engine:   &engineReader{sharedReader: shared},
 		sessions: &sessionReader{sharedReader: shared, policies: policies, notifiers: notifiers, providers: providers, packs: cfg.Packs},
 		jobs:     &jobReader{sharedReader: shared, policies: policies, notifiers: notifiers, workflows: workflows},
-	}, nil
+	}
 }
 
 // read fills the configuration.
@@ -83,119 +95,85 @@ func (f *fileReader) read() {
 			root.Node.Set(section, strictyaml.NewMap())
 		}
 	}
-	strictyaml.Object(f, root, rootKeys, f.cfg)
+	strictyaml.Object(root, f.rootKeys(f.cfg))
 	crossCheckCommands(f.commands, f.cfg.Server.Inherit)
 }
 
 // rootKeys are the sections of the file.
-var rootKeys = []key[*fileReader, Config]{
-	{
-		Name: "version", Required: true, Doc: "Version of this file's format.",
-		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Const: new(any(1))} },
-		Set: func(_ *fileReader, at place, _ *Config) {
-			switch fromFile := at.Node.Origin == ""; {
-			case at.Node.Text != "1":
-				at.Bad("unknown version %q; this release supports version 1", at.Node.Text)
-			case fromFile && at.Node.Kind != strictyaml.KindInt:
-				at.Bad("the version is a number; write it without quotes")
-			}
+func (f *fileReader) rootKeys(c *Config) []key {
+	return []key{
+		{
+			Name: "version", Required: true, Doc: "Version of this file's format.",
+			Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Const: new(any(1))} },
+			Set: func(at place) {
+				switch fromFile := at.Node.Origin == ""; {
+				case at.Node.Text != "1":
+					at.Bad("unknown version %q; this release supports version 1", at.Node.Text)
+				case fromFile && at.Node.Kind != strictyaml.KindInt:
+					at.Bad("the version is a number; write it without quotes")
+				}
+			},
 		},
-	},
-	{
-		Name: "policies", Doc: "Retry policies by name: how long to wait and when to stop. A name can be used wherever a policy is expected.",
-		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(policySchema()) },
-		Set:    func(f *fileReader, at place, _ *Config) { f.policies.section(at) },
-	},
-	{
-		Name: "notify", Doc: "Notifiers by name: where messages about runs and providers are sent.",
-		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(notifySchema()) },
-		Set:    func(f *fileReader, at place, _ *Config) { f.notifiers.section(at) },
-	},
-	{ // before the workflows, whose steps use them
-		Name: "providers", Doc: "Remote APIs that the gateway and steps use, by name. The gateway serves each at /p/name/.",
-		Schema: func() *jsonschema.Schema {
-			return strictyaml.NamedSchema(strictyaml.OrNull(strictyaml.Describe(providerKeys)))
-		},
-		Set: func(f *fileReader, at place, c *Config) {
+		namedSection("policies", policySchema, "", f.policies.section,
+			"Retry policies by name: how long to wait and when to stop. A name can be used wherever a policy is expected."),
+		namedSection("notify", f.notifiers.schema, "", f.notifiers.section,
+			"Notifiers by name: where messages about runs and providers are sent."),
+		// Before the workflows, whose steps use them.
+		namedSection("providers", f.providers.schema, "", func(at place) {
 			f.providers.section(at)
 			c.providers = f.providers.names
-		},
-	},
-	{
-		Name: "gateway", Doc: "How clients reach the providers. Each key can also be set by an environment variable, such as TIDEOVER_GATEWAY_LISTEN for listen.",
-		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(gatewayKeys)) },
-		Set:    func(f *fileReader, at place, c *Config) { readGateway(f.sharedReader, at, &c.Gateway) },
-	},
-	{
-		Name: "workflows", Doc: "Workflows by name.",
-		Schema: func() *jsonschema.Schema {
-			s := strictyaml.NamedSchema(workflowSchema())
-			s.PropertyNames.Not = &jsonschema.Schema{Pattern: `^session\.|^notify\.|^nip90\.|` + alarmPattern}
-			return s
-		},
-		Set: func(f *fileReader, at place, c *Config) {
+		}, "Remote APIs that the gateway and steps use, by name. The gateway serves each at /p/name/."),
+		section("gateway", f.gatewayKeys(&c.Gateway), func(at place) { readGateway(f.sharedReader, at, &c.Gateway) },
+			"How clients reach the providers. Each key can also be set by an environment variable, such as TIDEOVER_GATEWAY_LISTEN for listen."),
+		namedSection("workflows", f.workflows.schema, `^session\.|^notify\.|^nip90\.|`+alarmPattern, func(at place) {
 			f.workflows.section(at)
 			c.names = f.workflows.names
-		},
-	},
-	{ // before the server and the sessions, which ask whether there is a cluster
-		Name: "engine", Doc: "Where runs are stored: in server.data, or shared with other processes in NATS JetStream. Each key can also be set by an environment variable, such as TIDEOVER_ENGINE_NATS for nats.",
-		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(engineKeys)) },
-		Set:    func(f *fileReader, at place, c *Config) { f.engine.section(at, &c.Engine) },
-	},
-	{
-		Name: "server", Doc: "Settings of tideover serve. Each key can also be set by an environment variable, such as TIDEOVER_SERVER_LISTEN for listen.",
-		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(serverKeys)) },
-		Set:    func(f *fileReader, at place, c *Config) { crossCheckServer(f, f.server.section(at, &c.Server)) },
-	},
-	{ // after the server, in whose data it is
-		Name: "audit", Doc: "The audit log: a file with all events.",
-		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(auditKeys)) },
-		Set:    func(f *fileReader, at place, c *Config) { readAudit(f.sharedReader, at, &c.Audit, c.Server.Data) },
-	},
-	{
-		Name: "alarm", Doc: "When to raise an alarm because retries multiply the load.",
-		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(stormKeys)) },
-		Set:    func(_ *fileReader, at place, c *Config) { readAlarm(at, &c.Alarm) },
-	},
-	{
-		Name: "tracing", Doc: "Where spans of attempts are sent. Default: tracing is off.",
-		Schema: func() *jsonschema.Schema { return strictyaml.Describe(tracingKeys) },
-		Set:    func(f *fileReader, at place, c *Config) { c.Tracing = readTracing(f.sharedReader, at) },
-	},
-	{
-		Name: "detect", Doc: "Your own packs of rules that find out why a session stopped, in addition to the built-in packs.",
-		Schema: func() *jsonschema.Schema { return strictyaml.NamedSchema(strictyaml.Describe(packKeys)) },
-		Set:    func(f *fileReader, at place, _ *Config) { at.EachName("pack", f.sessions.pack) },
-	},
-	{
-		Name: "sessions", Doc: "Long-running commands by name, which are resumed after usage limits and failures.",
-		Schema: func() *jsonschema.Schema {
-			s := strictyaml.NamedSchema(strictyaml.Describe(sessionKeys))
-			s.PropertyNames.Not = &jsonschema.Schema{Pattern: alarmPattern}
-			return s
-		},
-		Set: func(f *fileReader, at place, c *Config) {
+		}, "Workflows by name."),
+		// Before the server and the sessions, which ask whether there is a cluster.
+		section("engine", f.engine.engineKeys(&c.Engine), func(at place) { f.engine.section(at, &c.Engine) },
+			"Where runs are stored: in server.data, or shared with other processes in NATS JetStream. Each key can also be set by an environment variable, such as TIDEOVER_ENGINE_NATS for nats."),
+		section("server", f.serverKeys(&c.Server), func(at place) {
+			crossCheckServer(f, readServer(f.sharedReader, at, &c.Server))
+		}, "Settings of tideover serve. Each key can also be set by an environment variable, such as TIDEOVER_SERVER_LISTEN for listen."),
+		// After the server, in whose data it is.
+		section("audit", f.auditKeys(&c.Audit), func(at place) { readAudit(f.sharedReader, at, &c.Audit, c.Server.Data) },
+			"The audit log: a file with all events."),
+		section("alarm", stormKeys(&c.Alarm), func(at place) { strictyaml.Object(at.OrMap(), stormKeys(&c.Alarm)) },
+			"When to raise an alarm because retries multiply the load."),
+		strictyaml.Field(&c.Tracing, "tracing", "", f.tracingSchema, f.tracing,
+			"Where spans of attempts are sent. Default: tracing is off."),
+		namedSection("detect", packSchema, "", func(at place) { at.EachName("pack", f.sessions.pack) },
+			"Your own packs of rules that find out why a session stopped, in addition to the built-in packs."),
+		namedSection("sessions", f.sessions.schema, alarmPattern, func(at place) {
 			checkReserved(at) // a session is a workflow, too
 			crossCheckSessions(at, c)
 			at.EachName("session", func(name string, at place) {
 				c.sessions = append(c.sessions, name)
 				c.Sessions[name] = f.sessions.session(name, at)
 			})
-		},
-	},
-	{
-		Name: "watch", Doc: "Defaults for the flags of tideover watch.",
-		Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(watchKeys)) },
-		Set: func(f *fileReader, at place, c *Config) {
-			if !at.Empty() {
-				strictyaml.Object(f.sessions, at, watchKeys, &c.Watch)
-			}
-		},
-	},
-	{ // after the workflows, which it may name
-		Name: "nip90", Doc: "NIP-90 jobs to accept from Nostr relays and answer there. Default: none.",
-		Schema: func() *jsonschema.Schema { return strictyaml.Describe(nip90Keys) },
-		Set:    func(f *fileReader, at place, c *Config) { c.NIP90 = f.jobs.section(at) },
-	},
+		}, "Long-running commands by name, which are resumed after usage limits and failures."),
+		section("watch", watchKeys(&c.Watch), func(at place) { strictyaml.Object(at.OrMap(), watchKeys(&c.Watch)) },
+			"Defaults for the flags of tideover watch."),
+		// After the workflows, which it may name.
+		strictyaml.Field(&c.NIP90, "nip90", "", f.jobs.schema, f.jobs.section,
+			"NIP-90 jobs to accept from Nostr relays and answer there. Default: none."),
+	}
+}
+
+// section is a section with fixed keys, which may be empty.
+func section(name string, keys []key, read func(at place), doc string) key {
+	schema := func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(keys)) }
+	return key{Name: name, Doc: doc, Schema: schema, Set: read}
+}
+
+// namedSection is a section whose keys are names, except those that match reserved.
+func namedSection(name string, item func() *jsonschema.Schema, reserved string, read func(at place), doc string) key {
+	schema := func() *jsonschema.Schema {
+		s := strictyaml.NamedSchema(item())
+		if reserved != "" {
+			s.PropertyNames.Not = &jsonschema.Schema{Pattern: reserved}
+		}
+		return s
+	}
+	return key{Name: name, Doc: doc, Schema: schema, Set: read}
 }

@@ -134,7 +134,7 @@ func FuzzSecretsInErrors(f *testing.F) {
 			"version: 1\nnip90:\n  key: " + string(q) + "\n  relays: [\n",
 			"version: 1\nnip90: {relays: [" + quoted("wss://me:"+planted+"@a.example") + ", " + quoted("wss://a.example/?token="+planted) + "]}\n",
 		} {
-			err := config.Check(config.Source{Path: "x.yaml", Data: []byte(text), Environ: environ})
+			_, err := config.Load(config.Source{Path: "x.yaml", Data: []byte(text), Environ: environ})
 			if err != nil && strings.Contains(err.Error(), "PLANTED") && !strings.Contains(s, "${") && !strings.Contains(s, "{{") {
 				t.Fatalf("%q: %v", text, err)
 			}

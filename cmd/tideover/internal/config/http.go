@@ -20,7 +20,7 @@ var methods = []string{"get", "post", "put", "patch", "delete", "head"}
 
 // http reads a request.
 func (r *workflowReader) http(at place, d *stepDraft) {
-	found, ok := strictyaml.Object(r, at, httpKeys, d)
+	found, ok := strictyaml.Object(at, r.httpKeys(d))
 	if !ok {
 		return
 	}
@@ -40,56 +40,50 @@ func (r *workflowReader) http(at place, d *stepDraft) {
 	}
 }
 
-var httpKeys = func() []key[*workflowReader, stepDraft] {
-	keys := []key[*workflowReader, stepDraft]{{ // before the methods, whose URLs it makes paths
-		Name: "provider", Doc: "Provider to send the request to, with the provider's keys, limits and breaker. The URL is then a path below its base-url.", Schema: strictyaml.NameSchema,
-		Set: func(r *workflowReader, at place, d *stepDraft) {
+// httpKeys are the keys of a request.
+func (r *workflowReader) httpKeys(d *stepDraft) []key {
+	keys := []key{{ // before the methods, whose URLs it makes paths
+		Name: "provider", Doc: "Provider to send the request to, with the provider's keys, limits and breaker. The URL is then a path below its base-url.",
+		Schema: strictyaml.NameSchema,
+		Set: func(at place) {
 			s, ok := at.Text()
 			d.Provider = cmp.Or(s, "?") // also if it is wrong: the URL is meant to be a path
-			if !ok {
-				return
-			}
-			if r.providers.providers[s] == nil {
+			if ok && r.providers.providers[s] == nil {
 				at.Bad("%s", r.providers.noProvider(s))
-				return
 			}
 			at.Record(s)
 		},
 	}}
 	for _, m := range methods {
-		keys = append(keys, key[*workflowReader, stepDraft]{
-			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may contain references.", Schema: strictyaml.TextSchema,
-			Set: func(r *workflowReader, at place, d *stepDraft) {
+		keys = append(keys, key{
+			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may contain references.",
+			Schema: strictyaml.TextSchema,
+			Set: func(at place) {
 				d.Method = strings.ToUpper(m)
 				d.Texts.URL = r.url(at, d)
 			},
 		})
 	}
-	return append(keys, []key[*workflowReader, stepDraft]{
+	return append(keys, []key{
 		{
-			Name: "headers", Doc: "Headers of the request. Values are templates and may contain references.", Schema: headersSchema,
-			Set: func(r *workflowReader, at place, d *stepDraft) {
-				d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText)
-			},
+			Name: "headers", Doc: "Headers of the request. Values are templates and may contain references.",
+			Schema: headersSchema,
+			Set:    func(at place) { d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText) },
 		},
 		{
-			Name: "body", Doc: "Body of the request, a template.", Schema: strictyaml.ScalarSchema,
-			Set: func(r *workflowReader, at place, d *stepDraft) {
-				if d.Texts.Body = r.used(at, "body", template.WithoutRefs, d); d.Texts.Body != nil {
-					at.Record(d.Texts.Body.Source())
-				}
+			Name: "body", Doc: "Body of the request, a template.",
+			Schema: strictyaml.ScalarSchema,
+			Set: func(at place) {
+				d.Texts.Body = r.used(at, "body", template.WithoutRefs, d)
+				at.Record(at.Node.Text)
 			},
 		},
 		{
 			Name: "expect", Doc: "Status codes that count as success, such as 200 or 200-204. Default: 200-299.",
 			Schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
-			Set:    func(_ *workflowReader, at place, d *stepDraft) { d.Expect = readCodes(at, "a status", 100, 599) },
+			Set:    func(at place) { d.Expect = readCodes(at, "a status", 100, 599) },
 		},
 	}...)
-}()
-
-func httpSchema() *jsonschema.Schema {
-	return strictyaml.OneOf(strictyaml.Describe(httpKeys), methods...)
 }
 
 // url reads the URL of a request. One without templates and references is

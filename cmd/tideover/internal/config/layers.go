@@ -7,9 +7,19 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
+// layered reads a section that variables and flags can set, too. It has defaults also if
+// the file does not have it.
+func (r *sharedReader) layered(at place, keys []key) (found map[string]place) {
+	if at = at.OrMap(); at.IsMap() {
+		at.Node = r.layers(at, keys)
+	}
+	found, _ = strictyaml.Object(at, keys)
+	return found
+}
+
 // layers returns a section with what variables and flags say in it. The variable
 // of server.max-body is TIDEOVER_SERVER_MAX_BODY.
-func layers[C, T any](r *sharedReader, at place, keys []key[C, T]) *strictyaml.Node {
+func (r *sharedReader) layers(at place, keys []key) *strictyaml.Node {
 	n := *at.Node
 	n.Pairs = slices.Clone(at.Node.Pairs)
 	prefix := "TIDEOVER_" + strings.ToUpper(at.Path()) + "_"
@@ -49,8 +59,8 @@ func layers[C, T any](r *sharedReader, at place, keys []key[C, T]) *strictyaml.N
 }
 
 // hasInside reports whether a key has another inside, which has a flag of its own.
-func hasInside[C, T any](keys []key[C, T], outer, inner string) bool {
-	return slices.ContainsFunc(keys, func(k key[C, T]) bool {
+func hasInside(keys []key, outer, inner string) bool {
+	return slices.ContainsFunc(keys, func(k key) bool {
 		return k.Name == outer && slices.Contains(k.Inside, inner)
 	})
 }

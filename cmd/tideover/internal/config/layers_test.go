@@ -121,7 +121,7 @@ env TIDEOVER_SERVER_LISTEN: server.listen: ":80" is reachable from other machine
 		{"no home", []string{"HOME="}, nil, "default: server.data: the home folder is unknown, so there is no default for server.data; set it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := config.Check(config.Source{Environ: append([]string{"HOME=/home/me"}, c.env...), Flags: c.flags})
+			_, err := config.Load(config.Source{Environ: append([]string{"HOME=/home/me"}, c.env...), Flags: c.flags})
 			if err == nil || err.Error() != c.want {
 				t.Errorf("Check = %v, want %s", err, c.want)
 			}
@@ -136,15 +136,15 @@ func TestOpenWithATokenAndHostsIsAllowed(t *testing.T) {
 		if err != nil || !slices.Equal(cfg.Server.Hosts, []string{"a.example", "192.0.2.1"}) {
 			t.Errorf("%s with a token and hosts: %+v, %v", listen, cfg, err)
 		}
-		if err := config.Check(config.Source{Environ: append(env[:2:2], env[3])}); err == nil || !strings.Contains(err.Error(), "server.token") {
+		if _, err := config.Load(config.Source{Environ: append(env[:2:2], env[3])}); err == nil || !strings.Contains(err.Error(), "server.token") {
 			t.Errorf("%s without a token: %v", listen, err)
 		}
-		if err := config.Check(config.Source{Environ: env[:3]}); err == nil || !strings.Contains(err.Error(), "server.hosts") {
+		if _, err := config.Load(config.Source{Environ: env[:3]}); err == nil || !strings.Contains(err.Error(), "server.hosts") {
 			t.Errorf("%s without hosts: %v", listen, err)
 		}
 	}
 	for _, listen := range []string{"localhost:0", "127.9.9.9:1", "[::1]:80", "[::ffff:127.0.0.1]:80"} {
-		if err := config.Check(config.Source{Environ: []string{"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=" + listen}}); err != nil {
+		if _, err := config.Load(config.Source{Environ: []string{"HOME=/home/me", "TIDEOVER_SERVER_LISTEN=" + listen}}); err != nil {
 			t.Errorf("%s: %v", listen, err)
 		}
 	}
@@ -154,7 +154,7 @@ func TestAMissingFileIsAnError(t *testing.T) {
 	if _, err := config.Load(config.Source{Path: "testdata/none.yaml", Environ: environ}); !os.IsNotExist(unwrapped(err)) {
 		t.Errorf("Load = %v", err)
 	}
-	if err := config.Check(config.Source{Data: make([]byte, 1<<20+1), Environ: environ}); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
+	if _, err := config.Load(config.Source{Data: make([]byte, 1<<20+1), Environ: environ}); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
 		t.Errorf("a file that is too large: %v", err)
 	}
 }

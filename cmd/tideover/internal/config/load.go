@@ -33,24 +33,13 @@ func Load(src Source) (*Config, error) {
 	return cfg, err
 }
 
-// Check is [Load] for callers that only need the error.
-func Check(src Source) error {
-	_, err := Load(src)
-	return err
-}
-
 // load is Load with the digest of the content, which a watcher needs also if the content
 // is wrong.
 func load(src Source) (*Config, digest, error) {
-	data, err := content(src)
+	f, err := openFile(src)
 	if err != nil {
 		return nil, digest{}, err
 	}
-	f, err := newFileReader(src, data)
-	if err != nil {
-		return nil, digest{}, err
-	}
-	f.cfg.digest = sha256.Sum256(data)
 	f.read()
 	if err := f.doc.Err(); err != nil {
 		return nil, f.cfg.digest, err

@@ -11,51 +11,42 @@ import (
 // configuration. It is for clients of the server. The rest of the configuration may be
 // wrong, or refer to secrets that only the server can read.
 func Locate(src Source) (socket, data string, err error) {
-	text, err := content(src)
-	if err != nil {
-		return "", "", err
-	}
-	f, err := newFileReader(src, text)
+	f, err := openFile(src)
 	if err != nil {
 		return "", "", err
 	}
 	if f.doc.Problems() == 0 {
-		f.server.locate(f.doc.Root, &f.cfg.Server)
+		f.locate(f.doc.Root, &f.cfg.Server)
 	}
 	return f.cfg.Server.Socket, f.cfg.Server.Data, f.doc.Err()
 }
 
 // locate reads the keys of the section server from which follows where it is.
-func (r serverReader) locate(root place, s *Server) {
+func (r *sharedReader) locate(root place, s *Server) {
 	at := root.Child("server", strictyaml.NewMap())
-	switch {
-	case root.IsMap():
-		if n := root.Node.Get("server"); n != nil && n.Kind != strictyaml.KindNull {
-			at.Node = n
-		}
-	case !root.Empty():
+	if n := root.Node.Get("server"); n != nil {
+		at.Node = n
+	}
+	if !root.Empty() && !root.IsMap() {
 		root.Bad("%v, where a map is expected", root.Node.Kind)
 		return
 	}
-	if !at.IsMap() {
+	if at = at.OrMap(); !at.IsMap() {
 		at.Bad("%v, where a map is expected", at.Node.Kind)
 		return
 	}
-	at.Node = layers(r.sharedReader, at, serverKeys)
+	keys := r.serverKeys(s)
+	at.Node = r.layers(at, keys)
 	root.Document().ForgetProblems() // with variables of other keys
-	var keys []key[serverReader, Server]
-	for _, k := range serverKeys {
-		if k.Name == "data" || k.Name == "socket" {
-			keys = append(keys, k)
-		}
-	}
-	at.Node.Pairs = slices.DeleteFunc(at.Node.Pairs, func(p strictyaml.Pair) bool { return p.Key.Text != "data" && p.Key.Text != "socket" })
-	found, _ := strictyaml.Object(r, at, keys, s)
+	other := func(name string) bool { return name != "data" && name != "socket" }
+	keys = slices.DeleteFunc(keys, func(k key) bool { return other(k.Name) })
+	at.Node.Pairs = slices.DeleteFunc(at.Node.Pairs, func(p strictyaml.Pair) bool { return other(p.Key.Text) })
+	found, _ := strictyaml.Object(at, keys)
 	r.defaultPlaces(at, found, s)
 }
 
 // defaultPlaces fills in the data folder and the socket if the file has none.
-func (r serverReader) defaultPlaces(at place, found map[string]place, s *Server) {
+func (r *sharedReader) defaultPlaces(at place, found map[string]place, s *Server) {
 	if _, ok := found["data"]; !ok {
 		s.Data = r.defaultData(at)
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -37,10 +39,14 @@ type jobReader struct {
 	workflows *workflowReader
 }
 
+func (r *jobReader) schema() *jsonschema.Schema {
+	return strictyaml.Describe(r.nip90Keys(new(nip90.Spec)))
+}
+
 // section reads the section.
 func (r *jobReader) section(at place) *nip90.Spec {
 	n := &nip90.Spec{}
-	found, _ := strictyaml.Object(r, at, nip90Keys, n)
+	found, _ := strictyaml.Object(at, r.nip90Keys(n))
 	if _, said := found["open"]; !said {
 		at.RecordDefault("open", "false")
 	}
@@ -49,7 +55,7 @@ func (r *jobReader) section(at place) *nip90.Spec {
 		at.RecordDefault("announce", strconv.FormatBool(n.Announce))
 	}
 	if _, said := found["limits"]; !said {
-		strictyaml.Object(r, at.Child("limits", strictyaml.NewMap()), jobLimitKeys, n)
+		strictyaml.Object(at.Child("limits", strictyaml.NewMap()), jobLimitKeys(n))
 	}
 	for _, c := range r.notifiers.runs {
 		checkMessageCommand(c)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
-	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
@@ -54,16 +53,22 @@ func (r *jobReader) jobKinds(at place) (kinds []*nip90.JobKind) {
 	return kinds
 }
 
+func (r *jobReader) newJob(kind int, at place) *stepDraft {
+	d := r.workflows.newStep("job", at)
+	d.fields, d.job = jobFields, &nip90.JobKind{Kind: kind}
+	return d
+}
+
 // jobKind reads one of them.
 func (r *jobReader) jobKind(kind int, at place) *nip90.JobKind {
-	d := &stepDraft{Step: &steps.Step{ID: "job", Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: jobFields, job: &nip90.JobKind{Kind: kind}}
+	d := r.newJob(kind, at)
 	if at.Node.Get("workflow") != nil {
-		found, _ := strictyaml.Object(r.workflows, at, jobFlowKeys, d)
+		found, _ := strictyaml.Object(at, r.workflows.jobFlowKeys(d))
 		d.job.Total = true
 		checkJobTimes(d, found)
 		return d.job
 	}
-	found, ok := strictyaml.Object(r.workflows, at, jobKeys, d)
+	found, ok := strictyaml.Object(at, r.workflows.jobKeys(d))
 	checkJobTimes(d, found)
 	_, run := found["run"]
 	_, http := found["http"]
@@ -98,8 +103,8 @@ func (r *workflowReader) jobWorkflow(at place, d *stepDraft) {
 // checkJobSteps checks the steps of a workflow that a kind of jobs names. It allows less
 // than in other workflows, because anyone can start it.
 func checkJobSteps(w *draft, kind string) {
-	for i := range w.steps {
-		checkJobStep(&w.steps[i], fmt.Sprintf("step %q", w.steps[i].ID), kind)
+	for _, s := range w.steps {
+		checkJobStep(s, fmt.Sprintf("step %q", s.ID), kind)
 	}
 	if w.alarm != nil && w.alarm.notify == nil {
 		checkJobStep(w.alarm, "on-give-up", kind)

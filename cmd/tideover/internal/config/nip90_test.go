@@ -179,7 +179,7 @@ func TestWithoutASectionNoJobsAreTaken(t *testing.T) {
 
 func TestJobsGoTogetherWithACluster(t *testing.T) {
 	t.Parallel()
-	if err := config.Check(config.Source{Path: "x.yaml", Data: []byte(jobsFile + "engine: {nats: a.example}\n"), Environ: environ}); err != nil {
+	if _, err := config.Load(config.Source{Path: "x.yaml", Data: []byte(jobsFile + "engine: {nats: a.example}\n"), Environ: environ}); err != nil {
 		t.Error(err)
 	}
 }
@@ -223,7 +223,7 @@ func TestTheRedactorKnowsEverySpellingOfTheKey(t *testing.T) {
 	all := []string{nostrKey, strings.ToUpper(nostrKey), nostrSecret, strings.ToUpper(nostrSecret)}
 	for _, spelled := range all {
 		var r secret.Redactor
-		err := config.Check(config.Source{Path: "x.yaml", Data: []byte(jobsFile), Environ: []string{"HOME=/home/me", "NOSTR_KEY=" + spelled}, Redactor: &r})
+		_, err := config.Load(config.Source{Path: "x.yaml", Data: []byte(jobsFile), Environ: []string{"HOME=/home/me", "NOSTR_KEY=" + spelled}, Redactor: &r})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,38 +21,28 @@ func checkUntrusted(d *stepDraft, via string) {
 	if len(d.Texts.Run) == 0 || len(d.Texts.Run) != len(run.Node.Items) {
 		return // it has a problem already
 	}
-	c := commandLine{run: d.Texts.Run, foreignStdin: d.Texts.Stdin != nil && d.Texts.Stdin.Foreign(), bad: map[int]string{}}
-	c.check()
-	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
-		at := d.at.Child("stdin", d.at.Node.Get("stdin"))
-		if i != stdinIndex {
-			at = run.Index(i)
-		}
-		at.Bad("%s%s", c.bad[i], via)
-	}
+	stdin := d.at.Child("stdin", d.at.Node.Get("stdin"))
+	checkTemplates(run, stdin, d.Texts.Run, d.Texts.Stdin != nil && d.Texts.Stdin.Foreign(), via)
 	checkEnv(d, via)
-}
-
-// notifyCommand is the command of a notifier and its place.
-type notifyCommand struct {
-	at  place
-	run []*template.Text
 }
 
 // checkMessageCommand does the same for the command of a notifier, whose standard input
 // is the message.
-func checkMessageCommand(n notifyCommand) {
-	if len(n.run) == 0 || len(n.run) != len(n.at.Node.Items) {
-		return
-	}
-	c := commandLine{run: n.run, foreignStdin: true, bad: map[int]string{}}
+func checkMessageCommand(c command) {
+	checkTemplates(c.at, c.at, c.texts(), true, " (with nip90 in the file, a message may contain text of a job)")
+}
+
+// checkTemplates refuses templates in a command. foreignStdin is whether the sender of a
+// job may have written its standard input.
+func checkTemplates(run, stdin place, texts []*template.Text, foreignStdin bool, via string) {
+	c := commandLine{run: texts, foreignStdin: foreignStdin, bad: map[int]string{}}
 	c.check()
 	for _, i := range slices.Sorted(maps.Keys(c.bad)) {
-		at := n.at
+		at := stdin
 		if i != stdinIndex {
-			at = at.Index(i)
+			at = run.Index(i)
 		}
-		at.Bad("%s (with nip90 in the file, a message may contain text of a job)", c.bad[i])
+		at.Bad("%s%s", c.bad[i], via)
 	}
 }
 

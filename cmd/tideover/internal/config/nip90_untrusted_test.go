@@ -39,11 +39,11 @@ func TestWhatStrangersMaySay(t *testing.T) {
 		`http: {provider: openai, post: "/v1/{{ .input.id }}"}`,
 	} {
 		file := strings.Replace(jobsFile, "run: [x]", does, 1) + "providers: {openai: }\n"
-		if err := config.Check(config.Source{Path: "x.yaml", Data: []byte(file), Environ: environ}); err != nil {
+		if _, err := config.Load(config.Source{Path: "x.yaml", Data: []byte(file), Environ: environ}); err != nil {
 			t.Errorf("%s\n%v", does, err)
 		}
 		file = strings.Replace(jobsFile, "run: [x]", "workflow: w", 1) + "providers: {openai: }\nworkflows: {w: {steps: [{id: a, " + does + "}]}}\n"
-		if err := config.Check(config.Source{Path: "x.yaml", Data: []byte(file), Environ: environ}); err != nil {
+		if _, err := config.Load(config.Source{Path: "x.yaml", Data: []byte(file), Environ: environ}); err != nil {
 			t.Errorf("in a workflow: %s\n%v", does, err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestWhatIsOursMayStandInAScript(t *testing.T) {
 		`{{ (step .run.id).exit }}`: false, `{{ with .run }}{{ .error }}{{ end }}`: false, `{{ if .input.task }}a{{ end }}`: false,
 	} {
 		file := strings.Replace(jobsFile, "run: [x]", "workflow: w", 1) + strings.Replace(rest, "%", use, 1)
-		err := config.Check(config.Source{Path: "x.yaml", Data: []byte(file), Environ: environ})
+		_, err := config.Load(config.Source{Path: "x.yaml", Data: []byte(file), Environ: environ})
 		switch {
 		case fine && err != nil:
 			t.Errorf("%s is refused: %v", use, err)

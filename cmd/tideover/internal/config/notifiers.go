@@ -19,7 +19,7 @@ type notifierReader struct {
 	*sharedReader
 	policies  *policyReader
 	notifiers map[string]*notify.Spec
-	runs      []notifyCommand // of notifiers that run a command
+	runs      []command // of notifiers
 }
 
 // section reads the section.
@@ -30,8 +30,7 @@ func (r *notifierReader) section(at place) {
 // notifier reads an entry of the section.
 func (r *notifierReader) notifier(name string, at place) *notify.Spec {
 	n := &notify.Spec{Name: name, Dir: r.Dir, Base: r.Dir}
-	found, ok := strictyaml.Object(r, at, notifyKeys, n)
-	r.runs = append(r.runs, notifyCommand{found["run"], n.RunTexts})
+	found, ok := strictyaml.Object(at, r.notifyKeys(n))
 	r.addNotifyCommand(found["run"], n)
 	var kinds []string
 	for _, k := range notifyKinds {
@@ -63,7 +62,7 @@ func (r *notifierReader) addNotifyCommand(at place, n *notify.Spec) {
 	for _, e := range n.Env {
 		c.env = append(c.env, e.Name)
 	}
-	r.commands = append(r.commands, c)
+	r.commands, r.runs = append(r.commands, c), append(r.runs, c)
 }
 
 // checkKind checks the keys that depend on the kind.
@@ -102,6 +101,11 @@ func (r *notifierReader) messageText(at place, name string, mode template.RefMod
 		return nil
 	}
 	return t
+}
+
+// messageCommand reads a command whose arguments are templates of the message.
+func (r *notifierReader) messageCommand(at place) []*template.Text {
+	return readCommandLine(at, func(at place) *template.Text { return r.messageText(at, "run", template.WithoutRefs) })
 }
 
 // names reads a list of names of notifiers.

@@ -97,7 +97,7 @@ func (r *policyReader) explainUnknown(name string, err error) error {
 // policyMap reads a policy from the keys of the text form and kind.
 func (r *policyReader) policyMap(at place) (p retry.Policy, ok bool) {
 	before := at.Document().Problems()
-	strictyaml.Object(r, at, policyKeys, &p)
+	strictyaml.Object(at, policyKeys(&p))
 	if at.Document().Problems() > before {
 		return p, false
 	}
@@ -128,13 +128,13 @@ var policyDocs = map[string]string{
 
 // policyKeys are kind and the keys of the text form, whose values are read by
 // package retry.
-var policyKeys = func() []key[*policyReader, retry.Policy] {
-	keys := []key[*policyReader, retry.Policy]{{
+func policyKeys(p *retry.Policy) []key {
+	keys := []key{{
 		Name: "kind", Required: true, Doc: "The family: how the delay grows.",
 		Schema: func() *jsonschema.Schema {
 			return strictyaml.WordSchema("fixed", "linear", "exponential", "decorrelated")
 		},
-		Set: func(_ *policyReader, at place, p *retry.Policy) {
+		Set: func(at place) {
 			kind, err := backoff.ParseKind(at.Node.Text)
 			if err != nil || !at.Node.IsScalar() {
 				at.Bad("%q is not one of fixed, linear, exponential, decorrelated", at.Node.Text)
@@ -144,9 +144,9 @@ var policyKeys = func() []key[*policyReader, retry.Policy] {
 		},
 	}}
 	for _, name := range retry.Keys() {
-		keys = append(keys, key[*policyReader, retry.Policy]{
+		keys = append(keys, key{
 			Name: name, Doc: policyDocs[name], Required: name == "base", Schema: strictyaml.ScalarSchema,
-			Set: func(_ *policyReader, at place, p *retry.Policy) {
+			Set: func(at place) {
 				s, ok := at.Text()
 				if !ok {
 					return
@@ -161,7 +161,7 @@ var policyKeys = func() []key[*policyReader, retry.Policy] {
 		})
 	}
 	return keys
-}()
+}
 
 // refused returns the keys that a step can't honour. A command has no server
 // that could state a delay.

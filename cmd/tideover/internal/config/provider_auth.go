@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/oneline"
@@ -52,40 +51,30 @@ func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 		return
 	}
 	var k keyDraft
-	if strictyaml.Object(r, at, authKeys, &k); k.key.Node == nil {
+	if strictyaml.Object(at, authKeys(&k)); k.key.Node == nil {
 		return
 	}
 	if k.name.Node == nil {
 		r.addKey(at, k.key, name, k.account, d)
 		return
 	}
-	if name, ok := k.name.Text(); !ok {
-		return
-	} else if !strictyaml.ValidName(name) {
-		k.name.Bad("%q is not a valid name for a key; %s", name, strictyaml.NameRule)
-	} else {
-		k.name.Record(name)
+	if name = strictyaml.ReadName(k.name, "key"); name != "" {
 		r.addKey(k.name, k.key, name, k.account, d)
 	}
 }
 
-var authKeys = []key[*providerReader, keyDraft]{
-	{
-		Name: "name", Doc: "Name of the key on the page and in metrics. Default: key-1, key-2 and so on.", Schema: strictyaml.NameSchema,
-		Set: func(_ *providerReader, at place, k *keyDraft) { k.name = at },
-	},
-	{
-		Name: "key", Required: true, Doc: "The key, as a reference: ${env:NAME} or ${file:path}.", Schema: aloneSchema,
-		Set: func(_ *providerReader, at place, k *keyDraft) { k.key = at },
-	},
-	{
-		Name: "account", Doc: "Account whose limit the key shares with sessions, steps and other keys. Default: none.", Schema: strictyaml.NameSchema,
-		Set: func(_ *providerReader, at place, k *keyDraft) {
-			if k.account = readAccount(at); k.account == account.None {
-				k.account = ""
-			}
-		},
-	},
+// itself returns the place of a value that is read later.
+func itself(at place) place { return at }
+
+func authKeys(k *keyDraft) []key {
+	return []key{
+		strictyaml.Field(&k.name, "name", "", strictyaml.NameSchema, itself,
+			"Name of the key on the page and in metrics. Default: key-1, key-2 and so on."),
+		strictyaml.Required(strictyaml.Field(&k.key, "key", "", aloneSchema, itself,
+			"The key, as a reference: ${env:NAME} or ${file:path}.")),
+		strictyaml.Field(&k.account, "account", "", strictyaml.NameSchema, readSharedAccount,
+			"Account whose limit the key shares with sessions, steps and other keys. Default: none."),
+	}
 }
 
 // addKey reads a key and adds it under its name, which is at the place named.
@@ -155,17 +144,11 @@ func providerHeadersSchema() *jsonschema.Schema {
 	return s
 }
 
-const alonePattern = `^\$\{(env|file):[^{}]+\}$`
-
 // aloneSchema is for a reference and nothing else.
-func aloneSchema() *jsonschema.Schema {
-	s := strictyaml.TextSchema()
-	s.Pattern = alonePattern
-	return s
-}
+var aloneSchema = strictyaml.PatternSchema(`^\$\{(env|file):[^{}]+\}$`)
 
 func authSchema() *jsonschema.Schema {
-	item := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{aloneSchema(), strictyaml.Describe(authKeys)}}
+	item := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{aloneSchema(), strictyaml.Describe(authKeys(new(keyDraft)))}}
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
 		strictyaml.WordSchema(noAuth), aloneSchema(), {Type: "array", MinItems: new(1), Items: item},
 	}}

@@ -1,7 +1,7 @@
 package config
 
 import (
-	"slices"
+	"fmt"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -14,180 +14,89 @@ import (
 )
 
 // providerKeys are the keys of a provider.
-var providerKeys = located("", []key[*providerReader, providerDraft]{
-	{
-		Name: "preset", Doc: "Built-in knowledge of the API: its address, how a key is sent, what its errors mean. Default: the preset with the provider's name, else generic.",
-		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(gateway.Presets...) },
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			d.Preset = strictyaml.ReadWord(at, gateway.Presets...)
+func (r *providerReader) providerKeys(d *providerDraft) []key {
+	return []key{
+		strictyaml.Word(&d.Preset, "preset", "", gateway.Presets,
+			"Built-in knowledge of the API: its address, how a key is sent, what its errors mean. Default: the preset with the provider's name, else generic."),
+		strictyaml.Field(&d.BaseURL, "base-url", "", strictyaml.TextSchema, readBaseURL,
+			"Base URL of the API. Required for generic. It is shown in many places, so references are not allowed. Default: that of the preset."),
+		strictyaml.Bool(&d.H2C, "h2c",
+			"Whether to use HTTP/2 without TLS and without negotiation, as many gRPC servers do. For a base-url that begins with http://."),
+		strictyaml.Bool(&d.plainHTTP, "plain-http",
+			"Whether keys, secret headers and credentials of clients may be sent unencrypted to a base-url that begins with http:// and is not on this machine. Others on the network can read them."),
+		strictyaml.Field(&d.Format, "format", "", strictyaml.NameSchema,
+			func(at place) string { return strictyaml.ReadName(at, "format") },
+			"Name of the wire format of a generic provider. Fallbacks must have the same format; formats are not translated."),
+		{
+			Name: "auth", Doc: "The key, as a reference: ${env:NAME} or ${file:path}; several keys as a list, where each may also be a map with name, key and account; none to send no credentials. Default: clients send their own.",
+			Schema: authSchema,
+			Set:    func(at place) { r.auth(at, d) },
 		},
-	},
-	{
-		Name: "base-url", Doc: "Base URL of the API. Required for generic. It is shown in many places, so references are not allowed. Default: that of the preset.", Schema: strictyaml.TextSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.BaseURL = readBaseURL(at) },
-	},
-	{
-		Name: "h2c", Doc: "Whether to use HTTP/2 without TLS and without negotiation, as many gRPC servers do. For a base-url that begins with http://.", Schema: strictyaml.BoolSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.H2C = strictyaml.ReadBool(at) },
-	},
-	{
-		Name: "plain-http", Doc: "Whether keys, secret headers and credentials of clients may be sent unencrypted to a base-url that begins with http:// and is not on this machine. Others on the network can read them.", Schema: strictyaml.BoolSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.plainHTTP = strictyaml.ReadBool(at) },
-	},
-	{
-		Name: "format", Doc: "Name of the wire format of a generic provider. Fallbacks must have the same format; formats are not translated.", Schema: strictyaml.NameSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			if s, ok := at.Text(); ok && !strictyaml.ValidName(s) {
-				at.Bad("%q is not a valid name for a format; %s", s, strictyaml.NameRule)
-			} else if ok {
-				d.Format = s
-				at.Record(s)
-			}
-		},
-	},
-	{
-		Name: "auth", Doc: "The key, as a reference: ${env:NAME} or ${file:path}; several keys as a list, where each may also be a map with name, key and account; none to send no credentials. Default: clients send their own.",
-		Schema: authSchema,
-		Set:    func(r *providerReader, at place, d *providerDraft) { r.auth(at, d) },
-	},
-	{
-		Name: "auth-header", Doc: "Header in which the key is sent. Default: that of the preset.",
-		Schema: gatewayHeaderSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			if s, ok := at.Text(); ok {
-				if msg := providerHeaderNames()(s); msg != "" {
-					at.Bad("%q %s", s, msg)
+		strictyaml.Parsed(&d.AuthHeader, "auth-header", "", gatewayHeaderSchema, parseAuthHeader,
+			"Header in which the key is sent. Default: that of the preset."),
+		strictyaml.Parsed(&d.AuthScheme, "auth-scheme", "", strictyaml.PatternSchema(headerName.String()), parseAuthScheme,
+			"Word before the key, such as Bearer. Default: that of the preset, or none if auth-header is set."),
+		strictyaml.Field(&d.Policy, "policy", "", policySchema, r.policies.ofProvider,
+			"Retry policy of requests: a text, the name of a policy, or a map."),
+		strictyaml.Word(&d.RetryPosts, "retry-posts", "", postsWords,
+			"When to retry a POST that the provider may have processed: never; after a transient error response; or also without a response, in which case it may be processed, and billed, twice."),
+		strictyaml.Field(&d.Repeatable, "repeatable", "", patternsSchema(routeForm.String()), readRoutes,
+			"Other requests that are safe to send twice, such as POST /v1/search. A path that ends in / includes all paths below it."),
+		strictyaml.Bool(&d.IdempotencyKeys, "idempotency-keys",
+			"Whether to add an Idempotency-Key to requests that are not safe to send twice, so that they can be retried."),
+		strictyaml.Field(&d.Headers, "headers", "", providerHeadersSchema, r.providerHeaders,
+			"Headers that are set on every request. Values may contain references."),
+		{
+			Name: "rate", Doc: "Limits on requests to the provider.",
+			Schema: func() *jsonschema.Schema { return strictyaml.Describe(rateKeys(d)) },
+			Set: func(at place) {
+				if at.Node.IsScalar() {
+					at.Bad("%v, where a map is expected; write rate: {requests: %s}", at.Node.Kind, rateExample(at.Node.Text))
 					return
 				}
-				d.AuthHeader = s
-				at.Record(s)
-			}
+				d.read("rate.", at, rateKeys(d))
+			},
 		},
-	},
-	{
-		Name: "auth-scheme", Doc: "Word before the key, such as Bearer. Default: that of the preset, or none if auth-header is set.",
-		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: headerName.String()} },
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			if s, ok := at.Text(); ok && !headerName.MatchString(s) {
-				at.Bad("%q is not the name of a scheme, such as Bearer", s)
-			} else if ok {
-				d.AuthScheme = s
-				at.Record(s)
-			}
+		{
+			Name: "priority", Doc: "Priority of requests that state none, from lowest to highest.",
+			Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(classes...) },
+			Set:    func(at place) { d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...)) },
 		},
-	},
-	{
-		Name: "policy", Doc: "Retry policy of requests: a text, the name of a policy, or a map.", Schema: policySchema,
-		Set: func(r *providerReader, at place, d *providerDraft) { d.Policy = r.policies.ofProvider(at) },
-	},
-	{
-		Name: "retry-posts", Doc: "When to retry a POST that the provider may have processed: never; after a transient error response; or also without a response, in which case it may be processed, and billed, twice.",
-		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(postsWords...) },
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			d.RetryPosts = strictyaml.ReadWord(at, postsWords...)
+		{
+			Name: "breaker", Doc: "When the provider counts as down.",
+			Schema: func() *jsonschema.Schema { return strictyaml.Describe(breakerKeys(d)) },
+			Set: func(at place) {
+				d.Breaker = breaker.Provider()
+				d.read("breaker.", at, breakerKeys(d))
+			},
 		},
-	},
-	{
-		Name: "repeatable", Doc: "Other requests that are safe to send twice, such as POST /v1/search. A path that ends in / includes all paths below it.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: routeForm.String()}, UniqueItems: true}
-		},
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Repeatable = readRoutes(at) },
-	},
-	{
-		Name: "idempotency-keys", Doc: "Whether to add an Idempotency-Key to requests that are not safe to send twice, so that they can be retried.", Schema: strictyaml.BoolSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.IdempotencyKeys = strictyaml.ReadBool(at) },
-	},
-	{
-		Name: "headers", Doc: "Headers that are set on every request. Values may contain references.", Schema: providerHeadersSchema,
-		Set: func(r *providerReader, at place, d *providerDraft) { d.Headers = r.providerHeaders(at) },
-	},
-	{
-		Name: "rate", Doc: "Limits on requests to the provider.",
-		Schema: func() *jsonschema.Schema { return strictyaml.Describe(rateKeys) },
-		Set: func(r *providerReader, at place, d *providerDraft) {
-			if at.Node.IsScalar() {
-				at.Bad("%v, where a map is expected; write rate: {requests: %s}", at.Node.Kind, rateExample(at.Node.Text))
-				return
-			}
-			strictyaml.Object(r, at, rateKeys, d)
-		},
-	},
-	{
-		Name: "priority", Doc: "Priority of requests that state none, from lowest to highest.",
-		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(classes...) },
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...))
-		},
-	},
-	{
-		Name: "breaker", Doc: "When the provider counts as down.",
-		Schema: func() *jsonschema.Schema { return strictyaml.Describe(breakerKeys) },
-		Set: func(r *providerReader, at place, d *providerDraft) {
-			d.Breaker = breaker.Provider()
-			strictyaml.Object(r, at, breakerKeys, d)
-		},
-	},
-	{
-		Name: "fallback", Doc: "Providers of the same wire format to use instead, in order. Each needs its own credentials.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
-		},
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			ok := at.Each(func(at place) {
-				if name, ok := at.Text(); ok {
-					d.fallbacks = append(d.fallbacks, at)
-					d.Fallback = append(d.Fallback, name)
-				}
-			})
-			if ok {
+		{
+			Name: "fallback", Doc: "Providers of the same wire format to use instead, in order. Each needs its own credentials.",
+			Schema: namesSchema,
+			Set: func(at place) {
+				at.Each(func(at place) {
+					if name, ok := at.Text(); ok {
+						d.fallbacks = append(d.fallbacks, at)
+						d.Fallback = append(d.Fallback, name)
+					}
+				})
 				at.Record(strings.Join(d.Fallback, ","))
-			}
+			},
 		},
-	},
-	{
-		Name: "forward-headers", Doc: "Headers of clients that are sent to this provider when it is used as a fallback, in addition to those that are known to carry no credentials.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: headerName.String()}, UniqueItems: true}
+		forwardedNames(&d.ForwardHeaders, "forward-headers", headerName, "header",
+			"Headers of clients that are sent to this provider when it is used as a fallback, in addition to those that are known to carry no credentials."),
+		forwardedNames(&d.ForwardQuery, "forward-query", parameterForm, "query parameter",
+			"Query parameters of clients that are sent to this provider when it is used as a fallback, in addition to the known ones. It is not used for requests with other parameters."),
+		strictyaml.Int(&d.FallbackAfter, "fallback-after", "", 1,
+			"Attempts at one provider before the next one is used, while the provider is not known to be down."),
+		{
+			Name: "stream", Doc: "How streamed responses are passed on.",
+			Schema: func() *jsonschema.Schema { return strictyaml.Describe(streamKeys(d)) },
+			Set:    func(at place) { d.read("stream.", at, streamKeys(d)) },
 		},
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			d.ForwardHeaders = readForwarded(at, headerName, "header")
-		},
-	},
-	{
-		Name: "forward-query", Doc: "Query parameters of clients that are sent to this provider when it is used as a fallback, in addition to the known ones. It is not used for requests with other parameters.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: parameterForm.String()}, UniqueItems: true}
-		},
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			d.ForwardQuery = readForwarded(at, parameterForm, "query parameter")
-		},
-	},
-	{
-		Name: "fallback-after", Doc: "Attempts at one provider before the next one is used, while the provider is not known to be down.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.FallbackAfter = strictyaml.ReadInt(at, 1) },
-	},
-	{
-		Name: "stream", Doc: "How streamed responses are passed on.",
-		Schema: func() *jsonschema.Schema { return strictyaml.Describe(streamKeys) },
-		Set:    func(r *providerReader, at place, d *providerDraft) { strictyaml.Object(r, at, streamKeys, d) },
-	},
-	{
-		Name: "max-body", Doc: "Largest body of a request; none for no limit.", Schema: sizeOrNoneSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.MaxBody = bytesOrNone(at) },
-	},
-})
-
-// located makes the keys of a provider note where they stand, under the name that
-// the way to them makes.
-func located(inside string, keys []key[*providerReader, providerDraft]) []key[*providerReader, providerDraft] {
-	for i, k := range keys {
-		keys[i].Set = func(r *providerReader, at place, d *providerDraft) {
-			d.found[inside+k.Name] = at
-			k.Set(r, at, d)
-		}
+		strictyaml.Field(&d.MaxBody, "max-body", "", sizeOrNoneSchema, bytesOrNone,
+			"Largest body of a request; none for no limit."),
 	}
-	return keys
 }
 
 var postsWords = []string{gateway.PostsNever, gateway.PostsAnswered, gateway.PostsUnanswered}
@@ -203,49 +112,51 @@ var classes = func() (names []string) {
 var routeForm = lazyregexp.New(`^([A-Z]+) (/[^\s?#]*)$`)
 
 // readRoutes reads a list of methods and paths.
-func readRoutes(at place) (list []gateway.Route) {
+func readRoutes(at place) []gateway.Route {
 	var words []string
-	ok := at.Each(func(at place) {
-		s, ok := at.Text()
-		if !ok {
-			return
-		}
+	list := readList(at, func(s string) (route gateway.Route, wrong string) {
 		m := routeForm.FindStringSubmatch(s)
-		switch {
-		case m == nil:
-			at.Bad("%q is not a method and a path such as POST /v1/search", s)
-		case slices.Contains(list, gateway.Route{Method: m[1], Path: m[2]}):
-			at.Bad("%q is listed twice", s)
-		default:
-			list, words = append(list, gateway.Route{Method: m[1], Path: m[2]}), append(words, s)
+		if m == nil {
+			return route, "is not a method and a path such as POST /v1/search"
 		}
+		words = append(words, s)
+		return gateway.Route{Method: m[1], Path: m[2]}, ""
 	})
-	if ok {
-		at.Record(strings.Join(words, ","))
-	}
+	at.Record(strings.Join(words, ","))
 	return list
+}
+
+// parseAuthHeader checks the name of the header in which the key is sent.
+func parseAuthHeader(s string) (string, error) {
+	if msg := providerHeaderNames()(s); msg != "" {
+		return "", fmt.Errorf("%q %s", s, msg)
+	}
+	return s, nil
+}
+
+// parseAuthScheme checks the word before the key.
+func parseAuthScheme(s string) (string, error) {
+	if !headerName.MatchString(s) {
+		return "", fmt.Errorf("%q is not the name of a scheme, such as Bearer", s)
+	}
+	return s, nil
 }
 
 // parameterForm is the name of a query parameter, as it is written in an address
 // after decoding.
 var parameterForm = lazyregexp.New(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
 
-// readForwarded reads a list of names of headers or query parameters.
-func readForwarded(at place, form *lazyregexp.Regexp, what string) (list []string) {
-	ok := at.Each(func(at place) {
-		s, ok := at.Text()
-		switch {
-		case !ok:
-		case !form.MatchString(s):
-			at.Bad("%q is not the name of a %s", s, what)
-		case slices.Contains(list, s):
-			at.Bad("%q is listed twice", s)
-		default:
-			list = append(list, s)
-		}
-	})
-	if ok {
+// forwardedNames is a key for a list of names of headers or query parameters.
+func forwardedNames(dst *[]string, name string, form *lazyregexp.Regexp, what, doc string) key {
+	read := func(at place) []string {
+		list := readList(at, func(s string) (name, wrong string) {
+			if !form.MatchString(s) {
+				wrong = "is not the name of a " + what
+			}
+			return s, wrong
+		})
 		at.Record(strings.Join(list, ","))
+		return list
 	}
-	return list
+	return strictyaml.Field(dst, name, "", patternsSchema(form.String()), read, doc)
 }

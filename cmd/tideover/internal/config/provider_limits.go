@@ -9,40 +9,18 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-var rateKeys = located("rate.", []key[*providerReader, providerDraft]{
-	{
-		Name: "requests", Doc: "Most requests per unit of time, such as 50/min; the units are s, min, h and d, or a duration. Default: no limit.",
-		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: frequencyPattern} },
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			s, ok := at.Text()
-			if !ok {
-				return
-			}
-			var err error
-			if d.Rate, err = limit.ParseRate(s); err != nil {
-				at.Bad("%v", err)
-				return
-			}
-			at.Record(s)
-		},
-	},
-	{
-		Name: "burst", Doc: "Requests that may be sent in a burst. Default: 1.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Burst = strictyaml.ReadInt(at, 1) },
-	},
-	{
-		Name: "concurrent", Doc: "Most requests at the same time. Default: no limit.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Concurrent = strictyaml.ReadInt(at, 1) },
-	},
-	{
-		Name: "queue", Doc: "Requests that may wait in the queue, for the limit or for the provider to recover.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Queue = strictyaml.ReadInt(at, 1) },
-	},
-	{
-		Name: "adaptive", Doc: "Whether to adapt the rate to 429 responses.", Schema: strictyaml.BoolSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Adaptive = strictyaml.ReadBool(at) },
-	},
-})
+func rateKeys(d *providerDraft) []key {
+	return []key{
+		strictyaml.Parsed(&d.Rate, "requests", "", strictyaml.PatternSchema(frequencyPattern), limit.ParseRate,
+			"Most requests per unit of time, such as 50/min; the units are s, min, h and d, or a duration. Default: no limit."),
+		strictyaml.Int(&d.Burst, "burst", "", 1, "Requests that may be sent in a burst. Default: 1."),
+		strictyaml.Int(&d.Concurrent, "concurrent", "", 1,
+			"Most requests at the same time. Default: no limit."),
+		strictyaml.Int(&d.Queue, "queue", "", 1,
+			"Requests that may wait in the queue, for the limit or for the provider to recover."),
+		strictyaml.Bool(&d.Adaptive, "adaptive", "Whether to adapt the rate to 429 responses."),
+	}
+}
 
 // rateExample returns the text if it is a rate, or else one that is.
 func rateExample(text string) string {
@@ -54,54 +32,42 @@ func rateExample(text string) string {
 
 const frequencyPattern = `^0*[1-9][0-9]*/(s|min|h|d|0*[1-9][0-9]*d|(` + strictyaml.HoursPattern + `)+)$`
 
-var breakerKeys = located("breaker.", []key[*providerReader, providerDraft]{
-	{
-		Name: "failures", Doc: "Share of failed requests at which the provider counts as down, such as 50%.", Schema: percentSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.FailureRate = readPercent(at) },
-	},
-	{
-		Name: "window", Doc: "Time window over which the shares are computed.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.Window = strictyaml.ReadDuration(at) },
-	},
-	{ // after window, which gives it another meaning
-		Name: "of-last", Doc: "Number of most recent requests over which the shares are computed; together with window, the fewest requests in the window.", Schema: strictyaml.IntSchema(1),
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			n := strictyaml.ReadInt(at, 1)
-			if d.Breaker.MinCalls = n; !d.has("breaker.window") {
-				d.Breaker.Window, d.Breaker.WindowCalls, d.Breaker.MinCalls = 0, n, 0
-			}
+func breakerKeys(d *providerDraft) []key {
+	return []key{
+		strictyaml.Field(&d.Breaker.FailureRate, "failures", "", percentSchema, readPercent,
+			"Share of failed requests at which the provider counts as down, such as 50%."),
+		strictyaml.Duration(&d.Breaker.Window, "window", "",
+			"Time window over which the shares are computed."),
+		// after window, which gives it another meaning
+		{
+			Name: "of-last", Doc: "Number of most recent requests over which the shares are computed; together with window, the fewest requests in the window.",
+			Schema: strictyaml.IntSchema(1),
+			Set: func(at place) {
+				n := strictyaml.ReadInt(at, 1)
+				if d.Breaker.MinCalls = n; d.at.Node.Get("breaker").Get("window") == nil {
+					d.Breaker.Window, d.Breaker.WindowCalls, d.Breaker.MinCalls = 0, n, 0
+				}
+			},
 		},
-	},
-	{
-		Name: "consecutive", Doc: "Consecutive failures at which the provider counts as down; 0 for no limit.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *providerReader, at place, d *providerDraft) {
-			d.Breaker.ConsecutiveFailures = strictyaml.ReadInt(at, 0)
-		},
-	},
-	{
-		Name: "open-for", Doc: "Shortest wait before the next probe of a provider that is down.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.OpenFor = strictyaml.ReadDuration(at) },
-	},
-	{
-		Name: "slow", Doc: "A request is slow if its response takes at least this long to begin. Default: no request is slow.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.SlowCall = strictyaml.ReadDuration(at) },
-	},
-	{
-		Name: "slow-rate", Doc: "Share of slow requests at which the provider counts as down. Default: 80%.", Schema: percentSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.Breaker.SlowRate = readPercent(at) },
-	},
-})
+		strictyaml.Int(&d.Breaker.ConsecutiveFailures, "consecutive", "", 0,
+			"Consecutive failures at which the provider counts as down; 0 for no limit."),
+		strictyaml.Duration(&d.OpenFor, "open-for", "",
+			"Shortest wait before the next probe of a provider that is down."),
+		strictyaml.Duration(&d.Breaker.SlowCall, "slow", "",
+			"A request is slow if its response takes at least this long to begin. Default: no request is slow."),
+		strictyaml.Field(&d.Breaker.SlowRate, "slow-rate", "", percentSchema, readPercent,
+			"Share of slow requests at which the provider counts as down. Default: 80%."),
+	}
+}
 
-var streamKeys = located("stream.", []key[*providerReader, providerDraft]{
-	{
-		Name: "hold", Doc: "How long a stream is held back until its first content, so that the request can still be retried; none to pass it on at once.", Schema: durationOrNoneSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.StreamHold = durationOrNone(at) },
-	},
-	{
-		Name: "idle", Doc: "Longest pause within a response; none for no limit.", Schema: durationOrNoneSchema,
-		Set: func(_ *providerReader, at place, d *providerDraft) { d.StreamIdle = durationOrNone(at) },
-	},
-})
+func streamKeys(d *providerDraft) []key {
+	return []key{
+		strictyaml.Field(&d.StreamHold, "hold", "", durationOrNoneSchema, durationOrNone,
+			"How long a stream is held back until its first content, so that the request can still be retried; none to pass it on at once."),
+		strictyaml.Field(&d.StreamIdle, "idle", "", durationOrNoneSchema, durationOrNone,
+			"Longest pause within a response; none for no limit."),
+	}
+}
 
 // saysNone reports whether the value is the word for no limit.
 func saysNone(at place) bool {

@@ -271,7 +271,7 @@ func TestHTTPIsForThisMachineOrWithoutSecrets(t *testing.T) {
 		"base-url: 'http://[fe80::1%25eth0]:80', auth: '${env:HOOK}'":                                      false,
 	} {
 		data := []byte("version: 1\nproviders: {p: {" + text + "}}\n")
-		if err := config.Check(config.Source{Path: "/etc/tideover.yaml", Data: data, Environ: environ}); (err == nil) != good {
+		if _, err := config.Load(config.Source{Path: "/etc/tideover.yaml", Data: data, Environ: environ}); (err == nil) != good {
 			t.Errorf("%s: %v, want good: %v", text, err, good)
 		}
 	}
@@ -289,7 +289,7 @@ func TestAProviderAlwaysHasABudget(t *testing.T) {
 		"{kind: fixed, base: 1s, attempts: 2, budget: ratio(1)}": true,
 	} {
 		data := []byte("version: 1\npolicies: {spender: http attempts=6 budget=none}\nproviders: {p: {base-url: 'http://127.0.0.1', policy: " + policy + "}}\n")
-		err := config.Check(config.Source{Path: "/etc/tideover.yaml", Data: data})
+		_, err := config.Load(config.Source{Path: "/etc/tideover.yaml", Data: data})
 		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "leave it out for the default, refund(14,1,500,5)") {
 			t.Errorf("%s: %v, want good: %v", policy, err, good)
 		}
@@ -308,7 +308,7 @@ providers:
   anthropic-backup: {preset: anthropic, base-url: https://b.example, auth: "${env:SPARE_KEY}"}
   openai: {auth: "${env:SPARE_KEY}"}
 `
-	err := config.Check(config.Source{Path: "tideover.yaml", Data: []byte(text), Environ: environ})
+	_, err := config.Load(config.Source{Path: "tideover.yaml", Data: []byte(text), Environ: environ})
 	problems, ok := err.(strictyaml.FieldErrors)
 	if !ok || len(problems) != 1 || problems[0].Line != 7 || problems[0].Path != "providers.anthropic.fallback[1]" {
 		t.Fatalf("Check = %v", err)
@@ -361,7 +361,7 @@ func TestAChangeOfAProviderIsSeen(t *testing.T) {
 		got := make(chan watched, 1)
 		done := make(chan error)
 		go func() {
-			done <- config.Watch(ctx, src, cfg, func(c *config.Config, err error) { got <- watched{c, err} })
+			done <- config.NewWatcher(src, cfg).Run(ctx, func(c *config.Config, err error) { got <- watched{c, err} })
 		}()
 		for _, step := range []struct{ text, want string }{
 			{"providers: {openai: {rate: {requests: 60/min}}}\n", "60/min 127.0.0.1:7878 <nil>"},

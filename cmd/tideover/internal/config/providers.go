@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -110,6 +112,10 @@ type providerDraft struct {
 	fallbacks  []place
 }
 
+func newProviderDraft(name string, at place) *providerDraft {
+	return &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]place{}}
+}
+
 // providerReader reads the section providers.
 type providerReader struct {
 	*sharedReader
@@ -133,13 +139,17 @@ func (r *providerReader) section(at place) {
 	r.checkTogether(at, drafts)
 }
 
+func (r *providerReader) schema() *jsonschema.Schema {
+	return strictyaml.OrNull(strictyaml.Describe(r.providerKeys(newProviderDraft("", place{}))))
+}
+
 // provider reads one of them.
 func (r *providerReader) provider(name string, at place) *providerDraft {
 	if at.Node.Kind == strictyaml.KindNull { // a preset needs no more than its name
 		at.Node = &strictyaml.Node{Kind: strictyaml.KindMap, Line: at.Node.Line, Column: at.Node.Column}
 	}
-	d := &providerDraft{Provider: &Provider{Spec: gateway.Spec{Name: name}}, at: at, found: map[string]place{}}
-	if strictyaml.Object(r, at, providerKeys, d); at.Node.Kind != strictyaml.KindMap {
+	d := newProviderDraft(name, at)
+	if d.read("", at, r.providerKeys(d)); !at.IsMap() {
 		return d
 	}
 	d.open = !d.has("auth")
@@ -157,6 +167,14 @@ func (r *providerReader) provider(name string, at place) *providerDraft {
 	d.check(r.Secrets)
 	d.formatRead = d.Preset != "" && !at.Document().HasProblem(at.Path()+".format")
 	return d
+}
+
+// read reads a map and notes where its keys are, under names that begin with inside.
+func (d *providerDraft) read(inside string, at place, keys []key) {
+	found, _ := strictyaml.Object(at, keys)
+	for name, here := range found {
+		d.found[inside+name] = here
+	}
 }
 
 func (d *providerDraft) has(name string) bool { return d.found[name].Node != nil }

@@ -27,7 +27,7 @@ func readSchedule(at place) *steps.Schedule {
 	}
 	s := new(steps.Schedule)
 	before := at.Document().Problems()
-	strictyaml.Object(struct{}{}, at.WithNode(n), scheduleKeys, s)
+	strictyaml.Object(at.WithNode(n), scheduleKeys(s))
 	if at.Document().Problems() > before {
 		return nil
 	}
@@ -35,43 +35,33 @@ func readSchedule(at place) *steps.Schedule {
 }
 
 // scheduleKeys has the zone first: the expression is tried out in it.
-var scheduleKeys = []key[struct{}, steps.Schedule]{
-	{
-		Name: "time-zone", Doc: "Time zone of the expression, such as Europe/Berlin. Default: that of the machine.", Schema: strictyaml.TextSchema,
-		Set: func(_ struct{}, at place, s *steps.Schedule) {
-			name, ok := at.Text()
-			if !ok {
-				return
-			}
-			if err := s.SetTimeZone(name); err != nil {
-				at.Bad("%v", err)
-				return
-			}
-			at.Record(name)
+func scheduleKeys(s *steps.Schedule) []key {
+	return []key{
+		{
+			Name: "time-zone", Doc: "Time zone of the expression, such as Europe/Berlin. Default: that of the machine.",
+			Schema: strictyaml.TextSchema,
+			Set: func(at place) {
+				if err := s.SetTimeZone(strictyaml.ReadText(at)); err != nil && at.Node.IsScalar() {
+					at.Bad("%v", err)
+				}
+			},
 		},
-	},
-	{
-		Name: "cron", Required: true, Doc: "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.", Schema: strictyaml.TextSchema,
-		Set: func(_ struct{}, at place, s *steps.Schedule) {
-			text, ok := at.Text()
-			if !ok {
-				return
-			}
-			if err := s.SetCron(text); err != nil {
-				at.Bad("%q is not a schedule: %v", text, err)
-				return
-			}
-			at.Record(text)
+		{
+			Name: "cron", Required: true, Doc: "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.",
+			Schema: strictyaml.TextSchema,
+			Set: func(at place) {
+				text := strictyaml.ReadText(at)
+				if err := s.SetCron(text); err != nil && at.Node.IsScalar() {
+					at.Bad("%q is not a schedule: %v", text, err)
+				}
+			},
 		},
-	},
-	{
-		Name: "missed", Default: "once", Doc: "What to do if the server was not running at a scheduled time: start one run for all missed times, or none.",
-		Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("once", "skip") },
-		Set:    func(_ struct{}, at place, s *steps.Schedule) { s.Missed = strictyaml.ReadWord(at, "once", "skip") },
-	},
+		strictyaml.Word(&s.Missed, "missed", "once", []string{"once", "skip"},
+			"What to do if the server was not running at a scheduled time: start one run for all missed times, or none."),
+	}
 }
 
 // scheduleSchema accepts the text and the map.
 func scheduleSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.TextSchema(), strictyaml.Describe(scheduleKeys)}}
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.TextSchema(), strictyaml.Describe(scheduleKeys(new(steps.Schedule)))}}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/retry"
 )
 
 // Schema returns the JSON Schema of the file, for editors and for `tideover schema`. It
@@ -17,7 +18,8 @@ import (
 // templates, schedules, URLs, addresses, time zones; secrets that are written out; and the
 // form of a number, which JSON does not keep: 3.0 and 0x3 are no counts for Load.
 func Schema() []byte {
-	s := strictyaml.Describe(rootKeys)
+	f := newFileReader(Source{Environ: []string{}}, "", nil)
+	s := strictyaml.Describe(f.rootKeys(f.cfg))
 	s.Schema = "https://json-schema.org/draft/2020-12/schema"
 	s.Title = "tideover"
 	s.Description = "Configuration of tideover serve."
@@ -30,10 +32,22 @@ func Schema() []byte {
 
 // commandSchema is for a command and its arguments.
 func commandSchema() *jsonschema.Schema {
-	s, first := strictyaml.TextsSchema(1), strictyaml.ScalarSchema()
+	s, first := strictyaml.TextsSchema(1)(), strictyaml.ScalarSchema()
 	first.MinLength = new(1)
 	s.PrefixItems = []*jsonschema.Schema{first}
 	return s
+}
+
+// patternsSchema is for a list of texts that match the pattern, each given once.
+func patternsSchema(pattern string) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "array", Items: strictyaml.PatternSchema(pattern)(), UniqueItems: true}
+	}
+}
+
+// namesSchema is for a list of names, each given once.
+func namesSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 }
 
 // portPattern is that of a port but 0.
@@ -64,5 +78,5 @@ func headersSchema() *jsonschema.Schema {
 
 // policySchema accepts the text and the map.
 func policySchema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.TextSchema(), strictyaml.Describe(policyKeys)}}
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.TextSchema(), strictyaml.Describe(policyKeys(new(retry.Policy)))}}
 }

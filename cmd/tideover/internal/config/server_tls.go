@@ -158,16 +158,16 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // readTLS reads the section, and the files that it names.
-func (r serverReader) readTLS(at place, t *ServerTLS) {
+func (r *sharedReader) readTLS(at place, t *ServerTLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
 	before := at.Document().Problems()
-	found, ok := strictyaml.Object(r, at, serverTLSKeys, t)
+	found, ok := strictyaml.Object(at, r.serverTLSKeys(t))
 	if ok && len(found) == 0 {
 		at.Bad("want cert and key; leave tls out for no TLS")
 	}
-	checkPairs(found, [][2]string{{"cert", "key"}, {"key", "cert"}})
+	checkPair(found, "cert", "key")
 	if at.Document().Problems() > before {
 		return
 	}
@@ -180,19 +180,17 @@ func (r serverReader) readTLS(at place, t *ServerTLS) {
 	}
 }
 
-var serverTLSKeys = []key[serverReader, ServerTLS]{
-	{
-		Name: "cert", Doc: "Path of the server's certificate, followed by the intermediate certificates, as PEM.", Schema: strictyaml.ScalarSchema,
-		Set: func(r serverReader, at place, t *ServerTLS) { t.Cert = r.filePath(at) },
-	},
-	{
-		Name: "key", Doc: "Path of the certificate's private key, as PEM. Other users must not be able to read it.", Schema: strictyaml.ScalarSchema,
-		Set: func(r serverReader, at place, t *ServerTLS) { t.Key = r.filePath(at) },
-	},
+func (r *sharedReader) serverTLSKeys(t *ServerTLS) []key {
+	return []key{
+		strictyaml.Field(&t.Cert, "cert", "", strictyaml.ScalarSchema, r.filePath,
+			"Path of the server's certificate, followed by the intermediate certificates, as PEM."),
+		strictyaml.Field(&t.Key, "key", "", strictyaml.ScalarSchema, r.filePath,
+			"Path of the certificate's private key, as PEM. Other users must not be able to read it."),
+	}
 }
 
-func serverTLSSchema() *jsonschema.Schema {
-	s := strictyaml.Describe(serverTLSKeys)
+func (r *sharedReader) serverTLSSchema() *jsonschema.Schema {
+	s := strictyaml.Describe(r.serverTLSKeys(new(ServerTLS)))
 	s.MinProperties = new(1)
 	return strictyaml.OrNull(s)
 }

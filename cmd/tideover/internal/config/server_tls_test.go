@@ -143,7 +143,7 @@ func TestLayersOfTLS(t *testing.T) {
 		{"an unknown variable", "TIDEOVER_SERVER_TLS_CA=x", nil, `env TIDEOVER_SERVER_TLS_CA: key "tls-ca" is unknown`},
 		{"a variable for both", "TIDEOVER_SERVER_TLS=x", nil, "env TIDEOVER_SERVER_TLS: server.tls: a text, where a map is expected"},
 	} {
-		err := config.Check(config.Source{Environ: []string{"HOME=/home/me", c.env}, Flags: c.flags})
+		_, err := config.Load(config.Source{Environ: []string{"HOME=/home/me", c.env}, Flags: c.flags})
 		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.name, err, c.want)
 		}

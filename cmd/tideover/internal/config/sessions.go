@@ -86,7 +86,7 @@ func (r *sessionReader) pack(name string, at place) {
 		at.Bad("%q is the name of a built-in pack; choose another name, and set extends: %[1]s", name)
 		return
 	}
-	if _, ok := strictyaml.Object(r, at, packKeys, &struct{}{}); !ok {
+	if _, ok := strictyaml.Object(at, packKeys()); !ok {
 		return
 	}
 	text, err := json.Marshal(at.Node.Plain()) // which is YAML too
@@ -103,17 +103,26 @@ func (r *sessionReader) pack(name string, at place) {
 	at.Record(fmt.Sprintf("%d rules", len(p.Spec().Rules)))
 }
 
-// packKeys are the keys of a pack. What they contain is read by package detect.
-var packKeys = []key[*sessionReader, struct{}]{
-	{Name: "description", Doc: "What the pack is for.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.TextSchema()) }, Set: ignore},
-	{Name: "extends", Doc: "Built-in pack whose rules are used after these.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.WordSchema(detect.Names()...)) }, Set: ignore},
-	{Name: "exit-codes", Doc: "What exit codes mean.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
-	{Name: "messages", Doc: "Events of the output that contain text for people.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
-	{Name: "session", Doc: "How to find the session id in the output, and the message that a session no longer exists.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "object"}) }, Set: ignore},
-	{Name: "rules", Doc: "Messages of the program and their meaning; see docs/detect.md.", Schema: func() *jsonschema.Schema { return strictyaml.OrNull(&jsonschema.Schema{Type: "array"}) }, Set: ignore},
+// packKeys returns the keys of a pack. What they contain is read by package detect.
+func packKeys() []key {
+	name := strictyaml.WordSchema(detect.Names()...)
+	return []key{
+		packKey("description", strictyaml.TextSchema(), "What the pack is for."),
+		packKey("extends", name, "Built-in pack whose rules are used after these."),
+		packKey("exit-codes", &jsonschema.Schema{Type: "object"}, "What exit codes mean."),
+		packKey("messages", &jsonschema.Schema{Type: "array"}, "Events of the output that contain text for people."),
+		packKey("session", &jsonschema.Schema{Type: "object"},
+			"How to find the session id in the output, and the message that a session no longer exists."),
+		packKey("rules", &jsonschema.Schema{Type: "array"}, "Messages of the program and their meaning; see docs/detect.md."),
+	}
 }
 
-func ignore(*sessionReader, place, *struct{}) {}
+func packSchema() *jsonschema.Schema { return strictyaml.Describe(packKeys()) }
+
+func packKey(name string, s *jsonschema.Schema, doc string) key {
+	schema := func() *jsonschema.Schema { return strictyaml.OrNull(s) }
+	return key{Name: name, Doc: doc, Schema: schema, Set: func(place) {}}
+}
 
 // hasKeyOf reports whether a key of the gateway names the account.
 func (r *sessionReader) hasKeyOf(account string) bool {
@@ -125,11 +134,15 @@ func (r *sessionReader) hasKeyOf(account string) bool {
 	return false
 }
 
+func (r *sessionReader) schema() *jsonschema.Schema {
+	return strictyaml.Describe(r.sessionKeys(new(Session)))
+}
+
 // session reads a session.
 func (r *sessionReader) session(name string, at place) *Session {
 	d := &Session{Spec: session.Spec{Name: name, Dir: r.Dir, Pack: "generic", On: map[string]session.Action{}}}
 	before := at.Document().Problems()
-	found, ok := strictyaml.Object(r, at, sessionKeys, d)
+	found, ok := strictyaml.Object(at, r.sessionKeys(d))
 	if !ok || at.Document().Problems() > before {
 		return d
 	}

@@ -14,8 +14,8 @@ import (
 
 // place is a value of the file, and key one key of a map of it.
 type (
-	place         = strictyaml.Place
-	key[C, T any] = strictyaml.Key[C, T]
+	place = strictyaml.Place
+	key   = strictyaml.Key
 )
 
 // sharedReader is what the readers of all sections share.
@@ -51,7 +51,7 @@ func (r *sharedReader) path(at place, s string) string {
 	return filepath.Join(r.Dir, s)
 }
 
-// filePath reads the path of a file, which is checked later.
+// filePath reads the path of a file or a folder.
 func (r *sharedReader) filePath(at place) string {
 	s, ok := at.Text()
 	if !ok {
@@ -94,7 +94,12 @@ func (r *sharedReader) secretURL(at place) *template.SecretText {
 		template.RefuseLiteral(at, literal, template.WithRefs)
 		return nil
 	}
-	return r.checkedURL(at, r.Open(at, "url"))
+	return r.checkedURL(at, r.Open(at))
+}
+
+// secretHeaders reads headers whose values may have references.
+func (r *sharedReader) secretHeaders(at place) []template.NamedSecret {
+	return r.SecretMap(at, headerNames())
 }
 
 // checkedURL returns the text if its value is a URL.

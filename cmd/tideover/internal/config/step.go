@@ -6,45 +6,51 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// step reads an item of a workflow's steps.
-func (r *workflowReader) step(at place, env []template.NamedText) stepDraft {
-	return readStep(r, at, env, stepKeys, "")
+func (r *workflowReader) newStep(id string, at place) *stepDraft {
+	step := &steps.Step{ID: id, Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}
+	return &stepDraft{Step: step, at: at, fields: steps.StepFields}
 }
 
-// alarm reads what runs when a run gives up.
-func (r *workflowReader) alarm(at place, env []template.NamedText) stepDraft {
-	d := readStep(r, at, env, alarmKeys, "on-give-up")
-	d.GiveUp = true
+// step reads an item of a workflow's steps.
+func (r *workflowReader) step(at place, env []template.NamedText) *stepDraft {
+	d := r.newStep("", at)
+	r.readStep(d, env, r.stepKeys(d))
 	return d
 }
 
-func readStep(r *workflowReader, at place, env []template.NamedText, keys []key[*workflowReader, stepDraft], id string) stepDraft {
-	d := stepDraft{Step: &steps.Step{ID: id, Base: r.Dir, Dir: r.Dir, MaxLost: defaultMaxLost}, at: at, fields: steps.StepFields}
-	found, ok := strictyaml.Object(r, at, keys, &d)
+// alarm reads what runs when a run gives up.
+func (r *workflowReader) alarm(at place, env []template.NamedText) *stepDraft {
+	d := r.newStep("on-give-up", at)
+	d.GiveUp = true
+	r.readStep(d, env, r.alarmKeys(d))
+	return d
+}
+
+func (r *workflowReader) readStep(d *stepDraft, env []template.NamedText, keys []key) {
+	at := d.at
+	found, ok := strictyaml.Object(at, keys)
 	_, run := found["run"]
 	_, http := found["http"]
 	if here, notify := found["notify"]; notify {
 		if run || http || len(found) > 1 {
 			here.Bad("can't be combined with other keys; the notifier defines what is sent and how")
 		}
-		return d
+		return
 	}
 	if run == http {
 		if ok { // otherwise the key that is wrong may be meant for it
 			at.Bad("want exactly one of run and http")
 		}
-		return d
+		return
 	}
 	d.Policy = r.policies.ofStep(at, found, run)
-	checkAction(&d, found, env)
-	return d
+	checkAction(d, found, env)
 }
 
 // checkAction checks what goes with a command and what with a request.
@@ -77,133 +83,109 @@ func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 }
 
 // actionKeys are those that steps and on-give-up have in common.
-var actionKeys = []key[*workflowReader, stepDraft]{
-	{
-		Name: "run", Doc: "The command and its arguments, as a list; no shell is used. Each is a template.",
-		Schema: commandSchema, Set: setRun,
-	},
-	{
-		Name: "http", Doc: "The request, with exactly one of get, post, put, patch, delete, head.", Schema: httpSchema,
-		Set: func(r *workflowReader, at place, d *stepDraft) { r.http(at, d) },
-	},
-	{
-		Name: "dir", Doc: "Working folder of the command, relative to the folder of this file. Default: the folder of this file.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *workflowReader, at place, d *stepDraft) {
-			if s, ok := at.Text(); ok {
-				d.Dir = r.path(at, s)
-				at.Record(d.Dir)
-			}
+func (r *workflowReader) actionKeys(d *stepDraft) []key {
+	return []key{
+		{
+			Name: "run", Doc: "The command and its arguments, as a list; no shell is used. Each is a template.",
+			Schema: commandSchema,
+			Set: func(at place) {
+				d.Texts.Run = readCommandLine(at, func(at place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
+			},
 		},
-	},
-	{
-		Name: "env", Doc: "Environment variables of the command; they override those of the workflow. Values are templates and may contain references.", Schema: envSchema,
-		Set: func(r *workflowReader, at place, d *stepDraft) {
-			d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText)
+		{
+			Name: "http", Doc: "The request, with exactly one of get, post, put, patch, delete, head.",
+			Schema: func() *jsonschema.Schema { return strictyaml.OneOf(strictyaml.Describe(r.httpKeys(d)), methods...) },
+			Set:    func(at place) { r.http(at, d) },
 		},
-	},
-	{
-		Name: "env-inherit", Doc: inheritDoc + "In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name.", Schema: inheritSchema,
-		Set: func(_ *workflowReader, at place, d *stepDraft) { d.Inherit = readInherit(at) },
-	},
-	{
-		Name: "stdin", Doc: "Standard input of the command, a template. Default: empty.", Schema: strictyaml.ScalarSchema,
-		Set: func(r *workflowReader, at place, d *stepDraft) {
-			if d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d); d.Texts.Stdin != nil {
-				at.Record(d.Texts.Stdin.Source())
-			}
+		strictyaml.Field(&d.Dir, "dir", "", strictyaml.ScalarSchema, r.filePath,
+			"Working folder of the command, relative to the folder of this file. Default: the folder of this file."),
+		{
+			Name: "env", Doc: "Environment variables of the command; they override those of the workflow. Values are templates and may contain references.",
+			Schema: envSchema,
+			Set:    func(at place) { d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText) },
 		},
-	},
-	{
-		Name: "policy", Doc: "Retry policy: a text, the name of a policy, or a map. Default: workflow for a command, workflow-api for a request.", Schema: policySchema,
-		Set: func(*workflowReader, place, *stepDraft) {}, // read by stepPolicy, when the kind of the step is known
-	},
-	{
-		Name: "output-limit", Default: "64KiB", Doc: "How much of stdout and of stderr is stored; at most 192KiB each.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{
-				Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(steps.MaxOutput)),
-				Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
-			}
+		strictyaml.Field(&d.Inherit, "env-inherit", "", inheritSchema, readInherit,
+			inheritDoc+"In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name."),
+		{
+			Name: "stdin", Doc: "Standard input of the command, a template. Default: empty.",
+			Schema: strictyaml.ScalarSchema,
+			Set: func(at place) {
+				d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d)
+				at.Record(at.Node.Text)
+			},
 		},
-		Set: func(_ *workflowReader, at place, d *stepDraft) {
-			if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > steps.MaxOutput {
-				at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, steps.MaxOutput>>10)
-			}
+		{
+			Name: "policy", Doc: "Retry policy: a text, the name of a policy, or a map. Default: workflow for a command, workflow-api for a request.",
+			Schema: policySchema,
+			Set:    func(place) {}, // read by ofStep, when the kind of the step is known
 		},
-	},
+		{
+			Name: "output-limit", Default: "64KiB", Doc: "How much of stdout and of stderr is stored; at most 192KiB each.",
+			Schema: func() *jsonschema.Schema {
+				return &jsonschema.Schema{
+					Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(steps.MaxOutput)),
+					Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
+				}
+			},
+			Set: func(at place) {
+				if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > steps.MaxOutput {
+					at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, steps.MaxOutput>>10)
+				}
+			},
+		},
+	}
 }
 
 // alarmKeys are the keys of on-give-up.
-var alarmKeys = append(slices.Clone(actionKeys), key[*workflowReader, stepDraft]{
-	Name: "notify", Doc: "Notifiers that get a message.",
-	Schema: func() *jsonschema.Schema { return notifierListSchema(1) },
-	Set: func(r *workflowReader, at place, d *stepDraft) {
-		if d.notify = r.notifiers.names(at); at.Node.Kind == strictyaml.KindList && len(at.Node.Items) == 0 {
-			at.Bad("the list is empty, so no message would be sent; add a notifier")
-		}
-	},
-})
+func (r *workflowReader) alarmKeys(d *stepDraft) []key {
+	return append(r.actionKeys(d), key{
+		Name: "notify", Doc: "Notifiers that get a message.",
+		Schema: notifierListSchema(1),
+		Set: func(at place) {
+			if d.notify = r.notifiers.names(at); at.IsList() && len(at.Node.Items) == 0 {
+				at.Bad("the list is empty, so no message would be sent; add a notifier")
+			}
+		},
+	})
+}
 
 // stepKeys are the keys of a step.
-var stepKeys = append([]key[*workflowReader, stepDraft]{
-	{
-		Name: "id", Required: true, Doc: "Name of the step, unique in the workflow.", Schema: strictyaml.NameSchema,
-		Set: func(_ *workflowReader, at place, d *stepDraft) {
-			s, ok := at.Text()
-			if ok && !strictyaml.ValidName(s) {
-				at.Bad("%q is not a valid name for a step; %s", s, strictyaml.NameRule)
-			} else if ok {
-				d.ID = s
-				at.Record(s)
-			}
-		},
-	},
-	{
-		Name: "needs", Doc: "Ids of the steps that must succeed before this one starts.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
-		},
-		Set: func(_ *workflowReader, at place, d *stepDraft) {
-			ok := at.Each(func(at place) {
-				if _, ok := at.Text(); ok {
-					d.needs = append(d.needs, at)
-				}
-			})
-			if ok {
-				at.Record(jsonText(at.Node.Plain()))
-			}
-		},
-	},
-	{
-		Name: "retry-exit", Doc: "Exit codes that are retried, such as 75 or 100-110; other codes are permanent failures. Default: all codes but 0.", Schema: exitSchema,
-		Set: func(_ *workflowReader, at place, d *stepDraft) { d.RetryExit = readCodes(at, "an exit code", 1, 255) },
-	},
-	{
-		Name: "permanent-exit", Doc: "Exit codes that are never retried.", Schema: exitSchema,
-		Set: func(_ *workflowReader, at place, d *stepDraft) {
-			d.PermanentExit = readCodes(at, "an exit code", 1, 255)
-		},
-	},
-	{
-		Name: "account", Doc: "Account whose limit the command shares with sessions and other steps. Exit code 75 means that the account is limited.", Schema: strictyaml.NameSchema,
-		Set: func(_ *workflowReader, at place, d *stepDraft) {
-			if d.Account = readAccount(at); d.Account == account.None {
-				d.Account = ""
-			}
-		},
-	},
-	{
-		Name: "concurrency", Default: "0", Doc: "Most attempts of this step at the same time, in all runs together; 0 for no limit.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *workflowReader, at place, d *stepDraft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
-	},
-	{
-		Name: "max-lost", Doc: "How many attempts in a row may be lost because the server died, and are repeated; 0 repeats none. Default: that of the workflow, which is 3 by default.", Schema: maxLostSchema,
-		Set: func(_ *workflowReader, at place, d *stepDraft) { d.MaxLost, d.ownMaxLost = readMaxLost(at), true },
-	},
-}, actionKeys...)
+func (r *workflowReader) stepKeys(d *stepDraft) []key {
+	return append(ownStepKeys(d), r.actionKeys(d)...)
+}
 
-func setRun(r *workflowReader, at place, d *stepDraft) {
-	d.Texts.Run = readCommandLine(at, func(at place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
+// ownStepKeys are those that on-give-up does not have.
+func ownStepKeys(d *stepDraft) []key {
+	return []key{
+		strictyaml.Required(strictyaml.Field(&d.ID, "id", "", strictyaml.NameSchema,
+			func(at place) string { return strictyaml.ReadName(at, "step") },
+			"Name of the step, unique in the workflow.")),
+		{
+			Name: "needs", Doc: "Ids of the steps that must succeed before this one starts.",
+			Schema: namesSchema,
+			Set: func(at place) {
+				at.Each(func(at place) {
+					if _, ok := at.Text(); ok {
+						d.needs = append(d.needs, at)
+					}
+				})
+				at.Record(jsonText(at.Node.Plain()))
+			},
+		},
+		strictyaml.Field(&d.RetryExit, "retry-exit", "", exitSchema, readExitCodes,
+			"Exit codes that are retried, such as 75 or 100-110; other codes are permanent failures. Default: all codes but 0."),
+		strictyaml.Field(&d.PermanentExit, "permanent-exit", "", exitSchema, readExitCodes,
+			"Exit codes that are never retried."),
+		strictyaml.Field(&d.Account, "account", "", strictyaml.NameSchema, readSharedAccount,
+			"Account whose limit the command shares with sessions and other steps. Exit code 75 means that the account is limited."),
+		strictyaml.Int(&d.Concurrency, "concurrency", "0", 0,
+			"Most attempts of this step at the same time, in all runs together; 0 for no limit."),
+		{
+			Name: "max-lost", Doc: "How many attempts in a row may be lost because the server died, and are repeated; 0 repeats none. Default: that of the workflow, which is 3 by default.",
+			Schema: maxLostSchema,
+			Set:    func(at place) { d.MaxLost, d.ownMaxLost = readMaxLost(at), true },
+		},
+	}
 }
 
 // used reads a template of a step, to be checked when all steps are known.

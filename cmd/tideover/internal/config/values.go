@@ -24,7 +24,7 @@ const inheritDoc = "Variables of the server's environment that the command gets:
 
 func inheritSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
-		strictyaml.WordSchema("all"), {Type: "array", Items: &jsonschema.Schema{Type: "string", Pattern: inheritPattern}, UniqueItems: true},
+		strictyaml.WordSchema("all"), patternsSchema(inheritPattern)(),
 	}}
 }
 
@@ -34,36 +34,48 @@ func readInherit(at place) (list guard.Inherit) {
 		at.Record("all")
 		return slices.Clone(guard.InheritAll)
 	}
-	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
-		at.Node = at.Node.SplitText()
-	}
-	if at.Node.Kind != strictyaml.KindList {
+	if !at.IsList() && (at.Node.Origin == "" || at.Node.Kind != strictyaml.KindText) {
 		at.Bad("%v, where all or a list of names is expected, such as [SSH_AUTH_SOCK]", at.Node.Kind)
 		return nil
 	}
-	list = guard.Inherit{}
-	ok := at.Each(func(at place) {
-		text, ok := at.Text()
-		switch {
-		case !ok:
-		case !inheritName.MatchString(text):
-			at.Bad("%q is not the name of a variable, such as SSH_AUTH_SOCK or AWS_*", text)
-		case slices.Contains(list, text):
-			at.Bad("%q is listed twice", text)
-		default:
-			list = append(list, text)
+	list = append(guard.Inherit{}, readList(at, func(text string) (name, wrong string) {
+		if !inheritName.MatchString(text) {
+			wrong = "is not the name of a variable, such as SSH_AUTH_SOCK or AWS_*"
 		}
-	})
-	if ok {
-		at.Record(jsonText([]string(list)))
+		return text, wrong
+	})...)
+	at.Record(jsonText([]string(list)))
+	return list
+}
+
+// readList reads a list of texts, which a variable or a flag has with commas. parse
+// returns the value of a text, or what is wrong with it. No value may be given twice.
+func readList[V comparable](at place, parse func(text string) (v V, wrong string)) (list []V) {
+	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
+		at.Node = at.Node.SplitText()
 	}
+	at.Each(func(at place) {
+		text, ok := at.Text()
+		if !ok {
+			return
+		}
+		v, wrong := parse(text)
+		if wrong == "" && slices.Contains(list, v) {
+			wrong = "is listed twice"
+		}
+		if wrong != "" {
+			at.Bad("%q %s", text, wrong)
+			return
+		}
+		list = append(list, v)
+	})
 	return list
 }
 
 // readCodes reads a list of codes, each within the limits.
 func readCodes(at place, what string, least, most int) exitcode.Set {
 	codes := exitcode.Set{} // an empty list is one that nothing is in, and not an absent one
-	ok := at.Each(func(at place) {
+	at.Each(func(at place) {
 		s, ok := at.Text()
 		if !ok {
 			return
@@ -77,11 +89,11 @@ func readCodes(at place, what string, least, most int) exitcode.Set {
 			codes = append(codes, r)
 		}
 	})
-	if ok {
-		at.Record(codes.String())
-	}
+	at.Record(codes.String())
 	return codes
 }
+
+func readExitCodes(at place) exitcode.Set { return readCodes(at, "an exit code", 1, 255) }
 
 // jsonText returns a value as JSON, for what has no shorter form.
 func jsonText(v any) string {
@@ -94,16 +106,16 @@ func jsonText(v any) string {
 
 // readAccount reads the name of an account.
 func readAccount(at place) string {
-	s, ok := at.Text()
-	if !ok {
+	return strictyaml.ReadParsed(at, func(s string) (string, error) { return s, account.CheckName(s) })
+}
+
+// readSharedAccount reads the name of an account whose limit is shared, "" for none.
+func readSharedAccount(at place) string {
+	name := readAccount(at)
+	if name == account.None {
 		return ""
 	}
-	if err := account.CheckName(s); err != nil {
-		at.Bad("%v", err)
-		return ""
-	}
-	at.Record(s)
-	return s
+	return name
 }
 
 var percentForm = lazyregexp.New(`^0*(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?|\.[0-9]+)%$`)
@@ -114,15 +126,11 @@ func percentSchema() *jsonschema.Schema {
 
 // readPercent reads a share above zero.
 func readPercent(at place) float64 {
-	s, ok := at.Text()
-	if !ok {
-		return 0
-	}
-	n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
-	if err != nil || n == 0 || !percentForm.MatchString(s) {
-		at.Bad("%q is not a share above zero such as 50%%", s)
-		return 0
-	}
-	at.Record(s)
-	return n / 100
+	return strictyaml.ReadParsed(at, func(s string) (float64, error) {
+		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+		if err != nil || n == 0 || !percentForm.MatchString(s) {
+			return 0, fmt.Errorf("%q is not a share above zero such as 50%%", s)
+		}
+		return n / 100, nil
+	})
 }

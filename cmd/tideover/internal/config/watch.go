@@ -40,13 +40,6 @@ func NewWatcher(src Source, current *Config) *Watcher {
 	return w
 }
 
-// Watch calls the function with each new configuration, or with the error of one
-// that can't be used, until the context ends. It is [Watcher.Run] for
-// callers that need no Reload.
-func Watch(ctx context.Context, src Source, current *Config, changed func(*Config, error)) error {
-	return NewWatcher(src, current).Run(ctx, changed)
-}
-
 // Reload makes the watcher load the file now, changed or not; a SIGHUP does it.
 // It does not wait.
 func (w *Watcher) Reload() {

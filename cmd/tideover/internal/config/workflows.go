@@ -24,7 +24,7 @@ type draft struct {
 	*steps.Workflow
 	env     []template.NamedText
 	inherit guard.Inherit
-	steps   []stepDraft
+	steps   []*stepDraft
 	alarm   *stepDraft
 	maxLost *int // of the steps that have none of their own
 }
@@ -71,11 +71,14 @@ func (r *workflowReader) section(at place) {
 	})
 }
 
+func (r *workflowReader) schema() *jsonschema.Schema {
+	return strictyaml.Describe(r.workflowKeys(&draft{Workflow: new(steps.Workflow)}))
+}
+
 func (r *workflowReader) workflow(name string, at place) *steps.Workflow {
 	d := &draft{Workflow: &steps.Workflow{Name: name}}
-	strictyaml.Object(r, at, workflowKeys, d)
-	for i := range d.steps {
-		s := &d.steps[i]
+	strictyaml.Object(at, r.workflowKeys(d))
+	for _, s := range d.steps {
 		if d.maxLost != nil && !s.ownMaxLost {
 			s.MaxLost = *d.maxLost
 		}
@@ -94,10 +97,7 @@ func (r *workflowReader) workflow(name string, at place) *steps.Workflow {
 
 // inheritInSteps adds the variables that all commands of the workflow get.
 func (r *workflowReader) inheritInSteps(d *draft) {
-	all := make([]*stepDraft, 0, len(d.steps)+1)
-	for i := range d.steps {
-		all = append(all, &d.steps[i])
-	}
+	all := slices.Clone(d.steps)
 	if d.alarm != nil {
 		all = append(all, d.alarm)
 	}
@@ -110,70 +110,56 @@ func (r *workflowReader) inheritInSteps(d *draft) {
 }
 
 // workflowKeys has env first: it is merged into the steps.
-var workflowKeys = []key[*workflowReader, draft]{
-	{
-		Name: "description", Doc: "Purpose of the workflow, shown on the page.", Schema: strictyaml.ScalarSchema,
-		Set: func(_ *workflowReader, at place, d *draft) {
-			if s, ok := at.Text(); ok {
-				d.Description = s
-				at.Record(s)
-			}
+func (r *workflowReader) workflowKeys(d *draft) []key {
+	return []key{
+		strictyaml.Field(&d.Description, "description", "", strictyaml.ScalarSchema, strictyaml.ReadText,
+			"Purpose of the workflow, shown on the page."),
+		strictyaml.Field(&d.Schedule, "schedule", "", scheduleSchema, readSchedule,
+			"When to start runs automatically: a cron expression such as 0 3 * * *, optionally after TZ=Europe/Berlin, or a map."),
+		strictyaml.Duration(&d.Timeout, "timeout", "", "Time limit for a whole run."),
+		strictyaml.Int(&d.Concurrency, "concurrency", "0", 0,
+			"Most runs of the workflow at the same time; 0 for no limit except server.concurrency."),
+		{
+			Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost because the server died, and are repeated; 0 repeats none. At most 9999.",
+			Schema: maxLostSchema,
+			Set:    func(at place) { d.maxLost = new(readMaxLost(at)) },
 		},
-	},
-	{
-		Name: "schedule", Doc: "When to start runs automatically: a cron expression such as 0 3 * * *, optionally after TZ=Europe/Berlin, or a map.", Schema: scheduleSchema,
-		Set: func(_ *workflowReader, at place, d *draft) { d.Schedule = readSchedule(at) },
-	},
-	{
-		Name: "timeout", Doc: "Time limit for a whole run.", Schema: strictyaml.DurationSchema,
-		Set: func(_ *workflowReader, at place, d *draft) { d.Timeout = strictyaml.ReadDuration(at) },
-	},
-	{
-		Name: "concurrency", Default: "0", Doc: "Most runs of the workflow at the same time; 0 for no limit except server.concurrency.", Schema: strictyaml.IntSchema(0),
-		Set: func(_ *workflowReader, at place, d *draft) { d.Concurrency = strictyaml.ReadInt(at, 0) },
-	},
-	{
-		Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost because the server died, and are repeated; 0 repeats none. At most 9999.", Schema: maxLostSchema,
-		Set: func(_ *workflowReader, at place, d *draft) { d.maxLost = new(readMaxLost(at)) },
-	},
-	{
-		Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. The input of a start overrides it, key by key if both are maps.",
-		Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
-		Set: func(r *workflowReader, at place, d *draft) {
-			d.DefaultInput = readInput(r.Reader, at, "input")
-			at.Record(jsonText(at.Node.Plain()))
+		{
+			Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. The input of a start overrides it, key by key if both are maps.",
+			Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
+			Set: func(at place) {
+				d.DefaultInput = readInput(r.Reader, at, "input")
+				at.Record(jsonText(at.Node.Plain()))
+			},
 		},
-	},
-	{
-		Name: "env", Doc: "Environment variables of all command steps.", Schema: envSchema,
-		Set: func(r *workflowReader, at place, d *draft) { d.env = r.Map(at, steps.EnvFields, wrongVariable, nil) },
-	},
-	{
-		Name: "env-inherit", Doc: inheritDoc + "For all command steps.", Schema: inheritSchema,
-		Set: func(_ *workflowReader, at place, d *draft) { d.inherit = readInherit(at) },
-	},
-	{
-		Name: "steps", Required: true, Doc: "The steps. Steps run at the same time unless one needs another.",
-		Schema: func() *jsonschema.Schema {
-			return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: strictyaml.OneOf(strictyaml.Describe(stepKeys), "run", "http")}
+		{
+			Name: "env", Doc: "Environment variables of all command steps.",
+			Schema: envSchema,
+			Set:    func(at place) { d.env = r.Map(at, steps.EnvFields, wrongVariable, nil) },
 		},
-		Set: func(r *workflowReader, at place, d *draft) {
-			ok := at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
-			if ok && len(d.steps) == 0 {
-				at.Bad("the list of steps is empty; add at least one")
-			}
+		strictyaml.Field(&d.inherit, "env-inherit", "", inheritSchema, readInherit,
+			inheritDoc+"For all command steps."),
+		{
+			Name: "steps", Required: true, Doc: "The steps. Steps run at the same time unless one needs another.",
+			Schema: func() *jsonschema.Schema {
+				step := strictyaml.OneOf(strictyaml.Describe(r.stepKeys(r.newStep("", place{}))), "run", "http")
+				return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: step}
+			},
+			Set: func(at place) {
+				ok := at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
+				if ok && len(d.steps) == 0 {
+					at.Bad("the list of steps is empty; add at least one")
+				}
+			},
 		},
-	},
-	{
-		Name: "on-give-up", Doc: "Command or request that runs once when a run gives up. Its templates may use the results of all steps.",
-		Schema: func() *jsonschema.Schema {
-			return strictyaml.OneOf(strictyaml.Describe(alarmKeys), "run", "http", "notify")
+		{
+			Name: "on-give-up", Doc: "Command or request that runs once when a run gives up. Its templates may use the results of all steps.",
+			Schema: func() *jsonschema.Schema {
+				return strictyaml.OneOf(strictyaml.Describe(r.alarmKeys(r.newStep("", place{}))), "run", "http", "notify")
+			},
+			Set: func(at place) { d.alarm = r.alarm(at, d.env) },
 		},
-		Set: func(r *workflowReader, at place, d *draft) {
-			s := r.alarm(at, d.env)
-			d.alarm = &s
-		},
-	},
+	}
 }
 
 const (
@@ -196,15 +182,12 @@ func maxLostSchema() *jsonschema.Schema {
 	return s
 }
 
-func workflowSchema() *jsonschema.Schema { return strictyaml.Describe(workflowKeys) }
-
 // checkGraph checks what the steps say of each other: ids, needs, cycles, and that
 // no template uses a step that may not have ended.
 func checkGraph(d *draft) {
 	byID := map[string]*stepDraft{}
 	var ids []string
-	for i := range d.steps {
-		s := &d.steps[i]
+	for _, s := range d.steps {
 		if first := byID[s.ID]; first != nil {
 			s.at.Child("id", s.at.Node.Get("id")).Bad("the id %q is already used at line %d", s.ID, first.at.Node.Line)
 			continue
@@ -214,14 +197,13 @@ func checkGraph(d *draft) {
 			ids = append(ids, s.ID)
 		}
 	}
-	for i := range d.steps {
-		checkNeeds(&d.steps[i], byID, ids)
+	for _, s := range d.steps {
+		checkNeeds(s, byID, ids)
 	}
 	if findCycles(d, byID) {
 		return
 	}
-	for i := range d.steps {
-		s := &d.steps[i]
+	for _, s := range d.steps {
 		s.After = closure(s.ID, byID)
 		checkUses(s, ids)
 	}
@@ -276,8 +258,8 @@ func findCycles(d *draft, byID map[string]*stepDraft) (found bool) {
 		way = way[:len(way)-1]
 		state[s.ID] = done
 	}
-	for i := range d.steps {
-		if s := &d.steps[i]; s.ID != "" && state[s.ID] == 0 {
+	for _, s := range d.steps {
+		if s.ID != "" && state[s.ID] == 0 {
 			visit(s)
 		}
 	}

@@ -7,22 +7,44 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Key is one key of a map with fixed keys. [Object] reads the map by a table of them,
-// and [Describe] makes the map's schema from the same table. C is the type of what the
-// setters need beside the value, T the type of what they set.
-type Key[C, T any] struct {
+// Key is one key of a map with fixed keys. [Object] reads the map by a table of them, and
+// [Describe] makes the map's schema from the same table.
+type Key struct {
 	Name     string
 	Doc      string // a sentence for the schema
 	Default  string // used when the key is absent; empty means none
 	Required bool
 	Inside   []string // keys of the map that is its value, which have variables of their own
 	Schema   func() *jsonschema.Schema
-	Set      func(c C, at Place, dst *T)
+	Set      func(at Place)
+}
+
+// Field returns a key whose value read stores in dst. As in package flag, the name is
+// followed by the default, and a sentence about the key comes last.
+func Field[V any](dst *V, name, value string, schema func() *jsonschema.Schema, read func(Place) V, doc string) Key {
+	return Key{Name: name, Doc: doc, Default: value, Schema: schema, Set: func(at Place) { *dst = read(at) }}
+}
+
+// Parsed is [Field] for a text that parse reads.
+func Parsed[V any](dst *V, name, value string, schema func() *jsonschema.Schema, parse func(string) (V, error), doc string) Key {
+	return Field(dst, name, value, schema, func(at Place) V { return ReadParsed(at, parse) }, doc)
+}
+
+// Map is a key whose value is a map with fixed keys.
+func Map(name string, keys []Key, doc string) Key {
+	schema := func() *jsonschema.Schema { return Describe(keys) }
+	return Key{Name: name, Doc: doc, Schema: schema, Set: func(at Place) { Object(at, keys) }}
+}
+
+// Required returns the key as one that must be present.
+func Required(k Key) Key {
+	k.Required = true
+	return k
 }
 
 // Object reads a map by its table, in the table's order, and returns the place of
 // each key that is present.
-func Object[C, T any](c C, at Place, keys []Key[C, T], dst *T) (found map[string]Place, ok bool) {
+func Object(at Place, keys []Key) (found map[string]Place, ok bool) {
 	found = map[string]Place{}
 	if !at.IsMap() {
 		at.Bad("%v, where a map is expected", at.Node.Kind)
@@ -43,12 +65,12 @@ func Object[C, T any](c C, at Place, keys []Key[C, T], dst *T) (found map[string
 		switch {
 		case n != nil:
 			found[k.Name] = at.Child(k.Name, n)
-			k.Set(c, found[k.Name], dst)
+			k.Set(found[k.Name])
 		case k.Required:
 			at.Bad("%q is missing", k.Name)
 			ok = false
 		case k.Default != "":
-			k.Set(c, at.Child(k.Name, NewText(k.Default, "default")), dst)
+			k.Set(at.Child(k.Name, NewText(k.Default, "default")))
 		}
 	}
 	return found, ok

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
@@ -22,42 +20,29 @@ type service struct {
 	On      bool
 }
 
-var serviceKeys = []strictyaml.Key[string, service]{
-	{
-		Name: "name", Required: true, Doc: "Name of it.", Schema: strictyaml.NameSchema,
-		Set: func(prefix string, at strictyaml.Place, s *service) {
-			name, _ := at.Text()
-			s.Name = prefix + name
-			at.Record(s.Name)
+func serviceKeys(s *service) []strictyaml.Key {
+	return []strictyaml.Key{
+		{
+			Name: "name", Required: true, Doc: "Name of it.", Schema: strictyaml.NameSchema,
+			Set: func(at strictyaml.Place) {
+				name, _ := at.Text()
+				s.Name = "my-" + name
+				at.Record(s.Name)
+			},
 		},
-	},
-	{
-		Name: "timeout", Default: "10s", Doc: "Ends a call.", Schema: strictyaml.DurationSchema,
-		Set: func(_ string, at strictyaml.Place, s *service) { s.Timeout = strictyaml.ReadDuration(at) },
-	},
-	{
-		Name: "retries", Default: "3", Doc: "Further attempts.", Schema: strictyaml.IntUpToSchema(5, "[1-5]"),
-		Set: func(_ string, at strictyaml.Place, s *service) { s.Retries = strictyaml.ReadIntUpTo(at, 5) },
-	},
-	{
-		Name: "size", Doc: "Largest body.", Schema: strictyaml.SizeSchema,
-		Set: func(_ string, at strictyaml.Place, s *service) { s.Size = strictyaml.ReadSize(at) },
-	},
-	{
-		Name: "level", Doc: "Level of the log.", Schema: func() *jsonschema.Schema { return strictyaml.WordSchema("info", "debug") },
-		Set: func(_ string, at strictyaml.Place, s *service) { s.Level = strictyaml.ReadWord(at, "info", "debug") },
-	},
-	{
-		Name: "on", Doc: "Whether it runs.", Schema: strictyaml.BoolSchema,
-		Set: func(_ string, at strictyaml.Place, s *service) { s.On = strictyaml.ReadBool(at) },
-	},
+		strictyaml.Duration(&s.Timeout, "timeout", "10s", "Ends a call."),
+		strictyaml.IntUpTo(&s.Retries, "retries", "3", 5, "[1-5]", "Further attempts."),
+		strictyaml.Size(&s.Size, "size", "", "Largest body."),
+		strictyaml.Word(&s.Level, "level", "", []string{"info", "debug"}, "Level of the log."),
+		strictyaml.Bool(&s.On, "on", "Whether it runs."),
+	}
 }
 
 func TestObjectReadsByTheTable(t *testing.T) {
 	t.Parallel()
 	d := strictyaml.NewDocument("x.yaml", []byte("name: a\nsize: 2KiB\nlevel: debug\non: true\n"))
 	var s service
-	found, ok := strictyaml.Object("my-", d.Root, serviceKeys, &s)
+	found, ok := strictyaml.Object(d.Root, serviceKeys(&s))
 	want := service{Name: "my-a", Timeout: 10 * time.Second, Retries: 3, Size: 2048, Level: "debug", On: true}
 	if !ok || d.Err() != nil || s != want {
 		t.Errorf("Object = %+v, %v, %v, want %+v", s, ok, d.Err(), want)
@@ -94,7 +79,7 @@ func TestObjectRecordsEveryProblem(t *testing.T) {
 	} {
 		d := strictyaml.NewDocument("x.yaml", []byte(text))
 		if d.Err() == nil {
-			strictyaml.Object("", d.Root, serviceKeys, new(service))
+			strictyaml.Object(d.Root, serviceKeys(new(service)))
 		}
 		if err := d.Err(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q in it", text, err, want)
@@ -104,7 +89,7 @@ func TestObjectRecordsEveryProblem(t *testing.T) {
 
 func TestDescribeMakesTheSchemaOfTheTable(t *testing.T) {
 	t.Parallel()
-	s := strictyaml.Describe(serviceKeys)
+	s := strictyaml.Describe(serviceKeys(new(service)))
 	data, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +160,7 @@ func TestEachNameAcceptsOnlyNames(t *testing.T) {
 func ExampleDocument() {
 	d := strictyaml.NewDocument("service.yaml", []byte("name: web\ntimout: 5s\n"))
 	var s service
-	strictyaml.Object("", d.Root, serviceKeys, &s)
+	strictyaml.Object(d.Root, serviceKeys(&s))
 	fmt.Println(d.Err())
 	// Output:
 	// service.yaml:2:1: key "timout" is unknown; did you mean "timeout"?

@@ -48,6 +48,14 @@ func (p Place) Missing(path string) Place { return p.doc.Place(path, p.Node) }
 // Empty reports whether there is no value.
 func (p Place) Empty() bool { return p.Node.Kind == KindNull }
 
+// OrMap returns the place, with an empty map if there is no value.
+func (p Place) OrMap() Place {
+	if p.Empty() {
+		p.Node = NewMap()
+	}
+	return p
+}
+
 // IsMap reports whether the value is a map.
 func (p Place) IsMap() bool { return p.Node.Kind == KindMap }
 
@@ -155,19 +163,23 @@ func (p Place) Text() (string, bool) {
 	return "", false
 }
 
-// Duration returns a duration in the form that policies use, 0 included. Any other
-// value is a problem.
-func (p Place) Duration() (time.Duration, bool) {
+// parsed returns a text as parse reads it. Any other value, and an error, is a problem.
+func parsed[V any](p Place, parse func(string) (V, error)) (v V, ok bool) {
 	s, ok := p.Text()
 	if !ok {
-		return 0, false
+		return v, false
 	}
-	d, err := parseDuration(s)
+	got, err := parse(s)
 	if err != nil {
 		p.Bad("%v", err)
+		return v, false
 	}
-	return d, err == nil
+	return got, true
 }
+
+// Duration returns a duration in the form that policies use, 0 included. Any other
+// value is a problem.
+func (p Place) Duration() (time.Duration, bool) { return parsed(p, parseDuration) }
 
 func parseDuration(s string) (time.Duration, error) {
 	d, err := retry.ParseDuration(s)
@@ -179,28 +191,24 @@ func parseDuration(s string) (time.Duration, error) {
 
 // Number returns a number. Any other value is a problem.
 func (p Place) Number() (float64, bool) {
-	s, ok := p.Text()
-	if !ok {
-		return 0, false
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		p.Bad("%q is not a number", s)
-	}
-	return f, err == nil
+	return parsed(p, func(s string) (float64, error) {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			err = fmt.Errorf("%q is not a number", s)
+		}
+		return f, err
+	})
 }
 
 // Whole returns a whole number. Any other value is a problem.
 func (p Place) Whole() (int, bool) {
-	s, ok := p.Text()
-	if !ok {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil {
-		p.Bad("%q is not a whole number between -2147483648 and 2147483647", s)
-	}
-	return int(n), err == nil
+	return parsed(p, func(s string) (int, error) {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil {
+			err = fmt.Errorf("%q is not a whole number between -2147483648 and 2147483647", s)
+		}
+		return int(n), err
+	})
 }
 
 // Truth returns true or false. Any other value is a problem.

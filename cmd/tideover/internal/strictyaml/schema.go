@@ -10,7 +10,7 @@ import (
 )
 
 // Describe returns the schema of a map that [Object] reads by the table.
-func Describe[C, T any](keys []Key[C, T]) *jsonschema.Schema {
+func Describe(keys []Key) *jsonschema.Schema {
 	nothing := &jsonschema.Schema{Not: &jsonschema.Schema{}}
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: nothing}
 	for _, k := range keys {
@@ -41,6 +41,11 @@ func literal(s *jsonschema.Schema, text string) json.RawMessage {
 // TextSchema is for a text.
 func TextSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "string"} }
 
+// PatternSchema is for a text that matches the pattern.
+func PatternSchema(pattern string) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: pattern} }
+}
+
 // TextUpToSchema is for a text of at most so many characters.
 func TextUpToSchema(most int) func() *jsonschema.Schema {
 	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", MaxLength: &most} }
@@ -53,8 +58,10 @@ func ScalarSchema() *jsonschema.Schema {
 }
 
 // TextsSchema is for a list of at least so many texts.
-func TextsSchema(least int) *jsonschema.Schema {
-	return &jsonschema.Schema{Type: "array", MinItems: &least, Items: ScalarSchema()}
+func TextsSchema(least int) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "array", MinItems: &least, Items: ScalarSchema()}
+	}
 }
 
 // NameSchema is for a name where it is used. One that looks like a number needs no
@@ -126,9 +133,11 @@ func WordSchema(words ...string) *jsonschema.Schema {
 
 // PatternListSchema is for a list of at least one text, each of which matches the
 // pattern and is given once.
-func PatternListSchema(pattern string) *jsonschema.Schema {
-	item := &jsonschema.Schema{Type: "string", Pattern: pattern}
-	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: item, UniqueItems: true}
+func PatternListSchema(pattern string) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema {
+		item := PatternSchema(pattern)()
+		return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: item, UniqueItems: true}
+	}
 }
 
 // OrNull returns the schema for the same value or none.

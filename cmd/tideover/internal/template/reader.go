@@ -95,12 +95,12 @@ func (r Reader) Secret(at strictyaml.Place) *SecretText {
 }
 
 // Open reads a text that may have references to secrets, and no templates.
-func (r Reader) Open(at strictyaml.Place, name string) *SecretText {
+func (r Reader) Open(at strictyaml.Place) *SecretText {
 	if strings.Contains(at.Node.Text, "{{") {
 		at.Bad("templates can't be used here")
 		return nil
 	}
-	t, ok := r.Text(at, name, WithRefs, Fields{})
+	t, ok := r.Text(at, "", WithRefs, Fields{})
 	if !ok {
 		return nil
 	}

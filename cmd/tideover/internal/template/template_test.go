@@ -129,7 +129,7 @@ func TestReaderRefusesSecretsInTheFile(t *testing.T) {
 	for name, at := range d.Root.Keys(nil) {
 		switch name {
 		case "title":
-			r.Open(at, name)
+			r.Open(at)
 		default:
 			if s := r.Secret(at); (s != nil) != (name == "api-key") {
 				t.Errorf("%s is read as %v", name, s)
