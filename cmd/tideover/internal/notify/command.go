@@ -14,15 +14,12 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
 	"github.com/tideover/tideover/retry"
 )
 
-// Exit codes with a meaning of their own.
-const (
-	codeTempFail      = 75 // asks for a longer wait
-	codeNotExecutable = 126
-	codeNotFound      = 127
-)
+// codeTempFail is the exit code that asks for a longer wait.
+const codeTempFail = 75
 
 // command runs the notifier's command with the message on its input, and ends it
 // with its process group when the time is up. Arguments that can't be written out
@@ -46,7 +43,7 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	said := new(tail)
 	// Secrets are hidden before anything is cut, or a part of one might show.
-	masked := s.secrets.Redactor.NewWriter(said)
+	masked := s.env.Secrets.Redactor.NewWriter(said)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.notifier.Dir, env, bytes.NewReader(append(input, '\n')), masked, masked
 	// A process that the command has left behind may hold its output open.
 	cmd.WaitDelay = time.Second
@@ -59,7 +56,7 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 // environ returns the variables of the command: those that every command gets, those
 // that it inherits, the message, and what the notifier adds.
 func (s *Sender) environ(m Message) (env []string, err error) {
-	env = append(guard.EnvironOnly(s.inherit.Has, s.hidden...), m.environment()...)
+	env = append(guard.EnvironOnly(s.env.Inherit.Has, s.env.Hidden...), m.environment()...)
 	for _, e := range s.notifier.Env {
 		value, err := s.resolve(e.Value)
 		if err != nil {
@@ -88,7 +85,7 @@ func commandError(name string, err error, said string) error {
 	}
 	err = fmt.Errorf("run %s: %w%s", name, err, prefixed(": ", said))
 	switch exit.ExitCode() {
-	case codeNotExecutable, codeNotFound:
+	case process.CodeNotExecutable, process.CodeNotFound:
 		return retry.Permanent(err)
 	case codeTempFail:
 		return retry.Throttled(err)

@@ -74,7 +74,7 @@ func (s *Sender) dial(ctx context.Context, e *Email) (net.Conn, error) {
 		return nil, err
 	}
 	if e.TLS == "implicit" {
-		return (&tls.Dialer{Config: tlsConfig(s.roots, host)}).DialContext(ctx, "tcp", e.Server)
+		return (&tls.Dialer{Config: tlsConfig(s.env.RootCAs, host)}).DialContext(ctx, "tcp", e.Server)
 	}
 	return new(net.Dialer).DialContext(ctx, "tcp", e.Server)
 }
@@ -95,7 +95,7 @@ func (s *Sender) greet(conn net.Conn, e *Email) (*smtp.Client, error) {
 	if ok, _ := c.Extension("STARTTLS"); !ok {
 		return nil, retry.Permanent(errors.New("the server does not offer STARTTLS"))
 	}
-	return c, c.StartTLS(tlsConfig(s.roots, host))
+	return c, c.StartTLS(tlsConfig(s.env.RootCAs, host))
 }
 
 // remaining returns the recipients who are not among those that have the mail.

@@ -90,7 +90,7 @@ func (s *Sender) webhook(ctx context.Context, m Message, k *mask) error {
 // body returns the body of a webhook. A template that can't be written out is no
 // reason to keep quiet: then it is the message's JSON, with a note.
 func (s *Sender) body(m Message, k *mask) (string, error) {
-	body, ok, err := s.notifier.Body(m.Fields(), s.secrets)
+	body, ok, err := s.notifier.Body(m.Fields(), s.env.Secrets)
 	switch {
 	case errors.Is(err, secret.ErrUnavailable):
 		return "", err // it may be there the next time

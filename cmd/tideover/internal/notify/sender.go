@@ -33,38 +33,30 @@ type Env struct {
 // goroutines.
 type Sender struct {
 	notifier *Spec
-	secrets  secret.Resolver
-	roots    *x509.CertPool
-	hidden   []string
-	inherit  guard.Inherit
+	env      Env
 	client   *http.Client
 	via      func(s *Sender, ctx context.Context, m Message, mask *mask) error
+}
+
+// ways are how messages are sent, by the kind of the notifier.
+var ways = map[string]func(*Sender, context.Context, Message, *mask) error{
+	KindNtfy: (*Sender).ntfy, KindSlack: (*Sender).slack, KindWebhook: (*Sender).webhook, KindEmail: (*Sender).email,
+	KindRun: (*Sender).command,
 }
 
 // New returns the sender of a notifier. It is an error if this system can't do
 // what the notifier is for.
 func New(n *Spec, env Env) (*Sender, error) {
-	s := &Sender{notifier: n, secrets: env.Secrets, roots: env.RootCAs, hidden: env.Hidden, inherit: slices.Concat(guard.BaseVariables, env.Inherit, n.Inherit)}
-	s.secrets.Redactor = cmp.Or(s.secrets.Redactor, new(secret.Redactor))
-	switch n.Kind {
-	case KindNtfy:
-		s.via = (*Sender).ntfy
-	case KindSlack:
-		s.via = (*Sender).slack
-	case KindWebhook:
-		s.via = (*Sender).webhook
-	case KindEmail:
-		s.via = (*Sender).email
-	case KindRun:
-		if errNoCommands != nil {
-			return nil, fmt.Errorf("notify %q: %w", n.Name, errNoCommands)
-		}
-		s.via = (*Sender).command
-	default:
+	env.Secrets.Redactor = cmp.Or(env.Secrets.Redactor, new(secret.Redactor))
+	env.Inherit = slices.Concat(guard.BaseVariables, env.Inherit, n.Inherit)
+	via, ok := ways[n.Kind]
+	switch {
+	case !ok:
 		return nil, fmt.Errorf("notify %q: unknown kind %q", n.Name, n.Kind)
+	case n.Kind == KindRun && errNoCommands != nil:
+		return nil, fmt.Errorf("notify %q: %w", n.Name, errNoCommands)
 	}
-	s.client = newClient(env.RootCAs)
-	return s, nil
+	return &Sender{notifier: n, env: env, client: newClient(env.RootCAs), via: via}, nil
 }
 
 // Send makes one attempt to send the message, within the notifier's timeout. Its
@@ -75,8 +67,8 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 	limit := &retry.TimeoutError{Limit: s.notifier.Timeout}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.notifier.Timeout, limit)
 	defer cancel()
-	mask := &mask{known: s.secrets.Redactor}
-	err := s.via(s, ctx, m.without(s.secrets.Redactor), mask)
+	mask := &mask{known: s.env.Secrets.Redactor}
+	err := s.via(s, ctx, m.without(s.env.Secrets.Redactor), mask)
 	if err == nil {
 		return nil
 	}
@@ -156,20 +148,11 @@ func (s *Sender) resolve(t *template.SecretText) (string, error) {
 	if t == nil {
 		return "", nil
 	}
-	v, err := t.Resolve(s.secrets)
+	v, err := t.Resolve(s.env.Secrets)
 	if err != nil {
-		return "", unresolved(err)
+		return "", template.Lasting(err)
 	}
 	return v.Reveal(), nil
-}
-
-// unresolved returns the error of a text that can't be rendered. A secret that can't be
-// read may be available at the next attempt; any other error is permanent.
-func unresolved(err error) error {
-	if errors.Is(err, secret.ErrUnavailable) {
-		return err
-	}
-	return retry.Permanent(err)
 }
 
 // plainly returns the text on one line.

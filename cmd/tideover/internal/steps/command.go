@@ -13,6 +13,7 @@ import (
 
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
@@ -26,7 +27,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	env, err2 := s.Env(d)
 	stdin, err3 := s.Stdin(d)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return result{}, rendering(err)
+		return result{}, template.Lasting(err)
 	}
 	use, held := r.enterAccount(s, t)
 	if held != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
@@ -29,7 +30,7 @@ var client = &http.Client{
 func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	req, err := s.Request(ctx, d)
 	if err != nil {
-		return result{}, rendering(err)
+		return result{}, template.Lasting(err)
 	}
 	if req.Header.Get("Idempotency-Key") == "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
 		// The same for all attempts, also of replays and reruns: a server that knows

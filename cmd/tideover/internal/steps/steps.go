@@ -92,19 +92,28 @@ func (r *Runner) either(ctx context.Context, s *Step, d Data, t *engine.Task) (r
 
 // data returns the data of the templates of a step.
 func (r *Runner) data(t *engine.Task) (Data, error) {
-	d := Data{
-		Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(t.OriginKey),
-		Run: RunInfo{ID: t.Run, Workflow: t.Workflow, Key: t.Key, Origin: t.Origin, OriginKey: t.OriginKey, Attempt: t.Attempt, Started: t.Created},
-	}
-	var err error
-	if d.Input, err = decode(t.Input); err != nil {
-		return d, fmt.Errorf("input of the run: %w", err)
-	}
+	outputs := map[string]json.RawMessage{}
 	for _, step := range t.Before() {
 		text, err := t.Output(step)
 		if err != nil {
-			return d, err
+			return Data{}, err
 		}
+		outputs[step] = text
+	}
+	return r.newData(t.Input, outputs, RunInfo{
+		ID: t.Run, Workflow: t.Workflow, Key: t.Key, Origin: t.Origin, OriginKey: t.OriginKey, Attempt: t.Attempt, Started: t.Created,
+	})
+}
+
+// newData returns the data of the templates of a run with the input and the outputs of its
+// steps.
+func (r *Runner) newData(input json.RawMessage, outputs map[string]json.RawMessage, run RunInfo) (Data, error) {
+	d := Data{Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(run.OriginKey), Run: run}
+	var err error
+	if d.Input, err = decode(input); err != nil {
+		return d, fmt.Errorf("input of the run: %w", err)
+	}
+	for step, text := range outputs {
 		if d.Steps[step], err = stepResult(text); err != nil {
 			return d, fmt.Errorf("result of %q: %w", step, err)
 		}
@@ -122,23 +131,10 @@ func (r *Runner) giveUpData(t *engine.Task) (Data, error) {
 	if g.Origin == "" { // it repeats no other
 		g.Origin, g.OriginKey = g.Run, g.Key
 	}
-	d := Data{
-		Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(g.OriginKey),
-		Run: RunInfo{
-			ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
-			Step: g.Step, Error: g.Error, Reason: g.Reason,
-		},
-	}
-	var err error
-	if d.Input, err = decode(g.Input); err != nil {
-		return d, fmt.Errorf("input of the run: %w", err)
-	}
-	for name, text := range g.Outputs {
-		if d.Steps[name], err = stepResult(text); err != nil {
-			return d, fmt.Errorf("result of %q: %w", name, err)
-		}
-	}
-	return d, nil
+	return r.newData(g.Input, g.Outputs, RunInfo{
+		ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
+		Step: g.Step, Error: g.Error, Reason: g.Reason,
+	})
 }
 
 // Postpone returns the error of an attempt, or what makes the engine call again later without having spent
@@ -151,15 +147,6 @@ func Postpone(err error, t *engine.Task) error {
 }
 
 var errTrailing = errors.New("something follows the JSON value")
-
-// rendering returns the error of a step that can't be rendered. A secret that can't be
-// read may be available at the next attempt; any other error is permanent.
-func rendering(err error) error {
-	if errors.Is(err, secret.ErrUnavailable) {
-		return err
-	}
-	return retry.Permanent(err)
-}
 
 // scheduledFor returns the time for which a run was scheduled, from its key.
 func scheduledFor(key string) time.Time {

@@ -18,6 +18,7 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/retry"
 )
 
 // maxRendered is the number of bytes that a rendered text has at most.
@@ -214,6 +215,16 @@ func plainError(err error) error {
 		msg += `; for a step whose id has a hyphen write (step "a-b").stdout`
 	}
 	return &templateError{"template: " + msg, err}
+}
+
+// Lasting returns the error of a text that can't be rendered, marked with what it means for
+// the next attempt. A secret that can't be read may be available then; any other error is
+// permanent.
+func Lasting(err error) error {
+	if errors.Is(err, secret.ErrUnavailable) {
+		return err
+	}
+	return retry.Permanent(err)
 }
 
 // templateError is the readable part of a template's error. It unwraps to the whole, so
