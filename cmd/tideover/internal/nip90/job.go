@@ -59,11 +59,6 @@ func newJob(r *dvm.Request, provider string, perAttempt bool) *job {
 	return j
 }
 
-// encode returns what is stored.
-func (j *job) encode() (json.RawMessage, error) {
-	return encode(j)
-}
-
 // readJob reads the input of a run.
 func readJob(input json.RawMessage) (*job, error) {
 	j := new(job)

@@ -2,6 +2,7 @@ package nip90
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -28,7 +29,7 @@ func (j jobs) Start(ctx context.Context, r *dvm.Request) error {
 		return dvm.ErrOverloaded
 	}
 	k := set.kinds[r.Kind]
-	input, err := newJob(r, set.key.PublicKey(), !k.Total).encode()
+	input, err := encode(newJob(r, set.key.PublicKey(), !k.Total))
 	if err != nil {
 		return err
 	}
@@ -41,7 +42,7 @@ func (j jobs) Start(ctx context.Context, r *dvm.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	started, err := e.StartRegistered(ctx, k.flow, input, engine.Key(keyPrefix+r.ID), engine.Source("nostr "+shownKey(r.Customer)), engine.RunTimeout(limit))
+	started, err := e.StartRegistered(ctx, k.flow, json.RawMessage(input), engine.Key(keyPrefix+r.ID), engine.Source("nostr "+shownKey(r.Customer)), engine.RunTimeout(limit))
 	if err != nil {
 		return err
 	}

@@ -15,9 +15,8 @@ const ReorderDelay = 250 * time.Millisecond
 
 // The bounds of an inbox.
 const (
-	maxSeen    = 10_000 // event ids for deduplication
-	maxWaiting = 1_000  // events that Take has not returned yet
-	maxResults = 100    // further places, for results only
+	maxWaiting = 1_000 // events that Take has not returned yet
+	maxResults = 100   // further places, for results only
 
 	// maxBytes limits the memory of waiting events. Events that Take has returned, and that are
 	// not printed yet because the reader is slow, may need as much again.
@@ -34,8 +33,7 @@ type Inbox struct {
 	bytes   int           // memory limit for all of them; a quarter is reserved for results
 
 	mu      sync.Mutex
-	seen    map[string]bool
-	order   []string // of seen, the oldest first
+	seen    recentIDs
 	waiting []Entry
 	size    int // of waiting
 	missed  int
@@ -44,7 +42,7 @@ type Inbox struct {
 // NewInbox returns an inbox for events that pass one of the filters.
 func NewInbox(filters ...nostr.Filter) *Inbox {
 	return &Inbox{
-		filters: filters, arrived: make(chan struct{}, 1), room: maxWaiting, results: maxResults, bytes: maxBytes, seen: map[string]bool{},
+		filters: filters, arrived: make(chan struct{}, 1), room: maxWaiting, results: maxResults, bytes: maxBytes,
 	}
 }
 
@@ -71,20 +69,20 @@ func (b *Inbox) Put(e *nostr.Event) error {
 func (b *Inbox) known(id string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.seen[id]
+	return b.seen.known[id]
 }
 
 func (b *Inbox) add(x Entry) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.seen[x.ID] {
+	if b.seen.known[x.ID] {
 		return
 	}
 	if !b.fits(&x) {
 		b.missed++ // not marked as seen: a relay may send it again
 		return
 	}
-	b.markSeen(x.ID)
+	b.seen.add(x.ID)
 	b.waiting, b.size = append(b.waiting, x), b.size+x.size()
 	select {
 	case b.arrived <- struct{}{}:
@@ -101,15 +99,26 @@ func (b *Inbox) fits(x *Entry) bool {
 	return len(b.waiting) < count && b.size+x.size() <= bytes
 }
 
-// markSeen records an id, and drops the oldest one if there are too many. An event whose id was
-// dropped could be shown twice.
-func (b *Inbox) markSeen(id string) {
-	if len(b.order) >= maxSeen {
-		delete(b.seen, b.order[0])
-		b.order = b.order[1:]
+// maxRecent is the number of ids that [recentIDs] remembers.
+const maxRecent = 10_000
+
+// recentIDs remembers the latest ids of events. An event whose id was dropped could be shown
+// twice.
+type recentIDs struct {
+	known map[string]bool
+	order []string // the oldest first
+}
+
+func (r *recentIDs) add(id string) {
+	if r.known == nil {
+		r.known = map[string]bool{}
 	}
-	b.seen[id] = true
-	b.order = append(b.order, id)
+	if len(r.order) >= maxRecent {
+		delete(r.known, r.order[0])
+		r.order = r.order[1:]
+	}
+	r.known[id] = true
+	r.order = append(r.order, id)
 }
 
 // Take returns the waiting events in the order of their times, and the number of events that

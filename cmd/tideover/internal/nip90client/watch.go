@@ -8,16 +8,12 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// maxWatched bounds the requests that a watch remembers.
-const maxWatched = 10_000
-
 // Watch decides what of all that passes is shown.
 type Watch struct {
 	Kinds    []int  // of requests
 	Provider string // public key in hex; empty means all
 
-	shown map[string]bool // requests
-	order []string        // of shown, the oldest first
+	shown recentIDs // requests
 }
 
 // Filters returns what to ask relays for.
@@ -45,27 +41,15 @@ func (w *Watch) Filters() []nostr.Filter {
 func (w *Watch) Wants(x *Entry) bool {
 	switch x.Type {
 	case TypeRequest:
-		w.remember(x.ID)
+		w.shown.add(x.ID)
 		return true
 	case TypeFeedback:
-		return w.Provider != "" || w.shown[x.Request]
+		return w.Provider != "" || w.shown.known[x.Request]
 	case TypeCancel:
-		return w.Provider == "" || w.shown[x.Request]
+		return w.Provider == "" || w.shown.known[x.Request]
 	default:
 		return true
 	}
-}
-
-func (w *Watch) remember(id string) {
-	if w.shown == nil {
-		w.shown = map[string]bool{}
-	}
-	if len(w.order) >= maxWatched {
-		delete(w.shown, w.order[0])
-		w.order = w.order[1:]
-	}
-	w.shown[id] = true
-	w.order = append(w.order, id)
 }
 
 // Run shows what comes until the context ends or something can't be shown. Missed is
