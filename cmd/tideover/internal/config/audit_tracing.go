@@ -3,8 +3,6 @@ package config
 import (
 	"path/filepath"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 )
@@ -35,10 +33,6 @@ func (r *sharedReader) auditKeys(a *Audit) []key {
 		strictyaml.Int(&a.Keep, "keep", "5", 0, "Rotated audit logs to keep; 0 keeps none."),
 		strictyaml.Bool(&a.Off, "off", "Whether the audit log is disabled."),
 	}
-}
-
-func (r *sharedReader) tracingSchema() *jsonschema.Schema {
-	return strictyaml.Describe(r.tracingKeys(new(tracing.Config)))
 }
 
 // tracing reads the section tracing.

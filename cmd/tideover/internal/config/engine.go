@@ -103,11 +103,9 @@ func (r *engineReader) engineKeys(e *cluster.Config) []key {
 		},
 		strictyaml.Field(&e.Member, "member", "", memberSchema, readMember,
 			"Name of this process in the cluster. Default: host name and process id."),
-		{
-			Name: "second-place", Doc: "Folder outside NATS, such as a mounted disk, for a second copy of all snapshots and archives.",
-			Schema: strictyaml.ScalarSchema,
-			Set:    func(at place) { e.SecondPlace, r.secondPlace = r.folder(at), at },
-		},
+		strictyaml.Func("second-place", "", strictyaml.ScalarSchema, func(at place) {
+			e.SecondPlace, r.secondPlace = r.folder(at), at
+		}, "Folder outside NATS, such as a mounted disk, for a second copy of all snapshots and archives."),
 		strictyaml.Field(&e.SystemCredentials, "system-credentials", "", strictyaml.ScalarSchema,
 			r.checkedPath(func(path string) jetstream.Config { return jetstream.Config{SystemCredentials: path} }),
 			"Path of a .creds file of the NATS system account, with which doctor checks how the servers store data."),

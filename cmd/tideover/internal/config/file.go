@@ -9,10 +9,12 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
+	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/retry"
 )
@@ -116,7 +118,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		},
 		namedSection("policies", policySchema, "", f.policies.section,
 			"Retry policies by name: how long to wait and when to stop. A name can be used wherever a policy is expected."),
-		namedSection("notify", f.notifiers.schema, "", f.notifiers.section,
+		namedSection("notify", oneOf(f.notifiers.notifyKeys(new(notify.Spec)), notifyKinds...), "", f.notifiers.section,
 			"Notifiers by name: where messages about runs and providers are sent."),
 		// Before the workflows, whose steps use them.
 		namedSection("providers", f.providers.schema, "", func(at place) {
@@ -125,7 +127,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		}, "Remote APIs that the gateway and steps use, by name. The gateway serves each at /p/name/."),
 		section("gateway", f.gatewayKeys(&c.Gateway), func(at place) { readGateway(f.sharedReader, at, &c.Gateway) },
 			"How clients reach the providers. Each key can also be set by an environment variable, such as TIDEOVER_GATEWAY_LISTEN for listen."),
-		namedSection("workflows", f.workflows.schema, `^session\.|^notify\.|^nip90\.|`+alarmPattern, func(at place) {
+		namedSection("workflows", describe(f.workflows.workflowKeys(newDraft(""))), `^session\.|^notify\.|^nip90\.|`+alarmPattern, func(at place) {
 			f.workflows.section(at)
 			c.names = f.workflows.names
 		}, "Workflows by name."),
@@ -140,11 +142,11 @@ func (f *fileReader) rootKeys(c *Config) []key {
 			"The audit log: a file with all events."),
 		section("alarm", stormKeys(&c.Alarm), func(at place) { strictyaml.Object(at.OrMap(), stormKeys(&c.Alarm)) },
 			"When to raise an alarm because retries multiply the load."),
-		strictyaml.Field(&c.Tracing, "tracing", "", f.tracingSchema, f.tracing,
+		strictyaml.Field(&c.Tracing, "tracing", "", describe(f.tracingKeys(new(tracing.Config))), f.tracing,
 			"Where spans of attempts are sent. Default: tracing is off."),
-		namedSection("detect", packSchema, "", func(at place) { at.EachName("pack", f.sessions.pack) },
+		namedSection("detect", describe(packKeys()), "", func(at place) { at.EachName("pack", f.sessions.pack) },
 			"Your own packs of rules that find out why a session stopped, in addition to the built-in packs."),
-		namedSection("sessions", f.sessions.schema, alarmPattern, func(at place) {
+		namedSection("sessions", describe(f.sessions.sessionKeys(new(Session))), alarmPattern, func(at place) {
 			checkReserved(at) // a session is a workflow, too
 			crossCheckSessions(at, c)
 			at.EachName("session", func(name string, at place) {
@@ -155,7 +157,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		section("watch", watchKeys(&c.Watch), func(at place) { strictyaml.Object(at.OrMap(), watchKeys(&c.Watch)) },
 			"Defaults for the flags of tideover watch."),
 		// After the workflows, which it may name.
-		strictyaml.Field(&c.NIP90, "nip90", "", f.jobs.schema, f.jobs.section,
+		strictyaml.Field(&c.NIP90, "nip90", "", describe(f.jobs.nip90Keys(new(nip90.Spec))), f.jobs.section,
 			"NIP-90 jobs to accept from Nostr relays and answer there. Default: none."),
 	}
 }
@@ -163,7 +165,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 // section is a section with fixed keys, which may be empty.
 func section(name string, keys []key, read func(at place), doc string) key {
 	schema := func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(keys)) }
-	return key{Name: name, Doc: doc, Schema: schema, Set: read}
+	return strictyaml.Func(name, "", schema, read, doc)
 }
 
 // namedSection is a section whose keys are names, except those that match reserved.
@@ -175,5 +177,5 @@ func namedSection(name string, item func() *jsonschema.Schema, reserved string, 
 		}
 		return s
 	}
-	return key{Name: name, Doc: doc, Schema: schema, Set: read}
+	return strictyaml.Func(name, "", schema, read, doc)
 }

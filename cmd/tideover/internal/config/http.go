@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
@@ -42,49 +43,37 @@ func (r *workflowReader) http(at place, d *stepDraft) {
 
 // httpKeys are the keys of a request.
 func (r *workflowReader) httpKeys(d *stepDraft) []key {
-	keys := []key{{ // before the methods, whose URLs it makes paths
-		Name: "provider", Doc: "Provider to send the request to, with the provider's keys, limits and breaker. The URL is then a path below its base-url.",
-		Schema: strictyaml.NameSchema,
-		Set: func(at place) {
-			s, ok := at.Text()
-			d.Provider = cmp.Or(s, "?") // also if it is wrong: the URL is meant to be a path
-			if ok && r.providers.providers[s] == nil {
-				at.Bad("%s", r.providers.noProvider(s))
-			}
-			at.Record(s)
-		},
-	}}
+	// The provider comes before the methods, whose URLs it makes paths.
+	keys := []key{strictyaml.Func("provider", "", strictyaml.NameSchema, func(at place) {
+		s, ok := at.Text()
+		d.Provider = cmp.Or(s, "?") // also if it is wrong: the URL is meant to be a path
+		if ok && r.providers.providers[s] == nil {
+			at.Bad("%s", r.providers.noProvider(s))
+		}
+		at.Record(s)
+	}, "Provider to send the request to, with the provider's keys, limits and breaker. The URL is then a path below its base-url.")}
 	for _, m := range methods {
-		keys = append(keys, key{
-			Name: m, Doc: "URL of a " + strings.ToUpper(m) + " request, or with provider a path such as /v1/models; a template that may contain references.",
-			Schema: strictyaml.TextSchema,
-			Set: func(at place) {
-				d.Method = strings.ToUpper(m)
-				d.Texts.URL = r.url(at, d)
-			},
-		})
+		method := strings.ToUpper(m)
+		keys = append(keys, strictyaml.Func(m, "", strictyaml.TextSchema, func(at place) {
+			d.Method, d.Texts.URL = method, r.url(at, d)
+		}, "URL of a "+method+" request, or with provider a path such as /v1/models; a template that may contain references."))
 	}
-	return append(keys, []key{
-		{
-			Name: "headers", Doc: "Headers of the request. Values are templates and may contain references.",
-			Schema: headersSchema,
-			Set:    func(at place) { d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText) },
-		},
-		{
-			Name: "body", Doc: "Body of the request, a template.",
-			Schema: strictyaml.ScalarSchema,
-			Set: func(at place) {
-				d.Texts.Body = r.used(at, "body", template.WithoutRefs, d)
-				at.Record(at.Node.Text)
-			},
-		},
-		{
-			Name: "expect", Doc: "Status codes that count as success, such as 200 or 200-204. Default: 200-299.",
-			Schema: func() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) },
-			Set:    func(at place) { d.Expect = readCodes(at, "a status", 100, 599) },
-		},
-	}...)
+	return append(keys,
+		strictyaml.Func("headers", "", headersSchema, func(at place) {
+			d.Texts.Headers = r.Map(at, d.fields, headerNames(), d.addText)
+		}, "Headers of the request. Values are templates and may contain references."),
+		strictyaml.Func("body", "", strictyaml.ScalarSchema, func(at place) {
+			d.Texts.Body = r.used(at, "body", template.WithoutRefs, d)
+			at.Record(at.Node.Text)
+		}, "Body of the request, a template."),
+		strictyaml.Field(&d.Expect, "expect", "", statusSchema, readStatuses,
+			"Status codes that count as success, such as 200 or 200-204. Default: 200-299."),
+	)
 }
+
+func statusSchema() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0-9][0-9]`) }
+
+func readStatuses(at place) exitcode.Set { return readCodes(at, "a status", 100, 599) }
 
 // url reads the URL of a request. One without templates and references is
 // checked here, others when they are written out.

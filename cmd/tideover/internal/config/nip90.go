@@ -1,13 +1,10 @@
 package config
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
@@ -37,10 +34,6 @@ type jobReader struct {
 	policies  *policyReader
 	notifiers *notifierReader
 	workflows *workflowReader
-}
-
-func (r *jobReader) schema() *jsonschema.Schema {
-	return strictyaml.Describe(r.nip90Keys(new(nip90.Spec)))
 }
 
 // section reads the section.
@@ -83,33 +76,23 @@ func (r *jobReader) nostrKey(at place) *template.SecretText {
 }
 
 // readCustomers reads the public keys of those whose jobs are taken.
-func readCustomers(at place) (keys []string) {
-	var shown []string
-	ok := at.Each(func(at place) {
-		s, ok := at.Text()
-		if !ok {
-			return
-		}
+func readCustomers(at place) []string {
+	if at.IsList() && len(at.Node.Items) == 0 {
+		at.Bad("the list is empty, so all jobs would be rejected; leave customers out to accept all customers")
+	}
+	recordItems(at)
+	return readDistinct(at, func(at place, s string) (key string, ok bool) {
 		if literal, found := strictyaml.KnownSecret(s); found {
 			at.Hide()
 			at.Refuse(literal, "this is a secret key, which must not be in the file; want the customer's public key, npub1…")
-			return
+			return "", false
 		}
 		key, err := nostr.ParsePublicKey(s)
-		switch {
-		case err != nil:
+		if err != nil {
 			at.Bad("%q: %v", textfmt.Clip(s, strictyaml.MaxQuoted), err)
-		case slices.Contains(keys, key):
-			at.Bad("%q is listed twice", s)
-		default:
-			keys, shown = append(keys, key), append(shown, s)
 		}
+		return key, err == nil
 	})
-	if ok && len(at.Node.Items) == 0 {
-		at.Bad("the list is empty, so all jobs would be rejected; leave customers out to accept all customers")
-	}
-	at.Record(strings.Join(shown, ","))
-	return keys
 }
 
 // readPublicText reads a text of at most so many characters, which is public.

@@ -3,8 +3,6 @@ package config
 import (
 	"slices"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
@@ -15,11 +13,9 @@ func (r *workflowReader) jobStepKeys(d *stepDraft) []key {
 	keys := slices.DeleteFunc(append(r.actionKeys(d), ownStepKeys(d)...), func(k key) bool {
 		return k.Name == "id" || k.Name == "needs" || k.Name == "policy"
 	})
-	return append(keys, key{
-		Name: "policy", Doc: "Retry policy: a text, the name of a policy, or a map. At most 20 attempts; timeouts are not allowed. Default: task.",
-		Schema: policySchema,
-		Set:    func(place) {}, // read when it is known whether it is a command
-	})
+	return append(keys, strictyaml.Func("policy", "", policySchema, func(place) {
+		// It is read when it is known whether the job is a command.
+	}, "Retry policy: a text, the name of a policy, or a map. At most 20 attempts; timeouts are not allowed. Default: task."))
 }
 
 // jobTimeKeys has max-timeout first: the others are compared with it.
@@ -37,21 +33,14 @@ func jobTimeKeys(d *stepDraft) []key {
 // jobKeys are the keys of a kind of jobs.
 func (r *workflowReader) jobKeys(d *stepDraft) []key {
 	return slices.Concat(r.jobStepKeys(d), jobTimeKeys(d), []key{
-		{
-			Name: "workflow", Doc: "Workflow that is started for each job, with the job as its input; instead of run or http.",
-			Schema: strictyaml.NameSchema,
-			Set:    func(at place) { r.jobWorkflow(at, d) },
-		},
-		{
-			Name: "price", Doc: "Price of a result in thousandths of a satoshi (msat). A request that bids less is rejected with the price, and the result states the price. Payments are not checked. Default: free.",
-			Schema: strictyaml.IntUpToSchema(maxJobPrice, `[1-9][0-9]{0,8}|1000000000`),
-			Set:    func(at place) { d.job.Price = int64(strictyaml.ReadIntUpTo(at, maxJobPrice)) },
-		},
-		{
-			Name: "timeout-scope", Default: "attempt", Doc: "What the timeout of a request limits: each attempt, or the whole job. For a workflow it is always the whole job.",
-			Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(timeoutScopes...) },
-			Set:    func(at place) { d.job.Total = strictyaml.ReadWord(at, timeoutScopes...) == "total" },
-		},
+		strictyaml.Func("workflow", "", strictyaml.NameSchema, func(at place) { r.jobWorkflow(at, d) },
+			"Workflow that is started for each job, with the job as its input; instead of run or http."),
+		strictyaml.Func("price", "", strictyaml.IntUpToSchema(maxJobPrice, `[1-9][0-9]{0,8}|1000000000`), func(at place) {
+			d.job.Price = int64(strictyaml.ReadIntUpTo(at, maxJobPrice))
+		}, "Price of a result in thousandths of a satoshi (msat). A request that bids less is rejected with the price, and the result states the price. Payments are not checked. Default: free."),
+		strictyaml.Func("timeout-scope", "attempt", wordSchema(timeoutScopes), func(at place) {
+			d.job.Total = strictyaml.ReadWord(at, timeoutScopes...) == "total"
+		}, "What the timeout of a request limits: each attempt, or the whole job. For a workflow it is always the whole job."),
 	})
 }
 

@@ -2,7 +2,6 @@ package config
 
 import (
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -11,33 +10,18 @@ import (
 )
 
 // readRelays reads where jobs come from.
-func readRelays(at place) (urls []string) {
-	var shown []string
-	ok := at.Each(func(at place) {
-		s, u := readRelay(at)
-		switch {
-		case u == "":
-		case slices.Contains(urls, u):
-			at.Bad("%q is listed twice", s)
-		default:
-			urls, shown = append(urls, u), append(shown, s)
-		}
-	})
-	if ok && len(at.Node.Items) == 0 {
+func readRelays(at place) []string {
+	if at.IsList() && len(at.Node.Items) == 0 {
 		at.Bad("the list of relays is empty; add at least one")
 	}
-	at.Record(strings.Join(shown, ","))
-	return urls
+	recordItems(at)
+	return readDistinct(at, readRelay)
 }
 
-// readRelay reads one of them, as it is written and as it is compared. ws:// may go
-// to other machines, as http:// of a provider may that is sent no secret: events
+// readRelay reads one of them in its normal form, in which they are compared. ws:// may
+// go to other machines, as http:// of a provider may that is sent no secret: events
 // are signed and public, and the key stays here.
-func readRelay(at place) (written, normal string) {
-	s, ok := at.Text()
-	if !ok {
-		return "", ""
-	}
+func readRelay(at place, s string) (normal string, ok bool) {
 	literal, found := template.URLSecret(s)
 	if !found {
 		literal, found = strictyaml.KnownSecret(s)
@@ -45,7 +29,7 @@ func readRelay(at place) (written, normal string) {
 	if found {
 		at.Hide()
 		at.Refuse(literal, "a relay address can't contain a secret; relays authenticate us by nip90.key")
-		return "", ""
+		return "", false
 	}
 	normal, msg := parseRelay(s)
 	switch {
@@ -56,7 +40,7 @@ func readRelay(at place) (written, normal string) {
 	default:
 		at.Bad("%q %s", s, msg)
 	}
-	return s, normal
+	return normal, msg == ""
 }
 
 // parseRelay returns the normal form of a relay's URL, or what is wrong with it.

@@ -22,10 +22,6 @@ var notifyOnly = map[string]string{
 	"method": notify.KindWebhook, "headers": notify.KindWebhook, "body": notify.KindWebhook, "env": notify.KindRun, "env-inherit": notify.KindRun,
 }
 
-func (r *notifierReader) schema() *jsonschema.Schema {
-	return strictyaml.OneOf(strictyaml.Describe(r.notifyKeys(new(notify.Spec))), notifyKinds...)
-}
-
 var referenceSchema = strictyaml.PatternSchema(`\$\{(env|file):[^}]+\}`)
 
 // notifyKeys are the keys of a notifier.
@@ -38,7 +34,8 @@ func (r *notifierReader) notifyKeys(n *notify.Spec) []key {
 			"URL of an incoming webhook of Slack or a compatible service. The URL is a secret: write it as a reference."),
 		strictyaml.Field(&n.URL, "webhook", "", strictyaml.TextSchema, r.secretURL,
 			"URL to which the message is sent as JSON, or as body defines; may contain references."),
-		strictyaml.Field(&n.Email, "email", "", r.emailSchema, r.email, "Sends the message as an email."),
+		strictyaml.Field(&n.Email, "email", "", describe(r.emailKeys(new(notify.Email))), r.email,
+			"Sends the message as an email."),
 		strictyaml.Field(&n.RunTexts, "run", "", commandSchema, r.messageCommand,
 			"A command and its arguments, as a list; no shell is used. Each is a template of the message. The command gets the message as JSON on standard input."),
 		strictyaml.Field(&n.Token, "token", "", referenceSchema, r.Secret,
@@ -51,14 +48,10 @@ func (r *notifierReader) notifyKeys(n *notify.Spec) []key {
 			"HTTP method of the webhook. Default: POST."),
 		strictyaml.Field(&n.Headers, "headers", "", headersSchema, r.secretHeaders,
 			"HTTP headers of the webhook. Values may contain references."),
-		{
-			Name: "body", Doc: "Body of the webhook, a template of the message that may contain references. Default: the message as JSON.",
-			Schema: strictyaml.ScalarSchema,
-			Set: func(at place) {
-				n.BodyText = r.messageText(at, "body", template.WithRefs)
-				at.Record(at.Node.Text)
-			},
-		},
+		strictyaml.Func("body", "", strictyaml.ScalarSchema, func(at place) {
+			n.BodyText = r.messageText(at, "body", template.WithRefs)
+			at.Record(at.Node.Text)
+		}, "Body of the webhook, a template of the message that may contain references. Default: the message as JSON."),
 		strictyaml.Field(&n.Env, "env", "", envSchema,
 			func(at place) []template.NamedSecret { return r.SecretMap(at, wrongVariable) },
 			"Environment variables of the command. Values may contain references."),
@@ -76,30 +69,23 @@ func (r *notifierReader) notifyLimits(n *notify.Spec) []key {
 			"Events to send: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused. Default: gave-up, dead-letter and start-refused."),
 		strictyaml.Parsed(&n.AtMost, "at-most", "", strictyaml.PatternSchema(`^0*([1-9][0-9]{0,2}|1000)/[smhd]$`), notify.ParseRate,
 			"Most messages per unit of time, such as 5/h; the units are s, m, h and d. Default: no limit."),
-		{
-			Name: "dedupe", Default: "10m", Doc: "Time in which the same event of the same subject is sent only once; 0 sends every event.",
-			Schema: func() *jsonschema.Schema {
-				return &jsonschema.Schema{
-					Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: "^(0|" + strictyaml.DurationPattern + ")$",
-				}
-			},
-			Set: func(at place) {
-				n.Dedupe, _ = at.Duration()
-				at.Record(at.Node.Text)
-			},
-		},
+		strictyaml.Func("dedupe", "10m", durationOrZeroSchema, func(at place) {
+			n.Dedupe, _ = at.Duration()
+			at.Record(at.Node.Text)
+		}, "Time in which the same event of the same subject is sent only once; 0 sends every event."),
 		strictyaml.Duration(&n.Timeout, "timeout", "10s", "Time limit for one attempt to send."),
-		{
-			Name: "policy", Default: notifyPolicy, Doc: "Retry policy: a text, the name of a policy, or a map.",
-			Schema: policySchema,
-			Set: func(at place) {
-				if p, ok := r.policies.policy(at); ok {
-					n.Policy = p
-					at.Record(p.String())
-				}
-			},
-		},
+		strictyaml.Func("policy", notifyPolicy, policySchema, func(at place) {
+			if p, ok := r.policies.policy(at); ok {
+				n.Policy = p
+				at.Record(p.String())
+			}
+		}, "Retry policy: a text, the name of a policy, or a map."),
 	}
+}
+
+func durationOrZeroSchema() *jsonschema.Schema {
+	pattern := "^(0|" + strictyaml.DurationPattern + ")$"
+	return &jsonschema.Schema{Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: pattern}
 }
 
 func triggersSchema() *jsonschema.Schema {
@@ -135,26 +121,22 @@ func readTags(at place) (tags []string) {
 			tags = append(tags, s)
 		}
 	})
-	at.Record(strings.Join(tags, ","))
+	recordItems(at)
 	return tags
 }
 
 func (r *notifierReader) emailKeys(e *notify.Email) []key {
 	return []key{
-		{
-			Name: "to", Required: true, Doc: "Addresses of the recipients.",
-			Schema: strictyaml.TextsSchema(1),
-			Set: func(at place) {
-				ok := at.Each(func(at place) {
-					if a := strictyaml.ReadParsed(at, parseAddress); a != nil {
-						e.To = append(e.To, a)
-					}
-				})
-				if ok && len(at.Node.Items) == 0 {
-					at.Bad("the list is empty; add at least one address")
+		strictyaml.Required(strictyaml.Func("to", "", strictyaml.TextsSchema(1), func(at place) {
+			ok := at.Each(func(at place) {
+				if a := strictyaml.ReadParsed(at, parseAddress); a != nil {
+					e.To = append(e.To, a)
 				}
-			},
-		},
+			})
+			if ok && len(at.Node.Items) == 0 {
+				at.Bad("the list is empty; add at least one address")
+			}
+		}, "Addresses of the recipients.")),
 		strictyaml.Required(strictyaml.Parsed(&e.From, "from", "", strictyaml.TextSchema, parseAddress,
 			"Address of the sender.")),
 		strictyaml.Required(strictyaml.Parsed(&e.Server, "server", "", mailServerSchema, parseMailServer,
@@ -179,10 +161,6 @@ func (r *notifierReader) email(at place) *notify.Email {
 		found["tls"].Bad("the password would be sent unencrypted; use starttls or implicit")
 	}
 	return e
-}
-
-func (r *notifierReader) emailSchema() *jsonschema.Schema {
-	return strictyaml.Describe(r.emailKeys(new(notify.Email)))
 }
 
 var mailServerSchema = strictyaml.PatternSchema(`^(\[[^\[\]]+\]|[^:\[\]]+):` + portPattern + "$")

@@ -109,26 +109,15 @@ func (r *notifierReader) messageCommand(at place) []*template.Text {
 }
 
 // names reads a list of names of notifiers.
-func (r *notifierReader) names(at place) (names []string) {
-	at.Each(func(at place) {
-		name, ok := at.Text()
-		switch {
-		case !ok:
-		case r.notifiers[name] == nil:
-			at.Bad("%s", r.unknownNotifier(name))
-		case slices.Contains(names, name):
-			at.Bad("%q is listed twice", name)
-		default:
-			names = append(names, name)
+func (r *notifierReader) names(at place) []string {
+	recordItems(at)
+	return readDistinct(at, func(at place, name string) (string, bool) {
+		known := r.notifiers[name] != nil
+		if !known {
+			at.Bad("%s", strictyaml.UnknownName("notifier", name, slices.Sorted(maps.Keys(r.notifiers))))
 		}
+		return name, known
 	})
-	at.Record(strings.Join(names, ","))
-	return names
-}
-
-// unknownNotifier returns the message about a name that no notifier has.
-func (r *notifierReader) unknownNotifier(name string) string {
-	return strictyaml.UnknownName("notifier", name, slices.Sorted(maps.Keys(r.notifiers)))
 }
 
 func triggers(on []notify.Trigger) string {

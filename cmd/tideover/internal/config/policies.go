@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/oneline"
@@ -126,23 +124,19 @@ var policyDocs = map[string]string{
 	"hedge":           "When to start a second attempt beside a slow one; not for steps.",
 }
 
+var families = []string{"fixed", "linear", "exponential", "decorrelated"}
+
 // policyKeys are kind and the keys of the text form, whose values are read by
 // package retry.
 func policyKeys(p *retry.Policy) []key {
-	keys := []key{{
-		Name: "kind", Required: true, Doc: "The family: how the delay grows.",
-		Schema: func() *jsonschema.Schema {
-			return strictyaml.WordSchema("fixed", "linear", "exponential", "decorrelated")
-		},
-		Set: func(at place) {
-			kind, err := backoff.ParseKind(at.Node.Text)
-			if err != nil || !at.Node.IsScalar() {
-				at.Bad("%q is not one of fixed, linear, exponential, decorrelated", at.Node.Text)
-				return
-			}
-			p.Kind = kind
-		},
-	}}
+	keys := []key{strictyaml.Required(strictyaml.Func("kind", "", wordSchema(families), func(at place) {
+		kind, err := backoff.ParseKind(at.Node.Text)
+		if err != nil || !at.Node.IsScalar() {
+			at.Bad("%q is not one of %s", at.Node.Text, strings.Join(families, ", "))
+			return
+		}
+		p.Kind = kind
+	}, "The family: how the delay grows."))}
 	for _, name := range retry.Keys() {
 		keys = append(keys, key{
 			Name: name, Doc: policyDocs[name], Required: name == "base", Schema: strictyaml.ScalarSchema,

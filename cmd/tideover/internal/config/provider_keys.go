@@ -2,9 +2,6 @@ package config
 
 import (
 	"fmt"
-	"strings"
-
-	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
@@ -27,11 +24,8 @@ func (r *providerReader) providerKeys(d *providerDraft) []key {
 		strictyaml.Field(&d.Format, "format", "", strictyaml.NameSchema,
 			func(at place) string { return strictyaml.ReadName(at, "format") },
 			"Name of the wire format of a generic provider. Fallbacks must have the same format; formats are not translated."),
-		{
-			Name: "auth", Doc: "The key, as a reference: ${env:NAME} or ${file:path}; several keys as a list, where each may also be a map with name, key and account; none to send no credentials. Default: clients send their own.",
-			Schema: authSchema,
-			Set:    func(at place) { r.auth(at, d) },
-		},
+		strictyaml.Func("auth", "", authSchema, func(at place) { r.auth(at, d) },
+			"The key, as a reference: ${env:NAME} or ${file:path}; several keys as a list, where each may also be a map with name, key and account; none to send no credentials. Default: clients send their own."),
 		strictyaml.Parsed(&d.AuthHeader, "auth-header", "", gatewayHeaderSchema, parseAuthHeader,
 			"Header in which the key is sent. Default: that of the preset."),
 		strictyaml.Parsed(&d.AuthScheme, "auth-scheme", "", strictyaml.PatternSchema(headerName.String()), parseAuthScheme,
@@ -46,54 +40,37 @@ func (r *providerReader) providerKeys(d *providerDraft) []key {
 			"Whether to add an Idempotency-Key to requests that are not safe to send twice, so that they can be retried."),
 		strictyaml.Field(&d.Headers, "headers", "", providerHeadersSchema, r.providerHeaders,
 			"Headers that are set on every request. Values may contain references."),
-		{
-			Name: "rate", Doc: "Limits on requests to the provider.",
-			Schema: func() *jsonschema.Schema { return strictyaml.Describe(rateKeys(d)) },
-			Set: func(at place) {
-				if at.Node.IsScalar() {
-					at.Bad("%v, where a map is expected; write rate: {requests: %s}", at.Node.Kind, rateExample(at.Node.Text))
-					return
+		strictyaml.Func("rate", "", describe(rateKeys(d)), func(at place) {
+			if at.Node.IsScalar() {
+				at.Bad("%v, where a map is expected; write rate: {requests: %s}", at.Node.Kind, rateExample(at.Node.Text))
+				return
+			}
+			d.read("rate.", at, rateKeys(d))
+		}, "Limits on requests to the provider."),
+		strictyaml.Func("priority", "", wordSchema(classes), func(at place) {
+			d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...))
+		}, "Priority of requests that state none, from lowest to highest."),
+		strictyaml.Func("breaker", "", describe(breakerKeys(d)), func(at place) {
+			d.Breaker = breaker.Provider()
+			d.read("breaker.", at, breakerKeys(d))
+		}, "When the provider counts as down."),
+		strictyaml.Func("fallback", "", namesSchema, func(at place) {
+			at.Each(func(at place) {
+				if name, ok := at.Text(); ok {
+					d.fallbacks = append(d.fallbacks, at)
+					d.Fallback = append(d.Fallback, name)
 				}
-				d.read("rate.", at, rateKeys(d))
-			},
-		},
-		{
-			Name: "priority", Doc: "Priority of requests that state none, from lowest to highest.",
-			Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(classes...) },
-			Set:    func(at place) { d.Priority, _ = limit.ParsePriority(strictyaml.ReadWord(at, classes...)) },
-		},
-		{
-			Name: "breaker", Doc: "When the provider counts as down.",
-			Schema: func() *jsonschema.Schema { return strictyaml.Describe(breakerKeys(d)) },
-			Set: func(at place) {
-				d.Breaker = breaker.Provider()
-				d.read("breaker.", at, breakerKeys(d))
-			},
-		},
-		{
-			Name: "fallback", Doc: "Providers of the same wire format to use instead, in order. Each needs its own credentials.",
-			Schema: namesSchema,
-			Set: func(at place) {
-				at.Each(func(at place) {
-					if name, ok := at.Text(); ok {
-						d.fallbacks = append(d.fallbacks, at)
-						d.Fallback = append(d.Fallback, name)
-					}
-				})
-				at.Record(strings.Join(d.Fallback, ","))
-			},
-		},
+			})
+			recordItems(at)
+		}, "Providers of the same wire format to use instead, in order. Each needs its own credentials."),
 		forwardedNames(&d.ForwardHeaders, "forward-headers", headerName, "header",
 			"Headers of clients that are sent to this provider when it is used as a fallback, in addition to those that are known to carry no credentials."),
 		forwardedNames(&d.ForwardQuery, "forward-query", parameterForm, "query parameter",
 			"Query parameters of clients that are sent to this provider when it is used as a fallback, in addition to the known ones. It is not used for requests with other parameters."),
 		strictyaml.Int(&d.FallbackAfter, "fallback-after", "", 1,
 			"Attempts at one provider before the next one is used, while the provider is not known to be down."),
-		{
-			Name: "stream", Doc: "How streamed responses are passed on.",
-			Schema: func() *jsonschema.Schema { return strictyaml.Describe(streamKeys(d)) },
-			Set:    func(at place) { d.read("stream.", at, streamKeys(d)) },
-		},
+		strictyaml.Func("stream", "", describe(streamKeys(d)), func(at place) { d.read("stream.", at, streamKeys(d)) },
+			"How streamed responses are passed on."),
 		strictyaml.Field(&d.MaxBody, "max-body", "", sizeOrNoneSchema, bytesOrNone,
 			"Largest body of a request; none for no limit."),
 	}
@@ -113,17 +90,14 @@ var routeForm = lazyregexp.New(`^([A-Z]+) (/[^\s?#]*)$`)
 
 // readRoutes reads a list of methods and paths.
 func readRoutes(at place) []gateway.Route {
-	var words []string
-	list := readList(at, func(s string) (route gateway.Route, wrong string) {
+	recordItems(at)
+	return readList(at, func(s string) (route gateway.Route, wrong string) {
 		m := routeForm.FindStringSubmatch(s)
 		if m == nil {
 			return route, "is not a method and a path such as POST /v1/search"
 		}
-		words = append(words, s)
 		return gateway.Route{Method: m[1], Path: m[2]}, ""
 	})
-	at.Record(strings.Join(words, ","))
-	return list
 }
 
 // parseAuthHeader checks the name of the header in which the key is sent.
@@ -149,14 +123,13 @@ var parameterForm = lazyregexp.New(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
 // forwardedNames is a key for a list of names of headers or query parameters.
 func forwardedNames(dst *[]string, name string, form *lazyregexp.Regexp, what, doc string) key {
 	read := func(at place) []string {
-		list := readList(at, func(s string) (name, wrong string) {
+		recordItems(at)
+		return readList(at, func(s string) (name, wrong string) {
 			if !form.MatchString(s) {
 				wrong = "is not the name of a " + what
 			}
 			return s, wrong
 		})
-		at.Record(strings.Join(list, ","))
-		return list
 	}
 	return strictyaml.Field(dst, name, "", patternsSchema(form.String()), read, doc)
 }

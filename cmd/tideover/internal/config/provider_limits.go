@@ -39,16 +39,12 @@ func breakerKeys(d *providerDraft) []key {
 		strictyaml.Duration(&d.Breaker.Window, "window", "",
 			"Time window over which the shares are computed."),
 		// after window, which gives it another meaning
-		{
-			Name: "of-last", Doc: "Number of most recent requests over which the shares are computed; together with window, the fewest requests in the window.",
-			Schema: strictyaml.IntSchema(1),
-			Set: func(at place) {
-				n := strictyaml.ReadInt(at, 1)
-				if d.Breaker.MinCalls = n; d.at.Node.Get("breaker").Get("window") == nil {
-					d.Breaker.Window, d.Breaker.WindowCalls, d.Breaker.MinCalls = 0, n, 0
-				}
-			},
-		},
+		strictyaml.Func("of-last", "", strictyaml.IntSchema(1), func(at place) {
+			n := strictyaml.ReadInt(at, 1)
+			if d.Breaker.MinCalls = n; d.at.Node.Get("breaker").Get("window") == nil {
+				d.Breaker.Window, d.Breaker.WindowCalls, d.Breaker.MinCalls = 0, n, 0
+			}
+		}, "Number of most recent requests over which the shares are computed; together with window, the fewest requests in the window."),
 		strictyaml.Int(&d.Breaker.ConsecutiveFailures, "consecutive", "", 0,
 			"Consecutive failures at which the provider counts as down; 0 for no limit."),
 		strictyaml.Duration(&d.OpenFor, "open-for", "",

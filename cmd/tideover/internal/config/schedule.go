@@ -37,25 +37,17 @@ func readSchedule(at place) *steps.Schedule {
 // scheduleKeys has the zone first: the expression is tried out in it.
 func scheduleKeys(s *steps.Schedule) []key {
 	return []key{
-		{
-			Name: "time-zone", Doc: "Time zone of the expression, such as Europe/Berlin. Default: that of the machine.",
-			Schema: strictyaml.TextSchema,
-			Set: func(at place) {
-				if err := s.SetTimeZone(strictyaml.ReadText(at)); err != nil && at.Node.IsScalar() {
-					at.Bad("%v", err)
-				}
-			},
-		},
-		{
-			Name: "cron", Required: true, Doc: "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.",
-			Schema: strictyaml.TextSchema,
-			Set: func(at place) {
-				text := strictyaml.ReadText(at)
-				if err := s.SetCron(text); err != nil && at.Node.IsScalar() {
-					at.Bad("%q is not a schedule: %v", text, err)
-				}
-			},
-		},
+		strictyaml.Func("time-zone", "", strictyaml.TextSchema, func(at place) {
+			if err := s.SetTimeZone(strictyaml.ReadText(at)); err != nil && at.Node.IsScalar() {
+				at.Bad("%v", err)
+			}
+		}, "Time zone of the expression, such as Europe/Berlin. Default: that of the machine."),
+		strictyaml.Required(strictyaml.Func("cron", "", strictyaml.TextSchema, func(at place) {
+			text := strictyaml.ReadText(at)
+			if err := s.SetCron(text); err != nil && at.Node.IsScalar() {
+				at.Bad("%q is not a schedule: %v", text, err)
+			}
+		}, "Five fields (minute, hour, day of month, month, day of week), @hourly, @daily, @weekly, @monthly, @yearly, or @every 90m.")),
 		strictyaml.Word(&s.Missed, "missed", "once", []string{"once", "skip"},
 			"What to do if the server was not running at a scheduled time: start one run for all missed times, or none."),
 	}

@@ -38,6 +38,21 @@ func commandSchema() *jsonschema.Schema {
 	return s
 }
 
+// wordSchema is for one of several words.
+func wordSchema(words []string) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema { return strictyaml.WordSchema(words...) }
+}
+
+// describe is [strictyaml.Describe] for a key of another map.
+func describe(keys []key) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema { return strictyaml.Describe(keys) }
+}
+
+// oneOf is describe for a map that has exactly one of the named keys.
+func oneOf(keys []key, names ...string) func() *jsonschema.Schema {
+	return func() *jsonschema.Schema { return strictyaml.OneOf(strictyaml.Describe(keys), names...) }
+}
+
 // patternsSchema is for a list of texts that match the pattern, each given once.
 func patternsSchema(pattern string) func() *jsonschema.Schema {
 	return func() *jsonschema.Schema {

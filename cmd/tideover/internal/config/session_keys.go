@@ -34,16 +34,12 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 			"Working folder of the commands, relative to the folder of this file. Default: the folder of this file."),
 		strictyaml.Field(&d.Env, "env", "", envSchema, r.secretEnv,
 			"Environment variables of the commands. Values may contain references."),
-		{
-			Name: "detect", Doc: "Pack of rules that finds out why the session stopped. Default: chosen by the name of the command.",
-			Schema: strictyaml.NameSchema,
-			Set: func(at place) {
-				d.Pack = strictyaml.ReadParsed(at, func(s string) (name string, err error) {
-					name, d.Rules, err = findPack(r.packs, s)
-					return name, err
-				})
-			},
-		},
+		strictyaml.Func("detect", "", strictyaml.NameSchema, func(at place) {
+			d.Pack = strictyaml.ReadParsed(at, func(s string) (name string, err error) {
+				name, d.Rules, err = findPack(r.packs, s)
+				return name, err
+			})
+		}, "Pack of rules that finds out why the session stopped. Default: chosen by the name of the command."),
 		strictyaml.Field(&d.Policy, "policy", session.DefaultPolicy, policySchema, r.policies.recorded,
 			"Retry policy: a text, the name of a policy, or a map."),
 		strictyaml.Int(&d.Windows, "windows", "10", 1,
@@ -51,11 +47,8 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 		strictyaml.Duration(&d.Deadline, "deadline", "", "Time limit for the whole session."),
 		strictyaml.Parsed(&d.Quiet, "quiet-hours", "", strictyaml.PatternSchema(hoursPattern), session.ParseHours,
 			"Time of day in which nothing is started, such as 23:00-07:00, optionally followed by a time zone."),
-		{
-			Name: "pause-at", Doc: "Used share of the quota of codex or claude, such as 90%, at which nothing is started until the quota resets.",
-			Schema: percentSchema,
-			Set:    func(at place) { d.PauseAt = 100 * readPercent(at) },
-		},
+		strictyaml.Func("pause-at", "", percentSchema, func(at place) { d.PauseAt = 100 * readPercent(at) },
+			"Used share of the quota of codex or claude, such as 90%, at which nothing is started until the quota resets."),
 		strictyaml.Field(&d.Account, "account", "", strictyaml.NameSchema, readAccount,
 			"Account whose limit the session shares with others; none for no account. Default: the account of the assistant."),
 		strictyaml.Duration(&d.AccountSpread, "account-spread", "30s",
@@ -116,11 +109,8 @@ func readSessionFallback(at place) (list []session.Fallback) {
 // onKeys are the reasons of a stop for which the file can set what follows.
 func onKeys(d *Session) (keys []key) {
 	for _, reason := range session.Reasons() {
-		keys = append(keys, key{
-			Name: reason, Doc: "What to do after a stop for this reason.",
-			Schema: actionSchema,
-			Set:    func(at place) { d.On[reason] = readAction(at) },
-		})
+		set := func(at place) { d.On[reason] = readAction(at) }
+		keys = append(keys, strictyaml.Func(reason, "", actionSchema, set, "What to do after a stop for this reason."))
 	}
 	return keys
 }
@@ -132,16 +122,12 @@ func actionSchema() *jsonschema.Schema {
 
 func actionOfKeys(a *session.Action) []key {
 	return []key{
-		{
-			Name: "do", Default: session.DoResume, Doc: "The action.",
-			Schema: func() *jsonschema.Schema { return strictyaml.WordSchema(session.Actions...) },
-			Set: func(at place) {
-				if word := strictyaml.ReadWord(at, session.Actions...); word != "" {
-					parsed, _ := session.ParseAction(word)
-					a.Do = parsed.Do
-				}
-			},
-		},
+		strictyaml.Func("do", session.DoResume, wordSchema(session.Actions), func(at place) {
+			if word := strictyaml.ReadWord(at, session.Actions...); word != "" {
+				parsed, _ := session.ParseAction(word)
+				a.Do = parsed.Do
+			}
+		}, "The action."),
 		strictyaml.Int(&a.Attempts, "attempts", "", 1,
 			"How many times in a row, before the session gives up."),
 	}

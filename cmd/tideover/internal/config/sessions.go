@@ -117,11 +117,9 @@ func packKeys() []key {
 	}
 }
 
-func packSchema() *jsonschema.Schema { return strictyaml.Describe(packKeys()) }
-
 func packKey(name string, s *jsonschema.Schema, doc string) key {
 	schema := func() *jsonschema.Schema { return strictyaml.OrNull(s) }
-	return key{Name: name, Doc: doc, Schema: schema, Set: func(place) {}}
+	return strictyaml.Func(name, "", schema, func(place) {}, doc)
 }
 
 // hasKeyOf reports whether a key of the gateway names the account.
@@ -132,10 +130,6 @@ func (r *sessionReader) hasKeyOf(account string) bool {
 		}
 	}
 	return false
-}
-
-func (r *sessionReader) schema() *jsonschema.Schema {
-	return strictyaml.Describe(r.sessionKeys(new(Session)))
 }
 
 // session reads a session.

@@ -79,11 +79,7 @@ func readCommandLine(at place, read func(place) *template.Text) (argv []*templat
 	case len(at.Node.Items) == 0 || at.Node.Items[0].IsScalar() && at.Node.Items[0].Text == "":
 		at.Bad("the command is empty")
 	default:
-		var words []string
-		for _, n := range at.Node.Items {
-			words = append(words, n.Text)
-		}
-		at.Record(jsonText(words))
+		at.Record(jsonText(itemTexts(at)))
 	}
 	return argv
 }

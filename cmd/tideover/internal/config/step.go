@@ -85,68 +85,52 @@ func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 // actionKeys are those that steps and on-give-up have in common.
 func (r *workflowReader) actionKeys(d *stepDraft) []key {
 	return []key{
-		{
-			Name: "run", Doc: "The command and its arguments, as a list; no shell is used. Each is a template.",
-			Schema: commandSchema,
-			Set: func(at place) {
-				d.Texts.Run = readCommandLine(at, func(at place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
-			},
-		},
-		{
-			Name: "http", Doc: "The request, with exactly one of get, post, put, patch, delete, head.",
-			Schema: func() *jsonschema.Schema { return strictyaml.OneOf(strictyaml.Describe(r.httpKeys(d)), methods...) },
-			Set:    func(at place) { r.http(at, d) },
-		},
+		strictyaml.Func("run", "", commandSchema, func(at place) {
+			d.Texts.Run = readCommandLine(at, func(at place) *template.Text { return r.used(at, "run", template.WithoutRefs, d) })
+		}, "The command and its arguments, as a list; no shell is used. Each is a template."),
+		strictyaml.Func("http", "", oneOf(r.httpKeys(d), methods...), func(at place) { r.http(at, d) },
+			"The request, with exactly one of get, post, put, patch, delete, head."),
 		strictyaml.Field(&d.Dir, "dir", "", strictyaml.ScalarSchema, r.filePath,
 			"Working folder of the command, relative to the folder of this file. Default: the folder of this file."),
-		{
-			Name: "env", Doc: "Environment variables of the command; they override those of the workflow. Values are templates and may contain references.",
-			Schema: envSchema,
-			Set:    func(at place) { d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText) },
-		},
+		strictyaml.Func("env", "", envSchema, func(at place) {
+			d.Texts.Env = r.Map(at, d.fields, wrongVariable, d.addText)
+		}, "Environment variables of the command; they override those of the workflow. Values are templates and may contain references."),
 		strictyaml.Field(&d.Inherit, "env-inherit", "", inheritSchema, readInherit,
 			inheritDoc+"In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what the workflow and server.env-inherit name."),
-		{
-			Name: "stdin", Doc: "Standard input of the command, a template. Default: empty.",
-			Schema: strictyaml.ScalarSchema,
-			Set: func(at place) {
-				d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d)
-				at.Record(at.Node.Text)
-			},
-		},
-		{
-			Name: "policy", Doc: "Retry policy: a text, the name of a policy, or a map. Default: workflow for a command, workflow-api for a request.",
-			Schema: policySchema,
-			Set:    func(place) {}, // read by ofStep, when the kind of the step is known
-		},
-		{
-			Name: "output-limit", Default: "64KiB", Doc: "How much of stdout and of stderr is stored; at most 192KiB each.",
-			Schema: func() *jsonschema.Schema {
-				return &jsonschema.Schema{
-					Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(steps.MaxOutput)),
-					Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
-				}
-			},
-			Set: func(at place) {
-				if d.OutputLimit = strictyaml.ReadSize(at); d.OutputLimit > steps.MaxOutput {
-					at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, steps.MaxOutput>>10)
-				}
-			},
-		},
+		strictyaml.Func("stdin", "", strictyaml.ScalarSchema, func(at place) {
+			d.Texts.Stdin = r.used(at, "stdin", template.WithoutRefs, d)
+			at.Record(at.Node.Text)
+		}, "Standard input of the command, a template. Default: empty."),
+		strictyaml.Func("policy", "", policySchema, func(place) {
+			// It is read by ofStep, when the kind of the step is known.
+		}, "Retry policy: a text, the name of a policy, or a map. Default: workflow for a command, workflow-api for a request."),
+		strictyaml.Field(&d.OutputLimit, "output-limit", "64KiB", outputLimitSchema, readOutputLimit,
+			"How much of stdout and of stderr is stored; at most 192KiB each."),
 	}
+}
+
+func outputLimitSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Types: []string{"string", "integer"}, Minimum: new(1.0), Maximum: new(float64(steps.MaxOutput)),
+		Pattern: `^0*[1-9][0-9]{0,2}(KiB|kB|KB)$|^0*[1-9][0-9]{0,5}B?$`,
+	}
+}
+
+func readOutputLimit(at place) int64 {
+	n := strictyaml.ReadSize(at)
+	if n > steps.MaxOutput {
+		at.Bad("%q is too much: at most %dKiB is kept of a stream; write more to a file", at.Node.Text, steps.MaxOutput>>10)
+	}
+	return n
 }
 
 // alarmKeys are the keys of on-give-up.
 func (r *workflowReader) alarmKeys(d *stepDraft) []key {
-	return append(r.actionKeys(d), key{
-		Name: "notify", Doc: "Notifiers that get a message.",
-		Schema: notifierListSchema(1),
-		Set: func(at place) {
-			if d.notify = r.notifiers.names(at); at.IsList() && len(at.Node.Items) == 0 {
-				at.Bad("the list is empty, so no message would be sent; add a notifier")
-			}
-		},
-	})
+	return append(r.actionKeys(d), strictyaml.Func("notify", "", notifierListSchema(1), func(at place) {
+		if d.notify = r.notifiers.names(at); at.IsList() && len(at.Node.Items) == 0 {
+			at.Bad("the list is empty, so no message would be sent; add a notifier")
+		}
+	}, "Notifiers that get a message."))
 }
 
 // stepKeys are the keys of a step.
@@ -160,18 +144,14 @@ func ownStepKeys(d *stepDraft) []key {
 		strictyaml.Required(strictyaml.Field(&d.ID, "id", "", strictyaml.NameSchema,
 			func(at place) string { return strictyaml.ReadName(at, "step") },
 			"Name of the step, unique in the workflow.")),
-		{
-			Name: "needs", Doc: "Ids of the steps that must succeed before this one starts.",
-			Schema: namesSchema,
-			Set: func(at place) {
-				at.Each(func(at place) {
-					if _, ok := at.Text(); ok {
-						d.needs = append(d.needs, at)
-					}
-				})
-				at.Record(jsonText(at.Node.Plain()))
-			},
-		},
+		strictyaml.Func("needs", "", namesSchema, func(at place) {
+			at.Each(func(at place) {
+				if _, ok := at.Text(); ok {
+					d.needs = append(d.needs, at)
+				}
+			})
+			at.Record(jsonText(at.Node.Plain()))
+		}, "Ids of the steps that must succeed before this one starts."),
 		strictyaml.Field(&d.RetryExit, "retry-exit", "", exitSchema, readExitCodes,
 			"Exit codes that are retried, such as 75 or 100-110; other codes are permanent failures. Default: all codes but 0."),
 		strictyaml.Field(&d.PermanentExit, "permanent-exit", "", exitSchema, readExitCodes,
@@ -180,11 +160,8 @@ func ownStepKeys(d *stepDraft) []key {
 			"Account whose limit the command shares with sessions and other steps. Exit code 75 means that the account is limited."),
 		strictyaml.Int(&d.Concurrency, "concurrency", "0", 0,
 			"Most attempts of this step at the same time, in all runs together; 0 for no limit."),
-		{
-			Name: "max-lost", Doc: "How many attempts in a row may be lost because the server died, and are repeated; 0 repeats none. Default: that of the workflow, which is 3 by default.",
-			Schema: maxLostSchema,
-			Set:    func(at place) { d.MaxLost, d.ownMaxLost = readMaxLost(at), true },
-		},
+		strictyaml.Func("max-lost", "", maxLostSchema, func(at place) { d.MaxLost, d.ownMaxLost = readMaxLost(at), true },
+			"How many attempts in a row may be lost because the server died, and are repeated; 0 repeats none. Default: that of the workflow, which is 3 by default."),
 	}
 }
 

@@ -50,27 +50,48 @@ func readInherit(at place) (list guard.Inherit) {
 
 // readList reads a list of texts, which a variable or a flag has with commas. parse
 // returns the value of a text, or what is wrong with it. No value may be given twice.
-func readList[V comparable](at place, parse func(text string) (v V, wrong string)) (list []V) {
+func readList[V comparable](at place, parse func(text string) (v V, wrong string)) []V {
 	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
 		at.Node = at.Node.SplitText()
 	}
+	return readDistinct(at, func(at place, text string) (V, bool) {
+		v, wrong := parse(text)
+		if wrong != "" {
+			at.Bad("%q %s", text, wrong)
+		}
+		return v, wrong == ""
+	})
+}
+
+// readDistinct reads a list of texts that are all different, each by read.
+func readDistinct[V comparable](at place, read func(at place, text string) (v V, ok bool)) (list []V) {
 	at.Each(func(at place) {
 		text, ok := at.Text()
 		if !ok {
 			return
 		}
-		v, wrong := parse(text)
-		if wrong == "" && slices.Contains(list, v) {
-			wrong = "is listed twice"
+		v, ok := read(at, text)
+		switch {
+		case !ok:
+		case slices.Contains(list, v):
+			at.Bad("%q is listed twice", text)
+		default:
+			list = append(list, v)
 		}
-		if wrong != "" {
-			at.Bad("%q %s", text, wrong)
-			return
-		}
-		list = append(list, v)
 	})
 	return list
 }
+
+// itemTexts returns the texts of a list as they are written.
+func itemTexts(at place) (texts []string) {
+	for _, n := range at.Node.Items {
+		texts = append(texts, n.Text)
+	}
+	return texts
+}
+
+// recordItems records a list of texts.
+func recordItems(at place) { at.Record(strings.Join(itemTexts(at), ",")) }
 
 // readCodes reads a list of codes, each within the limits.
 func readCodes(at place, what string, least, most int) exitcode.Set {

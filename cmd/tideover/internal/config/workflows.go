@@ -26,8 +26,10 @@ type draft struct {
 	inherit guard.Inherit
 	steps   []*stepDraft
 	alarm   *stepDraft
-	maxLost *int // of the steps that have none of their own
+	maxLost int // of the steps that have none of their own
 }
+
+func newDraft(name string) *draft { return &draft{Workflow: &steps.Workflow{Name: name}} }
 
 // stepDraft is a step while it is read, with what can only be checked when all
 // steps are known.
@@ -71,16 +73,12 @@ func (r *workflowReader) section(at place) {
 	})
 }
 
-func (r *workflowReader) schema() *jsonschema.Schema {
-	return strictyaml.Describe(r.workflowKeys(&draft{Workflow: new(steps.Workflow)}))
-}
-
 func (r *workflowReader) workflow(name string, at place) *steps.Workflow {
-	d := &draft{Workflow: &steps.Workflow{Name: name}}
+	d := newDraft(name)
 	strictyaml.Object(at, r.workflowKeys(d))
 	for _, s := range d.steps {
-		if d.maxLost != nil && !s.ownMaxLost {
-			s.MaxLost = *d.maxLost
+		if !s.ownMaxLost {
+			s.MaxLost = d.maxLost
 		}
 		d.Steps = append(d.Steps, s.Step)
 	}
@@ -119,47 +117,31 @@ func (r *workflowReader) workflowKeys(d *draft) []key {
 		strictyaml.Duration(&d.Timeout, "timeout", "", "Time limit for a whole run."),
 		strictyaml.Int(&d.Concurrency, "concurrency", "0", 0,
 			"Most runs of the workflow at the same time; 0 for no limit except server.concurrency."),
-		{
-			Name: "max-lost", Default: strconv.Itoa(defaultMaxLost), Doc: "How many attempts of a step in a row may be lost because the server died, and are repeated; 0 repeats none. At most 9999.",
-			Schema: maxLostSchema,
-			Set:    func(at place) { d.maxLost = new(readMaxLost(at)) },
-		},
-		{
-			Name: "input", Doc: "Default input: any value. Its texts are templates with .run, .schedule and .today. The input of a start overrides it, key by key if both are maps.",
-			Schema: func() *jsonschema.Schema { return &jsonschema.Schema{} },
-			Set: func(at place) {
-				d.DefaultInput = readInput(r.Reader, at, "input")
-				at.Record(jsonText(at.Node.Plain()))
-			},
-		},
-		{
-			Name: "env", Doc: "Environment variables of all command steps.",
-			Schema: envSchema,
-			Set:    func(at place) { d.env = r.Map(at, steps.EnvFields, wrongVariable, nil) },
-		},
+		strictyaml.Field(&d.maxLost, "max-lost", strconv.Itoa(defaultMaxLost), maxLostSchema, readMaxLost,
+			"How many attempts of a step in a row may be lost because the server died, and are repeated; 0 repeats none. At most 9999."),
+		strictyaml.Func("input", "", func() *jsonschema.Schema { return &jsonschema.Schema{} }, func(at place) {
+			d.DefaultInput = readInput(r.Reader, at, "input")
+			at.Record(jsonText(at.Node.Plain()))
+		}, "Default input: any value. Its texts are templates with .run, .schedule and .today. The input of a start overrides it, key by key if both are maps."),
+		strictyaml.Func("env", "", envSchema, func(at place) { d.env = r.Map(at, steps.EnvFields, wrongVariable, nil) },
+			"Environment variables of all command steps."),
 		strictyaml.Field(&d.inherit, "env-inherit", "", inheritSchema, readInherit,
 			inheritDoc+"For all command steps."),
-		{
-			Name: "steps", Required: true, Doc: "The steps. Steps run at the same time unless one needs another.",
-			Schema: func() *jsonschema.Schema {
-				step := strictyaml.OneOf(strictyaml.Describe(r.stepKeys(r.newStep("", place{}))), "run", "http")
-				return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: step}
-			},
-			Set: func(at place) {
-				ok := at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
-				if ok && len(d.steps) == 0 {
-					at.Bad("the list of steps is empty; add at least one")
-				}
-			},
-		},
-		{
-			Name: "on-give-up", Doc: "Command or request that runs once when a run gives up. Its templates may use the results of all steps.",
-			Schema: func() *jsonschema.Schema {
-				return strictyaml.OneOf(strictyaml.Describe(r.alarmKeys(r.newStep("", place{}))), "run", "http", "notify")
-			},
-			Set: func(at place) { d.alarm = r.alarm(at, d.env) },
-		},
+		strictyaml.Required(strictyaml.Func("steps", "", r.stepsSchema, func(at place) {
+			ok := at.Each(func(at place) { d.steps = append(d.steps, r.step(at, d.env)) })
+			if ok && len(d.steps) == 0 {
+				at.Bad("the list of steps is empty; add at least one")
+			}
+		}, "The steps. Steps run at the same time unless one needs another.")),
+		strictyaml.Func("on-give-up", "", oneOf(r.alarmKeys(r.newStep("", place{})), "run", "http", "notify"), func(at place) {
+			d.alarm = r.alarm(at, d.env)
+		}, "Command or request that runs once when a run gives up. Its templates may use the results of all steps."),
 	}
+}
+
+func (r *workflowReader) stepsSchema() *jsonschema.Schema {
+	step := oneOf(r.stepKeys(r.newStep("", place{})), "run", "http")()
+	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: step}
 }
 
 const (

@@ -22,7 +22,12 @@ type Key struct {
 // Field returns a key whose value read stores in dst. As in package flag, the name is
 // followed by the default, and a sentence about the key comes last.
 func Field[V any](dst *V, name, value string, schema func() *jsonschema.Schema, read func(Place) V, doc string) Key {
-	return Key{Name: name, Doc: doc, Default: value, Schema: schema, Set: func(at Place) { *dst = read(at) }}
+	return Func(name, value, schema, func(at Place) { *dst = read(at) }, doc)
+}
+
+// Func is [Field] for a value that set stores itself.
+func Func(name, value string, schema func() *jsonschema.Schema, set func(Place), doc string) Key {
+	return Key{Name: name, Doc: doc, Default: value, Schema: schema, Set: set}
 }
 
 // Parsed is [Field] for a text that parse reads.
@@ -33,7 +38,7 @@ func Parsed[V any](dst *V, name, value string, schema func() *jsonschema.Schema,
 // Map is a key whose value is a map with fixed keys.
 func Map(name string, keys []Key, doc string) Key {
 	schema := func() *jsonschema.Schema { return Describe(keys) }
-	return Key{Name: name, Doc: doc, Schema: schema, Set: func(at Place) { Object(at, keys) }}
+	return Func(name, "", schema, func(at Place) { Object(at, keys) }, doc)
 }
 
 // Required returns the key as one that must be present.
