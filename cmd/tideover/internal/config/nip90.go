@@ -1,10 +1,13 @@
 package config
 
 import (
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
@@ -123,4 +126,143 @@ func readRequestAge(at place) time.Duration {
 		at.Bad("%q is too long; want at most %s", at.Node.Text, textfmt.CompactDuration(maxRequestAge))
 	}
 	return d
+}
+
+// The largest limits of jobs. Queues and counters are in memory.
+const (
+	maxJobRate    = 1000
+	maxJobWorkers = 1000
+	maxJobQueue   = 10_000
+	maxRequestAge = 24 * time.Hour
+	maxJobName    = 100  // characters
+	maxJobAbout   = 2000 // the same
+)
+
+const (
+	relayPattern  = `^[Ww][Ss]{1,2}://[^/?#@\s]+(/[^?#\s]*)?$`
+	publicPattern = `^(npub1[02-9ac-hj-np-z]{58}|NPUB1[02-9AC-HJ-NP-Z]{58}|[0-9a-fA-F]{64})$`
+	kindPattern   = `^5[0-9]{3}$`
+)
+
+// nip90Keys are the keys of the section.
+func (r *jobReader) nip90Keys(n *nip90.Spec) []key {
+	return []key{
+		strictyaml.Required(strictyaml.Field(&n.Key, "key", "", aloneSchema, r.nostrKey,
+			"The secret key that signs our events, nsec1… or 64 hex digits, as a reference: ${env:NAME} or ${file:path}.")),
+		strictyaml.Required(strictyaml.Field(&n.Relays, "relays", "", strictyaml.PatternListSchema(relayPattern), readRelays,
+			"Relays to subscribe to and to publish every answer to, such as wss://relay.example.com. Traffic to a ws:// relay is signed but not encrypted.")),
+		strictyaml.Required(strictyaml.Field(&n.Kinds, "kinds", "", r.jobKindsSchema, r.jobKinds,
+			"Kinds of job requests to accept, 5000 to 5999. Templates see the job in .input. The input is untrusted: put -- before it in a command.")),
+		strictyaml.Field(&n.Customers, "customers", "", strictyaml.PatternListSchema(publicPattern), readCustomers,
+			"Public keys, npub1… or 64 hex digits, of the customers whose jobs are accepted. Default: all customers."),
+		strictyaml.Bool(&n.Open, "open",
+			"Whether to accept requests that are not addressed to us by a p tag, too."),
+		strictyaml.Bool(&n.Announce, "announce",
+			"Whether to publish the offered kinds, with name and about (NIP-89, kind 31990). Default: true, or false if customers is set."),
+		publicText(&n.Name, "name", maxJobName,
+			"Name of the service in the announcement, at most 100 characters. It is public."),
+		publicText(&n.About, "about", maxJobAbout,
+			"Description of the service in the announcement, at most 2000 characters. It is public."),
+		strictyaml.Map("limits", jobLimitKeys(n), "Limits on accepted jobs."),
+	}
+}
+
+func (r *jobReader) jobKindsSchema() *jsonschema.Schema {
+	keys := r.workflows.jobKeys(r.newJob(0, place{}))
+	return &jsonschema.Schema{
+		Type: "object", MinProperties: new(1), PropertyNames: strictyaml.PatternSchema(kindPattern)(),
+		AdditionalProperties: strictyaml.OneOf(strictyaml.Describe(keys), "run", "http", "workflow"),
+	}
+}
+
+// publicText is a key for a text of at most so many characters, which is public.
+func publicText(dst *string, name string, most int, doc string) key {
+	read := func(at place) string { return readPublicText(at, most) }
+	return strictyaml.Field(dst, name, "", strictyaml.TextUpToSchema(most), read, doc)
+}
+
+func jobLimitKeys(n *nip90.Spec) []key {
+	return []key{
+		strictyaml.IntUpTo(&n.PerMinute, "per-minute", "10", maxJobRate, `[1-9][0-9]{0,2}|1000`,
+			"Jobs per minute of one customer, on average; at most 1000."),
+		strictyaml.IntUpTo(&n.Burst, "burst", "5", maxJobRate, `[1-9][0-9]{0,2}|1000`,
+			"Jobs of one customer in a burst; at most 1000."),
+		strictyaml.IntUpTo(&n.Workers, "workers", "4", maxJobWorkers, `[1-9][0-9]{0,2}|1000`,
+			"Jobs of each kind that run at the same time; at most 1000."),
+		strictyaml.IntUpTo(&n.Queue, "queue", "64", maxJobQueue, `[1-9][0-9]{0,3}|10000`,
+			"Jobs that may wait in the queue, at most 10000; further jobs are rejected."),
+		strictyaml.Field(&n.MaxAge, "max-age", "10m", strictyaml.DurationSchema, readRequestAge,
+			"Maximum age of a request; older requests are ignored. At most 24h."),
+	}
+}
+
+// readRelays reads where jobs come from.
+func readRelays(at place) []string {
+	if at.IsList() && len(at.Node.Items) == 0 {
+		at.Bad("the list of relays is empty; add at least one")
+	}
+	recordItems(at)
+	return readDistinct(at, readRelay)
+}
+
+// readRelay reads one of them in its normal form, in which they are compared. ws:// may
+// go to other machines, as http:// of a provider may that is sent no secret: events
+// are signed and public, and the key stays here.
+func readRelay(at place, s string) (normal string, ok bool) {
+	literal, found := template.URLSecret(s)
+	if !found {
+		literal, found = strictyaml.KnownSecret(s)
+	}
+	if found {
+		at.Hide()
+		at.Refuse(literal, "a relay address can't contain a secret; relays authenticate us by nip90.key")
+		return "", false
+	}
+	normal, msg := parseRelay(s)
+	switch {
+	case msg == "":
+	case strings.ContainsAny(s, "@?#"): // a part of it may be a password that is in the wrong place
+		at.Hide()
+		at.Refuse(s, "this "+msg)
+	default:
+		at.Bad("%q %s", s, msg)
+	}
+	return normal, msg == ""
+}
+
+// parseRelay returns the normal form of a relay's URL, or what is wrong with it.
+func parseRelay(s string) (normal, wrong string) {
+	u, err := url.Parse(s)
+	switch {
+	case strings.Contains(s, "${") || strings.Contains(s, "{{"):
+		return "", "has a reference or a template, which can't be used here: the list of relays is public"
+	case err != nil:
+		return "", "is not a URL"
+	case u.Scheme != "ws" && u.Scheme != "wss":
+		return "", "is not a URL that starts with wss:// or ws://"
+	case u.User != nil:
+		return "", "has a user in it; to a relay we are who signs with the key"
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(s, "#"):
+		return "", "has more than a path behind the host"
+	}
+	if _, msg := parseHost(u.Hostname()); msg != "" {
+		return "", "is a URL without a host that could be one"
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", "has a port that is none"
+		}
+	}
+	return normalRelay(u), ""
+}
+
+// normalRelay writes a URL without what makes no difference, as package nostr
+// does when it compares them.
+func normalRelay(u *url.URL) string {
+	c := *u
+	c.Host = strings.ToLower(c.Host)
+	c.Host = strings.TrimSuffix(c.Host, map[string]string{"ws": ":80", "wss": ":443"}[c.Scheme])
+	c.Host = strings.TrimSuffix(c.Host, ":")
+	c.Path, c.RawPath = strings.TrimRight(c.Path, "/"), ""
+	return c.String()
 }

@@ -1,9 +1,15 @@
 package config
 
 import (
+	"fmt"
 	"maps"
+	"net"
+	"net/mail"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
@@ -126,4 +132,172 @@ func triggers(on []notify.Trigger) string {
 		words[i] = t.String()
 	}
 	return strings.Join(words, ",")
+}
+
+var notifyKinds = []string{notify.KindNtfy, notify.KindSlack, notify.KindWebhook, notify.KindEmail, notify.KindRun}
+
+// notifyOnly has the kinds of keys that belong to one kind.
+var notifyOnly = map[string]string{
+	"token": notify.KindNtfy, "priority": notify.KindNtfy, "tags": notify.KindNtfy,
+	"method": notify.KindWebhook, "headers": notify.KindWebhook, "body": notify.KindWebhook, "env": notify.KindRun, "env-inherit": notify.KindRun,
+}
+
+var referenceSchema = strictyaml.PatternSchema(`\$\{(env|file):[^}]+\}`)
+
+// notifyKeys are the keys of a notifier.
+func (r *notifierReader) notifyKeys(n *notify.Spec) []key {
+	return append([]key{
+		strictyaml.Field(&n.URL, "ntfy", "", strictyaml.TextSchema, r.secretURL,
+			"URL of a topic at ntfy.sh or another ntfy server; may contain references."),
+		strictyaml.Field(&n.URL, "slack", "", referenceSchema,
+			func(at place) *template.SecretText { return r.checkedURL(at, r.Secret(at)) },
+			"URL of an incoming webhook of Slack or a compatible service. The URL is a secret: write it as a reference."),
+		strictyaml.Field(&n.URL, "webhook", "", strictyaml.TextSchema, r.secretURL,
+			"URL to which the message is sent as JSON, or as body defines; may contain references."),
+		strictyaml.Field(&n.Email, "email", "", describe(r.emailKeys(new(notify.Email))), r.email,
+			"Sends the message as an email."),
+		strictyaml.Field(&n.RunTexts, "run", "", commandSchema, r.messageCommand,
+			"A command and its arguments, as a list; no shell is used. Each is a template of the message. The command gets the message as JSON on standard input."),
+		strictyaml.Field(&n.Token, "token", "", referenceSchema, r.Secret,
+			"Access token for ntfy, as a reference: ${env:NAME} or ${file:path}."),
+		strictyaml.Word(&n.Priority, "priority", "", priorities,
+			"Priority of the ntfy message. Default: that of the ntfy server."),
+		strictyaml.Field(&n.Tags, "tags", "", strictyaml.TextsSchema(0), readTags,
+			"Tags of the ntfy message; names of emojis are shown as emojis."),
+		strictyaml.Word(&n.Method, "method", "", []string{"POST", "PUT", "PATCH"},
+			"HTTP method of the webhook. Default: POST."),
+		strictyaml.Field(&n.Headers, "headers", "", headersSchema, r.secretHeaders,
+			"HTTP headers of the webhook. Values may contain references."),
+		strictyaml.Func("body", "", strictyaml.ScalarSchema, func(at place) {
+			n.BodyText = r.messageText(at, "body", template.WithRefs)
+			at.Record(at.Node.Text)
+		}, "Body of the webhook, a template of the message that may contain references. Default: the message as JSON."),
+		strictyaml.Field(&n.Env, "env", "", envSchema,
+			func(at place) []template.NamedSecret { return r.SecretMap(at, wrongVariable) },
+			"Environment variables of the command. Values may contain references."),
+		strictyaml.Field(&n.Inherit, "env-inherit", "", inheritSchema, readInherit,
+			inheritDoc+"In addition to PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, TIDEOVER_* and what server.env-inherit names."),
+	}, r.notifyLimits(n)...)
+}
+
+var priorities = []string{"min", "low", "default", "high", "max"}
+
+// notifyLimits are the keys of every kind: which messages it sends, and how many.
+func (r *notifierReader) notifyLimits(n *notify.Spec) []key {
+	return []key{
+		strictyaml.Field(&n.On, "on", "", triggersSchema, readTriggers,
+			"Events to send: gave-up, waiting, waiting>30m, resumed, breaker-open, recovered, dead-letter, storm, start-refused. Default: gave-up, dead-letter and start-refused."),
+		strictyaml.Parsed(&n.AtMost, "at-most", "", strictyaml.PatternSchema(`^0*([1-9][0-9]{0,2}|1000)/[smhd]$`), notify.ParseRate,
+			"Most messages per unit of time, such as 5/h; the units are s, m, h and d. Default: no limit."),
+		strictyaml.Func("dedupe", "10m", durationOrZeroSchema, func(at place) {
+			n.Dedupe, _ = at.Duration()
+			at.Record(at.Node.Text)
+		}, "Time in which the same event of the same subject is sent only once; 0 sends every event."),
+		strictyaml.Duration(&n.Timeout, "timeout", "10s", "Time limit for one attempt to send."),
+		strictyaml.Func("policy", notifyPolicy, policySchema, func(at place) {
+			if p, ok := r.policies.policy(at); ok {
+				n.Policy = p
+				at.Record(p.String())
+			}
+		}, "Retry policy: a text, the name of a policy, or a map."),
+	}
+}
+
+func durationOrZeroSchema() *jsonschema.Schema {
+	pattern := "^(0|" + strictyaml.DurationPattern + ")$"
+	return &jsonschema.Schema{Types: []string{"string", "integer"}, Minimum: new(0.0), Maximum: new(0.0), Pattern: pattern}
+}
+
+func triggersSchema() *jsonschema.Schema {
+	words := strings.Join(notify.TriggerEvents, "|")
+	item := strictyaml.PatternSchema(`^\s*(` + words + `|waiting\s*>\s*` + strictyaml.DurationPattern + `)\s*$`)()
+	item.AllOf = []*jsonschema.Schema{{Pattern: `[1-9]|^[^>]*$`}}
+	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: item}
+}
+
+func readTriggers(at place) (on []notify.Trigger) {
+	ok := at.Each(func(at place) {
+		if s, ok := at.Text(); ok {
+			t, err := notify.ParseTrigger(s)
+			if err != nil {
+				at.Bad("%v", err)
+				return
+			}
+			on = append(on, t)
+		}
+	})
+	if ok && len(at.Node.Items) == 0 {
+		at.Bad("the list is empty, so the notifier would never send a message; add an event")
+	}
+	at.Record(triggers(on))
+	return on
+}
+
+func readTags(at place) (tags []string) {
+	at.Each(func(at place) {
+		if s, ok := at.Text(); ok && strings.ContainsAny(s, ",\r\n") {
+			at.Bad("%q has a comma or a line break, which a tag can't have", s)
+		} else if ok {
+			tags = append(tags, s)
+		}
+	})
+	recordItems(at)
+	return tags
+}
+
+func (r *notifierReader) emailKeys(e *notify.Email) []key {
+	return []key{
+		strictyaml.Required(strictyaml.Func("to", "", strictyaml.TextsSchema(1), func(at place) {
+			ok := at.Each(func(at place) {
+				if a := strictyaml.ReadParsed(at, parseAddress); a != nil {
+					e.To = append(e.To, a)
+				}
+			})
+			if ok && len(at.Node.Items) == 0 {
+				at.Bad("the list is empty; add at least one address")
+			}
+		}, "Addresses of the recipients.")),
+		strictyaml.Required(strictyaml.Parsed(&e.From, "from", "", strictyaml.TextSchema, parseAddress,
+			"Address of the sender.")),
+		strictyaml.Required(strictyaml.Parsed(&e.Server, "server", "", mailServerSchema, parseMailServer,
+			"Mail server, host:port.")),
+		strictyaml.Field(&e.Username, "username", "", strictyaml.ScalarSchema, r.Open,
+			"User name for the login; may contain references. Default: no login."),
+		strictyaml.Field(&e.Password, "password", "", referenceSchema, r.Secret,
+			"Password for the login, as a reference: ${env:NAME} or ${file:path}."),
+		strictyaml.Word(&e.TLS, "tls", "starttls", []string{"starttls", "implicit", "none"},
+			"How the connection is encrypted: starttls, as on port 587; implicit, as on port 465; none."),
+	}
+}
+
+// email reads a mail server.
+func (r *notifierReader) email(at place) *notify.Email {
+	e := new(notify.Email)
+	found, _ := strictyaml.Object(at, r.emailKeys(e))
+	checkPair(found, "username", "password")
+	_, login := found["username"]
+	_, secret := found["password"]
+	if login && secret && e.TLS == "none" && e.Server != "" && !loopback(e.Server) {
+		found["tls"].Bad("the password would be sent unencrypted; use starttls or implicit")
+	}
+	return e
+}
+
+var mailServerSchema = strictyaml.PatternSchema(`^(\[[^\[\]]+\]|[^:\[\]]+):` + portPattern + "$")
+
+func parseMailServer(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
+		return "", fmt.Errorf("%q is not an address such as mail.example.com:587", s)
+	}
+	return s, nil
+}
+
+// parseAddress parses an address, with or without a name.
+func parseAddress(s string) (*mail.Address, error) {
+	a, err := mail.ParseAddress(s)
+	if err != nil || strings.ContainsFunc(a.Address, func(r rune) bool { return r > '~' || r <= ' ' }) {
+		return nil, fmt.Errorf("%q is not an address such as me@example.com", s)
+	}
+	return a, nil
 }

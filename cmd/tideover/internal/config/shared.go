@@ -1,13 +1,23 @@
 package config
 
 import (
+	"encoding/json"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/account"
+	"github.com/tideover/tideover/cmd/tideover/internal/exitcode"
+	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/oneline"
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -134,4 +144,144 @@ func (r *sharedReader) token(at place) *template.SecretText {
 		return nil
 	}
 	return s
+}
+
+const inheritPattern = `^[A-Za-z_][A-Za-z0-9_]*\*?$`
+
+var inheritName = lazyregexp.New(inheritPattern)
+
+const inheritDoc = "Variables of the server's environment that the command gets: a list of names, such as SSH_AUTH_SOCK or AWS_*, or all. "
+
+func inheritSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
+		strictyaml.WordSchema("all"), patternsSchema(inheritPattern)(),
+	}}
+}
+
+// readInherit reads a list of names, or all. A variable or a flag has names with commas.
+func readInherit(at place) (list guard.Inherit) {
+	if n := at.Node; n.Kind == strictyaml.KindText && n.Text == "all" {
+		at.Record("all")
+		return slices.Clone(guard.InheritAll)
+	}
+	if !at.IsList() && (at.Node.Origin == "" || at.Node.Kind != strictyaml.KindText) {
+		at.Bad("%v, where all or a list of names is expected, such as [SSH_AUTH_SOCK]", at.Node.Kind)
+		return nil
+	}
+	list = append(guard.Inherit{}, readList(at, func(text string) (name, wrong string) {
+		if !inheritName.MatchString(text) {
+			wrong = "is not the name of a variable, such as SSH_AUTH_SOCK or AWS_*"
+		}
+		return text, wrong
+	})...)
+	at.Record(jsonText([]string(list)))
+	return list
+}
+
+// readList reads a list of texts, which a variable or a flag has with commas. parse
+// returns the value of a text, or what is wrong with it. No value may be given twice.
+func readList[V comparable](at place, parse func(text string) (v V, wrong string)) []V {
+	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
+		at.Node = at.Node.SplitText()
+	}
+	return readDistinct(at, func(at place, text string) (V, bool) {
+		v, wrong := parse(text)
+		if wrong != "" {
+			at.Bad("%q %s", text, wrong)
+		}
+		return v, wrong == ""
+	})
+}
+
+// readDistinct reads a list of texts that are all different, each by read.
+func readDistinct[V comparable](at place, read func(at place, text string) (v V, ok bool)) (list []V) {
+	at.Each(func(at place) {
+		text, ok := at.Text()
+		if !ok {
+			return
+		}
+		v, ok := read(at, text)
+		switch {
+		case !ok:
+		case slices.Contains(list, v):
+			at.Bad("%q is listed twice", text)
+		default:
+			list = append(list, v)
+		}
+	})
+	return list
+}
+
+// itemTexts returns the texts of a list as they are written.
+func itemTexts(at place) (texts []string) {
+	for _, n := range at.Node.Items {
+		texts = append(texts, n.Text)
+	}
+	return texts
+}
+
+// recordItems records a list of texts.
+func recordItems(at place) { at.Record(strings.Join(itemTexts(at), ",")) }
+
+// readCodes reads a list of codes, each within the limits.
+func readCodes(at place, what string, least, most int) exitcode.Set {
+	codes := exitcode.Set{} // an empty list is one that nothing is in, and not an absent one
+	at.Each(func(at place) {
+		s, ok := at.Text()
+		if !ok {
+			return
+		}
+		r, err := exitcode.ParseRange(s)
+		if err != nil {
+			at.Bad("%v", err)
+		} else if r.First < least || r.Last > most {
+			at.Bad("%q: %s is from %d to %d", s, what, least, most)
+		} else {
+			codes = append(codes, r)
+		}
+	})
+	at.Record(codes.String())
+	return codes
+}
+
+func readExitCodes(at place) exitcode.Set { return readCodes(at, "an exit code", 1, 255) }
+
+// jsonText returns a value as JSON, for what has no shorter form.
+func jsonText(v any) string {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(data)
+}
+
+// readAccount reads the name of an account.
+func readAccount(at place) string {
+	return strictyaml.ReadParsed(at, func(s string) (string, error) { return s, account.CheckName(s) })
+}
+
+// readSharedAccount reads the name of an account whose limit is shared, "" for none.
+func readSharedAccount(at place) string {
+	name := readAccount(at)
+	if name == account.None {
+		return ""
+	}
+	return name
+}
+
+var percentForm = lazyregexp.New(`^0*(100(\.0*)?|[0-9]{1,2}(\.[0-9]*)?|\.[0-9]+)%$`)
+
+func percentSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Pattern: percentForm.String(), AllOf: []*jsonschema.Schema{{Pattern: strictyaml.AbovePattern}}}
+}
+
+// readPercent reads a share above zero.
+func readPercent(at place) float64 {
+	return strictyaml.ReadParsed(at, func(s string) (float64, error) {
+		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+		if err != nil || n == 0 || !percentForm.MatchString(s) {
+			return 0, fmt.Errorf("%q is not a share above zero such as 50%%", s)
+		}
+		return n / 100, nil
+	})
 }

@@ -1,6 +1,8 @@
 package nip90
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/steps"
@@ -73,4 +75,52 @@ func (o Offer) Workflows() (list []*engine.Workflow) {
 		list = append(list, o.set.kinds[k.Kind].flow)
 	}
 	return list
+}
+
+// Prefix begins the names of the workflows of jobs.
+const Prefix = "nip90."
+
+// The names of workflows and handlers.
+const (
+	answerFlow     = Prefix + "answer"
+	handlerWork    = "nip90-job"
+	handlerSign    = "nip90-sign"
+	handlerPublish = "nip90-publish"
+	stepSign       = "sign"
+	stepPublish    = "publish"
+	keyPrefix      = "nip90/" // of the keys of runs, before the id of the request
+)
+
+// An answer is retried for long: no other process can give it.
+const (
+	signPolicy    = "exponential(1s..1m) jitter=full attempts=unlimited total-timeout=1d"
+	publishPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
+	maxLost       = 1000 // a server that is restarted often still answers
+	publishers    = 16   // answers that are published at once; others of the server's attempts need their places
+)
+
+// OfJobs reports whether the runs of a workflow are jobs of customers.
+func OfJobs(workflow string) bool {
+	return strings.HasPrefix(workflow, Prefix) && workflow != answerFlow
+}
+
+// newAnswerFlow returns the workflow that answers.
+func newAnswerFlow() (*engine.Workflow, error) {
+	return engine.NewWorkflow(answerFlow,
+		engine.Call(stepSign, handlerSign, struct{}{}, engine.Policy(signPolicy), engine.MaxLost(maxLost)),
+		engine.Call(stepPublish, handlerPublish, struct{}{}, engine.After(stepSign), engine.Policy(publishPolicy), engine.MaxLost(maxLost), engine.Concurrency(publishers)))
+}
+
+// newJobFlow returns the workflow of a kind of job, which ends with an answer.
+func newJobFlow(c Config, k *JobKind, answer *engine.Workflow, alarm steps.Alarm) (*engine.Workflow, error) {
+	if k.Step != nil {
+		return engine.NewWorkflow(k.Name(), engine.OnEnd(answer),
+			engine.Call(k.Step.ID, handlerWork, k.Step, engine.WithPolicy(k.Step.Policy), engine.Concurrency(cmp.Or(k.Step.Concurrency, c.Spec.Workers)),
+				engine.MaxLost(k.Step.MaxLost)))
+	}
+	w := c.Workflows[k.Workflow]
+	if w == nil {
+		return nil, fmt.Errorf("nip90: kind %d: unknown workflow %q", k.Kind, k.Workflow)
+	}
+	return steps.Named(k.Name(), w, c.Secrets, alarm, engine.OnEnd(answer))
 }

@@ -11,8 +11,13 @@ package strictyaml
 
 import (
 	"fmt"
+	"iter"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
+
+	"github.com/tideover/tideover/retry"
 )
 
 // Document is a file while it is read.
@@ -111,4 +116,214 @@ func (d *Document) hideLiterals(texts ...string) {
 	if len(d.problems) < maxProblems {
 		d.literals = append(d.literals, texts...)
 	}
+}
+
+// Place is a value in a [Document] and the path to it. The zero Place has no Node; it
+// stands for a key that is absent.
+type Place struct {
+	Node *Node
+
+	path string
+	doc  *Document
+}
+
+// Path returns the path to the place, such as workflows.nightly.steps[0].policy.
+func (p Place) Path() string { return p.path }
+
+// Document returns the document of the place.
+func (p Place) Document() *Document { return p.doc }
+
+// Child returns the place of the value of a key.
+func (p Place) Child(name string, n *Node) Place {
+	if p.path != "" {
+		name = p.path + "." + name
+	}
+	return p.doc.Place(name, n)
+}
+
+// Index returns the place of an item of a list.
+func (p Place) Index(i int) Place {
+	return p.doc.Place(fmt.Sprintf("%s[%d]", p.path, i), p.Node.Items[i])
+}
+
+// WithNode returns a place with the same path for another node, such as a key of the
+// map that is at the place.
+func (p Place) WithNode(n *Node) Place { return p.doc.Place(p.path, n) }
+
+// Missing returns a place for a value that is absent: problems with it are shown at
+// this place.
+func (p Place) Missing(path string) Place { return p.doc.Place(path, p.Node) }
+
+// Empty reports whether there is no value.
+func (p Place) Empty() bool { return p.Node.Kind == KindNull }
+
+// OrMap returns the place, with an empty map if there is no value.
+func (p Place) OrMap() Place {
+	if p.Empty() {
+		p.Node = NewMap()
+	}
+	return p
+}
+
+// IsMap reports whether the value is a map.
+func (p Place) IsMap() bool { return p.Node.Kind == KindMap }
+
+// IsList reports whether the value is a list.
+func (p Place) IsList() bool { return p.Node.Kind == KindList }
+
+// Bad records a problem.
+func (p Place) Bad(format string, args ...any) {
+	if len(p.doc.problems) < maxProblems {
+		p.doc.problems = append(p.doc.problems, newFieldError(p, format, args...))
+	}
+}
+
+// Warn records something that is not wrong, but probably a mistake.
+func (p Place) Warn(format string, args ...any) {
+	p.doc.warnings = append(p.doc.warnings, newFieldError(p, format, args...))
+}
+
+func newFieldError(p Place, format string, args ...any) *FieldError {
+	e := &FieldError{Path: p.path, Message: fmt.Sprintf(format, args...)}
+	if n := p.Node; n != nil && n.Origin != "" {
+		e.Origin = n.Origin
+	} else if n != nil {
+		e.Line, e.Column = n.Line, n.Column
+	}
+	return e
+}
+
+// Refuse records that a secret stands in the file, and keeps it out of messages and
+// excerpts.
+func (p Place) Refuse(literal, message string) {
+	p.doc.hideLiterals(literal, p.Node.Text)
+	p.Bad("%s", message)
+}
+
+// Hide keeps the value out of messages and excerpts, also if it is written in another
+// form in the file.
+func (p Place) Hide() {
+	p.doc.literals = append(p.doc.literals, p.Node.Text)
+	p.doc.hide(p.Node)
+}
+
+// Record records the value in effect; see [Document.Values].
+func (p Place) Record(text string) { p.doc.addValue(p.path, p.Node, text) }
+
+// RecordDefault records the value of a key that is absent from the map at the place.
+func (p Place) RecordDefault(name, text string) { p.Child(name, NewText("", "default")).Record(text) }
+
+// Each calls the function for the items of a list. Any other value is a problem.
+func (p Place) Each(each func(at Place)) bool {
+	if !p.IsList() {
+		p.Bad("%v, where a list is expected", p.Node.Kind)
+		return false
+	}
+	for i := range p.Node.Items {
+		each(p.Index(i))
+	}
+	return true
+}
+
+// Items returns the values of a list. Any other value is a problem.
+func (p Place) Items() (items []Place, ok bool) {
+	ok = p.Each(func(at Place) { items = append(items, at) })
+	return items, ok
+}
+
+// Keys yields the keys of a map, in the order of the file, with their values. A value
+// that is not a map, a key that is given twice and a key that is not known are
+// problems; nil means that all keys are known.
+func (p Place) Keys(known []string) iter.Seq2[string, Place] {
+	return func(yield func(string, Place) bool) {
+		if !p.IsMap() {
+			p.Bad("%v, where a map is expected", p.Node.Kind)
+			return
+		}
+		names := map[string]bool{}
+		for _, name := range known {
+			names[name] = true
+		}
+		p.CheckKeys(func(key string) (string, bool) {
+			return UnknownKey(key, known), known == nil || names[key]
+		})
+		for _, e := range p.Node.Pairs {
+			if p.Node.Get(e.Key.Text) != e.Val || known != nil && !names[e.Key.Text] {
+				continue // which is a problem already
+			}
+			if !yield(e.Key.Text, p.Child(e.Key.Text, e.Val)) {
+				return
+			}
+		}
+	}
+}
+
+// Text returns a text, or a number or a boolean as it is written. Any other value is a
+// problem.
+func (p Place) Text() (string, bool) {
+	switch {
+	case p.Node.IsScalar():
+		return p.Node.Text, true
+	case p.Node.Kind == KindNull:
+		p.Bad(`the value is missing; write "" for an empty text`)
+	default:
+		p.Bad("%v, where a text is expected", p.Node.Kind)
+	}
+	return "", false
+}
+
+// parsed returns a text as parse reads it. Any other value, and an error, is a problem.
+func parsed[V any](p Place, parse func(string) (V, error)) (v V, ok bool) {
+	s, ok := p.Text()
+	if !ok {
+		return v, false
+	}
+	got, err := parse(s)
+	if err != nil {
+		p.Bad("%v", err)
+		return v, false
+	}
+	return got, true
+}
+
+// Duration returns a duration in the form that policies use, 0 included. Any other
+// value is a problem.
+func (p Place) Duration() (time.Duration, bool) { return parsed(p, parseDuration) }
+
+func parseDuration(s string) (time.Duration, error) {
+	d, err := retry.ParseDuration(s)
+	if _, number := strconv.ParseFloat(s, 64); err != nil && number == nil {
+		err = fmt.Errorf("%q has no unit; write %ss for seconds", s, s)
+	}
+	return d, err
+}
+
+// Number returns a number. Any other value is a problem.
+func (p Place) Number() (float64, bool) {
+	return parsed(p, func(s string) (float64, error) {
+		f, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			err = fmt.Errorf("%q is not a number", s)
+		}
+		return f, err
+	})
+}
+
+// Whole returns a whole number. Any other value is a problem.
+func (p Place) Whole() (int, bool) {
+	return parsed(p, func(s string) (int, error) {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil {
+			err = fmt.Errorf("%q is not a whole number between -2147483648 and 2147483647", s)
+		}
+		return int(n), err
+	})
+}
+
+// Truth returns true or false. Any other value is a problem.
+func (p Place) Truth() (truth, ok bool) {
+	if truth, ok = p.Node.Value.(bool); !ok {
+		p.Bad("%v, where true or false is expected", p.Node.Kind)
+	}
+	return truth, ok
 }

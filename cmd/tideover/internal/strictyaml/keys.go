@@ -3,8 +3,14 @@ package strictyaml
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/internal/lazyregexp"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // Key is one key of a map with fixed keys. [Object] reads the map by a table of them, and
@@ -122,4 +128,142 @@ func (p Place) EachName(what string, each func(name string, at Place)) {
 			each(name, p.Child(name, e.Val))
 		}
 	}
+}
+
+// The Read functions read a value of one form and record it. A value of any other form
+// is a problem, for which they return the zero value.
+
+// NamePattern is the regular expression of the names that a file defines, and NameRule
+// the same in words.
+const (
+	NamePattern = `^[a-z0-9][a-z0-9_.-]{0,62}$`
+	NameRule    = "want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit"
+)
+
+var nameForm = lazyregexp.New(NamePattern)
+
+// ValidName reports whether the text matches [NamePattern].
+func ValidName(text string) bool { return nameForm.MatchString(text) }
+
+// MaxQuoted is the number of characters of a value that a message quotes at most.
+const MaxQuoted = 40
+
+// ReadText reads a text.
+func ReadText(at Place) string {
+	s, _ := at.Text()
+	at.Record(s)
+	return s
+}
+
+// ReadParsed reads a text by parse, whose error is the problem.
+func ReadParsed[V any](at Place, parse func(string) (V, error)) V {
+	v, _ := parsed(at, parse)
+	at.Record(at.Node.Text)
+	return v
+}
+
+// ReadName reads a name. A message calls the thing that has it what.
+func ReadName(at Place, what string) string {
+	return ReadParsed(at, func(s string) (string, error) {
+		if !ValidName(s) {
+			return "", fmt.Errorf("%q is not a valid name for a %s; %s", s, what, NameRule)
+		}
+		return s, nil
+	})
+}
+
+// Duration is a key for a duration above zero, in the form that policies use.
+func Duration(dst *time.Duration, name, value, doc string) Key {
+	return Field(dst, name, value, DurationSchema, ReadDuration, doc)
+}
+
+// ReadDuration reads a duration above zero, in the form that policies use.
+func ReadDuration(at Place) time.Duration {
+	return ReadParsed(at, func(s string) (time.Duration, error) {
+		d, err := parseDuration(s)
+		if err == nil && d == 0 {
+			err = fmt.Errorf("%q: must be above zero", s)
+		}
+		return d, err
+	})
+}
+
+// Int is a key for a whole number that is at least least.
+func Int(dst *int, name, value string, least int, doc string) Key {
+	return Field(dst, name, value, IntSchema(least), func(at Place) int { return ReadInt(at, least) }, doc)
+}
+
+// ReadInt reads a whole number that is at least least.
+func ReadInt(at Place, least int) int {
+	return ReadParsed(at, func(s string) (int, error) {
+		n, err := strconv.ParseInt(s, 10, 32)
+		if err != nil || int(n) < least {
+			return 0, fmt.Errorf("%q is not a whole number of %d or more", s, least)
+		}
+		return int(n), nil
+	})
+}
+
+// IntUpTo is a key for a whole number from 1 to most; the pattern is for one in quotes.
+func IntUpTo(dst *int, name, value string, most int, pattern, doc string) Key {
+	read := func(at Place) int { return ReadIntUpTo(at, most) }
+	return Field(dst, name, value, IntUpToSchema(most, pattern), read, doc)
+}
+
+// ReadIntUpTo reads a whole number from 1 to most.
+func ReadIntUpTo(at Place, most int) int {
+	n := ReadInt(at, 1)
+	if n > most {
+		at.Bad("%d is more than %d", n, most)
+	}
+	return n
+}
+
+// sizePattern matches what [textfmt.ParseSize] reads, except 0 and terabytes.
+const sizePattern = `^0*[1-9][0-9]*(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
+
+var sizeForm = lazyregexp.New(sizePattern)
+
+// Size is a key for a number of bytes above zero: 500, 64KiB, 10MB.
+func Size(dst *int64, name, value, doc string) Key {
+	return Field(dst, name, value, SizeSchema, ReadSize, doc)
+}
+
+// ReadSize reads a number of bytes above zero: 500, 64KiB, 10MB.
+func ReadSize(at Place) int64 {
+	return ReadParsed(at, func(s string) (int64, error) {
+		n, ok := textfmt.ParseSize(s)
+		if !ok || !sizeForm.MatchString(s) {
+			return 0, fmt.Errorf("%q is not a size such as 500kB, 64KiB or 1MiB", s)
+		}
+		return n, nil
+	})
+}
+
+// Word is a key for one of several words.
+func Word(dst *string, name, value string, words []string, doc string) Key {
+	schema := func() *jsonschema.Schema { return WordSchema(words...) }
+	return Field(dst, name, value, schema, func(at Place) string { return ReadWord(at, words...) }, doc)
+}
+
+// ReadWord reads one of several words.
+func ReadWord(at Place, words ...string) string {
+	return ReadParsed(at, func(s string) (string, error) {
+		if !slices.Contains(words, s) {
+			return "", fmt.Errorf("%q is not one of %s", s, strings.Join(words, ", "))
+		}
+		return s, nil
+	})
+}
+
+// Bool is a key for true or false.
+func Bool(dst *bool, name, doc string) Key {
+	return Field(dst, name, "", BoolSchema, ReadBool, doc)
+}
+
+// ReadBool reads true or false.
+func ReadBool(at Place) bool {
+	truth, _ := at.Truth()
+	at.Record(at.Node.Text)
+	return truth
 }

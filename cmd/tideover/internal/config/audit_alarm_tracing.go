@@ -1,8 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
+	"strconv"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 )
@@ -48,5 +53,43 @@ func (r *sharedReader) tracingKeys(t *tracing.Config) []key {
 			"Base URL of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; /v1/traces is appended. May contain references.")),
 		strictyaml.Field(&t.Headers, "headers", "", headersSchema, r.secretHeaders,
 			"HTTP headers of each request. Values may contain references."),
+	}
+}
+
+// The bounds of a limit: just above that of a layer that never retries, and one that no
+// layer reaches, which disables the alarm.
+const (
+	minAmplification = 1.1
+	maxAmplification = 1e6
+)
+
+// readFactor reads the number of attempts for each first attempt.
+func readFactor(at place) float64 {
+	n := at.Node
+	if n.Kind != strictyaml.KindInt && n.Kind != strictyaml.KindFloat && n.Origin == "" {
+		at.Bad("%v, where a number is expected", n.Kind)
+		return 0
+	}
+	f, err := strconv.ParseFloat(fmt.Sprint(n.Value), 64)
+	if err != nil || !(f >= minAmplification && f <= maxAmplification) { // which is not the same for NaN
+		at.Bad("%s is not a number from %v to %v; 1 means a layer that never retries", n.Text, minAmplification, int(maxAmplification))
+		return 0
+	}
+	at.Record(n.Text)
+	return f
+}
+
+func factorSchema() *jsonschema.Schema {
+	return &jsonschema.Schema{Types: []string{"number", "integer"}, Minimum: new(minAmplification), Maximum: new(maxAmplification)}
+}
+
+// stormKeys are the keys of the section alarm.
+func stormKeys(r *storm.Rule) []key {
+	return []key{
+		strictyaml.Field(&r.Amplification, "amplification", "2", factorSchema, readFactor,
+			"Alarm threshold: attempts per first attempt of a workflow or a provider."),
+		strictyaml.Duration(&r.For, "for", "30s",
+			"How long the threshold must be exceeded before the alarm starts, and how long it must hold again before the alarm ends. Attempts are counted over half of this time."),
+		strictyaml.Int(&r.MinAttempts, "min-attempts", "50", 1, "Fewest attempts in that half for an alarm."),
 	}
 }
