@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -24,60 +25,51 @@ func (r *sharedReader) layers(at place, keys []key) *strictyaml.Node {
 	n.Pairs = slices.Clone(at.Node.Pairs)
 	prefix := "TIDEOVER_" + strings.ToUpper(at.Path()) + "_"
 	var names []string
-	for _, k := range keys {
-		names = append(names, k.Name)
-		variable := prefix + strings.ToUpper(strings.ReplaceAll(k.Name, "-", "_"))
+	set := map[string]func(*strictyaml.Node){} // by name
+	add := func(name string, f func(*strictyaml.Node)) {
+		names, set[name] = append(names, name), f
+		variable := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 		if v := r.env[variable]; v != "" { // an empty one is as good as none
-			n.Set(k.Name, strictyaml.NewText(v, "env "+variable))
+			f(strictyaml.NewText(v, "env "+variable))
 		}
+	}
+	for _, k := range keys {
+		add(k.Name, func(val *strictyaml.Node) { n.Set(k.Name, val) })
 		for _, inner := range k.Inside {
-			names = append(names, k.Name+"-"+inner)
-			variable := variable + "_" + strings.ToUpper(inner)
-			if v := r.env[variable]; v != "" {
-				n.SetInside(k.Name, inner, strictyaml.NewText(v, "env "+variable))
-			}
+			add(k.Name+"-"+inner, func(val *strictyaml.Node) { n.SetInside(k.Name, inner, val) })
 		}
 	}
-	for _, v := range r.env.withPrefix(prefix) {
-		name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(v, prefix)), "_", "-")
-		if !slices.Contains(names, name) {
-			at.Document().Place("", strictyaml.NewText("", "env "+v)).Bad("%s", strictyaml.UnknownKey(name, names))
+	for _, variable := range slices.Sorted(maps.Keys(r.env)) {
+		rest, ours := strings.CutPrefix(variable, prefix)
+		name := strings.ReplaceAll(strings.ToLower(rest), "_", "-")
+		if ours && set[name] == nil {
+			at.Document().Place("", strictyaml.NewText("", "env "+variable)).Bad("%s", strictyaml.UnknownKey(name, names))
 		}
 	}
-	for _, f := range r.flagsOf(at.Path()) {
-		if !slices.Contains(names, f.Key.Text) {
-			at.Document().Place("", f.Val).Bad("%s", strictyaml.UnknownKey(f.Key.Text, names))
+	flags := r.flagsOf(at.Path())
+	for _, name := range slices.Sorted(maps.Keys(flags)) {
+		val := strictyaml.NewText(flags[name], "flag --"+name)
+		if set[name] == nil {
+			at.Document().Place("", val).Bad("%s", strictyaml.UnknownKey(name, names))
 			continue
 		}
-		if outer, inner, ok := strings.Cut(f.Key.Text, "-"); ok && hasInside(keys, outer, inner) {
-			n.SetInside(outer, inner, f.Val)
-		} else {
-			n.Set(f.Key.Text, f.Val)
-		}
+		set[name](val)
 	}
 	return &n
 }
 
-// hasInside reports whether a key has another inside, which has a flag of its own.
-func hasInside(keys []key, outer, inner string) bool {
-	return slices.ContainsFunc(keys, func(k key) bool {
-		return k.Name == outer && slices.Contains(k.Inside, inner)
-	})
-}
-
-// flagsOf returns the flags of a section, sorted. Those without a section are the
+// flagsOf returns the flags of a section by name. Those without a section are the
 // server's.
-func (r *sharedReader) flagsOf(section string) (flags []strictyaml.Pair) {
+func (r *sharedReader) flagsOf(section string) map[string]string {
+	flags := map[string]string{}
 	for flag, value := range r.flags {
 		of, name, said := strings.Cut(flag, ".")
 		if !said {
 			of, name = "server", flag
 		}
 		if of == section {
-			origin := "flag --" + name
-			flags = append(flags, strictyaml.Pair{Key: strictyaml.NewText(name, origin), Val: strictyaml.NewText(value, origin)})
+			flags[name] = value
 		}
 	}
-	slices.SortFunc(flags, func(a, b strictyaml.Pair) int { return strings.Compare(a.Key.Text, b.Key.Text) })
 	return flags
 }

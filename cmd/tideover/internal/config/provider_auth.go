@@ -63,14 +63,14 @@ func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 	}
 }
 
-// itself returns the place of a value that is read later.
-func itself(at place) place { return at }
+// placeOf returns the place of a value that is read later.
+func placeOf(at place) place { return at }
 
 func authKeys(k *keyDraft) []key {
 	return []key{
-		strictyaml.Field(&k.name, "name", "", strictyaml.NameSchema, itself,
+		strictyaml.Field(&k.name, "name", "", strictyaml.NameSchema, placeOf,
 			"Name of the key on the page and in metrics. Default: key-1, key-2 and so on."),
-		strictyaml.Required(strictyaml.Field(&k.key, "key", "", aloneSchema, itself,
+		strictyaml.Required(strictyaml.Field(&k.key, "key", "", aloneSchema, placeOf,
 			"The key, as a reference: ${env:NAME} or ${file:path}.")),
 		strictyaml.Field(&k.account, "account", "", strictyaml.NameSchema, readSharedAccount,
 			"Account whose limit the key shares with sessions, steps and other keys. Default: none."),

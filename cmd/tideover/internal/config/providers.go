@@ -63,19 +63,18 @@ func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
 	s.Repeatable, s.Fallback = slices.Clone(s.Repeatable), slices.Clone(s.Fallback)
 	s.ForwardHeaders, s.ForwardQuery = slices.Clone(s.ForwardHeaders), slices.Clone(s.ForwardQuery)
 	var errs []error
-	for _, k := range p.Auth {
-		v, err := sendable(k.Value, r)
+	resolve := func(key string, n template.NamedSecret) gateway.Secret {
+		v, err := sendable(n.Value, r)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("provider %q: auth: %s: %w", p.Name, k.Name, err))
+			errs = append(errs, fmt.Errorf("provider %q: %s: %s: %w", p.Name, key, n.Name, err))
 		}
-		s.Keys = append(s.Keys, gateway.Key{Name: k.Name, Value: gateway.NewSecret(v.Reveal()), Account: k.Account})
+		return gateway.NewSecret(v.Reveal())
+	}
+	for _, k := range p.Auth {
+		s.Keys = append(s.Keys, gateway.Key{Name: k.Name, Value: resolve("auth", k.NamedSecret), Account: k.Account})
 	}
 	for _, h := range p.Headers {
-		v, err := sendable(h.Value, r)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("provider %q: headers: %s: %w", p.Name, h.Name, err))
-		}
-		s.Headers = append(s.Headers, gateway.Header{Name: h.Name, Value: gateway.NewSecret(v.Reveal())})
+		s.Headers = append(s.Headers, gateway.Header{Name: h.Name, Value: resolve("headers", h)})
 	}
 	return s, errors.Join(errs...)
 }

@@ -38,8 +38,8 @@ type Sender struct {
 	via      func(s *Sender, ctx context.Context, m Message, mask *mask) error
 }
 
-// ways are how messages are sent, by the kind of the notifier.
-var ways = map[string]func(*Sender, context.Context, Message, *mask) error{
+// senders are how messages are sent, by the kind of the notifier.
+var senders = map[string]func(*Sender, context.Context, Message, *mask) error{
 	KindNtfy: (*Sender).ntfy, KindSlack: (*Sender).slack, KindWebhook: (*Sender).webhook, KindEmail: (*Sender).email,
 	KindRun: (*Sender).command,
 }
@@ -49,7 +49,7 @@ var ways = map[string]func(*Sender, context.Context, Message, *mask) error{
 func New(n *Spec, env Env) (*Sender, error) {
 	env.Secrets.Redactor = cmp.Or(env.Secrets.Redactor, new(secret.Redactor))
 	env.Inherit = slices.Concat(guard.BaseVariables, env.Inherit, n.Inherit)
-	via, ok := ways[n.Kind]
+	via, ok := senders[n.Kind]
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("notify %q: unknown kind %q", n.Name, n.Kind)
@@ -150,7 +150,7 @@ func (s *Sender) resolve(t *template.SecretText) (string, error) {
 	}
 	v, err := t.Resolve(s.env.Secrets)
 	if err != nil {
-		return "", template.Lasting(err)
+		return "", template.Classify(err)
 	}
 	return v.Reveal(), nil
 }

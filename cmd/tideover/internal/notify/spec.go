@@ -75,10 +75,7 @@ var (
 		"run": "01K9", "step": "fetch", "attempt": 5, "attempts": 5, "reason": "attempts", "line": "exit code 1",
 		"until": "2026-01-02T15:04:05Z", "url": "http://127.0.0.1:7878/runs/01K9", "time": "2026-01-02T15:04:05Z", "host": "box",
 	}
-	emptyMessage = map[string]any{
-		"id": "", "event": "", "subject": "", "title": "", "text": "", "run": "", "step": "", "attempt": 0, "attempts": 0,
-		"reason": "", "line": "", "until": "", "url": "", "time": "", "host": "",
-	}
+	emptyMessage = Message{}.Fields()
 	shortMessage = map[string]any{
 		"id": "5f0c3a", "event": "waiting", "subject": "s", "title": "t", "text": "t", "run": "1", "step": "s", "attempt": 1, "attempts": retry.Unlimited,
 		"reason": "r", "line": "l", "until": "2026-01-02T15:04:05Z", "url": "u", "time": "2026-01-02T15:04:05Z", "host": "h",

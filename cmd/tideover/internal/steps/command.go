@@ -30,7 +30,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	env, err2 := s.Env(d)
 	stdin, err3 := s.Stdin(d)
 	if err := errors.Join(err1, err2, err3); err != nil {
-		return result{}, template.Lasting(err)
+		return result{}, template.Classify(err)
 	}
 	use, held := r.enterAccount(s, t)
 	if held != nil {

@@ -30,7 +30,7 @@ var client = &http.Client{
 func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	req, err := s.Request(ctx, d)
 	if err != nil {
-		return result{}, template.Lasting(err)
+		return result{}, template.Classify(err)
 	}
 	if req.Header.Get("Idempotency-Key") == "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
 		// The same for all attempts, also of replays and reruns: a server that knows

@@ -72,24 +72,19 @@ func (r Reader) Secret(at strictyaml.Place) *SecretText {
 		// The variable holds the secret itself: refer to the variable.
 		s = fmt.Sprintf("${env:%s}", name)
 	}
-	if literal, found := strictyaml.KnownSecret(s); found {
+	t, err := Parse(s, WithRefs, Fields{})
+	literal, found := strictyaml.KnownSecret(s)
+	switch {
+	case found:
 		RefuseLiteral(at, literal, WithRefs)
 		return nil
-	}
-	if !strings.Contains(s, "${") {
+	case !strings.Contains(s, "${"), err == nil && len(t.refs) == 0:
 		RefuseLiteral(at, s, WithRefs)
 		return nil
-	}
-	t, err := Parse(s, WithRefs, Fields{})
-	if err == nil && len(t.refs) == 0 {
-		RefuseLiteral(at, s, WithRefs)
-		return nil
-	}
-	if err != nil {
+	case err != nil:
 		at.Bad("%v", err)
 		return nil
-	}
-	if !r.checkRefs(at, t) {
+	case !r.checkRefs(at, t):
 		return nil
 	}
 	at.Record(s)

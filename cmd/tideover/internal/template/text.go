@@ -221,10 +221,10 @@ func plainError(err error) error {
 	return &templateError{"template: " + msg, err}
 }
 
-// Lasting returns the error of a text that can't be rendered, marked with what it means for
+// Classify returns the error of a text that can't be rendered, marked with what it means for
 // the next attempt. A secret that can't be read may be available then; any other error is
 // permanent.
-func Lasting(err error) error {
+func Classify(err error) error {
 	if errors.Is(err, secret.ErrUnavailable) {
 		return err
 	}
