@@ -155,5 +155,5 @@ func addressSecret(src string) (literal string, found bool) {
 
 func addressesSchema() *jsonschema.Schema {
 	one := func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", MinLength: new(1)} }
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one(), {Type: "array", MinItems: new(1), Items: one()}}}
+	return anyOf(one(), &jsonschema.Schema{Type: "array", MinItems: new(1), Items: one()})
 }

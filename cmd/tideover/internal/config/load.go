@@ -250,7 +250,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		}, "Remote APIs that the gateway and steps use, by name. The gateway serves each at /p/name/."),
 		section("gateway", f.gatewayKeys(&c.Gateway), func(at place) { readGateway(f.sharedReader, at, &c.Gateway) },
 			"How clients reach the providers. Each key can also be set by an environment variable, such as TIDEOVER_GATEWAY_LISTEN for listen."),
-		namedSection("workflows", describe(f.workflows.workflowKeys(newDraft(""))), `^session\.|^notify\.|^nip90\.|`+alarmPattern, func(at place) {
+		namedSection("workflows", describe(f.workflows.workflowKeys(newDraft(""))), reservedPattern, func(at place) {
 			f.workflows.section(at)
 			c.names = f.workflows.names
 		}, "Workflows by name."),
@@ -292,7 +292,7 @@ func section(name string, keys []key, read func(at place), doc string) key {
 }
 
 // namedSection is a section whose keys are names, except those that match reserved.
-func namedSection(name string, item func() *jsonschema.Schema, reserved string, read func(at place), doc string) key {
+func namedSection(name string, item strictyaml.SchemaFunc, reserved string, read func(at place), doc string) key {
 	schema := func() *jsonschema.Schema {
 		s := strictyaml.NamedSchema(item())
 		if reserved != "" {

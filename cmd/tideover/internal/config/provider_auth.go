@@ -148,8 +148,7 @@ func providerHeadersSchema() *jsonschema.Schema {
 var aloneSchema = strictyaml.PatternSchema(`^\$\{(env|file):[^{}]+\}$`)
 
 func authSchema() *jsonschema.Schema {
-	item := &jsonschema.Schema{AnyOf: []*jsonschema.Schema{aloneSchema(), strictyaml.Describe(authKeys(new(keyDraft)))}}
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
-		strictyaml.WordSchema(noAuth), aloneSchema(), {Type: "array", MinItems: new(1), Items: item},
-	}}
+	item := anyOf(aloneSchema(), strictyaml.Describe(authKeys(new(keyDraft))))
+	list := &jsonschema.Schema{Type: "array", MinItems: new(1), Items: item}
+	return anyOf(strictyaml.WordSchema(noAuth), aloneSchema(), list)
 }

@@ -55,5 +55,5 @@ func scheduleKeys(s *steps.Schedule) []key {
 
 // scheduleSchema accepts the text and the map.
 func scheduleSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.TextSchema(), strictyaml.Describe(scheduleKeys(new(steps.Schedule)))}}
+	return anyOf(strictyaml.TextSchema(), strictyaml.Describe(scheduleKeys(new(steps.Schedule))))
 }

@@ -39,22 +39,25 @@ func commandSchema() *jsonschema.Schema {
 }
 
 // wordSchema is for one of several words.
-func wordSchema(words []string) func() *jsonschema.Schema {
+func wordSchema(words []string) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema { return strictyaml.WordSchema(words...) }
 }
 
 // describe is [strictyaml.Describe] for a key of another map.
-func describe(keys []key) func() *jsonschema.Schema {
+func describe(keys []key) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema { return strictyaml.Describe(keys) }
 }
 
 // oneOf is describe for a map that has exactly one of the named keys.
-func oneOf(keys []key, names ...string) func() *jsonschema.Schema {
+func oneOf(keys []key, names ...string) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema { return strictyaml.OneOf(strictyaml.Describe(keys), names...) }
 }
 
+// anyOf is for a value of one of several forms.
+func anyOf(forms ...*jsonschema.Schema) *jsonschema.Schema { return &jsonschema.Schema{AnyOf: forms} }
+
 // patternsSchema is for a list of texts that match the pattern, each given once.
-func patternsSchema(pattern string) func() *jsonschema.Schema {
+func patternsSchema(pattern string) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "array", Items: strictyaml.PatternSchema(pattern)(), UniqueItems: true}
 	}
@@ -93,5 +96,5 @@ func headersSchema() *jsonschema.Schema {
 
 // policySchema accepts the text and the map.
 func policySchema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.TextSchema(), strictyaml.Describe(policyKeys(new(retry.Policy)))}}
+	return anyOf(strictyaml.TextSchema(), strictyaml.Describe(policyKeys(new(retry.Policy))))
 }

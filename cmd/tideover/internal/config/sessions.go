@@ -207,7 +207,7 @@ func (r *sessionReader) secretEnv(at place) map[string]string {
 	return env
 }
 
-func notifierListSchema(least int) func() *jsonschema.Schema {
+func notifierListSchema(least int) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema {
 		s := namesSchema()
 		s.MinItems = &least
@@ -275,7 +275,7 @@ func watchKeys(w *WatchDefaults) []key {
 func fallbackSchema() *jsonschema.Schema {
 	name := strictyaml.ScalarSchema()
 	name.MinLength = new(1)
-	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: &jsonschema.Schema{AnyOf: []*jsonschema.Schema{name, commandSchema()}}}
+	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: anyOf(name, commandSchema())}
 }
 
 // readSessionFallback reads the assistants that a session is handed over to.
@@ -315,7 +315,7 @@ func onKeys(d *Session) (keys []key) {
 
 func actionSchema() *jsonschema.Schema {
 	keys := actionOfKeys(new(session.Action))
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{strictyaml.WordSchema(session.Actions...), strictyaml.Describe(keys)}}
+	return anyOf(strictyaml.WordSchema(session.Actions...), strictyaml.Describe(keys))
 }
 
 func actionOfKeys(a *session.Action) []key {

@@ -153,9 +153,7 @@ var inheritName = lazyregexp.New(inheritPattern)
 const inheritDoc = "Variables of the server's environment that the command gets: a list of names, such as SSH_AUTH_SOCK or AWS_*, or all. "
 
 func inheritSchema() *jsonschema.Schema {
-	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
-		strictyaml.WordSchema("all"), patternsSchema(inheritPattern)(),
-	}}
+	return anyOf(strictyaml.WordSchema("all"), patternsSchema(inheritPattern)())
 }
 
 // readInherit reads a list of names, or all. A variable or a flag has names with commas.

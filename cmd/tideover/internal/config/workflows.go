@@ -17,7 +17,10 @@ import (
 // alarmSuffix ends the names of the workflows that are made of on-give-up.
 const alarmSuffix = ".on-give-up"
 
-const alarmPattern = `\.on-give-up$`
+const (
+	alarmPattern    = `\.on-give-up$`
+	reservedPattern = `^session\.|^notify\.|^nip90\.|` + alarmPattern // of names that workflows can't have
+)
 
 // draft is a workflow while it is read.
 type draft struct {

@@ -1,7 +1,6 @@
 package nip90
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,15 +96,10 @@ func tooLarge(i *engine.Info) *dvm.History {
 	return &dvm.History{Outcome: &dvm.Outcome{State: dvm.Failed, At: *i.Ended, Code: dvm.CodePermanent, Message: "The result is too large"}}
 }
 
-// encode returns JSON that is no larger than it must be.
+// encode returns what is stored.
 func encode(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, retry.Permanent(err)
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
+	text, err := steps.EncodeJSON(v)
+	return text, retry.Permanent(err)
 }
 
 // publish gives relays the answer, until all have it that want it. It is the same

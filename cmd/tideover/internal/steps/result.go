@@ -37,10 +37,15 @@ func (r result) encode() ([]byte, error) {
 	whole := (r.Whole || !r.Truncated) && !cut1
 	r.Truncated = r.Truncated || cut1 || cut2
 	r.Whole = r.Truncated && whole
+	return EncodeJSON(r)
+}
+
+// EncodeJSON returns JSON that is no larger than it must be: it does not escape HTML.
+func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(r)
+	err := enc.Encode(v)
 	return bytes.TrimSpace(b.Bytes()), err
 }
 

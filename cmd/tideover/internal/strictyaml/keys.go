@@ -25,19 +25,22 @@ type Key struct {
 	Set      func(at Place)
 }
 
+// SchemaFunc makes the schema of a value, each time anew.
+type SchemaFunc = func() *jsonschema.Schema
+
 // Field returns a key whose value read stores in dst. As in package flag, the name is
 // followed by the default, and a sentence about the key comes last.
-func Field[V any](dst *V, name, value string, schema func() *jsonschema.Schema, read func(Place) V, doc string) Key {
+func Field[V any](dst *V, name, value string, schema SchemaFunc, read func(Place) V, doc string) Key {
 	return Func(name, value, schema, func(at Place) { *dst = read(at) }, doc)
 }
 
 // Func is [Field] for a value that set stores itself.
-func Func(name, value string, schema func() *jsonschema.Schema, set func(Place), doc string) Key {
+func Func(name, value string, schema SchemaFunc, set func(Place), doc string) Key {
 	return Key{Name: name, Doc: doc, Default: value, Schema: schema, Set: set}
 }
 
 // Parsed is [Field] for a text that parse reads.
-func Parsed[V any](dst *V, name, value string, schema func() *jsonschema.Schema, parse func(string) (V, error), doc string) Key {
+func Parsed[V any](dst *V, name, value string, schema SchemaFunc, parse func(string) (V, error), doc string) Key {
 	return Field(dst, name, value, schema, func(at Place) V { return ReadParsed(at, parse) }, doc)
 }
 

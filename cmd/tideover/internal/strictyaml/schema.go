@@ -42,12 +42,12 @@ func literal(s *jsonschema.Schema, text string) json.RawMessage {
 func TextSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "string"} }
 
 // PatternSchema is for a text that matches the pattern.
-func PatternSchema(pattern string) func() *jsonschema.Schema {
+func PatternSchema(pattern string) SchemaFunc {
 	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: pattern} }
 }
 
 // TextUpToSchema is for a text of at most so many characters.
-func TextUpToSchema(most int) func() *jsonschema.Schema {
+func TextUpToSchema(most int) SchemaFunc {
 	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", MaxLength: &most} }
 }
 
@@ -58,7 +58,7 @@ func ScalarSchema() *jsonschema.Schema {
 }
 
 // TextsSchema is for a list of at least so many texts.
-func TextsSchema(least int) func() *jsonschema.Schema {
+func TextsSchema(least int) SchemaFunc {
 	return func() *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "array", MinItems: &least, Items: ScalarSchema()}
 	}
@@ -101,7 +101,7 @@ func SizeSchema() *jsonschema.Schema {
 }
 
 // IntSchema is for what [ReadInt] reads, in quotes or not.
-func IntSchema(least int) func() *jsonschema.Schema {
+func IntSchema(least int) SchemaFunc {
 	pattern := `^(\+?[0-9]+|-0+)$`
 	if least > 0 {
 		pattern = `^\+?0*[1-9][0-9]*$`
@@ -114,7 +114,7 @@ func IntSchema(least int) func() *jsonschema.Schema {
 }
 
 // IntUpToSchema is for what [ReadIntUpTo] reads; the pattern is for a number in quotes.
-func IntUpToSchema(most int, pattern string) func() *jsonschema.Schema {
+func IntUpToSchema(most int, pattern string) SchemaFunc {
 	return func() *jsonschema.Schema {
 		s := IntSchema(1)()
 		s.Maximum, s.Pattern = new(float64(most)), `^\+?0*(`+pattern+`)$`
@@ -133,7 +133,7 @@ func WordSchema(words ...string) *jsonschema.Schema {
 
 // PatternListSchema is for a list of at least one text, each of which matches the
 // pattern and is given once.
-func PatternListSchema(pattern string) func() *jsonschema.Schema {
+func PatternListSchema(pattern string) SchemaFunc {
 	return func() *jsonschema.Schema {
 		item := PatternSchema(pattern)()
 		return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: item, UniqueItems: true}
