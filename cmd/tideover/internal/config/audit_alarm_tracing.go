@@ -23,14 +23,14 @@ type Audit struct {
 // readAudit reads the section audit. There is a trail also if the file does not have it. data
 // is the data folder of the server.
 func readAudit(r *sharedReader, at place, a *Audit, data string) {
-	found, _ := strictyaml.Object(at.OrMap(), r.auditKeys(a))
+	found, _ := strictyaml.Object(orMap(at), auditKeys(r, a))
 	if _, ok := found["file"]; !ok {
 		a.File = filepath.Join(data, "audit.jsonl")
 		at.RecordDefault("file", a.File)
 	}
 }
 
-func (r *sharedReader) auditKeys(a *Audit) []key {
+func auditKeys(r *sharedReader, a *Audit) []key {
 	return []key{
 		strictyaml.Field(&a.File, "file", "", strictyaml.ScalarSchema, r.filePath,
 			"Path of the audit log, relative to the folder of this file. Default: audit.jsonl in server.data."),
@@ -40,14 +40,14 @@ func (r *sharedReader) auditKeys(a *Audit) []key {
 	}
 }
 
-// tracing reads the section tracing.
-func (r *sharedReader) tracing(at place) *tracing.Config {
+// readTracing reads the section tracing.
+func readTracing(r *sharedReader, at place) *tracing.Config {
 	t := new(tracing.Config)
-	strictyaml.Object(at, r.tracingKeys(t))
+	strictyaml.Object(at, tracingKeys(r, t))
 	return t
 }
 
-func (r *sharedReader) tracingKeys(t *tracing.Config) []key {
+func tracingKeys(r *sharedReader, t *tracing.Config) []key {
 	return []key{
 		strictyaml.Required(strictyaml.Field(&t.Endpoint, "endpoint", "", strictyaml.TextSchema, r.secretURL,
 			"Base URL of an OTLP/HTTP receiver, such as http://127.0.0.1:4318; /v1/traces is appended. May contain references.")),

@@ -11,7 +11,7 @@ import (
 // layered reads a section that variables and flags can set, too. It has defaults also if
 // the file does not have it.
 func (r *sharedReader) layered(at place, keys []key) (found map[string]place) {
-	if at = at.OrMap(); at.IsMap() {
+	if at = orMap(at); at.IsMap() {
 		at.Node = r.layers(at, keys)
 	}
 	found, _ = strictyaml.Object(at, keys)

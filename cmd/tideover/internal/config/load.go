@@ -154,6 +154,7 @@ type fileReader struct {
 	providers *providerReader
 	workflows *workflowReader
 	engine    *engineReader
+	server    serverReader
 	sessions  *sessionReader
 	jobs      *jobReader
 }
@@ -195,7 +196,7 @@ func newFileReader(src Source, dir string, data []byte) *fileReader {
 	return &fileReader{
 		sharedReader: shared, doc: doc, noFile: src.Path == "" && src.Data == nil, cfg: cfg,
 		policies: policies, notifiers: notifiers, providers: providers, workflows: workflows,
-		engine:   &engineReader{sharedReader: shared},
+		engine: &engineReader{sharedReader: shared}, server: serverReader{shared},
 		sessions: &sessionReader{sharedReader: shared, policies: policies, notifiers: notifiers, providers: providers, packs: cfg.Packs},
 		jobs:     &jobReader{sharedReader: shared, policies: policies, notifiers: notifiers, workflows: workflows},
 	}
@@ -248,8 +249,9 @@ func (f *fileReader) rootKeys(c *Config) []key {
 			f.providers.section(at)
 			c.providers = f.providers.names
 		}, "Remote APIs that the gateway and steps use, by name. The gateway serves each at /p/name/."),
-		section("gateway", f.gatewayKeys(&c.Gateway), func(at place) { readGateway(f.sharedReader, at, &c.Gateway) },
-			"How clients reach the providers. Each key can also be set by an environment variable, such as TIDEOVER_GATEWAY_LISTEN for listen."),
+		section("gateway", gatewayKeys(f.sharedReader, &c.Gateway), func(at place) {
+			readGateway(f.sharedReader, at, &c.Gateway)
+		}, "How clients reach the providers. Each key can also be set by an environment variable, such as TIDEOVER_GATEWAY_LISTEN for listen."),
 		namedSection("workflows", describe(f.workflows.workflowKeys(newDraft(""))), reservedPattern, func(at place) {
 			f.workflows.section(at)
 			c.names = f.workflows.names
@@ -257,16 +259,18 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		// Before the server and the sessions, which ask whether there is a cluster.
 		section("engine", f.engine.engineKeys(&c.Engine), func(at place) { f.engine.section(at, &c.Engine) },
 			"Where runs are stored: in server.data, or shared with other processes in NATS JetStream. Each key can also be set by an environment variable, such as TIDEOVER_ENGINE_NATS for nats."),
-		section("server", f.serverKeys(&c.Server), func(at place) {
-			crossCheckServer(f, readServer(f.sharedReader, at, &c.Server))
+		section("server", f.server.serverKeys(&c.Server), func(at place) {
+			crossCheckServer(f, f.server.section(at, &c.Server))
 		}, "Settings of tideover serve. Each key can also be set by an environment variable, such as TIDEOVER_SERVER_LISTEN for listen."),
 		// After the server, in whose data it is.
-		section("audit", f.auditKeys(&c.Audit), func(at place) { readAudit(f.sharedReader, at, &c.Audit, c.Server.Data) },
-			"The audit log: a file with all events."),
-		section("alarm", stormKeys(&c.Alarm), func(at place) { strictyaml.Object(at.OrMap(), stormKeys(&c.Alarm)) },
+		section("audit", auditKeys(f.sharedReader, &c.Audit), func(at place) {
+			readAudit(f.sharedReader, at, &c.Audit, c.Server.Data)
+		}, "The audit log: a file with all events."),
+		section("alarm", stormKeys(&c.Alarm), func(at place) { strictyaml.Object(orMap(at), stormKeys(&c.Alarm)) },
 			"When to raise an alarm because retries multiply the load."),
-		strictyaml.Field(&c.Tracing, "tracing", "", describe(f.tracingKeys(new(tracing.Config))), f.tracing,
-			"Where spans of attempts are sent. Default: tracing is off."),
+		strictyaml.Func("tracing", "", describe(tracingKeys(f.sharedReader, new(tracing.Config))), func(at place) {
+			c.Tracing = readTracing(f.sharedReader, at)
+		}, "Where spans of attempts are sent. Default: tracing is off."),
 		namedSection("detect", describe(packKeys()), "", func(at place) { at.EachName("pack", f.sessions.pack) },
 			"Your own packs of rules that find out why a session stopped, in addition to the built-in packs."),
 		namedSection("sessions", describe(f.sessions.sessionKeys(new(Session))), alarmPattern, func(at place) {
@@ -277,7 +281,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 				c.Sessions[name] = f.sessions.session(name, at)
 			})
 		}, "Long-running commands by name, which are resumed after usage limits and failures."),
-		section("watch", watchKeys(&c.Watch), func(at place) { strictyaml.Object(at.OrMap(), watchKeys(&c.Watch)) },
+		section("watch", watchKeys(&c.Watch), func(at place) { strictyaml.Object(orMap(at), watchKeys(&c.Watch)) },
 			"Defaults for the flags of tideover watch."),
 		// After the workflows, which it may name.
 		strictyaml.Field(&c.NIP90, "nip90", "", describe(f.jobs.nip90Keys(new(nip90.Spec))), f.jobs.section,

@@ -16,13 +16,13 @@ func Locate(src Source) (socket, data string, err error) {
 		return "", "", err
 	}
 	if f.doc.Problems() == 0 {
-		f.locate(f.doc.Root, &f.cfg.Server)
+		f.server.locate(f.doc.Root, &f.cfg.Server)
 	}
 	return f.cfg.Server.Socket, f.cfg.Server.Data, f.doc.Err()
 }
 
 // locate reads the keys of the section server from which follows where it is.
-func (r *sharedReader) locate(root place, s *Server) {
+func (r serverReader) locate(root place, s *Server) {
 	at := root.Child("server", strictyaml.NewMap())
 	if n := root.Node.Get("server"); n != nil {
 		at.Node = n
@@ -31,7 +31,7 @@ func (r *sharedReader) locate(root place, s *Server) {
 		root.Bad("%v, where a map is expected", root.Node.Kind)
 		return
 	}
-	if at = at.OrMap(); !at.IsMap() {
+	if at = orMap(at); !at.IsMap() {
 		at.Bad("%v, where a map is expected", at.Node.Kind)
 		return
 	}
@@ -46,7 +46,7 @@ func (r *sharedReader) locate(root place, s *Server) {
 }
 
 // defaultPlaces fills in the data folder and the socket if the file has none.
-func (r *sharedReader) defaultPlaces(at place, found map[string]place, s *Server) {
+func (r serverReader) defaultPlaces(at place, found map[string]place, s *Server) {
 	if _, ok := found["data"]; !ok {
 		s.Data = r.defaultData(at)
 	}

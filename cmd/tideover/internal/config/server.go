@@ -23,9 +23,12 @@ const defaultListen = "127.0.0.1:7878"
 // allows least.
 const maxSocket = 103
 
-// readServer reads the section with the variables and the flags over it. It returns the
+// serverReader reads the section server.
+type serverReader struct{ *sharedReader }
+
+// section reads the section with the variables and the flags over it. It returns the
 // places of the keys that are present.
-func readServer(r *sharedReader, at place, s *Server) (found map[string]place) {
+func (r serverReader) section(at place, s *Server) (found map[string]place) {
 	found = r.layered(at, r.serverKeys(s))
 	r.defaultPlaces(at, found, s)
 	if here, ok := found["max-connections-per-address"]; ok && s.MaxConnections > 0 && s.MaxConnectionsPerAddress > s.MaxConnections {
@@ -48,7 +51,7 @@ func checkOpen(listen place, found map[string]place, s *Server) {
 }
 
 // serverKeys are the keys of the section.
-func (r *sharedReader) serverKeys(s *Server) []key {
+func (r serverReader) serverKeys(s *Server) []key {
 	return []key{
 		strictyaml.Field(&s.Listen, "listen", defaultListen, listenSchema, readListen,
 			"Address that the control API and the page listen on. An address that is not loopback requires token and hosts."),
@@ -138,7 +141,7 @@ func parseHost(text string) (host, msg string) {
 }
 
 // socket reads the path of the socket.
-func (r *sharedReader) socket(at place) string {
+func (r serverReader) socket(at place) string {
 	text, ok := at.Text()
 	if !ok {
 		return ""
@@ -156,7 +159,7 @@ func checkSocket(at place, path string) string {
 }
 
 // defaultData returns the folder that the system has for such things.
-func (r *sharedReader) defaultData(at place) string {
+func (r serverReader) defaultData(at place) string {
 	dir := r.env["XDG_STATE_HOME"]
 	here := at.Child("data", strictyaml.NewText("", "default"))
 	switch home := r.env.home(); {
@@ -189,14 +192,14 @@ type Gateway struct {
 
 // readGateway reads the section with the variables and the flags over it.
 func readGateway(r *sharedReader, at place, g *Gateway) {
-	found := r.layered(at, r.gatewayKeys(g))
+	found := r.layered(at, gatewayKeys(r, g))
 	listen, said := found["listen"]
 	if _, token := found["token"]; said && !token && g.Listen != "" && !loopback(g.Listen) {
 		listen.Bad("%q is reachable from other machines and no token is set; set gateway.token, or listen on 127.0.0.1", g.Listen)
 	}
 }
 
-func (r *sharedReader) gatewayKeys(g *Gateway) []key {
+func gatewayKeys(r *sharedReader, g *Gateway) []key {
 	return []key{
 		strictyaml.Field(&g.Token, "token", "", referenceSchema, r.token,
 			"Token that clients must send, as a reference: ${env:NAME} or ${file:path}. Without a token only clients on this machine can connect."),

@@ -158,7 +158,7 @@ func readSmall(path string) ([]byte, error) {
 }
 
 // readTLS reads the section, and the files that it names.
-func (r *sharedReader) readTLS(at place, t *ServerTLS) {
+func (r serverReader) readTLS(at place, t *ServerTLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
 	}
@@ -180,7 +180,7 @@ func (r *sharedReader) readTLS(at place, t *ServerTLS) {
 	}
 }
 
-func (r *sharedReader) serverTLSKeys(t *ServerTLS) []key {
+func (r serverReader) serverTLSKeys(t *ServerTLS) []key {
 	return []key{
 		strictyaml.Field(&t.Cert, "cert", "", strictyaml.ScalarSchema, r.filePath,
 			"Path of the server's certificate, followed by the intermediate certificates, as PEM."),
@@ -189,7 +189,7 @@ func (r *sharedReader) serverTLSKeys(t *ServerTLS) []key {
 	}
 }
 
-func (r *sharedReader) serverTLSSchema() *jsonschema.Schema {
+func (r serverReader) serverTLSSchema() *jsonschema.Schema {
 	s := strictyaml.Describe(r.serverTLSKeys(new(ServerTLS)))
 	s.MinProperties = new(1)
 	return strictyaml.OrNull(s)

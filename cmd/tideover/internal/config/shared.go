@@ -36,6 +36,14 @@ type sharedReader struct {
 	commands []command // of steps, jobs and notifiers, for warnings
 }
 
+// orMap returns the place, with an empty map if there is no value.
+func orMap(at place) place {
+	if at.Empty() {
+		at.Node = strictyaml.NewMap()
+	}
+	return at
+}
+
 // path returns the absolute path of a path in the file.
 func (r *sharedReader) path(at place, s string) string {
 	if s == "~" || strings.HasPrefix(s, "~/") {

@@ -157,14 +157,6 @@ func (p Place) Missing(path string) Place { return p.doc.Place(path, p.Node) }
 // Empty reports whether there is no value.
 func (p Place) Empty() bool { return p.Node.Kind == KindNull }
 
-// OrMap returns the place, with an empty map if there is no value.
-func (p Place) OrMap() Place {
-	if p.Empty() {
-		p.Node = NewMap()
-	}
-	return p
-}
-
 // IsMap reports whether the value is a map.
 func (p Place) IsMap() bool { return p.Node.Kind == KindMap }
 
