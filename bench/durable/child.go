@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine"
+	"github.com/tideover/tideover/internal/benchreport"
 	"github.com/tideover/tideover/internal/tidy"
 )
 
@@ -202,9 +203,9 @@ func (c *child) newWork(ctx context.Context, values map[string]float64) error {
 		}
 	}
 	values["snapshots"], values["snapshot seconds"] = float64(len(spans)), spans.seconds()
-	quantiles(values, "start", latencies(starts))
-	quantiles(values, "start in a snapshot", during)
-	quantiles(values, "start without", other)
+	benchreport.Quantiles(values, "start", latencies(starts))
+	benchreport.Quantiles(values, "start in a snapshot", during)
+	benchreport.Quantiles(values, "start without", other)
 	return nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 // Lateness schedules tasks at a rate, each for a later time, so that they
@@ -40,8 +42,8 @@ func lateness(ctx context.Context, s System, t *tally, n, rate int, ahead time.D
 		return nil, context.Cause(ctx)
 	}
 	values := map[string]float64{"due tasks": float64(n), "due/s": float64(n) / took.Seconds()}
-	quantiles(values, "late", t.late)
-	quantiles(values, "scheduling", latencies(starts))
+	benchreport.Quantiles(values, "late", t.late)
+	benchreport.Quantiles(values, "scheduling", latencies(starts))
 	return values, nil
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 // Throughput starts n tasks that are due at once, and waits until they are
@@ -44,7 +46,7 @@ func Throughput(ctx context.Context, open Open, servers Servers, n int) (_ map[s
 		"starts/s": float64(n) / started.Seconds(), "settling seconds": (settled - took).Seconds(),
 		"own µs": float64(own2-own) / 1e3 / float64(n), "server µs": float64(theirs2-theirs) / 1e3 / float64(n),
 	}
-	quantiles(values, "start", latencies(starts))
+	benchreport.Quantiles(values, "start", latencies(starts))
 	return values, nil
 }
 

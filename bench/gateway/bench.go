@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 // Bench configures the measurements.
@@ -60,19 +62,19 @@ const (
 )
 
 // Round measures every scenario with every system, on fresh processes.
-func (b *Bench) Round(ctx context.Context, round int, systems []string, report func(Result) error) error {
+func (b *Bench) Round(ctx context.Context, round int, systems []string, report func(benchreport.Result) error) error {
 	st := &testbed{bench: b, systems: systems, at: map[string]endpoint{}}
 	defer st.stop()
 	if err := st.startAll(ctx); err != nil {
 		return err
 	}
-	var memory []Result
+	var memory []benchreport.Result
 	for _, s := range systems {
 		values := map[string]float64{}
 		if err := b.warmUpSystem(ctx, st.at[s], values); err != nil {
 			return fmt.Errorf("warm-up of %s: %w%s", s, err, st.logTail(s))
 		}
-		memory = append(memory, Result{Scenario: "memory", System: s, Values: values})
+		memory = append(memory, benchreport.Result{Scenario: "memory", System: s, Values: values})
 	}
 	for _, what := range scenarios {
 		tallies, err := b.slices(ctx, what, round, st)
@@ -130,10 +132,8 @@ func (b *Bench) slices(ctx context.Context, what scenario, round int, st *testbe
 // warmUpSystem measures the memory of the process before it has done anything,
 // and then sends it requests.
 func (b *Bench) warmUpSystem(ctx context.Context, e endpoint, memory map[string]float64) error {
-	if e.pid != 0 {
-		if err := e.memory(memory, "started"); err != nil {
-			return err
-		}
+	if err := e.memory(memory, "started"); err != nil {
+		return err
 	}
 	return b.closed(ctx, newTally(), e, e.get(), min(b.Length, warmUp))
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/bench/gateway"
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 const childEnv = "GATEWAY_TEST_CHILD"
@@ -48,9 +49,9 @@ func own(t *testing.T) func(part, upstream string) gateway.Command {
 func TestRound(t *testing.T) {
 	t.Parallel()
 	b := gateway.Bench{Dir: t.TempDir(), Length: 200 * time.Millisecond, Connections: 8, Rate: 200, Own: own(t)}
-	got := map[string]gateway.Result{}
+	got := map[string]benchreport.Result{}
 	systems := []string{gateway.Direct, gateway.Bare, gateway.Tuned}
-	err := b.Round(t.Context(), 2, systems, func(r gateway.Result) error {
+	err := b.Round(t.Context(), 2, systems, func(r benchreport.Result) error {
 		got[r.Scenario+" "+r.System] = r
 		return nil
 	})
@@ -122,7 +123,7 @@ func TestRoundSaysWhatWentWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := gateway.Bench{Dir: t.TempDir(), Own: own(t), Caddy: test.program, Tideover: test.program}
-			err := b.Round(t.Context(), 1, []string{test.system}, func(gateway.Result) error { return nil })
+			err := b.Round(t.Context(), 1, []string{test.system}, func(benchreport.Result) error { return nil })
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Round: %v; want %q in it", err, test.want)
 			}
@@ -137,7 +138,7 @@ func TestScriptIsBash(t *testing.T) {
 	}
 }
 
-func wantPositive(t *testing.T, r gateway.Result, names ...string) {
+func wantPositive(t *testing.T, r benchreport.Result, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if v, ok := r.Values[name]; !ok || v <= 0 {

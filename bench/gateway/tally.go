@@ -2,8 +2,9 @@ package gateway
 
 import (
 	"errors"
-	"slices"
 	"time"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 // tally sums up the slices of one scenario with one system.
@@ -67,11 +68,11 @@ func (t *tally) samples(name string) *samples {
 }
 
 // result returns the sums as a Result.
-func (t *tally) result(scenario, system string, e endpoint) (Result, error) {
+func (t *tally) result(scenario, system string, e endpoint) (benchreport.Result, error) {
 	if t.good == 0 {
-		return Result{}, errors.Join(errors.New("no request succeeded"), t.why)
+		return benchreport.Result{}, errors.Join(errors.New("no request succeeded"), t.why)
 	}
-	r := Result{Scenario: scenario, System: system, Values: map[string]float64{
+	r := benchreport.Result{Scenario: scenario, System: system, Values: map[string]float64{
 		scenario + "/s": float64(t.good) / t.took.Seconds(),
 		"failed":        float64(t.failed),
 	}}
@@ -83,28 +84,7 @@ func (t *tally) result(scenario, system string, e endpoint) (Result, error) {
 		r.Values[scenario+" busy"] = 100 * t.used.Seconds() / t.took.Seconds()
 	}
 	for name, times := range t.times {
-		quantiles(r.Values, name, times.list)
+		benchreport.Quantiles(r.Values, name, times.list)
 	}
 	return r, nil
 }
-
-// Result is one measurement: what was measured, and numbers by their names.
-type Result struct {
-	Scenario string             `json:"scenario"`
-	System   string             `json:"system"`
-	Values   map[string]float64 `json:"values"`
-	Failure  string             `json:"failure,omitempty"` // the first of the failures that the values count
-}
-
-// quantiles adds median, 99th percentile and largest of the times to the values,
-// in ms. It sorts them.
-func quantiles(values map[string]float64, name string, times []time.Duration) {
-	if len(times) == 0 {
-		return
-	}
-	slices.Sort(times)
-	at := func(q float64) float64 { return ms(times[int(q*float64(len(times)-1))]) }
-	values[name+" p50"], values[name+" p99"], values[name+" max"] = at(0.5), at(0.99), at(1)
-}
-
-func ms(d time.Duration) float64 { return float64(d) / 1e6 }

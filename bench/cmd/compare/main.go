@@ -18,9 +18,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 // tolerance is by how much a value may be worse.
@@ -88,7 +89,7 @@ func run(in io.Reader, out io.Writer) (worse bool, err error) {
 		change, noise := ratio(of("new"), of("old")), ratio(of("again"), of("new"))
 		verdict := m.verdict(change, noise)
 		worse = worse || verdict == "worse"
-		fmt.Fprintf(table, "%s\t%s\t%.4g\t%.4g\t%.3f\t%.3f\t%s\t\n", m.scenario, m.value, median(of("old")), median(of("new")), change, noise, verdict)
+		fmt.Fprintf(table, "%s\t%s\t%.4g\t%.4g\t%.3f\t%.3f\t%s\t\n", m.scenario, m.value, benchreport.Median(of("old")), benchreport.Median(of("new")), change, noise, verdict)
 	}
 	return worse, table.Flush()
 }
@@ -147,11 +148,5 @@ func ratio(a, b []float64) float64 {
 	if len(ratios) == 0 {
 		return 1
 	}
-	return median(ratios)
-}
-
-func median(values []float64) float64 {
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+	return benchreport.Median(ratios)
 }

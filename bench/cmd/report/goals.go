@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tideover/tideover/internal/benchreport"
+)
 
 // goal is a goal that was set before the first measurement.
 type goal struct {
@@ -52,7 +56,7 @@ func (g goal) String() string {
 func (g goal) measured(c *scenario, s *series) string {
 	m := fmt.Sprintf("%.2f ×", c.ratio(s))
 	if g.ns > 0 {
-		m = oneDecimal(median(s.cpu)) + " ns"
+		m = oneDecimal(benchreport.Median(s.cpu)) + " ns"
 	}
 	return m + g.allocations(s.allocs)
 }
@@ -75,7 +79,7 @@ func (g goal) met(c *scenario, s *series) bool {
 	case g.allocs != free && s.allocs > g.allocs:
 		return false
 	case g.ns > 0:
-		return median(s.cpu) <= g.ns
+		return benchreport.Median(s.cpu) <= g.ns
 	default:
 		return c.ratio(s) < g.ratio+rounding
 	}

@@ -3,21 +3,14 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
-func main() {
-	notes := flag.String("notes", "", "file with explanations, to be inserted in the page")
-	page := flag.String("o", "", "file to write the page to; empty for none")
-	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *notes, *page); err != nil {
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(1)
-	}
-}
+func main() { benchreport.Main(run) }
 
 func run(in io.Reader, out io.Writer, notes, page string) error {
 	r, err := parse(in)
@@ -27,11 +20,9 @@ func run(in io.Reader, out io.Writer, notes, page string) error {
 	if _, err := fmt.Fprint(out, r.summary(), "\n", r.tables()); err != nil || page == "" {
 		return err
 	}
-	var text []byte
-	if notes != "" {
-		if text, err = os.ReadFile(notes); err != nil {
-			return fmt.Errorf("notes: %w", err)
-		}
+	why, err := benchreport.Notes(notes)
+	if err != nil {
+		return err
 	}
-	return os.WriteFile(page, []byte(r.page(string(text))), 0o644)
+	return os.WriteFile(page, []byte(r.page(why)), 0o644)
 }

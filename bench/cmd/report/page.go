@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 const intro = `# Benchmarks
@@ -24,9 +26,7 @@ func (r *results) page(notes string) string {
 	fmt.Fprintf(&b, "\n## Where and what\n\n%s", r.setting())
 	b.WriteString("\n## Goals\n\nThe goals were set before the first line of code, from the results of the peers and of a sketch.\n\n")
 	b.WriteString(r.summary())
-	if notes = strings.TrimSpace(notes); notes != "" {
-		fmt.Fprintf(&b, "\n## Shortfalls and oddities\n\n%s\n", notes)
-	}
+	b.WriteString(notes)
 	b.WriteString("\n## All measurements\n\nThe baseline is the line with the ratio 1.00.\n")
 	b.WriteString(r.tables())
 	return b.String()
@@ -47,13 +47,10 @@ func (r *results) summary() string {
 	b.WriteString("| row | work | our goal | measured | met |\n|---|---|--:|--:|---|\n")
 	for _, g := range goals {
 		c := r.scenario(g.scenario)
-		if c == nil {
+		if c == nil || c.peer(g.peer) == nil {
 			continue
 		}
 		s := c.peer(g.peer)
-		if s == nil {
-			continue
-		}
 		met := "yes"
 		if !g.met(c, s) {
 			met = "**no**"
@@ -76,7 +73,7 @@ func (r *results) tables() string {
 			if strings.HasPrefix(name, "tideover") {
 				name = "**" + name + "**"
 			}
-			fmt.Fprintf(&b, "| %s | %.2f | %s | %s | %.0f | %.0f |\n", name, c.ratio(s), oneDecimal(median(s.cpu)), oneDecimal(median(s.wall)), s.bytes, s.allocs)
+			fmt.Fprintf(&b, "| %s | %.2f | %s | %s | %.0f | %.0f |\n", name, c.ratio(s), oneDecimal(benchreport.Median(s.cpu)), oneDecimal(benchreport.Median(s.wall)), s.bytes, s.allocs)
 		}
 	}
 	return b.String()

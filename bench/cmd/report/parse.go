@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 // results are the measurements, in their order.
@@ -77,19 +79,19 @@ func (r *results) series(name, peer string) *series {
 }
 
 func (r *results) scenario(name string) *scenario {
-	i := slices.IndexFunc(r.scenarios, func(c *scenario) bool { return c.name == name })
-	if i < 0 {
-		return nil
-	}
-	return r.scenarios[i]
+	return find(r.scenarios, func(c *scenario) bool { return c.name == name })
 }
 
 func (c *scenario) peer(name string) *series {
-	i := slices.IndexFunc(c.peers, func(s *series) bool { return s.peer == name })
-	if i < 0 {
-		return nil
+	return find(c.peers, func(s *series) bool { return s.peer == name })
+}
+
+// find returns the first that is wanted, or nil.
+func find[T any](list []*T, wanted func(*T) bool) *T {
+	if i := slices.IndexFunc(list, wanted); i >= 0 {
+		return list[i]
 	}
-	return c.peers[i]
+	return nil
 }
 
 // ratio is the median of the ratios to the baseline inside one round: the two
@@ -100,13 +102,7 @@ func (c *scenario) ratio(s *series) float64 {
 	for i := range min(len(s.cpu), len(base.cpu)) {
 		ratios = append(ratios, s.cpu[i]/base.cpu[i])
 	}
-	return median(ratios)
-}
-
-func median(v []float64) float64 {
-	v = slices.Sorted(slices.Values(v))
-	n := len(v)
-	return (v[(n-1)/2] + v[n/2]) / 2
+	return benchreport.Median(ratios)
 }
 
 // number parses what the regular expression has matched as a number.

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/bench/durable"
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 func main() {
@@ -82,14 +83,14 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	f.servers.Dir, f.waiting.Dir = filepath.Join(dir, "data"), dir
-	r := durable.Result{Scenario: set.Arg(0), System: f.system}
+	r := benchreport.Result{Scenario: set.Arg(0), System: f.system}
 	if r.Values, err = f.measure(ctx, &r); err != nil {
 		return fmt.Errorf("%s of %s: %w", r.Scenario, r.System, err)
 	}
 	return json.NewEncoder(out).Encode(r)
 }
 
-func (f *flags) measure(ctx context.Context, r *durable.Result) (map[string]float64, error) {
+func (f *flags) measure(ctx context.Context, r *benchreport.Result) (map[string]float64, error) {
 	open := durable.Systems[f.system]
 	if open == nil {
 		return nil, errors.New("there is no such system")

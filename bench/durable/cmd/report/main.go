@@ -9,25 +9,23 @@ import (
 	"io"
 	"io/fs"
 	"os"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 func main() {
 	section := flag.String("section", "durable", "what was measured: durable or waiting")
-	notes := flag.String("notes", "", "file with explanations, to be inserted in the page")
-	page := flag.String("o", "", "file with the page whose section is written; empty for none")
-	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *section, *notes, *page); err != nil {
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(1)
-	}
+	benchreport.Main(func(in io.Reader, out io.Writer, notes, page string) error {
+		return run(in, out, *section, notes, page)
+	})
 }
 
 func run(in io.Reader, out io.Writer, section, notes, page string) error {
-	r, err := parse(in)
+	r, err := benchreport.Parse(in)
 	if err != nil {
 		return err
 	}
-	write, ok := map[string]func(*results) string{"durable": (*results).durable, "waiting": (*results).waiting}[section]
+	write, ok := map[string]func(*benchreport.Results) string{"durable": durable, "waiting": waiting}[section]
 	if !ok {
 		return fmt.Errorf("there is no section %q", section)
 	}
@@ -39,9 +37,9 @@ func run(in io.Reader, out io.Writer, section, notes, page string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	why, err := os.ReadFile(notes)
+	why, err := benchreport.Notes(notes)
 	if err != nil {
-		return fmt.Errorf("notes: %w", err)
+		return err
 	}
-	return os.WriteFile(page, []byte(compose(string(old), section, text, string(why))), 0o644)
+	return os.WriteFile(page, []byte(compose(string(old), section, text, why)), 0o644)
 }

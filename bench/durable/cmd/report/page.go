@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"strings"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 const intro = `# Durable benchmarks
@@ -29,10 +31,7 @@ func compose(old, section, text, notes string) string {
 			fmt.Fprintf(&b, "\n%s\n%s%s\n", beginMark(name), body, endMark(name))
 		}
 	}
-	if notes = strings.TrimSpace(notes); notes != "" {
-		fmt.Fprintf(&b, "\n## Shortfalls and oddities\n\n%s\n", notes)
-	}
-	return b.String()
+	return b.String() + notes
 }
 
 func beginMark(section string) string { return "<!-- make bench-" + section + " writes from here -->" }
@@ -48,96 +47,14 @@ func oldSection(page, section string) string {
 	return body
 }
 
-func (r *results) setting(command string) string {
+func setting(r *benchreport.Results, command string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- %s, %s, %s, %s, %s, %s, %s rounds\n", r.about["date"], r.about["go"], r.about["cpu"], r.about["memory"],
-		r.about["kernel"], r.about["disk"], r.about["rounds"])
-	if len(r.modules) > 0 {
-		fmt.Fprintf(&b, "- systems and libraries:\n  - %s\n", strings.Join(r.modules, "\n  - "))
+	fmt.Fprintf(&b, "- %s, %s, %s, %s, %s, %s, %s rounds\n", r.About["date"], r.About["go"], r.About["cpu"], r.About["memory"],
+		r.About["kernel"], r.About["disk"], r.About["rounds"])
+	if len(r.Modules) > 0 {
+		fmt.Fprintf(&b, "- systems and libraries:\n  - %s\n", strings.Join(r.Modules, "\n  - "))
 	}
-	fmt.Fprintf(&b, "- load average at the start and before the rounds: %s (the measurements themselves raise it)\n", strings.Join(r.loads, ", "))
+	fmt.Fprintf(&b, "- load average at the start and before the rounds: %s (the measurements themselves raise it)\n", strings.Join(r.Loads, ", "))
 	fmt.Fprintf(&b, "- to reproduce: `%s`\n", command)
 	return b.String()
-}
-
-// goal is a goal that was set before the first measurement.
-type goal struct {
-	what  string
-	a     key
-	b     key // if set, the ratio of a to b is meant
-	least bool
-	limit float64
-	unit  string
-}
-
-// goals compares the measurements with the goals.
-func (r *results) goals(goals []goal) string {
-	var b strings.Builder
-	b.WriteString("| what | goal | measured | met |\n|---|--:|--:|---|\n")
-	for _, g := range goals {
-		v, ok := r.median(g.a.system, g.a.value)
-		if g.b != (key{}) {
-			v, ok = r.ratio(g.a, g.b)
-		}
-		if !ok {
-			continue
-		}
-		sign, met := "≤", "yes"
-		if g.least {
-			sign = "≥"
-		}
-		if g.least && v < g.limit || !g.least && v > g.limit {
-			met = "**no**"
-		}
-		fmt.Fprintf(&b, "| %s | %s %g %s | %s %s | %s |\n", g.what, sign, g.limit, g.unit, threeDigits(v), g.unit, met)
-	}
-	return b.String()
-}
-
-// row is a line of a table: one value of each system, or several.
-type row struct {
-	what   string
-	values []string
-}
-
-// table has a column for each system.
-func (r *results) table(rows []row) string {
-	var b strings.Builder
-	b.WriteString("| |")
-	for _, s := range r.systems {
-		fmt.Fprintf(&b, " %s |", s)
-	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|", len(r.systems)) + "\n")
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s |", row.what)
-		for _, s := range r.systems {
-			fmt.Fprintf(&b, " %s |", r.cell(s, row.values))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-func (r *results) cell(system string, values []string) string {
-	var parts []string
-	for _, value := range values {
-		v, ok := r.median(system, value)
-		if !ok {
-			return "–"
-		}
-		parts = append(parts, threeDigits(v))
-	}
-	return strings.Join(parts, " / ")
-}
-
-// threeDigits returns a number with about three digits.
-func threeDigits(v float64) string {
-	switch size := max(v, -v); {
-	case size >= 100 || size == 0:
-		return fmt.Sprintf("%.0f", v)
-	case size >= 10:
-		return fmt.Sprintf("%.1f", v)
-	default:
-		return fmt.Sprintf("%.2f", v)
-	}
 }

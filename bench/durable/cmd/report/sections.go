@@ -1,36 +1,42 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/tideover/tideover/internal/benchreport"
+)
 
 // durable is the section of run.sh.
-func (r *results) durable() string {
-	rate := func(system string) key { return key{system, "tasks/s"} }
-	ours := func(value string) key { return key{"tideover", value} }
-	goals := []goal{
-		{"start and complete, beside River", rate("tideover"), rate("river"), true, 10, "×"},
-		{"start and complete, beside River tuned", rate("tideover"), rate("river-tuned"), true, 2, "×"},
-		{"start and complete, beside Asynq", rate("tideover"), rate("asynq"), true, 5, "×"},
-		{"start, p50", ours("start p50"), key{}, false, 0.5, "ms"},
-		{"start, p99", ours("start p99"), key{}, false, 5, "ms"},
-		{"late at 5 000/s, p50", ours("late p50"), key{}, false, 1, "ms"},
-		{"late at 5 000/s, p99", ours("late p99"), key{}, false, 15, "ms"},
+func durable(r *benchreport.Results) string {
+	ours := func(value string) benchreport.Key { return benchreport.Of("tideover", value) }
+	beside := func(system string) benchreport.Measure {
+		return ours("tasks/s").Over(benchreport.Of(system, "tasks/s"))
 	}
-	return join("## Compared with other systems", r.setting("make bench-durable"), "### Goals of the comparison", r.goals(goals),
-		"### Measurements of the comparison", r.table(durableRows), durableCounted)
+	goals := []benchreport.Goal{
+		benchreport.AtLeast("start and complete, beside River", beside("river"), 10, "×"),
+		benchreport.AtLeast("start and complete, beside River tuned", beside("river-tuned"), 2, "×"),
+		benchreport.AtLeast("start and complete, beside Asynq", beside("asynq"), 5, "×"),
+		benchreport.AtMost("start, p50", ours("start p50").Median, 0.5, "ms"),
+		benchreport.AtMost("start, p99", ours("start p99").Median, 5, "ms"),
+		benchreport.AtMost("late at 5 000/s, p50", ours("late p50").Median, 1, "ms"),
+		benchreport.AtMost("late at 5 000/s, p99", ours("late p99").Median, 15, "ms"),
+	}
+	return benchreport.Join("## Compared with other systems", setting(r, "make bench-durable"), "### Goals of the comparison", r.Goals(goals),
+		"### Measurements of the comparison", r.Table(durableRows), durableCounted)
 }
 
-var durableRows = []row{
-	{"tasks started and completed, per s", []string{"tasks/s"}},
-	{"tasks started, per s", []string{"starts/s"}},
-	{"tasks of a round", []string{"tasks"}},
-	{"seconds of a round", []string{"seconds"}},
-	{"start, p50 / p99, ms", []string{"start p50", "start p99"}},
-	{"processor time of a task, own / server, µs", []string{"own µs", "server µs"}},
-	{"behind when all are completed, s", []string{"settling seconds"}},
-	{"falling due, per s", []string{"due/s"}},
-	{"late, p50 / p99, ms", []string{"late p50", "late p99"}},
-	{"latest, ms", []string{"late max"}},
-	{"start of what is due later, p50 / p99, ms", []string{"scheduling p50", "scheduling p99"}},
+var durableRows = []benchreport.Row{
+	benchreport.Medians("tasks started and completed, per s", "tasks/s"),
+	benchreport.Medians("tasks started, per s", "starts/s"),
+	benchreport.Medians("tasks of a round", "tasks"),
+	benchreport.Medians("seconds of a round", "seconds"),
+	benchreport.Medians("start, p50 / p99, ms", "start p50", "start p99"),
+	benchreport.Medians("processor time of a task, own / server, µs", "own µs", "server µs"),
+	benchreport.Medians("behind when all are completed, s", "settling seconds"),
+	benchreport.Medians("falling due, per s", "due/s"),
+	benchreport.Medians("late, p50 / p99, ms", "late p50", "late p99"),
+	benchreport.Medians("latest, ms", "late max"),
+	benchreport.Medians("start of what is due later, p50 / p99, ms", "scheduling p50", "scheduling p99"),
 }
 
 const durableCounted = `What is counted:
@@ -53,51 +59,51 @@ const durableCounted = `What is counted:
 `
 
 // waiting is the section of waiting.sh.
-func (r *results) waiting() string {
-	var goals []goal
-	for _, s := range r.systems {
+func waiting(r *benchreport.Results) string {
+	var goals []benchreport.Goal
+	for _, s := range r.Systems {
 		if !strings.HasSuffix(s, " 1000000") {
 			continue
 		}
-		of := func(value string) key { return key{s, value} }
+		of := func(value string) benchreport.Key { return benchreport.Of(s, value) }
 		goals = append(goals,
-			goal{s + ": resident, when all wait", of("VmRSS filled"), key{}, false, 600, "MB"},
-			goal{s + ": resident, when opened again", of("VmRSS reopened"), key{}, false, 600, "MB"},
-			goal{s + ": disk", of("disk"), key{}, false, 900, "MB"},
-			goal{s + ": restart", of("restart seconds"), key{}, false, 3, "s"},
-			goal{s + ": start of new work, p99, beside an empty engine", of("start p99"), of("empty: start p99"), false, 2, "×"})
+			benchreport.AtMost(s+": resident, when all wait", of("VmRSS filled").Median, 600, "MB"),
+			benchreport.AtMost(s+": resident, when opened again", of("VmRSS reopened").Median, 600, "MB"),
+			benchreport.AtMost(s+": disk", of("disk").Median, 900, "MB"),
+			benchreport.AtMost(s+": restart", of("restart seconds").Median, 3, "s"),
+			benchreport.AtMost(s+": start of new work, p99, beside an empty engine", of("start p99").Over(of("empty: start p99")), 2, "×"))
 	}
-	parts := []string{"## Many waiting runs", r.setting("make bench-waiting")}
+	parts := []string{"## Many waiting runs", setting(r, "make bench-waiting")}
 	if len(goals) > 0 {
-		parts = append(parts, "### Goals with many waiting runs", r.goals(goals))
+		parts = append(parts, "### Goals with many waiting runs", r.Goals(goals))
 	}
-	return join(append(parts, "### Measurements with many waiting runs", r.table(waitingRows), waitingCounted)...)
+	return benchreport.Join(append(parts, "### Measurements with many waiting runs", r.Table(waitingRows), waitingCounted)...)
 }
 
-var waitingRows = []row{
-	{"**filled**: until all wait, s", []string{"fill seconds"}},
-	{"then, until lists and search know them, s", []string{"fill settling seconds"}},
-	{"resident / its peak, MB", []string{"VmRSS filled", "VmHWM filled"}},
-	{"heap with garbage / live, MB", []string{"heap filled", "live heap filled"}},
-	{"disk, MB", []string{"disk"}},
-	{"log.db / its -wal, MB", []string{"disk log.db", "disk log.db-wal"}},
-	{"view.db / its -wal, MB", []string{"disk view.db", "disk view.db-wal"}},
-	{"snapshots, MB", []string{"disk snapshot"}},
-	{"**kill -9** until a new run is done, s", []string{"restart seconds"}},
-	{"of that, Open, s", []string{"open seconds"}},
-	{"resident / its peak, MB", []string{"VmRSS reopened", "VmHWM reopened"}},
-	{"heap with garbage / live, MB", []string{"heap reopened", "live heap reopened"}},
-	{"**new work**: completed, per s", []string{"tasks/s"}},
-	{"the same, empty engine", []string{"empty: tasks/s"}},
-	{"start, p50 / p99 / max, ms", []string{"start p50", "start p99", "start max"}},
-	{"the same, empty engine", []string{"empty: start p50", "empty: start p99", "empty: start max"}},
-	{"while a snapshot is written, ms", []string{"start in a snapshot p50", "start in a snapshot p99", "start in a snapshot max"}},
-	{"while none is, ms", []string{"start without p50", "start without p99", "start without max"}},
-	{"snapshots / s in them", []string{"snapshots", "snapshot seconds"}},
-	{"**falling due**, per s", []string{"due/s"}},
-	{"late, p50 / p99, ms", []string{"late p50", "late p99"}},
-	{"the same, empty engine", []string{"empty: late p50", "empty: late p99"}},
-	{"**at the end**: resident / its peak, MB", []string{"VmRSS at the end", "VmHWM at the end"}},
+var waitingRows = []benchreport.Row{
+	benchreport.Medians("**filled**: until all wait, s", "fill seconds"),
+	benchreport.Medians("then, until lists and search know them, s", "fill settling seconds"),
+	benchreport.Medians("resident / its peak, MB", "VmRSS filled", "VmHWM filled"),
+	benchreport.Medians("heap with garbage / live, MB", "heap filled", "live heap filled"),
+	benchreport.Medians("disk, MB", "disk"),
+	benchreport.Medians("log.db / its -wal, MB", "disk log.db", "disk log.db-wal"),
+	benchreport.Medians("view.db / its -wal, MB", "disk view.db", "disk view.db-wal"),
+	benchreport.Medians("snapshots, MB", "disk snapshot"),
+	benchreport.Medians("**kill -9** until a new run is done, s", "restart seconds"),
+	benchreport.Medians("of that, Open, s", "open seconds"),
+	benchreport.Medians("resident / its peak, MB", "VmRSS reopened", "VmHWM reopened"),
+	benchreport.Medians("heap with garbage / live, MB", "heap reopened", "live heap reopened"),
+	benchreport.Medians("**new work**: completed, per s", "tasks/s"),
+	benchreport.Medians("the same, empty engine", "empty: tasks/s"),
+	benchreport.Medians("start, p50 / p99 / max, ms", "start p50", "start p99", "start max"),
+	benchreport.Medians("the same, empty engine", "empty: start p50", "empty: start p99", "empty: start max"),
+	benchreport.Medians("while a snapshot is written, ms", "start in a snapshot p50", "start in a snapshot p99", "start in a snapshot max"),
+	benchreport.Medians("while none is, ms", "start without p50", "start without p99", "start without max"),
+	benchreport.Medians("snapshots / s in them", "snapshots", "snapshot seconds"),
+	benchreport.Medians("**falling due**, per s", "due/s"),
+	benchreport.Medians("late, p50 / p99, ms", "late p50", "late p99"),
+	benchreport.Medians("the same, empty engine", "empty: late p50", "empty: late p99"),
+	benchreport.Medians("**at the end**: resident / its peak, MB", "VmRSS at the end", "VmHWM at the end"),
 }
 
 const waitingCounted = `What is counted:
@@ -118,11 +124,3 @@ const waitingCounted = `What is counted:
 - *Falling due*: 25 000 more runs at 5 000 a second, each due 3 s later: delayed runs, or runs that fail once and are
   retried. The delay of a retry counts from the return of the attempt that failed, so it includes storing the failure.
 `
-
-// join puts an empty line between the parts.
-func join(parts ...string) string {
-	for i := range parts {
-		parts[i] = strings.TrimSuffix(parts[i], "\n")
-	}
-	return strings.Join(parts, "\n\n") + "\n"
-}

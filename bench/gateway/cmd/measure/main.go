@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/bench/gateway"
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 func main() {
@@ -69,7 +70,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(b.Dir)) }()
 	lines := json.NewEncoder(out)
-	return b.Round(ctx, *round, set.Args(), func(r gateway.Result) error { return lines.Encode(r) })
+	return b.Round(ctx, *round, set.Args(), func(r benchreport.Result) error { return lines.Encode(r) })
 }
 
 // own makes this program the one that runs our parts.

@@ -3,34 +3,27 @@
 package main
 
 import (
-	"flag"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
-func main() {
-	notes := flag.String("notes", "", "file with explanations, to be put at the end of the page")
-	page := flag.String("o", "", "file for the page; empty for none")
-	flag.Parse()
-	if err := run(os.Stdin, os.Stdout, *notes, *page); err != nil {
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(1)
-	}
-}
+func main() { benchreport.Main(run) }
 
 func run(in io.Reader, out io.Writer, notes, page string) error {
-	r, err := parse(in)
+	r, err := benchreport.Parse(in)
 	if err != nil {
 		return err
 	}
-	text := r.text()
+	text := report(r)
 	if _, err := fmt.Fprint(out, text); err != nil || page == "" {
 		return err
 	}
-	why, err := os.ReadFile(notes)
+	why, err := benchreport.Notes(notes)
 	if err != nil {
-		return fmt.Errorf("notes: %w", err)
+		return err
 	}
-	return os.WriteFile(page, []byte(compose(text, string(why))), 0o644)
+	return os.WriteFile(page, []byte(intro+text+why), 0o644)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/bench/gateway"
+	"github.com/tideover/tideover/internal/benchreport"
 )
 
 const intro = `# Gateway benchmarks
@@ -45,131 +46,66 @@ const method = `What is counted:
   default.
 `
 
-// compose returns the page.
-func compose(text, notes string) string {
-	if notes = strings.TrimSpace(notes); notes != "" {
-		notes = "\n## Shortfalls and oddities\n\n" + notes + "\n"
-	}
-	return intro + text + notes
-}
-
-// text is the measured part of the page.
-func (r *results) text() string {
-	parts := []string{r.setting()}
-	if goals := r.goals(); goals != "" {
+// report returns the page without its beginning and its end.
+func report(r *benchreport.Results) string {
+	parts := []string{setting(r)}
+	if goals := r.Goals(goals); goals != "" {
 		parts = append(parts, "## The goals", goals)
 	}
-	return join(append(parts, "## The measurements", r.table(rows), "## Beside the tuned proxy", r.table(ratios),
-		fmt.Sprintf(method, r.about["pinning"], r.about["connections"], r.about["rate"]))...)
+	return benchreport.Join(append(parts, "## The measurements", r.Table(rows), "## Beside the tuned proxy", r.Table(ratios),
+		fmt.Sprintf(method, r.About["pinning"], r.About["connections"], r.About["rate"]))...)
 }
 
-func (r *results) setting() string {
+func setting(r *benchreport.Results) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "- %s, %s, %s cores, %s rounds, %s s for each measurement\n", r.about["date"], r.about["go"], r.about["cores"],
-		r.about["rounds"], r.about["seconds"])
-	if len(r.modules) > 0 {
-		fmt.Fprintf(&b, "- %s\n", strings.Join(r.modules, ", "))
+	fmt.Fprintf(&b, "- %s, %s, %s cores, %s rounds, %s s for each measurement\n", r.About["date"], r.About["go"], r.About["cores"],
+		r.About["rounds"], r.About["seconds"])
+	if len(r.Modules) > 0 {
+		fmt.Fprintf(&b, "- %s\n", strings.Join(r.Modules, ", "))
 	}
-	fmt.Fprintf(&b, "- load average before the rounds: %s (the measurements themselves raise it)\n", strings.Join(r.loads, ", "))
+	fmt.Fprintf(&b, "- load average before the rounds: %s (the measurements themselves raise it)\n", strings.Join(r.Loads, ", "))
 	b.WriteString("- to reproduce: `make bench-gateway`\n")
 	return b.String()
 }
 
-// row is a line of a table: one value of each system, or several.
-type row struct {
-	what   string
-	values []string
-	of     func(r *results, system, value string) (float64, bool)
-	whole  bool // it counts things
+var rows = []benchreport.Row{
+	benchreport.Medians("GET, answers per s", "get/s"),
+	benchreport.Medians("its processor time, µs", "get µs"),
+	benchreport.Medians("busy, %", "get busy"),
+	benchreport.Medians("POST of 1 KiB, answers per s", "post/s"),
+	benchreport.Medians("its processor time, µs", "post µs"),
+	benchreport.Medians("busy, %", "post busy"),
+	benchreport.Medians("latency at a steady rate, p50 / p99, ms", "steady p50", "steady p99"),
+	{What: "more than direct, p50 / p99, ms", Values: []string{"steady p50", "steady p99"}, Of: moreThanDirect},
+	benchreport.Medians("its answers per s", "steady/s"),
+	benchreport.Medians("its processor time, µs", "steady µs"),
+	benchreport.Medians("first event of a stream, p50 / p99, ms", "first p50", "first p99"),
+	{What: "more than direct, p50 / p99, ms", Values: []string{"first p50", "first p99"}, Of: moreThanDirect},
+	benchreport.Medians("later events, p50 / p99, ms", "later p50", "later p99"),
+	benchreport.Medians("processor time of a stream, µs", "stream µs"),
+	benchreport.Medians("resident, started / after the load / peak, MB", "VmRSS started", "VmRSS loaded", "VmHWM loaded"),
+	{What: "failed", Values: []string{"failed"}, Of: total, Whole: true},
 }
 
-var rows = []row{
-	{"GET, answers per s", []string{"get/s"}, (*results).median, false},
-	{"its processor time, µs", []string{"get µs"}, (*results).median, false},
-	{"busy, %", []string{"get busy"}, (*results).median, false},
-	{"POST of 1 KiB, answers per s", []string{"post/s"}, (*results).median, false},
-	{"its processor time, µs", []string{"post µs"}, (*results).median, false},
-	{"busy, %", []string{"post busy"}, (*results).median, false},
-	{"latency at a steady rate, p50 / p99, ms", []string{"steady p50", "steady p99"}, (*results).median, false},
-	{"more than direct, p50 / p99, ms", []string{"steady p50", "steady p99"}, moreThanDirect, false},
-	{"its answers per s", []string{"steady/s"}, (*results).median, false},
-	{"its processor time, µs", []string{"steady µs"}, (*results).median, false},
-	{"first event of a stream, p50 / p99, ms", []string{"first p50", "first p99"}, (*results).median, false},
-	{"more than direct, p50 / p99, ms", []string{"first p50", "first p99"}, moreThanDirect, false},
-	{"later events, p50 / p99, ms", []string{"later p50", "later p99"}, (*results).median, false},
-	{"processor time of a stream, µs", []string{"stream µs"}, (*results).median, false},
-	{"resident, started / after the load / peak, MB", []string{"VmRSS started", "VmRSS loaded", "VmHWM loaded"}, (*results).median, false},
-	{"failed", []string{"failed"}, (*results).total, true},
+var ratios = []benchreport.Row{
+	{What: "GET, answers per s", Values: []string{"get/s"}, Of: besideTuned},
+	{What: "POST of 1 KiB, answers per s", Values: []string{"post/s"}, Of: besideTuned},
+	{What: "processor time, GET / POST / steady", Values: []string{"get µs", "post µs", "steady µs"}, Of: besideTuned},
+	{What: "latency at a steady rate, p50 / p99", Values: []string{"steady p50", "steady p99"}, Of: besideTuned},
+	{What: "first event of a stream, p50", Values: []string{"first p50"}, Of: besideTuned},
+	{What: "resident after the load", Values: []string{"VmRSS loaded"}, Of: besideTuned},
 }
 
-var ratios = []row{
-	{"GET, answers per s", []string{"get/s"}, besideTuned, false},
-	{"POST of 1 KiB, answers per s", []string{"post/s"}, besideTuned, false},
-	{"processor time, GET / POST / steady", []string{"get µs", "post µs", "steady µs"}, besideTuned, false},
-	{"latency at a steady rate, p50 / p99", []string{"steady p50", "steady p99"}, besideTuned, false},
-	{"first event of a stream, p50", []string{"first p50"}, besideTuned, false},
-	{"resident after the load", []string{"VmRSS loaded"}, besideTuned, false},
-}
-
-func moreThanDirect(r *results, system, value string) (float64, bool) {
-	v, ok := r.difference(value, system, gateway.Direct)
-	return v, ok && system != gateway.Direct
-}
-
-func besideTuned(r *results, system, value string) (float64, bool) {
-	return r.ratio(value, system, gateway.Tuned)
-}
-
-// table has a column for each system.
-func (r *results) table(rows []row) string {
-	var b strings.Builder
-	b.WriteString("| |")
-	for _, s := range r.systems {
-		fmt.Fprintf(&b, " %s |", s)
-	}
-	b.WriteString("\n|---|" + strings.Repeat("--:|", len(r.systems)) + "\n")
-	for _, row := range rows {
-		fmt.Fprintf(&b, "| %s |", row.what)
-		for _, s := range r.systems {
-			fmt.Fprintf(&b, " %s |", r.cell(s, row))
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
-}
-
-func (r *results) cell(system string, row row) string {
-	var parts []string
-	for _, value := range row.values {
-		v, ok := row.of(r, system, value)
-		if !ok {
-			return "–"
-		}
-		text := threeDigits(v)
-		if row.whole {
-			text = fmt.Sprintf("%.0f", v)
-		}
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, " / ")
-}
-
-// threeDigits returns a number with about three digits.
-func threeDigits(v float64) string {
-	switch size := max(v, -v); {
-	case size >= 100 || size == 0:
-		return fmt.Sprintf("%.0f", v)
-	case size >= 10:
-		return fmt.Sprintf("%.1f", v)
-	default:
-		return fmt.Sprintf("%.2f", v)
+func moreThanDirect(system, value string) benchreport.Measure {
+	more := benchreport.Of(system, value).Minus(benchreport.Of(gateway.Direct, value))
+	return func(r *benchreport.Results) (float64, bool) {
+		v, ok := more(r)
+		return v, ok && system != gateway.Direct
 	}
 }
 
-// join puts an empty line between the parts.
-func join(parts ...string) string {
-	for i := range parts {
-		parts[i] = strings.TrimSuffix(parts[i], "\n")
-	}
-	return strings.Join(parts, "\n\n") + "\n"
+func besideTuned(system, value string) benchreport.Measure {
+	return benchreport.Of(system, value).Over(benchreport.Of(gateway.Tuned, value))
 }
+
+func total(system, value string) benchreport.Measure { return benchreport.Of(system, value).Total }
