@@ -58,17 +58,31 @@ type ClientConfig struct {
 	Resend    retry.Policy
 }
 
+type durationField struct {
+	name     string // in errors
+	value    *time.Duration
+	standard time.Duration // in place of 0
+}
+
+func (c *ClientConfig) durations() []durationField {
+	return []durationField{
+		{"dial timeout", &c.DialTimeout, 10 * time.Second},
+		{"write timeout", &c.WriteTimeout, 10 * time.Second},
+		{"ping every", &c.PingEvery, 30 * time.Second},
+		{"ping timeout", &c.PingTimeout, 10 * time.Second},
+		{"ok timeout", &c.OKTimeout, 10 * time.Second},
+		{"overlap", &c.Overlap, 2 * time.Minute},
+		{"sweep", &c.Sweep, 5 * time.Minute},
+	}
+}
+
 // withDefaults returns the configuration with zeros replaced by their defaults.
 func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	pace, err := retry.Parse(defaultPace)
 	c.Reconnect, c.Resend = cmp.Or(c.Reconnect, pace), cmp.Or(c.Resend, pace)
 	c.Outbox = cmp.Or(c.Outbox, 1024)
-	for d, value := range map[*time.Duration]time.Duration{
-		&c.DialTimeout: 10 * time.Second, &c.WriteTimeout: 10 * time.Second,
-		&c.PingEvery: 30 * time.Second, &c.PingTimeout: 10 * time.Second, &c.OKTimeout: 10 * time.Second,
-		&c.Overlap: 2 * time.Minute, &c.Sweep: 5 * time.Minute,
-	} {
-		*d = cmp.Or(*d, value)
+	for _, f := range c.durations() {
+		*f.value = cmp.Or(*f.value, f.standard)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -98,20 +112,9 @@ func (c *ClientConfig) check() ([]address, error) {
 	if c.Outbox < 0 {
 		errs = append(errs, fmt.Errorf("outbox: %d is negative", c.Outbox))
 	}
-	for _, f := range []struct {
-		name string
-		d    time.Duration
-	}{
-		{"dial timeout", c.DialTimeout},
-		{"write timeout", c.WriteTimeout},
-		{"ping every", c.PingEvery},
-		{"ping timeout", c.PingTimeout},
-		{"ok timeout", c.OKTimeout},
-		{"overlap", c.Overlap},
-		{"sweep", c.Sweep},
-	} {
-		if f.d < 0 {
-			errs = append(errs, fmt.Errorf("%s: %v is negative", f.name, f.d))
+	for _, f := range c.durations() {
+		if *f.value < 0 {
+			errs = append(errs, fmt.Errorf("%s: %v is negative", f.name, *f.value))
 		}
 	}
 	return list, errors.Join(errs...)

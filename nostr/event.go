@@ -7,10 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/btcsuite/btcd/btcec/v2/schnorr"
-
 	"github.com/tideover/tideover/internal/surrogate"
 )
 
@@ -84,12 +85,7 @@ func (ts Tags) All(name string) (list Tags) {
 
 // Has reports whether there is a tag of the name with the value.
 func (ts Tags) Has(name, value string) bool {
-	for _, t := range ts {
-		if t.Name() == name && len(t) > 1 && t[1] == value {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(ts, func(t Tag) bool { return t.Name() == name && len(t) > 1 && t[1] == value })
 }
 
 // Hash returns the hash of the event. Its hex form is the id.
@@ -139,6 +135,7 @@ func (ts Tags) append(b []byte) []byte {
 // implementations do.
 func appendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
+	const short, letters = "\"\\\n\r\t\b\f", `"\nrtbf` // characters with an escape of their own
 	b = append(b, '"')
 	start := 0
 	for i := range len(s) {
@@ -155,20 +152,9 @@ func appendString(b []byte, s string) []byte {
 		}
 		b = append(b, s[start:i]...)
 		start = i + 1
-		switch c {
-		case '"', '\\':
-			b = append(b, '\\', c)
-		case '\n':
-			b = append(b, '\\', 'n')
-		case '\r':
-			b = append(b, '\\', 'r')
-		case '\t':
-			b = append(b, '\\', 't')
-		case '\b':
-			b = append(b, '\\', 'b')
-		case '\f':
-			b = append(b, '\\', 'f')
-		default:
+		if at := strings.IndexByte(short, c); at >= 0 {
+			b = append(b, '\\', letters[at])
+		} else {
 			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
 		}
 	}
@@ -236,14 +222,17 @@ func (e *Event) checkBody() error {
 	case !isText(e.Content):
 		return fmt.Errorf("%w: content: not UTF-8", ErrShape)
 	}
-	for _, t := range e.Tags {
-		for _, word := range t {
-			if !isText(word) {
-				return fmt.Errorf("%w: tags: not UTF-8", ErrShape)
-			}
-		}
+	if !e.Tags.all(isText) {
+		return fmt.Errorf("%w: tags: not UTF-8", ErrShape)
 	}
 	return nil
+}
+
+// all reports whether all words of the tags are fine.
+func (ts Tags) all(fine func(word string) bool) bool {
+	return !slices.ContainsFunc(ts, func(t Tag) bool {
+		return slices.ContainsFunc(t, func(word string) bool { return !fine(word) })
+	})
 }
 
 // CheckID checks that the id is that of the event.

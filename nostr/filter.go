@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -45,36 +44,25 @@ func (f *Filter) Matches(e *Event) bool {
 func (f Filter) MarshalJSON() ([]byte, error) {
 	var b strings.Builder
 	b.WriteByte('{')
-	add := func(name string, value any) {
+	add := func(set bool, name string, value any) {
+		if !set {
+			return
+		}
 		text, _ := json.Marshal(value) // strings and numbers
 		if b.Len() > 1 {
 			b.WriteByte(',')
 		}
-		b.WriteString(strconv.Quote(name))
-		b.WriteByte(':')
-		b.Write(text)
+		fmt.Fprintf(&b, "%q:%s", name, text)
 	}
-	if f.IDs != nil {
-		add("ids", f.IDs)
-	}
-	if f.Authors != nil {
-		add("authors", f.Authors)
-	}
-	if f.Kinds != nil {
-		add("kinds", f.Kinds)
-	}
+	add(f.IDs != nil, "ids", f.IDs)
+	add(f.Authors != nil, "authors", f.Authors)
+	add(f.Kinds != nil, "kinds", f.Kinds)
 	for _, name := range slices.Sorted(maps.Keys(f.Tags)) {
-		add("#"+name, f.Tags[name])
+		add(true, "#"+name, f.Tags[name])
 	}
-	if f.Since != 0 {
-		add("since", f.Since)
-	}
-	if f.Until != 0 {
-		add("until", f.Until)
-	}
-	if f.Limit != 0 {
-		add("limit", f.Limit)
-	}
+	add(f.Since != 0, "since", f.Since)
+	add(f.Until != 0, "until", f.Until)
+	add(f.Limit != 0, "limit", f.Limit)
 	b.WriteByte('}')
 	return []byte(b.String()), nil
 }
@@ -90,26 +78,16 @@ func (f *Filter) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("filter: null")
 	}
 	var out Filter
+	known := map[string]any{
+		"ids": &out.IDs, "authors": &out.Authors, "kinds": &out.Kinds, "since": &out.Since, "until": &out.Until, "limit": &out.Limit,
+	}
 	for name, text := range fields {
-		var into any
-		var values []string
+		into, values := known[name], []string(nil)
 		tag, isTag := strings.CutPrefix(name, "#")
-		switch {
-		case name == "ids":
-			into = &out.IDs
-		case name == "authors":
-			into = &out.Authors
-		case name == "kinds":
-			into = &out.Kinds
-		case name == "since":
-			into = &out.Since
-		case name == "until":
-			into = &out.Until
-		case name == "limit":
-			into = &out.Limit
-		case isTag && isLetter(tag):
+		if isTag && isLetter(tag) {
 			into = &values
-		default:
+		}
+		if into == nil {
 			return fmt.Errorf("filter: %q is not known", name)
 		}
 		if string(text) == "null" {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/nostr/internal/recentset"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -50,7 +51,7 @@ type outbox struct {
 
 	queue []*item
 	byID  map[string]*item
-	acks  idRing
+	acks  recentset.Set
 
 	inFlight   bool      // the first event was sent on this link and not answered
 	held       bool      // the first event waits for authentication
@@ -63,7 +64,7 @@ type outbox struct {
 type outboxCounts struct{ acknowledged, refused, dropped int }
 
 func newOutbox(limit int, timeout time.Duration, p pace) outbox {
-	return outbox{limit: limit, timeout: timeout, pace: p, byID: map[string]*item{}, acks: newIDRing(maxAcks)}
+	return outbox{limit: limit, timeout: timeout, pace: p, byID: map[string]*item{}, acks: recentset.New(maxAcks)}
 }
 
 // add adds events to the queue, all or none, and returns their items. An event
@@ -76,7 +77,7 @@ func (o *outbox) add(class Class, letters []encodedEvent, now time.Time) ([]*ite
 		switch known := o.byID[l.id]; {
 		case known != nil:
 			items[i] = known
-		case o.acks.has(l.id):
+		case o.acks.Has(l.id):
 			items[i] = newDecidedItem(l, Acknowledged, nil)
 		default:
 			items[i] = newItem(l, class, now)

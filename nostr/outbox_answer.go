@@ -2,6 +2,7 @@ package nostr
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/retry"
@@ -25,14 +26,20 @@ func (o *outbox) handleOK(m *Message, now time.Time) (wantsAuth bool) {
 	case prefix == prefixAuth:
 		o.inFlight, o.held = false, true
 		return true
-	case prefix == prefixRate:
-		o.handleThrottled(it, m.Text, now)
-	case prefix == prefixError:
-		o.handleError(it, m.Text, now)
+	case prefix == prefixRate: // about our rate and not about the event, unless it continues after long waits
+		if it.throttled++; it.throttled == 1 {
+			it.slowed = now
+		}
+		spent := it.throttled >= maxErrors && now.Sub(it.slowed) >= maxThrottled
+		o.retryOrRefuse(it, m.Text, now, retry.ClassThrottled, spent)
+	case prefix == prefixError: // the event may be the cause, and must not block all events behind it for ever
+		it.errors++
+		o.retryOrRefuse(it, m.Text, now, retry.ClassTransient, it.errors >= maxErrors)
 	case isRefusal(prefix):
 		o.refuse(it, m.Text)
-	default:
-		o.handleUnclear(it, m.Text, now)
+	default: // no reason: it may be temporary
+		it.unclear++
+		o.retryOrRefuse(it, m.Text, now, retry.ClassTransient, it.unclear >= maxUnclear)
 	}
 	return false
 }
@@ -46,42 +53,18 @@ func (o *outbox) sentHead(id string) *item {
 	return nil
 }
 
-// handleError handles an "error" answer. The event may be the cause: if it were
-// retried for ever, it would block all events behind it.
-func (o *outbox) handleError(it *item, text string, now time.Time) {
-	if it.errors++; it.errors >= maxErrors {
+// retryOrRefuse sends the event again later, or gives it up when all retries are spent.
+func (o *outbox) retryOrRefuse(it *item, text string, now time.Time, class retry.Class, spent bool) {
+	if spent {
 		o.refuse(it, text)
-		return
+	} else {
+		o.retryLater(text, now, class)
 	}
-	o.retryLater(text, now, retry.ClassTransient)
-}
-
-// handleThrottled handles a "rate-limited" answer. It is about our rate and not
-// about the event, unless it continues after long waits.
-func (o *outbox) handleThrottled(it *item, text string, now time.Time) {
-	if it.throttled == 0 {
-		it.slowed = now
-	}
-	if it.throttled++; it.throttled >= maxErrors && now.Sub(it.slowed) >= maxThrottled {
-		o.refuse(it, text)
-		return
-	}
-	o.retryLater(text, now, retry.ClassThrottled)
-}
-
-// handleUnclear handles a negative answer without a reason. It may be
-// temporary.
-func (o *outbox) handleUnclear(it *item, text string, now time.Time) {
-	if it.unclear++; it.unclear >= maxUnclear {
-		o.refuse(it, text)
-		return
-	}
-	o.retryLater(text, now, retry.ClassTransient)
 }
 
 func (o *outbox) acknowledge(it *item) {
 	o.counts.acknowledged++
-	o.acks.add(it.id)
+	o.acks.Add(it.id)
 	o.finishItem(it, Acknowledged, nil)
 }
 
@@ -116,30 +99,6 @@ const (
 
 // isRefusal reports whether the prefix means that a retry is useless.
 func isRefusal(prefix string) bool {
-	switch prefix {
-	case "restricted", "blocked", "invalid", "pow", "mute", "unsupported", "payment-required":
-		return true
-	}
-	return false
-}
-
-// idRing stores the last ids.
-type idRing struct {
-	ids  []string
-	next int
-	set  map[string]bool
-}
-
-func newIDRing(size int) idRing { return idRing{ids: make([]string, size), set: map[string]bool{}} }
-
-func (r *idRing) has(id string) bool { return r.set[id] }
-
-func (r *idRing) add(id string) {
-	if r.set[id] {
-		return
-	}
-	delete(r.set, r.ids[r.next])
-	r.ids[r.next] = id
-	r.set[id] = true
-	r.next = (r.next + 1) % len(r.ids)
+	refusals := []string{"restricted", "blocked", "invalid", "pow", "mute", "unsupported", "payment-required"}
+	return slices.Contains(refusals, prefix)
 }

@@ -215,23 +215,6 @@ func TestOutboxLeavesTheWaitThatTheRelayAskedFor(t *testing.T) {
 	wantDue(t, o, now.Add(time.Second/2), "r", 10*time.Second)
 }
 
-func TestRingRemembersTheLastOnes(t *testing.T) {
-	t.Parallel()
-	r := newIDRing(3)
-	for i := range 10 {
-		r.add(fmt.Sprint(i))
-		r.add(fmt.Sprint(i))
-	}
-	for i := range 10 {
-		if got, want := r.has(fmt.Sprint(i)), i >= 7; got != want {
-			t.Errorf("has(%d): %t, want %t", i, got, want)
-		}
-	}
-	if len(r.set) != 3 {
-		t.Errorf("%d remembered, want 3", len(r.set))
-	}
-}
-
 // Results arrive in the order of publishing, and the outbox stays within its
 // limits, for any answers of the relay and any broken links.
 func TestOutboxKeepsOrder(t *testing.T) {

@@ -150,17 +150,7 @@ func (r relayReceiver) handleOK(m *Message, now time.Time) error {
 		}
 		return nil
 	}
-	verdict, err := r.auth.require(r.outbox.queue[0].sent, now)
-	switch verdict {
-	case authRetry:
-		r.outbox.release()
-	case authDenied:
-		if err == nil {
-			r.refuseFirstEvent(r.denialText(m))
-		}
-	case authHold:
-	}
-	return err
+	return r.requireAuth(m, r.outbox.queue[0].sent, now, r.outbox.release, r.refuseFirstEvent)
 }
 
 // handleClosed handles the end of a subscription by the relay. An error ends the link.
@@ -178,15 +168,18 @@ func (r relayReceiver) handleClosed(m *Message, now time.Time) error {
 		r.log.Warn("subscription closed", "subscription", s.name, "answer", printable(m.Text), "wait", s.at.Sub(now))
 		return nil
 	}
-	verdict, err := r.auth.require(s.asked, now)
-	switch verdict {
-	case authRetry:
-		s.release()
-	case authDenied:
-		if err == nil {
-			r.refuseSubscription(s, r.denialText(m), now)
-		}
-	case authHold:
+	return r.requireAuth(m, s.asked, now, s.release, func(text string) { r.refuseSubscription(s, text, now) })
+}
+
+// requireAuth handles an answer to a message that was sent at a time: the relay
+// requires authentication for it.
+func (r relayReceiver) requireAuth(m *Message, sent, now time.Time, retry func(), refuse func(text string)) error {
+	verdict, err := r.auth.require(sent, now)
+	switch {
+	case verdict == authRetry:
+		retry()
+	case verdict == authDenied && err == nil:
+		refuse(r.denialText(m))
 	}
 	return err
 }

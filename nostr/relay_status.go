@@ -1,9 +1,7 @@
 package nostr
 
 import (
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/tideover/tideover/internal/textfmt"
 )
@@ -65,14 +63,5 @@ func printable(text string) string {
 	if len(text) > 4*maxText {
 		text = text[:4*maxText]
 	}
-	text = strings.Map(func(r rune) rune {
-		switch {
-		case unicode.IsSpace(r):
-			return ' '
-		case !unicode.IsPrint(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(text, ""))
-	return textfmt.TruncateValid(strings.Join(strings.Fields(text), " "), maxText, "...")
+	return textfmt.TruncateValid(textfmt.Printable(text), maxText, "...")
 }

@@ -99,12 +99,5 @@ func (e *Event) ToValidUTF8() *Event {
 }
 
 func (e *Event) isValidUTF8() bool {
-	for _, t := range e.Tags {
-		for _, word := range t {
-			if !utf8.ValidString(word) {
-				return false
-			}
-		}
-	}
-	return utf8.ValidString(e.Content)
+	return utf8.ValidString(e.Content) && e.Tags.all(utf8.ValidString)
 }

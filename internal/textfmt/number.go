@@ -75,10 +75,12 @@ func RoundedSize(n uint64) string {
 
 // ParsePercent parses a percentage above 0 and up to 100, written with digits, a point
 // and a percent sign: 20%, 0.5%.
-func ParsePercent(text string) (n float64, ok bool) {
+func ParsePercent(text string) (n float64, ok bool) { return parsePercent(text, decimal.Parse) }
+
+func parsePercent(text string, parse func(string) (float64, error)) (n float64, ok bool) {
 	digits, found := strings.CutSuffix(text, "%")
-	n, err := decimal.Parse(digits)
-	if !found || err != nil || n <= 0 || n > 100 {
+	n, err := parse(digits)
+	if !found || err != nil || !(n > 0 && n <= 100) { // false for NaN too
 		return 0, false
 	}
 	return n, true
@@ -87,12 +89,7 @@ func ParsePercent(text string) (n float64, ok bool) {
 // ParseFloatPercent is ParsePercent for every spelling of a number that Go knows, such
 // as 9e1%.
 func ParseFloatPercent(text string) (n float64, ok bool) {
-	number, found := strings.CutSuffix(text, "%")
-	n, err := strconv.ParseFloat(number, 64)
-	if !found || err != nil || !(n > 0 && n <= 100) {
-		return 0, false
-	}
-	return n, true
+	return parsePercent(text, func(number string) (float64, error) { return strconv.ParseFloat(number, 64) })
 }
 
 // FormatPercent returns the percentage in the shortest form that [ParsePercent] reads

@@ -2,6 +2,7 @@ package textfmt
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -73,4 +74,19 @@ func ClipASCII(s string, width int) string {
 		return s[:max(width, 0)]
 	}
 	return s[:width-3] + "..."
+}
+
+// Printable returns the text without characters that can't be printed, and with single
+// spaces between its words.
+func Printable(s string) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, ""))
+	return strings.Join(strings.Fields(s), " ")
 }

@@ -1,8 +1,6 @@
 package dvm
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"time"
@@ -31,14 +29,10 @@ func (a *Announcement) Event(at time.Time) *nostr.Event {
 	for _, k := range slices.Compact(kinds) {
 		e.Tags = append(e.Tags, nostr.Tag{"k", strconv.Itoa(k)})
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(struct { // strings
+	e.Content = plainJSON(struct {
 		Name  string `json:"name,omitempty"`
 		About string `json:"about,omitempty"`
 	}{a.Name, a.About})
-	e.Content = string(bytes.TrimSpace(b.Bytes()))
 	return e
 }
 

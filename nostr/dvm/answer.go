@@ -1,11 +1,11 @@
 package dvm
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -139,11 +139,7 @@ func (f *answerBuilder) outcome(o Outcome) {
 		}
 		f.result(o.At, status, o.Content)
 	case Cancelled:
-		text := Sanitise(o.Message)
-		if text == "" {
-			text = "cancelled"
-		}
-		f.feedback(o.At, StatusError, text)
+		f.feedback(o.At, StatusError, cmp.Or(Sanitise(o.Message), "cancelled"))
 	default:
 		code, message := f.h.code(), f.h.message(f.r)
 		if code == CodePayment {
@@ -184,16 +180,21 @@ func (f *answerBuilder) failure(code, message string) string {
 	if meta.LastError == "" && f.h.Outcome.State == Failed {
 		meta.LastError = message
 	}
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(struct { // strings and numbers
+	return plainJSON(struct {
 		Error   bool     `json:"error"`
 		Code    string   `json:"code"`
 		Message string   `json:"message"`
 		Retry   Metadata `json:"retry"`
 	}{true, code, message, meta})
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
+}
+
+// plainJSON returns the JSON of strings and numbers, without the escapes for HTML.
+func plainJSON(v any) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v) // strings and numbers
+	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func (f *answerBuilder) feedback(at time.Time, status, text string, more ...nostr.Tag) {

@@ -55,7 +55,7 @@ func (j *job) attempt(ctx context.Context) (Result, error) {
 	select {
 	case v := <-done:
 		if v.err == nil {
-			j.runner.countLate()
+			j.runner.count(countLate)
 		}
 		return Result{}, errors.Join(ctx.Err(), v.err)
 	case <-timer.C:
@@ -97,25 +97,22 @@ func (j *job) callHandler(ctx context.Context) <-chan handlerResult {
 // dropped.
 func (j *job) abandon(done <-chan handlerResult) {
 	j.stuck = make(chan struct{})
-	j.runner.countStuck(+1)
+	j.runner.count(func(s *RunnerStats) { s.Stuck++ })
 	j.runner.cfg.Logger.Error("nostr job does not stop", "id", j.r.ID, "grace", j.runner.cfg.Grace)
 	j.runner.group.Go(func() {
 		defer close(j.stuck)
 		if v := <-done; v.err == nil {
-			j.runner.countLate()
+			j.runner.count(countLate)
 		}
-		j.runner.countStuck(-1)
+		j.runner.count(func(s *RunnerStats) { s.Stuck-- })
 	})
 }
 
-func (r *Runner) countStuck(n int) {
+// count changes the statistics.
+func (r *Runner) count(change func(*RunnerStats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stats.Stuck += n
+	change(&r.stats)
 }
 
-func (r *Runner) countLate() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.stats.Late++
-}
+func countLate(s *RunnerStats) { s.Late++ }

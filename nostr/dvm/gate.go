@@ -64,10 +64,7 @@ func (c GateConfig) Validate() error {
 	if d.SeenFor < d.MaxAge+d.MaxAhead {
 		bad("seen-for: %v is less than max-age plus max-ahead, so that a job could run twice: raise it", d.SeenFor)
 	}
-	if err := (limit.RateConfig{Rate: d.Rate, Burst: d.Burst}).Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, limit.RateConfig{Rate: d.Rate, Burst: d.Burst}.Validate())...)
 }
 
 // Gate decides which requests are accepted. It reads no clock, starts no

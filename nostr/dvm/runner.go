@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/limit"
+	"github.com/tideover/tideover/nostr/internal/recentset"
 )
 
 // ErrClosed means that a runner accepts no more jobs.
@@ -34,7 +36,7 @@ type Runner struct {
 	active map[string]*job
 	queue  []*job // jobs that wait for a worker
 	busy   int    // number of busy workers
-	recent recentSet
+	recent recentset.Set
 	stats  RunnerStats
 }
 
@@ -54,7 +56,7 @@ type RunnerStats struct {
 func NewRunner(cfg RunnerConfig) (*Runner, error) {
 	cfg = cfg.withDefaults()
 	err := cfg.validate()
-	r := &Runner{cfg: cfg, closing: make(chan struct{}), active: map[string]*job{}, recent: newRecentSet(recentKept)}
+	r := &Runner{cfg: cfg, closing: make(chan struct{}), active: map[string]*job{}, recent: recentset.New(recentKept)}
 	if err == nil && cfg.Policy.Budget != (limit.BudgetSpec{}) {
 		r.budget, err = limit.NewBudget(cfg.Policy.Budget)
 	}
@@ -74,7 +76,7 @@ func (r *Runner) Start(_ context.Context, req *Request) error {
 	switch {
 	case r.closed:
 		return ErrClosed
-	case r.active[req.ID] != nil || r.recent.has(req.ID):
+	case r.active[req.ID] != nil || r.recent.Has(req.ID):
 		return nil
 	case r.busy >= r.cfg.Workers && len(r.queue) >= r.cfg.Queue:
 		return ErrOverloaded
@@ -111,7 +113,7 @@ func (r *Runner) recordEnd(j *job, s State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.active, j.r.ID)
-	r.recent.add(j.r.ID)
+	r.recent.Add(j.r.ID)
 	r.queue = slices.DeleteFunc(r.queue, func(other *job) bool { return other == j })
 	switch s {
 	case Succeeded:
@@ -179,13 +181,7 @@ func (r *Runner) Close(ctx context.Context) error {
 		close(r.closing)
 	}
 	r.closed = true
-	jobs := slices.SortedFunc(func(yield func(*job) bool) {
-		for _, j := range r.active {
-			if !yield(j) {
-				return
-			}
-		}
-	}, func(a, b *job) int { return cmp.Compare(a.r.ID, b.r.ID) })
+	jobs := slices.SortedFunc(maps.Values(r.active), func(a, b *job) int { return cmp.Compare(a.r.ID, b.r.ID) })
 	r.mu.Unlock()
 	for _, j := range jobs {
 		j.cancelNow("provider shutting down")

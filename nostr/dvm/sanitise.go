@@ -86,17 +86,7 @@ func cutText(text string) string {
 
 // printable returns the text as one line of printable characters.
 func printable(text string) string {
-	text = escapes.ReplaceAllString(strings.ToValidUTF8(text, ""), "")
-	text = strings.Map(func(c rune) rune {
-		switch {
-		case unicode.IsSpace(c):
-			return ' '
-		case !unicode.IsPrint(c):
-			return -1
-		}
-		return c
-	}, text)
-	return strings.Join(strings.Fields(text), " ")
+	return textfmt.Printable(escapes.ReplaceAllString(strings.ToValidUTF8(text, ""), ""))
 }
 
 // linkScheme reduces the links in a word that begins with one to their schemes.

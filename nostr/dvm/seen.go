@@ -72,23 +72,3 @@ func (s *seenSet) expire(now time.Time) {
 // recentKept is how many finished jobs a runner records, so that it does not
 // run one twice.
 const recentKept = 4096
-
-// recentSet stores the last ids.
-type recentSet struct {
-	ids  map[string]bool
-	ring []string
-	next int
-}
-
-func newRecentSet(size int) recentSet {
-	return recentSet{ids: map[string]bool{}, ring: make([]string, size)}
-}
-
-func (s *recentSet) has(id string) bool { return s.ids[id] }
-
-func (s *recentSet) add(id string) {
-	delete(s.ids, s.ring[s.next])
-	s.ring[s.next] = id
-	s.ids[id] = true
-	s.next = (s.next + 1) % len(s.ring)
-}

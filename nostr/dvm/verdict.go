@@ -1,7 +1,5 @@
 package dvm
 
-import "maps"
-
 // Verdict is the decision about an event.
 type Verdict uint8
 
@@ -50,14 +48,6 @@ func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil 
 
 // Stats counts verdicts; those that never occurred are absent.
 type Stats map[Verdict]uint64
-
-func (s Stats) plus(other Stats) Stats {
-	sum := maps.Clone(s)
-	for v, n := range other {
-		sum[v] += n
-	}
-	return sum
-}
 
 // tally counts verdicts.
 type tally [verdicts]uint64

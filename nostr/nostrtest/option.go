@@ -24,17 +24,11 @@ func newOptions(list []Option) options {
 
 // KeepEvents limits the stored events; the oldest are dropped first. The
 // default is 100 000, the least is 1.
-func KeepEvents(n int) Option {
-	return func(o *options) { o.events = max(n, 1) }
-}
+func KeepEvents(n int) Option { return func(o *options) { o.events = max(n, 1) } }
 
 // KeepReceived limits the messages that [Relay.Received] returns; the oldest
 // are dropped first. The default is 10 000, the least is 1.
-func KeepReceived(n int) Option {
-	return func(o *options) { o.received = max(n, 1) }
-}
+func KeepReceived(n int) Option { return func(o *options) { o.received = max(n, 1) } }
 
 // WithFaults sets the faults of the relay from the start.
-func WithFaults(f Faults) Option {
-	return func(o *options) { o.faults = f }
-}
+func WithFaults(f Faults) Option { return func(o *options) { o.faults = f } }

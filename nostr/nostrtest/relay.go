@@ -54,15 +54,11 @@ func (r *Relay) URL() string { return r.core.url }
 
 // Close ends the relay for good: its socket, its links and all its goroutines.
 // Its stored events can still be read.
-func (r *Relay) Close() {
-	r.stop(true)
-}
+func (r *Relay) Close() { r.stop(true) }
 
 // Stop begins an outage: links break, and no client can connect. Stored events
 // are kept.
-func (r *Relay) Stop() {
-	r.stop(false)
-}
+func (r *Relay) Stop() { r.stop(false) }
 
 func (r *Relay) stop(forever bool) {
 	r.mu.Lock()
