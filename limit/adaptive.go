@@ -36,11 +36,8 @@ func (c AdaptiveConfig) withDefaults() AdaptiveConfig {
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c AdaptiveConfig) Validate() error {
-	var errs []error
+	errs := []error{c.concurrency().Validate()}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if err := c.concurrency().Validate(); err != nil {
-		errs = append(errs, err)
-	}
 	switch {
 	case c.Min < 0:
 		bad("min: %d is negative", c.Min)

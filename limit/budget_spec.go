@@ -98,16 +98,11 @@ func ParseBudget(s string) (BudgetSpec, error) {
 	if s == budgetNames[NoBudget] {
 		return BudgetSpec{}, nil
 	}
-	name, args, ok := strings.Cut(strings.TrimSuffix(s, ")"), "(")
-	if !ok || !strings.HasSuffix(s, ")") {
-		return BudgetSpec{}, badBudget(s)
-	}
+	call, closed := strings.CutSuffix(s, ")")
+	name, args, _ := strings.Cut(call, "(")
 	numbers, err := parseDecimals(args)
-	if err != nil {
-		return BudgetSpec{}, badBudget(s)
-	}
-	spec, ok := newSpec(name, numbers)
-	if !ok {
+	spec, known := newSpec(name, numbers)
+	if !closed || err != nil || !known {
 		return BudgetSpec{}, badBudget(s)
 	}
 	if problems := spec.problems(); problems != nil {
@@ -153,9 +148,14 @@ func badBudget(s string) error {
 // Validate reports everything that is wrong with the spec, each problem with
 // its field's name.
 func (s BudgetSpec) Validate() error {
+	return joinProblems("budget", s.problems())
+}
+
+// joinProblems returns the problems of a field as one error, or nil if there are none.
+func joinProblems(field string, problems []string) error {
 	var errs []error
-	for _, p := range s.problems() {
-		errs = append(errs, errors.New("budget: "+p))
+	for _, p := range problems {
+		errs = append(errs, errors.New(field+": "+p))
 	}
 	return errors.Join(errs...)
 }

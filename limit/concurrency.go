@@ -28,10 +28,7 @@ const (
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c ConcurrencyConfig) Validate() error {
-	var errs []error
-	if err := validMax(c.Max); err != nil {
-		errs = append(errs, err)
-	}
+	errs := []error{validMax(c.Max)}
 	if c.Queue < 0 {
 		errs = append(errs, fmt.Errorf("queue: %d is negative", c.Queue))
 	}

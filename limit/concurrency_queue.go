@@ -34,13 +34,8 @@ func (c *Concurrency) enqueue(now time.Duration, p Priority, deadline time.Durat
 		return w, nil, nil
 	}
 	defer c.unflagIfEmpty()
-	if c.queue.len() >= c.maxWaiting {
-		if !c.queue.outranks(now, p) {
-			return nil, nil, ErrQueueFull
-		}
-		shed = c.queue.last.top()
-		c.queue.remove(shed)
-		shed.finish(Shed)
+	if shed, err = c.queue.makeRoom(now, p, c.maxWaiting); err != nil {
+		return nil, nil, err
 	}
 	w = c.queue.push(now, p, deadline)
 	if blocks {

@@ -1,7 +1,6 @@
 package limit
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -48,12 +47,9 @@ func spanName(per time.Duration) string {
 // is s, min, h, d, a Go duration or a number of days such as 2d.
 func ParseRate(s string) (Frequency, error) {
 	events, span, ok := strings.Cut(s, "/")
-	if !ok || strings.Trim(events, "0123456789") != "" {
-		return Frequency{}, badRate(s)
-	}
 	n, err1 := strconv.Atoi(events)
 	per, err2 := parseSpan(span)
-	if err1 != nil || err2 != nil {
+	if !ok || strings.Trim(events, "0123456789") != "" || err1 != nil || err2 != nil {
 		return Frequency{}, badRate(s)
 	}
 	f := Frequency{n, per}
@@ -82,11 +78,7 @@ func badRate(s string) error {
 
 // Validate reports everything that is wrong with the frequency.
 func (f Frequency) Validate() error {
-	var errs []error
-	for _, p := range f.problems() {
-		errs = append(errs, errors.New("rate: "+p))
-	}
-	return errors.Join(errs...)
+	return joinProblems("rate", f.problems())
 }
 
 func (f Frequency) problems() []string {

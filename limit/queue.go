@@ -88,11 +88,21 @@ func (q *queue) push(now time.Duration, p Priority, deadline time.Duration) *Wai
 	return w
 }
 
-// outranks reports whether a new caller's class is above that of the last
-// waiter. Among equal classes the waiter stays, even if its deadline is later:
-// evicting it would waste the time that it has waited.
-func (q *queue) outranks(now time.Duration, p Priority) bool {
-	return q.len() > 0 && q.rank(now, p) < q.last.top().rank
+// makeRoom makes room for one waiter in a queue that may be full: it sheds the least
+// urgent waiter if the new one's class is above that, and fails with ErrQueueFull if not.
+// Among equal classes the waiter stays, even if its deadline is later: evicting it would
+// waste the time that it has waited.
+func (q *queue) makeRoom(now time.Duration, p Priority, limit int) (shed *Waiter, err error) {
+	if q.len() < limit {
+		return nil, nil
+	}
+	if q.len() == 0 || q.rank(now, p) >= q.last.top().rank {
+		return nil, ErrQueueFull
+	}
+	shed = q.last.top()
+	q.remove(shed)
+	shed.finish(Shed)
+	return shed, nil
 }
 
 // remove removes the waiter from both heaps.

@@ -25,11 +25,8 @@ const maxRefill = 1 << 61
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c RateConfig) Validate() error {
-	var errs []error
 	err := c.Rate.Validate()
-	if err != nil {
-		errs = append(errs, err)
-	}
+	errs := []error{err}
 	switch {
 	case c.Burst < 0:
 		errs = append(errs, fmt.Errorf("burst: %d is negative", c.Burst))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -25,14 +24,9 @@ type RateQueueConfig struct {
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c RateQueueConfig) Validate() error {
-	errs := []error{RateConfig{Rate: c.Rate, Burst: c.Burst, MaxWait: c.MaxWait}.Validate()}
-	if c.Queue < 0 {
-		errs = append(errs, fmt.Errorf("queue: %d is negative", c.Queue))
-	}
-	if c.Aging < 0 {
-		errs = append(errs, fmt.Errorf("aging: %v is negative", c.Aging))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		RateConfig{Rate: c.Rate, Burst: c.Burst, MaxWait: c.MaxWait}.Validate(),
+		ConcurrencyConfig{Max: 1, Queue: c.Queue, Aging: c.Aging}.Validate())
 }
 
 // RateQueue is a [Rate] whose callers wait in the order of their priority, like
@@ -121,13 +115,8 @@ func (q *RateQueue) enqueue(now time.Duration, p Priority, within time.Duration)
 	if wait := q.rate.slotIn(now, q.queue.countAhead(now, p)); wait > within {
 		return nil, &RateError{Wait: wait, Within: max(within, 0)}
 	}
-	if q.queue.len() >= q.maxWaiting {
-		if !q.queue.outranks(now, p) {
-			return nil, ErrQueueFull
-		}
-		shed := q.queue.last.top()
-		q.queue.remove(shed)
-		shed.finish(Shed)
+	if _, err := q.queue.makeRoom(now, p, q.maxWaiting); err != nil {
+		return nil, err
 	}
 	w := q.queue.push(now, p, clock.Later(now, within))
 	w.ready = make(chan struct{})
