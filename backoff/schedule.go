@@ -90,9 +90,7 @@ func (s Schedule) Validate() error {
 	case s.MaxDoublings > 0 && s.Kind != Exponential:
 		bad("max-doublings: only an exponential schedule has doublings")
 	}
-	if err := s.Jitter.Validate(); err != nil {
-		errs = append(errs, err)
-	}
+	errs = append(errs, s.Jitter.Validate())
 	if s.Kind == Decorrelated && s.Jitter != None {
 		bad("jitter: a decorrelated schedule is random already")
 	}

@@ -82,30 +82,34 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c Config) Validate() error {
-	return errors.Join(c.checkWindow(), c.checkRules(), c.checkOpen(), c.checkProbes())
-}
-
-func (c Config) checkWindow() error {
 	var p problems
-	negative(&p, "window", c.Window)
-	negative(&p, "window-calls", c.WindowCalls)
-	if c.Window > 0 && c.WindowCalls > 0 {
-		p.add("window-calls", "%d cannot be used together with window %v", c.WindowCalls, c.Window)
-	}
-	negative(&p, "min-calls", c.MinCalls)
-	if c.WindowCalls > 0 && c.MinCalls > c.WindowCalls {
-		p.add("min-calls", "%d is more than window-calls %d can hold", c.MinCalls, c.WindowCalls)
-	}
+	c.checkWindow(&p)
+	c.checkRules(&p)
+	c.checkOpen(&p)
+	negative(&p, "probes", c.Probes)
+	negative(&p, "probe-successes", c.ProbeSuccesses)
+	negative(&p, "probe-timeout", c.ProbeTimeout)
 	return errors.Join(p...)
 }
 
-func (c Config) checkRules() error {
-	var p problems
+func (c Config) checkWindow(p *problems) {
+	negative(p, "window", c.Window)
+	negative(p, "window-calls", c.WindowCalls)
+	if c.Window > 0 && c.WindowCalls > 0 {
+		p.add("window-calls", "%d cannot be used together with window %v", c.WindowCalls, c.Window)
+	}
+	negative(p, "min-calls", c.MinCalls)
+	if c.WindowCalls > 0 && c.MinCalls > c.WindowCalls {
+		p.add("min-calls", "%d is more than window-calls %d can hold", c.MinCalls, c.WindowCalls)
+	}
+}
+
+func (c Config) checkRules(p *problems) {
 	if c.FailureRate != Off && !isShare(c.FailureRate) {
 		p.add("failure-rate", "%v is not between 0 and 1", c.FailureRate)
 	}
-	negative(&p, "consecutive-failures", c.ConsecutiveFailures)
-	negative(&p, "slow-call", c.SlowCall)
+	negative(p, "consecutive-failures", c.ConsecutiveFailures)
+	negative(p, "slow-call", c.SlowCall)
 	switch {
 	case !isShare(c.SlowRate):
 		p.add("slow-rate", "%v is not between 0 and 1", c.SlowRate)
@@ -115,11 +119,9 @@ func (c Config) checkRules() error {
 	if c.FailureRate == Off && c.ConsecutiveFailures == 0 && c.SlowCall == 0 {
 		p.add("failure-rate", "is off and there is no other rule, so the breaker could never open: set consecutive-failures or slow-call")
 	}
-	return errors.Join(p...)
 }
 
-func (c Config) checkOpen() error {
-	var p problems
+func (c Config) checkOpen(p *problems) {
 	switch err := c.Open.Validate().(type) {
 	case nil:
 	case interface{ Unwrap() []error }:
@@ -129,15 +131,6 @@ func (c Config) checkOpen() error {
 	default:
 		p.add("open", "%w", err)
 	}
-	return errors.Join(p...)
-}
-
-func (c Config) checkProbes() error {
-	var p problems
-	negative(&p, "probes", c.Probes)
-	negative(&p, "probe-successes", c.ProbeSuccesses)
-	negative(&p, "probe-timeout", c.ProbeTimeout)
-	return errors.Join(p...)
 }
 
 // isShare reports whether f is between 0 and 1. NaN is not.

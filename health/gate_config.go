@@ -62,10 +62,7 @@ func (c GateConfig) Validate() error {
 	if c.Release < 0 {
 		bad("release: %v is negative", c.Release)
 	}
-	if err := c.queueConfig().Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.queueConfig().Validate())...)
 }
 
 // queueConfig returns the configuration of the queue: a limit of one permit,

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,12 +44,7 @@ func Is(err error) bool {
 }
 
 func hasText(s string) bool {
-	for _, code := range codes {
-		if strings.HasSuffix(s, ": "+code.Error()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(codes, func(code syscall.Errno) bool { return strings.HasSuffix(s, ": "+code.Error()) })
 }
 
 // Note returns the text about a shortage in the history of a run.
