@@ -175,19 +175,16 @@ func (a *Actor) status() Status {
 	return s
 }
 
-// propose queues the proposal and waits for its end.
-func (a *Actor) propose(ctx context.Context, p *proposal) (result, error) {
+// propose queues the proposal of a text and waits for its end.
+func (a *Actor) propose(ctx context.Context, text string, p *proposal) (result, error) {
+	if err := checkText(text); err != nil {
+		return result{}, err
+	}
 	p.done = make(chan result, 1)
 	if !a.post(func() { a.enqueue(p) }) {
 		return result{}, errStopped
 	}
-	select {
-	case r := <-p.done:
-		return r, r.err
-	case <-a.gone:
-	case <-ctx.Done():
-		a.post(func() { a.withdraw(p, context.Cause(ctx)) })
-	}
+	defer context.AfterFunc(ctx, func() { a.post(func() { a.withdraw(p, context.Cause(ctx)) }) })()
 	select {
 	case r := <-p.done:
 		return r, r.err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -44,10 +45,7 @@ const (
 
 // Update proposes a change, and returns the epoch in which it was committed.
 func (a *Actor) Update(ctx context.Context, text string) (int, error) {
-	if err := checkText(text); err != nil {
-		return 0, err
-	}
-	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
+	r, err := a.propose(ctx, text, &proposal{build: func(epoch int) (string, string) {
 		return fmt.Sprintf("%s (on %d)", text, epoch-1), ""
 	}})
 	return r.epoch, err
@@ -69,10 +67,7 @@ func checkText(text string) error {
 // the epoch at which the member joins, so it is built again with each rebase,
 // and returned only when the epoch is decided.
 func (a *Actor) AddMember(ctx context.Context, name string) (string, error) {
-	if err := checkText(name); err != nil {
-		return "", err
-	}
-	r, err := a.propose(ctx, &proposal{build: func(epoch int) (string, string) {
+	r, err := a.propose(ctx, name, &proposal{build: func(epoch int) (string, string) {
 		return fmt.Sprintf("add %s (on %d)", name, epoch-1), fmt.Sprintf("welcome %s to epoch %d", name, epoch)
 	}})
 	return r.welcome, err
@@ -173,17 +168,12 @@ func unsure(p *paxos.Proposer, err error) error {
 
 // withdraw ends a proposal whose caller has stopped waiting.
 func (a *Actor) withdraw(p *proposal, why error) {
-	for i, q := range a.queue {
-		switch {
-		case q != p:
-		case i == 0:
-			a.finish(p, result{err: unsure(a.paxos, why)})
-			return
-		default:
-			a.queue = append(a.queue[:i], a.queue[i+1:]...)
-			p.done <- result{err: why}
-			return
-		}
+	switch i := slices.Index(a.queue, p); {
+	case i == 0:
+		a.finish(p, result{err: unsure(a.paxos, why)})
+	case i > 0:
+		a.queue = slices.Delete(a.queue, i, i+1)
+		p.done <- result{err: why}
 	}
 }
 
