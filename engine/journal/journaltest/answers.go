@@ -14,8 +14,7 @@ import (
 )
 
 var answerTests = []clusterTest{
-	{"an answer may be empty, and much larger than an entry", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"an answer may be empty, and much larger than an entry", 2, func(t *testing.T, c *cluster, members []Process) {
 		answer := func(request []byte, reply func([]byte)) {
 			var size int
 			if _, err := fmt.Sscan(string(request), &size); err != nil {
@@ -35,8 +34,7 @@ var answerTests = []clusterTest{
 			}
 		}
 	}},
-	{"many large answers at once are not mixed", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"many large answers at once are not mixed", 2, func(t *testing.T, c *cluster, members []Process) {
 		takeAndServe(t, members[0], 0, func(request []byte, reply func([]byte)) {
 			reply(bytes.Repeat(request, 2_000_000/len(request)))
 		})
@@ -49,8 +47,7 @@ var answerTests = []clusterTest{
 			return nil
 		})
 	}},
-	{"hundreds of calls at once all get their own answers", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"hundreds of calls at once all get their own answers", 3, func(t *testing.T, c *cluster, members []Process) {
 		for n := range clusterShards {
 			takeAndServe(t, members[n%3], n, prefixed(fmt.Sprint(n)))
 		}
@@ -64,14 +61,13 @@ var answerTests = []clusterTest{
 			return nil
 		})
 	}},
-	{"answers may come late, and in another order", func(t *testing.T, c *cluster) {
+	{"answers may come late, and in another order", 2, func(t *testing.T, c *cluster, members []Process) {
 		const count = 50
-		members := c.join(t, 2)
 		var waiting gatherer
 		takeAndServe(t, members[0], 0, waiting.answer)
 		var replies sync.WaitGroup
 		replies.Go(func() {
-			if waiting.wait(testwait.Context(t), count) {
+			if waiting.wait(t, count) {
 				waiting.replyBackwards()
 			}
 		})
@@ -85,8 +81,7 @@ var answerTests = []clusterTest{
 		})
 		replies.Wait()
 	}},
-	{"who answers may call others first", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"who answers may call others first", 2, func(t *testing.T, c *cluster, members []Process) {
 		ctx := testwait.Context(t)
 		var calls sync.WaitGroup
 		t.Cleanup(calls.Wait)
@@ -106,8 +101,7 @@ var answerTests = []clusterTest{
 		takeAndServe(t, members[0], clusterShards-1, prefixed("end"))
 		wantAnswer(t, members[1], 0, "path", "end: path 0 1 2")
 	}},
-	{"a call ends with its context, and its late answer does no harm", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a call ends with its context, and its late answer does no harm", 2, func(t *testing.T, c *cluster, members []Process) {
 		var waiting gatherer
 		takeAndServe(t, members[0], 0, waiting.answer)
 		serve(t, members[0], waiting.answer)
@@ -124,9 +118,7 @@ var answerTests = []clusterTest{
 				ended <- err
 			}()
 		}
-		if !waiting.wait(testwait.Context(t), len(calls)) {
-			t.Fatal("the requests were not delivered")
-		}
+		waiting.await(t, len(calls))
 		cancel()
 		for range calls {
 			wantError(t, "a call whose context ends", testwait.Receive(t, "a canceled call", ended), context.Canceled)
@@ -136,14 +128,14 @@ var answerTests = []clusterTest{
 			wantError(t, "a call whose context has ended", err, context.Canceled)
 		}
 		go func() {
-			if waiting.wait(testwait.Context(t), len(calls)+1) {
+			if waiting.wait(t, len(calls)+1) {
 				waiting.replyBackwards()
 			}
 		}()
 		wantAnswer(t, members[1], 0, "next", "next")
 	}},
-	{"callee and caller may change the bytes that they get", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"callee and caller may change the bytes that they get", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		answer := []byte("answer")
 		takeAndServe(t, m, 0, func(request []byte, reply func([]byte)) {
 			clear(request)
@@ -164,8 +156,8 @@ var answerTests = []clusterTest{
 			t.Errorf("the answer of the owner has become %q", answer)
 		}
 	}},
-	{"an answer is what it was when it was given", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"an answer is what it was when it was given", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		takeAndServe(t, m, 0, func(_ []byte, reply func([]byte)) {
 			answer := []byte("answer")
 			reply(answer)
@@ -173,8 +165,7 @@ var answerTests = []clusterTest{
 		})
 		wantAnswer(t, m, 0, "", "answer")
 	}},
-	{"a call fails when the owner lets go of the shard without an answer", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a call fails when the owner lets go of the shard without an answer", 2, func(t *testing.T, c *cluster, members []Process) {
 		var waiting gatherer
 		l := takeAndServe(t, members[0], 0, waiting.answer)
 		takeAndServe(t, members[0], 1, waiting.answer)
@@ -183,23 +174,18 @@ var answerTests = []clusterTest{
 		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 0, nil)) })
 		other := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 1, nil)) })
 		ask := inBackground(func() error { return errorOf(reachMember(testwait.Context(t), members[1], asked, nil)) })
-		if !waiting.wait(testwait.Context(t), 3) {
-			t.Fatal("the requests were not delivered")
-		}
+		waiting.await(t, 3)
 		release(t, l)
 		wantUnanswered(t, "Call, when the shard is released", testwait.Receive(t, "Call after Release", call))
 		c.close(t, members[0])
 		wantUnanswered(t, "Call, when the owner closes", testwait.Receive(t, "Call after Close", other))
 		wantUnanswered(t, "Ask, when the member closes", testwait.Receive(t, "Ask after Close", ask))
 	}},
-	{"a call of a member that closes meanwhile ends", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a call of a member that closes meanwhile ends", 2, func(t *testing.T, c *cluster, members []Process) {
 		var waiting gatherer
 		takeAndServe(t, members[0], 0, waiting.answer)
 		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 0, nil)) })
-		if !waiting.wait(testwait.Context(t), 1) {
-			t.Fatal("the request was not delivered")
-		}
+		waiting.await(t, 1)
 		c.close(t, members[1])
 		wantUnanswered(t, "Call, when the caller closes", testwait.Receive(t, "Call by a closed member", call))
 	}},

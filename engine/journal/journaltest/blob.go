@@ -12,19 +12,17 @@ import (
 )
 
 var blobTests = []test{
-	{"a blob is read back as it was written, after a restart too", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	{"a blob is read back as it was written, after a restart too", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "snapshot-1.0", "one")
 		put(t, l, "empty", "")
 		wantBlob(t, l, "snapshot-1.0", "one")
 		l = f.reopen(t, l)
 		wantBlob(t, l, "snapshot-1.0", "one")
 		wantBlob(t, l, "empty", "")
-	}},
-	{"a blob may be larger than an entry", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a blob may be larger than an entry", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		block := bytes.Repeat([]byte("0123456789abcdef"), 4096)
-		err := l.Put(t.Context(), "large", func(w io.Writer) error {
+		putFrom(t, l, "large", func(w io.Writer) error {
 			for range 50 {
 				if _, err := w.Write(block); err != nil {
 					return err
@@ -32,20 +30,15 @@ var blobTests = []test{
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatalf("Put = %v", err)
-		}
 		wantBlob(t, l, "large", string(bytes.Repeat(block, 50)))
-	}},
-	{"a blob that is put again is replaced", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a blob that is put again is replaced", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "a", "a longer text")
 		put(t, l, "a", "short")
 		wantBlob(t, l, "a", "short")
 		wantNames(t, l, "a")
-	}},
-	{"a reader of a replaced or deleted blob reads on or fails, and never mixes", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a reader of a replaced or deleted blob reads on or fails, and never mixes", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "a", "old")
 		r, err := l.Get(t.Context(), "a")
 		if err != nil {
@@ -58,9 +51,8 @@ var blobTests = []test{
 		if got, err := io.ReadAll(r); err == nil && string(got) != "old" && string(got) != "new" {
 			t.Errorf("reads %q; want old or new", got)
 		}
-	}},
-	{"blobs are listed by name, with size and time", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"blobs are listed by name, with size and time", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		wantNames(t, l)
 		for _, name := range []string{"b", "a-2", "c.zst", "a-10"} {
 			put(t, l, name, name)
@@ -79,9 +71,8 @@ var blobTests = []test{
 				t.Errorf("%s is from %v; want about now", b.Name, b.Time)
 			}
 		}
-	}},
-	{"a deleted blob is gone, and deleting it again is no error", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a deleted blob is gone, and deleting it again is no error", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "a", "1")
 		put(t, l, "b", "2")
 		for range 2 {
@@ -94,13 +85,12 @@ var blobTests = []test{
 		wantError(t, "Get of a deleted blob", err, journal.ErrNoBlob)
 		l = f.reopen(t, l)
 		wantNames(t, l, "b")
-	}},
+	})},
 	{"a blob that is not there is ErrNoBlob", func(t *testing.T, f *fixture) {
 		_, err := f.lease(t).Get(t.Context(), "a")
 		wantError(t, "Get", err, journal.ErrNoBlob)
 	}},
-	{"a write that fails leaves the old blob", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	{"a write that fails leaves the old blob", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "a", "old")
 		broken := errors.New("broken")
 		for _, name := range []string{"a", "new"} {
@@ -115,11 +105,10 @@ var blobTests = []test{
 		l = f.reopen(t, l)
 		wantBlob(t, l, "a", "old")
 		wantNames(t, l, "a")
-	}},
-	{"a blob is not seen before it is whole", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a blob is not seen before it is whole", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "a", "old")
-		err := l.Put(t.Context(), "a", func(w io.Writer) error {
+		putFrom(t, l, "a", func(w io.Writer) error {
 			if _, err := w.Write(bytes.Repeat([]byte("x"), 200_000)); err != nil {
 				return err
 			}
@@ -127,24 +116,16 @@ var blobTests = []test{
 			wantNames(t, l, "a")
 			return nil
 		})
-		if err != nil {
-			t.Fatalf("Put = %v", err)
-		}
 		wantBlob(t, l, "a", string(bytes.Repeat([]byte("x"), 200_000)))
-	}},
-	{"appends go on while a blob is written", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
-		err := l.Put(t.Context(), "a", func(w io.Writer) error {
+	})},
+	{"appends go on while a blob is written", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
+		putFrom(t, l, "a", func(w io.Writer) error {
 			appendN(t, l, 0, 3)
 			return writeText("text")(w)
 		})
-		if err != nil {
-			t.Fatalf("Put = %v", err)
-		}
 		wantEntries(t, l, 1, 3)
-	}},
-	{"a canceled put leaves the old blob", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a canceled put leaves the old blob", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		put(t, l, "a", "old")
 		ctx, cancel := context.WithCancel(t.Context())
 		err := l.Put(ctx, "a", func(w io.Writer) error {
@@ -153,14 +134,13 @@ var blobTests = []test{
 		})
 		wantError(t, "Put with a canceled context", err, context.Canceled)
 		wantBlob(t, l, "a", "old")
-	}},
-	{"other names are refused", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"other names are refused", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		for _, name := range []string{"", "A", "a/b", "../a", "a b", "a_b", "ä", "a\x00"} {
 			if err := l.Put(t.Context(), name, writeText("x")); err == nil {
 				t.Errorf("Put(%q) succeeds", name)
 			}
 		}
 		wantNames(t, l)
-	}},
+	})},
 }

@@ -15,8 +15,7 @@ import (
 var callTests = slices.Concat(deliveryTests, answerTests)
 
 var deliveryTests = []clusterTest{
-	{"a call reaches the owner of the shard, wherever it is", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"a call reaches the owner of the shard, wherever it is", 3, func(t *testing.T, c *cluster, members []Process) {
 		for n := range clusterShards {
 			takeAndServe(t, members[n%3], n, prefixed(fmt.Sprintf("shard %d", n)))
 		}
@@ -26,16 +25,14 @@ var deliveryTests = []clusterTest{
 			}
 		}
 	}},
-	{"a call of a shard that is free, or not served, is not delivered", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a call of a shard that is free, or not served, is not delivered", 2, func(t *testing.T, c *cluster, members []Process) {
 		take(t, members[0], 1)
 		for _, m := range members {
 			wantNobody(t, "Call of a free shard", callOf(m, 0))
 			wantNobody(t, "Call of a shard that is not served", callOf(m, 1))
 		}
 	}},
-	{"calls go to the next owner when the shard has changed hands", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"calls go to the next owner when the shard has changed hands", 3, func(t *testing.T, c *cluster, members []Process) {
 		for i := range 2 {
 			name := fmt.Sprintf("owner %d", i)
 			l := takeAndServe(t, members[i%2], 0, prefixed(name))
@@ -48,13 +45,12 @@ var deliveryTests = []clusterTest{
 			}
 		}
 	}},
-	{"a lease that is over serves nothing", func(t *testing.T, c *cluster) {
-		l := take(t, c.join(t, 1)[0], 0)
+	{"a lease that is over serves nothing", 1, func(t *testing.T, c *cluster, members []Process) {
+		l := take(t, members[0], 0)
 		release(t, l)
 		wantError(t, "Serve after the release", l.Serve(prefixed("old")), journal.ErrStale)
 	}},
-	{"a request to a member reaches it, wherever it is", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"a request to a member reaches it, wherever it is", 3, func(t *testing.T, c *cluster, members []Process) {
 		for _, m := range members {
 			serve(t, m, prefixed(m.Member()))
 		}
@@ -64,8 +60,7 @@ var deliveryTests = []clusterTest{
 			}
 		}
 	}},
-	{"a request to a member that is unknown, silent or closed is not delivered", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"a request to a member that is unknown, silent or closed is not delivered", 3, func(t *testing.T, c *cluster, members []Process) {
 		silent, closed := members[1].Member(), members[2].Member()
 		serve(t, members[2], prefixed("closed"))
 		wantMemberAnswer(t, members[0], closed, "x", "closed: x")
@@ -74,16 +69,15 @@ var deliveryTests = []clusterTest{
 			wantNobody(t, "Ask of "+id, func(ctx context.Context) ([]byte, error) { return members[0].Ask(ctx, id, nil) })
 		}
 	}},
-	{"requests to shards and to members do not mix", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"requests to shards and to members do not mix", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		serve(t, m, prefixed("member"))
 		wantNobody(t, "Call of a shard that is not served", callOf(m, 2))
 		takeAndServe(t, m, 2, prefixed("shard"))
 		wantAnswer(t, m, 2, "x", "shard: x")
 		wantMemberAnswer(t, m, m.Member(), "x", "member: x")
 	}},
-	{"a request may be empty, and as large as an entry", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a request may be empty, and as large as an entry", 2, func(t *testing.T, c *cluster, members []Process) {
 		serve(t, members[0], measure)
 		takeAndServe(t, members[0], 0, measure)
 		for _, size := range []int{0, 1, journal.MaxEntry} {
@@ -92,8 +86,7 @@ var deliveryTests = []clusterTest{
 			wantMemberAnswer(t, members[1], members[0].Member(), request, want)
 		}
 	}},
-	{"a call of a closed member is an error", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a call of a closed member is an error", 2, func(t *testing.T, c *cluster, members []Process) {
 		takeAndServe(t, members[0], 0, prefixed("x"))
 		c.close(t, members[1])
 		if _, err := members[1].Call(testwait.Context(t), 0, nil); err == nil {

@@ -44,7 +44,8 @@ func RunCluster(t *testing.T, open ClusterOpener) {
 			for _, test := range g.tests {
 				t.Run(test.name, func(t *testing.T) {
 					noLeaks(t)
-					test.run(t, &cluster{dir: dir, open: open})
+					c := &cluster{dir: dir, open: open, killed: map[Process]bool{}, closed: map[Process]bool{}}
+					test.run(t, c, c.join(t, test.members))
 				})
 			}
 		})
@@ -52,6 +53,7 @@ func RunCluster(t *testing.T, open ClusterOpener) {
 }
 
 type clusterTest struct {
-	name string
-	run  func(t *testing.T, c *cluster)
+	name    string
+	members int // that have joined when it begins
+	run     func(t *testing.T, c *cluster, members []Process)
 }

@@ -11,9 +11,8 @@ import (
 )
 
 var concurrencyTests = []test{
-	{"readers see no gap while entries are appended and cut off", func(t *testing.T, f *fixture) {
+	{"readers see no gap while entries are appended and cut off", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		const entries, kept = 200, 30
-		l := f.lease(t)
 		var group sync.WaitGroup
 		defer group.Wait()
 		var reads []chan struct{}
@@ -47,9 +46,8 @@ var concurrencyTests = []test{
 			t.Fatalf("Bounds() = %d, %d, %v; want the last to be %d", first, last, err, entries)
 		}
 		wantEntries(t, l, first, last)
-	}},
-	{"blobs are put, read and deleted by several", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"blobs are put, read and deleted by several", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		var group sync.WaitGroup
 		for n := range 4 {
 			group.Go(func() {
@@ -69,9 +67,8 @@ var concurrencyTests = []test{
 		group.Wait()
 		wantNames(t, l)
 		wantEntries(t, l, 1, 20)
-	}},
-	{"a release in the middle of everything ends everything", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a release in the middle of everything ends everything", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 20)
 		var group sync.WaitGroup
 		started := make(chan struct{}, 3)
@@ -91,7 +88,9 @@ var concurrencyTests = []test{
 			for {
 				seq, err := appendEntry(t.Context(), l, acknowledged+1)
 				if err != nil {
-					wantStale(t, err)
+					if !errors.Is(err, journal.ErrStale) {
+						t.Errorf("Append after the release = %v; want %v", err, journal.ErrStale)
+					}
 					return
 				}
 				acknowledged = seq
@@ -103,7 +102,7 @@ var concurrencyTests = []test{
 		release(t, l)
 		group.Wait()
 		wantEntries(t, f.lease(t), 1, acknowledged)
-	}},
+	})},
 }
 
 func isClosed(c <-chan struct{}) bool {
@@ -112,13 +111,6 @@ func isClosed(c <-chan struct{}) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func wantStale(t *testing.T, err error) {
-	t.Helper()
-	if !errors.Is(err, journal.ErrStale) {
-		t.Errorf("Append after the release = %v; want %v", err, journal.ErrStale)
 	}
 }
 

@@ -1,7 +1,6 @@
 package journaltest
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -9,8 +8,7 @@ import (
 )
 
 var deathTests = []clusterTest{
-	{"the shards of a killed member are taken over, and its late append is stale", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"the shards of a killed member are taken over, and its late append is stale", 3, func(t *testing.T, c *cluster, members []Process) {
 		dying, others := members[0], members[1:]
 		l := take(t, dying, 0)
 		appendN(t, l, 0, 5)
@@ -21,15 +19,13 @@ var deathTests = []clusterTest{
 		testwait.Receive(t, "Lost() of a killed member", l.Lost())
 		wantAgreement(t, others...)
 		next := take(t, others[0], 0)
-		if next.Epoch() <= l.Epoch() {
-			t.Errorf("Epoch() = %d after %d", next.Epoch(), l.Epoch())
-		}
-		wantLate(t, l, 5)
+		wantLaterEpoch(t, next, l.Epoch())
+		wantStale(t, "by a killed member", l, 5)
 		wantEntries(t, next, 1, 5)
 		wantBlob(t, next, "left", "behind")
 		appendN(t, next, 5, 3)
-		wantLate(t, l, 5)
-		wantLate(t, l, 8)
+		wantStale(t, "by a killed member", l, 5)
+		wantStale(t, "by a killed member", l, 8)
 		wantEntries(t, next, 1, 8)
 		appendN(t, kept, last(t, kept), 1)
 		for _, m := range others {
@@ -41,8 +37,7 @@ var deathTests = []clusterTest{
 			})
 		}
 	}},
-	{"a request to a killed member that was delivered ends with an error", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"a request to a killed member that was delivered ends with an error", 3, func(t *testing.T, c *cluster, members []Process) {
 		dying, caller := members[0], members[1]
 		id := dying.Member()
 		var waiting gatherer
@@ -52,9 +47,7 @@ var deathTests = []clusterTest{
 		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), caller, 0, nil)) })
 		ask := inBackground(func() error { return errorOf(reachMember(testwait.Context(t), caller, id, nil)) })
 		own := inBackground(func() error { return errorOf(reach(testwait.Context(t), dying, 1, nil)) })
-		if !waiting.wait(testwait.Context(t), 3) {
-			t.Fatal("the requests were not delivered")
-		}
+		waiting.await(t, 3)
 		c.kill(dying)
 		wantUnanswered(t, "Call, when the owner is killed", testwait.Receive(t, "Call of a killed owner", call))
 		wantUnanswered(t, "Ask, when the member is killed", testwait.Receive(t, "Ask of a killed member", ask))
@@ -62,8 +55,7 @@ var deathTests = []clusterTest{
 		takeAndServe(t, members[2], 0, prefixed("next"))
 		wantAnswer(t, caller, 0, "x", "next: x")
 	}},
-	{"a process that is started again after its death is another member", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a process that is started again after its death is another member", 2, func(t *testing.T, c *cluster, members []Process) {
 		id := members[0].Member()
 		var epochs []uint64
 		for n := range clusterShards {
@@ -77,18 +69,7 @@ var deathTests = []clusterTest{
 		}
 		wantAgreement(t, members[1], again)
 		for n, old := range epochs {
-			if l := take(t, again, n); l.Epoch() <= old {
-				t.Errorf("shard %d: Epoch() = %d after %d", n, l.Epoch(), old)
-			}
+			wantLaterEpoch(t, take(t, again, n), old)
 		}
 	}},
-}
-
-// wantLate checks that a lease that was taken over records nothing.
-func wantLate(t *testing.T, l journal.Lease, expected uint64) {
-	t.Helper()
-	_, err := l.Append(testwait.Context(t), expected, entryID(expected+1), []byte("late"))
-	if !errors.Is(err, journal.ErrStale) {
-		t.Errorf("Append(%d) by a killed member = %v; want %v", expected, err, journal.ErrStale)
-	}
 }

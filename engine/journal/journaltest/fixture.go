@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // fixture is the log of one test.
@@ -101,7 +102,7 @@ func appendEntry(ctx context.Context, l journal.Lease, n uint64) (seq uint64, er
 	}
 }
 
-func wantBounds(t *testing.T, l journal.Lease, first, last uint64) {
+func wantBounds(t *testing.T, l journal.Reader, first, last uint64) {
 	t.Helper()
 	gotFirst, gotLast, err := l.Bounds(t.Context())
 	if err != nil || gotFirst != first || gotLast != last {
@@ -111,7 +112,7 @@ func wantBounds(t *testing.T, l journal.Lease, first, last uint64) {
 
 // readAll checks that the entries follow each other and are those of appendN,
 // and returns the sequence after the last one.
-func readAll(ctx context.Context, l journal.Lease, from uint64) (next uint64, err error) {
+func readAll(ctx context.Context, l journal.Reader, from uint64) (next uint64, err error) {
 	next = from
 	for e, err := range l.Read(ctx, from) {
 		if err != nil {
@@ -128,11 +129,33 @@ func readAll(ctx context.Context, l journal.Lease, from uint64) (next uint64, er
 	return next, nil
 }
 
-func wantEntries(t *testing.T, l journal.Lease, from, to uint64) {
+func wantEntries(t *testing.T, l journal.Reader, from, to uint64) {
 	t.Helper()
 	next, err := readAll(t.Context(), l, from)
 	if err != nil || next != to+1 {
 		t.Fatalf("Read(%d) ends at %d, %v; want %d", from, next-1, err, to)
+	}
+}
+
+// wantLog checks the bounds of the log, and all entries between them.
+func wantLog(t *testing.T, l journal.Reader, first, last uint64) {
+	t.Helper()
+	wantBounds(t, l, first, last)
+	wantEntries(t, l, first, last)
+}
+
+// wantStale checks that an append after the expected entry is refused.
+func wantStale(t *testing.T, when string, l journal.Lease, expected uint64) {
+	t.Helper()
+	_, err := l.Append(testwait.Context(t), expected, entryID(expected+1), entryData(expected+1))
+	wantError(t, "Append "+when, err, journal.ErrStale)
+}
+
+// wantLaterEpoch checks that the epoch of the lease is above that of one before.
+func wantLaterEpoch(t *testing.T, l journal.Lease, before uint64) {
+	t.Helper()
+	if l.Epoch() <= before {
+		t.Fatalf("Epoch() = %d after %d", l.Epoch(), before)
 	}
 }
 
@@ -145,7 +168,12 @@ func wantError(t *testing.T, call string, err, want error) {
 
 func put(t *testing.T, l journal.Lease, name, text string) {
 	t.Helper()
-	if err := l.Put(t.Context(), name, writeText(text)); err != nil {
+	putFrom(t, l, name, writeText(text))
+}
+
+func putFrom(t *testing.T, l journal.Lease, name string, write func(io.Writer) error) {
+	t.Helper()
+	if err := l.Put(t.Context(), name, write); err != nil {
 		t.Fatalf("Put(%q) = %v", name, err)
 	}
 }
@@ -157,7 +185,7 @@ func writeText(text string) func(io.Writer) error {
 	}
 }
 
-func wantBlob(t *testing.T, l journal.Lease, name, want string) {
+func wantBlob(t *testing.T, l journal.Reader, name, want string) {
 	t.Helper()
 	r, err := l.Get(t.Context(), name)
 	if err != nil {
@@ -170,7 +198,7 @@ func wantBlob(t *testing.T, l journal.Lease, name, want string) {
 	}
 }
 
-func wantNames(t *testing.T, l journal.Lease, want ...string) {
+func wantNames(t *testing.T, l journal.Reader, want ...string) {
 	t.Helper()
 	blobs, err := l.Blobs(t.Context())
 	if err != nil {

@@ -2,9 +2,11 @@ package journaltest
 
 import (
 	"bytes"
-	"context"
 	"slices"
 	"sync"
+	"testing"
+
+	"github.com/tideover/tideover/internal/testwait"
 )
 
 // gatherer keeps requests until their answers are released. The zero gatherer has
@@ -27,9 +29,10 @@ func (g *gatherer) answer(request []byte, reply func([]byte)) {
 	}
 }
 
-// wait reports whether so many requests have come before the context ends.
-func (g *gatherer) wait(ctx context.Context, count int) bool {
-	for {
+// wait reports whether so many requests have come before the end of the test.
+func (g *gatherer) wait(t *testing.T, count int) bool {
+	t.Helper()
+	for ctx := testwait.Context(t); ; {
 		g.mu.Lock()
 		came := len(g.replies)
 		if g.more == nil {
@@ -45,6 +48,14 @@ func (g *gatherer) wait(ctx context.Context, count int) bool {
 		case <-ctx.Done():
 			return false
 		}
+	}
+}
+
+// await fails the test if not so many requests come.
+func (g *gatherer) await(t *testing.T, count int) {
+	t.Helper()
+	if !g.wait(t, count) {
+		t.Fatal("the requests were not delivered")
 	}
 }
 

@@ -16,9 +16,7 @@ var leaseTests = []test{
 				log = f.log(t)
 			}
 			l := leaseOf(t, log)
-			if l.Epoch() <= latest {
-				t.Fatalf("Epoch() = %d after %d", l.Epoch(), latest)
-			}
+			wantLaterEpoch(t, l, latest)
 			latest = l.Epoch()
 			release(t, l)
 		}
@@ -36,25 +34,21 @@ var leaseTests = []test{
 		next := leaseOf(t, other)
 		wantEntries(t, next, 1, 3)
 	}},
-	{"lost is open while the lease is held and closed by its release", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	{"lost is open while the lease is held and closed by its release", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 1)
-		select {
-		case <-l.Lost():
+		if isClosed(l.Lost()) {
 			t.Fatal("Lost() is closed before the release")
-		default:
 		}
 		release(t, l)
 		<-l.Lost()
-	}},
-	{"a release can be repeated", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a release can be repeated", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		release(t, l)
 		release(t, l)
 		next := f.lease(t)
 		release(t, l)
 		appendN(t, next, 0, 1)
-	}},
+	})},
 	{"closing the log gives up its lease", func(t *testing.T, f *fixture) {
 		log := f.open(t, f.dir)
 		l := leaseOf(t, log)
@@ -63,8 +57,7 @@ var leaseTests = []test{
 			t.Fatalf("Close() = %v", err)
 		}
 		<-l.Lost()
-		_, err := l.Append(t.Context(), 2, entryID(3), entryData(3))
-		wantError(t, "Append after Close", err, journal.ErrStale)
+		wantStale(t, "after Close", l, 2)
 		if _, err := log.Lease(t.Context(), 0); err == nil {
 			t.Error("Lease of a closed log succeeds")
 		}
@@ -75,16 +68,14 @@ var leaseTests = []test{
 		appendN(t, old, 0, 2)
 		put(t, old, "kept", "old")
 		l := f.reopen(t, old)
-		_, err := old.Append(t.Context(), 2, entryID(3), entryData(3))
-		wantError(t, "Append under an old lease", err, journal.ErrStale)
+		wantStale(t, "under an old lease", old, 2)
 		wantError(t, "Truncate under an old lease", old.Truncate(t.Context(), 2), journal.ErrStale)
 		wantError(t, "Put under an old lease", old.Put(t.Context(), "kept", writeText("new")), journal.ErrStale)
 		wantError(t, "Delete under an old lease", old.Delete(t.Context(), "kept"), journal.ErrStale)
 		wantBounds(t, l, 1, 2)
 		wantBlob(t, l, "kept", "old")
 		appendN(t, l, 2, 1)
-		_, err = old.Append(t.Context(), 3, entryID(4), entryData(4))
-		wantError(t, "Append under an old lease", err, journal.ErrStale)
+		wantStale(t, "under an old lease", old, 3)
 		wantEntries(t, l, 1, 3)
 	}},
 	{"a canceled lease is not taken", func(t *testing.T, f *fixture) {

@@ -15,19 +15,15 @@ var appendTests = []test{
 	{"a new log has the bounds 1 and 0", func(t *testing.T, f *fixture) {
 		wantBounds(t, f.lease(t), 1, 0)
 	}},
-	{"entries are read in the order of their appends, after a restart too", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	{"entries are read in the order of their appends, after a restart too", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 20)
-		wantBounds(t, l, 1, 20)
-		wantEntries(t, l, 1, 20)
+		wantLog(t, l, 1, 20)
 		l = f.reopen(t, l)
-		wantBounds(t, l, 1, 20)
-		wantEntries(t, l, 1, 20)
+		wantLog(t, l, 1, 20)
 		appendN(t, l, 20, 5)
 		wantEntries(t, l, 1, 25)
-	}},
-	{"an entry has the epoch of its lease", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"an entry has the epoch of its lease", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 1)
 		epochs := []uint64{l.Epoch()}
 		l = f.reopen(t, l)
@@ -38,19 +34,16 @@ var appendTests = []test{
 				t.Errorf("entry %d has epoch %d, %v; want %d", e.Seq, e.Epoch, err, epochs[e.Seq-1])
 			}
 		}
-	}},
-	{"appending after anything but the last entry is stale", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"appending after anything but the last entry is stale", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		for _, expected := range []uint64{0, 1, 2, 4, 1000} {
 			_, err := l.Append(t.Context(), expected, entryID(99), []byte("x"))
 			wantError(t, "Append after the wrong entry", err, journal.ErrStale)
 		}
-		wantBounds(t, l, 1, 3)
-		wantEntries(t, l, 1, 3)
-	}},
-	{"an append that is repeated is recorded once", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+		wantLog(t, l, 1, 3)
+	})},
+	{"an append that is repeated is recorded once", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		for range 3 {
 			seq, err := l.Append(t.Context(), 2, entryID(3), entryData(3))
@@ -61,19 +54,17 @@ var appendTests = []test{
 		wantBounds(t, l, 1, 3)
 		appendN(t, l, 3, 1)
 		wantEntries(t, l, 1, 4)
-	}},
+	})},
 	{"the next owner does not repeat what it has not read", func(t *testing.T, f *fixture) {
 		// A repeat is a success for the owner that appended first. The next owner has
 		// read the log, so an append behind its end is a mistake.
 		l := f.lease(t)
 		appendN(t, l, 0, 3)
 		l = f.reopen(t, l)
-		_, err := l.Append(t.Context(), 2, entryID(3), entryData(3))
-		wantError(t, "Append repeated under the next lease", err, journal.ErrStale)
+		wantStale(t, "repeated under the next lease", l, 2)
 		wantBounds(t, l, 1, 3)
 	}},
-	{"the largest entry fits, an empty one too, and no larger one", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	{"the largest entry fits, an empty one too, and no larger one", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		data := bytes.Repeat([]byte("0123456789"), journal.MaxEntry/10+1)
 		sizes := []int{journal.MaxEntry, 0}
 		for i, size := range sizes {
@@ -89,42 +80,37 @@ var appendTests = []test{
 				t.Errorf("entry %d has %d bytes, %v; want the %d that were appended", e.Seq, len(e.Data), err, sizes[e.Seq-1])
 			}
 		}
-	}},
-	{"an append does not keep the caller's data", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"an append does not keep the caller's data", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		data := entryData(1)
 		if _, err := l.Append(t.Context(), 0, entryID(1), data); err != nil {
 			t.Fatal(err)
 		}
 		clear(data)
 		wantEntries(t, l, 1, 1)
-	}},
-	{"a canceled append records nothing or can be repeated", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a canceled append records nothing or can be repeated", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := l.Append(ctx, 0, entryID(1), entryData(1))
 		wantError(t, "Append with a canceled context", err, context.Canceled)
 		appendN(t, l, 0, 2)
 		wantEntries(t, l, 1, 2)
-	}},
+	})},
 }
 
 var readTests = []test{
-	{"reading starts in the middle", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	{"reading starts in the middle", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 10)
 		wantEntries(t, l, 7, 10)
 		wantEntries(t, l, 10, 10)
-	}},
-	{"reading an empty log, or behind the end, yields nothing", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"reading an empty log, or behind the end, yields nothing", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		wantEntries(t, l, 1, 0)
 		appendN(t, l, 0, 2)
 		wantEntries(t, l, 3, 2)
-	}},
-	{"reading ends at the last entry of the time of the call", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"reading ends at the last entry of the time of the call", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		entries := l.Read(t.Context(), 1)
 		appendN(t, l, 3, 3)
@@ -138,9 +124,8 @@ var readTests = []test{
 		if last != 3 {
 			t.Errorf("Read(1), called before entry 4 was appended, ends at %d; want 3", last)
 		}
-	}},
-	{"reading can be stopped, and done again", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"reading can be stopped, and done again", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 5)
 		for range 20 {
 			for range l.Read(t.Context(), 1) {
@@ -148,9 +133,8 @@ var readTests = []test{
 			}
 		}
 		wantEntries(t, l, 1, 5)
-	}},
-	{"appending while reading is possible", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"appending while reading is possible", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		for e, err := range l.Read(t.Context(), 1) {
 			if err != nil {
@@ -159,18 +143,16 @@ var readTests = []test{
 			appendN(t, l, 2+e.Seq, 1)
 		}
 		wantEntries(t, l, 1, 6)
-	}},
-	{"reading hundreds of entries yields each once", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"reading hundreds of entries yields each once", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 200)
 		wantEntries(t, l, 1, 200)
-	}},
-	{"a canceled read ends with an error", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a canceled read ends with an error", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := readAll(ctx, l, 1)
 		wantError(t, "Read with a canceled context", err, context.Canceled)
-	}},
+	})},
 }

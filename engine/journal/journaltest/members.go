@@ -10,20 +10,20 @@ import (
 )
 
 var memberTests = []clusterTest{
-	{"all know how many shards there are", func(t *testing.T, c *cluster) {
-		for _, m := range c.join(t, 2) {
+	{"all know how many shards there are", 2, func(t *testing.T, c *cluster, members []Process) {
+		for _, m := range members {
 			if m.Shards() != clusterShards {
 				t.Errorf("%s: Shards() = %d; want %d", m.Member(), m.Shards(), clusterShards)
 			}
 		}
 	}},
-	{"a member alone should own everything", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"a member alone should own everything", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		if shards, _ := m.Assigned(); !slices.Equal(shards, []int{0, 1, 2, 3}) {
 			t.Errorf("Assigned() = %d; want all %d", shards, clusterShards)
 		}
 	}},
-	{"members share all shards, evenly, and each is assigned once", func(t *testing.T, c *cluster) {
+	{"members share all shards, evenly, and each is assigned once", 0, func(t *testing.T, c *cluster, _ []Process) {
 		for _, count := range []int{2, 3, 5} {
 			members := c.join(t, count) // which waits for that
 			for _, m := range members {
@@ -31,8 +31,7 @@ var memberTests = []clusterTest{
 			}
 		}
 	}},
-	{"members have ids of their own, and keep them", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"members have ids of their own, and keep them", 2, func(t *testing.T, c *cluster, members []Process) {
 		members = append(members, c.open(t, c.dir, clusterShards))
 		t.Cleanup(func() { c.close(t, members[2]) })
 		var before, after []string
@@ -51,8 +50,8 @@ var memberTests = []clusterTest{
 			t.Errorf("the members are %q; want three ids", after)
 		}
 	}},
-	{"a member that comes or goes is announced", func(t *testing.T, c *cluster) {
-		first := c.join(t, 1)[0]
+	{"a member that comes or goes is announced", 1, func(t *testing.T, c *cluster, members []Process) {
+		first := members[0]
 		for range 2 {
 			_, came := first.Assigned()
 			second := c.open(t, c.dir, clusterShards)
@@ -66,16 +65,15 @@ var memberTests = []clusterTest{
 			awaitAssigned(t, first, clusterShards)
 		}
 	}},
-	{"what is assigned belongs to the caller", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"what is assigned belongs to the caller", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		shards, _ := m.Assigned()
 		clear(shards)
 		if again, _ := m.Assigned(); !slices.Equal(again, []int{0, 1, 2, 3}) {
 			t.Errorf("Assigned() = %d after the caller has changed the last one", again)
 		}
 	}},
-	{"a closed member is none any more", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"a closed member is none any more", 3, func(t *testing.T, c *cluster, members []Process) {
 		gone := members[0].Member()
 		c.close(t, members[0])
 		wantAgreement(t, members[1:]...)

@@ -11,8 +11,8 @@ import (
 )
 
 var shardTests = []clusterTest{
-	{"a member leases several shards, and each is a log of its own", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"a member leases several shards, and each is a log of its own", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		var leases []journal.Shared
 		for n := range clusterShards {
 			leases = append(leases, take(t, m, n))
@@ -23,8 +23,7 @@ var shardTests = []clusterTest{
 			put(t, l, "mine", fmt.Sprint(n))
 		}
 		for n, l := range leases {
-			wantBounds(t, l, 1, uint64(1+n))
-			wantEntries(t, l, 1, uint64(1+n))
+			wantLog(t, l, 1, uint64(1+n))
 			wantBlob(t, l, "mine", fmt.Sprint(n))
 			wantNames(t, l, "mine")
 		}
@@ -36,8 +35,7 @@ var shardTests = []clusterTest{
 		wantBounds(t, leases[3], 3, 4)
 		wantBlob(t, leases[1], "mine", "1")
 	}},
-	{"a shard has one owner", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a shard has one owner", 2, func(t *testing.T, c *cluster, members []Process) {
 		l := take(t, members[0], 0)
 		for _, m := range members {
 			_, err := m.Lease(testwait.Context(t), 0)
@@ -46,8 +44,7 @@ var shardTests = []clusterTest{
 		take(t, members[1], 1)
 		appendN(t, l, last(t, l), 1)
 	}},
-	{"the next owner, wherever it is, finds what the one before has left", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"the next owner, wherever it is, finds what the one before has left", 2, func(t *testing.T, c *cluster, members []Process) {
 		l := take(t, members[0], 1)
 		put(t, l, "left", "behind")
 		for i := range 2 {
@@ -56,18 +53,13 @@ var shardTests = []clusterTest{
 			release(t, l)
 			old := l
 			l = take(t, members[(i+1)%2], 1)
-			if l.Epoch() <= old.Epoch() {
-				t.Fatalf("Epoch() = %d after %d", l.Epoch(), old.Epoch())
-			}
-			wantBounds(t, l, 1, before+2)
-			wantEntries(t, l, 1, before+2)
+			wantLaterEpoch(t, l, old.Epoch())
+			wantLog(t, l, 1, before+2)
 			wantBlob(t, l, "left", "behind")
-			_, err := old.Append(t.Context(), before+2, entryID(before+3), entryData(before+3))
-			wantError(t, "Append under an old lease", err, journal.ErrStale)
+			wantStale(t, "under an old lease", old, before+2)
 		}
 	}},
-	{"what one shard goes through leaves the others' leases alone", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"what one shard goes through leaves the others' leases alone", 2, func(t *testing.T, c *cluster, members []Process) {
 		kept := take(t, members[0], 2)
 		for range 3 {
 			release(t, take(t, members[0], 3))
@@ -78,8 +70,7 @@ var shardTests = []clusterTest{
 			t.Error("the lease of another shard is lost")
 		}
 	}},
-	{"a member that closes gives up its shards", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"a member that closes gives up its shards", 2, func(t *testing.T, c *cluster, members []Process) {
 		var leases []journal.Shared
 		for n := range clusterShards {
 			leases = append(leases, take(t, members[0], n))
@@ -89,23 +80,20 @@ var shardTests = []clusterTest{
 		c.close(t, members[0])
 		for n, l := range leases {
 			testwait.Receive(t, "Lost() after Close", l.Lost())
-			_, err := l.Append(t.Context(), end, entryID(end+1), entryData(end+1))
-			wantError(t, "Append after Close", err, journal.ErrStale)
+			wantStale(t, "after Close", l, end)
 			if _, err := members[0].Lease(t.Context(), n); err == nil {
 				t.Errorf("Lease(%d) of a closed member succeeds", n)
 			}
 			next := take(t, members[1], n)
-			if next.Epoch() <= l.Epoch() {
-				t.Errorf("Epoch() = %d after %d", next.Epoch(), l.Epoch())
-			}
+			wantLaterEpoch(t, next, l.Epoch())
 			if n == 0 {
 				wantEntries(t, next, 1, end+2)
 			}
 		}
 		wantAgreement(t, members[1])
 	}},
-	{"there are no other shards", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"there are no other shards", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		for _, n := range []int{-1, clusterShards, 1 << 20} {
 			if _, err := m.Lease(testwait.Context(t), n); err == nil || errors.Is(err, journal.ErrLocked) {
 				t.Errorf("Lease(%d) = %v; want an error that it does not exist", n, err)
@@ -115,9 +103,8 @@ var shardTests = []clusterTest{
 			}
 		}
 	}},
-	{"members take and release shards at once, and each has one owner", func(t *testing.T, c *cluster) {
+	{"members take and release shards at once, and each has one owner", 3, func(t *testing.T, c *cluster, members []Process) {
 		const rounds = 4
-		members := c.join(t, 3)
 		l := take(t, members[0], 3)
 		start := last(t, l)
 		release(t, l)

@@ -1,11 +1,9 @@
 package journaltest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -16,8 +14,7 @@ import (
 )
 
 var statusTests = []clusterTest{
-	{"the status names the members", func(t *testing.T, c *cluster) {
-		members := c.join(t, 3)
+	{"the status names the members", 3, func(t *testing.T, c *cluster, members []Process) {
 		var want []string
 		for _, m := range members {
 			want = append(want, m.Member())
@@ -27,8 +24,7 @@ var statusTests = []clusterTest{
 			eventuallyStatus(t, m, func(s journal.Status) string { return wrongMembers(s.Members, want) })
 		}
 	}},
-	{"the status tells who owns which shard, and what is in it", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"the status tells who owns which shard, and what is in it", 2, func(t *testing.T, c *cluster, members []Process) {
 		want := make([]journal.Shard, clusterShards)
 		for n := range want {
 			want[n] = journal.Shard{Number: n, First: 1}
@@ -46,8 +42,7 @@ var statusTests = []clusterTest{
 			eventuallyStatus(t, m, func(s journal.Status) string { return wrongShards(s.Shards, want) })
 		}
 	}},
-	{"the status forgets an owner that has released", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"the status forgets an owner that has released", 2, func(t *testing.T, c *cluster, members []Process) {
 		l := take(t, members[0], 0)
 		release(t, l)
 		for _, m := range members {
@@ -59,8 +54,7 @@ var statusTests = []clusterTest{
 			})
 		}
 	}},
-	{"what is settled is settled for all", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"what is settled is settled for all", 2, func(t *testing.T, c *cluster, members []Process) {
 		settle := func(m journal.Cluster, name, value, want string) {
 			t.Helper()
 			if got, err := m.Settle(testwait.Context(t), name, value); err != nil || got != want {
@@ -77,8 +71,7 @@ var statusTests = []clusterTest{
 		c.close(t, members[1])
 		settle(c.join(t, 1)[0], "other", "four", "two")
 	}},
-	{"anybody can read a shard", func(t *testing.T, c *cluster) {
-		members := c.join(t, 2)
+	{"anybody can read a shard", 2, func(t *testing.T, c *cluster, members []Process) {
 		l := take(t, members[0], 3)
 		appendN(t, l, 0, 20)
 		put(t, l, "state", "of 20")
@@ -88,32 +81,9 @@ var statusTests = []clusterTest{
 			if err != nil {
 				t.Fatalf("Peek(3) = %v", err)
 			}
-			first, last, err := r.Bounds(testwait.Context(t))
-			if err != nil || first != 5 || last != 20 {
-				t.Fatalf("Bounds() = %d, %d, %v; want 5, 20", first, last, err)
-			}
-			n := uint64(5)
-			for e, err := range r.Read(testwait.Context(t), 5) {
-				if err != nil || e.Seq != n || !bytes.Equal(e.Data, entryData(n)) {
-					t.Fatalf("Read yields %d, %v; want %d", e.Seq, err, n)
-				}
-				n++
-			}
-			if n != 21 {
-				t.Fatalf("Read ends before %d", n)
-			}
-			blobs, err := r.Blobs(testwait.Context(t))
-			if err != nil || len(blobs) != 1 || blobs[0].Name != "state" {
-				t.Fatalf("Blobs() = %+v, %v", blobs, err)
-			}
-			in, err := r.Get(testwait.Context(t), "state")
-			if err != nil {
-				t.Fatalf("Get() = %v", err)
-			}
-			text, err := io.ReadAll(in)
-			if _ = in.Close(); err != nil || string(text) != "of 20" {
-				t.Fatalf("Get() reads %q, %v", text, err)
-			}
+			wantLog(t, r, 5, 20)
+			wantNames(t, r, "state")
+			wantBlob(t, r, "state", "of 20")
 			_, err = r.Get(testwait.Context(t), "none")
 			wantError(t, "Get of no blob", err, journal.ErrNoBlob)
 		}
@@ -122,8 +92,8 @@ var statusTests = []clusterTest{
 			t.Error("Peek at a shard that is not there succeeds")
 		}
 	}},
-	{"the status ends with its context, and with its member", func(t *testing.T, c *cluster) {
-		m := c.join(t, 1)[0]
+	{"the status ends with its context, and with its member", 1, func(t *testing.T, c *cluster, members []Process) {
+		m := members[0]
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := m.Status(ctx)

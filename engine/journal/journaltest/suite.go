@@ -47,6 +47,14 @@ type test struct {
 	run  func(t *testing.T, f *fixture)
 }
 
+// withLease makes a test of one that begins with the lease of an empty log.
+func withLease(run func(t *testing.T, f *fixture, l journal.Lease)) func(*testing.T, *fixture) {
+	return func(t *testing.T, f *fixture) {
+		t.Helper()
+		run(t, f, f.lease(t))
+	}
+}
+
 // noLeaks fails the test if goroutines are left after everything was closed.
 func noLeaks(t *testing.T) {
 	t.Helper()

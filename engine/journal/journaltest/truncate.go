@@ -8,46 +8,37 @@ import (
 )
 
 var truncateTests = []test{
-	{"truncation removes what is below, and the log goes on", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	{"truncation removes what is below, and the log goes on", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 10)
 		truncate(t, l, 4)
-		wantBounds(t, l, 4, 10)
-		wantEntries(t, l, 4, 10)
+		wantLog(t, l, 4, 10)
 		appendN(t, l, 10, 2)
 		l = f.reopen(t, l)
-		wantBounds(t, l, 4, 12)
-		wantEntries(t, l, 4, 12)
-	}},
-	{"reading what was cut off is an error", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+		wantLog(t, l, 4, 12)
+	})},
+	{"reading what was cut off is an error", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 10)
 		truncate(t, l, 4)
 		if next, err := readAll(t.Context(), l, 3); err == nil || next != 3 {
 			t.Errorf("Read(3) ends at %d, %v; want an error at once", next-1, err)
 		}
-	}},
-	{"truncation of everything keeps the place, after a restart too", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"truncation of everything keeps the place, after a restart too", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 10)
 		truncate(t, l, 11)
-		wantBounds(t, l, 11, 10)
-		wantEntries(t, l, 11, 10)
+		wantLog(t, l, 11, 10)
 		l = f.reopen(t, l)
 		wantBounds(t, l, 11, 10)
 		appendN(t, l, 10, 2)
-		wantBounds(t, l, 11, 12)
-		wantEntries(t, l, 11, 12)
-	}},
-	{"truncation beyond the end removes everything and no more", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+		wantLog(t, l, 11, 12)
+	})},
+	{"truncation beyond the end removes everything and no more", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		truncate(t, l, 100)
 		wantBounds(t, l, 4, 3)
 		appendN(t, l, 3, 1)
-	}},
-	{"truncation of what is already gone does nothing", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"truncation of what is already gone does nothing", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		truncate(t, l, 1)
 		wantBounds(t, l, 1, 0)
 		appendN(t, l, 0, 5)
@@ -56,16 +47,13 @@ var truncateTests = []test{
 		truncate(t, l, 2)
 		truncate(t, l, 0)
 		wantBounds(t, l, 4, 5)
-	}},
-	{"a repeat of an append that was cut off is stale", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+	})},
+	{"a repeat of an append that was cut off is stale", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
 		truncate(t, l, 4)
-		_, err := l.Append(t.Context(), 1, entryID(2), entryData(2))
-		wantError(t, "Append of what was cut off", err, journal.ErrStale)
-	}},
-	{"truncation of hundreds can be canceled and repeated", func(t *testing.T, f *fixture) {
-		l := f.lease(t)
+		wantStale(t, "of what was cut off", l, 1)
+	})},
+	{"truncation of hundreds can be canceled and repeated", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 150)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -76,9 +64,8 @@ var truncateTests = []test{
 		}
 		wantEntries(t, l, first, 150)
 		truncate(t, l, 130)
-		wantBounds(t, l, 130, 150)
-		wantEntries(t, l, 130, 150)
-	}},
+		wantLog(t, l, 130, 150)
+	})},
 }
 
 func truncate(t *testing.T, l journal.Lease, below uint64) {
