@@ -61,11 +61,7 @@ var errChanged = errors.New("the record has changed meanwhile")
 
 // storeShard writes the record of a shard in place of the one with its revision.
 func (b *backend) storeShard(ctx context.Context, shard int, r shardRecord) (revision uint64, err error) {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return 0, err
-	}
-	revision, err = b.bucket.put(ctx, shardKey(shard), text, r.revision)
+	revision, err = b.bucket.putJSON(ctx, shardKey(shard), r, r.revision)
 	if errors.Is(err, errConflict) {
 		return 0, errChanged
 	}

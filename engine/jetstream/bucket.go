@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // bucket is the key-value bucket of the cluster: its members and the owners of shards.
@@ -18,9 +20,7 @@ type bucket struct {
 	name string
 }
 
-func newBucket(c *conn, n names) bucket {
-	return bucket{stream{c, n.bucketStream()}, n.bucket()}
-}
+func newBucket(c *conn, n names) bucket { return bucket{stream{c, n.bucketStream()}, n.bucket()} }
 
 // record is a value in the bucket. Its revision is different for each value that the
 // key has had, or will have.
@@ -63,6 +63,27 @@ func (b bucket) put(ctx context.Context, key string, value []byte, revision uint
 		return 0, fmt.Errorf("put key %s: %w", key, err)
 	}
 	return ack.Sequence, nil
+}
+
+// putJSON is put with the JSON of a value.
+func (b bucket) putJSON(ctx context.Context, key string, value any, revision uint64) (uint64, error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return 0, err
+	}
+	return b.put(ctx, key, text, revision)
+}
+
+// settings returns the settings of the cluster and their revision.
+func (b bucket) settings(ctx context.Context) (s settings, revision uint64, err error) {
+	r, err := b.get(ctx, settingsKey)
+	if err != nil {
+		return s, 0, err
+	}
+	if err := json.Unmarshal(r.value, &s); err != nil {
+		return s, 0, fmt.Errorf("%w: the settings in bucket %s: %w", journal.ErrDamaged, b.name, err)
+	}
+	return s, r.revision, nil
 }
 
 func (b bucket) message(key string, revision uint64) *nats.Msg {

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"hash"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,14 +26,13 @@ type cache struct {
 	dir       string
 	temporary bool
 
-	mu      sync.Mutex
-	checked map[string]bool // files whose contents were compared with their names
+	checked sync.Map // names of files whose contents were compared with them
 }
 
 const tmpPrefix = ".tmp-"
 
 func openCache(dir string) (*cache, error) {
-	c := &cache{dir: dir, temporary: dir == "", checked: map[string]bool{}}
+	c := &cache{dir: dir, temporary: dir == ""}
 	var err error
 	if c.temporary {
 		c.dir, err = os.MkdirTemp("", "tideover-blobs-")
@@ -86,10 +84,7 @@ func (c *cache) open(shard int, digest string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.mu.Lock()
-	checked := c.checked[name]
-	c.mu.Unlock()
-	if checked {
+	if _, checked := c.checked.Load(name); checked {
 		return f, nil
 	}
 	sum := sha256.New()
@@ -99,22 +94,14 @@ func (c *cache) open(shard int, digest string) (*os.File, error) {
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	c.markChecked(name)
+	c.checked.Store(name, true)
 	return f, nil
-}
-
-func (c *cache) markChecked(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.checked[name] = true
 }
 
 // drop removes a copy. A reader that has it open can go on reading.
 func (c *cache) drop(shard int, digest string) {
 	name := c.name(shard, digest)
-	c.mu.Lock()
-	delete(c.checked, name)
-	c.mu.Unlock()
+	c.checked.Delete(name)
 	_ = os.Remove(filepath.Join(c.dir, name)) // a file that stays does no harm
 }
 
@@ -177,16 +164,14 @@ func (f *localFile) keep(shard int) error {
 	if err := os.Rename(f.Name(), filepath.Join(f.cache.dir, name)); err != nil {
 		return err
 	}
-	f.cache.markChecked(name)
+	f.cache.checked.Store(name, true)
 	return nil
 }
 
 // abandon removes the file, unless keep has renamed it.
 func (f *localFile) abandon() {
 	f.Close()
-	if err := os.Remove(f.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		_ = err // it is swept later
-	}
+	_ = os.Remove(f.Name()) // a file that stays is swept later
 }
 
 // contextWriter stops a long write when its context ends.

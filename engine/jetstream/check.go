@@ -43,10 +43,7 @@ func Check(ctx context.Context, cfg Config) ([]journal.Finding, error) {
 	}
 	cfg = cfg.withDefaults()
 	found, err := checkFromOutside(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("check log %s: %w", cfg.Name, err)
-	}
-	return found, nil
+	return found, wrapf(err, "check log %s", cfg.Name)
 }
 
 // checkDialTime is how long a check from outside waits for a server.
@@ -84,10 +81,7 @@ func (l *Log) Check(ctx context.Context) ([]journal.Finding, error) {
 		findings: findings{redact: l.cfg.redact}, cfg: l.cfg, c: l.c, names: l.names, bucket: l.bucket, second: l.objects.second,
 	}
 	found, err := x.examine(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("check log %s: %w", l.cfg.Name, err)
-	}
-	return found, nil
+	return found, wrapf(err, "check log %s", l.cfg.Name)
 }
 
 // examiner checks a cluster.
@@ -210,9 +204,9 @@ func (x *examiner) checkSecond() {
 			"new snapshots have no second copy", "the second place can't be written: %v", err)
 		return
 	}
-	if err := x.second.lastFailure(); err != nil {
+	if err := x.second.failed.Load(); err != nil && *err != nil {
 		x.add(journal.Broken, "see to the cause; the next snapshot makes the copies again",
-			"some snapshots have no second copy", "the last copy to the second place failed: %v", err)
+			"some snapshots have no second copy", "the last copy to the second place failed: %v", *err)
 	}
 }
 

@@ -104,14 +104,7 @@ func (x *examiner) askServers(ctx context.Context, who nats.Option) (list []serv
 // skew returns by how much a clock certainly differs from ours, if it showed the
 // time at some moment between two of ours.
 func skew(shown, from, to time.Time) time.Duration {
-	switch {
-	case shown.Before(from):
-		return shown.Sub(from)
-	case shown.After(to):
-		return shown.Sub(to)
-	default:
-		return 0
-	}
+	return min(shown.Sub(from), 0) + max(shown.Sub(to), 0)
 }
 
 func (x *examiner) checkServerInfo(s serverInfo) {

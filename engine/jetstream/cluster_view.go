@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -163,16 +164,13 @@ func (v *clusterView) connectionChanged() {
 
 // changeNotice is the newest change of the bucket that a member has announced.
 type changeNotice struct {
-	mu       sync.Mutex
-	revision uint64
+	revision atomic.Uint64 // 0 means none
 	signal   chan struct{} // has an element when the bucket should be read
 }
 
 // announce records a change; 0 means that its revision is not known.
 func (n *changeNotice) announce(revision uint64) {
-	n.mu.Lock()
-	n.revision = max(n.revision, revision)
-	n.mu.Unlock()
+	raise(&n.revision, revision)
 	select {
 	case n.signal <- struct{}{}:
 	default:
@@ -185,18 +183,4 @@ func (n *changeNotice) receive(m *nats.Msg) {
 	if err == nil {
 		n.announce(revision)
 	}
-}
-
-// reset stops waiting for a change: the bucket may have been restored from a backup,
-// and never reach its revision.
-func (n *changeNotice) reset() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.revision = 0
-}
-
-func (n *changeNotice) newest() uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.revision
 }

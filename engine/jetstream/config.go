@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"crypto/tls"
 	"fmt"
 	"log/slog"
@@ -69,9 +70,7 @@ type Config struct {
 
 // withDefaults fills in the defaults that do not depend on the servers.
 func (c Config) withDefaults() Config {
-	if c.Name == "" {
-		c.Name = DefaultName
-	}
+	c.Name = cmp.Or(c.Name, DefaultName)
 	if c.MemberName == "" {
 		host, err := os.Hostname()
 		if err != nil {
@@ -79,9 +78,7 @@ func (c Config) withDefaults() Config {
 		}
 		c.MemberName = fmt.Sprintf("%s-%d", host, os.Getpid())
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

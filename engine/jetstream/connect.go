@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -135,15 +136,12 @@ func remedy(err error, credentials string) string {
 }
 
 func isRefusal(err error) bool {
-	for _, refusal := range []error{
-		nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
-		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported,
-	} {
-		if errors.Is(err, refusal) {
-			return true
-		}
-	}
-	return false
+	return isAny(err, nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired,
+		nats.ErrSecureConnRequired, nats.ErrSecureConnWanted, nats.ErrNkeysNotSupported)
+}
+
+func isAny(err error, list ...error) bool {
+	return slices.ContainsFunc(list, func(target error) bool { return errors.Is(err, target) })
 }
 
 func (c *conn) lost(err error) {
@@ -199,8 +197,14 @@ func (c *conn) roundTrip(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 
 // whileConnected returns a context that ends with the connection too.
 func (c *conn) whileConnected(ctx context.Context) (context.Context, context.CancelFunc) {
+	return endingWith(ctx, c.whenCut(), func() error { return errNotConnected })
+}
+
+// endingWith returns a context that also ends with the other one, for the reason
+// given.
+func endingWith(ctx, other context.Context, why func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.whenCut(), func() { cancel(errNotConnected) })
+	stop := context.AfterFunc(other, func() { cancel(why()) })
 	return ctx, func() {
 		stop()
 		cancel(nil)

@@ -1,9 +1,9 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -73,11 +73,7 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	s.Ready = true
-	text, err := json.Marshal(s)
-	if err != nil {
-		return s, err
-	}
-	_, err = c.bucket.put(ctx, settingsKey, text, revision)
+	_, err = c.bucket.putJSON(ctx, settingsKey, s, revision)
 	c.created = err == nil
 	if errors.Is(err, errConflict) {
 		err = nil // another member was as far, and faster
@@ -115,42 +111,22 @@ func (c *creator) findBucket(ctx context.Context) error {
 // findSettings returns the settings and their revision; it proposes some if there
 // are none.
 func (c *creator) findSettings(ctx context.Context) (s settings, revision uint64, err error) {
-	r, err := c.bucket.get(ctx, settingsKey)
-	if errors.Is(err, errNoMessage) {
-		s = c.proposal()
-		c.proposed = s.ID
-		text, err := json.Marshal(s)
-		if err != nil {
-			return s, 0, err
-		}
-		if revision, err = c.bucket.put(ctx, settingsKey, text, 0); !errors.Is(err, errConflict) {
-			return s, revision, err
-		}
-		r, err = c.bucket.get(ctx, settingsKey)
-		if err != nil {
-			return s, 0, err
-		}
-	} else if err != nil {
-		return s, 0, err
+	if s, revision, err = c.bucket.settings(ctx); !errors.Is(err, errNoMessage) {
+		return s, revision, err
 	}
-	if err := json.Unmarshal(r.value, &s); err != nil {
-		return s, 0, fmt.Errorf("%w: the settings in bucket %s: %w", journal.ErrDamaged, c.bucket.name, err)
+	s = c.proposal()
+	c.proposed = s.ID
+	if revision, err = c.bucket.putJSON(ctx, settingsKey, s, 0); errors.Is(err, errConflict) {
+		return c.bucket.settings(ctx)
 	}
-	return s, r.revision, nil
+	return s, revision, err
 }
 
 func (c *creator) proposal() settings {
-	s := settings{
-		Version: format, ID: rand.Text(), Shards: c.cfg.Shards, Replicas: c.replicas(),
-		MaxBytes: c.cfg.MaxBytes, LeaseTime: c.cfg.LeaseTime, Created: time.Now().UTC(),
+	return settings{
+		Version: format, ID: rand.Text(), Shards: cmp.Or(c.cfg.Shards, DefaultShards), Replicas: c.replicas(),
+		MaxBytes: c.cfg.MaxBytes, LeaseTime: cmp.Or(c.cfg.LeaseTime, DefaultLeaseTime), Created: time.Now().UTC(),
 	}
-	if s.Shards == 0 {
-		s.Shards = DefaultShards
-	}
-	if s.LeaseTime == 0 {
-		s.LeaseTime = DefaultLeaseTime
-	}
-	return s
 }
 
 func (c *creator) replicas() int {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -106,7 +105,7 @@ func outcome(err error) retry.Outcome {
 	if gone, ok := errors.AsType[*deletedError](err); ok && gone.mayPass() {
 		return retry.Outcome{}
 	}
-	if slices.ContainsFunc(final, func(f error) bool { return errors.Is(err, f) }) {
+	if isAny(err, final...) {
 		return retry.Outcome{Class: retry.ClassPermanent}
 	}
 	return retry.OutcomeOf(err)
@@ -119,4 +118,12 @@ func plain(err error) error {
 		return e.Last
 	}
 	return err
+}
+
+// wrapf puts the text before an error, unless it is nil.
+func wrapf(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), err)
 }

@@ -118,10 +118,7 @@ func (l *lease) giveUp() error {
 	<-l.changing
 	<-l.appending
 	err := farewells.Do(context.Background(), func(ctx context.Context) error { return l.backend.releaseShard(ctx, l.shard, record) })
-	if err != nil {
-		return fmt.Errorf("release shard %d: %w", l.shard, err)
-	}
-	return nil
+	return wrapf(err, "release shard %d", l.shard)
 }
 
 // usable returns why the lease may be used no longer.
@@ -160,12 +157,7 @@ func (l *lease) lock(ctx context.Context, lock chan struct{}) error {
 
 // during returns a context that ends with the lease too.
 func (l *lease) during(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.life, func() { cancel(l.stale()) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
+	return endingWith(ctx, l.life, l.stale)
 }
 
 // explain returns the error of an operation; if it failed because the lease ended,

@@ -13,6 +13,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
 )
 
 // checkBlobName returns an error if the contract does not allow the name.
@@ -39,19 +40,15 @@ type leaseBlobs struct {
 // Put implements [journal.Lease]. A copy in the second place that fails is logged
 // and made again at the next Put: work goes on without it.
 func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer) error) error {
-	err := checkBlobName(name)
+	err := b.put(ctx, name, write)
 	if err == nil {
-		err = b.put(ctx, name, write)
+		b.copyToSecond(ctx)
 	}
-	if err != nil {
-		return fmt.Errorf("put blob %q of shard %d: %w", name, b.lease.shard, b.lease.explain(ctx, err))
-	}
-	b.copyToSecond(ctx)
-	return nil
+	return wrapf(b.lease.explain(ctx, err), "put blob %q of shard %d", name, b.lease.shard)
 }
 
 func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer) error) error {
-	if err := b.lease.usable(ctx); err != nil {
+	if err := cmp.Or(checkBlobName(name), b.lease.usable(ctx)); err != nil {
 		return err
 	}
 	ctx, cancel := b.lease.during(ctx)
@@ -121,13 +118,9 @@ func (b *leaseBlobs) findOwned(ctx context.Context, name string) (info *natsjs.O
 
 // Get implements [journal.Lease]. It returns a file, and so an [io.ReaderAt].
 func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error) {
-	err := checkBlobName(name)
-	var f *os.File
-	if err == nil {
-		f, err = b.get(ctx, name)
-	}
+	f, err := b.get(ctx, name)
 	if err != nil {
-		return nil, fmt.Errorf("get blob %q of shard %d: %w", name, b.lease.shard, b.lease.explain(ctx, err))
+		return nil, wrapf(b.lease.explain(ctx, err), "get blob %q of shard %d", name, b.lease.shard)
 	}
 	return f, nil
 }
@@ -136,7 +129,7 @@ func (b *leaseBlobs) get(ctx context.Context, name string) (f *os.File, err erro
 	ctx, cancel := b.lease.during(ctx)
 	defer cancel()
 	for {
-		if err := b.lease.usable(ctx); err != nil {
+		if err := cmp.Or(checkBlobName(name), b.lease.usable(ctx)); err != nil {
 			return nil, err
 		}
 		info, err := b.find(ctx, name)
@@ -157,10 +150,10 @@ func (b *leaseBlobs) get(ctx context.Context, name string) (f *os.File, err erro
 	}
 }
 
-func (b *leaseBlobs) find(ctx context.Context, name string) (info *natsjs.ObjectInfo, err error) {
-	for a := range asks.Attempts(ctx, &err) {
-		info, err = b.objects.find(a.Context(), b.lease.shard, name)
-	}
+func (b *leaseBlobs) find(ctx context.Context, name string) (*natsjs.ObjectInfo, error) {
+	info, err := retry.Value(ctx, asks, func(ctx context.Context) (*natsjs.ObjectInfo, error) {
+		return b.objects.find(ctx, b.lease.shard, name)
+	})
 	return info, plain(err)
 }
 
@@ -178,11 +171,10 @@ func (b *leaseBlobs) copyLocally(fill func(io.Writer) error) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(fill(f), f.whole()); err != nil {
-		f.abandon()
-		return nil, err
+	if err = errors.Join(fill(f), f.whole()); err == nil {
+		err = f.keep(b.lease.shard)
 	}
-	if err := f.keep(b.lease.shard); err != nil {
+	if err != nil {
 		f.abandon()
 		return nil, err
 	}
@@ -209,11 +201,8 @@ func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*
 // has: NATS has lost them.
 func (b *leaseBlobs) Blobs(ctx context.Context) ([]journal.Blob, error) {
 	blobs, err := b.list(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list blobs of shard %d: %w", b.lease.shard, b.lease.explain(ctx, err))
-	}
 	slices.SortFunc(blobs, func(a, b journal.Blob) int { return cmp.Compare(a.Name, b.Name) })
-	return blobs, nil
+	return blobs, wrapf(b.lease.explain(ctx, err), "list blobs of shard %d", b.lease.shard)
 }
 
 func (b *leaseBlobs) list(ctx context.Context) (blobs []journal.Blob, err error) {
@@ -260,17 +249,14 @@ func (b *leaseBlobs) listStored(ctx context.Context) ([]*natsjs.ObjectInfo, erro
 
 // Delete implements [journal.Lease].
 func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
-	err := checkBlobName(name)
-	if err == nil {
-		err = b.delete(ctx, name)
-	}
-	if err != nil {
-		return fmt.Errorf("delete blob %q of shard %d: %w", name, b.lease.shard, b.lease.explain(ctx, err))
-	}
-	return nil
+	err := b.lease.explain(ctx, b.delete(ctx, name))
+	return wrapf(err, "delete blob %q of shard %d", name, b.lease.shard)
 }
 
 func (b *leaseBlobs) delete(ctx context.Context, name string) error {
+	if err := checkBlobName(name); err != nil {
+		return err
+	}
 	if err := b.lease.lock(ctx, b.lease.changing); err != nil {
 		return err
 	}

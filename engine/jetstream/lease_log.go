@@ -3,7 +3,6 @@ package jetstream
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 )
 
@@ -23,10 +22,7 @@ func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
 	for a := range asks.Attempts(ctx, &err) {
 		first, last, err = l.bounds(a.Context())
 	}
-	if err != nil {
-		return 0, 0, fmt.Errorf("bounds of shard %d: %w", l.lease.shard, plain(err))
-	}
-	return first, last, nil
+	return first, last, wrapf(plain(err), "bounds of shard %d", l.lease.shard)
 }
 
 // bounds asks the leader.
@@ -64,11 +60,8 @@ func (l *leaseLog) lastRecorded() uint64 { return l.last.Load() }
 // Truncate implements [journal.Lease]. The server drops whole files and rewrites one
 // at most, so one request is enough.
 func (l *leaseLog) Truncate(ctx context.Context, below uint64) error {
-	err := l.truncate(ctx, below)
-	if err != nil {
-		return fmt.Errorf("truncate shard %d below %d: %w", l.lease.shard, below, l.lease.explain(ctx, err))
-	}
-	return nil
+	err := l.lease.explain(ctx, l.truncate(ctx, below))
+	return wrapf(err, "truncate shard %d below %d", l.lease.shard, below)
 }
 
 func (l *leaseLog) truncate(ctx context.Context, below uint64) (err error) {

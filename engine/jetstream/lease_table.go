@@ -276,16 +276,10 @@ func (t *leaseTable) close() {
 // releaseAll releases all leases, at the same time.
 func (t *leaseTable) releaseAll() error {
 	var group sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	for _, held := range t.held() {
-		group.Go(func() {
-			if err := held.Release(); err != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
+	held := t.held()
+	errs := make([]error, len(held))
+	for i, l := range held {
+		group.Go(func() { errs[i] = l.Release() })
 	}
 	group.Wait()
 	return errors.Join(errs...)

@@ -42,11 +42,9 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
 	}
-	l, err := open(ctx, cfg.withDefaults())
-	if err != nil {
-		return nil, fmt.Errorf("open log %s: %w", cfg.withDefaults().Name, err)
-	}
-	return l, nil
+	cfg = cfg.withDefaults()
+	l, err := open(ctx, cfg)
+	return l, wrapf(err, "open log %s", cfg.Name)
 }
 
 func open(ctx context.Context, cfg Config) (*Log, error) {
@@ -163,7 +161,8 @@ func (l *Log) followCluster() {
 			return
 		}
 		if l.troubles.report("the state of the cluster can't be read", err); err != nil {
-			l.view.changes.reset()
+			// The bucket may have been restored from a backup, and never reach the revision.
+			l.view.changes.revision.Store(0)
 			continue
 		}
 		l.view.expelSilent()
@@ -173,7 +172,7 @@ func (l *Log) followCluster() {
 
 // refresh reads the bucket once.
 func (l *Log) refresh(ctx context.Context) error {
-	wanted := l.view.changes.newest()
+	wanted := l.view.changes.revision.Load()
 	records, revision, err := l.bucket.all(ctx)
 	if err != nil {
 		return err
@@ -261,10 +260,7 @@ func (l *Log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 // Peek implements [journal.Cluster].
 func (l *Log) Peek(ctx context.Context, shard int) (journal.Reader, error) {
 	r, err := l.leases.peek(ctx, shard)
-	if err != nil {
-		return nil, fmt.Errorf("peek at shard %d of %s: %w", shard, l.cfg.Name, err)
-	}
-	return r, nil
+	return r, wrapf(err, "peek at shard %d of %s", shard, l.cfg.Name)
 }
 
 // Serve implements [journal.Cluster].
@@ -273,10 +269,7 @@ func (l *Log) Serve(answer journal.Answer) error { return l.member.serve(answer)
 // Call implements [journal.Cluster].
 func (l *Log) Call(ctx context.Context, shard int, request []byte) ([]byte, error) {
 	answer, err := l.requests.callShard(ctx, shard, request)
-	if err != nil {
-		return nil, fmt.Errorf("call shard %d of %s: %w", shard, l.cfg.Name, err)
-	}
-	return answer, nil
+	return answer, wrapf(err, "call shard %d of %s", shard, l.cfg.Name)
 }
 
 // Ask implements [journal.Cluster].
@@ -285,8 +278,5 @@ func (l *Log) Ask(ctx context.Context, member string, request []byte) ([]byte, e
 		return nil, fmt.Errorf("ask member %q: %w", member, journal.ErrNobody)
 	}
 	answer, err := l.requests.askMember(ctx, member, request)
-	if err != nil {
-		return nil, fmt.Errorf("ask member %s: %w", member, err)
-	}
-	return answer, nil
+	return answer, wrapf(err, "ask member %s", member)
 }

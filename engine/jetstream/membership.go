@@ -1,9 +1,9 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -80,11 +80,7 @@ func (m *membership) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(record)
-	if err != nil {
-		return err
-	}
-	revision, err := m.bucket.put(ctx, memberKey(id), text, 0)
+	revision, err := m.bucket.putJSON(ctx, memberKey(id), record, 0)
 	if err != nil {
 		// If the record was stored after all, it gets no heartbeats and is expelled.
 		requests.close()
@@ -170,11 +166,7 @@ func (m *membership) beat(ctx context.Context) error {
 	m.record.Wall = begun.UTC()
 	key, record, revision := memberKey(m.id), m.record, m.revision
 	m.mu.Unlock()
-	text, err := json.Marshal(record)
-	if err != nil {
-		return err
-	}
-	next, err := m.bucket.put(ctx, key, text, revision)
+	next, err := m.bucket.putJSON(ctx, key, record, revision)
 	if errors.Is(err, errConflict) {
 		return m.findRecord(ctx, key)
 	}
@@ -255,12 +247,7 @@ func (m *membership) checkID(id string) error {
 }
 
 // notMember returns why the process is not a member. The lock is held.
-func (m *membership) notMember() error {
-	if m.wrong != nil {
-		return m.wrong
-	}
-	return errExpelled
-}
+func (m *membership) notMember() error { return cmp.Or(m.wrong, errExpelled) }
 
 // wake makes the lease table look at the heartbeat state.
 func (m *membership) wake() {

@@ -253,19 +253,17 @@ func (o *objects) chunks(ctx context.Context, info *natsjs.ObjectInfo, from uint
 }
 
 // removeChunks removes the chunks of an object.
-func (o *objects) removeChunks(ctx context.Context, id string) (err error) {
-	for a := range asks.Attempts(ctx, &err) {
-		err = o.purge(a.Context(), chunkSubject(o.names, id), 0)
-	}
-	return err
+func (o *objects) removeChunks(ctx context.Context, id string) error {
+	return o.purgeAll(ctx, chunkSubject(o.names, id))
+}
+
+func (o *objects) purgeAll(ctx context.Context, subject string) error {
+	return asks.Do(ctx, func(ctx context.Context) error { return o.purge(ctx, subject, 0) })
 }
 
 // remove removes a blob. Without its info its parts are left to the next owner.
-func (o *objects) remove(ctx context.Context, shard int, info *natsjs.ObjectInfo, blob string) (err error) {
-	for a := range asks.Attempts(ctx, &err) {
-		err = o.purge(a.Context(), o.metaSubject(shard, blob), 0)
-	}
-	if err != nil || info == nil {
+func (o *objects) remove(ctx context.Context, shard int, info *natsjs.ObjectInfo, blob string) error {
+	if err := o.purgeAll(ctx, o.metaSubject(shard, blob)); err != nil || info == nil {
 		return err
 	}
 	return o.removeChunks(ctx, info.NUID)

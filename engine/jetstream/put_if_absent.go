@@ -21,10 +21,7 @@ func (l *Log) Settle(ctx context.Context, name, value string) (settled string, e
 	for a := range asks.Attempts(ctx, &err) {
 		settled, err = l.putIfAbsent(a.Context(), settledKey(name), value)
 	}
-	if err != nil {
-		return "", fmt.Errorf("settle %q: %w", name, plain(err))
-	}
-	return settled, nil
+	return settled, wrapf(plain(err), "settle %q", name)
 }
 
 // putIfAbsent stores the value under the key, unless it has one, and returns the value

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/tideover/tideover/engine/journal"
 )
 
 // ErrReplaced says that the cluster that a process has joined is gone, and that
@@ -47,16 +45,12 @@ func (m *membership) confirmSettings(ctx context.Context) error {
 	if err := m.bucket.barrier(ctx); err != nil {
 		return err
 	}
-	r, err := m.bucket.get(ctx, settingsKey)
+	s, _, err := m.bucket.settings(ctx)
 	if errors.Is(err, errNoMessage) {
 		return fmt.Errorf("bucket %s has no settings yet: the member that creates it has not written them", m.bucket.name)
 	}
 	if err != nil {
 		return err
-	}
-	var s settings
-	if err := json.Unmarshal(r.value, &s); err != nil {
-		return fmt.Errorf("%w: the settings in bucket %s: %w", journal.ErrDamaged, m.bucket.name, err)
 	}
 	if s.ID == m.settings.ID {
 		return nil

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +39,10 @@ type requester struct {
 
 // call is a request that has no answer yet.
 type call struct {
-	done   chan struct{} // closed when the answer is whole, or err is set
-	parts  [][]byte
-	got    int
-	err    error
-	closed bool
+	done  chan struct{} // closed when the answer is whole, or err is set
+	parts [][]byte
+	got   int
+	err   error
 }
 
 func newRequester(b *backend, view *clusterView) (*requester, error) {
@@ -82,13 +82,14 @@ func (q *requester) remove(token string) {
 func (q *requester) receive(m *nats.Msg) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	c := q.open[strings.TrimPrefix(m.Subject, q.prefix)]
-	if c == nil || c.closed {
+	token := strings.TrimPrefix(m.Subject, q.prefix)
+	c := q.open[token]
+	if c == nil {
 		return
 	}
 	c.add(m)
 	if c.err != nil || len(c.parts) > 0 && c.got == len(c.parts) {
-		c.closed = true
+		delete(q.open, token)
 		close(c.done)
 	}
 }
@@ -136,11 +137,7 @@ func (c *call) answer() ([]byte, error) {
 	if len(c.parts) == 1 {
 		return c.parts[0], nil
 	}
-	var whole []byte
-	for _, p := range c.parts {
-		whole = append(whole, p...)
-	}
-	return whole, nil
+	return bytes.Join(c.parts, nil), nil
 }
 
 // callShard sends a request to the owner of a shard, and returns the answer.
@@ -171,9 +168,7 @@ func (q *requester) askMember(ctx context.Context, member string, request []byte
 
 // validMember reports whether a member can have that id: it becomes a part of a
 // subject.
-func validMember(id string) bool {
-	return id != "" && !strings.ContainsAny(id, ".*> \t\r\n")
-}
+func validMember(id string) bool { return id != "" && !strings.ContainsAny(id, ".*> \t\r\n") }
 
 // send sends a request until it is accepted, and waits for the answer. It calls gone
 // with the present state of the cluster and with each that follows: gone reports

@@ -14,7 +14,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -26,8 +26,7 @@ import (
 type secondCopy struct {
 	dir string
 
-	mu     sync.Mutex
-	failed error // of the last copy; nil if it was made
+	failed atomic.Pointer[error] // of the last copy, which is nil if it was made; nil before the first
 }
 
 const secondMagic = "tideover-blob-1"
@@ -190,54 +189,28 @@ func (s *secondCopy) list(shard int) (blobs []journal.Blob, err error) {
 		if strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
-		b, err := s.stat(shard, e.Name())
-		if err == nil {
+		if b, _, err := s.stat(shard, e.Name()); err == nil {
 			blobs = append(blobs, b)
 		}
 	}
 	return blobs, nil
 }
 
-// sum returns the digest of a copy, as the object store writes it.
-func (s *secondCopy) sum(shard int, blob string) (string, error) {
+// stat describes a copy, with the digest of its contents as the object store writes it.
+func (s *secondCopy) stat(shard int, blob string) (b journal.Blob, digest string, err error) {
 	f, err := os.Open(s.path(shard, blob))
 	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	_, sum, err := secondHeader(bufio.NewReader(f))
-	if err != nil {
-		return "", err
-	}
-	raw, err := hex.DecodeString(sum)
-	return "SHA-256=" + base64.URLEncoding.EncodeToString(raw), err
-}
-
-// setFailure records the error of the last copy; nil means that it was made.
-func (s *secondCopy) setFailure(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.failed = err
-}
-
-func (s *secondCopy) lastFailure() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed
-}
-
-func (s *secondCopy) stat(shard int, blob string) (b journal.Blob, err error) {
-	f, err := os.Open(s.path(shard, blob))
-	if err != nil {
-		return b, err
+		return b, "", err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return b, err
+		return b, "", err
 	}
-	size, _, err := secondHeader(bufio.NewReader(f))
-	return journal.Blob{Name: blob, Size: size, Time: info.ModTime()}, err
+	size, sum, err := secondHeader(bufio.NewReader(f))
+	raw, _ := hex.DecodeString(sum) // what is not hex is the digest of no blob
+	b = journal.Blob{Name: blob, Size: size, Time: info.ModTime()}
+	return b, "SHA-256=" + base64.URLEncoding.EncodeToString(raw), err
 }
 
 // remove removes a copy. A missing one is not an error.
@@ -253,12 +226,11 @@ func (b *leaseBlobs) copyToSecond(ctx context.Context) {
 	if b.objects.second == nil {
 		return
 	}
-	if err := b.tryCopyToSecond(ctx); err != nil {
-		b.objects.second.setFailure(err)
+	err := b.tryCopyToSecond(ctx)
+	b.objects.second.failed.Store(&err)
+	if err != nil {
 		b.lease.backend.cfg.Logger.Error("the second place has not all blobs", "shard", b.lease.shard, "error", b.lease.backend.cfg.redact(err.Error()))
-		return
 	}
-	b.objects.second.setFailure(nil)
 }
 
 func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
@@ -281,7 +253,7 @@ func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
 func (b *leaseBlobs) copyOne(ctx context.Context, info *natsjs.ObjectInfo) error {
 	_, name, _ := strings.Cut(info.Name, "/")
 	second := b.objects.second
-	if sum, err := second.sum(b.lease.shard, name); err == nil && sum == info.Digest {
+	if _, digest, err := second.stat(b.lease.shard, name); err == nil && digest == info.Digest {
 		return nil
 	}
 	ctx, cancel := b.lease.during(ctx)

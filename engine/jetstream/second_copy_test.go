@@ -37,7 +37,7 @@ func FuzzSecondPlace(f *testing.F) {
 		if err := s.get(1, "a", &got); err != nil || !bytes.Equal(got.Bytes(), contents) {
 			t.Errorf("get = %q, %v; want %q", got.Bytes(), err, contents)
 		}
-		if b, err := s.stat(1, "a"); err != nil || b.Size != int64(len(contents)) {
+		if b, _, err := s.stat(1, "a"); err != nil || b.Size != int64(len(contents)) {
 			t.Errorf("stat = %+v, %v; want %d bytes", b, err, len(contents))
 		}
 	})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
-
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
@@ -21,13 +20,13 @@ var validName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 // Validate returns all errors of the configuration that show without a connection.
 func (c Config) Validate() error {
 	return errors.Join(
-		checkURL(c.URL), c.checkNumbers(), c.checkIdentity(),
+		checkURL(c.URL), c.checkFields(),
 		checkCredentials("credentials", c.Credentials), checkSeed(c.NKeySeed),
 		checkCredentials("system credentials", c.SystemCredentials), checkFolder(c.SecondPlace),
 	)
 }
 
-func (c Config) checkNumbers() error {
+func (c Config) checkFields() error {
 	var errs []error
 	add := func(wrong bool, format string, args ...any) {
 		if wrong {
@@ -42,17 +41,8 @@ func (c Config) checkNumbers() error {
 	add(c.LeaseTime < 0 || c.LeaseTime > 0 && c.LeaseTime < time.Second, "lease time: %v is less than a second", c.LeaseTime)
 	add(c.LeaseTime > MaxLeaseTime, "lease time: %v is more than %v: so long would the work of a process that is gone stand still",
 		c.LeaseTime, MaxLeaseTime)
-	return errors.Join(errs...)
-}
 
-// checkIdentity rejects several kinds of credentials at once, and incomplete ones.
-func (c Config) checkIdentity() error {
-	var errs []error
-	add := func(wrong bool, text string) {
-		if wrong {
-			errs = append(errs, errors.New(text))
-		}
-	}
+	// Several kinds of credentials at once, and incomplete ones, are rejected.
 	ways := 0
 	for _, set := range []string{c.Credentials, c.NKeySeed, c.User, c.Token} {
 		if set != "" {

@@ -73,15 +73,7 @@ func WithConfig(text string) Option { return func(o *options) { o.extra = text }
 // Its nodes are numbered from 0.
 func Start(t testing.TB, count int, opts ...Option) *Cluster {
 	t.Helper()
-	binary, err := Build()
-	if err != nil {
-		t.Skipf("no NATS server to test with: %v", err)
-	}
-	n, err := start(binary, count, opts)
-	if err != nil {
-		n.stop()
-		t.Fatal(err)
-	}
+	n := start(t, count, opts)
 	t.Cleanup(n.stop)
 	c := &Cluster{t, n}
 	c.WaitReady()
@@ -90,24 +82,32 @@ func Start(t testing.TB, count int, opts ...Option) *Cluster {
 
 // start starts the servers. It makes its own folder, because a shared cluster
 // outlives the test that needed it first.
-func start(binary string, count int, opts []Option) (*nodes, error) {
-	n := &nodes{options: options{sync: "always", access: defaultAccess}}
-	var err error
-	if n.dir, err = os.MkdirTemp("", "natstest-"); err != nil {
-		return n, err
+func start(t testing.TB, count int, opts []Option) *nodes {
+	t.Helper()
+	binary, err := Build()
+	if err != nil {
+		t.Skipf("no NATS server to test with: %v", err)
 	}
+	n := &nodes{options: options{sync: "always", access: defaultAccess}}
 	for _, o := range opts {
 		o(&n.options)
 	}
-	if err := n.plan(binary, count); err != nil {
-		return n, err
+	if err := n.start(binary, count); err != nil {
+		n.stop()
+		t.Fatal(err)
 	}
-	for _, node := range n.list {
-		if err := node.start(); err != nil {
-			return n, err
-		}
+	return n
+}
+
+func (n *nodes) start(binary string, count int) (err error) {
+	if n.dir, err = os.MkdirTemp("", "natstest-"); err != nil {
+		return err
 	}
-	return n, nil
+	err = n.plan(binary, count)
+	for i := 0; i < len(n.list) && err == nil; i++ {
+		err = n.list[i].start()
+	}
+	return err
 }
 
 // stop kills all servers and removes their files.
@@ -203,19 +203,10 @@ var shared struct {
 // that use it must choose unique names, and leave all its nodes running.
 func Shared(t testing.TB) *Cluster {
 	t.Helper()
-	binary, err := Build()
-	if err != nil {
-		t.Skipf("no NATS server to test with: %v", err)
-	}
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.nodes == nil {
-		n, err := start(binary, 3, nil)
-		if err != nil {
-			n.stop()
-			t.Fatal(err)
-		}
-		shared.nodes = n
+		shared.nodes = start(t, 3, nil)
 	}
 	c := &Cluster{t, shared.nodes}
 	c.WaitReady()
