@@ -39,9 +39,7 @@ func (t *target) ejected(now time.Duration) bool {
 }
 
 // cost returns the target's score divided by its weight.
-func (t *target) cost(now time.Duration) float64 {
-	return t.score.CostAt(now) / float64(t.Weight)
-}
+func (t *target) cost(now time.Duration) float64 { return t.score.CostAt(now) / float64(t.Weight) }
 
 // partition returns the open targets (closed neither by their server nor by
 // their breaker) and, of those, the ones that are in (not ejected).

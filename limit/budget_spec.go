@@ -103,7 +103,8 @@ func ParseBudget(s string) (BudgetSpec, error) {
 	numbers, err := parseDecimals(args)
 	spec, known := newSpec(name, numbers)
 	if !closed || err != nil || !known {
-		return BudgetSpec{}, badBudget(s)
+		return BudgetSpec{}, fmt.Errorf(
+			"budget %q: want none, refund(COST,CREDIT,MAX[,THROTTLED]), ratio(F) or bucket(MAX,RATIO)", s)
 	}
 	if problems := spec.problems(); problems != nil {
 		return BudgetSpec{}, fmt.Errorf("budget %q: %s", s, strings.Join(problems, "; "))
@@ -141,15 +142,9 @@ func parseDecimals(s string) ([]float64, error) {
 	return numbers, nil
 }
 
-func badBudget(s string) error {
-	return fmt.Errorf("budget %q: want none, refund(COST,CREDIT,MAX[,THROTTLED]), ratio(F) or bucket(MAX,RATIO)", s)
-}
-
 // Validate reports everything that is wrong with the spec, each problem with
 // its field's name.
-func (s BudgetSpec) Validate() error {
-	return joinProblems("budget", s.problems())
-}
+func (s BudgetSpec) Validate() error { return joinProblems("budget", s.problems()) }
 
 // joinProblems returns the problems of a field as one error, or nil if there are none.
 func joinProblems(field string, problems []string) error {

@@ -30,9 +30,7 @@ var spans = [...]struct {
 
 // String returns the frequency in its text form, such as "50/min". Units other
 // than second, minute, hour and day are written as durations: "1/1.5s".
-func (f Frequency) String() string {
-	return strconv.Itoa(f.Events) + "/" + spanName(f.Per)
-}
+func (f Frequency) String() string { return strconv.Itoa(f.Events) + "/" + spanName(f.Per) }
 
 func spanName(per time.Duration) string {
 	for _, s := range spans {
@@ -50,7 +48,7 @@ func ParseRate(s string) (Frequency, error) {
 	n, err1 := strconv.Atoi(events)
 	per, err2 := parseSpan(span)
 	if !ok || strings.Trim(events, "0123456789") != "" || err1 != nil || err2 != nil {
-		return Frequency{}, badRate(s)
+		return Frequency{}, fmt.Errorf("rate %q: want events per s, min, h, d or duration, like 50/min or 1/1.5s", s)
 	}
 	f := Frequency{n, per}
 	if problems := f.problems(); problems != nil {
@@ -72,14 +70,8 @@ func parseSpan(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-func badRate(s string) error {
-	return fmt.Errorf("rate %q: want events per s, min, h, d or duration, like 50/min or 1/1.5s", s)
-}
-
 // Validate reports everything that is wrong with the frequency.
-func (f Frequency) Validate() error {
-	return joinProblems("rate", f.problems())
-}
+func (f Frequency) Validate() error { return joinProblems("rate", f.problems()) }
 
 func (f Frequency) problems() []string {
 	var problems []string

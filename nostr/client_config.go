@@ -84,15 +84,11 @@ func (c ClientConfig) withDefaults() (ClientConfig, error) {
 	for _, f := range c.durations() {
 		*f.value = cmp.Or(*f.value, f.standard)
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Handle == nil {
 		c.Handle = func(string, *Event) error { return nil }
 	}
-	if c.HTTPClient == nil {
-		c.HTTPClient = newHTTPClient()
-	}
+	c.HTTPClient = cmp.Or(c.HTTPClient, newHTTPClient())
 	return c, err
 }
 

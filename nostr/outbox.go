@@ -78,7 +78,8 @@ func (o *outbox) add(class Class, letters []encodedEvent, now time.Time) ([]*ite
 		case known != nil:
 			items[i] = known
 		case o.acks.Has(l.id):
-			items[i] = newDecidedItem(l, Acknowledged, nil)
+			items[i] = newItem(l, class, now)
+			items[i].decide(Acknowledged, nil)
 		default:
 			items[i] = newItem(l, class, now)
 			fresh = append(fresh, items[i])
@@ -91,17 +92,11 @@ func (o *outbox) add(class Class, letters []encodedEvent, now time.Time) ([]*ite
 		}
 		return nil, ErrFull
 	}
-	o.raiseClass(class, items)
+	for _, it := range items {
+		it.class = max(it.class, class) // one that was queued with a lower class gets the higher one
+	}
 	o.enqueue(items)
 	return items, nil
-}
-
-// raiseClass raises the class of queued events that are published again with a
-// higher one.
-func (o *outbox) raiseClass(class Class, items []*item) {
-	for _, it := range items {
-		it.class = max(it.class, class)
-	}
 }
 
 // enqueue adds the new events of a batch at the end of the queue, or before an

@@ -83,12 +83,6 @@ func newItem(l encodedEvent, class Class, now time.Time) *item {
 	return &item{encodedEvent: l, class: class, added: now, done: make(chan struct{})}
 }
 
-func newDecidedItem(l encodedEvent, s State, err error) *item {
-	it := newItem(l, Result, time.Time{})
-	it.decide(s, err)
-	return it
-}
-
 func (it *item) decide(s State, err error) {
 	it.state, it.err, it.frame = s, err, nil
 	close(it.done)

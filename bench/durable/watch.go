@@ -3,6 +3,7 @@ package durable
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -98,12 +99,9 @@ func (w *watcher) stop() spans {
 
 // overlaps reports whether a part of the call is within one of the spans.
 func (s spans) overlaps(c start) bool {
-	for _, span := range s {
-		if c.at.Before(span[1]) && c.at.Add(c.took).After(span[0]) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s, func(span [2]time.Time) bool {
+		return c.at.Before(span[1]) && c.at.Add(c.took).After(span[0])
+	})
 }
 
 func (s spans) seconds() (sum float64) {

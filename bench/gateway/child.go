@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
 )
 
@@ -40,7 +41,7 @@ func Child(ctx context.Context, part, upstream string, in io.Reader, out io.Writ
 	case upstreamPart:
 		err = serveUpstream(l)
 	case barePart:
-		err = serveProxy(l, bareProxy(to))
+		err = serveProxy(l, httputil.NewSingleHostReverseProxy(to))
 	case tunedPart:
 		err = serveProxy(l, tunedProxy(to))
 	default:

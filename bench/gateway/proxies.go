@@ -10,11 +10,6 @@ import (
 	"sync"
 )
 
-// bareProxy is the standard library's proxy with its defaults.
-func bareProxy(upstream *url.URL) *httputil.ReverseProxy {
-	return httputil.NewSingleHostReverseProxy(upstream)
-}
-
 // idlePerHost is more than the connections of any scenario.
 const idlePerHost = 1024
 

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -28,17 +29,13 @@ func (o *outcome) record(err error) {
 		return
 	}
 	o.failed++
-	if o.why == nil {
-		o.why = err
-	}
+	o.why = cmp.Or(o.why, err)
 }
 
 func (o *outcome) add(more outcome) {
 	o.good += more.good
 	o.failed += more.failed
-	if o.why == nil {
-		o.why = more.why
-	}
+	o.why = cmp.Or(o.why, more.why)
 }
 
 // count runs the work and adds the time that it took.

@@ -103,7 +103,8 @@ func sendEvents(c net.Conn) error {
 		if i > 0 {
 			<-tick.C
 		}
-		text = appendChunk(text, eventData+strconv.FormatInt(time.Now().UnixNano(), 10)+"\n\n")
+		data := eventData + strconv.FormatInt(time.Now().UnixNano(), 10) + "\n\n"
+		text = fmt.Appendf(text, "%x\r\n%s\r\n", len(data), data) // a chunk
 		if _, err := c.Write(text); err != nil {
 			return err
 		}
@@ -114,7 +115,3 @@ func sendEvents(c net.Conn) error {
 }
 
 const eventData = "data: "
-
-func appendChunk(to []byte, data string) []byte {
-	return fmt.Appendf(to, "%x\r\n%s\r\n", len(data), data)
-}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,7 @@ func startProcess(ctx context.Context, id int, dir, address string) (*process, e
 	if err != nil {
 		return nil, err
 	}
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	cmd := exec.CommandContext(ctx, self, verbAcceptor, "-id", strconv.Itoa(id), "-dir", dir, "-listen", address)
+	cmd := exec.CommandContext(ctx, self, verbAcceptor, "-id", strconv.Itoa(id), "-dir", dir, "-listen", cmp.Or(address, "127.0.0.1:0"))
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()
 	if err != nil {

@@ -74,9 +74,7 @@ func Dial(ctx context.Context, _, address string) (net.Conn, error) {
 	}
 }
 
-func loopback(port int) *net.TCPAddr {
-	return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
-}
+func loopback(port int) *net.TCPAddr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port} }
 
 // Accept implements [net.Listener].
 func (l *Listener) Accept() (net.Conn, error) {

@@ -87,6 +87,4 @@ type Output struct {
 }
 
 // Reset empties the output and keeps its memory.
-func (o *Output) Reset() {
-	o.Send, o.Events, o.Persist = o.Send[:0], o.Events[:0], o.Persist[:0]
-}
+func (o *Output) Reset() { o.Send, o.Events, o.Persist = o.Send[:0], o.Events[:0], o.Persist[:0] }

@@ -19,9 +19,7 @@ type String struct {
 }
 
 // New returns the value as a secret.
-func New(value string) String {
-	return String{reveal: func() string { return value }}
-}
+func New(value string) String { return String{reveal: func() string { return value }} }
 
 // Reveal returns the value. Call it only where the value is needed.
 func (s String) Reveal() string {

@@ -1,6 +1,7 @@
 package dvm
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tideover/tideover/limit"
@@ -67,10 +68,7 @@ func (c *customers) get(key string, now time.Time) *customer {
 // isBlocked reports whether the customer would be refused. It stores nothing,
 // because the signature has not been checked yet.
 func (c *customers) isBlocked(key string, now time.Time) bool {
-	found := c.now[key]
-	if found == nil {
-		found = c.old[key]
-	}
+	found := cmp.Or(c.now[key], c.old[key])
 	return found != nil && now.Before(found.blocked)
 }
 

@@ -148,7 +148,7 @@ func (p *Provider) refuse(r *Request, code, message string, v Verdict) Verdict {
 	if v != Overloaded { // which the gate has counted
 		p.countVerdict(v)
 	}
-	if err := publishRefusal(p.cfg.Link, p.cfg.Key, Refusal(r, code, message, r.Created)); err != nil {
+	if err := publish(p.cfg.Link, p.cfg.Key, nostr.Refusal, Refusal(r, code, message, r.Created)); err != nil {
 		p.cfg.Logger.Warn("nostr refusal", "id", r.ID, "error", err)
 	}
 	return v

@@ -124,9 +124,7 @@ func NewProvider(cfg Config) (*Provider, error) {
 	if cfg.Kinds == nil {
 		cfg.Kinds = map[int]Rules{DefaultKind: {}}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	if cfg.Observer == nil {
 		cfg.Observer = func(Intake) {}
 	}

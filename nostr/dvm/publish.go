@@ -40,12 +40,6 @@ func Publish(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
 	return errors.Join(errs...)
 }
 
-// publishRefusal publishes what [Refusal] returned. Such events are dropped
-// before results.
-func publishRefusal(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
-	return publish(to, key, nostr.Refusal, events)
-}
-
 func publish(to Publisher, key nostr.SecretKey, class nostr.Class, events []nostr.Event) error {
 	list := make([]*nostr.Event, len(events))
 	for i, e := range events {

@@ -67,9 +67,7 @@ func (c RunnerConfig) withDefaults() RunnerConfig {
 	c.Grace = cmp.Or(c.Grace, 10*time.Second)
 	c.Workers = cmp.Or(c.Workers, 4)
 	c.Queue = cmp.Or(c.Queue, 64)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -43,7 +43,7 @@ var (
 // errors by a phrase. It hides too much rather than too little, but cannot
 // recognise every secret. Write the full text only to the local log.
 func Sanitise(text string) string {
-	text = printable(cutText(text))
+	text = textfmt.Printable(escapes.ReplaceAllString(strings.ToValidUTF8(cutText(text), ""), ""))
 	if phrase := ofNetwork(text); phrase != "" {
 		return phrase
 	}
@@ -82,11 +82,6 @@ func cutText(text string) string {
 		return text[:i] + " " + hidden
 	}
 	return hidden
-}
-
-// printable returns the text as one line of printable characters.
-func printable(text string) string {
-	return textfmt.Printable(escapes.ReplaceAllString(strings.ToValidUTF8(text, ""), ""))
 }
 
 // linkScheme reduces the links in a word that begins with one to their schemes.

@@ -111,13 +111,6 @@ func (c *core) storeAndDeliver(e *nostr.Event, honest bool) {
 	}
 }
 
-// inject stores and delivers an event that no client published. A forged
-// deletion deletes nothing.
-func (c *core) inject(e *nostr.Event) {
-	honest := e.Verify() == nil
-	c.update(func() { c.storeAndDeliver(e, honest) })
-}
-
 // raw queues a text for all clients.
 func (c *core) raw(text string) {
 	c.update(func() {

@@ -121,9 +121,7 @@ func (r *Relay) Cut() {
 
 // Change changes the relay's faults. The function must not call the relay,
 // which is locked meanwhile.
-func (r *Relay) Change(change func(*Faults)) {
-	r.core.update(func() { change(&r.core.faults) })
-}
+func (r *Relay) Change(change func(*Faults)) { r.core.update(func() { change(&r.core.faults) }) }
 
 // Inject stores an event and delivers it to matching subscriptions, as if a
 // client had published it. It is not verified, so that forged events can be
@@ -132,7 +130,8 @@ func (r *Relay) Change(change func(*Faults)) {
 func (r *Relay) Inject(e *nostr.Event) {
 	own := *e // the caller may change theirs
 	own.Tags = slices.Clone(e.Tags)
-	r.core.inject(&own)
+	honest := own.Verify() == nil // before the lock is taken
+	r.core.update(func() { r.core.storeAndDeliver(&own, honest) })
 }
 
 // Raw sends a text to all clients, without any check.

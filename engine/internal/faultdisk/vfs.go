@@ -26,9 +26,7 @@ type (
 )
 
 // pointer turns an address of SQLite's into a pointer. The memory is not Go's.
-func pointer(address uintptr) unsafe.Pointer {
-	return *(*unsafe.Pointer)(unsafe.Pointer(&address))
-}
+func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
 // function returns the Go function at an address.
 func function[F any](address uintptr) F {
