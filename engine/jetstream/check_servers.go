@@ -82,18 +82,18 @@ func (x *examiner) askServers(ctx context.Context, who nats.Option) (list []serv
 		return nil, err
 	}
 	begun := time.Now()
-	for ctx, cancel := context.WithTimeout(ctx, answerTime); ; {
+	ctx, stop := context.WithTimeout(ctx, answerTime)
+	defer stop()
+	for {
 		m, err := sub.NextMsgWithContext(ctx)
+		if errors.Is(err, context.DeadlineExceeded) && len(list) > 0 {
+			return list, nil
+		}
 		if err != nil {
-			cancel()
-			if errors.Is(err, context.DeadlineExceeded) && len(list) > 0 {
-				err = nil
-			}
 			return list, err
 		}
 		var s serverInfo
 		if err := json.Unmarshal(m.Data, &s); err != nil {
-			cancel()
 			return nil, fmt.Errorf("answer of a server: %w", err)
 		}
 		s.skew = skew(s.Data.Now, begun, time.Now())

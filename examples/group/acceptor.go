@@ -121,20 +121,8 @@ func (s *server) listen(ctx context.Context, ln net.Listener) {
 			continue
 		}
 		p := &peer{conn: conn, send: make(chan paxos.Message, 1024)}
-		s.wait.Go(func() { s.talk(ctx, p) })
+		s.wait.Go(func() { talk(ctx, conn, p.send, func() { s.hear(ctx, p) }) })
 	}
-}
-
-// talk serves one connection until it breaks or the context ends.
-func (s *server) talk(ctx context.Context, p *peer) {
-	gone := make(chan struct{})
-	s.wait.Go(func() {
-		defer close(gone)
-		s.hear(ctx, p)
-	})
-	writeAll(ctx, p.conn, p.send, gone)
-	_ = p.conn.Close()
-	<-gone
 }
 
 func (s *server) hear(ctx context.Context, p *peer) {
@@ -232,6 +220,18 @@ func (s *server) answer(m paxos.Message) {
 
 // writeTimeout is how long writing a message may take.
 const writeTimeout = 5 * time.Second
+
+// talk reads from a connection and writes to it until it breaks or the context ends.
+func talk(ctx context.Context, conn net.Conn, send <-chan paxos.Message, read func()) {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		read()
+	}()
+	writeAll(ctx, conn, send, gone)
+	_ = conn.Close()
+	<-gone
+}
 
 // writeAll writes messages until a write fails, the other direction ends or the
 // context ends.

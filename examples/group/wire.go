@@ -100,17 +100,10 @@ func (k *link) connect(ctx context.Context) error {
 // talk uses the connection until it breaks, and returns the number of received
 // messages.
 func (k *link) talk(ctx context.Context, conn net.Conn) (heard int) {
-	gone := make(chan struct{})
-	go func() {
-		defer close(gone)
-		heard = k.read(conn)
-	}()
 	k.up.Store(true)
 	k.listener.connected(k.acceptor)
-	writeAll(ctx, conn, k.out, gone)
+	talk(ctx, conn, k.out, func() { heard = k.read(conn) })
 	k.up.Store(false)
-	_ = conn.Close()
-	<-gone
 	k.listener.disconnected(k.acceptor)
 	return heard
 }

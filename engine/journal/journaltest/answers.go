@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -40,11 +41,7 @@ var answerTests = []clusterTest{
 		})
 		atOnce(t, 4, func(ctx context.Context, i int) error {
 			request := fmt.Sprintf("request %d;", i)
-			got, err := reach(ctx, members[1], 0, []byte(request))
-			if err != nil || string(got) != string(bytes.Repeat([]byte(request), 2_000_000/len(request))) {
-				return fmt.Errorf("Call(0, %q) returns %d bytes, %w; or others than were sent", request, len(got), err)
-			}
-			return nil
+			return checkAnswer(ctx, members[1], 0, request, strings.Repeat(request, 2_000_000/len(request)))
 		})
 	}},
 	{"hundreds of calls at once all get their own answers", 3, func(t *testing.T, c *cluster, members []Process) {
@@ -53,12 +50,8 @@ var answerTests = []clusterTest{
 		}
 		atOnce(t, 300, func(ctx context.Context, i int) error {
 			n := i % clusterShards
-			request, want := fmt.Sprintf("request %d", i), fmt.Sprintf("%d: request %d", n, i)
-			got, err := reach(ctx, members[i/7%3], n, []byte(request))
-			if err != nil || string(got) != want {
-				return fmt.Errorf("Call(%d, %q) = %q, %w; want %q", n, request, got, err, want)
-			}
-			return nil
+			request := fmt.Sprintf("request %d", i)
+			return checkAnswer(ctx, members[i/7%3], n, request, fmt.Sprintf("%d: %s", n, request))
 		})
 	}},
 	{"answers may come late, and in another order", 2, func(t *testing.T, c *cluster, members []Process) {
@@ -73,11 +66,7 @@ var answerTests = []clusterTest{
 		})
 		atOnce(t, count, func(ctx context.Context, i int) error {
 			request := fmt.Sprintf("request %d", i)
-			got, err := reach(ctx, members[i%2], 0, []byte(request))
-			if err != nil || string(got) != request {
-				return fmt.Errorf("Call(0, %q) = %q, %w; want the same", request, got, err)
-			}
-			return nil
+			return checkAnswer(ctx, members[i%2], 0, request, request)
 		})
 		replies.Wait()
 	}},

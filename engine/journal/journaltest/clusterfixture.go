@@ -102,11 +102,7 @@ func disagreement(members []Process) error {
 
 // deviation says who is assigned other shards than the rule says.
 func deviation(members []Process) error {
-	var ids []string
-	for _, m := range members {
-		ids = append(ids, m.Member())
-	}
-	owners := journal.Assign(ids, clusterShards)
+	owners := journal.Assign(idsOf(members), clusterShards)
 	for _, m := range members {
 		shards, _ := m.Assigned()
 		for _, n := range shards {
@@ -116,6 +112,22 @@ func deviation(members []Process) error {
 		}
 	}
 	return nil
+}
+
+func idsOf(members []Process) (ids []string) {
+	for _, m := range members {
+		ids = append(ids, m.Member())
+	}
+	return ids
+}
+
+// takeAll leases all shards.
+func takeAll(t *testing.T, m journal.Cluster) (leases []journal.Shared) {
+	t.Helper()
+	for n := range clusterShards {
+		leases = append(leases, take(t, m, n))
+	}
+	return leases
 }
 
 // take leases a shard as soon as it is free.
@@ -196,10 +208,18 @@ func untilDelivered(ctx context.Context, ask func() ([]byte, error)) ([]byte, er
 
 func wantAnswer(t *testing.T, m journal.Cluster, shard int, request, want string) {
 	t.Helper()
-	got, err := reach(testwait.Context(t), m, shard, []byte(request))
-	if err != nil || string(got) != want {
-		t.Fatalf("Call(%d, %q) = %q, %v; want %q", shard, request, got, err, want)
+	if err := checkAnswer(testwait.Context(t), m, shard, request, want); err != nil {
+		t.Fatal(err)
 	}
+}
+
+// checkAnswer is wantAnswer for goroutines.
+func checkAnswer(ctx context.Context, m journal.Cluster, shard int, request, want string) error {
+	got, err := reach(ctx, m, shard, []byte(request))
+	if err != nil || string(got) != want {
+		return fmt.Errorf("Call(%d, %.30q) = %.30q of %d bytes, %w; want %.30q of %d", shard, request, got, len(got), err, want, len(want))
+	}
+	return nil
 }
 
 func wantMemberAnswer(t *testing.T, m journal.Cluster, member, request, want string) {

@@ -34,14 +34,9 @@ var memberTests = []clusterTest{
 	{"members have ids of their own, and keep them", 2, func(t *testing.T, c *cluster, members []Process) {
 		members = append(members, c.open(t, c.dir, clusterShards))
 		t.Cleanup(func() { c.close(t, members[2]) })
-		var before, after []string
-		for _, m := range members {
-			before = append(before, m.Member())
-		}
+		before := idsOf(members)
 		wantAgreement(t, members...)
-		for _, m := range members {
-			after = append(after, m.Member())
-		}
+		after := idsOf(members)
 		if !slices.Equal(before, after) {
 			t.Errorf("the members are %q, before %q", after, before)
 		}

@@ -13,10 +13,7 @@ import (
 var shardTests = []clusterTest{
 	{"a member leases several shards, and each is a log of its own", 1, func(t *testing.T, c *cluster, members []Process) {
 		m := members[0]
-		var leases []journal.Shared
-		for n := range clusterShards {
-			leases = append(leases, take(t, m, n))
-		}
+		leases := takeAll(t, m)
 		for n, l := range leases {
 			wantBounds(t, l, 1, 0) // nothing came from the others
 			appendN(t, l, 0, 1+n)
@@ -71,10 +68,7 @@ var shardTests = []clusterTest{
 		}
 	}},
 	{"a member that closes gives up its shards", 2, func(t *testing.T, c *cluster, members []Process) {
-		var leases []journal.Shared
-		for n := range clusterShards {
-			leases = append(leases, take(t, members[0], n))
-		}
+		leases := takeAll(t, members[0])
 		end := last(t, leases[0])
 		appendN(t, leases[0], end, 2)
 		c.close(t, members[0])

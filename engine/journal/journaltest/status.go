@@ -15,11 +15,7 @@ import (
 
 var statusTests = []clusterTest{
 	{"the status names the members", 3, func(t *testing.T, c *cluster, members []Process) {
-		var want []string
-		for _, m := range members {
-			want = append(want, m.Member())
-		}
-		slices.Sort(want)
+		want := slices.Sorted(slices.Values(idsOf(members)))
 		for _, m := range members {
 			eventuallyStatus(t, m, func(s journal.Status) string { return wrongMembers(s.Members, want) })
 		}
