@@ -78,8 +78,7 @@ func (p *Provider) handleArrival(ctx context.Context, a arrival) Verdict {
 		return 0
 	default:
 		p.gate.Forget(r.ID)
-		p.countVerdict(Dropped)
-		return Dropped
+		return p.countVerdict(Dropped)
 	}
 }
 
@@ -126,9 +125,8 @@ func (p *Provider) start(ctx context.Context, r *Request) Verdict {
 		return p.refuse(r, CodeInvalid, bad.Error(), Invalid)
 	}
 	p.gate.Forget(r.ID)
-	p.countVerdict(Unrecorded)
 	p.cfg.Logger.Error("nostr job not recorded", "id", r.ID, "error", err)
-	return Unrecorded
+	return p.countVerdict(Unrecorded)
 }
 
 // noRoom is the same text for every kind of overload, so that all servers of a
@@ -142,8 +140,7 @@ const noRoom = "no room for another job; try again later"
 func (p *Provider) refuse(r *Request, code, message string, v Verdict) Verdict {
 	if _, ok := p.refusals.ReserveAt(time.Duration(time.Now().UnixNano())); !ok {
 		p.gate.Forget(r.ID)
-		p.countVerdict(Silenced)
-		return Silenced
+		return p.countVerdict(Silenced)
 	}
 	if v != Overloaded { // which the gate has counted
 		p.countVerdict(v)

@@ -205,11 +205,12 @@ func (p *Provider) Stats() Stats {
 	return s
 }
 
-// countVerdict counts a verdict that is not the gate's.
-func (p *Provider) countVerdict(v Verdict) {
+// countVerdict counts a verdict that is not the gate's, and returns it.
+func (p *Provider) countVerdict(v Verdict) Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tally[v]++
+	return v
 }
 
 // reportVerdict logs a verdict and calls the observer.

@@ -153,11 +153,9 @@ func (p *Provider) handleWithdrawal(ctx context.Context, e *nostr.Event) Verdict
 	ids := p.withdrawnJobs(e)
 	switch {
 	case len(ids) == 0:
-		p.countVerdict(NotOurs)
-		return NotOurs
+		return p.countVerdict(NotOurs)
 	case e.CheckSignature() != nil:
-		p.countVerdict(Forged)
-		return Forged
+		return p.countVerdict(Forged)
 	}
 	for _, id := range ids {
 		if err := p.cfg.Jobs.Cancel(ctx, id, e.PubKey); err != nil {
@@ -165,8 +163,7 @@ func (p *Provider) handleWithdrawal(ctx context.Context, e *nostr.Event) Verdict
 		}
 	}
 	p.signalChange()
-	p.countVerdict(Withdrawn)
-	return Withdrawn
+	return p.countVerdict(Withdrawn)
 }
 
 // withdrawnJobs returns the active jobs of the author that the event names.

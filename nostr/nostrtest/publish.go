@@ -26,19 +26,17 @@ func (s *session) publish(e *nostr.Event, err error) {
 	switch {
 	case err != nil:
 		s.answer(e, false, fmt.Sprint("invalid: ", err))
-		return
 	case s.mustAuth():
 		s.answer(e, false, needAuth)
-		return
 	case times(&f.DropEvent):
 		c.drop(s)
-		return
+	default:
+		if why := text(&f.Reject, &f.RejectNext); why != "" {
+			s.answer(e, false, why)
+		} else {
+			s.accept(e, f)
+		}
 	}
-	if why := text(&f.Reject, &f.RejectNext); why != "" {
-		s.answer(e, false, why)
-		return
-	}
-	s.accept(e, f)
 }
 
 func (s *session) accept(e *nostr.Event, f *Faults) {
