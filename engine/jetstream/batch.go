@@ -52,5 +52,5 @@ func storedMessage(m *nats.Msg) (message, error) {
 	if err != nil {
 		return message{}, fmt.Errorf("a message without sequence: %w", err)
 	}
-	return message{subject: m.Header.Get(natsjs.SubjectHeader), seq: seq, header: m.Header, data: m.Data}, nil
+	return message{Subject: m.Header.Get(natsjs.SubjectHeader), Seq: seq, header: m.Header, Data: m.Data}, nil
 }

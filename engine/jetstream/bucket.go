@@ -49,7 +49,7 @@ func (b bucket) get(ctx context.Context, key string) (record, error) {
 	if err == nil && m.header.Get(operationHeader) != "" {
 		err = fmt.Errorf("%w: key %s was removed", errNoMessage, key)
 	}
-	return record{key, m.data, m.seq}, err
+	return record{key, m.Data, m.Seq}, err
 }
 
 // put stores a value in place of the one with the revision: 0 means that there
@@ -111,7 +111,7 @@ func (b bucket) all(ctx context.Context) (records []record, revision uint64, err
 	keys := []string{b.subject("member.*"), b.subject("shard.*"), b.subject(settingsKey)}
 	revision, err = b.batch(ctx, getRequest{MultiLast: keys}, func(m message) error {
 		if m.header.Get(operationHeader) == "" {
-			records = append(records, record{strings.TrimPrefix(m.subject, b.subject("")), m.data, m.seq})
+			records = append(records, record{strings.TrimPrefix(m.Subject, b.subject("")), m.Data, m.Seq})
 		}
 		return nil
 	})

@@ -157,11 +157,11 @@ func (x *examiner) checkClocks(ctx context.Context) {
 		}
 		m, err := x.bucket.stream.get(ctx, getRequest{Last: x.bucket.subject(r.key)})
 		var record memberRecord
-		if err != nil || json.Unmarshal(m.data, &record) != nil || m.header.Get(operationHeader) != "" {
+		if err != nil || json.Unmarshal(m.Data, &record) != nil || m.header.Get(operationHeader) != "" {
 			continue // it has left
 		}
 		// It was stored soon after it was sent.
-		x.addSkew(fmt.Sprintf("member %s (%s)", id, record.Name), skew(record.Wall, m.time.Add(-maxSkew), m.time))
+		x.addSkew(fmt.Sprintf("member %s (%s)", id, record.Name), skew(record.Wall, m.Time.Add(-maxSkew), m.Time))
 	}
 }
 

@@ -44,13 +44,13 @@ func encode(subject string, e journal.Entry) *nats.Msg {
 
 // decode returns the entry of a message, or ErrDamaged.
 func decode(m message) (journal.Entry, error) {
-	e := journal.Entry{Seq: m.seq, Data: m.data}
+	e := journal.Entry{Seq: m.Seq, Data: m.Data}
 	sum, err := readHeader(m.header, &e)
 	if err == nil && sum != checksum(e) {
 		err = errors.New("its checksum is wrong")
 	}
 	if err != nil {
-		return e, fmt.Errorf("%w: entry %d: %w; restore the stream from a backup", journal.ErrDamaged, m.seq, err)
+		return e, fmt.Errorf("%w: entry %d: %w; restore the stream from a backup", journal.ErrDamaged, m.Seq, err)
 	}
 	return e, nil
 }

@@ -13,7 +13,7 @@ import (
 // stored returns the message of an entry as a server hands it out.
 func stored(e journal.Entry) message {
 	m := encode("x.log.0", e)
-	return message{seq: e.Seq, header: m.Header, data: bytes.Clone(m.Data)}
+	return message{Seq: e.Seq, header: m.Header, Data: bytes.Clone(m.Data)}
 }
 
 func FuzzEntry(f *testing.F) {
@@ -37,7 +37,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("", "")
 	f.Fuzz(func(t *testing.T, entry, id string) {
 		h := nats.Header{entryHeader: {entry}, natsjs.MsgIDHeader: {id}}
-		if _, err := decode(message{seq: 1, header: h}); err != nil && !errors.Is(err, journal.ErrDamaged) {
+		if _, err := decode(message{Seq: 1, header: h}); err != nil && !errors.Is(err, journal.ErrDamaged) {
 			t.Errorf("decode with %q, %q = %v; want %v", entry, id, err, journal.ErrDamaged)
 		}
 	})
@@ -49,9 +49,9 @@ func TestADamagedEntryIsNoticed(t *testing.T) {
 		name   string
 		damage func(*message)
 	}{
-		{"other contents", func(m *message) { m.data[3] ^= 1 }},
-		{"shorter contents", func(m *message) { m.data = m.data[:5] }},
-		{"another place", func(m *message) { m.seq++ }},
+		{"other contents", func(m *message) { m.Data[3] ^= 1 }},
+		{"shorter contents", func(m *message) { m.Data = m.Data[:5] }},
+		{"another place", func(m *message) { m.Seq++ }},
 		{"another id", func(m *message) { m.header.Set(natsjs.MsgIDHeader, "00"+m.header.Get(natsjs.MsgIDHeader)[2:]) }},
 		{"a short id", func(m *message) { m.header.Set(natsjs.MsgIDHeader, "00") }},
 		{"another epoch", func(m *message) { m.header.Set(entryHeader, "4"+m.header.Get(entryHeader)[1:]) }},

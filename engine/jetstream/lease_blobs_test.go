@@ -97,7 +97,7 @@ var damages = map[string]func(ctx context.Context, js natsjs.JetStream, l *lease
 		if err != nil {
 			return err
 		}
-		return s.DeleteMsg(ctx, m.seq)
+		return s.DeleteMsg(ctx, m.Seq)
 	},
 	"a part is another one": func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
 		subject := chunkSubject(l.backend.names, info.NUID)

@@ -92,13 +92,13 @@ func (o *objects) find(ctx context.Context, shard int, blob string) (*natsjs.Obj
 		return nil, o.deleted(err)
 	}
 	info := new(natsjs.ObjectInfo)
-	if err := json.Unmarshal(m.data, info); err != nil {
+	if err := json.Unmarshal(m.Data, info); err != nil {
 		return nil, fmt.Errorf("%w: blob %s: %w: %w", journal.ErrDamaged, blob, errDescription, err)
 	}
 	if info.Deleted { // by hand
 		return nil, fmt.Errorf("%w: %s", journal.ErrNoBlob, blob)
 	}
-	info.ModTime = m.time
+	info.ModTime = m.Time
 	return info, nil
 }
 
@@ -210,10 +210,10 @@ func (o *objects) download(ctx context.Context, info *natsjs.ObjectInfo, w io.Wr
 			return err
 		}
 		for _, c := range chunks {
-			size += uint64(len(c.data))
-			next = c.seq + 1
-			_, _ = sum.Write(c.data) // never fails
-			if _, err := w.Write(c.data); err != nil {
+			size += uint64(len(c.Data))
+			next = c.Seq + 1
+			_, _ = sum.Write(c.Data) // never fails
+			if _, err := w.Write(c.Data); err != nil {
 				return err
 			}
 		}

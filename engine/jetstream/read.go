@@ -72,7 +72,7 @@ func (l *leaseLog) fetch(ctx context.Context, from, last uint64) (entries []jour
 func (l *leaseLog) fetchBatch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
 	request := getRequest{Seq: from, Batch: int(min(last+1-from, batchEntries)), MaxBytes: batchBytes}
 	_, err = l.stream.batch(ctx, request, func(m message) error {
-		if m.seq != from+uint64(len(entries)) {
+		if m.Seq != from+uint64(len(entries)) {
 			return errGap
 		}
 		e, err := decode(m)

@@ -102,36 +102,28 @@ type getRequest struct {
 
 // message is a stored message.
 type message struct {
-	subject string
-	seq     uint64
-	time    time.Time
-	header  nats.Header
-	data    []byte
+	Subject string      `json:"subject"`
+	Seq     uint64      `json:"seq"`
+	Time    time.Time   `json:"time"`
+	Data    []byte      `json:"data"`
+	Encoded []byte      `json:"hdrs"` // the header, in an answer to get
+	header  nats.Header // decoded
 }
 
 // get returns one message, or errNoMessage.
 func (s stream) get(ctx context.Context, request getRequest) (message, error) {
 	var answer struct {
-		Message struct {
-			Subject string    `json:"subject"`
-			Seq     uint64    `json:"seq"`
-			Header  []byte    `json:"hdrs"`
-			Data    []byte    `json:"data"`
-			Time    time.Time `json:"time"`
-		} `json:"message"`
+		Message message `json:"message"`
 	}
-	if err := s.ask(ctx, "STREAM.MSG.GET", request, &answer); err != nil {
-		return message{}, err
-	}
+	err := s.ask(ctx, "STREAM.MSG.GET", request, &answer)
 	m := answer.Message
-	var header nats.Header
-	if len(m.Header) > 0 {
-		var err error
-		if header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
-			return message{}, fmt.Errorf("stream %s: message %d: %w", s.name, m.Seq, err)
-		}
+	if err != nil || len(m.Encoded) == 0 {
+		return m, err
 	}
-	return message{m.Subject, m.Seq, m.Time, header, m.Data}, nil
+	if m.header, err = nats.DecodeHeadersMsg(m.Encoded); err != nil {
+		return message{}, fmt.Errorf("stream %s: message %d: %w", s.name, m.Seq, err)
+	}
+	return m, nil
 }
 
 // purge removes messages: those of a subject, or those below a sequence.

@@ -44,7 +44,7 @@ func (b *leaseBlobs) sweepOnce(ctx context.Context) error {
 // purgeOld removes chunks, unless they are so new that a member may be uploading them.
 func (o *objects) purgeOld(ctx context.Context, subject string) error {
 	last, err := o.get(ctx, getRequest{Last: subject})
-	if errors.Is(err, errNoMessage) || err == nil && time.Since(last.time) < o.sweepAge {
+	if errors.Is(err, errNoMessage) || err == nil && time.Since(last.Time) < o.sweepAge {
 		return nil
 	}
 	if err != nil {

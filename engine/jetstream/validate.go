@@ -136,10 +136,7 @@ func readFile(field, path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %s is not a file with credentials", field, path)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", field, err)
-	}
-	return text, nil
+	return text, wrapf(err, "%s", field)
 }
 
 // checkFolder looks whether the second place can be used. It is not made: it is not

@@ -118,10 +118,7 @@ func parse(in io.Reader) (map[key][]float64, error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		label, text, _ := strings.Cut(lines.Text(), " ")
-		var r struct {
-			Scenario string
-			Values   map[string]float64
-		}
+		var r benchreport.Result
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			return nil, fmt.Errorf("not a measurement: %q: %w", lines.Text(), err)
 		}
