@@ -25,7 +25,6 @@ type Command struct {
 type process struct {
 	name string
 	cmd  *exec.Cmd
-	addr string        // its address, if it prints it
 	log  string        // file with its stderr
 	done chan struct{} // closed when it has ended
 }
@@ -34,7 +33,7 @@ type processes []*process
 
 // start starts a process: the upstream on our core, everything else on the core
 // of the proxies. With printsAddress, the process prints its address first.
-func (t *testbed) start(ctx context.Context, name string, c Command, printsAddress bool) (*process, error) {
+func (t *testbed) start(ctx context.Context, name string, c Command, printsAddress bool) (e endpoint, err error) {
 	args := c.Args
 	if name != upstreamPart && t.bench.Core != "" {
 		args = append([]string{"taskset", "-c", t.bench.Core}, args...)
@@ -45,33 +44,34 @@ func (t *testbed) start(ctx context.Context, name string, c Command, printsAddre
 	p.cmd.Env = append(t.environment(name), c.Env...)
 	log, err := os.Create(p.log)
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	defer log.Close()
 	p.cmd.Stderr = log
 	// Our own processes end when this pipe does, even if we are killed.
 	if _, err := p.cmd.StdinPipe(); err != nil {
-		return nil, err
+		return e, err
 	}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
-		return nil, err
+		return e, err
 	}
 	if err := p.cmd.Start(); err != nil {
-		return nil, err
+		return e, err
 	}
 	t.processes = append(t.processes, p)
 	r := bufio.NewReader(out)
+	e.pid = p.cmd.Process.Pid
 	if printsAddress {
-		p.addr, err = r.ReadString('\n')
-		p.addr = strings.TrimSpace(p.addr)
+		e.addr, err = r.ReadString('\n')
+		e.addr = strings.TrimSpace(e.addr)
 	}
 	go func() {
 		defer close(p.done)
 		_, _ = io.Copy(io.Discard, r)
 		_ = p.cmd.Wait() // it is killed at the end
 	}()
-	return p, err
+	return e, err
 }
 
 // environment returns our environment without variables that would make one

@@ -94,20 +94,14 @@ func (t *testbed) startOther(ctx context.Context, name, prefix, config string, c
 	if err := os.WriteFile(file, fmt.Appendf(nil, config, addr), 0o600); err != nil {
 		return endpoint{}, err
 	}
-	p, err := t.start(ctx, name, command(file), false)
-	if err != nil {
-		return endpoint{}, err
-	}
-	return endpoint{addr, prefix, p.cmd.Process.Pid}, nil
+	e, err := t.start(ctx, name, command(file), false)
+	e.addr, e.prefix = addr, prefix
+	return e, err
 }
 
 // startOwn starts a process that calls [Child], and that prints its address.
 func (t *testbed) startOwn(ctx context.Context, part, upstream string) (endpoint, error) {
-	p, err := t.start(ctx, part, t.bench.Own(part, upstream), true)
-	if err != nil {
-		return endpoint{}, err
-	}
-	return endpoint{addr: p.addr, pid: p.cmd.Process.Pid}, nil
+	return t.start(ctx, part, t.bench.Own(part, upstream), true)
 }
 
 // freeAddr returns a free address, for a program that cannot report which one
