@@ -79,7 +79,7 @@ func (c *chaos) judge() {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err := machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
+				_, err := machine.ReadEntry(entry.Data, func(_ machine.Header, rec *machine.Record) error {
 					count(rec, outcomes, told)
 					if rec.Kind == machine.Failed {
 						fails[rec.Run.String()]++

@@ -325,7 +325,7 @@ func (c *life) autopsy(id string) {
 			if err != nil {
 				break
 			}
-			machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
+			machine.ReadEntry(entry.Data, func(_ machine.Header, rec *machine.Record) error {
 				if rec.Run == run {
 					c.t.Logf("   entry %d: %s", entry.Seq, rec.Kind)
 				}

@@ -100,7 +100,7 @@ func sameEntry(t *testing.T, store *memlog.Store, workflow string, alarm bool) (
 				t.Fatal(err)
 			}
 			owed := map[string]bool{}
-			_, err := machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
+			_, err := machine.ReadEntry(entry.Data, func(_ machine.Header, rec *machine.Record) error {
 				if run, ok := m.Run(rec.Run); ok && rec.Ends != machine.Undecided && run.Def.Name == workflow {
 					all++
 					owed["on-end of "+rec.Run.String()] = true
@@ -196,7 +196,7 @@ func tally(t *testing.T, store *memlog.Store, ends, told map[string]int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			must(machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
+			must(machine.ReadEntry(entry.Data, func(_ machine.Header, rec *machine.Record) error {
 				count(rec, ends, told)
 				return nil
 			}))

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -301,4 +303,97 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 func cutSource(text string) (source, key string) {
 	source, key, _ = strings.Cut(text, "\x00")
 	return source, key
+}
+
+// applyJumped moves all times that were measured by elapsed time along with the clock.
+// Times that were asked for by the calendar stay.
+func (m *state) applyJumped(rec *Record) {
+	by, was := rec.Delay, rec.At-int64(rec.Delay)
+	for _, r := range m.all {
+		if r.knows(m.seq) || r.Finished() {
+			continue
+		}
+		if start, ok := scheduledAfter(r, was); ok {
+			// Its time is yet to begin, with the start, which may be now.
+			move(&r.Deadline, time.Duration(max(rec.At-start, 0)))
+		} else {
+			move(&r.Deadline, by)
+		}
+		for i := range r.Steps {
+			s := &r.Steps[i]
+			move(&s.First, by)
+			if s.Status == Running || s.Status == NoHandler || s.Status == Waiting && (s.At <= was || !s.clock && s.Attempt > 0) {
+				move(&s.At, by)
+			}
+			if s.timer != noTimer {
+				m.timers.heap[s.timer].due = s.At
+			}
+		}
+		if r.timer != noTimer {
+			m.timers.heap[r.timer].due = r.Deadline
+		}
+		m.touch(r)
+	}
+	m.timers.rebuild()
+}
+
+// move changes a time, if there is one, as far as times go.
+func move(t *int64, by time.Duration) {
+	switch {
+	case *t == 0:
+	case by > 0:
+		*t = later(*t, by)
+	default:
+		*t += int64(by)
+	}
+}
+
+// scheduledAfter returns when a run that has not begun may do so, if that is after the
+// time.
+func scheduledAfter(r *Run, now int64) (at int64, ok bool) {
+	at = endOfWait(r)
+	return at, at > now && !r.begun()
+}
+
+// applyPurged removes the keys of runs that ended before At, the dead runs that died
+// before Due and are not in Data, and definitions that were not used since. It must not
+// depend on which finished runs are in memory: that is not recorded.
+func (m *state) applyPurged(rec *Record) {
+	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
+		if e.at >= rec.At {
+			return false
+		}
+		if r := m.runs[m.keys[e.key].id]; r != nil && r.knows(m.seq) {
+			return false // it ends later
+		}
+		delete(m.keys, e.key)
+		return true
+	})
+	for _, d := range m.defs {
+		d.open = false
+	}
+	keep := map[ID]bool{}
+	for data := rec.Data; len(data) >= len(ID{}); data = data[len(ID{}):] {
+		keep[ID(data[:len(ID{})])] = true
+	}
+	var dead []*Run
+	for _, r := range m.all {
+		switch known := r.knows(m.seq); {
+		case r.Closed() && !r.Finished() && r.Ended < rec.Due && !known && !keep[r.ID]:
+			dead = append(dead, r)
+		case known || !r.Finished():
+			r.Def.open = true
+		}
+	}
+	for _, r := range dead {
+		if k := m.keys[r.Key]; k.id == r.ID {
+			delete(m.keys, r.Key)
+		}
+		// In a snapshot that the run is written to when it is removed, it must not know
+		// this entry, which may have changed it too.
+		r.version = min(r.version, m.seq-1)
+		m.remove(r)
+		m.purged = append(m.purged, r.ID)
+	}
+	m.definitionSet.purge(min(rec.At, rec.Due))
 }

@@ -241,12 +241,7 @@ func TestPurgeOfADefinitionIsTheSameInReplay(t *testing.T) {
 
 	m := New()
 	for i, entry := range w.log {
-		h, err := ReadHeader(entry)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Begin(uint64(i)+1, h)
-		if _, err := ReadEntry(entry, m.Apply); err != nil {
+		if err := m.applyEntry(uint64(i)+1, entry); err != nil {
 			t.Fatalf("entry %d: %v", i+1, err)
 		}
 		for _, r := range m.TakeChanged() {

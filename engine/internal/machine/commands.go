@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -99,13 +100,10 @@ func later(t int64, d time.Duration) int64 {
 // put back to work.
 func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
-	if err != nil {
-		return Record{}, err
+	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
+		err = fmt.Errorf("%w: run %s has %s", ErrState, id, r.State())
 	}
-	if r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished() {
-		return Record{}, fmt.Errorf("%w: run %s has %s", ErrState, id, r.State())
-	}
-	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, nil
+	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
 }
 
 // Retry decides to put a dead run back to work.
@@ -159,25 +157,19 @@ func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 // Hold decides to pause a run.
 func (c Commands) Hold(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
-	if err != nil {
-		return Record{}, err
+	if err == nil && (r.Outcome != Undecided || r.Held) {
+		err = fmt.Errorf("%w: run %s is %s", ErrState, id, r.State())
 	}
-	if r.Outcome != Undecided || r.Held {
-		return Record{}, fmt.Errorf("%w: run %s is %s", ErrState, id, r.State())
-	}
-	return Record{Kind: Held, Run: id, At: now, Text: by}, nil
+	return Record{Kind: Held, Run: id, At: now, Text: by}, err
 }
 
 // Free decides that a paused run goes on.
 func (c Commands) Free(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
-	if err != nil {
-		return Record{}, err
+	if err == nil && !r.Held {
+		err = fmt.Errorf("%w: run %s is %s, and not paused", ErrState, id, r.State())
 	}
-	if !r.Held {
-		return Record{}, fmt.Errorf("%w: run %s is %s, and not paused", ErrState, id, r.State())
-	}
-	return Record{Kind: Freed, Run: id, At: now, Text: by}, nil
+	return Record{Kind: Freed, Run: id, At: now, Text: by}, err
 }
 
 // Postpone decides that a run waits until a time of the calendar: its waits are
@@ -205,25 +197,19 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 // Forgive decides to reset what a run has spent: attempts, windows, lost attempts.
 func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
-	if err != nil {
-		return Record{}, err
+	if err == nil && r.Outcome != Undecided {
+		err = fmt.Errorf("%w: run %s is %s; retry it", ErrState, id, r.State())
 	}
-	if r.Outcome != Undecided {
-		return Record{}, fmt.Errorf("%w: run %s is %s; retry it", ErrState, id, r.State())
-	}
-	return Record{Kind: Forgiven, Run: id, At: now, Text: by}, nil
+	return Record{Kind: Forgiven, Run: id, At: now, Text: by}, err
 }
 
 // Replace decides that another run does the work of a dead one.
 func (c Commands) Replace(id, by ID, now int64) (Record, error) {
 	r, err := c.find(id)
-	if err != nil {
-		return Record{}, err
+	if err == nil && (!r.Closed() || r.Outcome != Dead || !r.ReplacedBy().IsZero()) {
+		err = fmt.Errorf("%w: run %s is %s, and only a dead one can be replaced", ErrState, id, r.State())
 	}
-	if !r.Closed() || r.Outcome != Dead || !r.ReplacedBy().IsZero() {
-		return Record{}, fmt.Errorf("%w: run %s is %s, and only a dead one can be replaced", ErrState, id, r.State())
-	}
-	return Record{Kind: Replaced, Run: id, At: now, Other: by}, nil
+	return Record{Kind: Replaced, Run: id, At: now, Other: by}, err
 }
 
 func (c Commands) find(id ID) (*Run, error) {
@@ -260,4 +246,258 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 		}
 	}
 	return rec, ok
+}
+
+// Attempt decides to begin an attempt of a step that is in its queue. Its
+// deadline is the first of those of the attempt, the step and the run.
+func (c Commands) Attempt(r *Run, step int, now int64) Record {
+	s, p := &r.Steps[step], &r.Def.Steps[step].Policy
+	end := r.Deadline
+	least := func(t int64) {
+		if end == 0 || t < end {
+			end = t
+		}
+	}
+	if p.AttemptTimeout > 0 {
+		least(later(now, p.AttemptTimeout))
+	}
+	if p.TotalTimeout > 0 {
+		least(later(cmp.Or(s.First, now), p.TotalTimeout))
+	}
+	return Record{Kind: Begun, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt) + 1, Deadline: end}
+}
+
+// Result is how an attempt ended.
+type Result struct {
+	Run     ID
+	Step    int
+	Attempt int
+	Output  []byte // of one that succeeded
+	Error   string // of one that did not
+	Failed  bool
+	Outcome retry.Outcome // how it failed
+	Snooze  time.Duration // not a failure: call again then
+	Until   int64         // the same by the calendar, if it is not 0
+	Limited bool          // a service has stated to come back then
+	Now     bool          // with Limited: it has something else to do until then, and is called again at once
+	Release bool          // not a failure: the process ends, or the run is paused
+	Memo    []byte        // for the next attempt
+}
+
+// Finish decides what follows the end of an attempt. There is nothing to record
+// of an attempt that is not running. u is a uniform random number.
+func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool) {
+	r, known := c.runs[res.Run]
+	if !known || res.Step >= len(r.Steps) {
+		return rec, false
+	}
+	s := &r.Steps[res.Step]
+	if s.Status != Running || int(s.Attempt) != res.Attempt {
+		return rec, false
+	}
+	rec = Record{Run: res.Run, Step: res.Step, At: now, Attempt: res.Attempt}
+	switch {
+	case r.Outcome != Undecided:
+		rec.Kind, rec.Text = Late, late(res)
+	case res.Limited:
+		limitedRecord(&rec, r, res, u)
+	case res.Snooze > 0 || res.Until != 0:
+		rec.Kind, rec.By, rec.Text, rec.Data = Snoozed, retry.ByHandler, res.Error, res.Memo
+		rec.Delay, rec.Due = res.Snooze, later(now, res.Snooze)
+		if res.Until != 0 {
+			rec.Delay, rec.Due, rec.Clock = time.Duration(max(res.Until-now, 0)), res.Until, true
+		}
+	case res.Release:
+		rec.Kind, rec.Text, rec.Data = Released, res.Error, res.Memo
+	case res.Failed:
+		failedRecord(&rec, r, res, u)
+	default:
+		rec.Kind, rec.Data = Done, res.Output
+		if rec.Data == nil {
+			rec.Data = []byte("null")
+		}
+	}
+	rec.Ends = outcomeAfter(r, &rec)
+	return rec, true
+}
+
+// late returns the text of the record about an attempt that ended after its run.
+func late(res *Result) string {
+	if res.Failed || res.Release || res.Limited || res.Snooze > 0 || res.Until != 0 {
+		return res.Error
+	}
+	return "succeeded too late; the result is dropped"
+}
+
+// failedRecord completes the record about a failed attempt: the policy decides.
+func failedRecord(rec *Record, r *Run, res *Result, u uint64) {
+	s := &r.Steps[res.Step]
+	state := retry.State{Attempt: int(s.Spent) + 1, Prev: s.Prev, Elapsed: time.Duration(rec.At - s.First), Left: timeLeft(r, rec.At)}
+	if healthy(r, res.Step, rec.At) {
+		state.Attempt, state.Prev, state.Elapsed = 1, 0, time.Duration(rec.At-s.At)
+	}
+	d := retry.Decide(r.Def.Steps[res.Step].Policy, state, res.Outcome, retry.Gates{}, u)
+	rec.Kind, rec.Text, rec.Data, rec.Prev = Failed, res.Error, res.Memo, d.Prev
+	if rec.Reason = d.Stop; d.Stop == 0 {
+		rec.Delay, rec.By, rec.Due = d.Wait, d.By, later(rec.At, d.Wait)
+	}
+}
+
+// limitedRecord completes the record about an attempt to which a service has stated when
+// to come back. That uses one of the windows, and the policy limits how long the wait
+// may be.
+func limitedRecord(rec *Record, r *Run, res *Result, u uint64) {
+	def := &r.Def.Steps[res.Step]
+	p := def.Policy
+	p.Attempts, p.TotalTimeout = retry.Unlimited, 0
+	after := res.Snooze
+	if res.Until != 0 {
+		after = time.Duration(res.Until - rec.At)
+	}
+	d := retry.Decide(p, retry.State{Attempt: 1, Left: timeLeft(r, rec.At)}, retry.Outcome{After: max(after, 1)}, retry.Gates{}, u)
+	rec.Kind, rec.Text, rec.Data = Failed, res.Error, res.Memo
+	switch {
+	case int(r.Steps[res.Step].Windows) >= cmp.Or(def.Windows, DefaultWindows):
+		rec.Reason = retry.StopWindows
+	case d.Stop == retry.StopServerWait:
+		rec.Reason = d.Stop
+		rec.Text = fmt.Sprintf("%s; that is %v ahead, and server-wait grants %v", res.Error, after.Round(time.Second), cmp.Or(p.ServerWait, retry.DefaultServerWait))
+	case d.Stop != 0:
+		rec.Reason = d.Stop
+	default:
+		rec.Kind, rec.Delay, rec.By, rec.Due, rec.Clock = Limited, d.Wait, d.By, later(rec.At, d.Wait), res.Until != 0
+		if res.Now {
+			rec.Delay, rec.Due, rec.Clock = 0, rec.At, false
+		}
+	}
+}
+
+// timeLeft returns how much time the run has, in the form of [retry.State].
+func timeLeft(r *Run, now int64) time.Duration {
+	if r.Deadline == 0 {
+		return 0
+	}
+	if left := time.Duration(r.Deadline - now); left != 0 {
+		return left
+	}
+	return -1
+}
+
+// healthy reports whether the attempt that ends then has lasted so long that the
+// failures before it do not count any more.
+func healthy(r *Run, step int, at int64) bool {
+	after := r.Def.Steps[step].Policy.ResetAfter
+	return after > 0 && at-r.Steps[step].At >= int64(after)
+}
+
+// outcomeAfter returns the outcome that the end of an attempt gives the run, if any.
+func outcomeAfter(r *Run, rec *Record) Outcome {
+	switch {
+	case r.Outcome != Undecided || r.running > 1:
+		return Undecided
+	case rec.Kind == Done && int(r.done)+1 == len(r.Steps):
+		return Succeeded
+	case r.Failing || rec.Reason != 0:
+		return Dead
+	}
+	return Undecided
+}
+
+// Lose decides what follows an attempt in which the process ended: another one, after a delay.
+// There is none if there have been more than MaxLost, and the last one ran alone: without that,
+// another attempt may be what ended the process. A MaxLost of 0 means that a lost attempt is
+// never repeated.
+func (c Commands) Lose(r *Run, step int, now int64, alone bool) Record {
+	s, most := &r.Steps[step], r.Def.Steps[step].MaxLost
+	lost := int(s.Lost) + 1
+	rec := Record{Kind: Lost, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt)}
+	switch {
+	case r.Outcome != Undecided:
+		rec.Due = now
+	case most == 0 || lost > most && alone:
+		rec.Reason = retry.StopLost
+	default:
+		rec.By, rec.Delay, rec.Due = retry.ByEngine, lostDelay(lost), later(now, lostDelay(lost))
+	}
+	rec.Text = lostText(lost, alone)
+	rec.Ends = outcomeAfter(r, &rec)
+	return rec
+}
+
+// lostText returns the text about so many lost attempts in a row.
+func lostText(lost int, alone bool) string {
+	text := "the process died while this attempt ran"
+	if lost > 1 {
+		text = fmt.Sprintf("the process died %d times in a row while an attempt of this step ran", lost)
+	}
+	if alone {
+		text += "; this time no other attempt ran"
+	}
+	return text
+}
+
+// RanAlone reports whether the attempt that runs by the state was the only one of its process
+// for as long as is known: it began alone, and no entry of the log is from after the time for
+// which others waited. It must be asked before the clock is set.
+func (c Commands) RanAlone(r *Run, step int) bool {
+	var isolated time.Duration
+	for rec := range r.Records() {
+		if rec.Kind == Begun && rec.Step == step {
+			isolated = rec.Delay
+		}
+	}
+	return isolated > 0 && c.at < later(r.Steps[step].At, isolated)
+}
+
+// Expire decides that the run's time is over. The text of the record says if the run was
+// waiting for a free place then. opened is when this process began to work on the run:
+// before that the run was in no queue.
+func (c Commands) Expire(r *Run, opened, now int64) Record {
+	_ = c.warm(r) // Apply returns the error
+	rec := Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
+	since, queued := queuedSince(r)
+	switch took := timeout(r); {
+	case !queued || took == 0:
+	case r.Deadline < opened:
+		rec.Text = fmt.Sprintf("timed out after %v: no process was working on the run when its time ended", took)
+	case r.begun():
+		rec.Text = fmt.Sprintf("timed out after %v, the last %v of it in the queue for a free place",
+			took, time.Duration(now-max(since, opened)).Round(time.Millisecond))
+	default:
+		rec.Text = fmt.Sprintf("timed out after %v in the queue for a free place; it never began", took)
+	}
+	return rec
+}
+
+// queuedSince returns since when a step of the run has been in its queue, if one is
+// and no other is running.
+func queuedSince(r *Run) (at int64, queued bool) {
+	if r.State() != StateQueued {
+		return 0, false
+	}
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.queued && (!queued || s.At < at) {
+			at, queued = s.At, true
+		}
+	}
+	return at, queued
+}
+
+// Report decides about progress of an attempt.
+func (c Commands) Report(id ID, step, attempt int, progress json.RawMessage, now int64) (rec Record, ok bool) {
+	r, known := c.runs[id]
+	if !known || step >= len(r.Steps) || r.Steps[step].Status != Running || int(r.Steps[step].Attempt) != attempt {
+		return rec, false
+	}
+	return Record{Kind: Progress, Run: id, Step: step, Attempt: attempt, At: now, Data: progress}, true
+}
+
+// Park decides that the step waits for its handler, which is not known here.
+func (c Commands) Park(r *Run, step int, now int64) Record {
+	return Record{Kind: Parked, Run: r.ID, Step: step, At: now, Text: r.Def.Steps[step].Handler}
+}
+
+// Unpark decides that the step's handler is known now.
+func (c Commands) Unpark(r *Run, step int, now int64) Record {
+	return Record{Kind: Unparked, Run: r.ID, Step: step, At: now}
 }

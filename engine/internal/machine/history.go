@@ -5,6 +5,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -39,15 +40,15 @@ func appendHistory(r *Run, rec *Record) {
 func shortenHistory(r *Run) {
 	head, left := 0, 0
 	tail := len(r.History)
-	in := reader{data: r.History}
-	for len(in.data) > 0 {
-		at := len(r.History) - len(in.data)
+	in := codec.Reader{Data: r.History}
+	for len(in.Data) > 0 {
+		at := len(r.History) - len(in.Data)
 		var rec Record
 		rec.read(&in, r.Created)
-		if in.err != nil {
+		if in.Err != nil {
 			return
 		}
-		next := len(r.History) - len(in.data)
+		next := len(r.History) - len(in.Data)
 		switch {
 		case next <= headHistory && rec.Kind != Omitted && left == 0:
 			head = next
@@ -77,11 +78,11 @@ func lastRecorded(r *Run) (at int64) {
 // some were left out.
 func (r *Run) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
-		in := reader{data: r.History}
-		for len(in.data) > 0 {
+		in := codec.Reader{Data: r.History}
+		for len(in.Data) > 0 {
 			var rec Record
 			rec.read(&in, r.Created)
-			if in.err != nil || !yield(rec) {
+			if in.Err != nil || !yield(rec) {
 				return
 			}
 		}

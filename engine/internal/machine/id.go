@@ -2,20 +2,15 @@ package machine
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash/fnv"
+
+	"github.com/tideover/tideover/engine/internal/codec"
 )
 
 // ID names a run. It begins with the time of its making, so that ids sort by
 // age.
 type ID [16]byte
-
-// IDLen is the length of an ID's text.
-const IDLen = 26
-
-// alphabet has no letters that are taken for digits (Crockford's base 32).
-const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 // NewID returns an ID made at the time, from two random numbers.
 func NewID(at int64, hi, lo uint64) (id ID) {
@@ -32,49 +27,17 @@ func (id ID) String() string {
 	if id.IsZero() {
 		return ""
 	}
-	var text [IDLen]byte
-	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
-	for i := IDLen - 1; i >= 0; i-- {
-		text[i] = alphabet[lo&31]
-		lo = lo>>5 | hi<<59
-		hi >>= 5
-	}
-	return string(text[:])
+	return codec.FormatID(id)
 }
 
-var errID = errors.New("not the id of a run")
-
 // ParseID reads the text of an ID.
-func ParseID(text string) (id ID, err error) {
-	if len(text) != IDLen || text[0] > '7' {
-		return ID{}, fmt.Errorf("%w: %q", errID, text)
-	}
-	var hi, lo uint64
-	for i := range IDLen {
-		digit := digits[text[i]]
-		if digit < 0 {
-			return ID{}, fmt.Errorf("%w: %q", errID, text)
-		}
-		hi = hi<<5 | lo>>59
-		lo = lo<<5 | uint64(digit)
-	}
-	binary.BigEndian.PutUint64(id[:8], hi)
-	binary.BigEndian.PutUint64(id[8:], lo)
-	if id.IsZero() {
-		return ID{}, fmt.Errorf("%w: %q", errID, text)
+func ParseID(text string) (ID, error) {
+	id, ok := codec.ParseID(text)
+	if !ok || ID(id).IsZero() {
+		return ID{}, fmt.Errorf("not the id of a run: %q", text)
 	}
 	return id, nil
 }
-
-var digits = func() (d [256]int8) {
-	for i := range d {
-		d[i] = -1
-	}
-	for i := range len(alphabet) {
-		d[alphabet[i]] = int8(i)
-	}
-	return d
-}()
 
 // Slots is how many places a run can belong to. A log of n shards keeps the runs
 // of a slot in the shard slot % n, and so they are found by their id, or by their

@@ -4,7 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+
+	"github.com/tideover/tideover/engine/internal/codec"
 )
+
+// ErrEncoding says that stored bytes are not in the format of this package.
+var ErrEncoding = codec.ErrEncoding
 
 // ErrFormat says that something was stored by a newer version.
 var ErrFormat = errors.New("stored by a newer version")

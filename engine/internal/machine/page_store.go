@@ -1,6 +1,10 @@
 package machine
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tideover/tideover/engine/internal/codec"
+)
 
 // A run that waits for long, or is dead, needs neither its input nor its history in
 // memory. Once a snapshot has the present state of the run, only its place in the
@@ -96,7 +100,7 @@ func (p *pageStore) fetch(r *Run) (*Run, error) {
 	if uint64(r.coldAt) >= uint64(len(body)) {
 		return nil, fmt.Errorf("%w: run %s is not where it was put", ErrEncoding, r.ID)
 	}
-	in := reader{data: body[r.coldAt:]}
+	in := codec.Reader{Data: body[r.coldAt:]}
 	left, err := p.readRun(&in)
 	if err == nil && left.ID != r.ID {
 		err = fmt.Errorf("%w: run %s is where %s was put", ErrEncoding, left.ID, r.ID)

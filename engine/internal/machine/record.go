@@ -2,8 +2,11 @@ package machine
 
 import (
 	"encoding/binary"
+	"fmt"
+	"hash/crc32"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -174,10 +177,10 @@ func (r *Record) append(b []byte, base int64) []byte {
 		b = append(b, r.Hash[:]...)
 	}
 	if m&hasText != 0 {
-		b = appendBytes(b, r.Text)
+		b = codec.AppendBytes(b, r.Text)
 	}
 	if m&hasData != 0 {
-		b = appendBytes(b, r.Data)
+		b = codec.AppendBytes(b, r.Data)
 	}
 	if m&hasOutputs != 0 {
 		b = appendOutputs(b, r.Outputs)
@@ -189,58 +192,58 @@ func (r *Record) append(b []byte, base int64) []byte {
 }
 
 // read reads a record that append wrote. Its bytes are part of the data.
-func (r *Record) read(in *reader, base int64) {
-	*r = Record{Kind: Kind(in.byte())}
-	m := in.uvarint()
+func (r *Record) read(in *codec.Reader, base int64) {
+	*r = Record{Kind: Kind(in.Byte())}
+	m := in.Uvarint()
 	if r.Kind == 0 || r.Kind >= kinds || m&^hasAll != 0 {
-		in.fail()
+		in.Fail()
 		return
 	}
-	r.At = base + in.varint()
+	r.At = base + in.Varint()
 	if m&hasRun != 0 {
-		r.Run = in.array()
+		r.Run = in.Array()
 	}
 	if m&hasStep != 0 {
-		r.Step = in.number()
+		r.Step = in.Number()
 	}
 	if m&hasAttempt != 0 {
-		r.Attempt = in.number()
+		r.Attempt = in.Number()
 	}
 	if m&hasDue != 0 {
-		r.Due = base + in.varint()
+		r.Due = base + in.Varint()
 	}
 	if m&hasDelay != 0 {
-		r.Delay = time.Duration(in.varint())
+		r.Delay = time.Duration(in.Varint())
 	}
 	if m&hasPrev != 0 {
-		r.Prev = time.Duration(in.varint())
+		r.Prev = time.Duration(in.Varint())
 	}
 	if m&hasBy != 0 {
-		r.By = retry.Source(in.byte())
+		r.By = retry.Source(in.Byte())
 	}
 	if m&hasReason != 0 {
-		r.Reason = retry.Reason(in.byte())
+		r.Reason = retry.Reason(in.Byte())
 	}
 	if m&hasDeadline != 0 {
-		r.Deadline = base + in.varint()
+		r.Deadline = base + in.Varint()
 	}
 	if m&hasOther != 0 {
-		r.Other = in.array()
+		r.Other = in.Array()
 	}
 	if m&hasHash != 0 {
-		r.Hash = in.array()
+		r.Hash = in.Array()
 	}
 	if m&hasText != 0 {
-		r.Text = string(in.bytes())
+		r.Text = string(in.Bytes())
 	}
 	if m&hasData != 0 {
-		r.Data = in.bytes()
+		r.Data = in.Bytes()
 	}
 	if m&hasOutputs != 0 {
 		r.Outputs = readOutputs(in)
 	}
 	if m&hasEnds != 0 {
-		r.Ends = Outcome(in.byte())
+		r.Ends = Outcome(in.Byte())
 	}
 	r.Clock = m&isClock != 0
 }
@@ -255,22 +258,99 @@ func appendOutputs(b []byte, outputs [][]byte) []byte {
 			continue
 		}
 		b = append(b, 1)
-		b = appendBytes(b, out)
+		b = codec.AppendBytes(b, out)
 	}
 	return b
 }
 
-func readOutputs(in *reader) [][]byte {
-	n := in.number()
-	if n > maxSteps+1 || n > len(in.data) { // one more than steps: see Start.outputs
-		in.fail()
+func readOutputs(in *codec.Reader) [][]byte {
+	n := in.Number()
+	if n > maxSteps+1 || n > len(in.Data) { // one more than steps: see Start.outputs
+		in.Fail()
 		return nil
 	}
 	outputs := make([][]byte, n)
 	for i := range outputs {
-		if in.byte() == 1 {
-			outputs[i] = in.bytes()
+		if in.Byte() == 1 {
+			outputs[i] = in.Bytes()
 		}
 	}
 	return outputs
+}
+
+// Format is the version of the stored formats. A log or a snapshot of a
+// newer one is refused.
+const Format = 1
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Entry gathers the records of one append to the log.
+type Entry struct {
+	base int64
+	data []byte
+}
+
+// Reset begins an entry at the time of the wall clock. The elapsed time since the boot of
+// the computer shows whether the wall clock was set.
+func (e *Entry) Reset(at, sinceBoot int64) {
+	e.base = at
+	e.data = append(e.data[:0], Format)
+	e.data = binary.AppendVarint(e.data, at)
+	e.data = binary.AppendVarint(e.data, sinceBoot)
+}
+
+// Add adds a record.
+func (e *Entry) Add(r *Record) { e.data = r.append(e.data, e.base) }
+
+// Size returns the size of the entry that Bytes would return.
+func (e *Entry) Size() int { return len(e.data) + crc32.Size }
+
+// Bytes ends the entry and returns it. It is valid until Reset.
+func (e *Entry) Bytes() []byte {
+	e.data = binary.LittleEndian.AppendUint32(e.data, crc32.Checksum(e.data, castagnoli))
+	return e.data
+}
+
+// Header is the times of an entry.
+type Header struct {
+	At        int64
+	SinceBoot int64
+}
+
+// ReadEntry calls apply with each record of an entry. The bytes of a record are part of
+// the data.
+func ReadEntry(data []byte, apply func(Header, *Record) error) (h Header, err error) {
+	data, err = entryBody(data)
+	if err != nil {
+		return h, err
+	}
+	in := codec.Reader{Data: data[1:]}
+	h = Header{At: in.Varint(), SinceBoot: in.Varint()}
+	var r Record
+	for len(in.Data) > 0 {
+		r.read(&in, h.At)
+		if in.Err != nil {
+			break
+		}
+		if err := apply(h, &r); err != nil {
+			return h, err
+		}
+	}
+	return h, in.Err
+}
+
+// entryBody returns the data without its sum, if that is right and the format is
+// one that this version knows.
+func entryBody(data []byte) ([]byte, error) {
+	if len(data) < crc32.Size+1 {
+		return nil, fmt.Errorf("%w: entry of %d bytes", ErrEncoding, len(data))
+	}
+	body, sum := data[:len(data)-crc32.Size], binary.LittleEndian.Uint32(data[len(data)-crc32.Size:])
+	if crc32.Checksum(body, castagnoli) != sum {
+		return nil, fmt.Errorf("%w: checksum of the entry is wrong", ErrEncoding)
+	}
+	if body[0] != Format {
+		return nil, fmt.Errorf("%w: entry has format %d, this version knows %d", ErrFormat, body[0], Format)
+	}
+	return body, nil
 }

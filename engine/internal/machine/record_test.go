@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -57,17 +58,17 @@ func checkRecord(t *testing.T, want Record, base int64) {
 	if len(data) > want.Size() {
 		t.Fatalf("%+v takes %d bytes, more than its Size of %d", want, len(data), want.Size())
 	}
-	in := reader{data: data}
+	in := codec.Reader{Data: data}
 	var got Record
-	if got.read(&in, base); in.err != nil || len(in.data) != 0 {
-		t.Fatalf("read(%+v) = %v, %d bytes left", want, in.err, len(in.data))
+	if got.read(&in, base); in.Err != nil || len(in.Data) != 0 {
+		t.Fatalf("read(%+v) = %v, %d bytes left", want, in.Err, len(in.Data))
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Fatalf("read\n got %+v\nwant %+v", got, want)
 	}
 	for cut := range min(len(data), 64) {
-		in := reader{data: data[:cut]}
-		if got.read(&in, base); in.err == nil {
+		in := codec.Reader{Data: data[:cut]}
+		if got.read(&in, base); in.Err == nil {
 			t.Fatalf("read of %d of %d bytes = %+v", cut, len(data), got)
 		}
 	}

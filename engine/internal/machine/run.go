@@ -127,38 +127,41 @@ type extra struct {
 	until      int64 // when an attempt that runs is to be made again
 }
 
-// Output returns the output of the step at the position, nil if it has none yet.
-func (x *extra) Output(step int) []byte {
-	if x == nil || step >= len(x.outputs) {
-		return nil
+var noExtra extra
+
+// read returns the fields, to be read.
+func (x *extra) read() *extra {
+	if x == nil {
+		return &noExtra
 	}
-	return x.outputs[step]
+	return x
 }
+
+// Output returns the output of the step at the position, nil if it has none yet.
+func (x *extra) Output(step int) []byte { return partOf(x.read().outputs, step) }
 
 // Outputs returns the outputs of the steps, nil for those that have none yet. It is
 // not to be changed, and nil if no step has one.
-func (x *extra) Outputs() [][]byte {
-	if x == nil {
-		return nil
-	}
-	return x.outputs
-}
+func (x *extra) Outputs() [][]byte { return x.read().outputs }
 
 // Progress returns the last progress that the step's attempt has reported.
-func (x *extra) Progress(step int) []byte {
-	if x == nil || step >= len(x.progress) {
+func (x *extra) Progress(step int) []byte { return partOf(x.read().progress, step) }
+
+func partOf(parts [][]byte, step int) []byte {
+	if step >= len(parts) {
 		return nil
 	}
-	return x.progress[step]
+	return parts[step]
 }
 
 // Previous returns the run that this one repeats, if it repeats one.
-func (x *extra) Previous() (id ID) {
-	if x != nil {
-		id = x.previous
-	}
-	return id
-}
+func (x *extra) Previous() ID { return x.read().previous }
+
+// ReplacedBy returns the run that does the work of this dead one.
+func (x *extra) ReplacedBy() ID { return x.read().replacedBy }
+
+// Source returns who started the run.
+func (x *extra) Source() string { return x.read().source }
 
 // Origin returns the first run of the chain of repetitions that this run ends, and
 // its key. They are those of the run itself if it repeats no other. known is false
@@ -193,22 +196,6 @@ func decodeOrigin(text string) (id ID, key string, ok bool) {
 	return id, key, err == nil
 }
 
-// ReplacedBy returns the run that does the work of this dead one.
-func (x *extra) ReplacedBy() (id ID) {
-	if x != nil {
-		id = x.replacedBy
-	}
-	return id
-}
-
-// Source returns who started the run.
-func (x *extra) Source() (source string) {
-	if x != nil {
-		source = x.source
-	}
-	return source
-}
-
 // more returns the extra fields, to be changed.
 func (r *Run) more() *extra {
 	if r.extra == nil {
@@ -217,20 +204,15 @@ func (r *Run) more() *extra {
 	return r.extra
 }
 
-func setOutput(r *Run, step int, out []byte) {
-	x := r.more()
-	if x.outputs == nil {
-		x.outputs = make([][]byte, len(r.Steps))
-	}
-	x.outputs[step] = out
-}
+func setOutput(r *Run, step int, out []byte) { setPart(&r.more().outputs, r, step, out) }
 
-func setProgress(r *Run, step int, p []byte) {
-	x := r.more()
-	if x.progress == nil {
-		x.progress = make([][]byte, len(r.Steps))
+func setProgress(r *Run, step int, p []byte) { setPart(&r.more().progress, r, step, p) }
+
+func setPart(parts *[][]byte, r *Run, step int, p []byte) {
+	if *parts == nil {
+		*parts = make([][]byte, len(r.Steps))
 	}
-	x.progress[step] = p
+	(*parts)[step] = p
 }
 
 // InQueue reports whether the step is due and has not begun.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/codec"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -20,6 +21,14 @@ const (
 	stepWindows = 0x40
 )
 
+// bitIf returns the bit if it is set.
+func bitIf(set bool, bit byte) byte {
+	if set {
+		return bit
+	}
+	return 0
+}
+
 // Encode adds a run that is not cold to b, in the form of Decode.
 func (r *Run) Encode(b []byte) []byte {
 	b = append(b, r.ID[:]...)
@@ -28,38 +37,18 @@ func (r *Run) Encode(b []byte) []byte {
 	b = binary.AppendVarint(b, r.Created)
 	b = binary.AppendVarint(b, r.Deadline)
 	b = binary.AppendVarint(b, r.Ended)
-	var flags byte
-	if r.Failing {
-		flags |= runFailing
-	}
-	if r.Held {
-		flags |= runHeld
-	}
-	if !r.active {
-		flags |= runIdle
-	}
-	if r.extra != nil && r.extra.until != 0 {
-		flags |= runUntil
-	}
-	if r.retried {
-		flags |= runRetried
-	}
+	flags := bitIf(r.Failing, runFailing) | bitIf(r.Held, runHeld) | bitIf(!r.active, runIdle) |
+		bitIf(r.extra.read().until != 0, runUntil) | bitIf(r.retried, runRetried)
 	b = append(b, byte(r.Outcome), byte(r.Reason), flags)
 	if flags&runUntil != 0 {
 		b = binary.AppendVarint(b, r.extra.until)
 	}
-	b = appendBytes(b, r.Key)
-	b = appendBytes(b, r.Input)
-	b = appendBytes(b, r.History)
+	b = codec.AppendBytes(b, r.Key)
+	b = codec.AppendBytes(b, r.Input)
+	b = codec.AppendBytes(b, r.History)
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		flags := byte(s.Status)
-		if s.clock {
-			flags |= stepClock
-		}
-		if s.Windows > 0 {
-			flags |= stepWindows
-		}
+		flags := byte(s.Status) | bitIf(s.clock, stepClock) | bitIf(s.Windows > 0, stepWindows)
 		b = append(b, flags)
 		if s.Windows > 0 {
 			b = binary.AppendUvarint(b, uint64(s.Windows))
@@ -80,7 +69,7 @@ func (r *Run) Encode(b []byte) []byte {
 	b = appendOutputs(b, x.progress)
 	b = append(b, x.previous[:]...)
 	b = append(b, x.replacedBy[:]...)
-	return appendBytes(b, x.source)
+	return codec.AppendBytes(b, x.source)
 }
 
 // EncodeWithout is Encode without the input, for a reader that has it elsewhere.
@@ -99,12 +88,12 @@ type runDecoder struct {
 
 // Decode reads a run by itself. It is not part of the state.
 func (d *runDecoder) Decode(data []byte) (*Run, error) {
-	in := reader{data: data}
+	in := codec.Reader{Data: data}
 	return d.readRun(&in)
 }
 
 // readRun reads an encoded run. It copies the parts that it keeps.
-func (d *runDecoder) readRun(in *reader) (*Run, error) {
+func (d *runDecoder) readRun(in *codec.Reader) (*Run, error) {
 	r, err := d.parseRun(in)
 	if err == nil {
 		copyParts(r)
@@ -122,63 +111,63 @@ func copyParts(r *Run) {
 }
 
 // parseRun reads an encoded run. The large parts of the run are part of the data.
-func (d *runDecoder) parseRun(in *reader) (*Run, error) {
-	r := &Run{ID: in.array(), timer: noTimer}
-	hash := Hash(in.array())
+func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
+	r := &Run{ID: in.Array(), timer: noTimer}
+	hash := Hash(in.Array())
 	def, ok := d.definitions.Definition(hash)
-	if in.err != nil || !ok {
+	if in.Err != nil || !ok {
 		return nil, fmt.Errorf("%w: run %s has an unknown definition", ErrEncoding, r.ID)
 	}
 	r.Def = def
-	r.version = in.uvarint()
-	r.Created = in.varint()
-	r.Deadline = in.varint()
-	r.Ended = in.varint()
-	r.Outcome = Outcome(in.byte())
-	r.Reason = retry.Reason(in.byte())
-	flags := in.byte()
+	r.version = in.Uvarint()
+	r.Created = in.Varint()
+	r.Deadline = in.Varint()
+	r.Ended = in.Varint()
+	r.Outcome = Outcome(in.Byte())
+	r.Reason = retry.Reason(in.Byte())
+	flags := in.Byte()
 	r.Failing, r.Held, r.active = flags&runFailing != 0, flags&runHeld != 0, flags&runIdle == 0
 	r.retried = flags&runRetried != 0
 	if flags&runUntil != 0 {
-		r.more().until = in.varint()
+		r.more().until = in.Varint()
 	}
-	r.Key = string(in.bytes())
-	r.Input = in.bytes()
-	r.History = in.bytes()
+	r.Key = string(in.Bytes())
+	r.Input = in.Bytes()
+	r.History = in.Bytes()
 	r.Steps = make([]StepState, len(def.Steps))
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		s.timer = noTimer
-		flags := in.byte()
+		flags := in.Byte()
 		s.Status, s.clock = Status(flags&^(stepClock|stepWindows)), flags&stepClock != 0
 		if flags&stepWindows != 0 {
-			s.Windows = uint16(in.number())
+			s.Windows = uint16(in.Number())
 		}
-		s.At = in.varint()
-		s.First = in.varint()
-		s.Prev = time.Duration(in.varint())
-		s.Attempt = int32(in.number())
-		s.Spent = int32(in.number())
-		s.Lost = uint16(in.number())
+		s.At = in.Varint()
+		s.First = in.Varint()
+		s.Prev = time.Duration(in.Varint())
+		s.Attempt = int32(in.Number())
+		s.Spent = int32(in.Number())
+		s.Lost = uint16(in.Number())
 		if s.Status > NoHandler {
-			in.fail()
+			in.Fail()
 		}
 		if s.Status == Running {
 			r.running++
 		}
 	}
-	if in.byte() == 1 {
+	if in.Byte() == 1 {
 		x := r.more()
 		x.outputs = readOutputs(in)
 		x.progress = cloned(readOutputs(in), len(r.Steps))
-		x.previous = in.array()
-		x.replacedBy = in.array()
-		x.source = string(in.bytes())
+		x.previous = in.Array()
+		x.replacedBy = in.Array()
+		x.source = string(in.Bytes())
 	}
 	if r.Outcome > Canceled {
-		in.fail()
+		in.Fail()
 	}
-	return r, in.err
+	return r, in.Err
 }
 
 // cloned returns copies, or nil if there is not one for each step.

@@ -3,11 +3,15 @@ package machine
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"github.com/tideover/tideover/engine/internal/codec"
 )
 
 // A snapshot is written while the machine goes on. It begins with the state without the
@@ -185,32 +189,169 @@ func encodeState(m *state) []byte {
 	b = binary.AppendUvarint(b, m.seq)
 	b = binary.AppendVarint(b, m.at)
 	b = binary.AppendVarint(b, m.sinceBoot)
-	b = appendBytes(b, m.boot)
+	b = codec.AppendBytes(b, m.boot)
 	b = binary.AppendUvarint(b, uint64(len(m.defs)))
 	for h, d := range m.defs {
 		b = binary.AppendVarint(b, m.used[h])
-		b = appendBytes(b, d.text)
+		b = codec.AppendBytes(b, d.text)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.workflows)))
 	for name, w := range m.workflows {
-		b = appendBytes(b, name)
-		for _, n := range w.Totals.list() {
-			b = binary.AppendUvarint(b, n)
+		b = codec.AppendBytes(b, name)
+		for _, n := range w.Totals.fields() {
+			b = binary.AppendUvarint(b, *n)
 		}
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.schedules)))
 	for name, s := range m.schedules {
-		b = appendBytes(b, name)
+		b = codec.AppendBytes(b, name)
 		b = binary.AppendVarint(b, s.Due)
-		b = appendBytes(b, s.Data)
+		b = codec.AppendBytes(b, s.Data)
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.ended)))
 	for _, e := range m.ended {
 		k := m.keys[e.key]
 		b = append(b, k.id[:]...)
-		b = appendBytes(b, k.of.Name)
+		b = codec.AppendBytes(b, k.of.Name)
 		b = binary.AppendVarint(b, e.at)
-		b = appendBytes(b, e.key)
+		b = codec.AppendBytes(b, e.key)
 	}
 	return b
+}
+
+// Restore returns the state that a snapshot has. The log from the entry after Seq on
+// makes it complete.
+func Restore(stream io.Reader) (*Machine, error) { return restore(stream, 0, false) }
+
+// RestoreCold is Restore, and leaves the runs that can be cold at the time in their
+// frames. The numbers of frames begin at 0.
+func RestoreCold(stream io.Reader, now int64) (*Machine, error) { return restore(stream, now, true) }
+
+func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
+	in := bufio.NewReaderSize(stream, 1<<16)
+	m := New()
+	kind, body, err := readFrame(in, nil)
+	switch {
+	case err != nil:
+		return nil, err
+	case kind != frameState:
+		return nil, fmt.Errorf("%w: no state at the beginning", ErrEncoding)
+	}
+	if err := decodeState(m.state, body); err != nil {
+		return nil, err
+	}
+	var count uint64
+	buf := body
+	for n := uint32(1); ; n++ {
+		kind, body, err := readFrame(in, buf)
+		if err != nil {
+			return nil, err
+		}
+		buf = body
+		r := codec.Reader{Data: body}
+		if kind == frameEnd {
+			if n := r.Uvarint(); r.Err != nil || n != count {
+				return nil, fmt.Errorf("%w: %d runs instead of %d", ErrEncoding, count, n)
+			}
+			break
+		}
+		if kind != frameRuns {
+			return nil, fmt.Errorf("%w: frame %q in a snapshot", ErrEncoding, kind)
+		}
+		for len(r.Data) > 0 && r.Err == nil {
+			at := uint32(len(body) - len(r.Data))
+			run, err := m.parseRun(&r)
+			if err != nil {
+				return nil, err
+			}
+			if cold && chillable(run, now) {
+				chill(run, n, at)
+			} else {
+				copyParts(run)
+			}
+			if _, twice := m.runs[run.ID]; twice {
+				return nil, fmt.Errorf("%w: run %s is there twice", ErrEncoding, run.ID)
+			}
+			m.install(run)
+			count++
+		}
+		if r.Err != nil {
+			return nil, r.Err
+		}
+	}
+	slices.SortFunc(m.ended, func(a, b expiry) int { return cmp.Compare(a.at, b.at) })
+	return m, nil
+}
+
+// decodeState reads the first frame of a snapshot, which has the state without the runs.
+func decodeState(m *state, body []byte) error {
+	if len(body) == 0 || body[0] != Format {
+		return fmt.Errorf("%w: a snapshot that is not of format %d", ErrFormat, Format)
+	}
+	r := codec.Reader{Data: body[1:]}
+	m.seq = r.Uvarint()
+	m.at = r.Varint()
+	m.sinceBoot = r.Varint()
+	m.boot = string(r.Bytes())
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		used := r.Varint()
+		d, err := ParseDefinition(r.Bytes())
+		if err != nil {
+			return errors.Join(r.Err, err)
+		}
+		m.define(d)
+		if used != 0 {
+			m.used[d.hash] = used
+		}
+	}
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		t := &m.workflow(string(r.Bytes())).Totals
+		for _, n := range t.fields() {
+			*n = r.Uvarint()
+		}
+	}
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		s := &Schedule{Name: string(r.Bytes()), Due: r.Varint()}
+		s.Data = append([]byte{}, r.Bytes()...)
+		m.schedules[s.Name] = s
+	}
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		id, name, at := ID(r.Array()), string(r.Bytes()), r.Varint()
+		key := string(r.Bytes())
+		m.addExpired(expiry{key, at}, id, m.workflow(name))
+	}
+	return r.Err
+}
+
+// An archive is a stream of frames with finished runs.
+
+// AppendArchive adds a frame with encoded runs to b.
+func AppendArchive(b []byte, runs []byte) []byte { return frame(b, frameRuns, runs) }
+
+// ReadArchive calls yield with each run of a stream of frames.
+func (d *runDecoder) ReadArchive(stream io.Reader, yield func(*Run) error) error {
+	in := bufio.NewReaderSize(stream, 1<<16)
+	var buf []byte
+	for {
+		if _, err := in.Peek(1); errors.Is(err, io.EOF) {
+			return nil
+		}
+		kind, body, err := readFrame(in, buf)
+		if err != nil {
+			return err
+		}
+		if kind != frameRuns {
+			return fmt.Errorf("%w: frame %q in an archive", ErrEncoding, kind)
+		}
+		buf = body
+		for r := (codec.Reader{Data: body}); len(r.Data) > 0; {
+			run, err := d.readRun(&r)
+			if err != nil {
+				return err
+			}
+			if err := yield(run); err != nil {
+				return err
+			}
+		}
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tideover/tideover/engine/internal/codec"
 )
 
 // Layout assigns runs, keys and schedules to shards: where they would be if they had been
@@ -239,10 +241,6 @@ func keyTwice(key string, k keyed, id ID, workflow string) error {
 		"it can be moved when one of them has ended and is not kept any more", key, k.id, k.of.Name, id, workflow)
 }
 
-func (t *Totals) list() [7]uint64 {
-	return [...]uint64{t.Started, t.Succeeded, t.Dead, t.Canceled, t.Attempts, t.Failures, t.Lost}
-}
-
 // Tally counts the contents of a machine. The sum over all shards is the same for every
 // layout of a state.
 type Tally struct {
@@ -273,20 +271,20 @@ func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
 	}
 	for key, k := range m.keys {
 		b = append(append(b[:0], 'k'), k.id[:]...)
-		b = binary.AppendVarint(appendBytes(b, k.of.Name), k.ended)
+		b = binary.AppendVarint(codec.AppendBytes(b, k.of.Name), k.ended)
 		b = append(b, key...)
 		add()
 	}
 	for name, s := range m.schedules {
-		b = binary.AppendVarint(appendBytes(append(b[:0], 's'), name), s.Due)
+		b = binary.AppendVarint(codec.AppendBytes(append(b[:0], 's'), name), s.Due)
 		b = append(b, s.Data...)
 		add()
 	}
 	for name, w := range m.workflows {
 		// A total may be made up of those of several shards: the sum is linear in it.
-		for i, n := range w.Totals.list() {
+		for i, n := range w.Totals.fields() {
 			b = append(append(b[:0], 't', byte(i)), name...)
-			t.Sum += maphash.Bytes(seed, b) * n
+			t.Sum += maphash.Bytes(seed, b) * *n
 		}
 		t.Totals.Add(w.Totals)
 	}

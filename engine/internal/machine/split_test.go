@@ -189,14 +189,13 @@ func (a *apart) follow(t *testing.T, g *game) {
 		a.defs[d.hash] = d
 	}
 	for ; a.seen < len(g.log); a.seen++ {
-		h, err := ReadHeader(g.log[a.seen])
-		if err != nil {
-			t.Fatal(err)
+		begin := func(h Header) {
+			for _, p := range a.parts {
+				p.Begin(uint64(a.seen)+1, h)
+			}
 		}
-		for _, p := range a.parts {
-			p.Begin(uint64(a.seen)+1, h)
-		}
-		_, err = ReadEntry(g.log[a.seen], func(rec *Record) error {
+		h, err := ReadEntry(g.log[a.seen], func(h Header, rec *Record) error {
+			begin(h)
 			for _, p := range a.of(rec) {
 				if err := p.apply(rec, a.defs); err != nil {
 					return err
@@ -207,6 +206,7 @@ func (a *apart) follow(t *testing.T, g *game) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		begin(h)
 	}
 }
 

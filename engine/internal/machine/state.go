@@ -1,6 +1,10 @@
 package machine
 
-import "github.com/tideover/tideover/retry"
+import (
+	"bytes"
+
+	"github.com/tideover/tideover/retry"
+)
 
 // state is what the log of a shard folds to: its runs, and where each of them waits.
 // Each part has its own fields and methods; those of state itself keep the parts
@@ -179,4 +183,197 @@ func (m *state) close(r *Run, at int64) {
 func (m *state) retire(r *Run, at int64) {
 	m.use(r.Def.hash, at)
 	m.expireKey(r, at)
+}
+
+// uncount makes an attempt one that does not count. The total timeout of a step begins
+// with the first that does.
+func (s *StepState) uncount() {
+	if s.Spent == 0 {
+		s.First = 0
+	}
+}
+
+// recount makes the next attempts count from the beginning.
+func (s *StepState) recount() { s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0 }
+
+// forgive resets all that was spent. The time of an attempt that runs goes on.
+func (s *StepState) forgive() {
+	s.recount()
+	s.Windows = 0
+	if s.Status == Running {
+		s.First = s.At
+	}
+}
+
+// setMemo stores the memo of an attempt for the next.
+func setMemo(r *Run, rec *Record) {
+	if rec.Data != nil {
+		setProgress(r, rec.Step, bytes.Clone(rec.Data))
+	}
+}
+
+// endAttempt ends the attempt of the step, if one runs.
+func endAttempt(r *Run, step int) {
+	if r.Steps[step].Status != Running {
+		return
+	}
+	r.running--
+	r.Def.Steps[step].queue.Running--
+}
+
+// waitOrFail applies the decision after an attempt without a result: the step waits, or
+// has failed for good.
+func (m *state) waitOrFail(r *Run, rec *Record) {
+	if rec.Reason != 0 {
+		r.Steps[rec.Step].Status = Exhausted
+		if !r.Failing {
+			r.Failing, r.Reason = true, rec.Reason
+			m.stopWaits(r)
+		}
+	} else {
+		m.wait(r, rec.Step, rec.Due)
+	}
+	m.endIfDone(r, rec.At)
+}
+
+// wait makes the step wait until the time. The waits of a run that is failing, or has
+// ended, go on when it is put back to work.
+func (m *state) wait(r *Run, step int, due int64) {
+	s := &r.Steps[step]
+	s.Status, s.At, s.clock = Waiting, due, false
+	m.dequeue(r, step)
+	if r.waits() {
+		m.timers.set(r, int32(step), due)
+	}
+}
+
+// waitFor makes the step wait as the record says.
+func (m *state) waitFor(r *Run, rec *Record) {
+	m.wait(r, rec.Step, rec.Due)
+	r.Steps[rec.Step].clock = rec.Clock
+	setMemo(r, rec)
+}
+
+// resumeWaits sets the timers of a run again that was paused.
+func (m *state) resumeWaits(r *Run) {
+	for i := range r.Steps {
+		if s := &r.Steps[i]; s.Status == Waiting && r.waits() {
+			m.timers.set(r, int32(i), s.At)
+		}
+	}
+}
+
+// stopWaits removes the steps of a run from the timers and queues.
+func (m *state) stopWaits(r *Run) {
+	for i := range r.Steps {
+		m.timers.unset(r, int32(i))
+		m.dequeue(r, i)
+	}
+}
+
+// startNext lets the steps begin that needed this one, and no other that is not complete.
+func (m *state) startNext(r *Run, step int, at int64) {
+	for _, i := range r.Def.Steps[step].opens {
+		if r.Steps[i].Status == Blocked && needsMet(r, i) {
+			m.wait(r, i, at)
+		}
+	}
+}
+
+func needsMet(r *Run, step int) bool {
+	for _, i := range r.Def.Steps[step].needs {
+		if r.Steps[i].Status != Complete {
+			return false
+		}
+	}
+	return true
+}
+
+// changeSet has the runs that the reader of changes has yet to see. The reader is the
+// part of the engine that keeps the lists of runs.
+type changeSet struct {
+	changed []*Run
+	purged  []ID
+}
+
+// changeMark says of a run whether the reader of changes has yet to see it.
+type changeMark struct{ dirty bool }
+
+// Seen records that the reader of changes has the present state of the run.
+func (c *changeMark) Seen() { c.dirty = false }
+
+// Dirty reports whether the reader of changes has yet to see the run.
+func (c *changeMark) Dirty() bool { return c.dirty }
+
+// Soil makes the run one that the reader of changes has yet to see.
+func (c *changeMark) Soil() { c.dirty = true }
+
+// TakeChanged returns the runs that have changed since the last call. Each of
+// them is dirty until it was Seen.
+func (c *changeSet) TakeChanged() []*Run {
+	changed := c.changed
+	c.changed = nil
+	return changed
+}
+
+// TakePurged returns the dead runs that were purged since the last call.
+func (c *changeSet) TakePurged() []ID {
+	ids := c.purged
+	c.purged = nil
+	return ids
+}
+
+// Behind returns how many runs have changed since the reader of changes saw them.
+func (c *changeSet) Behind() int { return len(c.changed) }
+
+// Change makes TakeChanged return the run.
+func (c *changeSet) Change(r *Run) {
+	r.dirty = true
+	c.changed = append(c.changed, r)
+}
+
+// markChanged is Change for a run that may be in the set already.
+func (c *changeSet) markChanged(r *Run) {
+	if !r.dirty {
+		c.Change(r)
+	}
+}
+
+// parkedSet has the steps that wait for a handler, by its name.
+type parkedSet struct {
+	parked map[string]map[place]struct{}
+}
+
+// Parked calls yield with the steps that wait for the handler.
+func (s *parkedSet) Parked(handler string, yield func(*Run, int)) {
+	for p := range s.parked[handler] {
+		yield(p.run, int(p.step))
+	}
+}
+
+// ParkedHandlers returns how many steps wait for each handler.
+func (s *parkedSet) ParkedHandlers() map[string]int {
+	n := make(map[string]int, len(s.parked))
+	for h, set := range s.parked {
+		n[h] = len(set)
+	}
+	return n
+}
+
+func (s *parkedSet) park(r *Run, step int) {
+	h := r.Def.Steps[step].Handler
+	if s.parked[h] == nil {
+		s.parked[h] = map[place]struct{}{}
+	}
+	s.parked[h][place{r, int32(step)}] = struct{}{}
+}
+
+func (s *parkedSet) unpark(r *Run, step int) {
+	h := r.Def.Steps[step].Handler
+	if set := s.parked[h]; set != nil {
+		delete(set, place{r, int32(step)})
+		if len(set) == 0 {
+			delete(s.parked, h)
+		}
+	}
 }

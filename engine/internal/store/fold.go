@@ -98,17 +98,10 @@ func (s *State) replay(ctx context.Context, log journal.Reader) error {
 
 // Apply applies an entry of the log.
 func Apply(m *machine.Machine, entry journal.Entry) error {
-	h, err := machine.ReadHeader(entry.Data)
-	if err == nil {
-		begun := false
-		_, err = machine.ReadEntry(entry.Data, func(rec *machine.Record) error {
-			if !begun { // the time of an entry without records does not count
-				begun = true
-				m.Begin(entry.Seq, h)
-			}
-			return m.Apply(rec)
-		})
-	}
+	_, err := machine.ReadEntry(entry.Data, func(h machine.Header, rec *machine.Record) error {
+		m.Begin(entry.Seq, h) // the time of an entry without records does not count
+		return m.Apply(rec)
+	})
 	if errors.Is(err, machine.ErrEncoding) {
 		err = fmt.Errorf("%w: %w", journal.ErrDamaged, err)
 	}

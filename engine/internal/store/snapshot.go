@@ -175,6 +175,16 @@ func WriteState(ctx context.Context, lease journal.Lease, m *machine.Machine, se
 	return size, err
 }
 
+// Delete removes blobs.
+func Delete(ctx context.Context, lease journal.Lease, names []string) error {
+	for _, name := range names {
+		if err := lease.Delete(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // NewEncoder returns an encoder with the settings of everything that is stored here.
 func NewEncoder(w io.Writer) *zstd.Encoder {
 	zip, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))

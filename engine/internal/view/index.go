@@ -1,10 +1,146 @@
 package view
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"zombiezen.com/go/sqlite"
+
+	"github.com/tideover/tideover/internal/textfmt"
 )
+
+// Bounds of what is indexed of one run. Longer words are cut, so that a piece of
+// base64 is found by its beginning; text beyond the other bounds is not found.
+const (
+	maxText  = 64 << 10
+	maxWords = 2000
+	maxWord  = 40
+	minStem  = 3 // shorter words are searched for as they are, longer ones as a beginning
+	maxQuery = 16
+)
+
+// words splits a text as the index does: into runs of letters and digits, in
+// lower case. Bytes that are not UTF-8 separate words, as does NUL.
+func words(text string, f func(string) bool) {
+	text = text[:min(len(text), maxText)]
+	for i := 0; i < len(text); {
+		start := i
+		upper := false
+		for i < len(text) {
+			c := text[i]
+			if c < utf8.RuneSelf {
+				if !isWord(c) || c == '_' {
+					break
+				}
+				upper = upper || 'A' <= c && c <= 'Z'
+				i++
+				continue
+			}
+			r, n := utf8.DecodeRuneInString(text[i:])
+			if !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r) || r == utf8.RuneError {
+				break
+			}
+			upper = true
+			i += n
+		}
+		if i > start {
+			if !f(fold(text[start:i], upper)) {
+				return
+			}
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(text[i:])
+		i += n
+	}
+}
+
+// fold brings a word into the form in which it is indexed.
+func fold(word string, change bool) string {
+	if change {
+		word = strings.ToLower(word)
+	}
+	return textfmt.Truncate(word, maxWord)
+}
+
+// document returns the words of a run, each once, joined with spaces.
+func document(r *Run) string {
+	var b strings.Builder
+	seen := make(map[string]struct{}, 64)
+	add := func(w string) bool {
+		if _, ok := seen[w]; !ok {
+			seen[w] = struct{}{}
+			b.WriteString(w)
+			b.WriteByte(' ')
+		}
+		return len(seen) < maxWords
+	}
+	for _, text := range [...]string{r.Key, r.Workflow, r.Error, inputText(r.Input)} {
+		words(text, add)
+	}
+	return b.String()
+}
+
+// inputText returns the text of a payload. One that has escapes is decoded, as
+// people search for what they see.
+func inputText(input []byte) string {
+	text := string(input[:min(len(input), maxText)])
+	if strings.IndexByte(text, '\\') < 0 || len(input) > maxText {
+		return text
+	}
+	var v any
+	if json.Unmarshal(input, &v) != nil {
+		return text
+	}
+	var b strings.Builder
+	collect(&b, v)
+	return b.String()
+}
+
+func collect(b *strings.Builder, v any) {
+	switch v := v.(type) {
+	case string:
+		b.WriteString(v)
+	case float64:
+		b.WriteString(strconv.FormatFloat(v, 'f', -1, 64))
+	case bool:
+		b.WriteString(strconv.FormatBool(v))
+	case []any:
+		for _, e := range v {
+			collect(b, e)
+		}
+	case map[string]any:
+		for k, e := range v {
+			b.WriteString(k)
+			b.WriteByte(' ')
+			collect(b, e)
+		}
+	}
+	b.WriteByte(' ')
+}
+
+// query returns the words of a search, each quoted and all required, or "" if it
+// has none. Words have no quotes in them, so it is always well formed.
+func query(search string, stems bool) string {
+	var b strings.Builder
+	n := 0
+	words(search, func(w string) bool {
+		if n++; n > 1 {
+			b.WriteByte(' ')
+		}
+		b.WriteByte('"')
+		b.WriteString(w)
+		b.WriteByte('"')
+		if stems && utf8.RuneCountInString(w) >= minStem {
+			b.WriteByte('*')
+		}
+		return n < maxQuery
+	})
+	return b.String()
+}
 
 // indexStep is how many runs are indexed in one transaction: about ten
 // milliseconds, for which a writer may have to wait.
@@ -28,7 +164,7 @@ func (w *writer) index(most int) (int, error) {
 	}
 	if n := len(places); n > 0 {
 		w.indexed = places[n-1]
-		if err := run(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaIndexed, w.indexed); err != nil {
+		if err := exec(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaIndexed, w.indexed); err != nil {
 			return 0, err
 		}
 	}
@@ -38,7 +174,7 @@ func (w *writer) index(most int) (int, error) {
 	}
 	for _, q := range [...]string{"DELETE FROM words WHERE rowid=?", "DELETE FROM stale WHERE place=?"} {
 		for _, p := range stale {
-			if err := run(w.conn, q, p); err != nil {
+			if err := exec(w.conn, q, p); err != nil {
 				return 0, err
 			}
 		}
@@ -67,14 +203,7 @@ func (w *writer) addWords(place int64) error {
 	if !ok {
 		return fmt.Errorf("%w: no run at place %d", ErrDamaged, place)
 	}
-	s, err := prepare(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)")
-	if err != nil {
-		return err
-	}
-	s.BindInt64(1, place)
-	s.BindText(2, document(&r))
-	_, err = s.Step()
-	return err
+	return exec(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)", place, document(&r))
 }
 
 // behind counts the runs that are not indexed, up to maxBehind.

@@ -2,9 +2,12 @@ package view
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"time"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // preview returns the runs of a list as a list shows them.
@@ -202,4 +205,56 @@ func (s *selection) ordered(query string) string {
 		query += " ORDER BY next, place"
 	}
 	return query + " LIMIT ?"
+}
+
+// Group is a number of runs that failed alike: with the same pattern of error,
+// in the same step of the same workflow.
+type Group struct {
+	Error    string // of the newest run
+	Pattern  string // for Filter.Error
+	Workflow string
+	Step     string
+	Count    int
+	First    time.Time // Created of the oldest run
+	Last     time.Time // Created of the newest
+}
+
+// groups returns the groups of the selection. stems says that the words of the search
+// may be beginnings of words.
+func (s *selection) groups(c *sqlite.Conn, most int, stems bool) (groups []Group, err error) {
+	opts := &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
+		g, err := readGroup(s.names, c, st)
+		groups = append(groups, g)
+		return err
+	}}
+	if s.search != "" {
+		opts.Args = []any{query(s.search, stems)}
+	}
+	err = sqlitex.ExecuteTransient(c, s.groupQuery(most), opts)
+	return groups, err
+}
+
+func (s *selection) groupQuery(most int) string {
+	q := fmt.Sprintf("WHERE error IS NOT NULL AND place>=%d AND place<%d", s.from, s.to) + s.conditions()
+	if s.search != "" {
+		q += " AND place IN (SELECT rowid FROM words WHERE words MATCH ?)"
+	}
+	return fmt.Sprintf(`SELECT count(*), min(place), max(place) FROM runs INDEXED BY runs_error %s
+		GROUP BY error, workflow ORDER BY count(*) DESC, max(place) DESC LIMIT %d`, q, most)
+}
+
+// readGroup describes a group by its oldest and its newest run.
+func readGroup(n *names, c *sqlite.Conn, st *sqlite.Stmt) (Group, error) {
+	oldest, ok, err := n.at(c, st.ColumnInt64(1))
+	if err != nil || !ok {
+		return Group{}, err
+	}
+	newest, ok, err := n.at(c, st.ColumnInt64(2))
+	if err != nil || !ok {
+		return Group{}, err
+	}
+	return Group{
+		Error: newest.Error, Pattern: Pattern(newest.Error), Workflow: newest.Workflow, Step: newest.Step,
+		Count: st.ColumnInt(0), First: oldest.Created, Last: newest.Created,
+	}, nil
 }

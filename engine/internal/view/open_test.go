@@ -75,7 +75,7 @@ func TestOpen(t *testing.T) {
 				t.Fatal(err)
 			}
 			tt.harm(t, path)
-			size := (&View{path: path}).Size()
+			size := size(path)
 			if v, err = Open(t.Context(), path); err != nil {
 				t.Fatalf("Open() = %v", err)
 			}

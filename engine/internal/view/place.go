@@ -3,6 +3,8 @@ package view
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/tideover/tideover/engine/internal/codec"
 )
 
 // The table is ordered by place: the millisecond of creation, and then one of
@@ -43,60 +45,18 @@ type ulid struct {
 	rest  [10]byte
 }
 
-const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
-
-// digits maps a character to its value, and all that are not in the alphabet,
-// upper case included, to 255: an id must be got back as it was.
-var digits = func() (d [256]byte) {
-	for i := range d {
-		d[i] = 255
-	}
-	for i := range alphabet {
-		d[alphabet[i]] = byte(i)
-	}
-	return d
-}()
-
 // parseULID decodes an id, or reports that it is none.
 func parseULID(id string) (u ulid, ok bool) {
-	if len(id) != 26 || id[0] > '7' {
-		return u, false
-	}
-	for i := range 10 {
-		d := digits[id[i]]
-		if d > 31 {
-			return u, false
-		}
-		u.milli = u.milli<<5 | int64(d)
-	}
-	for half := range 2 {
-		var bits uint64
-		for i := range 8 {
-			d := digits[id[10+8*half+i]]
-			if d > 31 {
-				return u, false
-			}
-			bits = bits<<5 | uint64(d)
-		}
-		u.rest[5*half] = byte(bits >> 32)
-		binary.BigEndian.PutUint32(u.rest[5*half+1:], uint32(bits))
-	}
-	return u, true
+	b, ok := codec.ParseID(id)
+	return ulid{int64(binary.BigEndian.Uint64(b[:8]) >> 16), [10]byte(b[6:])}, ok
 }
 
 // String encodes the id.
 func (u ulid) String() string {
-	var b [26]byte
-	for i, t := 9, u.milli; i >= 0; i, t = i-1, t>>5 {
-		b[i] = alphabet[t&31]
-	}
-	for half := range 2 {
-		bits := uint64(u.rest[5*half])<<32 | uint64(binary.BigEndian.Uint32(u.rest[5*half+1:]))
-		for i := 7; i >= 0; i, bits = i-1, bits>>5 {
-			b[10+8*half+i] = alphabet[bits&31]
-		}
-	}
-	return string(b[:])
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:8], uint64(u.milli)<<16)
+	copy(b[6:], u.rest[:])
+	return codec.FormatID(b)
 }
 
 // home returns the place that follows from the id. The random bits are mixed, as

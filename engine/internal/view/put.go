@@ -52,25 +52,13 @@ func (w *writer) putAside(r *Run, hasHome bool) error {
 		if place, err = w.free(placeOf(r.Created)); err != nil {
 			return err
 		}
-		if err := w.storeAside(r.ID, place); err != nil {
+		if err := exec(w.conn, "INSERT INTO aside VALUES(?, ?)", []byte(r.ID), place); err != nil {
 			return err
 		}
 		w.crowded[u.home()] = w.crowded[u.home()] || is
 		stored = asideID(r.ID)
 	}
 	_, err = w.store(place, stored, r)
-	return err
-}
-
-// storeAside records the place of a run that is not at home.
-func (w *writer) storeAside(id string, place int64) error {
-	s, err := prepare(w.conn, "INSERT INTO aside VALUES(?, ?)")
-	if err != nil {
-		return err
-	}
-	s.BindBytes(1, []byte(id))
-	s.BindInt64(2, place)
-	_, err = s.Step()
 	return err
 }
 
@@ -140,7 +128,7 @@ func (w *writer) store(place int64, stored []byte, r *Run) (bool, error) {
 		return false, nil
 	}
 	if changed {
-		if err := run(w.conn, putStale, place); err != nil {
+		if err := exec(w.conn, putStale, place); err != nil {
 			return false, err
 		}
 	}
@@ -167,14 +155,7 @@ func (w *writer) spill(place int64, r *Run) error {
 	if !spills(r) {
 		return nil
 	}
-	s, err := prepare(w.conn, putPayload)
-	if err != nil {
-		return err
-	}
-	s.BindInt64(1, place)
-	s.BindBytes(2, appendBlobs(nil, r.Input, r.Output, r.Detail))
-	_, err = s.Step()
-	return err
+	return exec(w.conn, putPayload, place, appendBlobs(nil, r.Input, r.Output, r.Detail))
 }
 
 func bindTime(s *sqlite.Stmt, param int, t time.Time) {
@@ -188,14 +169,8 @@ func (w *writer) name(text string) (int64, error) {
 	if id, ok := w.names.id(text); ok {
 		return id, nil
 	}
-	s, err := prepare(w.conn, "INSERT INTO names VALUES(?, ?)")
-	if err != nil {
-		return 0, err
-	}
 	id := w.names.free()
-	s.BindInt64(1, id)
-	s.BindBytes(2, []byte(text))
-	if _, err := s.Step(); err != nil {
+	if err := exec(w.conn, "INSERT INTO names VALUES(?, ?)", id, []byte(text)); err != nil {
 		return 0, err
 	}
 	w.names.add(id, text)
@@ -209,26 +184,17 @@ func (w *writer) remove(id string) error {
 	if err != nil || !ok {
 		return err
 	}
-	for _, q := range [...]string{"DELETE FROM runs WHERE place=?", "DELETE FROM payloads WHERE place=?"} {
-		if err := run(w.conn, q, place); err != nil {
-			return err
-		}
-	}
+	queries := []string{"DELETE FROM runs WHERE place=?", "DELETE FROM payloads WHERE place=?"}
 	if place <= w.indexed {
-		for _, q := range [...]string{"DELETE FROM stale WHERE place=?", "DELETE FROM words WHERE rowid=?"} {
-			if err := run(w.conn, q, place); err != nil {
-				return err
-			}
+		queries = append(queries, "DELETE FROM stale WHERE place=?", "DELETE FROM words WHERE rowid=?")
+	}
+	for _, q := range queries {
+		if err := exec(w.conn, q, place); err != nil {
+			return err
 		}
 	}
 	if u, ok := parseULID(id); ok && !w.crowded[u.home()] {
 		return nil
 	}
-	s, err := prepare(w.conn, "DELETE FROM aside WHERE id=?")
-	if err != nil {
-		return err
-	}
-	s.BindBytes(1, []byte(id))
-	_, err = s.Step()
-	return err
+	return exec(w.conn, "DELETE FROM aside WHERE id=?", []byte(id))
 }

@@ -36,10 +36,8 @@ func (v *View) Get(ctx context.Context, id string) (r Run, ok bool, err error) {
 		if err != nil || !found {
 			return err
 		}
-		if r, ok, err = v.names.at(c, place); err != nil || !ok {
-			return err
-		}
-		return nil
+		r, ok, err = v.names.at(c, place)
+		return err
 	})
 	return r, ok, err
 }
@@ -75,10 +73,7 @@ func (v *View) List(ctx context.Context, f Filter) (p Page, err error) {
 		p.Runs, err = s.preview(c, keys)
 		return err
 	})
-	if err != nil {
-		return Page{}, err
-	}
-	return p, nil
+	return p, err
 }
 
 // Find returns the ids of up to most runs whose id begins with a text, or whose
@@ -135,19 +130,6 @@ func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, 
 	return groups, err
 }
 
-// exec runs a statement that has neither parameters nor rows.
-func exec(c *sqlite.Conn, query string) error {
-	s, err := prepare(c, query)
-	if err != nil {
-		return err
-	}
-	_, err = s.Step()
-	if reset := s.Reset(); err == nil {
-		err = reset
-	}
-	return err
-}
-
 const columns = "place, id, workflow, state, attempts, body"
 
 // scan reads a row of these columns, without what is kept elsewhere.
@@ -162,46 +144,31 @@ func (n *names) scan(s *sqlite.Stmt) (r Run, place int64, elsewhere bool, err er
 	return r, place, elsewhere, err
 }
 
-func columnBytes(s *sqlite.Stmt, col int) []byte {
-	b := make([]byte, s.ColumnLen(col))
-	s.ColumnBytes(col, b)
-	return b
-}
-
 // at returns the run at a place, whole.
 func (n *names) at(c *sqlite.Conn, place int64) (r Run, ok bool, err error) {
-	s, err := prepare(c, "SELECT "+columns+" FROM runs WHERE place=?")
-	if err != nil {
-		return r, false, err
-	}
-	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	s.BindInt64(1, place)
-	if ok, err = s.Step(); err != nil || !ok {
-		return r, false, err
-	}
-	r, _, elsewhere, err := n.scan(s)
-	if err == nil && elsewhere {
+	elsewhere := false
+	err = each(c, "SELECT "+columns+" FROM runs WHERE place=?", func(s *sqlite.Stmt) (err error) {
+		r, _, elsewhere, err = n.scan(s)
+		ok = err == nil
+		return err
+	}, place)
+	if ok && elsewhere {
 		err = payloads(c, place, &r)
 	}
-	return r, err == nil, err
+	return r, ok && err == nil, err
 }
 
 // payloads reads what did not fit into the row.
 func payloads(c *sqlite.Conn, place int64, r *Run) error {
-	s, err := prepare(c, "SELECT data FROM payloads WHERE place=?")
-	if err != nil {
-		return err
+	whole := false
+	err := each(c, "SELECT data FROM payloads WHERE place=?", func(s *sqlite.Stmt) error {
+		whole = decodeBlobs(columnBytes(s, 0), r) == nil
+		return nil
+	}, place)
+	if err == nil && !whole {
+		err = fmt.Errorf("%w: payloads of run %q", ErrDamaged, r.ID)
 	}
-	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	s.BindInt64(1, place)
-	row, err := s.Step()
-	if err != nil {
-		return err
-	}
-	if !row || decodeBlobs(columnBytes(s, 0), r) != nil {
-		return fmt.Errorf("%w: payloads of run %q", ErrDamaged, r.ID)
-	}
-	return nil
+	return err
 }
 
 // locate finds the place of a run: where its id says, or where aside does.
@@ -226,14 +193,9 @@ func locate(c *sqlite.Conn, id string) (place int64, ok bool, err error) {
 
 // storedID returns what the row at a place keeps of its id.
 func storedID(c *sqlite.Conn, place int64) (stored []byte, ok bool, err error) {
-	s, err := prepare(c, "SELECT id FROM runs WHERE place=?")
-	if err != nil {
-		return nil, false, err
-	}
-	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	s.BindInt64(1, place)
-	if ok, err = s.Step(); err != nil || !ok {
-		return nil, false, err
-	}
-	return columnBytes(s, 0), true, nil
+	err = each(c, "SELECT id FROM runs WHERE place=?", func(s *sqlite.Stmt) error {
+		stored, ok = columnBytes(s, 0), true
+		return nil
+	}, place)
+	return stored, ok, err
 }

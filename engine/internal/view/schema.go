@@ -1,6 +1,8 @@
 package view
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"zombiezen.com/go/sqlite"
@@ -57,8 +59,8 @@ INSERT INTO meta VALUES(1, 0), (2, -9223372036854775808);
 
 // Keys of meta.
 const (
-	metaCursor  = 1
-	metaIndexed = 2
+	metaCursor  int64 = 1
+	metaIndexed int64 = 2
 )
 
 // pragmas of the writer. In WAL mode, synchronous=NORMAL syncs only when the log
@@ -88,15 +90,6 @@ var readPragmas = []string{
 	"PRAGMA trusted_schema=OFF",
 }
 
-func execAll(c *sqlite.Conn, queries []string) error {
-	for _, q := range queries {
-		if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // create makes the tables of a new file, all or none.
 func create(c *sqlite.Conn) error {
 	script := fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; %s", appID, version, schema)
@@ -107,16 +100,123 @@ func create(c *sqlite.Conn) error {
 	return sqlitex.ExecuteTransient(c, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
 }
 
-// queryInt returns the number that a query without parameters answers with.
-func queryInt(c *sqlite.Conn, query string) (int64, error) {
+// The errors that a caller tells apart.
+var (
+	// ErrDamaged says that the file can't be read: close the view, delete the
+	// file, and fill a new one.
+	ErrDamaged = errors.New("the view is damaged")
+
+	// ErrFull says that there is no room on the disk. Nothing was written; the
+	// same call may succeed when there is room again, and reading goes on.
+	ErrFull = errors.New("no room for the view")
+
+	// ErrClosed says that the view was closed.
+	ErrClosed = errors.New("the view is closed")
+
+	// ErrCursor says that Filter.After is not from a page of the same filter.
+	ErrCursor = errors.New("no such place in the list")
+)
+
+// wrap names the operation and sorts what SQLite reports into the errors above.
+func wrap(ctx context.Context, op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch code := sqlite.ErrCode(err); {
+	case code.ToPrimary() == sqlite.ResultInterrupt && ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case isDamage(code):
+		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+	case code.ToPrimary() == sqlite.ResultFull, code == sqlite.ResultIOErrSHMSize:
+		// The latter is the file of shared memory that could not grow.
+		err = fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	return fmt.Errorf("view: %s: %w", op, err)
+}
+
+// isDamage reports whether a code is about the content of the file. A short read
+// is of one that was cut off.
+func isDamage(code sqlite.ResultCode) bool {
+	p := code.ToPrimary()
+	return p == sqlite.ResultCorrupt || p == sqlite.ResultNotADB || p == sqlite.ResultFormat || code == sqlite.ResultIOErrShortRead
+}
+
+// prepare prepares a statement of ours. These have no mistakes, so an error that
+// blames the statement means that the schema is not the one we wrote.
+func prepare(c *sqlite.Conn, query string) (*sqlite.Stmt, error) {
+	s, err := c.Prepare(query)
+	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultError {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return s, err
+}
+
+// exec runs a statement whose rows do not matter. Its arguments are int64, string or []byte.
+func exec(c *sqlite.Conn, query string, args ...any) error {
 	s, err := prepare(c, query)
 	if err != nil {
-		return 0, err
+		return err
+	}
+	for i, arg := range args {
+		switch arg := arg.(type) {
+		case int64:
+			s.BindInt64(i+1, arg)
+		case string:
+			s.BindText(i+1, arg)
+		case []byte:
+			s.BindBytes(i+1, arg)
+		}
+	}
+	for row := true; row && err == nil; {
+		row, err = s.Step()
+	}
+	if reset := s.Reset(); err == nil {
+		err = reset
+	}
+	return err
+}
+
+func execAll(c *sqlite.Conn, queries []string) error {
+	for _, q := range queries {
+		if err := sqlitex.ExecuteTransient(c, q, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls f with every row of a query.
+func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...int64) error {
+	s, err := prepare(c, query)
+	if err != nil {
+		return err
 	}
 	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	row, err := s.Step()
-	if err != nil || !row {
-		return 0, err
+	for i, a := range args {
+		s.BindInt64(i+1, a)
 	}
-	return s.ColumnInt64(0), nil
+	for {
+		row, err := s.Step()
+		if err != nil || !row {
+			return err
+		}
+		if err := f(s); err != nil {
+			return err
+		}
+	}
+}
+
+// queryInt returns the number that a query without parameters answers with.
+func queryInt(c *sqlite.Conn, query string) (n int64, err error) {
+	err = each(c, query, func(s *sqlite.Stmt) error {
+		n = s.ColumnInt64(0)
+		return nil
+	})
+	return n, err
+}
+
+func columnBytes(s *sqlite.Stmt, col int) []byte {
+	b := make([]byte, s.ColumnLen(col))
+	s.ColumnBytes(col, b)
+	return b
 }

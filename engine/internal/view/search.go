@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 const (
@@ -60,19 +61,14 @@ func (s *selection) withWords(c *sqlite.Conn, match string) (keys []key, err err
 		q += fmt.Sprintf(` AND runs.next IS NOT NULL AND (runs.next, runs.place)>(%d, %d)
 			ORDER BY runs.next, runs.place`, past.next, past.place)
 	}
-	st, _, err := c.PrepareTransient(fmt.Sprintf("%s LIMIT %d", q, s.limit+1))
-	if err != nil {
-		return nil, err
-	}
-	defer st.Finalize() //nolint:errcheck // it repeats the error of Step
-	st.BindText(1, match)
-	for {
-		row, err := st.Step()
-		if err != nil || !row {
-			return keys, err
-		}
-		keys = append(keys, key{st.ColumnInt64(1), st.ColumnInt64(0)})
-	}
+	err = sqlitex.ExecuteTransient(c, fmt.Sprintf("%s LIMIT %d", q, s.limit+1), &sqlitex.ExecOptions{
+		Args: []any{match},
+		ResultFunc: func(st *sqlite.Stmt) error {
+			keys = append(keys, key{st.ColumnInt64(1), st.ColumnInt64(0)})
+			return nil
+		},
+	})
+	return keys, err
 }
 
 // conditions returns what is asked of rows, as numbers in the statement's text:
@@ -110,7 +106,7 @@ func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
 		part := *s
 		part.from, part.to = max(s.from, from), min(s.to, to)
 		var err error
-		if keys, err = part.walk(c, 0, func(r *Run) bool { return strings.HasPrefix(r.ID, prefix) }); err != nil {
+		if keys, err = part.walk(c, -1, func(r *Run) bool { return strings.HasPrefix(r.ID, prefix) }); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +117,7 @@ func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
 	for _, p := range places {
 		part := *s
 		part.from, part.to = max(s.from, p), min(s.to, p+1)
-		one, err := part.walk(c, 0, func(*Run) bool { return true })
+		one, err := part.walk(c, -1, func(*Run) bool { return true })
 		if err != nil {
 			return nil, err
 		}
@@ -145,13 +141,10 @@ func (s *selection) withPiece(c *sqlite.Conn, text string) ([]key, error) {
 
 // walk reads the runs of a selection in order of place and keeps those that
 // match, as many as a page needs, or enough to sort them. It looks at no more
-// than most runs; 0 means all.
+// than most runs; -1 means all.
 func (s *selection) walk(c *sqlite.Conn, most int, match func(*Run) bool) (keys []key, err error) {
 	if s.from >= s.to {
 		return nil, nil
-	}
-	if most == 0 {
-		most = -1
 	}
 	order, want := "place", s.limit+1
 	if s.order == Newest {

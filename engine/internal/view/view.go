@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -106,17 +109,6 @@ func (v *View) Cursor() uint64 { return v.cursor.Load() }
 // empty if the file was opened as it was, or there was none.
 func (v *View) Rebuilt() string { return v.rebuilt }
 
-// Size returns the bytes on disk.
-func (v *View) Size() int64 {
-	var size int64
-	for _, suffix := range [...]string{"", "-wal"} {
-		if info, err := os.Stat(v.path + suffix); err == nil {
-			size += info.Size()
-		}
-	}
-	return size
-}
-
 // Close interrupts reads and writes, waits for them, and closes the file.
 func (v *View) Close() error {
 	v.closing.Do(func() {
@@ -134,4 +126,177 @@ func (v *View) live(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	detach := context.AfterFunc(v.stopped, func() { cancel(ErrClosed) })
 	return ctx, func() { detach(); cancel(nil) }
+}
+
+// busy is how long a connection waits for another process, such as a backup, to
+// let go of the file.
+const busy = 5 * time.Second
+
+// versionError says that the file has another format than ours.
+type versionError struct{ app, version int64 }
+
+func (e *versionError) Error() string {
+	switch {
+	case e.app != appID:
+		return "not a view"
+	case e.version > version:
+		return fmt.Sprintf("of the newer version %d", e.version)
+	default:
+		return fmt.Sprintf("of the older version %d", e.version)
+	}
+}
+
+// checkVersion reads whose file it is and what format it has. A file without
+// content is a new view.
+func checkVersion(c *sqlite.Conn) error {
+	var found [3]int64
+	for i, q := range [...]string{
+		"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema",
+	} {
+		var err error
+		if found[i], err = queryInt(c, q); err != nil {
+			return err
+		}
+	}
+	if found == [3]int64{} || found[0] == appID && found[1] == version {
+		return nil
+	}
+	return &versionError{found[0], found[1]}
+}
+
+// unusable says why a file has to be replaced, or "" if it need not be.
+func unusable(err error) string {
+	v, other := errors.AsType[*versionError](err)
+	code := sqlite.ErrCode(err)
+	switch {
+	case err == nil:
+		return ""
+	case other:
+		return v.Error()
+	case errors.Is(err, ErrDamaged):
+		return "damaged: " + err.Error()
+	case code.ToPrimary() == sqlite.ResultNotADB:
+		return "not a view"
+	case isDamage(code):
+		return "damaged: " + code.Message()
+	}
+	return ""
+}
+
+// touch makes the file, so that only its owner can read it: SQLite would ask the
+// umask. Its log gets the same mode from SQLite.
+func touch(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// putAway removes a file that can't be used. One that does not look like ours is
+// kept under another name: a mistyped path must not cost anybody a file.
+func putAway(path string) error {
+	ours := looksOurs(path)
+	for _, suffix := range [...]string{"", "-wal", "-shm"} {
+		var err error
+		if ours || suffix == "-shm" {
+			err = os.Remove(path + suffix)
+		} else {
+			err = os.Rename(path+suffix, path+".aside"+suffix)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// looksOurs looks for our number at its place in the header of the file.
+func looksOurs(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var header [72]byte
+	if _, err := io.ReadFull(f, header[:]); err != nil {
+		return false
+	}
+	return string(header[68:]) == "tidv"
+}
+
+// maxReaders bounds the memory of reading: a megabyte of cache each.
+const maxReaders = 4
+
+// pool has the connections of readers, opened when they are first needed.
+type pool struct {
+	path  string
+	slots chan struct{}
+	mu    sync.Mutex
+	idle  []*sqlite.Conn
+}
+
+func newPool(path string) *pool {
+	return &pool{path: path, slots: make(chan struct{}, maxReaders)}
+}
+
+// get waits for a connection. It is interrupted when ctx ends.
+func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
+	// First, so that a pool that was closed gives out nothing: select may choose
+	// either of two that are ready.
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	c, err := p.open()
+	if err != nil {
+		<-p.slots
+		return nil, err
+	}
+	c.SetInterrupt(ctx.Done())
+	return c, nil
+}
+
+func (p *pool) open() (*sqlite.Conn, error) {
+	p.mu.Lock()
+	if n := len(p.idle); n > 0 {
+		defer p.mu.Unlock()
+		c := p.idle[n-1]
+		p.idle = p.idle[:n-1]
+		return c, nil
+	}
+	p.mu.Unlock()
+	c, err := sqlite.OpenConn(p.path, sqlite.OpenReadOnly)
+	if err != nil {
+		return nil, err
+	}
+	c.SetBusyTimeout(busy)
+	if err := execAll(c, readPragmas); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (p *pool) put(c *sqlite.Conn) {
+	c.SetInterrupt(nil)
+	p.mu.Lock()
+	p.idle = append(p.idle, c)
+	p.mu.Unlock()
+	<-p.slots
+}
+
+// close waits for all readers. The contexts of those to come have ended.
+func (p *pool) close() error {
+	for range maxReaders {
+		p.slots <- struct{}{}
+	}
+	var errs []error
+	for _, c := range p.idle {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
 }

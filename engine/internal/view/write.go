@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -29,10 +30,7 @@ type writer struct {
 
 func newWriter(c *sqlite.Conn, n *names) (*writer, error) {
 	w := &writer{conn: c, names: n, crowded: map[int64]bool{}}
-	if err := w.load(); err != nil {
-		return nil, err
-	}
-	return w, nil
+	return w, w.load()
 }
 
 // load reads what the writer keeps in memory, and in passing a bit of everything
@@ -61,48 +59,17 @@ func (w *writer) load() error {
 	}); err != nil {
 		return err
 	}
-	for _, q := range [...]string{upsert, putPayload, putStale, "SELECT max(place) FROM runs", "SELECT min(place) FROM runs", "SELECT 1 FROM words LIMIT 1"} {
-		if err := peek(w.conn, q); err != nil {
+	for _, q := range [...]string{upsert, putPayload, putStale} {
+		if _, err := prepare(w.conn, q); err != nil {
+			return err
+		}
+	}
+	for _, q := range [...]string{"SELECT max(place) FROM runs", "SELECT min(place) FROM runs", "SELECT 1 FROM words LIMIT 1"} {
+		if _, err := queryInt(w.conn, q); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// peek prepares a statement, and runs it if it only reads.
-func peek(c *sqlite.Conn, query string) error {
-	if query[0] == 'S' {
-		_, err := queryInt(c, query)
-		return err
-	}
-	_, err := prepare(c, query)
-	return err
-}
-
-// each calls f with every row of a query.
-func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...int64) error {
-	s, err := prepare(c, query)
-	if err != nil {
-		return err
-	}
-	defer s.Reset() //nolint:errcheck // it repeats the error of Step
-	for i, a := range args {
-		s.BindInt64(i+1, a)
-	}
-	for {
-		row, err := s.Step()
-		if err != nil || !row {
-			return err
-		}
-		if err := f(s); err != nil {
-			return err
-		}
-	}
-}
-
-// run executes a statement whose parameters are numbers.
-func run(c *sqlite.Conn, query string, args ...int64) error {
-	return each(c, query, func(*sqlite.Stmt) error { return nil }, args...)
 }
 
 // write calls f in a transaction: all of it is done, or nothing.
@@ -174,7 +141,7 @@ func (v *View) Write(ctx context.Context, b Batch) error {
 			return nil
 		}
 		w.cursor = b.Cursor
-		return run(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaCursor, int64(b.Cursor))
+		return exec(w.conn, "UPDATE meta SET value=?2 WHERE key=?1", metaCursor, int64(b.Cursor))
 	})
 }
 
@@ -185,8 +152,7 @@ func (v *View) Expire(ctx context.Context, states []string, before time.Time, mo
 	e := expiry{states: states, before: before, reached: map[pair]int64{}}
 	for more := true; more && deleted < most; {
 		n := 0
-		err := v.write(ctx, "expire", func(w *writer) error {
-			var err error
+		err := v.write(ctx, "expire", func(w *writer) (err error) {
 			n, more, err = e.step(w, min(most-deleted, expireStep))
 			return err
 		})
@@ -213,7 +179,7 @@ func (v *View) shrink(ctx context.Context) error {
 		if err != nil || free < 256 || free < pages/8 {
 			return err
 		}
-		return run(w.conn, "PRAGMA incremental_vacuum(1024)")
+		return exec(w.conn, "PRAGMA incremental_vacuum(1024)")
 	})
 }
 
@@ -224,8 +190,7 @@ func (v *View) shrink(ctx context.Context) error {
 func (v *View) Index(ctx context.Context, most int) (done int, err error) {
 	for done < most {
 		want, n := min(most-done, indexStep), 0
-		err := v.write(ctx, "index", func(w *writer) error {
-			var err error
+		err := v.write(ctx, "index", func(w *writer) (err error) {
 			n, err = w.index(want)
 			return err
 		})
@@ -237,4 +202,64 @@ func (v *View) Index(ctx context.Context, most int) (done int, err error) {
 		}
 	}
 	return done, nil
+}
+
+// expireStep is how many runs are looked at in one transaction.
+const expireStep = 256
+
+// expiry is the state of one Expire. It walks the runs of each workflow and state
+// in order of creation, as none can have ended before it was created.
+type expiry struct {
+	states  []string
+	before  time.Time
+	reached map[pair]int64
+}
+
+// step looks at up to most runs, and reports whether there may be more.
+func (e *expiry) step(w *writer, most int) (deleted int, more bool, err error) {
+	all, err := pairs(w.conn)
+	if err != nil {
+		return 0, false, err
+	}
+	wanted := w.names.known(e.states)
+	for _, p := range all {
+		if _, begun := e.reached[p]; !begun {
+			e.reached[p] = minPlace
+		}
+		if e.reached[p] == maxPlace || !slices.Contains(wanted, p.state) {
+			continue
+		}
+		deleted, err = e.walk(w, p, most)
+		return deleted, true, err
+	}
+	return 0, false, nil
+}
+
+// walk does a step in the runs of one workflow and state.
+func (e *expiry) walk(w *writer, p pair, most int) (int, error) {
+	var ids []string
+	seen, last := 0, e.reached[p]
+	err := each(w.conn, `SELECT `+columns+` FROM runs WHERE workflow=? AND state=? AND place>? AND place<?
+		ORDER BY place LIMIT ?`, func(s *sqlite.Stmt) error {
+		r, place, _, err := w.names.scan(s)
+		if err != nil {
+			return err
+		}
+		if seen, last = seen+1, place; !r.Ended.IsZero() && r.Ended.Before(e.before) {
+			ids = append(ids, r.ID)
+		}
+		return nil
+	}, p.workflow, p.state, last, placeOf(e.before)+1<<slotBits, int64(most))
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if err := w.remove(id); err != nil {
+			return 0, err
+		}
+	}
+	if e.reached[p] = last; seen < most {
+		e.reached[p] = maxPlace
+	}
+	return len(ids), nil
 }
