@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -26,11 +29,7 @@ var _ journal.Shared = (*shared)(nil)
 
 // newLease makes the member the owner of a shard.
 func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
-	f := m.fault(Operation{Name: "lease", Shard: number})
-	if err := m.suffer(ctx, f); err != nil {
-		return nil, err
-	}
-	unlock, err := m.enter(ctx)
+	f, unlock, err := m.begin(ctx, Operation{Name: "lease", Shard: number})
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +109,8 @@ func (l *lease) use(ctx context.Context) (unlock func(), err error) {
 
 // do carries out an operation under the lease.
 func do[T any](ctx context.Context, l *lease, name string, operation func(*shard) (T, error)) (result T, err error) {
-	f := l.member.fault(Operation{Name: name, Shard: l.number})
-	if err := l.member.suffer(ctx, f); err != nil {
+	f, err := l.member.suffer(ctx, Operation{Name: name, Shard: l.number})
+	if err != nil {
 		return result, err
 	}
 	unlock, err := l.use(ctx)
@@ -135,7 +134,7 @@ func do[T any](ctx context.Context, l *lease, name string, operation func(*shard
 }
 
 func (l *lease) Bounds(ctx context.Context) (first, last uint64, err error) {
-	b, err := do(ctx, l, "bounds", func(s *shard) ([2]uint64, error) { return [2]uint64{s.first, s.last()}, nil })
+	b, err := do(ctx, l, "bounds", (*shard).bounds)
 	return b[0], b[1], err
 }
 
@@ -169,15 +168,17 @@ func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, 
 }
 
 func (l *lease) Truncate(ctx context.Context, below uint64) error {
-	_, err := do(ctx, l, "truncate", func(s *shard) (none, error) {
-		s.truncate(below)
-		return none{}, nil
+	return change(ctx, l, "truncate", func(s *shard) { s.truncate(below) })
+}
+
+// change carries out an operation that has no result.
+func change(ctx context.Context, l *lease, name string, operation func(*shard)) error {
+	_, err := do(ctx, l, name, func(s *shard) (struct{}, error) {
+		operation(s)
+		return struct{}{}, nil
 	})
 	return err
 }
-
-// none is the result of what has none.
-type none = struct{}
 
 // shared is a lease of a cluster's log.
 type shared struct{ *lease }
@@ -203,4 +204,57 @@ func isClosed(c <-chan struct{}) bool {
 	default:
 		return false
 	}
+}
+
+func (l *lease) Put(ctx context.Context, name string, write func(io.Writer) error) error {
+	var b bytes.Buffer
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return err
+	}
+	if err := write(&b); err != nil {
+		return err
+	}
+	return change(ctx, l, "put", func(s *shard) { s.blobs[name] = blob{b.Bytes(), time.Now()} })
+}
+
+func (l *lease) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	return do(ctx, l, "get", func(s *shard) (io.ReadCloser, error) { return s.get(name) })
+}
+
+// get opens a blob.
+func (s *shard) get(name string) (io.ReadCloser, error) {
+	b, ok := s.blobs[name]
+	if !ok {
+		return nil, fmt.Errorf("memlog: %w: %s", journal.ErrNoBlob, name)
+	}
+	return io.NopCloser(bytes.NewReader(b.data)), nil
+}
+
+func (l *lease) Blobs(ctx context.Context) ([]journal.Blob, error) {
+	return do(ctx, l, "blobs", (*shard).list)
+}
+
+// list lists the blobs.
+func (s *shard) list() (list []journal.Blob, err error) {
+	for _, name := range slices.Sorted(maps.Keys(s.blobs)) {
+		b := s.blobs[name]
+		list = append(list, journal.Blob{Name: name, Size: int64(len(b.data)), Time: b.time})
+	}
+	return list, nil
+}
+
+func (l *lease) Delete(ctx context.Context, name string) error {
+	return change(ctx, l, "delete", func(s *shard) { delete(s.blobs, name) })
+}
+
+// checkName refuses what is not a name by the contract.
+func checkName(name string) error {
+	ok := name != "" && name[0] != '.' && name[len(name)-1] != '.'
+	for _, r := range name {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-')
+	}
+	if !ok {
+		return fmt.Errorf("memlog: %q is not the name of a blob", name)
+	}
+	return nil
 }

@@ -163,11 +163,7 @@ func (m *Member) Disturb(decide func(Operation) Fault) {
 
 // Settle implements [journal.Cluster].
 func (m *Member) Settle(ctx context.Context, name, value string) (string, error) {
-	f := m.fault(Operation{Name: "settle", Shard: -1})
-	if err := m.suffer(ctx, f); err != nil {
-		return "", err
-	}
-	unlock, err := m.enter(ctx)
+	f, unlock, err := m.begin(ctx, Operation{Name: "settle", Shard: -1})
 	if err != nil {
 		return "", err
 	}
@@ -184,10 +180,7 @@ func (m *Member) Settle(ctx context.Context, name, value string) (string, error)
 
 // Status implements [journal.Cluster].
 func (m *Member) Status(ctx context.Context) (journal.Status, error) {
-	if err := m.suffer(ctx, m.fault(Operation{Name: "status", Shard: -1})); err != nil {
-		return journal.Status{}, err
-	}
-	unlock, err := m.enter(ctx)
+	_, unlock, err := m.begin(ctx, Operation{Name: "status", Shard: -1})
 	if err != nil {
 		return journal.Status{}, err
 	}

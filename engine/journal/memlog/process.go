@@ -116,19 +116,15 @@ func (p *process) reachable() bool {
 	return p.reach() == nil
 }
 
-// fault returns what goes wrong with the operation.
-func (p *process) fault(op Operation) Fault {
+// suffer decides what goes wrong with the operation. It is the part of that which comes
+// before the operation.
+func (p *process) suffer(ctx context.Context, op Operation) (f Fault, err error) {
 	p.store.mu.Lock()
 	decide := p.disturb
 	p.store.mu.Unlock()
-	if decide == nil {
-		return Fault{}
+	if decide != nil {
+		f = decide(op)
 	}
-	return decide(op)
-}
-
-// suffer is the part of a fault that comes before the operation.
-func (p *process) suffer(ctx context.Context, f Fault) error {
 	if f.Delay > 0 {
 		timer := time.NewTimer(f.Delay)
 		defer timer.Stop()
@@ -136,8 +132,16 @@ func (p *process) suffer(ctx context.Context, f Fault) error {
 		case <-timer.C:
 		case <-p.gone: // what comes next says so
 		case <-ctx.Done():
-			return ctx.Err()
+			return f, ctx.Err()
 		}
 	}
-	return f.Before
+	return f, f.Before
+}
+
+// begin begins an operation: it locks the store, when the process can reach it.
+func (p *process) begin(ctx context.Context, op Operation) (f Fault, unlock func(), err error) {
+	if f, err = p.suffer(ctx, op); err == nil {
+		unlock, err = p.enter(ctx)
+	}
+	return f, unlock, err
 }

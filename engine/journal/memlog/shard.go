@@ -1,7 +1,10 @@
 package memlog
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"iter"
 	"slices"
 	"time"
 
@@ -26,6 +29,9 @@ type blob struct {
 func newShard() *shard { return &shard{first: 1, blobs: map[string]blob{}} }
 
 func (s *shard) last() uint64 { return s.first + uint64(len(s.entries)) - 1 }
+
+// bounds returns the sequences of the first and the last entry.
+func (s *shard) bounds() ([2]uint64, error) { return [2]uint64{s.first, s.last()}, nil }
 
 // append records an entry, unless that has happened. It keeps the data.
 func (s *shard) append(epoch, expected uint64, id journal.ID, data []byte) (uint64, error) {
@@ -61,4 +67,61 @@ func (s *shard) truncate(below uint64) {
 	}
 	s.entries = slices.Clone(s.entries[below-s.first:])
 	s.first = below
+}
+
+// reader reads a shard that another member may own.
+type reader struct {
+	member *Member
+	shard  *shard
+}
+
+// Peek implements [journal.Cluster].
+func (m *Member) Peek(ctx context.Context, number int) (journal.Reader, error) {
+	_, unlock, err := m.begin(ctx, Operation{Name: "peek", Shard: number})
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if number < 0 || number >= len(m.store.shards) {
+		return nil, fmt.Errorf("memlog: there is no shard %d", number)
+	}
+	return &reader{m, m.store.shards[number]}, nil
+}
+
+// read reads the shard, if the member can reach the store.
+func read[T any](ctx context.Context, r *reader, from func(*shard) (T, error)) (result T, err error) {
+	unlock, err := r.member.enter(ctx)
+	if err != nil {
+		return result, err
+	}
+	defer unlock()
+	return from(r.shard)
+}
+
+func (r *reader) Bounds(ctx context.Context) (first, last uint64, err error) {
+	b, err := read(ctx, r, (*shard).bounds)
+	return b[0], b[1], err
+}
+
+func (r *reader) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
+	list, err := read(ctx, r, func(s *shard) ([]journal.Entry, error) { return s.from(from) })
+	return func(yield func(journal.Entry, error) bool) {
+		if err != nil {
+			yield(journal.Entry{}, err)
+			return
+		}
+		for _, e := range list {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (r *reader) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	return read(ctx, r, func(s *shard) (io.ReadCloser, error) { return s.get(name) })
+}
+
+func (r *reader) Blobs(ctx context.Context) ([]journal.Blob, error) {
+	return read(ctx, r, (*shard).list)
 }
