@@ -144,7 +144,7 @@ func copyFile(ctx context.Context, from, to string) error {
 
 // copyPages copies what the transaction of conn sees.
 func (l *lease) copyPages(ctx context.Context, conn *sqlite.Conn, path string) (err error) {
-	if _, err := createFile(path); err != nil {
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // for the owner only
 		return err
 	}
 	// It is synced when it is complete, and thrown away when it is not.

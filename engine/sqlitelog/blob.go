@@ -103,12 +103,12 @@ func (b *leaseBlobs) Get(ctx context.Context, name string) (io.ReadCloser, error
 	if err == nil {
 		err = b.lease.usable(ctx)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("get blob %q: %w", name, err)
+	var f *os.File
+	if err == nil {
+		f, err = os.Open(path)
 	}
-	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("get blob %q: %w", name, journal.ErrNoBlob)
+		err = journal.ErrNoBlob
 	}
 	if err != nil {
 		return nil, fmt.Errorf("get blob %q: %w", name, err)

@@ -17,15 +17,14 @@ const checkpointEvery = 4 << 20
 // they have added since is copied in a turn of the writer's, and with no reader
 // about: the log starts over only when nothing in it is left to copy or in use.
 type checkpointer struct {
-	path    string
 	written atomic.Int64 // roughly, since the last time
 	wake    chan struct{}
 	done    chan struct{}
 	group   sync.WaitGroup
 }
 
-func newCheckpointer(path string) *checkpointer {
-	return &checkpointer{path: path, wake: make(chan struct{}, 1), done: make(chan struct{})}
+func newCheckpointer() *checkpointer {
+	return &checkpointer{wake: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 func (c *checkpointer) start(w *writer, r readers) { c.group.Go(func() { c.run(w, r) }) }
@@ -71,7 +70,7 @@ func (c *checkpointer) checkpoint(conn *sqlite.Conn, w *writer, r readers) *sqli
 	}
 	var err error
 	if conn == nil {
-		if conn, err = connectWriter(c.path, w.durability); err != nil {
+		if conn, err = connectWriter(w.path, w.durability); err != nil {
 			return nil
 		}
 		// A backup reads for long. It is better to try again later than to let
@@ -94,8 +93,8 @@ func (c *checkpointer) checkpoint(conn *sqlite.Conn, w *writer, r readers) *sqli
 func (c *checkpointer) restart(conn *sqlite.Conn, w *writer, r readers) error {
 	for range maxReaders {
 		select {
-		case reader := <-r.slots:
-			defer func() { r.slots <- reader }()
+		case reader := <-r:
+			defer func() { r <- reader }()
 		case <-c.done:
 			return nil
 		}

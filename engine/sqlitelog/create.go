@@ -31,20 +31,25 @@ func prepareFiles(dir, path string) (traces []string, err error) {
 	}
 	traces = tracesOfLog(dir, stored)
 	size, err := fileSize(path)
-	switch {
-	case err != nil:
-		return nil, err
-	case size == 0:
-		err = refuseNew(path, "it is empty", traces)
-	case size < 0:
-		err = refuseNew(path, "it is missing", traces)
-	default:
-		return traces, nil
+	if err != nil || size > 0 {
+		return traces, err
 	}
-	if err != nil {
+	if err := refuseNew(path, whyNew(size), traces); err != nil {
 		return nil, err
 	}
 	return nil, createDatabase(dir, path)
+}
+
+// CheckFolder returns an error if the folder has had a log and has lost it. It changes
+// nothing.
+func CheckFolder(dir string) error {
+	path := filepath.Join(dir, "log.db")
+	size, err := fileSize(path)
+	if err != nil || size > 0 {
+		return err
+	}
+	blobs, _ := filepath.Glob(filepath.Join(dir, "blobs", "[^.]*")) // the pattern is right
+	return refuseNew(path, whyNew(size), tracesOfLog(dir, len(blobs)))
 }
 
 // refuseNew returns an error if the folder has had a log: a new one would hide that
@@ -54,6 +59,14 @@ func refuseNew(path, why string, traces []string) error {
 		return nil
 	}
 	return damaged(path, fmt.Errorf("%s, and there was a log here: the folder has %s", why, strings.Join(traces, " and ")))
+}
+
+// whyNew returns why a database of that size is taken for a new one.
+func whyNew(size int64) string {
+	if size < 0 {
+		return "it is missing"
+	}
+	return "it is empty"
 }
 
 // fileSize returns the size of a file, or -1 if there is none.
@@ -97,7 +110,7 @@ func createDatabase(dir, path string) (err error) {
 	if err := removeDatabase(tmp); err != nil {
 		return err
 	}
-	if _, err := createFile(tmp); err != nil {
+	if err := os.WriteFile(tmp, nil, 0o600); err != nil { // for the owner only
 		return err
 	}
 	conn, err := connect(tmp, sqlite.OpenReadWrite)
@@ -173,3 +186,24 @@ func keepReserve(dir string) {
 
 // freeReserve removes the file, and reports whether there was one.
 func freeReserve(dir string) bool { return os.Remove(filepath.Join(dir, reserveName)) == nil }
+
+// makeDir creates a folder for the owner only, and makes its name durable.
+func makeDir(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(dir))
+}
+
+// syncFile makes the contents of a file durable that nothing has open.
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	err = f.Sync()
+	return errors.Join(err, f.Close())
+}

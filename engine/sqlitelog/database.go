@@ -93,18 +93,15 @@ func synchronous(d Durability) string {
 // not touch it. An earlier version may have been killed before it had made the tables:
 // then there is nothing that shows that there was a log.
 func prepare(conn *sqlite.Conn, path string, traces []string) error {
-	application, err := number(conn, "PRAGMA application_id")
-	if err != nil {
-		return describe(path, err)
+	var found [3]int64
+	for i, query := range [...]string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
+		var err error
+		if found[i], err = number(conn, query); err != nil {
+			return describe(path, err)
+		}
 	}
-	version, err := number(conn, "PRAGMA user_version")
-	if err != nil {
-		return describe(path, err)
-	}
-	tables, err := number(conn, "SELECT count(*) FROM sqlite_schema")
-	if err != nil {
-		return describe(path, err)
-	}
+	application, version, tables := found[0], found[1], found[2]
+	var err error
 	switch {
 	case application == 0 && version == 0 && tables == 0:
 		if err = refuseNew(path, "it has no tables", traces); err == nil {

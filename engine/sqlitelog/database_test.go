@@ -108,7 +108,7 @@ func TestACreationThatWasCutShortStartsOver(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := createFile(filepath.Join(dir, "log.db")); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "log.db"), nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			if strings.HasPrefix(script, "PRAGMA") {

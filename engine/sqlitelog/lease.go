@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 
-	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
+
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // lease is the ownership of a folder. leaseLog has the methods for entries, leaseBlobs
@@ -99,8 +102,8 @@ func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 		lost:        make(chan struct{}),
 		writer:      writer{path: path, durability: d, turn: make(chan struct{}, 1), conn: conn},
 		anchor:      anchor,
-		readers:     newReaders(path),
-		checkpoints: newCheckpointer(path),
+		readers:     newReaders(),
+		checkpoints: newCheckpointer(),
 		changing:    make(chan struct{}, 1),
 		copying:     make(chan struct{}, 1),
 	}
@@ -227,4 +230,50 @@ func (l *lease) giveUp() error {
 		return fmt.Errorf("release %s: %w", l.dir, describe(l.path, err))
 	}
 	return nil
+}
+
+// lockDir takes the lock of a folder. The system gives it up with the process,
+// however that ends.
+func lockDir(dir string) (*os.File, error) {
+	path := filepath.Join(dir, "lock")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	held, err := tryLock(f)
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if held {
+		holder := lockHolder(f)
+		f.Close()
+		return nil, fmt.Errorf("%w: %s holds %s; stop it, or use another folder (deleting the lock file does not help)",
+			journal.ErrLocked, holder, path)
+	}
+	// Only for people, so an error is none of the lock.
+	f.Truncate(0)                                        //nolint:errcheck // see above
+	f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0) //nolint:errcheck // see above
+	return f, nil
+}
+
+func lockHolder(f *os.File) string {
+	text := make([]byte, 32)
+	n, _ := f.ReadAt(text, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	switch {
+	case err != nil:
+		return "another process"
+	case pid == os.Getpid():
+		return fmt.Sprintf("this process (pid %d)", pid)
+	default:
+		return fmt.Sprintf("the process with pid %d", pid)
+	}
+}
+
+// unlockDir gives the lock up. The file stays: removing it would let a third
+// process lock a new file while a second one waits with the old one open.
+func unlockDir(f *os.File) error {
+	f.Truncate(0) //nolint:errcheck // what it says is only for people
+	return f.Close()
 }

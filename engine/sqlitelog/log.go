@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	"zombiezen.com/go/sqlite"
+
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -117,4 +119,25 @@ func (l *Log) Close() error {
 		return nil
 	}
 	return l.held.Release()
+}
+
+// CheckVersion returns an error if the linked SQLite has a defect that can cost data.
+func CheckVersion() error { return checkVersion(sqlite.VersionNumber) }
+
+// checkVersion takes a version as 1000000*major + 1000*minor + patch.
+func checkVersion(number int) error {
+	const restart = 3_051_003 // https://sqlite.org/wal.html#walresetbug
+	const withdrawn = 3_052_000
+	switch {
+	case number < restart:
+		return fmt.Errorf("SQLite %s can damage a database when its write-ahead log starts over; 3.51.3 can't", versionText(number))
+	case number == withdrawn:
+		return fmt.Errorf("SQLite %s was withdrawn by its authors", versionText(number))
+	default:
+		return nil
+	}
+}
+
+func versionText(number int) string {
+	return fmt.Sprintf("%d.%d.%d", number/1_000_000, number/1000%1000, number%1000)
 }

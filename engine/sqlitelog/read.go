@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
+
+	"github.com/tideover/tideover/engine/journal"
 )
 
 // A read goes through the log in chunks, each in a transaction of its own: one
@@ -102,4 +103,56 @@ func (c *chunk) fill(conn *sqlite.Conn, from, last uint64) error {
 		c.entries = append(c.entries, e)
 	}
 	return nil
+}
+
+const maxReaders = 4
+
+// readers lends connections that only read. They see what is committed and
+// never wait for the writer.
+type readers chan *sqlite.Conn // nil for a connection that is not open yet
+
+func newReaders() readers {
+	r := make(readers, maxReaders)
+	for range maxReaders {
+		r <- nil
+	}
+	return r
+}
+
+// reading runs read on a connection of its own. After an error the connection
+// is not used again.
+func (l *lease) reading(ctx context.Context, read func(*sqlite.Conn) error) error {
+	if err := l.usable(ctx); err != nil {
+		return err
+	}
+	var conn *sqlite.Conn
+	select {
+	case conn = <-l.readers:
+	case <-l.lost:
+		return l.usable(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var err error
+	if conn == nil {
+		conn, err = connectReader(l.path)
+	}
+	if err == nil {
+		err = read(conn)
+	}
+	if err != nil && conn != nil {
+		conn.Close() //nolint:errcheck // the first error says more
+		conn = nil
+	}
+	l.readers <- conn
+	return err
+}
+
+// close waits for readers. No connection is lent afterwards.
+func (r readers) close() {
+	for range maxReaders {
+		if conn := <-r; conn != nil {
+			conn.Close() //nolint:errcheck // nothing was written with it
+		}
+	}
 }

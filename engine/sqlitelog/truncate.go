@@ -27,13 +27,11 @@ var errTakenOver = errors.New("another epoch")
 // everything. What was removed may come back after a power cut.
 func (l *leaseLog) Truncate(ctx context.Context, below uint64) error {
 	below = min(below, l.last.Load()+1)
-	for l.first.Load() < below {
-		if err := l.step(ctx, func(conn *sqlite.Conn) error { return l.cut(conn, below) }); err != nil {
-			return fmt.Errorf("truncate below %d: %w", below, err)
-		}
-	}
 	for more := true; more; {
 		err := l.step(ctx, func(conn *sqlite.Conn) (err error) {
+			if l.first.Load() < below {
+				return l.cut(conn, below)
+			}
 			more, err = l.shrink(conn)
 			return err
 		})
@@ -60,9 +58,6 @@ func (l *leaseLog) step(ctx context.Context, change func(*sqlite.Conn) error) er
 // cut removes some entries from the front.
 func (l *leaseLog) cut(conn *sqlite.Conn, below uint64) (err error) {
 	first := l.first.Load()
-	if first >= below {
-		return nil // another call did it
-	}
 	end, err := sqlitex.ImmediateTransaction(conn)
 	if err != nil {
 		return err
