@@ -125,13 +125,14 @@ func clearShard(ctx context.Context, lease journal.Lease, last uint64) error {
 	if err != nil {
 		return err
 	}
+	var old []string
 	for _, b := range blobs {
-		if !strings.HasPrefix(b.Name, store.SnapshotPrefix) && !strings.HasPrefix(b.Name, store.ArchivePrefix) {
-			continue
+		if strings.HasPrefix(b.Name, store.SnapshotPrefix) || strings.HasPrefix(b.Name, store.ArchivePrefix) {
+			old = append(old, b.Name)
 		}
-		if err := lease.Delete(ctx, b.Name); err != nil {
-			return err
-		}
+	}
+	if err := store.Delete(ctx, lease, old); err != nil {
+		return err
 	}
 	return lease.Truncate(ctx, last+1)
 }
