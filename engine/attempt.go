@@ -86,8 +86,7 @@ func (a *attempt) leave() {
 func (a *attempt) run() {
 	defer a.sh.attempts.Done()
 	defer a.cancel(context.Canceled)
-	a.task.attempt, a.task.outputs, a.task.before, a.task.beat = a, a.output, a.before, a.heartbeat
-	a.task.save = a.saveProgress
+	a.task.attempt = a
 	ctx := context.WithValue(a.ctx, taskKey{}, &a.task)
 	if a.timeout > 0 {
 		why := fmt.Errorf("%w after %v", ErrTimeout, a.timeout.Round(time.Millisecond))
@@ -109,17 +108,7 @@ func (a *attempt) run() {
 		a.report(result)
 	}()
 	out, err := a.call(ctx)
-	result = a.judged(ctx, out, err)
-}
-
-// judged is result for errors that may panic when they are looked at.
-func (a *attempt) judged(ctx context.Context, out []byte, err error) (r *machine.Result) {
-	defer func() {
-		if p := recover(); p != nil {
-			r = &machine.Result{Failed: true, Error: fmt.Sprintf("an error of the step can't be read: panic: %v", p)}
-		}
-	}()
-	return a.result(ctx, out, err)
+	result = a.result(ctx, out, err)
 }
 
 // call calls the handler. A panic is a failure like others, but for the stack
@@ -137,16 +126,14 @@ func (a *attempt) call(ctx context.Context) (out []byte, err error) {
 }
 
 // stack returns the stack of a panic without what leads from it to here.
-func stack() []byte {
+func stack() string {
 	s := string(debug.Stack())
 	if _, rest, ok := strings.Cut(s, "\npanic("); ok {
-		if i := strings.Index(rest, "\n"); i >= 0 {
-			if j := strings.Index(rest[i+1:], "\n"); j >= 0 {
-				s = rest[i+1+j+1:]
-			}
+		if lines := strings.SplitN(rest, "\n", 3); len(lines) == 3 {
+			s = lines[2]
 		}
 	}
-	return []byte(s)
+	return s
 }
 
 // handover is a shutdown that concerns some runs only.
@@ -172,8 +159,14 @@ func (a *attempt) grace(cause error) {
 	})
 }
 
-// result says how the handler's return looks to the machine.
-func (a *attempt) result(ctx context.Context, out []byte, err error) *machine.Result {
+// result says how the handler's return looks to the machine. An error of the handler may
+// panic when it is looked at.
+func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine.Result) {
+	defer func() {
+		if p := recover(); p != nil {
+			r = &machine.Result{Failed: true, Error: fmt.Sprintf("an error of the step can't be read: panic: %v", p)}
+		}
+	}()
 	if err == nil {
 		switch {
 		case len(out) > a.sh.cfg.MaxPayload:

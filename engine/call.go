@@ -39,6 +39,12 @@ const (
 	opEvents     op = "events" // of a member
 )
 
+// repeatable are the calls that change nothing if they are carried out a second time.
+var repeatable = map[op]bool{
+	opGet: true, opHas: true, opWait: true, opDefinition: true, opList: true, opGroups: true, opFind: true,
+	opStats: true, opSchedule: true, opSchedules: true,
+}
+
 // call is something that is asked of a shard, in this process or in another one. Its JSON
 // is sent between processes: versions that run side by side must understand it.
 type call struct {
@@ -74,6 +80,14 @@ type start struct {
 	def *machine.Definition // as read
 }
 
+// definition returns the definition, which is read if the call came from another process.
+func (s *start) definition() (*machine.Definition, error) {
+	if s.def != nil {
+		return s.def, nil
+	}
+	return machine.ParseDefinition(s.Definition)
+}
+
 // answer is the answer of a shard to a call.
 type answer struct {
 	Error      *fault          `json:"error,omitempty"`
@@ -105,7 +119,8 @@ func (c *commands) perform(ctx context.Context, asked *call) (a answer, err erro
 	case opHas:
 		_, err = q.load(ctx, id)
 	case opWait:
-		a.Over, err = q.wait(ctx, id)
+		err = q.wait(ctx, id)
+		a.Over = err == nil
 	case opCancel:
 		err = c.change(ctx, asked, (*machine.Machine).Cancel)
 	case opRetry:
@@ -161,8 +176,7 @@ func viewClosed(o op, err error) error {
 		return err
 	}
 	err = fmt.Errorf("%w: %w", ErrClosed, err)
-	switch o {
-	case opGet, opHas, opWait, opDefinition, opList, opGroups, opFind:
+	if repeatable[o] {
 		return notAccepted{err}
 	}
 	return err
@@ -187,12 +201,10 @@ func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) 
 	if s == nil {
 		return nil, fmt.Errorf("%w: a start of nothing", errCall)
 	}
-	def, remote := s.def, s.def == nil
-	if remote {
-		var err error
-		if def, err = machine.ParseDefinition(s.Definition); err != nil {
-			return nil, err
-		}
+	remote := s.def == nil
+	def, err := s.definition()
+	if err != nil {
+		return nil, err
 	}
 	id, err := machine.ParseID(s.ID)
 	if err != nil {

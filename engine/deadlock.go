@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,24 +27,28 @@ type deadlockWatcher struct {
 	router *router
 
 	mu       sync.Mutex
-	of       map[*attempt]map[machine.ID]int // how many calls wait for which run
-	watching bool                            // the goroutine that looks for deadlocks runs
+	waits    map[handlerWait]int // how many calls there are of each
+	watching bool                // the goroutine that looks for deadlocks runs
 	closed   bool
 	stop     context.CancelFunc
 	watch    sync.WaitGroup
+}
+
+// handlerWait is an attempt whose handler waits for a run.
+type handlerWait struct {
+	attempt *attempt
+	run     machine.ID
 }
 
 // begin notes that a handler waits for a run, and returns a function that ends that.
 func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.of == nil {
-		w.of = map[*attempt]map[machine.ID]int{}
+	if w.waits == nil {
+		w.waits = map[handlerWait]int{}
 	}
-	if w.of[a] == nil {
-		w.of[a] = map[machine.ID]int{}
-	}
-	w.of[a][run]++
+	k := handlerWait{a, run}
+	w.waits[k]++
 	if !w.watching && !w.closed {
 		var ctx context.Context
 		ctx, w.stop = context.WithCancel(context.Background())
@@ -55,11 +58,8 @@ func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.of[a][run]--; w.of[a][run] == 0 {
-			delete(w.of[a], run)
-		}
-		if len(w.of[a]) == 0 {
-			delete(w.of, a)
+		if w.waits[k]--; w.waits[k] == 0 {
+			delete(w.waits, k)
 		}
 	}
 }
@@ -69,13 +69,13 @@ func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
 func (w *deadlockWatcher) list() (waits map[*attempt][]machine.ID, ends bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.of) == 0 {
+	if len(w.waits) == 0 {
 		w.watching = false
 		return nil, true
 	}
 	waits = map[*attempt][]machine.ID{}
-	for a, runs := range w.of {
-		waits[a] = slices.Collect(maps.Keys(runs))
+	for k := range w.waits {
+		waits[k.attempt] = append(waits[k.attempt], k.run)
 	}
 	return waits, false
 }

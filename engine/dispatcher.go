@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,18 +52,6 @@ func (d *dispatcher) init(sh *shard) {
 	d.stuck = map[stuckHandler]bool{}
 	d.suspects.d = d
 }
-
-// count returns how many attempts run.
-func (d *dispatcher) count() int { return len(d.running) }
-
-// attempts yields the attempts that run.
-func (d *dispatcher) attempts() iter.Seq[*attempt] { return maps.Values(d.running) }
-
-// isFull reports whether there was no place for another attempt in the last turn.
-func (d *dispatcher) isFull() bool { return d.full }
-
-// hasMore reports whether the entry of the last turn was full before all attempts had begun.
-func (d *dispatcher) hasMore() bool { return d.more }
 
 // dispatch begins attempts while there are places: of suspects, and then one of each queue in
 // turn. A suspect that has to run alone comes last, or no other attempt would ever begin.
@@ -194,12 +182,7 @@ func timedOutInQueue(total time.Duration) Handler {
 }
 
 // limit returns how many attempts a policy allows.
-func limit(p retry.Policy) int {
-	if p.Attempts == 0 {
-		return 1
-	}
-	return p.Attempts
-}
+func limit(p retry.Policy) int { return cmp.Or(p.Attempts, 1) }
 
 // act begins and ends attempts, as was decided in the turn, now that it is stored.
 func (d *dispatcher) act() {
@@ -347,5 +330,82 @@ func (d *dispatcher) reclaimPlaces() {
 			d.sh.places.reclaim()
 			d.sh.quarantine.reenter()
 		}
+	}
+}
+
+// places are how many attempts the process may make. Its shards share them.
+type places struct {
+	mu      sync.Mutex
+	free    int
+	waiting []*shard // shards that found none, the first first
+}
+
+// take takes a place for the shard. If there is none, the shard is woken when there may be
+// one.
+func (p *places) take(sh *shard) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free > 0 {
+		p.free--
+		return true
+	}
+	if !slices.Contains(p.waiting, sh) {
+		p.waiting = append(p.waiting, sh)
+	}
+	return false
+}
+
+// none reports whether no place is free.
+func (p *places) none() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.free <= 0
+}
+
+// reclaim takes a place that was lent, whether there is one or not.
+func (p *places) reclaim() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free--
+}
+
+// give gives a place back.
+func (p *places) give() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free++; p.free > 0 {
+		p.wakeFirst()
+	}
+}
+
+// pass lets the next shard have what this one did not need.
+func (p *places) pass() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.free > 0 {
+		p.wakeFirst()
+	}
+}
+
+// wakeFirst wakes the first shard that waits. It needs the lock.
+func (p *places) wakeFirst() {
+	if len(p.waiting) == 0 {
+		return
+	}
+	first := p.waiting[0]
+	p.waiting = slices.Delete(p.waiting, 0, 1)
+	select {
+	case first.room <- struct{}{}:
+	default: // it is woken already
+	}
+}
+
+// leave forgets a shard that has ended.
+func (p *places) leave(sh *shard) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting = slices.DeleteFunc(p.waiting, func(h *shard) bool { return h == sh })
+	if p.free > 0 {
+		p.wakeFirst()
 	}
 }

@@ -97,7 +97,7 @@ func (f *eventFollower) followMember(ctx context.Context, id string) {
 				return err
 			}
 			after = h.After
-			f.hub.addRemote(h, id)
+			f.hub.publish(h.Events, id)
 			select {
 			case <-time.After(followPause):
 			case <-ctx.Done():
@@ -116,36 +116,20 @@ func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) 
 		return h, err
 	}
 	text, err := f.log.Ask(ctx, id, request)
+	var a answer
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err == nil {
+		err = a.Error.err()
+	}
+	if err == nil && a.Events == nil {
+		err = errors.New("an answer without events")
+	}
 	if err != nil {
 		return h, err
 	}
-	var a answer
-	if err := json.Unmarshal(text, &a); err != nil {
-		return h, err
-	}
-	if a.Error != nil {
-		return h, a.Error.err()
-	}
-	if a.Events == nil {
-		return h, errors.New("an answer without events")
-	}
 	return *a.Events, nil
-}
-
-// addRemote puts events of another process into the stream.
-func (h *hub) addRemote(from remoteEvents, member string) {
-	if len(from.Events) == 0 {
-		return
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.closed {
-		return
-	}
-	for _, ev := range from.Events {
-		h.add(Event{Event: ev, Member: member})
-	}
-	h.wake()
 }
 
 // perform answers what is asked of this process, and not of one of its shards.

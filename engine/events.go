@@ -129,16 +129,7 @@ func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 
 // publish passes on what is stored now.
 func (b *eventBatch) publish() {
-	if len(b.pending) == 0 {
-		return
-	}
-	h := b.hub
-	h.mu.Lock()
-	for _, ev := range b.pending {
-		h.add(Event{Event: ev})
-	}
-	h.wake()
-	h.mu.Unlock()
+	b.hub.publish(b.pending, "")
 	clear(b.pending)
 	b.pending = b.pending[:0]
 }
@@ -146,15 +137,26 @@ func (b *eventBatch) publish() {
 // Tell puts an event of something beside the engine into the stream, so that
 // there is one for all that a process does. It is passed on and not stored.
 func (e *Engine) Tell(ev retry.Event) {
-	if !e.hub.wanted.Load() {
+	if e.hub.wanted.Load() {
+		e.hub.publish([]retry.Event{ev}, "")
+	}
+}
+
+// publish puts events of a member of the cluster at the end of the stream; the member
+// without a name is this process.
+func (h *hub) publish(list []retry.Event, member string) {
+	if len(list) == 0 {
 		return
 	}
-	e.hub.mu.Lock()
-	defer e.hub.mu.Unlock()
-	if !e.hub.closed {
-		e.hub.add(Event{Event: ev})
-		e.hub.wake()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return
 	}
+	for _, ev := range list {
+		h.add(Event{Event: ev, Member: member})
+	}
+	h.wake()
 }
 
 // add puts an event at the end. It needs the lock.

@@ -40,19 +40,15 @@ type Task struct {
 
 	attempt *attempt
 	encoded bool // the output is JSON, because we made it
-	before  func() []string
-	outputs func(step string) (json.RawMessage, error)
-	beat    func(progress any) error
-	save    func(ctx context.Context, progress any) error
 }
 
 // Output returns what an earlier step returned. The step must be one that this
 // one comes after, by however many others.
-func (t *Task) Output(step string) (json.RawMessage, error) { return t.outputs(step) }
+func (t *Task) Output(step string) (json.RawMessage, error) { return t.attempt.output(step) }
 
 // Before returns the steps that this one comes after, by however many others, in
 // the order of the workflow.
-func (t *Task) Before() []string { return t.before() }
+func (t *Task) Before() []string { return t.attempt.before() }
 
 // adapt makes a handler of a function of types.
 func adapt[In, Out any](do func(context.Context, In) (Out, error)) Handler {
@@ -116,7 +112,7 @@ func Progress(ctx context.Context, progress any) error {
 	if !ok {
 		return fmt.Errorf("progress: %w", errNoTask)
 	}
-	if err := t.beat(progress); err != nil {
+	if err := t.attempt.heartbeat(progress); err != nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -129,7 +125,7 @@ func SaveProgress(ctx context.Context, progress any) error {
 	if !ok {
 		return fmt.Errorf("progress: %w", errNoTask)
 	}
-	if err := t.save(ctx, progress); err != nil {
+	if err := t.attempt.saveProgress(ctx, progress); err != nil {
 		return err
 	}
 	return context.Cause(ctx)

@@ -68,11 +68,6 @@ func (h *health) get(which int) error {
 	return h.troubles[which].err
 }
 
-func (h *health) storing(err error)      { h.set(troubleStore, err) }
-func (h *health) viewing(err error)      { h.set(troubleView, err) }
-func (h *health) snapshotting(err error) { h.set(troubleSnapshot, err) }
-func (h *health) view() error            { return h.get(troubleView) }
-
 // warn replaces the warnings.
 func (h *health) warn(list []Trouble) {
 	h.mu.Lock()

@@ -232,15 +232,12 @@ func (c *commands) retryLatest(ctx context.Context, asked *call) (*Started, erro
 	if asked.Start == nil {
 		return nil, fmt.Errorf("%w: no definition", errCall)
 	}
-	def := asked.Start.def
-	if def == nil {
-		var err error
-		if def, err = machine.ParseDefinition(asked.Start.Definition); err != nil {
-			return nil, err
-		}
+	def, err := asked.Start.definition()
+	if err != nil {
+		return nil, err
 	}
 	// An attempt of the run that does not end must not meet one of its successor.
-	err := c.with(ctx, "retry", asked.ID, func(_ *turn, run machine.ID) error { return c.sh.dispatcher.checkStuck(run) })
+	err = c.with(ctx, "retry", asked.ID, func(_ *turn, run machine.ID) error { return c.sh.dispatcher.checkStuck(run) })
 	if err != nil {
 		return nil, err
 	}

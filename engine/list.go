@@ -36,12 +36,11 @@ type Page struct {
 const passed = "-"
 
 func (f *Filter) view() view.Filter {
-	v := view.Filter{
+	return view.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.Exclude, Search: f.Search, Error: f.ErrorLike, Since: f.Since, Until: f.Until,
 		MinAttempts: f.MinAttempts, After: f.After, Limit: f.Limit,
 		Order: view.Order(f.Order),
 	}
-	return v
 }
 
 // matches is for engines without a view.

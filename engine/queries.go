@@ -192,7 +192,10 @@ func (e *Engine) FreshDeadGroups(ctx context.Context, limit int, exclude ...stri
 }
 
 func (e *Engine) deadGroups(ctx context.Context, limit int, c *call) (Groups, error) {
-	c.Op, c.Limit = opGroups, e.ofEach(limit)
+	c.Op, c.Limit = opGroups, limit
+	if e.alone == nil {
+		c.Limit = max(limit, manyGroups)
+	}
 	answers, silent, err := e.gather(ctx, c)
 	if err != nil {
 		return Groups{}, err
@@ -203,15 +206,8 @@ func (e *Engine) deadGroups(ctx context.Context, limit int, c *call) (Groups, er
 	return Groups{mergeGroups(answers, limit), silent}, nil
 }
 
-// ofEach returns how many groups each shard is asked for. One that is large in all
+// manyGroups is how many groups each shard is asked for, at least. One that is large in all
 // may be small in each.
-func (e *Engine) ofEach(limit int) int {
-	if e.alone != nil {
-		return limit
-	}
-	return max(limit, manyGroups)
-}
-
 const manyGroups = 1000
 
 // mergeGroups puts together what failed alike in several shards.

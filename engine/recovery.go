@@ -56,7 +56,8 @@ func (r recovery) restore(ctx context.Context) error {
 		}
 		if err == nil {
 			r.o.m, r.o.seq = m, m.Seq()
-			return r.discard(ctx, unreadable)
+			// They must not be counted on when the log is cut off.
+			return store.Delete(ctx, r.sh.lease, unreadable)
 		}
 		if !store.IsDamage(err) {
 			return fmt.Errorf("snapshot %s: %w", b.Name, err)
@@ -69,18 +70,8 @@ func (r recovery) restore(ctx context.Context) error {
 		bad = append(bad, fmt.Errorf("%w: the log begins at entry %d and no snapshot leads up to it; restore a backup", journal.ErrDamaged, first))
 		return errors.Join(bad...)
 	}
-	r.o.m = r.sh.snapshots.newState()
-	return nil
-}
-
-// discard removes snapshots that can't be read, now that an older one was: they
-// must not be counted on when the log is cut off.
-func (r recovery) discard(ctx context.Context, names []string) error {
-	for _, name := range names {
-		if err := r.sh.lease.Delete(ctx, name); err != nil {
-			return err
-		}
-	}
+	r.o.m = machine.New()
+	r.o.m.Cold(r.sh.snapshots.paging.Load)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 )
 
@@ -138,9 +139,5 @@ func (e *Engine) Workflow(name string) (*Workflow, bool) {
 func (e *Engine) Workflows() []*Workflow {
 	e.handlers.mu.RLock()
 	defer e.handlers.mu.RUnlock()
-	list := make([]*Workflow, 0, len(e.handlers.workflows))
-	for _, w := range e.handlers.workflows {
-		list = append(list, w)
-	}
-	return list
+	return slices.AppendSeq(make([]*Workflow, 0, len(e.handlers.workflows)), maps.Values(e.handlers.workflows))
 }

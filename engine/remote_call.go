@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/store"
+	"github.com/tideover/tideover/engine/internal/view"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
 )
@@ -104,15 +105,10 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 // markRepeated makes the call one that is repeated, because it is not known whether it was
 // carried out. It reports false if it must not be repeated.
 func (c *call) markRepeated() bool {
-	switch c.Op {
-	case opStart:
+	if c.Op == opStart {
 		c.Start.Again = true
-		return true
-	case opGet, opDefinition, opHas, opWait, opList, opGroups, opFind, opStats, opSchedule, opSchedules:
-		return true
-	default:
-		return false
 	}
+	return c.Op == opStart || repeatable[c.Op]
 }
 
 func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answer, err error) {
@@ -205,3 +201,63 @@ func encode(v any) ([]byte, error) {
 	err := enc.Encode(v)
 	return b.Bytes(), err
 }
+
+// fault is an error on its way from one process to another.
+type fault struct {
+	Kind string `json:"kind,omitempty"`
+	Text string `json:"text"`
+}
+
+var (
+	errCall = errors.New("a request that is not understood")
+	errBusy = errors.New("the owner of the shard has too much to do")
+)
+
+// faults are the errors that are the same on both sides.
+var faults = map[string]error{
+	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "cursor": view.ErrCursor,
+	"closed": ErrClosed, "away": ErrAway, "busy": errBusy, "call": errCall, "deadline": context.DeadlineExceeded, "canceled": context.Canceled,
+}
+
+// faultOf returns the error as it is sent.
+func faultOf(err error) *fault {
+	if err == nil {
+		return nil
+	}
+	f := &fault{Text: err.Error()}
+	for kind, is := range faults {
+		if errors.Is(err, is) {
+			f.Kind = kind
+		}
+	}
+	if _, ok := errors.AsType[notAccepted](err); ok {
+		f.Kind = "untaken"
+	}
+	return f
+}
+
+// err returns the error as it was.
+func (f *fault) err() error {
+	if f == nil {
+		return nil
+	}
+	if f.Kind == "untaken" {
+		return notAccepted{&remote{f.Text, ErrClosed}}
+	}
+	return &remote{f.Text, faults[f.Kind]}
+}
+
+// remote is an error of another process.
+type remote struct {
+	text string
+	is   error
+}
+
+func (r *remote) Error() string { return r.text }
+func (r *remote) Unwrap() error { return r.is }
+
+// notAccepted is the error of a shard that has not read a request: another owner can be
+// asked.
+type notAccepted struct{ error }
+
+func (e notAccepted) Unwrap() error { return e.error }

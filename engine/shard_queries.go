@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tideover/tideover/engine/internal/machine"
 	"github.com/tideover/tideover/engine/internal/view"
@@ -93,20 +94,14 @@ func (q *queries) get(ctx context.Context, id string) (*Info, error) {
 }
 
 // wait waits until the run is closed, or gone.
-func (q *queries) wait(ctx context.Context, id string) (over bool, err error) {
+func (q *queries) wait(ctx context.Context, id string) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
-		return false, fmt.Errorf("%w: %q", ErrNotFound, id)
+		return fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
-	err = q.waitOnce(ctx, run)
-	return err == nil, err
-}
-
-// waitOnce waits until the run is closed.
-func (q *queries) waitOnce(ctx context.Context, run machine.ID) error {
 	w, there := &waiter{over: make(chan struct{})}, new(bool)
 	// Not a read, which is answered also while the end of a run can't be stored.
-	err := q.sh.do(ctx, func(*turn) error {
+	err = q.sh.do(ctx, func(*turn) error {
 		r, ok := q.sh.owner.m.Run(run)
 		if *there = ok; ok && !r.Closed() {
 			q.sh.owner.waiters.add(run, w)
@@ -239,7 +234,7 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 			}
 			s.Workflows = append(s.Workflows, ws)
 		}
-		s.Waiting, s.Running, s.Missing = q.sh.owner.m.Waiting(), q.sh.dispatcher.count(), q.sh.owner.m.ParkedHandlers()
+		s.Waiting, s.Running, s.Missing = q.sh.owner.m.Waiting(), len(q.sh.dispatcher.running), q.sh.owner.m.ParkedHandlers()
 		s.Behind = q.sh.views.behind()
 		for _, queue := range q.sh.owner.m.Busy() {
 			s.Queued += queue.Len()
@@ -260,4 +255,64 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 		s.Stuck, s.Troubles, s.Warnings = q.sh.dispatcher.stuckCount(), q.sh.health.list(), q.sh.health.listWarnings()
 	}
 	return s, err
+}
+
+// waiter is a caller that waits for the end of a run.
+type waiter struct {
+	over     chan struct{} // closed when the run is closed, or the owner has stopped
+	canceled atomic.Bool   // the caller does not wait any more
+}
+
+// waiters are the callers that wait for ends of runs. A caller cancels a wait without the
+// owner, which may be unable to answer for hours; canceled waits are swept out later.
+type waiters struct {
+	byRun   map[machine.ID][]*waiter
+	count   int
+	sweepAt int // the count at which canceled waits are swept out
+}
+
+// minSweep is the smallest count at which canceled waits are swept out.
+const minSweep = 1024
+
+// add ends the wait when the run is closed.
+func (s *waiters) add(id machine.ID, w *waiter) {
+	if w.canceled.Load() {
+		return
+	}
+	if s.byRun == nil {
+		s.byRun = map[machine.ID][]*waiter{}
+	}
+	s.byRun[id] = append(s.byRun[id], w)
+	if s.count++; s.count >= max(s.sweepAt, minSweep) {
+		s.sweep()
+	}
+}
+
+// sweep removes canceled waits.
+func (s *waiters) sweep() {
+	s.count = 0
+	for id, list := range s.byRun {
+		list = slices.DeleteFunc(list, func(w *waiter) bool { return w.canceled.Load() })
+		if s.byRun[id] = list; len(list) == 0 {
+			delete(s.byRun, id)
+		}
+		s.count += len(list)
+	}
+	s.sweepAt = 2 * s.count
+}
+
+// end ends all waits for a run.
+func (s *waiters) end(id machine.ID) {
+	for _, w := range s.byRun[id] {
+		close(w.over)
+	}
+	s.count -= len(s.byRun[id])
+	delete(s.byRun, id)
+}
+
+// endAll ends all waits.
+func (s *waiters) endAll() {
+	for id := range s.byRun {
+		s.end(id)
+	}
 }

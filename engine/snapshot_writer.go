@@ -74,13 +74,6 @@ func (s *snapshotWriter) read(ctx context.Context, b journal.Blob) (*machine.Mac
 	return m, err
 }
 
-// newState returns an empty state.
-func (s *snapshotWriter) newState() *machine.Machine {
-	m := machine.New()
-	m.Cold(s.paging.Load)
-	return m
-}
-
 // logGrew notes that the log has grown.
 func (s *snapshotWriter) logGrew(n int) {
 	if s.log == 0 {
@@ -91,9 +84,6 @@ func (s *snapshotWriter) logGrew(n int) {
 	}
 	s.log += int64(n)
 }
-
-// archiveRun keeps a finished run until the next snapshot.
-func (s *snapshotWriter) archiveRun(r *machine.Run) { s.archive.Add(r) }
 
 // readUnstored reads the finished runs that are in no stored archive.
 func (s *snapshotWriter) readUnstored(yield func(*machine.Run) error) error {
@@ -177,7 +167,7 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 		s.cancel()
 		s.done = nil
 		if p.err != nil {
-			s.sh.health.snapshotting(p.err)
+			s.sh.health.set(troubleSnapshot, p.err)
 			s.sh.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)
 			s.before += s.taken
 			s.log = 1 // try again when the log has grown, or has grown old
@@ -185,7 +175,7 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 			s.rest = s.since.Add(s.maxAge())
 			return
 		}
-		s.sh.health.snapshotting(nil)
+		s.sh.health.set(troubleSnapshot, nil)
 		s.archive.Stored()
 		s.size, s.before = p.size, s.taken
 		s.beginMoving(p.blocks)
@@ -304,18 +294,15 @@ func (s *snapshotWriter) cutLog(ctx context.Context) error {
 			return err
 		}
 	}
-	for n := 0; n+2 < len(seqs); n++ {
-		if err := lease.Delete(ctx, store.SnapshotName(seqs[n])); err != nil {
-			return err
-		}
+	var old []string
+	for _, seq := range seqs[:max(len(seqs)-2, 0)] {
+		old = append(old, store.SnapshotName(seq))
 	}
 	oldest := time.Now().Add(-s.sh.cfg.Retention).Unix()
 	for _, b := range blobs {
 		if _, newest, ok := store.ParseArchiveName(b.Name); ok && newest < oldest {
-			if err := lease.Delete(ctx, b.Name); err != nil {
-				return err
-			}
+			old = append(old, b.Name)
 		}
 	}
-	return nil
+	return store.Delete(ctx, lease, old)
 }

@@ -139,6 +139,18 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	return e.started(e.router.start(ctx, w, &machine.Start{Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout}))
 }
 
+// start starts a run where it belongs.
+func (r *router) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
+	if r.alone != nil {
+		a.Started, err = r.alone.commands.start(ctx, w.def, s)
+		return a, err
+	}
+	if most := r.process.cfg.MaxPayload; len(s.Input) > most {
+		return a, tooLarge(w.def, s, most)
+	}
+	return r.cluster.placement.start(ctx, w, s)
+}
+
 // started completes the answer to a start.
 func (e *Engine) started(a answer, err error) (Started, error) {
 	if err != nil {

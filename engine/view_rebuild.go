@@ -61,7 +61,7 @@ func (v *viewWriter) tryReopen() {
 		return
 	}
 	v.reopen = time.Time{}
-	v.sh.health.viewing(nil)
+	v.sh.health.set(troubleView, nil)
 	v.startWriting()
 }
 
@@ -137,7 +137,7 @@ func (v *viewWriter) skipKnown(seq uint64) {
 		}
 		r.Seen()
 		if r.Finished() {
-			v.sh.snapshots.archiveRun(r)
+			v.sh.snapshots.archive.Add(r)
 			_ = v.o.m.Forget(r)
 		}
 	}

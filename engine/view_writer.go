@@ -33,7 +33,7 @@ type viewWriter struct {
 	view atomic.Pointer[view.View] // nil if there is none, or if it can't be opened
 
 	batches chan viewJob
-	written chan error
+	written chan error // results of writes, for confirm
 
 	todo     []*machine.Run // changed until the entry todoSeq
 	todoSeq  uint64
@@ -65,7 +65,7 @@ func (v *viewWriter) init(sh *shard, dir string) {
 func (v *viewWriter) get() (*view.View, error) {
 	found := v.view.Load()
 	if found == nil && v.path != "" {
-		return nil, fmt.Errorf("the view can't be opened: %w", cmp.Or(v.sh.health.view(), errors.New("it is being opened")))
+		return nil, fmt.Errorf("the view can't be opened: %w", cmp.Or(v.sh.health.get(troubleView), errors.New("it is being opened")))
 	}
 	return found, nil
 }
@@ -73,7 +73,7 @@ func (v *viewWriter) get() (*view.View, error) {
 // setMissing notes that the view can't be opened. The engine works without it, and opens it
 // later; lists are errors meanwhile.
 func (v *viewWriter) setMissing(err error) {
-	v.sh.health.viewing(err)
+	v.sh.health.set(troubleView, err)
 	v.sh.health.logError("can't open the view; lists are not available until it can", "error", err)
 	v.cursor, v.todo, v.finished, v.deleted = 0, nil, v.finished[:0], nil
 	v.reopen = time.Now().Add(viewRetry)
@@ -98,19 +98,13 @@ func (v *viewWriter) wake() <-chan time.Time {
 	return v.pause.C
 }
 
-// results returns the channel with the results of writes, for confirm.
-func (v *viewWriter) results() <-chan error { return v.written }
-
-// delay returns how long there is nothing to do but what wake and results say.
+// delay returns how long there is nothing to do but what wake and written say.
 func (v *viewWriter) delay() time.Duration {
 	if v.reopen.IsZero() {
 		return math.MaxInt64
 	}
 	return time.Until(v.reopen)
 }
-
-// requestExpiry has the next write look for runs that were kept long enough.
-func (v *viewWriter) requestExpiry() { v.expire = true }
 
 // startWriting starts the goroutine that writes, if there is a view.
 func (v *viewWriter) startWriting() {
@@ -261,7 +255,7 @@ func (v *viewWriter) nextBatch() view.Batch {
 			v.finished = append(v.finished, r)
 			if !r.Archived {
 				r.Archived = true
-				v.sh.snapshots.archiveRun(r)
+				v.sh.snapshots.archive.Add(r)
 			}
 		}
 	}
@@ -279,7 +273,7 @@ func (v *viewWriter) confirm(err error) {
 	v.busy = false
 	defer func() { v.endWaits(err != nil) }()
 	if err != nil {
-		v.sh.health.viewing(err)
+		v.sh.health.set(troubleView, err)
 		if errors.Is(err, view.ErrDamaged) {
 			v.stopWriting()
 			if err := v.rebuild(err); err != nil {
@@ -298,7 +292,7 @@ func (v *viewWriter) confirm(err error) {
 		v.retry = time.Now().Add(viewRetry)
 		return
 	}
-	v.sh.health.viewing(nil)
+	v.sh.health.set(troubleView, nil)
 	for i, r := range v.finished {
 		if !r.Dirty() {
 			_ = v.o.m.Forget(r) // finished is finished
@@ -325,7 +319,7 @@ func (v *viewWriter) flush() {
 	for {
 		if v.busy {
 			v.confirm(<-v.written)
-			if v.sh.health.view() != nil {
+			if v.sh.health.get(troubleView) != nil {
 				break // it will be made up for when the engine is opened next
 			}
 		}
@@ -375,4 +369,63 @@ func moment(ns int64) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(0, ns)
+}
+
+// freshWithin is how long a list waits for the view at most.
+const freshWithin = time.Second
+
+// viewWait is a list that waits until the view is as far as an entry.
+type viewWait struct {
+	seq  uint64
+	seen chan struct{} // closed when it is
+}
+
+// refresh waits until the view has what was acknowledged before the call, but not for
+// longer than freshWithin if the owner can't store or the view can't be written: a list
+// that is behind is better than none. Any goroutine may call it.
+func (v *viewWriter) refresh(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, freshWithin)
+	defer cancel()
+	seen := make(chan struct{})
+	err := v.sh.do(ctx, func(*turn) error {
+		v.addWait(seen)
+		return nil
+	})
+	if err != nil {
+		return
+	}
+	select {
+	case <-seen:
+	case <-v.sh.done:
+	case <-ctx.Done():
+	}
+}
+
+// addWait has the channel closed when the view has everything up to now. Nothing is held
+// back meanwhile.
+func (v *viewWriter) addWait(seen chan struct{}) {
+	if v.batches == nil || v.isCurrent() {
+		close(seen)
+		return
+	}
+	v.waits = append(v.waits, viewWait{v.o.seq, seen})
+}
+
+// isCurrent reports whether the view has everything.
+func (v *viewWriter) isCurrent() bool {
+	return !v.busy && len(v.deleted) == 0 && v.behind() == 0
+}
+
+// endWaits ends the waits that the view is far enough for, and after an error all of them.
+func (v *viewWriter) endWaits(failed bool) {
+	kept := v.waits[:0]
+	for _, w := range v.waits {
+		if failed || w.seq <= v.cursor || v.isCurrent() {
+			close(w.seen)
+		} else {
+			kept = append(kept, w)
+		}
+	}
+	clear(v.waits[len(kept):])
+	v.waits = kept
 }

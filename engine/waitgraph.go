@@ -55,7 +55,7 @@ type waitedRun struct {
 
 // addShard adds the attempts and runs of a shard to the graph. It is called by the owner.
 func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
-	for a := range sh.dispatcher.attempts() {
+	for _, a := range sh.dispatcher.running {
 		g.attempts[a.key] = &waitingAttempt{
 			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, a.task.Step}, number: a.number, waits: waits[a],
 		}

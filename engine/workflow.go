@@ -275,19 +275,13 @@ func checkName(name string) error {
 	if name == "" || len(name) > 128 {
 		return fmt.Errorf("name: %q must have 1 to 128 characters", name)
 	}
-	if i := strings.IndexFunc(name, notInNames); i >= 0 {
+	if strings.Trim(name, nameCharacters) != "" {
 		return fmt.Errorf("name: %q may have letters, digits, '-', '_' and '.'", name)
 	}
 	return nil
 }
 
-func notInNames(r rune) bool {
-	switch {
-	case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '-', r == '_', r == '.':
-		return false
-	}
-	return true
-}
+const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 // checkType says whether values of the type can be stored as JSON.
 func checkType(t reflect.Type, what string) error {
