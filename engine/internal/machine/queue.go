@@ -217,12 +217,8 @@ func (f *fifo) next(active bool) (*Run, int, bool) {
 
 // Oldest returns since when the one in the queue that was due first has been due.
 func (q *Queue) Oldest() (at int64, ok bool) {
-	for _, f := range []struct {
-		fifo   *fifo
-		active bool
-	}{{&q.begun, true}, {&q.fresh, false}} {
-		run, step, there := f.fifo.next(f.active)
-		if there && (!ok || run.Steps[step].At < at) {
+	for active, f := range map[bool]*fifo{true: &q.begun, false: &q.fresh} {
+		if run, step, there := f.next(active); there && (!ok || run.Steps[step].At < at) {
 			at, ok = run.Steps[step].At, true
 		}
 	}

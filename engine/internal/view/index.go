@@ -26,44 +26,15 @@ const (
 // words splits a text as the index does: into runs of letters and digits, in
 // lower case. Bytes that are not UTF-8 separate words, as does NUL.
 func words(text string, f func(string) bool) {
-	text = text[:min(len(text), maxText)]
-	for i := 0; i < len(text); {
-		start := i
-		upper := false
-		for i < len(text) {
-			c := text[i]
-			if c < utf8.RuneSelf {
-				if !isWord(c) || c == '_' {
-					break
-				}
-				upper = upper || 'A' <= c && c <= 'Z'
-				i++
-				continue
-			}
-			r, n := utf8.DecodeRuneInString(text[i:])
-			if !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r) || r == utf8.RuneError {
-				break
-			}
-			upper = true
-			i += n
+	for word := range strings.FieldsFuncSeq(text[:min(len(text), maxText)], separates) {
+		if !f(textfmt.Truncate(strings.ToLower(word), maxWord)) {
+			return
 		}
-		if i > start {
-			if !f(fold(text[start:i], upper)) {
-				return
-			}
-			continue
-		}
-		_, n := utf8.DecodeRuneInString(text[i:])
-		i += n
 	}
 }
 
-// fold brings a word into the form in which it is indexed.
-func fold(word string, change bool) string {
-	if change {
-		word = strings.ToLower(word)
-	}
-	return textfmt.Truncate(word, maxWord)
+func separates(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
 }
 
 // document returns the words of a run, each once, joined with spaces.
@@ -125,21 +96,16 @@ func collect(b *strings.Builder, v any) {
 // query returns the words of a search, each quoted and all required, or "" if it
 // has none. Words have no quotes in them, so it is always well formed.
 func query(search string, stems bool) string {
-	var b strings.Builder
-	n := 0
+	var list []string
 	words(search, func(w string) bool {
-		if n++; n > 1 {
-			b.WriteByte(' ')
-		}
-		b.WriteByte('"')
-		b.WriteString(w)
-		b.WriteByte('"')
+		stem := ""
 		if stems && utf8.RuneCountInString(w) >= minStem {
-			b.WriteByte('*')
+			stem = "*"
 		}
-		return n < maxQuery
+		list = append(list, `"`+w+`"`+stem)
+		return len(list) < maxQuery
 	})
-	return b.String()
+	return strings.Join(list, " ")
 }
 
 // indexStep is how many runs are indexed in one transaction: about ten
