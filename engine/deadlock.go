@@ -44,9 +44,6 @@ type handlerWait struct {
 func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.waits == nil {
-		w.waits = map[handlerWait]int{}
-	}
 	k := handlerWait{a, run}
 	w.waits[k]++
 	if !w.watching && !w.closed {

@@ -57,6 +57,8 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	e.deadlocks.router = &e.router
 	e.hub.init()
 	e.places.free = cfg.Concurrency
+	e.quarantine.wants, e.quarantine.waiting = map[*shard]int{}, map[*shard]struct{}{}
+	e.deadlocks.waits = map[handlerWait]int{}
 	e.pens = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if err := e.handlers.add(cfg.Workflows, cfg.Handlers); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)

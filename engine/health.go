@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/tideover/tideover/internal/logsample"
 )
 
 // health is what is wrong at the moment.
@@ -13,29 +15,17 @@ type health struct {
 	mu       sync.Mutex
 	troubles [4]trouble
 	warnings []Trouble
-	wrong    error                // for good
-	logged   map[string]time.Time // messages, and when each was last logged
+	wrong    error                     // for good
+	logged   logsample.Sampler[string] // by message
 	cfg      *Config
 }
 
-func (h *health) init(cfg *Config) { h.cfg = cfg }
-
-// logEvery is how often a trouble that goes on is logged.
-const logEvery = time.Minute
+// init sets how often a trouble that goes on is logged.
+func (h *health) init(cfg *Config) { h.cfg, h.logged.Every = cfg, time.Minute }
 
 // logError logs an error, at most once a minute for each message.
 func (h *health) logError(message string, args ...any) {
-	h.mu.Lock()
-	last, ok := h.logged[message]
-	due := !ok || time.Since(last) >= logEvery
-	if due {
-		if h.logged == nil {
-			h.logged = map[string]time.Time{}
-		}
-		h.logged[message] = time.Now()
-	}
-	h.mu.Unlock()
-	if due {
+	if ok, _ := h.logged.Allow(message, time.Now()); ok {
 		h.cfg.Logger.Error(message, args...)
 	}
 }

@@ -178,9 +178,6 @@ func (q *quarantine) leave(sh *shard) {
 // Others are woken only if that lets them begin: two shards that wait must not wake each other
 // for ever.
 func (q *quarantine) want(sh *shard, losses int) {
-	if q.wants == nil {
-		q.wants = map[*shard]int{}
-	}
 	before, wanted := q.wants[sh]
 	q.wants[sh] = losses
 	if wanted && before < losses {
@@ -198,12 +195,7 @@ func (q *quarantine) isNext(losses int) bool {
 	return true
 }
 
-func (q *quarantine) wait(sh *shard) {
-	if q.waiting == nil {
-		q.waiting = map[*shard]struct{}{}
-	}
-	q.waiting[sh] = struct{}{}
-}
+func (q *quarantine) wait(sh *shard) { q.waiting[sh] = struct{}{} }
 
 // wake wakes the shards that wait, because something has changed.
 func (q *quarantine) wake() {
