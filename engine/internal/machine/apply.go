@@ -217,7 +217,7 @@ func (m *Machine) applyStarted(rec *Record) error {
 		ID: rec.Run, Def: d, Input: bytes.Clone(rec.Data), Created: rec.At,
 		Deadline: rec.Deadline, Steps: make([]StepState, len(d.Steps)), timer: noTimer,
 	}
-	source, key := cutSource(rec.Text)
+	source, key, _ := strings.Cut(rec.Text, "\x00")
 	r.Key = key
 	if source != "" {
 		r.more().source = source
@@ -299,12 +299,6 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 	}
 }
 
-// cutSource splits the text of a Started record into the source and the key.
-func cutSource(text string) (source, key string) {
-	source, key, _ = strings.Cut(text, "\x00")
-	return source, key
-}
-
 // applyJumped moves all times that were measured by elapsed time along with the clock.
 // Times that were asked for by the calendar stay.
 func (m *state) applyJumped(rec *Record) {
@@ -313,7 +307,7 @@ func (m *state) applyJumped(rec *Record) {
 		if r.knows(m.seq) || r.Finished() {
 			continue
 		}
-		if start, ok := scheduledAfter(r, was); ok {
+		if start := endOfWait(r); start > was && !r.begun() {
 			// Its time is yet to begin, with the start, which may be now.
 			move(&r.Deadline, time.Duration(max(rec.At-start, 0)))
 		} else {
@@ -346,13 +340,6 @@ func move(t *int64, by time.Duration) {
 	default:
 		*t += int64(by)
 	}
-}
-
-// scheduledAfter returns when a run that has not begun may do so, if that is after the
-// time.
-func scheduledAfter(r *Run, now int64) (at int64, ok bool) {
-	at = endOfWait(r)
-	return at, at > now && !r.begun()
 }
 
 // applyPurged removes the keys of runs that ended before At, the dead runs that died

@@ -234,8 +234,7 @@ const maxKept = 20_000
 // before the other, if there are any. The dead runs in keep are not forgotten.
 func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok bool) {
 	rec = Record{Kind: Purged, At: ended, Due: dead}
-	first, expires := c.firstExpiry()
-	ok = expires && first < ended
+	ok = len(c.ended) > 0 && c.ended[0].at < ended
 	for _, r := range c.all {
 		switch {
 		case !r.Closed() || r.Finished() || r.Ended >= dead:

@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -293,12 +294,7 @@ func endOfWait(r *Run) (at int64) {
 
 // begun reports whether the run has had an attempt.
 func (r *Run) begun() bool {
-	for i := range r.Steps {
-		if r.Steps[i].Attempt > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Steps, func(s StepState) bool { return s.Attempt > 0 })
 }
 
 // knows reports whether the run came from a snapshot that was written after the entry

@@ -90,11 +90,3 @@ func (x *runIndex) addExpired(e expiry, id ID, of *Workflow) {
 	x.keys[e.key] = keyed{id, of, e.at}
 	x.ended = append(x.ended, e)
 }
-
-// firstExpiry returns when the first run with a key that may expire has ended.
-func (x *runIndex) firstExpiry() (at int64, ok bool) {
-	if len(x.ended) == 0 {
-		return 0, false
-	}
-	return x.ended[0].at, true
-}

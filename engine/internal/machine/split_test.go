@@ -231,7 +231,7 @@ func (a *apart) of(rec *Record) []*Machine {
 	case Cron:
 		return one(a.layout.OfSchedule(rec.Text))
 	case Started:
-		_, key := cutSource(rec.Text)
+		_, key, _ := strings.Cut(rec.Text, "\x00")
 		return one(a.layout.OfRun(&Run{ID: rec.Run, Key: key, Def: a.defs[rec.Hash]}))
 	default:
 		return one(slices.IndexFunc(a.parts, func(p *Machine) bool { return p.runs[rec.Run] != nil }))

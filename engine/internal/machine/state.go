@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/tideover/tideover/retry"
 )
@@ -151,21 +152,13 @@ func (m *state) setOutcome(r *Run, o Outcome, why retry.Reason, at int64) {
 // giveUpPlace gives the place of a run that is paused, or waits for a handler, to
 // another run. It needs a place again to go on.
 func (m *state) giveUpPlace(r *Run) {
-	if !r.active || r.running > 0 || !r.Held && !hasParkedStep(r) {
+	parked := func(s StepState) bool { return s.Status == NoHandler }
+	if !r.active || r.running > 0 || !r.Held && !slices.ContainsFunc(r.Steps, parked) {
 		return
 	}
 	r.active = false
 	r.Def.workflow.Active--
 	m.requeue(r)
-}
-
-func hasParkedStep(r *Run) bool {
-	for i := range r.Steps {
-		if r.Steps[i].Status == NoHandler {
-			return true
-		}
-	}
-	return false
 }
 
 // close ends the work on a run that has its outcome.
@@ -281,12 +274,7 @@ func (m *state) startNext(r *Run, step int, at int64) {
 }
 
 func needsMet(r *Run, step int) bool {
-	for _, i := range r.Def.Steps[step].needs {
-		if r.Steps[i].Status != Complete {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(r.Def.Steps[step].needs, func(i int) bool { return r.Steps[i].Status != Complete })
 }
 
 // changeSet has the runs that the reader of changes has yet to see. The reader is the

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -37,18 +36,23 @@ func ReadArchive(ctx context.Context, log journal.Reader, name string, known *ma
 	if err != nil {
 		return err
 	}
-	unzip, err := zstd.NewReader(raw, zstd.WithDecoderConcurrency(1))
-	if err != nil {
-		return errors.Join(err, raw.Close())
-	}
 	defer raw.Close()
-	defer unzip.Close()
-	return known.ReadArchive(unzip, func(r *machine.Run) error {
+	return unzipArchive(raw, known, func(r *machine.Run) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		return yield(r)
 	})
+}
+
+// unzipArchive reads the runs of a compressed archive.
+func unzipArchive(in io.Reader, known *machine.Machine, yield func(*machine.Run) error) error {
+	unzip, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	defer unzip.Close()
+	return known.ReadArchive(unzip, yield)
 }
 
 // ArchiveBuffer gathers finished runs for the next archive. The zero value is empty.
@@ -115,13 +119,7 @@ func (a *ArchiveBuffer) Read(known *machine.Machine, yield func(*machine.Run) er
 		if len(data) == 0 {
 			continue
 		}
-		in, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1))
-		if err != nil {
-			return err
-		}
-		err = known.ReadArchive(in, yield)
-		in.Close()
-		if err != nil {
+		if err := unzipArchive(bytes.NewReader(data), known, yield); err != nil {
 			return err
 		}
 	}

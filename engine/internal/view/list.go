@@ -219,28 +219,20 @@ type Group struct {
 	Last     time.Time // Created of the newest
 }
 
-// groups returns the groups of the selection. stems says that the words of the search
-// may be beginnings of words.
-func (s *selection) groups(c *sqlite.Conn, most int, stems bool) (groups []Group, err error) {
-	opts := &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
+// groups returns the groups of the selection.
+func (s *selection) groups(c *sqlite.Conn, most int) (groups []Group, err error) {
+	err = sqlitex.ExecuteTransient(c, s.groupQuery(most), &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
 		g, err := readGroup(s.names, c, st)
 		groups = append(groups, g)
 		return err
-	}}
-	if s.search != "" {
-		opts.Args = []any{query(s.search, stems)}
-	}
-	err = sqlitex.ExecuteTransient(c, s.groupQuery(most), opts)
+	}})
 	return groups, err
 }
 
 func (s *selection) groupQuery(most int) string {
-	q := fmt.Sprintf("WHERE error IS NOT NULL AND place>=%d AND place<%d", s.from, s.to) + s.conditions()
-	if s.search != "" {
-		q += " AND place IN (SELECT rowid FROM words WHERE words MATCH ?)"
-	}
-	return fmt.Sprintf(`SELECT count(*), min(place), max(place) FROM runs INDEXED BY runs_error %s
-		GROUP BY error, workflow ORDER BY count(*) DESC, max(place) DESC LIMIT %d`, q, most)
+	return fmt.Sprintf(`SELECT count(*), min(place), max(place) FROM runs INDEXED BY runs_error
+		WHERE error IS NOT NULL AND place>=%d AND place<%d%s
+		GROUP BY error, workflow ORDER BY count(*) DESC, max(place) DESC LIMIT %d`, s.from, s.to, s.conditions(), most)
 }
 
 // readGroup describes a group by its oldest and its newest run.

@@ -1,11 +1,6 @@
 package view
 
-import (
-	"fmt"
-	"time"
-
-	"zombiezen.com/go/sqlite"
-)
+import "fmt"
 
 // put writes a run to the place of its id, if that is free or the run is there already.
 func (w *writer) put(r *Run) error {
@@ -116,7 +111,9 @@ func (w *writer) store(place int64, stored []byte, r *Run) (bool, error) {
 	s.BindInt64(3, workflow)
 	s.BindInt64(4, state)
 	s.BindInt64(5, int64(r.Attempts)+firstName)
-	bindTime(s, 6, r.Next)
+	if !r.Next.IsZero() {
+		s.BindInt64(6, r.Next.UnixMicro())
+	}
 	if r.Error != "" {
 		s.BindInt64(7, errorKey(Pattern(r.Error), r.Step))
 	}
@@ -156,12 +153,6 @@ func (w *writer) spill(place int64, r *Run) error {
 		return nil
 	}
 	return exec(w.conn, putPayload, place, appendBlobs(nil, r.Input, r.Output, r.Detail))
-}
-
-func bindTime(s *sqlite.Stmt, param int, t time.Time) {
-	if !t.IsZero() {
-		s.BindInt64(param, t.UnixMicro())
-	}
 }
 
 // name returns the number of a workflow or state.

@@ -109,21 +109,16 @@ func (v *View) Find(ctx context.Context, text string, most int) (ids []string, e
 
 // Groups returns the runs that have an error and match a filter, grouped, the
 // largest groups first. It reads the index of errors and nothing else, unless
-// the filter asks for attempts or words. Order, After and Limit do not matter,
-// and Search does not look for ids and pieces.
+// the filter asks for attempts. Search, Order, After and Limit do not matter.
 func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, err error) {
-	if most <= 0 || f.Search != "" && query(f.Search, false) == "" {
+	if most <= 0 {
 		return nil, nil
 	}
-	f.After, f.Order = "", ""
+	f.Search, f.After, f.Order = "", "", ""
 	err = v.read(ctx, "group", func(c *sqlite.Conn) error {
 		s, ok, err := v.names.resolve(f)
-		if err != nil || !ok {
-			return err
-		}
-		groups, err = s.groups(c, most, false)
-		if err == nil && len(groups) == 0 && s.search != "" {
-			groups, err = s.groups(c, most, true)
+		if err == nil && ok {
+			groups, err = s.groups(c, most)
 		}
 		return err
 	})

@@ -133,10 +133,7 @@ func (s *selection) withPiece(c *sqlite.Conn, text string) ([]key, error) {
 	keys, err := s.walk(c, maxPiece, func(r *Run) bool {
 		return strings.Contains(r.ID, lower) || strings.Contains(r.ID, text) || strings.Contains(strings.ToLower(r.Key), lower)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.first(keys), nil
+	return s.first(keys), err
 }
 
 // walk reads the runs of a selection in order of place and keeps those that

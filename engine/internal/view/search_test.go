@@ -170,9 +170,6 @@ func FuzzSearch(f *testing.F) {
 				t.Errorf("List(%q) by %s finds %d runs, want the one that has it", text, order, len(p.Runs))
 			}
 		}
-		if _, err := v.Groups(t.Context(), Filter{Search: text}, 10); err != nil {
-			t.Fatalf("Groups(%q) = %v", text, err)
-		}
 		if ids, err := v.Find(t.Context(), text, 10); err != nil || query(text, false) != "" && len(text) < maxWord && !slices.Contains(ids, r.ID) {
 			t.Fatalf("Find(%q) = %q, %v", text, ids, err)
 		}

@@ -49,7 +49,7 @@ func Open(ctx context.Context, path string) (*View, error) {
 		return nil, wrap(ctx, "open "+path, err)
 	}
 	v.stopped, v.stop = context.WithCancel(context.WithoutCancel(ctx))
-	v.readers = newPool(path)
+	v.readers = &pool{path: path, slots: make(chan struct{}, maxReaders)}
 	v.writing <- w
 	return v, nil
 }
@@ -234,10 +234,6 @@ type pool struct {
 	slots chan struct{}
 	mu    sync.Mutex
 	idle  []*sqlite.Conn
-}
-
-func newPool(path string) *pool {
-	return &pool{path: path, slots: make(chan struct{}, maxReaders)}
 }
 
 // get waits for a connection. It is interrupted when ctx ends.
