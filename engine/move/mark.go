@@ -109,16 +109,6 @@ func (s *side) marks(ctx context.Context, name string) (list []*mark, err error)
 	return list, nil
 }
 
-// checkUnmoved fails if a log has taken part in a move.
-func (s *side) checkUnmoved(ctx context.Context) error {
-	for i, l := range s.leases {
-		if err := Check(ctx, l); err != nil {
-			return s.wrap(i, err)
-		}
-	}
-	return nil
-}
-
 // checkBoth finds out what earlier attempts have left, and whether the two logs can be the
 // source and the target.
 func (m *mover) checkBoth(ctx context.Context) error {

@@ -109,8 +109,8 @@ func Copy(ctx context.Context, from journal.Cluster, dir string, without []int) 
 	if err := m.to.lease(ctx, to); err != nil {
 		return copied, err
 	}
-	if err := m.to.checkUnmoved(ctx); err != nil {
-		return copied, err
+	if err := Check(ctx, m.to.leases[0]); err != nil {
+		return copied, m.to.wrap(0, err)
 	}
 	if err := m.checkEmpty(ctx, 0); err != nil {
 		return copied, err

@@ -23,10 +23,6 @@ type checkpointer struct {
 	group   sync.WaitGroup
 }
 
-func newCheckpointer() *checkpointer {
-	return &checkpointer{wake: make(chan struct{}, 1), done: make(chan struct{})}
-}
-
 func (c *checkpointer) start(w *writer, r readers) { c.group.Go(func() { c.run(w, r) }) }
 
 func (c *checkpointer) stop() {

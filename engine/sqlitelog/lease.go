@@ -52,8 +52,10 @@ var (
 // that, it uses the room in reserve.
 func openLease(dir string, d Durability) (*lease, error) {
 	path := filepath.Join(dir, "log.db")
-	if err := closeUnclosed(path); err != nil {
-		return nil, describe(path, err)
+	if earlier, ok := unclosed.LoadAndDelete(path); ok {
+		if err := earlier.(*lease).closeWriter(); err != nil {
+			return nil, describe(path, err)
+		}
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
@@ -103,7 +105,7 @@ func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 		writer:      writer{path: path, durability: d, turn: make(chan struct{}, 1), conn: conn},
 		anchor:      anchor,
 		readers:     newReaders(),
-		checkpoints: newCheckpointer(),
+		checkpoints: &checkpointer{wake: make(chan struct{}, 1), done: make(chan struct{})},
 		changing:    make(chan struct{}, 1),
 		copying:     make(chan struct{}, 1),
 	}
@@ -151,15 +153,6 @@ func (l *lease) closeWriter() error {
 		return err
 	}
 	return errors.Join(l.anchor.Close(), l.writer.close(), unlockDir(l.lock))
-}
-
-// closeUnclosed closes the connections of an earlier lease.
-func closeUnclosed(path string) error {
-	earlier, ok := unclosed.LoadAndDelete(path)
-	if !ok {
-		return nil
-	}
-	return earlier.(*lease).closeWriter()
 }
 
 // usable returns why the lease may be used no longer.

@@ -48,7 +48,9 @@ func (s *Store) Join(name string) *Member {
 func (s *Store) newMember(name string) *Member {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.prepare()
+	for len(s.shards) < max(s.Shards, 1) {
+		s.shards = append(s.shards, newShard())
+	}
 	m := &Member{
 		process: process{store: s, gone: make(chan struct{})}, name: name, leases: map[*lease]bool{}, changed: make(chan struct{}),
 	}

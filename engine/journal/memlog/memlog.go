@@ -47,10 +47,3 @@ func (l *log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 }
 
 func (l *log) Close() error { return l.process.Close() }
-
-// prepare makes the shards of a new store.
-func (s *Store) prepare() {
-	for len(s.shards) < max(s.Shards, 1) {
-		s.shards = append(s.shards, newShard())
-	}
-}
