@@ -124,7 +124,7 @@ func (cl *cluster) run() error {
 			}
 		}
 		if stop == nil && len(keepers) == 0 {
-			cl.follower.wait()
+			cl.follower.followers.Wait()
 			return cl.reason()
 		}
 		select {

@@ -3,11 +3,15 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // A handler that waits for another run keeps its place meanwhile. If all places are
@@ -182,4 +186,264 @@ func (w *deadlockWatcher) askElsewhere(ctx context.Context, g *waitGraph) {
 		}
 	}
 	g.asked = true
+}
+
+// waitGraph is who waits for what in this process.
+type waitGraph struct {
+	places     int  // of the process
+	full       bool // no place is free
+	attempts   map[attemptKey]*waitingAttempt
+	runs       map[machine.ID]*waitedRun
+	stepLimits map[limitKey]int
+	runLimits  map[limitKey]*runLimit
+	elsewhere  map[machine.ID]string // runs that no shard of this process has: the workflow of one that is queued
+	asked      bool                  // elsewhere has only runs that are queued
+}
+
+// limitKey is what a limit holds for; without a step, for the runs of the workflow.
+type limitKey struct {
+	shard          int
+	workflow, step string
+}
+
+// runLimit is a limit of runs that is used up, and the runs that use it.
+type runLimit struct {
+	limit, active int
+	runs          []machine.ID
+}
+
+// waitingAttempt is an attempt that is being made.
+type waitingAttempt struct {
+	attemptKey
+	limitKey
+	number int
+	waits  []machine.ID // none: it does something
+	stuck  bool
+}
+
+// waitedRun is a run that an attempt waits for, or that uses a limit.
+type waitedRun struct {
+	shard    int
+	workflow string
+	goesOn   bool     // it is over, or something else than an attempt is waited for
+	running  []int    // steps
+	queued   []string // names of steps
+	hasPlace bool     // among the runs that a limit counts
+}
+
+// addShard adds the attempts and runs of a shard to the graph. It is called by the owner.
+func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
+	for _, a := range sh.dispatcher.running {
+		g.attempts[a.key] = &waitingAttempt{
+			attemptKey: a.key, limitKey: limitKey{sh.number, a.task.Workflow, a.task.Step}, number: a.number, waits: waits[a],
+		}
+	}
+	if g.elsewhere == nil {
+		g.elsewhere = map[machine.ID]string{}
+		for _, runs := range waits {
+			for _, id := range runs {
+				g.elsewhere[id] = ""
+			}
+		}
+	}
+	var here []*machine.Run
+	for id := range g.elsewhere {
+		if run, ok := sh.owner.m.Run(id); ok {
+			here = append(here, run)
+		}
+	}
+	for _, run := range here {
+		delete(g.elsewhere, run.ID)
+		g.addRun(sh, run)
+	}
+}
+
+// addRun adds a run to the graph, and the limits it is queued for.
+func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
+	if g.runs[run.ID] != nil {
+		return
+	}
+	r := &waitedRun{shard: sh.number, workflow: run.Def.Name, hasPlace: run.HasPlace(), goesOn: run.Outcome != machine.Undecided || run.Held}
+	g.runs[run.ID] = r
+	for i := range run.Steps {
+		name := run.Def.Steps[i].Name
+		switch s := &run.Steps[i]; {
+		case s.Status == machine.Running:
+			r.running = append(r.running, i)
+		case run.InQueue(i):
+			r.queued = append(r.queued, name)
+			runs, attempts := sh.handlers.limits(r.workflow, name)
+			if attempts > 0 {
+				g.stepLimits[limitKey{sh.number, r.workflow, name}] = attempts
+			}
+			if runs > 0 && !r.hasPlace {
+				g.addRunLimit(sh, r.workflow, runs)
+			}
+		case s.Status == machine.Waiting, s.Status == machine.NoHandler:
+			r.goesOn = true
+		}
+	}
+}
+
+// addRunLimit adds a limit of runs that is used up, with the runs that use it.
+func (g *waitGraph) addRunLimit(sh *shard, workflow string, limit int) {
+	w := sh.owner.m.Workflows()[workflow]
+	key := limitKey{shard: sh.number, workflow: workflow}
+	if w == nil || w.Active < limit || g.runLimits[key] != nil {
+		return
+	}
+	l := &runLimit{limit: limit, active: w.Active}
+	g.runLimits[key] = l
+	for _, run := range sh.owner.m.All() {
+		if run.HasPlace() && run.Def.Name == workflow {
+			l.runs = append(l.runs, run.ID)
+			g.addRun(sh, run)
+		}
+	}
+}
+
+// stuck returns the attempts that can't go on: each waits only for runs that can't.
+// All that wait are held to be stuck first, and then those are let go that wait for a
+// run which can go on, until there are none.
+func (g *waitGraph) stuck() (list []*waitingAttempt) {
+	for _, a := range g.attempts {
+		a.stuck = len(a.waits) > 0
+	}
+	for changed := true; changed; {
+		changed = false
+		for _, a := range g.attempts {
+			if a.stuck && slices.ContainsFunc(a.waits, g.canGoOn) {
+				a.stuck, changed = false, true
+			}
+		}
+	}
+	for _, a := range g.attempts {
+		if a.stuck {
+			list = append(list, a)
+		}
+	}
+	slices.SortFunc(list, func(a, b *waitingAttempt) int {
+		return strings.Compare(a.String(), b.String())
+	})
+	return list
+}
+
+// String tells the attempt from all others.
+func (a *waitingAttempt) String() string {
+	return fmt.Sprintf("%s/%s/%d", a.run, a.limitKey.step, a.number)
+}
+
+// canGoOn reports whether something of the run can happen.
+func (g *waitGraph) canGoOn(id machine.ID) bool {
+	r := g.runs[id]
+	if r == nil {
+		_, queued := g.elsewhere[id] // before it was asked for, it may be
+		return !queued
+	}
+	if r.goesOn {
+		return true
+	}
+	for _, step := range r.running {
+		if a := g.attempts[attemptKey{id, step}]; a == nil || !a.stuck {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.queued, func(step string) bool { return g.missing(r, step) == "" })
+}
+
+// missing returns what a step in the queue can't get, empty if it can get everything.
+func (g *waitGraph) missing(r *waitedRun, step string) string {
+	all := func(of func(*waitingAttempt) bool) (n int, stuck bool) {
+		for _, a := range g.attempts {
+			if of(a) {
+				if n++; !a.stuck {
+					return n, false
+				}
+			}
+		}
+		return n, true
+	}
+	if n, stuck := all(func(*waitingAttempt) bool { return true }); g.full && stuck && n >= g.places {
+		return fmt.Sprintf("all %d places of the process (concurrency)", g.places)
+	}
+	key := limitKey{r.shard, r.workflow, step}
+	if limit := g.stepLimits[key]; limit > 0 {
+		if n, stuck := all(func(a *waitingAttempt) bool { return a.limitKey == key }); stuck && n >= limit {
+			return fmt.Sprintf("all %d places of step %s/%s (its concurrency)", limit, r.workflow, step)
+		}
+	}
+	l := g.runLimits[limitKey{shard: r.shard, workflow: r.workflow}]
+	if l == nil || r.hasPlace || len(l.runs) < l.active {
+		return ""
+	}
+	for _, id := range l.runs {
+		if g.canGoOn(id) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs)", l.limit, r.workflow)
+}
+
+// deadlock describes what is stuck.
+func (g *waitGraph) deadlock(stuck []*waitingAttempt) (d deadlock) {
+	if len(stuck) == 0 || len(g.elsewhere) > 0 && !g.asked {
+		return d
+	}
+	parents, children, taken := map[string]int{}, map[string]int{}, map[string]bool{}
+	seen := map[machine.ID]bool{}
+	for _, a := range stuck {
+		d.attempts = append(d.attempts, a.String())
+		parents[a.workflow+"/"+a.limitKey.step]++
+		for _, id := range a.waits {
+			if seen[id] {
+				continue
+			}
+			seen[id] = true
+			if r := g.runs[id]; r != nil {
+				children[r.workflow]++
+				for _, step := range r.queued {
+					taken[g.missing(r, step)] = true
+				}
+			} else {
+				children[g.elsewhere[id]]++
+				d.remote++
+			}
+		}
+	}
+	d.shard = stuck[0].shard
+	why := "these runs wait for each other"
+	do := "cancel one of them, and let no run wait for one that waits for it"
+	if len(taken) > 0 || d.remote > 0 {
+		var parts []string
+		for _, text := range slices.Sorted(maps.Keys(taken)) {
+			parts = append(parts, text+" are taken by attempts that wait")
+		}
+		if d.remote > 0 {
+			parts = append(parts, fmt.Sprintf("%d of these runs are queued in other processes", d.remote))
+		}
+		why = "they can't begin: " + strings.Join(parts, "; ")
+		do = "raise the limit, or let the waiting step end and start the rest by OnEnd"
+	}
+	d.text = fmt.Sprintf("%s for %s (run %s for run %s), and %s; %s",
+		counted(parents, "attempt", "waits", "wait"), counted(children, "run", "", ""), stuck[0].run, stuck[0].waits[0], why, do)
+	return d
+}
+
+// counted returns how many there are of each name, as "4 attempts of a/b and 1 of c/d wait".
+func counted(counts map[string]int, noun, verb, verbs string) string {
+	total := 0
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		total += counts[name]
+		part := fmt.Sprintf("%d of %s", counts[name], name)
+		if len(parts) == 0 {
+			part = textfmt.Plural(counts[name], noun) + " of " + name
+		}
+		parts = append(parts, part)
+	}
+	text := strings.Join(parts, " and ")
+	if total != 1 {
+		verb = verbs
+	}
+	return strings.TrimSpace(text + " " + verb)
 }

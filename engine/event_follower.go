@@ -47,9 +47,6 @@ func (f *eventFollower) init(h *hub, log journal.Cluster, stop context.Context) 
 	f.followers.Go(f.run)
 }
 
-// wait waits until nothing is followed any more.
-func (f *eventFollower) wait() { f.followers.Wait() }
-
 // run follows the other processes from the first reader of events on, until the engine is
 // closed.
 func (f *eventFollower) run() {

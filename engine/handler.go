@@ -108,24 +108,22 @@ func Heartbeat(ctx context.Context) error { return Progress(ctx, nil) }
 // encoding/json can write. It is shown with the run; when called often, one of
 // each second is kept.
 func Progress(ctx context.Context, progress any) error {
-	t, ok := TaskOf(ctx)
-	if !ok {
-		return fmt.Errorf("progress: %w", errNoTask)
-	}
-	if err := t.attempt.heartbeat(progress); err != nil {
-		return err
-	}
-	return context.Cause(ctx)
+	return report(ctx, func(a *attempt) error { return a.heartbeat(progress) })
 }
 
 // SaveProgress is Progress that is never left out. It is stored when SaveProgress
 // returns nil, so that the next attempt has it even if this process is killed.
 func SaveProgress(ctx context.Context, progress any) error {
+	return report(ctx, func(a *attempt) error { return a.saveProgress(ctx, progress) })
+}
+
+// report calls do with the attempt of the context, and returns why the attempt should end.
+func report(ctx context.Context, do func(*attempt) error) error {
 	t, ok := TaskOf(ctx)
 	if !ok {
 		return fmt.Errorf("progress: %w", errNoTask)
 	}
-	if err := t.attempt.saveProgress(ctx, progress); err != nil {
+	if err := do(t.attempt); err != nil {
 		return err
 	}
 	return context.Cause(ctx)

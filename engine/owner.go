@@ -44,7 +44,7 @@ type owner struct {
 
 func (o *owner) init(sh *shard) {
 	o.sh, o.turn.o, o.events.hub = sh, o, &sh.hub
-	o.storeWait = context.Background()
+	o.storeWait, o.waiters.byRun = context.Background(), map[machine.ID][]*waiter{}
 	if o.random = sh.cfg.Rand; o.random == nil {
 		var seed [32]byte
 		_, _ = rand.Read(seed[:])

@@ -71,7 +71,7 @@ func (k *shardKeeper) run() {
 			k.cl.setTrouble(k.number, sh.err)
 		}
 		if time.Since(begin) > wellFor {
-			pace.reset()
+			pace.state = retry.State{}
 		}
 		select {
 		case <-time.After(pace.next(sh.err, rand.Uint64())):
@@ -168,8 +168,6 @@ func (p *pace) next(err error, random uint64) time.Duration {
 	p.state.Prev = d.Prev
 	return d.Wait
 }
-
-func (p *pace) reset() { p.state = retry.State{} }
 
 // shardTable has the shards of this process in a cluster, and why some do not work.
 type shardTable struct {

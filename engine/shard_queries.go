@@ -279,9 +279,6 @@ func (s *waiters) add(id machine.ID, w *waiter) {
 	if w.canceled.Load() {
 		return
 	}
-	if s.byRun == nil {
-		s.byRun = map[machine.ID][]*waiter{}
-	}
 	s.byRun[id] = append(s.byRun[id], w)
 	if s.count++; s.count >= max(s.sweepAt, minSweep) {
 		s.sweep()

@@ -9,7 +9,7 @@ import (
 // Callers may cancel any number of waits while the owner can't answer.
 func TestCanceledWaitsAreSweptOut(t *testing.T) {
 	t.Parallel()
-	var s waiters
+	s := waiters{byRun: map[machine.ID][]*waiter{}}
 	id := func(i int) machine.ID { return machine.NewID(int64(i), uint64(i), 0) }
 	patient := &waiter{over: make(chan struct{})}
 	s.add(id(0), patient)
