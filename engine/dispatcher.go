@@ -25,7 +25,7 @@ type dispatcher struct {
 	stuckNow atomic.Int64          // handlers that are stuck and have not returned
 	launches []*attempt            // that begin when the entry is stored
 	stops    []stop
-	known    int // version of the registry that parked steps were compared with
+	known    int64 // version of the registry that parked steps were compared with
 
 	offset   int  // of the queue that comes first
 	more     bool // the entry was full before everything was begun
@@ -121,7 +121,7 @@ func (d *dispatcher) parkStep(run *machine.Run, step int) bool {
 
 // unpark lets steps go on whose handlers are known by now.
 func (d *dispatcher) unpark() {
-	version := d.sh.handlers.currentVersion()
+	version := d.sh.handlers.version.Load()
 	if version == d.known {
 		return
 	}

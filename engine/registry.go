@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // registry is what this process can do. It only grows.
@@ -14,7 +15,7 @@ type registry struct {
 	handlers  map[string]Handler
 	workflows map[string]*Workflow
 	known     map[string]*Workflow // also those that no new run can follow any more
-	version   int
+	version   atomic.Int64         // grows when something is added
 }
 
 // add adds workflows and handlers. A workflow of a known name replaces it for
@@ -45,7 +46,7 @@ func (r *registry) addLocked(workflows []*Workflow, handlers map[string]Handler)
 		}
 	}
 	maps.Copy(r.handlers, handlers)
-	r.version++
+	r.version.Add(1)
 	return nil
 }
 
@@ -71,13 +72,6 @@ func (r *registry) admit(w *Workflow) error {
 		}
 	}
 	return r.addLocked([]*Workflow{w}, nil)
-}
-
-// currentVersion returns a number that grows when something is added.
-func (r *registry) currentVersion() int {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.version
 }
 
 func (r *registry) handler(name string) Handler {

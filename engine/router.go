@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -98,11 +97,8 @@ func away(shards []int) error {
 	if len(shards) == 1 {
 		return fmt.Errorf("shard %d %w", shards[0], ErrAway)
 	}
-	var list []string
-	for _, n := range shards {
-		list = append(list, strconv.Itoa(n))
-	}
-	return fmt.Errorf("shards %s %w", strings.Join(list, ", "), ErrAway)
+	list := strings.Trim(strings.ReplaceAll(fmt.Sprint(shards), " ", ", "), "[]")
+	return fmt.Errorf("shards %s %w", list, ErrAway)
 }
 
 // reply is the answer of one shard to a call of all shards.
