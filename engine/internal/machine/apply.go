@@ -104,56 +104,8 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Begun:
 		m.applyBegun(r, rec)
-	case Done:
-		endAttempt(r, rec.Step)
-		s.Status, s.Lost = Complete, 0
-		setOutput(r, rec.Step, bytes.Clone(rec.Data))
-		r.done++
-		m.startNext(r, rec.Step, rec.At)
-		m.endIfDone(r, rec.At)
-	case Failed:
-		if healthy(r, rec.Step, rec.At) {
-			s.Spent, s.First = 0, s.At
-		}
-		endAttempt(r, rec.Step)
-		s.Spent++
-		s.Lost = 0
-		s.Prev = rec.Prev
-		m.waitOrFail(r, rec)
-		setMemo(r, rec)
-	case Limited:
-		endAttempt(r, rec.Step)
-		s.Windows++
-		s.recount()
-		m.waitFor(r, rec)
-		m.endIfDone(r, rec.At)
-	case Snoozed:
-		endAttempt(r, rec.Step)
-		s.Lost = 0
-		s.uncount()
-		m.waitFor(r, rec)
-		m.endIfDone(r, rec.At)
-	case Lost:
-		endAttempt(r, rec.Step)
-		if s.Lost < math.MaxUint16 {
-			s.Lost++
-		}
-		s.uncount()
-		m.waitOrFail(r, rec)
-	case Released:
-		endAttempt(r, rec.Step)
-		s.uncount()
-		m.wait(r, rec.Step, rec.At)
-		if r.extra != nil && r.extra.until > rec.At {
-			m.wait(r, rec.Step, r.extra.until)
-			s.clock = true
-		}
-		setMemo(r, rec)
-		m.endIfDone(r, rec.At)
-	case Late:
-		endAttempt(r, rec.Step)
-		s.Status = Exhausted
-		m.endIfDone(r, rec.At)
+	case Done, Failed, Limited, Snoozed, Lost, Released, Late:
+		m.applyEnd(r, rec)
 	case Cancel:
 		m.setOutcome(r, Canceled, retry.StopCanceled, rec.At)
 	case Expired:
@@ -199,6 +151,56 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 		r.more().replacedBy = rec.Other
 		m.retire(r, rec.At)
 	}
+}
+
+// applyEnd applies the end of an attempt.
+func (m *Machine) applyEnd(r *Run, rec *Record) {
+	s := &r.Steps[rec.Step]
+	if s.Status == Running {
+		r.running--
+		r.Def.Steps[rec.Step].queue.Running--
+	}
+	switch rec.Kind { //nolint:exhaustive // the others end no attempt
+	case Done:
+		s.Status, s.Lost = Complete, 0
+		setOutput(r, rec.Step, bytes.Clone(rec.Data))
+		r.done++
+		m.startNext(r, rec.Step, rec.At)
+	case Failed:
+		if healthy(r, rec.Step, rec.At) {
+			s.Spent, s.First = 0, s.At
+		}
+		s.Spent++
+		s.Lost = 0
+		s.Prev = rec.Prev
+		m.waitOrFail(r, rec)
+		setMemo(r, rec)
+	case Limited:
+		s.Windows++
+		s.recount()
+		m.waitFor(r, rec)
+	case Snoozed:
+		s.Lost = 0
+		s.uncount()
+		m.waitFor(r, rec)
+	case Lost:
+		if s.Lost < math.MaxUint16 {
+			s.Lost++
+		}
+		s.uncount()
+		m.waitOrFail(r, rec)
+	case Released:
+		s.uncount()
+		m.wait(r, rec.Step, rec.At)
+		if r.extra != nil && r.extra.until > rec.At {
+			m.wait(r, rec.Step, r.extra.until)
+			s.clock = true
+		}
+		setMemo(r, rec)
+	case Late:
+		s.Status = Exhausted
+	}
+	m.endIfDone(r, rec.At)
 }
 
 func (m *Machine) applyStarted(rec *Record) error {

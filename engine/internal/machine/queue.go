@@ -179,17 +179,11 @@ func (f *fifo) compact() {
 
 // Busy returns the queues that may have steps in them.
 func (s *queueSet) Busy() []*Queue {
-	kept := s.busy[:0]
-	for _, q := range s.busy {
-		if q.Len() > 0 {
-			kept = append(kept, q)
-		} else {
-			q.listed = false
-		}
-	}
-	clear(s.busy[len(kept):])
-	s.busy = kept
-	return kept
+	s.busy = slices.DeleteFunc(s.busy, func(q *Queue) bool {
+		q.listed = q.Len() > 0
+		return !q.listed
+	})
+	return s.busy
 }
 
 // First returns the step of the queue that is next. A fresh run is returned only

@@ -205,15 +205,6 @@ func setMemo(r *Run, rec *Record) {
 	}
 }
 
-// endAttempt ends the attempt of the step, if one runs.
-func endAttempt(r *Run, step int) {
-	if r.Steps[step].Status != Running {
-		return
-	}
-	r.running--
-	r.Def.Steps[step].queue.Running--
-}
-
 // waitOrFail applies the decision after an attempt without a result: the step waits, or
 // has failed for good.
 func (m *state) waitOrFail(r *Run, rec *Record) {
@@ -226,7 +217,6 @@ func (m *state) waitOrFail(r *Run, rec *Record) {
 	} else {
 		m.wait(r, rec.Step, rec.Due)
 	}
-	m.endIfDone(r, rec.At)
 }
 
 // wait makes the step wait until the time. The waits of a run that is failing, or has
