@@ -133,13 +133,12 @@ func (l *leaseLog) readBounds(conn *sqlite.Conn) error {
 
 // Bounds implements [journal.Lease].
 func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
-	if err := l.lease.usable(ctx); err != nil {
-		return 0, 0, fmt.Errorf("bounds of %s: %w", l.lease.dir, err)
+	err = l.lease.usable(ctx)
+	if err == nil && l.lease.writer.unsure.Load() {
+		err = l.confirmBounds(ctx)
 	}
-	if l.lease.writer.unsure.Load() {
-		if err := l.confirmBounds(ctx); err != nil {
-			return 0, 0, fmt.Errorf("bounds of %s: %w", l.lease.dir, err)
-		}
+	if err != nil {
+		return 0, 0, fmt.Errorf("bounds of %s: %w", l.lease.dir, err)
 	}
 	// In this order: last never falls, so it is never below first-1.
 	first = l.first.Load()

@@ -81,32 +81,27 @@ func (w *writer) close() error {
 
 // relaxed runs a change that need not be durable by itself: it is as soon as
 // the next append is. That spares appends waiting for its sync.
-func (w *writer) relaxed(change func(*sqlite.Conn) error) error {
+func (w *writer) relaxed(change func(*sqlite.Conn) error) error { return w.change(OS, change) }
+
+// sync makes everything durable that has been recorded.
+func (w *writer) sync() error {
+	return w.change(Full, func(conn *sqlite.Conn) error {
+		_, err := number(conn, "UPDATE meta SET epoch = epoch")
+		return err
+	})
+}
+
+// change runs a change with another durability than that of appends.
+func (w *writer) change(d Durability, change func(*sqlite.Conn) error) error {
 	conn, err := w.open()
 	if err != nil {
 		return err
 	}
-	if err := w.synchronous(OS); err != nil {
+	if err := w.synchronous(d); err != nil {
 		return err
 	}
 	if err := change(conn); err != nil {
 		w.giveUp(err) // which ends the transaction and restores the durability
-		return err
-	}
-	return w.synchronous(w.durability)
-}
-
-// sync makes everything durable that has been recorded.
-func (w *writer) sync() error {
-	conn, err := w.open()
-	if err != nil {
-		return err
-	}
-	if err := w.synchronous(Full); err != nil {
-		return err
-	}
-	if _, err := number(conn, "UPDATE meta SET epoch = epoch"); err != nil {
-		w.giveUp(err)
 		return err
 	}
 	return w.synchronous(w.durability)

@@ -34,10 +34,15 @@ func (m *Member) Serve(answer journal.Answer) error {
 		return err
 	}
 	defer unlock()
-	if m.server.answer != nil {
-		return errors.New("memlog: the member is served already")
+	return m.server.serve("member", answer)
+}
+
+// serve has requests to the shard or the member answered.
+func (s *server) serve(what string, answer journal.Answer) error {
+	if s.answer != nil {
+		return fmt.Errorf("memlog: the %s is served already", what)
 	}
-	m.server.answer = answer
+	s.answer = answer
 	return nil
 }
 

@@ -190,11 +190,7 @@ func (l shared) Serve(answer journal.Answer) error {
 		return err
 	}
 	defer unlock()
-	if l.server.answer != nil {
-		return errors.New("memlog: the shard is served already")
-	}
-	l.server.answer = answer
-	return nil
+	return l.server.serve("shard", answer)
 }
 
 func isClosed(c <-chan struct{}) bool {
