@@ -8,6 +8,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/engine/internal/machine"
@@ -414,16 +415,12 @@ func (t *turn) waitToStore(wait time.Duration) error {
 // answerReads answers the reads of the turn, which do not depend on what is stored. They
 // may show what is not stored yet.
 func (t *turn) answerReads() {
-	kept := t.requests[:0]
-	for _, r := range t.requests {
+	t.requests = slices.DeleteFunc(t.requests, func(r *request) bool {
 		if r.read {
 			close(r.done)
-		} else {
-			kept = append(kept, r)
 		}
-	}
-	clear(t.requests[len(kept):])
-	t.requests = kept
+		return r.read
+	})
 }
 
 // act does what was decided, now that it is stored.

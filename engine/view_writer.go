@@ -418,14 +418,11 @@ func (v *viewWriter) isCurrent() bool {
 
 // endWaits ends the waits that the view is far enough for, and after an error all of them.
 func (v *viewWriter) endWaits(failed bool) {
-	kept := v.waits[:0]
-	for _, w := range v.waits {
-		if failed || w.seq <= v.cursor || v.isCurrent() {
+	v.waits = slices.DeleteFunc(v.waits, func(w viewWait) bool {
+		over := failed || w.seq <= v.cursor || v.isCurrent()
+		if over {
 			close(w.seen)
-		} else {
-			kept = append(kept, w)
 		}
-	}
-	clear(v.waits[len(kept):])
-	v.waits = kept
+		return over
+	})
 }
