@@ -169,12 +169,8 @@ func (w *Workflow) isSameStep(before *machine.Definition, now *machine.Step) boo
 		return false
 	}
 	old := &before.Steps[i]
-	same := w.sameArgs
-	if same == nil {
-		same = func(a, b json.RawMessage) bool { return sameJSON(a, b) }
-	}
 	return old.Handler == now.Handler && slices.Equal(slices.Sorted(slices.Values(old.Needs)), slices.Sorted(slices.Values(now.Needs))) &&
-		(sameJSON(old.Args, now.Args) || same(old.Args, now.Args))
+		(sameJSON(old.Args, now.Args) || w.sameArgs != nil && w.sameArgs(old.Args, now.Args))
 }
 
 // repeatInput returns the input of a run that repeats another, made and checked like
