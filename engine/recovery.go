@@ -78,18 +78,11 @@ func (r recovery) restore(ctx context.Context) error {
 // replay applies what the log has after the snapshot.
 func (r recovery) replay(ctx context.Context) error {
 	r.sh.views.skipKnown(r.o.seq)
-	for entry, err := range r.sh.lease.Read(ctx, r.o.seq+1) {
-		if err != nil {
-			return fmt.Errorf("read the log: %w", err)
-		}
-		if err := store.Apply(r.o.m, entry); err != nil {
-			return err
-		}
+	return store.Replay(ctx, r.sh.lease, r.o.m, func(entry journal.Entry) {
 		r.o.seq = entry.Seq
 		r.sh.snapshots.logGrew(len(entry.Data))
 		r.sh.views.skipKnown(r.o.seq)
-	}
-	return nil
+	})
 }
 
 // takeOver records that this process goes on, what the clock did meanwhile, and

@@ -26,7 +26,7 @@ func Fold(ctx context.Context, log journal.Reader) (*State, error) {
 	s := &State{Machine: machine.New()}
 	err := s.restore(ctx, log)
 	if err == nil {
-		err = s.replay(ctx, log)
+		err = Replay(ctx, log, s.Machine, func(journal.Entry) {})
 	}
 	if err != nil {
 		s.Close()
@@ -84,20 +84,23 @@ func (s *State) restore(ctx context.Context, log journal.Reader) error {
 	return nil
 }
 
-func (s *State) replay(ctx context.Context, log journal.Reader) error {
-	for entry, err := range log.Read(ctx, s.Machine.Seq()+1) {
+// Replay applies the entries of the log that the machine does not know, and calls applied
+// after each.
+func Replay(ctx context.Context, log journal.Reader, m *machine.Machine, applied func(journal.Entry)) error {
+	for entry, err := range log.Read(ctx, m.Seq()+1) {
 		if err != nil {
 			return fmt.Errorf("read the log: %w", err)
 		}
-		if err := Apply(s.Machine, entry); err != nil {
+		if err := apply(m, entry); err != nil {
 			return err
 		}
+		applied(entry)
 	}
 	return nil
 }
 
-// Apply applies an entry of the log.
-func Apply(m *machine.Machine, entry journal.Entry) error {
+// apply applies an entry of the log.
+func apply(m *machine.Machine, entry journal.Entry) error {
 	_, err := machine.ReadEntry(entry.Data, func(h machine.Header, rec *machine.Record) error {
 		m.Begin(entry.Seq, h) // the time of an entry without records does not count
 		return m.Apply(rec)
