@@ -132,7 +132,7 @@ func frame(b []byte, kind byte, body []byte) []byte {
 func Frame(data []byte) (body []byte, err error) {
 	kind, body, err := readFrame(bufio.NewReader(bytes.NewReader(data)), nil)
 	if err == nil && kind != frameRuns {
-		err = fmt.Errorf("%w: frame %q instead of runs", ErrEncoding, kind)
+		err = fmt.Errorf("%w: got a frame of kind %q; want %q", ErrEncoding, kind, frameRuns)
 	}
 	return body, err
 }
@@ -256,7 +256,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 			break
 		}
 		if kind != frameRuns {
-			return nil, fmt.Errorf("%w: frame %q in a snapshot", ErrEncoding, kind)
+			return nil, fmt.Errorf("%w: a snapshot has a frame of kind %q; want %q or %q", ErrEncoding, kind, frameRuns, frameEnd)
 		}
 		for len(r.Data) > 0 && r.Err == nil {
 			at := uint32(len(body) - len(r.Data))
@@ -341,7 +341,7 @@ func (d *runDecoder) ReadArchive(stream io.Reader, yield func(*Run) error) error
 			return err
 		}
 		if kind != frameRuns {
-			return fmt.Errorf("%w: frame %q in an archive", ErrEncoding, kind)
+			return fmt.Errorf("%w: an archive has a frame of kind %q; want only %q", ErrEncoding, kind, frameRuns)
 		}
 		buf = body
 		for r := (codec.Reader{Data: body}); len(r.Data) > 0; {
