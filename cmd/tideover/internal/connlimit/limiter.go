@@ -8,6 +8,7 @@ package connlimit
 
 import (
 	"crypto/tls"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -62,17 +63,9 @@ type Stats struct {
 
 // Stats returns the counts.
 func (l *Limiter) Stats() Stats {
-	s := Stats{Refused: map[Reason]uint64{}, Closed: map[Reason]uint64{}}
-	if l == nil {
-		return s
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.Open = len(l.open)
-	for _, r := range Reasons {
-		s.Refused[r], s.Closed[r] = l.refused[r], l.closed[r]
-	}
-	return s
+	return Stats{len(l.open), maps.Clone(l.refused), maps.Clone(l.closed)}
 }
 
 // conn is a counted connection.
@@ -236,20 +229,19 @@ func ConnState(c net.Conn, state http.ConnState) {
 // refuse for the others.
 func (l *Limiter) LimitRequests(next, refuse http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !l.acquireRequest() {
+		if n := l.requests.Add(1); l.Requests > 0 && n > int64(l.Requests) {
+			l.requests.Add(-1)
+			l.countRefused()
 			refuse.ServeHTTP(w, r)
 			return
 		}
-		defer l.releaseRequest()
+		defer l.requests.Add(-1)
 		next.ServeHTTP(w, r)
 	})
 }
 
-func (l *Limiter) acquireRequest() bool {
-	if l.requests.Add(1) <= int64(l.Requests) || l.Requests <= 0 {
-		return true
-	}
-	l.requests.Add(-1)
+// countRefused counts a request that was refused.
+func (l *Limiter) countRefused() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.refused == nil {
@@ -257,10 +249,7 @@ func (l *Limiter) acquireRequest() bool {
 	}
 	l.refused[RequestLimit]++
 	l.notice(RequestLimit)
-	return false
 }
-
-func (l *Limiter) releaseRequest() { l.requests.Add(-1) }
 
 // Numbers for the division of file descriptors; see docs/security.md.
 const (
