@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
 // file is the audit log on the disk. An error closes it; the next write opens it again.
@@ -30,7 +32,9 @@ func (f *file) open() error {
 	if info, err := os.Lstat(f.path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("audit: %s is not a regular file: it is %v", f.path, info.Mode().Type())
 	}
-	h, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|noFollow, 0o600)
+	// A user who could place a symbolic link there would choose the file that is made private and
+	// appended to.
+	h, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
