@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tideover/tideover/engine/journal"
 )
@@ -20,12 +21,7 @@ func (f *findings) add(severity, do, why, format string, args ...any) {
 
 // Weakens reports whether a finding is weak or broken. The others are only notes.
 func Weakens(list []Finding) bool {
-	for _, f := range list {
-		if f.Severity != journal.Note {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(f Finding) bool { return f.Severity != journal.Note })
 }
 
 // kind is the type of storage of a folder.
