@@ -58,7 +58,7 @@ func New(o Options) http.Handler {
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
 		runs: runsHandler{c.Runs}, providers: providersHandler{c.Providers, c.System}, system: systemHandler{c.System},
-		sessions: sessionsHandler{cmp.Or(c.Sessions, control.NewSessions(new(session.Manager)))}, // that has no sessions
+		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // that has none
 	}
 	if a.engine {
 		a.events = newEventStream(c.Runs, cmp.Or(o.Streams, MaxStreams), cmp.Or(o.LocalStreams, MaxStreams))
@@ -67,26 +67,42 @@ func New(o Options) http.Handler {
 	return httpserver.Guard(o.Guard, a)
 }
 
-// handler answers a request. The id is the part of the path that names a run, a session or a
-// provider.
-type handler func(w http.ResponseWriter, r *http.Request, id string) error
+// request is a request to a route.
+type request struct {
+	*http.Request
+	w  http.ResponseWriter
+	id string // the part of the path that names a run, a session or a provider
+}
+
+// handler returns the value to answer with, a [reply] or [alreadyAnswered].
+type handler func(r *request) (any, error)
+
+// reply is an answer with another status than 200.
+type reply struct {
+	status int
+	value  any
+}
+
+// alreadyAnswered says that the handler has answered.
+type alreadyAnswered struct{}
 
 type route struct {
 	method, path string
 	handler      handler
 }
 
-// get returns the handler of a request without a query: it answers with the value.
-func get(load func(ctx context.Context, id string) (any, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request, id string) error {
-		if _, err := queryOf(r); err != nil {
-			return err
+// get returns the handler of a request that must not have a query.
+func get[T any](load func(ctx context.Context) (T, error)) handler {
+	return getOne(func(ctx context.Context, _ string) (T, error) { return load(ctx) })
+}
+
+// getOne is get for a path with an id.
+func getOne[T any](load func(ctx context.Context, id string) (T, error)) handler {
+	return func(r *request) (any, error) {
+		if err := r.query().err; err != nil {
+			return nil, err
 		}
-		v, err := load(r.Context(), id)
-		if err != nil {
-			return err
-		}
-		return answer(w, http.StatusOK, v)
+		return load(r.Context(), r.id)
 	}
 }
 
@@ -104,8 +120,8 @@ func (a *router) routes() []route {
 	return []route{
 		{"GET", "healthz", a.system.health},
 		{"GET", "openapi.yaml", a.system.openapi},
-		{"GET", "status", get(a.system.status)},
-		{"GET", "cluster", get(a.system.cluster)},
+		{"GET", "status", get(a.system.system.Status)},
+		{"GET", "cluster", get(a.system.system.Cluster)},
 		{"GET", "doctor", get(a.system.doctor)},
 		{"GET", "workflows", a.runs.workflows},
 		{"GET", "schedules", get(a.runs.schedules)},
@@ -114,28 +130,28 @@ func (a *router) routes() []route {
 		{"POST", "backup", a.system.backup},
 		{"GET", "runs", a.runs.list},
 		{"POST", "runs", a.runs.start},
-		{"POST", "runs/retry", a.runs.retryMany},
-		{"POST", "runs/cancel", a.runs.cancelMany},
-		{"GET", "runs/{id}", get(a.runs.show)},
+		{"POST", "runs/retry", a.runs.bulk(control.BulkRetry)},
+		{"POST", "runs/cancel", a.runs.bulk(control.BulkCancel)},
+		{"GET", "runs/{id}", getOne(a.runs.runs.Lookup)},
 		{"GET", "runs/{id}/result", a.runs.result},
 		{"GET", "runs/{id}/events", a.events.follow},
-		{"POST", "runs/{id}/cancel", a.runs.cancel},
-		{"POST", "runs/{id}/retry", a.runs.retry},
-		{"POST", "runs/{id}/wake", a.runs.wake},
+		{"POST", "runs/{id}/cancel", a.runs.change((*control.Runs).Cancel)},
+		{"POST", "runs/{id}/retry", a.runs.change((*control.Runs).Retry)},
+		{"POST", "runs/{id}/wake", a.runs.change((*control.Runs).Wake)},
 		{"POST", "runs/{id}/replay", a.runs.replay},
 		{"POST", "runs/{id}/rerun", a.runs.rerun},
 		{"POST", "runs/{id}/retry-latest", a.runs.retryLatest},
 		{"GET", "sessions", get(a.sessions.list)},
-		{"GET", "sessions/{id}", get(a.sessions.show)},
+		{"GET", "sessions/{id}", getOne(a.sessions.show)},
 		{"GET", "sessions/{id}/output", a.sessions.output},
 		{"POST", "sessions/{id}/pause", a.sessions.pause},
-		{"POST", "sessions/{id}/resume", a.sessions.resume},
-		{"POST", "sessions/{id}/retry-now", a.sessions.retryNow},
+		{"POST", "sessions/{id}/resume", a.sessions.change((*control.Sessions).Resume)},
+		{"POST", "sessions/{id}/retry-now", a.sessions.change((*control.Sessions).RetryNow)},
 		{"POST", "sessions/{id}/stop", a.sessions.stop},
-		{"POST", "sessions/{id}/reset", a.sessions.reset},
+		{"POST", "sessions/{id}/reset", a.sessions.change((*control.Sessions).Reset)},
 		{"POST", "sessions/{id}/limit", a.sessions.reportLimit},
 		{"GET", "providers", get(a.providers.list)},
-		{"GET", "providers/{id}", get(a.providers.show)},
+		{"GET", "providers/{id}", getOne(a.providers.show)},
 		{"POST", "providers/{id}/open", a.providers.apply(gateway.Open)},
 		{"POST", "providers/{id}/close", a.providers.apply(gateway.Close)},
 		{"POST", "providers/{id}/reset", a.providers.apply(gateway.Reset)},
@@ -170,7 +186,11 @@ func (t *route) match(path string) (id string, ok bool) {
 
 // ServeHTTP implements [http.Handler].
 func (a *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := a.serve(w, r); err != nil {
+	v, err := a.serve(w, r)
+	if err == nil {
+		err = answer(w, v)
+	}
+	if err != nil {
 		e := control.AsError(err)
 		if e.Status == http.StatusInternalServerError {
 			a.logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "error", err)
@@ -179,10 +199,10 @@ func (a *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *router) serve(w http.ResponseWriter, r *http.Request) error {
+func (a *router) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	path, ok := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
 	if !ok {
-		path = unversioned(r.URL.Path)
+		path = cmp.Or(unversioned[r.URL.Path], r.URL.Path)
 	}
 	method := r.Method
 	if method == http.MethodHead {
@@ -195,41 +215,40 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case !ok:
 		case !a.engine && t.needsEngine():
-			return control.NewError(control.CodeNoEngine, "this server has no engine",
+			return nil, control.NewError(control.CodeNoEngine, "this server has no engine",
 				"a gateway has only providers (tideover providers) and audit.jsonl in its data folder; for runs and events use the address of a tideover serve")
 		case t.method != method:
 			allowed = append(allowed, t.method)
 		case t.isLong():
-			return t.handler(w, r, id)
+			return t.handler(&request{r, w, id})
 		default:
 			ctx, cancel := context.WithTimeout(r.Context(), answerTimeout)
 			defer cancel()
-			return t.handler(w, r.WithContext(ctx), id)
+			return t.handler(&request{r.WithContext(ctx), w, id})
 		}
 	}
 	if len(allowed) == 0 {
-		return control.NewError(control.CodeNotFound, "no such path: "+control.Excerpt(r.URL.Path), "")
+		return nil, control.NewError(control.CodeNotFound, "no such path: "+control.Excerpt(r.URL.Path), "")
 	}
 	slices.Sort(allowed)
 	allow := strings.Join(slices.Compact(allowed), ", ")
 	w.Header().Set("Allow", allow)
-	return control.NewError(control.CodeMethod, "method "+r.Method+" is not allowed here", "use "+allow)
+	return nil, control.NewError(control.CodeMethod, "method "+r.Method+" is not allowed here", "use "+allow)
 }
 
-// unversioned returns the route of a path that is not below [Prefix]: a client may request these
+// unversioned has the routes of paths that are not below [Prefix]: a client may request these
 // before it knows the version of the API.
-func unversioned(path string) string {
-	switch path {
-	case "/healthz":
-		return "healthz"
-	case "/api/openapi.yaml":
-		return "openapi.yaml"
-	}
-	return path
-}
+var unversioned = map[string]string{"/healthz": "healthz", "/api/openapi.yaml": "openapi.yaml"}
 
-// answer sends a value.
-func answer(w http.ResponseWriter, status int, v any) error {
+// answer sends the result of a [handler].
+func answer(w http.ResponseWriter, v any) error {
+	status := http.StatusOK
+	switch r := v.(type) {
+	case alreadyAnswered:
+		return nil
+	case reply:
+		status, v = r.status, r.value
+	}
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("answer: %w", err)
@@ -245,7 +264,7 @@ func answer(w http.ResponseWriter, status int, v any) error {
 const byHeader = "Tideover-By"
 
 // by returns who sends the request.
-func by(r *http.Request) (string, error) {
+func (r *request) by() (string, error) {
 	who := r.Header.Get(byHeader)
 	if len(who) > 64 || strings.ContainsFunc(who, func(c rune) bool { return c < ' ' || c > '~' }) {
 		return "", control.Invalid(byHeader, "must have at most 64 printable ASCII characters")
@@ -260,14 +279,30 @@ func by(r *http.Request) (string, error) {
 	}
 }
 
-// readChange reads a request that has a body and no query: who sends it, and the body.
-func readChange(r *http.Request) (who string, o object, err error) {
-	if who, err = by(r); err != nil {
-		return "", nil, err
+// change returns who sends a request with a body, and the body.
+func (r *request) change() (who string, o object, err error) {
+	if who, err = r.by(); err == nil {
+		o, err = r.body()
 	}
-	if _, err := queryOf(r); err != nil {
-		return "", nil, err
-	}
-	o, err = body(r)
 	return who, o, err
+}
+
+// plainChange is change for a request that must not have a query.
+func (r *request) plainChange() (who string, o object, err error) {
+	if who, err = r.by(); err == nil {
+		err = r.query().err
+	}
+	if err == nil {
+		o, err = r.body()
+	}
+	return who, o, err
+}
+
+// read returns who sends a request that must not have a query, and decodes its body into the fields.
+func (r *request) read(fields ...any) (who string, err error) {
+	who, o, err := r.plainChange()
+	if err == nil {
+		err = o.fields(fields...)
+	}
+	return who, err
 }

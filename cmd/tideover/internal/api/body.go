@@ -23,7 +23,7 @@ type object map[string]json.RawMessage
 
 // body parses the body of a request, which must be a JSON object. A missing body is an empty
 // object.
-func body(r *http.Request) (object, error) {
+func (r *request) body() (object, error) {
 	data, err := io.ReadAll(r.Body)
 	if err != nil {
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -83,20 +83,8 @@ func (o object) decode(name string, v any) error {
 	return nil
 }
 
-// rejectUnknown returns an error if the object has fields that were not decoded.
-func (o object) rejectUnknown(known ...string) error {
-	if len(o) == 0 {
-		return nil
-	}
-	name := slices.Min(slices.Collect(maps.Keys(o)))
-	p := control.Invalid(name, "unknown field")
-	if len(known) > 0 {
-		p.Hint = "want one of " + strings.Join(known, ", ")
-	}
-	return p
-}
-
-// fields decodes the whole object into the targets, which alternate names and pointers.
+// fields decodes the whole object into the targets, which alternate names and pointers. Another
+// field is an error.
 func (o object) fields(targets ...any) error {
 	var known []string
 	for i := 0; i < len(targets); i += 2 {
@@ -106,5 +94,17 @@ func (o object) fields(targets ...any) error {
 			return err
 		}
 	}
-	return o.rejectUnknown(known...)
+	if len(o) == 0 {
+		return nil
+	}
+	return unknown(slices.Min(slices.Collect(maps.Keys(o))), "field", known)
+}
+
+// unknown returns the error for the name of a field or a parameter that is not known.
+func unknown(name, what string, known []string) error {
+	e := control.Invalid(name, "unknown %s", what)
+	if len(known) > 0 {
+		e.Hint = "want one of " + strings.Join(known, ", ")
+	}
+	return e
 }

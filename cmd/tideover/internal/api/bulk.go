@@ -2,7 +2,6 @@ package api
 
 import (
 	"maps"
-	"net/http"
 	"strings"
 	"time"
 
@@ -10,38 +9,25 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
-func (h runsHandler) retryMany(w http.ResponseWriter, r *http.Request, _ string) error {
-	return h.bulk(w, r, control.BulkRetry)
-}
-
-func (h runsHandler) cancelMany(w http.ResponseWriter, r *http.Request, _ string) error {
-	return h.bulk(w, r, control.BulkCancel)
-}
-
-// bulk applies an action to many runs.
-func (h runsHandler) bulk(w http.ResponseWriter, r *http.Request, action control.BulkAction) error {
-	who, err := by(r)
-	if err != nil {
-		return err
+// bulk returns the handler of an action on many runs.
+func (h runsHandler) bulk(action control.BulkAction) handler {
+	return func(r *request) (any, error) {
+		who, o, err := r.change()
+		if err != nil {
+			return nil, err
+		}
+		b, err := readBulk(o, action)
+		if err != nil {
+			return nil, err
+		}
+		do := action
+		if b.Latest {
+			do = control.BulkRetryLatest
+		}
+		ctx, cancel := httpserver.LongRequest(r.w, r.Request, 10*time.Minute)
+		defer cancel()
+		return h.runs.Bulk(ctx, do, b, who)
 	}
-	o, err := body(r)
-	if err != nil {
-		return err
-	}
-	b, err := readBulk(o, action)
-	if err != nil {
-		return err
-	}
-	if b.Latest {
-		action = control.BulkRetryLatest
-	}
-	ctx, cancel := httpserver.LongRequest(w, r, 10*time.Minute)
-	defer cancel()
-	done, err := h.runs.Bulk(ctx, action, b, who)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, done)
 }
 
 // readBulk reads the body of a request for many runs.
@@ -81,12 +67,9 @@ func readFilter(o object) (*control.Filter, error) {
 	if err := given.rejectEmpty(f, since, until); err != nil {
 		return nil, err
 	}
-	q := query{"since": since, "until": until}
-	if f.Since, err = q.moment("since"); err != nil {
-		return nil, err
-	}
-	f.Until, err = q.moment("until")
-	return f, err
+	q := query{values: map[string]string{"since": since, "until": until}}
+	f.Since, f.Until = q.moment("since"), q.moment("until")
+	return f, q.err
 }
 
 // rejectEmpty returns an error for a field of a filter that is given and selects all runs: an

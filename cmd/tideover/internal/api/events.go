@@ -1,9 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,18 +30,19 @@ func newEventStream(runs *control.Runs, streams, local int) eventStream {
 	return eventStream{runs, strconv.FormatUint(rand.Uint64N(1<<40), 36), make(chan struct{}, streams), make(chan struct{}, local)}
 }
 
-// reserve counts a stream against the limit. Streams over TCP and over the Unix socket have
-// limits of their own.
-func (h eventStream) reserve(ctx context.Context) (release func(), err error) {
+// open counts a stream against the limit, and returns its context. Streams over TCP and over the
+// Unix socket have limits of their own.
+func (h eventStream) open(r *request) (ctx context.Context, end func(), err error) {
 	limit := h.streams
-	if httpserver.Local(ctx) {
+	if httpserver.Local(r.Context()) {
 		limit = h.local
 	}
 	select {
 	case limit <- struct{}{}:
-		return func() { <-limit }, nil
+		ctx, cancel := httpserver.LongRequest(r.w, r.Request, 0)
+		return ctx, func() { cancel(); <-limit }, nil
 	default:
-		return nil, control.NewError(control.CodeBusy, "too many event streams are open", "")
+		return nil, nil, control.NewError(control.CodeBusy, "too many event streams are open", "")
 	}
 }
 
@@ -55,38 +56,28 @@ type eventFilter struct {
 }
 
 // filter parses the query of a request for events.
-func (h eventStream) filter(r *http.Request) (f eventFilter, err error) {
-	q, err := queryOf(r, "after", "run", "workflow", "kind", "follow")
-	if err != nil {
-		return f, err
+func (h eventStream) filter(r *request) (f eventFilter, err error) {
+	q := r.query("after", "run", "workflow", "kind", "follow")
+	f = eventFilter{workflow: q.values["workflow"], follow: q.yes("follow", true), after: engine.Now}
+	if q.err != nil {
+		return f, q.err
 	}
-	f = eventFilter{workflow: q["workflow"], follow: true, after: engine.Now}
-	if text := q["follow"]; text != "" {
-		if f.follow, err = strconv.ParseBool(text); err != nil {
-			return f, control.Invalid("follow", "%q is neither true nor false", control.Excerpt(text))
-		}
-	}
-	for kind := range strings.SplitSeq(q["kind"], ",") {
+	for kind := range strings.SplitSeq(q.values["kind"], ",") {
 		if kind == "" {
 			continue
 		}
 		if !slices.Contains(control.Kinds(), kind) {
 			e := control.Invalid("kind", "unknown kind %q", control.Excerpt(kind))
-			e.Hint = "want one of " + strings.Join(control.Kinds(), ", ")
-			return f, e
+			return f, e.WithHint("want one of " + strings.Join(control.Kinds(), ", "))
 		}
 		f.kinds = append(f.kinds, kind)
 	}
-	if q["run"] != "" {
-		if f.run, err = h.runs.Find(r.Context(), q["run"]); err != nil {
+	if run := q.values["run"]; run != "" {
+		if f.run, err = h.runs.Find(r.Context(), run); err != nil {
 			return f, err
 		}
 	}
-	after := q["after"]
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		after = last
-	}
-	return f, h.parsePosition(after, &f)
+	return f, h.parsePosition(cmp.Or(r.Header.Get("Last-Event-ID"), q.values["after"]), &f)
 }
 
 // parsePosition parses the position after which events are sent: a number, or the id of an
@@ -116,17 +107,17 @@ func (f *eventFilter) matches(e *engine.Event) bool {
 func (h eventStream) id(seq uint64) string { return strconv.FormatUint(seq, 10) + "-" + h.process }
 
 // events sends the events that match a filter.
-func (h eventStream) events(w http.ResponseWriter, r *http.Request, _ string) error {
+func (h eventStream) events(r *request) (any, error) {
 	f, err := h.filter(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	release, err := h.reserve(r.Context())
+	ctx, end, err := h.open(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer release()
-	ctx, cancel := httpserver.LongRequest(w, r, 0)
+	defer end()
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !f.follow {
 		cancel() // the events so far are sent anyway
@@ -134,7 +125,7 @@ func (h eventStream) events(w http.ResponseWriter, r *http.Request, _ string) er
 	if f.after == engine.Now {
 		f.after = h.runs.LastEvent()
 	}
-	out := &eventWriter{handler: h, stream: newStream(w), filter: f}
+	out := &eventWriter{handler: h, stream: newStream(r.w), filter: f}
 	if f.restarted {
 		_ = out.stream.add("missed", "", control.Missed{Why: "the server was restarted"})
 	}
@@ -143,7 +134,7 @@ func (h eventStream) events(w http.ResponseWriter, r *http.Request, _ string) er
 	if out.stream.flush() == nil {
 		_ = out.run(ctx) // the client has disconnected, or the server ends
 	}
-	return nil
+	return alreadyAnswered{}, nil
 }
 
 // eventWriter sends events to one client.
@@ -159,7 +150,7 @@ func (t *eventWriter) run(ctx context.Context) error {
 	feed := newFeed(ctx, t.handler.runs, t.filter.after)
 	defer feed.stop()
 	for {
-		batch, ok := feed.next(control.Heartbeat)
+		batch, ok := feed.next()
 		if !ok {
 			return nil
 		}
@@ -213,26 +204,19 @@ type feed struct {
 func newFeed(ctx context.Context, runs *control.Runs, after uint64) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{events: make(chan eventWithGap, 64), cancel: cancel, tick: time.NewTicker(control.Heartbeat)}
-	quit := make(chan struct{})
-	stop := cancel
-	f.cancel = func() { stop(); close(quit) }
 	go func() {
 		defer close(f.events)
 		for ev, missed := range runs.Events(ctx, after) {
-			select {
-			case f.events <- eventWithGap{ev, missed}:
-			case <-quit:
-				return
-			}
+			f.events <- eventWithGap{ev, missed}
 		}
 	}()
 	return f
 }
 
-// next waits for an event and returns it with those that follow at once. It returns none after the
-// wait, and false at the end.
-func (f *feed) next(wait time.Duration) (batch []eventWithGap, ok bool) {
-	f.tick.Reset(wait)
+// next waits for an event and returns it with those that follow at once. It returns none if there
+// was none for a heartbeat, and false at the end.
+func (f *feed) next() (batch []eventWithGap, ok bool) {
+	f.tick.Reset(control.Heartbeat)
 	select {
 	case e, ok := <-f.events:
 		if !ok {

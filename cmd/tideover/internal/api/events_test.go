@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -356,15 +357,16 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 func TestStreamLimit(t *testing.T) {
 	t.Parallel()
 	s := eventStream{streams: make(chan struct{}, 1)}
-	release, err := s.reserve(t.Context())
+	r := &request{Request: httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil), w: httptest.NewRecorder()}
+	_, end, err := s.open(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.reserve(t.Context()); !isCode(err, control.CodeBusy) {
+	if _, _, err := s.open(r); !isCode(err, control.CodeBusy) {
 		t.Errorf("one too many: %v", err)
 	}
-	release()
-	if _, err := s.reserve(t.Context()); err != nil {
+	end()
+	if _, _, err := s.open(r); err != nil {
 		t.Errorf("when there is room again: %v", err)
 	}
 }

@@ -3,41 +3,37 @@ package api
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
-	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/retry"
 )
 
 // follow sends the events of a run from its start, and ends with the run.
-func (h eventStream) follow(w http.ResponseWriter, r *http.Request, text string) error {
-	if _, err := queryOf(r); err != nil {
-		return err
+func (h eventStream) follow(r *request) (any, error) {
+	if err := r.query().err; err != nil {
+		return nil, err
 	}
 	opened := time.Now()
-	info, err := h.runs.Lookup(r.Context(), text)
+	info, err := h.runs.Lookup(r.Context(), r.id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	at, err := parsePosition(r.Header.Get("Last-Event-ID"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	release, err := h.reserve(r.Context())
+	ctx, end, err := h.open(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer release()
-	ctx, cancel := httpserver.LongRequest(w, r, 0)
-	defer cancel()
-	f := &follower{runs: h.runs, stream: newStream(w), id: info.ID, opened: opened, resume: at, sent: map[eventKey]bool{}}
+	defer end()
+	f := &follower{runs: h.runs, stream: newStream(r.w), id: info.ID, opened: opened, resume: at, sent: map[eventKey]bool{}}
 	_ = f.run(ctx, info) // the client has disconnected, or the server ends
-	return nil
+	return alreadyAnswered{}, nil
 }
 
 // position is the position of an event in the history of a run: its time, and its index among the
@@ -106,7 +102,7 @@ func (f *follower) run(ctx context.Context, info *engine.Info) error {
 				return err
 			}
 		}
-		batch, ok := feed.next(control.Heartbeat)
+		batch, ok := feed.next()
 		if !ok {
 			return nil
 		}

@@ -100,7 +100,7 @@ var componentNames = regexp.MustCompile(`#/components/schemas/(\w+)`)
 
 // route returns the operation that a request is for.
 func (j *judge) route(r *http.Request) *operation {
-	if path := unversioned(r.URL.Path); path != r.URL.Path {
+	if unversioned[r.URL.Path] != "" {
 		return j.operation(r.Method, r.URL.Path)
 	}
 	path, below := strings.CutPrefix(r.URL.EscapedPath(), Prefix)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/gateway"
@@ -14,55 +13,42 @@ type providersHandler struct {
 	system    *control.System
 }
 
-func (h providersHandler) list(context.Context, string) (any, error) {
+func (h providersHandler) list(context.Context) (control.ProviderList, error) {
 	list := h.providers.List()
 	for i := range list {
 		list[i] = withoutNull(list[i])
 	}
-	return control.ProviderList{Providers: notNil(list), Config: h.system.ConfigFile()}, nil
+	return control.ProviderList{Providers: control.NotNil(list), Config: h.system.ConfigFile()}, nil
 }
 
-func (h providersHandler) show(_ context.Context, name string) (any, error) {
+func (h providersHandler) show(_ context.Context, name string) (gateway.Status, error) {
 	st, err := h.providers.Get(name)
 	return withoutNull(st), err
 }
 
 // apply returns the handler of an action.
 func (h providersHandler) apply(action string) handler {
-	return func(w http.ResponseWriter, r *http.Request, name string) error {
-		who, o, err := readChange(r)
+	return func(r *request) (any, error) {
+		who, err := r.read()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := o.rejectUnknown(); err != nil {
-			return err
-		}
-		st, err := h.providers.Apply(name, action, who)
-		if err != nil {
-			return err
-		}
-		return answer(w, http.StatusOK, withoutNull(st))
+		st, err := h.providers.Apply(r.id, action, who)
+		return withoutNull(st), err
 	}
 }
 
 // withoutNull replaces nil lists, which JSON would encode as null, by empty ones.
 func withoutNull(st gateway.Status) gateway.Status {
-	st.Fallback = notNil(st.Fallback)
-	st.Keys = notNil(st.Keys)
-	st.Outages = notNil(st.Outages)
-	st.Failovers = notNil(st.Failovers)
-	st.Quotas = notNil(st.Quotas)
-	st.Throttles = notNil(st.Throttles)
-	st.Budgets = notNil(st.Budgets)
+	st.Fallback = control.NotNil(st.Fallback)
+	st.Keys = control.NotNil(st.Keys)
+	st.Outages = control.NotNil(st.Outages)
+	st.Failovers = control.NotNil(st.Failovers)
+	st.Quotas = control.NotNil(st.Quotas)
+	st.Throttles = control.NotNil(st.Throttles)
+	st.Budgets = control.NotNil(st.Budgets)
 	if st.ByClass == nil {
 		st.ByClass = map[string]int{}
 	}
 	return st
-}
-
-func notNil[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -19,95 +18,96 @@ const (
 	maxWait      = 10 * time.Minute
 )
 
-// query is the query of a request, in which each parameter occurs at most once.
-type query map[string]string
-
-// queryOf returns the query. A parameter that is not known is an error.
-func queryOf(r *http.Request, known ...string) (query, error) {
-	values, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil {
-		return nil, control.Invalid("", "the query can't be read: %v", err)
-	}
-	q := query{}
-	for name, v := range values {
-		switch {
-		case !slices.Contains(known, name):
-			p := control.Invalid(name, "unknown parameter")
-			if len(known) > 0 {
-				p.Hint = "want one of " + strings.Join(known, ", ")
-			}
-			return nil, p
-		case len(v) > 1:
-			return nil, control.Invalid(name, "is given twice")
-		case !utf8.ValidString(v[0]) || strings.ContainsRune(v[0], 0):
-			return nil, control.Invalid(name, "is not text")
-		}
-		q[name] = v[0]
-	}
-	return q, nil
+// query is the query of a request, in which each parameter occurs at most once. It keeps its
+// first error.
+type query struct {
+	values map[string]string
+	err    error
 }
 
-func (q query) number(name string, def, most int) (int, error) {
-	text, ok := q[name]
-	if !ok || text == "" {
-		return def, nil
+// query returns the query. A parameter that is not known is an error.
+func (r *request) query(known ...string) *query {
+	q := &query{values: map[string]string{}}
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		q.err = control.Invalid("", "the query can't be read: %v", err)
+	}
+	for name, v := range values {
+		switch {
+		case q.err != nil:
+		case !slices.Contains(known, name):
+			q.err = unknown(name, "parameter", known)
+		case len(v) > 1:
+			q.fail(name, "is given twice")
+		case !utf8.ValidString(v[0]) || strings.ContainsRune(v[0], 0):
+			q.fail(name, "is not text")
+		}
+		q.values[name] = v[0]
+	}
+	return q
+}
+
+// fail sets the error of a parameter, unless there is one.
+func (q *query) fail(name, format string, args ...any) {
+	if q.err == nil {
+		q.err = control.Invalid(name, format, args...)
+	}
+}
+
+func (q *query) number(name string, def, most int) int {
+	text := q.values[name]
+	if text == "" {
+		return def
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > most {
-		return 0, control.Invalid(name, "%q is not a number from 1 to %d", control.Excerpt(text), most)
+		q.fail(name, "%q is not a number from 1 to %d", control.Excerpt(text), most)
 	}
-	return n, nil
+	return n
 }
 
-// yes parses a boolean. A parameter that is missing is false.
-func (q query) yes(name string) (bool, error) {
-	text := q[name]
+// yes parses a boolean.
+func (q *query) yes(name string, def bool) bool {
+	text := q.values[name]
 	if text == "" {
-		return false, nil
+		return def
 	}
 	yes, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, control.Invalid(name, "%q is neither true nor false", control.Excerpt(text))
+		q.fail(name, "%q is neither true nor false", control.Excerpt(text))
 	}
-	return yes, nil
+	return yes
 }
 
 // moment parses a time, or a duration that means that long ago.
-func (q query) moment(name string) (time.Time, error) {
-	text := q[name]
+func (q *query) moment(name string) (t time.Time) {
+	text := q.values[name]
 	if text == "" {
-		return time.Time{}, nil
+		return t
 	}
 	t, err := control.ParseMoment(text, -1)
 	if err != nil {
-		return time.Time{}, control.Invalid(name, "%v", err)
+		q.fail(name, "%v", err)
 	}
-	return t, nil
+	return t
 }
 
 var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "internal", "order", "limit", "after"}
 
 // filter parses the filter of a list.
-func (q query) filter() (f control.Filter, err error) {
-	f = control.Filter{Workflow: q["workflow"], Search: q["search"], Error: q["error"], Order: q["order"], After: q["after"]}
-	if q["state"] != "" {
-		f.States = strings.Split(q["state"], ",")
+func (q *query) filter() (control.Filter, error) {
+	v := q.values
+	f := control.Filter{
+		Workflow: v["workflow"], Search: v["search"], Error: v["error"], Order: v["order"],
+		Since: q.moment("since"), Until: q.moment("until"), MinAttempts: q.number("min_attempts", 0, 1<<31-1),
+		Internal: q.yes("internal", false), Limit: q.number("limit", defaultLimit, maxLimit),
+		After: v["after"], Fresh: v["after"] == "",
 	}
-	if f.Since, err = q.moment("since"); err != nil {
-		return f, err
+	if v["state"] != "" {
+		f.States = strings.Split(v["state"], ",")
 	}
-	if f.Until, err = q.moment("until"); err != nil {
-		return f, err
+	if q.err != nil {
+		return f, q.err
 	}
-	if f.MinAttempts, err = q.number("min_attempts", 0, 1<<31-1); err != nil {
-		return f, err
-	}
-	if f.Internal, err = q.yes("internal"); err != nil {
-		return f, err
-	}
-	if f.Limit, err = q.number("limit", defaultLimit, maxLimit); err != nil {
-		return f, err
-	}
-	f.Fresh = f.After == ""
 	return f, f.Validate()
 }

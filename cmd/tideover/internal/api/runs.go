@@ -16,22 +16,16 @@ type runsHandler struct{ runs *control.Runs }
 
 // readStart reads the body of a start.
 func readStart(o object) (st control.Start, err error) {
-	var timeout, in *control.Span
 	var at *string
-	if err := o.fields("workflow", &st.Workflow, "input", &st.Input, "key", &st.Key, "timeout", &timeout, "at", &at, "in", &in); err != nil {
+	in := o["in"]
+	if err := o.fields("workflow", &st.Workflow, "input", &st.Input, "key", &st.Key, "timeout", &st.Timeout, "at", &at, "in", &st.In); err != nil {
 		return st, err
 	}
 	if st.Workflow == "" {
 		return st, control.Invalid("workflow", "is missing")
 	}
-	if timeout != nil {
-		st.Timeout = *timeout
-	}
 	if at != nil && in != nil {
 		return st, control.Invalid("in", "at is given too; one of them is enough")
-	}
-	if in != nil {
-		st.In = *in
 	}
 	if at != nil {
 		if st.At, err = time.Parse(time.RFC3339, *at); err != nil {
@@ -44,78 +38,71 @@ func readStart(o object) (st control.Start, err error) {
 	return st, nil
 }
 
-func (h runsHandler) start(w http.ResponseWriter, r *http.Request, _ string) error {
-	who, o, err := readChange(r)
+func (h runsHandler) start(r *request) (any, error) {
+	who, o, err := r.plainChange()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	st, err := readStart(o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	started, err := h.runs.Start(r.Context(), st, who)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", Prefix+"runs/"+started.ID)
-	status := http.StatusCreated
-	if started.Existing {
-		status = http.StatusOK
-	}
-	return answer(w, status, started)
+	return r.started(h.runs.Start(r.Context(), st, who))
 }
 
-func (h runsHandler) list(w http.ResponseWriter, r *http.Request, _ string) error {
-	q, err := queryOf(r, filterKeys...)
+// started answers with a run that was started, or with one that has the same key.
+func (r *request) started(run control.Started, err error) (any, error) {
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f, err := q.filter()
-	if err != nil {
-		return err
+	r.w.Header().Set("Location", Prefix+"runs/"+run.ID)
+	if run.Existing {
+		return run, nil
 	}
-	page, err := h.runs.ListOf(r.Context(), f)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, page)
+	return reply{http.StatusCreated, run}, nil
 }
 
-func (h runsHandler) show(ctx context.Context, id string) (any, error) { return h.runs.Lookup(ctx, id) }
+func (h runsHandler) list(r *request) (any, error) {
+	f, err := r.query(filterKeys...).filter()
+	if err != nil {
+		return nil, err
+	}
+	return h.runs.ListOf(r.Context(), f)
+}
 
 // result answers with the output of a run: at once, or at its end.
-func (h runsHandler) result(w http.ResponseWriter, r *http.Request, id string) error {
-	q, err := queryOf(r, "wait")
-	if err != nil {
-		return err
+func (h runsHandler) result(r *request) (any, error) {
+	q := r.query("wait")
+	if q.err != nil {
+		return nil, q.err
 	}
-	info, err := h.runs.Lookup(r.Context(), id)
+	info, err := h.runs.Lookup(r.Context(), r.id)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if q["wait"] != "" && !info.Finished() {
-		wait, err := control.ParseSpan(q["wait"])
+	if text := q.values["wait"]; text != "" && !info.Finished() {
+		wait, err := control.ParseSpan(text)
 		if err != nil || wait > maxWait {
-			return control.Invalid("wait", "%q is not a duration of at most %v", control.Excerpt(q["wait"]), maxWait)
+			return nil, control.Invalid("wait", "%q is not a duration of at most %v", control.Excerpt(text), maxWait)
 		}
-		if info, err = h.await(w, r, info.ID, wait); err != nil {
-			return err
+		if info, err = h.await(r, info.ID, wait); err != nil {
+			return nil, err
 		}
 	}
 	output, over, err := control.Result(info)
 	switch {
 	case err != nil:
-		return err
+		return nil, err
 	case !over:
-		return answer(w, http.StatusAccepted, control.NewOutcome(info))
+		return reply{http.StatusAccepted, control.NewOutcome(info)}, nil
 	}
-	w.Header().Set("Tideover-Run", info.ID)
-	return answer(w, http.StatusOK, output)
+	r.w.Header().Set("Tideover-Run", info.ID)
+	return output, nil
 }
 
 // await waits for the end of a run, and returns the run as it is then.
-func (h runsHandler) await(w http.ResponseWriter, r *http.Request, id string, wait time.Duration) (*engine.Info, error) {
-	ctx, cancel := httpserver.LongRequest(w, r, wait)
+func (h runsHandler) await(r *request, id string, wait time.Duration) (*engine.Info, error) {
+	ctx, cancel := httpserver.LongRequest(r.w, r.Request, wait)
 	defer cancel()
 	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
@@ -125,132 +112,88 @@ func (h runsHandler) await(w http.ResponseWriter, r *http.Request, id string, wa
 	return h.runs.Get(r.Context(), id)
 }
 
-// change applies an operation to a run and answers with the run's outcome.
-func (h runsHandler) change(w http.ResponseWriter, r *http.Request, text string, do func(ctx context.Context, id, by string) error) error {
-	who, err := by(r)
-	if err != nil {
-		return err
+// read decodes the body of a request to change a run, and finds the run.
+func (h runsHandler) read(r *request, fields ...any) (id, who string, err error) {
+	who, o, err := r.change()
+	if err == nil {
+		err = o.fields(fields...)
 	}
-	o, err := body(r)
-	if err != nil {
-		return err
+	if err == nil {
+		id, err = h.runs.Find(r.Context(), r.id)
 	}
-	if err := o.rejectUnknown(); err != nil {
-		return err
-	}
-	id, err := h.runs.Find(r.Context(), text)
-	if err != nil {
-		return err
-	}
-	if err := do(r.Context(), id, who); err != nil {
-		return err
-	}
-	info, err := h.runs.Get(r.Context(), id)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, control.NewOutcome(info))
+	return id, who, err
 }
 
-func (h runsHandler) cancel(w http.ResponseWriter, r *http.Request, id string) error {
-	return h.change(w, r, id, h.runs.Cancel)
+// change returns the handler of an operation on a run, which answers with the run's outcome.
+func (h runsHandler) change(do func(runs *control.Runs, ctx context.Context, id, by string) error) handler {
+	return func(r *request) (any, error) {
+		id, who, err := h.read(r)
+		if err == nil {
+			err = do(h.runs, r.Context(), id, who)
+		}
+		if err != nil {
+			return nil, err
+		}
+		info, err := h.runs.Get(r.Context(), id)
+		if err != nil {
+			return nil, err
+		}
+		return control.NewOutcome(info), nil
+	}
 }
 
-func (h runsHandler) retry(w http.ResponseWriter, r *http.Request, id string) error {
-	return h.change(w, r, id, h.runs.Retry)
-}
-
-func (h runsHandler) wake(w http.ResponseWriter, r *http.Request, id string) error {
-	return h.change(w, r, id, h.runs.Wake)
-}
-
-func (h runsHandler) replay(w http.ResponseWriter, r *http.Request, id string) error {
+func (h runsHandler) replay(r *request) (any, error) {
 	var input json.RawMessage
-	return h.repeat(w, r, id, func(ctx context.Context, id, by string) (control.Started, error) {
-		return h.runs.Replay(ctx, id, input, by)
-	}, "input", &input)
+	id, who, err := h.read(r, "input", &input)
+	if err != nil {
+		return nil, err
+	}
+	return r.started(h.runs.Replay(r.Context(), id, input, who))
 }
 
-func (h runsHandler) rerun(w http.ResponseWriter, r *http.Request, id string) error {
+func (h runsHandler) rerun(r *request) (any, error) {
 	var step string
-	return h.repeat(w, r, id, func(ctx context.Context, id, by string) (control.Started, error) {
-		return h.runs.Rerun(ctx, engine.RerunRequest{Run: id, Step: step, By: by})
-	}, "step", &step)
+	id, who, err := h.read(r, "step", &step)
+	if err != nil {
+		return nil, err
+	}
+	return r.started(h.runs.Rerun(r.Context(), engine.RerunRequest{Run: id, Step: step, By: who}))
 }
 
-func (h runsHandler) retryLatest(w http.ResponseWriter, r *http.Request, id string) error {
+func (h runsHandler) retryLatest(r *request) (any, error) {
 	var from *string
 	var input json.RawMessage
-	return h.repeat(w, r, id, func(ctx context.Context, id, by string) (control.Started, error) {
-		return h.runs.RetryLatest(ctx, id, from, input, by)
-	}, "from", &from, "input", &input)
+	id, who, err := h.read(r, "from", &from, "input", &input)
+	if err != nil {
+		return nil, err
+	}
+	return r.started(h.runs.RetryLatest(r.Context(), id, from, input, who))
 }
 
-// repeat starts a run in place of another.
-func (h runsHandler) repeat(w http.ResponseWriter, r *http.Request, text string, do func(ctx context.Context, id, by string) (control.Started, error), fields ...any) error {
-	who, err := by(r)
-	if err != nil {
-		return err
+func (h runsHandler) workflows(r *request) (any, error) {
+	q := r.query("internal")
+	internal := q.yes("internal", false)
+	if q.err != nil {
+		return nil, q.err
 	}
-	o, err := body(r)
-	if err != nil {
-		return err
-	}
-	if err := o.fields(fields...); err != nil {
-		return err
-	}
-	id, err := h.runs.Find(r.Context(), text)
-	if err != nil {
-		return err
-	}
-	started, err := do(r.Context(), id, who)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Location", Prefix+"runs/"+started.ID)
-	return answer(w, http.StatusCreated, started)
+	return h.runs.Workflows(r.Context(), internal)
 }
 
-func (h runsHandler) workflows(w http.ResponseWriter, r *http.Request, _ string) error {
-	q, err := queryOf(r, "internal")
-	if err != nil {
-		return err
-	}
-	internal, err := q.yes("internal")
-	if err != nil {
-		return err
-	}
-	all, err := h.runs.Workflows(r.Context(), internal)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, all)
-}
-
-func (h runsHandler) schedules(ctx context.Context, _ string) (any, error) {
+func (h runsHandler) schedules(ctx context.Context) (any, error) {
 	list, err := h.runs.Schedules(ctx)
 	return map[string]any{"schedules": list}, err
 }
 
-func (h runsHandler) dead(w http.ResponseWriter, r *http.Request, _ string) error {
-	q, err := queryOf(r, "limit", "internal")
-	if err != nil {
-		return err
-	}
-	want := control.DeadQuery{Fresh: true}
-	if want.Internal, err = q.yes("internal"); err != nil {
-		return err
-	}
-	if want.Limit, err = q.number("limit", defaultLimit, maxLimit); err != nil {
-		return err
+func (h runsHandler) dead(r *request) (any, error) {
+	q := r.query("limit", "internal")
+	want := control.DeadQuery{Fresh: true, Internal: q.yes("internal", false), Limit: q.number("limit", defaultLimit, maxLimit)}
+	if q.err != nil {
+		return nil, q.err
 	}
 	dead, err := h.runs.DeadGroups(r.Context(), want)
-	if err != nil {
-		return err
-	}
 	out := control.Dead{Groups: []control.Group{}, Silent: dead.Silent}
 	for _, g := range dead.Groups {
 		out.Groups = append(out.Groups, control.Group(g))
 	}
-	return answer(w, http.StatusOK, out)
+	return out, err
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -12,51 +11,40 @@ import (
 // sessionsHandler answers requests about sessions.
 type sessionsHandler struct{ sessions *control.Sessions }
 
-func (h sessionsHandler) list(ctx context.Context, _ string) (any, error) {
+func (h sessionsHandler) list(ctx context.Context) (any, error) {
 	list, err := h.sessions.List(ctx)
 	return map[string]any{"sessions": list}, err
 }
 
-func (h sessionsHandler) show(ctx context.Context, name string) (any, error) {
+func (h sessionsHandler) show(ctx context.Context, name string) (session.Status, error) {
 	return h.sessions.Get(ctx, name)
 }
 
-func (h sessionsHandler) output(w http.ResponseWriter, r *http.Request, name string) error {
-	q, err := queryOf(r, "after")
-	if err != nil {
-		return err
+func (h sessionsHandler) output(r *request) (any, error) {
+	q := r.query("after")
+	if q.err != nil {
+		return nil, q.err
 	}
-	part, err := h.sessions.ReadOutput(r.Context(), name, q["after"])
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, part)
+	return h.sessions.ReadOutput(r.Context(), r.id, q.values["after"])
 }
 
-// change reads the body, applies an operation to a session, and answers with the session's
-// state. read must take all fields of the body.
-func (h sessionsHandler) change(w http.ResponseWriter, r *http.Request, name string, read func(object) error, do func(ctx context.Context, by string) error) error {
-	who, o, err := readChange(r)
+// after answers with the state of a session after an operation that returned the error.
+func (h sessionsHandler) after(r *request, err error) (any, error) {
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := read(o); err != nil {
-		return err
-	}
-	if err := do(r.Context(), who); err != nil {
-		return err
-	}
-	st, err := h.sessions.Get(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	return answer(w, http.StatusOK, st)
+	return h.sessions.Get(r.Context(), r.id)
 }
 
-// changeOnly is change for an operation without a body.
-func (h sessionsHandler) changeOnly(w http.ResponseWriter, r *http.Request, name string, do func(ctx context.Context, name, by string) error) error {
-	return h.change(w, r, name, func(o object) error { return o.rejectUnknown() },
-		func(ctx context.Context, by string) error { return do(ctx, name, by) })
+// change returns the handler of an operation without a body.
+func (h sessionsHandler) change(do func(s *control.Sessions, ctx context.Context, name, by string) error) handler {
+	return func(r *request) (any, error) {
+		who, err := r.read()
+		if err == nil {
+			err = do(h.sessions, r.Context(), r.id, who)
+		}
+		return h.after(r, err)
+	}
 }
 
 // readPause reads the body of a pause.
@@ -78,43 +66,36 @@ func readPause(o object, p *control.SessionPause) error {
 	return p.Validate()
 }
 
-func (h sessionsHandler) pause(w http.ResponseWriter, r *http.Request, name string) error {
+func (h sessionsHandler) pause(r *request) (any, error) {
 	var p control.SessionPause
-	return h.change(w, r, name, func(o object) error { return readPause(o, &p) },
-		func(ctx context.Context, by string) error { return h.sessions.Pause(ctx, name, p, by) })
-}
-
-func (h sessionsHandler) stop(w http.ResponseWriter, r *http.Request, name string) error {
-	var tonight bool
-	return h.change(w, r, name, func(o object) error { return o.fields("tonight", &tonight) }, func(ctx context.Context, by string) error {
-		if tonight {
-			return h.sessions.Pause(ctx, name, control.SessionPause{Tonight: true}, by)
-		}
-		return h.sessions.Stop(ctx, name, by)
-	})
-}
-
-func (h sessionsHandler) resume(w http.ResponseWriter, r *http.Request, name string) error {
-	return h.changeOnly(w, r, name, h.sessions.Resume)
-}
-
-func (h sessionsHandler) retryNow(w http.ResponseWriter, r *http.Request, name string) error {
-	return h.changeOnly(w, r, name, h.sessions.RetryNow)
-}
-
-func (h sessionsHandler) reset(w http.ResponseWriter, r *http.Request, name string) error {
-	return h.changeOnly(w, r, name, h.sessions.Reset)
-}
-
-func (h sessionsHandler) reportLimit(w http.ResponseWriter, r *http.Request, name string) error {
-	var report session.LimitReport
-	read := func(o object) error {
-		if err := o.fields("reason", &report.Reason, "line", &report.Line); err != nil {
-			return err
-		}
-		return control.CheckLimit(&report)
+	who, o, err := r.plainChange()
+	if err == nil {
+		err = readPause(o, &p)
 	}
-	return h.change(w, r, name, read, func(ctx context.Context, by string) error {
-		return h.sessions.ReportLimit(ctx, name, report, by)
-	})
+	if err == nil {
+		err = h.sessions.Pause(r.Context(), r.id, p, who)
+	}
+	return h.after(r, err)
+}
+
+func (h sessionsHandler) stop(r *request) (any, error) {
+	var tonight bool
+	who, err := r.read("tonight", &tonight)
+	switch {
+	case err != nil:
+	case tonight:
+		err = h.sessions.Pause(r.Context(), r.id, control.SessionPause{Tonight: true}, who)
+	default:
+		err = h.sessions.Stop(r.Context(), r.id, who)
+	}
+	return h.after(r, err)
+}
+
+func (h sessionsHandler) reportLimit(r *request) (any, error) {
+	var report session.LimitReport
+	who, err := r.read("reason", &report.Reason, "line", &report.Line)
+	if err == nil {
+		err = h.sessions.ReportLimit(r.Context(), r.id, report, who)
+	}
+	return h.after(r, err)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -20,12 +21,9 @@ type BackupRequest struct {
 	WithoutShards []int  // lost shards to leave out
 }
 
-// CheckBackup returns an error if the backup can't be made in its folder.
-func (s *System) CheckBackup(q BackupRequest) error { return checkTarget(s.config.Data, q.Dir) }
-
 // Backup copies all runs to a folder.
 func (s *System) Backup(ctx context.Context, q BackupRequest) (Backup, error) {
-	if err := s.CheckBackup(q); err != nil {
+	if err := checkTarget(s.config.Data, q.Dir); err != nil {
 		return Backup{}, err
 	}
 	c, err := s.engine.BackupWithout(ctx, q.Dir, q.WithoutShards)
@@ -96,10 +94,6 @@ func atTarget(err error, dir string) bool {
 	if !ok || !within(dir, p.Path) && !within(p.Path, dir) {
 		return false
 	}
-	for _, why := range []error{fs.ErrPermission, fs.ErrExist, syscall.ENOTDIR, syscall.EROFS, syscall.ENAMETOOLONG} {
-		if errors.Is(err, why) {
-			return true
-		}
-	}
-	return false
+	causes := []error{fs.ErrPermission, fs.ErrExist, syscall.ENOTDIR, syscall.EROFS, syscall.ENAMETOOLONG}
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }

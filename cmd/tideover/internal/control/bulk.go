@@ -170,45 +170,26 @@ func (w *bulkWork) result(more bool) BulkResult {
 	return BulkResult{w.done.Load(), w.refused.Load(), more}
 }
 
-// each changes the runs.
+// each changes the runs, until one of the changes finds the engine closed.
 func (w *bulkWork) each(ctx context.Context, runs []engine.Info) error {
-	ids := make(chan string)
-	errs := make(chan error, bulkWorkers)
+	rest, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range bulkWorkers {
 		workers.Go(func() {
-			for id := range ids {
-				switch err := w.change(ctx, id, w.by); {
+			for n := next.Add(1); n <= int64(len(runs)) && rest.Err() == nil; n = next.Add(1) {
+				switch err := w.change(ctx, runs[n-1].ID, w.by); {
 				case err == nil:
 					w.done.Add(1)
 				case errors.Is(err, engine.ErrClosed):
-					errs <- err
-					return
+					stop(err)
 				default:
 					w.refused.Add(1)
 				}
 			}
 		})
 	}
-	err := sendIDs(ctx, ids, runs, errs)
-	close(ids)
 	workers.Wait()
-	if err != nil || len(errs) == 0 {
-		return err
-	}
-	return <-errs
-}
-
-// sendIDs sends the ids of the runs to the workers until one of them fails.
-func sendIDs(ctx context.Context, ids chan<- string, runs []engine.Info, errs <-chan error) error {
-	for i := range runs {
-		select {
-		case ids <- runs[i].ID:
-		case err := <-errs:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	return nil
+	return context.Cause(rest)
 }

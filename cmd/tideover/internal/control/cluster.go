@@ -30,8 +30,8 @@ func (s *System) Cluster(ctx context.Context) (Cluster, error) {
 	if err != nil {
 		return Cluster{}, fmt.Errorf("look at the cluster: %w", err)
 	}
-	c := Cluster{ClusterInfo: info, Troubles: notNil(s.engine.Troubles())}
-	c.Members, c.Shards = notNil(c.Members), notNil(c.Shards)
+	c := Cluster{ClusterInfo: info, Troubles: NotNil(s.engine.Troubles())}
+	c.Members, c.Shards = NotNil(c.Members), NotNil(c.Shards)
 	for i := range c.Shards {
 		shard := &c.Shards[i]
 		if shard.Owner == info.Self {
@@ -88,8 +88,8 @@ func numbers(list []int) (text string) {
 	return text
 }
 
-// notNil returns an empty list for nil, which JSON would encode as null.
-func notNil[T any](list []T) []T {
+// NotNil returns an empty list for nil, which JSON would encode as null.
+func NotNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
 	}

@@ -36,33 +36,29 @@ const (
 	CodeInternal     Code = "internal"
 )
 
-// statuses has the HTTP status of each code.
-var statuses = map[Code]int{
-	CodeBadRequest:   http.StatusBadRequest,
-	CodeUnauthorized: http.StatusUnauthorized,
-	CodeForbidden:    http.StatusForbidden,
-	CodeNotFound:     http.StatusNotFound,
-	CodeMethod:       http.StatusMethodNotAllowed,
-	CodeAmbiguous:    http.StatusConflict,
-	CodeState:        http.StatusConflict,
-	CodeConflict:     http.StatusConflict,
-	CodeDead:         http.StatusConflict,
-	CodeCanceled:     http.StatusConflict,
-	CodeReplaced:     http.StatusConflict,
-	CodeTooLarge:     http.StatusRequestEntityTooLarge,
-	CodeMediaType:    http.StatusUnsupportedMediaType,
-	CodeHost:         http.StatusMisdirectedRequest,
-	CodeNoEngine:     http.StatusNotFound,
-	CodeBusy:         http.StatusServiceUnavailable,
-	CodeClosed:       http.StatusServiceUnavailable,
-	CodeAway:         http.StatusServiceUnavailable,
-	CodeInternal:     http.StatusInternalServerError,
-}
-
 // HTTPStatus returns the status with which a failure is answered over HTTP.
 func (c Code) HTTPStatus() int {
-	if status, ok := statuses[c]; ok {
-		return status
+	switch c {
+	case CodeBadRequest:
+		return http.StatusBadRequest
+	case CodeUnauthorized:
+		return http.StatusUnauthorized
+	case CodeForbidden:
+		return http.StatusForbidden
+	case CodeNotFound, CodeNoEngine:
+		return http.StatusNotFound
+	case CodeMethod:
+		return http.StatusMethodNotAllowed
+	case CodeAmbiguous, CodeState, CodeConflict, CodeDead, CodeCanceled, CodeReplaced:
+		return http.StatusConflict
+	case CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case CodeMediaType:
+		return http.StatusUnsupportedMediaType
+	case CodeHost:
+		return http.StatusMisdirectedRequest
+	case CodeBusy, CodeClosed, CodeAway:
+		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
 }
@@ -107,6 +103,12 @@ func NewError(code Code, message, hint string) *Error {
 func Invalid(field, format string, args ...any) *Error {
 	e := NewError(CodeBadRequest, fmt.Sprintf(format, args...), "")
 	e.Field = field
+	return e
+}
+
+// WithHint sets what to do, and returns the error.
+func (e *Error) WithHint(hint string) *Error {
+	e.Hint = hint
 	return e
 }
 

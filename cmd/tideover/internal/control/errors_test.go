@@ -48,9 +48,13 @@ func TestErrorsHaveCodesAndStatuses(t *testing.T) {
 
 func TestEveryCodeHasAStatus(t *testing.T) {
 	t.Parallel()
-	for code, status := range statuses {
-		if status < 400 || status > 599 || code.HTTPStatus() != status {
-			t.Errorf("%s: %d", code, status)
+	for code, status := range map[Code]int{
+		CodeBadRequest: 400, CodeUnauthorized: 401, CodeForbidden: 403, CodeNotFound: 404, CodeNoEngine: 404, CodeMethod: 405,
+		CodeAmbiguous: 409, CodeState: 409, CodeConflict: 409, CodeDead: 409, CodeCanceled: 409, CodeReplaced: 409,
+		CodeTooLarge: 413, CodeMediaType: 415, CodeHost: 421, CodeInternal: 500, CodeBusy: 503, CodeClosed: 503, CodeAway: 503,
+	} {
+		if got := code.HTTPStatus(); got != status {
+			t.Errorf("%s: %d, want %d", code, got, status)
 		}
 	}
 	if got := Code("of a newer server").HTTPStatus(); got != 500 {

@@ -66,10 +66,7 @@ func (m *Messages) SendTest(ctx context.Context, name, by string) error {
 	if err != nil {
 		return err
 	}
-	var from notify.Place
-	if m.place != nil {
-		from = m.place()
-	}
-	_, err = m.runs.engine.StartRegistered(ctx, flow, notify.TestMessage(name, time.Now(), from), engine.Source("test by "+by))
+	text := notify.TestMessage(name, time.Now(), call(m.place))
+	_, err = m.runs.engine.StartRegistered(ctx, flow, text, engine.Source("test by "+by))
 	return err
 }

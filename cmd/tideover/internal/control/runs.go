@@ -102,8 +102,7 @@ func (r *Runs) Start(ctx context.Context, s Start, by string) (Started, error) {
 	flow, ok := r.engine.Workflow(s.Workflow)
 	if !ok {
 		e := Invalid("workflow", "unknown workflow %q", Excerpt(s.Workflow))
-		e.Hint = suggestWorkflow(s.Workflow, r.engine.Workflows())
-		return Started{}, e
+		return Started{}, e.WithHint(suggestWorkflow(s.Workflow, r.engine.Workflows()))
 	}
 	run, err := r.engine.StartRegistered(ctx, flow, s.Input, s.options(by)...)
 	return Started{run.ID, run.Existing, run.InputDiffers}, err
@@ -125,17 +124,13 @@ func suggestWorkflow(name string, list []*engine.Workflow) string {
 func (f *Filter) Validate() error {
 	for _, s := range f.States {
 		if !slices.Contains(stateNames, s) {
-			e := Invalid("state", "unknown state %q", Excerpt(s))
-			e.Hint = strictyaml.SuggestName("state", s, stateNames)
-			return e
+			return Invalid("state", "unknown state %q", Excerpt(s)).WithHint(strictyaml.SuggestName("state", s, stateNames))
 		}
 	}
 	if f.MinAttempts < 0 {
 		return Invalid("min_attempts", "%d is negative", f.MinAttempts)
 	}
-	switch f.Order {
-	case "", "newest", "oldest", "next":
-	default:
+	if !slices.Contains([]string{"", "newest", "oldest", "next"}, f.Order) {
 		return Invalid("order", "%q is not newest, oldest or next", Excerpt(f.Order))
 	}
 	return nil
@@ -200,7 +195,7 @@ func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 	if err == nil && len(page.Runs) == 0 && f.After == "" {
 		err = r.checkWorkflow(ctx, f.Workflow)
 	}
-	page.Runs = notNil(page.Runs)
+	page.Runs = NotNil(page.Runs)
 	return page, err
 }
 
@@ -322,8 +317,7 @@ func hasStep(field, workflow string, steps []engine.StepInfo, name string) error
 		names = append(names, s.Name)
 	}
 	e := Invalid(field, "workflow %q has no step %q", workflow, Excerpt(name))
-	e.Hint = strictyaml.SuggestName("step", name, names)
-	return e
+	return e.WithHint(strictyaml.SuggestName("step", name, names))
 }
 
 // explainLatest adds a hint if the current definition lacks steps of the run.
@@ -340,7 +334,7 @@ func explainLatest(err error) error {
 // NewOutcome returns the short form of a run.
 func NewOutcome(i *engine.Info) *Outcome {
 	retries := i.Retry()
-	retries.Backoff = notNil(retries.Backoff)
+	retries.Backoff = NotNil(retries.Backoff)
 	return &Outcome{
 		ID: i.ID, State: i.State, Step: i.Step, Attempts: i.Attempts, Next: i.Next, Reason: i.Reason, LastError: i.Error,
 		Replaced: i.ReplacedBy, Output: i.Output, Retry: &retries,

@@ -55,7 +55,7 @@ func New(c Config) *Service {
 		s.Messages = &Messages{runs: s.Runs, settings: s.System.Settings, place: c.Place}
 	}
 	if c.Sessions != nil {
-		s.Sessions = NewSessions(c.Sessions)
+		s.Sessions = &Sessions{c.Sessions}
 	}
 	return s
 }

@@ -26,23 +26,12 @@ type SessionManager interface {
 	ReportLimit(ctx context.Context, name string, report session.LimitReport, by string) error
 }
 
-// Sessions has the operations on sessions.
-type Sessions struct{ manager SessionManager }
-
-// NewSessions returns the operations on the sessions of a manager.
-func NewSessions(m SessionManager) *Sessions { return &Sessions{m} }
-
-// List returns all sessions by name.
-func (s *Sessions) List(ctx context.Context) ([]session.Status, error) { return s.manager.List(ctx) }
-
-// Get returns a session with the last lines of its output.
-func (s *Sessions) Get(ctx context.Context, name string) (session.Status, error) {
-	return s.manager.Get(ctx, name)
-}
+// Sessions has the operations on sessions: those of its manager, with the errors of the API.
+type Sessions struct{ SessionManager }
 
 // ReadOutput returns the output of a session after a position.
 func (s *Sessions) ReadOutput(ctx context.Context, name, after string) (session.OutputPart, error) {
-	part, err := s.manager.ReadOutput(ctx, name, after)
+	part, err := s.SessionManager.ReadOutput(ctx, name, after)
 	if errors.Is(err, session.ErrPosition) {
 		err = Invalid("after", "%v", err)
 	}
@@ -69,46 +58,18 @@ func (p *SessionPause) Validate() error {
 // Pause pauses a session.
 func (s *Sessions) Pause(ctx context.Context, name string, p SessionPause, by string) error {
 	if p.Tonight {
-		p.Until = s.manager.Tonight(name)
+		p.Until = s.Tonight(name)
 	}
 	if p.Until.IsZero() {
-		return s.manager.Pause(ctx, name, by)
+		return s.SessionManager.Pause(ctx, name, by)
 	}
-	return s.manager.PauseUntil(ctx, name, p.Until, by)
-}
-
-// Tonight returns when a session continues that is paused for tonight.
-func (s *Sessions) Tonight(name string) time.Time { return s.manager.Tonight(name) }
-
-// Resume continues a session that was paused or has ended.
-func (s *Sessions) Resume(ctx context.Context, name, by string) error {
-	return s.manager.Resume(ctx, name, by)
-}
-
-// RetryNow ends the wait of a session.
-func (s *Sessions) RetryNow(ctx context.Context, name, by string) error {
-	return s.manager.RetryNow(ctx, name, by)
-}
-
-// Stop ends a session.
-func (s *Sessions) Stop(ctx context.Context, name, by string) error {
-	return s.manager.Stop(ctx, name, by)
-}
-
-// Reset forgets the attempts and windows that a session has used.
-func (s *Sessions) Reset(ctx context.Context, name, by string) error {
-	return s.manager.Reset(ctx, name, by)
-}
-
-// CheckLimit returns an error if a limit is reported for an unknown reason.
-func CheckLimit(r *session.LimitReport) error {
-	if !slices.Contains(session.LimitReasons, r.Reason) {
-		return Invalid("reason", "%q is not a reason for a limit; want %s", Excerpt(r.Reason), strings.Join(session.LimitReasons, " or "))
-	}
-	return nil
+	return s.PauseUntil(ctx, name, p.Until, by)
 }
 
 // ReportLimit reports a limit that the program of a session has reached.
 func (s *Sessions) ReportLimit(ctx context.Context, name string, r session.LimitReport, by string) error {
-	return s.manager.ReportLimit(ctx, name, r, by)
+	if !slices.Contains(session.LimitReasons, r.Reason) {
+		return Invalid("reason", "%q is not a reason for a limit; want %s", Excerpt(r.Reason), strings.Join(session.LimitReasons, " or "))
+	}
+	return s.SessionManager.ReportLimit(ctx, name, r, by)
 }

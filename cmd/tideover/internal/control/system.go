@@ -39,21 +39,19 @@ type Reload struct {
 	Err error     // why it failed; nil if it did not
 }
 
-// Settings returns the settings in effect; zero if they are unknown.
-func (s *System) Settings() Settings {
-	if s.config.Settings == nil {
-		return Settings{}
+// call calls a function of the configuration. A missing one returns zero.
+func call[T any](f func() T) (v T) {
+	if f != nil {
+		v = f()
 	}
-	return s.config.Settings()
+	return v
 }
 
+// Settings returns the settings in effect; zero if they are unknown.
+func (s *System) Settings() Settings { return call(s.config.Settings) }
+
 // ConfigFile returns the result of the last reload in the form of the API.
-func (s *System) ConfigFile() ConfigFile {
-	if s.config.ConfigFile == nil {
-		return ConfigFile{}
-	}
-	return s.config.ConfigFile()
-}
+func (s *System) ConfigFile() ConfigFile { return call(s.config.ConfigFile) }
 
 // Version returns the version of the program as it was given.
 func (s *System) Version() string { return s.config.Version }
@@ -62,20 +60,10 @@ func (s *System) Version() string { return s.config.Version }
 func (s *System) Clustered() bool { return s.config.Clustered }
 
 // Storms returns the retry storms at the moment.
-func (s *System) Storms() []storm.Storm {
-	if s.config.Storms == nil {
-		return []storm.Storm{}
-	}
-	return s.config.Storms()
-}
+func (s *System) Storms() []storm.Storm { return NotNil(call(s.config.Storms)) }
 
 // Relays returns the relays of NIP-90.
-func (s *System) Relays() []nostr.RelayStatus {
-	if s.config.Relays == nil {
-		return nil
-	}
-	return s.config.Relays()
-}
+func (s *System) Relays() []nostr.RelayStatus { return call(s.config.Relays) }
 
 // Health returns whether the server works.
 func (s *System) Health() Health {
@@ -105,7 +93,7 @@ func (s *System) Status(ctx context.Context) (Status, error) {
 	out := Status{
 		Version: s.version, Started: s.started, Uptime: time.Since(s.started).Seconds(), Workflows: []WorkflowCounts{},
 		Timers: stats.Waiting, Running: stats.Running, Stuck: stats.Stuck, NeedsHandler: stats.Missing,
-		ViewBehind: stats.Behind, Next: stats.Next, Troubles: notNil(stats.Troubles), Warnings: stats.Warnings, Storms: s.Storms(), Config: s.ConfigFile(), Silent: stats.Silent,
+		ViewBehind: stats.Behind, Next: stats.Next, Troubles: NotNil(stats.Troubles), Warnings: stats.Warnings, Storms: s.Storms(), Config: s.ConfigFile(), Silent: stats.Silent,
 	}
 	for _, c := range stats.Workflows {
 		out.Workflows = append(out.Workflows, WorkflowCounts{c.Name, c.States, Totals(c.Totals)})
@@ -141,15 +129,12 @@ func (s *System) Doctor() (Diagnosis, error) {
 		return Diagnosis{}, NewError(CodeNotFound, "this server does not look at itself", "")
 	}
 	d := s.config.Doctor()
-	d.Findings = notNil(d.Findings)
+	d.Findings = NotNil(d.Findings)
 	return d, nil
 }
 
 // Findings returns the findings about the machine and the addresses, and false if they are
 // unknown.
 func (s *System) Findings() ([]doctor.Finding, bool) {
-	if s.config.Findings == nil {
-		return nil, false
-	}
-	return s.config.Findings(), true
+	return call(s.config.Findings), s.config.Findings != nil
 }

@@ -58,7 +58,7 @@ func newWorkflow(flow *engine.Workflow, schedules []engine.Schedule) Workflow {
 func (r *Runs) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 	list, err := r.engine.Schedules(ctx)
 	slices.SortFunc(list, func(a, b engine.Schedule) int { return cmp.Compare(a.Name, b.Name) })
-	return notNil(list), err
+	return NotNil(list), err
 }
 
 // DeadQuery selects groups of dead runs.

@@ -32,7 +32,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	o.Streams, o.LocalStreams = s.connections.streams()
 	shown := *service // the pages also show the sessions of every watch
 	if sessions := s.parts.allSessions(); sessions != nil {
-		shown.Sessions = control.NewSessions(sessions)
+		shown.Sessions = &control.Sessions{SessionManager: sessions}
 	}
 	rest := httpserver.Timely(api.New(o))
 	site := web.New(web.Options{Control: &shown, Redact: s.options.Source.Redactor.String})
