@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -184,11 +186,51 @@ func (c *connection) call(ctx context.Context, method, path string, query url.Va
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
 	if err != nil {
 		return fmt.Errorf("answer of %s: %w", c.Where(), err)
 	}
-	if err := json.Unmarshal(text, out); err != nil {
-		return fmt.Errorf("answer of %s: %w", c.Where(), err)
-	}
 	return nil
+}
+
+// get requests a value.
+func get[T any](ctx context.Context, c *connection, path string, query url.Values) (out T, err error) {
+	err = c.call(ctx, http.MethodGet, path, query, nil, &out)
+	return out, err
+}
+
+// post sends a value, and returns the response.
+func post[T any](ctx context.Context, c *connection, path string, in any) (out T, err error) {
+	err = c.call(ctx, http.MethodPost, path, nil, in, &out)
+	return out, err
+}
+
+// pathOf returns the path with the names.
+func pathOf(names ...string) string {
+	for i, name := range names {
+		names[i] = url.PathEscape(name)
+	}
+	return strings.Join(names, "/")
+}
+
+// queryOf returns a query with the values that are not zero.
+func queryOf(values map[string]any) url.Values {
+	q := url.Values{}
+	for name, value := range values {
+		switch v := value.(type) {
+		case []string:
+			value = strings.Join(v, ",")
+		case time.Time:
+			value = v.Format(time.RFC3339Nano)
+			if v.IsZero() {
+				value = ""
+			}
+		}
+		if !reflect.ValueOf(value).IsZero() {
+			q.Set(name, fmt.Sprint(value))
+		}
+	}
+	return q
 }

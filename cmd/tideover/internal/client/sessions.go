@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"net/http"
-	"net/url"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -14,32 +12,24 @@ type sessionCalls struct{ *connection }
 
 // Sessions returns the state of all sessions, by name.
 func (c sessionCalls) Sessions(ctx context.Context) ([]session.Status, error) {
-	var out struct{ Sessions []session.Status }
-	err := c.call(ctx, http.MethodGet, "sessions", nil, nil, &out)
+	out, err := get[struct{ Sessions []session.Status }](ctx, c.connection, "sessions", nil)
 	return out.Sessions, err
 }
 
 // Session returns the state of a session, with the last lines of its output.
-func (c sessionCalls) Session(ctx context.Context, name string) (s session.Status, err error) {
-	err = c.call(ctx, http.MethodGet, "sessions/"+url.PathEscape(name), nil, nil, &s)
-	return s, err
+func (c sessionCalls) Session(ctx context.Context, name string) (session.Status, error) {
+	return get[session.Status](ctx, c.connection, pathOf("sessions", name), nil)
 }
 
 // SessionOutput returns the output of a session after a position: "" is the beginning of the
 // output that is kept, and Next of a part is the position after it.
-func (c sessionCalls) SessionOutput(ctx context.Context, name, after string) (part session.OutputPart, err error) {
-	query := url.Values{}
-	if after != "" {
-		query.Set("after", after)
-	}
-	err = c.call(ctx, http.MethodGet, "sessions/"+url.PathEscape(name)+"/output", query, nil, &part)
-	return part, err
+func (c sessionCalls) SessionOutput(ctx context.Context, name, after string) (session.OutputPart, error) {
+	return get[session.OutputPart](ctx, c.connection, pathOf("sessions", name, "output"), queryOf(map[string]any{"after": after}))
 }
 
 // change applies an operation to a session, and returns its state after that.
-func (c sessionCalls) change(ctx context.Context, name, verb string, in any) (s session.Status, err error) {
-	err = c.call(ctx, http.MethodPost, "sessions/"+url.PathEscape(name)+"/"+verb, nil, in, &s)
-	return s, err
+func (c sessionCalls) change(ctx context.Context, name, verb string, in any) (session.Status, error) {
+	return post[session.Status](ctx, c.connection, pathOf("sessions", name, verb), in)
 }
 
 // PauseSession pauses a session.

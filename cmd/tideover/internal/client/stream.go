@@ -10,7 +10,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -21,18 +20,24 @@ import (
 // reconnect is the policy for a server that has answered before.
 const reconnect = "exponential(50ms..20s) jitter=full attempts=unlimited"
 
-// reconnector returns what repeats a request until the server is back.
-func (c *connection) reconnector() (*retry.Runner, error) {
-	p, err := retry.Parse(reconnect)
-	if err != nil {
-		return nil, err
-	}
-	return retry.New(p, retry.WithOnRetry(func(_ context.Context, e retry.Event) error {
+// untilBack calls do until the server is back, and returns the last error.
+func (c *connection) untilBack(ctx context.Context, do func(context.Context) error) error {
+	err := retry.Must(reconnect, retry.WithOnRetry(func(_ context.Context, e retry.Event) error {
 		if c.OnReconnect != nil {
 			c.OnReconnect(e.Err, e.Delay)
 		}
 		return nil
-	}))
+	})).Do(ctx, do)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e, ok := errors.AsType[*retry.Error](err); ok && e.Last != nil {
+		err = e.Last
+	}
+	if p, ok := errors.AsType[*control.Error](err); ok {
+		return p
+	}
+	return err
 }
 
 // permanent marks an error that a repetition would not change: a rejection that is not about the
@@ -47,69 +52,40 @@ func (c *connection) permanent(err error) error {
 	return err
 }
 
-// lastFailure returns the last failure of a [*retry.Error].
-func lastFailure(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if e, ok := errors.AsType[*retry.Error](err); ok && e.Last != nil {
-		err = e.Last
-	}
-	if p, ok := errors.AsType[*control.Error](err); ok {
-		return p
-	}
-	return err
-}
-
 // streamCalls are the operations that outlast a restart of the server.
 type streamCalls struct{ *connection }
 
 // Result waits for the outcome of a run, also across a restart of the server. The error of a run
 // that is dead or was canceled is a [*control.Error] with its Outcome.
-func (c streamCalls) Result(ctx context.Context, id string) (json.RawMessage, error) {
-	runner, err := c.reconnector()
-	if err != nil {
-		return nil, err
-	}
-	var output json.RawMessage
-	for {
-		over := false
-		err := runner.Do(ctx, func(ctx context.Context) error {
+func (c streamCalls) Result(ctx context.Context, id string) (output json.RawMessage, err error) {
+	for over := false; !over && err == nil; {
+		err = c.untilBack(ctx, func(ctx context.Context) error {
 			var err error
 			over, output, err = c.poll(ctx, id)
 			return c.permanent(err)
 		})
-		if err != nil {
-			return nil, lastFailure(ctx, err)
-		}
-		if over {
-			return output, nil
-		}
 	}
+	if err != nil {
+		return nil, err
+	}
+	return output, nil
 }
 
 // Outcome returns the state of a run, also across a restart of the server.
 func (c streamCalls) Outcome(ctx context.Context, id string) (o control.Outcome, err error) {
-	runner, err := c.reconnector()
-	if err != nil {
-		return o, err
-	}
-	err = runner.Do(ctx, func(ctx context.Context) error {
+	err = c.untilBack(ctx, func(ctx context.Context) error {
 		info, err := runCalls(c).Get(ctx, id)
 		if err == nil {
 			o = *control.NewOutcome(info)
 		}
 		return c.permanent(err)
 	})
-	if err != nil {
-		return o, lastFailure(ctx, err)
-	}
-	return o, nil
+	return o, err
 }
 
 // poll waits up to 30 seconds for the outcome of a run.
 func (c streamCalls) poll(ctx context.Context, id string) (over bool, output json.RawMessage, err error) {
-	r, err := c.request(ctx, http.MethodGet, runPath(id, "result"), url.Values{"wait": {"30s"}}, nil)
+	r, err := c.request(ctx, http.MethodGet, pathOf("runs", id, "result"), url.Values{"wait": {"30s"}}, nil)
 	if err != nil {
 		return false, nil, err
 	}
@@ -134,14 +110,9 @@ type EventFilter struct {
 // Events calls yield with each event, until it returns false, the context ends, or the server
 // rejects the request. After a lost connection it continues with the next event.
 func (c streamCalls) Events(ctx context.Context, w EventFilter, yield func(control.Event) bool, missed func(control.Missed)) error {
-	q := url.Values{}
-	for name, v := range map[string]string{"after": w.After, "run": w.Run, "workflow": w.Workflow, "kind": strings.Join(w.Kinds, ",")} {
-		if v != "" {
-			q.Set(name, v)
-		}
-	}
+	q := queryOf(map[string]any{"after": w.After, "run": w.Run, "workflow": w.Workflow, "kind": w.Kinds})
 	if w.Once {
-		q.Set("follow", strconv.FormatBool(false))
+		q.Set("follow", "false")
 	}
 	s := &source{client: c.connection, path: "events", query: q, once: w.Once}
 	return s.run(ctx, func(name, data string) (bool, error) {
@@ -169,7 +140,7 @@ func (c streamCalls) Events(ctx context.Context, w EventFilter, yield func(contr
 // lost connection it continues with the next event.
 func (c streamCalls) Follow(ctx context.Context, id string, yield func(control.Event)) (end control.Outcome, err error) {
 	over := false
-	s := &source{client: c.connection, path: runPath(id, "events")}
+	s := &source{client: c.connection, path: pathOf("runs", id, "events")}
 	err = s.run(ctx, func(name, data string) (bool, error) {
 		switch name {
 		case "":
@@ -203,12 +174,8 @@ type source struct {
 var errBroken = errors.New("the connection to the server broke")
 
 func (s *source) run(ctx context.Context, take func(name, data string) (bool, error)) error {
-	runner, err := s.client.reconnector()
-	if err != nil {
-		return err
-	}
 	for !s.over {
-		err := runner.Do(ctx, func(ctx context.Context) error {
+		err := s.client.untilBack(ctx, func(ctx context.Context) error {
 			alive, err := s.open(ctx, take)
 			if alive && !s.over {
 				if s.client.OnReconnect != nil {
@@ -219,7 +186,7 @@ func (s *source) run(ctx context.Context, take func(name, data string) (bool, er
 			return err
 		})
 		if err != nil {
-			return lastFailure(ctx, err)
+			return err
 		}
 	}
 	return nil
