@@ -107,7 +107,12 @@ func fillIn(t *testing.T, route string, values map[string][]string) (paths []str
 	return paths
 }
 
-var handled = regexp.MustCompile(`mux\.Handle(?:Func)?\("([A-Z]+) (/[^"]*)"`)
+// handled matches the registration of one path, added that of a page with its stream (live) or of a
+// question with its action (form).
+var (
+	handled = regexp.MustCompile(`mux\.Handle(?:Func)?\("([A-Z]+) (/[^"]*)"`)
+	added   = regexp.MustCompile(`h\.(live|form)\("(/[^"]*)"`)
+)
 
 // pageRoutes returns the paths of all pages with this method, from the source of the web page.
 func pageRoutes(t *testing.T, method string) (paths []string) {
@@ -118,6 +123,14 @@ func pageRoutes(t *testing.T, method string) (paths []string) {
 	}
 	for _, m := range handled.FindAllStringSubmatch(string(text), -1) {
 		if m[1] == method && m[2] != "/static/" {
+			paths = append(paths, m[2])
+		}
+	}
+	for _, m := range added.FindAllStringSubmatch(string(text), -1) {
+		switch {
+		case method == "GET" && m[1] == "live":
+			paths = append(paths, m[2], "/live"+m[2])
+		case method == "GET" || method == "POST" && m[1] == "form":
 			paths = append(paths, m[2])
 		}
 	}

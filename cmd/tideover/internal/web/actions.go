@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -62,36 +62,20 @@ func letterOffers(i *engine.Info) []offer {
 	return list
 }
 
-// repeatable returns an error if the action starts another run in place of this one, and that is
-// not possible.
-func repeatable(i *engine.Info, action string) error {
-	if action != "rerun" && action != "replay" && action != "latest" {
-		return nil
-	}
-	return control.Repeatable(i)
-}
-
 // runActions are the actions on one run.
-type runActions struct{ *site }
+type runActions struct{ *Site }
 
-// confirm asks whether to apply an action to a run.
-func (h runActions) confirm(w http.ResponseWriter, r *http.Request) {
-	q, err := h.question(r)
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.showQuestion(w, r, http.StatusOK, q)
-}
-
+// question asks whether to apply an action to a run.
 func (h runActions) question(r *http.Request) (*question, error) {
 	id, action := r.PathValue("id"), r.PathValue("action")
 	i, err := h.control.Runs.Get(r.Context(), id)
 	if err != nil {
 		return nil, err
 	}
-	if err := repeatable(i, action); err != nil {
-		return nil, err
+	if action == "rerun" || action == "replay" || action == "latest" {
+		if err := control.Repeatable(i); err != nil {
+			return nil, err
+		}
 	}
 	raw := i.Input
 	i = h.redact.run(i)
@@ -114,11 +98,10 @@ func (h runActions) question(r *http.Request) (*question, error) {
 		q.Text = "A new run starts at this step and keeps the results of the steps before it."
 		q.Step = failedStep(i)
 	case "latest":
-		flow, ok := h.control.Runs.Definition(i.Workflow)
-		if !ok {
-			return nil, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
+		if q.Steps, err = h.currentSteps(i); err != nil {
+			return nil, err
 		}
-		q.Title, q.Button, q.Steps, q.Same, q.Step = "Retry with the current definition?", "Retry", flow.Steps(), true, -1
+		q.Title, q.Button, q.Same, q.Step = "Retry with the current definition?", "Retry", true, -1
 		q.Text = "A new run replaces this one. It keeps the results of unchanged steps, and runs the steps that failed, are new or have changed, and all steps after them."
 	case "replay":
 		text := pretty(string(i.Input))
@@ -130,26 +113,40 @@ func (h runActions) question(r *http.Request) (*question, error) {
 	return q, nil
 }
 
-// failedStep returns the index of the first failed step, or 0.
-func failedStep(i *engine.Info) int {
-	for k := range i.Steps {
-		if i.Steps[k].Status == "failed" {
-			return k
-		}
+// currentSteps returns the steps of the run's workflow as it is defined now.
+func (h runActions) currentSteps(i *engine.Info) ([]engine.StepInfo, error) {
+	flow, ok := h.control.Runs.Definition(i.Workflow)
+	if !ok {
+		return nil, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
 	}
-	return 0
+	return flow.Steps(), nil
 }
 
-// act applies an action to a run.
-func (h runActions) act(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		h.fail(w, r, formStatus(err), err)
-		return
+// chosenStep returns the name of the step that a form has chosen.
+func chosenStep(r *http.Request, steps []engine.StepInfo) (string, error) {
+	n, err := strconv.Atoi(r.PostForm.Get("step"))
+	if err != nil || n < 0 || n >= len(steps) {
+		return "", &inputError{"there is no such step", ""}
 	}
-	ctx, id, by := r.Context(), r.PathValue("id"), h.actor(r)
-	var err error
+	return steps[n].Name, nil
+}
+
+// failedStep returns the index of the first failed step, or 0.
+func failedStep(i *engine.Info) int {
+	return max(slices.IndexFunc(i.Steps, func(s engine.StepInfo) bool { return s.Status == "failed" }), 0)
+}
+
+// runTexts has the sentence that is shown after each action on a run.
+var runTexts = map[string]string{
+	"cancel": "Canceled.", "retry": "Retried.", "wake": "The wait was ended; the next attempt starts now.",
+	"rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
+}
+
+// act applies an action to a run. It leads to the new run if there is one.
+func (h runActions) act(r *http.Request) (did, to string, err error) {
+	ctx, id, by, action := r.Context(), r.PathValue("id"), h.actor(r), r.PathValue("action")
 	var next control.Started
-	switch action := r.PathValue("action"); action {
+	switch action {
 	case "cancel":
 		err = h.control.Runs.Cancel(ctx, id, by)
 	case "retry":
@@ -171,81 +168,54 @@ func (h runActions) act(w http.ResponseWriter, r *http.Request) {
 	default:
 		err = fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, action)
 	}
-	if wrong, ok := errors.AsType[*inputError](err); ok {
-		h.confirmAgain(w, r, wrong)
-		return
+	if next.ID != "" {
+		return "", runURL(next.ID) + "?did=" + action, err
 	}
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.did(w, r, next.ID)
+	return runTexts[action], runURL(id) + "?did=" + action, err
 }
 
-func formStatus(err error) int {
-	if s := statusOf(err); s != http.StatusInternalServerError {
-		return s
-	}
-	return http.StatusBadRequest
-}
-
-func (h runActions) rerun(r *http.Request, id, by string) (control.Started, error) {
+func (h runActions) rerun(r *http.Request, id, by string) (next control.Started, err error) {
 	i, err := h.control.Runs.Get(r.Context(), id)
-	if err == nil {
-		err = repeatable(i, "rerun")
-	}
 	if err != nil {
-		return control.Started{}, err
+		return next, err
 	}
-	n, err := strconv.Atoi(r.PostForm.Get("step"))
-	if err != nil || n < 0 || n >= len(i.Steps) {
-		return control.Started{}, &inputError{"there is no such step", ""}
+	step, err := chosenStep(r, i.Steps)
+	if err != nil {
+		return next, err
 	}
-	return h.control.Runs.Rerun(r.Context(), engine.RerunRequest{Run: id, Step: i.Steps[n].Name, By: by})
+	return h.control.Runs.Rerun(r.Context(), engine.RerunRequest{Run: id, Step: step, By: by})
 }
 
 // retryLatest continues a run with the current definition, from the chosen step if there is one. If
 // a step must be chosen, the question is asked again.
-func (h runActions) retryLatest(r *http.Request, id, by string) (control.Started, error) {
-	i, err := h.control.Runs.Get(r.Context(), id)
-	if err == nil {
-		err = repeatable(i, "latest")
-	}
-	if err != nil {
-		return control.Started{}, err
-	}
+func (h runActions) retryLatest(r *http.Request, id, by string) (next control.Started, err error) {
 	var from *string
-	if text := r.PostForm.Get("step"); text != "" {
-		flow, ok := h.control.Runs.Definition(i.Workflow)
-		if !ok {
-			return control.Started{}, fmt.Errorf("%w: there is no workflow %q now", engine.ErrState, i.Workflow)
+	if r.PostForm.Get("step") != "" {
+		i, err := h.control.Runs.Get(r.Context(), id)
+		if err != nil {
+			return next, err
 		}
-		n, err := strconv.Atoi(text)
-		steps := flow.Steps()
-		if err != nil || n < 0 || n >= len(steps) {
-			return control.Started{}, &inputError{"there is no such step", ""}
+		steps, err := h.currentSteps(i)
+		if err != nil {
+			return next, err
 		}
-		from = &steps[n].Name
+		step, err := chosenStep(r, steps)
+		if err != nil {
+			return next, err
+		}
+		from = &step
 	}
-	next, err := h.control.Runs.RetryLatest(r.Context(), id, from, nil, by)
+	next, err = h.control.Runs.RetryLatest(r.Context(), id, from, nil, by)
 	if removed, ok := errors.AsType[*engine.RemovedStepsError](err); ok {
 		return next, &inputError{removed.Error(), ""}
 	}
 	return next, err
 }
 
-// inputError is an error in a form.
-type inputError struct{ problem, text string }
-
-func (e *inputError) Error() string { return e.problem }
-
 // edited returns the input of the form, or nil if it was not changed: secrets in the original are
 // not shown and must not get lost.
 func (h runActions) edited(r *http.Request, id string) (json.RawMessage, error) {
 	i, err := h.get(r.Context(), id)
-	if err == nil {
-		err = repeatable(i, "replay")
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -282,34 +252,4 @@ func place(text string, err error) string {
 	before := text[:min(max(int(s.Offset)-1, 0), len(text))]
 	line := strings.Count(before, "\n") + 1
 	return fmt.Sprintf("line %d, column %d: %v", line, len(before)-strings.LastIndexByte(before, '\n'), err)
-}
-
-// confirmAgain shows the form again, with the error.
-func (h runActions) confirmAgain(w http.ResponseWriter, r *http.Request, wrong *inputError) {
-	q, err := h.question(r)
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	q.Problem = wrong.problem
-	if q.Input != nil {
-		q.Input = &wrong.text
-	}
-	h.showQuestion(w, r, http.StatusUnprocessableEntity, q)
-}
-
-// did answers after an action: with the new run if there is one, else with the page on which the
-// question was asked.
-func (h runActions) did(w http.ResponseWriter, r *http.Request, next string) {
-	what := url.Values{"did": {r.PathValue("action")}}
-	to := runURL(r.PathValue("id"))
-	if next != "" {
-		to = runURL(next)
-	}
-	to += "?" + what.Encode()
-	if fromHTMX(r) && next == "" {
-		h.flash(w, r, done(what))
-		return
-	}
-	forward(w, r, to)
 }

@@ -40,9 +40,9 @@ func BenchmarkPages(b *testing.B) {
 				} else if w.Code != http.StatusOK {
 					b.Fatalf("%d %s", w.Code, w.Body)
 				}
-				h.pages.policies.samples.mu.Lock()
-				h.pages.policies.samples.at = time.Time{} // or only the first would be measured
-				h.pages.policies.samples.mu.Unlock()
+				h.samples.mu.Lock()
+				h.samples.at = time.Time{} // or only the first would be measured
+				h.samples.mu.Unlock()
 			}
 		})
 	}

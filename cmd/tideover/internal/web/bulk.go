@@ -1,76 +1,287 @@
 package web
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // bulkActions are the actions on many runs.
-type bulkActions struct{ *site }
+type bulkActions struct{ *Site }
 
-// confirmGroup asks whether to retry all runs of a group.
-func (h bulkActions) confirmGroup(w http.ResponseWriter, r *http.Request) {
+// bulkAction is how an action on many runs is shown.
+type bulkAction struct {
+	name   control.BulkAction
+	label  string
+	verb   string // the question is: verb, number of runs, how
+	how    string
+	past   string
+	text   string
+	danger bool
+}
+
+var bulkKinds = []bulkAction{
+	{
+		name: control.BulkRetry, label: "Retry all", verb: "Retry", past: "retried",
+		text: "Failed steps get a new set of attempts; the results of succeeded steps are kept.",
+	},
+	{
+		name: control.BulkRetryLatest, label: "Retry all with the current definition", verb: "Retry", how: " with the current definition", past: "replaced by new runs",
+		text: "A new run replaces each of them. It keeps the results of unchanged steps.",
+	},
+	{
+		name: control.BulkCancel, label: "Cancel all", verb: "Cancel", past: "canceled", danger: true,
+		text: "Their running steps are canceled, and their results are discarded. This can't be undone.",
+	},
+}
+
+// bulkActionOf returns the action that a request names.
+func bulkActionOf(r *http.Request) (*bulkAction, error) {
+	name := r.PathValue("action")
+	i := slices.IndexFunc(bulkKinds, func(a bulkAction) bool { return string(a.name) == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%w: unknown action %q", engine.ErrNotFound, name)
+	}
+	return &bulkKinds[i], nil
+}
+
+// states returns the states of the query in which the action is possible.
+func (e *bulkAction) states(q query) []string {
+	if len(q.States) == 0 {
+		return e.name.DefaultStates()
+	}
+	return slices.DeleteFunc(slices.Clone(q.States), func(s string) bool { return !slices.Contains(e.name.PossibleStates(), s) })
+}
+
+// words returns the verb of the action and its explanation. For dead runs, cancel is called
+// discard.
+func (e *bulkAction) words(states []string) (verb, what string) {
+	if e.danger && len(states) == 1 && states[0] == "dead" {
+		return "Discard", "They will not be retried. Their history is kept until their retention ends."
+	}
+	return e.verb, e.text
+}
+
+// bulkOffers returns the actions on all runs of a query. A query for all runs has none: they would
+// be too easy to use by mistake.
+func bulkOffers(q query) (list []offer) {
+	if !q.Narrow() {
+		return nil
+	}
+	q.After, q.Order = "", orders[0]
+	for i := range bulkKinds {
+		if e := &bulkKinds[i]; len(e.states(q)) > 0 {
+			list = append(list, offer{string(e.name), e.label, q.url("/bulk/" + string(e.name)), e.danger})
+		}
+	}
+	return list
+}
+
+// filter returns the filter of a query for an action.
+func (h bulkActions) filter(ctx context.Context, e *bulkAction, q query) (control.Filter, error) {
+	q.After = ""
+	f := q.filter()
+	f.States = e.states(q)
+	if !q.Narrow() || len(f.States) == 0 {
+		return f, fmt.Errorf("%w: the filter selects no run that allows this action", engine.ErrState)
+	}
+	if q.Group == "" {
+		return f, nil
+	}
+	g, err := h.groupOf(ctx, q.Group)
+	if err != nil {
+		return f, err
+	}
+	f.States, f.Workflow, f.Error = []string{"dead"}, g.Workflow, g.Pattern
+	return f, nil
+}
+
+// counted limits the number of runs that are counted one by one for a question.
+const counted = 10_000
+
+// matches counts the runs of a filter, and reports whether there are more. It uses the counters of
+// the engine if they are enough.
+func (h bulkActions) matches(ctx context.Context, q query, f control.Filter) (n int, more bool, err error) {
+	if f.Search == "" && f.Error == "" && f.MinAttempts == 0 && q.Since.IsZero() && q.Until.IsZero() {
+		t, err := h.totals(ctx, true)
+		return t.count(q, f.States), false, err
+	}
+	f.Limit = 1000
+	for {
+		list, err := h.control.Runs.List(ctx, f)
+		n += len(list.Runs)
+		if err != nil || list.Next == "" || n >= counted {
+			return n, list.Next != "", err
+		}
+		f.After = list.Next
+	}
+}
+
+// count returns how many runs of the query's workflow are in one of the states.
+func (t *totals) count(q query, states []string) (n int) {
+	byState := t.byState(q)
+	for _, s := range states {
+		n += byState[s]
+	}
+	return n
+}
+
+// question asks whether to apply an action to all runs of a query.
+func (h bulkActions) question(r *http.Request) (*question, error) {
+	q := parseQuery(r.URL.Query())
+	e, err := bulkActionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	f, err := h.filter(r.Context(), e, q)
+	if err != nil {
+		return nil, err
+	}
+	f.Until = earlier(f.Until, now)
+	n, more, err := h.matches(r.Context(), q, f)
+	if err != nil {
+		return nil, err
+	}
+	number := strconv.Itoa(n)
+	if more {
+		number = "more than " + number
+	}
+	verb, what := e.words(f.States)
+	return &question{
+		Title: fmt.Sprintf("%s %s%s?", verb, strings.Replace(textfmt.Plural(n, "run"), strconv.Itoa(n), number, 1), e.how), Button: verb + " " + number, Danger: e.danger,
+		Text:   fmt.Sprintf("All runs that are %s and match: %s. Runs that start from now on are not affected. %s", strings.Join(f.States, ", "), h.redact(describeFilter(q, &f)), what),
+		Action: "/bulk/" + string(e.name), Back: back(q),
+		Fields: []fact{{"query", q.encode()}, {"until", strconv.FormatInt(now.UnixMilli(), 10)}},
+	}, nil
+}
+
+// describeFilter describes a filter in words.
+func describeFilter(q query, f *control.Filter) string {
+	var words []string
+	add := func(ok bool, format string, args ...any) {
+		if ok {
+			words = append(words, fmt.Sprintf(format, args...))
+		}
+	}
+	add(f.Workflow != "", "workflow %s", f.Workflow)
+	add(f.Search != "", "search %q", f.Search)
+	add(f.Error != "", "error like %q", firstLine(f.Error, 160))
+	add(f.MinAttempts > 0, "at least %d attempts", f.MinAttempts)
+	add(!q.Since.IsZero(), "created after %s", stamp(q.Since))
+	add(!q.Until.IsZero(), "created before %s", stamp(q.Until))
+	if len(words) == 0 {
+		return "any workflow"
+	}
+	return strings.Join(words, ", ")
+}
+
+// back returns the URL of the list that a question belongs to.
+func back(q query) string {
+	if q.Group != "" {
+		return query{Group: q.Group, Internal: q.Internal, Order: orders[0]}.url("/dead")
+	}
+	return q.url("/runs")
+}
+
+// earlier returns the earlier of two times, of which the first may be zero.
+func earlier(t, or time.Time) time.Time {
+	if !t.IsZero() && t.Before(or) {
+		return t
+	}
+	return or
+}
+
+// act applies an action to the runs that matched when the question was asked.
+func (h bulkActions) act(r *http.Request) (did, to string, err error) {
+	e, err := bulkActionOf(r)
+	if err != nil {
+		return "", "", err
+	}
+	values, err := url.ParseQuery(r.PostForm.Get("query"))
+	asked, bad := strconv.ParseInt(r.PostForm.Get("until"), 10, 64)
+	if err != nil || bad != nil {
+		return "", "", control.Invalid("", "the form does not contain the filter of the runs: reload the page and try again")
+	}
+	q := parseQuery(values)
+	f, err := h.filter(r.Context(), e, q)
+	if err != nil {
+		return "", "", err
+	}
+	f.Until = earlier(f.Until, earlier(time.UnixMilli(asked), time.Now()))
+	q.After = ""
+	to = q.url("/runs")
+	if q.Group != "" {
+		to = "/dead" // the group may be empty by now
+	}
+	return h.forAll(r, e, f, to)
+}
+
+// groupQuestion asks whether to retry all runs of a group.
+func (h bulkActions) groupQuestion(r *http.Request) (*question, error) {
 	g, err := h.groupOf(r.Context(), r.URL.Query().Get("group"))
 	if err != nil {
-		h.fail(w, r, groupStatus(err), err)
-		return
+		return nil, err
 	}
-	h.showQuestion(w, r, http.StatusOK, &question{
+	return &question{
 		Title: fmt.Sprintf("Retry %s?", textfmt.Plural(g.Count, "dead letter")), Button: fmt.Sprintf("Retry %d", g.Count),
 		Text:   fmt.Sprintf("All runs of workflow %s with this error: %s", g.Workflow, h.redact(firstLine(g.Pattern, 200))),
 		Action: "/dead/retry", Back: g.URL, Key: g.Key,
-	})
-}
-
-func groupStatus(err error) int {
-	if errors.Is(err, errNoGroup) {
-		return http.StatusNotFound
-	}
-	return statusOf(err)
+	}, nil
 }
 
 // retryGroup retries the runs of a group that died before the request.
-func (h bulkActions) retryGroup(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		h.fail(w, r, formStatus(err), err)
-		return
-	}
+func (h bulkActions) retryGroup(r *http.Request) (did, to string, err error) {
 	g, err := h.groupOf(r.Context(), r.PostForm.Get("group"))
 	if err != nil {
-		h.fail(w, r, groupStatus(err), err)
-		return
+		return "", "", err
 	}
 	f := control.Filter{States: []string{"dead"}, Workflow: g.Workflow, Error: g.Pattern, Until: time.Now()}
-	h.forAll(w, r, &bulkKinds[0], f, "/dead")
+	return h.forAll(r, &bulkKinds[0], f, "/dead")
 }
 
-// forAll applies an action to all runs of a filter, and shows how many they were.
-func (h bulkActions) forAll(w http.ResponseWriter, r *http.Request, a *bulkAction, f control.Filter, back string) {
+// forAll applies an action to all runs of a filter. The sentence says how many they were.
+func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, back string) (did, to string, err error) {
 	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actor(r))
 	if err != nil {
-		err = fmt.Errorf("%d were %s, then: %w", t.Done, a.past, err)
-		h.failWith(w, r, err)
-		return
+		return "", "", fmt.Errorf("%d were %s, then: %w", t.Done, a.past, err)
 	}
-	did := url.Values{"did": {string(a.name) + "-all"}, "n": {strconv.FormatInt(t.Done, 10)}, "left": {strconv.FormatInt(t.Refused, 10)}}
+	v := url.Values{"did": {string(a.name) + "-all"}, "n": {strconv.FormatInt(t.Done, 10)}, "left": {strconv.FormatInt(t.Refused, 10)}}
 	if t.More {
-		did.Set("more", "1")
-	}
-	if fromHTMX(r) {
-		h.flash(w, r, done(did))
-		return
+		v.Set("more", "1")
 	}
 	sign := "?"
 	if strings.Contains(back, sign) {
 		sign = "&"
 	}
-	forward(w, r, back+sign+did.Encode())
+	return done(v), back + sign + v.Encode(), nil
+}
+
+// done returns a sentence about the last action on a run, or on many. The URL contains the name of
+// the action, never the sentence.
+func done(v url.Values) string {
+	did := v.Get("did")
+	i := slices.IndexFunc(bulkKinds, func(a bulkAction) bool { return string(a.name)+"-all" == did })
+	if i < 0 {
+		return runTexts[did]
+	}
+	n, _ := strconv.Atoi(v.Get("n"))
+	left, _ := strconv.Atoi(v.Get("left"))
+	text := fmt.Sprintf("%d %s.", max(n, 0), bulkKinds[i].past)
+	if left > 0 {
+		text += fmt.Sprintf(" %d skipped: their state did not allow it.", left)
+	}
+	if v.Get("more") == "1" {
+		text += " More runs match: repeat the action to continue."
+	}
+	return text
 }

@@ -79,14 +79,11 @@ func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Clus
 }
 
 // clusterPage is the list of processes and shards.
-type clusterPage struct {
-	*site
-	cache *clusterCache
-}
+type clusterPage struct{ *Site }
 
 func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
-	p := part{template: "cluster-live", polled: true, data: page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
-	c, err := h.cache.get(ctx, h.control.System)
+	p := part{template: "cluster", polled: true, data: page{Title: "Cluster", Place: "cluster", Live: "/live/cluster", Now: now}}
+	c, err := h.cluster.get(ctx, h.control.System)
 	if ctx.Err() != nil || errors.Is(err, engine.ErrClosed) {
 		return p, err
 	}

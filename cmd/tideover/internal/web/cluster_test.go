@@ -43,7 +43,7 @@ func newClusterSite(t *testing.T, change ...func(*setup)) *clusterSite {
 		c, err := p.h.control.System.Cluster(t.Context())
 		return err == nil && owned(&c) == 4 && len(c.Silent) == 0
 	})
-	p.h.requestTimeout, p.h.pages.cluster.cache.at = time.Hour, time.Time{}
+	p.h.requestTimeout, p.h.cluster.at = time.Hour, time.Time{}
 	return p
 }
 

@@ -2,10 +2,8 @@ package web
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -50,26 +48,14 @@ type deadRow struct {
 // groupKey returns the name of a group for URLs and forms, which must not contain the text of an
 // error.
 func groupKey(g *engine.Group) string {
-	sum := sha256.Sum256([]byte(g.Workflow + "\x00" + g.Pattern))
-	return hex.EncodeToString(sum[:8])
+	return hash(g.Workflow+"\x00"+g.Pattern, 8)
 }
 
 // deadPage is the list of dead runs.
-type deadPage struct{ *site }
+type deadPage struct{ *Site }
 
 func (h deadPage) serve(w http.ResponseWriter, r *http.Request) {
-	p, err := h.load(r.Context(), deadQuery(r), time.Now())
-	if err != nil {
-		if q := deadQuery(r); q.After != "" && isCursorError(err) {
-			q.After = "" // of another list
-			http.Redirect(w, r, q.url("/dead"), http.StatusSeeOther)
-			return
-		}
-		h.failWith(w, r, err)
-		return
-	}
-	p.data.Flash = done(r.URL.Query())
-	h.show(w, r, http.StatusOK, "dead", p.data)
+	h.showList(w, r, "/dead", deadQuery(r), h.load)
 }
 
 func (h deadPage) live(w http.ResponseWriter, r *http.Request) {
@@ -120,7 +106,7 @@ func (h deadPage) load(ctx context.Context, q query, now time.Time) (part, error
 		b.Groups[i].Pattern = h.redact(b.Groups[i].Pattern)
 	}
 	return part{
-		template: "dead-live", behind: t.Stats.Behind > 0,
+		template: "dead", behind: t.Stats.Behind > 0,
 		data: page{Title: "Dead letters", Place: "dead", Live: q.url("/live/dead"), Now: now, Dead: b.Count, Body: b},
 	}, nil
 }
@@ -146,12 +132,10 @@ func (h deadPage) addRows(ctx context.Context, b *deadBody, f control.Filter) (e
 }
 
 func findGroup(groups []group, key string) *group {
-	for i := range groups {
-		if groups[i].Key == key {
-			return &groups[i]
-		}
+	if i := slices.IndexFunc(groups, func(g group) bool { return g.Key == key }); i >= 0 {
+		return &groups[i]
 	}
 	return nil
 }
 
-var errNoGroup = errors.New("no runs are left in this group of dead letters")
+var errNoGroup = control.NewError(control.CodeNotFound, "no runs are left in this group of dead letters", "")

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/testwait"
 	"github.com/tideover/tideover/nostr"
@@ -41,7 +42,7 @@ func (g *fullSite) busy() {
 // storm sets a retry storm, a failed relay and a failed reload.
 func (g *fullSite) storm() {
 	g.update(func() {
-		g.storms = []Storm{{Layer: "workflow", Name: "quick", Ratio: 3.4, Since: time.Now().Add(-time.Minute)}}
+		g.storms = []storm.Storm{{Subject: storm.Subject{Layer: "workflow", Name: "quick"}, Amplification: 3.4, Since: time.Now().Add(-time.Minute)}}
 		g.reload = errors.New("tideover.yaml:12:3: policies.api: unknown key \"tries\"; did you mean attempts?")
 		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Up: true, Since: time.Now().Add(-time.Hour)}, {URL: "wss://another.relay.example", Error: "dial tcp: connection refused", Queued: 3, Since: time.Now().Add(-time.Minute)}}
 	})
@@ -131,7 +132,7 @@ func (v visitor) policiesAndHealth(g *fullSite) {
 	x.seen("#config", "did you mean attempts?")
 	const script, image = "<script>window.planted=1</script>", "<img src=x onerror=window.planted=1>"
 	g.update(func() {
-		g.storms, g.reload = []Storm{{Layer: "provider", Name: image, Ratio: 3, Since: time.Now()}}, errors.New(script+"\n"+image)
+		g.storms, g.reload = []storm.Storm{{Subject: storm.Subject{Layer: "provider", Name: image}, Amplification: 3, Since: time.Now()}}, errors.New(script+"\n"+image)
 		g.relays = []nostr.RelayStatus{{URL: script, Error: image}, {URL: image, Up: true, Trouble: script}}
 	})
 	g.h.feed.touchAll()

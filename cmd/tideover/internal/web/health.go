@@ -51,11 +51,11 @@ type reloadRow struct {
 const unrelated = "-"
 
 // healthPage is the state of the server.
-type healthPage struct{ *site }
+type healthPage struct{ *Site }
 
 func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
 	b := healthBody{Engine: h.hasEngine(), Facts: h.process(now)}
-	p := part{template: "health-live", moving: true, data: page{Title: "Health", Place: "health", Live: "/live/health", Now: now}}
+	p := part{template: "health", moving: true, data: page{Title: "Health", Place: "health", Live: "/live/health", Now: now}}
 	if b.Engine {
 		h.addEngine(ctx, &b)
 		if ctx.Err() != nil {

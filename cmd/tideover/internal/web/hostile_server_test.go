@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/nostr"
 )
@@ -23,7 +24,7 @@ func TestHostileTextAroundTheServer(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			g := g.with(t)
 			g.update(func() {
-				g.storms = []Storm{{Layer: "provider", Name: x.text, Ratio: 3, Since: time.Now()}}
+				g.storms = []storm.Storm{{Subject: storm.Subject{Layer: "provider", Name: x.text}, Amplification: 3, Since: time.Now()}}
 				g.relays = []nostr.RelayStatus{{URL: x.text, Error: x.text}, {URL: x.text, Up: true, Trouble: x.text}}
 				g.reload = errors.New(x.text)
 			})

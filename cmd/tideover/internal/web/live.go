@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 )
 
@@ -15,7 +14,7 @@ const maxStreams = 512
 
 // part is the part of a page that follows events.
 type part struct {
-	template string
+	template string // of the page; that of the part ends with "-live"
 	data     page
 	behind   bool // lists do not contain the newest runs yet
 	moving   bool // it changes with time, without events
@@ -31,30 +30,23 @@ type loaderOf func(*http.Request) loader
 // always returns the same loader for every request.
 func always(load loader) loaderOf { return func(*http.Request) loader { return load } }
 
-// pageHandler returns the handler of a page. done returns a sentence about the action in the query; it may
-// be nil.
-func (h *site) pageHandler(template string, of loaderOf, done func(url.Values) string) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+// live adds a page, and the stream that updates it with the events of a run; "" for all events.
+// texts has the sentences about the actions that the query of the page may name.
+func (h *Site) live(path, run string, of loaderOf, texts map[string]string) {
+	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		p, err := of(r)(r.Context(), time.Now())
 		if err != nil {
 			h.failWith(w, r, err)
 			return
 		}
-		if done != nil {
-			p.data.Flash = done(r.URL.Query())
-		}
-		h.show(w, r, http.StatusOK, template, p.data)
-	}
-}
-
-// streamHandler returns the handler of the stream of a page that follows the events of a run; "" for all
-// events.
-func (h *site) streamHandler(run string, of loaderOf) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) { h.stream(w, r, run, of(r)) }
+		p.data.Flash = texts[r.URL.Query().Get("did")]
+		h.show(w, r, http.StatusOK, p.template, p.data)
+	})
+	h.mux.HandleFunc("GET /live"+path, func(w http.ResponseWriter, r *http.Request) { h.stream(w, r, run, of(r)) })
 }
 
 // stream sends the part of a page whenever it has changed, at most once in h.pace.
-func (h *site) stream(w http.ResponseWriter, r *http.Request, run string, load loader) {
+func (h *Site) stream(w http.ResponseWriter, r *http.Request, run string, load loader) {
 	defer h.streams.Add(-1)
 	if h.streams.Add(1) > maxStreams {
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)
@@ -73,7 +65,7 @@ func (h *site) stream(w http.ResponseWriter, r *http.Request, run string, load l
 }
 
 type stream struct {
-	h      *site
+	h      *Site
 	out    http.ResponseWriter
 	rc     *http.ResponseController
 	reader *reader
@@ -160,11 +152,11 @@ func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error)
 	if err != nil {
 		return p, nil, err
 	}
-	p.data.Alone, p.data.Storms = !s.h.hasEngine(), s.h.storms()
+	p.data.Alone, p.data.Storms = !s.h.hasEngine(), s.h.control.System.Storms()
 	b, err := s.h.render("update", struct {
 		Part page
 		Name string
-	}{p.data, p.template})
+	}{p.data, p.template + "-live"})
 	return p, b, err
 }
 

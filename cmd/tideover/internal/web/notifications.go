@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -30,10 +31,8 @@ type notificationsBody struct {
 
 // notifierRow is a notifier.
 type notifierRow struct {
-	Name    string
-	Kind    string // "" if the configuration is not known
+	control.Notifier
 	On      string
-	Policy  string
 	Sent    uint64
 	Waiting int
 	Failed  int
@@ -52,7 +51,7 @@ type messageRow struct {
 }
 
 // notificationsPage is the list of notifiers and their messages.
-type notificationsPage struct{ *site }
+type notificationsPage struct{ *Site }
 
 func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
@@ -78,7 +77,7 @@ func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error
 	slices.SortFunc(b.Messages, func(x, y messageRow) int { return cmp.Compare(y.ID, x.ID) })
 	b.Messages, b.Silent = b.Messages[:min(len(b.Messages), shownMessages)], silentText(silent, nil)
 	return part{
-		template: "notifications-live", behind: t.Stats.Behind > 0,
+		template: "notifications", behind: t.Stats.Behind > 0,
 		data: page{Title: "Notifications", Place: "notifications", Live: "/live/notifications", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
@@ -92,7 +91,7 @@ const (
 // notifiers returns the notifiers, and what became of their messages.
 func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
 	for _, n := range h.control.Messages.Notifiers() {
-		row := notifierRow{Name: n.Name, Kind: n.Kind, On: strings.Join(n.On, ", "), Policy: n.Policy}
+		row := notifierRow{Notifier: n, On: strings.Join(n.On, ", ")}
 		row.URL, row.Test = query{Workflow: n.Workflow, Order: orders[0]}.url("/runs"), offer{"test", "Send test message", testURL(n.Name), false}
 		for _, w := range t.Stats.Workflows {
 			if w.Name == n.Workflow {
@@ -186,3 +185,22 @@ func texts(object string) map[string]string {
 
 // testURL returns the URL of the test of a notifier.
 func testURL(name string) string { return "/notifications/" + url.PathEscape(name) + "/test" }
+
+// notificationTexts has the sentence that is shown after a test message was started. The list shows
+// whether it arrives.
+var notificationTexts = map[string]string{"test": "The test message is queued; the list shows its result."}
+
+// question asks whether to send a test message.
+func (h notificationsPage) question(r *http.Request) (*question, error) {
+	name := r.PathValue("notifier")
+	return &question{
+		Title: "Send a test message with " + name + "?", Button: "Send", Action: testURL(name), Back: "/notifications",
+		Text: "The recipients of this notifier get the message. Rate limits do not apply to a test; retries do.",
+	}, h.control.Messages.Check(name)
+}
+
+// sendTest sends a test message.
+func (h notificationsPage) sendTest(r *http.Request) (did, to string, err error) {
+	err = h.control.Messages.SendTest(r.Context(), r.PathValue("notifier"), h.actor(r))
+	return notificationTexts["test"], "/notifications?did=test", err
+}

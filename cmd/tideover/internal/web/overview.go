@@ -9,6 +9,7 @@ import (
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/gateway"
 	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/nostr"
 )
 
 // How much of each thing the overview shows. Their own pages show all.
@@ -42,17 +43,14 @@ type overviewBody struct {
 // alert is a problem that an operator should look at.
 type alert struct{ Text, URL string }
 
-// relay is a relay of NIP-90.
+// relay is a relay of NIP-90. Its URL is not shown as a link.
 type relay struct {
-	URL    string // of the relay; not shown as a link
-	State  string
-	Error  string
-	Queued int
-	Since  time.Time
+	nostr.RelayStatus
+	State string
 }
 
 // overviewPage is the first page of a server with an engine.
-type overviewPage struct{ *site }
+type overviewPage struct{ *Site }
 
 func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
@@ -70,7 +68,7 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	h.addSessions(ctx, &b)
 	b.Alerts = h.alerts(&b, now)
 	return part{
-		template: "overview-live", moving: true, behind: t.Stats.Behind > 0,
+		template: "overview", moving: true, behind: t.Stats.Behind > 0,
 		data: page{Title: "Overview", Place: "overview", Live: "/live/overview", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
@@ -166,7 +164,8 @@ func (h overviewPage) addSessions(ctx context.Context, b *overviewBody) {
 
 func (h overviewPage) relays() (list []relay) {
 	for _, s := range h.control.System.Relays() {
-		r := relay{URL: h.redact(s.URL), State: "down", Error: h.redact(s.Error), Queued: s.Queued, Since: s.Since}
+		r := relay{s, "down"}
+		r.URL, r.Error = h.redact(s.URL), h.redact(s.Error)
 		switch {
 		case s.Healthy():
 			r.State, r.Error = "up", ""

@@ -29,7 +29,7 @@ type fullSite struct {
 
 	mu     sync.Mutex
 	reload error
-	storms []Storm
+	storms []storm.Storm
 	relays []nostr.RelayStatus
 
 	isBusy bool // see busy
@@ -88,21 +88,14 @@ func (g *fullSite) settings() control.Settings {
 	return s
 }
 
-// allStorms returns the storms in the form of the alarm.
-func (g *fullSite) allStorms() (list []storm.Storm) {
-	for _, s := range current(g, &g.storms) {
-		list = append(list, storm.Storm{Subject: storm.Subject{Layer: s.Layer, Name: s.Name}, Amplification: s.Ratio, Since: s.Since})
-	}
-	return list
-}
-
 func newFullSite(t *testing.T, change ...func(*setup)) *fullSite {
 	t.Helper()
 	g := &fullSite{fleet: &fleet{list: []gateway.Status{fine("openai"), sick("anthropic")}}, cfg: loadConfig(t, fullSiteFile)}
 	g.cfg.Server.Data = t.TempDir()
 	g.testSite = newTestSite(t, append([]func(*setup){func(o *setup) {
 		o.Providers = g.fleet
-		o.Data, o.Settings, o.Storms = g.cfg.Server.Data, g.settings, g.allStorms
+		o.Data, o.Settings = g.cfg.Server.Data, g.settings
+		o.Storms = func() []storm.Storm { return current(g, &g.storms) }
 		o.Findings = func() []doctor.Finding { return doctor.Folder{Path: g.cfg.Server.Data, Keeps: true}.Check() }
 		o.Relays = func() []nostr.RelayStatus { return current(g, &g.relays) }
 		o.Place = func() notify.Place { return notify.Place{Host: "box"} }
@@ -141,7 +134,7 @@ func TestOverviewPage(t *testing.T) {
 	g.until(wait, "waiting")
 	g.until(g.start("quick", job{}), "succeeded")
 	g.update(func() {
-		g.storms = []Storm{{Layer: "workflow", Name: "quick<b>", Ratio: 3.25, Since: time.Now().Add(-time.Minute)}}
+		g.storms = []storm.Storm{{Subject: storm.Subject{Layer: "workflow", Name: "quick<b>"}, Amplification: 3.25, Since: time.Now().Add(-time.Minute)}}
 		g.relays = []nostr.RelayStatus{{URL: "wss://relay.example", Error: "dial: refused"}, {URL: "wss://up.example", Up: true}, {URL: "wss://busy.example", Up: true, Trouble: "rate-limited"}}
 		g.reload = errors.New("line 3: mistake")
 	})
@@ -152,7 +145,7 @@ func TestOverviewPage(t *testing.T) {
 	has(t, "/overview", body, `href="/runs/`+wait+`"`, "by policy", "no route to host", "2 runs have given up", "# teapot", `id="p-anthropic"`,
 		"Retry storm", "workflow quick&lt;b&gt; makes 3.2 attempts", "wss://relay.example", "dial: refused", "rate-limited", "was not reloaded", `<dt>succeeded in the last minute</dt>`,
 		`<rect class="succeeded"`, `<rect class="dead"`, `role="img" aria-label="in the last 10 minutes 4 runs started, 1 succeeded and 2 gave up; 7 attempts failed"`)
-	now := &stream{h: g.h, load: g.h.pages.overview.load}
+	now := &stream{h: g.h, load: overviewPage{g.h}.load}
 	_, painted, err := now.paint(t.Context(), g.h.feed.latest().Time)
 	if err != nil {
 		t.Fatal(err)

@@ -2,10 +2,12 @@ package web
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 	"github.com/tideover/tideover/engine"
 )
 
@@ -21,31 +23,15 @@ type page struct {
 	Alone   bool // there is no engine
 	Home    string
 	Nav     []navEntry
-	Storms  []Storm
+	Storms  []storm.Storm
 	Body    any
-}
-
-// Storm is a layer that makes far more attempts than there is work.
-type Storm struct {
-	Layer string    // workflow or provider
-	Name  string    // which one
-	Ratio float64   // attempts per unit of work
-	Since time.Time // when it began
-}
-
-// storms returns the retry storms at the moment.
-func (h *site) storms() (list []Storm) {
-	for _, s := range h.control.System.Storms() {
-		list = append(list, Storm{s.Layer, s.Name, s.Amplification, s.Since})
-	}
-	return list
 }
 
 // navEntry is an entry of the navigation.
 type navEntry struct{ Name, Label, URL, Key string }
 
 // navigation returns the entries of the pages that exist. The keys g and Key open a page.
-func (h *site) navigation() (list []navEntry) {
+func (h *Site) navigation() (list []navEntry) {
 	add := func(there bool, p navEntry) {
 		if there {
 			list = append(list, p)
@@ -65,12 +51,12 @@ func (h *site) navigation() (list []navEntry) {
 }
 
 // show sends a page.
-func (h *site) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+func (h *Site) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Version, p.Alone, p.Home, p.Nav = "tideover "+strings.TrimPrefix(h.control.System.Version(), "tideover "), !h.hasEngine(), h.home(), h.navigation()
 	if p.Now.IsZero() {
 		p.Now = time.Now()
 	}
-	p.Storms = h.storms()
+	p.Storms = h.control.System.Storms()
 	b, err := h.render(name, p)
 	if err != nil {
 		http.Error(w, "can't render the page: "+err.Error(), http.StatusInternalServerError)
@@ -84,7 +70,7 @@ func (h *site) show(w http.ResponseWriter, r *http.Request, status int, name str
 }
 
 // render executes a template. All output of the package passes through here.
-func (h *site) render(name string, data any) ([]byte, error) {
+func (h *Site) render(name string, data any) ([]byte, error) {
 	var b bytes.Buffer
 	if err := h.templates.ExecuteTemplate(&b, name, data); err != nil {
 		return nil, err
@@ -113,16 +99,72 @@ type question struct {
 }
 
 // showQuestion shows a question as a page or a dialog.
-func (h *site) showQuestion(w http.ResponseWriter, r *http.Request, status int, q *question) {
-	name := "confirm"
-	if q.Dialog = fromHTMX(r); q.Dialog {
-		name = "confirm-part"
-	}
-	h.show(w, r, status, name, page{Title: q.Title, Body: q})
+func (h *Site) showQuestion(w http.ResponseWriter, r *http.Request, status int, q *question) {
+	q.Dialog = fromHTMX(r)
+	h.showDialog(w, r, status, "confirm", page{Title: q.Title, Body: q})
 }
 
+// showDialog sends a page, or only its content for a dialog.
+func (h *Site) showDialog(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
+	if fromHTMX(r) {
+		name += "-part"
+	}
+	h.show(w, r, status, name, p)
+}
+
+// action does what a form requests. It returns a sentence about what it did, for the page on which
+// the question was asked, and the URL of the page for a browser that is not on it. Without a sentence
+// the browser always goes there.
+type action func(*http.Request) (did, to string, err error)
+
+// form adds the question before an action, and the action.
+func (h *Site) form(path string, ask func(*http.Request) (*question, error), do action) {
+	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		q, err := ask(r)
+		if err != nil {
+			h.failWith(w, r, err)
+			return
+		}
+		h.showQuestion(w, r, http.StatusOK, q)
+	})
+	h.mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
+		if err := r.ParseForm(); err != nil {
+			status := statusOf(err)
+			if status == http.StatusInternalServerError {
+				status = http.StatusBadRequest
+			}
+			h.fail(w, r, status, err)
+			return
+		}
+		did, to, err := do(r)
+		var q *question
+		wrong, again := errors.AsType[*inputError](err)
+		if again {
+			q, err = ask(r)
+		}
+		switch {
+		case err != nil:
+			h.failWith(w, r, err)
+		case again:
+			if q.Problem = wrong.problem; q.Input != nil {
+				q.Input = &wrong.text
+			}
+			h.showQuestion(w, r, http.StatusUnprocessableEntity, q)
+		case did != "" && fromHTMX(r):
+			h.flash(w, r, did)
+		default:
+			forward(w, r, to)
+		}
+	})
+}
+
+// inputError is an error in a form.
+type inputError struct{ problem, text string }
+
+func (e *inputError) Error() string { return e.problem }
+
 // flash shows the result of an action on an open page. The stream of the page updates the rest.
-func (h *site) flash(w http.ResponseWriter, r *http.Request, text string) {
+func (h *Site) flash(w http.ResponseWriter, r *http.Request, text string) {
 	w.Header().Set("HX-Trigger", "done")
 	h.show(w, r, http.StatusOK, "flash", page{Flash: text})
 }
@@ -147,7 +189,7 @@ type keysBody struct {
 }
 
 // serveKeys shows the keyboard shortcuts. static/app.js implements them.
-func (h *site) serveKeys(w http.ResponseWriter, r *http.Request) {
+func (h *Site) serveKeys(w http.ResponseWriter, r *http.Request) {
 	b := keysBody{Places: h.navigation(), Dialog: fromHTMX(r), Keys: []shortcut{
 		{"?", "show this list"},
 		{"/", "search"},
@@ -158,9 +200,5 @@ func (h *site) serveKeys(w http.ResponseWriter, r *http.Request) {
 		{",", "go back to the first page of a list"},
 		{"Esc", "close a dialog"},
 	}}
-	name := "keys"
-	if b.Dialog {
-		name = "keys-part"
-	}
-	h.show(w, r, http.StatusOK, name, page{Title: "Keyboard", Body: b})
+	h.showDialog(w, r, http.StatusOK, "keys", page{Title: "Keyboard", Body: b})
 }

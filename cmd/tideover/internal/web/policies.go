@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
@@ -25,28 +26,20 @@ type policiesBody struct {
 
 // policyRow is a policy, its users, and its waits.
 type policyRow struct {
-	Names    []string // of the configuration, or of a preset
-	Text     string
-	Use      string // what it is for, if it is a preset
-	Attempts int    // retry.Unlimited for no limit
-	Low      time.Duration
-	High     time.Duration // sum of all waits; 0 if there is no limit
-	Worst    time.Duration // 0 if unknown
-	Uses     []named
-	Plot     *plot // nil if it never waits
-	ID       string
-
-	plan plan.Plan
+	Names []string // of the configuration, or of a preset
+	Text  string
+	Use   string // what it is for, if it is a preset
+	Plan  plan.Plan
+	Uses  []named
+	Plot  *plot // nil if it never waits
+	ID    string
 }
 
 // Title returns the names of the policy.
 func (r *policyRow) Title() string { return strings.Join(r.Names, ", ") }
 
 // policiesPage is the list of policies, with the waits that they led to.
-type policiesPage struct {
-	*site
-	samples *waitSamples
-}
+type policiesPage struct{ *Site }
 
 func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
@@ -57,7 +50,7 @@ func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	b := policiesBody{Rows: h.rows(), Looked: at}
 	for _, row := range b.Rows {
-		row.Plot = newPlot(&row.plan, used[row.Text])
+		row.Plot = newPlot(&row.Plan, used[row.Text])
 	}
 	h.show(w, r, http.StatusOK, "policies", page{Title: "Policies", Place: "policies", Now: now, Dead: h.deadCount(r.Context()), Body: b})
 }
@@ -83,7 +76,7 @@ func (h policiesPage) rows() []*policyRow {
 	for _, row := range all {
 		slices.Sort(row.Names)
 		slices.SortFunc(row.Uses, func(a, b named) int { return cmp.Compare(a.Name, b.Name) })
-		row.ID = "p-" + shortID(row.Text)
+		row.ID = "p-" + hash(row.Text, 4)
 		rows = append(rows, row)
 	}
 	slices.SortFunc(rows, func(a, b *policyRow) int {
@@ -98,11 +91,7 @@ func rowOf(all map[string]*policyRow, p retry.Policy) *policyRow {
 	if row := all[text]; row != nil {
 		return row
 	}
-	row := &policyRow{Text: text, plan: plan.New(text, p, plan.Options{List: shownRetries})}
-	row.Attempts, row.Worst = row.plan.Attempts(), row.plan.WorstCase
-	if t := row.plan.Total; t != nil {
-		row.Low, row.High = t.Low, t.High
-	}
+	row := &policyRow{Text: text, Plan: plan.New(text, p, plan.Options{List: shownRetries})}
 	all[text] = row
 	return row
 }
@@ -138,14 +127,6 @@ func presets(all map[string]*policyRow) {
 			}
 		}
 	}
-}
-
-// stepsOf returns the number of steps of a workflow: the attempts of a run without failures.
-func stepsOf(runs *control.Runs, workflow string) int {
-	if w, ok := runs.Definition(workflow); ok {
-		return len(w.Steps())
-	}
-	return 1
 }
 
 // used is a wait of a run: set by the policy, or by another source instead.
@@ -206,7 +187,10 @@ func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 // retried returns runs of a workflow that were retried or wait for a retry. It reads few runs,
 // independent of their number: some that wait or are dead, and the newest of the others.
 func (h policiesPage) retried(ctx context.Context, workflow string) (ids []string, err error) {
-	steps := stepsOf(h.control.Runs, workflow)
+	steps := 1 // the attempts of a run without failures
+	if flow, ok := h.control.Runs.Definition(workflow); ok {
+		steps = len(flow.Steps())
+	}
 	for _, f := range []control.Filter{
 		{Workflow: workflow, States: []string{"waiting", "dead"}, Limit: sampledRuns / 2},
 		{Workflow: workflow, States: []string{"succeeded", "running"}, Limit: sampledNewest},
@@ -224,4 +208,34 @@ func (h policiesPage) retried(ctx context.Context, workflow string) (ids []strin
 		}
 	}
 	return ids, nil
+}
+
+// How many runs are read for the waits that policies led to.
+const (
+	sampledFlows  = 40  // workflows
+	sampledRuns   = 12  // of a workflow, in full
+	sampledNewest = 100 // of a workflow, in a list
+	sampleTime    = 5 * time.Second
+)
+
+// waitSamples caches the waits that policies led to.
+type waitSamples struct {
+	mu    sync.Mutex
+	at    time.Time
+	waits map[string][]used // by the text of the policy
+}
+
+// get returns waits by policy, and when they were collected.
+func (s *waitSamples) get(ctx context.Context, collect func(context.Context) (map[string][]used, error), now time.Time) (map[string][]used, time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.at) < sampleTime {
+		return s.waits, s.at, nil
+	}
+	waits, err := collect(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	s.waits, s.at = waits, now
+	return waits, now, nil
 }

@@ -61,10 +61,10 @@ type key struct {
 }
 
 // providersPage is the list of providers, and the page of each.
-type providersPage struct{ *site }
+type providersPage struct{ *Site }
 
 func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error) {
-	p := h.newPart(ctx, "providers-live", "Providers", "/live/providers", now)
+	p := h.newPart(ctx, "providers", "Providers", "/live/providers", now)
 	var b providersBody
 	states := map[string]int{}
 	for _, st := range h.control.Providers.List() {
@@ -93,7 +93,7 @@ func (h providersPage) loader(r *http.Request) loader {
 }
 
 func (h providersPage) load(ctx context.Context, name string, now time.Time) (part, error) {
-	p := h.newPart(ctx, "provider-live", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
+	p := h.newPart(ctx, "provider", "Provider "+name, "/live/providers/"+url.PathEscape(name), now)
 	st, err := h.control.Providers.Get(name)
 	if err != nil {
 		return p, err

@@ -3,7 +3,6 @@ package web
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -17,9 +16,6 @@ var providerTexts = map[string]string{
 	gateway.Open: "Blocked: no requests are sent to it.", gateway.Close: "Forced: it counts as up even if it fails.",
 	gateway.Reset: "Reset: its health decides again.", gateway.Drain: "Draining: no new requests are sent to it.",
 }
-
-// providerDone returns the sentence about the action of a query.
-func providerDone(v url.Values) string { return providerTexts[v.Get("did")] }
 
 // providerOffers returns the actions that are possible for a provider.
 func providerOffers(st *gateway.Status) (list []offer) {
@@ -45,16 +41,7 @@ func providerOffers(st *gateway.Status) (list []offer) {
 // isCooling reports whether a key must not be used at the moment.
 func isCooling(k gateway.KeyInfo) bool { return k.CoolUntil != nil && k.CoolUntil.After(time.Now()) }
 
-// confirm asks whether to apply an action to a provider.
-func (h providersPage) confirm(w http.ResponseWriter, r *http.Request) {
-	q, err := h.question(r)
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.showQuestion(w, r, http.StatusOK, q)
-}
-
+// question asks whether to apply an action to a provider.
 func (h providersPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("provider"), r.PathValue("action")
 	st, err := h.control.Providers.Get(name)
@@ -94,24 +81,14 @@ func unknownAction(action string) error {
 }
 
 // act applies an action to a provider.
-func (h providersPage) act(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		h.fail(w, r, formStatus(err), err)
-		return
-	}
+func (h providersPage) act(r *http.Request) (did, to string, err error) {
 	action := r.PathValue("action")
 	if providerTexts[action] == "" {
-		h.fail(w, r, http.StatusNotFound, unknownAction(action))
-		return
+		return "", "", unknownAction(action)
 	}
 	if _, err := h.control.Providers.Apply(r.PathValue("provider"), action, h.actor(r)); err != nil {
-		h.failWith(w, r, err)
-		return
+		return "", "", err
 	}
 	h.feed.touchAll()
-	if fromHTMX(r) {
-		h.flash(w, r, providerTexts[action])
-		return
-	}
-	forward(w, r, "/providers?did="+action)
+	return providerTexts[action], "/providers?did=" + action, nil
 }

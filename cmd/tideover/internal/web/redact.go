@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 	"github.com/tideover/tideover/engine"
@@ -12,6 +13,15 @@ import (
 // redactor removes secrets from a text.
 type redactor func(string) string
 
+// changed returns a copy of the list whose elements were changed.
+func changed[T any](list []T, change func(*T)) []T {
+	list = slices.Clone(list)
+	for i := range list {
+		change(&list[i])
+	}
+	return list
+}
+
 // run removes secrets from all texts of a run that come from users and programs. Ids and names
 // stay: they come from the engine or the configuration.
 func (redact redactor) run(i *engine.Info) *engine.Info {
@@ -19,24 +29,20 @@ func (redact redactor) run(i *engine.Info) *engine.Info {
 	c.Key, c.Source, c.Error = redact(i.Key), redact(i.Source), redact(i.Error)
 	c.InputPreview, c.OutputPreview = redact(i.InputPreview), redact(i.OutputPreview)
 	c.Input, c.Output = redact.json(i.Input), redact.json(i.Output)
-	c.Steps, c.Notes = slices.Clone(i.Steps), slices.Clone(i.Notes)
-	for k := range c.Steps {
-		s := &c.Steps[k]
-		s.Output, s.Progress, s.Attempts = redact.json(s.Output), redact.json(s.Progress), slices.Clone(s.Attempts)
-		for n := range s.Attempts {
-			a := &s.Attempts[n]
-			a.Error = redact(a.Error)
-			if a.Wait != nil {
-				w := *a.Wait
-				w.Woken = redact(w.Woken)
-				a.Wait = &w
-			}
-		}
-	}
-	for k := range c.Notes {
-		c.Notes[k].Text = redact(c.Notes[k].Text)
-	}
+	c.Steps = changed(i.Steps, func(s *engine.StepInfo) {
+		s.Output, s.Progress, s.Attempts = redact.json(s.Output), redact.json(s.Progress), changed(s.Attempts, redact.attempt)
+	})
+	c.Notes = changed(i.Notes, func(n *engine.Note) { n.Text = redact(n.Text) })
 	return &c
+}
+
+func (redact redactor) attempt(a *engine.AttemptInfo) {
+	a.Error = redact(a.Error)
+	if a.Wait != nil {
+		w := *a.Wait
+		w.Woken = redact(w.Woken)
+		a.Wait = &w
+	}
 }
 
 func (redact redactor) json(text json.RawMessage) json.RawMessage {
@@ -56,29 +62,15 @@ func (redact redactor) provider(st gateway.Status) gateway.Status {
 		st.Recovery = &r
 	}
 	st.BaseURL, st.Why = redact(st.BaseURL), redact(st.Why)
-	st.Keys, st.Outages, st.Failovers = slices.Clone(st.Keys), slices.Clone(st.Outages), slices.Clone(st.Failovers)
-	st.Quotas, st.Budgets = slices.Clone(st.Quotas), slices.Clone(st.Budgets)
-	for i := range st.Keys {
-		st.Keys[i].Reason = redact(st.Keys[i].Reason)
-	}
-	for i := range st.Outages {
-		st.Outages[i].Cause = redact(st.Outages[i].Cause)
-	}
-	for i := range st.Failovers {
-		st.Failovers[i].Why = redact(st.Failovers[i].Why)
-	}
-	for i := range st.Quotas {
-		st.Quotas[i].Name = redact(st.Quotas[i].Name)
-	}
-	for i := range st.Budgets {
-		st.Budgets[i].Route = redact(st.Budgets[i].Route)
-	}
-	st.Throttles = slices.Clone(st.Throttles)
-	for i := range st.Throttles {
-		x := &st.Throttles[i]
+	st.Keys = changed(st.Keys, func(k *gateway.KeyInfo) { k.Reason = redact(k.Reason) })
+	st.Outages = changed(st.Outages, func(o *gateway.Outage) { o.Cause = redact(o.Cause) })
+	st.Failovers = changed(st.Failovers, func(f *gateway.Failover) { f.Why = redact(f.Why) })
+	st.Quotas = changed(st.Quotas, func(q *gateway.Quota) { q.Name = redact(q.Name) })
+	st.Budgets = changed(st.Budgets, func(b *gateway.Budget) { b.Route = redact(b.Route) })
+	st.Throttles = changed(st.Throttles, func(x *gateway.Throttle) {
 		x.Route, x.Model, x.Reason = redact(x.Route), redact(x.Model), redact(x.Reason)
-		x.Until, x.NextProbe = *roundToSecond(&x.Until), *roundToSecond(&x.NextProbe)
-	}
+		x.Until, x.NextProbe = x.Until.Round(time.Second), x.NextProbe.Round(time.Second)
+	})
 	return st
 }
 
@@ -95,13 +87,7 @@ func (redact redactor) session(s session.Status) session.Status {
 		limit.Line = redact(limit.Line)
 		s.Limit = &limit
 	}
-	s.Turns = slices.Clone(s.Turns)
-	for i := range s.Turns {
-		s.Turns[i].Line = redact(s.Turns[i].Line)
-	}
-	s.Tail = slices.Clone(s.Tail)
-	for i := range s.Tail {
-		s.Tail[i] = redact(s.Tail[i])
-	}
+	s.Turns = changed(s.Turns, func(t *session.Turn) { t.Line = redact(t.Line) })
+	s.Tail = changed(s.Tail, func(line *string) { *line = redact(*line) })
 	return s
 }

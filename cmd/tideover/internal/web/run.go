@@ -28,7 +28,6 @@ type runBody struct {
 	ReplayOf link
 	First    link // of the chain of replays, if it is not ReplayOf
 	Replaced link
-	DeadURL  string
 }
 
 type link struct{ ID, URL string }
@@ -53,7 +52,7 @@ type attempt struct {
 }
 
 // runPage is the page of one run.
-type runPage struct{ *site }
+type runPage struct{ *Site }
 
 func (h runPage) serve(w http.ResponseWriter, r *http.Request) {
 	p, err := h.load(r.Context(), r.PathValue("id"), r.URL.Query().Has("all"), time.Now())
@@ -105,7 +104,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 		live += "?all"
 	}
 	return part{
-		template: "run-live", moving: !i.Finished(),
+		template: "run", moving: !i.Finished(),
 		data: page{Title: "Run " + head(i.ID), Place: "run", Live: live, Now: now, Dead: dead, Body: b},
 	}
 }
@@ -138,10 +137,8 @@ func newStep(s *engine.StepInfo, number int, all bool) step {
 
 // inWords returns why there is no further attempt.
 func inWords(reason string) string {
-	for r := retry.Reason(1); r < 32; r++ {
-		if r.String() == reason {
-			return r.Error()
-		}
+	if r, ok := retry.ParseReason(reason); ok {
+		return r.Error()
 	}
 	return strings.ReplaceAll(reason, "-", " ")
 }

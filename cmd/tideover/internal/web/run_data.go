@@ -91,8 +91,8 @@ func (h *runData) totals(ctx context.Context, internal bool) (totals, error) {
 	return t, nil
 }
 
-// chips returns the states to filter by, with the counts of the query's workflow.
-func (t *totals) chips(q query) []chip {
+// byState counts the runs of the query's workflow.
+func (t *totals) byState(q query) map[string]int {
 	count := map[string]int{}
 	for _, w := range t.Stats.Workflows {
 		if (q.Workflow == "" || q.Workflow == w.Name) && !q.leaves(w.Name) {
@@ -103,6 +103,12 @@ func (t *totals) chips(q query) []chip {
 			count["canceled"] += int(w.Totals.Canceled)
 		}
 	}
+	return count
+}
+
+// chips returns the states to filter by, with the counts of the query's workflow.
+func (t *totals) chips(q query) []chip {
+	count := t.byState(q)
 	q.After = ""
 	on := q.States
 	all := q

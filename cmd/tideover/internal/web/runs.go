@@ -44,15 +44,14 @@ type chip struct {
 }
 
 // runsPage is the list of runs.
-type runsPage struct{ *site }
+type runsPage struct{ *Site }
 
 func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 	q := parseQuery(r.URL.Query())
 	q.Group = ""
 	given := r.URL.Query()
-	did := done(given)
-	for _, name := range []string{"did", "n", "left", "more"} {
-		if did != "" {
+	if done(given) != "" {
+		for _, name := range []string{"did", "n", "left", "more"} {
 			given.Del(name)
 		}
 	}
@@ -60,18 +59,26 @@ func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, q.url("/runs"), http.StatusSeeOther)
 		return
 	}
-	p, err := h.load(r.Context(), q, time.Now())
+	h.showList(w, r, "/runs", q, h.load)
+}
+
+// listLoader reads the data of a page of a list.
+type listLoader func(ctx context.Context, q query, now time.Time) (part, error)
+
+// showList shows a page of a list.
+func (h *Site) showList(w http.ResponseWriter, r *http.Request, path string, q query, load listLoader) {
+	p, err := load(r.Context(), q, time.Now())
 	if err != nil && q.After != "" && isCursorError(err) {
 		q.After = "" // of another list, or of another time
-		http.Redirect(w, r, q.url("/runs"), http.StatusSeeOther)
+		http.Redirect(w, r, q.url(path), http.StatusSeeOther)
 		return
 	}
 	if err != nil {
 		h.failWith(w, r, err)
 		return
 	}
-	p.data.Flash = did
-	h.show(w, r, http.StatusOK, "runs", p.data)
+	p.data.Flash = done(r.URL.Query())
+	h.show(w, r, http.StatusOK, p.template, p.data)
 }
 
 func (h runsPage) live(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +114,7 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 		b.More = more.url("/runs")
 	}
 	return part{
-		template: "runs-live", behind: t.Stats.Behind > 0 || list.Behind > 0,
+		template: "runs", behind: t.Stats.Behind > 0 || list.Behind > 0,
 		data: page{Title: "Runs", Place: "runs", Live: q.url("/live/runs"), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }

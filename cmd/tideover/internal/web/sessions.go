@@ -34,7 +34,7 @@ type sessionBody struct {
 }
 
 // sessionsPage is the list of sessions, and the page of each.
-type sessionsPage struct{ *site }
+type sessionsPage struct{ *Site }
 
 func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error) {
 	t, err := h.totals(ctx, false)
@@ -54,7 +54,7 @@ func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error)
 		b.Rows = append(b.Rows, newSessionRow(s))
 	}
 	return part{
-		template: "sessions-live", polled: polled,
+		template: "sessions", polled: polled,
 		data: page{Title: "Sessions", Place: "sessions", Live: "/live/sessions", Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
 }
@@ -92,7 +92,7 @@ func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (par
 		}
 	}
 	return part{
-		template: "session-live", moving: !s.Over(), polled: s.In != "",
+		template: "session", moving: !s.Over(), polled: s.In != "",
 		data: page{
 			Title: "Session " + name, Place: "sessions", Live: "/live/sessions/" + url.PathEscape(name), Now: now, Dead: t.States["dead"], Body: b,
 		},

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
@@ -25,9 +24,6 @@ var sessionTexts = map[string]string{
 	doPause: "Paused.", doResume: "Resumed.", doRetryNow: "The wait was ended; the next command starts now.", doStop: "Stopped.",
 	doTonight: "Stopped for tonight.", doReset: "Attempts and windows were reset.",
 }
-
-// sessionDone returns the sentence about the action of a query.
-func sessionDone(v url.Values) string { return sessionTexts[v.Get("did")] }
 
 // sessionOffers returns the actions that are possible for a session.
 func sessionOffers(s *session.Status) (list []offer) {
@@ -60,16 +56,7 @@ func sessionOffers(s *session.Status) (list []offer) {
 	return list
 }
 
-// confirm asks whether to apply an action to a session.
-func (h sessionsPage) confirm(w http.ResponseWriter, r *http.Request) {
-	q, err := h.question(r)
-	if err != nil {
-		h.failWith(w, r, err)
-		return
-	}
-	h.showQuestion(w, r, http.StatusOK, q)
-}
-
+// question asks whether to apply an action to a session.
 func (h sessionsPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("session"), r.PathValue("action")
 	s, err := h.control.Sessions.Get(r.Context(), name)
@@ -115,22 +102,13 @@ func unknownSessionAction(action string) error {
 }
 
 // act applies an action to a session.
-func (h sessionsPage) act(w http.ResponseWriter, r *http.Request) {
-	if err := r.ParseForm(); err != nil {
-		h.fail(w, r, formStatus(err), err)
-		return
-	}
+func (h sessionsPage) act(r *http.Request) (did, to string, err error) {
 	action := r.PathValue("action")
 	if err := h.change(r.Context(), r.PathValue("session"), action, h.actor(r)); err != nil {
-		h.failWith(w, r, err)
-		return
+		return "", "", err
 	}
 	h.feed.touchAll() // not all of this has an event
-	if fromHTMX(r) {
-		h.flash(w, r, sessionTexts[action])
-		return
-	}
-	forward(w, r, "/sessions?did="+action)
+	return sessionTexts[action], "/sessions?did=" + action, nil
 }
 
 func (h sessionsPage) change(ctx context.Context, name, action, by string) error {

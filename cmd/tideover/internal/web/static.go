@@ -1,9 +1,8 @@
 package web
 
 import (
-	"crypto/sha256"
+	"cmp"
 	"embed"
-	"encoding/hex"
 	"net/http"
 	"path"
 	"strings"
@@ -50,21 +49,12 @@ var loadAssets = sync.OnceValue(func() assets {
 })
 
 func (a assets) add(name string, body []byte) {
-	sum := sha256.Sum256(body)
-	a[name] = asset{body, kindOf(name), hex.EncodeToString(sum[:6])}
+	a[name] = asset{body, cmp.Or(kinds[path.Ext(name)], "text/plain; charset=utf-8"), hash(string(body), 6)}
 }
 
-// kindOf returns the media type of a file. The tables of systems differ, so that it uses none.
-func kindOf(name string) string {
-	switch path.Ext(name) {
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".svg":
-		return "image/svg+xml"
-	}
-	return "text/plain; charset=utf-8"
+// kinds has the media types of files. The tables of systems differ, so that none is used.
+var kinds = map[string]string{
+	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }
 
 // url returns the URL of a file.

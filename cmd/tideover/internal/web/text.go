@@ -2,6 +2,8 @@ package web
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -101,4 +103,10 @@ func waitSetter(who string) string {
 		return "hand"
 	}
 	return who
+}
+
+// hash returns the first n bytes of the checksum of a text.
+func hash(text string, n int) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:n])
 }

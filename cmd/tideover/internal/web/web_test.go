@@ -67,16 +67,16 @@ type setup struct {
 	control.Config
 }
 
-func newSiteOf(s setup) *site {
+func newSiteOf(s setup) *Site {
 	s.Control = control.New(s.Config)
-	return newSite(s.Options)
+	return New(s.Options)
 }
 
 // testSite is a site with an engine.
 type testSite struct {
 	*testing.T
 	e   *engine.Engine
-	h   *site
+	h   *Site
 	srv *httptest.Server
 	w   map[string]*engine.Workflow
 
