@@ -114,9 +114,6 @@ func (a *keyAccounts) wake() {
 	}
 }
 
-// attachGateway sets the gateway that receives the limits of accounts.
-func (a *keyAccounts) attachGateway(g *gateway.Gateway) { a.gateway = g }
-
 // setProviders sets the accounts to share: those that the keys of the providers name. The gateway
 // receives the known limits before it returns.
 func (a *keyAccounts) setProviders(specs []gateway.Spec) {

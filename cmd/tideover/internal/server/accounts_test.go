@@ -27,7 +27,7 @@ func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.attachGateway(g)
+	a.gateway = g
 	a.setProviders(specs)
 	gate, err := (&account.Store{Dir: dir + "/accounts", Uptime: clock}).Gate("a")
 	if err != nil {

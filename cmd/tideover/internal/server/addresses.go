@@ -12,8 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
@@ -42,20 +40,7 @@ func newAddresses(cfg *config.Config, gatewayOnly bool, log *slog.Logger) (a *ad
 }
 
 // listen returns the address to listen on.
-func (a *addresses) listen() string {
-	if a.gatewayOnly {
-		return a.cfg.Gateway.Listen
-	}
-	return a.cfg.Server.Listen
-}
-
-// listenKey returns the configuration key of the address to listen on.
-func (a *addresses) listenKey() string {
-	if a.gatewayOnly {
-		return "gateway.listen"
-	}
-	return "server.listen"
-}
+func (a *addresses) listen() string { return ListenAddress(a.cfg, a.gatewayOnly).Address }
 
 // hosts returns the host names that the gateway accepts.
 func (a *addresses) hosts() []string {
@@ -123,9 +108,6 @@ func (a *addresses) encrypted() bool { return a.certificate != nil }
 func (a *addresses) watchCertificate(ctx context.Context) error {
 	return a.certificate.Run(ctx, a.certificateWarnings)
 }
-
-// collector returns the metric of the certificate.
-func (a *addresses) collector() prometheus.Collector { return certificateCollector{a.certificate} }
 
 // reloadCertificate reads the files of the certificate again.
 func (a *addresses) reloadCertificate() {

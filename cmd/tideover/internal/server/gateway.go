@@ -1,9 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"io"
-	"net/http"
 	"path/filepath"
 	"time"
 
@@ -46,8 +46,7 @@ func (p *parts) openGateway() error {
 	if err != nil {
 		return err
 	}
-	p.observer.attachGateway(p.gateway)
-	p.keyAccounts.attachGateway(p.gateway)
+	p.observer.gateway, p.keyAccounts.gateway = p.gateway, p.gateway
 	p.keyAccounts.setProviders(specs)
 	return nil
 }
@@ -64,9 +63,6 @@ func (p *parts) providers(cfg *config.Config) ([]gateway.Spec, error) {
 	return specs, nil
 }
 
-// gatewayHandler returns the handler of the paths below /p/.
-func (p *parts) gatewayHandler() http.Handler { return p.gateway }
-
 // drain waits until the requests of the gateway have ended, and records the limits that the last
 // of them reported. It waits for at most drainTime, and not after hurry ends.
 func (p *parts) drain(hurry context.Context) {
@@ -76,4 +72,40 @@ func (p *parts) drain(hurry context.Context) {
 		p.log.Warn("requests of the gateway did not end in time", "error", err)
 	}
 	p.keyAccounts.sync(true)
+}
+
+// Provider is a provider that the gateway serves, and the source of its credentials.
+type Provider struct {
+	Name    string
+	Keys    []string // references to its keys; if empty, callers send their own key, unless Keyless
+	Keyless bool     // no credentials are sent
+}
+
+// providersOf returns the providers of the configuration, in its order.
+func providersOf(cfg *config.Config) (list []Provider) {
+	for _, name := range cfg.ProviderNames() {
+		c := cfg.Providers[name]
+		p := Provider{Name: name, Keyless: c.Keyless}
+		for _, k := range c.Auth {
+			p.Keys = append(p.Keys, k.Value.String())
+		}
+		list = append(list, p)
+	}
+	return list
+}
+
+// requireProviders rejects a configuration without providers for a gateway that runs alone.
+func requireProviders(o Options, cfg *config.Config) error {
+	if !o.Gateway || len(cfg.Providers) > 0 {
+		return nil
+	}
+	return &noProvidersError{cmp.Or(o.Source.Path, "the configuration")}
+}
+
+// noProvidersError reports a valid file that has no providers.
+type noProvidersError struct{ file string }
+
+// Error implements [error].
+func (e *noProvidersError) Error() string {
+	return "there are no providers: name some under providers: in " + e.file
 }

@@ -38,7 +38,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	site := web.New(web.Options{Control: &shown, Redact: s.options.Source.Redactor.String})
 	page := httpserver.Timely(httpserver.Guard(guard, site))
 	metrics := httpserver.Timely(httpserver.Guard(guard, metricsHandler(s.collectors())))
-	gateway := s.parts.gatewayHandler()
+	gateway := s.parts.gateway
 	local := httpserver.ProgressTimeout(gateway, httpserver.DefaultProgressTimeout)
 	providers := s.connections.tcp.LimitRequests(local, tooManyRequests)
 	unknown := httpserver.Timely(gateway) // its error lists the paths of the gateway

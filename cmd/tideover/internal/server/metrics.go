@@ -12,7 +12,7 @@ import (
 
 // collectors returns the metrics of the server, its connections and its parts.
 func (s *server) collectors() []prometheus.Collector {
-	return append(s.parts.collectors(), s.addresses.collector(), s.connections)
+	return append(s.parts.collectors(), certificateCollector{s.addresses.certificate}, s.connections)
 }
 
 // metricsHandler serves the metrics of the collectors, and those of Go and of the process.

@@ -32,8 +32,8 @@ type observer struct {
 	tally       *metrics.Tally
 	alarm       *storm.Alarm
 
-	gateway *gateway.Gateway
-	outbox  *outbox.Outbox // nil for a gateway alone
+	gateway *gateway.Gateway // its attempts count for retry storms
+	outbox  *outbox.Outbox   // sends messages about events; nil for a gateway alone
 
 	// engine is nil for a gateway alone, and until the engine is open. Its first steps may already
 	// send requests through the gateway while it is being opened.
@@ -75,30 +75,12 @@ func (b *observer) close() error {
 	return b.audit.Close()
 }
 
-// attachGateway connects the gateway, whose attempts count for retry storms.
-func (b *observer) attachGateway(g *gateway.Gateway) { b.gateway = g }
-
-// attachOutbox connects the outbox, which sends messages about events.
-func (b *observer) attachOutbox(o *outbox.Outbox) { b.outbox = o }
-
-// attachEngine connects the engine, which publishes the events of the gateway with its own.
-func (b *observer) attachEngine(e *engine.Engine) { b.engine.Store(e) }
-
 // addWorkflows makes the metrics count the workflows by name.
 func (b *observer) addWorkflows(workflows []*engine.Workflow) {
 	for _, w := range workflows {
 		b.tally.Know(w.Name())
 	}
 }
-
-// setAlarmRule changes the definition of a retry storm.
-func (b *observer) setAlarmRule(r storm.Rule) { b.alarm.Become(r) }
-
-// watchStorms detects retry storms until the context ends.
-func (b *observer) watchStorms(ctx context.Context) error { return b.alarm.Run(ctx) }
-
-// storms returns the retry storms in progress.
-func (b *observer) storms() []storm.Storm { return b.alarm.Storms() }
 
 // collectors returns the metrics of retry storms, and those of runs from the source, which is nil
 // without an engine.
@@ -146,9 +128,7 @@ func (b *observer) observe(ev retry.Event) {
 	case retry.AttemptFailed:
 		level, text = slog.LevelInfo, "attempt failed"
 	case retry.GaveUp:
-		if ev.Step != "" {
-			level = slog.LevelDebug // the event of the run follows, with the same error
-		} else {
+		if ev.Step == "" { // that of a step has the same error
 			level = slog.LevelError
 		}
 	case retry.AttemptLost, retry.NeedsHandler, retry.AttemptStuck:

@@ -75,7 +75,7 @@ func (p *parts) openEngine(ctx context.Context) error {
 		return err
 	}
 	p.outbox, p.nip90 = n.outbox, nip90.New(p.log, p.cfg.Engine.Clustered())
-	p.observer.attachOutbox(p.outbox)
+	p.observer.outbox = p.outbox
 	p.observer.addWorkflows(n.workflows)
 	self, err := os.Executable()
 	if err != nil {
@@ -104,7 +104,7 @@ func (p *parts) openEngine(ctx context.Context) error {
 		}
 		return err
 	}
-	p.observer.attachEngine(p.engine)
+	p.observer.engine.Store(p.engine)
 	p.outbox.Attach(p.engine)
 	p.nip90.Offer(n.offer, p.engine)
 	if p.cluster != nil {
@@ -140,10 +140,8 @@ func (p *parts) closeEngine(hurry context.Context) error {
 	if p.engine == nil {
 		return nil
 	}
-	limit, cancel := context.WithTimeout(context.Background(), Grace)
+	limit, cancel := context.WithTimeout(hurry, Grace)
 	defer cancel()
-	stop := context.AfterFunc(hurry, cancel)
-	defer stop()
 	return p.engine.Close(limit)
 }
 
@@ -216,7 +214,7 @@ func (p *parts) run(ctx context.Context, page string, start func(name string, f 
 		start("schedules", func() error { return p.schedules.run(ctx) })
 		start("cluster", func() error { cluster.Watch(ctx, p.cluster.Check, p.log); return nil })
 	}
-	start("alarm", func() error { return p.observer.watchStorms(ctx) })
+	start("alarm", func() error { return p.observer.alarm.Run(ctx) })
 	start("gateway", func() error { return p.gateway.Run(ctx) })
 	start("accounts", func() error { p.keyAccounts.run(ctx); return nil })
 	if p.demo != nil {
@@ -237,7 +235,7 @@ func (p *parts) markShutdown() {
 // controlConfig returns the configuration of package control, as far as it concerns the parts.
 func (p *parts) controlConfig() control.Config {
 	c := control.Config{
-		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.storms,
+		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.alarm.Storms,
 		Doctor: p.diagnose, Findings: p.machineFindings,
 	}
 	if p.nip90 != nil {

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
@@ -24,42 +24,27 @@ type reloader struct {
 	observer  *observer
 	parts     *parts
 
-	mu      sync.Mutex
-	current *config.Config // in effect
-	readAt  time.Time      // time of the last reload
-	lastErr error          // of the last reload
+	current atomic.Pointer[config.Config]  // in effect
+	last    atomic.Pointer[control.Reload] // nil before the first
 }
 
 // newReloader returns a reloader whose configuration in effect is cfg. Its parts must be set
 // before watch is called.
 func newReloader(o Options, cfg *config.Config, a *addresses, b *observer) *reloader {
-	r := &reloader{options: o, started: cfg, fixed: map[string]string{}, addresses: a, observer: b, current: cfg}
+	r := &reloader{options: o, started: cfg, fixed: map[string]string{}, addresses: a, observer: b}
+	r.current.Store(cfg)
 	for _, v := range cfg.Values() {
 		r.fixed[v.Path] = v.Text
 	}
 	return r
 }
 
-// config returns the configuration in effect.
-func (r *reloader) config() *config.Config {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.current
-}
-
 // watch reloads the configuration when its file changes, until the context ends.
 func (r *reloader) watch(ctx context.Context) error {
-	if r.options.Source.Path == "" {
-		for {
-			select {
-			case <-r.options.Reload:
-				r.addresses.reloadCertificate()
-			case <-ctx.Done():
-				return nil
-			}
-		}
+	var w *config.Watcher // nil without a file
+	if r.options.Source.Path != "" {
+		w = config.NewWatcher(r.options.Source, r.started)
 	}
-	w := config.NewWatcher(r.options.Source, r.started)
 	stop := make(chan struct{})
 	defer close(stop)
 	go func() {
@@ -67,18 +52,23 @@ func (r *reloader) watch(ctx context.Context) error {
 			select {
 			case <-r.options.Reload:
 				r.addresses.reloadCertificate()
-				w.Reload()
+				if w != nil {
+					w.Reload()
+				}
 			case <-stop:
 				return
 			}
 		}
 	}()
+	if w == nil {
+		<-ctx.Done()
+		return nil
+	}
 	err := w.Run(ctx, func(cfg *config.Config, err error) {
 		if err == nil {
 			err = r.reload(ctx, cfg)
 		}
-		r.setResult(err)
-		if err != nil {
+		if r.setResult(err); err != nil {
 			r.logError(err)
 		}
 	})
@@ -89,23 +79,20 @@ func (r *reloader) watch(ctx context.Context) error {
 }
 
 // setResult stores the result of a reload.
-func (r *reloader) setResult(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.readAt, r.lastErr = time.Now(), err
-}
+func (r *reloader) setResult(err error) { r.last.Store(&control.Reload{At: time.Now(), Err: err}) }
 
 // result returns the time and the error of the last reload.
-func (r *reloader) result() (time.Time, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.readAt, r.lastErr
+func (r *reloader) result() control.Reload {
+	if last := r.last.Load(); last != nil {
+		return *last
+	}
+	return control.Reload{}
 }
 
 // settings returns the parts of the configuration in effect that the pages show.
 func (r *reloader) settings() control.Settings {
-	cfg := r.config()
-	out := control.Settings{Policies: cfg.Policies, Notifiers: map[string]control.NotifierSettings{}}
+	cfg := r.current.Load()
+	out := control.Settings{Policies: cfg.Policies, Notifiers: map[string]control.NotifierSettings{}, Reload: r.result()}
 	for name, n := range cfg.Notifiers {
 		on := make([]string, len(n.On))
 		for i, t := range n.On {
@@ -113,16 +100,15 @@ func (r *reloader) settings() control.Settings {
 		}
 		out.Notifiers[name] = control.NotifierSettings{Kind: n.Kind, On: on}
 	}
-	out.Reload.At, out.Reload.Err = r.result()
 	return out
 }
 
 // file returns the result of the last reload, for the API.
 func (r *reloader) file() control.ConfigFile {
-	at, err := r.result()
-	f := control.ConfigFile{Read: at}
-	if err != nil {
-		first, more := strictyaml.Brief(err)
+	last := r.result()
+	f := control.ConfigFile{Read: last.At}
+	if last.Err != nil {
+		first, more := strictyaml.Brief(last.Err)
 		f.Problem, f.More = r.options.Source.Redactor.String(first), more
 	}
 	return f
@@ -185,10 +171,8 @@ func (r *reloader) reload(ctx context.Context, cfg *config.Config) error {
 
 // setCurrent makes the configuration the one in effect.
 func (r *reloader) setCurrent(cfg *config.Config) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.current = cfg
-	r.observer.setAlarmRule(cfg.Alarm)
+	r.current.Store(cfg)
+	r.observer.alarm.Become(cfg.Alarm)
 }
 
 // fixedSections are the sections whose values need a restart to change.

@@ -94,13 +94,9 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	if s.observer, err = newObserver(ctx, o, cfg); err != nil {
 		return err
 	}
-	defer func() {
-		if e := s.observer.close(); e != nil {
-			err = errors.Join(err, e)
-		}
-	}()
+	defer func() { err = errors.Join(err, s.observer.close()) }()
 	s.reloader = newReloader(o, cfg, s.addresses, s.observer)
-	if s.parts, err = newParts(ctx, o, cfg, s.reloader.config, s.addresses, s.observer); err != nil {
+	if s.parts, err = newParts(ctx, o, cfg, s.reloader.current.Load, s.addresses, s.observer); err != nil {
 		return err
 	}
 	s.reloader.parts = s.parts
@@ -116,11 +112,7 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 		}
 		return err
 	}
-	defer func() {
-		if e := s.parts.closeEngine(hurry); e != nil {
-			err = errors.Join(err, e)
-		}
-	}()
+	defer func() { err = errors.Join(err, s.parts.closeEngine(hurry)) }()
 	return s.serve(ctx, hurry)
 }
 
@@ -179,10 +171,8 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	s.parts.markShutdown()
 	s.options.Log.Info("stopping")
 	s.parts.drain(hurry)
-	limit, done := context.WithTimeout(context.Background(), time.Second)
+	limit, done := context.WithTimeout(hurry, time.Second)
 	defer done()
-	stop := context.AfterFunc(hurry, done)
-	defer stop()
 	if httpServer.Shutdown(limit) != nil {
 		_ = httpServer.Close()
 	}
@@ -204,7 +194,7 @@ func (s *server) listen(ctx context.Context) (tcp, unix net.Listener, err error)
 		tcp, err = lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", s.addresses.listenKey(), err)
+		err = fmt.Errorf("%s: %w: name another address with --listen or %[1]s", ListenAddress(s.cfg, s.options.Gateway).Key, err)
 		return nil, nil, errors.Join(err, unix.Close())
 	}
 	s.connections = newConnections(s.cfg, s.options.Gateway, s.options.Log)

@@ -156,17 +156,29 @@ func (p *pageSessions) Tonight(name string) time.Time {
 	return p.Manager.Tonight(name)
 }
 
-// Pause pauses a session until Resume.
-func (p *pageSessions) Pause(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.Pause(ctx, name, by) }, func(c *client.Client, w *watched) error {
-		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{})
+// change applies an operation without arguments to a session.
+func (p *pageSessions) change(ctx context.Context, name, by string, local func(ctx context.Context, name, by string) error,
+	remote func(c *client.Client, ctx context.Context, name string) (session.Status, error),
+) error {
+	return p.do(ctx, name, by, func() error { return local(ctx, name, by) }, func(c *client.Client, w *watched) error {
+		_, err := remote(c, ctx, w.Name)
 		return err
 	})
 }
 
-// PauseUntil pauses a session until a time.
+// Pause pauses a session until Resume.
+func (p *pageSessions) Pause(ctx context.Context, name, by string) error {
+	return p.PauseUntil(ctx, name, time.Time{}, by)
+}
+
+// PauseUntil pauses a session until a time; zero means until Resume.
 func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.Time, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.PauseUntil(ctx, name, until, by) }, func(c *client.Client, w *watched) error {
+	return p.do(ctx, name, by, func() error {
+		if until.IsZero() {
+			return p.Manager.Pause(ctx, name, by)
+		}
+		return p.Manager.PauseUntil(ctx, name, until, by)
+	}, func(c *client.Client, w *watched) error {
 		_, err := c.PauseSession(ctx, w.Name, control.SessionPause{Until: until})
 		return err
 	})
@@ -174,18 +186,12 @@ func (p *pageSessions) PauseUntil(ctx context.Context, name string, until time.T
 
 // Resume continues a paused session.
 func (p *pageSessions) Resume(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.Resume(ctx, name, by) }, func(c *client.Client, w *watched) error {
-		_, err := c.ResumeSession(ctx, w.Name)
-		return err
-	})
+	return p.change(ctx, name, by, p.Manager.Resume, (*client.Client).ResumeSession)
 }
 
 // RetryNow ends the wait of a session.
 func (p *pageSessions) RetryNow(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.RetryNow(ctx, name, by) }, func(c *client.Client, w *watched) error {
-		_, err := c.RetrySession(ctx, w.Name)
-		return err
-	})
+	return p.change(ctx, name, by, p.Manager.RetryNow, (*client.Client).RetrySession)
 }
 
 // Stop ends a session.
@@ -198,8 +204,5 @@ func (p *pageSessions) Stop(ctx context.Context, name, by string) error {
 
 // Reset sets the used attempts and windows of a session to zero.
 func (p *pageSessions) Reset(ctx context.Context, name, by string) error {
-	return p.do(ctx, name, by, func() error { return p.Manager.Reset(ctx, name, by) }, func(c *client.Client, w *watched) error {
-		_, err := c.ResetSession(ctx, w.Name)
-		return err
-	})
+	return p.change(ctx, name, by, p.Manager.Reset, (*client.Client).ResetSession)
 }
