@@ -111,45 +111,31 @@ func Excerpt[T ~string | ~[]byte](data T) string {
 func Duplicate(data []byte) (path string, twice bool) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	type level struct {
-		seen map[string]bool // nil in an array
-		name string
-		key  bool // a name comes next
+	names, twice := findDuplicate(dec)
+	return strings.Join(names, "."), twice
+}
+
+// findDuplicate reads a value, up to the end or to a name that occurs twice.
+func findDuplicate(dec *json.Decoder) (path []string, twice bool) {
+	start, _ := dec.Token()
+	if start != json.Delim('{') && start != json.Delim('[') {
+		return nil, false
 	}
-	var levels []level
-	for {
-		token, err := dec.Token()
-		if err != nil {
-			return "", false
-		}
-		top := len(levels) - 1
-		switch {
-		case token == json.Delim('}') || token == json.Delim(']'):
-			levels = levels[:top]
-			top--
-		case top >= 0 && levels[top].key:
+	seen := map[string]bool{}
+	for dec.More() {
+		if start == json.Delim('{') {
+			token, _ := dec.Token()
 			name, _ := token.(string)
-			levels[top].name = name
-			if levels[top].seen[name] {
-				var names []string
-				for _, l := range levels {
-					if l.seen != nil {
-						names = append(names, l.name)
-					}
-				}
-				return strings.Join(names, "."), true
+			path = append(path[:0], name)
+			if seen[name] {
+				return path, true
 			}
-			levels[top].seen[name], levels[top].key = true, false
-			continue
-		case token == json.Delim('{'):
-			levels = append(levels, level{seen: map[string]bool{}, key: true})
-			continue
-		case token == json.Delim('['):
-			levels = append(levels, level{})
-			continue
+			seen[name] = true
 		}
-		if top >= 0 && levels[top].seen != nil {
-			levels[top].key = true
+		if below, twice := findDuplicate(dec); twice {
+			return append(path, below...), true
 		}
 	}
+	_, _ = dec.Token() // the end
+	return nil, false
 }
