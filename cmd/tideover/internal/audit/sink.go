@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,14 +51,8 @@ func Open(cfg Config) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{
-		redactor: cfg.Redactor, logger: cfg.Logger, file: f,
+		redactor: cmp.Or(cfg.Redactor, new(secret.Redactor)), logger: cmp.Or(cfg.Logger, slog.Default()), file: f,
 		queue: make(chan retry.Event, queued), closing: make(chan struct{}), done: make(chan struct{}),
-	}
-	if s.redactor == nil {
-		s.redactor = new(secret.Redactor)
-	}
-	if s.logger == nil {
-		s.logger = slog.Default()
 	}
 	go s.run()
 	return s, nil
@@ -105,14 +100,8 @@ func (s *Sink) run() {
 // gather adds queued events to the batch, up to the size of one write, and the number of dropped
 // events.
 func (s *Sink) gather(batch []byte) []byte {
-	for len(batch) < maxBatch {
-		select {
-		case e := <-s.queue:
-			batch = s.line(batch, e)
-			continue
-		default:
-		}
-		break
+	for len(batch) < maxBatch && len(s.queue) > 0 { // no other goroutine receives
+		batch = s.line(batch, <-s.queue)
 	}
 	if n := s.dropped.Swap(0); n > 0 {
 		why := fmt.Errorf("%d events were dropped: they could not be written in time", n)
