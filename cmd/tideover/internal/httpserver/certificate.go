@@ -29,9 +29,9 @@ type Certificate struct {
 	brief   func(error) (first string, more int)
 	trigger chan struct{} // asks run to read the files now
 
-	handled  string   // fingerprint of the files that were last loaded or rejected
-	unusable string   // fingerprint of the files that could not be loaded last
-	warned   []string // the warnings that were logged last
+	handled  string    // fingerprint of the files that were last loaded or rejected
+	unusable string    // fingerprint of the files that could not be loaded last
+	warned   []Warning // that were logged last
 
 	mu       sync.Mutex
 	current  *tls.Certificate
@@ -133,14 +133,10 @@ func (c *Certificate) set(pair *tls.Certificate, rejected error) {
 
 // warn logs the warnings unless they are the same as last time.
 func (c *Certificate) warn(list []Warning) {
-	texts := make([]string, len(list))
-	for i, w := range list {
-		texts[i] = w.What
-	}
-	if slices.Equal(texts, c.warned) {
+	if slices.Equal(list, c.warned) {
 		return
 	}
-	c.warned = texts
+	c.warned = list
 	for _, w := range list {
 		c.log.Warn(w.What, "do", w.Do)
 	}

@@ -51,7 +51,12 @@ func listenUnix(path string) (net.Listener, error) {
 	if err != nil {
 		return nil, errors.Join(err, l.Close(), lock.Close())
 	}
-	return &socket{Listener: l, path: path, lock: lock, made: made}, nil
+	return &socket{l, path, sync.OnceValue(func() error {
+		if now, err := os.Lstat(path); err == nil && os.SameFile(now, made) {
+			_ = os.Remove(path)
+		}
+		return errors.Join(l.Close(), lock.Close())
+	})}, nil
 }
 
 // lockSocket locks the socket, so that of several servers that start at the same time only one
@@ -123,23 +128,12 @@ func checkStale(path string) error {
 // socket is a listener that removes its socket when it is closed.
 type socket struct {
 	net.Listener
-	path string
-	lock *os.File
-	made fs.FileInfo
-	once sync.Once
-	err  error
+	path  string
+	close func() error
 }
 
 // Close removes the socket, unless another process has replaced it.
-func (s *socket) Close() error {
-	s.once.Do(func() {
-		if now, err := os.Lstat(s.path); err == nil && os.SameFile(now, s.made) {
-			_ = os.Remove(s.path)
-		}
-		s.err = errors.Join(s.Listener.Close(), s.lock.Close())
-	})
-	return s.err
-}
+func (s *socket) Close() error { return s.close() }
 
 // Addr returns the path of the socket after it was moved.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }
