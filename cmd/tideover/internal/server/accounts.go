@@ -172,12 +172,7 @@ func (a *keyAccounts) sync(last bool) {
 func (a *keyAccounts) recordLimits() {
 	a.mu.Lock()
 	limited, worked := a.limited, a.worked
-	if len(limited) > 0 {
-		a.limited = map[string]gateway.KeyLimit{}
-	}
-	if len(worked) > 0 {
-		a.worked = map[string]int64{}
-	}
+	a.limited, a.worked = map[string]gateway.KeyLimit{}, map[string]int64{}
 	a.mu.Unlock()
 	for name, serial := range worked {
 		if g, err := a.store.Gate(name); err == nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"log/slog"
-	"net"
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,11 +45,6 @@ func logLimit(log *slog.Logger, listener string) func(connlimit.Reason) {
 		log.Warn("too many connections: unused ones are closed, new ones are refused", "listener", listener, "reason", string(r),
 			"do", "see tideover_connections_refused_total, and server.max-connections in docs/security.md")
 	}
-}
-
-// listen returns the listeners with their limits.
-func (c *connections) listen(tcp, unix net.Listener, encrypted bool) (limitedTCP, limitedUnix net.Listener) {
-	return c.tcp.Listen(tcp, encrypted), c.socket.Listen(unix, false)
 }
 
 // streams returns the maximum numbers of event streams over TCP and over the socket: at most half of

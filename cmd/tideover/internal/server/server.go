@@ -198,8 +198,7 @@ func (s *server) listen(ctx context.Context) (tcp, unix net.Listener, err error)
 		return nil, nil, errors.Join(err, unix.Close())
 	}
 	s.connections = newConnections(s.cfg, s.options.Gateway, s.options.Log)
-	tcp, unix = s.connections.listen(tcp, unix, s.addresses.encrypted())
-	return tcp, unix, nil
+	return s.connections.tcp.Listen(tcp, s.addresses.encrypted()), s.connections.socket.Listen(unix, false), nil
 }
 
 // page returns the argument of Ready.
