@@ -97,7 +97,7 @@ func TestInternalRunsAreListedOnRequest(t *testing.T) {
 		t.Errorf("pattern %q", dead.Groups[0].Pattern)
 	}
 	flows, err := c.Workflows(t.Context())
-	if err != nil || slices.ContainsFunc(flows, func(w control.Workflow) bool { return control.Internal(w.Name) }) {
+	if err != nil || slices.ContainsFunc(flows.Workflows, func(w control.Workflow) bool { return control.Internal(w.Name) }) {
 		t.Errorf("workflows: %v, %v", flows, err)
 	}
 	if got := f.ask(false, "GET", Prefix+"workflows?internal=1", ""); !strings.Contains(got.text, "session.todo") {

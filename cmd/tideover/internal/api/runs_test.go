@@ -596,7 +596,8 @@ func TestWorkflowsAndSchedules(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Next.Before(began) {
 		t.Errorf("schedules: %+v, %v", list, err)
 	}
-	flows, err := c.Workflows(t.Context())
+	all, err := c.Workflows(t.Context())
+	flows := all.Workflows
 	if err != nil || len(flows) != 7 {
 		t.Fatalf("workflows: %+v, %v", flows, err)
 	}

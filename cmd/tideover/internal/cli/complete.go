@@ -55,7 +55,7 @@ func completeNames(all iter.Seq2[string, string], directive cobra.ShellCompDirec
 func (r *remote) completeWorkflows(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return r.completeFromServer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {
 		flows, _ := c.Workflows(ctx)
-		for _, w := range flows {
+		for _, w := range flows.Workflows {
 			list = append(list, visible(w.Name))
 		}
 		return list

@@ -143,7 +143,7 @@ func (u *reloadTest) workflows() (names []string) {
 	if err != nil {
 		u.t.Fatal(err)
 	}
-	for _, w := range list {
+	for _, w := range list.Workflows {
 		names = append(names, w.Name)
 	}
 	return names

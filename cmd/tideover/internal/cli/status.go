@@ -109,7 +109,7 @@ func newWorkflows(io Streams) *cobra.Command {
 		Long:    "Lists the workflows that can be started, with their steps and policies.",
 		Example: "  tideover workflows\n  tideover workflows --json | jq -r '.workflows[].name'",
 	}, "", func(ctx context.Context, c *client.Client) (control.Workflows, error) {
-		all, err := c.AllWorkflows(ctx)
+		all, err := c.Workflows(ctx)
 		if all.Missing != "" {
 			(&resultPrinter{io: io}).warn("start times of schedules are unknown: %s", all.Missing)
 		}

@@ -21,14 +21,8 @@ func (c systemCalls) Healthy(ctx context.Context) (control.Health, error) {
 	return get[control.Health](ctx, c.connection, "healthz", nil)
 }
 
-// Workflows returns the workflows that can be started.
-func (c systemCalls) Workflows(ctx context.Context) ([]control.Workflow, error) {
-	out, err := c.AllWorkflows(ctx)
-	return out.Workflows, err
-}
-
-// AllWorkflows is Workflows, and says whether their schedules are known.
-func (c systemCalls) AllWorkflows(ctx context.Context) (control.Workflows, error) {
+// Workflows returns the workflows that can be started, and whether their schedules are known.
+func (c systemCalls) Workflows(ctx context.Context) (control.Workflows, error) {
 	return get[control.Workflows](ctx, c.connection, "workflows", nil)
 }
 
