@@ -119,15 +119,7 @@ func (h deadPage) addRows(ctx context.Context, b *deadBody, f control.Filter) (e
 	for _, r := range rows {
 		b.Rows = append(b.Rows, deadRow{r, inWords(r.Reason), letterOffers(&r.Info)})
 	}
-	q := b.Query
-	if q.After != "" {
-		q.After = ""
-		b.First = q.url("/dead")
-	}
-	if list.Next != "" {
-		q.After = list.Next
-		b.More = q.url("/dead")
-	}
+	b.First, b.More = b.Query.pages("/dead", list.Next)
 	return list, nil
 }
 

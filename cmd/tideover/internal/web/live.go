@@ -71,11 +71,9 @@ type stream struct {
 	reader *reader
 	load   loader
 
-	last   []byte
-	at     time.Time // of last
-	behind bool      // of last
-	moving bool
-	polled bool
+	last []byte
+	at   time.Time // of last
+	part part      // of last
 }
 
 // follow sends updates until the client disconnects or the engine is closed.
@@ -98,7 +96,7 @@ func (s *stream) follow(ctx context.Context) {
 		case <-again:
 			err, looks = s.refresh(ctx), looks-1
 		case <-beat.C:
-			if err = s.alive(); err == nil && s.moving {
+			if err = s.alive(); err == nil && s.part.moving {
 				err = s.update(ctx)
 			} else if err == nil {
 				err = s.refresh(ctx) // some changes have no event
@@ -108,9 +106,9 @@ func (s *stream) follow(ctx context.Context) {
 			return
 		}
 		switch again = nil; {
-		case s.polled:
+		case s.part.polled:
 			again = time.After(s.h.pace)
-		case s.behind || looks > 0:
+		case s.part.behind || looks > 0:
 			again, delay = time.After(delay), min(2*delay, s.h.beat)
 		}
 		select {
@@ -127,7 +125,7 @@ func (s *stream) follow(ctx context.Context) {
 func (s *stream) refresh(ctx context.Context) error {
 	p, b, err := s.paint(ctx, s.at)
 	if err != nil || bytes.Equal(b, s.last) {
-		s.behind = p.behind
+		s.part.behind = p.behind
 		return err
 	}
 	return s.update(ctx)
@@ -140,7 +138,7 @@ func (s *stream) update(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.last, s.at, s.behind, s.moving, s.polled = b, now, p.behind, p.moving, p.polled
+	s.last, s.at, s.part = b, now, p
 	return s.send("", b)
 }
 

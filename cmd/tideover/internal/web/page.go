@@ -178,27 +178,7 @@ func forward(w http.ResponseWriter, r *http.Request, to string) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// shortcut is a key and what it does.
-type shortcut struct{ Keys, Does string }
-
-// keysBody is the list of keyboard shortcuts.
-type keysBody struct {
-	Places []navEntry
-	Keys   []shortcut
-	Dialog bool
-}
-
 // serveKeys shows the keyboard shortcuts. static/app.js implements them.
 func (h *Site) serveKeys(w http.ResponseWriter, r *http.Request) {
-	b := keysBody{Places: h.navigation(), Dialog: fromHTMX(r), Keys: []shortcut{
-		{"?", "show this list"},
-		{"/", "search"},
-		{"j", "go to the next entry of a list"},
-		{"k", "go to the previous entry"},
-		{"Enter", "open it"},
-		{".", "go to the next page of a list"},
-		{",", "go back to the first page of a list"},
-		{"Esc", "close a dialog"},
-	}}
-	h.showDialog(w, r, http.StatusOK, "keys", page{Title: "Keyboard", Body: b})
+	h.showDialog(w, r, http.StatusOK, "keys", page{Title: "Keyboard"})
 }

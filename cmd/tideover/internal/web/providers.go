@@ -107,12 +107,8 @@ func (h providersPage) load(ctx context.Context, name string, now time.Time) (pa
 
 // newPart returns what all pages with providers have.
 func (h providersPage) newPart(ctx context.Context, template, title, live string, now time.Time) part {
-	p := part{template: template, polled: true, data: page{Title: title, Place: "providers", Live: live, Now: now, Alone: !h.hasEngine()}}
-	if !h.hasEngine() {
-		return p
-	}
-	p.data.Dead = h.deadCount(ctx)
-	return p
+	p := page{Title: title, Place: "providers", Live: live, Now: now, Dead: h.deadCount(ctx)}
+	return part{template: template, polled: true, data: p}
 }
 
 // changesWithTime reports whether the row of a provider changes with time alone.

@@ -44,13 +44,19 @@ func level(part float64) string {
 	return "good"
 }
 
+// newGauge returns the part of a limit that is left; 0 means that the limit is unknown.
+func newGauge(name string, left, limit float64) gauge {
+	if limit <= 0 {
+		return gauge{Name: name, Text: fmt.Sprintf("%.0f left", left)}
+	}
+	part := min(max(left/limit, 0), 1)
+	return gauge{Name: name, Text: fmt.Sprintf("%.0f of %.0f left", left, limit), W: percent(100 * part), Class: level(part)}
+}
+
 func quotas(list []gateway.Quota) (out []gauge) {
 	for _, q := range list {
-		g := gauge{Name: q.Name, Of: q.Key, Text: fmt.Sprintf("%d left", q.Remaining), Reset: q.Reset}
-		if q.Limit > 0 {
-			part := min(max(float64(q.Remaining)/float64(q.Limit), 0), 1)
-			g.Text, g.W, g.Class = fmt.Sprintf("%d of %d left", q.Remaining, q.Limit), percent(100*part), level(part)
-		}
+		g := newGauge(q.Name, float64(q.Remaining), float64(q.Limit))
+		g.Of, g.Reset = q.Key, q.Reset
 		out = append(out, g)
 	}
 	return out
@@ -58,12 +64,7 @@ func quotas(list []gateway.Quota) (out []gauge) {
 
 func budgets(list []gateway.Budget) (out []gauge) {
 	for _, b := range list {
-		g := gauge{Name: b.Route, Text: fmt.Sprintf("%.0f left", b.Tokens)}
-		if b.Max > 0 {
-			part := min(max(b.Tokens/b.Max, 0), 1)
-			g.Text, g.W, g.Class = fmt.Sprintf("%.0f of %.0f left", b.Tokens, b.Max), percent(100*part), level(part)
-		}
-		out = append(out, g)
+		out = append(out, newGauge(b.Route, b.Tokens, b.Max))
 	}
 	return out
 }

@@ -109,6 +109,19 @@ func (q query) url(path string) string {
 	return path
 }
 
+// pages returns the URLs of the first page of a list and of the page after the cursor; "" for the
+// page that is shown, and without a cursor.
+func (q query) pages(path, cursor string) (first, more string) {
+	if q.After != "" {
+		q.After = ""
+		first = q.url(path)
+	}
+	if q.After = cursor; cursor != "" {
+		more = q.url(path)
+	}
+	return first, more
+}
+
 // filter returns the query as a filter of runs.
 func (q query) filter() control.Filter {
 	return control.Filter{

@@ -160,6 +160,9 @@ const countTimeout = time.Second
 // deadCount returns the number of dead runs for the navigation, or 0 if it is unknown: pages that
 // are not about runs work without it.
 func (h *runData) deadCount(ctx context.Context) int {
+	if !h.hasEngine() {
+		return 0
+	}
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	t, err := h.totals(ctx, false)

@@ -103,16 +103,7 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 		more.Internal, more.After = true, ""
 		b.Hidden = &link{URL: more.url("/runs")}
 	}
-	if q.After != "" {
-		first := q
-		first.After = ""
-		b.First = first.url("/runs")
-	}
-	if list.Next != "" {
-		more := q
-		more.After = list.Next
-		b.More = more.url("/runs")
-	}
+	b.First, b.More = q.pages("/runs", list.Next)
 	return part{
 		template: "runs", behind: t.Stats.Behind > 0 || list.Behind > 0,
 		data: page{Title: "Runs", Place: "runs", Live: q.url("/live/runs"), Now: now, Dead: t.States["dead"], Body: b},
