@@ -17,13 +17,17 @@ func (ch sink) gauge(d *prometheus.Desc, n float64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, labels...)
 }
 
-// Describe implements [prometheus.Collector].
-func (t *Tally) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		metricAttempts, metricFirst, metricFailures, metricLost, metricRetries, metricWaits, metricGiveUps, metricStarted, metricEnded,
-	} {
+// describe sends the descriptions of metrics.
+func describe(ch chan<- *prometheus.Desc, list ...*prometheus.Desc) {
+	for _, d := range list {
 		ch <- d
 	}
+}
+
+// Describe implements [prometheus.Collector].
+func (t *Tally) Describe(ch chan<- *prometheus.Desc) {
+	describe(ch, metricAttempts, metricFirst, metricFailures, metricLost, metricRetries, metricWaits, metricGiveUps,
+		metricStarted, metricEnded)
 }
 
 // Collect implements [prometheus.Collector].
@@ -64,9 +68,7 @@ type storms struct{ *storm.Alarm }
 
 // Describe implements [prometheus.Collector].
 func (storms) Describe(ch chan<- *prometheus.Desc) {
-	ch <- metricAmplified
-	ch <- metricStorm
-	ch <- metricStorms
+	describe(ch, metricAmplified, metricStorm, metricStorms)
 }
 
 // Collect implements [prometheus.Collector].

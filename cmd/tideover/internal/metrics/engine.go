@@ -28,11 +28,8 @@ type Source struct {
 
 // Describe implements [prometheus.Collector].
 func (s *Source) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		metricRuns, metricQueue, metricOldest, metricTimers, metricRunning, metricStuck, metricBehind, metricTroubles, metricWarnings, metricDisk, metricShards, metricSessions,
-	} {
-		ch <- d
-	}
+	describe(ch, metricRuns, metricQueue, metricOldest, metricTimers, metricRunning, metricStuck, metricBehind,
+		metricTroubles, metricWarnings, metricDisk, metricShards, metricSessions)
 }
 
 // Collect implements [prometheus.Collector]. It leaves out values that it can't get.

@@ -64,9 +64,7 @@ type gatewayCollector struct{ g *gateway.Gateway }
 
 // Describe implements [prometheus.Collector].
 func (gatewayCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range gatewayMetrics {
-		ch <- d
-	}
+	describe(ch, gatewayMetrics...)
 }
 
 // Collect implements [prometheus.Collector].

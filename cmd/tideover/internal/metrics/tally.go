@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -148,10 +149,8 @@ type histogram struct {
 }
 
 func (h *histogram) observe(d time.Duration) {
-	s, i := d.Seconds(), 0
-	for i < len(bounds) && s > bounds[i] {
-		i++
-	}
+	s := d.Seconds()
+	i, _ := slices.BinarySearch(bounds[:], s)
 	h.counts[i]++
 	h.sum += s
 }
