@@ -142,36 +142,26 @@ type BulkResult struct {
 
 // ForAll applies the action to all runs of a filter, for 15 seconds at most. It reads the list
 // from the oldest run to the newest once, so that it meets a run that dies again only once.
-func (r *Runs) ForAll(ctx context.Context, action BulkAction, f Filter, by string) (BulkResult, error) {
-	w := &bulkWork{change: action.change(r), by: by}
+func (r *Runs) ForAll(ctx context.Context, action BulkAction, f Filter, by string) (result BulkResult, err error) {
+	change := action.change(r)
 	f.Order, f.Limit = "oldest", 1000
 	for end := time.Now().Add(bulkTime); ; {
 		list, err := r.engine.List(ctx, f.engine())
 		if err == nil {
-			err = w.each(ctx, list.Runs)
+			err = result.add(ctx, list.Runs, func(id string) error { return change(ctx, id, by) })
 		}
 		if err != nil || list.Next == "" {
-			return w.result(false), err
+			return result, err
 		}
 		if f.After = list.Next; time.Now().After(end) {
-			return w.result(true), nil
+			result.More = true
+			return result, nil
 		}
 	}
 }
 
-// bulkWork changes many runs concurrently.
-type bulkWork struct {
-	change        func(ctx context.Context, id, by string) error
-	by            string
-	done, refused atomic.Int64
-}
-
-func (w *bulkWork) result(more bool) BulkResult {
-	return BulkResult{w.done.Load(), w.refused.Load(), more}
-}
-
-// each changes the runs, until one of the changes finds the engine closed.
-func (w *bulkWork) each(ctx context.Context, runs []engine.Info) error {
+// add changes the runs concurrently, until one of the changes finds the engine closed.
+func (b *BulkResult) add(ctx context.Context, runs []engine.Info, change func(id string) error) error {
 	rest, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var next atomic.Int64
@@ -179,13 +169,13 @@ func (w *bulkWork) each(ctx context.Context, runs []engine.Info) error {
 	for range bulkWorkers {
 		workers.Go(func() {
 			for n := next.Add(1); n <= int64(len(runs)) && rest.Err() == nil; n = next.Add(1) {
-				switch err := w.change(ctx, runs[n-1].ID, w.by); {
+				switch err := change(runs[n-1].ID); {
 				case err == nil:
-					w.done.Add(1)
+					atomic.AddInt64(&b.Done, 1)
 				case errors.Is(err, engine.ErrClosed):
 					stop(err)
 				default:
-					w.refused.Add(1)
+					atomic.AddInt64(&b.Refused, 1)
 				}
 			}
 		})

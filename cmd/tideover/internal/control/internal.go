@@ -5,8 +5,8 @@ import "strings"
 // Parts of the names of workflows that tideover defines itself. The configuration rejects them.
 const (
 	sessionPrefix = "session."
-	notifyPrefix  = "notify."
-	giveUpSuffix  = ".on-give-up"
+	NotifyPrefix  = "notify."
+	GiveUpSuffix  = ".on-give-up"
 	jobPrefix     = "nip90."
 	answers       = jobPrefix + "answer"
 )
@@ -15,19 +15,19 @@ const (
 // messages, answers to jobs, and follow-up runs of runs that gave up. Users neither start nor
 // repeat them, and lists contain them only on request.
 func Internal(workflow string) bool {
-	return workflow == answers || strings.HasPrefix(workflow, sessionPrefix) || strings.HasPrefix(workflow, notifyPrefix) || strings.HasSuffix(workflow, giveUpSuffix)
+	return workflow == answers || strings.HasPrefix(workflow, sessionPrefix) || strings.HasPrefix(workflow, NotifyPrefix) || strings.HasSuffix(workflow, GiveUpSuffix)
 }
 
 // Message reports whether a workflow sends messages. Its dead runs are messages that could not
 // be sent.
 func Message(workflow string) bool {
-	return strings.HasPrefix(workflow, notifyPrefix) && !strings.HasSuffix(workflow, giveUpSuffix)
+	return strings.HasPrefix(workflow, NotifyPrefix) && !strings.HasSuffix(workflow, GiveUpSuffix)
 }
 
 // InternalNames returns patterns for the names of [Internal] workflows, for a filter of the
 // engine.
 func InternalNames() []string {
-	return []string{sessionPrefix + "*", notifyPrefix + "*", "*" + giveUpSuffix, answers}
+	return []string{sessionPrefix + "*", NotifyPrefix + "*", "*" + GiveUpSuffix, answers}
 }
 
 // Startable returns an error for a workflow whose runs a user may neither start nor repeat: one
@@ -36,19 +36,13 @@ func Startable(workflow string) error {
 	if !Internal(workflow) && !strings.HasPrefix(workflow, jobPrefix) {
 		return nil
 	}
-	p := NewError(CodeState, "", "")
 	switch {
-	case strings.HasSuffix(workflow, giveUpSuffix):
-		p.Message = workflow + " is started when a run gives up"
-		p.Hint = "retry the one that failed"
+	case strings.HasSuffix(workflow, GiveUpSuffix):
+		return NewError(CodeState, workflow+" is started when a run gives up", "retry the one that failed")
 	case strings.HasPrefix(workflow, sessionPrefix):
-		p.Message = workflow + " is a session; use tideover sessions"
+		return NewError(CodeState, workflow+" is a session; use tideover sessions", "")
 	case strings.HasPrefix(workflow, jobPrefix):
-		p.Message = workflow + " is started by who asks for it over Nostr"
-		p.Hint = "use tideover nip90 request"
-	default:
-		p.Message = workflow + " sends messages"
-		p.Hint = "use tideover notify"
+		return NewError(CodeState, workflow+" is started by who asks for it over Nostr", "use tideover nip90 request")
 	}
-	return p
+	return NewError(CodeState, workflow+" sends messages", "use tideover notify")
 }

@@ -31,7 +31,7 @@ type Notifier struct {
 func (m *Messages) Notifiers() (list []Notifier) {
 	settings := m.settings()
 	for _, flow := range m.runs.Definitions() {
-		name, ok := strings.CutPrefix(flow.Name(), notifyPrefix)
+		name, ok := strings.CutPrefix(flow.Name(), NotifyPrefix)
 		if !ok || !Message(flow.Name()) {
 			continue
 		}
@@ -52,7 +52,7 @@ func (m *Messages) Check(name string) error {
 }
 
 func (m *Messages) workflow(name string) (*engine.Workflow, error) {
-	flow, ok := m.runs.Definition(notifyPrefix + name)
+	flow, ok := m.runs.Definition(NotifyPrefix + name)
 	if !ok {
 		return nil, fmt.Errorf("%w: unknown notifier %q", engine.ErrNotFound, name)
 	}

@@ -176,10 +176,8 @@ func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	for _, w := range stats.Workflows {
-		if w.Name == name {
-			return nil
-		}
+	if slices.ContainsFunc(stats.Workflows, func(w engine.WorkflowStats) bool { return w.Name == name }) {
+		return nil
 	}
 	page, err := r.engine.List(ctx, engine.Filter{Workflow: name, Limit: 1})
 	if err != nil || len(page.Runs) > 0 {

@@ -82,12 +82,6 @@ func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error
 	}, nil
 }
 
-// Parts of the names of workflows that send messages.
-const (
-	notifierPrefix = "notify."
-	giveUpSuffix   = ".on-give-up"
-)
-
 // notifiers returns the notifiers, and what became of their messages.
 func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
 	for _, n := range h.control.Messages.Notifiers() {
@@ -117,7 +111,7 @@ func (h notificationsPage) messageWorkflows(t *totals) (names []string) {
 
 // sendsMessages reports whether the follow-up runs of a workflow only send messages.
 func (h notificationsPage) sendsMessages(workflow string) bool {
-	if !strings.HasSuffix(workflow, giveUpSuffix) {
+	if !strings.HasSuffix(workflow, control.GiveUpSuffix) {
 		return false
 	}
 	flow, ok := h.control.Runs.Definition(workflow)
@@ -126,8 +120,8 @@ func (h notificationsPage) sendsMessages(workflow string) bool {
 
 // notifierNames returns the notifiers that a workflow uses.
 func (h notificationsPage) notifierNames(workflow string) string {
-	if !strings.HasSuffix(workflow, giveUpSuffix) {
-		return strings.TrimPrefix(workflow, notifierPrefix)
+	if !strings.HasSuffix(workflow, control.GiveUpSuffix) {
+		return strings.TrimPrefix(workflow, control.NotifyPrefix)
 	}
 	var names []string
 	if flow, ok := h.control.Runs.Definition(workflow); ok {
@@ -144,7 +138,7 @@ func newMessageRow(r row, to string) messageRow {
 	m := messageRow{row: r, To: to}
 	in := texts(r.InputPreview)
 	m.Event, m.Title, m.Held = in["event"], in["title"], texts(r.OutputPreview)["held"]
-	if of, ok := strings.CutSuffix(r.Workflow, giveUpSuffix); ok {
+	if of, ok := strings.CutSuffix(r.Workflow, control.GiveUpSuffix); ok {
 		m.Event, m.Title = "gave-up", cmp.Or(in["workflow"], of)+" gave up"
 		if in["error"] != "" {
 			m.Title += ": " + in["error"]
