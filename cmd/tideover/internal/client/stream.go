@@ -3,6 +3,7 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -212,7 +213,8 @@ func (s *source) open(ctx context.Context, take func(name, data string) (bool, e
 	opened := time.Now()
 	silence := time.AfterFunc(3*control.Heartbeat, func() { cancel(errBroken) })
 	defer silence.Stop()
-	in := bufio.NewReader(resp.Body)
+	in := bufio.NewScanner(resp.Body)
+	in.Buffer(nil, maxLine)
 	for {
 		m, err := readMessage(in, func() { silence.Reset(3 * control.Heartbeat) })
 		if err != nil {
@@ -243,18 +245,17 @@ func (s *source) open(ctx context.Context, take func(name, data string) (bool, e
 // message is an event of a stream, not decoded.
 type message struct{ id, name, data string }
 
+// maxLine is the longest line that is read: the largest payload, escaped.
+const maxLine = 4 << 20
+
 // readMessage reads up to the next empty line. It calls alive for each line.
-func readMessage(in *bufio.Reader, alive func()) (m message, err error) {
-	for {
-		line, err := readLine(in)
-		if err != nil {
-			return m, err
-		}
+func readMessage(in *bufio.Scanner, alive func()) (m message, err error) {
+	for in.Scan() {
 		alive()
-		if line == "" {
+		if in.Text() == "" {
 			return m, nil
 		}
-		name, value, _ := strings.Cut(line, ":")
+		name, value, _ := strings.Cut(in.Text(), ":")
 		value = strings.TrimPrefix(value, " ")
 		switch name {
 		case "id":
@@ -268,23 +269,5 @@ func readMessage(in *bufio.Reader, alive func()) (m message, err error) {
 			m.data += value
 		}
 	}
-}
-
-// maxLine is the longest line that is read: the largest payload, escaped.
-const maxLine = 4 << 20
-
-func readLine(in *bufio.Reader) (string, error) {
-	var line []byte
-	for {
-		part, more, err := in.ReadLine()
-		if err != nil {
-			return "", err
-		}
-		if line = append(line, part...); len(line) > maxLine {
-			return "", fmt.Errorf("a line of more than %d bytes", maxLine)
-		}
-		if !more {
-			return string(line), nil
-		}
-	}
+	return m, cmp.Or(in.Err(), io.EOF)
 }
