@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -37,37 +38,28 @@ func (c *clusterSchedules) replace(list []engine.Schedule) {
 // run sets the schedules that replace receives, until the context ends.
 func (c *clusterSchedules) run(ctx context.Context) error {
 	runner := retry.Must(schedulesPolicy, retry.WithOnRetry(c.logRetry))
+	stop := func() {}
 	for {
 		select {
 		case list := <-c.latest:
-			for more := true; more; {
-				list, more = c.setUntilReplaced(ctx, runner, list)
-			}
+			stop() // the list before is outdated
+			stop = c.start(ctx, runner, list)
 		case <-ctx.Done():
+			stop()
 			return nil
 		}
 	}
 }
 
-// setUntilReplaced sets a list. If a newer one arrives before that succeeds, it stops and
-// returns the newer one.
-func (c *clusterSchedules) setUntilReplaced(ctx context.Context, runner *retry.Runner, list []engine.Schedule) (next []engine.Schedule, more bool) {
+// start sets a list in the background. stop gives up, and waits until it has ended.
+func (c *clusterSchedules) start(ctx context.Context, runner *retry.Runner, list []engine.Schedule) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	var running sync.WaitGroup
+	running.Go(func() {
 		// The policy has no limit: only the end of the context is an error.
 		_ = runner.Do(ctx, func(ctx context.Context) error { return c.set(ctx, list) })
-	}()
-	select {
-	case <-done:
-		return nil, false
-	case next = <-c.latest:
-		cancel()
-		<-done
-		return next, true
-	}
+	})
+	return func() { cancel(); running.Wait() }
 }
 
 // logRetry logs a failed attempt.

@@ -35,8 +35,8 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	o := api.Options{Control: service, Guard: guard, Logger: s.options.Log}
 	o.Streams, o.LocalStreams = s.connections.streams()
 	shown := *service // the pages also show the sessions of every watch
-	if sessions := s.parts.allSessions(); sessions != nil {
-		shown.Sessions = &control.Sessions{SessionManager: sessions}
+	if own := s.parts.sessions; own != nil {
+		shown.Sessions = &control.Sessions{SessionManager: &pageSessions{own, s.cfg.Server.Data}}
 	}
 	rest := httpserver.Timely(api.New(o))
 	site := web.New(web.Options{Control: &shown, Redact: s.options.Source.Redactor.String})

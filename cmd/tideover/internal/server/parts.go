@@ -247,15 +247,6 @@ func (p *parts) controlConfig() control.Config {
 	return c
 }
 
-// allSessions returns the sessions of this server and of every watch, nil if the server runs no
-// sessions.
-func (p *parts) allSessions() *pageSessions {
-	if p.sessions == nil {
-		return nil
-	}
-	return &pageSessions{p.sessions, p.cfg.Server.Data}
-}
-
 // collectors returns the metrics of the parts.
 func (p *parts) collectors() []prometheus.Collector {
 	var source *metrics.Source
