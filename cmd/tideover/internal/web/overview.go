@@ -104,11 +104,7 @@ func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) 
 func (h overviewPage) addSchedules(ctx context.Context, b *overviewBody) {
 	b.Due, _ = h.control.Runs.Schedules(ctx) //nolint:errcheck // see above
 	for i := range b.Due {
-		if r := b.Due[i].Refused; r != nil {
-			shown := *r
-			shown.Error = h.redact(r.Error)
-			b.Due[i].Refused = &shown
-		}
+		b.Due[i].Refused = changedCopy(b.Due[i].Refused, func(r *engine.RefusedStart) { r.Error = h.redact(r.Error) })
 	}
 	slices.SortFunc(b.Due, func(x, y engine.Schedule) int { return cmp.Or(x.Next.Compare(y.Next), cmp.Compare(x.Name, y.Name)) })
 	b.Due = b.Due[:min(len(b.Due), shownDue)]

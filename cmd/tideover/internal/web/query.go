@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -71,33 +72,22 @@ func moment(text string) time.Time {
 
 // encode returns the query in the form of a URL.
 func (q query) encode() string {
-	v := url.Values{}
-	set := func(key, value string) {
-		if value != "" {
-			v.Set(key, value)
-		}
-	}
-	set("workflow", q.Workflow)
-	set("q", q.Search)
-	set("after", q.After)
-	set("group", q.Group)
+	v := url.Values{"workflow": {q.Workflow}, "q": {q.Search}, "after": {q.After}, "group": {q.Group}, "state": q.States}
 	if q.Internal {
-		set("internal", "1")
+		v.Set("internal", "1")
 	}
 	for key, t := range map[string]time.Time{"since": q.Since, "until": q.Until} {
 		if !t.IsZero() {
-			set(key, t.Format(time.RFC3339))
+			v.Set(key, t.Format(time.RFC3339))
 		}
 	}
 	if q.Attempts > 0 {
-		set("attempts", strconv.Itoa(q.Attempts))
+		v.Set("attempts", strconv.Itoa(q.Attempts))
 	}
 	if q.Order != orders[0] {
-		set("order", q.Order)
+		v.Set("order", q.Order)
 	}
-	if len(q.States) > 0 {
-		v["state"] = q.States
-	}
+	maps.DeleteFunc(v, func(_ string, list []string) bool { return len(list) == 0 || list[0] == "" })
 	return v.Encode()
 }
 

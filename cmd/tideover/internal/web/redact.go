@@ -22,6 +22,21 @@ func changed[T any](list []T, change func(*T)) []T {
 	return list
 }
 
+// changedCopy returns a changed copy of a value, nil for nil.
+func changedCopy[T any](p *T, change func(*T)) *T {
+	if p == nil {
+		return nil
+	}
+	c := *p
+	change(&c)
+	return &c
+}
+
+// roundToSecond returns the nearest full second.
+func roundToSecond(t *time.Time) *time.Time {
+	return changedCopy(t, func(t *time.Time) { *t = t.Round(time.Second) })
+}
+
 // run removes secrets from all texts of a run that come from users and programs. Ids and names
 // stay: they come from the engine or the configuration.
 func (redact redactor) run(i *engine.Info) *engine.Info {
@@ -38,11 +53,7 @@ func (redact redactor) run(i *engine.Info) *engine.Info {
 
 func (redact redactor) attempt(a *engine.AttemptInfo) {
 	a.Error = redact(a.Error)
-	if a.Wait != nil {
-		w := *a.Wait
-		w.Woken = redact(w.Woken)
-		a.Wait = &w
-	}
+	a.Wait = changedCopy(a.Wait, func(w *engine.WaitInfo) { w.Woken = redact(w.Woken) })
 }
 
 func (redact redactor) json(text json.RawMessage) json.RawMessage {
@@ -56,11 +67,9 @@ func (redact redactor) json(text json.RawMessage) json.RawMessage {
 // each call, so that a page is not sent again because of them.
 func (redact redactor) provider(st gateway.Status) gateway.Status {
 	st.Since = roundToSecond(st.Since)
-	if st.Recovery != nil {
-		r := *st.Recovery
+	st.Recovery = changedCopy(st.Recovery, func(r *gateway.Recovery) {
 		r.Next, r.Expected = roundToSecond(r.Next), roundToSecond(r.Expected)
-		st.Recovery = &r
-	}
+	})
 	st.BaseURL, st.Why = redact(st.BaseURL), redact(st.Why)
 	st.Keys = changed(st.Keys, func(k *gateway.KeyInfo) { k.Reason = redact(k.Reason) })
 	st.Outages = changed(st.Outages, func(o *gateway.Outage) { o.Cause = redact(o.Cause) })
@@ -77,16 +86,8 @@ func (redact redactor) provider(st gateway.Status) gateway.Status {
 // session removes secrets from the state of a session.
 func (redact redactor) session(s session.Status) session.Status {
 	s.WaitFor, s.Error, s.NoResume, s.AccountLimit = redact(s.WaitFor), redact(s.Error), redact(s.NoResume), redact(s.AccountLimit)
-	if s.Last != nil {
-		last := *s.Last
-		last.Line = redact(last.Line)
-		s.Last = &last
-	}
-	if s.Limit != nil {
-		limit := *s.Limit
-		limit.Line = redact(limit.Line)
-		s.Limit = &limit
-	}
+	s.Last = changedCopy(s.Last, func(last *session.Stop) { last.Line = redact(last.Line) })
+	s.Limit = changedCopy(s.Limit, func(limit *session.ScreenLimit) { limit.Line = redact(limit.Line) })
 	s.Turns = changed(s.Turns, func(t *session.Turn) { t.Line = redact(t.Line) })
 	s.Tail = changed(s.Tail, func(line *string) { *line = redact(*line) })
 	return s
