@@ -84,20 +84,16 @@ func (f *Fold) trace(key string, ev *retry.Event) *trace {
 	if t == nil {
 		t = &trace{began: ev.Time.Add(-ev.Elapsed), attempts: map[string]time.Time{}}
 		if len(f.open) >= maxOpen {
-			f.forget()
+			// In a cluster the end of a run may be seen by another process, so that those that are
+			// known the longest are no better than any.
+			for other := range f.open {
+				delete(f.open, other)
+				break
+			}
 		}
 		f.open[key] = t
 	}
 	return t
-}
-
-// forget makes room. In a cluster the end of a run may be seen by another process,
-// so that those that are known the longest are no better than any.
-func (f *Fold) forget() {
-	for key := range f.open {
-		delete(f.open, key)
-		return
-	}
 }
 
 func attemptKey(ev *retry.Event) string { return ev.Step + " " + strconv.Itoa(ev.Attempt) }
