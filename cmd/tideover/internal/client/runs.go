@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"net/url"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/engine"
@@ -19,7 +18,10 @@ func (c runCalls) Start(ctx context.Context, s control.Start) (control.Started, 
 
 // List returns runs.
 func (c runCalls) List(ctx context.Context, f control.Filter) (engine.Page, error) {
-	return get[engine.Page](ctx, c.connection, "runs", filterValues(f))
+	return get[engine.Page](ctx, c.connection, "runs", queryOf(map[string]any{
+		"state": f.States, "workflow": f.Workflow, "search": f.Search, "error": f.Error, "order": f.Order, "after": f.After,
+		"internal": f.Internal, "since": f.Since, "until": f.Until, "min_attempts": f.MinAttempts, "limit": f.Limit,
+	}))
 }
 
 // Get returns a run with its whole history. id may be the id, its beginning, or the key of the
@@ -81,12 +83,4 @@ func withoutPage(b control.Bulk) control.Bulk {
 		b.Filter = &f
 	}
 	return b
-}
-
-// filterValues returns the query of a list.
-func filterValues(f control.Filter) url.Values {
-	return queryOf(map[string]any{
-		"state": f.States, "workflow": f.Workflow, "search": f.Search, "error": f.Error, "order": f.Order, "after": f.After,
-		"internal": f.Internal, "since": f.Since, "until": f.Until, "min_attempts": f.MinAttempts, "limit": f.Limit,
-	})
 }

@@ -252,10 +252,11 @@ const maxLine = 4 << 20
 func readMessage(in *bufio.Scanner, alive func()) (m message, err error) {
 	for in.Scan() {
 		alive()
-		if in.Text() == "" {
+		line := in.Text()
+		if line == "" {
 			return m, nil
 		}
-		name, value, _ := strings.Cut(in.Text(), ":")
+		name, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch name {
 		case "id":
