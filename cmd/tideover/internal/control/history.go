@@ -36,22 +36,17 @@ func (f *history) add(e retry.Event, number int) {
 	f.list = append(f.list, Event{Message: Describe(&e, number), Event: e})
 }
 
+// noteKinds has the kinds of events by the notes of a run. The others are added by addEnd.
+var noteKinds = map[string]retry.EventKind{
+	"started": retry.RunStarted, "canceled": retry.Canceled, "parked": retry.NeedsHandler,
+	"retried": retry.Resumed, "started now": retry.Resumed, "unparked": retry.Resumed,
+}
+
 // addNote adds an event of the run as a whole.
 func (f *history) addNote(n engine.Note) {
-	e := retry.Event{Time: n.At, Step: n.Step, Note: n.Text}
-	switch n.What {
-	case "started":
-		e.Kind = retry.RunStarted
-	case "canceled":
-		e.Kind = retry.Canceled
-	case "retried", "started now", "unparked":
-		e.Kind = retry.Resumed
-	case "parked":
-		e.Kind = retry.NeedsHandler
-	default: // added by addEnd
-		return
+	if kind, ok := noteKinds[n.What]; ok {
+		f.add(retry.Event{Kind: kind, Time: n.At, Step: n.Step, Note: n.Text}, 0)
 	}
-	f.add(e, 0)
 }
 
 // addStep adds the events of a step.
