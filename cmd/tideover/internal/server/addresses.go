@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"log"
 	"log/slog"
 	"net"
@@ -99,14 +98,6 @@ func (a *addresses) certificateWarnings() (list []httpserver.Warning) {
 		list = append(list, httpserver.Warning{What: f.What, Do: f.Do})
 	}
 	return list
-}
-
-// encrypted reports whether the server uses TLS.
-func (a *addresses) encrypted() bool { return a.certificate != nil }
-
-// watchCertificate loads a new certificate when its files change, until the context ends.
-func (a *addresses) watchCertificate(ctx context.Context) error {
-	return a.certificate.Run(ctx, a.certificateWarnings)
 }
 
 // reloadCertificate reads the files of the certificate again.

@@ -17,9 +17,19 @@ import (
 
 // newControl returns the operations on this server.
 func (s *server) newControl() *control.Service {
-	c := s.parts.controlConfig()
-	c.Data, c.Version, c.Logger = s.cfg.Server.Data, s.options.Version, s.options.Log
-	c.Settings, c.ConfigFile, c.Place = s.reloader.settings, s.reloader.file, s.addresses.place
+	p := s.parts
+	c := control.Config{
+		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.alarm.Storms,
+		Data: s.cfg.Server.Data, Version: s.options.Version, Logger: s.options.Log,
+		Settings: s.reloader.settings, ConfigFile: s.reloader.file, Place: s.addresses.place,
+		Doctor: p.diagnose, Findings: p.machineFindings,
+	}
+	if p.nip90 != nil {
+		c.Relays = p.nip90.Relays
+	}
+	if p.sessions != nil {
+		c.Sessions = p.sessions
+	}
 	return control.New(c)
 }
 

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/tideover/tideover/cmd/tideover/internal/audit"
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
@@ -80,17 +78,6 @@ func (b *observer) addWorkflows(workflows []*engine.Workflow) {
 	for _, w := range workflows {
 		b.tally.Know(w.Name())
 	}
-}
-
-// collectors returns the metrics of retry storms, and those of runs from the source, which is nil
-// without an engine.
-func (b *observer) collectors(source *metrics.Source) []prometheus.Collector {
-	list := []prometheus.Collector{metrics.Storms(b.alarm)}
-	if source != nil {
-		source.Tally = b.tally
-		list = append(list, b.tally, source)
-	}
-	return list
 }
 
 // publish sends an event of the gateway to the subscribers of the engine's events, and records it.

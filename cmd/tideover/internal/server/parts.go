@@ -232,31 +232,16 @@ func (p *parts) markShutdown() {
 	}
 }
 
-// controlConfig returns the configuration of package control, as far as it concerns the parts.
-func (p *parts) controlConfig() control.Config {
-	c := control.Config{
-		Engine: p.engine, Clustered: p.cluster != nil, Providers: p.gateway, Storms: p.observer.alarm.Storms,
-		Doctor: p.diagnose, Findings: p.machineFindings,
-	}
-	if p.nip90 != nil {
-		c.Relays = p.nip90.Relays
-	}
-	if p.sessions != nil {
-		c.Sessions = p.sessions
-	}
-	return c
-}
-
 // collectors returns the metrics of the parts.
 func (p *parts) collectors() []prometheus.Collector {
-	var source *metrics.Source
+	list := []prometheus.Collector{metrics.Storms(p.observer.alarm), metrics.Gateway(p.gateway)}
 	if p.engine != nil {
-		source = &metrics.Source{Engine: p.engine, Clustered: p.cluster != nil}
+		source := &metrics.Source{Engine: p.engine, Clustered: p.cluster != nil, Tally: p.observer.tally}
 		if p.sessions != nil {
 			source.Sessions = p.sessions.List
 		}
+		list = append(list, p.observer.tally, source)
 	}
-	list := append(p.observer.collectors(source), metrics.Gateway(p.gateway))
 	if p.nip90 != nil {
 		list = append(list, p.nip90.Collector())
 	}

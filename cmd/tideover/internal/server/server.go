@@ -10,14 +10,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
-	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 	"github.com/tideover/tideover/internal/secret"
@@ -116,17 +114,6 @@ func Run(ctx, hurry context.Context, o Options) (err error) {
 	return s.serve(ctx, hurry)
 }
 
-// openFolder checks, creates and locks the data folder.
-func openFolder(data string) (unlock func(), err error) {
-	if err := fileaccess.CheckFolder(data); err != nil {
-		return nil, fmt.Errorf("server.data: %w, or name another folder with --data or server.data", err)
-	}
-	if err := os.MkdirAll(filepath.Join(data, "locks"), 0o700); err != nil {
-		return nil, fmt.Errorf("server.data: %w", err)
-	}
-	return lockData(data)
-}
-
 // logWarnings logs the warnings about the configuration.
 func logWarnings(log *slog.Logger, cfg *config.Config) {
 	for _, w := range cfg.Warnings() {
@@ -158,8 +145,8 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	}
 	start("socket", func() error { return httpServer.Serve(unix) })
 	start("listen", func() error { return serveTCP(tcp) })
-	if s.addresses.encrypted() {
-		start("certificate", func() error { return s.addresses.watchCertificate(ctx) })
+	if s.addresses.certificate != nil {
+		start("certificate", func() error { return s.addresses.certificate.Run(ctx, s.addresses.certificateWarnings) })
 	}
 	s.parts.run(ctx, page, start)
 	start("config", func() error { return s.reloader.watch(ctx) })
@@ -198,7 +185,7 @@ func (s *server) listen(ctx context.Context) (tcp, unix net.Listener, err error)
 		return nil, nil, errors.Join(err, unix.Close())
 	}
 	s.connections = newConnections(s.cfg, s.options.Gateway, s.options.Log)
-	return s.connections.tcp.Listen(tcp, s.addresses.encrypted()), s.connections.socket.Listen(unix, false), nil
+	return s.connections.tcp.Listen(tcp, s.addresses.certificate != nil), s.connections.socket.Listen(unix, false), nil
 }
 
 // page returns the argument of Ready.

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/tideover/tideover/cmd/tideover/internal/config"
+	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
+	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
+	"github.com/tideover/tideover/internal/secret"
+)
+
+// openFolder checks, creates and locks the data folder.
+func openFolder(data string) (unlock func(), err error) {
+	if err := fileaccess.CheckFolder(data); err != nil {
+		return nil, fmt.Errorf("server.data: %w, or name another folder with --data or server.data", err)
+	}
+	if err := os.MkdirAll(filepath.Join(data, "locks"), 0o700); err != nil {
+		return nil, fmt.Errorf("server.data: %w", err)
+	}
+	return lockData(data)
+}
+
+// lockName is the file in the data folder that a server or a gateway locks. A gateway alone has no
+// engine, whose log would be locked.
+const lockName = "server.lock"
+
+// lockData makes this process the only server of the folder; processes with another address or
+// socket are excluded, too. The operating system releases the lock when the process ends. The file
+// stays: if it were removed, a third process could lock a new file while a second one has the old
+// file open.
+func lockData(dir string) (unlock func(), err error) {
+	path := filepath.Join(dir, lockName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("server.data: %w", err)
+	}
+	held, err := lockfile.Try(f)
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("server.data: lock %s: %w", path, err)
+	}
+	if held {
+		holder := lockHolder(f)
+		_ = f.Close()
+		return nil, fmt.Errorf("server.data: the folder %s is in use by %s: stop that one, or name another folder with --data or server.data", dir, holder)
+	}
+	// Only error messages use the contents.
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return func() {
+		_ = f.Truncate(0)
+		_ = f.Close()
+	}, nil
+}
+
+// lockHolder describes the process that has the lock.
+func lockHolder(f *os.File) string {
+	text := make([]byte, 32)
+	n, _ := f.ReadAt(text, 0)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
+	if err != nil {
+		return "another tideover" // it is starting or stopping
+	}
+	return fmt.Sprintf("another tideover (pid %d)", pid)
+}
+
+// loadToken returns the token of the configuration, or the one in the data folder. It creates that
+// one if the file does not exist.
+func loadToken(cfg *config.Config) (secret.String, error) {
+	if t := cfg.Server.Token; t != nil {
+		token, err := t.Resolve(cfg.Secrets())
+		if err != nil {
+			return token, fmt.Errorf("server.token: %w", err)
+		}
+		return token, nil
+	}
+	path := filepath.Join(cfg.Server.Data, "token")
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		data = []byte(rand.Text())
+		err = writeToken(path, data)
+	}
+	if err != nil {
+		return secret.String{}, fmt.Errorf("token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < config.MinToken {
+		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least %d are needed; delete it and a new one is made", path, len(token), config.MinToken)
+	}
+	info, err := os.Stat(path)
+	if err == nil {
+		err = fileaccess.Check(path, info, fileaccess.GroupOrOthers)
+	}
+	if err != nil {
+		return secret.String{}, fmt.Errorf("token: %w, or delete it and a new one is made", err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+		return secret.String{}, fmt.Errorf("token: others may read %s (%v): chmod 600 it, or delete it and a new one is made", path, info.Mode().Perm())
+	}
+	return secret.New(token), nil
+}
+
+// writeToken creates the file with access for its owner only, from the start.
+func writeToken(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(data, '\n'))
+	return errors.Join(err, f.Sync(), f.Close())
+}
