@@ -25,7 +25,7 @@ type offer struct {
 }
 
 func newOffer(id, name, label string) offer {
-	return offer{name, label, actionURL(id, name), name == "cancel"}
+	return offer{name, label, actionURL(runURL(id), name), name == "cancel"}
 }
 
 // offers returns the actions that are possible for a run.
@@ -79,7 +79,7 @@ func (h runActions) question(r *http.Request) (*question, error) {
 	}
 	raw := i.Input
 	i = h.redact.run(i)
-	q := &question{Action: actionURL(id, action), Back: runURL(id), Run: i}
+	q := &question{Action: actionURL(runURL(id), action), Back: runURL(id), Run: i}
 	switch action {
 	case "cancel":
 		q.Title, q.Button, q.Danger = "Cancel this run?", "Cancel the run", true

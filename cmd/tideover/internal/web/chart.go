@@ -42,19 +42,15 @@ func newChart(i *engine.Info, now time.Time) chart {
 	c := chart{From: i.Created, To: i.Created}
 	for k := range i.Steps {
 		for _, a := range i.Steps[k].Attempts {
-			c.stretch(a.Started)
-			if a.Ended != nil {
-				c.stretch(*a.Ended)
-			}
+			c.stretch(&a.Started)
+			c.stretch(a.Ended)
 		}
 	}
 	if !i.Finished() {
-		c.stretch(now)
+		c.stretch(&now)
 		c.ahead(i, now)
 	}
-	if i.Ended != nil {
-		c.stretch(*i.Ended)
-	}
+	c.stretch(i.Ended)
 	if c.To.Sub(c.From) < time.Millisecond {
 		c.To = c.From.Add(time.Millisecond)
 	}
@@ -67,9 +63,10 @@ func newChart(i *engine.Info, now time.Time) chart {
 	return c
 }
 
-func (c *chart) stretch(t time.Time) {
-	if t.After(c.To) {
-		c.To = t
+// stretch makes room for a time, which may be nil.
+func (c *chart) stretch(t *time.Time) {
+	if t != nil && t.After(c.To) {
+		c.To = *t
 	}
 }
 
@@ -79,9 +76,9 @@ func (c *chart) ahead(i *engine.Info, now time.Time) {
 	limit := now.Add(now.Sub(c.From)/2 + time.Second)
 	for k := range i.Steps {
 		if next := i.Steps[k].Next; next != nil && next.After(limit) {
-			c.stretch(limit)
-		} else if next != nil {
-			c.stretch(*next)
+			c.stretch(&limit)
+		} else {
+			c.stretch(next)
 		}
 	}
 }

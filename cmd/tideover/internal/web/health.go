@@ -162,13 +162,10 @@ func (h healthPage) disk() (list []fact) {
 		sums[fileGroup(name)] += n
 		total += n
 	}
-	for name, n := range sums {
-		if n < worthShowing && name != "log.db" && name != "view.db" {
-			delete(sums, name)
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		list = append(list, fact{name, textfmt.RoundedSize(uint64(sums[name]))})
+		if n := sums[name]; n >= worthShowing || name == "log.db" || name == "view.db" {
+			list = append(list, fact{name, textfmt.RoundedSize(uint64(n))})
+		}
 	}
 	list = append(list, fact{"total", textfmt.RoundedSize(uint64(total))})
 	if usage.Free > 0 {

@@ -173,11 +173,6 @@ func limitList[T any](list []T, n, more int) ([]T, int) {
 // providerPage returns the URL of a provider.
 func providerPage(name string) string { return "/providers/" + url.PathEscape(name) }
 
-// providerURL returns the URL of an action on a provider.
-func providerURL(name, action string) string {
-	return providerPage(name) + "/" + url.PathEscape(action)
-}
-
 // providerTexts has the sentence that is shown after each action.
 var providerTexts = map[string]string{
 	gateway.Open: "Blocked: no requests are sent to it.", gateway.Close: "Forced: it counts as up even if it fails.",
@@ -187,7 +182,7 @@ var providerTexts = map[string]string{
 // providerOffers returns the actions that are possible for a provider.
 func providerOffers(st *gateway.Status) (list []offer) {
 	add := func(action, label string) {
-		list = append(list, offer{action, label, providerURL(st.Name, action), action == gateway.Open})
+		list = append(list, offer{action, label, actionURL(providerPage(st.Name), action), action == gateway.Open})
 	}
 	cooling := func(k gateway.KeyInfo) bool { return isCooling(&k, time.Now()) }
 	overridden := st.Held || st.State == gateway.Opened || st.State == gateway.Draining
@@ -218,7 +213,7 @@ func (h providersPage) question(r *http.Request) (*question, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &question{Action: providerURL(name, action), Back: "/providers"}
+	q := &question{Action: actionURL(providerPage(name), action), Back: "/providers"}
 	switch action {
 	case gateway.Open:
 		q.Title, q.Button, q.Danger = "Block "+name+"?", "Block", true

@@ -113,11 +113,6 @@ func (r *sessionRow) Line() string {
 // sessionPage returns the URL of a session.
 func sessionPage(name string) string { return "/sessions/" + url.PathEscape(name) }
 
-// sessionURL returns the URL of an action on a session.
-func sessionURL(name, action string) string {
-	return sessionPage(name) + "/" + url.PathEscape(action)
-}
-
 // Actions on a session, as they are named in URLs.
 const (
 	doPause    = "pause"
@@ -137,7 +132,7 @@ var sessionTexts = map[string]string{
 // sessionOffers returns the actions that are possible for a session.
 func sessionOffers(s *session.Status) (list []offer) {
 	add := func(action, label string) {
-		list = append(list, offer{action, label, sessionURL(s.Name, action), action == doStop})
+		list = append(list, offer{action, label, actionURL(sessionPage(s.Name), action), action == doStop})
 	}
 	switch s.State {
 	case "idle":
@@ -172,7 +167,7 @@ func (h sessionsPage) question(r *http.Request) (*question, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &question{Action: sessionURL(name, action), Back: "/sessions"}
+	q := &question{Action: actionURL(sessionPage(name), action), Back: "/sessions"}
 	switch action {
 	case doPause:
 		q.Title, q.Button = "Pause "+name+"?", "Pause"

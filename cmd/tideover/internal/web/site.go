@@ -191,5 +191,5 @@ func statusOf(err error) int { return control.AsError(err).Status }
 // runURL returns the URL of a run. URLs are built in Go, never in a template.
 func runURL(id string) string { return "/runs/" + url.PathEscape(id) }
 
-// actionURL returns the URL of an action on a run.
-func actionURL(id, action string) string { return runURL(id) + "/" + url.PathEscape(action) }
+// actionURL returns the URL of an action on the thing that has the page.
+func actionURL(page, action string) string { return page + "/" + url.PathEscape(action) }
