@@ -69,3 +69,14 @@ func TestATimeoutIsCountedFromTheRetry(t *testing.T) {
 		t.Errorf("before the deadline: %q", TimeoutText(i))
 	}
 }
+
+func TestEveryReasonIsInTheHistory(t *testing.T) {
+	t.Parallel()
+	ended := time.Unix(9, 0)
+	for r := retry.StopAttempts; r <= retry.StopWindows; r++ {
+		list := History(&engine.Info{State: "dead", Ended: &ended, Reason: r.String()})
+		if len(list) != 1 || list[0].Reason != r || list[0].Message != "Run is dead: "+r.Error() {
+			t.Errorf("%s: %+v", r, list)
+		}
+	}
+}

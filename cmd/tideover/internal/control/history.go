@@ -167,12 +167,8 @@ func sourceOf(name string) retry.Source {
 	return retry.ByPolicy
 }
 
-// reasonOf returns a reason by its name.
+// reasonOf returns a reason by its name; 0 for one that is not known.
 func reasonOf(name string) retry.Reason {
-	for r := retry.StopAttempts; r <= retry.StopTimeout; r++ {
-		if r.String() == name {
-			return r
-		}
-	}
-	return 0
+	r, _ := retry.ParseReason(name)
+	return r
 }
