@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/engine"
@@ -67,25 +68,22 @@ func Silent(shards []int) string {
 }
 
 // numbers formats sorted numbers, consecutive ones as a range.
-func numbers(list []int) (text string) {
+func numbers(list []int) string {
+	var parts []string
 	for i := 0; i < len(list); {
 		end := i
 		for end+1 < len(list) && list[end+1] == list[end]+1 {
 			end++
 		}
-		if text != "" {
-			text += ", "
-		}
-		switch {
-		case end > i+1:
-			text += fmt.Sprintf("%d-%d", list[i], list[end])
-			i = end + 1
-		default:
-			text += fmt.Sprint(list[i])
+		if end < i+2 {
+			parts = append(parts, fmt.Sprint(list[i]))
 			i++
+			continue
 		}
+		parts = append(parts, fmt.Sprintf("%d-%d", list[i], list[end]))
+		i = end + 1
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // NotNil returns an empty list for nil, which JSON would encode as null.
