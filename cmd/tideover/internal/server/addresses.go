@@ -8,7 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
@@ -25,8 +25,7 @@ type addresses struct {
 	log         *slog.Logger
 	certificate *httpserver.Certificate // nil without TLS
 
-	mu   sync.Mutex
-	page string // URL of the page; "" before the server listens
+	page atomic.Pointer[string] // URL of the page; nil before the server listens
 }
 
 // newAddresses reads the certificate, if one is configured.
@@ -137,19 +136,13 @@ func (a *addresses) publicURL(addr net.Addr) string {
 	return scheme + "://" + host + "/"
 }
 
-// setPage stores the URL of the page for messages.
-func (a *addresses) setPage(url string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.page = url
-}
-
 // place returns the origin of messages: this machine, and the URL of the page.
-func (a *addresses) place() notify.Place {
-	host, _ := os.Hostname() // "" if it is unknown
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return notify.Place{Host: host, Page: a.page}
+func (a *addresses) place() (p notify.Place) {
+	p.Host, _ = os.Hostname() // "" if it is unknown
+	if page := a.page.Load(); page != nil {
+		p.Page = *page
+	}
+	return p
 }
 
 // newErrorLog returns the logger for errors that net/http reports about connections. A failed TLS

@@ -129,7 +129,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 		return err
 	}
 	page := s.addresses.publicURL(tcp.Addr())
-	s.addresses.setPage(page)
+	s.addresses.page.Store(&page)
 	httpServer := httpserver.NewServer(s.handler(tcp.Addr()))
 	httpServer.ErrorLog = newErrorLog(s.options.Log, log.Default())
 	serveTCP := s.addresses.serveTCP(httpServer)
