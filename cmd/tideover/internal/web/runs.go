@@ -68,13 +68,14 @@ type listLoader func(ctx context.Context, q query, now time.Time) (part, error)
 // showList shows a page of a list.
 func (h *Site) showList(w http.ResponseWriter, r *http.Request, path string, q query, load listLoader) {
 	p, err := load(r.Context(), q, time.Now())
-	if err != nil && q.After != "" && isCursorError(err) {
-		q.After = "" // of another list, or of another time
-		http.Redirect(w, r, q.url(path), http.StatusSeeOther)
-		return
-	}
 	if err != nil {
-		h.failWith(w, r, err)
+		e := control.AsError(err)
+		if q.After == "" || e.Field != "after" && e.Code != control.CodeInternal {
+			h.failWith(w, r, err)
+			return
+		}
+		q.After = "" // of another list, or of another time, or it can't be read
+		http.Redirect(w, r, q.url(path), http.StatusSeeOther)
 		return
 	}
 	p.data.Flash = done(r.URL.Query())
@@ -108,13 +109,6 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 		template: "runs", behind: t.Stats.Behind > 0 || list.Behind > 0,
 		data: page{Title: "Runs", Place: "runs", Live: q.url("/live/runs"), Now: now, Dead: t.States["dead"], Body: b},
 	}, nil
-}
-
-// isCursorError reports whether a list may work from its beginning: the cursor is of another list,
-// or can't be read.
-func isCursorError(err error) bool {
-	e := control.AsError(err)
-	return e.Field == "after" || e.Code == control.CodeInternal
 }
 
 // silentText returns a sentence with the shards of both lists, which did not answer.
