@@ -59,8 +59,9 @@ func (c Code) HTTPStatus() int {
 		return http.StatusMisdirectedRequest
 	case CodeBusy, CodeClosed, CodeAway:
 		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
 	}
-	return http.StatusInternalServerError
 }
 
 // causes has the code of each error that an operation may return. The first match counts.
