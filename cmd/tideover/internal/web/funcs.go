@@ -25,12 +25,6 @@ func templateFuncs(a assets) template.FuncMap {
 		"asset": a.url,
 		"ago":   ago, "in": in, "since": since, "at": at,
 		"exact": exact, "stamp": stamp, "span": spacedDuration,
-		"moment": func(t time.Time) string {
-			if t.IsZero() {
-				return ""
-			}
-			return t.Format(time.RFC3339)
-		},
 		"minutes": func(d time.Duration) int { return int(d / time.Minute) },
 		"short":   firstLine, "head": head, "hand": waitSetter,
 		"json":   func(text json.RawMessage) string { return pretty(string(text)) },
