@@ -107,6 +107,37 @@ func TestAWaitEndsOnlyWhenTheEndIsStored(t *testing.T) {
 	})
 }
 
+func TestAWaitForAStoredEndNeedsNoStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := one(t, func(_ context.Context, n int) (int, error) {
+			if n == 0 {
+				return 0, retry.Permanent(errors.New("no"))
+			}
+			return n, nil
+		})
+		log := &faulty{Log: new(memlog.Store).Open()}
+		e := opened(t, Config{Log: log})
+		runs := []string{started(t, e, w, 1).ID, started(t, e, w, 0).ID}
+		synctest.Wait()
+		full := fmt.Errorf("disk: %w", journal.ErrFull)
+		log.fail.Store(&full)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		go func() { _, _ = e.Start(ctx, w, 2) }()
+		time.Sleep(time.Minute)
+		for _, id := range runs {
+			if i, err := e.Wait(ctx, id); err != nil || !i.Finished() {
+				t.Errorf("Wait() = %+v, %v", i, err)
+			}
+		}
+		if _, err := e.Wait(ctx, "01m7m3a6n7000000000000000g"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("an unknown run: %v", err)
+		}
+		log.fail.Store(nil)
+	})
+}
+
 func TestAStaleOwnerStops(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -99,25 +99,20 @@ func (q *queries) wait(ctx context.Context, id string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %q", ErrNotFound, id)
 	}
-	w, there := &waiter{over: make(chan struct{})}, new(bool)
-	// Not a read, which is answered also while the end of a run can't be stored.
-	err = q.sh.do(ctx, func(*turn) error {
-		r, ok := q.sh.owner.m.Run(run)
-		if *there = ok; ok && !r.Closed() {
-			q.sh.owner.waiters.add(run, w)
-		} else {
-			close(w.over)
-		}
-		return nil
-	})
-	if err != nil {
+	w := &waiter{over: make(chan struct{})}
+	found, err := ask(ctx, q.sh, func(*turn) (waitState, error) { return q.sh.owner.addWaiter(run, w), nil })
+	switch {
+	case err != nil:
 		w.canceled.Store(true)
 		return err
-	}
-	if !*there { // it is over, or was never here
-		if _, err = q.loadEnded(ctx, run.String()); err != nil {
-			return err
-		}
+	case found == notInMemory: // it has ended, or was never here
+		_, err = q.loadEnded(ctx, id)
+		return err
+	case found == endNotStored:
+		// The owner answers a request that is no read when all records before it are stored.
+		return q.sh.do(ctx, func(*turn) error { return nil })
+	case found == endStored:
+		return nil
 	}
 	select {
 	case <-w.over:
@@ -261,6 +256,32 @@ func (q *queries) stats(ctx context.Context) (*Stats, error) {
 type waiter struct {
 	over     chan struct{} // closed when the run is closed, or the owner has stopped
 	canceled atomic.Bool   // the caller does not wait any more
+}
+
+// waitState is the state of a run that a caller wants to wait for.
+type waitState int
+
+const (
+	notInMemory  waitState = iota
+	stillOpen              // the waiter was added
+	endNotStored           // the run is closed by a record that is not stored yet
+	endStored
+)
+
+// addWaiter adds a waiter for the run if the run is open.
+func (o *owner) addWaiter(run machine.ID, w *waiter) waitState {
+	r, ok := o.m.Run(run)
+	switch {
+	case !ok:
+		return notInMemory
+	case !r.Closed():
+		o.waiters.add(run, w)
+		return stillOpen
+	case r.Version() > o.seq:
+		return endNotStored
+	default:
+		return endStored
+	}
 }
 
 // waiters are the callers that wait for ends of runs. A caller cancels a wait without the
