@@ -16,12 +16,7 @@ func (v *View) best(m *measure) int {
 	if m.better == 0 || len(v.Report.Results) < 2 || m.given && !v.sameSuccess() {
 		return -1
 	}
-	top := 0
-	for n := range v.Report.Results {
-		if float64(m.better)*(v.get(m, n).Mean-v.get(m, top).Mean) > 0 {
-			top = n
-		}
-	}
+	top, _ := v.extremes(m)
 	if !v.apart(m, top) {
 		return -1
 	}
@@ -55,12 +50,9 @@ func (v *View) apart(m *measure, n int) bool {
 // sameSuccess reports whether equally many calls succeed with all policies. A policy that gives up
 // early has fast successes only because it has few.
 func (v *View) sameSuccess() bool {
-	low, high := math.Inf(1), math.Inf(-1)
-	for i := range v.Report.Results {
-		s := v.Report.Results[i].Success.Mean
-		low, high = min(low, s), max(high, s)
-	}
-	return high-low <= even
+	success := byName("success")
+	most, least := v.extremes(success)
+	return v.get(success, most).Mean-v.get(success, least).Mean <= even
 }
 
 // differs reports whether the interval of the difference between two policies, seed by seed,

@@ -21,7 +21,7 @@ func keysBelow(path string, typ reflect.Type) (keys []string) {
 		if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
 			at, t = at+"[]", t.Elem()
 		}
-		if t.Kind() == reflect.Struct {
+		if t.Kind() == reflect.Struct && t != scheduleType {
 			keys = append(keys, keysBelow(at+".", t)...)
 		} else {
 			keys = append(keys, at)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
-	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chart"
@@ -130,15 +129,11 @@ func cdfFigure(v *View) figure {
 		c.upright(1, func(f float64) string { return fmt.Sprintf("%.0f%%", 100*f) })
 		c.along(s, 6)
 		for i := range v.Report.Results {
-			var d strings.Builder
-			for n, point := range v.Report.Results[i].CDF {
-				op := "L"
-				if n == 0 {
-					op = "M"
-				}
-				fmt.Fprintf(&d, "%s%.1f %.1f", op, c.x(s.At(seconds(point.Seconds))), c.y(point.Share))
+			var points []string
+			for _, p := range v.Report.Results[i].CDF {
+				points = append(points, c.point(s.At(seconds(p.Seconds)), p.Share))
 			}
-			c.line(i, visible(v.name(i)), d.String())
+			c.line(i, visible(v.name(i)), points)
 		}
 		return c.String()
 	}

@@ -85,7 +85,7 @@ func checkPolicies(cs []sim.Contestant) error {
 // Explain rewrites an error of [sim.Check] with the names of the policies.
 func (f File) Explain(err error) error {
 	var errs []error
-	for _, e := range flatten(err) {
+	for _, e := range strictyaml.JoinedErrors(err) {
 		text := oneline.Text(e.Error())
 		for i, c := range f.Policies {
 			if rest, ok := strings.CutPrefix(text, contestant(i)+": "); ok {
@@ -106,10 +106,7 @@ func Impossible(err error) bool {
 // report records the problems that the simulator has found, each at its field in the file. It skips
 // fields that could not be read, which are reported already.
 func (r *reader) report(root strictyaml.Place, err error) {
-	if err == nil {
-		return
-	}
-	for _, e := range flatten(err) {
+	for _, e := range strictyaml.JoinedErrors(err) {
 		path, problem, _ := strings.Cut(e.Error(), ": ")
 		problem = strings.ReplaceAll(problem, "contestants[", "policies[") // the name in the file
 		at, found := r.find(path)
@@ -137,16 +134,4 @@ func (r *reader) find(path string) (at string, ok bool) {
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]
 	}
 	return "", false
-}
-
-// flatten returns the errors that were joined.
-func flatten(err error) (list []error) {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return append(list, err)
-	}
-	for _, e := range joined.Unwrap() {
-		list = append(list, flatten(e)...)
-	}
-	return list
 }

@@ -2,7 +2,7 @@ package simulate
 
 import (
 	"fmt"
-	"math"
+	"slices"
 	"strings"
 
 	"github.com/tideover/tideover/sim"
@@ -39,7 +39,7 @@ func recoveryFinding(v *View) string {
 	var never, some, always []string
 	for i := range v.Report.Results {
 		r := &v.Report.Results[i]
-		switch lost := int(math.Round(r.NeverRecovers * float64(v.Report.Seeds))); lost {
+		switch lost := v.neverRecover(i); lost {
 		case 0:
 			always = append(always, fmt.Sprintf("%s (after %s on average)", r.Name, second.value(r.Recovery.Mean)))
 		case v.Report.Seeds:
@@ -72,71 +72,54 @@ func recoveryFinding(v *View) string {
 // successFinding says with which policy the most calls succeed.
 func successFinding(v *View) string {
 	m := byName("success")
-	if most, least := v.extremes(m); v.get(m, most).Mean == 0 {
+	most, least := v.extremes(m)
+	switch {
+	case v.get(m, most).Mean == 0:
 		return "No call succeeds with any policy."
-	} else if n := v.best(m); n >= 0 {
-		return fmt.Sprintf("Most calls succeed with %s: %s, compared to %s with %s.",
-			v.name(n), v.formatted(m, n), v.formatted(m, least), v.name(least))
-	} else if v.apart(m, least) {
+	case v.best(m) < 0 && v.apart(m, least):
 		return fmt.Sprintf("Fewest calls succeed with %s: %s, compared to %s with %s.", v.name(least), v.formatted(m, least), v.formatted(m, most), v.name(most))
 	}
-	return ""
+	return v.compared(m.name, "Most calls succeed with %[1]s: %[2]s, compared to %[4]s with %[3]s.")
 }
 
 // attemptsFinding says which policy makes the fewest attempts.
 func attemptsFinding(v *View) string {
-	m := byName("attempts/call")
-	n := v.best(m)
-	_, least := v.extremes(m)
-	if n < 0 {
-		return ""
+	const name = "attempts/call"
+	if n := v.best(byName(name)); n >= 0 && v.sameSuccess() && v.get(byName("success"), n).Mean > 0 {
+		return v.compared(name, "About equally many calls succeed with each policy, "+
+			"and %[1]s makes the fewest attempts: %[2]s per call, compared to %[4]s with %[3]s.")
 	}
-	text := "%s makes the fewest attempts per call: %s, compared to %s with %s."
-	if v.sameSuccess() && v.get(byName("success"), n).Mean > 0 {
-		text = "About equally many calls succeed with each policy, and %s makes the fewest attempts: %s per call, compared to %s with %s."
-	}
-	return fmt.Sprintf(text, v.name(n), v.formatted(m, n), v.formatted(m, least), v.name(least))
+	return v.compared(name, "%[1]s makes the fewest attempts per call: %[2]s, compared to %[4]s with %[3]s.")
 }
 
 // peakFinding says which policy has the lowest peak of retries.
 func peakFinding(v *View) string {
-	m := byName("peak retries")
-	n := v.best(m)
-	_, worst := v.extremes(m)
-	if n < 0 {
-		return ""
-	}
-	return fmt.Sprintf("At the peak, %s makes %s retries in %s, and %s %s.", v.name(worst), v.formatted(m, worst), v.bucket(), v.name(n), v.formatted(m, n))
+	return v.compared("peak retries", "At the peak, %[3]s makes %[4]s retries in %[5]s, and %[1]s %[2]s.")
 }
 
 // latencyFinding says which policy has the shortest tail, if that can be compared.
 func latencyFinding(v *View) string {
-	m := byName("latency p99")
-	n := v.best(m)
-	_, worst := v.extremes(m)
-	if n < 0 {
-		return ""
-	}
-	return fmt.Sprintf("99%% of the calls take %s or less with %s, and %s with %s.", v.formatted(m, n), v.name(n), v.formatted(m, worst), v.name(worst))
+	return v.compared("latency p99", "99%% of the calls take %[2]s or less with %[1]s, and %[4]s with %[3]s.")
 }
 
-func byName(name string) *measure {
-	for i := range measures {
-		if measures[i].name == name {
-			return &measures[i]
-		}
+// compared formats the best policy by a measure, its value, the worst policy, its value, and the
+// bucket; "" if the difference is not significant.
+func (v *View) compared(name, format string) string {
+	m := byName(name)
+	best := v.best(m)
+	if best < 0 {
+		return ""
 	}
-	return nil
+	_, worst := v.extremes(m)
+	return fmt.Sprintf(format, v.name(best), v.formatted(m, best), v.name(worst), v.formatted(m, worst), v.bucket())
+}
+
+// byName returns the measure with this name, which must exist.
+func byName(name string) *measure {
+	return &measures[slices.IndexFunc(measures, func(m measure) bool { return m.name == name })]
 }
 
 // hasWaiting reports whether any call has waited in a queue.
 func hasWaiting(r *sim.Report) bool {
-	for i := range r.Results {
-		for _, w := range r.Results[i].Series.Waiting {
-			if w > 0 {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Results, func(r sim.Result) bool { return highest(r.Series.Waiting, 0, len(r.Series.Waiting)) > 0 })
 }

@@ -3,10 +3,12 @@ package simulate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/sim"
 )
 
 // Sizes of a heat map and of bars.
@@ -64,7 +66,8 @@ const heatFull = 10
 func (c *canvas) heatRow(n int, row []float64, y, tall, top float64) {
 	cells := max(min(len(row), heatCells), 1)
 	level := func(i int) int {
-		return heat(highest(row, i*len(row)/cells, max((i+1)*len(row)/cells, i*len(row)/cells+1)), top)
+		from, to := span(i, cells, len(row))
+		return heat(highest(row, from, to), top)
 	}
 	for i := 0; i < cells; {
 		k, from := level(i), i
@@ -124,7 +127,7 @@ func recoveryFigure(v *View) figure {
 	}
 	f.Heads = []string{"policy", "recovery", "seeds that never recover"}
 	for i := range v.Report.Results {
-		f.Rows = append(f.Rows, []string{visible(v.name(i)), formatRecovery(v, i), formatNeverRecovered(v, i)})
+		f.Rows = append(f.Rows, []string{visible(v.name(i)), formatRecovery(v, i), fraction(v.neverRecover(i), v.Report.Seeds)})
 	}
 	return f
 }
@@ -145,27 +148,21 @@ func (c *canvas) bar(v *View, n int, y, top float64) {
 // formatRecovery formats the recovery time.
 func formatRecovery(v *View, n int) string {
 	c := v.cell(byName("recovery"), n)
-	if c.half != "" {
-		c.value += " ± " + c.half
+	if c.Half != "" {
+		c.Value += " ± " + c.Half
 	}
-	if c.note != "" {
-		c.value += " (" + c.note + " seeds)"
+	if c.Note != "" {
+		c.Value += " (" + c.Note + " seeds)"
 	}
-	return c.value
+	return c.Value
 }
 
-// formatNeverRecovered formats the number of seeds without recovery.
-func formatNeverRecovered(v *View, n int) string {
-	r := &v.Report.Results[n]
-	return fraction(int(math.Round(r.NeverRecovers*float64(v.Report.Seeds))), v.Report.Seeds)
+// neverRecover returns the number of seeds in which a policy does not recover.
+func (v *View) neverRecover(n int) int {
+	return int(math.Round(v.Report.Results[n].NeverRecovers * float64(v.Report.Seeds)))
 }
 
 // needsRecovery reports whether any policy needed time to recover.
 func needsRecovery(v *View) bool {
-	for i := range v.Report.Results {
-		if r := &v.Report.Results[i]; r.Recovery.Mean > 0 || r.NeverRecovers > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.Report.Results, func(r sim.Result) bool { return r.Recovery.Mean > 0 || r.NeverRecovers > 0 })
 }

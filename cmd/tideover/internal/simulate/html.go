@@ -54,7 +54,7 @@ type entrant struct {
 // sheetRow is a row of the table.
 type sheetRow struct {
 	Title, About string
-	Cells        []sheetCell
+	Cells        []cell
 }
 
 // sheetShares is a row of shares.
@@ -68,13 +68,12 @@ func shareRows(v *View, pick func(*sim.Result) map[string]float64) (rows []sheet
 	kinds := map[string]bool{}
 	for i := range v.Report.Results {
 		for k, f := range pick(&v.Report.Results[i]) {
-			kinds[k] = kinds[k] || f > 0
+			if f > 0 {
+				kinds[k] = true
+			}
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
-		if !kinds[k] {
-			continue
-		}
 		row := sheetShares{Name: k}
 		for i := range v.Report.Results {
 			row.Shares = append(row.Shares, share.value(pick(&v.Report.Results[i])[k]))
@@ -82,11 +81,6 @@ func shareRows(v *View, pick func(*sim.Result) map[string]float64) (rows []sheet
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-type sheetCell struct {
-	Value, Half, Note string
-	Best              bool
 }
 
 // HTML writes the report as a self-contained page: no script, and no network access, which its
@@ -120,8 +114,8 @@ func (s *sheet) fill(v *View) {
 		row := sheetRow{Title: m.title(v), About: m.meaning(v)}
 		for i := range v.Report.Results {
 			c := v.cell(m, i)
-			s.Marked = s.Marked || c.best
-			row.Cells = append(row.Cells, sheetCell{c.value, c.half, c.note, c.best})
+			s.Marked = s.Marked || c.Best
+			row.Cells = append(row.Cells, c)
 		}
 		s.Rows = append(s.Rows, row)
 	}

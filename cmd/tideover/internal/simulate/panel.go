@@ -73,22 +73,24 @@ func (c *canvas) failures(v *View, end time.Duration) {
 func (c *canvas) series(n int, name string, values []float64, top float64) {
 	wide, _ := c.inside()
 	columns := max(min(len(values), int(wide)), 1)
-	var d strings.Builder
+	var points []string
 	for i := range columns {
-		from := i * len(values) / columns
-		to := max((i+1)*len(values)/columns, from+1)
-		op := "L"
-		if i == 0 {
-			op = "M"
-		}
-		fmt.Fprintf(&d, "%s%.1f %.1f", op, c.x((float64(i)+0.5)/float64(columns)), c.y(highest(values, from, to)/top))
+		from, to := span(i, columns, len(values))
+		points = append(points, c.point((float64(i)+0.5)/float64(columns), highest(values, from, to)/top))
 	}
-	c.line(n, name, d.String())
+	c.line(n, name, points)
 }
+
+// point returns a point of a line. Both positions are between 0 and 1.
+func (c *canvas) point(x, y float64) string { return fmt.Sprintf("%.1f %.1f", c.x(x), c.y(y)) }
 
 // line draws the line of a policy. Each is thinner than the previous one, so that both are visible
 // where they overlap.
-func (c *canvas) line(n int, name, d string) {
+func (c *canvas) line(n int, name string, points []string) {
+	d := strings.Join(points, "L")
+	if d != "" {
+		d = "M" + d
+	}
 	c.printf(`<path class="line s%d" stroke-width="%.1f" d="%s"><title>%s</title></path>`, hue(n), max(3.4-0.65*float64(n), 1.4), d, chart.Escape(name))
 }
 
@@ -112,17 +114,14 @@ func nice(top float64, n int) (list []float64) {
 
 // compact formats a number in little space.
 func compact(f float64) string {
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
-		if f >= u.size {
-			size := u.size
-			if u.name == "k" {
-				size = 1e3
-			}
-			return fmt.Sprintf("%.4g", f/size) + u.name
-		}
+	switch {
+	case f >= 1e9:
+		return fmt.Sprintf("%.4gG", f/1e9)
+	case f >= 1e6:
+		return fmt.Sprintf("%.4gM", f/1e6)
+	case f >= 1e4:
+		return fmt.Sprintf("%.4gk", f/1e3)
+	default:
+		return fmt.Sprintf("%.4g", f)
 	}
-	return fmt.Sprintf("%.4g", f)
 }

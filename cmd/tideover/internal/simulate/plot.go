@@ -48,10 +48,10 @@ func highest(values []float64, from, to int) (top float64) {
 	return top
 }
 
-// span returns the buckets of a column, at least one.
-func (c loadPlot) span(column int) (from, to int) {
-	from = column * c.buckets / c.width
-	return from, max((column+1)*c.buckets/c.width, from+1)
+// span returns the part of n values that a column shows, at least one.
+func span(column, columns, n int) (from, to int) {
+	from = column * n / columns
+	return from, max((column+1)*n/columns, from+1)
 }
 
 // draw writes the plot of a policy.
@@ -65,7 +65,7 @@ func (c loadPlot) draw(p *page, n int) {
 		p.WriteString(p.paint.Dim(fmt.Sprintf("%*s %s", c.label, label, p.signs.side)))
 		line := &run{paint: p.paint, n: n}
 		for column := range c.width {
-			from, to := c.span(column)
+			from, to := span(column, c.width, c.buckets)
 			load := c.level(highest(s.Load, from, to) / p.v.Report.Bucket)
 			good := c.level(highest(s.Goodput, from, to) / p.v.Report.Bucket)
 			line.add(p.glyph(good-float64(row), load-float64(row)))

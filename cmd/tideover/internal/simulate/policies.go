@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/breaker"
@@ -27,8 +26,7 @@ func (r *reader) file(root strictyaml.Place, f *File) {
 			r.policies(at, f)
 			continue
 		}
-		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-		r.value(at, to.FieldByIndex(fields[i].index))
+		r.field(at, to, fields, name)
 	}
 }
 
@@ -66,23 +64,8 @@ func (r *reader) policy(at strictyaml.Place, name, text string, f *File) *sim.Co
 
 // equipment is a policy with a breaker.
 type equipment struct {
-	Policy  string       `yaml:"policy"`
-	Breaker *breakerKeys `yaml:"breaker"`
-}
-
-// breakerKeys are the fields of [breaker.Config]; zero values mean the same.
-type breakerKeys struct {
-	Window              time.Duration `yaml:"window"`
-	WindowCalls         int           `yaml:"window-calls"`
-	FailureRate         float64       `yaml:"failure-rate"`
-	ConsecutiveFailures int           `yaml:"consecutive-failures"`
-	SlowCall            time.Duration `yaml:"slow-call"`
-	SlowRate            float64       `yaml:"slow-rate"`
-	MinCalls            int           `yaml:"min-calls"`
-	Open                string        `yaml:"open"` // a policy; only its delays count
-	Probes              int           `yaml:"probes"`
-	ProbeSuccesses      int           `yaml:"probe-successes"`
-	ProbeTimeout        time.Duration `yaml:"probe-timeout"`
+	Policy  string
+	Breaker *breaker.Config
 }
 
 // equipped reads a policy with a breaker.
@@ -100,41 +83,26 @@ func (r *reader) equipped(name string, at strictyaml.Place, f *File) {
 	c := r.policy(here, name, e.Policy, f)
 	if c != nil && e.Breaker != nil {
 		r.places[contestant(len(f.Policies)-1)] = at
-		c.Breaker = e.Breaker.config(r.places[at.Path()+".breaker.open"])
+		c.Breaker = e.Breaker
 	}
 }
 
-// keysOf returns the keys of a breaker.
-func keysOf(c *breaker.Config) breakerKeys {
-	k := breakerKeys{
-		Window: c.Window, WindowCalls: c.WindowCalls, FailureRate: c.FailureRate, ConsecutiveFailures: c.ConsecutiveFailures,
-		SlowCall: c.SlowCall, SlowRate: c.SlowRate, MinCalls: c.MinCalls,
-		Probes: c.Probes, ProbeSuccesses: c.ProbeSuccesses, ProbeTimeout: c.ProbeTimeout,
+// schedule returns the delays of a breaker, in the form of a policy.
+func schedule(at strictyaml.Place) (s backoff.Schedule, ok bool) {
+	text, ok := at.Text()
+	if !ok || text == "" {
+		return s, ok
 	}
-	if c.Open != (backoff.Schedule{}) {
-		k.Open = retry.Policy{Schedule: c.Open}.String()
-	}
-	return k
-}
-
-func (k *breakerKeys) config(open strictyaml.Place) *breaker.Config {
-	c := &breaker.Config{
-		Window: k.Window, WindowCalls: k.WindowCalls, FailureRate: k.FailureRate, ConsecutiveFailures: k.ConsecutiveFailures,
-		SlowCall: k.SlowCall, SlowRate: k.SlowRate, MinCalls: k.MinCalls,
-		Probes: k.Probes, ProbeSuccesses: k.ProbeSuccesses, ProbeTimeout: k.ProbeTimeout,
-	}
-	if k.Open == "" {
-		return c
-	}
-	p, err := retry.Parse(k.Open)
+	p, err := retry.Parse(text)
 	switch {
 	case err != nil:
-		open.Bad("%s", oneline.Error(err))
+		at.Bad("%s", oneline.Error(err))
 	case p != retry.Policy{Schedule: p.Schedule}:
-		open.Bad("only delays are allowed here, as in exponential(5s..1m) jitter=50%%")
+		at.Bad("only delays are allowed here, as in exponential(5s..1m) jitter=50%%")
+	default:
+		return p.Schedule, true
 	}
-	c.Open = p.Schedule
-	return c
+	return s, false
 }
 
 var flagName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]*$`)

@@ -1,12 +1,16 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
+	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
 // reader sets structs from a file, by the names in their tags.
@@ -15,7 +19,10 @@ type reader struct {
 	broken map[string]bool             // by path: values that could not be read
 }
 
-var durationType = reflect.TypeFor[time.Duration]()
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	scheduleType = reflect.TypeFor[backoff.Schedule]()
+)
 
 // value sets a value from the file.
 func (r *reader) value(p strictyaml.Place, to reflect.Value) {
@@ -23,9 +30,9 @@ func (r *reader) value(p strictyaml.Place, to reflect.Value) {
 	ok := true
 	switch {
 	case to.Type() == durationType:
-		var d time.Duration
-		d, ok = p.Duration()
-		to.SetInt(int64(d))
+		ok = set(to, p.Duration)
+	case to.Type() == scheduleType:
+		ok = set(to, func() (backoff.Schedule, bool) { return schedule(p) })
 	case to.Kind() == reflect.Pointer:
 		to.Set(reflect.New(to.Type().Elem()))
 		r.value(p, to.Elem())
@@ -43,25 +50,23 @@ func (r *reader) value(p strictyaml.Place, to reflect.Value) {
 }
 
 // scalar sets a string, a number or a boolean.
-func scalar(p strictyaml.Place, to reflect.Value) (ok bool) {
+func scalar(p strictyaml.Place, to reflect.Value) bool {
 	switch to.Kind() {
 	case reflect.Bool:
-		var v bool
-		v, ok = p.Truth()
-		to.SetBool(v)
+		return set(to, p.Truth)
 	case reflect.Int:
-		var v int
-		v, ok = p.Whole()
-		to.SetInt(int64(v))
+		return set(to, p.Whole)
 	case reflect.Float64:
-		var v float64
-		v, ok = p.Number()
-		to.SetFloat(v)
+		return set(to, p.Number)
 	default: // a string: a test checks all tags
-		var v string
-		v, ok = p.Text()
-		to.SetString(v)
+		return set(to, p.Text)
 	}
+}
+
+// set sets a value to the result of read, which may have another type of the same kind.
+func set[T any](to reflect.Value, read func() (T, bool)) bool {
+	v, ok := read()
+	to.Set(reflect.ValueOf(v).Convert(to.Type()))
 	return ok
 }
 
@@ -87,12 +92,14 @@ func (r *reader) list(p strictyaml.Place, to reflect.Value) bool {
 func (r *reader) object(p strictyaml.Place, to reflect.Value) {
 	fields := fieldsOf(to.Type())
 	for name, at := range p.Keys(names(fields)) {
-		for _, f := range fields {
-			if f.name == name {
-				r.value(at, to.FieldByIndex(f.index))
-			}
-		}
+		r.field(at, to, fields, name)
 	}
+}
+
+// field sets the field of a struct that has this name in the file.
+func (r *reader) field(at strictyaml.Place, to reflect.Value, fields []field, name string) {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	r.value(at, to.FieldByIndex(fields[i].index))
 }
 
 // field is a struct field that a file can set.
@@ -102,16 +109,20 @@ type field struct {
 	typ   reflect.Type
 }
 
-// fieldsOf returns the fields with a yaml tag, in order.
+// fieldsOf returns the exported fields in order. A field without a yaml tag has its own name in
+// lower case, with hyphens.
 func fieldsOf(t reflect.Type) (fields []field) {
 	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		if name != "" && name != "-" {
+		if f.IsExported() {
+			name := cmp.Or(f.Tag.Get("yaml"), strings.ToLower(capital.ReplaceAllString(f.Name, "$1-$2")))
 			fields = append(fields, field{name, f.Index, f.Type})
 		}
 	}
 	return fields
 }
+
+// capital matches the beginning of a word inside of a name.
+var capital = lazyregexp.New(`([a-z])([A-Z])`)
 
 func names(fields []field) (list []string) {
 	for _, f := range fields {

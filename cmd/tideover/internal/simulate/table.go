@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -19,7 +20,7 @@ func (p *page) table() {
 	marked := false
 	for i := range columns {
 		columns[i] = p.column(rows, i)
-		marked = marked || columns[i].marked
+		marked = marked || slices.Contains(columns[i].best, true)
 	}
 	for first := 0; first < len(columns); {
 		n, wide := 0, lead
@@ -38,11 +39,10 @@ func (p *page) table() {
 
 // column has the aligned cells of a policy.
 type column struct {
-	cells  []string
-	best   []bool
-	head   string
-	width  int
-	marked bool
+	cells []string
+	best  []bool
+	head  string
+	width int
 }
 
 func (p *page) column(rows []*measure, n int) column {
@@ -51,27 +51,26 @@ func (p *page) column(rows []*measure, n int) column {
 	cells := make([]cell, len(rows))
 	for i, m := range rows {
 		cells[i] = p.v.cell(m, n)
-		values = max(values, len(cells[i].value))
-		halves = max(halves, len(cells[i].half))
+		values = max(values, len(cells[i].Value))
+		halves = max(halves, len(cells[i].Half))
 	}
 	c.width = utf8.RuneCountInString(c.head)
 	for _, x := range cells {
-		text := fmt.Sprintf("%*s", values, x.value)
+		text := fmt.Sprintf("%*s", values, x.Value)
 		if halves > 0 {
 			give := p.signs.give
-			if x.half == "" {
+			if x.Half == "" {
 				give = strings.Repeat(" ", utf8.RuneCountInString(give))
 			}
-			text += fmt.Sprintf(" %s%-*s", give, halves, x.half)
+			text += fmt.Sprintf(" %s%-*s", give, halves, x.Half)
 		}
 		switch {
-		case x.best:
+		case x.Best:
 			text += " " + p.signs.best
-			c.marked = true
-		case x.note != "":
-			text = strings.TrimRight(text, " ") + " (" + x.note + ")"
+		case x.Note != "":
+			text = strings.TrimRight(text, " ") + " (" + x.Note + ")"
 		}
-		c.cells, c.best = append(c.cells, text), append(c.best, x.best)
+		c.cells, c.best = append(c.cells, text), append(c.best, x.Best)
 		c.width = max(c.width, utf8.RuneCountInString(text))
 	}
 	return c

@@ -123,22 +123,19 @@ func (p *page) plots() {
 // visible escapes characters that could change how a terminal shows other text, including line
 // breaks. Names come from files of others.
 func visible(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsGraphic(r) && r != unicode.ReplacementChar {
-			b.WriteRune(r)
-		} else {
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
+	return escaped(text, func(r rune) bool { return unicode.IsGraphic(r) && r != unicode.ReplacementChar })
 }
 
 // asciiOnly escapes all characters that are not ASCII.
 func asciiOnly(text string) string {
+	return escaped(text, func(r rune) bool { return r < utf8.RuneSelf })
+}
+
+// escaped escapes the characters that do not stay.
+func escaped(text string, stays func(rune) bool) string {
 	var b strings.Builder
 	for _, r := range text {
-		if r < 0x80 {
+		if stays(r) {
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, `\u%04x`, r)

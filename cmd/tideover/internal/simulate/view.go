@@ -3,6 +3,7 @@ package simulate
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/internal/textfmt"
@@ -79,14 +80,8 @@ func (v *View) rows() (list []*measure) {
 
 // settles reports whether there are failures, and all end while calls still start.
 func (v *View) settles() bool {
-	ends := false
-	for _, f := range v.Scenario.Failures {
-		if v.until(f) >= v.Scenario.Duration && !v.crowd() {
-			return false
-		}
-		ends = true
-	}
-	return ends
+	lasts := func(f sim.Failure) bool { return v.until(f) >= v.Scenario.Duration && !v.crowd() }
+	return len(v.Scenario.Failures) > 0 && !slices.ContainsFunc(v.Scenario.Failures, lasts)
 }
 
 // until returns when a failure ends.
@@ -114,26 +109,26 @@ func (v *View) formatted(m *measure, n int) string { return m.unit.value(v.get(m
 
 // cell is the value of a measure for a policy.
 type cell struct {
-	value string // the mean
-	half  string // half of the interval; "" if there is none
-	note  string // number of seeds, if not all
-	best  bool
+	Value string // the mean
+	Half  string // half of the interval; "" if there is none
+	Note  string // number of seeds, if not all
+	Best  bool
 }
 
 func (v *View) cell(m *measure, n int) cell {
 	e := v.get(m, n)
 	if e.N == 0 {
 		if m.name == "recovery" {
-			return cell{value: "never"}
+			return cell{Value: "never"}
 		}
-		return cell{value: "-"}
+		return cell{Value: "-"}
 	}
-	c := cell{value: m.unit.value(e.Mean), best: v.best(m) == n}
+	c := cell{Value: m.unit.value(e.Mean), Best: v.best(m) == n}
 	if e.N > 1 {
-		c.half = m.unit.interval(e)
+		c.Half = m.unit.interval(e)
 	}
 	if e.N < v.Report.Seeds {
-		c.note = fraction(e.N, v.Report.Seeds)
+		c.Note = fraction(e.N, v.Report.Seeds)
 	}
 	return c
 }

@@ -134,7 +134,7 @@ func TestSomeSeedsAreNotCompared(t *testing.T) {
 	if got := v.best(m); got != -1 {
 		t.Errorf("best = %d of a policy that recovered in some seeds only", got)
 	}
-	if c := v.cell(m, 1); c.note != "4 of 5" || c.value != "2s" {
+	if c := v.cell(m, 1); c.Note != "4 of 5" || c.Value != "2s" {
 		t.Errorf("cell = %+v", c)
 	}
 }

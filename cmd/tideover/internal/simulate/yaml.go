@@ -7,8 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/breaker"
+
 	"github.com/tideover/tideover/internal/lazyregexp"
 	"github.com/tideover/tideover/internal/textfmt"
+	"github.com/tideover/tideover/retry"
 )
 
 // YAML returns the file as YAML for [Parse]. It leaves out zero values.
@@ -25,8 +29,8 @@ func (f File) YAML() string {
 		}
 		fmt.Fprintf(&b, "  %s:\n", yamlText(c.Name))
 		writeFields(&b, reflect.ValueOf(equipment{Policy: c.Policy.String()}), "    ")
-		if k := keysOf(c.Breaker); k != (breakerKeys{}) {
-			writeValue(&b, "breaker", reflect.ValueOf(k), "    ")
+		if *c.Breaker != (breaker.Config{}) {
+			writeValue(&b, "breaker", reflect.ValueOf(c.Breaker), "    ")
 		} else {
 			b.WriteString("    breaker: {}\n")
 		}
@@ -47,11 +51,11 @@ func writeValue(b *strings.Builder, name string, v reflect.Value, indent string)
 	if v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	switch v.Kind() {
-	case reflect.Struct:
+	switch {
+	case v.Kind() == reflect.Struct && v.Type() != scheduleType:
 		fmt.Fprintf(b, "%s%s:\n", indent, name)
 		writeFields(b, v, indent+"  ")
-	case reflect.Slice, reflect.Array:
+	case v.Kind() == reflect.Slice, v.Kind() == reflect.Array:
 		writeList(b, name, v, indent)
 	default:
 		fmt.Fprintf(b, "%s%s: %s\n", indent, name, yamlScalar(v))
@@ -77,12 +81,13 @@ func writeList(b *strings.Builder, name string, v reflect.Value, indent string) 
 }
 
 func yamlScalar(v reflect.Value) string {
-	switch {
-	case v.Type() == durationType:
-		return textfmt.ASCIIDuration(time.Duration(v.Int()))
-	case v.Kind() == reflect.Float64:
-		return strconv.FormatFloat(v.Float(), 'g', -1, 64)
-	case v.Kind() == reflect.String:
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return textfmt.ASCIIDuration(x)
+	case backoff.Schedule:
+		return yamlText(retry.Policy{Schedule: x}.String())
+	}
+	if v.Kind() == reflect.String {
 		return yamlText(v.String())
 	}
 	return fmt.Sprint(v)
