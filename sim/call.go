@@ -132,7 +132,7 @@ func (w *serviceModel) startAttempt(id uint32) {
 	}
 	jobServer{w}.sendJob(id, 0)
 	soon := w.knownDuration(id)
-	if left := c.timeLeft(&r.policy); left > 0 && (soon >= left || r.hedges != nil) {
+	if left := c.timeLeft(&r.Policy); left > 0 && (soon >= left || r.hedges != nil) {
 		w.queue.add(left, attemptLate, id, c.gen)
 	}
 	if r.hedges == nil {
@@ -262,13 +262,13 @@ func (w *serviceModel) decide(c *call, account *limit.Call, o retry.Outcome) ret
 	if r.needsRandom || o.After > 0 {
 		u = c.stream.draw(forBackoff, uint64(c.attempts))
 	}
-	if r.delay != nil && o.After == 0 && o.Class < retry.ClassPermanent {
-		o.Delay = max(r.delay(s, o, u), 0)
+	if r.Delay != nil && o.After == 0 && o.Class < retry.ClassPermanent {
+		o.Delay = max(r.Delay(s, o, u), 0)
 	}
 	if r.literal {
 		o.Delay, o.After = o.After, 0
 	}
-	return retry.DecideWithin(r.policy, s, o, r.shutFor(c.process, w.queue.now, w.root), account, u)
+	return retry.DecideWithin(r.Policy, s, o, r.shutFor(c.process, w.queue.now, w.root), account, u)
 }
 
 // abandonJobs detaches the attempt's jobs from the call. They continue at the

@@ -12,13 +12,8 @@ import (
 // another. Each process has its own budget, breakers and hedge rule, made when
 // they are first needed.
 type caller struct {
-	policy      retry.Policy
-	delay       func(retry.State, retry.Outcome, uint64) time.Duration
+	Contestant
 	needsRandom bool
-	prepaid     bool
-	chained     bool
-	literal     bool
-	config      *breaker.Config
 	targets     []int // the services that attempts go to, in turn
 
 	budgets  []*limit.Budget    // nil without a budget
@@ -28,9 +23,7 @@ type caller struct {
 
 // newCaller returns a caller with the policy of the contestant.
 func newCaller(c *Contestant, targets []int, processes int) caller {
-	r := caller{policy: c.Policy, delay: c.Delay, config: c.Breaker, targets: targets}
-	r.prepaid, r.chained, r.literal = c.prepaid, c.chained, c.literal
-	r.needsRandom = c.Policy.Random() || c.Delay != nil
+	r := caller{Contestant: *c, targets: targets, needsRandom: c.Policy.Random() || c.Delay != nil}
 	if c.Policy.Budget.Kind != limit.NoBudget {
 		r.budgets = make([]*limit.Budget, processes)
 	}
@@ -50,7 +43,7 @@ func (r *caller) account(process uint32) limit.Call {
 	}
 	b := r.budgets[process]
 	if b == nil {
-		b, _ = limit.NewBudget(r.policy.Budget) // it was validated with the policy
+		b, _ = limit.NewBudget(r.Policy.Budget) // it was validated with the policy
 		r.budgets[process] = b
 	}
 	if r.prepaid {
@@ -67,7 +60,7 @@ func (r *caller) breakerFor(process uint32, target int, root stream) *breaker.Br
 	if b == nil {
 		n := uint64(0)
 		own := root.derive(forBreaker, uint64(i))
-		b, _ = breaker.New(*r.config, breaker.WithRand(func() uint64 { n++; return own.draw(forBreaker, n) })) // it was validated
+		b, _ = breaker.New(*r.Breaker, breaker.WithRand(func() uint64 { n++; return own.draw(forBreaker, n) })) // it was validated
 		r.breakers[i] = b
 	}
 	return b
@@ -77,7 +70,7 @@ func (r *caller) breakerFor(process uint32, target int, root stream) *breaker.Br
 func (r *caller) hedgeRule(process uint32) *retry.HedgeRule {
 	h := r.hedges[process]
 	if h == nil {
-		h, _ = retry.NewHedgeRule(r.policy.Hedge) // it was validated with the policy
+		h, _ = retry.NewHedgeRule(r.Policy.Hedge) // it was validated with the policy
 		r.hedges[process] = h
 	}
 	return h
@@ -89,10 +82,10 @@ func (r *caller) decideAfterLoss(s retry.State, account *limit.Call, own stream)
 	account.Fail()
 	u := own.draw(forBackoff, uint64(s.Attempt))
 	var o retry.Outcome
-	if r.delay != nil {
-		o.Delay = max(r.delay(s, o, u), 0)
+	if r.Delay != nil {
+		o.Delay = max(r.Delay(s, o, u), 0)
 	}
-	d := retry.DecideWithin(r.policy, s, o, 0, account, u)
+	d := retry.DecideWithin(r.Policy, s, o, 0, account, u)
 	if r.chained {
 		d.Prev = d.Wait
 	}

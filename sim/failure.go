@@ -31,7 +31,7 @@ func (w jobServer) updateFaults(n int) {
 func faultsAt(s *Scenario, i int, now time.Duration) faults {
 	t, slow := noFaults, uint64(0)
 	for _, f := range s.Failures {
-		if max(s.index(f.Service), 0) == i && f.isActive(now) {
+		if max(s.index(f.Service), 0) == i && now >= f.From && (f.Until == 0 || now < f.Until) {
 			t.addFailure(f, slow)
 		}
 		if f.Kind == Slow {
@@ -39,11 +39,6 @@ func faultsAt(s *Scenario, i int, now time.Duration) faults {
 		}
 	}
 	return t
-}
-
-// isActive reports whether the failure is present at the time.
-func (f Failure) isActive(now time.Duration) bool {
-	return now >= f.From && (f.Until == 0 || now < f.Until)
 }
 
 // addFailure adds a failure; n is its number among the slow ones.

@@ -37,11 +37,6 @@ type priorityQueue struct {
 	jobs  map[*limit.Waiter]uint32
 }
 
-func newPriorityQueue(v Service) *priorityQueue {
-	c, _ := limit.NewConcurrency(limit.ConcurrencyConfig{Max: v.Workers, Queue: v.Queue}) // it was validated
-	return &priorityQueue{limit: c, jobs: map[*limit.Waiter]uint32{}}
-}
-
 // enqueueByPriority starts the job, queues it, or refuses it.
 func (w jobServer) enqueueByPriority(v *service, id uint32) {
 	now, p := time.Duration(w.queue.now), w.calls[w.jobs[id].call].priority

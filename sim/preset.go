@@ -113,18 +113,15 @@ func (s Scenario) clone() Scenario {
 	s.Services, s.Failures = slices.Clone(s.Services), slices.Clone(s.Failures)
 	s.Clients.Fallback = slices.Clone(s.Clients.Fallback)
 	for i, v := range s.Services {
-		if v.Limit != nil {
-			own := *v.Limit
-			s.Services[i].Limit = &own
-		}
+		s.Services[i].Limit = clonePointer(v.Limit)
 	}
-	if s.Writers != nil {
-		own := *s.Writers
-		s.Writers = &own
-	}
-	if s.Group != nil {
-		own := *s.Group
-		s.Group = &own
-	}
+	s.Writers, s.Group = clonePointer(s.Writers), clonePointer(s.Group)
 	return s
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	return new(*p)
 }

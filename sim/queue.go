@@ -45,12 +45,8 @@ func (q *queue) add(after int64, kind uint8, who, generation uint32) {
 	if after < 0 || at < q.now {
 		at = math.MaxInt64
 	}
-	q.push(event{at: at, who: who, tag: uint32(kind)<<24 | generation&generations})
-}
-
-func (q *queue) push(e event) {
-	i := bits.Len64(uint64(e.at ^ q.now))
-	q.buckets[i] = append(q.buckets[i], e)
+	i := bits.Len64(uint64(at ^ q.now))
+	q.buckets[i] = append(q.buckets[i], event{at: at, who: who, tag: uint32(kind)<<24 | generation&generations})
 	q.filled |= 1 << i
 	q.pending++
 }

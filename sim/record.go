@@ -34,6 +34,7 @@ type recorder struct {
 // sums are the sums over the runs of a contestant. All are integers, so that
 // the order of adding does not matter.
 type sums struct {
+	all      []int64   // the values of all series below
 	latency  histogram // of the calls that succeeded
 	offered  []int64   // calls that began, for each bucket
 	load     []int64   // attempts that reached the last service
@@ -53,36 +54,25 @@ const reasons = 32
 const heatRows = 10
 
 func newRecorder(p *plan) recorder {
-	n := int(p.scenario.length()/p.scenario.bucket()) + 1
-	r := recorder{bucket: int64(p.scenario.bucket()), sums: newSums(n)}
-	r.edge = r.bucket
-	r.byStart = make([][2]int32, int64(p.scenario.Duration)/step+1)
-	return r
+	bucket := int64(p.scenario.bucket())
+	return recorder{
+		bucket: bucket, edge: bucket, sums: newSums(int(int64(p.scenario.length())/bucket) + 1),
+		byStart: make([][2]int32, int64(p.scenario.Duration)/step+1),
+	}
 }
 
 func newSums(n int) sums {
 	all := make([]int64, n*(5+heatRows))
+	rest := all
 	cut := func() (s []int64) {
-		s, all = all[:n:n], all[n:]
+		s, rest = rest[:n:n], rest[n:]
 		return s
 	}
-	s := sums{offered: cut(), load: cut(), goodput: cut(), waiting: cut(), retries: cut()}
+	s := sums{all: all, offered: cut(), load: cut(), goodput: cut(), waiting: cut(), retries: cut()}
 	for i := range s.attempts {
 		s.attempts[i] = cut()
 	}
 	return s
-}
-
-// each calls f with the series of both.
-func (s *sums) each(o *sums, f func(a, b []int64)) {
-	f(s.offered, o.offered)
-	f(s.load, o.load)
-	f(s.goodput, o.goodput)
-	f(s.waiting, o.waiting)
-	f(s.retries, o.retries)
-	for i := range s.attempts {
-		f(s.attempts[i], o.attempts[i])
-	}
 }
 
 // add adds the sums of another run.
@@ -95,11 +85,9 @@ func (s *sums) add(o *sums) {
 	for i, n := range o.reasons {
 		s.reasons[i] += n
 	}
-	s.each(o, func(a, b []int64) {
-		for i, n := range b {
-			a[i] += n
-		}
-	})
+	for i, n := range o.all {
+		s.all[i] += n
+	}
 }
 
 // sampleQueue records the queue length at every bucket edge up to now.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ func (o Options) fit(contestants int) error {
 // returns every problem of the arguments before anything runs. When the context
 // ends, Run stops at once and returns the cause.
 func Run(ctx context.Context, s Scenario, contestants []Contestant, o Options) (*Report, error) {
-	if o.Seeds == 0 {
-		o.Seeds = DefaultSeeds
-	}
+	o.Seeds = cmp.Or(o.Seeds, DefaultSeeds)
 	if err := errors.Join(s.Validate(), Check(s, contestants), o.Validate(), o.fit(len(contestants))); err != nil {
 		return nil, fmt.Errorf("sim: scenario %q: %w", s.Name, err)
 	}
@@ -72,7 +71,6 @@ type tournament struct {
 	events int
 	sums   []sums                // of each contestant
 	runs   [][]Measures[float64] // of each contestant and seed
-	err    error
 }
 
 func newTournament(s Scenario, cs []Contestant, o Options) *tournament {
@@ -89,41 +87,28 @@ func (t *tournament) total() int { return len(t.contestants) * t.options.Seeds }
 
 // run executes all runs on the workers, and waits for them.
 func (t *tournament) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var group sync.WaitGroup
 	workers := t.workers()
 	t.plan.share = t.plan.memoryLimit / int64(workers)
 	for range workers {
 		group.Go(func() {
 			if err := t.work(ctx); err != nil {
-				t.fail(err)
-				cancel()
+				cancel(err)
 			}
 		})
 	}
 	group.Wait()
-	return t.err
+	return context.Cause(ctx)
 }
 
 // workers returns how many runs are executed at once: no more than fit into
 // memory.
 func (t *tournament) workers() int {
-	n := t.options.Workers
-	if n == 0 {
-		n = runtime.GOMAXPROCS(0)
-	}
+	n := cmp.Or(t.options.Workers, runtime.GOMAXPROCS(0))
 	fit := int(MaxMemory / memory(t.plan.scenario, t.contestants).total())
 	return min(n, t.total(), max(fit, 1))
-}
-
-// fail records the first error.
-func (t *tournament) fail(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err == nil {
-		t.err = err
-	}
 }
 
 // work executes one run after the other. Those of one seed follow each other.

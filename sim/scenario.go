@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tideover/tideover/limit"
@@ -162,12 +163,7 @@ type Group struct {
 	Behind    int           `json:"behind,omitempty" yaml:"behind"`       // epochs that were decided while the members were disconnected
 }
 
-func (g *Group) acceptors() int {
-	if g.Acceptors == 0 {
-		return 5
-	}
-	return g.Acceptors
-}
+func (g *Group) acceptors() int { return cmp.Or(g.Acceptors, 5) }
 
 // DefaultBucket is the bucket of a scenario that sets none.
 const DefaultBucket = 100 * time.Millisecond

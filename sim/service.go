@@ -31,7 +31,8 @@ func newService(v Service) service {
 		s.backlog = v.Limit.foreseen
 	}
 	if v.Order == ByPriority {
-		s.byPriority = newPriorityQueue(v)
+		c, _ := limit.NewConcurrency(limit.ConcurrencyConfig{Max: v.Workers, Queue: v.Queue}) // it was validated
+		s.byPriority = &priorityQueue{limit: c, jobs: map[*limit.Waiter]uint32{}}
 	}
 	return s
 }
@@ -225,7 +226,7 @@ func (w jobServer) callerDeadline(j *job) int64 {
 	if !w.services[j.service].Deadlines {
 		return 0
 	}
-	if left := c.timeLeft(&w.callers[c.caller].policy); left > 0 {
+	if left := c.timeLeft(&w.callers[c.caller].Policy); left > 0 {
 		return c.began + left
 	}
 	return 0

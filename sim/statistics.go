@@ -1,6 +1,9 @@
 package sim
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Estimate is the mean of a measure over seeds, and its uncertainty.
 type Estimate struct {
@@ -12,27 +15,19 @@ type Estimate struct {
 // estimate returns the estimate from a value for each seed. NaN values are
 // ignored.
 func estimate(values []float64) Estimate {
-	var e Estimate
+	values = slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	e, n := Estimate{N: len(values)}, float64(len(values))
 	for _, v := range values {
-		if !math.IsNaN(v) {
-			e.N++
-			e.Mean += v
-		}
+		e.Mean += v
 	}
-	if e.N == 0 {
-		return Estimate{}
-	}
-	e.Mean /= float64(e.N)
+	e.Mean /= max(n, 1)
 	if e.N < 2 {
 		return e
 	}
 	squares := 0.0
 	for _, v := range values {
-		if !math.IsNaN(v) {
-			squares += (v - e.Mean) * (v - e.Mean)
-		}
+		squares += (v - e.Mean) * (v - e.Mean)
 	}
-	n := float64(e.N)
 	e.Half = student(e.N-1) * math.Sqrt(squares/(n-1)/n)
 	return e
 }

@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/internal/paxos"
@@ -74,27 +76,29 @@ func (s Scenario) Validate() error {
 	if n := s.length() / s.bucket(); s.Bucket >= 0 && n > maxBuckets {
 		p.add("bucket", "%v cuts the run into %d buckets, at most %d; make it longer", s.bucket(), n, maxBuckets)
 	}
-	if s.Writers != nil {
+	switch {
+	case s.Writers != nil:
 		s.Writers.check(&p)
 		p.checkUnused("group", s.Group != nil, "allowed without writers")
-		p.checkUnused("services", len(s.Services) > 0, "allowed without writers")
-		p.checkUnused("clients", s.Clients.Count != 0, "allowed without writers")
-		p.checkUnused("failures", len(s.Failures) > 0, "allowed without writers")
-		return errors.Join(p...)
-	}
-	if s.Group != nil {
+		s.checkNoServices(&p, "allowed without writers")
+	case s.Group != nil:
 		s.Group.check(&p)
-		p.checkUnused("services", len(s.Services) > 0, "allowed without a group")
-		p.checkUnused("clients", s.Clients.Count != 0, "allowed without a group")
-		p.checkUnused("failures", len(s.Failures) > 0, "allowed without a group")
-		return errors.Join(p...)
-	}
-	s.Clients.check(&p, s)
-	s.checkServices(&p)
-	for i, f := range s.Failures {
-		f.check(&p, fmt.Sprintf("failures[%d].", i), s)
+		s.checkNoServices(&p, "allowed without a group")
+	default:
+		s.Clients.check(&p, s)
+		s.checkServices(&p)
+		for i, f := range s.Failures {
+			f.check(&p, fmt.Sprintf("failures[%d].", i), s)
+		}
 	}
 	return errors.Join(p...)
+}
+
+// checkNoServices adds a problem for each part of a scenario with services.
+func (s Scenario) checkNoServices(p *problems, what string) {
+	p.checkUnused("services", len(s.Services) > 0, what)
+	p.checkUnused("clients", s.Clients.Count != 0, what)
+	p.checkUnused("failures", len(s.Failures) > 0, what)
 }
 
 func (w *Writers) check(p *problems) {
@@ -146,7 +150,7 @@ func (c Clients) checkPriorities(p *problems, s Scenario) {
 	if c.Priorities == [limit.Classes]float64{} {
 		return
 	}
-	sum, used := 0.0, false
+	sum := 0.0
 	for _, f := range c.Priorities {
 		p.checkRange("clients.priorities", f, 0, 1)
 		sum += f
@@ -154,9 +158,7 @@ func (c Clients) checkPriorities(p *problems, s Scenario) {
 	if sum < 0.999 || sum > 1.001 {
 		p.add("clients.priorities", "the shares add up to %v, not to 1", sum)
 	}
-	for _, v := range s.Services {
-		used = used || v.Order == ByPriority
-	}
+	used := slices.ContainsFunc(s.Services, func(v Service) bool { return v.Order == ByPriority })
 	p.checkUnused("clients.priorities", !used, "allowed with a service whose order is priority")
 }
 
@@ -211,19 +213,9 @@ func (p *problems) checkShare(at string, f Failure) {
 
 // index returns the index of the named service, -1 if there is none.
 func (s Scenario) index(name string) int {
-	for i, v := range s.Services {
-		if v.Name == name {
-			return i
-		}
-	}
-	return -1
+	return slices.IndexFunc(s.Services, func(v Service) bool { return v.Name == name })
 }
 
 func (s Scenario) length() time.Duration { return s.Duration + s.Drain }
 
-func (s Scenario) bucket() time.Duration {
-	if s.Bucket == 0 {
-		return DefaultBucket
-	}
-	return s.Bucket
-}
+func (s Scenario) bucket() time.Duration { return cmp.Or(s.Bucket, DefaultBucket) }

@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,13 +128,9 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if err := errors.Join(r.Validate(), o.Validate()); err != nil {
 		return nil, fmt.Errorf("advise: %w", err)
 	}
-	if r.Deadline == 0 {
-		r.Deadline = DefaultDeadline
-	}
+	r.Deadline = cmp.Or(r.Deadline, DefaultDeadline)
 	s := &search{request: r, options: o, searchSpace: newSearchSpace(r.Cases, r.Deadline), known: map[candidate]bool{}}
-	if s.options.Seeds == 0 {
-		s.options.Seeds = defaultSeeds * s.searchSpace.times()
-	}
+	s.options.Seeds = cmp.Or(o.Seeds, defaultSeeds*s.searchSpace.times())
 	if err := s.measurePatience(ctx); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/sim"
@@ -49,17 +50,14 @@ type aim struct {
 }
 
 // aims returns the parts of the goal.
-func (g Goal) aims() (list []aim) {
-	add := func(set bool, a aim) {
-		if set {
-			list = append(list, a)
-		}
+func (g Goal) aims() []aim {
+	all := []aim{
+		{"success", g.Success, true, func(r *sim.Result) sim.Estimate { return r.Success }},
+		{"p99", g.P99.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.P99 }},
+		{"amplification", g.Amplification, false, func(r *sim.Result) sim.Estimate { return r.Amplification }},
+		{"recovery", g.Recovery.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.Recovery }},
 	}
-	add(g.Success > 0, aim{"success", g.Success, true, func(r *sim.Result) sim.Estimate { return r.Success }})
-	add(g.P99 > 0, aim{"p99", g.P99.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.P99 }})
-	add(g.Amplification > 0, aim{"amplification", g.Amplification, false, func(r *sim.Result) sim.Estimate { return r.Amplification }})
-	add(g.Recovery > 0, aim{"recovery", g.Recovery.Seconds(), false, func(r *sim.Result) sim.Estimate { return r.Recovery }})
-	return list
+	return slices.DeleteFunc(all, func(a aim) bool { return a.want == 0 })
 }
 
 // Miss is a part of the goal that the policy does not reach.

@@ -1,6 +1,7 @@
 package advise
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -55,18 +56,10 @@ const (
 
 // withDefaults returns the service with every zero replaced by its default.
 func (s Service) withDefaults() Service {
-	if s.Capacity == 0 {
-		s.Capacity = 2 * s.Rate
-	}
-	if s.Processes == 0 {
-		s.Processes = 10
-	}
-	if s.Errors == 0 {
-		s.Errors = 0.01
-	}
-	if s.Outage == 0 {
-		s.Outage = 30 * time.Second
-	}
+	s.Capacity = cmp.Or(s.Capacity, 2*s.Rate)
+	s.Processes = cmp.Or(s.Processes, 10)
+	s.Errors = cmp.Or(s.Errors, 0.01)
+	s.Outage = cmp.Or(s.Outage, 30*time.Second)
 	return s
 }
 
