@@ -2,6 +2,7 @@ package detect
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"sync"
@@ -105,12 +106,8 @@ func (r *lineRing) kept() (list []entry, above int) {
 
 // New returns a detector for a pack.
 func New(pack *Pack, options Options) *Detector {
-	if options.Lines <= 0 {
-		options.Lines = defaultLines
-	}
-	if options.Location == nil {
-		options.Location = time.Local
-	}
+	options.Lines = cmp.Or(options.Lines, defaultLines)
+	options.Location = cmp.Or(options.Location, time.Local)
 	d := &Detector{
 		pack: pack, options: options,
 		lines:   lineRing{entries: make([]entry, options.Lines+maxAbove), limit: options.Lines},
@@ -164,13 +161,8 @@ func (d *Detector) line(raw []byte, at time.Time) {
 	d.number++
 	d.at = at
 	raw = bytes.TrimRight(raw, "\r")
-	for {
-		before, after, found := bytes.Cut(raw, leaveScreen)
-		d.part(before)
-		if !found {
-			return
-		}
-		raw = after
+	for part := range bytes.SplitSeq(raw, leaveScreen) {
+		d.part(part)
 	}
 }
 
@@ -233,8 +225,7 @@ func (d *Detector) event(line []byte) {
 // search for literals. Signs of progress occur in most events, so their literals count only while
 // there is something to cancel.
 func (d *Detector) interesting(line []byte) bool {
-	has := func(l []byte) bool { return bytes.Contains(line, l) }
-	return slices.ContainsFunc(d.pack.literals, has) || d.open && slices.ContainsFunc(d.pack.movedOn, has)
+	return hasAny(line, d.pack.literals) || d.open && hasAny(line, d.pack.movedOn)
 }
 
 // matchEvent returns the rule that the event matches; nil if there is none.

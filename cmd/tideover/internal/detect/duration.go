@@ -21,16 +21,13 @@ var (
 // readDuration parses durations such as 11.75s, 1m30s, 2 days 17 hours 14 minutes, 1 hour and 5
 // minutes. The units must decrease: 20s 35s is two durations.
 func readDuration(text string) (time.Duration, error) {
-	rest, sum, above := strings.TrimSpace(text), 0.0, time.Duration(math.MaxInt64)
-	if rest == "" {
-		return 0, fmt.Errorf("%q is not a duration", text)
-	}
-	for rest != "" {
+	sum, above := 0.0, time.Duration(math.MaxInt64)
+	for rest := strings.TrimSpace(text); ; {
 		m := partOf.FindStringSubmatch(rest)
 		if m == nil {
 			return 0, fmt.Errorf("%q is not a duration", text)
 		}
-		unit := unitOf(strings.ToLower(m[2]))
+		unit := units[strings.ToLower(m[2])]
 		if unit == 0 {
 			return 0, fmt.Errorf("%q has the unknown unit %q", text, m[2])
 		}
@@ -43,28 +40,24 @@ func readDuration(text string) (time.Duration, error) {
 			return 0, fmt.Errorf("%q is too large", text)
 		}
 		sum += n * float64(unit)
-		rest = rest[len(m[0]):]
+		if rest = rest[len(m[0]):]; rest == "" {
+			return wait(sum)
+		}
 	}
-	return wait(sum)
 }
 
-func unitOf(name string) time.Duration {
-	switch name {
-	case "w", "week", "weeks":
-		return 7 * 24 * time.Hour
-	case "d", "day", "days":
-		return 24 * time.Hour
-	case "h", "hr", "hrs", "hour", "hours":
-		return time.Hour
-	case "m", "min", "mins", "minute", "minutes":
-		return time.Minute
-	case "s", "sec", "secs", "second", "seconds":
-		return time.Second
-	case "ms", "millis", "millisecond", "milliseconds":
-		return time.Millisecond
-	default:
-		return 0
-	}
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// units has the names of units in lower case.
+var units = map[string]time.Duration{
+	"w": week, "week": week, "weeks": week, "d": day, "day": day, "days": day,
+	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,
+	"m": time.Minute, "min": time.Minute, "mins": time.Minute, "minute": time.Minute, "minutes": time.Minute,
+	"s": time.Second, "sec": time.Second, "secs": time.Second, "second": time.Second, "seconds": time.Second,
+	"ms": time.Millisecond, "millis": time.Millisecond, "millisecond": time.Millisecond, "milliseconds": time.Millisecond,
 }
 
 // readNumber parses a number of units.

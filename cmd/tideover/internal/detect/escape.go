@@ -66,16 +66,12 @@ func (n *normalizer) flush() {
 // afterString returns the text after a terminal string, which ends with BEL or ESC \. If the string
 // does not end, only its introducer is removed, so that no message is lost.
 func afterString(raw []byte) []byte {
-	for i, c := range raw {
-		switch c {
-		case 0x07:
-			return raw[i+1:]
-		case 0x1b:
-			if i+1 < len(raw) && raw[i+1] == '\\' {
-				return raw[i+2:]
-			}
-			return raw
-		}
+	switch i := bytes.IndexAny(raw, "\a\x1b"); {
+	case i >= 0 && raw[i] == '\a':
+		return raw[i+1:]
+	case i >= 0 && bytes.HasPrefix(raw[i:], []byte("\x1b\\")):
+		return raw[i+2:]
+	default:
+		return raw
 	}
-	return raw
 }

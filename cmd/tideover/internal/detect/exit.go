@@ -23,14 +23,9 @@ func stopByExit(pack *Pack, code int, signaled bool) Stop {
 	return s
 }
 
-// gaveUp reports whether a program that printed that it is retrying ended because of the failure
-// that it retried.
-func gaveUp(alive match, count int, byExit Reason) bool {
-	return byExit == Crashed && count-alive.count <= lastWords
-}
-
-// givenUp returns the verdict on such a program. It states no time: the time until the next retry
-// is not the end of a limit.
+// givenUp returns the verdict on a program that printed that it is retrying, and ended because of
+// the failure that it retried. It states no time: the time until the next retry is not the end of a
+// limit.
 func givenUp(list []match, alive int, byExit Stop) Stop {
 	m := &list[alive]
 	last := m.count

@@ -40,13 +40,11 @@ func (l *lineMatcher) matchLines(lines *lineRing, traced []entry) (list []match)
 		}
 	}
 	kept, i := lines.kept()
-	for i < len(kept) {
-		matched := 1
+	for ; i < len(kept); i++ {
 		if m := l.matchAt(kept, i); m != nil {
 			list = append(list, *m)
-			matched = 1 + m.end - m.count
+			i += m.end - m.count
 		}
-		i += matched
 	}
 	return list
 }

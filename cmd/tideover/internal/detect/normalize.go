@@ -68,15 +68,8 @@ func plain(line []byte) bool {
 
 // seen reports whether the text has visible characters before the next carriage return.
 func seen(text []byte) bool {
-	for _, c := range text {
-		if c == '\r' {
-			return false
-		}
-		if c > ' ' {
-			return true
-		}
-	}
-	return false
+	i := bytes.IndexFunc(text, func(r rune) bool { return r == '\r' || r > ' ' })
+	return i >= 0 && text[i] != '\r'
 }
 
 func (n *normalizer) space() {

@@ -141,13 +141,10 @@ func decodeSpec(text []byte) (spec Spec, err error) {
 func Compile(spec Spec) (*Pack, error) { return compile(spec, Builtin) }
 
 func compile(spec Spec, base lookup) (*Pack, error) {
-	p := &Pack{spec: spec, exits: maps.Clone(spec.ExitCodes)}
+	p := &Pack{spec: spec, exits: maps.Collect(maps.All(spec.ExitCodes))}
 	var errs []error
 	if spec.Name == "" {
 		errs = append(errs, errors.New("name is missing"))
-	}
-	if p.exits == nil {
-		p.exits = map[int]Exit{}
 	}
 	for code, exit := range p.exits {
 		if code < 1 || code > 255 || exit.Reason == Unknown {

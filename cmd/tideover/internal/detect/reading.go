@@ -57,26 +57,18 @@ func formNames() string { return strings.Join(slices.Sorted(maps.Keys(forms)), "
 func read(text, as string, at time.Time, zone *time.Location) reading {
 	r := reading{stated: textfmt.TruncateWithin(strings.TrimSpace(text), 100, "..."), as: as}
 	until, err := forms[as](r.stated, at, zone)
-	if err == nil {
-		err = bounded(until, at)
-	}
-	if err != nil {
-		r.note = fmt.Sprintf("stated time %q is not used: %v", r.stated, err)
+	switch {
+	case err != nil:
+	case until.Before(at.Add(-tolerance)):
+		err = errPast
+	case until.After(at.Add(longest)):
+		err = errTooLong
+	default:
+		r.until = until
 		return r
 	}
-	r.until = until
+	r.note = fmt.Sprintf("stated time %q is not used: %v", r.stated, err)
 	return r
-}
-
-func bounded(until, at time.Time) error {
-	switch {
-	case until.Before(at.Add(-tolerance)):
-		return errPast
-	case until.After(at.Add(longest)):
-		return errTooLong
-	default:
-		return nil
-	}
 }
 
 func fromNow(parse func(string) (time.Duration, error)) func(string, time.Time, *time.Location) (time.Time, error) {

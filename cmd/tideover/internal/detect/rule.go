@@ -32,13 +32,17 @@ var macros = []string{
 // is a brace.
 var braced = lazyregexp.New(`(\\[pPx]?)?\{([A-Za-z][\w-]*)\}`)
 
-// expand replaces the words in braces.
-func expand(pattern string) (string, error) {
-	pattern = strings.NewReplacer(macros...).Replace(pattern)
-	for _, m := range braced.FindAllStringSubmatch(pattern, -1) {
+// compilePattern replaces the words in braces and compiles the pattern of a line.
+func compilePattern(text string) (*regexp.Regexp, error) {
+	text = strings.NewReplacer(macros...).Replace(text)
+	for _, m := range braced.FindAllStringSubmatch(text, -1) {
 		if m[1] == "" {
-			return "", unknownMacro(m[2])
+			return nil, fmt.Errorf("line: %w", unknownMacro(m[2]))
 		}
+	}
+	pattern, err := regexp.Compile("(?i)" + text)
+	if err != nil {
+		return nil, fmt.Errorf("line: %w", err)
 	}
 	return pattern, nil
 }
@@ -80,13 +84,7 @@ func compileRule(pack string, spec Rule) (*rule, error) {
 	var err error
 	switch {
 	case spec.Line != "":
-		r.trust = ByLine
-		var pattern string
-		if pattern, err = expand(spec.Line); err != nil {
-			err = fmt.Errorf("line: %w", err)
-		} else {
-			err = r.compileLine(pattern)
-		}
+		r.trust, err = ByLine, r.compileLine(spec.Line)
 	case spec.Header != "":
 		r.trust, err = ByHeader, r.compileHeader()
 	default:
@@ -171,8 +169,8 @@ func (r *rule) checkVerdict() error {
 func (r *rule) waits() bool { return r.For != "" || r.At != "" || len(r.Until) > 0 }
 
 func (r *rule) compileLine(pattern string) (err error) {
-	if r.pattern, err = regexp.Compile("(?i)" + pattern); err != nil {
-		return fmt.Errorf("line: %w", err)
+	if r.pattern, err = compilePattern(pattern); err != nil {
+		return err
 	}
 	for _, name := range r.pattern.SubexpNames() {
 		as := strings.ReplaceAll(name, "_", "-")

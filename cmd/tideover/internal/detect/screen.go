@@ -138,7 +138,8 @@ func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location)
 		if quotedOnScreen(rows, list, first, end) || wentOn(rows, list[i+1:], m) {
 			continue
 		}
-		return OnScreen{Stop: verdict(list[i:i+1], 0, d.options.Location), Choice: asksBelow(rows[end+1:])}, true
+		asks := slices.ContainsFunc(rows[end+1:], func(r screenRow) bool { return choice.Match(r.text) })
+		return OnScreen{Stop: verdict(list[i:i+1], 0, d.options.Location), Choice: asks}, true
 	}
 	return OnScreen{}, false
 }
@@ -224,8 +225,3 @@ func lastRow(rows []screenRow, is func(*screenRow) bool) int {
 
 // choice matches the first row of a list to choose from.
 var choice = lazyregexp.New(`^(?:[>›❯»] ?)?1[.)] \S`)
-
-// asksBelow reports whether the program asks the user to choose.
-func asksBelow(rows []screenRow) bool {
-	return slices.ContainsFunc(rows, func(r screenRow) bool { return choice.Match(r.text) })
-}

@@ -68,57 +68,44 @@ var plausibleID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.:-]{3,127}$`)
 
 // addSession adds the pack's rules about the session.
 func (p *Pack) addSession(s Session) (errs []error) {
-	for i, id := range s.ID {
-		r, err := compileSessionRule(id.Event, id.Line, id.Literals)
-		if err == nil {
-			err = r.compileID(id)
-		}
-		if err == nil {
-			err = r.checkExamples(id.Examples)
-		}
+	add := func(name string, i int, spec SessionID, gone bool) {
+		r, err := compileSessionRule(spec, gone)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("session.id[%d]: %w", i, err))
-			continue
+			errs = append(errs, fmt.Errorf("session.%s[%d]: %w", name, i, err))
+			return
 		}
 		p.session = append(p.session, r)
 	}
+	for i, id := range s.ID {
+		add("id", i, id, false)
+	}
 	for i, gone := range s.Gone {
-		r, err := compileSessionRule(gone.Event, gone.Line, gone.Literals)
-		if err == nil {
-			r.gone = true
-			err = r.checkExamples(gone.Examples)
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("session.gone[%d]: %w", i, err))
-			continue
-		}
-		p.session = append(p.session, r)
+		add("gone", i, SessionID{Event: gone.Event, Line: gone.Line, Literals: gone.Literals, Examples: gone.Examples}, true)
 	}
 	return errs
 }
 
-// compileSessionRule compiles what both kinds of rules have in common.
-func compileSessionRule(event map[string]any, line string, literals []string) (*sessionRule, error) {
-	r := new(sessionRule)
+// compileSessionRule compiles a rule of either kind.
+func compileSessionRule(spec SessionID, gone bool) (*sessionRule, error) {
+	r := &sessionRule{gone: gone}
 	var err error
 	switch {
-	case (len(event) > 0) == (line != ""):
+	case (len(spec.Event) > 0) == (spec.Line != ""):
 		return nil, errors.New("want exactly one of event and line")
-	case line != "":
-		var pattern string
-		if pattern, err = expand(line); err == nil {
-			r.pattern, err = regexp.Compile("(?i)" + pattern)
-		}
-		if err != nil {
-			err = fmt.Errorf("line: %w", err)
-		}
+	case spec.Line != "":
+		r.pattern, err = compilePattern(spec.Line)
 	default:
-		r.event, err = compileCondition(event)
+		r.event, err = compileCondition(spec.Event)
 	}
-	for _, l := range literals {
-		r.literals = append(r.literals, []byte(l))
+	addLiterals(&r.literals, spec.Literals)
+	err = errors.Join(err, checkLiterals(spec.Literals, spec.Line != ""))
+	if err == nil && !gone {
+		err = r.compileID(spec)
 	}
-	return r, errors.Join(err, checkLiterals(literals, line != ""))
+	if err != nil {
+		return nil, err
+	}
+	return r, r.checkExamples(spec.Examples)
 }
 
 // compileID sets where the id is.
@@ -167,7 +154,9 @@ func (s *sessionReader) readLine(line []byte, above int, said bool) {
 		case r.pattern == nil || !hasAny(s.lower, r.literals):
 		case !r.gone && (s.id != "" || said): // events have their own rules for the id
 		default:
-			s.found(r, r.idInLine(line), above)
+			if m := r.pattern.FindSubmatch(line); m != nil {
+				s.found(r, string(m[r.group]), above)
+			}
 		}
 	}
 }
@@ -205,24 +194,8 @@ func hasAny(line []byte, literals [][]byte) bool {
 	return slices.ContainsFunc(literals, func(l []byte) bool { return bytes.Contains(line, l) })
 }
 
-// idInLine returns the id in a line, or "gone" for a rule about a missing session; "" if the line
-// does not match.
-func (r *sessionRule) idInLine(line []byte) string {
-	m := r.pattern.FindSubmatch(line)
-	switch {
-	case m == nil:
-		return ""
-	case r.gone:
-		return "gone"
-	}
-	return string(m[r.group])
-}
-
-// idInEvent is idInLine for an event that the rule matches.
+// idInEvent returns the id in an event that the rule matches; "" if there is none.
 func (r *sessionRule) idInEvent(event any) (id string) {
-	if r.gone {
-		return "gone"
-	}
 	r.path.visit(event, func(v any) bool {
 		id, _ = scalar(v)
 		return id == ""
@@ -233,7 +206,6 @@ func (r *sessionRule) idInEvent(event any) (id string) {
 // found records the id, or the missing session, that a rule has found.
 func (s *sessionReader) found(r *sessionRule, id string, above int) {
 	switch id = strings.TrimSpace(id); {
-	case id == "":
 	case r.gone:
 		s.goneAt = above + 1 // the count of the current line
 	case s.id == "" && above < maxIDLine && plausibleID.MatchString(id):

@@ -50,7 +50,7 @@ func (d *Detector) decide(code int, signaled bool) (Stop, []match) {
 	switch {
 	case best >= 0:
 		return verdict(list, best, d.options.Location), list
-	case alive >= 0 && gaveUp(list[alive], d.lines.count, byExit.Reason):
+	case alive >= 0 && byExit.Reason == Crashed && d.lines.count-list[alive].count <= lastWords:
 		return givenUp(list, alive, byExit), list
 	case fallback >= 0 && (byExit.Reason == Completed || byExit.Reason == Crashed || byExit.Reason == Unknown):
 		return verdict(list, fallback, d.options.Location), list

@@ -2,6 +2,7 @@ package detect
 
 import (
 	"bytes"
+	"cmp"
 	"time"
 )
 
@@ -21,11 +22,7 @@ type Stream struct {
 func (s *Stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	at := s.d.options.At
-	if at.IsZero() {
-		at = time.Now()
-	}
-	size := len(p)
+	at, size := cmp.Or(s.d.options.At, time.Now()), len(p)
 	for {
 		end := bytes.IndexByte(p, '\n')
 		if end < 0 {
