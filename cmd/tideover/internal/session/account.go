@@ -35,8 +35,8 @@ type usage struct {
 }
 
 // useAccount asks the gate of the session's account for permission. id identifies the asker; forced
-// overrides the gate. If the gate holds the attempt back, end it with the error of [usage.holdRun], which
-// uses neither an attempt nor a window.
+// overrides the gate. If the gate holds the attempt back, end it with the error of
+// [attempt.waitForAccount], which uses neither an attempt nor a window.
 func (a *attempt) useAccount(id string, forced bool) (u *usage, held *account.Held) {
 	gate := a.runner.gate(a.spec.AccountName())
 	if gate == nil {
@@ -54,14 +54,6 @@ func (a *attempt) useAccount(id string, forced bool) (u *usage, held *account.He
 		u.proven = time.AfterFunc(account.ProvenAfter, pass.Worked)
 	}
 	return u, nil
-}
-
-// holdRun returns the error that ends an attempt that the gate holds back. The run is woken if the
-// gate opens earlier.
-func (u *usage) holdRun(wait time.Duration, why string) error {
-	u.asker.Forced = false
-	u.attempt.runner.held.add(u.attempt.runner, u.attempt.task.Run, heldRun{u.gate, u.asker, time.Now().Add(wait)})
-	return engine.Snooze(wait, why)
 }
 
 // release ends the use of the account.
@@ -133,27 +125,12 @@ func (u *usage) probeDelay(ran time.Duration) time.Duration {
 	return retry.Decide(p, state, retry.Outcome{}, retry.Gates{}, math.MaxUint64).Wait
 }
 
-// force makes the next attempt of a run ignore the gate of its account.
-func (r *Runner) force(run string)   { r.forced.Store(run, true) }
-func (r *Runner) unforce(run string) { r.forced.Delete(run) }
-
-// describeAccount describes the limit of an account; "" if there is none.
-func (r *Runner) describeAccount(name string) string {
-	if gate := r.gate(name); gate != nil {
-		return gate.Describe()
-	}
-	return ""
-}
-
 // gate returns the gate of an account; nil if there is none, so that the session runs alone.
 func (r *Runner) gate(name string) *account.Gate {
 	if r.Accounts == nil || name == "" {
 		return nil
 	}
-	gate, err := r.Accounts.Gate(name)
-	if err != nil {
-		return nil // the name was validated
-	}
+	gate, _ := r.Accounts.Gate(name) // the name was validated
 	return gate
 }
 

@@ -122,7 +122,8 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // needed by an attempt after a crash
 		return notRun, cmp.Or(context.Cause(ctx), err)
 	}
-	running := newAttemptMemo(ctx, memo, whole)
+	running := &attemptMemo{memo: memo, whole: whole}
+	running.ctx, running.cancel = context.WithCancel(ctx)
 	options := detect.Options{}
 	if !mentions(s.Start, "Session") { // otherwise we have chosen the id, and the output may quote another
 		options.OnSessionID = running.setStated

@@ -149,10 +149,10 @@ func (m *Manager) RetryNow(ctx context.Context, name, by string) error {
 			return err
 		}
 		if m.Runner != nil { // the operator overrides the gate of the account
-			m.Runner.force(g.run)
+			m.Runner.forced.Store(g.run, true)
 			defer func() {
 				if err != nil {
-					m.Runner.unforce(g.run)
+					m.Runner.forced.Delete(g.run)
 				}
 			}()
 		}

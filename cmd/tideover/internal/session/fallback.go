@@ -10,7 +10,6 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -124,12 +123,7 @@ func (s *Spec) checkFallback(fail func(field, format string, args ...any)) {
 	if _, err := s.handoverPrompt("", time.Time{}); err != nil {
 		fail("fallback-prompt", "%w", err)
 	}
-	own := s.AccountName()
-	if s.Account == account.None {
-		tool := *s
-		tool.Account = ""
-		own = tool.AccountName()
-	}
+	own := cmp.Or(s.AccountName(), s.toolAccount())
 	for i := range s.Fallback {
 		f := &s.Fallback[i]
 		if name := f.Account(); name != "" && name == own {

@@ -142,13 +142,8 @@ func find(tokens []token, names ...string) *token {
 }
 
 // without returns the tokens that are none of the flags.
-func without(tokens []token, names ...string) (list []token) {
-	for _, t := range tokens {
-		if !t.is(names...) {
-			list = append(list, t)
-		}
-	}
-	return list
+func without(tokens []token, names ...string) []token {
+	return slices.DeleteFunc(slices.Clone(tokens), func(t token) bool { return t.is(names...) })
 }
 
 // arguments returns the positions of the tokens that are not flags.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // AboutFile is the name of the file in the folder of a watch that contains its command.
@@ -46,13 +47,10 @@ func Watched(folder, name string) (list []Command) {
 // the latest conversation there may belong to either.
 func (s *Spec) SharesFolder(others []Command) bool {
 	name, folder := conversations(s.Start, s.Dir)
-	for _, c := range others {
+	return slices.ContainsFunc(others, func(c Command) bool {
 		otherName, otherFolder := conversations(c.Args, c.Dir)
-		if name == otherName && folder == otherFolder {
-			return true
-		}
-	}
-	return false
+		return name == otherName && folder == otherFolder
+	})
 }
 
 // conversations returns the assistant of a command and the folder that its conversations belong to.

@@ -57,13 +57,8 @@ const maxTurns = 20
 // maxTurnLine limits the stored part of a line.
 const maxTurnLine = 120
 
-// stored truncates a time to seconds, because a memo has little room.
-func stored(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC().Truncate(time.Second)
-}
+// stored truncates a time to seconds, because a memo has little room. A zero time stays zero.
+func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // beginTurn records that the assistant works from now on. An assistant that was interrupted
 // continues its turn.
@@ -146,7 +141,9 @@ func (a *attempt) waitForAccount(use *usage, m Memo, h *account.Held) error {
 	if h.Stated && a.handOver(&m, until, until, true) {
 		return engine.Keep(engine.Snooze(time.Nanosecond, h.Why+"; "+m.Handover.describe()), m)
 	}
-	return engine.Keep(use.holdRun(h.Wait, h.Why), m)
+	use.asker.Forced = false
+	a.runner.held.add(a.runner, a.task.Run, heldRun{use.gate, use.asker, until}) // wakes the run if the gate opens earlier
+	return engine.Keep(engine.Snooze(h.Wait, h.Why), m)
 }
 
 // isHandedOver reports whether another assistant works now. It ends the handover in the memo if the

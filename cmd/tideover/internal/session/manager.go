@@ -246,7 +246,9 @@ func (m *Manager) status(ctx context.Context, name string) (Status, error) {
 		st.Account = s.AccountName()
 	}
 	if m.Runner != nil && !st.Over() {
-		st.AccountLimit = m.Runner.describeAccount(st.Account)
+		if gate := m.Runner.gate(st.Account); gate != nil {
+			st.AccountLimit = gate.Describe()
+		}
 	}
 	return st, nil
 }

@@ -72,9 +72,7 @@ func (m Memo) MarshalJSON() ([]byte, error) {
 
 // ReadMemo decodes a memo. Empty or foreign data gives the zero memo.
 func ReadMemo(text json.RawMessage) (m Memo) {
-	if len(text) > 0 {
-		_ = json.Unmarshal(text, &m) // not a memo: keep the zero value
-	}
+	_ = json.Unmarshal(text, &m) // not a memo: keep the zero value
 	return m
 }
 
@@ -156,12 +154,6 @@ type attemptMemo struct {
 	ctx    context.Context // of the attempt; ends pending saves
 	cancel context.CancelFunc
 	saving sync.WaitGroup
-}
-
-func newAttemptMemo(ctx context.Context, m Memo, whole func(Memo) Memo) *attemptMemo {
-	a := &attemptMemo{memo: m, whole: whole}
-	a.ctx, a.cancel = context.WithCancel(ctx)
-	return a
 }
 
 // setStated records the id that the command has printed and stores it without blocking the output:

@@ -3,10 +3,10 @@ package session
 import (
 	"crypto/sha256"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
-	"text/template/parse"
 )
 
 // data has the fields that the templates of commands can use.
@@ -49,43 +49,19 @@ func render(argv []string, d any) ([]string, error) {
 	return out, nil
 }
 
-// mentions reports whether a template of the command uses the field.
+// mentions reports whether a template of the command uses the field: its value changes the result.
 func mentions(argv []string, field string) bool {
-	for _, arg := range argv {
+	return slices.ContainsFunc(argv, func(arg string) bool {
 		t, err := template.New("arg").Parse(arg)
-		if err == nil && t.Tree != nil && uses(t.Root, field) {
-			return true
-		}
-	}
-	return false
-}
-
-// uses reports whether the tree of a template contains the field.
-func uses(n parse.Node, field string) bool {
-	switch n := n.(type) {
-	case *parse.ListNode:
-		if n == nil {
+		if err != nil {
 			return false
 		}
-		for _, c := range n.Nodes {
-			if uses(c, field) {
-				return true
-			}
+		var results [2]strings.Builder
+		for i, value := range []string{strings.Repeat("a", 36), strings.Repeat("b", 37)} {
+			_ = t.Execute(&results[i], map[string]string{field: value}) // on an error, compare the part before it
 		}
-	case *parse.ActionNode:
-		return uses(n.Pipe, field)
-	case *parse.PipeNode:
-		for _, c := range n.Cmds {
-			for _, arg := range c.Args {
-				if uses(arg, field) {
-					return true
-				}
-			}
-		}
-	case *parse.FieldNode:
-		return len(n.Ident) > 0 && n.Ident[0] == field
-	}
-	return false
+		return results[0].String() != results[1].String()
+	})
 }
 
 // sessionID returns the session id of a run, in the form of a random UUID. It is derived from the

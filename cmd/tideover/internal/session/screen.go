@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/detect"
 	"github.com/tideover/tideover/cmd/tideover/internal/screen"
+	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/textfmt"
 	"github.com/tideover/tideover/retry"
 )
@@ -98,7 +100,7 @@ func (w *screenWatch) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.changed:
-			soon := latest(time.Now().Add(screenSettles), last.Add(screenEvery))
+			soon := slices.MaxFunc([]time.Time{time.Now().Add(screenSettles), last.Add(screenEvery)}, time.Time.Compare)
 			if next.IsZero() || soon.Before(next) {
 				next = soon
 			}
@@ -111,13 +113,6 @@ func (w *screenWatch) run(ctx context.Context) {
 			next = last.Add(wait)
 		}
 	}
-}
-
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // check examines the screen once, and returns the time until the next check if nothing changes; 0
@@ -135,7 +130,7 @@ func (w *screenWatch) check(now time.Time) time.Duration {
 	switch w.track(now, l) {
 	case limitNoticed:
 		w.due, w.begun = w.typeAt(w.current), time.Time{}
-		w.report(w.copied())
+		w.report(new(*w.current))
 	case limitOver:
 		w.due = time.Time{}
 		w.report(nil)
@@ -156,19 +151,12 @@ func (w *screenWatch) orHooked(found *ScreenLimit) *ScreenLimit {
 		w.hooked = nil
 		return found
 	}
-	l := *w.hooked
-	return &l
+	return new(*w.hooked)
 }
 
 // stored returns the part of a line to store, without secrets.
 func (w *screenWatch) stored(line string) string {
 	return textfmt.TruncateValid(w.redact(line), maxLine, "…")
-}
-
-// copied returns a copy of the current limit.
-func (w *screenWatch) copied() *ScreenLimit {
-	l := *w.current
-	return &l
 }
 
 // typePrompt types the prompt to continue if it is due, the message is still on the screen, and the
@@ -192,7 +180,7 @@ func (w *screenWatch) typePrompt(now time.Time, stands bool) {
 		w.due = time.Time{}
 		if w.control.Type("\r") == nil {
 			w.current.Typed = now
-			w.report(w.copied())
+			w.report(new(*w.current))
 		}
 	}
 }
@@ -308,10 +296,7 @@ func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalContr
 		find: func(lines []string, at time.Time) (detect.OnScreen, bool) {
 			return pack.FindOnScreen(lines, at, time.Local)
 		},
-		redact: func(text string) string { return text },
-	}
-	if r.Redactor != nil {
-		w.redact = r.Redactor.String
+		redact: cmp.Or(r.Redactor, new(secret.Redactor)).String,
 	}
 	left := r.TypeAtReset
 	w.typeAt = func(l *ScreenLimit) time.Time {

@@ -89,31 +89,8 @@ const shellSyntax = ";&|<>()$`*?[]{}~#!\n"
 // simpleCommand splits a shell script that is one command of plain words. before has the text
 // before the command: exec, and variables that are set. ok is false for any other script.
 func simpleCommand(script string) (before string, words []string, ok bool) {
-	script = strings.TrimSpace(script)
-	quote := rune(0)
-	escaped := false
-	for _, c := range script {
-		switch {
-		case escaped:
-			if quote == '"' && c != '"' && c != '\\' {
-				return "", nil, false
-			}
-			escaped = false
-		case quote == '\'' && c != '\'':
-		case c == '\\':
-			escaped = true
-		case quote == '"' && (c == '$' || c == '`' || c == '!'):
-			return "", nil, false
-		case quote != 0 && c == quote:
-			quote = 0
-		case quote == 0 && (c == '\'' || c == '"'):
-			quote = c
-		case quote == 0 && strings.ContainsRune(shellSyntax, c):
-			return "", nil, false
-		}
-	}
-	words, err := Split(script)
-	if err != nil {
+	words, plain, err := splitWords(strings.TrimSpace(script))
+	if err != nil || !plain {
 		return "", nil, false
 	}
 	var kept []string
@@ -169,14 +146,22 @@ func quoteWord(w string) string {
 
 // Split splits a command line into arguments like a shell that only knows quotes and backslashes.
 func Split(line string) (argv []string, err error) {
+	argv, _, err = splitWords(line)
+	return argv, err
+}
+
+// splitWords is Split. plain reports whether a real shell splits the line into the same words.
+func splitWords(line string) (argv []string, plain bool, err error) {
 	var arg strings.Builder
 	var quote rune
 	open, escaped := false, false
+	plain = true
 	for _, c := range line {
 		switch {
 		case escaped:
 			if quote == '"' && c != '"' && c != '\\' {
 				arg.WriteByte('\\')
+				plain = false
 			}
 			arg.WriteRune(c)
 			escaped = false
@@ -186,9 +171,11 @@ func Split(line string) (argv []string, err error) {
 			quote = 0
 		case quote != 0:
 			arg.WriteRune(c)
+			plain = plain && (quote == '\'' || !strings.ContainsRune("$`!", c))
 		case c == '\'' || c == '"':
 			quote, open = c, true
 		case c == ' ' || c == '\t' || c == '\n':
+			plain = plain && c != '\n' // which ends a command
 			if open {
 				argv = append(argv, arg.String())
 				arg.Reset()
@@ -197,15 +184,16 @@ func Split(line string) (argv []string, err error) {
 		default:
 			arg.WriteRune(c)
 			open = true
+			plain = plain && !strings.ContainsRune(shellSyntax, c)
 		}
 	}
 	switch {
 	case quote != 0:
-		return nil, errors.New("a quote is not closed")
+		return nil, false, errors.New("a quote is not closed")
 	case escaped:
-		return nil, errors.New("the line ends with a backslash")
+		return nil, false, errors.New("the line ends with a backslash")
 	case open:
 		argv = append(argv, arg.String())
 	}
-	return argv, nil
+	return argv, plain, nil
 }

@@ -266,20 +266,20 @@ func (s *Spec) NeedsStatusLine() bool { return s.quotaPack() == "claude-code" }
 // default is the account of the tool: sessions of one user that run the same tool use the same
 // account.
 func (s *Spec) AccountName() string {
-	switch {
-	case s.Account == account.None:
+	if s.Account == account.None {
 		return ""
-	case s.Account != "":
-		return s.Account
 	}
-	candidates := []string{PackOf(s.Start)}
+	return cmp.Or(s.Account, s.toolAccount())
+}
+
+// toolAccount returns the account of the tool; "" if the tool is unknown.
+func (s *Spec) toolAccount() string {
+	pack := s.Pack
 	if s.Rules != nil {
-		candidates = append(candidates, s.Rules.Extends)
-	} else {
-		candidates = append(candidates, s.Pack)
+		pack = s.Rules.Extends
 	}
-	for _, tool := range candidates {
-		if tool != "" && tool != "generic" {
+	for _, tool := range []string{PackOf(s.Start), pack} {
+		if tool != "generic" && tool != "" {
 			return tool
 		}
 	}

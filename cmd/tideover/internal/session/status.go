@@ -95,11 +95,11 @@ func statusOf(name string, i *engine.Info) Status {
 		memo.endTurn(Turn{Ended: how}, *i.Ended)
 	}
 	for _, t := range memo.Turns {
-		t.From, t.To, t.Until = local(t.From), local(t.To), local(t.Until)
+		t.From, t.To, t.Until = t.From.Local(), t.To.Local(), t.Until.Local()
 		st.Turns = append(st.Turns, t)
 	}
 	if h := memo.Handover; h != nil && !h.Over && !st.Over() {
-		st.Handover = &HandoverStatus{Assistant: h.Assistant, Until: local(h.Until), Back: local(h.Back)}
+		st.Handover = &HandoverStatus{Assistant: h.Assistant, Until: h.Until.Local(), Back: h.Back.Local()}
 		if h.Memo != nil {
 			st.Handover.Session = h.Memo.Session
 		}
@@ -138,14 +138,6 @@ func lastAttempt(i *engine.Info) *engine.AttemptInfo {
 		return nil
 	}
 	return &i.Steps[0].Attempts[len(i.Steps[0].Attempts)-1]
-}
-
-// local converts a time to the zone of the machine. A zero time stays zero.
-func local(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.Local()
 }
 
 // setPostponed sets who paused a running command: there is no wait of its own that was prolonged.
