@@ -73,7 +73,7 @@ func isListening(ctx context.Context, socket string) bool {
 func readUnwatched(folder string) (s unwatchedSession, ok bool) {
 	s = unwatchedSession{folder: folder, hostedSession: hostedSession{In: inWatch, At: folder}}
 	s.Name, s.State = filepath.Base(folder), notWatched
-	if text, err := os.ReadFile(filepath.Join(folder, watch.AboutFile)); err == nil {
+	if text, err := os.ReadFile(filepath.Join(folder, session.AboutFile)); err == nil {
 		ok = true
 		_ = json.Unmarshal(text, &s.About) // on an error, the fields stay empty
 	}

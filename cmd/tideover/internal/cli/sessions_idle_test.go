@@ -21,7 +21,7 @@ func (h *sessionsEnv) writeWatchFolder(name, about string, trail ...string) stri
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		h.t.Fatal(err)
 	}
-	for file, text := range map[string]string{watch.AboutFile: about, trailFile: strings.Join(trail, "\n")} {
+	for file, text := range map[string]string{session.AboutFile: about, trailFile: strings.Join(trail, "\n")} {
 		if text == "" {
 			continue
 		}

@@ -11,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
@@ -65,13 +67,9 @@ type Watch struct {
 	server  *http.Server
 	parts   sync.WaitGroup
 
-	mu     sync.Mutex
-	last   *session.Stop
-	itself bool // the session was ended by its own command
+	last   atomic.Pointer[session.Stop]
+	itself atomic.Bool // the session was ended by its own command
 }
-
-// AboutFile is the name of the file in the folder that describes the session.
-const AboutFile = session.AboutFile
 
 // About describes how a session was watched, so that it can be continued later.
 type About struct {
@@ -135,12 +133,11 @@ func (w *Watch) open(ctx context.Context) error {
 		return err
 	}
 	w.runner = &session.Runner{
-		Self: self, Locks: locks, Open: logs.Tee(w.Open), Expand: w.Expand, Stopped: w.stopped, Redactor: w.Redactor, Ready: w.ready, Shared: w.Shared,
+		Self: self, Locks: locks, Open: logs.Tee(w.Open), Expand: w.Expand, Redactor: w.Redactor, Ready: w.ready, Shared: w.Shared,
 		Control: "unix:" + filepath.Join(w.Dir, Socket), Quotas: client.UserFolder("quota"), Warn: func(text string) { w.Say("%s", text) },
+		Stopped: func(_ string, s session.Stop) { w.last.Store(&s) },
 		Cancel: func(ctx context.Context, run, by string) error {
-			w.mu.Lock()
-			w.itself = true
-			w.mu.Unlock()
+			w.itself.Store(true)
 			return w.engine.Cancel(ctx, run, by)
 		},
 		Wake: func(ctx context.Context, run, by string) error { return session.WakeHeld(ctx, w.engine, run, by) },
@@ -236,15 +233,12 @@ func continuedLine(st session.Status) string {
 	if st.Next != nil {
 		where = fmt.Sprintf("waiting until %s", st.Next.Local().Format("Jan 2 15:04:05"))
 	}
-	return fmt.Sprintf("continuing session %s: %s, %d of %d windows and %d of %s attempts used. Use --new to start another one",
-		st.Name, where, st.Windows, st.MaxWindows, st.Spent, limit(st.MaxAttempts))
-}
-
-func limit(n int) string {
-	if n < 0 {
-		return "unlimited"
+	attempts := strconv.Itoa(st.MaxAttempts)
+	if st.MaxAttempts < 0 {
+		attempts = "unlimited"
 	}
-	return fmt.Sprint(n)
+	return fmt.Sprintf("continuing session %s: %s, %d of %d windows and %d of %s attempts used. Use --new to start another one",
+		st.Name, where, st.Windows, st.MaxWindows, st.Spent, attempts)
 }
 
 // writeAbout writes the description of the session into the folder.
@@ -253,7 +247,7 @@ func (w *Watch) writeAbout() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(w.Dir, AboutFile), append(text, '\n'), 0o600)
+	return os.WriteFile(filepath.Join(w.Dir, session.AboutFile), append(text, '\n'), 0o600)
 }
 
 // serve serves the control API on a socket. If the path is too long for a socket, the session runs
@@ -269,25 +263,11 @@ func (w *Watch) serve() {
 	w.parts.Go(func() { _ = w.server.Serve(l) })
 }
 
-func (w *Watch) stopped(_ string, s session.Stop) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last = &s
-}
-
 // Last returns why the last command of this process stopped; nil before the first stop.
-func (w *Watch) Last() *session.Stop {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.last
-}
+func (w *Watch) Last() *session.Stop { return w.last.Load() }
 
 // StoppedItself reports whether the session was ended by its own command, and not by an operator.
-func (w *Watch) StoppedItself() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.itself
-}
+func (w *Watch) StoppedItself() bool { return w.itself.Load() }
 
 // End announces that Close follows because of a signal, which the command may have got, too.
 func (w *Watch) End() { w.runner.End() }
