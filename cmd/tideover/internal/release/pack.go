@@ -18,9 +18,8 @@ import (
 // any umask.
 type member struct {
 	name string // with slashes, including the name of the folder
-	path string
 	mode fs.FileMode
-	size int64
+	data []byte
 }
 
 // pack writes the folder into an archive, .tar.gz or .zip. Its bytes depend only on names, contents
@@ -58,29 +57,31 @@ func membersOf(folder string) (list []member, err error) {
 			return fmt.Errorf("%s is not a file", path)
 		}
 		rel, err := filepath.Rel(filepath.Dir(filepath.Clean(folder)), path)
-		list = append(list, member{filepath.ToSlash(rel), path, modeOf(info.Mode()), info.Size()})
+		if err != nil {
+			return err
+		}
+		m := member{name: filepath.ToSlash(rel), mode: 0o644}
+		if info.Mode()&0o111 != 0 {
+			m.mode = 0o755
+		}
+		m.data, err = os.ReadFile(path)
+		list = append(list, m)
 		return err
 	})
 	return list, err
-}
-
-func modeOf(m fs.FileMode) fs.FileMode {
-	if m&0o111 != 0 {
-		return 0o755
-	}
-	return 0o644
 }
 
 func writeTar(w io.Writer, members []member, at time.Time) error {
 	z := gzip.NewWriter(w) // without a name and a time in the header
 	t := tar.NewWriter(z)
 	for _, m := range members {
-		h := &tar.Header{Name: m.name, Mode: int64(m.mode), Size: m.size, ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
-		if err := t.WriteHeader(h); err != nil {
-			return fmt.Errorf("pack %s: %w", m.name, err)
+		h := &tar.Header{Name: m.name, Mode: int64(m.mode), Size: int64(len(m.data)), ModTime: at, Typeflag: tar.TypeReg, Format: tar.FormatUSTAR}
+		err := t.WriteHeader(h)
+		if err == nil {
+			_, err = t.Write(m.data)
 		}
-		if err := m.copyTo(t); err != nil {
-			return err
+		if err != nil {
+			return fmt.Errorf("pack %s: %w", m.name, err)
 		}
 	}
 	return errors.Join(t.Close(), z.Close())
@@ -92,24 +93,12 @@ func writeZip(w io.Writer, members []member, at time.Time) error {
 		h := &zip.FileHeader{Name: m.name, Method: zip.Deflate, Modified: at}
 		h.SetMode(m.mode)
 		f, err := z.CreateHeader(h)
+		if err == nil {
+			_, err = f.Write(m.data)
+		}
 		if err != nil {
 			return fmt.Errorf("pack %s: %w", m.name, err)
 		}
-		if err := m.copyTo(f); err != nil {
-			return err
-		}
 	}
 	return z.Close()
-}
-
-func (m member) copyTo(w io.Writer) error {
-	f, err := os.Open(m.path)
-	if err != nil {
-		return fmt.Errorf("pack: %w", err)
-	}
-	defer f.Close()
-	if _, err := io.Copy(w, f); err != nil {
-		return fmt.Errorf("pack %s: %w", m.name, err)
-	}
-	return nil
 }
