@@ -1,7 +1,6 @@
 package account
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -329,11 +328,9 @@ func (p *Pass) Leave() {
 	p.mu.lock()
 	defer p.mu.unlock()
 	if p.probes {
-		p.gate.update(p.abandon)
+		p.gate.update(func(s *state, _ moment) bool { return p.endProbe(s) })
 	}
 }
-
-func (p *Pass) abandon(s *state, _ moment) bool { return p.endProbe(s) }
 
 // endProbe ends the probe of the pass, if it is one. The caller holds the lock.
 func (p *Pass) endProbe(s *state) (changed bool) {
@@ -370,12 +367,10 @@ func (g *Gate) Free(a Asker) bool {
 
 // Describe describes the limit in words; "" if there is none.
 func (g *Gate) Describe() string {
-	s, now := g.current(), g.now()
-	l := s.active(now)
-	if l == nil {
-		return ""
+	if l := g.Limit(); l != nil {
+		return "account " + l.Why
 	}
-	return "account " + l.describe(g.name, s.probedBy("", now), now)
+	return ""
 }
 
 // CheckName returns an error if the name of an account is invalid.
@@ -384,5 +379,5 @@ func CheckName(name string) error {
 		return nil
 	}
 	return fmt.Errorf("%q is not a valid account name: want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, beginning with a letter or digit; or %s",
-		cmp.Or(textfmt.TruncateValid(name, maxText, "…"), ""), None)
+		textfmt.TruncateValid(name, maxText, "…"), None)
 }

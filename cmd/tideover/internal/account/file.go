@@ -106,10 +106,7 @@ func writeState(path string, s *state) error {
 	if err == nil {
 		err = f.Sync()
 	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
+	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(next, path)
 	}
 	if err != nil {

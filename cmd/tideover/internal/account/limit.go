@@ -18,10 +18,7 @@ type Limit struct {
 }
 
 // Limit returns the limit of the account; nil if it has none. It reads the file without the lock.
-func (g *Gate) Limit() *Limit {
-	s, now := g.current(), g.now()
-	return g.limitOf(s, now)
-}
+func (g *Gate) Limit() *Limit { return g.limitOf(g.current(), g.now()) }
 
 func (g *Gate) limitOf(s *state, now moment) *Limit {
 	l := s.active(now)

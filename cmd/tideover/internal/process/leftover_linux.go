@@ -19,16 +19,19 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 	if len(list) == 0 {
 		return nil // don't read the list of all processes
 	}
+	cgroups := cgroupsOf(list)
 	kill := time.Now().Add(grace)
 	told := map[int]bool{}
 	spared := ancestors()
 	looked := false
 	for pause := time.Millisecond; ; pause = min(2*pause, 20*time.Millisecond) {
-		left := findLeftovers(list, spared)
+		left := findLeftovers(list, cgroups, spared)
 		late := time.Since(kill)
 		switch {
 		case len(left) == 0 && looked:
-			removeCgroups(list)
+			for _, dir := range cgroups {
+				RemoveCgroup(dir)
+			}
 			return nil
 		case len(left) == 0:
 			looked = true // check twice: a process has no environment while it executes a new program
@@ -38,10 +41,14 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 			looked = false
 			signalLeftovers(left, late >= 0, told)
 			if late >= 0 {
-				killCgroups(list)
+				for _, dir := range cgroups { // kill all its processes at once, so that none can start another meanwhile
+					_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0)
+				}
 			}
 		}
-		release(left)
+		for _, p := range left {
+			_ = p.Release()
+		}
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -51,10 +58,10 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 }
 
 // findLeftovers returns handles of the processes. A handle stays valid if the pid is reused.
-func findLeftovers(list []Leftovers, spared map[int]bool) (found []*os.Process) {
+func findLeftovers(list []Leftovers, cgroups []string, spared map[int]bool) (found []*os.Process) {
 	byCgroup := map[int]bool{}
-	for _, l := range list {
-		for _, pid := range cgroupProcesses(l.Cgroup) {
+	for _, dir := range cgroups {
+		for _, pid := range cgroupProcesses(dir) {
 			byCgroup[pid] = true
 		}
 	}
@@ -119,12 +126,6 @@ func signalLeftovers(list []*os.Process, kill bool, told map[int]bool) {
 	}
 }
 
-func release(list []*os.Process) {
-	for _, p := range list {
-		_ = p.Release()
-	}
-}
-
 func describeProcesses(list []*os.Process) string {
 	var pids []string
 	for _, p := range list {
@@ -154,9 +155,7 @@ func NewCgroup() string {
 // RemoveCgroup removes a cgroup of [NewCgroup], unless it contains processes, such as a daemon that
 // the command has started on purpose.
 func RemoveCgroup(dir string) {
-	if dir != "" {
-		_ = os.Remove(dir)
-	}
+	_ = os.Remove(dir)
 }
 
 // RemoveEmptyCgroups removes cgroups whose daemons have ended. It leaves those of processes that
@@ -186,28 +185,18 @@ func cgroupOwner(dir string) (pid int, ok bool) {
 	return pid, err == nil && pid > 0
 }
 
-// killCgroups kills all processes in the cgroups at once, so that none can start another meanwhile.
-func killCgroups(list []Leftovers) {
+// cgroupsOf returns the folders of the cgroups that we have made.
+func cgroupsOf(list []Leftovers) (dirs []string) {
 	for _, l := range list {
-		if isCgroup(l.Cgroup) {
-			_ = os.WriteFile(filepath.Join(l.Cgroup, "cgroup.kill"), []byte("1"), 0)
+		if filepath.IsAbs(l.Cgroup) && strings.HasPrefix(filepath.Base(l.Cgroup), cgroupPrefix) {
+			dirs = append(dirs, l.Cgroup)
 		}
 	}
-}
-
-func removeCgroups(list []Leftovers) {
-	for _, l := range list {
-		if isCgroup(l.Cgroup) {
-			RemoveCgroup(l.Cgroup)
-		}
-	}
+	return dirs
 }
 
 // cgroupProcesses returns the processes in a cgroup and in its children.
 func cgroupProcesses(dir string) (pids []int) {
-	if !isCgroup(dir) {
-		return nil
-	}
 	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || !entry.IsDir() {
 			return nil // it may have been removed
@@ -224,10 +213,6 @@ func cgroupProcesses(dir string) (pids []int) {
 		return nil
 	})
 	return pids
-}
-
-func isCgroup(dir string) bool {
-	return filepath.IsAbs(dir) && strings.HasPrefix(filepath.Base(dir), cgroupPrefix)
 }
 
 // ownCgroup returns the folder of this process's cgroup (version 2); "" if it is not visible.

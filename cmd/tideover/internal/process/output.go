@@ -201,10 +201,3 @@ func (t *tee) pass(p []byte) bool {
 	_, t.err = t.dst.Write(p)
 	return t.err == nil
 }
-
-// readerGone reports whether our output is a pipe without a reader.
-func (o *output) readerGone() bool {
-	fds := []unix.PollFd{{Fd: int32(fdOf(o.dst))}}
-	n, err := unix.Poll(fds, 0)
-	return err == nil && n > 0 && fds[0].Revents&unix.POLLERR != 0
-}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Supervisor runs the attempts of one command, one at a time. Open it with [New] and end it with
@@ -71,7 +73,11 @@ func (s *Supervisor) Replayable() error { return s.stdin.lost() }
 
 // ReaderGone reports whether our standard output is a pipe without a reader, so that no attempt can
 // write to it.
-func (s *Supervisor) ReaderGone() bool { return s.stdout.readerGone() }
+func (s *Supervisor) ReaderGone() bool {
+	fds := []unix.PollFd{{Fd: int32(fdOf(s.cfg.Stdout))}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&unix.POLLERR != 0
+}
 
 // Interrupted records that the terminal sent the signal to the command alone, which had the
 // foreground. It sends the signal to our own group, as the terminal would have done, so that a

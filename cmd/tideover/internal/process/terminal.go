@@ -60,14 +60,6 @@ func (t *terminal) give(group int) (err error) {
 	return err
 }
 
-// restore restores the modes of our start.
-func (t *terminal) restore() {
-	if t == nil || t.modes == nil || t.holder() != t.own {
-		return
-	}
-	_ = unix.IoctlSetTermios(t.fd, setTermios, t.modes)
-}
-
 // lend gives the terminal's foreground to the attempt, if we have it.
 //
 // The command has been running for some microseconds by then. If it has used the terminal already,
@@ -90,8 +82,8 @@ func (t *terminal) reclaim(a *attempt, cutShort bool) {
 	if t.give(t.own) != nil && t.holder() < 0 {
 		a.hungUp = true // the terminal worked before, or the attempt would not have got it
 	}
-	if cutShort {
-		t.restore()
+	if cutShort && t.modes != nil && t.holder() == t.own {
+		_ = unix.IoctlSetTermios(t.fd, setTermios, t.modes)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/fileaccess"
@@ -116,11 +117,5 @@ func Load(dir, account string, now time.Time) (windows []Window, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the recorded quota of %s (%s): %w: remove the file", account, path, err)
 	}
-	var current []Window
-	for _, w := range windows {
-		if w.Resets.After(now) {
-			current = append(current, w)
-		}
-	}
-	return current, nil
+	return slices.DeleteFunc(windows, func(w Window) bool { return !w.Resets.After(now) }), nil
 }

@@ -73,10 +73,8 @@ func (s *Screen) reset(rows int) {
 			s.pages[i].rows[y].cells = make([]rune, s.cols)
 		}
 	}
-	s.alternate, s.at = false, position{}
-	s.top, s.under = 0, rows
-	s.wrap, s.insert, s.origin = true, false, false
-	s.graphics, s.shift, s.last = [2]bool{}, 0, blank
+	s.alternate, s.at, s.last = false, position{}, blank
+	s.softReset()
 }
 
 // Resize changes the size of the screen. It removes rows at the top if the cursor would be below the

@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"cmp"
 	"slices"
 	"unicode"
 )
@@ -23,17 +24,8 @@ func widthOf(c rune) int {
 }
 
 func isWide(c rune) bool {
-	_, found := slices.BinarySearchFunc(wide, c, func(r [2]rune, c rune) int {
-		switch {
-		case c < r[0]:
-			return 1
-		case c > r[1]:
-			return -1
-		default:
-			return 0
-		}
-	})
-	return found
+	i, _ := slices.BinarySearchFunc(wide, c, func(r [2]rune, c rune) int { return cmp.Compare(r[1], c) })
+	return i < len(wide) && wide[i][0] <= c
 }
 
 // wide has the characters of two columns (East Asian Width W and F of Unicode 16).

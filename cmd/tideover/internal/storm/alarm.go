@@ -16,7 +16,6 @@ type Alarm struct {
 	tell  func(Change)
 
 	mu      sync.Mutex
-	rule    Rule
 	watch   *Watch
 	total   map[Subject]uint64 // number of storms so far
 	changed chan struct{}      // signals a new rule; capacity 1
@@ -25,14 +24,13 @@ type Alarm struct {
 // New returns an alarm that starts with Run. count returns the attempts of all subjects since the
 // start. tell is called with each change, by one goroutine at a time.
 func New(r Rule, count func() map[Subject]Count, tell func(Change)) *Alarm {
-	return &Alarm{count: count, tell: tell, rule: r, watch: NewWatch(r), total: map[Subject]uint64{}, changed: make(chan struct{}, 1)}
+	return &Alarm{count: count, tell: tell, watch: NewWatch(r), total: map[Subject]uint64{}, changed: make(chan struct{}, 1)}
 }
 
 // Become replaces the rule.
 func (a *Alarm) Become(r Rule) {
 	a.mu.Lock()
-	a.rule = r
-	a.watch.Become(r)
+	a.watch.rule = r // the samples stay
 	a.mu.Unlock()
 	select {
 	case a.changed <- struct{}{}:
@@ -60,7 +58,7 @@ func (a *Alarm) Run(ctx context.Context) error {
 func (a *Alarm) pace() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return max(min(a.rule.window()/10, time.Second), time.Millisecond)
+	return max(min(a.watch.rule.window()/10, time.Second), time.Millisecond)
 }
 
 // takeSample takes a sample and reports changes.

@@ -80,9 +80,6 @@ type sample struct {
 // NewWatch returns a watch without samples.
 func NewWatch(r Rule) *Watch { return &Watch{rule: r, parts: map[Subject]*part{}} }
 
-// Become replaces the rule and keeps the samples.
-func (w *Watch) Become(r Rule) { w.rule = r }
-
 // Sample adds the counts of all subjects and returns the changes. Subjects without a count are
 // removed. Samples must be more frequent than windows.
 func (w *Watch) Sample(now time.Time, counts map[Subject]Count) (changes []Change) {
