@@ -2,8 +2,10 @@ package detect
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/tideover/tideover/internal/lazyregexp"
@@ -128,3 +130,108 @@ func (s *Stop) Misread(tail []string) string {
 	}
 	return ""
 }
+
+// stopByExit returns the verdict of the exit code alone.
+func stopByExit(pack *Pack, code int, signaled bool) Stop {
+	s := Stop{Trust: ByExit, Pack: pack.Name()}
+	if signaled && code > 0 && code < 128 {
+		code += 128
+	}
+	known, ok := pack.exits[code]
+	switch {
+	case ok:
+		s.Reason, s.Meaning = known.Reason, known.Meaning
+		s.Terminal = known.Reason == Terminal
+	case code == 0 && !signaled:
+		s.Reason = Completed
+	case code == 129, code == 130, code == 143: // of HUP, INT and TERM
+		s.Reason, s.Meaning = UserExit, "ended by HUP, INT or TERM"
+	case code < 0 && !signaled:
+		s.Reason = Unknown
+	default:
+		s.Reason = Crashed
+	}
+	return s
+}
+
+// givenUp returns the verdict on a program that printed that it is retrying, and ended because of
+// the failure that it retried. It states no time: the time until the next retry is not the end of a
+// limit.
+func givenUp(list []match, alive int, byExit Stop) Stop {
+	m := &list[alive]
+	last := m.count
+	for i := alive - 1; i >= 0 && m.rule.Reason == Unknown && m.rule.trust != ByEvent; i-- { // an event reports success
+		if last-list[i].count <= lastWords && list[i].rule.Reason != Unknown {
+			m = &list[i]
+		}
+	}
+	if m.rule.Reason == Unknown {
+		return byExit
+	}
+	m.verdict = "decides: the program was retrying and then failed"
+	return Stop{
+		Reason: m.rule.Reason, Note: "the program was retrying when it ended", Trust: m.rule.trust,
+		Pack: m.rule.pack, Rule: m.rule.ID, Line: m.line, Number: m.number,
+	}
+}
+
+// Reason is why a command stopped.
+type Reason uint8
+
+// The reasons.
+const (
+	Unknown     Reason = iota
+	RateLimit          // can continue later
+	ContextFull        // can continue in a new session
+	Terminal           // waiting does not help: no credits, a spending cap, not logged in
+	Overloaded         // the server is temporarily overloaded
+	UserExit           // the user ended it
+	Completed
+	Crashed
+)
+
+var reasonNames = []string{"unknown", "rate-limit", "context-full", "terminal", "overloaded", "user-exit", "completed", "crashed"}
+
+// String returns the name that packs use.
+func (r Reason) String() string {
+	if int(r) < len(reasonNames) {
+		return reasonNames[r]
+	}
+	return fmt.Sprintf("Reason(%d)", uint8(r))
+}
+
+// ParseReason is the inverse of [Reason.String].
+func ParseReason(name string) (Reason, error) {
+	if i := slices.Index(reasonNames, name); i >= 0 {
+		return Reason(i), nil
+	}
+	return Unknown, fmt.Errorf("reason %q is unknown: want one of %s", name, strings.Join(reasonNames, ", "))
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (r *Reason) UnmarshalText(text []byte) (err error) {
+	*r, err = ParseReason(string(text))
+	return err
+}
+
+// Trust is the kind of evidence of a verdict. A higher value is more reliable.
+type Trust uint8
+
+// The kinds of evidence, the least reliable first.
+const (
+	ByExit   Trust = iota // the exit code alone
+	ByLine                // a match in the last lines
+	ByHeader              // a response header in the last lines
+	ByEvent               // a line of JSON
+)
+
+// String returns the name.
+func (t Trust) String() string {
+	return [...]string{"exit", "line", "header", "event"}[min(t, ByEvent)]
+}
+
+// MarshalText implements [encoding.TextMarshaler].
+func (t Trust) MarshalText() ([]byte, error) { return []byte(t.String()), nil }

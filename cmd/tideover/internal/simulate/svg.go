@@ -3,7 +3,9 @@ package simulate
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/chart"
 	"github.com/tideover/tideover/internal/textfmt"
@@ -92,4 +94,120 @@ func hues(policies, ground int) string {
 		fmt.Fprintf(&b, ".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[ground], i, c[ground])
 	}
 	return b.String()
+}
+
+// panel is the area of a chart, with margins for labels.
+type panel struct {
+	wide, high, left, right, top, bottom float64
+}
+
+func (p panel) inside() (wide, high float64) {
+	return p.wide - p.left - p.right, p.high - p.top - p.bottom
+}
+
+// canvas is a chart in a panel.
+type canvas struct {
+	strings.Builder
+	panel
+}
+
+func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(c, format, args...) }
+
+func (c *canvas) text(class string, x, y float64, s string) {
+	c.printf(`<text class="%s" x="%.1f" y="%.1f">%s</text>`, class, x, y, chart.Escape(s))
+}
+
+// x and y convert a position between 0 and 1, from left to right and from the bottom up, to pixels.
+func (c *canvas) x(f float64) float64 {
+	wide, _ := c.inside()
+	return c.left + min(max(f, 0), 1)*wide
+}
+
+func (c *canvas) y(f float64) float64 {
+	_, high := c.inside()
+	return c.top + (1-min(max(f, 0), 1))*high
+}
+
+// upright draws a vertical axis that begins at zero.
+func (c *canvas) upright(top float64, write func(float64) string) {
+	for _, v := range nice(top, 5) {
+		at := c.y(v / top)
+		c.printf(`<path class="grid" d="M%.1f %.1fH%.1f"/>`, c.left, at, c.wide-c.right)
+		c.text("end", c.left-6, at+4, write(v))
+	}
+}
+
+// along draws a horizontal time axis below the panel.
+func (c *canvas) along(s chart.Scale, n int) {
+	for _, t := range s.Ticks(n) {
+		at := c.x(s.At(t))
+		c.printf(`<path class="grid" d="M%.1f %.1fV%.1f"/>`, at, c.high-c.bottom, c.high-c.bottom+4)
+		c.text("mid", min(at, c.wide-c.right-8), c.high-c.bottom+17, textfmt.ShortDuration(t))
+	}
+}
+
+// failures shades the periods of failures.
+func (c *canvas) failures(v *View, end time.Duration) {
+	for _, f := range v.Scenario.Failures {
+		from, to := c.x(float64(f.From)/float64(end)), c.x(float64(v.until(f))/float64(end))
+		c.printf(`<rect class="fail" x="%.1f" y="%.1f" width="%.1f" height="%.1f"><title>%s</title></rect>`,
+			from, c.top, max(to-from, 1), c.high-c.top-c.bottom, chart.Escape(failureLabel(f)))
+	}
+}
+
+// series draws a line through equidistant values: in each column of pixels the highest.
+func (c *canvas) series(n int, name string, values []float64, top float64) {
+	wide, _ := c.inside()
+	columns := max(min(len(values), int(wide)), 1)
+	var points []string
+	for i := range columns {
+		from, to := span(i, columns, len(values))
+		points = append(points, c.point((float64(i)+0.5)/float64(columns), highest(values, from, to)/top))
+	}
+	c.line(n, name, points)
+}
+
+// point returns a point of a line. Both positions are between 0 and 1.
+func (c *canvas) point(x, y float64) string { return fmt.Sprintf("%.1f %.1f", c.x(x), c.y(y)) }
+
+// line draws the line of a policy. Each is thinner than the previous one, so that both are visible
+// where they overlap.
+func (c *canvas) line(n int, name string, points []string) {
+	d := strings.Join(points, "L")
+	if d != "" {
+		d = "M" + d
+	}
+	c.printf(`<path class="line s%d" stroke-width="%.1f" d="%s"><title>%s</title></path>`, hue(n), max(3.4-0.65*float64(n), 1.4), d, chart.Escape(name))
+}
+
+// nice returns about n round numbers from 0 to top.
+func nice(top float64, n int) (list []float64) {
+	if !(top > 0) || math.IsInf(top, 0) {
+		return []float64{0}
+	}
+	step := math.Pow(10, math.Floor(math.Log10(top/float64(n))))
+	for _, m := range []float64{1, 2, 5, 10} {
+		if top/(step*m) <= float64(n) {
+			step *= m
+			break
+		}
+	}
+	for i := 0; float64(i)*step <= top*1.0001; i++ {
+		list = append(list, float64(i)*step)
+	}
+	return list
+}
+
+// compact formats a number in little space.
+func compact(f float64) string {
+	switch {
+	case f >= 1e9:
+		return fmt.Sprintf("%.4gG", f/1e9)
+	case f >= 1e6:
+		return fmt.Sprintf("%.4gM", f/1e6)
+	case f >= 1e4:
+		return fmt.Sprintf("%.4gk", f/1e3)
+	default:
+		return fmt.Sprintf("%.4g", f)
+	}
 }
