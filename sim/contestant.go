@@ -56,18 +56,14 @@ func (c Contestant) Validate() error {
 // It does not validate the scenario itself.
 func Check(s Scenario, cs []Contestant) error {
 	var p problems
-	if len(cs) == 0 {
-		p.add("contestants", "the list is empty: add at least one")
-	}
+	p.check(len(cs) > 0, "contestants", "the list is empty: add at least one")
 	names := map[string]int{}
 	for i, c := range cs {
 		at := fmt.Sprintf("contestants[%d]", i)
-		if err := c.Validate(); err != nil {
-			p.add(at, "%w", err)
-		}
-		if j, ok := names[c.Name]; ok && c.Name != "" {
-			p.add(at, "name: %q is the name of contestants[%d] already", c.Name, j)
-		}
+		err := c.Validate()
+		p.check(err == nil, at, "%w", err)
+		j, twice := names[c.Name]
+		p.check(!twice || c.Name == "", at, "name: %q is the name of contestants[%d] already", c.Name, j)
 		names[c.Name] = i
 		if s.Writers != nil || s.Group != nil {
 			c.checkWriter(&p, at)
@@ -82,9 +78,8 @@ func Check(s Scenario, cs []Contestant) error {
 // checkWriter reports the settings that have no meaning for a writer, which has
 // no slow and no failed calls.
 func (c Contestant) checkWriter(p *problems, at string) {
-	if err := c.Policy.Refuse("a writer", "attempt-timeout", "throttle-base", "server-wait", "server-slack", "hedge"); err != nil {
-		p.add(at, "%w", err)
-	}
+	err := c.Policy.Refuse("a writer", "attempt-timeout", "throttle-base", "server-wait", "server-slack", "hedge")
+	p.check(err == nil, at, "%w", err)
 	p.checkUnused(at+": breaker", c.Breaker != nil, "allowed with services")
 }
 

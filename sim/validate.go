@@ -29,6 +29,13 @@ func (p *problems) add(field, format string, args ...any) {
 	*p = append(*p, fmt.Errorf(field+": "+format, args...))
 }
 
+// check adds a problem unless the condition holds.
+func (p *problems) check(holds bool, field, format string, args ...any) {
+	if !holds {
+		p.add(field, format, args...)
+	}
+}
+
 // checkDuration adds a problem unless d is between 0 and maxTime; zero says
 // whether 0 is allowed.
 func (p *problems) checkDuration(field string, d time.Duration, zero bool) {
@@ -44,39 +51,30 @@ func (p *problems) checkDuration(field string, d time.Duration, zero bool) {
 
 // checkRange adds a problem unless lo <= v <= hi. NaN is a problem.
 func (p *problems) checkRange(field string, v, lo, hi float64) {
-	if !(v >= lo && v <= hi) {
-		p.add(field, "%v is not between %g and %g", v, lo, hi)
-	}
+	p.check(v >= lo && v <= hi, field, "%v is not between %g and %g", v, lo, hi)
 }
 
 // checkInt is checkRange for integers.
 func (p *problems) checkInt(field string, v, lo, hi int) {
-	if v < lo || v > hi {
-		p.add(field, "%d is not between %d and %d", v, lo, hi)
-	}
+	p.check(v >= lo && v <= hi, field, "%d is not between %d and %d", v, lo, hi)
 }
 
 // checkUnused adds a problem if a field is set that has no effect in the
 // scenario.
 func (p *problems) checkUnused(field string, set bool, what string) {
-	if set {
-		p.add(field, "only %s", what)
-	}
+	p.check(!set, field, "only %s", what)
 }
 
 // Validate reports everything that is wrong with the scenario, each problem
 // with its field's name. A scenario that is valid can be run.
 func (s Scenario) Validate() error {
 	var p problems
-	if s.Name == "" {
-		p.add("name", "is empty")
-	}
+	p.check(s.Name != "", "name", "is empty")
 	p.checkDuration("duration", s.Duration, false)
 	p.checkDuration("drain", s.Drain, true)
 	p.checkDuration("bucket", s.Bucket, true)
-	if n := s.length() / s.bucket(); s.Bucket >= 0 && n > maxBuckets {
-		p.add("bucket", "%v cuts the run into %d buckets, at most %d; make it longer", s.bucket(), n, maxBuckets)
-	}
+	n := s.length() / s.bucket()
+	p.check(s.Bucket < 0 || n <= maxBuckets, "bucket", "%v cuts the run into %d buckets, at most %d; make it longer", s.bucket(), n, maxBuckets)
 	switch {
 	case s.Writers != nil:
 		s.Writers.check(&p)
@@ -121,17 +119,14 @@ func (c Clients) check(p *problems, s Scenario) {
 	p.checkRange("clients.sharing", float64(c.Sharing), 0, maxClients)
 	switch c.Arrivals {
 	case Open:
-		if !(c.Rate > 0 && c.Rate <= maxRate) {
-			p.add("clients.rate", "%v is not between 0 and %g calls per second", c.Rate, maxRate)
-		}
+		p.check(c.Rate > 0 && c.Rate <= maxRate, "clients.rate", "%v is not between 0 and %g calls per second", c.Rate, maxRate)
 	case Closed:
 		p.checkDuration("clients.think", c.Think, false)
 	case Herd:
 		p.checkDuration("clients.start", c.Start, true)
 		p.checkDuration("clients.spread", c.Spread, true)
-		if c.Start >= s.Duration || c.Start+c.Spread > s.Duration {
-			p.add("clients.spread", "the last call of the herd begins at %v, not before the end of the duration %v: lower start or spread", c.Start+c.Spread, s.Duration)
-		}
+		p.check(c.Start < s.Duration && c.Start+c.Spread <= s.Duration, "clients.spread",
+			"the last call of the herd begins at %v, not before the end of the duration %v: lower start or spread", c.Start+c.Spread, s.Duration)
 	default:
 		p.add("clients.arrivals", "%q: want open, closed or herd", c.Arrivals)
 	}
@@ -140,9 +135,7 @@ func (c Clients) check(p *problems, s Scenario) {
 	p.checkUnused("clients.start", c.Start != 0 && c.Arrivals != Herd, "a herd has one")
 	p.checkUnused("clients.spread", c.Spread != 0 && c.Arrivals != Herd, "a herd has one")
 	for i, name := range c.Fallback {
-		if s.index(name) < 0 {
-			p.add(fmt.Sprintf("clients.fallback[%d]", i), "there is no service %q", name)
-		}
+		p.check(s.index(name) >= 0, fmt.Sprintf("clients.fallback[%d]", i), "there is no service %q", name)
 	}
 	c.checkPriorities(p, s)
 }
@@ -156,9 +149,7 @@ func (c Clients) checkPriorities(p *problems, s Scenario) {
 		p.checkRange("clients.priorities", f, 0, 1)
 		sum += f
 	}
-	if sum < 0.999 || sum > 1.001 {
-		p.add("clients.priorities", "the shares add up to %v, not to 1", sum)
-	}
+	p.check(!(sum < 0.999 || sum > 1.001), "clients.priorities", "the shares add up to %v, not to 1", sum)
 	used := slices.ContainsFunc(s.Services, func(v Service) bool { return v.Order == ByPriority })
 	p.checkUnused("clients.priorities", !used, "allowed with a service whose order is priority")
 }
@@ -172,9 +163,7 @@ func (f Failure) check(p *problems, at string, s Scenario) {
 	case f.From > s.length():
 		p.add(at+"from", "%v is after the end", f.From)
 	}
-	if f.Service != "" && s.index(f.Service) < 0 {
-		p.add(at+"service", "there is no service %q", f.Service)
-	}
+	p.check(f.Service == "" || s.index(f.Service) >= 0, at+"service", "there is no service %q", f.Service)
 	switch f.Kind {
 	case Errors, BlackHole:
 		p.checkShare(at, f)
@@ -207,9 +196,7 @@ func (f Failure) checkCapacity(p *problems, at string, s Scenario) {
 }
 
 func (p *problems) checkShare(at string, f Failure) {
-	if !(f.Share > 0 && f.Share <= 1) {
-		p.add(at+"share", "%v is not above 0 and at most 1", f.Share)
-	}
+	p.check(f.Share > 0 && f.Share <= 1, at+"share", "%v is not above 0 and at most 1", f.Share)
 }
 
 // index returns the index of the named service, -1 if there is none.
@@ -255,9 +242,7 @@ func (v Service) check(p *problems, at string) {
 	case "", FIFO:
 	case LIFO, ByPriority:
 		p.checkUnused(at+"order", v.Workers == 0, "a service with workers has a queue")
-		if v.Order == ByPriority && v.Queue == 0 {
-			p.add(at+"queue", "is 0, but an order by priority needs a limit: set it")
-		}
+		p.check(v.Order != ByPriority || v.Queue != 0, at+"queue", "is 0, but an order by priority needs a limit: set it")
 	default:
 		p.add(at+"order", "%q: want fifo, lifo or priority", v.Order)
 	}
@@ -273,9 +258,7 @@ func (v Service) check(p *problems, at string) {
 	if err == nil {
 		err = q.Refuse("the simulator", "reset-after")
 	}
-	if err != nil {
-		p.add(at+"policy", "%w", err)
-	}
+	p.check(err == nil, at+"policy", "%w", err)
 }
 
 func (l Latency) check(p *problems, at string) {
@@ -285,9 +268,7 @@ func (l Latency) check(p *problems, at string) {
 	case Constant, Exponential:
 		p.checkUnused(at+"sigma", l.Sigma != 0, "a lognormal has one")
 	case Lognormal:
-		if !(l.Sigma > 0 && l.Sigma <= 10) {
-			p.add(at+"sigma", "%v is not between 0 and 10", l.Sigma)
-		}
+		p.check(l.Sigma > 0 && l.Sigma <= 10, at+"sigma", "%v is not between 0 and 10", l.Sigma)
 	default:
 		p.add(at+"distribution", "%q: want constant, exponential or lognormal", l.Distribution)
 	}

@@ -21,24 +21,23 @@ type Goal struct {
 // Validate reports everything that is wrong with the goal, each problem with its
 // field's name.
 func (g Goal) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if !(g.Success >= 0 && g.Success < 1) {
-		bad("success: %v is not a share below 1", g.Success)
+	var p problems
+	p.check(g.Success >= 0 && g.Success < 1, "success: %v is not a share below 1", g.Success)
+	p.check(g.P99 >= 0, "p99: %v is negative", g.P99)
+	p.check(g.Amplification == 0 || g.Amplification >= 1, "amplification: %v is below 1, but every call makes at least one attempt", g.Amplification)
+	p.check(!math.IsInf(g.Amplification, 1), "amplification: infinite: leave it out for no limit")
+	p.check(g.Recovery >= 0, "recovery: %v is negative", g.Recovery)
+	return errors.Join(p...)
+}
+
+// problems collects what is wrong with the fields of a struct.
+type problems []error
+
+// check adds a problem unless the condition holds.
+func (p *problems) check(holds bool, format string, args ...any) {
+	if !holds {
+		*p = append(*p, fmt.Errorf(format, args...))
 	}
-	if g.P99 < 0 {
-		bad("p99: %v is negative", g.P99)
-	}
-	if g.Amplification != 0 && !(g.Amplification >= 1) {
-		bad("amplification: %v is below 1, but every call makes at least one attempt", g.Amplification)
-	}
-	if math.IsInf(g.Amplification, 1) {
-		bad("amplification: infinite: leave it out for no limit")
-	}
-	if g.Recovery < 0 {
-		bad("recovery: %v is negative", g.Recovery)
-	}
-	return errors.Join(errs...)
 }
 
 // aim is one part of a goal.

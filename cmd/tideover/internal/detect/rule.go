@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,46 +121,33 @@ func (r *rule) checkKind() error {
 			kinds++
 		}
 	}
-	if kinds != 1 {
+	switch {
+	case kinds != 1:
 		return fmt.Errorf("%d of event, header and line are given: want exactly one", kinds)
-	}
-	if len(r.Until) > 0 && len(r.Event) == 0 {
+	case len(r.Until) > 0 && len(r.Event) == 0:
 		return errors.New("until: only an event has fields: in a line, use a group such as {duration}")
+	case len(r.Context) > 0 && r.Line == "":
+		return errors.New("context: only allowed for a line")
 	}
-	if len(r.Context) > 0 {
-		if r.Line == "" {
-			return errors.New("context: only allowed for a line")
-		}
-		return checkTexts("context", r.Context, true)
-	}
-	return nil
+	return checkTexts("context", r.Context, true)
 }
 
 func (r *rule) checkVerdict() error {
-	switch r.Reason {
-	case RateLimit, ContextFull, Terminal, Overloaded:
-	case Crashed:
-		if !r.Fallback {
-			return errors.New("reason: crashed needs fallback: true")
-		}
-	case Unknown:
-		if !r.Alive && !r.MovedOn {
-			return errors.New("reason is missing")
-		}
-	default:
-		return fmt.Errorf("reason: %s is not allowed in a rule: it comes from the exit code", r.Reason)
-	}
-	if r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.waits()) {
-		return errors.New("moved-on: cancels earlier matches, so reason, alive, terminal, for and until are not allowed")
-	}
-	if r.Alive && (r.Terminal || r.Reason == Terminal) {
-		return errors.New("alive: can't be used with terminal")
-	}
 	r.Terminal = r.Terminal || r.Reason == Terminal
-	if r.Terminal && r.waits() {
+	switch {
+	case r.Reason == Crashed && !r.Fallback:
+		return errors.New("reason: crashed needs fallback: true")
+	case r.Reason == Unknown && !r.Alive && !r.MovedOn:
+		return errors.New("reason is missing")
+	case !slices.Contains([]Reason{Unknown, RateLimit, ContextFull, Terminal, Overloaded, Crashed}, r.Reason):
+		return fmt.Errorf("reason: %s is not allowed in a rule: it comes from the exit code", r.Reason)
+	case r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.waits()):
+		return errors.New("moved-on: cancels earlier matches, so reason, alive, terminal, for and until are not allowed")
+	case r.Alive && r.Terminal:
+		return errors.New("alive: can't be used with terminal")
+	case r.Terminal && r.waits():
 		return errors.New("terminal: can't be used with for, at or until: there is nothing to wait for")
-	}
-	if r.Fallback && (r.Alive || r.MovedOn) {
+	case r.Fallback && (r.Alive || r.MovedOn):
 		return errors.New("fallback: can't be used with alive or moved-on")
 	}
 	return nil

@@ -112,14 +112,15 @@ func compileSessionRule(spec SessionID, gone bool) (*sessionRule, error) {
 func (r *sessionRule) compileID(spec SessionID) (err error) {
 	if r.pattern == nil {
 		if r.path, err = parsePath(spec.Path); err != nil {
-			return fmt.Errorf("path: %w", err)
+			err = fmt.Errorf("path: %w", err)
 		}
-		return nil
+		return err
 	}
-	if spec.Path != "" {
+	r.group = r.pattern.SubexpIndex(idGroup)
+	switch {
+	case spec.Path != "":
 		return errors.New("path: only allowed for an event: in a line, use the group id, as in (?P<id>[0-9a-f-]+)")
-	}
-	if r.group = r.pattern.SubexpIndex(idGroup); r.group < 0 {
+	case r.group < 0:
 		return errors.New("line: the group id is missing, as in (?P<id>[0-9a-f-]+)")
 	}
 	return nil

@@ -104,6 +104,14 @@ func (g *signals) handle(sig syscall.Signal) {
 
 func isEnding(sig syscall.Signal) bool { return slices.Contains(endings, os.Signal(sig)) }
 
+// drain removes the element of a channel, if there is one.
+func drain[T any](c <-chan T) {
+	select {
+	case <-c:
+	default:
+	}
+}
+
 // stopWait is how long to wait for a stop to take effect: of the command after TSTP, and of
 // ourselves after a kill.
 const stopWait = 100 * time.Millisecond
@@ -112,10 +120,7 @@ const stopWait = 100 * time.Millisecond
 // The system ignores the stop if our group is orphaned, because no shell could continue it; then
 // stopSelf returns, too.
 func (g *signals) stopSelf(pid int, sig syscall.Signal) {
-	select {
-	case <-g.continued:
-	default:
-	}
+	drain(g.continued)
 	g.withDefault(sig, func() {
 		stop(pid, sig)
 		select {

@@ -83,10 +83,7 @@ func (s *Supervisor) ReaderGone() bool {
 // foreground. It sends the signal to our own group, as the terminal would have done, so that a
 // script, a loop or make around us ends. The signal counts as sent to us.
 func (s *Supervisor) Interrupted(sig syscall.Signal) {
-	select {
-	case <-s.signals.idle:
-	default:
-	}
+	drain(s.signals.idle)
 	_ = syscall.Kill(0, sig)
 	select {
 	case <-s.signals.idle: // our own signal has arrived
@@ -98,10 +95,7 @@ func (s *Supervisor) Interrupted(sig syscall.Signal) {
 // PassOn writes the buffered output of the last attempt, see Config.Buffer. A signal ends it,
 // because the reader may be stuck.
 func (s *Supervisor) PassOn() error {
-	select {
-	case <-s.signals.idle: // an earlier signal does not count
-	default:
-	}
+	drain(s.signals.idle) // an earlier signal does not count
 	done := make(chan error, 1)
 	go func() { done <- s.stdout.passOn() }()
 	select {

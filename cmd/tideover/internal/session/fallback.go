@@ -107,31 +107,23 @@ func (s *Spec) AssistantName() string {
 }
 
 // checkFallback validates the settings of fallbacks.
-func (s *Spec) checkFallback(fail func(field, format string, args ...any)) {
+func (s *Spec) checkFallback(errs *fieldErrors) {
 	if len(s.Fallback) == 0 {
-		if s.FallbackAfter != 0 {
-			fail("fallback-after", "no effect without fallback")
-		}
-		if s.FallbackPrompt != "" {
-			fail("fallback-prompt", "no effect without fallback")
-		}
+		errs.check(s.FallbackAfter == 0, "fallback-after", "no effect without fallback")
+		errs.check(s.FallbackPrompt == "", "fallback-prompt", "no effect without fallback")
 		return
 	}
-	if s.FallbackAfter < 0 {
-		fail("fallback-after", "%v is negative", s.FallbackAfter)
-	}
-	if _, err := s.handoverPrompt("", time.Time{}); err != nil {
-		fail("fallback-prompt", "%w", err)
-	}
+	errs.check(s.FallbackAfter >= 0, "fallback-after", "%v is negative", s.FallbackAfter)
+	_, err := s.handoverPrompt("", time.Time{})
+	errs.checkError("fallback-prompt", err)
 	own := cmp.Or(s.AccountName(), s.toolAccount())
 	for i := range s.Fallback {
 		f := &s.Fallback[i]
-		if name := f.Account(); name != "" && name == own {
-			fail("fallback", "%s uses the same account (%s) as the session and so has the same limit: name an assistant of another account", f.Name, name)
-		}
-		if slices.ContainsFunc(s.Fallback[:i], func(g Fallback) bool { return slices.Equal(g.Start, f.Start) }) {
-			fail("fallback", "%s is given twice", f.Name)
-		}
+		name := f.Account()
+		errs.check(name == "" || name != own, "fallback",
+			"%s uses the same account (%s) as the session and so has the same limit: name an assistant of another account", f.Name, name)
+		twice := slices.ContainsFunc(s.Fallback[:i], func(g Fallback) bool { return slices.Equal(g.Start, f.Start) })
+		errs.check(!twice, "fallback", "%s is given twice", f.Name)
 	}
 }
 

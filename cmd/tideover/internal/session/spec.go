@@ -152,87 +152,83 @@ func (s *Spec) Fill() {
 	s.Policy.ResetAfter = cmp.Or(s.Policy.ResetAfter, usual.ResetAfter)
 }
 
+// fieldErrors collects the errors of the fields of a Spec.
+type fieldErrors []error
+
+// fail adds an error.
+func (e *fieldErrors) fail(field, format string, args ...any) {
+	*e = append(*e, &FieldError{field, fmt.Errorf(format, args...)})
+}
+
+// check adds an error unless the condition holds.
+func (e *fieldErrors) check(holds bool, field, format string, args ...any) {
+	if !holds {
+		e.fail(field, format, args...)
+	}
+}
+
+// checkError adds an error, unless it is nil.
+func (e *fieldErrors) checkError(field string, err error) {
+	if err != nil {
+		e.fail(field, "%w", err)
+	}
+}
+
 // Validate checks everything except the name. The error joins [*FieldError] values.
 func (s *Spec) Validate() error {
-	var errs []error
-	fail := func(field, format string, args ...any) {
-		errs = append(errs, &FieldError{field, fmt.Errorf(format, args...)})
-	}
-	if len(s.Start) == 0 || s.Start[0] == "" {
-		fail("start", "no command given")
-	}
-	if s.Dir != "" && !filepath.IsAbs(s.Dir) {
-		fail("dir", "%q is not an absolute path", s.Dir)
-	}
-	if _, err := s.pack(); err != nil {
-		fail("detect", "%w", err)
-	}
-	if s.Restart && len(s.Resume) > 0 {
-		fail("restart", "can't be used with a resume command: remove one of them")
-	}
+	var errs fieldErrors
+	errs.check(len(s.Start) > 0 && s.Start[0] != "", "start", "no command given")
+	errs.check(s.Dir == "" || filepath.IsAbs(s.Dir), "dir", "%q is not an absolute path", s.Dir)
+	_, err := s.pack()
+	errs.checkError("detect", err)
+	errs.check(!s.Restart || len(s.Resume) == 0, "restart", "can't be used with a resume command: remove one of them")
 	for field, argv := range map[string][]string{"start": s.Start, "resume": slices.Concat(s.Resume, s.ResumeLatest)} {
-		if _, err := render(argv, sample); err != nil {
-			fail(field, "%w", err)
-		}
+		_, err := render(argv, sample)
+		errs.checkError(field, err)
 	}
-	s.checkResume(fail)
-	s.checkPauseAt(fail)
-	s.checkFallback(fail)
+	s.checkResume(&errs)
+	s.checkPauseAt(&errs)
+	s.checkFallback(&errs)
 	for reason, a := range s.On {
-		if _, ok := defaults[reason]; !ok {
-			fail("on", "%q is not a reason with an action: want %s", reason, strings.Join(Reasons(), ", "))
-		}
-		if a.Attempts < 0 {
-			fail("on", "%s: %d attempts is negative", reason, a.Attempts)
-		}
+		_, known := defaults[reason]
+		errs.check(known, "on", "%q is not a reason with an action: want %s", reason, strings.Join(Reasons(), ", "))
+		errs.check(a.Attempts >= 0, "on", "%s: %d attempts is negative", reason, a.Attempts)
 	}
-	if err := errors.Join(s.Policy.Validate(), s.Policy.Refuse("session", Refused...)); err != nil {
-		fail("policy", "%w", err)
-	}
-	if s.Windows < 0 {
-		fail("windows", "%d is negative", s.Windows)
-	}
-	if s.Deadline < 0 {
-		fail("deadline", "%v is negative", s.Deadline)
-	}
+	errs.checkError("policy", errors.Join(s.Policy.Validate(), s.Policy.Refuse("session", Refused...)))
+	errs.check(s.Windows >= 0, "windows", "%d is negative", s.Windows)
+	errs.check(s.Deadline >= 0, "deadline", "%v is negative", s.Deadline)
 	if s.Account != "" {
-		if err := account.CheckName(s.Account); err != nil {
-			fail("account", "%w", err)
-		}
+		errs.checkError("account", account.CheckName(s.Account))
 	}
-	if s.AccountSpread < 0 {
-		fail("account-spread", "%v is negative", s.AccountSpread)
-	}
+	errs.check(s.AccountSpread >= 0, "account-spread", "%v is negative", s.AccountSpread)
 	return errors.Join(errs...)
 }
 
 // checkResume checks that the resume command resumes the same session.
-func (s *Spec) checkResume(fail func(field, format string, args ...any)) {
+func (s *Spec) checkResume(errs *fieldErrors) {
 	if len(s.Resume) == 0 {
 		return
 	}
-	if s.Resume[0] == "" {
-		fail("resume", "no command given")
-	}
+	errs.check(s.Resume[0] != "", "resume", "no command given")
 	switch uses := mentions(s.Resume, "Session"); {
 	case uses && s.SessionID == "" && !mentions(s.Start, "Session") && !s.readsID():
-		fail("start", "does not contain {{.Session}}, so the session would not get the id that resume uses: "+
+		errs.fail("start", "does not contain {{.Session}}, so the session would not get the id that resume uses: "+
 			"add it, as in --session-id {{.Session}}")
 	case !uses && !s.ResumeAny:
-		fail("resume", "does not contain {{.Session}}, so it might resume another session: "+
+		errs.fail("resume", "does not contain {{.Session}}, so it might resume another session: "+
 			"add it, or set resume-any if the command finds the right one without it")
 	}
 }
 
 // checkPauseAt validates pause-at.
-func (s *Spec) checkPauseAt(fail func(field, format string, args ...any)) {
+func (s *Spec) checkPauseAt(errs *fieldErrors) {
 	pack := s.quotaPack()
 	switch {
 	case s.PauseAt == 0:
 	case s.PauseAt < 0 || s.PauseAt > 100:
-		fail("pause-at", "%g%% is not between 0%% and 100%%", s.PauseAt)
+		errs.fail("pause-at", "%g%% is not between 0%% and 100%%", s.PauseAt)
 	case !slices.Contains(quotaPacks, pack):
-		fail("pause-at", "the quota of %s can't be read: pause-at works with %s", pack, strings.Join(quotaPacks, " and "))
+		errs.fail("pause-at", "the quota of %s can't be read: pause-at works with %s", pack, strings.Join(quotaPacks, " and "))
 	}
 }
 
