@@ -22,7 +22,7 @@ var (
 		About:    "a service at two thirds of what it can take is down for half a minute",
 		Duration: 2 * time.Minute, Drain: time.Minute, Bucket: time.Second,
 		Clients:  Clients{Count: 1000, Arrivals: Open, Rate: 200, Sharing: 50},
-		Services: []Service{queuedService(30, 100*time.Millisecond)},
+		Services: []Service{queuedService},
 		Failures: []Failure{{Kind: Outage, From: 20 * time.Second, Until: 50 * time.Second}},
 	}
 	brownout = Scenario{
@@ -30,7 +30,7 @@ var (
 		About:    "a service loses half of its workers for half a minute, and a fifth of its answers are errors",
 		Duration: 3 * time.Minute, Drain: time.Minute, Bucket: time.Second,
 		Clients:  Clients{Count: 1000, Arrivals: Open, Rate: 200, Sharing: 50},
-		Services: []Service{queuedService(30, 100*time.Millisecond)},
+		Services: []Service{queuedService},
 		Failures: []Failure{
 			{Kind: Capacity, From: 20 * time.Second, Until: 50 * time.Second, Share: 0.5},
 			{Kind: Errors, From: 20 * time.Second, Until: 50 * time.Second, Share: 0.2},
@@ -69,7 +69,7 @@ var (
 		About:    "ten seconds without capacity, and a load that never lets go again",
 		Duration: 5 * time.Minute, Drain: 2 * time.Minute, Bucket: time.Second,
 		Clients:  Clients{Count: 1000, Arrivals: Open, Rate: 280, Sharing: 50},
-		Services: []Service{queuedService(30, 100*time.Millisecond)},
+		Services: []Service{queuedService},
 		Failures: []Failure{{Kind: Capacity, From: 20 * time.Second, Until: 30 * time.Second}},
 	}
 	hedge = Scenario{
@@ -85,10 +85,8 @@ var (
 // instant is the latency of a service that only calls another.
 var instant = Latency{Distribution: Constant, Mean: time.Microsecond}
 
-// queuedService returns a service with an unlimited queue.
-func queuedService(workers int, mean time.Duration) Service {
-	return Service{Name: "service", Workers: workers, Latency: Latency{Distribution: Exponential, Mean: mean}}
-}
+// queuedService is a service with an unlimited queue.
+var queuedService = Service{Name: "service", Workers: 30, Latency: Latency{Distribution: Exponential, Mean: 100 * time.Millisecond}}
 
 // Preset returns the named scenario.
 func Preset(name string) (Scenario, bool) {

@@ -251,7 +251,7 @@ func (o *detectOptions) bestVerdict(detectors []*detect.Detector) verdict {
 	var stops []detect.Stop
 	var findings [][]detect.Finding
 	for _, d := range detectors {
-		stop, list := d.Explain(o.exit, false)
+		stop, list := d.Explain(o.exit)
 		stop.Note = cmp.Or(stop.Note, stop.Misread(d.Tail()))
 		stops, findings = append(stops, stop), append(findings, list)
 	}

@@ -306,5 +306,5 @@ func detectedReason(t *testing.T, pack, text string, code int) string {
 	if _, err := d.Stream().Write([]byte(text + "\n")); err != nil {
 		t.Fatal(err)
 	}
-	return d.StopByAny(code, false).Reason.String()
+	return d.StopByAny(code).Reason.String()
 }

@@ -72,7 +72,7 @@ func TestTheAssistantStopsAsAssistantsDo(t *testing.T) {
 		out, code := script(t, dir, []string{"TIDEOVER_WINDOWS=" + tt.windows}, "assistant.sh", "--resume", "an-id")
 		d := detect.New(pack, detect.Options{})
 		_, _ = d.Stream().Write([]byte(out)) // never fails
-		stop := d.Stop(code, false)
+		stop := d.Stop(code)
 		if stop.Reason != tt.want || tt.want == detect.RateLimit == stop.Until.IsZero() {
 			t.Errorf("after %s windows it stops for %v until %v, want %v; it said\n%s", tt.windows, stop.Reason, stop.Until, tt.want, out)
 		}

@@ -7,7 +7,7 @@
 //	d := detect.New(pack, detect.Options{})
 //	cmd.Stdout, cmd.Stderr = d.Stream(), d.Stream()
 //	err := cmd.Run()
-//	stop := d.Stop(cmd.ProcessState.ExitCode(), false)
+//	stop := d.Stop(cmd.ProcessState.ExitCode())
 //
 // Evidence is trusted in this order: an event (a line of JSON), a message of the program, a
 // message that any program may print (429 Too Many Requests, or the header Retry-After: 120),

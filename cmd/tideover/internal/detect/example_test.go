@@ -22,7 +22,7 @@ rules:
 	noon := time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 	d := detect.New(pack, detect.Options{Location: time.UTC, At: noon})
 	fmt.Fprintln(d.Stream(), "The oracle is tired; come back in 2 hours.")
-	stop := d.Stop(1, false)
+	stop := d.Stop(1)
 	fmt.Println(stop.Reason, "until", stop.Until.Format(time.DateTime))
 	// Output: rate-limit until 2026-11-15 14:00:00
 }

@@ -18,10 +18,10 @@ type Finding struct {
 
 // Explain is [Detector.Stop] with the lines that were considered, at most the last 500. It needs
 // [Options.Explain].
-func (d *Detector) Explain(code int, signaled bool) (Stop, []Finding) {
+func (d *Detector) Explain(code int) (Stop, []Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stop, list := d.decide(code, signaled)
+	stop, list := d.decide(code)
 	var out []Finding
 	events, texts := map[int]bool{}, map[int]bool{} // by number and by count: several events may be on one line, and a message on several
 	for _, m := range list {

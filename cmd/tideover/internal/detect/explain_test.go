@@ -20,7 +20,7 @@ func TestExplain(t *testing.T) {
 	}, "\n")
 	d := New(builtin(t, "claude-code"), Options{Location: time.UTC, At: noon, Explain: true})
 	_, _ = d.Stream().Write([]byte(output))
-	stop, findings := d.Explain(1, false)
+	stop, findings := d.Explain(1)
 	if stop.Number != 28 || !stop.Until.Equal(utc(11, 15, 15, 0, 0)) {
 		t.Errorf("Stop = %+v, want line 28 and 3pm", stop)
 	}
@@ -39,7 +39,7 @@ func TestExplain(t *testing.T) {
 	}
 	plain := New(builtin(t, "claude-code"), Options{Location: time.UTC, At: noon})
 	_, _ = plain.Stream().Write([]byte(output))
-	if got := plain.Stop(1, false); got != stop {
+	if got := plain.Stop(1); got != stop {
 		t.Errorf("without an explanation: %+v, with one: %+v", got, stop)
 	}
 }

@@ -83,7 +83,7 @@ func TestALineMayNeedItsContext(t *testing.T) {
 		for _, explain := range []bool{false, true} {
 			d := New(builtin(t, "gemini"), Options{Location: time.UTC, At: noon, Explain: explain})
 			_, _ = d.Stream().Write([]byte(tc.output))
-			if got, _ := d.Explain(1, false); got.Reason != tc.want {
+			if got, _ := d.Explain(1); got.Reason != tc.want {
 				t.Errorf("%s: %q with explain %v gives %+v, want %s", name, tc.output, explain, got, tc.want)
 			}
 		}

@@ -18,7 +18,7 @@ func stopByAny(t testing.TB, pack, output string, code int, zone *time.Location)
 	t.Helper()
 	d := New(builtin(t, pack), Options{Location: zone, At: detecttest.Now})
 	_, _ = d.Stream().Write([]byte(output + "\n"))
-	return d.StopByAny(code, false)
+	return d.StopByAny(code)
 }
 
 func checkMessage(t *testing.T, m *detecttest.Message, how string, got Stop, code int, zone *time.Location) {
@@ -58,7 +58,7 @@ func TestMessagesAtAnyTime(t *testing.T) {
 			m := &messages[i]
 			d := New(builtin(t, m.Pack), Options{Location: zone, At: now})
 			_, _ = d.Stream().Write([]byte(m.Text + "\n"))
-			got, until := d.StopByAny(1, false), m.UntilFrom(now, 1, zone)
+			got, until := d.StopByAny(1), m.UntilFrom(now, 1, zone)
 			if got.Reason.String() != m.Reason || !got.Until.Equal(until) || !until.IsZero() && !until.After(now) {
 				t.Errorf("at %v in %v: %q\n got %+v\nwant %s until %v", now, zone, m.Text, got, m.Reason, until)
 			}

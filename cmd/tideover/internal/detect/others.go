@@ -9,10 +9,10 @@ import (
 // rules count, in the last 5 lines, and the note of the verdict names the pack. Exit code 0 is
 // doubted only if the pack is generic, because a specific pack knows how its program reports a
 // failure.
-func (d *Detector) StopByAny(code int, signaled bool) Stop {
+func (d *Detector) StopByAny(code int) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stop, _ := d.decide(code, signaled)
+	stop, _ := d.decide(code)
 	switch {
 	case stop.Rule != "":
 		return stop
@@ -30,7 +30,7 @@ func (d *Detector) StopByAny(code int, signaled bool) Stop {
 		if err != nil {
 			continue // never happens: a test compiles all packs
 		}
-		if other := d.readBy(pack, code, signaled); other.Rule != "" && other.Pack == name {
+		if other := d.readBy(pack, code); other.Rule != "" && other.Pack == name {
 			stops = append(stops, other)
 		}
 	}
@@ -45,7 +45,7 @@ func (d *Detector) StopByAny(code int, signaled bool) Stop {
 }
 
 // readBy returns the verdict of another pack on the last lines.
-func (d *Detector) readBy(pack *Pack, code int, signaled bool) Stop {
+func (d *Detector) readBy(pack *Pack, code int) Stop {
 	other := New(pack, Options{Location: d.options.Location, Lines: d.options.Lines, At: d.options.At})
 	other.foreign = true
 	kept, _ := d.lines.kept()
@@ -66,7 +66,7 @@ func (d *Detector) readBy(pack *Pack, code int, signaled bool) Stop {
 			other.push(e.text, false).code = e.code
 		}
 	}
-	stop, _ := other.decide(code, signaled)
+	stop, _ := other.decide(code)
 	return stop
 }
 

@@ -29,7 +29,7 @@ func stopOf(t testing.TB, pack, output string, code int) Stop {
 	t.Helper()
 	d := New(builtin(t, pack), Options{Location: time.UTC, At: noon})
 	_, _ = d.Stream().Write([]byte(output))
-	return d.Stop(code, false)
+	return d.Stop(code)
 }
 
 func TestEveryExampleIsMatchedByItsRule(t *testing.T) {
@@ -43,7 +43,7 @@ func TestEveryExampleIsMatchedByItsRule(t *testing.T) {
 				d := New(builtin(t, name), Options{Location: time.UTC, At: noon, Explain: true})
 				d.open = r.MovedOn
 				_, _ = d.Stream().Write([]byte(example + "\n"))
-				stop, findings := d.Explain(1, false)
+				stop, findings := d.Explain(1)
 				if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Rule == r.ID && f.Matched }) {
 					t.Errorf("%s: %q is found as %+v, want rule %s", name, example, findings, r.ID)
 				}
@@ -141,7 +141,7 @@ rules:
 	} {
 		d := New(p, Options{At: noon})
 		_, _ = d.Stream().Write([]byte(output))
-		if got := d.Stop(7, false); got.Reason != want.Reason || got.Pack != want.Pack || got.Rule != want.Rule {
+		if got := d.Stop(7); got.Reason != want.Reason || got.Pack != want.Pack || got.Rule != want.Rule {
 			t.Errorf("%q: %+v, want %+v", output, got, want)
 		}
 	}
@@ -165,7 +165,7 @@ func TestAPackMayBeStoredAsJSON(t *testing.T) {
 	}
 	d := New(pack, Options{Location: time.UTC, At: noon})
 	_, _ = d.Stream().Write([]byte(`{"code":12345678,"fatal":true,"kind":1}`))
-	if got := d.Stop(7, false); got.Rule != "big" || !got.Until.Equal(in(5*time.Second)) {
+	if got := d.Stop(7); got.Rule != "big" || !got.Until.Equal(in(5*time.Second)) {
 		t.Errorf("Stop = %+v, want rule big and 5 seconds", got)
 	}
 }
@@ -209,7 +209,7 @@ func TestMistakesInJSONAreNamedInWords(t *testing.T) {
 	}
 	d := New(p, Options{Location: time.UTC, At: noon})
 	_, _ = d.Stream().Write([]byte(`{"code":429}`))
-	if got := d.Stop(7, false); got.Rule != "a" || !got.Until.Equal(in(5*time.Second)) {
+	if got := d.Stop(7); got.Rule != "a" || !got.Until.Equal(in(5*time.Second)) {
 		t.Errorf("Stop = %+v, want rule a and 5 seconds", got)
 	}
 }

@@ -125,7 +125,7 @@ func TestAResetThatDoesNotCome(t *testing.T) {
 	} {
 		d := New(builtin(t, "claude-code"), Options{Location: time.UTC, At: tc.at})
 		_, _ = d.Stream().Write([]byte(tc.output))
-		got := d.Stop(1, false)
+		got := d.Stop(1)
 		if got.Reason != RateLimit || !got.Until.Equal(tc.until) || got.Until.IsZero() != strings.Contains(got.Note, "in the past") {
 			t.Errorf("%s: %q at %v gives %+v, want until %v", name, tc.output, tc.at, got, tc.until)
 		}
@@ -154,7 +154,7 @@ func TestLimitsInPlainWords(t *testing.T) {
 		}
 		d := New(pack, Options{At: at, Location: time.UTC})
 		_, _ = d.Stream().Write([]byte("working\n" + line + "\n"))
-		stop, got := d.Stop(1, false), ""
+		stop, got := d.Stop(1), ""
 		if stop.Reason == RateLimit {
 			got = stop.Until.UTC().Format(time.RFC3339)
 		}

@@ -53,7 +53,7 @@ func TestTheTimeOfDayOfARule(t *testing.T) {
 	} {
 		d := New(builtin(t, "gemini"), Options{Location: time.UTC, At: at})
 		_, _ = d.Stream().Write([]byte(line))
-		if got := d.Stop(1, false); !got.Until.Equal(want) || got.As != asRuleTime {
+		if got := d.Stop(1); !got.Until.Equal(want) || got.As != asRuleTime {
 			t.Errorf("at %v the quota ends at %v as %s, want %v", at, got.Until, got.As, want)
 		}
 	}

@@ -107,7 +107,7 @@ func (r *rule) checkExamples() error {
 		d := New(p, Options{Location: time.UTC})
 		d.open = true
 		_, _ = d.Stream().Write([]byte(example))
-		if _, list := d.decide(1, false); len(list) == 0 {
+		if _, list := d.decide(1); len(list) == 0 {
 			errs = append(errs, fmt.Errorf("examples[%d]: the rule does not match %q", i, textfmt.TruncateWithin(example, maxShown, "...")))
 		}
 	}

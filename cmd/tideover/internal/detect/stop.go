@@ -29,22 +29,22 @@ type Stop struct {
 	fallback bool // the rule decides if no other does
 }
 
-// Stop returns why the command stopped. code is its exit code, negative if it is unknown; with
-// signaled it is the number of the signal, with or without the 128 that a shell adds. Output
-// without a line end counts as a line. Stop may be called repeatedly, also between writes.
-func (d *Detector) Stop(code int, signaled bool) Stop {
+// Stop returns why the command stopped. code is its exit code, negative if it is unknown, and 128
+// plus the number of a signal that ended it, as in a shell. Output without a line end counts as a
+// line. Stop may be called repeatedly, also between writes.
+func (d *Detector) Stop(code int) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	stop, _ := d.decide(code, signaled)
+	stop, _ := d.decide(code)
 	return stop
 }
 
 // decide returns the verdict, and all matches with their own verdicts.
-func (d *Detector) decide(code int, signaled bool) (Stop, []match) {
+func (d *Detector) decide(code int) (Stop, []match) {
 	d.endLines()
 	list := append(slices.Clone(d.events), d.matcher.matchLines(&d.lines, d.traced)...)
 	slices.SortFunc(list, func(a, b match) int { return cmp.Compare(a.order, b.order) })
-	byExit := stopByExit(d.pack, code, signaled)
+	byExit := stopByExit(d.pack, code)
 	done := byExit.Reason == Completed && !saysFailed(list)
 	ranking := ranking{list: list, lines: &d.lines, done: done, foreign: d.foreign}
 	alive := ranking.void()
@@ -132,21 +132,18 @@ func (s *Stop) Misread(tail []string) string {
 }
 
 // stopByExit returns the verdict of the exit code alone.
-func stopByExit(pack *Pack, code int, signaled bool) Stop {
+func stopByExit(pack *Pack, code int) Stop {
 	s := Stop{Trust: ByExit, Pack: pack.Name()}
-	if signaled && code > 0 && code < 128 {
-		code += 128
-	}
 	known, ok := pack.exits[code]
 	switch {
 	case ok:
 		s.Reason, s.Meaning = known.Reason, known.Meaning
 		s.Terminal = known.Reason == Terminal
-	case code == 0 && !signaled:
+	case code == 0:
 		s.Reason = Completed
 	case code == 129, code == 130, code == 143: // of HUP, INT and TERM
 		s.Reason, s.Meaning = UserExit, "ended by HUP, INT or TERM"
-	case code < 0 && !signaled:
+	case code < 0:
 		s.Reason = Unknown
 	default:
 		s.Reason = Crashed

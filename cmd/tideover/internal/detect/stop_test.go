@@ -244,20 +244,17 @@ func TestATimeMayStandOnAnotherLine(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		pack     string
-		code     int
-		signaled bool
-		want     Reason
+		pack string
+		code int
+		want Reason
 	}{
-		{"generic", 0, false, Completed}, {"generic", 1, false, Crashed}, {"generic", 129, false, UserExit},
-		{"generic", 130, false, UserExit}, {"generic", 143, false, UserExit}, {"generic", 137, false, Crashed},
-		{"generic", 2, true, UserExit}, {"generic", 15, true, UserExit}, {"generic", 143, true, UserExit},
-		{"generic", 9, true, Crashed}, {"generic", -1, true, Crashed}, {"generic", -1, false, Unknown},
-		{"gemini", 41, false, Terminal}, {"gemini", 53, false, Crashed}, {"gemini", 130, false, UserExit}, {"claude-code", 41, false, Crashed},
+		{"generic", 0, Completed}, {"generic", 1, Crashed}, {"generic", 129, UserExit}, {"generic", 130, UserExit},
+		{"generic", 143, UserExit}, {"generic", 137, Crashed}, {"generic", -1, Unknown},
+		{"gemini", 41, Terminal}, {"gemini", 53, Crashed}, {"gemini", 130, UserExit}, {"claude-code", 41, Crashed},
 	} {
 		d := New(builtin(t, tc.pack), Options{})
-		if got := d.Stop(tc.code, tc.signaled); got.Reason != tc.want || got.Terminal != (tc.want == Terminal) || got.Trust != ByExit {
-			t.Errorf("%s: Stop(%d, %v) = %+v, want %s", tc.pack, tc.code, tc.signaled, got, tc.want)
+		if got := d.Stop(tc.code); got.Reason != tc.want || got.Terminal != (tc.want == Terminal) || got.Trust != ByExit {
+			t.Errorf("%s: Stop(%d) = %+v, want %s", tc.pack, tc.code, got, tc.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestAnySplitGivesTheSame(t *testing.T) {
 			s := d.Stream()
 			_, _ = s.Write([]byte(output[:i]))
 			_, _ = s.Write([]byte(output[i:]))
-			if got := d.Stop(1, false); got != want {
+			if got := d.Stop(1); got != want {
 				t.Errorf("%q split at %d gives %+v, want %+v", output, i, got, want)
 			}
 		}
@@ -57,7 +57,7 @@ func TestLongLines(t *testing.T) {
 			for p := range slices.Chunk([]byte(tc.output), piece) {
 				_, _ = s.Write(p)
 			}
-			if got := d.Stop(1, false); got.Reason != tc.want {
+			if got := d.Stop(1); got.Reason != tc.want {
 				t.Errorf("%s, in pieces of %d: %+v, want %s", name, piece, got, tc.want)
 			}
 		}
@@ -74,7 +74,7 @@ func TestStreamsHaveTheirOwnLines(t *testing.T) {
 	if got, want := d.Tail(), []string{"retry after 30", "compiling"}; !slices.Equal(got, want) {
 		t.Errorf("Tail() = %q, want %q", got, want)
 	}
-	if got := d.Stop(1, false); got.Line != "retry after 30" || got.Number != 1 {
+	if got := d.Stop(1); got.Line != "retry after 30" || got.Number != 1 {
 		t.Errorf("Stop = %+v", got)
 	}
 }
@@ -86,7 +86,7 @@ func TestAWaitBeginsWhenTheLineIsWritten(t *testing.T) {
 		_, _ = d.Stream().Write([]byte("retry after 30s\n"))
 		want := time.Now().Add(30 * time.Second)
 		time.Sleep(10 * time.Second)
-		if got := d.Stop(1, false); !got.Until.Equal(want) {
+		if got := d.Stop(1); !got.Until.Equal(want) {
 			t.Errorf("until %v, want %v", got.Until, want)
 		}
 	})
@@ -103,11 +103,11 @@ func TestManyGoroutinesMayWrite(t *testing.T) {
 				_, _ = s.Write([]byte("5-hour limit reached\n{\"type\":\"rate_limit_event\",\"status\":\"rejected\"}\npart"))
 				d.Tail()
 			}
-			d.Stop(1, false)
+			d.Stop(1)
 		})
 	}
 	wg.Wait()
-	if got := d.Stop(1, false); got.Reason != RateLimit {
+	if got := d.Stop(1); got.Reason != RateLimit {
 		t.Errorf("Stop = %+v", got)
 	}
 }
@@ -166,14 +166,14 @@ func FuzzWrite(f *testing.F) {
 			for _, p := range pieces {
 				_, _ = s.Write(p)
 			}
-			return d.Stop(1, false), d.Tail()
+			return d.Stop(1), d.Tail()
 		}
 		a := int(i % uint(len(output)+1))
 		b := a + int(j%uint(len(output)-a+1))
 		want, wantTail := stop(output)
 		explained := New(pack, Options{Location: time.UTC, At: noon, Explain: true})
 		_, _ = explained.Stream().Write(output)
-		if got, _ := explained.Explain(1, false); got != want {
+		if got, _ := explained.Explain(1); got != want {
 			t.Fatalf("%q explained gives %+v, want %+v", output, got, want)
 		}
 		got, gotTail := stop(output[:a], output[a:b], output[b:])
@@ -218,7 +218,7 @@ func BenchmarkStop(b *testing.B) {
 	_, _ = d.Stream().Write(append(transcript(), "5-hour limit reached ∙ resets 3am\n"...))
 	b.ReportAllocs()
 	for b.Loop() {
-		d.Stop(1, false)
+		d.Stop(1)
 	}
 }
 

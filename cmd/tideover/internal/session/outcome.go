@@ -133,7 +133,7 @@ func (a *attempt) wait(stop detect.Stop, err error) error {
 
 // detectStop says why a command that was not ended by us stopped.
 func detectStop(d *detect.Detector, code int) detect.Stop {
-	stop := d.StopByAny(code, false)
+	stop := d.StopByAny(code)
 	tail := d.Tail()
 	if stop.Line == "" && len(tail) > 0 && stop.Reason != detect.Completed {
 		stop.Line = textfmt.TruncateValid(tail[len(tail)-1], maxLine, "…") // use the last line of output

@@ -233,10 +233,10 @@ func (t *limitTracker) track(now time.Time, found *ScreenLimit) limitChange {
 		}
 		t.last, t.current, t.missing = t.current, nil, time.Time{}
 		return limitOver
-	case t.current != nil && t.current.same(found, now):
+	case t.current != nil && t.current.same(found):
 		t.candidate, t.missing = nil, time.Time{}
 		return limitUnchanged
-	case t.candidate == nil || !t.candidate.same(found, now):
+	case t.candidate == nil || !t.candidate.same(found):
 		t.candidate = found
 		return limitUnchanged
 	case now.Sub(t.candidate.At) < screenStands:
@@ -251,7 +251,7 @@ func (t *limitTracker) track(now time.Time, found *ScreenLimit) limitChange {
 
 // same reports whether a later check has found the same limit. The text may differ: a program may
 // count the time down, and a relative time is converted anew at every check.
-func (l *ScreenLimit) same(found *ScreenLimit, now time.Time) bool {
+func (l *ScreenLimit) same(found *ScreenLimit) bool {
 	if l.Rule != found.Rule || l.Reason != found.Reason {
 		return false
 	}
