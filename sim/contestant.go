@@ -151,22 +151,6 @@ func (r *caller) hedgeRule(process uint32) *retry.HedgeRule {
 	return h
 }
 
-// decideAfterLoss returns the decision after an attempt that lost to another
-// writer's.
-func (r *caller) decideAfterLoss(s retry.State, account *limit.Call, own stream) retry.Decision {
-	account.Fail()
-	u := own.draw(forBackoff, uint64(s.Attempt))
-	var o retry.Outcome
-	if r.Delay != nil {
-		o.Delay = max(r.Delay(s, o, u), 0)
-	}
-	d := retry.DecideWithin(r.Policy, s, o, 0, account, u)
-	if r.chained {
-		d.Prev = d.Wait
-	}
-	return d
-}
-
 // shutFor returns how long the breakers of all targets reject calls.
 func (r *caller) shutFor(process uint32, now int64, root stream) time.Duration {
 	if r.breakers == nil {

@@ -3,11 +3,8 @@ package sim
 import (
 	"context"
 	"math"
-	"time"
 
 	"github.com/tideover/tideover/internal/paxos"
-	"github.com/tideover/tideover/limit"
-	"github.com/tideover/tideover/retry"
 )
 
 // The kinds of events in a group.
@@ -20,29 +17,21 @@ const (
 // one value for each epoch, decided by a quorum of acceptors. It uses the state
 // machines of package paxos.
 type group struct {
-	queue       queue
-	plan        *plan
+	contest
 	memoryShare memoryShare
-	root        stream
-	recorder
-
-	policy    caller
-	members   []member
-	acceptors []*paxos.Acceptor
-	messages  []paxos.Message // in transit
-	free      []uint32
-	sent      uint64
-	out       paxos.Output
+	members     []member
+	acceptors   []*paxos.Acceptor
+	messages    []paxos.Message // in transit
+	free        []uint32
+	sent        uint64
+	out         paxos.Output
 }
 
 // member proposes one change.
 type member struct {
 	*paxos.Proposer
-	prev     time.Duration
-	attempts uint32
-	over     bool // it has committed, or given up
-	won      bool
-	account  limit.Call
+	rival
+	over bool // it has committed, or given up
 }
 
 // runGroup runs the scenario once.
@@ -64,8 +53,7 @@ func runGroup(ctx context.Context, p *plan, c *Contestant, seed uint64) (*record
 // newGroup returns a group whose members all begin at the same moment.
 func newGroup(p *plan, c *Contestant, seed uint64) (*group, error) {
 	g := p.scenario.Group
-	w := &group{plan: p, memoryShare: memoryShare{plan: p}, root: newStream(seed), recorder: newRecorder(p)}
-	w.policy = newCaller(c, nil, g.Members)
+	w := &group{contest: newContest(p, c, g.Members, seed), memoryShare: memoryShare{plan: p}}
 	for i := range g.acceptors() {
 		w.acceptors = append(w.acceptors, paxos.NewAcceptor(i, missedEpochs(g.Behind)...))
 	}
@@ -74,7 +62,7 @@ func newGroup(p *plan, c *Contestant, seed uint64) (*group, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.members = append(w.members, member{Proposer: proposer, account: w.policy.account(uint32(i))})
+		w.members = append(w.members, member{Proposer: proposer, rival: rival{account: w.policy.account(uint32(i))}})
 	}
 	for i := range w.members {
 		w.recordCall(0)
@@ -139,32 +127,16 @@ func (w *group) handleOutput(who uint32) {
 		switch {
 		case m.over:
 		case e.Kind == paxos.Committed:
-			m.won = true
-			w.finishMember(m, 0)
+			m.over, m.won = true, true
+			w.finish(&m.rival, 0)
 		case e.Kind == paxos.Lost:
-			w.handleLoss(who, m)
+			if why := w.handleLoss(&m.rival, who, memberDue); why != 0 {
+				m.over = true
+				m.Abandon()
+				w.finish(&m.rival, why)
+			}
 		}
 	}
-}
-
-// handleLoss decides what follows an attempt that lost.
-func (w *group) handleLoss(who uint32, m *member) {
-	s := retry.State{Attempt: int(m.attempts), Prev: m.prev, Elapsed: time.Duration(w.queue.now)}
-	d := w.policy.decideAfterLoss(s, &m.account, w.root.derive(forBackoff, uint64(who)))
-	if d.Stop != 0 {
-		m.Abandon()
-		w.finishMember(m, d.Stop)
-		return
-	}
-	m.prev = d.Prev
-	w.queue.add(int64(d.Wait), memberDue, who, 0)
-}
-
-// finishMember ends a member's call.
-func (w *group) finishMember(m *member, why retry.Reason) {
-	m.over = true
-	m.account.End(m.won && !w.policy.prepaid)
-	w.recordEnd(0, w.queue.now, why)
 }
 
 // sendMessages sends the messages of the output.

@@ -18,43 +18,81 @@ const (
 	writerDue                      // the wait is over
 )
 
-// writers simulates writers that conflict.
-type writers struct {
+// contest is what the models of conflicting writers have in common.
+type contest struct {
 	queue queue
 	plan  *plan
 	root  stream
 	recorder
+	policy caller
+}
 
-	policy  caller
+// rival makes one call, which fails while others win.
+type rival struct {
+	prev     time.Duration
+	attempts uint32
+	won      bool
+	account  limit.Call
+}
+
+func newContest(p *plan, c *Contestant, count int, seed uint64) contest {
+	return contest{plan: p, root: newStream(seed), recorder: newRecorder(p), policy: newCaller(c, nil, count)}
+}
+
+// handleLoss schedules the event of the next attempt, or returns the reason to
+// give up.
+func (w *contest) handleLoss(x *rival, who uint32, due uint8) retry.Reason {
+	x.account.Fail()
+	u := w.root.derive(forBackoff, uint64(who)).draw(forBackoff, uint64(x.attempts))
+	s := retry.State{Attempt: int(x.attempts), Prev: x.prev, Elapsed: time.Duration(w.queue.now)}
+	var o retry.Outcome
+	if w.policy.Delay != nil {
+		o.Delay = max(w.policy.Delay(s, o, u), 0)
+	}
+	d := retry.DecideWithin(w.policy.Policy, s, o, 0, &x.account, u)
+	if d.Stop != 0 {
+		return d.Stop
+	}
+	if x.prev = d.Prev; w.policy.chained {
+		x.prev = d.Wait
+	}
+	w.queue.add(int64(d.Wait), due, who, 0)
+	return 0
+}
+
+// finish ends a call. A reason of 0 means success.
+func (w *contest) finish(x *rival, why retry.Reason) {
+	x.account.End(x.won && !w.policy.prepaid)
+	w.recordEnd(0, w.queue.now, why)
+}
+
+// writers simulates writers that conflict.
+type writers struct {
+	contest
 	writers []writer
 	version uint32 // of the value that they write
 }
 
 // writer writes once.
 type writer struct {
-	hops     uint64
-	prev     time.Duration
-	attempts uint32
-	seen     uint32 // the version that it read
-	won      bool   // its write succeeded
-	account  limit.Call
+	rival
+	hops uint64
+	seen uint32 // the version that it read
 }
 
 // runWriters runs the scenario once. All begin at the same moment.
 func runWriters(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorder, error) {
-	w := &writers{plan: p, root: newStream(seed), recorder: newRecorder(p)}
-	w.policy = newCaller(c, nil, p.scenario.Writers.Count)
-	w.writers = make([]writer, p.scenario.Writers.Count)
+	n := p.scenario.Writers.Count
+	w := &writers{contest: newContest(p, c, n, seed), writers: make([]writer, n)}
 	for i := range w.writers {
 		w.recordCall(0)
 		w.writers[i].account = w.policy.account(uint32(i))
 		w.startAttempt(uint32(i))
 	}
-	events, err := runModel(ctx, &w.queue, w, int64(p.scenario.length()))
-	if err != nil {
+	var err error
+	if w.events, err = runModel(ctx, &w.queue, w, int64(p.scenario.length())); err != nil {
 		return nil, err
 	}
-	w.events = events
 	for _, x := range w.writers {
 		w.recordClient(1, boolToInt(x.won))
 	}
@@ -84,7 +122,13 @@ func (w *writers) handle(e event) {
 		w.version += uint32(boolToInt(x.won))
 		w.sendMessage(writeAnswered, e.who)
 	case writeAnswered:
-		w.handleWriteResult(e.who, x)
+		why := retry.Reason(0)
+		if !x.won {
+			why = w.handleLoss(&x.rival, e.who, writerDue)
+		}
+		if x.won || why != 0 {
+			w.finish(&x.rival, why)
+		}
 	}
 }
 
@@ -103,26 +147,4 @@ func (w *writers) sendMessage(kind uint8, who uint32) {
 	n := normal(w.root.derive(forHop, uint64(who)).draw(forHop, x.hops))
 	x.hops++
 	w.queue.add(int64(math.Abs(float64(s.Hop)+n*float64(s.Sigma))), kind, who, 0)
-}
-
-// handleWriteResult decides what follows a write.
-func (w *writers) handleWriteResult(who uint32, x *writer) {
-	if x.won {
-		w.finishWriter(x, 0)
-		return
-	}
-	s := retry.State{Attempt: int(x.attempts), Prev: x.prev, Elapsed: time.Duration(w.queue.now)}
-	d := w.policy.decideAfterLoss(s, &x.account, w.root.derive(forBackoff, uint64(who)))
-	if d.Stop != 0 {
-		w.finishWriter(x, d.Stop)
-		return
-	}
-	x.prev = d.Prev
-	w.queue.add(int64(d.Wait), writerDue, who, 0)
-}
-
-// finishWriter ends a writer's call.
-func (w *writers) finishWriter(x *writer, why retry.Reason) {
-	x.account.End(x.won && !w.policy.prepaid)
-	w.recordEnd(0, w.queue.now, why)
 }
