@@ -35,10 +35,16 @@ func fill(to reflect.Value, v any, path string) error {
 		return wrapPath(path, u.UnmarshalText([]byte(text)))
 	}
 	switch to.Kind() {
-	case reflect.Struct:
-		return fillStruct(to, v, path)
-	case reflect.Map:
-		return fillMap(to, v, path)
+	case reflect.Struct, reflect.Map:
+		object, ok := v.(map[string]any)
+		if !ok {
+			return wrapPath(path, errors.New("want keys and values"))
+		}
+		var errs []error
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			errs = append(errs, fillKey(to, key, object[key], strings.TrimPrefix(path+"."+key, ".")))
+		}
+		return errors.Join(errs...)
 	case reflect.Slice:
 		list, ok := v.([]any)
 		if !ok {
@@ -68,50 +74,35 @@ func fill(to reflect.Value, v any, path string) error {
 	return nil
 }
 
-func fillStruct(to reflect.Value, v any, path string) error {
-	object, ok := v.(map[string]any)
-	if !ok {
-		return wrapPath(path, errors.New("want keys and values"))
-	}
-	fields := map[string]int{}
-	for i := range to.NumField() {
-		key, _, _ := strings.Cut(to.Type().Field(i).Tag.Get("json"), ",")
-		fields[key] = i
-	}
-	var errs []error
-	for _, key := range slices.Sorted(maps.Keys(object)) {
-		if i, ok := fields[key]; ok {
-			errs = append(errs, fill(to.Field(i), object[key], below(path, key)))
-		} else {
-			errs = append(errs, wrapPath(below(path, key), unknownKey(key, slices.Sorted(maps.Keys(fields)))))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// fillMap sets a map with keys of type string or int.
-func fillMap(to reflect.Value, v any, path string) error {
-	object, ok := v.(map[string]any)
-	if !ok {
-		return wrapPath(path, errors.New("want keys and values"))
-	}
-	to.Set(reflect.MakeMap(to.Type()))
-	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(object)) {
-		key := reflect.ValueOf(name)
-		if to.Type().Key().Kind() == reflect.Int {
-			n, err := strconv.Atoi(name)
-			if err != nil {
-				errs = append(errs, wrapPath(below(path, name), errors.New("want a number")))
-				continue
+// fillKey sets a field of a struct, or a key of a map, which is a string or an int.
+func fillKey(to reflect.Value, key string, v any, path string) error {
+	if to.Kind() == reflect.Struct {
+		var known []string
+		for f := range to.Type().Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == key {
+				return fill(to.FieldByIndex(f.Index), v, path)
 			}
-			key = reflect.ValueOf(n)
+			known = append(known, name)
 		}
-		child := reflect.New(to.Type().Elem()).Elem()
-		errs = append(errs, fill(child, object[name], below(path, name)))
-		to.SetMapIndex(key, child)
+		slices.Sort(known)
+		return wrapPath(path, unknownKey(key, known))
 	}
-	return errors.Join(errs...)
+	if to.IsNil() {
+		to.Set(reflect.MakeMap(to.Type()))
+	}
+	index := reflect.ValueOf(key)
+	if to.Type().Key().Kind() == reflect.Int {
+		n, err := strconv.Atoi(key)
+		if err != nil {
+			return wrapPath(path, errors.New("want a number"))
+		}
+		index = reflect.ValueOf(n)
+	}
+	child := reflect.New(to.Type().Elem()).Elem()
+	err := fill(child, v, path)
+	to.SetMapIndex(index, child)
+	return err
 }
 
 func unknownKey(key string, known []string) error {
@@ -119,13 +110,6 @@ func unknownKey(key string, known []string) error {
 		return fmt.Errorf("unknown key: did you mean %q?", best)
 	}
 	return fmt.Errorf("unknown key: want one of %s", strings.Join(known, ", "))
-}
-
-func below(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }
 
 func wrapPath(path string, err error) error {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -196,13 +197,8 @@ func (l Logs) Read(name, after string) (OutputPart, error) {
 	if err != nil || len(files) == 0 {
 		return OutputPart{Next: after}, err
 	}
-	at := 0
-	if after != "" {
-		for at < len(files) && fileID(files[at]) != id {
-			at++
-		}
-	}
-	part := OutputPart{Lost: at == len(files)}
+	at := slices.IndexFunc(files, func(f *os.File) bool { return after == "" || fileID(f) == id })
+	part := OutputPart{Lost: at < 0}
 	if part.Lost {
 		at, offset = 0, 0
 	}
