@@ -139,13 +139,10 @@ func (s *state) probedBy(id string, now moment) *probe {
 // probe in progress, or nil.
 func (l *limit) heldFor(account string, a *Asker, busy *probe, now moment) *Held {
 	if l.stated() {
+		// An asker with the ID knows the end, and waits itself. A wait that is too long for its policy
+		// makes an asker run into the limit and give up.
 		left := l.left(now)
-		switch {
-		case l.ID == a.ID: // it knows the end, and waits itself
-			return nil
-		case left > a.Longest: // too long for its policy: it runs into the limit and gives up
-			return nil
-		case left+a.Slack <= 0:
+		if l.ID == a.ID || left > a.Longest || left+a.Slack <= 0 {
 			return nil
 		}
 		h := newHeld(left+a.Slack, a, l.describe(account, busy, now))

@@ -13,12 +13,8 @@ func (d *Detector) StopByAny(code int) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	stop, _ := d.decide(code)
-	switch {
-	case stop.Rule != "":
-		return stop
-	case stop.Reason == Crashed, stop.Reason == Unknown:
-	case stop.Reason == Completed && d.pack.Name() == "generic":
-	default:
+	doubtful := stop.Reason == Crashed || stop.Reason == Unknown || stop.Reason == Completed && d.pack.Name() == "generic"
+	if stop.Rule != "" || !doubtful {
 		return stop
 	}
 	var stops []Stop
@@ -26,10 +22,7 @@ func (d *Detector) StopByAny(code int) Stop {
 		if name == "generic" || name == d.pack.Name() || name == d.pack.spec.Extends {
 			continue
 		}
-		pack, err := Builtin(name)
-		if err != nil {
-			continue // never happens: a test compiles all packs
-		}
+		pack, _ := Builtin(name) // a test compiles all packs
 		if other := d.readBy(pack, code); other.Rule != "" && other.Pack == name {
 			stops = append(stops, other)
 		}

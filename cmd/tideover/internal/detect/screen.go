@@ -33,11 +33,9 @@ func (p *Pack) FindOnScreen(lines []string, at time.Time, zone *time.Location) (
 	}
 	var best OnScreen
 	var found bool
-	for _, name := range Names() {
-		pack, err := Builtin(name)
-		if err != nil || name == "generic" {
-			continue
-		}
+	names := Names()
+	for _, name := range names[:len(names)-1] { // without generic
+		pack, _ := Builtin(name) // a test compiles all packs
 		if got, ok := pack.findOnScreen(rows, at, zone); ok && got.Pack == name && (!found || got.better(best.Stop)) {
 			best, found = got, true
 		}
@@ -157,11 +155,9 @@ func quotedOnScreen(rows []screenRow, list []match, first, end int) bool {
 	}
 	if first > 0 {
 		above := &rows[first-1]
-		if toolCall.Match(above.text) {
+		paragraph := !rows[first].marked && len(above.text) > 0 && !above.prompt && isProse(above.text)
+		if paragraph || toolCall.Match(above.text) {
 			return true
-		}
-		if !rows[first].marked && len(above.text) > 0 && !above.prompt && isProse(above.text) {
-			return true // part of the paragraph above
 		}
 	}
 	if !rows[first].marked && announced(rows[:first]) {

@@ -122,10 +122,7 @@ const NotUnderstood = "not recognised as a limit: 'tideover detect --explain' sh
 // Misread returns NotUnderstood if the stop counts as a crash although the last lines contain the
 // words of a limit.
 func (s *Stop) Misread(tail []string) string {
-	if s.Reason != Crashed || s.Rule != "" {
-		return ""
-	}
-	if slices.ContainsFunc(tail[max(len(tail)-lastWords, 0):], limitWords.MatchString) {
+	if s.Reason == Crashed && s.Rule == "" && slices.ContainsFunc(tail[max(len(tail)-lastWords, 0):], limitWords.MatchString) {
 		return NotUnderstood
 	}
 	return ""

@@ -38,18 +38,15 @@ func (s *Spec) PlanResume(piped bool) {
 	r, err := plan(w.inner, piped)
 	switch {
 	case errors.Is(err, errNoPrompt):
-		return
 	case err != nil:
 		s.NoResume = fmt.Sprintf("the command of %s: %v", assistant, err)
-		return
-	}
-	if r.id == "" && !mentions(r.start, "Session") && !s.readsID() {
+	case r.id == "" && !mentions(r.start, "Session") && !s.readsID():
 		s.NoResume = fmt.Sprintf("the pack %s does not find the session id in the output of %s: use the pack %s, or extend it", s.Pack, assistant, packs[assistant])
-		return
-	}
-	s.Start, s.Resume, s.SessionID, s.stdinPrompt = w.wrap(r.start), w.wrap(r.resume), r.id, r.stdin
-	if r.latest != nil {
-		s.ResumeLatest = w.wrap(r.latest)
+	default:
+		s.Start, s.Resume, s.SessionID, s.stdinPrompt = w.wrap(r.start), w.wrap(r.resume), r.id, r.stdin
+		if r.latest != nil {
+			s.ResumeLatest = w.wrap(r.latest)
+		}
 	}
 }
 

@@ -127,11 +127,12 @@ func (w *screenWatch) check(now time.Time) time.Duration {
 		}
 	}
 	l = w.orHooked(l)
-	switch w.track(now, l) {
-	case limitNoticed:
+	noticed, over := w.track(now, l)
+	if noticed {
 		w.due, w.begun = w.typeAt(w.current), time.Time{}
 		w.report(new(*w.current))
-	case limitOver:
+	}
+	if over {
 		w.due = time.Time{}
 		w.report(nil)
 	}
@@ -208,57 +209,37 @@ type limitTracker struct {
 	missing   time.Time    // since when current is missing on the screen; zero if it is there
 }
 
-// limitChange is the result of a check.
-type limitChange uint8
-
-const (
-	limitUnchanged limitChange = iota
-	limitNoticed               // a new limit
-	limitOver
-)
-
-// track updates the state with the limit that a check has found; nil for none.
-func (t *limitTracker) track(now time.Time, found *ScreenLimit) limitChange {
+// track updates the state with the limit that a check has found; nil for none. It reports whether
+// there is a new limit, and whether the last one is over.
+func (t *limitTracker) track(now time.Time, found *ScreenLimit) (noticed, over bool) {
 	switch {
 	case found == nil:
 		t.candidate = nil
-		if t.current == nil {
-			return limitUnchanged
-		}
-		if t.missing.IsZero() {
+		switch {
+		case t.current == nil:
+		case t.missing.IsZero():
 			t.missing = now
+		case now.Sub(t.missing) >= screenGone:
+			t.last, t.current, t.missing, over = t.current, nil, time.Time{}, true
 		}
-		if now.Sub(t.missing) < screenGone {
-			return limitUnchanged
-		}
-		t.last, t.current, t.missing = t.current, nil, time.Time{}
-		return limitOver
 	case t.current != nil && t.current.same(found):
 		t.candidate, t.missing = nil, time.Time{}
-		return limitUnchanged
 	case t.candidate == nil || !t.candidate.same(found):
 		t.candidate = found
-		return limitUnchanged
-	case now.Sub(t.candidate.At) < screenStands:
-		return limitUnchanged
+	case now.Sub(t.candidate.At) >= screenStands:
+		t.current, t.candidate, t.missing, noticed = t.candidate, nil, time.Time{}, true
+		if t.last != nil && t.last.Line == t.current.Line && (t.last.Until.IsZero() || now.Before(t.last.Until)) {
+			t.current = t.last // the same limit again: another view was on the screen meanwhile
+		}
 	}
-	t.current, t.candidate, t.missing = t.candidate, nil, time.Time{}
-	if t.last != nil && t.last.Line == t.current.Line && (t.last.Until.IsZero() || now.Before(t.last.Until)) {
-		t.current = t.last // the same limit again: another view was on the screen meanwhile
-	}
-	return limitNoticed
+	return noticed, over
 }
 
 // same reports whether a later check has found the same limit. The text may differ: a program may
 // count the time down, and a relative time is converted anew at every check.
 func (l *ScreenLimit) same(found *ScreenLimit) bool {
-	if l.Rule != found.Rule || l.Reason != found.Reason {
-		return false
-	}
-	if l.Line == found.Line {
-		return true
-	}
-	return !l.Until.IsZero() && !found.Until.IsZero() && max(l.Until.Sub(found.Until), found.Until.Sub(l.Until)) <= sameTime
+	sameEnd := !l.Until.IsZero() && !found.Until.IsZero() && l.Until.Sub(found.Until).Abs() <= sameTime
+	return l.Rule == found.Rule && l.Reason == found.Reason && (l.Line == found.Line || sameEnd)
 }
 
 // typeTime returns when to type the prompt to continue: after the stated end plus the policy's
@@ -267,10 +248,7 @@ func (l *ScreenLimit) same(found *ScreenLimit) bool {
 func typeTime(s *Spec, l *ScreenLimit, now time.Time) time.Time {
 	left := l.Until.Sub(now)
 	policy := s.storedPolicy()
-	switch {
-	case l.Until.IsZero() || l.Reason != detect.RateLimit.String() || !l.Typed.IsZero():
-		return time.Time{}
-	case left > cmp.Or(policy.ServerWait, retry.DefaultServerWait):
+	if l.Until.IsZero() || l.Reason != detect.RateLimit.String() || !l.Typed.IsZero() || left > cmp.Or(policy.ServerWait, retry.DefaultServerWait) {
 		return time.Time{}
 	}
 	spread := time.Duration(rand.Int64N(int64(min(max(left, 0)/5, 30*time.Second)) + 1))

@@ -130,12 +130,10 @@ func decimals(f float64) string {
 // not become 0.
 func places(f float64) int {
 	switch a := math.Abs(f); {
-	case a == 0 || a == 100 || a >= 1000:
+	case a == 0 || a >= 100:
 		return 0
-	case a >= 99.5 && a < 100:
+	case a >= 99.5:
 		return 3
-	case a >= 100:
-		return 0
 	case a >= 10:
 		return 1
 	case a >= 0.095:
