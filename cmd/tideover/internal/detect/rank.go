@@ -155,16 +155,12 @@ var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 // success, because such a program reports everything with events. Following lines that a specific
 // rule matches are not prose.
 func (r *ranking) quoted(m *match) bool {
-	if r.lines.line(m.count).code {
+	succeeded := func(before match) bool { return before.isEvent() && before.rule.Alive && before.order < m.order }
+	if r.lines.line(m.count).code || slices.ContainsFunc(r.list, succeeded) {
 		return true
 	}
 	if m.count > 1 {
 		if above := r.lines.line(m.count - 1); !above.event && bytes.HasSuffix(above.text, []byte(":")) && !errorHead.Match(above.text) {
-			return true
-		}
-	}
-	for i := range r.list {
-		if before := &r.list[i]; before.isEvent() && before.rule.Alive && before.order < m.order {
 			return true
 		}
 	}

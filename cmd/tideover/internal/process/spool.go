@@ -156,19 +156,16 @@ func (s *spool) accept(r reading) ([]byte, error) {
 }
 
 func (s *spool) store(data []byte) {
+	var err error
 	if s.size+int64(len(data)) > s.limit {
-		s.lose(ErrInputTooLong)
-		return
+		err = ErrInputTooLong
+	} else if s.file == nil {
+		s.file, err = scratch()
 	}
-	if s.file == nil {
-		f, err := scratch()
-		if err != nil {
-			s.lose(err)
-			return
-		}
-		s.file = f
+	if err == nil {
+		_, err = s.file.WriteAt(data, s.size)
 	}
-	if _, err := s.file.WriteAt(data, s.size); err != nil {
+	if err != nil {
 		s.lose(err)
 		return
 	}

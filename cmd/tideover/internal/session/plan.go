@@ -18,24 +18,24 @@ func (s *Spec) PlanResume(piped bool) {
 		return
 	}
 	w, assistant, understood := unwrap(s.Start)
-	if assistant == "" {
-		if PackOf(s.Start) != "generic" && len(s.Start) > 1 {
-			s.NoResume = "how " + PackOf(s.Start) + " resumes a session is unknown"
-		}
-		return
-	}
 	plan := assistants[assistant]
 	switch {
+	case assistant == "" && PackOf(s.Start) != "generic" && len(s.Start) > 1:
+		s.NoResume = "how " + PackOf(s.Start) + " resumes a session is unknown"
+	case assistant == "":
 	case !understood:
 		s.NoResume = assistant + " is run by a command that is too complex: only a plain call is supported, such as sh -c 'claude -p x'"
-		return
 	case plan == nil && len(w.inner) > 1:
 		s.NoResume = "how " + assistant + " resumes a session is unknown"
-		return
 	case plan == nil:
-		return
+	default:
+		r, err := plan(w.inner, piped)
+		s.usePlan(w, assistant, r, err)
 	}
-	r, err := plan(w.inner, piped)
+}
+
+// usePlan sets the commands of an assistant's session, or the reason why it can't be resumed.
+func (s *Spec) usePlan(w wrapped, assistant string, r resumption, err error) {
 	switch {
 	case errors.Is(err, errNoPrompt):
 	case err != nil:
