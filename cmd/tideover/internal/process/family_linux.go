@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -110,11 +111,17 @@ func (f *family) children() []int {
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	var pids []int
 	for _, name := range lists {
-		data, _ := os.ReadFile(name)
-		for field := range bytes.FieldsSeq(data) {
-			if pid, err := strconv.Atoi(string(field)); err == nil && !f.foreign[pid] {
-				pids = append(pids, pid)
-			}
+		pids = append(pids, readPIDs(name)...)
+	}
+	return slices.DeleteFunc(pids, func(pid int) bool { return f.foreign[pid] })
+}
+
+// readPIDs reads a file of the kernel that lists processes; none if it can't be read.
+func readPIDs(path string) (pids []int) {
+	text, _ := os.ReadFile(path)
+	for field := range bytes.FieldsSeq(text) {
+		if pid, err := strconv.Atoi(string(field)); err == nil {
+			pids = append(pids, pid)
 		}
 	}
 	return pids

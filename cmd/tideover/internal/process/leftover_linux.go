@@ -36,7 +36,11 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 		case len(left) == 0:
 			looked = true // check twice: a process has no environment while it executes a new program
 		case late > unkillable:
-			return fmt.Errorf("process %s of an earlier attempt does not end, even after KILL", describeProcesses(left))
+			var pids []int
+			for _, p := range left {
+				pids = append(pids, p.Pid)
+			}
+			return fmt.Errorf("process %s of an earlier attempt does not end, even after KILL", describePIDs(pids))
 		default:
 			looked = false
 			signalLeftovers(left, late >= 0, told)
@@ -126,14 +130,6 @@ func signalLeftovers(list []*os.Process, kill bool, told map[int]bool) {
 	}
 }
 
-func describeProcesses(list []*os.Process) string {
-	var pids []string
-	for _, p := range list {
-		pids = append(pids, strconv.Itoa(p.Pid))
-	}
-	return strings.Join(pids, ", ")
-}
-
 // cgroupPrefix is the beginning of the names of our cgroups.
 const cgroupPrefix = "tideover-"
 
@@ -178,11 +174,8 @@ func removeEmptyCgroups(parent string, runs func(pid int) bool) {
 // cgroupOwner returns the process that has made a cgroup. Names of earlier releases don't have it.
 func cgroupOwner(dir string) (pid int, ok bool) {
 	owner, _, ok := strings.Cut(strings.TrimPrefix(filepath.Base(dir), cgroupPrefix), "-")
-	if !ok {
-		return 0, false
-	}
 	pid, err := strconv.Atoi(owner)
-	return pid, err == nil && pid > 0
+	return pid, ok && err == nil && pid > 0
 }
 
 // cgroupsOf returns the folders of the cgroups that we have made.
@@ -198,17 +191,8 @@ func cgroupsOf(list []Leftovers) (dirs []string) {
 // cgroupProcesses returns the processes in a cgroup and in its children.
 func cgroupProcesses(dir string) (pids []int) {
 	_ = filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.IsDir() {
-			return nil // it may have been removed
-		}
-		text, err := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-		if err != nil {
-			return nil
-		}
-		for field := range bytes.FieldsSeq(text) {
-			if pid, err := strconv.Atoi(string(field)); err == nil {
-				pids = append(pids, pid)
-			}
+		if err == nil && entry.IsDir() { // otherwise it may have been removed
+			pids = append(pids, readPIDs(filepath.Join(path, "cgroup.procs"))...)
 		}
 		return nil
 	})
@@ -217,10 +201,7 @@ func cgroupProcesses(dir string) (pids []int) {
 
 // ownCgroup returns the folder of this process's cgroup (version 2); "" if it is not visible.
 func ownCgroup() string {
-	memberships, err := os.ReadFile("/proc/self/cgroup")
-	if err != nil {
-		return ""
-	}
+	memberships, _ := os.ReadFile("/proc/self/cgroup")
 	for line := range strings.Lines(string(memberships)) {
 		path, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "0::")
 		if !ok {
@@ -236,10 +217,7 @@ func ownCgroup() string {
 
 // cgroupMount returns which cgroup is mounted, and where.
 func cgroupMount() (root, point string) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return "", ""
-	}
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {
 		mount, kind, _ := strings.Cut(line, " - ")
 		fields := strings.Fields(mount)

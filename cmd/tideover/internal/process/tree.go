@@ -148,7 +148,7 @@ func (t *processTree) sweep(a *attempt) {
 			checked = true
 			continue
 		case late > unkillable:
-			t.notice("processes left running: " + list(left))
+			t.notice("processes left running: " + describePIDs(left))
 			return
 		case late >= 0:
 			t.signalEach(left, syscall.SIGKILL, nil)
@@ -215,7 +215,8 @@ func (t *processTree) reap() {
 	}
 }
 
-func list(pids []int) string {
+// describePIDs lists processes, and process groups as negative numbers.
+func describePIDs(pids []int) string {
 	names := make([]string, len(pids))
 	for i, pid := range pids {
 		names[i] = strconv.Itoa(pid)
