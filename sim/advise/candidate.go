@@ -68,14 +68,6 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 	return f
 }
 
-// patience returns the longest attempt timeout: the whole deadline.
-func (f searchSpace) patience() time.Duration {
-	if f.writers {
-		return 0
-	}
-	return f.deadline
-}
-
 // times returns the factor for the number of runs: more for writers, which call
 // only once each.
 func (f searchSpace) times() int {

@@ -88,7 +88,11 @@ func candidatesOf(standings []standing) (list []candidate) {
 // measurePatience measures how many calls succeed without retries and without a
 // breaker: a policy with fewer does harm.
 func (s *search) measurePatience(ctx context.Context) error {
-	one := candidate{policy: s.searchSpace.policy(1, 0, s.searchSpace.patience(), limit.BudgetSpec{})}
+	patience := s.searchSpace.deadline
+	if s.searchSpace.writers { // whose attempts have no timeout
+		patience = 0
+	}
+	one := candidate{policy: s.searchSpace.policy(1, 0, patience, limit.BudgetSpec{})}
 	for _, c := range s.request.Cases {
 		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times())
 		if err != nil {

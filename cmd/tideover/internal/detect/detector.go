@@ -139,14 +139,6 @@ func (d *Detector) Tail() []string {
 	return list
 }
 
-// SessionID returns the session id that the program has printed; "" if it has not. The first one in
-// the first 50 lines counts.
-func (d *Detector) SessionID() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.session.id
-}
-
 // SessionGone reports whether the program printed, in the last lines, that the session does not
 // exist.
 func (d *Detector) SessionGone() bool {

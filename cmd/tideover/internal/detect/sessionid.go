@@ -51,7 +51,7 @@ type sessionRule struct {
 type sessionReader struct {
 	rules  []*sessionRule
 	onID   func(id string) // as in [Options]; may be nil
-	id     string          // session id; "" if it was not printed
+	id     string          // the first session id in the first lines; "" if none was printed
 	goneAt int             // count of the line that reports a missing session; 0 for none
 	lower  []byte          // reused buffer for a line in lower case
 }
@@ -131,7 +131,7 @@ func (r *sessionRule) checkExamples(examples []string) error {
 	for i, example := range examples {
 		d := New(&Pack{session: []*sessionRule{r}}, Options{})
 		_, _ = d.Stream().Write([]byte(example + "\n")) // never fails
-		if d.SessionID() == "" && !d.SessionGone() {
+		if d.session.id == "" && !d.SessionGone() {
 			return fmt.Errorf("examples[%d]: the rule does not match %q", i, textfmt.TruncateWithin(example, maxShown, "..."))
 		}
 	}

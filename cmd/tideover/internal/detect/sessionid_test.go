@@ -36,8 +36,8 @@ func TestTheSessionIsRead(t *testing.T) {
 		called := []string{}
 		d := New(builtin(t, tt.pack), Options{OnSessionID: func(id string) { called = append(called, id) }})
 		_, _ = d.Stream().Write([]byte(tt.text))
-		if gone := d.SessionGone(); gone != tt.gone || d.SessionID() != tt.id {
-			t.Errorf("%s: the id is %q and gone %v, want %q and %v", tt.name, d.SessionID(), gone, tt.id, tt.gone)
+		if gone := d.SessionGone(); gone != tt.gone || d.session.id != tt.id {
+			t.Errorf("%s: the id is %q and gone %v, want %q and %v", tt.name, d.session.id, gone, tt.id, tt.gone)
 		}
 		if want := strings.Fields(tt.id); fmt.Sprint(called) != fmt.Sprint(want) {
 			t.Errorf("%s: called with %q, want %q", tt.name, called, want)
@@ -69,8 +69,8 @@ func TestTheSessionOfAPackIsChecked(t *testing.T) {
 	}
 	for text, want := range map[string]string{"thread abcd\n": "abcd", `{"type":"thread.started","thread_id":"efgh"}` + "\n": "efgh"} {
 		d := New(own, Options{})
-		if _, _ = d.Stream().Write([]byte(text)); d.SessionID() != want {
-			t.Errorf("%s: the id is %q, want %q", text, d.SessionID(), want)
+		if _, _ = d.Stream().Write([]byte(text)); d.session.id != want {
+			t.Errorf("%s: the id is %q, want %q", text, d.session.id, want)
 		}
 	}
 }

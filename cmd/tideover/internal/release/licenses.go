@@ -19,10 +19,8 @@ import (
 // own is the path of our modules, whose licence is beside the binary.
 const own = "github.com/tideover/tideover"
 
-// platforms returns the released platforms. They link different packages.
-func platforms() []string {
-	return []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
-}
+// platforms are the released platforms. They link different packages.
+var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 
 // licenseName matches the names of files with licence terms, also in packages that contain code of
 // others.
@@ -45,7 +43,7 @@ type terms struct {
 // linked on any platform, of Go, and of embedded files.
 func licenses(folder string) (string, error) {
 	files := map[string][]string{} // licence files by component
-	for _, p := range platforms() {
+	for _, p := range platforms {
 		if err := linked(folder, p, files); err != nil {
 			return "", err
 		}
