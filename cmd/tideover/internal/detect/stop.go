@@ -122,7 +122,8 @@ const NotUnderstood = "not recognised as a limit: 'tideover detect --explain' sh
 // Misread returns NotUnderstood if the stop counts as a crash although the last lines contain the
 // words of a limit.
 func (s *Stop) Misread(tail []string) string {
-	if s.Reason == Crashed && s.Rule == "" && slices.ContainsFunc(tail[max(len(tail)-lastWords, 0):], limitWords.MatchString) {
+	last := tail[max(len(tail)-lastWords, 0):]
+	if s.Reason == Crashed && s.Rule == "" && slices.ContainsFunc(last, limitWords.MatchString) {
 		return NotUnderstood
 	}
 	return ""

@@ -248,7 +248,8 @@ func (l *ScreenLimit) same(found *ScreenLimit) bool {
 func typeTime(s *Spec, l *ScreenLimit, now time.Time) time.Time {
 	left := l.Until.Sub(now)
 	policy := s.storedPolicy()
-	if l.Until.IsZero() || l.Reason != detect.RateLimit.String() || !l.Typed.IsZero() || left > cmp.Or(policy.ServerWait, retry.DefaultServerWait) {
+	longest := cmp.Or(policy.ServerWait, retry.DefaultServerWait)
+	if l.Until.IsZero() || l.Reason != detect.RateLimit.String() || !l.Typed.IsZero() || left > longest {
 		return time.Time{}
 	}
 	spread := time.Duration(rand.Int64N(int64(min(max(left, 0)/5, 30*time.Second)) + 1))

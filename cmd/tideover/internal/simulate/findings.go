@@ -122,7 +122,8 @@ func byName(name string) *measure {
 
 // hasWaiting reports whether any call has waited in a queue.
 func hasWaiting(r *sim.Report) bool {
-	return slices.ContainsFunc(r.Results, func(r sim.Result) bool { return highest(r.Series.Waiting, 0, len(r.Series.Waiting)) > 0 })
+	waits := func(r sim.Result) bool { return highest(r.Series.Waiting, 0, len(r.Series.Waiting)) > 0 }
+	return slices.ContainsFunc(r.Results, waits)
 }
 
 // even is the tolerance within which shares of success count as equal.
