@@ -157,9 +157,8 @@ func (a *attempt) isHandedOver(m *Memo) bool {
 	if !forced && h.Next < len(a.spec.Fallback) && time.Now().Before(h.Back) {
 		return true
 	}
-	over := *h
-	over.Over, over.Memo = true, nil
-	m.Handover = &over
+	m.Handover = new(*h)
+	m.Handover.Over, m.Handover.Memo = true, nil
 	m.endTurn(Turn{Ended: turnInterrupted}, time.Now())
 	return false
 }

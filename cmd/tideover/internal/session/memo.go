@@ -120,9 +120,8 @@ func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, er
 	}
 	argv, err = render(argv, d)
 	if h := m.Handover; resumes && err == nil && h != nil && !h.Returned && len(h.Worked) > 0 {
-		told := *h
-		told.Returned = true
-		m.Handover = &told
+		m.Handover = new(*h)
+		m.Handover.Returned = true
 		if at := slices.Index(argv, continuePrompt); at >= 0 {
 			argv[at] = returnPrompt(h.Worked)
 		}

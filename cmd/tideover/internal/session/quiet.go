@@ -31,7 +31,7 @@ func ParseHours(text string) (*Hours, error) {
 	if clocks[0].Equal(clocks[1]) {
 		return nil, fmt.Errorf("%q is empty: both times are the same", text)
 	}
-	if _, err := h.location(); err != nil {
+	if _, err := time.LoadLocation(h.Zone); err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -40,11 +40,12 @@ func ParseHours(text string) (*Hours, error) {
 // String returns the hours in the format of ParseHours.
 func (h *Hours) String() string { return strings.TrimSpace(h.From + "-" + h.To + " " + h.Zone) }
 
-func (h *Hours) location() (*time.Location, error) {
-	if h.Zone == "" {
-		return time.Local, nil
+// location returns the zone, which ParseHours has checked.
+func (h *Hours) location() *time.Location {
+	if zone, err := time.LoadLocation(h.Zone); err == nil && h.Zone != "" {
+		return zone
 	}
-	return time.LoadLocation(h.Zone)
+	return time.Local
 }
 
 // Until returns the end of the hours, and whether now is within them. There are none on a day on
@@ -53,11 +54,7 @@ func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 	if h == nil {
 		return time.Time{}, false
 	}
-	loc, err := h.location()
-	if err != nil {
-		return time.Time{}, false // ParseHours has checked the zone
-	}
-	local := now.In(loc)
+	local := now.In(h.location())
 	over := 0 // 1 if the hours span midnight
 	if from, to := clockOf(h.From), clockOf(h.To); to.Before(from) {
 		over = 1
@@ -73,11 +70,7 @@ func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 
 // End returns the next end of the hours, whether or not now is within them.
 func (h *Hours) End(now time.Time) time.Time {
-	loc, err := h.location()
-	if err != nil {
-		loc = time.Local
-	}
-	local := now.In(loc)
+	local := now.In(h.location())
 	for day := 0; ; day++ {
 		if t := h.on(local, day, h.To); t.After(now) {
 			return t
