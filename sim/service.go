@@ -223,10 +223,7 @@ func (w jobServer) finishWork(id uint32) {
 // supports deadlines; else 0.
 func (w jobServer) callerDeadline(j *job) int64 {
 	c := &w.calls[j.call]
-	if !w.services[j.service].Deadlines {
-		return 0
-	}
-	if left := c.timeLeft(&w.callers[c.caller].Policy); left > 0 {
+	if left := c.timeLeft(&w.callers[c.caller].Policy); left > 0 && w.services[j.service].Deadlines {
 		return c.began + left
 	}
 	return 0

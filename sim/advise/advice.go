@@ -114,7 +114,7 @@ func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	}
 	r.Deadline = cmp.Or(r.Deadline, DefaultDeadline)
 	s := &search{request: r, options: o, searchSpace: newSearchSpace(r.Cases, r.Deadline), known: map[candidate]bool{}}
-	s.options.Seeds = cmp.Or(o.Seeds, defaultSeeds*s.searchSpace.times())
+	s.options.Seeds = cmp.Or(o.Seeds, defaultSeeds*s.searchSpace.times)
 	if err := s.measurePatience(ctx); err != nil {
 		return nil, err
 	}

@@ -49,10 +49,11 @@ type searchSpace struct {
 	unit     time.Duration // duration of a call without failures
 	deadline time.Duration // longest wait of a caller
 	writers  bool
+	times    int // factor for the number of runs: more for writers, which call only once each
 }
 
 func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
-	f := searchSpace{deadline: deadline}
+	f := searchSpace{deadline: deadline, times: 1}
 	for _, c := range cases {
 		s := c.Scenario
 		switch {
@@ -65,16 +66,10 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 			f.unit = max(f.unit, v.Latency.Mean)
 		}
 	}
-	return f
-}
-
-// times returns the factor for the number of runs: more for writers, which call
-// only once each.
-func (f searchSpace) times() int {
 	if f.writers {
-		return 50
+		f.times = 50
 	}
-	return 1
+	return f
 }
 
 // budget is the library's default.

@@ -66,7 +66,7 @@ func (s *search) climb(ctx context.Context) ([]standing, error) {
 	list := s.searchSpace.candidates()
 	s.estimateRuns(len(list))
 	for i, rung := range rungs {
-		standings, err := s.rank(ctx, list, rung.seeds*s.searchSpace.times())
+		standings, err := s.rank(ctx, list, rung.seeds*s.searchSpace.times)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +94,7 @@ func (s *search) measurePatience(ctx context.Context) error {
 	}
 	one := candidate{policy: s.searchSpace.policy(1, 0, patience, limit.BudgetSpec{})}
 	for _, c := range s.request.Cases {
-		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times())
+		report, err := s.run(ctx, c.Scenario, []sim.Contestant{one.contestant()}, rungs[len(rungs)-1].seeds*s.searchSpace.times)
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (s *search) measurePatience(ctx context.Context) error {
 func (s *search) estimateRuns(n int) {
 	each := len(s.request.Cases)
 	for _, rung := range rungs {
-		s.total += n * rung.seeds * s.searchSpace.times() * each
+		s.total += n * rung.seeds * s.searchSpace.times * each
 		n = min(n, max(n/rung.keep, fewest))
 	}
 	s.total += (n + 2*(n+8) + n + 8 + 7) * s.options.Seeds * each
