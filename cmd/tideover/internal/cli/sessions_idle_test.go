@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tideover/tideover/cmd/tideover/internal/watch"
+	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
 // writeWatchFolder creates the folder of a watch that is not running.
