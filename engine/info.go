@@ -12,7 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Info is a run as it looks from outside.
+// Info is a run as it looks from outside. Lists have the fields that summary (list.go) fills
+// in: they come from the view, whose rows are made by row (view_writer.go).
 type Info struct {
 	ID            string          `json:"id"`
 	Workflow      string          `json:"workflow"`

@@ -224,7 +224,7 @@ func roundTime(d time.Duration) time.Duration {
 // errors.Is(err, retry.StopBudget) tells one from another.
 type Reason uint8
 
-// The reasons. Zero is none.
+// The reasons. Zero is none. The numbers are stored: add a new reason at the end.
 const (
 	StopAttempts     Reason = iota + 1 // the policy's attempts are used up
 	StopTotalTimeout                   // the next attempt would start after the total timeout

@@ -69,7 +69,8 @@ var errBody = errors.New("a row can't be decoded")
 // spills reports whether the payloads of a run get a row of their own.
 func spills(r *Run) bool { return len(r.Input)+len(r.Output)+len(r.Detail) > inline }
 
-// appendBody encodes what a row has beside its columns.
+// appendBody encodes what a row has beside its columns. A change of its layout needs a new
+// version in schema.go.
 func appendBody(b []byte, place int64, r *Run) []byte {
 	b = appendTimes(b, place, r)
 	for _, s := range [...]string{r.Key, r.Step, r.Error, r.Reason, r.ReplacedBy} {

@@ -9,8 +9,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// appID and version are in the header of the file. Any other version is put
-// away: filling a new view is simpler and safer than changing an old one.
+// appID and version are in the header of the file. A file of another version is removed
+// and a new one is filled, which is simpler and safer than changing the old one.
 const (
 	appID   = 0x74696476 // "tidv"
 	version = 2          // 2: patterns of errors are of the first line, and keep exit codes

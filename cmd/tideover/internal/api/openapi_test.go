@@ -171,7 +171,7 @@ func constants(t *testing.T, file, prefix string) (values []string) {
 }
 
 // eventKinds returns the kinds that the schema of events has.
-func eventKinds(t *testing.T) (kinds, fields []string) {
+func eventKinds(t *testing.T) (kinds, reasons, fields []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../../retry/testdata/event.schema.json")
 	if err != nil {
@@ -183,13 +183,13 @@ func eventKinds(t *testing.T) (kinds, fields []string) {
 	if err := json.Unmarshal(text, &schema); err != nil {
 		t.Fatal(err)
 	}
-	return schema.Properties["kind"].Enum, slices.Sorted(maps.Keys(schema.Properties))
+	return schema.Properties["kind"].Enum, schema.Properties["reason"].Enum, slices.Sorted(maps.Keys(schema.Properties))
 }
 
 func TestTheDescriptionHasEveryWord(t *testing.T) {
 	t.Parallel()
 	d := document(t)
-	kinds, fields := eventKinds(t)
+	kinds, reasons, fields := eventKinds(t)
 	for _, tt := range []struct {
 		what      string
 		got, want []string
@@ -199,6 +199,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 		{"states of sessions", d.enum("Session", "state"), session.States},
 		{"states of providers", d.enum("Provider", "state"), gateway.States},
 		{"kinds of events", d.enum("Kind", ""), kinds},
+		{"reasons of events", d.enum("Event", "reason"), reasons},
 		{"fields of events", d.properties("Event"), slices.Sorted(slices.Values(append(fields, "seq", "message", "member")))},
 	} {
 		if len(tt.want) == 0 || !slices.Equal(tt.got, tt.want) {

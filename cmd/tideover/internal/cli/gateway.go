@@ -59,9 +59,15 @@ const gatewayExample = `  # two APIs, with keys from the environment
   # in another terminal
   tideover providers --watch`
 
-// gatewayKeys has the environment variable with the key of each preset.
+// gatewayKeys has the environment variable with the key of each preset that works without a
+// configuration.
 var gatewayKeys = map[string]string{
 	gateway.OpenAI: "OPENAI_API_KEY", gateway.Anthropic: "ANTHROPIC_API_KEY", gateway.Gemini: "GEMINI_API_KEY",
+}
+
+// keyedPresets returns the names of the presets in gatewayKeys.
+func keyedPresets() []string {
+	return slices.DeleteFunc(slices.Clone(gateway.Presets), func(name string) bool { return gatewayKeys[name] == "" })
 }
 
 func newGateway(io Streams) *cobra.Command {
@@ -72,8 +78,8 @@ func newGateway(io Streams) *cobra.Command {
 		Long:    gatewayLong,
 		Example: gatewayExample,
 		RunE:    func(cmd *cobra.Command, args []string) error { return runGateway(cmd.Context(), io, o, args) },
-		ValidArgsFunction: cobra.FixedCompletions(
-			[]cobra.Completion{gateway.OpenAI, gateway.Anthropic, gateway.Gemini}, cobra.ShellCompDirectiveNoFileComp),
+
+		ValidArgsFunction: cobra.FixedCompletions(keyedPresets(), cobra.ShellCompDirectiveNoFileComp),
 	}
 	o.source.add(cmd)
 	cmd.Flags().Lookup("listen").Usage = "`address` of the gateway (default 127.0.0.1:7878)"
@@ -115,7 +121,7 @@ func gatewaySource(o *serveOptions, presets []string, redactor *secret.Redactor)
 		return src, err
 	}
 	if src.Path == "" {
-		return src, errors.New("gateway: no configuration found: name a file with --config, or name presets: openai, anthropic, gemini")
+		return src, fmt.Errorf("gateway: no configuration found: name a file with --config, or name presets: %s", strings.Join(keyedPresets(), ", "))
 	}
 	return src, nil
 }
@@ -128,7 +134,7 @@ func presetConfig(presets []string) ([]byte, error) {
 		variable, ok := gatewayKeys[name]
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("gateway: %q is not a preset that works without a configuration: want openai, anthropic or gemini", name)
+			return nil, fmt.Errorf("gateway: %q is not a preset that works without a configuration: want one of %s", name, strings.Join(keyedPresets(), ", "))
 		case slices.Contains(presets[:i], name):
 			return nil, fmt.Errorf("gateway: preset %q is given twice", name)
 		}
