@@ -36,7 +36,8 @@ func (e *Engine) Retry(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opRetry, By: by})
 }
 
-// Wake ends the waits of a run, so that the next attempts begin now.
+// Wake ends the waits of a run, so that the next attempts begin now; those of a paused run
+// begin when it is resumed.
 func (e *Engine) Wake(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opWake, By: by})
 }

@@ -55,7 +55,7 @@ type Spec struct {
 
 	StreamHold time.Duration // how long a stream is held back for its first content; 0 means 10s, -1 none
 	StreamIdle time.Duration // the longest silence within a response; 0 means 5m, -1 no limit
-	MaxBody    int64         // bytes of a request; 0 means 64 MiB, -1 no limit
+	MaxBody    int64         // largest body, in bytes, of a request that names this provider; 0 means 64 MiB, -1 no limit
 }
 
 // Key is a credential of a provider.

@@ -204,6 +204,16 @@ func (c *checker) limits(s *Spec) {
 	if s.Queue < 1 {
 		c.bad("rate.queue", "%d is below 1", s.Queue)
 	}
+	const none = -1
+	if s.StreamHold < none {
+		c.bad("stream.hold", "%v is negative", s.StreamHold)
+	}
+	if s.StreamIdle < none {
+		c.bad("stream.idle", "%v is negative", s.StreamIdle)
+	}
+	if s.MaxBody < none {
+		c.bad("max-body", "%d is negative; -1 means no limit", s.MaxBody)
+	}
 	c.add("priority", s.Priority.Validate())
 }
 

@@ -140,7 +140,7 @@ func TestFeedbackCountsAnewAfterARetryByHand(t *testing.T) {
 	}
 	want := []string{
 		"Attempt 1/2 of do started", "Retry 1/1 after error: boom", "Attempt 2/2 of do started", "Step do gave up: attempts used up; boom",
-		"Run put back to work by tester", "Attempt 3 of do started", "Retry 1/1 after error: boom", "Attempt 4 of do started",
+		"Run resumed by tester", "Attempt 3 of do started", "Retry 1/1 after error: boom", "Attempt 4 of do started",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)

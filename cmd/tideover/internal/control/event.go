@@ -105,7 +105,9 @@ func Describe(e *retry.Event, number int) string {
 		if e.Step != "" {
 			return byActor("Wait of "+e.Step+" ended early", e.Note)
 		}
-		return byActor("Run put back to work", e.Note)
+		return byActor("Run resumed", e.Note)
+	case retry.Paused:
+		return byActor("Run paused", e.Note)
 	case retry.NeedsHandler:
 		return "Step " + e.Step + " waits for a program that knows " + e.Note
 	case retry.StartRefused:

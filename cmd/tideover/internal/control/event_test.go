@@ -70,6 +70,14 @@ func TestATimeoutIsCountedFromTheRetry(t *testing.T) {
 	}
 }
 
+func TestAPauseIsInTheHistory(t *testing.T) {
+	t.Parallel()
+	list := History(&engine.Info{State: "running", Notes: []engine.Note{{What: "paused", Text: "ada"}, {What: "resumed", Text: "bob"}}})
+	if len(list) != 2 || list[0].Message != "Run paused by ada" || list[1].Message != "Run resumed by bob" {
+		t.Errorf("%+v", list)
+	}
+}
+
 func TestEveryReasonIsInTheHistory(t *testing.T) {
 	t.Parallel()
 	ended := time.Unix(9, 0)

@@ -36,10 +36,12 @@ func (f *history) add(e retry.Event, number int) {
 	f.list = append(f.list, Event{Message: Describe(&e, number), Event: e})
 }
 
-// noteKinds has the kinds of events by the notes of a run. The others are added by addEnd.
+// noteKinds has the kinds of events by the notes of a run. Notes about its end are not here,
+// because addEnd adds that event, nor those that lead to no event ("postponed", "reset").
 var noteKinds = map[string]retry.EventKind{
 	"started": retry.RunStarted, "canceled": retry.Canceled, "parked": retry.NeedsHandler,
 	"retried": retry.Resumed, "started now": retry.Resumed, "unparked": retry.Resumed,
+	"paused": retry.Paused, "resumed": retry.Resumed,
 }
 
 // addNote adds an event of the run as a whole.
