@@ -10,12 +10,12 @@ const day = 24 * time.Hour
 
 // Scale maps durations to the range from 0 to 1. All series of a chart share one.
 type Scale struct {
-	Low, High time.Duration // Low is the beginning of a logarithmic scale; shorter durations are at 0, too
-	Log       bool
+	Low, High time.Duration // at 0 and at 1; a linear scale ignores Low and begins with a duration of 0
+	Log       bool          // logarithmic; durations shorter than Low are at 0, too
 }
 
-// Include extends the scale. The shortest duration above zero is a little to the right of the
-// beginning of a logarithmic scale, so that it is visible.
+// Include extends the scale, so that it contains these durations. It sets Low to half of the
+// shortest one above zero, which is then visible on a logarithmic scale.
 func (s *Scale) Include(ds ...time.Duration) {
 	for _, d := range ds {
 		s.High = max(s.High, d)
@@ -25,7 +25,7 @@ func (s *Scale) Include(ds ...time.Duration) {
 	}
 }
 
-// At returns the position of a duration on the scale.
+// At returns the position of a duration on the scale, from 0 to 1.
 func (s Scale) At(d time.Duration) float64 {
 	switch {
 	case s.High == 0 || d <= 0:
@@ -54,12 +54,12 @@ func (s Scale) Ticks(n int) []time.Duration {
 	return out
 }
 
-// within returns the durations that are on a logarithmic scale.
+// within returns the durations between Low and High, for a logarithmic scale.
 func (s Scale) within(ds []time.Duration) []time.Duration {
 	return slices.DeleteFunc(slices.Clone(ds), func(d time.Duration) bool { return d <= s.Low || d > s.High })
 }
 
-// step returns the distance between the ticks of a linear scale.
+// step returns the distance between the ticks of a linear scale with at most n ticks.
 func (s Scale) step(n int) time.Duration {
 	for _, d := range steps {
 		if s.High/d < time.Duration(n) {
@@ -69,7 +69,7 @@ func (s Scale) step(n int) time.Duration {
 	return s.High/time.Duration(n) + 1
 }
 
-// thin drops ticks until there are at most n.
+// thin drops ticks at regular intervals, so that at most n are left.
 func thin(ds []time.Duration, n int) []time.Duration {
 	var out []time.Duration
 	for some := range slices.Chunk(ds, max(1, (len(ds)+n-1)/n)) {
@@ -78,8 +78,8 @@ func thin(ds []time.Duration, n int) []time.Duration {
 	return out
 }
 
-// steps are the round distances between ticks, and decades the round points of
-// a logarithmic scale.
+// steps are the round distances between the ticks of a linear scale. decades are
+// the round durations that a logarithmic scale has ticks at.
 var steps, decades = func() (steps, decades []time.Duration) {
 	for d := time.Duration(1); d < 10*time.Second; d *= 10 {
 		steps = append(steps, d, 2*d, 5*d)

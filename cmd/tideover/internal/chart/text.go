@@ -18,11 +18,12 @@ func Letter(i int) string {
 // Escape escapes text for XML.
 func Escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(s)) // writes to memory
+	_ = xml.EscapeText(&b, []byte(s)) // writing to a strings.Builder can't fail
 	return b.String()
 }
 
-// Wrap breaks each line at the width and indents all lines.
+// Wrap breaks lines that are longer than width characters and begins each line with indent.
+// Empty lines stay empty.
 func Wrap(text string, width int, indent string) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(text, "\n") {
@@ -47,7 +48,7 @@ func Wrap(text string, width int, indent string) string {
 	return b.String()
 }
 
-// Colours are the colours of series, on a light and on a dark background.
+// Colours has two colours for each series: one on a light background, one on a dark background.
 var Colours = [...][2]string{
 	{"#0969da", "#58a6ff"}, {"#d1501b", "#ff9a5c"}, {"#1a7f37", "#4ac26b"}, {"#8250df", "#bc8cff"},
 	{"#b08800", "#e3b341"}, {"#0e7c86", "#39c5cf"}, {"#bf3989", "#ff80c8"}, {"#57606a", "#a8b3bf"},
@@ -56,7 +57,8 @@ var Colours = [...][2]string{
 // Paint adds colours to text for a terminal. The zero Paint adds none.
 type Paint struct{ On bool }
 
-// hues are the colours of series, from the 16 that every terminal has and its user may have chosen.
+// hues are the terminal codes of the colours of series. They are among the 16 colours that every
+// terminal has, so that the colour scheme of the user applies.
 var hues = [...]int{36, 33, 35, 32, 34, 31}
 
 func (p Paint) wrap(code, s string) string {
