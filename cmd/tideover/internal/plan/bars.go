@@ -8,7 +8,10 @@ import (
 
 // glyphs are the characters of bars.
 type glyphs struct {
-	sure, band, mark, sample string
+	sure   string // the part that every wait has: the shortest delay
+	band   string // the range from which jitter draws the delay
+	mark   string // the delay without jitter
+	sample string // the sampled delay
 }
 
 var (
@@ -16,8 +19,8 @@ var (
 	asciiGlyphs   = glyphs{sure: "=", band: "-", mark: "|", sample: "o"}
 )
 
-// bar draws one retry: the certain part of the wait, the band around the delay without jitter, and
-// the sample if there is one.
+// bar draws the bar of retry r of plan i: up to the shortest delay, the band of the jitter, a mark
+// at the delay without jitter, and the sample if there is one. width is the full length.
 func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	at := func(f float64) int { return int(math.Round(f * float64(width-1))) }
 	low, high := at(v.scale.At(r.Low)), at(v.scale.At(r.High))
@@ -25,7 +28,7 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	high = max(high, mark)
 
 	var b strings.Builder
-	emit := func(from, to int) { // all cells except the marks
+	emit := func(from, to int) { // draws the cells from from to to-1, which contain no mark or sample
 		sure := min(max(low-from, 0), to-from)
 		b.WriteString(v.paint.Colour(i, strings.Repeat(v.glyphs.sure, sure)))
 		b.WriteString(v.paint.Faint(i, strings.Repeat(v.glyphs.band, to-from-sure)))
@@ -48,7 +51,8 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	return b.String()
 }
 
-// crushed reports whether the longest bar of a policy is too short to see.
+// crushed reports whether all bars of a policy are too short to see, because another policy has much
+// longer delays.
 func (v *view) crushed(plans []Plan, width int) bool {
 	return slices.ContainsFunc(plans, func(p Plan) bool {
 		n := len(p.Retries)

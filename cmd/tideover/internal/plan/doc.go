@@ -1,9 +1,9 @@
-// Package plan shows the delays of a retry policy before it is used: every delay with the band
-// of its jitter, the sums of the waits, and the worst case.
+// Package plan shows the delays of a retry policy before it is used: every delay with its band
+// (the range from which jitter draws), the sums of the waits, and the worst case.
 //
-// [New] computes a [Plan]; [Text], [JSON] and [SVG] write any number of them. The numbers come
-// from packages retry and backoff, which also do the waiting.
+// [New] computes a [Plan]; [Text], [JSON] and [SVG] write any number of plans. The delays are
+// computed by packages retry and backoff, as in a real call.
 //
-// It is not a simulator: there are no failures, no throttling and no delays stated by a server.
-// The notes of a plan say what those would change.
+// It is not a simulator: it assumes that every attempt fails, and that no server throttles or
+// states a delay. The notes of a plan say what those would change.
 package plan

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile writes data to a file atomically: to a temporary file that then replaces it. An
-// existing file that is not regular, such as a pipe, is written directly.
+// WriteFile writes data to a file atomically: it writes a temporary file and renames it. It writes
+// directly to an existing file that is not regular, such as a pipe.
 func WriteFile(path string, data []byte) error {
 	path = resolveLink(path)
 	mode := os.FileMode(0o666) // reduced by the umask
@@ -31,18 +31,18 @@ func WriteFile(path string, data []byte) error {
 	}
 	_ = os.Remove(temp)
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err // without the name of the temporary file
+		err = e.Err // drop the name of the temporary file
 	}
 	return fmt.Errorf("write %s: %w", path, err)
 }
 
-// resolveLink returns the file that a link points to, whether it exists or not, so that the link
-// stays.
+// resolveLink returns the path that a symbolic link points to, also if there is no file, so that
+// WriteFile does not replace the link. It returns any other path unchanged.
 func resolveLink(path string) string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		return target
 	}
-	for range 40 { // the limit of the system
+	for range 40 { // Linux follows at most 40 links
 		target, err := os.Readlink(path)
 		if err != nil {
 			break

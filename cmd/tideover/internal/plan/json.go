@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// jsonPlan is a public format: fields may be added, never changed.
+// jsonPlan is the JSON of a plan. The format is public: fields may be added, but not removed or
+// changed.
 type jsonPlan struct {
 	Name        string         `json:"name"`
 	Use         string         `json:"use,omitempty"`
@@ -33,7 +34,7 @@ type jsonRetry struct {
 	Never   bool           `json:"never,omitempty"`
 }
 
-// JSON writes the plans as an array.
+// JSON writes the plans as a JSON array.
 func JSON(w io.Writer, plans []Plan) error {
 	out := make([]jsonPlan, len(plans))
 	for i := range plans {

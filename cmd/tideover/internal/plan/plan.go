@@ -8,11 +8,12 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// How many retries a plan lists by default.
+// How many retries a plan lists by default: all of them, if there are at most listAll. Of more
+// retries it lists those until the delays stop growing, at least listLeast and at most listMost.
 const (
-	listAll   = 100 // a policy with at most this many retries is listed completely
-	listLeast = 8   // of a longer one, at least this many,
-	listMost  = 20  // and more until the delays stop growing, at most this many
+	listAll   = 100
+	listLeast = 8
+	listMost  = 20
 )
 
 // MaxList is the largest number of retries that a plan can list.
@@ -20,8 +21,8 @@ const MaxList = 10_000
 
 // Options configure a plan.
 type Options struct {
-	List int     // maximum number of listed retries; 0 means all, or the first ones of a long policy
-	Seed *uint64 // adds one random sample of the delays with this seed; nil means none
+	List int     // maximum number of listed retries; 0 means all, or 8 to 20 if there are more than 100
+	Seed *uint64 // seed of one random sample of the delays; nil means no sample
 }
 
 // Plan has the delays of one policy.
@@ -29,36 +30,37 @@ type Plan struct {
 	Name    string // the text that the user gave
 	Use     string // purpose, if it is a preset
 	Policy  retry.Policy
-	Retries []Retry // those listed, from the first on
+	Retries []Retry // the listed retries, beginning with the first
 
-	// Total is the sum of all waits, listed or not. It is nil if there is no limit.
+	// Total is the sum of all waits, listed or not. It is nil if the sum has no limit, or if there
+	// are too many retries with different delays to add up.
 	Total *Sum
 
 	// WorstCase is the longest time of the call with all attempts and waits, if no server states
-	// a delay. It is 0 if that is unknown.
+	// a delay. It is 0 if the time has no limit or is unknown.
 	WorstCase time.Duration
 
-	Sampled bool // the samples are set
+	Sampled bool // the fields Sample are set
 
-	constant bool    // all later retries are like the last listed one
+	constant bool    // all later retries have the delay of the last listed one
 	reach    reached // which retries the total timeout allows
 }
 
 // Retry is one retry of a plan.
 type Retry struct {
-	N         int
-	Delay     time.Duration // without jitter
-	Low, High time.Duration // band of the jitter
-	Sample    time.Duration // one random wait
-	Sum       Sum           // of the waits so far, including this one
-	Never     bool          // the total timeout always ends the call before it
+	N         int           // number of the retry, from 1
+	Delay     time.Duration // delay before the retry, without jitter
+	Low, High time.Duration // range from which jitter draws the delay
+	Sample    time.Duration // one delay that was drawn from the range
+	Sum       Sum           // sum of the waits up to this retry
+	Never     bool          // the total timeout always ends the call before this retry
 }
 
 // Sum is a sum of waits.
 type Sum struct {
-	Delay     time.Duration // without jitter
-	Low, High time.Duration // shortest and longest
-	Sample    time.Duration // as sampled
+	Delay     time.Duration // sum without jitter
+	Low, High time.Duration // shortest and longest sum
+	Sample    time.Duration // sum of the sampled waits
 }
 
 // Parse parses the text form of a policy, or the name of a preset, and returns its plan.
@@ -100,7 +102,7 @@ func New(name string, p retry.Policy, o Options) Plan {
 	return pl
 }
 
-// Attempts returns the number of attempts; retry.Unlimited for no limit.
+// Attempts returns the number of attempts; retry.Unlimited if there is no limit.
 func (p *Plan) Attempts() int {
 	if r := p.Policy.Retries(); r != retry.Unlimited {
 		return r + 1
@@ -108,11 +110,11 @@ func (p *Plan) Attempts() int {
 	return retry.Unlimited
 }
 
-// Whole reports whether every retry is listed.
+// Whole reports whether all retries of the policy are listed.
 func (p *Plan) Whole() bool { return len(p.Retries) == p.Policy.Retries() }
 
-// sample draws one wait for each listed retry. The same seed draws the same waits, independent of
-// other policies.
+// sample draws one wait for each listed retry. The same seed draws the same waits, whichever other
+// policies are shown beside it.
 func (p *Plan) sample(seed uint64) {
 	random := rand.NewPCG(seed, 0)
 	sum := time.Duration(0)

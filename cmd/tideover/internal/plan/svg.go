@@ -10,10 +10,10 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Sizes in pixels.
+// Sizes in pixels, unless stated otherwise.
 const (
 	svgWidth  = 840
-	svgLeft   = 70 // of the plots, where the labels of the axis stand
+	svgLeft   = 70 // left margin of the plots, with room for the labels of the axis
 	svgRight  = 24
 	svgMargin = 24
 	plotWidth = svgWidth - svgLeft - svgRight
@@ -21,20 +21,20 @@ const (
 	laneHigh  = 34
 	lineHigh  = 17
 	monoLine  = 114 // monospaced characters per line
-	softLine  = 118 // approximate number of other characters per line
+	softLine  = 118 // approximate number of proportional characters per line
 )
 
-// drawing collects the parts of an SVG.
+// drawing builds the text of an SVG, from top to bottom.
 type drawing struct {
 	strings.Builder
 	plans []Plan
-	log   bool
+	log   bool    // logarithmic scales
 	y     float64 // where the next part begins
 }
 
 // SVG writes the plans as a chart: a legend with the sums, the delay before each retry with its
-// band, and a timeline of the retries. It is self-contained, and follows the reader's choice of a
-// light or a dark background.
+// band, and a timeline of the retries. log selects logarithmic scales. The chart needs no other
+// files, and its colours follow the reader's choice of a light or a dark background.
 func SVG(w io.Writer, plans []Plan, log bool) error {
 	d := &drawing{plans: plans, log: log, y: svgMargin}
 	d.legend()
@@ -94,7 +94,7 @@ text { fill: #e6edf3 }
 	d.WriteString("}\n</style>\n")
 }
 
-// colours adds the styles of the policies for a light background, 0, or for a dark one, 1.
+// colours adds the styles of the policies. background is 0 for a light and 1 for a dark background.
 func (d *drawing) colours(background int) {
 	for i, c := range chart.Colours[:min(len(d.plans), len(chart.Colours))] {
 		d.printf(".f%d { fill: %s } .s%d { stroke: %s }\n", i, c[background], i, c[background])
@@ -123,7 +123,7 @@ func (d *drawing) legend() {
 
 func (d *drawing) many() bool { return len(d.plans) > 1 }
 
-// lines adds a wrapped text.
+// lines adds a text, wrapped at width characters.
 func (d *drawing) lines(class, text string, width int) {
 	for line := range strings.SplitSeq(strings.TrimSuffix(chart.Wrap(text, width, ""), "\n"), "\n") {
 		d.text(class, svgMargin+20, d.y+11, line)
@@ -165,8 +165,8 @@ func (d *drawing) delays() {
 	d.y = bottom + 34
 }
 
-// column draws the delays of one policy: a band with a mark for each retry, and a thin line through
-// the marks.
+// column draws the delays of plan i: a band with a mark for each retry, and a thin line through the
+// marks. slot is the width of a retry, and at returns the y coordinate of a duration.
 func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	p, c := &d.plans[i], i%len(chart.Colours)
 	wide := min(slot*0.72/float64(len(d.plans)), 34)
@@ -196,7 +196,7 @@ func (d *drawing) column(i int, slot float64, at func(time.Duration) float64) {
 	}
 }
 
-// tooltip returns the tooltip of a retry.
+// tooltip returns the text that is shown when the pointer is over a retry.
 func tooltip(p *Plan, r Retry) string {
 	s := fmt.Sprintf("%s, retry %d: %s", p.Name, r.N, textfmt.ShortDuration(r.Delay))
 	if r.Low != r.High {
@@ -219,7 +219,7 @@ func never(r Retry) string {
 	return ""
 }
 
-// heading starts a plot. key explains its symbols.
+// heading adds the heading of a plot, and key, the explanation of its symbols.
 func (d *drawing) heading(s, key string) {
 	d.y += 18
 	if d.log {
@@ -249,7 +249,7 @@ func (d *drawing) timeline() {
 	at := func(t time.Duration) float64 { return svgLeft + s.At(t)*plotWidth }
 	ticks := s.Ticks(9)
 	if d.log {
-		ticks = append([]time.Duration{0}, ticks...) // where the first attempt is
+		ticks = append([]time.Duration{0}, ticks...) // the first attempt, which Ticks leaves out
 	}
 	for _, t := range ticks {
 		d.printf(`<path class="grid" d="M%.1f %.1fV%.1f"/>`+"\n", at(t), d.y, bottom)
@@ -261,15 +261,15 @@ func (d *drawing) timeline() {
 	d.y = bottom + 24
 }
 
-// lane draws the timeline of one policy: a dot for each attempt, on the range
-// in which it starts.
+// lane draws the timeline of plan i: a dot for each attempt, on a bar from its earliest to its latest
+// start. at returns the x coordinate of a duration.
 func (d *drawing) lane(i int, y float64, s chart.Scale, at func(time.Duration) float64) {
 	p, c := &d.plans[i], i%len(chart.Colours)
 	d.printf(`<path class="grid" d="M%d %.1fH%d"/>`+"\n", svgLeft, y, svgWidth-svgRight)
 	if d.many() {
 		d.text("end", svgLeft-12, y+4, chart.Letter(i))
 	}
-	for _, r := range p.Retries { // below all dots
+	for _, r := range p.Retries { // draw the bars first, so that they do not cover dots
 		if left, right := at(r.Sum.Low), at(r.Sum.High); r.Sum.Low != r.Sum.High {
 			d.printf(`<g%s><rect class="reach f%d" x="%.1f" y="%.1f" width="%.1f" height="14" rx="3"/></g>`+"\n",
 				never(r), c, left, y-7, max(right-left, 1))

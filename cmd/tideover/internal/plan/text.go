@@ -15,29 +15,30 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Style is the layout of text.
+// Style configures [Text] and [List].
 type Style struct {
 	Width  int  // columns to fill; 0 means 80
 	ASCII  bool // use ASCII characters only
 	Colour bool
-	Log    bool // bars on a logarithmic scale
+	Log    bool // draw the bars on a logarithmic scale
 }
 
-// leastBar is the shortest full length of a bar, also on a narrow terminal.
+// leastBar is the least number of columns for bars, even if the lines are then too long for the
+// terminal.
 const leastBar = 12
 
-// view is a style for some plans.
+// view has the settings that a [Style] gives for certain plans.
 type view struct {
 	width  int
 	glyphs glyphs
 	paint  chart.Paint
 	scale  chart.Scale
 	rule   string // separator between policies
-	many   bool
+	many   bool   // there is more than one plan
 }
 
-// Text writes the plans as text: one with its bars beside the numbers, several as a table with the
-// bars below it on one scale.
+// Text writes the plans as text. One plan has its bars beside the numbers. Several plans are written
+// as a table, with the bars of all plans below, on one scale.
 func Text(w io.Writer, plans []Plan, s Style) error {
 	v := &view{
 		width: cmp.Or(s.Width, 80), glyphs: unicodeGlyphs, rule: "│",
@@ -78,7 +79,7 @@ func (v *view) titles(b *strings.Builder, plans []Plan) {
 	}
 }
 
-// table writes one policy with its bars.
+// table writes the table of a single plan, with a bar in each row.
 func (v *view) table(b *strings.Builder, plans []Plan) {
 	p := &plans[0]
 	if len(p.Retries) == 0 {
@@ -100,7 +101,8 @@ func (v *view) table(b *strings.Builder, plans []Plan) {
 	v.legend(b, plans, width)
 }
 
-// tables writes several policies side by side, as many as fit.
+// tables writes the plans side by side, in one or more tables. Each table has as many plans as fit in
+// the width.
 func (v *view) tables(b *strings.Builder, plans []Plan) {
 	if mostRetries(plans) == 0 {
 		return
@@ -121,14 +123,15 @@ func (v *view) tables(b *strings.Builder, plans []Plan) {
 	}
 }
 
-// headings names the policies above their columns in the line of headings.
+// headings returns the line with the names of the policies above their columns. line is the line of
+// column headings, and first is the number of the first plan.
 func (v *view) headings(line string, plans []Plan, first int) string {
 	var b strings.Builder
 	for i, group := range strings.Split(line, v.rule) {
 		width := utf8.RuneCountInString(group)
 		before := len(group) - len(strings.TrimLeft(group, " "))
 		if i == 0 {
-			before = len("retry") + 2 // the first group begins with the numbers
+			before = len("retry") + 2 // the first group begins with the column "retry"
 		}
 		before = min(before, 4+len("retry"))
 		title := textfmt.ClipASCII(chart.Letter(first+i)+"  "+plans[i].Name, width-before-2)
@@ -143,7 +146,7 @@ func (v *view) headings(line string, plans []Plan, first int) string {
 	return b.String()
 }
 
-// numbers returns the lines of a table of the plans, headings first.
+// numbers returns the lines of a table of the plans: the column headings, then one line per retry.
 func numbers(plans []Plan, rule string) []string {
 	rows := 0
 	for _, p := range plans {
@@ -161,16 +164,16 @@ func numbers(plans []Plan, rule string) []string {
 		fmt.Fprint(w, rowName(plans, n), "\t")
 		each(w, plans, rule, func(p *Plan) []string { return p.row(n) })
 	}
-	_ = w.Flush() // writes to memory
+	_ = w.Flush() // writing to a strings.Builder can't fail
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	for i := range lines {
-		// The writer pads the first column too.
+		// tabwriter puts two spaces before the first column, too: remove them.
 		lines[i] = strings.TrimRight(strings.TrimPrefix(lines[i], "  "), " ")
 	}
 	return lines
 }
 
-// each writes one line: the cells of all plans with rules between them.
+// each writes one line of a table: the cells of each plan, with a rule between the plans.
 func each(w io.Writer, plans []Plan, rule string, cells func(*Plan) []string) {
 	for i := range plans {
 		if i > 0 {
@@ -181,8 +184,8 @@ func each(w io.Writer, plans []Plan, rule string, cells func(*Plan) []string) {
 	fmt.Fprintln(w)
 }
 
-// rowName returns the number of the retry in row n, or dots if the row only means that there are
-// more.
+// rowName returns the number of the retry in row n. It returns dots for the last row, which stands
+// for retries that are not listed.
 func rowName(plans []Plan, n int) string {
 	if n < mostRetries(plans) {
 		return strconv.Itoa(n + 1)
@@ -190,7 +193,7 @@ func rowName(plans []Plan, n int) string {
 	return "..."
 }
 
-// columns returns those of the cells that the plan has.
+// columns returns the cells of a plan in one row. It leaves out sample if the plan has no samples.
 func (p *Plan) columns(delay, band, sum, sample string) []string {
 	cells := []string{delay, band, sum}
 	if p.Sampled {
@@ -223,7 +226,7 @@ func (p *Plan) row(n int) []string {
 	return p.columns(delay, durationRange(r.Low, r.High), durationRange(r.Sum.Low, r.Sum.High), textfmt.ShortDuration(r.Sample))
 }
 
-// mostRetries returns how many retries the longest list has.
+// mostRetries returns the largest number of listed retries of a plan.
 func mostRetries(plans []Plan) (n int) {
 	for _, p := range plans {
 		n = max(n, len(p.Retries))
@@ -254,7 +257,7 @@ func (v *view) barList(b *strings.Builder, plans []Plan) {
 	v.legend(b, plans, width)
 }
 
-// legend explains the bars.
+// legend writes a line that explains the bars. width is the full length of a bar.
 func (v *view) legend(b *strings.Builder, plans []Plan, width int) {
 	if v.scale.High == 0 {
 		return
@@ -297,7 +300,7 @@ func (v *view) notes(b *strings.Builder, plans []Plan) {
 	}
 }
 
-// List writes the purpose and the text form of each preset.
+// List writes the name, the purpose and the text form of each plan, which must be those of presets.
 func List(w io.Writer, plans []Plan, s Style) error {
 	paint := chart.Paint{On: s.Colour}
 	width := 0
@@ -313,7 +316,7 @@ func List(w io.Writer, plans []Plan, s Style) error {
 	return err
 }
 
-// durationRange formats a range, or one duration if both are equal.
+// durationRange formats a range of durations, or one duration if low and high are equal.
 func durationRange(low, high time.Duration) string {
 	if low == high {
 		return textfmt.ShortDuration(low)

@@ -10,39 +10,39 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// patience limits the number of retries that are added up one by one. Nearly all schedules stop
-// growing long before; the rest is a multiplication.
+// patience limits the number of retries that are added up one by one. The delays of nearly all
+// policies are constant long before; the sum of constant delays is a multiplication.
 const patience = 100_000
 
 const forever = time.Duration(math.MaxInt64)
 
 // step has the delay and the bounds of one retry.
 type step struct {
-	delay, low, high time.Duration
-	least, most      time.Duration // low and high, or those of a throttled attempt if they are wider
-	constant         bool          // all later retries are equal
+	delay, low, high time.Duration // delay without jitter, and the range from which jitter draws
+	least, most      time.Duration // that range, extended by the range after a throttled attempt
+	constant         bool          // all later retries have the same delay and bounds
 }
 
-// reached says which retries the total timeout allows. Each field is the number of the first retry
-// that it applies to; 0 for none.
+// reached says which retries the total timeout prevents. Each field is the number of the first retry
+// that is prevented in that case; 0 if none is.
 type reached struct {
-	never int // can't happen even with the shortest attempts and waits
-	maybe int // does not happen with the longest waits
-	slow  int // does not happen if attempts use their whole timeout
+	never int // with the shortest attempts and waits: the retry never happens
+	maybe int // with the shortest attempts and the longest waits
+	slow  int // if each attempt takes its whole timeout, with the shortest waits
 }
 
 // walk iterates over the retries of a policy and adds up their waits.
 type walk struct {
 	policy   retry.Policy
-	plain    backoff.Schedule // without jitter
-	throttle backoff.Schedule // of throttled attempts
-	retries  int              // retry.Unlimited for no limit
-	far      step             // the last retry, or a very late one
+	plain    backoff.Schedule // the schedule of the policy without jitter
+	throttle backoff.Schedule // the schedule after throttled attempts
+	retries  int              // retry.Unlimited if there is no limit
+	far      step             // the last retry; if there is no limit, a very late one
 
-	total *Sum
+	total *Sum // set by run; nil if the sum is not known
 	reach reached
-	worst time.Duration // longest sum of the waits of possible retries
-	open  bool          // patience ended before the retries did
+	worst time.Duration // longest sum of the waits, without retries that never happen
+	open  bool          // the delays still differ after the number of retries in patience
 }
 
 func newWalk(p retry.Policy) *walk {
@@ -70,7 +70,7 @@ func (w *walk) step(k int, delay time.Duration) step {
 	return s
 }
 
-// steps yields all retries.
+// steps yields all retries with their numbers, beginning with 1.
 func (w *walk) steps() iter.Seq2[int, step] {
 	return func(yield func(int, step) bool) {
 		var before step
@@ -78,7 +78,7 @@ func (w *walk) steps() iter.Seq2[int, step] {
 			s := w.step(k, d)
 			far := w.far
 			if w.policy.Kind == backoff.Decorrelated {
-				// The expected delay depends on the previous one: when two are equal, it stays constant.
+				// The delay depends on the previous one: when two are equal, all later ones are, too.
 				far.delay = before.delay
 			}
 			s.constant = s == far
@@ -90,7 +90,8 @@ func (w *walk) steps() iter.Seq2[int, step] {
 	}
 }
 
-// listed returns how many retries to list if the caller asked for n.
+// listed returns how many retries to list. n is the number that the caller asked for; 0 means the
+// default.
 func (w *walk) listed(n int) int {
 	most := w.retries
 	if w.endless() {
@@ -112,7 +113,7 @@ func (w *walk) listed(n int) int {
 	return most
 }
 
-// constantFrom reports whether all retries from number n on are equal.
+// constantFrom reports whether all retries from number n on have the same delay and bounds.
 func (w *walk) constantFrom(n int) bool {
 	for k, s := range w.steps() {
 		if k == n || s.constant {
@@ -122,7 +123,7 @@ func (w *walk) constantFrom(n int) bool {
 	return false
 }
 
-// run processes the retries and returns the first ones.
+// run adds up the waits of all retries, sets the results in w, and returns the first list retries.
 func (w *walk) run(list int) []Retry {
 	var out []Retry
 	var sum Sum
@@ -165,12 +166,12 @@ func (w *walk) run(list int) []Retry {
 // rest returns how many retries there are after number k.
 func (w *walk) rest(k int) int {
 	if w.endless() {
-		return math.MaxInt64 / 2 // numbers of retries are added to it
+		return math.MaxInt64 / 2 // half, because the caller adds the number of a retry
 	}
 	return w.retries - k
 }
 
-// worstCase returns the longest time of the call; 0 if it is unknown.
+// worstCase returns the longest time of the call; 0 if the time has no limit or is unknown.
 func (w *walk) worstCase() time.Duration {
 	p, most := w.policy, forever
 	if p.AttemptTimeout > 0 && !w.open {
@@ -191,21 +192,21 @@ func (w *walk) worstCase() time.Duration {
 	return 0
 }
 
-// crossing finds the retry whose wait would reach the limit. A wait starts only if it ends before
-// the total timeout.
+// crossing adds up waits and finds the first retry that does not happen, because its wait would end
+// at the total timeout or later.
 type crossing struct {
-	limit time.Duration // 0 means none
-	sum   time.Duration
-	at    int // the first retry that does not happen; 0 for none
+	limit time.Duration // the total timeout; 0 means none
+	sum   time.Duration // of the waits so far
+	at    int           // number of the first retry that does not happen; 0 if all happen so far
 }
 
-// pass adds d for each of times retries, beginning with number k.
+// pass adds the waits of times retries, beginning with number k. Each waits d.
 func (c *crossing) pass(k, times int, d time.Duration) {
 	if c.limit == 0 || c.at > 0 {
 		return
 	}
 	if d > 0 {
-		// The sum is below the limit here, so j is at least 1.
+		// With j waits the sum reaches the limit. It is below the limit here, so j is at least 1.
 		if j := (c.limit-c.sum-1)/d + 1; int64(j) <= int64(times) {
 			c.at = k + int(j) - 1
 			return
@@ -221,10 +222,11 @@ func (s Sum) plus(d step, times int) Sum {
 	return s
 }
 
-// add adds durations that are not negative, limited to the largest duration.
+// add adds durations that are not negative. It returns the largest duration instead of an overflow.
 func add(a, b time.Duration) time.Duration { return min(a, forever-b) + b }
 
-// multiply multiplies a duration, limited to the largest duration.
+// multiply returns d*n for numbers that are not negative. It returns the largest duration instead of
+// an overflow.
 func multiply(d time.Duration, n int) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(n))
 	if hi > 0 || lo > math.MaxInt64 {

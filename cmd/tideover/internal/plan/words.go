@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Notes returns sentences about what the numbers do not show: the sums, and other effects of the
-// policy.
+// Notes returns sentences about the sums and about effects of the policy that the table does not
+// show.
 func (p *Plan) Notes() []string {
 	var notes []string
 	for _, n := range []string{p.waits(), p.longest(), p.timeout(), p.throttled(), p.server(), p.budget(), p.hedge(), p.reset()} {
@@ -127,7 +127,7 @@ func (p *Plan) timeout() string {
 	return s
 }
 
-// from names the retries from number k to n.
+// from returns a phrase for the retries from number k to n; n can be retry.Unlimited.
 func from(k, n int) string {
 	switch {
 	case k == n:
@@ -140,7 +140,7 @@ func from(k, n int) string {
 	return fmt.Sprintf("retries %d to %d", k, n)
 }
 
-// verb returns the form for the retries from number k to n.
+// verb returns the form of a verb whose subject is the retries from number k to n.
 func verb(k, n int, singular, plural string) string {
 	if k == n {
 		return singular
@@ -182,7 +182,7 @@ func (p *Plan) throttled() string {
 // server describes the limit for delays that a server states.
 func (p *Plan) server() string {
 	if len(p.Retries) == 0 || p.Policy.ServerWait == 0 && p.Policy.ServerSlack == 0 {
-		return "" // the default is the same for all policies; the help says it
+		return "" // the help describes the default, which is the same for all policies
 	}
 	s := fmt.Sprintf("A delay that a server states takes the place of these: up to %s of it",
 		textfmt.ShortDuration(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
@@ -239,7 +239,7 @@ func (p *Plan) reset() string {
 }
 
 func percent(f float64) float64 {
-	return float64(time.Duration(f*100*1e9+0.5)) / 1e9 // without the noise in the last bits
+	return float64(time.Duration(f*100*1e9+0.5)) / 1e9 // rounded, to remove floating-point errors
 }
 
 func decimal(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
