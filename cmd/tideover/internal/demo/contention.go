@@ -14,7 +14,8 @@ import (
 // writers are the names of the competing writers.
 var writers = []string{"ann", "bob", "cyd", "dee", "eve"}
 
-// ledger accepts a write only if its version is current.
+// ledger is a store that writers compete for. It accepts a write only if the writer knows the
+// current version.
 type ledger struct {
 	mu   sync.Mutex
 	last page
@@ -26,7 +27,7 @@ type page struct {
 	By      string
 }
 
-// String describes the entry, for a writer that lost to it.
+// String describes the entry, for the progress of a writer whose write was rejected.
 func (p page) String() string { return fmt.Sprintf("version %d of %s", p.Version, p.By) }
 
 func (l *ledger) read() page {
@@ -35,7 +36,8 @@ func (l *ledger) read() page {
 	return l.last
 }
 
-// write writes the entry after version, and returns the current entry.
+// write writes the entry with the number version+1, if version is the current one. It returns the
+// current entry, and whether the entry was written.
 func (l *ledger) write(version int, by string) (now page, won bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,19 +49,20 @@ func (l *ledger) write(version int, by string) (now page, won bool) {
 
 // entry is the result of one writer.
 type entry struct {
-	Version   int      `json:"version"`   // written version
-	Proposals int      `json:"proposals"` // number of tries
-	LostTo    []string `json:"lost_to,omitempty"`
+	Version   int      `json:"version"`           // version that was written
+	Proposals int      `json:"proposals"`         // number of tries
+	LostTo    []string `json:"lost_to,omitempty"` // the writer of the current entry, for each rejected try
 }
 
-// round is the total of all writers.
+// round has the totals of all writers.
 type round struct {
 	Committed int `json:"committed"`
 	Proposals int `json:"proposals"`
 	Conflicts int `json:"conflicts"`
 }
 
-// contention returns the steps of a workflow that write to the ledger at the same time.
+// contention returns the steps of a workflow: one step for each writer, all of which write to the
+// ledger at the same time, and one that adds up their results.
 func (d *Demo) contention() (parts []engine.Part) {
 	for _, who := range writers {
 		parts = append(parts, engine.Step(who, d.propose, engine.Policy("fixed(500ms) attempts=3")))
@@ -67,15 +70,16 @@ func (d *Demo) contention() (parts []engine.Part) {
 	return append(parts, engine.Step("tally", tally, engine.After(writers...)))
 }
 
-// propose is the step of a writer. It reports its progress.
+// propose is the step of a writer. It writes an entry, and reports each conflict as progress.
 func (d *Demo) propose(ctx context.Context, _ order) (entry, error) {
 	t, _ := engine.TaskOf(ctx)
 	return d.sign(ctx, t.Step, func(lost page) {
-		_ = engine.Progress(ctx, "lost to "+lost.String()) // the context ends the attempt
+		_ = engine.Progress(ctx, "lost to "+lost.String()) // only information: an error does not matter
 	})
 }
 
-// sign tries to write until it succeeds. Each try takes a while, so that other writers interfere.
+// sign tries to write an entry until it succeeds, and calls lose after each conflict. Each try takes
+// a while, so that other writers interfere.
 func (d *Demo) sign(ctx context.Context, who string, lose func(page)) (e entry, err error) {
 	base := d.ledger.read()
 	e.Version, err = contend.Do(ctx, d.writer, func(ctx context.Context, try contend.Try) (int, error) {

@@ -1,7 +1,9 @@
-// Package demo implements `tideover serve --demo`: an unreliable service in this process, and
-// workflows that succeed or fail with it; writers that conflict; unreliable providers behind the
-// gateway, with clients; and, with its own configuration, a scheduled command, an assistant with
-// a usage limit, and a notifier.
+// Package demo implements `tideover serve --demo`:
+//
+//   - an unreliable service in this process, and workflows that call it
+//   - a workflow whose steps compete for the same record
+//   - unreliable providers behind the gateway, and clients of the gateway
+//   - a configuration with a scheduled command, an assistant with a usage limit, and a notifier
 package demo
 
 import (
@@ -21,7 +23,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// every is the longest pause between two new runs.
+// every is the longest time between two new runs.
 const every = 4 * time.Second
 
 // Demo has the service, its workflows and its providers.
@@ -39,7 +41,7 @@ type Demo struct {
 // Host is the server that runs the demo.
 type Host struct {
 	Engine   *engine.Engine
-	Address  string // of the gateway, with a slash at its end
+	Address  string // URL of the gateway, with a slash at its end
 	Sessions Sessions
 }
 
@@ -56,7 +58,7 @@ func New(ctx context.Context) (*Demo, error) {
 	return d, nil
 }
 
-// createWriter creates the writer, whose policy spreads conflicting writes.
+// createWriter creates the [contend.Writer] that all steps of the workflow contention share.
 func (d *Demo) createWriter() error {
 	p, err := retry.Parse("contention")
 	if err != nil {
@@ -66,13 +68,13 @@ func (d *Demo) createWriter() error {
 	return err
 }
 
-// Run serves, starts runs, sends requests to the gateway and resumes the assistant, until the
-// context ends.
+// Run runs the service, starts runs, sends requests to the gateway and resumes the assistant, until
+// the context ends.
 func (d *Demo) Run(ctx context.Context, h Host) error {
 	ctx, cancel := context.WithCancel(ctx)
 	srv := &http.Server{Handler: service(), ReadHeaderTimeout: time.Second}
 	var servers, users sync.WaitGroup
-	servers.Go(func() { _ = srv.Serve(d.listener) }) // until it is closed
+	servers.Go(func() { _ = srv.Serve(d.listener) }) // returns when srv is closed
 	users.Go(func() { d.callModel(ctx, h.Address) })
 	users.Go(func() { resumeAssistant(ctx, h.Sessions) })
 	defer func() {
@@ -88,7 +90,7 @@ func (d *Demo) Run(ctx context.Context, h Host) error {
 	return d.start(ctx, h.Engine)
 }
 
-// start starts runs of all workflows in turn.
+// start starts runs of all workflows in turn, until the context ends.
 func (d *Demo) start(ctx context.Context, e *engine.Engine) error {
 	for n := 1; ; n++ {
 		w := d.Workflows[(n-1)%len(d.Workflows)]

@@ -8,13 +8,13 @@ import (
 	"runtime"
 )
 
-// files are the demo's configuration, and the commands that it names.
+// files has the configuration of the demo, and the scripts that it runs.
 //
 //go:embed files
 var files embed.FS
 
-// Write writes the demo's configuration and its commands into the folder, and returns the path of
-// the configuration. On systems that can't run commands, it leaves them out.
+// Write writes the configuration of the demo and its scripts into the folder, and returns the path
+// of the configuration. On Windows it leaves out the scripts and everything that runs them.
 func Write(dir string) (path string, err error) {
 	config, err := files.ReadFile("files/base.yaml")
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The providers of the demo: one that throttles, fails and is down for a quarter of the time, and
-// its fallback.
+// The faults and the policy of the two providers. The model throttles, fails, and is down for a
+// quarter of the time; the backup is its fallback.
 const (
 	modelFails  = `*: delay=20ms..200ms 429(retry-after-ms=800)=5% 503=8% reset=1% down 10s every 40s from 3s as 503`
 	backupFails = `*: delay=100ms..400ms 503=2%`
@@ -27,7 +27,7 @@ const (
 // callers is the number of concurrent clients of the gateway.
 const callers = 4
 
-// createProviders starts the upstreams and creates the providers for them.
+// createProviders starts an unreliable upstream for each provider and creates the providers.
 func (d *Demo) createProviders() error {
 	for _, m := range []struct {
 		name, fails string
@@ -80,7 +80,7 @@ func (d *Demo) callModel(ctx context.Context, address string) {
 	all.Wait()
 }
 
-// question sends one request. The web page shows the result.
+// question sends one request and ignores the response: the web page of the server shows the outcome.
 func (d *Demo) question(ctx context.Context, url, priority string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

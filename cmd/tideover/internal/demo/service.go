@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// service is what the demo's workflows depend on. It alternates between half a minute with few
-// failures and half a minute with many.
+// service returns the HTTP service that the workflows of the demo call. /flaky alternates between
+// 30 s with many failures and 30 s with few; the other paths fail at a constant rate.
 func service() http.Handler {
 	born := time.Now()
 	bad := func() bool { return int(time.Since(born)/(30*time.Second))%2 == 0 }

@@ -19,7 +19,7 @@ type order struct {
 	Order    int    `json:"order"`
 	Customer string `json:"customer"`
 	Item     string `json:"item"`
-	Poison   bool   `json:"poison,omitempty"`
+	Poison   bool   `json:"poison,omitempty"` // the step parse panics
 }
 
 var (
@@ -31,8 +31,8 @@ func newOrder(n int) order {
 	return order{Order: 4700 + n, Customer: customers[n%len(customers)], Item: items[n%len(items)], Poison: n%15 == 4}
 }
 
-// createWorkflows creates a workflow for each kind of failure: occasional, slow, permanent,
-// persistent, and by conflicts.
+// createWorkflows creates a workflow for each kind of failure: occasional errors, timeouts,
+// permanent errors, panics, and conflicts.
 func (d *Demo) createWorkflows() (err error) {
 	add := func(name string, parts ...engine.Part) {
 		w, e := engine.NewWorkflow(name, parts...)
@@ -55,7 +55,7 @@ func (d *Demo) createWorkflows() (err error) {
 	return err
 }
 
-// call returns a step that calls the service once.
+// call returns a step that sends one request to this path of the service.
 func (d *Demo) call(path string) func(context.Context, order) (string, error) {
 	return func(ctx context.Context, o order) (string, error) {
 		url := fmt.Sprintf("http://%s%s?order=%d", d.listener.Addr(), path, o.Order)
@@ -79,7 +79,7 @@ func (d *Demo) call(path string) func(context.Context, order) (string, error) {
 	}
 }
 
-// ship combines the results of the steps before it.
+// ship returns the results of the steps pack and label as one map.
 func (d *Demo) ship(ctx context.Context, o order) (map[string]string, error) {
 	packed, err := engine.Result[string](ctx, "pack")
 	if err != nil {
@@ -89,7 +89,7 @@ func (d *Demo) ship(ctx context.Context, o order) (map[string]string, error) {
 	return map[string]string{"to": o.Customer, "packed": packed, "label": label}, err
 }
 
-// render takes a while and reports its progress.
+// render waits for a few seconds and reports progress, as a slow step would.
 func (d *Demo) render(ctx context.Context, o order) (string, error) {
 	for page := 1; page <= 5; page++ {
 		if err := engine.Progress(ctx, fmt.Sprintf("page %d of 5", page)); err != nil {
@@ -102,7 +102,8 @@ func (d *Demo) render(ctx context.Context, o order) (string, error) {
 	return fmt.Sprintf("report on order %d, 5 pages", o.Order), nil
 }
 
-// parse panics for some orders at every attempt, and asks for a later attempt for others.
+// parse panics at every attempt of an order with Poison. For some other orders, the first attempts
+// ask for a later attempt.
 func (d *Demo) parse(ctx context.Context, o order) (int, error) {
 	t, _ := engine.TaskOf(ctx)
 	switch {
