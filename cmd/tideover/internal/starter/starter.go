@@ -1,5 +1,5 @@
-// Package starter has the configuration files that `tideover init` writes: one for each case, with
-// comments, valid without changes.
+// Package starter has the configuration files that `tideover init` writes: one for each use case,
+// with comments. Each file is valid without changes.
 package starter
 
 import (
@@ -10,21 +10,21 @@ import (
 // Name is the name of the configuration file that tideover looks for first.
 const Name = "tideover.yaml"
 
-// Case is a use case of tideover.
+// Case is a use case of tideover, with its configuration file.
 type Case struct {
-	Name  string
-	About string
+	Name  string // the argument of init
+	About string // one line for the menu
 
-	next func(file, folder string) []Command
+	next func(file, folder string) []Command // returns the commands to run next; folder contains file
 }
 
-// Command is a command line, word by word.
+// Command is a command line as a list of words.
 type Command []string
 
-// keyFile is the key file that the case nip90 needs.
+// keyFile is the name of the key file that the configuration of the case nip90 refers to.
 const keyFile = "provider.nsec"
 
-// templates are the files.
+// templates has the configuration files, named after their cases.
 //
 //go:embed templates
 var templates embed.FS
@@ -63,7 +63,7 @@ func Find(name string) (c Case, ok bool) {
 	return c, false
 }
 
-// File returns the configuration.
+// File returns the text of the configuration file.
 func (c Case) File() ([]byte, error) { return templates.ReadFile("templates/" + c.Name + ".yaml") }
 
 // Next returns the two commands to run after the configuration was written to file.
@@ -71,7 +71,7 @@ func (c Case) Next(file string) []Command { return c.next(file, filepath.Dir(fil
 
 func serve(file string) Command { return with(file, "tideover", "serve") }
 
-// with adds --config to a command, unless the file is found by default.
+// with adds --config to a command, unless the file is one that tideover finds by itself.
 func with(file string, command ...string) Command {
 	if filepath.Clean(file) == Name {
 		return command
