@@ -1,5 +1,5 @@
-// Package exitcode has sets of codes: exit codes of commands, and statuses of HTTP
-// where a configuration lists them the same way.
+// Package exitcode has sets of exit codes, written as 1,5-9. The configuration uses
+// them for HTTP status codes, too.
 package exitcode
 
 import (
@@ -11,11 +11,11 @@ import (
 // Max is the largest exit code of a process.
 const Max = 255
 
-// Set is a set of codes, as ranges. An empty set differs from a nil one where nil
-// means a default.
+// Set is a set of codes, as ranges. A nil set can mean a default, and an empty one
+// that there are no codes.
 type Set []Range
 
-// Range is the codes from First to Last.
+// Range has the codes from First to Last, both included.
 type Range struct{ First, Last int }
 
 // Has reports whether the code is in the set.
@@ -28,7 +28,7 @@ func (s Set) Has(code int) bool {
 	return false
 }
 
-// Overlap returns a code that is in both sets.
+// Overlap returns a code that is in both sets; ok is false if there is none.
 func (s Set) Overlap(other Set) (code int, ok bool) {
 	for _, a := range s {
 		for _, b := range other {
@@ -63,7 +63,7 @@ func ParseRange(text string) (Range, error) {
 	return Range{int(lo), int(hi)}, nil
 }
 
-// String returns the range as [ParseRange] reads it.
+// String returns the range in the form that [ParseRange] parses.
 func (r Range) String() string {
 	if r.First == r.Last {
 		return strconv.Itoa(r.First)
@@ -94,10 +94,11 @@ type Flag struct {
 // String returns the flag as it was given.
 func (f *Flag) String() string { return f.text }
 
-// Type returns the name of the value in the help.
+// Type returns the name of the value in the help text. Package pflag requires it.
 func (*Flag) Type() string { return "codes" }
 
-// Set adds the codes of the text. If it returns an error, the flag is unchanged.
+// Set adds the codes in text to the flag; "none" adds no code. If it returns an error,
+// the flag is unchanged.
 func (f *Flag) Set(text string) error {
 	if text == "none" {
 		f.text, f.given = text, true
@@ -115,13 +116,13 @@ func (f *Flag) Set(text string) error {
 	return nil
 }
 
-// Add adds a code as if it had been given.
+// Add adds a code, as if the user had given it.
 func (f *Flag) Add(code uint8) {
 	f.codes, f.given = append(f.codes, Range{int(code), int(code)}), true
 }
 
-// Given reports whether the flag was set, be it to nothing.
+// Given reports whether the flag was set, also if it was set to "none".
 func (f *Flag) Given() bool { return f.given }
 
-// Has reports whether the code is one of those given.
+// Has reports whether the flag contains the code.
 func (f *Flag) Has(code int) bool { return f.codes.Has(code) }
