@@ -171,7 +171,7 @@ func readChaos(name string) (spec chaos.Spec, err error) {
 		return spec, err
 	}
 	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, 1<<20)) // more than the longest spec that is accepted
+	text, err := io.ReadAll(io.LimitReader(file, 1<<20)) // longer than any spec that the parser accepts
 	if err != nil {
 		return spec, err
 	}
@@ -225,8 +225,8 @@ func (o *chaosOptions) run(ctx context.Context, io Streams, spec chaos.Spec) err
 	return nil
 }
 
-// certificate returns the server's certificate as PEM, and writes it to --cert. It is empty without
-// --tls.
+// certificate returns the server's certificate as PEM, and writes it to the file of --cert. Without
+// --tls it returns an empty string.
 func (o *chaosOptions) certificate(server *chaos.Server) (string, error) {
 	cert := server.Certificate()
 	if cert == nil {
@@ -254,7 +254,7 @@ type chaosPrinter struct {
 	waiting []string
 }
 
-// printStart prints the URL and the requests that came before it.
+// printStart prints the URL, and a line for each request that has arrived before.
 func (p *chaosPrinter) printStart(server *chaos.Server, certificate string) {
 	url, first := server.URL(), server.URL()
 	if p.json {
@@ -279,7 +279,7 @@ func jsonLine(v any) string {
 	return string(visibleJSON(text))
 }
 
-// printRequest prints a line for a request.
+// printRequest prints a line for a request, or queues it until the URL is printed.
 func (p *chaosPrinter) printRequest(a chaos.Arrival) {
 	text := p.formatRequest(a)
 	p.mu.Lock()

@@ -59,10 +59,10 @@ func newCluster(io Streams) *cobra.Command {
 	return o.command(cmd, remoteServer+"\n"+clusterCodes)
 }
 
-// clusterOptions holds the flags of cluster, and what --watch printed last.
+// clusterOptions holds the flags of cluster, and the members that --watch has printed.
 type clusterOptions struct {
 	remote
-	members map[string]string // name by id
+	members map[string]string // names of the members, by id
 }
 
 func (o *clusterOptions) show(ctx context.Context, c *client.Client) error {
@@ -122,7 +122,7 @@ func shardTrouble(c *control.Cluster, sh *engine.ShardInfo) string {
 	return ""
 }
 
-// watch prints the cluster every second until the context ends.
+// watch shows the cluster until the context ends, with an update every second.
 func (o *clusterOptions) watch(ctx context.Context, c *client.Client) error {
 	w := &listWatch[control.Cluster]{
 		resultPrinter: o.resultPrinter, get: c.Cluster, isAway: isTemporary, warnsAway: true,

@@ -29,7 +29,7 @@ func (r *remote) completeFromServer(ask func(ctx context.Context, c *client.Clie
 	return ask(ctx, c), cobra.ShellCompDirectiveNoFileComp
 }
 
-// single limits a completion to one argument.
+// single returns a completion that completes only the first argument.
 func single(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -90,7 +90,7 @@ func (r *remote) completeFlags(cmd *cobra.Command) {
 		"search":     completeWords(nil),
 	} {
 		if cmd.Flags().Lookup(name) != nil {
-			_ = cmd.RegisterFlagCompletionFunc(name, complete) // the flag is there
+			_ = cmd.RegisterFlagCompletionFunc(name, complete) // can't fail: the flag exists
 		}
 	}
 }
@@ -102,7 +102,7 @@ func completeNoFiles(cmd *cobra.Command, flags ...string) {
 	}
 }
 
-// completeWords completes one word of a comma-separated list.
+// completeWords completes the last word of a comma-separated list.
 func completeWords(words []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, prefix string) (out []cobra.Completion, _ cobra.ShellCompDirective) {
 		before := prefix[:strings.LastIndex(prefix, ",")+1]

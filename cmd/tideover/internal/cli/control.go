@@ -112,7 +112,7 @@ func rejectEmptyFilters(cmd *cobra.Command) error {
 	return nil
 }
 
-// check returns an error if flags contradict each other.
+// check returns an error if flags and arguments contradict each other.
 func (o *retryOptions) check(cmd *cobra.Command, args []string) error {
 	name := firstFilterFlag(cmd)
 	switch {
@@ -166,7 +166,7 @@ func (o *retryOptions) execute(ctx context.Context, c *client.Client, args []str
 	})
 }
 
-// printNewRun prints the id of a run that replaces another.
+// printNewRun prints the id of a new run, unless err is set: then it returns err.
 func (o *remote) printNewRun(run control.Started, err error) error {
 	if err != nil {
 		return err
@@ -174,8 +174,8 @@ func (o *remote) printNewRun(run control.Started, err error) error {
 	return o.printJSONOrLine(run, "%s", run.ID)
 }
 
-// changeEach calls change for each run and prints the new state. It continues if the server rejects
-// the change of one of several runs.
+// changeEach calls do for each run and prints the state that do returns. It continues if the server
+// rejects the change of one of several runs.
 func (o *remote) changeEach(ctx context.Context, ids []string, do func(context.Context, string) (control.Outcome, error)) error {
 	return o.forEachRun(ids, func(id string) error {
 		outcome, err := do(ctx, id)
@@ -206,8 +206,8 @@ func (o *remote) forEachRun(ids []string, do func(id string) error) error {
 	return nil
 }
 
-// changeMatching asks for confirmation and changes all runs that match the filter, a page of at
-// most 1,000 at a time.
+// changeMatching asks for confirmation and then changes all runs that match the filter. what is the
+// verb in messages. do changes some of the runs and returns where the next call must continue.
 func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what string, f control.Filter, do func(context.Context, control.Bulk) (control.Done, error)) error {
 	first := f
 	first.Limit = 1000
@@ -227,7 +227,8 @@ func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what
 		return err
 	}
 	if o.latest && f.Until.IsZero() {
-		// New runs replace these. One that fails at once must not be retried again.
+		// Each of these runs is replaced by a new one. The filter must not match new runs: one that
+		// fails at once would be retried again.
 		newest := slices.MaxFunc(page.Runs, func(a, b engine.Info) int { return a.Created.Compare(b.Created) })
 		f.Until = newest.Created.Add(time.Millisecond)
 	}
@@ -244,7 +245,7 @@ func (o *bulkOptions) changeMatching(ctx context.Context, c *client.Client, what
 	}
 }
 
-// pastTense has the past tense of the verbs, for the result line.
+// pastTense maps the verbs of changeMatching to their past tense, for the result line.
 var pastTense = map[string]string{"retry": "retried", "cancel": "canceled"}
 
 func (o *bulkOptions) printBulkResult(what string, d control.Done) error {
@@ -275,7 +276,7 @@ func (o *bulkOptions) confirm(ctx context.Context, what, count string) error {
 		answer <- line
 	}()
 	select {
-	case <-ctx.Done(): // the process ends, and the reading goroutine with it
+	case <-ctx.Done(): // the reading goroutine ends with the process
 		return context.Cause(ctx)
 	case line := <-answer:
 		if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(line))) {

@@ -13,10 +13,10 @@ import (
 // progressPrinter prints lines about a command to standard error, and a countdown on a terminal.
 type progressPrinter struct {
 	out   io.Writer
-	file  *os.File // that out writes to
+	file  *os.File // the file that out writes to
 	quiet bool
 	draw  bool                // show a countdown
-	clean func(string) string // applied to each text
+	clean func(string) string // applied to each line before it is printed
 
 	mu        sync.Mutex
 	countdown *countdown // nil if none is running
@@ -39,7 +39,8 @@ func (p *progressPrinter) warn(text string) {
 	fmt.Fprintf(p.out, "tideover: %s\n", p.clean(text))
 }
 
-// showCountdown starts a countdown if the terminal is ours and the wait is at least a second.
+// showCountdown starts a countdown to until, if this process is in the foreground of the terminal
+// and the delay is at least a second. label and tail are the texts before and after the time.
 func (p *progressPrinter) showCountdown(label, tail string, delay time.Duration, until time.Time) {
 	if !p.draw || delay < time.Second || !process.Foreground(p.file) {
 		return
@@ -96,8 +97,8 @@ func (c *countdown) run() {
 	}
 }
 
-// draw redraws the line if its text has changed. It draws nothing while another process has the
-// terminal, as after Ctrl-Z and bg.
+// draw redraws the line if its text has changed. It draws nothing while this process is in the
+// background of the terminal, for example after Ctrl-Z and bg.
 func (c *countdown) draw() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,7 +132,7 @@ func (c *countdown) stop() {
 	c.erase()
 }
 
-// formatRemaining formats a duration in seconds; below 10 s in tenths.
+// formatRemaining formats a duration, rounded to seconds; below 10 s to tenths of a second.
 func formatRemaining(d time.Duration) string {
 	d = max(d, 0)
 	if d < 10*time.Second {

@@ -75,7 +75,7 @@ func (o *runsOptions) printGroups(ctx context.Context, c *client.Client) error {
 	return o.printRendered(dead, func(s *screen) []string { return renderGroups(dead.Groups, s) })
 }
 
-// printUnlisted prints how many dead runs the list leaves out.
+// printUnlisted prints how many dead runs are not in the list.
 func (o *runsOptions) printUnlisted(ctx context.Context, c *client.Client) error {
 	st, err := c.Status(ctx)
 	if err != nil {
@@ -87,8 +87,8 @@ func (o *runsOptions) printUnlisted(ctx context.Context, c *client.Client) error
 	return err
 }
 
-// unlistedDeadRuns counts the dead runs that lists contain only with --internal: messages that
-// could not be sent, and runs of on-give-up.
+// unlistedDeadRuns returns lines that count the dead runs that are listed only with --internal:
+// messages that could not be sent, and runs that on-give-up has started.
 func unlistedDeadRuns(st *control.Status) (lines []string) {
 	messages, reactions := 0, 0
 	for _, w := range st.Workflows {

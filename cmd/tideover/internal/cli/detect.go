@@ -111,7 +111,8 @@ func (o *detectOptions) completePacks(*cobra.Command, []string, string) (list []
 	return list, cobra.ShellCompDirectiveDefault
 }
 
-// verdict is why the command stopped, with the explanation.
+// verdict is the output of detect: why the command stopped, and with --explain the lines that were
+// considered.
 type verdict struct {
 	detect.Stop
 	Wait     time.Duration    `json:"wait_ns,omitempty"`
@@ -175,7 +176,7 @@ func (o *detectOptions) packs() ([]*detect.Pack, error) {
 	if err != nil && o.source.path != "" {
 		return nil, fmt.Errorf("--config: %w", err)
 	}
-	if err != nil { // not named by --config
+	if err != nil { // the configuration was found, not named by --config
 		fmt.Fprintf(o.io.Err, "tideover: warning: the packs of the configuration are not used: %s\n", visibleLines(err.Error()))
 	}
 	return packs, nil
@@ -225,7 +226,7 @@ func (o *detectOptions) packByName() (*detect.Pack, error) {
 	}
 }
 
-// writeToDetectors copies the file, or standard input for -, to all detectors.
+// writeToDetectors copies the file with this name to all detectors; - is standard input.
 func writeToDetectors(in *os.File, name string, detectors []*detect.Detector) error {
 	if name != "-" {
 		file, err := os.Open(name)

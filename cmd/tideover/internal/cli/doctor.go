@@ -86,7 +86,7 @@ func (r *remote) checkServer(ctx context.Context, c *client.Client) error {
 	return r.printDiagnosis(d)
 }
 
-// checkLocally runs the checks in this process, by the configuration that the flags select.
+// checkLocally runs the checks in this process, with the configuration that the flags select.
 func (r *remote) checkLocally(ctx context.Context, f *configFlags) error {
 	redactor := new(secret.Redactor)
 	src, err := f.source(redactor)
@@ -121,7 +121,7 @@ func (r *remote) printDiagnosis(d control.Diagnosis) error {
 	return err
 }
 
-// waitNoticeDelay is how long the checks run before a notice says what they wait for.
+// waitNoticeDelay is how long the checks run before a notice says which servers they wait for.
 const waitNoticeDelay = 2 * time.Second
 
 // printWaitNotice prints which NATS servers the checks wait for.
@@ -156,7 +156,8 @@ func diagnose(ctx context.Context, cfg *config.Config, redactor *secret.Redactor
 	return d, nil
 }
 
-// checkAddresses checks the listen addresses of serve and of a gateway that runs alone.
+// checkAddresses checks the listen addresses of serve and of a gateway that runs alone. With TLS it
+// checks only that of serve, and the certificate.
 func checkAddresses(cfg *config.Config, now time.Time) []doctor.Finding {
 	serve, gateway := server.ListenAddress(cfg, false), server.ListenAddress(cfg, true)
 	if !cfg.Server.TLS.On() {
@@ -170,7 +171,8 @@ func checkAddresses(cfg *config.Config, now time.Time) []doctor.Finding {
 	return serve.Check(now)
 }
 
-// severityColours uses only the 16 colours that every terminal has.
+// severityColours has the terminal code of each severity's colour. The codes are among the 16
+// colours that every terminal has.
 var severityColours = map[string]string{journal.Broken: "31", journal.Weak: "33", journal.Note: "2"}
 
 func renderDiagnosis(d control.Diagnosis, s *screen) []string {

@@ -14,13 +14,13 @@ import (
 // eventLog writes events as JSON lines. Without a file it drops them.
 type eventLog struct {
 	file   *os.File
-	out    *graceWriter // to the file
+	out    *graceWriter // writes to file
 	failed func(string) // called once, with the reason, if a line could not be written
-	broken bool
+	broken bool         // a line could not be written; later events are dropped
 }
 
 // openEvents opens the target of --events: a file to append to, or the number of an open file
-// descriptor. An empty target returns a log that drops its events.
+// descriptor. With an empty target it returns a log that drops its events.
 func openEvents(target string, grace time.Duration) (*eventLog, error) {
 	if target == "" {
 		return &eventLog{out: &graceWriter{}}, nil
@@ -56,12 +56,13 @@ func (l *eventLog) write(e retry.Event) {
 // attemptResult is how an attempt of a command ended. Its fields are added to the JSON of an event.
 // Fields may be added, but not removed or renamed.
 type attemptResult struct {
-	ExitCode int  `json:"exit_code"` // as TIDEOVER_LAST_EXIT has it
+	ExitCode int  `json:"exit_code"` // the number that the next attempt gets in TIDEOVER_LAST_EXIT
 	Signal   int  `json:"signal,omitempty"`
 	TimedOut bool `json:"timed_out,omitempty"`
 }
 
-// eventJSON encodes an event, with the result of the attempt if the event reports the end of one.
+// eventJSON encodes an event. If the event reports the end of an attempt, the object also has the
+// fields of attemptResult.
 func eventJSON(e retry.Event) ([]byte, error) {
 	line, err := json.Marshal(e)
 	if err != nil {

@@ -46,11 +46,11 @@ type execOptions struct {
 	name        string
 	config      string
 
-	policy retry.Policy // built from all flags above
+	policy retry.Policy // built from the flags by resolve
 }
 
-// execRejectedKeys are policy keys that have no meaning for a command: it states no delays as a
-// server does, and two copies of it at once are rarely wanted.
+// execRejectedKeys are policy keys that exec does not support. A command can't state a delay, as a
+// server can with Retry-After, and running two copies of a command at once is rarely wanted.
 var execRejectedKeys = []string{"server-wait", "server-slack", "reset-after", "hedge"}
 
 // codeTempFail is EX_TEMPFAIL, the exit code by which programs ask to be run again later.
@@ -216,8 +216,8 @@ func (o *execOptions) resolve() error {
 	return nil
 }
 
-// hintMissingPolicyQuotes adds a hint to an error about a policy if its keys were probably taken
-// for the command, because the policy was not quoted.
+// hintMissingPolicyQuotes adds a hint to an error about a policy if the policy was probably not
+// quoted: the first argument, which should be the command, is then a key of the policy.
 func hintMissingPolicyQuotes(err error, policy string, args []string) error {
 	if len(args) == 0 {
 		return err

@@ -16,8 +16,8 @@ import (
 // notifyTimeout limits the time that exec waits at its end for messages to be sent.
 const notifyTimeout = time.Minute
 
-// notifierSet sends messages about a command. There is no engine to store them: a message that
-// can't be sent before the end is reported on standard error.
+// notifierSet sends messages about a command. Messages are not stored: one that can't be sent
+// before exec ends is reported on standard error and dropped.
 type notifierSet struct {
 	list     []*execNotifier
 	redactor *secret.Redactor
@@ -27,7 +27,8 @@ type notifierSet struct {
 	pending  sync.WaitGroup
 }
 
-// execNotifier is a notifier of the configuration with its own retries and limits.
+// execNotifier sends the messages of one notifier of the configuration, with its policy and its
+// rate limit.
 type execNotifier struct {
 	*notify.Spec
 	sender *notify.Sender
@@ -72,8 +73,8 @@ func newExecNotifier(cfg *config.Config, n *notify.Spec) (*execNotifier, error) 
 	return &execNotifier{n, sender, runner, notify.NewGate(n)}, nil
 }
 
-// send sends a message with the retries of the notifier. It counts the attempts in attempts, unless
-// that is nil.
+// send sends a message, with retries by the policy of the notifier. It adds the number of attempts
+// to attempts, unless attempts is nil.
 func (l *execNotifier) send(ctx context.Context, m notify.Message, attempts *int) error {
 	return l.runner.Do(ctx, func(ctx context.Context) error {
 		if attempts != nil {
@@ -81,14 +82,14 @@ func (l *execNotifier) send(ctx context.Context, m notify.Message, attempts *int
 		}
 		err := l.sender.Send(ctx, m)
 		if e, ok := errors.AsType[*notify.SendError](err); ok {
-			m = e.Progress() // don't send again to recipients that have it
+			m = e.Progress() // leaves out the recipients that have got the message
 		}
 		return err
 	})
 }
 
-// observe starts to send a message about the event to each notifier that wants it. It does not
-// wait.
+// observe starts to send a message about the event with each notifier that is configured for such
+// events. It does not wait for the end.
 func (t *notifierSet) observe(ev retry.Event) {
 	if len(t.list) == 0 || ev.Reason == retry.StopCanceled {
 		return
@@ -111,7 +112,8 @@ func (t *notifierSet) observe(ev retry.Event) {
 	}
 }
 
-// finish waits until all messages are sent, at most notifyTimeout and not longer than stop.
+// finish waits until all messages are sent. If stop ends, or after notifyTimeout, it cancels those
+// that are not sent yet.
 func (t *notifierSet) finish(stop context.Context) {
 	limit := time.AfterFunc(notifyTimeout, t.cancel)
 	defer limit.Stop()

@@ -36,7 +36,7 @@ func (r *reporter) observe(e retry.Event) {
 	case retry.GaveUp:
 		r.stopCountdown()
 		r.gaveUp(e)
-	default: // included in the line about the wait, or not printed
+	default: // other events are not printed, or are part of the line about the wait
 	}
 }
 
@@ -44,7 +44,7 @@ func (r *reporter) gaveUp(e retry.Event) {
 	err, ok := errors.AsType[*retry.Error](e.Err)
 	_, notStarted := errors.AsType[*process.StartError](e.Err)
 	_, notWritten := errors.AsType[*process.OutputError](e.Err)
-	if !ok || notStarted || notWritten { // finish prints the latter two as errors
+	if !ok || notStarted || notWritten { // execution.finish prints a StartError and an OutputError
 		return
 	}
 	tries := textfmt.Plural(err.Attempts, "attempt")

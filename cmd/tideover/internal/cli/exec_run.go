@@ -29,7 +29,7 @@ type execution struct {
 	report    *reporter
 	notifiers *notifierSet
 	attempt   int             // the number of the current attempt
-	last      *process.Result // of the latest attempt; nil before the first
+	last      *process.Result // result of the latest attempt; nil before the end of the first
 	stopped   bool            // a signal to tideover ended the latest attempt
 }
 
@@ -88,7 +88,8 @@ func (x *execution) observe(e retry.Event) {
 	x.notifiers.observe(e)
 }
 
-// run makes one attempt.
+// run makes one attempt. It returns a permanent error if the attempt must not be retried, and a
+// throttled one if the exit code is in --throttle-on.
 func (x *execution) run(ctx context.Context) error {
 	r, err := x.sup.Run(ctx, x.environment()...)
 	output, broken := errors.AsType[*process.OutputError](err)
@@ -103,7 +104,7 @@ func (x *execution) run(ctx context.Context) error {
 	}
 	unread := broken && errors.Is(output, syscall.EPIPE)
 	if unread && r.Code == 0 {
-		r.Code = codePipe // without tideover, SIGPIPE would have killed it
+		r.Code = codePipe // without tideover, SIGPIPE would have killed the command
 	}
 	if sig := x.terminalSignal(r); sig != 0 && x.sup.Stopped() == nil {
 		x.sup.Interrupted(sig)
@@ -150,7 +151,8 @@ func (x *execution) environment() []string {
 	}
 }
 
-// finish writes the buffered output and turns the outcome into an exit code.
+// finish writes the buffered output of a successful attempt and returns the exit code as an
+// exitError; nil for 0.
 func (x *execution) finish(err error) error {
 	exit := exitError{Code: x.code(err)}
 	if start, ok := errors.AsType[*process.StartError](err); ok {
@@ -177,7 +179,7 @@ func (x *execution) outputErrorCode(err error) int {
 		return stop.Code()
 	}
 	if errors.Is(err, syscall.EPIPE) {
-		return codePipe // without tideover, SIGPIPE would have killed it
+		return codePipe // without tideover, SIGPIPE would have killed the command
 	}
 	x.report.warn("standard output: " + err.Error())
 	return codeOwn
@@ -224,11 +226,11 @@ func (x *execution) code(err error) int {
 type failure struct {
 	process.Result
 	text  string // how the attempt ended
-	final string // why it is not retried; empty if it can be
+	final string // why the attempt is not retried; empty if it may be retried
 	grace time.Duration
 }
 
-// Error says how the attempt ended, and why it is not retried.
+// Error says how the attempt ended, and why it is not retried if final is set.
 func (f *failure) Error() string {
 	if f.final == "" {
 		return f.text
@@ -244,8 +246,8 @@ func resultCode(r *process.Result) int {
 	return r.Code
 }
 
-// killedSuffix says that an attempt that timed out had to be killed after the grace period. It is
-// empty if TERM was enough, or if f is nil.
+// killedSuffix returns the end of a message about an attempt that timed out: that it was killed
+// after the grace period. It is empty if TERM was enough, or if f is nil.
 func (f *failure) killedSuffix() string {
 	if f == nil || f.Signal != syscall.SIGKILL {
 		return ""
@@ -258,8 +260,8 @@ func (f *failure) Is(target error) bool {
 	return f.TimedOut && target == context.DeadlineExceeded
 }
 
-// classify returns the failure of an attempt, or nil if it succeeded. unread means that the reader
-// of our standard output is gone.
+// classify returns the failure of an attempt, or nil if it succeeded. unread is true if the output
+// of the command could not be written because its reader is gone.
 func (x *execution) classify(r process.Result, unread bool) *failure {
 	f := &failure{Result: r, text: fmt.Sprintf("exited with %d", r.Code), grace: time.Duration(x.grace)}
 	if r.Signal != 0 {

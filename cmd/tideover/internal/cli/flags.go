@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// groupKey is the annotation of a flag with its heading in the help text.
+// groupKey is the key of the annotation that holds a flag's heading in the help text.
 const groupKey = "tideover-group"
 
 // groupFlags puts flags under a heading of the help text.
@@ -45,8 +45,8 @@ func setGroupedHelp(cmd *cobra.Command, headings ...string) {
 	})
 }
 
-// orderedFlags returns the flags of a command. The help lists them in the order of their
-// definition, and the line of usage places them.
+// orderedFlags returns the flags of a command and makes the help list them in the order of their
+// definition. It also stops cobra from adding [flags] to the usage line, so cmd.Use must contain it.
 func orderedFlags(cmd *cobra.Command) *pflag.FlagSet {
 	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false

@@ -102,7 +102,8 @@ func runGateway(ctx context.Context, io Streams, o *serveOptions, presets []stri
 	})
 }
 
-// gatewaySource returns the configuration of the file, or one that is generated for the presets.
+// gatewaySource returns the source of the configuration: the file, or a generated text if presets
+// are given. The flag --listen sets the address of the gateway.
 func gatewaySource(o *serveOptions, presets []string, redactor *secret.Redactor) (config.Source, error) {
 	if len(presets) > 0 && o.source.path != "" {
 		return config.Source{}, errors.New("gateway: presets and --config can't be used together: write the presets under providers: in the file")
@@ -163,7 +164,7 @@ func printGatewayAddresses(io Streams, presets []string, p server.Page) {
 func keySource(p server.Provider, presets []string) string {
 	var from []string
 	for _, ref := range p.Keys {
-		_, name, _ := strings.Cut(strings.TrimSuffix(ref, "}"), ":") // of ${env:NAME} or ${file:path}
+		_, name, _ := strings.Cut(strings.TrimSuffix(ref, "}"), ":") // NAME of ${env:NAME}, path of ${file:path}
 		from = append(from, name)
 	}
 	switch {

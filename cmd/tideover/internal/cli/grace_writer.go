@@ -9,20 +9,20 @@ import (
 )
 
 // graceWriter writes to a file whose reader may be stuck, such as a full pipe or a terminal after
-// Ctrl-S. It blocks like any writer. After the context of stopOn has ended, it waits for at most
-// the grace period and then fails.
+// Ctrl-S. It blocks like any writer. When the context given to stopOn has ended, a write that still
+// blocks after the grace period fails.
 type graceWriter struct {
 	out   io.Writer
 	grace time.Duration
 
 	mu       sync.Mutex
 	stopping context.Context // ends when the process must stop; nil means never
-	stuck    bool            // a write never returned; all later ones fail
+	stuck    bool            // a write still blocked after the grace period; all later writes fail
 }
 
 var errNotRead = errors.New("the reader does not read")
 
-// stopOn sets the context that limits writes.
+// stopOn sets the context whose end limits the time of writes.
 func (p *graceWriter) stopOn(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -159,8 +159,8 @@ func (o *initOptions) report(c starter.Case) error {
 	return err
 }
 
-// writeConfig writes a file that only its owner can read, completely or not at all. It replaces an
-// existing file only if force is true.
+// writeConfig writes a file that only its owner can read. If that fails, it leaves no partial file.
+// It replaces an existing file only if force is true.
 func writeConfig(path string, text []byte, force bool) error {
 	info, err := os.Stat(path)
 	switch {

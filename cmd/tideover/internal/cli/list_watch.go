@@ -16,20 +16,22 @@ const watchEvery = time.Second
 type listWatch[T any] struct {
 	resultPrinter
 	get       func(context.Context) (T, error)
-	isAway    func(error) bool // reports whether a later call of get may succeed
-	warnsAway bool             // without a terminal, print a warning if get fails
+	isAway    func(error) bool // reports whether get may succeed again after this error
+	warnsAway bool             // print a warning if get fails and the output is not a terminal
 	render    func(T, *screen) []string
 	changes   func(T, printChange) error // prints the entries that have changed
 
-	height int               // number of lines on the terminal
+	height int               // number of lines that redraw has written
 	seen   map[string]string // last printed state of each entry
-	warned bool              // the latest get has failed, and a warning was printed
+	warned bool              // a warning was printed, and get has failed ever since
 }
 
-// printChange prints an entry, unless its state was printed before.
+// printChange prints an entry, with --json as JSON, else as the line. It prints nothing if state is
+// the same as when an entry with this key was last printed.
 type printChange func(key, state string, entry any, line string) error
 
-// run shows the list until the context ends. A first get that fails ends it, too.
+// run shows the list until the context ends. It also ends if the first get fails, or a later one
+// with an error for which isAway is false.
 func (w *listWatch[T]) run(ctx context.Context) error {
 	w.seen = map[string]string{}
 	tick := time.NewTicker(watchEvery)
@@ -76,7 +78,7 @@ func (w *listWatch[T]) printChange(key, state string, entry any, line string) er
 	return w.printJSONOrLine(entry, "%s", line)
 }
 
-// redraw writes lines over the previous ones.
+// redraw replaces the lines that it has written before.
 func (w *listWatch[T]) redraw(lines []string) error {
 	if _, height := terminalSize(w.io.Out); height > 2 && len(lines) > height-1 {
 		lines = lines[:height-1] // a line that has scrolled away can't be redrawn

@@ -16,7 +16,8 @@ const manLong = `Writes manual pages into a folder, one for each command, as fil
 tideover.1, tideover-exec.1 and so on, and tideover-policy.7. They contain the text
 of --help.`
 
-// newMan returns a hidden command for packagers; users have --help.
+// newMan returns the command that writes the manual pages. It is hidden, because only packagers
+// need it.
 func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
@@ -102,7 +103,7 @@ func manShort(cmd *cobra.Command) string {
 	return cmd.Short
 }
 
-// options writes the flags, as --help does.
+// options writes a section with the flags that --help lists.
 func (p *roff) options(flags *pflag.FlagSet) {
 	if !flags.HasAvailableFlags() {
 		return
@@ -124,7 +125,7 @@ func (p *roff) options(flags *pflag.FlagSet) {
 	})
 }
 
-// manDefault returns the default of a flag in parentheses; empty if it is a zero value.
+// manDefault returns the default of a flag in parentheses; empty if the default is a zero value.
 func manDefault(f *pflag.Flag) string {
 	if slices.Contains([]string{"", "0", "0s", "false", "[]"}, f.DefValue) {
 		return ""
@@ -143,7 +144,8 @@ func (p *roff) commands(title string, list []*cobra.Command) {
 	}
 }
 
-// roff builds a manual page in the roff language. It uses only requests that every man has.
+// roff builds a manual page in the roff language. It uses only requests that every implementation
+// of man supports.
 type roff struct{ strings.Builder }
 
 func (p *roff) line(s string) { p.WriteString(s + "\n") }
@@ -161,8 +163,8 @@ func (p *roff) item(term, meaning string) {
 	p.line(escape(strings.Join(strings.Fields(meaning), " ")))
 }
 
-// text writes help text. Paragraphs are filled; indented lines are tables or examples and stay as
-// they are.
+// text writes help text. man wraps its paragraphs; indented lines are tables or examples and keep
+// their line breaks.
 func (p *roff) text(s string) {
 	var block []string
 	for line := range strings.SplitSeq(strings.Trim(s, "\n"), "\n") {
@@ -181,7 +183,7 @@ func (p *roff) text(s string) {
 	p.literal(block)
 }
 
-// literal writes lines without filling.
+// literal writes lines that man must not join or wrap.
 func (p *roff) literal(lines []string) {
 	if len(lines) == 0 {
 		return
@@ -217,7 +219,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// roffChars has the roff form of characters that would be read as something else.
+// roffChars maps characters that roff would interpret or replace to their escaped form.
 var roffChars = map[rune]string{
 	'\\': `\e`, '-': `\-`, '\'': `\(aq`, '"': `\(dq`, '`': `\(ga`, '^': `\(ha`, '~': `\(ti`, '\n': " ", '\r': " ",
 }

@@ -65,7 +65,7 @@ type moveOptions struct {
 	leave    bool
 	without  []int // numbers of lost shards to leave out
 	redactor secret.Redactor
-	stage    string // printed last
+	stage    string // the stage that progress was last called with
 }
 
 func newMove(io Streams) *cobra.Command {
@@ -113,9 +113,9 @@ func (o *moveOptions) run(ctx context.Context, from, to string) error {
 
 // moveLocation is the source or the target of a move.
 type moveLocation struct {
-	name   string // as printed
-	folder string // empty for a cluster
-	config *config.Config
+	name   string         // for messages
+	folder string         // empty for a cluster
+	config *config.Config // nil if the argument was a folder
 }
 
 // resolveLocation returns the folder or the cluster that an argument names.
@@ -142,7 +142,7 @@ func (o *moveOptions) resolveLocation(arg string) (p moveLocation, err error) {
 	return p, nil
 }
 
-// same reports whether both are the same folder or cluster.
+// same reports whether p and q are the same folder or the same cluster.
 func (p *moveLocation) same(q *moveLocation) bool {
 	if p.folder != "" || q.folder != "" {
 		return p.folder == q.folder
@@ -182,7 +182,7 @@ func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err e
 		return m, fmt.Errorf("move: %s contains no runs: %w", source.folder, err)
 	}
 	m = moved{From: source.name, To: target.name, DryRun: o.dryRun}
-	if o.dryRun { // counting needs a target that is not the real one
+	if o.dryRun { // move.Move opens its target: give it an empty temporary one instead of the real one
 		dir, err := os.MkdirTemp("", "tideover-move-")
 		if err != nil {
 			return m, err
@@ -210,7 +210,7 @@ func (o *moveOptions) move(ctx context.Context, from, to string) (m moved, err e
 	return m, hintLostShard(err)
 }
 
-// stageNames describes the stages of a move.
+// stageNames maps the stages of a move to the texts that progress prints.
 var stageNames = map[string]string{"read": "reading shards", "archives": "copying archives", "write": "writing shards", "verify": "comparing shards"}
 
 // progress prints the progress of the move: on a terminal in place, otherwise a line for each
@@ -305,7 +305,7 @@ func renderLeftOut(list []move.LeftOut, s *screen) (lines []string) {
 	return lines
 }
 
-// hintLostShard adds to the error about a lost shard how to leave it out.
+// hintLostShard adds to an error about a lost shard the flag that leaves the shard out.
 func hintLostShard(err error) error {
 	if lost, ok := errors.AsType[*move.LostShardError](err); ok {
 		return fmt.Errorf("%w; if it can't be restored, leave it out with --without-shard %d", err, lost.Shard)

@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// Exit codes of nip90 request, besides codeOwn, and lengths of shortened texts.
+// Exit codes of nip90 request besides codeOwn, and the lengths to which texts are shortened.
 const (
 	codeJobFailed    = 1
 	codeJobCanceled  = 2
@@ -42,9 +42,9 @@ Requests and results are public: anyone can read them.`,
 	return cmd
 }
 
-// readKey reads a secret key from the reference or the file. It returns the zero key if both are
-// empty. A key on the command line is rejected, because other users of the machine can see it in
-// the list of processes.
+// readKey reads the secret key that ref (--key, such as ${env:NOSTR_KEY}) or file (--key-file)
+// names. It returns the zero key if both are empty. It rejects a key on the command line, because
+// other users of the machine can see it in the list of processes.
 func readKey(ref, file string, redactor *secret.Redactor) (key nostr.SecretKey, err error) {
 	var where secret.Ref
 	flag := "--key"
@@ -89,8 +89,8 @@ func (r *relayFlags) register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("relay", cobra.FixedCompletions([]cobra.Completion{"wss://"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace))
 }
 
-// client returns a client for the relays. It reports problems of relays with say, and passes events
-// to take.
+// client returns a client for the relays of --relay. The client prints problems of relays with say,
+// and passes the events that it receives to take.
 func (r *relayFlags) client(key nostr.SecretKey, say func(string, ...any), take func(*nostr.Event) error) (*nostr.Client, error) {
 	if len(r.relays) == 0 {
 		return nil, errors.New("--relay: no relay given: name at least one, such as wss://relay.example.com")
@@ -105,7 +105,8 @@ func (r *relayFlags) client(key nostr.SecretKey, say func(string, ...any), take 
 	return client, nil
 }
 
-// startClient runs the client until the returned function is called.
+// startClient runs the client in the background until end is called. end waits until the client has
+// stopped.
 func startClient(client *nostr.Client) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -119,7 +120,7 @@ func startClient(client *nostr.Client) (end func()) {
 // relayLog is a log handler that prints warnings of the client as lines of text.
 type relayLog struct {
 	say   func(string, ...any)
-	relay string
+	relay string // URL of the relay, from the attributes of the logger
 }
 
 // Enabled implements [slog.Handler]: only warnings and errors are printed.

@@ -74,7 +74,7 @@ func keygen(p *resultPrinter, out string) error {
 	return p.printRendered(made, func(*screen) []string { return lines })
 }
 
-// writeKey writes the key to a new file. If that fails, it removes the file.
+// writeKey writes the key to a new file that only its owner can read. It never replaces a file.
 func writeKey(name string, key nostr.SecretKey) error {
 	err := writeNewFile(name, []byte(key.Reveal()+"\n"))
 	if errors.Is(err, os.ErrExist) {

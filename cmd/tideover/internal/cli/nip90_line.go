@@ -28,7 +28,7 @@ func feedbackText(x *nip90client.Entry) string {
 
 func feedbackDetails(x *nip90client.Entry) (list []string) {
 	if r := x.Retry; r != nil {
-		// Providers that run tideover include it in the message.
+		// Providers that run tideover include this number in the message. Do not print it twice.
 		if n := attemptOf(r.Number, r.Of); !strings.Contains(x.Message, n) {
 			list = append(list, "retry "+n)
 		}
@@ -66,13 +66,13 @@ func seconds(s float64) string {
 	return textfmt.CoarseDuration(time.Duration(s * float64(time.Second)))
 }
 
-// milliseconds converts a number from another party to a duration. It returns the longest duration
-// if the number is too large.
+// milliseconds converts a number of milliseconds, which another party has sent, to a duration. It
+// returns the longest duration if the number is too large.
 func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, int64(1<<63-1)/int64(time.Millisecond))) * time.Millisecond
 }
 
-// failureText says why there is no result.
+// failureText says why the provider could not deliver a result.
 func failureText(f *nip90client.Failure) string {
 	text := shortText(f.Message)
 	if f.Code != "" && !strings.HasPrefix(f.Message, f.Code) {
@@ -84,7 +84,7 @@ func failureText(f *nip90client.Failure) string {
 	return text
 }
 
-// watchLine formats an event as a line.
+// watchLine formats an event as a line of nip90 watch.
 func watchLine(x *nip90client.Entry, zone *time.Location) string {
 	id := x.Request
 	if x.Type == nip90client.TypeOffer {

@@ -32,7 +32,7 @@ func newJobReporter(p *resultPrinter) *jobReporter {
 
 // sentRequest is the JSON line that is printed after the request was published.
 type sentRequest struct {
-	Type     string        `json:"type"` // sent
+	Type     string        `json:"type"` // always "sent"
 	At       time.Time     `json:"at"`
 	Request  string        `json:"request"`
 	Kind     int           `json:"kind"`
@@ -47,14 +47,14 @@ type sentToRelay struct {
 	Message string `json:"message,omitempty"`
 }
 
-// jobEnd is the last JSON line.
+// jobEnd is the last JSON line: how the request ended.
 type jobEnd struct {
-	Type    string             `json:"type"` // end
+	Type    string             `json:"type"` // always "end"
 	Request string             `json:"request"`
 	Ending  nip90client.Ending `json:"ending"`
 	Code    int                `json:"code"`
 	Message string             `json:"message,omitempty"`
-	Relays  []sentToRelay      `json:"relays,omitempty"` // of not-accepted and unreadable
+	Relays  []sentToRelay      `json:"relays,omitempty"` // only if the ending is not-accepted or unreadable
 }
 
 // printSent prints which relays have accepted the request.
@@ -131,7 +131,7 @@ func (p *jobReporter) printResult(x *nip90client.Entry) {
 	}
 }
 
-// printObject prints a JSON line. It records the first error in failed.
+// printObject prints v as a line of JSON. It records the first error in p.failed.
 func (p *jobReporter) printObject(v any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,7 +153,7 @@ func (p *jobReporter) showProgress(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !process.Foreground(p.io.Err) {
-		return // another process has the terminal
+		return // this process is in the background of the terminal
 	}
 	if width, _ := terminalSize(p.io.Err); width > 0 {
 		text = textfmt.ClipWithin(text, width-1, "…") // a line that wraps can't be redrawn
@@ -169,8 +169,8 @@ func (p *jobReporter) erase() {
 	}
 }
 
-// printEnd prints how the request ended and returns the exit code as an error. cause is the cause of
-// an interruption, or nil.
+// printEnd prints how the request ended and returns the exit code as an error. cause is why the
+// context of the request ended, or nil if it did not.
 func (p *jobReporter) printEnd(e *nostr.Event, out *nip90client.Outcome, cause error) error {
 	p.mu.Lock()
 	p.erase()

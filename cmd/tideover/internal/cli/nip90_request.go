@@ -176,8 +176,8 @@ func readTimeout(text *singleFlag) (time.Duration, error) {
 	return time.Duration(d), nip90client.CheckTimeout(time.Duration(d))
 }
 
-// readTask returns text, or standard input if text is -. It stops reading when the task is too
-// long.
+// readTask returns text, or the contents of standard input if text is -. It stops reading when the
+// task is too long.
 func readTask(text string, stdin *os.File) (string, error) {
 	if text != "-" {
 		return text, nil
@@ -207,7 +207,7 @@ func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr
 	if err != nil {
 		return err
 	}
-	ask.Relays = client.Relays() // without credentials
+	ask.Relays = client.Relays() // URLs without credentials, because the request is public
 	if ask.Task, err = readTask(task, o.io.In); err != nil {
 		return err
 	}
@@ -224,7 +224,8 @@ func (o *requestOptions) run(cmd *cobra.Command, ask *nip90client.Ask, key nostr
 	})
 }
 
-// trackRequest publishes the request and prints what happens, until its end or a signal.
+// trackRequest publishes the request and prints the answers, until the request ends or a signal
+// arrives.
 func (p *jobReporter) trackRequest(parent context.Context, client *nostr.Client, request *nostr.Event, c *nip90client.Customer) error {
 	c.Sent = func(list []nostr.Receipt) { p.printSent(request, list) }
 	c.Show = p.printAnswer

@@ -73,7 +73,8 @@ func newNIP90Watch(io Streams) *cobra.Command {
 	return cmd
 }
 
-// watch builds the watch from the flags.
+// watch returns the selection of events that the flags describe. The error lists all flags that are
+// wrong.
 func (o *jobWatchOptions) watch() (*nip90client.Watch, error) {
 	var errs []error
 	w := &nip90client.Watch{Kinds: o.kinds}

@@ -109,7 +109,7 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 	}
 	switch {
 	case o.json:
-		text, _ := json.Marshal(out) // strings and numbers can't fail
+		text, _ := json.Marshal(out) // can't fail: out has only strings, numbers and a bool
 		fmt.Fprintf(io.Out, "%s\n", text)
 	case out.Sent:
 		fmt.Fprintf(io.Out, "sent by %s (%s)\n", name, n.Kind)
@@ -124,7 +124,7 @@ func runNotifyTest(ctx context.Context, io Streams, o *notifyOptions, name strin
 
 // messageOrigin returns the host name, which messages state as their origin.
 func messageOrigin() notify.Place {
-	host, _ := os.Hostname() // an empty name is left out
+	host, _ := os.Hostname() // on an error it is empty, and messages do not state it
 	return notify.Place{Host: host}
 }
 

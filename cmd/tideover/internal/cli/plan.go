@@ -132,7 +132,7 @@ func runPlan(cmd *cobra.Command, out *os.File, o planOptions, args []string) err
 	return err
 }
 
-// check returns an error for flags that would have no effect.
+// check returns an error for flags with a wrong value, and for flags that would have no effect.
 func (o *planOptions) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if given("retries") && (o.list < 1 || o.list > plan.MaxList) {
@@ -198,8 +198,8 @@ func utf8Locale() bool {
 	return runtime.GOOS == "windows" // Windows has no such variables
 }
 
-// printSchedule prints the delays of the policy, as the plan command does. With --seed they
-// are the delays that the same command uses without --dry-run.
+// printSchedule prints the delays of the policy of exec, as the plan command does. With --seed the
+// sample has the delays that the same command uses without --dry-run.
 func printSchedule(io Streams, o *execOptions) error {
 	var options plan.Options
 	if o.seeded {
@@ -207,7 +207,7 @@ func printSchedule(io Streams, o *execOptions) error {
 	}
 	name := o.policyText
 	if p, err := retry.Parse(name); err != nil || p != o.policy {
-		name = o.policy.String() // flags have changed it
+		name = o.policy.String() // flags such as --attempts have changed the policy
 	}
 	p := plan.New(name, o.policy, options)
 	return plan.Text(io.Out, []plan.Plan{p}, planStyle(io.Out, planOptions{}))

@@ -87,12 +87,14 @@ func (o *providersOptions) command(cmd *cobra.Command) *cobra.Command {
 	return o.remote.command(cmd, remoteServer+"\n"+providersCodes)
 }
 
-// withClient connects to the server, which may be a gateway alone, and calls do.
+// withClient connects to the server and calls do. Besides 'tideover serve', the server can be
+// 'tideover gateway'.
 func (o *providersOptions) withClient(cmd *cobra.Command, do func(ctx context.Context, c *client.Client) error) error {
 	return noGateway(o.remote.withClient(cmd, do))
 }
 
-// noGateway replaces the error about a server that is not running: a gateway alone would do, too.
+// noGateway replaces the error about a server that is not running by one that also suggests
+// 'tideover gateway'.
 func noGateway(err error) error {
 	if u, ok := errors.AsType[*client.UnreachableError](err); ok && gone(err) {
 		return noGatewayError{u}

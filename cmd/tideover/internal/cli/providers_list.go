@@ -40,15 +40,16 @@ func (o *providersOptions) list(ctx context.Context, c *client.Client, name stri
 	return err
 }
 
-// providerColours uses only the 16 colours that every terminal has.
+// providerColours has the terminal code of each state's colour. The codes are among the 16 colours
+// that every terminal has.
 var providerColours = map[string]string{
 	gateway.Up: "32", gateway.Throttled: "33", gateway.Refused: "33", gateway.Recovering: "36", gateway.Probing: "36", gateway.Down: "31", gateway.Opened: "35", gateway.Draining: "35",
 }
 
 const noProviders = "no providers: add one under providers: in the configuration; see docs/gateway.md"
 
-// roomForNext is the width that the column NEXT needs. On a narrower terminal its text goes on a
-// second line.
+// roomForNext is the width that the column NEXT needs. If the terminal has no room for it, its text
+// goes on a second line.
 const roomForNext = 16
 
 func renderProviders(all []gateway.Status, s *screen) []string {
@@ -72,7 +73,7 @@ func renderProviders(all []gateway.Status, s *screen) []string {
 	return t.render(s)
 }
 
-// stateOf returns the state, and whether an operator has set it.
+// stateOf returns the state, with "held" if an operator has set it.
 func stateOf(st *gateway.Status) string {
 	if st.Held {
 		return st.State + ", held"
@@ -100,8 +101,8 @@ func nextProbe(st *gateway.Status, s *screen) string {
 	return "probe " + s.when(&first.NextProbe)
 }
 
-// recovery returns the forecast for the current outage; nil if there is none or if an operator has
-// overridden the state.
+// recovery returns the forecast for the current outage; nil if there is no outage, or if an operator
+// has overridden the state.
 func recovery(st *gateway.Status) *gateway.Recovery {
 	if st.State != gateway.Down && st.State != gateway.Probing {
 		return nil
@@ -109,7 +110,7 @@ func recovery(st *gateway.Status) *gateway.Recovery {
 	return st.Recovery
 }
 
-// when formats the time until t as "in 5m"; "now" if t is over.
+// when formats the time until t as "in 5m"; "now" if t is in the past.
 func (s *screen) when(t *time.Time) string {
 	if !t.After(s.now) {
 		return "now"
@@ -117,8 +118,8 @@ func (s *screen) when(t *time.Time) string {
 	return "in " + s.until(t)
 }
 
-// latency formats seconds with a useful number of digits. 0 means unknown and returns an empty
-// string.
+// latency formats a number of seconds as a short duration, such as 450ms or 1.25s. 0 means unknown,
+// for which it returns an empty string.
 func latency(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -132,7 +133,7 @@ func latency(seconds float64) string {
 	return strconv.FormatFloat(seconds, 'f', 2, 64) + "s"
 }
 
-// watch prints the list every second until the context ends.
+// watch shows the list until the context ends, with an update every second.
 func (o *providersOptions) watch(ctx context.Context, c *client.Client, name string) error {
 	w := &listWatch[control.ProviderList]{
 		resultPrinter: o.resultPrinter, isAway: unreachable, warnsAway: true,
@@ -155,8 +156,8 @@ func (o *providersOptions) watch(ctx context.Context, c *client.Client, name str
 	return w.run(ctx)
 }
 
-// providerMark returns the values that must change for a new line to be printed. Values that change
-// with every request do not count.
+// providerMark returns the values that --watch compares: it prints a line if one of them has
+// changed. Values that change with every request are left out.
 func providerMark(st *gateway.Status) string {
 	var mark strings.Builder
 	fmt.Fprintln(&mark, st.State, st.Held, st.Breaker, st.Totals.Failovers)
@@ -164,8 +165,8 @@ func providerMark(st *gateway.Status) string {
 		fmt.Fprintln(&mark, r.Probes)
 	}
 	for _, k := range st.Keys {
-		// The time CoolUntil is left out: it is computed for each request of the list, and
-		// moves with each rejection.
+		// The time in CoolUntil is left out: the server computes it anew for each answer, and each
+		// rejection moves it.
 		fmt.Fprintln(&mark, k.Name, k.CoolUntil != nil, k.Refused, k.Reason)
 	}
 	for _, x := range st.Throttles {

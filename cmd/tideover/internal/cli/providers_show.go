@@ -74,7 +74,8 @@ func (p *details) providerState(st *gateway.Status) {
 	p.field("breaker", st.Breaker)
 }
 
-// expected says when the provider is expected to recover, now and when the outage began.
+// expected returns the current forecast of the end of the outage, and the forecast that was made
+// when the outage began.
 func (p *details) expected(r *gateway.Recovery) string {
 	switch {
 	case r.Outages == 0:
@@ -136,8 +137,8 @@ func byClass(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts formats a total, a suffix, and the parts of it that are not 0. parts alternates numbers
-// and names.
+// counts formats a total followed by the text of, then those of its parts that are not 0. parts has
+// a uint64 and a name for each part.
 func counts(total uint64, of string, parts ...any) string {
 	text := strconv.FormatUint(total, 10) + of
 	var list []string
@@ -245,7 +246,8 @@ func (p *details) outages(list []gateway.Outage) {
 	p.section("outages", t)
 }
 
-// offBy formats the difference between the actual and the expected length, with a sign.
+// offBy formats the difference between the actual and the predicted length of an outage, with a
+// sign.
 func offBy(seconds float64) string {
 	if seconds < 0 {
 		return "-" + cmp.Or(latency(-seconds), "0s")

@@ -50,8 +50,8 @@ place: tideover/tideover.sock in $XDG_STATE_HOME or ~/.local/state. A connection
 TCP needs $TIDEOVER_TOKEN. For TLS with a private certificate authority, set
 $TIDEOVER_CA to a file with its certificate.`
 
-// codedError ends the program with an exit code and a message, without pointing to the help: the
-// command line was correct.
+// codedError ends the program with an exit code and a message. The message does not point to the
+// help, because the command line was correct.
 type codedError struct {
 	err  error
 	code int
@@ -60,8 +60,8 @@ type codedError struct {
 func (e *codedError) Error() string { return e.err.Error() }
 func (e *codedError) Unwrap() error { return e.err }
 
-// remote holds the flags of the commands that connect to a server. What a command does with them
-// is a method in the file of the command, so that its methods are in several files.
+// remote holds the flags of the commands that connect to a server. Some commands are methods of
+// remote, each in the file of its command.
 type remote struct {
 	resultPrinter
 	server string
@@ -70,8 +70,8 @@ type remote struct {
 
 func newRemote(io Streams) remote { return remote{resultPrinter: resultPrinter{io: io}} }
 
-// command adds the common flags and the end of the help to a command, and returns it. A command
-// without completions takes no arguments.
+// command adds the common flags and the end of the help to a command, and returns it. If the command
+// has no ValidArgsFunction, it takes no arguments.
 func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + help
 	f := orderedFlags(cmd)
@@ -88,13 +88,14 @@ func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 	return cmd
 }
 
-// problemCodes has the exit codes of errors of the server; the others have codeOwn.
+// problemCodes maps errors of the server to exit codes. The exit code of all other errors is codeOwn.
 var problemCodes = map[control.Code]int{
 	control.CodeNotFound: codeNoRun, control.CodeAmbiguous: codeNoRun,
 	control.CodeDead: codeDead, control.CodeReplaced: codeDead, control.CodeCanceled: codeCanceled,
 }
 
-// coded gives an error of the server or a signal its exit code.
+// coded returns err with its exit code, if it comes from the server, from the connection, or from a
+// signal. It returns any other error unchanged.
 func coded(err error) error {
 	if p, ok := errors.AsType[*control.Error](err); ok {
 		text := visible(p.Error())
@@ -135,9 +136,9 @@ func (r *remote) dialTo(target client.Target) (*client.Client, error) {
 	return c, nil
 }
 
-// target returns the address of the server: the one that is named, or the socket of a server with
-// the configuration that is found here. An unreadable configuration is an error, because the
-// command must not go to another server.
+// target returns the address of the server: the one that the user names, else the socket in the
+// configuration that is found here, else the default. It returns an error if the configuration
+// can't be read, because the default may be the address of another server.
 func (r *remote) target() (client.Target, error) {
 	server := r.server
 	if server != "" && r.config != "" {
@@ -155,9 +156,9 @@ func (r *remote) target() (client.Target, error) {
 	return client.TargetOf(server, os.Getenv)
 }
 
-// whereabouts returns the socket and the data folder of a server with this configuration; an empty
-// file means the configuration that is found here. Other errors in the configuration do not matter.
-// Both are empty if there is neither a file nor a home folder.
+// whereabouts returns the socket and the data folder that a configuration file sets. If file is
+// empty, it uses the configuration that is found here. It ignores errors in the rest of the file.
+// Both results are empty if there is neither a file nor a home folder.
 func whereabouts(file string) (socket, data string, err error) {
 	src, err := (&configFlags{path: file}).source(new(secret.Redactor))
 	if err != nil {
@@ -174,7 +175,7 @@ func whereabouts(file string) (socket, data string, err error) {
 // unlocatedError says why the address of the server can't be read from the configuration.
 type unlocatedError struct{ err error }
 
-// Error returns one line, with the first of several problems.
+// Error returns one line. It has only the first problem of the configuration, and no excerpt.
 func (e *unlocatedError) Error() string {
 	text := e.err.Error()
 	if problems, ok := errors.AsType[strictyaml.FieldErrors](e.err); ok && len(problems) > 0 {
@@ -250,7 +251,7 @@ func (p *resultPrinter) printRendered(v any, render func(*screen) []string) erro
 	return p.printText(v, func(s *screen) string { return strings.Join(render(s), "\n") + "\n" })
 }
 
-// printText is printRendered for a value that is rendered as one text.
+// printText is like printRendered, but render returns the whole text.
 func (p *resultPrinter) printText(v any, render func(*screen) string) error {
 	if p.json {
 		return p.printJSON(v)
@@ -287,7 +288,8 @@ func (p *resultPrinter) printLine(format string, args ...any) error {
 	return err
 }
 
-// warnSilentShards warns of shards that did not answer, because the list lacks their runs.
+// warnSilentShards warns that the list lacks the runs of shards that did not answer. It prints
+// nothing if there are none.
 func (p *resultPrinter) warnSilentShards(shards []int) {
 	if text := control.Silent(shards); text != "" {
 		p.warn("%s", text)

@@ -22,7 +22,7 @@ type Streams struct {
 // codeOwn is the exit code for tideover's own errors, as opposed to those of a command that it ran.
 const codeOwn = 125
 
-// Exit says how the process ends.
+// Exit is how the process ends: with an exit code, or by a signal.
 type Exit struct {
 	Code   int
 	Signal syscall.Signal // signal to die of; 0 means to exit with Code
@@ -36,7 +36,7 @@ func (e Exit) Now() {
 	os.Exit(e.Code)
 }
 
-// exitError ends the process without a message.
+// exitError is an [Exit] that a command returns as its error. Run prints no message for it.
 type exitError Exit
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", e.Code) }
@@ -87,7 +87,7 @@ succeed or another attempt is pointless.`,
 	return root
 }
 
-// commandGroups are the commands in the help, grouped under headings.
+// commandGroups has the headings of the root command's help, with the commands under each.
 var commandGroups = []struct {
 	title string
 	verbs []string

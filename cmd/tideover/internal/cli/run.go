@@ -18,14 +18,14 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxInput limits the size of an input that is read. The server accepts less.
+// maxInput limits how many bytes of an input are read. The limit of the server is lower.
 const maxInput = 8 << 20
 
 // singleFlag is a text flag that can be given only once: with two timeouts, it would be unclear
 // which one applies. An empty value is rejected.
 type singleFlag struct {
 	text  string
-	kind  string
+	kind  string // name of the value in the help
 	given bool
 }
 
@@ -131,8 +131,8 @@ func (o *runOptions) start(workflow string) (s control.Start, err error) {
 	return s, nil
 }
 
-// readInput returns the JSON in text, in a file (@name) or on standard input (-). It is nil if text
-// is empty.
+// readInput returns the JSON in text, in a file if text is @name, or on standard input if text is -.
+// It returns nil if text is empty.
 func readInput(text string, stdin *os.File) (json.RawMessage, error) {
 	if text == "" {
 		return nil, nil
@@ -185,7 +185,8 @@ func (o *runOptions) run(ctx context.Context, c *client.Client, start control.St
 	return err
 }
 
-// waitForEnd waits for the end of the run and prints its events or its result.
+// waitForEnd waits for the end of the run. With --follow it prints the events, and with --wait the
+// result.
 func (o *runOptions) waitForEnd(ctx context.Context, c *client.Client, id string) error {
 	if o.follow {
 		var out io.Writer = o.io.Out
@@ -222,8 +223,8 @@ func (o *runOptions) waitForEnd(ctx context.Context, c *client.Client, id string
 	return err
 }
 
-// bestEffortWriter ignores write errors. Events go through it, so that a failed write does not lose
-// the result.
+// bestEffortWriter ignores write errors. With --follow and --wait the events are written through it,
+// so that the result is printed even if standard error can't be written.
 type bestEffortWriter struct{ io.Writer }
 
 func (b bestEffortWriter) Write(p []byte) (int, error) {
@@ -242,7 +243,8 @@ func exitErrorFor(state string) error {
 	return nil
 }
 
-// printRunEvents prints the events of a run until its end, or until a write fails.
+// printRunEvents prints the events of a run until the run ends or a write fails. It returns how the
+// run ended.
 func printRunEvents(ctx context.Context, c *client.Client, id string, out io.Writer, asJSON bool) (control.Outcome, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -45,7 +45,7 @@ func (f *filterFlags) register(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// filter checks the flags and returns the filter.
+// filter returns the filter that the flags describe, or an error for a flag with a wrong value.
 func (f *filterFlags) filter() (out control.Filter, err error) {
 	out = control.Filter{States: f.states, Workflow: f.workflow, Search: f.search, Error: f.errorLike, MinAttempts: f.minAttempts, Internal: f.internal}
 	for _, s := range f.states {
@@ -155,7 +155,7 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	if len(page.Runs) == 0 {
 		return []string{"no runs"}
 	}
-	// On a narrow terminal, the room is left for the error.
+	// A narrow terminal does not show keys, so that the error has more room.
 	keyed := (s.width == 0 || s.width >= wideEnough) && slices.ContainsFunc(page.Runs, func(r engine.Info) bool { return r.Key != "" })
 	t := &table{heads: []string{"ID", "STATE", "WORKFLOW", "STEP", "TRIES", "AGE", "NEXT", "ERROR"}}
 	if keyed {
@@ -186,9 +186,9 @@ func renderRuns(page *engine.Page, s *screen) []string {
 	return lines
 }
 
-// watchRuns prints the list every second until the context ends.
+// watchRuns shows the list until the context ends, with an update every second.
 func (o *runsOptions) watchRuns(ctx context.Context, c *client.Client, f control.Filter) error {
-	silent := "" // last warning about silent shards
+	silent := "" // latest warning about shards that do not answer
 	w := &listWatch[engine.Page]{
 		resultPrinter: o.resultPrinter, isAway: unreachable,
 		get: func(ctx context.Context) (engine.Page, error) { return c.List(ctx, f) },

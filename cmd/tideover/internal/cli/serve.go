@@ -101,8 +101,8 @@ func (f *configFlags) addCluster(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.nats, "nats", "", "`addresses` of the NATS servers of a cluster, separated by commas (default: runs are stored in the folder)")
 }
 
-// source returns the sources of the configuration: the flags, and the file that they name or that
-// is found. The path is empty if there is no file.
+// source returns the sources of the configuration: the flags, and the path of the file. The path is
+// that of --config, else that of $TIDEOVER_CONFIG, else a file at a default place, else empty.
 func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 	src := config.Source{Flags: map[string]string{}, Redactor: redactor}
 	for key, value := range map[string]string{
@@ -132,7 +132,8 @@ func (f *configFlags) source(redactor *secret.Redactor) (config.Source, error) {
 	return src, nil
 }
 
-// load loads the configuration. It is not an error if there is no file.
+// load loads the configuration. Without a file, all settings that the flags and the environment do
+// not set have their defaults.
 func (f *configFlags) load(redactor *secret.Redactor) (*config.Config, config.Source, error) {
 	src, err := f.source(redactor)
 	if err != nil {
@@ -170,7 +171,7 @@ func (o *serveOptions) logs(cmd *cobra.Command) {
 func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	redactor := new(secret.Redactor)
 	if o.demo && o.level == "" {
-		o.level = "warn" // the web page shows the rest
+		o.level = "warn" // the web page shows what the demo does
 	}
 	log, err := newLogger(io, o, redactor)
 	if err != nil {
@@ -209,8 +210,8 @@ func runServe(ctx context.Context, io Streams, o *serveOptions) error {
 	})
 }
 
-// runServer runs a server until a signal ends it. It changes the standard logger and the handling
-// of signals, so only a server process may call it.
+// runServer runs a server until a signal ends it. command is the name of the command in errors. It
+// changes the standard logger and the handling of signals of this process.
 func runServer(ctx context.Context, io Streams, command string, o server.Options) error {
 	log.SetFlags(0)
 	log.SetOutput(stdLogWriter{o.Log})
@@ -230,8 +231,8 @@ func runServer(ctx context.Context, io Streams, command string, o server.Options
 	return nil
 }
 
-// printPageAddress prints the address of the web page, and reports whether it contains the token:
-// only on a terminal or in the demo, because other output may end up in a log.
+// printPageAddress prints the address of the web page, and reports whether that contains the token.
+// It contains the token only on a terminal or in the demo, because other output may end up in a log.
 func printPageAddress(io Streams, p server.Page, demo bool) (withToken bool) {
 	if !demo && !process.IsTerminal(io.Out) {
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)
@@ -259,8 +260,8 @@ func newLogger(io Streams, o *serveOptions, redactor *secret.Redactor) (*slog.Lo
 	return slog.New(slog.NewTextHandler(io.Err, opts)), nil
 }
 
-// serveSignals returns a context that ends with the first SIGINT or SIGTERM, one that ends with the
-// second, and a channel that gets a value for each SIGHUP.
+// serveSignals returns ctx, which ends with the first SIGINT or SIGTERM, hurry, which ends with the
+// second, and a channel that gets a value for each SIGHUP. stop ends the handling of signals.
 func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.Context, reload <-chan struct{}, stop func()) {
 	ctx, end := context.WithCancel(parent)
 	hurry, now := context.WithCancel(context.Background())
@@ -298,7 +299,8 @@ func serveSignals(parent context.Context, log *slog.Logger) (ctx, hurry context.
 	}
 }
 
-// newGuard returns the hidden command that runs the commands of steps.
+// newGuard returns the hidden command under which tideover runs other commands: it ends them when
+// tideover ends. See package guard.
 func newGuard() *cobra.Command {
 	return &cobra.Command{
 		Use: guard.Name, Hidden: true, DisableFlagParsing: true,
@@ -311,8 +313,8 @@ func newGuard() *cobra.Command {
 	}
 }
 
-// useDemoConfig writes the configuration of the demo into dir and makes src use it. The demo uses
-// nothing of the user's own configuration.
+// useDemoConfig writes the configuration of the demo into dir and makes src use it instead of the
+// user's own configuration.
 func useDemoConfig(src *config.Source, dir string) (err error) {
 	if src.Flags["engine.nats"] != "" {
 		return errors.New("serve: --demo and --nats can't be used together: the demo stores its runs in a folder")
@@ -330,11 +332,11 @@ func useDemoConfig(src *config.Source, dir string) (err error) {
 	return nil
 }
 
-// stdLogWriter writes lines that net/http logs through the standard logger to our log. It removes
-// quoted text: that comes from clients and may contain a secret that the redactor does not know.
+// stdLogWriter writes the lines of the standard logger, which net/http uses, to log. It removes
+// quoted text, which comes from clients and may contain a secret that the redactor does not know.
 type stdLogWriter struct{ log *slog.Logger }
 
-// Write logs a line without its quotations.
+// Write logs a line as a warning, without the quoted text in it.
 func (n stdLogWriter) Write(line []byte) (int, error) {
 	n.log.Warn(secret.Unquoted(strings.TrimSpace(string(line))))
 	return len(line), nil

@@ -14,11 +14,11 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// sessionsOptions holds the flags that all commands about sessions have. What a command does with
-// them is a method in the file of the command, so that its methods are in several files.
+// sessionsOptions holds the flags that all commands about sessions have. Some commands are methods
+// of sessionsOptions, each in the file of its command.
 type sessionsOptions struct {
 	remote
-	timeout duration // for the answer of the server and of each watch
+	timeout duration // how long to wait for the answer of the server and of each watch
 	all     bool     // also list sessions that ended more than a day ago
 }
 
@@ -91,9 +91,9 @@ func (o *sessionsOptions) withHosts(cmd *cobra.Command, do func(ctx context.Cont
 type sessionVerb struct {
 	name, short, long, example string
 
-	flags  func(*cobra.Command)
+	flags  func(*cobra.Command) // adds the flags of this command; nil if it has none
 	do     func(c *client.Client, ctx context.Context, name string) (session.Status, error)
-	ending func() string // state of the session after its running command has ended; nil if the command continues
+	ending func() string // returns the state that follows when the running command has ended; nil if do does not end it
 }
 
 func sessionVerbs() []sessionVerb {
@@ -204,7 +204,7 @@ func (v sessionVerb) command(io Streams) *cobra.Command {
 	return o.command(cmd)
 }
 
-// result describes the state of a session after the change.
+// result returns the line that is printed after the change: the session and its new state.
 func (v sessionVerb) result(st session.Status, s *screen) string {
 	switch {
 	case st.State == "running" && v.ending != nil:

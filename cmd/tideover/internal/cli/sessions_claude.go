@@ -54,10 +54,10 @@ type hookEvent struct {
 	Message string `json:"last_assistant_message"` // shown to the user
 }
 
-// hookReasons has the errors that are limits.
+// hookReasons maps the errors of Claude Code that are limits to reasons of package detect.
 var hookReasons = map[string]detect.Reason{"rate_limit": detect.RateLimit, "billing_error": detect.Terminal}
 
-// report returns the limit that the event reports; false if it reports another error.
+// report returns the limit that the event reports; false if the event does not report a limit.
 func (e *hookEvent) report() (session.LimitReport, bool) {
 	reason, limited := hookReasons[e.Error]
 	line := cmp.Or(strings.TrimSpace(e.Message), e.Error)
@@ -102,7 +102,7 @@ Add it to ~/.claude/settings.json:
 const statusLineExample = `  tideover sessions status-line
   tideover sessions status-line -- ~/.claude/my-status-line.sh`
 
-// maxStatus limits how much of the input is read.
+// maxStatus limits how many bytes of standard input the hook and the status line read.
 const maxStatus = 1 << 20
 
 func newStatusLine(io Streams) *cobra.Command {

@@ -30,24 +30,24 @@ const (
 
 // sessionHost is a process that runs sessions: a server or a watch.
 type sessionHost struct {
-	kind    string
+	kind    string // inServe or inWatch
 	client  *client.Client
-	timeout time.Duration
-	instead error // why the default address is used instead of the configured one; nil if it is not
-	away    bool  // no process listens
+	timeout time.Duration // how long to wait for an answer
+	instead error         // why the address in the configuration can't be used, and the default is; nil if it can
+	away    bool          // no process listens at the address
 }
 
 // hostedSession is a session with the process that runs it.
 type hostedSession struct {
 	session.Status
 	In string `json:"in"` // serve or watch
-	At string `json:"at"` // the socket, or the address
+	At string `json:"at"` // the socket or the address of the process
 
 	host *sessionHost
 }
 
-// watchFolders returns the folders with the state of watches: the default one, and the one of the
-// configuration. It ignores an unreadable configuration, which sessionHosts reports.
+// watchFolders returns the folders with the state of watches: the default one, and the one in the
+// configuration file. If that can't be read, which sessionHosts reports, it returns the default one.
 func watchFolders(file string) []string {
 	_, data, err := whereabouts(file)
 	if err != nil {
@@ -56,9 +56,9 @@ func watchFolders(file string) []string {
 	return watch.Folders(data)
 }
 
-// sessionHosts returns the server, followed by all watches. With --server it returns only that one.
-// If the configuration can't be read, it returns the server at the default address, and the reason
-// in instead.
+// sessionHosts returns the server, followed by all watches. With --server it returns only the
+// process at that address. If the configuration can't be read, it returns the server at the default
+// address, with the error in the field instead.
 func (o *sessionsOptions) sessionHosts() ([]*sessionHost, error) {
 	var wrong error
 	if o.server == "" {
@@ -97,12 +97,12 @@ func closeHosts(list []*sessionHost) {
 	}
 }
 
-// silentError is the cause of a timeout while waiting for an answer.
+// silentError is the error of a host that does not answer within this time.
 type silentError time.Duration
 
 func (s silentError) Error() string { return fmt.Sprintf("no answer for %v", time.Duration(s)) }
 
-// sessions returns the sessions of the process.
+// sessions asks the process for its sessions.
 func (p *sessionHost) sessions(ctx context.Context) ([]hostedSession, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, silentError(p.timeout))
 	defer cancel()
@@ -121,7 +121,7 @@ func (p *sessionHost) locate(s session.Status) hostedSession {
 	return hostedSession{s, p.kind, p.client.Where(), p}
 }
 
-// describeError says which process did not answer, and why.
+// describeError returns a message with the process that err comes from.
 func (p *sessionHost) describeError(err error) string {
 	if u, ok := errors.AsType[*client.UnreachableError](err); ok {
 		err = u.Err
@@ -142,8 +142,9 @@ func unreachable(err error) bool {
 	return ok
 }
 
-// querySessions asks all hosts at once. A host that has ended has no sessions; for others that
-// fail, a note says why. It returns an error if no host has answered.
+// querySessions asks all hosts at once for their sessions. It skips a host whose process has ended.
+// For each other host that fails, it returns a note with the reason. It returns an error if no host
+// has answered.
 func querySessions(ctx context.Context, hosts []*sessionHost) (found []hostedSession, notes []string, err error) {
 	lists, errs := make([][]hostedSession, len(hosts)), make([]error, len(hosts))
 	var asked sync.WaitGroup
@@ -172,7 +173,7 @@ func compareSessions(a, b hostedSession) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At))
 }
 
-// querySessions is the function querySessions, and prints the notes as warnings.
+// querySessions calls the function querySessions and prints the notes as warnings.
 func (o *sessionsOptions) querySessions(ctx context.Context, hosts []*sessionHost) ([]hostedSession, error) {
 	found, notes, err := querySessions(ctx, hosts)
 	for _, n := range notes {
@@ -184,8 +185,8 @@ func (o *sessionsOptions) querySessions(ctx context.Context, hosts []*sessionHos
 	return found, err
 }
 
-// findHost returns the host of the session with this name. With --server it returns that host
-// without asking it.
+// findHost returns the host of the session with this name. With --server it returns the host at that
+// address, without asking it for the session.
 func (o *sessionsOptions) findHost(ctx context.Context, hosts []*sessionHost, name string) (*sessionHost, error) {
 	if o.server != "" {
 		return hosts[0], nil

@@ -26,7 +26,8 @@ const notWatched = "not-watched"
 // trailFile is the audit log in the folder of a watch.
 const trailFile = "audit.jsonl"
 
-// unwatchedSession is a session whose watch is not running. Its data comes from the watch's folder.
+// unwatchedSession is a session whose watch is not running. Its data is read from the folder of the
+// watch.
 type unwatchedSession struct {
 	hostedSession
 	watch.About
@@ -35,7 +36,7 @@ type unwatchedSession struct {
 }
 
 // unwatchedSessions returns the sessions in these folders that are not in found and whose socket
-// accepts no connection. A watch that is starting or hangs does accept connections.
+// accepts no connection. The socket of a watch that is starting or hangs accepts connections.
 func unwatchedSessions(ctx context.Context, folders []string, found []hostedSession) (list []unwatchedSession) {
 	for _, folder := range folders {
 		entries, err := os.ReadDir(folder)
@@ -68,8 +69,8 @@ func isListening(ctx context.Context, socket string) bool {
 	return true
 }
 
-// readUnwatched reads the state of a session from the folder of its watch. It returns false if the
-// folder is not one of a session.
+// readUnwatched reads the state of a session from the folder of its watch. It returns false if
+// folder is not the folder of a watch.
 func readUnwatched(folder string) (s unwatchedSession, ok bool) {
 	s = unwatchedSession{folder: folder, hostedSession: hostedSession{In: inWatch, At: folder}}
 	s.Name, s.State = filepath.Base(folder), notWatched
@@ -85,7 +86,7 @@ func readUnwatched(folder string) (s unwatchedSession, ok bool) {
 	return s, ok
 }
 
-// maxTrail limits how much of the end of an audit log is read.
+// maxTrail is the number of bytes at the end of an audit log that are read.
 const maxTrail = 1 << 20
 
 // readTrail replays the audit log, to find the last state of the session.
@@ -119,8 +120,8 @@ type trailEvent struct {
 	Run    string     `json:"run"`
 }
 
-// applyEvent updates the state with an event. Most events end a wait; others end it only if they
-// are later than its end.
+// applyEvent updates the state with an event. An event that starts an attempt, or pauses, resumes or
+// ends the session, clears the wait. Any other event clears it only if it happened after its end.
 func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	s.Run = cmp.Or(e.Run, s.Run)
 	switch e.Kind {
@@ -139,7 +140,7 @@ func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	}
 }
 
-// endStates has the state of a session after each event that ends it.
+// endStates maps each event that ends a session to the state of the session after it.
 var endStates = map[string]string{"succeeded": "completed", "canceled": "stopped", "gave-up": "gave-up"}
 
 // watchCommand returns the command line that continues the session.
@@ -200,7 +201,7 @@ func (o *sessionsOptions) allSessions(ctx context.Context, hosts []*sessionHost)
 	return all, unwatched, notes, nil
 }
 
-// serveWasHere reports whether a server has stored runs in the configured data folder.
+// serveWasHere reports whether a server has stored runs in the data folder of the configuration.
 func (o *sessionsOptions) serveWasHere() bool {
 	_, data, err := whereabouts(o.config)
 	if err != nil || data == "" {
@@ -210,11 +211,11 @@ func (o *sessionsOptions) serveWasHere() bool {
 	return err == nil
 }
 
-// endedPhrases describe the final states of sessions.
+// endedPhrases maps the final states of sessions to predicates for messages.
 var endedPhrases = map[string]string{"gave-up": "gave up", "completed": "was completed", "stopped": "was stopped"}
 
-// findRunningHost is findHost with a better error: for a session that is not watched, it says how
-// to continue it.
+// findRunningHost is findHost, except that the error for a session that is not watched contains the
+// command that continues the session.
 func (o *sessionsOptions) findRunningHost(ctx context.Context, hosts []*sessionHost, name string) (*sessionHost, error) {
 	p, err := o.findHost(ctx, hosts, name)
 	if err == nil || o.server != "" {
@@ -252,7 +253,7 @@ func resumeHints(list []unwatchedSession) (lines []string) {
 	return lines
 }
 
-// renderUnwatched renders a session that is not watched.
+// renderUnwatched returns the text of sessions show for a session that is not watched.
 func renderUnwatched(st *unwatchedSession, s *screen) string {
 	p := &details{screen: s}
 	p.line("%s  %s  %s", p.paint("1", visible(st.Name)), p.paint(sessionColour(st.State), visible(st.State)), p.paint("2", visible("watch at "+st.folder)))

@@ -74,8 +74,8 @@ func (o *sessionsOptions) list(ctx context.Context, hosts []*sessionHost) error 
 // listedFor is how long a session is listed after its end.
 const listedFor = 24 * time.Hour
 
-// recent removes sessions that ended long ago, unless --all is given, and returns how many it
-// removed.
+// recent removes sessions that ended more than listedFor ago, and returns how many it removed. With
+// --all it removes none.
 func (o *sessionsOptions) recent(all []hostedSession, now time.Time) (list []hostedSession, hidden int) {
 	if o.all {
 		return all, 0
@@ -86,7 +86,8 @@ func (o *sessionsOptions) recent(all []hostedSession, now time.Time) (list []hos
 	return list, len(all) - len(list)
 }
 
-// hiddenHint says how many sessions are hidden, and how to list them.
+// hiddenHint returns a line that says how many sessions are not listed, and how to list them; nil if
+// n is 0.
 func hiddenHint(n int) []string {
 	switch n {
 	case 0:
@@ -97,7 +98,8 @@ func hiddenHint(n int) []string {
 	return []string{fmt.Sprintf("%d sessions ended more than a day ago; --all lists them too", n)}
 }
 
-// withWatchDetails adds to the sessions that are not watched what is known from their folders.
+// withWatchDetails adds to each session that is not watched the details in unwatched, which were
+// read from the folder of its watch.
 func withWatchDetails(all []hostedSession, unwatched []unwatchedSession) []unwatchedSession {
 	list := make([]unwatchedSession, len(all))
 	for i, s := range all {
@@ -111,7 +113,8 @@ func withWatchDetails(all []hostedSession, unwatched []unwatchedSession) []unwat
 	return list
 }
 
-// sessionColours has the colours of states that runs do not have.
+// sessionColours has the terminal codes for the colours of states that only sessions have. For the
+// other states, see stateColours.
 var sessionColours = map[string]string{"completed": "32", "gave-up": "31", "stopped": "2", "idle": "2", notWatched: "35"}
 
 func sessionColour(state string) string { return cmp.Or(sessionColours[state], stateColours[state]) }
@@ -146,18 +149,19 @@ func renderSessions(list []hostedSession, s *screen) []string {
 	return lines
 }
 
-// usageUnknown reports whether the attempts and windows are unknown, because the watch is not
-// running.
+// usageUnknown reports whether the numbers of attempts and windows are unknown, because the watch is
+// not running.
 func (s *hostedSession) usageUnknown() bool { return s.MaxWindows == 0 && s.MaxAttempts == 0 }
 
 // stillOpen is the prefix of the reason if an interactive session shows a limit on its screen.
 const stillOpen = "limit on its screen, still open: "
 
-// roomForWhy is the terminal width from which the reason is a column. On a narrower one it goes on
-// a second line.
+// roomForWhy is the terminal width from which the list has the column WHY. On a narrower terminal
+// the reason goes on a second line.
 const roomForWhy = 110
 
-// notesBelow puts each note on a line below its row.
+// notesBelow returns the lines of a table, each followed by its reason on a second line. rows begins
+// with the line of headings, which has no reason.
 func notesBelow(rows, reasons []string, s *screen) []string {
 	lines := rows[:1:1]
 	for i, text := range reasons {
@@ -169,7 +173,7 @@ func notesBelow(rows, reasons []string, s *screen) []string {
 	return lines
 }
 
-// spentOf formats a counter with its maximum; a negative limit means unlimited.
+// spentOf formats a counter with its limit, such as 2/5; a negative limit means unlimited.
 func spentOf(spent, limit int) string {
 	if limit < 0 {
 		return strconv.Itoa(spent) + "/∞"
@@ -177,7 +181,7 @@ func spentOf(spent, limit int) string {
 	return strconv.Itoa(spent) + "/" + strconv.Itoa(limit)
 }
 
-// next formats the time until t, and the time itself.
+// next formats the time until t, followed by t itself as a time of day; empty if t is nil.
 func (s *screen) next(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -218,7 +222,7 @@ func waitReason(st *session.Status) string {
 	return st.Last.Line
 }
 
-// watch prints the list every second until the context ends.
+// watch shows the list until a signal ends it, with an update every second.
 func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
@@ -235,7 +239,7 @@ func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 			return lines
 		},
 	}
-	var printed []string // notes
+	var printed []string // the notes of the previous list
 	w.changes = func(l sessionList, emit printChange) error {
 		for _, n := range l.notes {
 			if !slices.Contains(printed, n) {
@@ -259,7 +263,7 @@ func (o *sessionsOptions) watch(cmd *cobra.Command) error {
 type sessionList struct {
 	sessions []hostedSession
 	notes    []string // problems of hosts
-	hints    []string
+	hints    []string // commands that continue or list further sessions
 }
 
 // currentSessions queries all hosts. It looks for hosts each time, because watches start and end.

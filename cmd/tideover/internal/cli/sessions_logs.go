@@ -31,8 +31,10 @@ type sessionLogs struct {
 	follow bool
 	lines  int // number of last lines to print; -1 means all
 
+	// read returns the output after a position. An empty position is the beginning.
 	read func(ctx context.Context, after string) (session.OutputPart, error)
-	over func(ctx context.Context) (bool, error) // reports whether the session has ended
+	// over reports whether the session has ended.
+	over func(ctx context.Context) (bool, error)
 }
 
 func newSessionsLogs(io Streams) *cobra.Command {
@@ -60,8 +62,8 @@ func newSessionsLogs(io Streams) *cobra.Command {
 	return o.command(cmd)
 }
 
-// locate sets read and over: from the process that runs the session or, if its watch is not
-// running, from the folder of the watch.
+// locate sets read and over. They ask the process that runs the session or, if its watch is not
+// running, read from the folder of the watch.
 func (o *sessionLogs) locate(ctx context.Context, hosts []*sessionHost, name string) error {
 	p, err := o.findRunningHost(ctx, hosts, name)
 	if err == nil {
@@ -84,9 +86,10 @@ func (o *sessionLogs) locate(ctx context.Context, hosts []*sessionHost, name str
 	return nil
 }
 
-// print prints the output.
+// print prints the output: all of it, or the last lines. With --follow it continues until the
+// session or the context ends.
 func (o *sessionLogs) print(ctx context.Context) error {
-	var last []string // the last lines so far, with --lines
+	var last []string // with --lines, the last lines of the output that was read so far
 	after := ""
 	emit := func(text string) error {
 		_, err := o.io.Out.WriteString(session.PlainText(text))
@@ -131,7 +134,8 @@ func (o *sessionLogs) print(ctx context.Context) error {
 	}
 }
 
-// lastLines appends text to lines, the last of which may be incomplete, and returns the last n.
+// lastLines appends the lines of text to lines and returns the last n. If the last line of lines has
+// no line break, text continues that line.
 func lastLines(lines []string, text string, n int) []string {
 	if len(lines) > 0 && !strings.HasSuffix(lines[len(lines)-1], "\n") {
 		text = lines[len(lines)-1] + text

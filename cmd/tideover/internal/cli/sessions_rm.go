@@ -75,8 +75,8 @@ func (o *sessionsOptions) remove(ctx context.Context, hosts []*sessionHost, name
 	return o.printJSONOrLine(map[string]string{"removed": folders[0]}, "removed %s", folders[0])
 }
 
-// cantRemove says why the session can't be removed: it is being watched, runs in serve, or is
-// unknown.
+// cantRemove returns the error for a session that can't be removed: it is being watched, runs in
+// serve, or is unknown.
 func cantRemove(all []hostedSession, name string) error {
 	var names []string
 	for _, s := range all {
@@ -92,7 +92,7 @@ func cantRemove(all []hostedSession, name string) error {
 	return unknownSession(name, names)
 }
 
-// removeFolder removes the folder of a watch. It holds the engine's lock meanwhile, so that no
+// removeFolder removes the folder of a watch. It holds the engine's lock until the end, so that no
 // watch starts in a folder that is partly deleted.
 func removeFolder(folder string) error {
 	f, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_RDWR|os.O_CREATE, 0o600)

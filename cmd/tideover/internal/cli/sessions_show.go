@@ -121,7 +121,7 @@ func outOf(spent, limit int) string {
 	return fmt.Sprintf("%d of %d", spent, limit)
 }
 
-// limit adds the limit on the screen of an interactive session.
+// limit adds the usage limit that an interactive session shows on its screen.
 func (p *details) limit(l *session.ScreenLimit) {
 	text := "no end is stated"
 	switch {
@@ -138,7 +138,7 @@ func (p *details) limit(l *session.ScreenLimit) {
 	}
 }
 
-// stop adds why the last command stopped.
+// stop adds a section that says why the last command stopped.
 func (p *details) stop(s *session.Stop) {
 	p.line("\n%s", p.paint("1", "last stop"))
 	p.field("reason", s.Reason)
@@ -151,7 +151,7 @@ func (p *details) stop(s *session.Stop) {
 	p.field("at", p.moment(&s.At))
 }
 
-// turns adds which assistant worked when.
+// turns adds a section with the times at which each assistant worked.
 func (p *details) turns(list []session.Turn) {
 	if len(list) == 0 {
 		return
@@ -171,7 +171,7 @@ func (p *details) turns(list []session.Turn) {
 	}
 }
 
-// output adds the last lines of the output.
+// output adds a section with the path of the log and the last lines of the output.
 func (p *details) output(st *session.Status) {
 	if st.Log == "" && len(st.Tail) == 0 {
 		return

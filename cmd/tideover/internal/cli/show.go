@@ -51,7 +51,7 @@ func newShow(io Streams) *cobra.Command {
 type details struct {
 	strings.Builder
 	*screen
-	info *engine.Info
+	info *engine.Info // nil unless a run is described
 }
 
 func renderShow(info *engine.Info, s *screen) string {
@@ -66,7 +66,7 @@ func renderShow(info *engine.Info, s *screen) string {
 	return p.String()
 }
 
-// line adds a line. Text from other parties in args must have been made visible.
+// line adds a line. The caller must pass text from other parties through visible.
 func (p *details) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
 // field adds a name and a value, unless the value is empty.
@@ -76,7 +76,7 @@ func (p *details) field(name, text string) {
 	}
 }
 
-// moment formats a time with its zone, and how far away it is; empty for nil.
+// moment formats a time with its zone, followed by "in 5m" or "5m ago"; empty for nil.
 func (p *details) moment(t *time.Time) string {
 	switch {
 	case t == nil:
@@ -142,7 +142,7 @@ func (p *details) step(s *engine.StepInfo) {
 	}
 }
 
-// omitted says how many attempts are left out here.
+// omitted adds a line that says how many attempts are missing at this point of the history.
 func (p *details) omitted(n int) {
 	if n > 0 {
 		p.line("  … %s not stored: of a long history, only the beginning and the end are kept", textfmt.Plural(n, "attempt"))
@@ -170,7 +170,7 @@ func (p *details) attempt(a *engine.AttemptInfo) {
 	}
 }
 
-// wait describes the wait after an attempt: how long, until when, and who set it.
+// wait describes the wait w after the attempt a: how long, until when, and who set it.
 func (p *details) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
 	by := ", set by the " + visible(w.By)
 	if w.By == "human" {
@@ -190,7 +190,7 @@ func (p *details) wait(a *engine.AttemptInfo, w *engine.WaitInfo) string {
 	}
 }
 
-// clock formats a time of the history; with the date if it is not the day of the start.
+// clock formats a time of day, with the date if it is not the day on which the run was started.
 func (p *details) clock(t time.Time) string {
 	t, start := t.In(p.zone), p.info.Created.In(p.zone)
 	if t.YearDay() != start.YearDay() || t.Year() != start.Year() {
@@ -199,7 +199,7 @@ func (p *details) clock(t time.Time) string {
 	return t.Format("15:04:05.000")
 }
 
-// notes adds the events of the run as a whole, except its start.
+// notes adds a section with the events of the run as a whole, except its start.
 func (p *details) notes() {
 	notes := slices.DeleteFunc(slices.Clone(p.info.Notes), func(n engine.Note) bool { return n.What == "started" })
 	if len(notes) == 0 {

@@ -115,7 +115,8 @@ func oneScenario(cmd *cobra.Command, args []string) error {
 	return atMostOne("scenario")(cmd, args)
 }
 
-// hangingList lists names with their descriptions for a help text.
+// hangingList lists names with their descriptions for a help text. format formats a name with its
+// indent and padding.
 func hangingList(all iter.Seq2[string, string], format string) string {
 	var b strings.Builder
 	for name, about := range all {
@@ -154,7 +155,8 @@ func runSim(cmd *cobra.Command, io Streams, o simOptions, args []string) error {
 	})
 }
 
-// check returns an error for flags that have no effect or contradict each other.
+// check returns an error for flags with a wrong value, without effect, or in contradiction to each
+// other.
 func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 	given := cmd.Flags().Changed
 	if o.seeds < 1 || o.seeds > sim.MaxSeeds {
@@ -165,7 +167,7 @@ func (o *simOptions) check(cmd *cobra.Command, args []string) error {
 	}
 	for _, name := range []string{"svg", "html"} {
 		file := cmd.Flag(name).Value.String()
-		if _, err := os.Stat(filepath.Dir(file)); err != nil { // fail before the run, not after it
+		if _, err := os.Stat(filepath.Dir(file)); err != nil { // fail now, not after a long simulation
 			return fmt.Errorf("--%s: %w", name, err)
 		}
 		if len(args) > 0 && sameFile(file, args[0]) {
@@ -211,7 +213,7 @@ func listScenarios(out *os.File) error {
 	return err
 }
 
-// file returns the scenario and the policies to compare.
+// file returns the scenario with this name, and the policies to compare.
 func (o *simOptions) file(name string) (simulate.File, error) {
 	f, err := scenario(name)
 	if err != nil {

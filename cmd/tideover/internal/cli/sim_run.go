@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// run simulates all policies. A signal ends it at once.
+// run simulates all policies. A signal ends the simulation at once.
 func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.Report, error) {
 	ctx, stop := contextUntilSignal(cmd.Context())
 	defer stop()
@@ -38,8 +38,8 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 	return report, nil
 }
 
-// write writes the table, the chart and the page that were asked for. If a file can't be written,
-// it still writes the rest.
+// write writes the table, chart and page that the flags select. If a file can't be written, it still
+// writes the rest.
 func (o *simOptions) write(out *os.File, v *simulate.View) error {
 	var drawing, page, text bytes.Buffer
 	var err error
@@ -69,7 +69,7 @@ func (o *simOptions) write(out *os.File, v *simulate.View) error {
 	return errors.Join(err, writeTo("svg", o.svg, drawing.Bytes()), writeTo("html", o.html, page.Bytes()))
 }
 
-// writeTo writes data to the file of a flag, unless that is empty or -.
+// writeTo writes data to the file that a flag names. It does nothing if file is empty or -.
 func writeTo(flag, file string, data []byte) error {
 	if file == "" || file == "-" {
 		return nil
@@ -80,7 +80,7 @@ func writeTo(flag, file string, data []byte) error {
 	return nil
 }
 
-// command returns the command line that reproduces the output.
+// command returns the command line that reproduces the report.
 func (o *simOptions) command(name string) string {
 	words := []string{"tideover", "sim", name}
 	for _, p := range o.policies {
@@ -97,15 +97,15 @@ const (
 
 // simProgress shows the progress of the runs on a terminal.
 type simProgress struct {
-	out   *os.File // nil if standard error is not a terminal
-	first *time.Timer
+	out   *os.File    // nil if standard error is not a terminal
+	first *time.Timer // shows the progress after progressDelay, even if no run has ended by then
 
 	mu    sync.Mutex
 	done  int
 	total int
-	next  time.Time // of the next update
-	said  bool
-	ended bool
+	next  time.Time // when the line may be updated again
+	said  bool      // the line was printed
+	ended bool      // finish was called
 }
 
 func newSimProgress(out *os.File, total int) *simProgress {
@@ -113,7 +113,7 @@ func newSimProgress(out *os.File, total int) *simProgress {
 	if process.IsTerminal(out) {
 		p.out = out
 	}
-	p.first = time.AfterFunc(progressDelay, p.printProgress) // in case the first run takes long
+	p.first = time.AfterFunc(progressDelay, p.printProgress)
 	return p
 }
 

@@ -17,8 +17,9 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// newQuery completes cmd, which gets something from the server and prints it. With --json a list is
-// printed as an object with the key name; an empty name prints the value itself.
+// newQuery makes cmd a command that prints a value from the server. get fetches the value, and
+// render formats it as lines. With --json the value is printed as the field name of an object; if
+// name is empty, the value is printed itself.
 func newQuery[T any](io Streams, cmd *cobra.Command, name string, get func(context.Context, *client.Client) (T, error), render func(T, *screen) []string) *cobra.Command {
 	o := newRemote(io)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -180,8 +181,8 @@ func refusedInARow(r *engine.RefusedStart, s *screen) string {
 	return fmt.Sprintf(" (%d in a row, the first at %s)", r.Count, s.stamp(r.Since))
 }
 
-// reloadProblem says why the server uses an older configuration than that in its file; empty if it
-// does not.
+// reloadProblem says why the server could not load its latest configuration file and uses an older
+// version; empty if the server uses the latest one.
 func reloadProblem(c *control.ConfigFile, s *screen) string {
 	if c.Problem == "" {
 		return ""

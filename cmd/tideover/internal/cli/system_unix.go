@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// descriptor returns an open file descriptor as a file. The command does not inherit it, except the
-// standard streams.
+// descriptor returns a file for an open file descriptor that this process has inherited. Commands
+// that this process starts do not inherit the descriptor, unless it is a standard stream.
 func descriptor(fd int) (*os.File, error) {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	if err != nil || flags&unix.FD_CLOEXEC != 0 {
-		// A descriptor with close-on-exec was not inherited: it belongs to this process.
+		// A descriptor with close-on-exec was opened by this process, not by the user.
 		return nil, fmt.Errorf("descriptor %d is not open", fd)
 	}
 	if mode, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err == nil && mode&unix.O_ACCMODE == unix.O_RDONLY {

@@ -35,7 +35,8 @@ func screenOf(out *os.File) screen {
 	return s
 }
 
-// paint adds a colour to text, if the terminal has colours.
+// paint adds the colour with this terminal code to text. It returns text unchanged if the output has
+// no colours or the code is empty.
 func (s *screen) paint(code, text string) string {
 	if !s.colour || code == "" || text == "" {
 		return text
@@ -43,13 +44,14 @@ func (s *screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// stateColours uses only the 16 colours that every terminal has.
+// stateColours has the terminal code of each state's colour. The codes are among the 16 colours that
+// every terminal has.
 var stateColours = map[string]string{
 	"succeeded": "32", "dead": "31", "failed": "31", "canceled": "2", "replaced": "2", "running": "36", "waiting": "33", "scheduled": "34",
 	"queued": "34", "needs-handler": "35", "lost": "35", "late": "2", "blocked": "2", "released": "2", "snoozed": "34", "limited": "33", "paused": "35",
 }
 
-// cell is one value of a table, with its colour.
+// cell is one value of a table, with the terminal code of its colour; an empty code means no colour.
 type cell struct{ text, colour string }
 
 // table has rows under headings. Control characters in its cells are made visible.
@@ -64,8 +66,8 @@ func plain(text string) cell { return cell{text, ""} }
 
 func stateCell(state string) cell { return cell{state, stateColours[state]} }
 
-// render returns the lines of the table. Columns without values are left out. The last column gets
-// the rest of the width, and is cut to it.
+// render returns the lines of the table, with the headings first. It leaves out columns without
+// values, and cuts lines at the width of the screen.
 func (t *table) render(s *screen) []string {
 	widths := make([]int, len(t.heads))
 	for _, row := range t.rows {
@@ -109,7 +111,7 @@ func (s *screen) line(row []cell, widths []int) string {
 	return b.String()
 }
 
-// ago formats how long ago a time was, in the largest unit.
+// ago formats how long ago a time was, in whole days, hours, minutes or seconds.
 func (s *screen) ago(t time.Time) string {
 	d := max(s.now.Sub(t), 0)
 	for _, u := range []struct {
@@ -123,7 +125,7 @@ func (s *screen) ago(t time.Time) string {
 	return fmt.Sprintf("%ds", d/time.Second)
 }
 
-// until formats the time until t; "now" if it is over, empty for nil.
+// until formats the time until t; "now" if t is in the past, empty if t is nil.
 func (s *screen) until(t *time.Time) string {
 	if t == nil {
 		return ""

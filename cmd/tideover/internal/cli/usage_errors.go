@@ -15,7 +15,7 @@ import (
 )
 
 // improveUsageErrors makes all commands suggest a correction if a command line is wrong, and reject
-// empty values of flags. A command that only has subcommands prints its help.
+// flags with an empty value. A command that can't run without a subcommand prints its help.
 func improveUsageErrors(root *cobra.Command) {
 	root.SetFlagErrorFunc(describeFlagError)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return rejectEmptyFlags(cmd) }
@@ -23,7 +23,7 @@ func improveUsageErrors(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range append(root.Commands(), root) {
-		if !cmd.HasSubCommands() || cmd.Name() == "providers" { // accepts names of providers, too
+		if !cmd.HasSubCommands() || cmd.Name() == "providers" { // the argument of providers can be the name of one
 			continue
 		}
 		cmd.Args = rejectUnknownCommand
@@ -94,7 +94,7 @@ func subcommandNames(cmd *cobra.Command) (list []string) {
 	return list
 }
 
-// flagSynonyms has, for a flag, the names that other tools use for it.
+// flagSynonyms maps our flags to the names that other tools use for them.
 var flagSynonyms = map[string][]string{
 	"attempt-timeout": {"timeout"},
 	"total-timeout":   {"timeout", "max-time", "deadline"},
@@ -110,7 +110,7 @@ var flagSynonyms = map[string][]string{
 	"name":            {"id"},
 }
 
-// describeFlagError rewrites an error of the flag library in our own words.
+// describeFlagError replaces an error of the flag library by one that says what to write instead.
 func describeFlagError(cmd *cobra.Command, err error) error {
 	if e, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, e)
@@ -135,7 +135,7 @@ func describeFlagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%s: %q is not %s", name, e.GetValue(), describeFlagType(e.GetFlag()))
 }
 
-// describeFlagType says which values a flag accepts.
+// describeFlagType describes the values that a number or bool flag accepts, for error messages.
 func describeFlagType(f *pflag.Flag) string {
 	switch kind := f.Value.Type(); {
 	case kind == "bool":
@@ -189,8 +189,8 @@ func uniquePrefixMatch(word string, known []string) (found string) {
 	return found
 }
 
-// rejectEmptyFlags returns an error for a flag that is given with an empty value, as happens with
-// an unset shell variable. Ignoring it would, for example, drop a timeout.
+// rejectEmptyFlags returns an error for a flag that is given with an empty value, which usually
+// comes from an unset shell variable. If it were ignored, a timeout could be lost, for example.
 func rejectEmptyFlags(cmd *cobra.Command) (err error) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		empty := f.Value.String() == ""
@@ -208,7 +208,7 @@ func errEmpty(flag string) error {
 	return fmt.Errorf("%s: the value is empty: is a shell variable unset?", flag)
 }
 
-// exactlyOne accepts exactly one argument; what names it in error messages.
+// exactlyOne returns a check that accepts exactly one argument. what is its name in error messages.
 func exactlyOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch len(args) {
@@ -221,7 +221,8 @@ func exactlyOne(what string) cobra.PositionalArgs {
 	}
 }
 
-// atLeastOne accepts one or more arguments; what names them in error messages.
+// atLeastOne returns a check that accepts one or more arguments. what is their name in error
+// messages.
 func atLeastOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -239,7 +240,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// atMostOne accepts one argument or none; what names it in error messages.
+// atMostOne returns a check that accepts one argument or none. what is its name in error messages.
 func atMostOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// visible replaces characters that could change how a terminal shows other text by escapes: control
-// characters, which begin escape sequences, and invisible ones that reorder or hide text. All text
-// from other parties, such as a server's answer or the error of a step, is printed through it. Line
-// breaks are replaced, too, so that such text can't imitate lines of tideover.
+// visible escapes characters that could change how a terminal shows other text: control characters,
+// which begin escape sequences, and invisible characters that reorder or hide text. All text from
+// other parties, such as a server's answer or the error of a step, must be passed through visible.
+// It escapes line breaks, too, so that such text can't imitate the output of tideover.
 func visible(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return !shown(r) }) {
 		return text
@@ -37,7 +37,7 @@ func visible(text string) string {
 	return b.String()
 }
 
-// shown reports whether the character is printable and has no other effect.
+// shown reports whether visible leaves the character unchanged.
 func shown(r rune) bool { return r != utf8.RuneError && unicode.IsGraphic(r) }
 
 // firstLine returns the first line of a text, with an ellipsis if there are more.
@@ -49,7 +49,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// visibleLines is visible for text with several lines.
+// visibleLines is visible for text with several lines: it keeps the line breaks.
 func visibleLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -58,9 +58,9 @@ func visibleLines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// visibleJSON is visible for JSON. The result is equivalent JSON: such characters occur only in
-// strings, where escapes are allowed. Characters below the space occur only as white space between
-// values.
+// visibleJSON is visible for valid JSON. The result has the same value: the characters that it
+// escapes occur only in strings, where JSON allows escapes. Line breaks and tabs occur only between
+// values, and stay.
 func visibleJSON(text []byte) []byte {
 	var out []byte
 	for _, r := range string(text) {

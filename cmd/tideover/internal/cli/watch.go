@@ -115,7 +115,7 @@ type watchOptions struct {
 	silent    bool
 	noCount   bool
 
-	typeAtReset *bool // nil means as the configuration says
+	typeAtReset *bool // nil means the value in the configuration
 
 	given []string // flags of the command line, stored to continue the session later
 }
@@ -259,7 +259,8 @@ func parsePercent(text string) (float64, error) {
 	return n, nil
 }
 
-// asFlagErrors rewrites errors about fields of the session as errors about flags.
+// asFlagErrors splits a joined error about fields of the session, and replaces the fields by the
+// flags that set them.
 func asFlagErrors(err error) (list []error) {
 	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok {
@@ -276,7 +277,8 @@ func asFlagErrors(err error) (list []error) {
 	return list
 }
 
-// namedPolicy returns the policy of the configuration with this name, or parses the text.
+// namedPolicy returns the policy with this name in the configuration. If there is none, it parses
+// text as a policy.
 func namedPolicy(cfg *config.Config, text string) (retry.Policy, error) {
 	if p, ok := cfg.Policies[text]; ok {
 		return p, nil
@@ -297,11 +299,11 @@ func existingFolder(dir string) (string, error) {
 	return dir, err
 }
 
-// maxPrompt limits the length of a prompt on standard input, which is stored with the session.
+// maxPrompt limits the bytes of a prompt on standard input, which is stored with the session.
 const maxPrompt = 128 << 10
 
-// readPrompt reads the prompt from standard input. It is stored, so that the session can start with
-// it again.
+// readPrompt reads the prompt from standard input. The prompt is stored, so that the session can
+// start with it again.
 func readPrompt(in *os.File) (string, error) {
 	text, err := io.ReadAll(io.LimitReader(in, maxPrompt+1))
 	if err != nil {
@@ -316,8 +318,8 @@ func readPrompt(in *os.File) (string, error) {
 	return string(text), nil
 }
 
-// defaultSessionName returns a name that is derived from the folder, the command and the prompt, so
-// that the same three always give the same session.
+// defaultSessionName derives the name of a session from the folder, the command and the prompt, so
+// that the same command continues the same session.
 func defaultSessionName(dir string, args []string, prompt string) string {
 	text := dir + "\x00" + strings.Join(args, "\x00")
 	if prompt != "" {

@@ -16,7 +16,7 @@ import (
 // watchReporter prints the events of a session to standard error.
 type watchReporter struct {
 	progressPrinter
-	failed string
+	failed string        // error of the latest attempt that failed
 	waited time.Duration // length of the wait before the next command; 0 means none
 }
 
@@ -27,7 +27,7 @@ func newWatchReporter(out *os.File, o *watchOptions, redactor *secret.Redactor) 
 	}}
 }
 
-// Write prints a log line.
+// Write prints a line of the log; the line ends with a line break.
 func (r *watchReporter) Write(p []byte) (int, error) {
 	r.warn(string(p[:max(len(p)-1, 0)]))
 	return len(p), nil
@@ -43,7 +43,7 @@ func (r *watchReporter) observe(ev retry.Event) {
 	switch ev.Kind {
 	case retry.AttemptStarted:
 		r.stopCountdown()
-	case retry.Progressed: // a command starts; an attempt alone may only find that it is quiet hours
+	case retry.Progressed: // a command starts; an attempt in quiet hours starts no command
 		r.mu.Lock()
 		waited := r.waited
 		r.waited = 0
@@ -70,7 +70,7 @@ func (r *watchReporter) observe(ev retry.Event) {
 	}
 }
 
-// printResumeMode says what happens after a stop, if the session has no resume command.
+// printResumeMode prints what happens when the command stops, if the session has no resume command.
 func (r *watchReporter) printResumeMode(s *session.Spec) {
 	switch text := s.CannotResume(); {
 	case text != "":

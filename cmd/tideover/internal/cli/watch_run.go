@@ -28,7 +28,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// drainTime limits the time to send the messages about the end of a session.
+// drainTime limits how long watch waits for the messages about the end of a session to be sent.
 const drainTime = 15 * time.Second
 
 func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (err error) {
@@ -110,7 +110,7 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 		w.End()
 		rep.stopCountdown()
 		rep.printInfo("ended by %v; run the same command again to continue session %s", sig, spec.Name)
-		return exitError{Code: process.CodeSignal + int(sig.(syscall.Signal))} //nolint:forcetypeassert // there are no others here
+		return exitError{Code: process.CodeSignal + int(sig.(syscall.Signal))} //nolint:forcetypeassert // all signals of this system have that type
 	case r := <-over:
 		if r.err != nil {
 			return r.err
@@ -119,8 +119,8 @@ func runWatch(ctx context.Context, io Streams, o *watchOptions, args []string) (
 	}
 }
 
-// otherSessions returns the commands of all other known sessions: those with a watch folder, and
-// those of the configuration.
+// otherSessions returns the commands of the sessions that could share a folder with the session of
+// this name: all others that have a watch folder, and those of the configuration.
 func otherSessions(cfg *config.Config, name string) []session.Command {
 	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), name)
 	for _, other := range cfg.Sessions {
@@ -134,8 +134,8 @@ type result struct {
 	err error
 }
 
-// streamOpener returns how commands are run: with a terminal of their own if we are on a terminal,
-// otherwise with our streams.
+// streamOpener returns the function that opens the streams of a command: a terminal of its own if
+// tideover runs on a terminal, otherwise the streams of tideover.
 func streamOpener(io Streams) func(*session.Spec) (session.Streams, error) {
 	if process.IsTerminal(io.In) && process.IsTerminal(io.Out) {
 		return session.Terminal(io.In, io.Out, io.Err)
@@ -143,8 +143,8 @@ func streamOpener(io Streams) func(*session.Spec) (session.Streams, error) {
 	return session.Pass(io.In, io.Out, io.Err)
 }
 
-// reportEnd prints how the session ended, waits for the messages about it, and returns the exit
-// code.
+// reportEnd prints how the session ended, waits until the messages about it are sent, and returns
+// the exit code as an error.
 func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-chan os.Signal) error {
 	r.stopCountdown()
 	code := 0
@@ -156,7 +156,7 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-c
 		if st.Commands > 1 {
 			r.printInfo("session %s was completed after %d commands", st.Name, st.Commands)
 		}
-		r.drain(w, signals) // including messages that an earlier process could not send
+		r.drain(w, signals) // an earlier watch of this session may have left unsent messages
 		return nil
 	case "gave-up":
 		commands := textfmt.Plural(st.Commands, "command")
@@ -172,7 +172,7 @@ func (r *watchReporter) reportEnd(w *watch.Watch, st session.Status, signals <-c
 	return exitError{Code: code}
 }
 
-// drain waits until the messages about the end are sent. A signal ends it.
+// drain waits until the messages about the session are sent. A signal, or drainTime, ends the wait.
 func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 	defer cancel()
@@ -188,8 +188,8 @@ func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
 	}
 }
 
-// givenFlags returns the flags of the command line as words. It leaves out --name, which is stored
-// separately, and --new, which would not continue the session.
+// givenFlags returns the flags of the command line as words of a command that continues the session.
+// It leaves out --name, which is stored separately, and --new, which would start a new session.
 func givenFlags(flags *pflag.FlagSet) (words []string) {
 	flags.Visit(func(f *pflag.Flag) {
 		list, isList := f.Value.(pflag.SliceValue)
@@ -208,8 +208,8 @@ func givenFlags(flags *pflag.FlagSet) (words []string) {
 	return words
 }
 
-// checkStartable returns an error if the command, or that of a fallback, can't be started. It runs
-// before a session is created.
+// checkStartable returns an error if the command, or the command of a fallback, is not found or not
+// executable. It is called before a session is created.
 func checkStartable(spec *session.Spec) error {
 	name := spec.Start[0]
 	if strings.Contains(name, "{{") {
@@ -227,8 +227,8 @@ func checkStartable(spec *session.Spec) error {
 	return err
 }
 
-// about returns what is stored to continue the session later. Relative paths in flags depend on the
-// folder in which the watch was started, so that is stored, too.
+// about returns the data from which the command that continues the session is built later. Relative
+// paths in flags depend on the folder in which the watch was started, so that folder is stored, too.
 func (o *watchOptions) about(spec *session.Spec, args []string) watch.About {
 	a := watch.About{Command: args, Dir: spec.Dir, Flags: o.given}
 	if from, err := os.Getwd(); err == nil && from != spec.Dir {
