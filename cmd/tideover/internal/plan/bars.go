@@ -6,12 +6,10 @@ import (
 	"strings"
 )
 
-// glyphs are the characters of bars.
+// glyphs are the characters of bars: sure fills the part up to the shortest delay, and band the
+// range from which jitter draws. mark is the delay without jitter, and sample the sampled delay.
 type glyphs struct {
-	sure   string // the part that every wait has: the shortest delay
-	band   string // the range from which jitter draws the delay
-	mark   string // the delay without jitter
-	sample string // the sampled delay
+	sure, band, mark, sample string
 }
 
 var (
@@ -51,8 +49,8 @@ func (v *view) bar(p *Plan, i int, r Retry, width int) string {
 	return b.String()
 }
 
-// crushed reports whether all bars of a policy are too short to see, because another policy has much
-// longer delays.
+// crushed reports whether all bars of a policy are too short to see, because another policy has
+// much longer delays.
 func (v *view) crushed(plans []Plan, width int) bool {
 	return slices.ContainsFunc(plans, func(p Plan) bool {
 		n := len(p.Retries)

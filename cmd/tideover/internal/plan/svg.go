@@ -261,8 +261,8 @@ func (d *drawing) timeline() {
 	d.y = bottom + 24
 }
 
-// lane draws the timeline of plan i: a dot for each attempt, on a bar from its earliest to its latest
-// start. at returns the x coordinate of a duration.
+// lane draws the timeline of plan i: a dot for each attempt, on a bar from its earliest to its
+// latest start. at returns the x coordinate of a duration.
 func (d *drawing) lane(i int, y float64, s chart.Scale, at func(time.Duration) float64) {
 	p, c := &d.plans[i], i%len(chart.Colours)
 	d.printf(`<path class="grid" d="M%d %.1fH%d"/>`+"\n", svgLeft, y, svgWidth-svgRight)

@@ -37,8 +37,8 @@ type view struct {
 	many   bool   // there is more than one plan
 }
 
-// Text writes the plans as text. One plan has its bars beside the numbers. Several plans are written
-// as a table, with the bars of all plans below, on one scale.
+// Text writes the plans as text. One plan has its bars beside the numbers. Several plans are
+// written as a table, with the bars of all plans below, on one scale.
 func Text(w io.Writer, plans []Plan, s Style) error {
 	v := &view{
 		width: cmp.Or(s.Width, 80), glyphs: unicodeGlyphs, rule: "│",
@@ -101,8 +101,8 @@ func (v *view) table(b *strings.Builder, plans []Plan) {
 	v.legend(b, plans, width)
 }
 
-// tables writes the plans side by side, in one or more tables. Each table has as many plans as fit in
-// the width.
+// tables writes the plans side by side, in one or more tables. Each table has as many plans as fit
+// in the width.
 func (v *view) tables(b *strings.Builder, plans []Plan) {
 	if mostRetries(plans) == 0 {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// parse returns the plans of some policies.
+// parse returns the plans of the policies in texts.
 func parse(t *testing.T, o Options, texts ...string) (plans []Plan) {
 	t.Helper()
 	for _, text := range texts {
@@ -66,7 +66,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Every policy fits the width.
+// The lines of every plan fit in the width, except policies, which are not wrapped.
 func TestTextFits(t *testing.T) {
 	t.Parallel()
 	seed := uint64(3)
@@ -76,7 +76,7 @@ func TestTextFits(t *testing.T) {
 		for n := 1; n <= 2; n++ {
 			draw := func(s Style) string {
 				var b strings.Builder
-				_ = Text(&b, plans[:n], s) // into memory
+				_ = Text(&b, plans[:n], s) // writing to a strings.Builder can't fail
 				return b.String()
 			}
 			plain := draw(Style{Width: 100})
@@ -87,7 +87,7 @@ func TestTextFits(t *testing.T) {
 				switch {
 				case strings.HasSuffix(line, plans[0].Name), strings.HasSuffix(line, plans[n-1].Name),
 					strings.HasSuffix(line, plans[0].Policy.String()), strings.HasSuffix(line, plans[n-1].Policy.String()):
-					// A policy is printed in one piece, to be copied.
+					// A policy is printed on one line, so that users can copy it.
 				case utf8.RuneCountInString(line) > 100:
 					t.Errorf("%q: line of %d columns: %s", text, utf8.RuneCountInString(line), line)
 				}

@@ -23,8 +23,8 @@ type step struct {
 	constant         bool          // all later retries have the same delay and bounds
 }
 
-// reached says which retries the total timeout prevents. Each field is the number of the first retry
-// that is prevented in that case; 0 if none is.
+// reached says which retries the total timeout prevents. Each field is the number of the first
+// retry that is prevented in that case; 0 if none is.
 type reached struct {
 	never int // with the shortest attempts and waits: the retry never happens
 	maybe int // with the shortest attempts and the longest waits
@@ -78,7 +78,8 @@ func (w *walk) steps() iter.Seq2[int, step] {
 			s := w.step(k, d)
 			far := w.far
 			if w.policy.Kind == backoff.Decorrelated {
-				// The delay depends on the previous one: when two are equal, all later ones are, too.
+				// The delay depends on the previous one: when two are equal, all later ones are,
+				// too.
 				far.delay = before.delay
 			}
 			s.constant = s == far
@@ -225,8 +226,8 @@ func (s Sum) plus(d step, times int) Sum {
 // add adds durations that are not negative. It returns the largest duration instead of an overflow.
 func add(a, b time.Duration) time.Duration { return min(a, forever-b) + b }
 
-// multiply returns d*n for numbers that are not negative. It returns the largest duration instead of
-// an overflow.
+// multiply returns d*n for numbers that are not negative. It returns the largest duration instead
+// of an overflow.
 func multiply(d time.Duration, n int) time.Duration {
 	hi, lo := bits.Mul64(uint64(d), uint64(n))
 	if hi > 0 || lo > math.MaxInt64 {

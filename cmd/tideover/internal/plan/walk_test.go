@@ -31,7 +31,7 @@ var samples = []string{
 	"decorrelated(100ms..10s) attempts=unlimited total-timeout=20s",
 }
 
-// The sums are those of adding up one by one.
+// The sums are the same as if all waits are added up one by one.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	for _, text := range samples {
@@ -43,7 +43,7 @@ func TestSums(t *testing.T) {
 				low, high := p.Bounds(k)
 				want.Delay, want.Low, want.High = want.Delay+d, want.Low+low, want.High+high
 			}
-			// Sums of what is too long for a duration are tested elsewhere.
+			// Here the sum overflows. Another test checks such sums.
 			if want.High < 0 || want.Delay < 0 || p.Base > 0 && want.High < p.Base {
 				continue
 			}
@@ -54,8 +54,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// retry.Decide runs through each policy, with attempts and waits of random length, and must agree
-// with the plan.
+// The test makes calls with retry.Decide, with attempts and waits of random length. Their retries
+// and times must be within the limits of the plan.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -76,9 +76,9 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// call makes attempts until the policy stops and returns the last retry and the
-// time. Every third call has the shortest attempts and waits there can be, every
-// other third the longest.
+// call simulates failed attempts until the policy stops. It returns the number of retries and the
+// elapsed time. If round%3 is 0, attempts and waits are as short as possible; if it is 1, they are
+// as long as possible; else they are random.
 func call(p retry.Policy, random *rand.Rand, round int) (retries int, elapsed time.Duration) {
 	s := retry.State{}
 	for s.Attempt < 500 {
@@ -158,7 +158,7 @@ func TestReach(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.Policy.AttemptTimeout == 0 {
-			p.reach.slow = tt.want.slow // means nothing
+			p.reach.slow = tt.want.slow // has no meaning without an attempt timeout
 		}
 		if p.reach != tt.want {
 			t.Errorf("Parse(%q).reach = %+v, want %+v", tt.policy, p.reach, tt.want)
@@ -199,7 +199,7 @@ func TestListed(t *testing.T) {
 	}
 }
 
-// FuzzNew plans every policy that can be parsed.
+// FuzzNew checks the plans of all policies that can be parsed.
 func FuzzNew(f *testing.F) {
 	for _, text := range samples {
 		f.Add(text, uint64(1), 0)
