@@ -78,8 +78,8 @@ func (d *Demo) propose(ctx context.Context, _ order) (entry, error) {
 	})
 }
 
-// sign tries to write an entry until it succeeds, and calls lose after each conflict. Each try takes
-// a while, so that other writers interfere.
+// sign tries to write an entry until it succeeds, and calls lose after each conflict. Each try
+// takes a while, so that other writers interfere.
 func (d *Demo) sign(ctx context.Context, who string, lose func(page)) (e entry, err error) {
 	base := d.ledger.read()
 	e.Version, err = contend.Do(ctx, d.writer, func(ctx context.Context, try contend.Try) (int, error) {

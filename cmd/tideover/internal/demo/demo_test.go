@@ -41,7 +41,8 @@ func TestTheDemosOwnConfigurationLoads(t *testing.T) {
 	}
 }
 
-// script runs one of the demo's commands without its pauses.
+// script runs a script of the demo in dir, and returns its output and its exit code. A fake sleep
+// in dir skips its pauses.
 func script(t *testing.T, dir string, env []string, args ...string) (out string, code int) {
 	t.Helper()
 	sh, err := exec.LookPath("sh")
@@ -50,7 +51,7 @@ func script(t *testing.T, dir string, env []string, args ...string) (out string,
 	}
 	cmd := exec.CommandContext(t.Context(), sh, args...)
 	cmd.Dir, cmd.Env = dir, append(env, "PATH="+dir+":"+os.Getenv("PATH"))
-	text, _ := cmd.CombinedOutput() // the code says the rest
+	text, _ := cmd.CombinedOutput() // the exit code is checked instead of the error
 	return string(text), cmd.ProcessState.ExitCode()
 }
 

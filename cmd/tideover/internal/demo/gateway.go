@@ -80,7 +80,8 @@ func (d *Demo) callModel(ctx context.Context, address string) {
 	all.Wait()
 }
 
-// question sends one request and ignores the response: the web page of the server shows the outcome.
+// question sends one request and ignores the response: the web page of the server shows the
+// outcome.
 func (d *Demo) question(ctx context.Context, url, priority string) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
