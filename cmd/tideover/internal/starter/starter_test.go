@@ -17,7 +17,7 @@ import (
 // aKey is a secret key for tests only.
 const aKey = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa"
 
-// folder returns a folder with the key of the case nip90, and a certificate.
+// folder returns a folder with the key file that the case nip90 needs, and with a certificate.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -55,7 +55,8 @@ func TestEveryFileLoadsWithNoVariableSet(t *testing.T) {
 // off matches a setting that is commented out: a # that is not followed by a space.
 var off = regexp.MustCompile(`(?m)^( *)#([^ \n])`)
 
-// offMore matches further lines of such a setting, which are indented after the #.
+// offMore matches the further lines of a setting that is commented out: they are indented after the
+// #.
 var offMore = regexp.MustCompile(`(?m)^( *)#( {2,}\S)`)
 
 func switchedOn(text []byte) []byte {
