@@ -48,7 +48,7 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestSetAsJSON has the form in which steps are stored.
+// TestSetAsJSON checks the JSON of a set, which is stored with steps and must not change.
 func TestSetAsJSON(t *testing.T) {
 	t.Parallel()
 	got, err := json.Marshal(exitcode.Set{{1, 1}, {5, 9}})
