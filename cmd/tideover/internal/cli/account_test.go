@@ -39,7 +39,7 @@ exit 1
 // soon is a policy that gives up after three attempts within a second.
 const soon = "fixed(300ms) attempts=3 server-slack=1s"
 
-// newSharedAccount writes the assistant into a new folder.
+// newSharedAccount writes the script sharedAccount into a new folder, as the program claude.
 func newSharedAccount(t *testing.T) (dir, assistant string) {
 	t.Helper()
 	dir = shortDir(t)
@@ -48,8 +48,8 @@ func newSharedAccount(t *testing.T) (dir, assistant string) {
 	return dir, assistant
 }
 
-// wantOneProbe checks that at most one session, beyond the first command of each, ran a command
-// before the limit ended.
+// wantOneProbe checks that after the first command of each session, at most one more command was
+// run before the limit ended.
 func wantOneProbe(t *testing.T, dir string, sessions int) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "reset"))
@@ -76,8 +76,8 @@ func wantOneProbe(t *testing.T, dir string, sessions int) {
 	}
 }
 
-// Five sessions of a server use one account. One of them learns when the limit ends. The server is
-// killed meanwhile.
+// Five sessions of a server use one account. One of them learns when the limit ends, and all of
+// them wait for that time, even though the server is killed and started again meanwhile.
 func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -121,8 +121,8 @@ func TestServeHoldsAllSessionsOfAnAccount(t *testing.T) {
 	wantNoProcess(t, s.mark)
 }
 
-// Three watches use one account. One of them learns when the limit ends, and another is killed
-// meanwhile.
+// Three watches use one account. One of them learns when the limit ends, and all of them wait for
+// that time, even though another one is killed and started again meanwhile.
 func TestWatchesShareAnAccount(t *testing.T) {
 	t.Parallel()
 	dir, assistant := newSharedAccount(t)
@@ -182,7 +182,8 @@ func TestAnAccountIsChecked(t *testing.T) {
 	}
 }
 
-// A command step that hits a limit holds back the other steps of its account, and no others.
+// A command step that hits a limit holds back the other steps with its account, but no step without
+// an account.
 func TestStepsShareAnAccount(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, `

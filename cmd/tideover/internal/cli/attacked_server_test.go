@@ -19,7 +19,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// attackedServer is a server under attack, with the provider behind it.
+// attackedServer is a server that a test attacks, and the address, the token and the cookie of a
+// logged-in browser.
 type attackedServer struct {
 	*serverProcess
 	host, token, cookie string
@@ -122,7 +123,8 @@ func (f *attackedServer) changing(run string) (requests []string) {
 // leakedFile matches the contents of files that no request may return.
 var leakedFile = regexp.MustCompile(`root:.*:0:0:|package web`)
 
-// checkResponse fails if the response to a request contains something that it must not.
+// checkResponse sends a request and fails the test if the response contains something that must not
+// be visible.
 func (f *attackedServer) checkResponse(method, path, header string) {
 	f.t.Helper()
 	status, text := f.raw(method, path, header)

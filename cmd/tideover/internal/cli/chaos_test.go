@@ -51,7 +51,7 @@ func (c *chaosProcess) get(path string) int {
 	return resp.StatusCode
 }
 
-// stop ends the process and returns its output.
+// stop ends the process with SIGINT and returns its output.
 func (c *chaosProcess) stop() string {
 	c.t.Helper()
 	c.signal(syscall.SIGINT)
@@ -222,7 +222,7 @@ func TestChaosForOthersWhenWanted(t *testing.T) {
 	c.stop()
 }
 
-// The reader of standard output goes away after the URL.
+// The reader of standard output goes away after it has read the URL. The server continues to serve.
 func TestChaosGoesOnWithoutAReader(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -269,7 +269,7 @@ func TestChaosHelpAndCompletion(t *testing.T) {
 	}
 }
 
-// newChaosRecipe is newRecipe for a section of docs/chaos.md.
+// newChaosRecipe is newRecipe for the section of docs/chaos.md with this heading.
 func newChaosRecipe(t *testing.T, heading string) *recipe {
 	t.Helper()
 	needs(t, "curl", "jq")

@@ -23,7 +23,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The NATS user has exactly the permissions that docs/cluster.md lists.
+// The NATS user has exactly the permissions that docs/cluster.md lists. They are sufficient.
 func TestAUserThatMayDoNoMore(t *testing.T) {
 	t.Parallel()
 	_, text, _ := strings.Cut(page(t, "cluster.md"), "publish and subscribe to ")
@@ -56,7 +56,7 @@ accounts {
 	}
 }
 
-// authority is a certificate authority.
+// authority is a certificate authority that writes its certificates to files in a folder.
 type authority struct {
 	t    *testing.T
 	dir  string

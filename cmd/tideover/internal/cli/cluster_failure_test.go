@@ -20,7 +20,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// startRuns starts n runs and returns their ids. Their keys spread them over all shards.
+// startRuns starts n runs and returns their ids. The random keys spread the runs over all shards.
 func (s *serverProcess) startRuns(workflow string, n int) (ids []string) {
 	s.t.Helper()
 	for range n {
@@ -68,7 +68,7 @@ func TestRunsOfAKilledServerGoOnElsewhere(t *testing.T) {
 	for begunAt := func(place string) bool { return strings.Contains(f.seen(), "begin "+place+" ") }; ; ids = append(ids, a.startRuns("long", 1)...) {
 		testwait.Until(t, "all have begun", func() bool { return strings.Count(f.seen(), "begin ") == len(ids) })
 		if begunAt("a") && begunAt("b") {
-			break // chance may give all shards of the first runs to one server
+			break // until then, all runs may be in the shards of one server: start one more
 		}
 	}
 	before := f.seen()
@@ -117,7 +117,7 @@ func TestARollingDeploy(t *testing.T) {
 	wantCode(t, b.wait(), 0)
 	c := f.serve("c")
 	a.waitForShards(2)
-	ones = append(ones, a.startRuns("deploy", 3)...) // side by side, each starts what it has
+	ones = append(ones, a.startRuns("deploy", 3)...) // both versions run at the same time: each server starts its own
 	twos := c.startRuns("deploy", 6)
 	a.signal(syscall.SIGTERM)
 	wantCode(t, a.wait(), 0)
@@ -144,7 +144,7 @@ func TestServeWaitsForNATS(t *testing.T) {
 	f := newClusterServers(t, shared+engineSection(nodes, clusterName(t)))
 	a, b := f.begin("a"), f.begin("b")
 	testwait.Until(t, "it says that it waits", func() bool { return strings.Contains(a.out.String(), "the cluster can't be joined yet") })
-	b.signal(syscall.SIGTERM) // ends a server that still waits
+	b.signal(syscall.SIGTERM) // ends a server that still waits for NATS
 	wantCode(t, b.wait(), 0)
 	nodes.Restart(0)
 	a.serves()
@@ -246,7 +246,7 @@ func TestNATSIsAwayUnderLoad(t *testing.T) {
 	}
 }
 
-// Two servers see the same runs give up.
+// Runs give up in a cluster with two servers. Exactly one message is sent for each run.
 func TestOneMessageForEachEvent(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex

@@ -52,7 +52,8 @@ func TestSettingsThatComeTooLateAreTold(t *testing.T) {
 	wantIn(t, "the error", c.out.String(), "has 4, not 8, and the number can't be changed: write 4 or leave it out")
 }
 
-// The NATS servers lose all data.
+// The NATS servers lose all data. The commands and the log say that the cluster is lost, even when
+// a server has created a new one.
 func TestALostClusterIsNotTakenForANewOne(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 1)
@@ -80,7 +81,8 @@ func TestALostClusterIsNotTakenForANewOne(t *testing.T) {
 	wantCode(t, again.wait(), 0)
 }
 
-// Another server creates the cluster again.
+// The NATS servers lose all data, and another server creates the cluster again. A server that still
+// runs ends with an error, and can then join the new cluster.
 func TestAServerThatOutlivesItsClusterEnds(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 1)
@@ -116,7 +118,7 @@ func TestTheDoctorSaysWhomItWaitsFor(t *testing.T) {
 	}
 }
 
-// One NATS server dies, and then another.
+// One NATS server dies, and then another. The doctor reports which servers are missing.
 func TestTheDoctorNamesWhoIsMissing(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)

@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The page lists the same keys as the schema.
+// docs/cluster.md lists the same keys as the schema of the configuration.
 func TestThePageOfTheClusterHasEveryKey(t *testing.T) {
 	t.Parallel()
 	var schema struct {
@@ -52,7 +52,7 @@ func TestThePageOfTheClusterHasEveryKey(t *testing.T) {
 	}
 }
 
-// nats-server itself checks the configuration that the page shows.
+// nats-server itself checks the configurations in docs/cluster.md.
 func TestTheServersOfThePageAreGood(t *testing.T) {
 	t.Parallel()
 	binary, err := natstest.Build()
@@ -71,7 +71,7 @@ func TestTheServersOfThePageAreGood(t *testing.T) {
 	}
 }
 
-// The commands of the page are run, and the doctor reports nothing weak.
+// A cluster is set up as docs/cluster.md says. The doctor reports nothing weak or broken.
 func TestWhoFollowsThePageHasNothingWeak(t *testing.T) {
 	t.Parallel()
 	_, access, _ := strings.Cut(blocks(t, "cluster.md", "conf")[0], "\naccounts {")
@@ -85,7 +85,7 @@ func TestWhoFollowsThePageHasNothingWeak(t *testing.T) {
 	a := f.serve("a", env...)
 	a.waitForShards(1)
 	var o outcome
-	testwait.Until(t, "nothing is weak", func() bool { // once all copies are current
+	testwait.Until(t, "nothing is weak", func() bool { // copies may be behind for a moment
 		cmd, _ := command(t, "doctor", "--config", a.file, "--data", a.data)
 		cmd.Env = append(cmd.Env, env...)
 		o = finish(t, cmd)

@@ -22,8 +22,8 @@ const (
 	otherToken      = "authorization { token: \"another\" }\n"
 )
 
-// The test plants secrets in every setting that can hold one, runs everything that could show them,
-// including servers that reject us, and checks all output.
+// The test plants secrets in every setting of a cluster that can hold one. It runs everything that
+// could show them, also while NATS rejects the credentials, and checks all output.
 func TestSecretsOfAClusterAreNowhere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, access, engine, later string }{
@@ -49,7 +49,8 @@ func TestSecretsOfAClusterAreNowhere(t *testing.T) {
 	}
 }
 
-// checkOutputs runs everything that could show a secret, and checks the output.
+// checkOutputs serves the configuration text, runs everything that could show a secret, and checks
+// the output. later is the access configuration with which NATS rejects the credentials.
 func (v *secretServer) checkOutputs(nodes *natstest.Cluster, text, later string) {
 	v.t.Helper()
 	v.s = serveFile(v.t, text, v.dir, v.env...)
@@ -58,7 +59,7 @@ func (v *secretServer) checkOutputs(nodes *natstest.Cluster, text, later string)
 	v.runClusterCommands()
 	v.readClusterPages()
 
-	// The change is reported, and has no effect yet.
+	// The log says that a new name of the cluster takes effect after a restart.
 	write(v.t, v.s.file, strings.Replace(text, "shards: 2, ", "shards: 2, name: other, ", 1))
 	v.s.signal(syscall.SIGHUP)
 	testwait.Until(v.t, "the change is reported", func() bool {
@@ -66,7 +67,7 @@ func (v *secretServer) checkOutputs(nodes *natstest.Cluster, text, later string)
 	})
 	write(v.t, v.s.file, text)
 
-	// The NATS servers are down, and then reject credentials that were valid.
+	// The NATS server is down, and later rejects the credentials, which were valid until then.
 	nodes.Kill(0)
 	testwait.Until(v.t, "the trouble is reported", func() bool { return strings.Contains(v.s.out.String(), "trouble with the connection to NATS") })
 	nodes.Restart(0, later)

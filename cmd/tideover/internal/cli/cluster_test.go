@@ -18,8 +18,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// leaseTime is long, so that a machine that stalls for seconds does not cut a server off
-// from its cluster. The tests still end soon: the others replace a server that has lost
+// leaseTime is long, so that a server does not lose its leases when the machine stalls for
+// seconds. The tests still end soon: the other servers take over from a server that has lost
 // its connection after a quarter of this time.
 const leaseTime = 24 * time.Second
 
@@ -29,12 +29,13 @@ func clusterName(t *testing.T) string {
 	return fmt.Sprintf("t%d", time.Now().UnixNano())
 }
 
-// engineSection returns the section of a configuration that joins the cluster.
+// engineSection returns the section engine of a configuration that joins the cluster with this
+// name. more has further keys.
 func engineSection(nodes *natstest.Cluster, name string, more ...string) string {
 	return fmt.Sprintf("engine: {nats: %q, name: %s, shards: 4, lease-time: %v%s}\n", nodes.URL(), name, leaseTime, strings.Join(append([]string{""}, more...), ", "))
 }
 
-// shared has workflows that record which server runs them.
+// shared is a configuration with workflows whose output names the server that has run them.
 const shared = `version: 1
 workflows:
   where:
@@ -50,13 +51,13 @@ workflows:
         policy: fixed(100ms) attempts=5
 `
 
-// clusterServers is several servers of one cluster.
+// clusterServers starts servers of one cluster.
 type clusterServers struct {
 	t       *testing.T
 	dir     string
-	gate    string // a file that lets commands end
-	witness string // a file that they write to
-	text    string
+	gate    string // path of a file; commands end when it exists
+	witness string // path of a file that commands append lines to
+	text    string // configuration of servers that are started from now on
 }
 
 func newClusterServers(t *testing.T, text string) *clusterServers {
@@ -85,7 +86,7 @@ func (f *clusterServers) begin(place string, env ...string) *serverProcess {
 
 func (f *clusterServers) open() { write(f.t, f.gate, "") }
 
-// seen returns what the commands wrote.
+// seen returns the lines that the commands have written to the witness file.
 func (f *clusterServers) seen() string {
 	text, _ := os.ReadFile(f.witness)
 	return string(text)
@@ -127,7 +128,7 @@ func TestTwoServersShareACluster(t *testing.T) {
 	a, b := f.serve("a"), f.serve("b")
 	a.waitForShards(2)
 
-	// A run that one server starts runs on either, and both list it.
+	// A run that one server has started can run on both servers, and both list it.
 	places := map[string]bool{}
 	for i := 0; len(places) < 2; i++ {
 		if i == 100 {

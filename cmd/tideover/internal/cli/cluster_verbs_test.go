@@ -18,8 +18,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// A process is stopped (SIGSTOP) while it works. Until it counts as dead, no server can answer for
-// its shards.
+// A server is suspended with SIGSTOP. Until its leases expire, no server can answer for its shards,
+// and commands warn that the runs of these shards are missing.
 func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -31,7 +31,7 @@ func TestWhatAStoppedServerHasIsMissing(t *testing.T) {
 	b.signal(syscall.SIGSTOP)
 	testwait.Until(t, "the process has stopped", func() bool { return allStopped(b.Process.Pid) })
 	t.Cleanup(func() { _ = b.Process.Signal(syscall.SIGCONT) })
-	var all sync.WaitGroup // each waits for those who do not answer
+	var all sync.WaitGroup // run the commands at once: each of them waits for the suspended server
 	for _, args := range [][]string{{"runs"}, {"dead"}, {"dead", "--groups"}, {"status"}} {
 		all.Go(func() {
 			o := a.runCommand(args...)
@@ -104,7 +104,7 @@ func TestAReloadInACluster(t *testing.T) {
 	wantCode(t, a.runCommand("run", "more", "--wait"), 0)
 	wantIn(t, "the log", a.out.String(), `msg="this takes effect when the server is started again" key=engine.shards value=8`)
 
-	// A reload can't add sessions either.
+	// A reload can't add sessions to a server of a cluster either.
 	write(t, a.file, shared+"sessions: {s: {start: [x]}}\n")
 	a.signal(syscall.SIGHUP)
 	testwait.Until(t, "sessions are refused", func() bool {

@@ -10,7 +10,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Most NATS servers die.
+// Two of three NATS servers die. The server can still list its workflows, but not the start times
+// of schedules.
 func TestWorkflowsAreKnownWithoutQuorum(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 3)

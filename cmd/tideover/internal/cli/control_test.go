@@ -16,7 +16,7 @@ func TestARetryOfARunThatSucceededSaysWhatIsPossible(t *testing.T) {
 	wantCode(t, got, codeOwn)
 	wantIn(t, "retry", got.stderr, "has succeeded")
 	wantIn(t, "retry", got.stderr, "to start it again, use --from STEP or --input JSON")
-	// What was acknowledged is in the next list.
+	// A run that the server has acknowledged is in the next list.
 	for range 3 {
 		id := strings.TrimSpace(s.mustRun("run", "echo", "--input", "2", "--at", "2020-01-01T00:00:00Z"))
 		wantIn(t, "runs", s.mustRun("runs", "--limit", "1"), id)

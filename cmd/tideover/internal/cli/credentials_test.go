@@ -23,11 +23,11 @@ import (
 // credential is one way in which a caller sends a secret. %s stands for the secret in
 // header values, cookies, subprotocols and the query.
 type credential struct {
-	header   string // name of the header
-	value    string // value of the header
-	query    string // part of the query
-	trailer  bool   // the header is sent behind the body
-	encoding func(string) string
+	header   string              // name of the header
+	value    string              // value of the header
+	query    string              // part of the query
+	trailer  bool                // the header is sent after the body
+	encoding func(string) string // applied to the secret; nil means none
 }
 
 // basic returns the secret as the password of HTTP basic authentication.
@@ -102,7 +102,7 @@ var callerCredentials = []credential{
 	{query: "TOKEN=%s&limit=2"},
 }
 
-// name describes the row.
+// name describes the credential, for messages of the test.
 func (c *credential) name() string {
 	if c.header != "" {
 		return c.header + ": " + c.value
@@ -138,7 +138,7 @@ func (r *recorder) received() string {
 	return r.text.String()
 }
 
-// send sends a request with the credential.
+// send sends a request that contains the secret in this way.
 func (c *credential) send(t *testing.T, address, secret string) *http.Response {
 	t.Helper()
 	value := secret
@@ -260,7 +260,8 @@ func TestNoCredentialOfACallerReachesAFallback(t *testing.T) {
 	}
 }
 
-// newStream reads a stream of events until the test ends.
+// newStream reads the stream of events at the path until the test ends, and returns the buffer that
+// gets the text.
 func newStream(t *testing.T, s *serverProcess, path string) *syncBuffer {
 	t.Helper()
 	token, err := os.ReadFile(filepath.Join(s.data, "token"))

@@ -30,7 +30,7 @@ func logFile(t *testing.T, text string) string {
 func TestDetect(t *testing.T) {
 	t.Parallel()
 	at := []string{"detect", "--at", "2026-11-15T12:00:00Z"}
-	day := time.Date(2026, 11, 15, 15, 0, 0, 0, time.UTC).Local().Format("2006-01-02 ") // of 3pm UTC where the test runs
+	day := time.Date(2026, 11, 15, 15, 0, 0, 0, time.UTC).Local().Format("2006-01-02 ") // the local date at 3pm UTC
 	for name, tc := range map[string]struct {
 		args []string
 		log  string
@@ -113,7 +113,7 @@ func TestDetectRefuses(t *testing.T) {
 	}
 }
 
-// A user tests a new pack before using it.
+// detect uses a pack in a file, so that users can test a pack before they configure it.
 func TestDetectWithAPackOfOnesOwn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

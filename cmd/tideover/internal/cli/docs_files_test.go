@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Every policy in a block of its own can be parsed.
+// The policies in the first unlabelled code block of README.md and of policy.md can be parsed.
 func TestThePoliciesOfThePagesAreRight(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"../README.md", "policy.md"} {
@@ -27,8 +27,9 @@ func TestThePoliciesOfThePagesAreRight(t *testing.T) {
 	}
 }
 
-// otherFiles has the YAML blocks of pages that are not a configuration, by page and first words,
-// with the test that reads them.
+// otherFiles has the YAML blocks of pages that are not a configuration of tideover. The key is the
+// page, with the first key of the block if necessary. The value is the test that reads the block,
+// or its purpose.
 var otherFiles = map[string]string{
 	"chaos.md":                   "a file for chaos; TestRecipeOutage serves it",
 	"detect.md":                  "a pack; TestThePackOfTheDocumentationIsOne of internal/detect",
@@ -36,7 +37,7 @@ var otherFiles = map[string]string{
 	"metrics.md: scrape_configs": "is for Prometheus",
 }
 
-// Placeholders of the pages, filled in for these tests.
+// Keys that replace the placeholders on the pages.
 const (
 	exampleKey = "npub1lrpv2fn99k0gcr9jfpyyma5hmfc6vgqvz986txgclrezwgvm8zpqzwgy8w"
 	hisSecret  = "nsec1r3agvjg7z7qncn07qww4uay38dy2fs7r49mn9zg8hd3dr5hyln3swcn4xc"
@@ -96,7 +97,7 @@ func TestTheFilesOfThePagesAreRight(t *testing.T) {
 	}
 }
 
-// Every block marked as JSON is JSON; each of several lines may be a value of its own.
+// Every block marked as JSON is valid: the whole block, or each of its lines.
 func TestTheJSONOfThePagesIsJSON(t *testing.T) {
 	t.Parallel()
 	for _, name := range pages(t) {

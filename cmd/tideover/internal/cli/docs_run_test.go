@@ -56,7 +56,8 @@ func TestTheCommandsOfThePagesRun(t *testing.T) {
 	}
 }
 
-// entryFor returns the longest entry of testedElsewhere that matches a command.
+// entryFor returns the longest key of testedElsewhere that matches a command of the page with this
+// name; empty if there is none.
 func entryFor(name, command string) (found string) {
 	for entry := range testedElsewhere {
 		if strings.HasPrefix(name+": "+command, entry) && len(entry) > len(found) {
@@ -86,12 +87,13 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// runLine runs a command of a page. A long-running one continues until the test ends.
+// runLine runs a command of a page and compares its output with the page. A long-running command
+// continues until the test ends.
 func (k *recipe) runLine(line typedLine) {
 	k.t.Helper()
 	cmd := k.command("sh", "-c", line.text)
 	if !longRunning.MatchString(line.text) || strings.Contains(line.text, "--dry-run") {
-		out := new(syncBuffer) // both, as on a terminal
+		out := new(syncBuffer) // standard output and standard error, as on a terminal
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Run(); err != nil {
 			k.t.Errorf("%s: %v: %s", line.text, err, out.String())
@@ -104,8 +106,8 @@ func (k *recipe) runLine(line typedLine) {
 	k.waitUntilReady(cmd, line)
 }
 
-// waitUntilReady waits until a long-running command has printed what the page shows, or the address
-// of its page.
+// waitUntilReady starts a long-running command and waits until it has printed the output on the
+// page; if the page shows none, until it has printed the address of its web page.
 func (k *recipe) waitUntilReady(cmd *exec.Cmd, line typedLine) {
 	k.t.Helper()
 	out := new(syncBuffer)
@@ -120,7 +122,7 @@ func (k *recipe) waitUntilReady(cmd *exec.Cmd, line typedLine) {
 	shown := line.shown
 	switch {
 	case strings.Contains(line.text, "tideover chaos"):
-		shown = shown[:1] // the others are of requests
+		shown = shown[:1] // the other lines are printed only when requests arrive
 	case len(shown) == 0:
 		shown = []string{"tideover: the page is at"}
 	}
@@ -146,8 +148,8 @@ func shape(line string) string {
 	return strings.TrimSpace(line)
 }
 
-// firstMissing returns the first of the lines whose shape is not in the output after the lines
-// before it.
+// firstMissing returns the first of the shown lines that the output lacks; empty if it has all of
+// them, in this order. Lines are compared by their shape.
 func firstMissing(shown []string, output string) string {
 	lines := strings.Split(output, "\n")
 	for _, want := range shown {

@@ -8,8 +8,8 @@ import (
 )
 
 // testedElsewhere has the commands of the pages that TestTheCommandsOfThePagesRun does not run. The
-// key is a page and the beginning of a command. The value is the test of this package that runs it
-// or a similar one, or the reason why no test can.
+// key is a page and the beginning of a command. The value is the test of this package that runs the
+// command or a similar one, or the reason why no test can run it.
 var testedElsewhere = map[string]string{
 	"../README.md: tideover advise":                         "TestAdvise",
 	"advise.md: tideover advise":                            "TestAdvise",
@@ -33,7 +33,7 @@ var testedElsewhere = map[string]string{
 	"nip90.md: tideover nip90 request --relay":              "TestARequestIsAnswered",
 	"nip90.md: tideover nip90 request --key-file":           "TestATaskFromAPipeWithAKeyAndDetached",
 	"nip90.md: tideover nip90 watch":                        "TestWatchShowsWhatPasses",
-	"operations.md: tideover doctor":                        "TestTheDoctorLooksAtAFolder", // a temporary folder may be in memory
+	"operations.md: tideover doctor":                        "TestTheDoctorLooksAtAFolder", // its findings depend on the file system of the temporary folder
 	"operations.md: tideover retry --latest":                "TestADeadRunIsRepairedByFixingTheFile",
 	"recipes.md: tideover exec --attempts 3 --attempt":      "TestRecipeFlakyTest",
 	"recipes.md: tideover exec --policy 'fixed(1s)":         "TestRecipeDatabase",
@@ -49,7 +49,8 @@ var testedElsewhere = map[string]string{
 	"sim.md: tideover sim metastable":                       "TestSimRuns",
 }
 
-// laterToday returns an hour that is neither now nor noon, the time that docs/detect.md uses.
+// laterToday returns the time of day in about two hours, such as 3pm. It is never 11am or 12pm:
+// docs/detect.md uses noon.
 func laterToday() string {
 	at := time.Now().UTC().Add(2 * time.Hour)
 	for at.Hour() == 11 || at.Hour() == 12 {
@@ -58,7 +59,7 @@ func laterToday() string {
 	return at.Format("3pm")
 }
 
-// pageSetups creates the files and programs that a page assumes.
+// pageSetups maps a page to a function that creates the files and programs that its commands need.
 var pageSetups = map[string]func(*recipe){
 	"../README.md": func(k *recipe) {
 		flaky, err := os.ReadFile(docs + "../examples/flaky.sh")

@@ -17,7 +17,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// pages returns the names of all pages of the documentation, as page takes them.
+// pages returns the names of all pages of the documentation. They are arguments of the function
+// page.
 func pages(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(docs + "*.md")
@@ -37,8 +38,8 @@ type typedLine struct {
 	shown []string
 }
 
-// typedIn returns the commands with tideover in a page's console and shell blocks, and in blocks
-// indented by four spaces.
+// typedIn returns the command lines that run tideover, in the console and shell blocks of a page
+// and in blocks that are indented by four spaces.
 func typedIn(text string) (list []typedLine) {
 	for _, b := range fencedIn(text) {
 		switch b.language {
@@ -139,17 +140,17 @@ func isCommandName(line string) bool {
 	return err == nil && len(rest) == 0
 }
 
-// placeholder matches words that stand for a value of the reader.
+// placeholder matches words that the reader of a page replaces by a value, such as NAME.
 var placeholder = regexp.MustCompile(`^(\[.*\]?|.*\]|[A-Z][A-Z0-9-]*…?|…|\.\.\.)$`)
 
-// checkCommandLine returns what is wrong with a command line, as far as it can be checked without
-// running it.
+// checkCommandLine returns an error if a command line is wrong, as far as that can be checked
+// without running it.
 func checkCommandLine(line string) error {
 	argv, err := session.Split(line)
 	if err != nil {
 		return err
 	}
-	for i, word := range argv { // [--flag] is one that may be left out
+	for i, word := range argv { // brackets mark a flag that may be left out
 		argv[i] = strings.Trim(word, "[]")
 	}
 	cmd, rest, err := allCommands().Find(argv[1:])
@@ -179,7 +180,7 @@ func checkCommandLine(line string) error {
 
 var nameBefore = regexp.MustCompile(`^[a-z][\w-]*=`)
 
-// checkPolicy returns what is wrong with a policy, which may have a name before it.
+// checkPolicy returns an error if a policy can't be parsed. The policy may begin with NAME=.
 func checkPolicy(text string) error {
 	if placeholder.MatchString(text) {
 		return nil

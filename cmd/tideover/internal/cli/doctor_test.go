@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// examined runs the doctor and returns its findings by severity.
+// examined runs the doctor with the configuration text, and returns its findings by severity.
 func examined(t *testing.T, text string, env ...string) (o outcome, found map[string]string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tideover.yaml")
@@ -40,7 +40,7 @@ func examined(t *testing.T, text string, env ...string) (o outcome, found map[st
 
 func TestTheDoctorLooksAtAFolder(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir() // may be on anything, so some is found about that
+	dir := t.TempDir() // there may be further findings about its file system
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,8 @@ func TestTheDoctorLooksAtAFolder(t *testing.T) {
 	wantCode(t, o, 125)
 }
 
-// If a server is named, it runs the checks: those of this machine would not apply to it.
+// If $TIDEOVER_SERVER names a server, that server runs the checks, because checks of this machine
+// would not apply to it.
 func TestTheDoctorAsksTheServer(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, "version: 1\nserver: {durability: os}\n", "")

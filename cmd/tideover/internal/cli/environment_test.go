@@ -31,7 +31,7 @@ workflows:
     on-give-up: {notify: [told]}
 `
 
-// environmentOf returns the names of the variables in the output of env.
+// environmentOf returns the names of the variables in text, the output of the command env.
 func environmentOf(text string) (names []string) {
 	for line := range strings.SplitSeq(text, "\n") {
 		if name, _, ok := strings.Cut(line, "="); ok {

@@ -14,11 +14,13 @@ import (
 	"unicode"
 )
 
-// escapes is text that attacks a terminal: colours, the title, the clipboard, a link, one-byte
-// escapes, a faked line of tideover, a changed direction, and markup.
+// escapes is text that attacks a terminal. It changes colours, the title and the clipboard, and
+// contains a link, one-byte escapes, a faked line of tideover, characters that reverse text, and
+// HTML.
 const escapes = "E\x1b[31m\x1b]0;t\x07\x1b]52;c;eA==\x07\x1b]8;;http://evil\x1b\\x\x1b]8;;\x1b\\\u009b31m\u009d0;x\u009c\rtideover: done\b\b\u202egnp\u2066\u200f\U000e0041<script>alert(1)</script>"
 
-// plainText fails if the text contains anything that a terminal would not just show.
+// plainText fails the test if the text contains characters other than line breaks that are not
+// visible on a terminal. what names the text in the message.
 func plainText(t *testing.T, what, text string) {
 	t.Helper()
 	for i, r := range text {
@@ -29,8 +31,8 @@ func plainText(t *testing.T, what, text string) {
 	}
 }
 
-// The text is planted in keys, inputs, outputs, errors, lines of a session and answers of a
-// provider, and all of them are printed.
+// Escape sequences are planted in keys, inputs, outputs, errors, lines of a session and answers of
+// a provider. The commands print all of these, without the sequences.
 func TestWhatOthersWroteDoesNothingToATerminal(t *testing.T) {
 	t.Parallel()
 	code, err := json.Marshal(map[string]any{"error": map[string]string{"code": escapes, "type": escapes, "message": escapes}})
@@ -77,7 +79,8 @@ workflows:
 	}
 }
 
-// The text is in configuration files and arguments that are rejected.
+// Escape sequences are planted in configuration files and arguments. The errors about them do not
+// contain the sequences.
 func TestMistakesWithEscapesDoNothingToATerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

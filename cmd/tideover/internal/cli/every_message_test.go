@@ -36,17 +36,17 @@ test $first = no && exit 0
 // printerThread is the session id that codex prints.
 const printerThread = "0199a213-81c0-7800-8aa1-bbab2a035a53"
 
-// printerPolicy is the default policy of sessions with a very long wait: a session continues only
-// when the test says so.
+// printerPolicy is the default policy of sessions with a very long delay, so that a session
+// continues only when the test ends the wait.
 const printerPolicy = "fixed(1h) attempts=6 server-wait=8d server-slack=90s reset-after=10m"
 
-// printerProgram is how an assistant is called.
+// printerProgram is the program of an assistant and its arguments.
 type printerProgram struct {
 	name          string
-	start, resume []string // without a resume command, that of the assistant is known
+	start, resume []string // if resume is nil, tideover knows the resume command of the assistant
 }
 
-// printerPrograms has the assistants by their packs.
+// printerPrograms maps each pack to the program that its sessions run.
 var printerPrograms = func() map[string]printerProgram {
 	start, resume := []string{"start", "{{.Session}}"}, []string{"resume", "{{.Session}}"}
 	programs := map[string]printerProgram{
@@ -75,12 +75,13 @@ func newPrinters(t *testing.T) *printers {
 	for _, program := range printerPrograms {
 		testfile.WriteScript(t, filepath.Join(p.dir, program.name), printer)
 	}
-	// Only a few at once, to leave the machine room for other work.
+	// Run only a few commands at once, to leave processor time for other tests.
 	fmt.Fprintf(&p.config, "version: 1\nserver: {concurrency: 4}\nsessions:\n")
 	return p
 }
 
-// add adds a session of the tool that prints the text and exits with the code.
+// add adds a session to the configuration. Its first command, the program of the pack, prints the
+// text and exits with the code.
 func (p *printers) add(name, pack, text string, code int) {
 	p.t.Helper()
 	program := printerPrograms[pack]
@@ -158,12 +159,12 @@ type printedMessage struct {
 	*detecttest.Message
 	session string
 	code    int
-	run     string // once the wait was ended
-	anew    bool   // another session is begun
+	run     string // id of the run; set when the wait was ended
+	anew    bool   // the second command may start a new conversation
 }
 
-// One server runs a session for every message and exit code. Each stops for the right reason, waits
-// until the right time, and runs the right command.
+// One server runs a session for every known message and exit code. Each session stops for the right
+// reason, waits until the right time, and then runs the right command.
 func TestServeReadsEveryMessage(t *testing.T) {
 	t.Parallel()
 	p := newPrinters(t)
@@ -199,7 +200,8 @@ func TestServeReadsEveryMessage(t *testing.T) {
 	p.stop()
 }
 
-// checkStop compares why the first command stopped, and what follows, with the message.
+// checkStop checks that the session has stopped for the reason in the message, and that its state
+// is right.
 func (m *printedMessage) checkStop(t *testing.T, st session.Status, run *engine.Info) {
 	t.Helper()
 	step := &run.Steps[0]
@@ -212,14 +214,14 @@ func (m *printedMessage) checkStop(t *testing.T, st session.Status, run *engine.
 		}
 		return
 	}
-	// The message was printed at some time of the attempt.
+	// The message was printed at an unknown time between the start and the end of the attempt.
 	least, most := m.UntilFrom(from, m.code, time.UTC), m.UntilFrom(to, m.code, time.UTC)
 	if st.Last == nil || st.Last.Reason != m.ReasonAt(m.code) || st.Last.Exit != m.code || st.Last.Until.Before(least) || st.Last.Until.After(most) {
 		t.Errorf("%s: %q: stopped because of %+v, want %s from %v to %v; the session is %s", m.session, m.Text, st.Last, m.ReasonAt(m.code), least, most, st.State)
 		return
 	}
 	if later := most.Sub(least); later != 0 && later != to.Sub(from) || follows != m.FollowsFrom(to, m.code, time.UTC) {
-		return // the time of day that the message is about has passed in the attempt, or it was a minute away
+		return // the stated time of day was so near that it is unclear whether it had passed
 	}
 	state, reason, windows := "waiting", "", 0
 	switch follows {
@@ -243,7 +245,8 @@ func (m *printedMessage) checkStop(t *testing.T, st session.Status, run *engine.
 	}
 }
 
-// checkCalls compares the commands of a session with those of its assistant.
+// checkCalls checks that the session has called its assistant with the right arguments: first to
+// start, and then to resume.
 func (m *printedMessage) checkCalls(t *testing.T, calls []string) {
 	t.Helper()
 	first := strings.Fields(calls[0])
@@ -268,8 +271,8 @@ func (m *printedMessage) checkCalls(t *testing.T, calls []string) {
 	}
 }
 
-// Output that contains the words of a message, but is none, completes the session or counts as a
-// crash.
+// Output that contains words of a message, but is not a message, is not taken for a limit: with
+// exit code 0 the session is completed, and with 1 it counts as a crash.
 func TestServeLeavesDecoysAlone(t *testing.T) {
 	t.Parallel()
 	p := newPrinters(t)
@@ -285,7 +288,7 @@ func TestServeLeavesDecoysAlone(t *testing.T) {
 			t.Errorf("exit code 0: %q is taken for %+v; the session is %s", decoy.Text, st.Last, st.State)
 		}
 		want := "crashed"
-		if decoy.Zero { // with exit code 1 it may be a message
+		if decoy.Zero { // it is a decoy only with exit code 0
 			want = detectedReason(t, decoy.Pack, decoy.Text, 1)
 		}
 		if st, _ := p.stopped(name(n, 1)); st.Last == nil || st.Last.Reason != want || want == "crashed" && (st.State != "waiting" || st.Windows != 0) {
@@ -295,7 +298,8 @@ func TestServeLeavesDecoysAlone(t *testing.T) {
 	p.stop()
 }
 
-// detectedReason returns why a command stopped that prints the text, in the words of its pack.
+// detectedReason returns the reason that the pack detects for a command that prints the text and
+// exits with the code.
 func detectedReason(t *testing.T, pack, text string, code int) string {
 	t.Helper()
 	rules, err := detect.Builtin(pack)

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/commandtest"
 )
 
-// BenchmarkOutput sends a GiB through a pipe: cat alone, and cat under each way in which tideover
-// may handle its output.
+// BenchmarkOutput sends a GiB through a pipe: with cat alone, and with cat under tideover exec, for
+// each way in which exec handles output.
 func BenchmarkOutput(b *testing.B) {
 	const mebibytes = 1 << 10
 	name := filepath.Join(b.TempDir(), "data")

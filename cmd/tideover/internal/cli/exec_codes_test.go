@@ -63,7 +63,7 @@ func TestOwnErrorIs125BeforeAnythingStarts(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		flags []string
-		want  string // in the message
+		want  string // part of the message
 	}{
 		{"unknown preset", []string{"--policy", "nope"}, `--policy: policy "nope"`},
 		{"unknown family", []string{"--policy", "cubic(1s) attempts=3"}, `"cubic"`},
@@ -172,7 +172,7 @@ func TestEventsDescriptorThatCannotBeWrittenIs125(t *testing.T) {
 	got := finish(t, cmd)
 	wantCode(t, got, 125)
 	wantIn(t, "stderr", got.stderr, "descriptor 3 is open for reading only")
-	for _, number := range []string{"3", "4", "5", "6", "7"} { // some of which the runtime uses
+	for _, number := range []string{"3", "4", "5", "6", "7"} { // the Go runtime uses some of these
 		got := tideover(t, "exec", "--events", number, "--", "true")
 		wantCode(t, got, 125)
 		wantIn(t, "stderr", got.stderr, "descriptor "+number+" is not open")
@@ -185,7 +185,7 @@ func TestRetryFilter(t *testing.T) {
 		name   string
 		flags  []string
 		script string
-		want   int // attempts
+		want   int // number of attempts
 	}{
 		{"any failure is retried", nil, "exit 4", 3},
 		{"a code in --retry-on is retried", []string{"--retry-on", "1,3-5"}, "exit 4", 3},
@@ -214,7 +214,7 @@ func TestRetryFilter(t *testing.T) {
 			cmd.Env = append(cmd.Env, "LOG="+log)
 			got := finish(t, cmd)
 			n := lines(log)
-			if slices.Contains(tt.flags, "--attempt-timeout") { // it may end an attempt before that has written its line
+			if slices.Contains(tt.flags, "--attempt-timeout") { // an attempt may be ended before it has written its line
 				n = strings.Count(got.stderr, "timed out after 150ms")
 			}
 			if n != tt.want {

@@ -18,8 +18,8 @@ import (
 
 const ctrlBackslash = "\x1c"
 
-// inScript starts a shell without job control on a terminal, as a script has it: all processes
-// except the command are in one group. $0 is tideover.
+// inScript runs a script in a shell without job control, on a terminal. All processes except the
+// command of exec are then in one process group. $0 is tideover.
 func inScript(t *testing.T, script string) *onTTY {
 	t.Helper()
 	bash, err := exec.LookPath("bash")
@@ -109,7 +109,7 @@ func TestHangUpEndsTheAttempts(t *testing.T) {
 			dir := t.TempDir()
 			s := inScript(t, `export DIR=`+dir+`; "$0" exec -p 'fixed(0s) attempts=3' -- sh -c '`+script+`' 2>/dev/null; true`)
 			s.expect("ready")
-			_ = s.cmd.Process.Kill() // the terminal hangs up when the leader of the session ends
+			_ = s.cmd.Process.Kill() // the end of the session leader closes the terminal, which sends SIGHUP
 			_ = s.cmd.Wait()
 			testwait.Until(t, "all have ended", func() bool { return len(survivors(t, s.mark)) == 0 })
 			if n := lines(filepath.Join(dir, "attempts")); n != 1 {

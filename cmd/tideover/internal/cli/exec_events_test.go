@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// ends returns how the attempts in the events ended, by kind.
+// ends returns the kind and the result of each event that reports the end of an attempt.
 func ends(t *testing.T, text string) (list []string) {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -60,7 +60,7 @@ func TestEventsSayHowAttemptsEnded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			onlyLinux(t) // which has these numbers of signals
+			onlyLinux(t) // other systems have other signal numbers
 			got := tideover(t, append(append([]string{"exec", "-q", "-p", quick, "--events", "1"}, tt.flags...), "--", "sh", "-c", tt.script)...)
 			if list := ends(t, got.out); strings.Join(list, "\n") != strings.Join(tt.want, "\n") {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(list, "\n"), strings.Join(tt.want, "\n"))

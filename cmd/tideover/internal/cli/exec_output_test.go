@@ -20,7 +20,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// outputWays are the ways in which tideover may handle the output.
+// outputWays are the ways in which exec handles the output of a command, with the flags that select
+// them.
 var outputWays = []struct {
 	name  string
 	flags []string
@@ -185,7 +186,7 @@ func TestOutputThatCannotBeWrittenIsOurOwnError(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		flags  []string
-		stderr bool // is full, in place of stdout
+		stderr bool // standard error is the full device, instead of standard output
 	}{
 		{"looked at", []string{"--until-output", "x"}, false},
 		{"held back", []string{"--buffer"}, false},
@@ -238,7 +239,7 @@ func TestReaderGoneBeforeTheEndOfASuccessIs141(t *testing.T) {
 	wantCode(t, outcome{exitCode(cmd), "", ""}, 141)
 	cmd, _ = command(t, "exec", "-p", "fixed(1h) attempts=3", "--", "sh", "-c", "trap '' PIPE; echo x || exit 3")
 	cmd.Stdout = w
-	wantCode(t, finish(t, cmd), 3) // nor is a command retried that has a code of its own for it
+	wantCode(t, finish(t, cmd), 3) // a command that ignores SIGPIPE and exits with its own code is not retried either
 }
 
 func TestDaemonThatKeepsWritingDoesNotKeepUs(t *testing.T) {
@@ -256,7 +257,8 @@ func TestDaemonThatKeepsWritingDoesNotKeepUs(t *testing.T) {
 	}
 }
 
-// slowReader reads less than the daemon writes, so that there is always more.
+// slowReader is a writer that is slower than the daemon in the test, so that there is always unread
+// output.
 type slowReader struct{}
 
 func (slowReader) Write(p []byte) (int, error) {

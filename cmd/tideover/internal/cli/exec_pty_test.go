@@ -156,11 +156,11 @@ func TestCtrlZDuringACountdownStopsUs(t *testing.T) {
 	s.expect("stopped 14")
 	testwait.Until(t, "the foreground is tideover's again", func() bool {
 		_, since, _ := strings.Cut(s.screen(), "stopped 14")
-		return strings.Contains(since, "exec -p") // fg says what it continues
+		return strings.Contains(since, "exec -p") // fg prints the command that it continues
 	})
 	s.write(ctrlC)
 	s.expect("interrupted after 1 attempt in ")
-	s.wantCode(130) // of the shell, which ends with us
+	s.wantCode(130) // the exit code of the shell, which the interrupt ends, too
 }
 
 func TestBackgroundJobThatReadsTheTerminalIsStoppedAndContinued(t *testing.T) {
@@ -174,7 +174,8 @@ func TestBackgroundJobThatReadsTheTerminalIsStoppedAndContinued(t *testing.T) {
 	s.wantCode(0)
 }
 
-// A command with its input from a pipe may ask for a password at the terminal.
+// A command whose standard input is a pipe can still read from the terminal, for example a
+// password.
 func TestPipedCommandGetsTheTerminalWhenItAsks(t *testing.T) {
 	t.Parallel()
 	s := underShell(t, `echo piped | "$0" exec -- sh -c 'read a; echo asking; read b < /dev/tty; echo "read $a $b"'; echo "ended $?"`)

@@ -17,7 +17,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// tree is a command with a child and with a descendant that leaves the process group.
+// tree is the beginning of a script. It starts a child, a child in a session of its own, and an
+// orphan in a session of its own.
 const tree = `
 	sh -c 'echo $$ > $DIR/child; sleep 600' >/dev/null 2>&1 &
 	setsid sh -c 'echo $$ > $DIR/escaped; sleep 600' >/dev/null 2>&1 &
@@ -62,7 +63,7 @@ func TestSignalReachesChildAndGrandchildren(t *testing.T) {
 	s.signal(syscall.SIGTERM)
 	s.sign("child")
 	s.sign("grandchild")
-	wantCode(t, s.wait(), 5) // it ended by itself, with a code of its own
+	wantCode(t, s.wait(), 5) // the command has handled the signal and exited with its own code
 	wantNoProcess(t, s.mark)
 }
 
@@ -84,8 +85,8 @@ func TestChildThatIgnoresTermIsKilledAfterTheGrace(t *testing.T) {
 	wantNoProcess(t, s.mark)
 }
 
-// An escaped process gets TERM together with the command, and not a grace period of its own after
-// the command's. Here the command ends only after the escaped process has got its signal.
+// A process that has left the process group gets TERM together with the command, not only after the
+// grace period of the command. Here the command ends only after that process has got the signal.
 func TestGraceIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -168,7 +169,8 @@ func TestChildrenFromBeforeAreNotTouched(t *testing.T) {
 	testwait.Until(t, "the sleep is gone", func() bool { return len(survivors(t, mark)) == 0 })
 }
 
-// A child that existed before tideover ends during the run, so that tideover inherits its children.
+// A process that existed before exec ends while exec runs, so that exec inherits its children. exec
+// does not end these.
 func TestOrphansOfChildrenFromBeforeAreNotTouched(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -247,7 +249,8 @@ func TestIgnoredHangupStaysIgnored(t *testing.T) {
 	wantCode(t, s.wait(), 0)
 }
 
-// A child that tideover may not signal, like one of sudo, is reported and waited for.
+// tideover has no permission to signal a child, as with sudo. It reports the child and waits for
+// its end.
 func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {
@@ -258,7 +261,7 @@ func TestChildThatMayNotBeSignalledIsWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// The binaries are in folders that other users can't read.
+	// Copy the binaries, because other users can't read the folders that they are in.
 	plain, setuid := filepath.Join(dir, "tideover"), filepath.Join(dir, "setuid")
 	copyFile(t, commandtest.Path(t), plain)
 	copyFile(t, self(t), setuid)

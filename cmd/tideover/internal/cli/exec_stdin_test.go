@@ -88,9 +88,9 @@ func TestInputArrivesWhileItIsWritten(t *testing.T) {
 	fmt.Fprintln(in, "one")
 	expect("1 one")
 	fmt.Fprintln(in, "fail1")
-	expect("1 fail1", "2 one", "2 fail1") // the second attempt gets what was read so far
+	expect("1 fail1", "2 one", "2 fail1") // the second attempt gets the input that the first has read
 	fmt.Fprintln(in, "two")
-	expect("2 two") // and the rest
+	expect("2 two") // and then new input
 	in.Close()
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
@@ -124,7 +124,7 @@ func TestInputBeyondTheLimitGetsOneAttempt(t *testing.T) {
 	cmd.Stdin = bytes.NewReader(data(3 << 20))
 	got := finish(t, cmd)
 	wantCode(t, got, 9)
-	wantDigests(t, dir, data(3<<20), 1) // which gets all of it
+	wantDigests(t, dir, data(3<<20), 1) // one attempt, which gets the whole input
 	wantIn(t, "stderr", got.stderr, "standard input is longer than 1MiB (--stdin-limit) and can't be replayed")
 }
 
@@ -200,8 +200,8 @@ func TestSpoolHasNoName(t *testing.T) {
 	wantNoProcess(t, s.mark)
 }
 
-// Several processes read from one pipe and compete for its lines. All of them end when they are
-// stopped.
+// Several tideover processes read from one pipe and compete for its lines. Each of them ends when
+// it gets a signal, although its input is still open.
 func TestOtherReadersOfTheInputDoNotKeepUs(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()

@@ -22,12 +22,12 @@ func TestEnvironmentOfTheCommand(t *testing.T) {
 		"unlimited": "1/unlimited last=\n2/unlimited last=71\n3/unlimited last=72\n",
 	} {
 		cmd, _ := command(t, "exec", "--policy", quick, "--attempts", attempts, "--", "sh", "-c", script)
-		cmd.Env = append(cmd.Env, "TIDEOVER_ATTEMPT=99", "TIDEOVER_LAST_EXIT=99") // of a tideover around us
+		cmd.Env = append(cmd.Env, "TIDEOVER_ATTEMPT=99", "TIDEOVER_LAST_EXIT=99") // as set by an outer tideover exec
 		if got := finish(t, cmd); got.out != want {
 			t.Errorf("--attempts %s: %q, want %q", attempts, got.out, want)
 		}
 	}
-	// An attempt after the first may be too slow, too.
+	// On a slow machine, later attempts may time out, too.
 	got := tideover(t, "exec", "-q", "--policy", "fixed(0s) attempts=unlimited", "--attempt-timeout", "100ms", "--", "sh", "-c", `test $TIDEOVER_ATTEMPT = 1 && sleep 60; echo $TIDEOVER_LAST_EXIT`)
 	if out, found := strings.CutPrefix(got.out, "124\n"); !found || strings.ReplaceAll(out, "124\n", "") != "" {
 		t.Errorf("after a timeout: %+v", got)
@@ -59,7 +59,7 @@ const wantKinds = "attempt-started attempt-failed waiting attempt-started succee
 func TestEventsGoToAFile(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "events")
-	for range 2 { // the second appends
+	for range 2 { // the second command appends to the file
 		wantCode(t, tideover(t, "exec", "--policy", quick, "--events", name, "--", "sh", "-c", "test $TIDEOVER_ATTEMPT = 2"), 0)
 	}
 	data, _ := os.ReadFile(name)

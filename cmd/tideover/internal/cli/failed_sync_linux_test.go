@@ -12,8 +12,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// failSyncs makes all syncs of a process fail. It returns a file with a line for each, and a
-// function that ends the fault. The test is skipped if strace is missing or not allowed.
+// failSyncs makes all fsync calls of a process fail. It returns the path of a file that gets a line
+// for each call, and a function that ends the fault. The test is skipped if strace is missing or
+// not allowed.
 func failSyncs(t *testing.T, pid int) (log string, end func()) {
 	t.Helper()
 	path, err := exec.LookPath("strace")

@@ -46,7 +46,8 @@ func setGroupedHelp(cmd *cobra.Command, headings ...string) {
 }
 
 // orderedFlags returns the flags of a command and makes the help list them in the order of their
-// definition. It also stops cobra from adding [flags] to the usage line, so cmd.Use must contain it.
+// definition. It also stops cobra from adding [flags] to the usage line, so cmd.Use must contain
+// it.
 func orderedFlags(cmd *cobra.Command) *pflag.FlagSet {
 	cmd.DisableFlagsInUseLine = true
 	cmd.Flags().SortFlags = false

@@ -43,7 +43,7 @@ func serveWithDescriptors(t *testing.T, descriptors int, text string) *serverPro
 	return s
 }
 
-// tcp returns host and port of the web page.
+// tcp returns the host and port of the server's TCP listener.
 func (s *serverProcess) tcp() string {
 	return strings.Trim(strings.TrimPrefix(s.address(), "http://"), "/")
 }
@@ -58,14 +58,15 @@ func (s *serverProcess) token() string {
 	return strings.TrimSpace(string(data))
 }
 
-// flood is a number of connections that stay open.
+// flood is a set of connections that stay open.
 type flood struct {
 	conns   []net.Conn
 	handled atomic.Int32 // connections that were answered or closed
 	readers sync.WaitGroup
 }
 
-// newFlood opens n connections from the address. Each requests /healthz and stays open.
+// newFlood opens n connections to a server, from the local address from. Each sends a request for
+// /healthz and stays open.
 func newFlood(t *testing.T, to, from string, n int) *flood {
 	t.Helper()
 	f := new(flood)
@@ -78,7 +79,7 @@ func newFlood(t *testing.T, to, from string, n int) *flood {
 		}
 		f.conns = append(f.conns, c)
 		f.readers.Go(func() {
-			_, _ = fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", to) // it may be closed already
+			_, _ = fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: %s\r\n\r\n", to) // fails if the server has closed the connection
 			_, _ = c.Read(make([]byte, 1))
 			f.handled.Add(1)
 			_, _ = io.Copy(io.Discard, c)
@@ -95,7 +96,8 @@ func (f *flood) close() {
 	f.readers.Wait()
 }
 
-// get sends a request over a new TCP connection from the address, and returns status and body.
+// get sends a request over a new TCP connection from the local address from. It returns the status
+// and the body.
 func get(t *testing.T, url, from string) (int, string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -118,8 +120,9 @@ func get(t *testing.T, url, from string) (int, string) {
 	}
 }
 
-// refusal connects from the address, sends nothing, and returns status and body of the server's
-// answer. (A client that sends a request may find the connection closed first.)
+// refusal connects to a server that rejects the connection, and returns the status and the body of
+// its answer. It sends nothing, because the server may close the connection before it reads a
+// request.
 func refusal(t *testing.T, to, from string) (int, string) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -137,8 +140,9 @@ func refusal(t *testing.T, to, from string) (int, string) {
 	return resp.StatusCode, string(text)
 }
 
-// Idle connections without a token use all descriptors that they can get. Runs that become due
-// meanwhile succeed, and the owner's socket and clients at other addresses still get answers.
+// Idle connections without a token use as many file descriptors as the server allows. Runs that
+// become due meanwhile succeed, and clients of the Unix socket and at other addresses still get
+// answers.
 func TestAFloodOfConnectionsStopsNothing(t *testing.T) {
 	t.Parallel()
 	const due = 20
@@ -176,8 +180,8 @@ workflows: {w: {steps: [{id: a, run: [echo, done], policy: fixed(1s) attempts=1}
 	wantNoProcess(t, s.mark)
 }
 
-// Connections in use are not closed for new ones. New ones are rejected, except from other
-// addresses and on the owner's socket.
+// The server does not close connections with a request in progress to accept new ones. It rejects
+// new connections, except from other addresses and on the Unix socket.
 func TestConnectionsBeyondTheLimitAreRefused(t *testing.T) {
 	t.Parallel()
 	hold := make(chan struct{})
@@ -221,7 +225,7 @@ workflows: {w: {steps: [{id: a, run: [echo, done]}]}}
 	}
 }
 
-// metricsFrom requests the metrics from the address.
+// metricsFrom requests the metrics over a connection from the local address from.
 func (s *serverProcess) metricsFrom(from string) string {
 	s.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -237,7 +241,7 @@ func (s *serverProcess) metricsFrom(from string) string {
 	return string(text)
 }
 
-// unixClient returns a client of the owner's socket with one kept connection.
+// unixClient returns a client of the Unix socket that uses a single connection.
 func (s *serverProcess) unixClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		MaxConnsPerHost: 1, IdleConnTimeout: 0,
@@ -247,8 +251,8 @@ func (s *serverProcess) unixClient() *http.Client {
 	}}
 }
 
-// The maximum number of event streams is open, over TCP and then over the socket. The owner can
-// still read events and send requests over the socket.
+// As many event streams as the server allows are open, over TCP and then over the Unix socket.
+// Clients of the socket can still read events and send requests.
 func TestStreamsDoNotLockTheOwnerOut(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, "version: 1\nworkflows: {w: {steps: [{id: a, run: [echo, done]}]}}\n", "")
@@ -269,7 +273,7 @@ func TestStreamsDoNotLockTheOwnerOut(t *testing.T) {
 	fill := func(network, address string) {
 		for n := range 400 {
 			if status := follow(network, address); status == http.StatusServiceUnavailable {
-				if n < 255 { // one is there already
+				if n < 255 { // one of 256 streams was opened before
 					t.Errorf("%s: only %d streams", network, n)
 				}
 				return
@@ -321,9 +325,9 @@ func (s *serverProcess) fewDescriptors(free int) (restore func()) {
 	}
 }
 
-// The server has no descriptor left when a step, a request, a request to a provider and a message
-// are due. None of them uses up an attempt of its policy, which allows one; all succeed when
-// descriptors are free again.
+// The server has no free file descriptor when a step, a request to the API, a request to a provider
+// and a message are due. None of them uses the only attempt that its policy allows: all of them
+// succeed when descriptors are free again.
 func TestAShortageOfDescriptorsSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -359,7 +363,7 @@ workflows:
 		return i
 	}
 	var status any
-	call("GET", "status", "", &status) // from now on there is a connection
+	call("GET", "status", "", &status) // opens the connection that later calls use
 	call("GET", "runs?internal=true", "", &status)
 	caller := bufio.NewReadWriter(nil, nil)
 	tcp, err := net.Dial("tcp", s.tcp())

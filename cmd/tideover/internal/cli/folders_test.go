@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Other users can write to the data folder, the token or the configuration, so they could control
-// the server.
+// The server does not start if other users can write to the data folder, the token or the
+// configuration: they could control the server.
 func TestFilesThatOthersMayWriteAreRefused(t *testing.T) {
 	t.Parallel()
 	const stranger = 54321
@@ -85,7 +85,8 @@ func chown(t *testing.T, path string, uid int) error {
 	return os.Chown(path, uid, uid)
 }
 
-// An argument that is too long for the system fails at every attempt.
+// A command whose argument or variable is too long for the system is not retried, because each
+// attempt would fail. The error suggests stdin.
 func TestAnArgumentThatIsTooLongIsPermanent(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -135,7 +136,7 @@ workflows:
 	}
 }
 
-// The limits in docs/security.md are those of the code.
+// docs/security.md states the same limits as the code.
 func TestTheLimitsOfThePageHold(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../../docs/security.md")

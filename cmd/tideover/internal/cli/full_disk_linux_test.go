@@ -14,12 +14,12 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// smallDisk is a small file system on the data folder of a server, in a mount namespace that a
-// process keeps alive.
+// smallDisk is a small file system that is mounted on the data folder of a server, in a separate
+// mount namespace.
 type smallDisk struct {
 	t      *testing.T
-	holder *exec.Cmd
-	data   string // as processes in the namespace see it
+	holder *exec.Cmd // a process that keeps the namespace alive
+	data   string    // path of the data folder in the namespace
 }
 
 // newSmallDisk mounts a file system of this size. The test is skipped if that is not allowed.
@@ -72,7 +72,7 @@ func (d *smallDisk) fill() {
 			size /= 2
 		}
 	}
-	_ = f.Close() // some of the last write may be in it
+	_ = f.Close() // the error of the last write is expected
 }
 
 // serve starts a server on the disk.
@@ -92,7 +92,7 @@ func (d *smallDisk) serve(file string) *serverProcess {
 	return s
 }
 
-// wantFewLines checks that a problem is logged once a minute.
+// wantFewLines checks that a problem is logged at most once a minute.
 //
 // real clock: a slow machine may log it more often
 func wantFewLines(t *testing.T, s *serverProcess, since time.Time, message string) {

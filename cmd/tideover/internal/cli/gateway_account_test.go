@@ -42,7 +42,7 @@ func newKeyedProvider(t *testing.T, answer http.HandlerFunc) *keyedProvider {
 	return p
 }
 
-// setAnswer changes its answer.
+// setAnswer changes the answer of the provider.
 func (p *keyedProvider) setAnswer(answer http.HandlerFunc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +65,7 @@ func replies(text string, headers ...string) http.HandlerFunc {
 	}
 }
 
-// refuses answers 429 with the headers.
+// refuses returns a handler that answers 429 with the headers, which are pairs of name and value.
 func refuses(headers ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(headers); i += 2 {
@@ -99,12 +99,12 @@ func (s *serverProcess) session(name string) (st session.Status) {
 	s.t.Helper()
 	o := s.runCommand("sessions", "show", name, "--json")
 	if err := json.Unmarshal([]byte(o.out), &st); err != nil {
-		return session.Status{} // it is not there yet
+		return session.Status{} // the session does not exist yet
 	}
 	return st
 }
 
-// calls returns how often a tool of fakeTool was called.
+// calls returns how often the command that fakeTool has created in the folder was called.
 func calls(t *testing.T, dir string) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "calls"))
@@ -114,8 +114,8 @@ func calls(t *testing.T, dir string) int {
 	return strings.Count(string(text), "\n")
 }
 
-// restartAfterKill kills the server and starts another one with this configuration and the same
-// folder.
+// restartAfterKill kills the server and starts another one in the same folder, with the
+// configuration text.
 func (s *serverProcess) restartAfterKill(text string, env ...string) *serverProcess {
 	s.t.Helper()
 	s.signal(syscall.SIGKILL)
@@ -259,7 +259,8 @@ providers:
 	wantCode(t, s.wait(), 0)
 }
 
-// A limit of one model does not count as one of the account while the key works for another model.
+// A limit of one model does not count as a limit of the account while the key works for another
+// model.
 func TestALimitOfAModelIsNoneOfTheAccount(t *testing.T) {
 	t.Parallel()
 	up := newKeyedProvider(t, func(w http.ResponseWriter, r *http.Request) {
@@ -340,7 +341,7 @@ func TestAGatewayAloneHoldsAWatch(t *testing.T) {
 	if code, text := s.post("anthropic", "m"); code != http.StatusTooManyRequests {
 		t.Fatalf("the request: %d %s", code, text)
 	}
-	s.signal(syscall.SIGTERM) // which records what was learned
+	s.signal(syscall.SIGTERM) // the gateway stores the limit before it ends
 	wantCode(t, s.wait(), 0)
 	dir := shortDir(t)
 	cmd, _ := command(t, "watch", "--data", filepath.Join(dir, "state"), "--", fakeTool(t, dir, "claude", "exit 0"), "-p", "x")

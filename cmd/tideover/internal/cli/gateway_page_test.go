@@ -17,8 +17,8 @@ import (
 
 var reference = regexp.MustCompile(`\$\{(env|file):([^}]+)\}`)
 
-// configured writes a configuration of a page, with all files that it refers to, and returns its
-// path.
+// configured writes a configuration of a page to a file and returns its path. It also creates all
+// files and variables that the configuration refers to.
 func (k *recipe) configured(text string) (file string) {
 	k.t.Helper()
 	file = k.path("tideover.yaml")
@@ -33,7 +33,7 @@ func (k *recipe) configured(text string) (file string) {
 	return file
 }
 
-// blocks returns the blocks of a page in this language.
+// blocks returns the code blocks of a page that are marked with this language.
 func blocks(t *testing.T, name, language string) (list []string) {
 	t.Helper()
 	for _, b := range fencedIn(page(t, name)) {
@@ -61,7 +61,7 @@ func prompted(t *testing.T, name string) (list []string) {
 	return list
 }
 
-// The commands of docs/gateway.md work, from the first to those that control a provider.
+// The commands in the console blocks of docs/gateway.md work.
 func TestThePageOfTheGatewayWorks(t *testing.T) {
 	t.Parallel()
 	typed := prompted(t, "gateway.md")
@@ -103,7 +103,7 @@ func TestThePageOfTheGatewayWorks(t *testing.T) {
 	}
 }
 
-// The page lists every error code in the source.
+// docs/gateway.md lists every error code of package gateway.
 func TestThePageHasEveryCodeOfTheGateway(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "gateway", "problem.go"))
@@ -129,7 +129,7 @@ func TestThePageHasEveryCodeOfTheGateway(t *testing.T) {
 	}
 }
 
-// The code reads each deadline header that the pages mention.
+// docs/http.md lists the deadline headers that the code reads.
 func TestThePagesNameTheDeadlinesThatAreRead(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(page(t, "http.md"), "\n| header | value |\n")

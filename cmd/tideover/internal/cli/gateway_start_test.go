@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// sendRequest sends a request with the headers, as pairs, and returns status, content type and
-// body.
+// sendRequest sends a request and returns the status, the content type and the body of the
+// response. header has pairs of name and value.
 func sendRequest(t *testing.T, method, url string, header ...string) (status int, kind, text string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(""))
@@ -41,7 +41,8 @@ func sendRequest(t *testing.T, method, url string, header ...string) (status int
 
 const bothProviders = "version: 1\nproviders: {openai: {auth: none}, anthropic: {auth: none}}\n"
 
-// A base URL that lacks the provider gets a helpful answer, for an SDK and for a person.
+// A client whose base URL lacks the provider gets a JSON error that says what to change. A browser
+// gets a text that says how to log in.
 func TestABaseURLWithoutAProviderIsTold(t *testing.T) {
 	t.Parallel()
 	for command, s := range map[string]*serverProcess{
@@ -86,7 +87,7 @@ func TestABaseURLWithoutAProviderIsTold(t *testing.T) {
 	}
 }
 
-// Other processes with their own address and socket can't use the folder.
+// A second gateway or serve can't use the same data folder, even with another address and socket.
 func TestOneProcessServesFromAFolder(t *testing.T) {
 	t.Parallel()
 	first := gatewayFile(t, bothProviders)
@@ -155,7 +156,7 @@ providers:
   openai: {auth: ["${env:ONE}", {name: two, key: "${file:`+two+`}"}]}
   gemini: {auth: none}
   anthropic:
-`, "ONE=hush-hush-key", "ANTHROPIC_API_KEY=") // which is of no use with a file
+`, "ONE=hush-hush-key", "ANTHROPIC_API_KEY=") // with a file, the gateway does not use ANTHROPIC_API_KEY
 	for _, want := range []string{"p/openai/ (keys from ONE, " + two + ")\n", "p/gemini/ (no credentials are sent)\n", "p/anthropic/ (clients send their own key)\n"} {
 		wantIn(t, "output", f.out.String(), want)
 	}
@@ -178,7 +179,7 @@ func TestAKeyThatBreaksAHeaderNamesItsVariable(t *testing.T) {
 	}
 }
 
-// A file with three problems is one log line.
+// A configuration with three errors gives one log line.
 func TestARefusedFileIsOneLineOfTheLog(t *testing.T) {
 	t.Parallel()
 	s := gatewayFile(t, bothProviders)

@@ -25,7 +25,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// gatewayFile starts a `tideover gateway` with the file, and waits until it serves.
+// gatewayFile starts a `tideover gateway` with the configuration text, and waits until it serves.
 func gatewayFile(t *testing.T, text string, env ...string) *serverProcess {
 	t.Helper()
 	dir := shortDir(t)
@@ -55,7 +55,8 @@ func (s *serverProcess) provider(name string) (st gateway.Status) {
 	return st
 }
 
-// upstream is a server that answers with the statuses in order, and repeats the last.
+// upstream starts a server that answers with the statuses in order, and then repeats the last. It
+// counts requests in asked, and returns its URL.
 func upstream(t *testing.T, asked *atomic.Int32, statuses ...int) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,7 +124,7 @@ providers:
 	}
 }
 
-// A provider whose quota is used up gets no further request, in whichever encoding it says so.
+// A provider says in a compressed body that its quota is used up. It gets no further request.
 func TestGatewayReadsFailuresInBrotli(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -289,7 +290,7 @@ func TestGatewayLetsRequestsEnd(t *testing.T) {
 	}
 }
 
-// Malformed requests are sent to the gateway's port, byte by byte.
+// The gateway rejects malformed requests, and does not send them to the provider.
 func TestGatewayRefusesWhatIsNotHTTP(t *testing.T) {
 	t.Parallel()
 	var seen sync.Map // how often each case was seen
@@ -335,7 +336,7 @@ func TestGatewayRefusesWhatIsNotHTTP(t *testing.T) {
 		}
 		most := tt.reaches
 		if strings.Contains(tt.name, "chunk") {
-			most = 1 // what is wrong in the middle of a body has been begun
+			most = 1 // the error is in the middle of the body, so the request may have been sent already
 		}
 		if n, ok := seen.Load(own); ok && n.(*atomic.Int32).Load() > most {
 			t.Errorf("%s: the provider was asked %d times, want %d", tt.name, n.(*atomic.Int32).Load(), most)
@@ -355,7 +356,7 @@ func raw(t *testing.T, host, send string) string {
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
-	go func() { _, _ = io.Copy(c, strings.NewReader(send)) }() // it may not take all
+	go func() { _, _ = io.Copy(c, strings.NewReader(send)) }() // the server may close the connection before it has read all
 	line, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil && line == "" {
 		return ""
@@ -416,13 +417,13 @@ providers: {up: {base-url: `+up.URL+`, policy: fixed(1ms) attempts=2}}
 notify:
   ops: {run: [sh, -c, 'echo "$1: $2" >> $DIR/told', sh, "{{ .event }}", "{{ .title }}"], on: [gave-up, waiting, resumed, recovered, breaker-open], dedupe: 0}
 `, "")
-	for range 2 { // four failures, and two requests that are given up
+	for range 2 { // two requests that fail, with two failures each
 		if resp, _ := fetch(t, "GET", s.address()+"p/up/x", ""); resp.StatusCode != http.StatusServiceUnavailable {
 			t.Fatalf("%s", resp.Status)
 		}
 	}
 	done := make(chan struct{})
-	go func() { // the fifth; then it waits until the provider is back
+	go func() { // after the fifth failure, this request waits until the provider is back
 		defer close(done)
 		fetch(t, "GET", s.address()+"p/up/x", "")
 	}()
@@ -440,7 +441,7 @@ notify:
 	}
 }
 
-// Commands find the gateway by the configuration that it was started with.
+// Commands find the gateway with --config and the configuration that it was started with.
 func TestGatewayIsFoundByItsFile(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32

@@ -65,7 +65,7 @@ type handedOver struct {
 // handoverEnv is a folder with the fake assistants.
 type handoverEnv struct {
 	t             *testing.T
-	dir, work     string // of the assistants, and where they work
+	dir, work     string // the folder of the assistants' programs, and the folder that they work in
 	claude, codex string
 }
 
@@ -96,7 +96,7 @@ func (r *handoverEnv) remove(name string) {
 
 // calls returns the calls of an assistant that contain the words.
 func (r *handoverEnv) calls(assistant, words string) (list []string) {
-	text, _ := os.ReadFile(filepath.Join(r.dir, "calls")) // or there was none
+	text, _ := os.ReadFile(filepath.Join(r.dir, "calls")) // fails if there was no call yet
 	for line := range strings.Lines(string(text)) {
 		if strings.HasPrefix(line, assistant+" ") && strings.Contains(line, words) {
 			list = append(list, strings.TrimSpace(line))
@@ -105,8 +105,9 @@ func (r *handoverEnv) calls(assistant, words string) (list []string) {
 	return list
 }
 
-// A limit of five hours is handed over to codex. The server is killed while codex works, and while
-// it waits for the reset.
+// Claude reaches a limit of five hours, and the session is handed over to codex. The handover
+// continues although the server is killed: while codex works, and while the session waits for the
+// reset.
 func TestAHandOverSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -168,7 +169,7 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 	}
 	for _, message := range []string{"waiting shop was handed over to codex\n", "waiting shop waits ", "resumed shop goes on\n"} {
 		testwait.Until(t, "the message "+message, func() bool {
-			text, _ := os.ReadFile(filepath.Join(r.dir, "messages")) // or there is none yet
+			text, _ := os.ReadFile(filepath.Join(r.dir, "messages")) // fails if there is no message yet
 			return strings.Contains(string(text), message)
 		})
 	}
@@ -181,7 +182,8 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 	wantNoProcess(t, s.mark)
 }
 
-// After the reset, the session's own assistant continues. The watch is killed while codex works.
+// A watch hands over to codex, and is killed and started again while codex works. After the reset,
+// the session's own assistant continues.
 func TestWatchHandsOverAndIsBackAfterTheReset(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)

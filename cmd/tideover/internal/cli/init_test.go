@@ -32,7 +32,7 @@ func TestInitWritesAFileToStartFrom(t *testing.T) {
 	}
 	wantCode(t, inFolder(t, dir, "config", "check"), 0)
 
-	// An existing file stays, for each case.
+	// No case replaces an existing file.
 	file := filepath.Join(dir, "tideover.yaml")
 	before, err := os.ReadFile(file)
 	if err != nil {
@@ -50,7 +50,7 @@ func TestInitWithForceReplacesWhatALinkLeadsTo(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "real.yaml"), filepath.Join(dir, "a link.yaml")
-	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil { //nolint:gosec // others can read it, which must change
+	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil { //nolint:gosec // other users can read the file, and must not after init --force
 		t.Fatal(err)
 	}
 	if err := os.Symlink("real.yaml", link); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// startInternal starts runs of internal workflows, which fail.
+// startInternal starts a run of an internal workflow with each name, and waits until it is dead.
 func (s *inProcessServer) startInternal(names ...string) {
 	s.t.Helper()
 	for _, name := range names {

@@ -15,19 +15,20 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// settings has a value for every key, on top of a policy that allows it.
+// settings has a valid value for every key of a policy.
 var settings = map[string]string{
 	"base": "2s", "cap": "1m", "factor": "3", "max-doublings": "4", "jitter": "full", "attempts": "4",
 	"attempt-timeout": "1m", "total-timeout": "1h", "throttle-base": "3s", "server-wait": "1m", "server-slack": "1s",
 	"reset-after": "1m", "budget": "ratio(0.2)", "hedge": "p95",
 }
 
-// runners creates each runner of the table in docs/policy.md from a policy.
+// runners has a function for each runner in the table of docs/policy.md. It returns the error of
+// the runner for a policy.
 var runners = map[string]func(retry.Policy) error{
 	"`retry.New`": func(p retry.Policy) error { _, err := retry.New(p); return err },
 	"`retry.NewHedger`": func(p retry.Policy) error {
 		if p.Hedge == (retry.Hedge{}) {
-			p.Hedge.Percentile = 95 // a hedge needs one
+			p.Hedge.Percentile = 95 // a Hedger requires a hedge
 		}
 		_, err := retry.NewHedger(p)
 		return err
@@ -103,7 +104,7 @@ func TestKeysAndRunners(t *testing.T) {
 	}
 }
 
-// keyTable reads the table below "Who honours what".
+// keyTable reads the table below "Who honours what" in docs/policy.md.
 func keyTable(t *testing.T) (header []string, rows [][]string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../../docs/policy.md")

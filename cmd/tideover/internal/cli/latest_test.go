@@ -23,8 +23,8 @@ workflows:
         policy: fixed(1ms) attempts=1
 `
 
-// A run fails because of a mistake in the file. The file is fixed as the message says, and the
-// payment is made once.
+// A run fails because of a mistake in the configuration. After the file is fixed, retry --latest
+// completes the run, and the step that had succeeded does not run again.
 func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, brokenOrder, "")
@@ -58,7 +58,7 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 
 	repaired := strings.Replace(strings.Replace(brokenOrder, "echp", "echo", 1), "attempts=2", "attempts=9", 1)
 	s.reload(repaired)
-	wantCode(t, s.runCommand("retry", "first"), 0) // as it was written then
+	wantCode(t, s.runCommand("retry", "first"), 0) // uses the old definition, with the mistake
 	o = s.runCommand("run", "order", "--key", "first", "--wait")
 	wantCode(t, o, codeDead)
 	latest("large large", "--latest", "first")
@@ -114,7 +114,8 @@ func TestADeadRunIsRepairedByFixingTheFile(t *testing.T) {
 	paid(8)
 }
 
-// A run is started again with an input that has only the changed fields, as 'run' accepts it.
+// A run is started again with an input that has only the changed fields. The other fields have the
+// defaults of the file, as with 'run'.
 func TestRetryWithAnInputFillsInTheDefaults(t *testing.T) {
 	t.Parallel()
 	s := serveFile(t, `version: 1

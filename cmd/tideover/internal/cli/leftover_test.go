@@ -20,8 +20,8 @@ workflows:
       - {id: work, run: [sh, -c, '. $DIR/leave.sh', sh, "{{ .input.victim }}", "{{ .input.kind }}"], policy: fixed(1ms) attempts=3}
 `
 
-// leaveScript starts a process in a session of its own, and kills the guard, or the guard and the
-// server. The next time it prints whether that process still exists.
+// leaveScript starts a process in a session of its own, and then kills the guard, or the guard and
+// the server. Its next attempt writes to a file whether that process still exists.
 const leaveScript = `file=$DIR/$1-$2
 if test -e $file; then
 	grep -s '^State:' /proc/$(cat $file)/status > $file.seen
@@ -44,7 +44,7 @@ func TestLeftoversOfAKilledGuardAreEnded(t *testing.T) {
 	kinds := []string{"plain"}
 	if dir := process.NewCgroup(); dir != "" {
 		process.RemoveCgroup(dir)
-		kinds = append(kinds, "bare") // without any environment: known by its cgroup only
+		kinds = append(kinds, "bare") // a process without environment, which can be found only by its cgroup
 	} else {
 		t.Log("no cgroup can be made here")
 	}

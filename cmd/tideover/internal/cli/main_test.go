@@ -28,11 +28,11 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// markVar is inherited by every process of a test.
+// markVar is the variable by which a test finds all processes that it has started: they inherit it.
 const markVar = "TIDEOVER_TEST_MARK"
 
-// helpers are commands for tideover to run. The test binary plays them: its first argument is the
-// name.
+// helpers are commands that tideover runs in tests. The test binary runs a helper if its first
+// argument is the name of one.
 var helpers = map[string]func([]string){
 	"helper:generate":   helpGenerate,
 	"helper:foreground": helpForeground,
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
-		if signal.Ignored(sig) { // as under nohup, or in the background: commands must not inherit that
+		if signal.Ignored(sig) { // as under nohup, or in the background; commands would inherit that
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
 	}
@@ -67,7 +67,7 @@ func randomBlock() []byte {
 	return block
 }
 
-// helpGenerate writes this many bytes: the random block repeatedly.
+// helpGenerate writes as many bytes as its argument says: the random block repeatedly.
 func helpGenerate(args []string) {
 	block := randomBlock()
 	for left := atoi(args[0]); left > 0; left -= len(block) {
@@ -98,7 +98,8 @@ func awaitForeground() {
 	})
 }
 
-// helpForeground waits until it is in the terminal's foreground, and fails until the given attempt.
+// helpForeground waits until it is in the terminal's foreground. It succeeds only in the attempt
+// whose number is its argument.
 func helpForeground(args []string) {
 	awaitForeground()
 	fmt.Printf("attempt %s in the foreground\n", os.Getenv("TIDEOVER_ATTEMPT"))
@@ -107,8 +108,8 @@ func helpForeground(args []string) {
 	}
 }
 
-// helpRead waits for the foreground and reads a line. It replaces a shell, which may miss signals
-// just after its start. An argument is its exit code after an interrupt.
+// helpRead waits for the foreground and reads a line. It is used instead of a shell, which may miss
+// signals just after its start. Its optional argument is the exit code after an interrupt.
 func helpRead(args []string) {
 	if len(args) > 0 {
 		c := make(chan os.Signal, 1)
@@ -122,7 +123,7 @@ func helpRead(args []string) {
 	fmt.Println("read", line)
 }
 
-// helpPause says that it is ready, and waits for the file named by GO.
+// helpPause prints that it is ready, and waits until the file that $GO names exists.
 func helpPause([]string) {
 	fmt.Println("ready")
 	poll(func() bool { return exists(os.Getenv("GO")) })
@@ -139,7 +140,7 @@ func helpWinch([]string) {
 	fmt.Println("columns", size.Col)
 }
 
-// helpSlowStop handles TSTP by stopping only after its parent has stopped.
+// helpSlowStop handles SIGTSTP, and stops only after its parent has stopped.
 func helpSlowStop([]string) {
 	c, continued := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGTSTP)
@@ -153,7 +154,7 @@ func helpSlowStop([]string) {
 	fmt.Println("continued")
 }
 
-// stateIs reports whether the process has this state, a letter of /proc.
+// stateIs reports whether the process has this state: a letter as in /proc/PID/status.
 func stateIs(pid int, state string) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	return strings.Contains(string(status), "\nState:\t"+state)
@@ -168,8 +169,8 @@ func allStopped(pid int) bool {
 	})
 }
 
-// helpRoot becomes root, if its file allows that, so that its parent can't signal it. It ends when
-// the given file appears.
+// helpRoot becomes root, which its setuid bit allows, so that its parent can't signal it. It ends
+// when the file that its argument names exists.
 func helpRoot(args []string) {
 	if err := syscall.Setreuid(0, 0); err != nil {
 		os.Exit(9)
@@ -178,7 +179,7 @@ func helpRoot(args []string) {
 	poll(func() bool { return exists(args[0]) })
 }
 
-// self returns the test binary, which plays the helpers.
+// self returns the path of the test binary, which runs the helpers.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -188,7 +189,8 @@ func self(t *testing.T) string {
 	return path
 }
 
-// command returns tideover as a process of its own. All processes that it starts carry the mark.
+// command returns a command that runs the tideover binary. All processes that it starts have the
+// mark in their environment.
 func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	t.Helper()
 	cmd = exec.CommandContext(testwait.Context(t), commandtest.Path(t), args...)
@@ -200,7 +202,7 @@ func command(t *testing.T, args ...string) (cmd *exec.Cmd, mark string) {
 	return cmd, mark
 }
 
-// stateHomes has the state folder of each test.
+// stateHomes has the state folder of each test, by its name.
 var stateHomes sync.Map
 
 // stateHome returns the state folder of a test. It is the same for all commands of the test,
@@ -222,7 +224,7 @@ type outcome struct {
 	out, stderr string
 }
 
-// finish runs the command to its end.
+// finish runs the command to its end and returns its exit code and output.
 func finish(t *testing.T, cmd *exec.Cmd) outcome {
 	t.Helper()
 	var out, stderr bytes.Buffer
@@ -283,7 +285,8 @@ func inProcess(t *testing.T, args ...string) outcome {
 	return outcome{code, readOut(), readErr()}
 }
 
-// capture returns a pipe to write to, and a function that closes it and returns what was written.
+// capture returns a pipe to write to, and a function that closes the pipe and returns the text that
+// was written to it.
 func capture(t *testing.T) (w *os.File, read func() string) {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// manual writes all manual pages and returns them by name.
+// manual writes all manual pages into a folder, and returns their texts by file name.
 func manual(t *testing.T) (dir string, pages map[string]string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -70,7 +70,7 @@ func TestTheManualHasEveryVerbAndFlag(t *testing.T) {
 	}
 }
 
-// If groff is installed, it must not complain.
+// If groff is installed, it must format all pages without a warning.
 func TestManReadsTheManual(t *testing.T) {
 	t.Parallel()
 	dir, pages := manual(t)
@@ -115,7 +115,7 @@ func TestAManPage(t *testing.T) {
 	}
 }
 
-// unescape undoes escape.
+// unescape replaces the escapes that the function escape writes by the characters.
 var unescape = strings.NewReplacer(`\e`, `\`, `\-`, `-`, `\(aq`, `'`, `\(dq`, `"`, `\(ga`, "`", `\(ha`, `^`, `\(ti`, `~`, `\&`, ``)
 
 func FuzzEscapedTextIsNoRequest(f *testing.F) {

@@ -29,7 +29,7 @@ func (c *checker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// peakMemory returns the peak memory of the process.
+// peakMemory returns the peak memory of the process in bytes.
 func peakMemory(t *testing.T, pid int) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -40,7 +40,7 @@ func peakMemory(t *testing.T, pid int) int {
 	return atoi(strings.Fields(rest + " 0")[0]) << 10
 }
 
-// memorySlack is how much memory a process may use beyond what it uses for little output.
+// memorySlack is how many bytes more a process may use for a lot of output than for a little.
 const memorySlack = 32 << 20
 
 func TestOutputAtFlatMemory(t *testing.T) {
@@ -86,7 +86,7 @@ func TestWatchPassesMuchOutputOnWithLittleMemory(t *testing.T) {
 	pass := func(size int) (peak int) {
 		w := newWatchEnv(t, fmt.Sprintf(`yes "compiling module 429 of 900, and the rate limit of the disk resets now and then" | head -c %d; echo; head -c %d /dev/zero; read x`, size, size))
 		cmd := w.command("--detect", "claude-code")
-		cmd.Env = append(cmd.Environ(), "GOGC=100") // as users have it
+		cmd.Env = append(cmd.Environ(), "GOGC=100") // the default, which users have
 		out, err1 := cmd.StdoutPipe()
 		in, err2 := cmd.StdinPipe()
 		if err := errors.Join(err1, err2, cmd.Start()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Without --pack, every message is recognised in a file.
+// detect without --pack recognises every known message in a file.
 func TestDetectReadsEveryMessage(t *testing.T) {
 	t.Parallel()
 	at := detecttest.Now.Format(time.RFC3339)
@@ -40,7 +40,8 @@ func TestDetectReadsEveryMessage(t *testing.T) {
 	}
 }
 
-// assistantCalled returns a watched assistant whose program has this name.
+// assistantCalled creates a fake assistant whose program has this name, and returns the path of the
+// program.
 func assistantCalled(t *testing.T, name string, answers ...string) (*watchEnv, string) {
 	t.Helper()
 	w := newWatchEnv(t, answers...)
@@ -49,8 +50,8 @@ func assistantCalled(t *testing.T, name string, answers ...string) (*watchEnv, s
 	return w, path
 }
 
-// The built command watches a fake assistant, which prints a message and exits. The pack is
-// selected by the assistant's name.
+// A watch runs a fake assistant, which prints a message and exits. The watch selects the pack by
+// the name of the program, and waits until the time in the message.
 func TestWatchReadsTheMessagesOfTodaysAssistants(t *testing.T) {
 	t.Parallel()
 	day := time.Now().AddDate(0, 0, 3)
@@ -109,7 +110,8 @@ func TestWatchReadsTheMessagesOfTodaysAssistants(t *testing.T) {
 	}
 }
 
-// If waiting does not help, the session ends at once, also with exit code 0.
+// A session gives up at once after a message that means that waiting does not help, also with exit
+// code 0.
 func TestWatchGivesUpOnAMessageThatIsFinal(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ program, flag, said string }{
@@ -140,8 +142,8 @@ func TestWatchCompletesAnAnswerThatQuotesAMessage(t *testing.T) {
 	}
 }
 
-// The example of the documentation is a valid configuration. Its pack recognises its own message
-// and those of the pack that it extends.
+// The example in docs/detect.md is a valid configuration. Its pack recognises its own message and
+// those of the pack that it extends.
 func TestAPackThatExtendsABuiltInOne(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/detect.md")

@@ -45,7 +45,8 @@ func TestMovingHouse(t *testing.T) {
 	home.signal(syscall.SIGTERM)
 	wantCode(t, home.wait(), 0)
 
-	// Configuring a cluster instead of the folder would lose its runs.
+	// A server whose configuration names a cluster does not start while its folder has runs: they
+	// would be lost.
 	f.text = movable + end
 	early := f.begin("home")
 	wantCode(t, early.wait(), 125)

@@ -51,7 +51,8 @@ func sum(runs map[string]int) (n int) {
 	return n
 }
 
-// The test follows the procedure in docs/cluster.md.
+// The stream of a shard was deleted. The other shards are rescued by the procedure in
+// docs/cluster.md.
 func TestAStreamWasDeleted(t *testing.T) {
 	t.Parallel()
 	nodes, name := natstest.Shared(t), clusterName(t)
@@ -63,7 +64,7 @@ func TestAStreamWasDeleted(t *testing.T) {
 
 	// A backup of the remaining shards, while they work.
 	copied := func(folder string) string { return filepath.Join(f.dir, folder) }
-	// A starved server loses its leases, and then a backup fails.
+	// On a busy machine a server may lose its leases, and a backup then fails: try again.
 	backup := func(code int, want string, args ...string) (o outcome) {
 		t.Helper()
 		testwait.Until(t, fmt.Sprintf("backup %q ends with %d and says %q", args, code, want), func() bool {

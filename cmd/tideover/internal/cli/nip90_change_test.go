@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// gated is a command that works until a file with the name of its task exists.
+// gated is a command that runs until a file with the name of its task exists.
 const gated = `[sh, -c, 'echo x >> "$DIR/began"; while ! test -e "$DIR/$TASK"; do sleep 0.05; done; echo "done $TASK"']`
 
 // waitForAttempts waits until this many attempts have started.
@@ -112,7 +112,7 @@ func TestARelayThatIsAwayHoldsUpNobody(t *testing.T) {
 	serveJobs(t, offering(`[sh, -c, 'echo "done $TASK"']`, "", a, b), "", a)
 	who := newCustomer(t)
 	var jobs []*nostr.Event
-	for n := range 40 { // more than are published at once
+	for n := range 40 { // more results than the server publishes at once
 		jobs = append(jobs, who.request(fmt.Sprint(n)))
 		a.Inject(jobs[n])
 	}

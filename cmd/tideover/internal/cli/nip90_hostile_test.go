@@ -32,8 +32,8 @@ func TestWorkflowsThatStrangersCouldUseAreRefused(t *testing.T) {
 	}
 }
 
-// The test looks for the key in every command that serve runs: for a job, a step, a session and a
-// notifier.
+// No command that serve runs, for a job, a step, a session or a notifier, has the provider's key in
+// its environment.
 func TestNoCommandHasTheProvidersKey(t *testing.T) {
 	t.Parallel()
 	r, dir := nostrtest.New(t), shortDir(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// The server wants a price for one kind, and nothing for another.
+// The server has a price for one kind of jobs, and none for another. It rejects a bid that is too
+// low.
 func TestABidIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
@@ -24,9 +25,9 @@ func TestABidIsAnswered(t *testing.T) {
 		name    string
 		kind    int
 		bid     nostr.Tag
-		answers string // kinds and statuses
-		first   string // what the first says
-		amount  string // what it costs, by the last feedback or the result
+		answers string // kinds and statuses of all answers
+		first   string // message of the first answer
+		amount  string // price in the last feedback or in the result
 	}{
 		{"no bid", 5900, nil, "7000 payment-required, 6900 error", "The price is 1000 msat, and there was no bid;", "1000"},
 		{"too little", 5900, nostr.Tag{"bid", "999"}, "7000 payment-required, 6900 error", "The price is 1000 msat, and the bid was 999 msat;", "1000"},
@@ -69,7 +70,7 @@ func TestABidIsAnswered(t *testing.T) {
 	}
 }
 
-// withoutText returns events whose statuses are single words.
+// withoutText returns the events with only their kinds and the first words of their statuses.
 func withoutText(list []*nostr.Event) (short []*nostr.Event) {
 	for _, e := range list {
 		short = append(short, &nostr.Event{Kind: e.Kind, Tags: nostr.Tags{{"status", e.Tags.Find("status").Value()}}})
@@ -77,7 +78,7 @@ func withoutText(list []*nostr.Event) (short []*nostr.Event) {
 	return short
 }
 
-// The command sends a bid.
+// nip90 request sends the bid of --bid. Without one, a server that has a price rejects the request.
 func TestACustomerBids(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
@@ -98,7 +99,7 @@ func TestACustomerBids(t *testing.T) {
 	wantCode(t, ask("--bid", "-1", "it"), 125)
 }
 
-// The announcement of a server follows changes of its configuration.
+// The server publishes an announcement of its offer, and a new one when its configuration changes.
 func TestTheProviderAnnouncesWhatItOffers(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
@@ -149,14 +150,14 @@ func TestTheProviderAnnouncesWhatItOffers(t *testing.T) {
 	s.stop(syscall.SIGTERM)
 }
 
-// The provider has a list of customers, and the relay sees everything that the server publishes.
+// A server that accepts only listed customers does not announce its offer to the relay.
 func TestAProviderForSomeAnnouncesNothing(t *testing.T) {
 	t.Parallel()
 	r := nostrtest.New(t)
 	who := newCustomer(t)
 	text := strings.Replace(offering(`[echo, hello]`, "", r), "nip90:\n", "nip90:\n  customers: ["+nostr.Npub(who.key.PublicKey())+"]\n", 1)
 	s := serveJobs(t, text, "", r)
-	asked := func() bool { // whether there is an announcement, which is what it does first
+	asked := func() bool { // the server begins by asking the relay for an existing announcement
 		return slices.ContainsFunc(r.Received(), func(m nostrtest.Received) bool { return strings.Contains(m.Frame, "31990") })
 	}
 	testwait.Until(t, "the relay is asked", asked)

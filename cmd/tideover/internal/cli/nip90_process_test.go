@@ -17,7 +17,8 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// helpRelay runs a relay at an address until it is stopped.
+// helpRelay is a helper that runs a relay at the address in its argument until its standard input
+// is closed.
 func helpRelay(args []string) {
 	r, err := nostrtest.Start(args[0])
 	if err != nil {
@@ -28,7 +29,8 @@ func helpRelay(args []string) {
 	_, _ = os.Stdin.Read(make([]byte, 1))
 }
 
-// startRelay starts a relay in a process of its own.
+// startRelay starts a relay in a process of its own. It returns its URL and a function that kills
+// it.
 func startRelay(t *testing.T, address string) (url string, kill func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), self(t), "helper:relay", address)
@@ -52,8 +54,9 @@ func startRelay(t *testing.T, address string) (url string, kill func()) {
 	return strings.TrimSpace(url), kill
 }
 
-// Customer, provider and relay are processes. The provider is killed while it works, and the relay
-// before the answer. The relay stores nothing, so both must publish their events again.
+// Customer, provider and relay are separate processes. The provider is killed while it works, and
+// the relay before the answer. A restarted relay has no events, so customer and provider must
+// publish theirs again.
 func TestWorkGetsThroughWhoeverIsKilled(t *testing.T) {
 	t.Parallel()
 	url, killRelay := startRelay(t, "127.0.0.1:0")
@@ -91,7 +94,8 @@ nip90:
 	}
 }
 
-// The timeline of a job that hangs, shortened.
+// A job hangs in every attempt. The customer gets the feedback about each retry, and then the
+// failure.
 func TestTheTimelineForReal(t *testing.T) {
 	t.Parallel()
 	url, _ := startRelay(t, "127.0.0.1:0")
@@ -120,8 +124,8 @@ nip90:
 	wantNoProcess(t, s.mark)
 }
 
-// Two servers of a cluster offer the same service with the same key. The one that works on the job
-// is killed.
+// Two servers of a cluster offer the same service with the same key. The server that works on a job
+// is killed, and the job is still answered exactly once.
 func TestAClusterAnswersOnce(t *testing.T) {
 	t.Parallel()
 	relay := nostrtest.New(t)

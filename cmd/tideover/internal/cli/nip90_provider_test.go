@@ -16,7 +16,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// provide runs a real provider on both relays until the test ends.
+// provide runs a real provider with the key of j, on the relay of j and on second, until the test
+// ends.
 func provide(t *testing.T, j *fakeProvider, second *nostrtest.Relay, handler dvm.Handler) {
 	t.Helper()
 	policy, err := retry.Parse("fixed(10ms) attempts=3")

@@ -35,7 +35,8 @@ func TestARefusalOfEveryRelayEndsTheRequest(t *testing.T) {
 	}
 }
 
-// One relay accepts the request; others reject it temporarily and permanently.
+// One relay accepts the request, one rejects it temporarily, and one permanently. The rejections
+// are printed, and the request succeeds.
 func TestARefusalOfOneRelayIsShown(t *testing.T) {
 	t.Parallel()
 	j, slow, broken := newFakeProvider(t), nostrtest.New(t), nostrtest.New(t)
@@ -54,7 +55,8 @@ func TestARefusalOfOneRelayIsShown(t *testing.T) {
 	}
 }
 
-// The only relay rejects the request temporarily, and then permanently.
+// The only relay rejects the request temporarily. The reason is printed at once. Then the relay
+// rejects it permanently, and the command ends.
 func TestARefusalForNowIsShownAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []string{"rate-limited: slow down", "error: no database", "because"} {
@@ -84,7 +86,7 @@ func TestARefusalForNowIsShownAtOnce(t *testing.T) {
 	}
 }
 
-// No relay has accepted the request when the wait is over.
+// If no relay accepts the request, the message at the end has the reply of each relay.
 func TestTheEndNamesWhatRelaysSaid(t *testing.T) {
 	t.Parallel()
 	out := &nip90client.Outcome{Ending: nip90client.NotAccepted, Receipts: []nostr.Receipt{
@@ -99,7 +101,8 @@ func TestTheEndNamesWhatRelaysSaid(t *testing.T) {
 	}
 }
 
-// The relays accept the request and reject the subscription to its answers.
+// All relays accept the request, but reject the subscription to its answers. The command names
+// them.
 func TestARelayThatSendsNoAnswersIsNamed(t *testing.T) {
 	t.Parallel()
 	j, other := newFakeProvider(t), nostrtest.New(t)

@@ -22,7 +22,7 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// dvmKey is the key of the provider.
+// dvmKey is the secret key of the provider.
 const dvmKey = "00000000000000000000000000000000000000000000000000000000000000d1"
 
 func nostrKey(t *testing.T, text string) nostr.SecretKey {
@@ -34,7 +34,8 @@ func nostrKey(t *testing.T, text string) nostr.SecretKey {
 	return k
 }
 
-// offering returns a configuration that offers a command for kind 5900 on the relays.
+// offering returns a configuration that offers the command run for jobs of kind 5900 on the relays.
+// more has further settings of that kind.
 func offering(run, more string, relays ...*nostrtest.Relay) string {
 	urls := make([]string, len(relays))
 	for i, r := range relays {
@@ -69,7 +70,7 @@ func serveJobs(t *testing.T, text, dir string, relays ...*nostrtest.Relay) *serv
 	return s
 }
 
-// customer is a customer with a key.
+// customer signs events with its own key.
 type customer struct {
 	t   *testing.T
 	key nostr.SecretKey
@@ -115,7 +116,7 @@ func results(list []*nostr.Event) []*nostr.Event {
 	return slices.DeleteFunc(slices.Clone(list), func(e *nostr.Event) bool { return e.Kind != 6900 })
 }
 
-// words returns the statuses of feedback and the kind of a result.
+// words returns a line for each event: its kind and its status.
 func words(list []*nostr.Event) string {
 	var b strings.Builder
 	for _, e := range list {
@@ -125,7 +126,8 @@ func words(list []*nostr.Event) string {
 	return b.String()
 }
 
-// wantStory checks the answers to a job: signed, one result at the end, feedback in order.
+// wantStory checks the answers to a job: all of them are signed, the times of feedback are in
+// order, and the last one is the only result.
 func wantStory(t *testing.T, list []*nostr.Event) {
 	t.Helper()
 	var last int64
@@ -220,7 +222,7 @@ func TestACustomerCancels(t *testing.T) {
 	job := who.request("hang")
 	r.Inject(job)
 	r.Await(t, func(all []*nostr.Event) bool { return len(answersTo(all, job)) == 1 })
-	r.Inject(newCustomer(t).event(5, "", nostr.Tag{"e", job.ID})) // not his to cancel
+	r.Inject(newCustomer(t).event(5, "", nostr.Tag{"e", job.ID})) // a cancellation by another customer, which has no effect
 	r.Inject(who.event(5, "", nostr.Tag{"e", job.ID}, nostr.Tag{"k", "5900"}))
 	r.Await(t, func(all []*nostr.Event) bool { return len(answersTo(all, job)) == 2 })
 	testwait.Until(t, "the run is canceled", func() bool { return strings.Contains(s.runCommand("runs").out, "canceled") })
@@ -273,7 +275,8 @@ func TestAnOutageOfRelaysLosesNothing(t *testing.T) {
 	wantStory(t, answersTo(b.Events(), job))
 }
 
-// The server is killed repeatedly while it works, waits and answers.
+// The server is killed repeatedly while it works, waits and answers. It publishes one result for
+// each job.
 func TestAKilledServerAnswersEachJobOnce(t *testing.T) {
 	t.Parallel()
 	a, b := nostrtest.New(t), nostrtest.New(t)
@@ -317,7 +320,7 @@ func (s *serverProcess) metrics() string {
 	return s.read("/metrics")
 }
 
-// read returns the answer to a GET with the token.
+// read sends a GET request with the token, and returns the body of the response.
 func (s *serverProcess) read(path string) string {
 	s.t.Helper()
 	page, err := url.Parse(s.page())

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/nostr/nostrtest"
 )
 
-// fakeProvider is a provider that the test controls, with its relay.
+// fakeProvider is a relay and the key of a provider, whose events the test creates.
 type fakeProvider struct {
 	t        *testing.T
 	relay    *nostrtest.Relay
@@ -29,7 +29,7 @@ func newFakeProvider(t *testing.T) *fakeProvider {
 	return &fakeProvider{t, nostrtest.New(t), key}
 }
 
-// command returns a request command for the provider.
+// command returns a nip90 request command that sends a request to the provider.
 func (j *fakeProvider) command(args ...string) *exec.Cmd {
 	j.t.Helper()
 	all := append([]string{"nip90", "request", "--relay", j.relay.URL(), "--to", nostr.Npub(j.provider.PublicKey())}, args...)
@@ -38,7 +38,7 @@ func (j *fakeProvider) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// start starts a request; the buffers get its output.
+// start starts a nip90 request command; the buffers get its output.
 func (j *fakeProvider) start(args ...string) (cmd *exec.Cmd, out, stderr *syncBuffer) {
 	j.t.Helper()
 	cmd, out, stderr = j.command(args...), new(syncBuffer), new(syncBuffer)
@@ -49,7 +49,7 @@ func (j *fakeProvider) start(args ...string) (cmd *exec.Cmd, out, stderr *syncBu
 	return cmd, out, stderr
 }
 
-// request waits for the request and returns it.
+// request waits until the relay has a request and returns it.
 func (j *fakeProvider) request() *dvm.Request {
 	j.t.Helper()
 	var found *nostr.Event
@@ -81,7 +81,7 @@ func (j *fakeProvider) sign(list []nostr.Event) []*nostr.Event {
 	return out
 }
 
-// answers returns the signed events for a history.
+// answers returns the signed events that a provider publishes for a request with this history.
 func (j *fakeProvider) answers(r *dvm.Request, h *dvm.History) []*nostr.Event {
 	j.t.Helper()
 	return j.sign(dvm.Answers(r, h))
@@ -103,7 +103,7 @@ func (j *fakeProvider) inject(events ...*nostr.Event) {
 	}
 }
 
-// succeeded is a history with two retries and a result.
+// succeeded returns a history with two retries and a result.
 func succeeded(r *dvm.Request, content string) *dvm.History {
 	at := func(s int) time.Time { return r.Created.Add(time.Duration(s) * time.Second) }
 	return &dvm.History{
@@ -117,7 +117,7 @@ func succeeded(r *dvm.Request, content string) *dvm.History {
 	}
 }
 
-// failed is a history that ends with a timeout.
+// failed returns a history in which the last attempt times out.
 func failed(r *dvm.Request) *dvm.History {
 	h := succeeded(r, "")
 	h.Attempts[2].TimedOut, h.MaxRetries = true, 2
@@ -125,7 +125,7 @@ func failed(r *dvm.Request) *dvm.History {
 	return h
 }
 
-// ended waits for the end of a started command.
+// ended waits for the end of a command that start has started.
 func ended(cmd *exec.Cmd, out, stderr *syncBuffer) outcome {
 	_ = cmd.Wait()
 	return outcome{exitCode(cmd), out.String(), stderr.String()}

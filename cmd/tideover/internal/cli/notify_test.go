@@ -33,7 +33,7 @@ func TestNotifyTest(t *testing.T) {
 		args  []string
 		code  int
 		texts []string
-		tries int // that the server has seen by then
+		tries int // number of requests that the server has got so far
 	}{
 		{"sent", []string{"hook"}, 0, []string{"sent by hook (webhook)"}, 1},
 		{"refused", []string{"hook"}, 1, []string{`notify "hook"`, "500"}, 2},
@@ -164,7 +164,8 @@ sessions:
 	testwait.Until(t, "another window", func() bool {
 		return strings.Contains(s.runCommand("sessions", "show", "night", "--json").out, `"windows":2`)
 	})
-	// Removed from the file, the session continues, and can be shown and stopped, also after a restart.
+	// A session that is removed from the file continues, and can be shown and stopped, also after a
+	// restart.
 	write(t, s.file, "version: 1\n")
 	s.signal(syscall.SIGTERM)
 	s.wait()
@@ -174,7 +175,7 @@ sessions:
 	wantIn(t, "sessions", s.runCommand("sessions", "ls").out, "stopped")
 }
 
-// The link in a message is the actual address of the web page.
+// The link in a message has the address at which the server actually listens.
 func TestMessagesLinkToThePage(t *testing.T) {
 	t.Parallel()
 	server := newWebhook(t)

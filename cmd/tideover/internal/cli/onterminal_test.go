@@ -26,15 +26,15 @@ type onTTY struct {
 	done chan struct{}
 }
 
-// onTerminal starts tideover as the leader of a session.
+// onTerminal starts tideover on a new terminal, as the leader of its session.
 func onTerminal(t *testing.T, args ...string) *onTTY {
 	t.Helper()
 	cmd, mark := command(t, args...)
 	return startSession(t, cmd, mark)
 }
 
-// underShell starts a shell with job control that runs the script. $0 is tideover, $1 plays the
-// helpers.
+// underShell runs the script in a shell with job control, on a new terminal. $0 is tideover, and $1
+// is the test binary, which runs helpers.
 func underShell(t *testing.T, script string) *onTTY {
 	t.Helper()
 	bash, err := exec.LookPath("bash")

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// packaging reads a file of the folder of that name.
+// packaging returns the text of a file in the folder packaging.
 func packaging(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "packaging", name))
@@ -27,8 +27,8 @@ func packaging(t *testing.T, name string) string {
 	return string(text)
 }
 
-// container does on this machine what a container would do: the same commands and variables, with
-// folders of the test instead of those of the image.
+// container runs the commands of a Dockerfile on this machine, with the variables of the image, and
+// with folders of the test instead of those of the image.
 type container struct {
 	t     *testing.T
 	text  string
@@ -54,7 +54,7 @@ func newContainer(t *testing.T, dockerfile, config string) *container {
 	return c
 }
 
-// last returns the text after an instruction at the beginning of a line.
+// last returns the arguments of the last line of the Dockerfile with this instruction.
 func (c *container) last(instruction string) string {
 	c.t.Helper()
 	all := regexp.MustCompile(`(?m)^`+instruction+` (.*)$`).FindAllStringSubmatch(c.text, -1)
@@ -64,7 +64,7 @@ func (c *container) last(instruction string) string {
 	return all[len(all)-1][1]
 }
 
-// argv reads the arguments of an instruction, which are JSON at its end.
+// argv returns the command of an instruction, which is written as a JSON array.
 func (c *container) argv(instruction string) (argv []string) {
 	c.t.Helper()
 	line := c.last(instruction)
@@ -109,7 +109,7 @@ func TestContainersServeAndAreHealthy(t *testing.T) {
 	}
 }
 
-// If systemd is installed, it checks the unit.
+// The unit has the same command as the Dockerfile. If systemd is installed, it checks the unit.
 func TestTheSystemUnitIsGood(t *testing.T) {
 	t.Parallel()
 	unit := packaging(t, "tideover.service")
@@ -125,7 +125,7 @@ func TestTheSystemUnitIsGood(t *testing.T) {
 		t.Log("systemd-analyze is not installed; the unit was only read")
 		return
 	}
-	// The binary and its manual are not installed.
+	// The binary and its manual are not installed here: replace their paths.
 	unit = strings.Replace(unit, "/usr/local/bin/tideover", commandtest.Path(t), 1)
 	unit = regexp.MustCompile(`(?m)^Documentation=.*\n`).ReplaceAllString(unit, "")
 	file := filepath.Join(t.TempDir(), "tideover.service")

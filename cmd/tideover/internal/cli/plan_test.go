@@ -38,7 +38,7 @@ type planned struct {
 	WorstCase *time.Duration `json:"worst_case_ns"`
 }
 
-// planJSON runs plan --json.
+// planJSON runs plan --json and returns its output.
 func planJSON(t *testing.T, args ...string) (plans []planned) {
 	t.Helper()
 	got := tideover(t, append([]string{"plan", "--json"}, args...)...)
@@ -57,7 +57,7 @@ func each(unit time.Duration, ns ...float64) (ds []time.Duration) {
 	return ds
 }
 
-// The test has every number of the requirements.
+// The delays, ranges and sums of each family and of several presets are as specified.
 func TestPlanNumbers(t *testing.T) {
 	t.Parallel()
 	const ms, s = time.Millisecond, time.Second
@@ -289,7 +289,7 @@ func TestPlanCompletes(t *testing.T) {
 	t.Parallel()
 	got := tideover(t, "__complete", "plan", "http", "")
 	wantIn(t, "completion", got.out, "contention\twriters that collide on one thing\n")
-	wantIn(t, "completion", got.out, ":4\n") // no file names
+	wantIn(t, "completion", got.out, ":4\n") // cobra's directive to complete no file names
 	if strings.Contains(got.out, "http\t") {
 		t.Errorf("completion offers what is given already: %q", got.out)
 	}
@@ -330,7 +330,7 @@ func planOnTerminal(t *testing.T, env []string) string {
 		t.Fatal(err)
 	}
 	defer tty.Close()
-	out, _ := io.ReadAll(tty) // the end of the other side is an error here
+	out, _ := io.ReadAll(tty) // returns an error when the command has ended
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}

@@ -101,8 +101,8 @@ func nextProbe(st *gateway.Status, s *screen) string {
 	return "probe " + s.when(&first.NextProbe)
 }
 
-// recovery returns the forecast for the current outage; nil if there is no outage, or if an operator
-// has overridden the state.
+// recovery returns the forecast for the current outage; nil if there is no outage, or if an
+// operator has overridden the state.
 func recovery(st *gateway.Status) *gateway.Recovery {
 	if st.State != gateway.Down && st.State != gateway.Probing {
 		return nil

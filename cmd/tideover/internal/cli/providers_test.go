@@ -61,7 +61,7 @@ func (f *fakeGateway) change(name string, do func(*gateway.Status)) bool {
 	return false
 }
 
-// gatewayEnv is a standalone gateway, without an engine, with its own home folder.
+// gatewayEnv is the API of a gateway without an engine, in this process, with its own state folder.
 type gatewayEnv struct {
 	*sessionsEnv
 	fleet *fakeGateway
@@ -115,7 +115,7 @@ func (p *gatewayEnv) mustRun(args ...string) string {
 	return got.out
 }
 
-// exampleNow returns the example with times relative to now.
+// exampleNow returns the example providers, with times relative to now.
 func exampleNow() []gateway.Status {
 	all := exampleProviders()
 	in := time.Now().Add(time.Hour)
@@ -243,7 +243,7 @@ func TestWithoutProviders(t *testing.T) {
 	}
 }
 
-// Commands that need an engine say so if there is none.
+// Commands about runs fail on a gateway without an engine, with an error that says so.
 func TestAGatewayAloneHasNoRuns(t *testing.T) {
 	t.Parallel()
 	p := newGatewayEnv(t)
@@ -255,7 +255,7 @@ func TestAGatewayAloneHasNoRuns(t *testing.T) {
 	}
 }
 
-// A server of another program is not taken for one without providers or runs.
+// If the server is not tideover, the commands say so. They do not print an empty list.
 func TestAServerThatIsNotTideover(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"hello":"world"}`) }))
@@ -274,7 +274,7 @@ func TestProvidersAreWatched(t *testing.T) {
 	cmd, mark := command(t, "providers", "--watch")
 	s := startSession(t, p.env(cmd), mark)
 	s.expect("probe in 59m")
-	s.expect("\x1b[4F") // it is drawn in place: heads, a line each, and what comes next below one
+	s.expect("\x1b[4F") // moves up over 4 lines: the headings, two providers, and the next probe of one
 	p.mustRun("drain", "openai")
 	s.expect("draining")
 	p.fleet.change("openai", func(st *gateway.Status) { st.InFlight = 4711 })
@@ -310,7 +310,7 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 			x.begin()
 			printed := func() string { b, _ := os.ReadFile(out.Name()); return string(b) }
 			testwait.Until(t, "the first lines", func() bool { return strings.Contains(printed(), c.before) })
-			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight++ }) // no reason for a line
+			p.fleet.change("openai", func(st *gateway.Status) { st.InFlight++ }) // a change for which no line is printed
 			p.mustRun("drain", "openai")
 			testwait.Until(t, "the change", func() bool { return strings.Contains(printed(), c.then) })
 			if err := x.Process.Signal(os.Interrupt); err != nil {
@@ -326,7 +326,8 @@ func TestProvidersAreWatchedInAPipe(t *testing.T) {
 	}
 }
 
-// The gateway stops and starts again while it is watched.
+// The gateway stops while providers --watch shows it. The display says so, and the command
+// continues.
 func TestAWatchedGatewayThatGoesAway(t *testing.T) {
 	t.Parallel()
 	p := newGatewayEnv(t, exampleNow()[1])

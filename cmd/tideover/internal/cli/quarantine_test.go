@@ -58,7 +58,7 @@ func (r *restartedServer) until(t *testing.T, what string, holds func() bool) {
 	})
 }
 
-// run returns a run; nil if the server does not answer.
+// run returns the run with this id; nil if the server does not answer.
 func (r *restartedServer) run(id string) *engine.Info {
 	var i engine.Info
 	if err := json.Unmarshal([]byte(r.runCommand("show", id, "--json").out), &i); err != nil {
@@ -67,8 +67,8 @@ func (r *restartedServer) run(id string) *engine.Info {
 	return &i
 }
 
-// One run kills the server repeatedly. The runs beside it succeed, and that run is dead with the
-// reason.
+// One run kills the server repeatedly. That run becomes dead, and its error says why. All other
+// runs succeed.
 func TestARunThatKillsTheServerIsFound(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)

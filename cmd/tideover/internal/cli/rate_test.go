@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The queue of rate.requests holds at most rate.queue requests, and a request with a higher
-// priority replaces the one with the lowest.
+// The queue of rate.requests holds at most rate.queue requests. If it is full, a request with a
+// higher priority replaces the waiting one with the lowest.
 func TestTheQueueOfARateKeepsTheMostUrgent(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -41,9 +41,8 @@ func fencedIn(text string) (list []fenced) {
 	return list
 }
 
-// recipe is a section of a page that is tried: with a home, a working folder, and commands that are
-// found first. The text of the section is used unchanged. The test only controls the environment
-// and the servers that answer.
+// recipe runs the commands of a section of a page, unchanged. It has its own home and working
+// folder, and a folder with programs that is first in $PATH.
 type recipe struct {
 	t              *testing.T
 	home, dir, bin string
@@ -51,8 +50,8 @@ type recipe struct {
 	recipe         []fenced
 }
 
-// newRecipe takes the section with the heading from docs/recipes.md, and writes its files to the
-// paths in their first lines.
+// newRecipe returns the section of docs/recipes.md with this heading. It writes the files in the
+// section to the paths in their first lines.
 func newRecipe(t *testing.T, heading string) *recipe {
 	t.Helper()
 	_, section, found := strings.Cut(page(t, "recipes.md"), "\n## "+heading+"\n")
@@ -78,7 +77,7 @@ func newRecipe(t *testing.T, heading string) *recipe {
 // emptyRecipe returns a recipe without text.
 func emptyRecipe(t *testing.T) *recipe {
 	t.Helper()
-	home := shortDir(t) // has sockets in it
+	home := shortDir(t) // paths of sockets must be short
 	k := &recipe{t: t, home: home, dir: filepath.Join(home, "work"), bin: filepath.Join(home, ".local", "bin")}
 	for _, dir := range []string{k.dir, k.bin} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -92,7 +91,8 @@ func emptyRecipe(t *testing.T) *recipe {
 	return k
 }
 
-// path returns the path of a file of a recipe.
+// path returns the path of a file of a recipe: below the home folder if name begins with ~/, else
+// below the working folder.
 func (k *recipe) path(name string) string {
 	if rest, ok := strings.CutPrefix(name, "~/"); ok {
 		return filepath.Join(k.home, rest)
@@ -102,7 +102,8 @@ func (k *recipe) path(name string) string {
 
 func (k *recipe) write(path, text string, mode os.FileMode) {
 	k.t.Helper()
-	// A process that is forked while the file is open for writing would make its execution fail.
+	// A process that is forked now would inherit the file, and executing an open file fails
+	// (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -113,7 +114,7 @@ func (k *recipe) write(path, text string, mode os.FileMode) {
 	}
 }
 
-// fake creates a command that records its arguments and then runs the script. In the script, $n is
+// fake creates a program that records its arguments and then runs the script. In the script, $n is
 // the number of the call.
 func (k *recipe) fake(name, script string) {
 	k.t.Helper()
@@ -125,13 +126,13 @@ func (k *recipe) fake(name, script string) {
 	k.write(filepath.Join(k.bin, name), "#!/bin/sh\n"+note+script+"\n", 0o700)
 }
 
-// calls returns the arguments of each call of a fake.
+// calls returns the arguments of each call of a program that fake has created.
 func (k *recipe) calls(name string) []string {
 	text, _ := os.ReadFile(filepath.Join(k.home, name+".calls"))
 	return strings.FieldsFunc(string(text), func(c rune) bool { return c == '\n' })
 }
 
-// wantCalls checks that a fake was called with exactly these arguments.
+// wantCalls checks the arguments of all calls of a program that fake has created.
 func (k *recipe) wantCalls(name string, want ...string) {
 	k.t.Helper()
 	if got := strings.Join(k.calls(name), "\n"); got != strings.Join(want, "\n") {

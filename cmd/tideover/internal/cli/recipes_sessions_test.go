@@ -16,10 +16,10 @@ import (
 var (
 	inlineCommand = regexp.MustCompile("`(tideover [^`]+)`")
 	shellComment  = regexp.MustCompile(`\s+#.*$`)
-	variables     = regexp.MustCompile(`^(\w+=\S*\s+)+`) // before a command
+	variables     = regexp.MustCompile(`^(\w+=\S*\s+)+`) // assignments before a command
 )
 
-// commandLines returns the lines of a page that begin with tideover.
+// commandLines returns the command lines of a page that begin with tideover.
 func commandLines(text string) (list []string) {
 	for _, b := range fencedIn(text) {
 		joined := strings.NewReplacer("\\\n", " ", "$(RETRY)", "tideover exec --attempts 3 --", "$$", "$").Replace(b.text)
@@ -36,7 +36,7 @@ func commandLines(text string) (list []string) {
 	return list
 }
 
-// The defaults on the page are those of the code.
+// docs/sessions.md states the same defaults as the code.
 func TestTheSessionsPageStatesTheDefaults(t *testing.T) {
 	t.Parallel()
 	text := page(t, "sessions.md")
@@ -51,7 +51,8 @@ func TestTheSessionsPageStatesTheDefaults(t *testing.T) {
 	}
 }
 
-// The first block of the page, a watch, and the block with all commands run together.
+// The first block of docs/sessions.md starts a watch. The block with all commands controls that
+// watch.
 func TestTheSessionsPageOnARealWatch(t *testing.T) {
 	t.Parallel()
 	k := emptyRecipe(t)

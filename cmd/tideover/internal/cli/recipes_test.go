@@ -141,7 +141,7 @@ func TestRecipeRetryAfter(t *testing.T) {
 		name    string
 		answers []http.HandlerFunc
 		code    int
-		least   []time.Duration // between the requests
+		least   []time.Duration // shortest times between the requests
 		said    string
 	}{
 		{
@@ -182,11 +182,11 @@ func TestRecipeRetryAfter(t *testing.T) {
 	}
 }
 
-// sessionOf returns a session.
+// sessionOf returns the session with this name; a zero value if it does not exist.
 func (k *recipe) sessionOf(name string) (st hostedSession) {
 	k.t.Helper()
 	got := finish(k.t, k.command("tideover", "sessions", "show", name, "--json"))
-	_ = json.Unmarshal([]byte(got.out), &st) // or it is not there yet
+	_ = json.Unmarshal([]byte(got.out), &st) // fails if the session does not exist yet
 	return st
 }
 
@@ -202,8 +202,8 @@ func (k *recipe) untilSession(name string, is func(hostedSession) bool) (st host
 
 func waits(st hostedSession) bool { return st.State == "waiting" }
 
-// limitedUntil is the script of an assistant that reaches its limit in the first call and succeeds
-// in the second.
+// limitedUntil returns the script of an assistant that reports a limit until at in its first call
+// and succeeds in its second.
 func limitedUntil(at time.Time) string {
 	return `echo "Working on it."; test $n -ge 2 || { echo "You've hit your session limit · resets ` + at.Format("3:04pm") + ` (UTC)"; exit 1; }; echo "All done."`
 }
@@ -254,7 +254,7 @@ func TestRecipeOverNight(t *testing.T) {
 	wantIn(t, "output", out.String(), "All done.")
 }
 
-// unit returns a key of the unit in docs, with %h expanded.
+// unit returns the value of a key in the unit docs/tideover.service, with %h expanded.
 func (k *recipe) unit(key string) string {
 	k.t.Helper()
 	m := regexp.MustCompile(`(?m)^` + key + `=(.*)$`).FindStringSubmatch(page(k.t, "tideover.service"))
@@ -352,7 +352,7 @@ func TestRecipePhone(t *testing.T) {
 	k := newRecipe(t, "A message on the phone")
 	var mu sync.Mutex
 	var told []string
-	status := []int{200, 503, 200} // of the test; of the message, and that again
+	status := []int{200, 503, 200} // answers to the test message, to the message, and to its retry
 	ntfy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		mu.Lock()
 		defer mu.Unlock()

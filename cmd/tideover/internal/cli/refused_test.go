@@ -17,8 +17,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The test sends every request that changes something as a browser with a session here would, for a
-// page of another site.
+// A browser is logged in, and a page of another site sends requests through it. The test sends
+// every request that changes something in this way, and all are rejected.
 func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 	t.Parallel()
 	f := newAttackedServer(t)
@@ -56,7 +56,7 @@ func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 			}
 		}
 	}
-	for _, request := range requests { // may I, asks a browser
+	for _, request := range requests { // the preflight requests of a browser
 		_, path, _ := strings.Cut(request, " ")
 		resp := f.send(http.MethodOptions, path, "", "Cookie", f.cookie, "Origin", "https://evil.example", "Access-Control-Request-Method", "POST", "Sec-Fetch-Site", "cross-site")
 		for name := range resp.Header {
@@ -77,13 +77,13 @@ func TestPagesOfOtherSitesGetNowhere(t *testing.T) {
 	if o := f.runCommand("sessions", "show", "kept", "--json"); !strings.Contains(o.out, `"running"`) {
 		t.Errorf("the session: %s", o.out)
 	}
-	// The same request of our own page succeeds, which shows that the test works.
+	// The same request by the server's own page succeeds, which shows that the test works.
 	if resp := f.send("POST", "/providers/up/drain", "", "Cookie", f.cookie, "Sec-Fetch-Site", "same-origin", "Content-Type", "application/x-www-form-urlencoded"); resp.StatusCode != http.StatusSeeOther || f.provider("up").State != gateway.Draining {
 		t.Errorf("our own page: %s", resp.Status)
 	}
 }
 
-// The test requests paths that try to escape their prefix, with the token: none reaches a file,
+// Requests have the token and paths that try to escape their prefix. None of them reaches a file,
 // another provider or another server.
 func TestPathsLeadNowhereElse(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,8 @@ func TestPathsLeadNowhereElse(t *testing.T) {
 	}
 }
 
-// Many clients send their requests one letter at a time. Meanwhile other clients are served.
+// Many clients send their requests one letter at a time. The server closes their connections, and
+// serves other clients meanwhile.
 func TestSlowClientsAreCutOff(t *testing.T) {
 	t.Parallel()
 	f := newAttackedServer(t)
@@ -128,7 +129,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 			defer stop()
 			all.Go(func() {
-				for start != "" && ctx.Err() == nil { // until it is closed
+				for start != "" && ctx.Err() == nil { // until the server closes the connection
 					if _, err := io.WriteString(c, "a"); err != nil {
 						return
 					}

@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// checkRuns checks that everything that was accepted has ended as it should.
+// checkRuns checks that each run that was accepted has succeeded or, if it had to fail, is dead.
 func (u *reloadTest) checkRuns() {
 	u.t.Helper()
 	close(u.service.gate(fmt.Sprint("v", lastVersion)))
@@ -58,7 +58,8 @@ func (u *reloadTest) notifications() (times map[string]int) {
 	return times
 }
 
-// checkSteps checks that a run has done each of the steps that it began with, once.
+// checkSteps checks that a run has completed each step of the definition that it was started with,
+// once.
 func (u *reloadTest) checkSteps(i *engine.Info) {
 	u.t.Helper()
 	version := ""
@@ -90,8 +91,8 @@ func (u *reloadTest) checkSteps(i *engine.Info) {
 	}
 }
 
-// checkOthers checks that the schedule and the session, which the test did not start, continue. The
-// session must still be the first one.
+// checkOthers checks that the schedule and the session of the configuration continue. The reloads
+// must not have restarted the session.
 func (u *reloadTest) checkOthers() {
 	u.t.Helper()
 	var ticks engine.Page

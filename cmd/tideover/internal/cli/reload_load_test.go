@@ -22,7 +22,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// badFiles are invalid configurations, with the line and the words of the error.
+// badFiles are invalid configurations, with the line of the error and a part of its text.
 var badFiles = []struct{ text, line, problem string }{
 	{"version: 1\nworkflows:\n  ping: {steps: [\n", ":3:", "sequence end"},
 	{"version: 1\npolicies: {often: fixed(1s)}\nworkflow: {}\n", ":3:", "workflow"},
@@ -64,12 +64,12 @@ type reloadTest struct {
 
 	over    atomic.Bool
 	clients sync.WaitGroup
-	passed  atomic.Int64 // requests by the gateway
-	ended   atomic.Int64 // runs
+	passed  atomic.Int64 // number of requests through the gateway
+	ended   atomic.Int64 // number of runs that have ended
 
 	mu     sync.Mutex
-	runs   []string // that were accepted, and must succeed
-	doomed []string // those that must die
+	runs   []string // ids of runs that were accepted, and must succeed
+	doomed []string // ids of runs that must give up
 }
 
 func newReloadTest(t *testing.T) *reloadTest {
@@ -90,7 +90,7 @@ func newReloadTest(t *testing.T) *reloadTest {
 	return u
 }
 
-// load sends requests until the test is over.
+// load sends requests and starts runs in the background, until the test is over.
 func (u *reloadTest) load() {
 	u.t.Cleanup(func() {
 		u.over.Store(true)
@@ -127,7 +127,8 @@ func (u *reloadTest) pass() {
 	u.passed.Add(1)
 }
 
-// complete starts a run, starts it again with the same key, and waits for its end.
+// complete starts a run twice with the same key, which must give the same run, and waits for its
+// end.
 func (u *reloadTest) complete(workflow, key string) {
 	var ids [2]string
 	for i := range ids {
@@ -154,7 +155,7 @@ func (u *reloadTest) accepted(list *[]string, id string) {
 	*list = append(*list, id)
 }
 
-// begin starts a run as soon as its workflow exists.
+// begin waits until the workflow exists, starts a run of it, and adds its id to the list.
 func (u *reloadTest) begin(list *[]string, workflow string) (id string) {
 	u.t.Helper()
 	testwait.Until(u.t, workflow+" can be started", func() bool {
@@ -169,8 +170,8 @@ func (u *reloadTest) begin(list *[]string, workflow string) (id string) {
 	return id
 }
 
-// between waits for some work since the last change, and starts runs that will be in progress
-// during the next one.
+// between waits until some requests and runs have ended since the last reload, and starts a run
+// that is in progress during the next reload.
 func (u *reloadTest) between() {
 	u.t.Helper()
 	passed, ended := u.passed.Load(), u.ended.Load()
@@ -180,8 +181,8 @@ func (u *reloadTest) between() {
 	})
 }
 
-// writeFile replaces the file as editors do. With tell it sends SIGHUP; otherwise the server must
-// notice the change.
+// writeFile replaces the configuration by a rename, as editors do. If tell is true, it sends
+// SIGHUP; otherwise the server must notice the change by itself.
 func (u *reloadTest) writeFile(text string, tell bool) {
 	u.t.Helper()
 	write(u.t, u.file+".new", text)
@@ -193,8 +194,8 @@ func (u *reloadTest) writeFile(text string, tell bool) {
 	}
 }
 
-// loadVersion changes the file to a version. A run of the new workflow starts as soon as possible,
-// and a run of the removed workflow still ends.
+// loadVersion changes the configuration to version n. It starts a run of the workflow that exists
+// only in that version, and checks that the workflows of other versions are gone.
 func (u *reloadTest) loadVersion(n int) {
 	u.t.Helper()
 	u.writeFile(u.service.reloadFile(n), n != 3)
@@ -211,8 +212,8 @@ func (u *reloadTest) loadVersion(n int) {
 	}
 }
 
-// loadBadFile changes the file to an invalid one. The error is visible everywhere, and the server
-// keeps its configuration.
+// loadBadFile changes the configuration to an invalid one. It checks that the status and the log
+// show the error, and that the server keeps its previous configuration.
 func (u *reloadTest) loadBadFile(which int) {
 	u.t.Helper()
 	bad, before, logs := badFiles[which], u.workflows(), len(u.out.String())

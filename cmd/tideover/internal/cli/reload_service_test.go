@@ -19,13 +19,13 @@ import (
 // fakeBackend answers the requests of a test's workflows: their steps, the provider and the
 // notifier. It fails now and then, and counts requests.
 type fakeBackend struct {
-	here, there *httptest.Server // the same at two addresses
+	here, there *httptest.Server // the same handler at two addresses
 
 	mu     sync.Mutex
-	asked  map[string]int      // by the key of a step, or the path
-	done   map[string][]string // what the steps that were done sent, by their key
-	told   map[string]int      // messages by run
-	served int                 // requests that came by the gateway
+	asked  map[string]int      // number of requests, by the key of a step or by the path
+	done   map[string][]string // bodies of the requests of completed steps, by the key of the step
+	told   map[string]int      // number of messages, by run
+	served int                 // number of requests through the gateway
 	held   map[string]chan struct{}
 }
 
@@ -82,7 +82,7 @@ func (v *fakeBackend) with(do func()) {
 	do()
 }
 
-// count counts a request, and returns how many there were before.
+// count counts a request with this key, and returns how many there were before.
 func (v *fakeBackend) count(what string) (before int) {
 	v.with(func() {
 		before = v.asked[what]
@@ -91,7 +91,7 @@ func (v *fakeBackend) count(what string) (before int) {
 	return before
 }
 
-// gate returns the channel that a step with this name waits for.
+// gate returns the channel that requests with this name wait for. The test closes it.
 func (v *fakeBackend) gate(name string) chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -101,21 +101,21 @@ func (v *fakeBackend) gate(name string) chan struct{} {
 	return v.held[name]
 }
 
-// did returns what a step sent at its end.
+// did returns the bodies of the requests with which a step was completed.
 func (v *fakeBackend) did(run, step string) (sent []string) {
 	v.with(func() { sent = v.done[run+"/"+step] })
 	return sent
 }
 
-// reloadFile returns a version of the configuration. Each version changes policies, steps, a
-// provider's address and limits, and a notifier; one workflow and its provider exist only in this
-// version.
+// reloadFile returns version n of the configuration. Each version changes policies, steps, a
+// provider's address and limits, and a notifier. One workflow and its provider exist only in
+// version n.
 func (v *fakeBackend) reloadFile(n int) string {
 	up := v.here.URL
 	if n%2 == 1 {
 		up = v.there.URL
 	}
-	third := "" // which makes the others longer or shorter
+	third := "" // a third step, which only odd versions have
 	if n%2 == 1 {
 		third = "      - {id: three, http: {post: HOOKS/work, body: VERSION}, needs: [two], policy: often}\n"
 	}

@@ -70,8 +70,8 @@ type remote struct {
 
 func newRemote(io Streams) remote { return remote{resultPrinter: resultPrinter{io: io}} }
 
-// command adds the common flags and the end of the help to a command, and returns it. If the command
-// has no ValidArgsFunction, it takes no arguments.
+// command adds the common flags and the end of the help to a command, and returns it. If the
+// command has no ValidArgsFunction, it takes no arguments.
 func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 	cmd.Long = strings.TrimSpace(cmd.Long) + "\n" + help
 	f := orderedFlags(cmd)
@@ -88,7 +88,8 @@ func (r *remote) command(cmd *cobra.Command, help string) *cobra.Command {
 	return cmd
 }
 
-// problemCodes maps errors of the server to exit codes. The exit code of all other errors is codeOwn.
+// problemCodes maps errors of the server to exit codes. The exit code of all other errors is
+// codeOwn.
 var problemCodes = map[control.Code]int{
 	control.CodeNotFound: codeNoRun, control.CodeAmbiguous: codeNoRun,
 	control.CodeDead: codeDead, control.CodeReplaced: codeDead, control.CodeCanceled: codeCanceled,

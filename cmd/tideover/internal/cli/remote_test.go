@@ -30,13 +30,14 @@ import (
 
 const testToken = "the-token-of-these-tests"
 
-// newTestAPI returns the API of a service with the token of the tests.
+// newTestAPI returns the API of a [control.Service] with this configuration, and with the token
+// testToken.
 func newTestAPI(c control.Config) http.Handler {
 	c.Logger = slog.New(slog.DiscardHandler)
 	return api.New(api.Options{Control: control.New(c), Guard: httpserver.GuardOptions{Token: secret.New(testToken)}, Logger: c.Logger})
 }
 
-// inProcessServer is a server in this process, for commands that are processes.
+// inProcessServer is a server in this process. Commands are separate processes that connect to it.
 type inProcessServer struct {
 	t       *testing.T
 	engine  *engine.Engine
@@ -48,7 +49,7 @@ type inProcessServer struct {
 }
 
 type order struct {
-	Fail string `json:"fail"` // the error
+	Fail string `json:"fail"` // error of the step; empty means success
 }
 
 func (s *inProcessServer) gated(ctx context.Context, _ json.RawMessage) (string, error) {
@@ -60,7 +61,7 @@ func (s *inProcessServer) gated(ctx context.Context, _ json.RawMessage) (string,
 	}
 }
 
-// fails fails depending on its input, but not in a replay.
+// fails is a step that fails if its input has an error.
 func fails(_ context.Context, o order) (string, error) {
 	if o.Fail != "" {
 		return "", errors.New(o.Fail)
@@ -68,7 +69,7 @@ func fails(_ context.Context, o order) (string, error) {
 	return "well", nil
 }
 
-// stumbles fails in its first attempt.
+// stumbles is a step that fails in its first attempt and succeeds in its second.
 func stumbles(ctx context.Context, _ json.RawMessage) (string, error) {
 	if t, _ := engine.TaskOf(ctx); t.Attempt == 1 {
 		return "", errors.New("stumbled")
@@ -148,7 +149,8 @@ func (s *inProcessServer) close() {
 	s.serving.Wait()
 }
 
-// env makes the command find the server at its default place.
+// env sets variables with which the command finds the server at its default place, and returns the
+// command.
 func (s *inProcessServer) env(cmd *exec.Cmd) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+s.state, "TIDEOVER_SERVER=", "TIDEOVER_TOKEN=", "TZ=UTC", "COLUMNS=", "USER=tester")
 	return cmd
@@ -171,7 +173,7 @@ func (s *inProcessServer) mustRun(args ...string) string {
 	return strings.TrimSpace(got.out)
 }
 
-// background starts a command, with its output in a file.
+// background starts a command. output returns what the command has printed so far.
 func (s *inProcessServer) background(args ...string) (p *backgroundProcess, output func() string) {
 	s.t.Helper()
 	p = &backgroundProcess{t: s.t, dir: s.t.TempDir()}
@@ -188,7 +190,7 @@ func (s *inProcessServer) background(args ...string) (p *backgroundProcess, outp
 	return p, func() string { text, _ := os.ReadFile(name); return string(text) }
 }
 
-// until waits until the run is in the state, also in lists.
+// until waits until lists show the run in this state.
 func (s *inProcessServer) until(id, state string) {
 	s.t.Helper()
 	testwait.Until(s.t, id+" "+state, func() bool {
@@ -202,7 +204,7 @@ func (s *inProcessServer) until(id, state string) {
 	})
 }
 
-// waitForEnd waits until a run has ended, also in lists.
+// waitForEnd waits until a run has ended and lists show that. It returns the state of the run.
 func (s *inProcessServer) waitForEnd(id string) string {
 	s.t.Helper()
 	info, err := s.engine.Wait(s.t.Context(), id)
@@ -274,7 +276,7 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 		wantCode(t, got, codeOwn)
 		wantIn(t, fmt.Sprint(args, " stderr"), got.stderr, "no space left on device")
 	}
-	// Nothing can be printed if the reader is gone.
+	// The reader of standard output is gone.
 	in, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +288,7 @@ func TestWhatCannotBePrintedIsAnError(t *testing.T) {
 	if got := finish(t, s.env(cmd)); got.code != 128+int(syscall.SIGPIPE) || got.stderr != "" {
 		t.Errorf("into a pipe that is closed: %+v", got)
 	}
-	// Losing the events must not lose the result.
+	// The result is printed even if the events can't be written.
 	cmd, _ = command(t, "run", "stumble", "--follow", "--wait")
 	cmd.Stderr = full
 	if result, err := s.env(cmd).Output(); err != nil || string(result) != "\"arrived\"\n" {
@@ -577,7 +579,7 @@ func TestWatching(t *testing.T) {
 	cmd, mark := command(t, "runs", "--watch")
 	on := startSession(t, s.env(cmd), mark)
 	on.expect(id[:shortID])
-	on.expect("\x1b[2F") // back to the beginning, to write it again
+	on.expect("\x1b[2F") // moves up over the two lines of the list, to redraw them
 	on.write("\x03")
 	on.wantCode(130)
 }
@@ -650,7 +652,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"runs", "--workflow", ""}, "echo\n"},
 		{[]string{"events", "--kind", ""}, "gave-up\n"},
 	} {
-		// Completion does not wait for a slow server, and then offers nothing.
+		// Completion offers nothing if the server is slow, as on a busy machine: try again.
 		testwait.Until(t, fmt.Sprintf("%q completes to %q", c.args, c.want), func() bool {
 			return strings.Contains(s.mustRun(append([]string{"__complete"}, c.args...)...)+"\n", c.want)
 		})

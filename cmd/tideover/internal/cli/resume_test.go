@@ -20,8 +20,8 @@ import (
 )
 
 // The fake assistants store each conversation in a file, conv-ID, with a line for each prompt, and
-// check their arguments as the real ones do. The first call ends at a limit, and then another
-// conversation of the same folder is the latest one.
+// check their arguments as the real ones do. The first call reports a limit. After it, an unrelated
+// conversation is the latest one of the folder.
 const (
 	fakeCommon = `#!/bin/sh
 cd "$FAKE" || exit 9
@@ -146,20 +146,20 @@ func newAssistants(t *testing.T) *assistants {
 	return a
 }
 
-// touch creates an empty file, which changes what the fakes do.
+// touch creates an empty file with this name. The fake assistants test for such files.
 func (a *assistants) touch(name string) {
 	a.t.Helper()
 	write(a.t, filepath.Join(a.dir, name), "")
 }
 
-// converse creates a conversation, which is then the latest one.
+// converse creates a conversation with one prompt, and makes it the latest one.
 func (a *assistants) converse(id, prompt string) {
 	a.t.Helper()
 	write(a.t, filepath.Join(a.dir, "conv-"+id), prompt+"\n")
 	write(a.t, filepath.Join(a.dir, "latest"), id+"\n")
 }
 
-// tideover returns a process that finds the fakes.
+// tideover returns a command that finds the fake assistants in $PATH.
 func (a *assistants) tideover(args ...string) *exec.Cmd {
 	a.t.Helper()
 	cmd, _ := command(a.t, args...)
@@ -168,7 +168,7 @@ func (a *assistants) tideover(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// watch returns a watch of a command, with its flags.
+// watch returns a watch command. args are its flags and the command to watch.
 func (a *assistants) watch(args ...string) *exec.Cmd {
 	a.t.Helper()
 	return a.tideover(append([]string{"watch", "--data", filepath.Join(a.dir, "state"), "--policy", quickly}, args...)...)
@@ -255,8 +255,8 @@ func TestEachShapeOfACommandResumesItsSession(t *testing.T) {
 	}
 }
 
-// Text that is piped into a watch is a prompt that the session has had, also for the watch after a
-// kill.
+// Text that is piped into a watch is the first prompt of the session. After the watch was killed,
+// the same command continues the session, and does not send the prompt again.
 func TestAPipedPromptIsNotReadAgain(t *testing.T) {
 	t.Parallel()
 	a := newAssistants(t)
@@ -281,7 +281,7 @@ func TestAPipedPromptIsNotReadAgain(t *testing.T) {
 	a.wantConversations("x, Continue.")
 	other := a.watch("--name", "piped", "--", "codex", "exec")
 	other.Stdin = strings.NewReader("y\n")
-	wantCode(t, finish(t, other), 0) // the session is over, so this is another one
+	wantCode(t, finish(t, other), 0) // the session has ended, so this command starts a new one
 	a.wantConversations("x, Continue.", "y")
 }
 
@@ -301,11 +301,11 @@ func (a *assistants) request(method, name, verb string, answer any) {
 		return
 	}
 	defer resp.Body.Close()
-	_ = json.NewDecoder(resp.Body).Decode(answer) // or it stays as it is
+	_ = json.NewDecoder(resp.Body).Decode(answer) // on an error, answer is unchanged
 }
 
-// untilStated waits until a watch knows the id of the session and the session has this many
-// prompts. It ends the wait that the engine makes after a kill.
+// untilStated waits until a watch knows the assistant's id of the session and the conversation has
+// this many prompts. It ends the wait that follows when a watch was killed.
 func (a *assistants) untilStated(name string, prompts int) (id string) {
 	a.t.Helper()
 	testwait.Until(a.t, fmt.Sprintf("session %s and %d prompts", name, prompts), func() bool {
@@ -320,7 +320,8 @@ func (a *assistants) untilStated(name string, prompts int) (id string) {
 	return id
 }
 
-// Two sessions of Codex work in one folder, and both watches are killed ten times.
+// Two sessions of Codex work in one folder, and both watches are killed ten times. Each resumes its
+// own conversation.
 func TestSessionsInOneFolderNeverCross(t *testing.T) {
 	t.Parallel()
 	a := newAssistants(t)
@@ -436,7 +437,7 @@ func TestAnAssistantThatCannotBeResumedIsNotRunAgain(t *testing.T) {
 			if calls := a.calls(); len(calls) != 1 {
 				t.Errorf("the assistant was called with %q", calls)
 			}
-			// Starting the session again begins from the start.
+			// The same command then starts the session again from the beginning.
 			wantCode(t, finish(t, a.watch(append([]string{"--name", "stuck", "--"}, tt.command...)...)), 0)
 			if calls := a.calls(); len(calls) != 2 || calls[0] != calls[1] {
 				t.Errorf("the assistant was called with %q", calls)
@@ -456,7 +457,8 @@ func TestRestartRunsTheFirstPromptAgain(t *testing.T) {
 	}
 }
 
-// Any other command is run again, and a message at the start says so.
+// A command that is not a known assistant is run again unchanged, and a message at the start says
+// so.
 func TestACommandThatIsNoAssistantIsRunAgain(t *testing.T) {
 	t.Parallel()
 	w := newWatchEnv(t, `echo "retry after 1s"; exit 1`, `echo done`)

@@ -35,7 +35,7 @@ func TestPolicyErrorsLeadToTheHelpOnPolicies(t *testing.T) {
 	write(t, file, "version: 1\nproviders: {openai: {polcy: http}}\n")
 	got := tideover(t, "config", "check", file)
 	wantCode(t, got, codeOwn)
-	wantIn(t, "stderr", got.stderr, "See 'tideover config check --help'.") // it is a key that is wrong
+	wantIn(t, "stderr", got.stderr, "See 'tideover config check --help'.") // not the help about policies: the wrong word is a key
 	for _, part := range []string{"exponential(D[..CAP])", "total-timeout", "http-conservative"} {
 		wantIn(t, "help policy", help.out, part)
 	}

@@ -131,8 +131,8 @@ func (o *runOptions) start(workflow string) (s control.Start, err error) {
 	return s, nil
 }
 
-// readInput returns the JSON in text, in a file if text is @name, or on standard input if text is -.
-// It returns nil if text is empty.
+// readInput returns the JSON in text, in a file if text is @name, or on standard input if text is
+// -. It returns nil if text is empty.
 func readInput(text string, stdin *os.File) (json.RawMessage, error) {
 	if text == "" {
 		return nil, nil
@@ -223,8 +223,8 @@ func (o *runOptions) waitForEnd(ctx context.Context, c *client.Client, id string
 	return err
 }
 
-// bestEffortWriter ignores write errors. With --follow and --wait the events are written through it,
-// so that the result is printed even if standard error can't be written.
+// bestEffortWriter ignores write errors. With --follow and --wait the events are written through
+// it, so that the result is printed even if standard error can't be written.
 type bestEffortWriter struct{ io.Writer }
 
 func (b bestEffortWriter) Write(p []byte) (int, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// checkAllOutputs checks every page, every answer of the API, and the output of every command. The
-// API is asked for every run, the rest for some of each kind.
+// checkAllOutputs checks every page, every answer of the API, and the output of every command. It
+// requests every run from the API, and some runs of each kind from pages and commands.
 func (v *fullServer) checkAllOutputs() {
 	v.t.Helper()
 	dead, good := v.list("state=dead&internal=true"), v.list("state=succeeded&internal=true")
@@ -46,14 +46,14 @@ func (v *fullServer) checkAllOutputs() {
 	v.runCommands(some)
 }
 
-// values returns the values for the placeholders in paths. An unknown placeholder fails the test.
+// values returns the values for each placeholder in the paths of routes.
 func (v *fullServer) values(ids []string) map[string][]string {
 	return map[string][]string{
 		"id": ids, "session": {"kept"}, "provider": {"up", "spare", "open", "gone"}, "notifier": {"ntfy", "slack", "hook", "lost", "mail", "script"},
 	}
 }
 
-// actions has the values of {action}, by the first word of the path.
+// actions has the values of the placeholder {action}, by the first word of the path.
 var actions = map[string][]string{
 	"runs": {"cancel", "retry", "wake", "rerun", "replay", "latest"}, "bulk": {"retry", "latest", "cancel"}, "providers": {"open", "close", "reset", "drain"},
 	"sessions": {"pause", "resume", "retry-now", "stop", "reset"},
@@ -74,7 +74,7 @@ func (v *fullServer) fill(routes, ids []string) (paths []string) {
 			values["id"] = values["provider"]
 		}
 		if strings.Contains(route, "{action}") && len(ids) > 3 {
-			values["id"] = ids[len(ids)-3:] // what can be done with a run looks the same for all
+			values["id"] = ids[len(ids)-3:] // a few runs are enough: pages of actions are alike
 		}
 		paths = append(paths, fillIn(v.t, route, values)...)
 	}
@@ -152,7 +152,7 @@ func (v *fullServer) apiRoutes(method string) (paths []string) {
 	return append(paths, "/metrics")
 }
 
-// runCommands runs every command that shows something.
+// runCommands runs every command that prints something about the server.
 func (v *fullServer) runCommands(ids []string) {
 	v.t.Helper()
 	verbs := [][]string{

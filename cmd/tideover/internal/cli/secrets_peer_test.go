@@ -16,18 +16,18 @@ import (
 	"time"
 )
 
-// leakyPeer plays all servers and programs that the server talks to. It answers every request with
-// the planted secrets, in all spellings.
+// leakyPeer is a fake for all servers that the server talks to. It answers every request with the
+// planted secrets, in all spellings.
 type leakyPeer struct {
 	*httptest.Server
-	open  string   // address of a server to which callers bring their own keys
+	open  string   // address of a provider to which clients send their own keys
 	mail  string   // address of its mail server
 	spill []string // all secrets in all spellings
-	plain []string // and as they are
+	plain []string // all secrets, not encoded
 
 	mu    sync.Mutex
-	seen  map[string]int      // requests, by path
-	heard map[string][]string // what came there, without what says who sends it
+	seen  map[string]int      // number of requests, by path
+	heard map[string][]string // bodies of the requests by path, without their credentials
 }
 
 func newLeakyPeer(t *testing.T) *leakyPeer {
@@ -57,7 +57,7 @@ func newLeakyPeer(t *testing.T) *leakyPeer {
 	return w
 }
 
-// record stores a message, and returns how many came to this address.
+// record stores a message to this address, and returns how many messages have come there.
 func (w *leakyPeer) record(where, what string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,7 +73,8 @@ func (w *leakyPeer) received(where string) []string {
 	return append([]string(nil), w.heard[where]...)
 }
 
-// some returns n secrets, others each time, because errors have room for few.
+// some returns all secrets in all spellings. Each n gives another order, because errors contain
+// only the beginning of a text.
 func (w *leakyPeer) some(n int) string {
 	at := n * 7 % len(w.spill)
 	return strings.Join(append(append([]string(nil), w.spill[at:]...), w.spill[:at]...), "\n")
@@ -84,7 +85,7 @@ func (w *leakyPeer) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	kind, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	switch kind {
-	case "told": // a notifier, which is tried again; that which is lost is always
+	case "told": // a message: the first one fails and is retried; all to "lost" fail
 		where, _, _ := strings.Cut(rest, "/")
 		n := w.record(where, strings.Join([]string{r.Header.Get("Title"), r.Header.Get("Click"), string(body)}, "\n"))
 		if n == 1 || where == "lost" {
@@ -94,7 +95,7 @@ func (w *leakyPeer) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if w.record(kind, string(body)) == 1 {
 			reply(rw, "HTTP/1.1 503 "+firstLineOf(w.some(3))+"\r\nContent-Length: 0\r\n\r\n")
 		}
-	case "own": // credentials of a client of the gateway are not repeated
+	case "own": // the answer repeats the credentials of the gateway's client, not the planted secrets
 		own := fmt.Sprint(r.Header.Get("Authorization"), " ", r.URL.Query().Get("key"), " ", r.Header.Get("Cookie"))
 		misbehave(rw, r, own, own)
 	default:
@@ -109,11 +110,11 @@ func firstLineOf(text string) string {
 	return line
 }
 
-// modes are the ways to misbehave that requests ask for.
+// modes are the kinds of faulty answers. The parameter mode of a request selects one.
 var modes = []string{"ok", "fail", "refuse", "quota", "redirect", "reason", "nonsense", "header", "chunk", "short", "more", "split", "border", "path", "stream", "trailer"}
 
-// misbehave answers with the secrets, in the way that the request asks for. plain is a secret that
-// is not encoded.
+// misbehave sends a faulty answer that contains the text. The parameter mode of the request selects
+// the kind of fault. plain is a secret that is not encoded.
 func misbehave(w http.ResponseWriter, r *http.Request, text, plain string) {
 	line := firstLineOf(text)
 	switch r.URL.Query().Get("mode") {
@@ -166,8 +167,8 @@ func misbehave(w http.ResponseWriter, r *http.Request, text, plain string) {
 	}
 }
 
-// border writes a body that is cut in the middle of a secret, at 1 KiB of what is stored and at 2
-// KiB of what is read.
+// border writes a body in which a secret crosses the limits for stored text, 1 KiB, and for the
+// text that is read, 2 KiB.
 func border(w io.Writer, line string) {
 	_, _ = io.WriteString(w, strings.Repeat(line+"\n", 2048/(len(line)+1)+1))
 }
@@ -185,7 +186,8 @@ func reply(w http.ResponseWriter, pieces ...string) {
 	}
 }
 
-// serveSMTP speaks SMTP. It rejects the first login, and repeats what it received.
+// serveSMTP is a fake SMTP server. It rejects the first login, and its replies repeat what it has
+// received.
 func (w *leakyPeer) serveSMTP(c net.Conn) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))

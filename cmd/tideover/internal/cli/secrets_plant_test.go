@@ -17,11 +17,12 @@ import (
 	"testing"
 )
 
-// planted occurs twice in every secret, so that half of a secret is found, too. No encoder changes
-// these letters.
+// planted occurs twice in every secret, so that the test also finds half of a secret. No encoder
+// changes its letters, except base64.
 const planted = "PLANTED"
 
-// Characters that encoders change, by the place of the secret.
+// Characters that encoders change. Each constant has those that are allowed in one place of a
+// configuration.
 const (
 	anywhere = `k/+"<'&%\ =`
 	inAPath  = `T0"0/B(1)+=/`
@@ -47,8 +48,8 @@ func newPlantedSecrets(address string) plantedSecrets {
 	p.add(inAPath, "STEP_PATH", "NTFY_TOPIC", "TRACE_PATH")
 	p.add(inAQuery, "STEP_QUERY", "HOOK_QUERY")
 	p.add(asAUser, "STEP_USER", "STEP_PASSWORD")
-	p["WORD"] = "w" + planted + "x" + planted // no digits: a path with it looks like any other
-	p.add("", "whole", "slack", "proxy")      // parts of what follows
+	p["WORD"] = "w" + planted + "x" + planted // has no digits, so a path with it looks like any other
+	p.add("", "whole", "slack", "proxy")      // parts of the URLs below
 	p["WHOLE_URL"] = fmt.Sprintf("http://me:pw%[2]s@%[1]s/step/in/%[2]s/x?mode=path&key=q%[2]s", address, p["whole"])
 	p["AWAY_URL"] = strings.Replace(p["WHOLE_URL"], address, unusedAddress, 1)
 	p["SLACK_URL"] = "http://" + address + "/told/slack/T0/" + p["slack"]
@@ -68,7 +69,7 @@ func (p plantedSecrets) marks(t *testing.T) []string {
 	t.Helper()
 	k := nostrKey(t, p["DVM_KEY"])
 	marks := []string{planted, p["DVM_KEY"], k.Reveal()}
-	for before := range 3 { // three bytes are four characters of base64
+	for before := range 3 { // in base64, the letters depend on the position in a group of three bytes
 		text := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat(" ", before) + planted))
 		marks = append(marks, text[(before*8+5)/6:(before+len(planted))*8/6])
 	}

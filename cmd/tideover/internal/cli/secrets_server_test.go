@@ -19,8 +19,8 @@ type secretServer struct {
 	dir   string
 	env   []string
 	s     *serverProcess
-	marks []string // what must be nowhere
-	token string   // of the API; empty means the one in the data folder
+	marks []string // texts that must not be in any output
+	token string   // token of the API; empty means the one in the data folder
 }
 
 // wantNoSecret fails if the text contains a secret.
@@ -33,8 +33,8 @@ func (v *secretServer) wantNoSecret(what, text string) {
 	}
 }
 
-// wantRedacted fails if the text contains a secret, and also if none was redacted: then nothing was
-// tested.
+// wantRedacted fails if the text contains a secret. It also fails if no secret was redacted,
+// because the check would then prove nothing.
 func (v *secretServer) wantRedacted(what, text string) {
 	v.t.Helper()
 	v.wantNoSecret(what, text)
@@ -43,8 +43,8 @@ func (v *secretServer) wantRedacted(what, text string) {
 	}
 }
 
-// runAll runs commands against the server concurrently, because some wait for servers that are
-// down.
+// runAll runs commands against the server and checks their output. It runs them concurrently,
+// because some wait for servers that are down.
 func (v *secretServer) runAll(verbs ...[]string) {
 	v.t.Helper()
 	var all sync.WaitGroup
@@ -57,7 +57,7 @@ func (v *secretServer) runAll(verbs ...[]string) {
 	}
 }
 
-// run runs a command that does not connect to the server.
+// run runs a command that does not connect to the server, and checks its output.
 func (v *secretServer) run(args ...string) outcome {
 	v.t.Helper()
 	cmd, _ := command(v.t, args...)
@@ -67,7 +67,7 @@ func (v *secretServer) run(args ...string) outcome {
 	return o
 }
 
-// pages reads pages as a browser does, and returns their text.
+// pages reads pages as a browser does, checks them, and returns their text.
 func (v *secretServer) pages(paths ...string) (text string) {
 	v.t.Helper()
 	token := v.token
@@ -91,7 +91,7 @@ func (v *secretServer) pages(paths ...string) (text string) {
 	return strings.Join(texts, "\n")
 }
 
-// page reads one page. Of a stream it reads the first message.
+// page reads one page. If the page is a stream, it reads the first message.
 func (v *secretServer) page(path, token string) string {
 	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.s.address()+strings.TrimPrefix(path, "/"), nil)
 	if err != nil {
@@ -127,7 +127,7 @@ func firstMessage(r io.Reader) (text []byte) {
 	}
 }
 
-// files checks all files in the folder.
+// files checks that no file in the folder contains a secret.
 func (v *secretServer) files(dir string) {
 	v.t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {

@@ -95,7 +95,7 @@ func (v *fullServer) runEverything() {
 	v.checkMessages()
 }
 
-// isIdle reports whether all runs have ended, also in lists.
+// isIdle reports whether all runs have ended and lists are up to date.
 func (v *fullServer) isIdle() bool {
 	v.t.Helper()
 	var s control.Status
@@ -113,18 +113,18 @@ func (v *fullServer) isIdle() bool {
 	return open == 0
 }
 
-// checkMessages checks the messages of all notifiers.
+// checkMessages checks that the messages of all notifiers are redacted.
 func (v *fullServer) checkMessages() {
 	v.t.Helper()
 	for _, where := range []string{"ntfy", "slack", "hook", "lost", "mail"} {
 		told := strings.Join(v.world.received(where), "\n")
-		v.wantRedacted("messages by "+where, strings.ReplaceAll(told, v.plants["HOOK_BODY"], "its own")) // which that one sends
+		v.wantRedacted("messages by "+where, strings.ReplaceAll(told, v.plants["HOOK_BODY"], "its own")) // hook is configured to send this secret
 	}
 	v.wantRedacted("messages by script", v.s.sign("told"))
 	testwait.Until(v.t, "spans are sent", func() bool { return len(v.world.received("spans")) > 1 })
 }
 
-// start starts a run.
+// start starts a run of the workflow through the API.
 func (v *fullServer) start(workflow string) {
 	v.t.Helper()
 	req, err := http.NewRequestWithContext(v.t.Context(), "POST", v.s.address()+"api/v1/runs", strings.NewReader(fmt.Sprintf(`{"workflow": %q}`, workflow)))
@@ -143,7 +143,7 @@ func (v *fullServer) start(workflow string) {
 	}
 }
 
-// list returns runs.
+// list returns the runs that match the query of the API.
 func (v *fullServer) list(query string) []engine.Info {
 	v.t.Helper()
 	var page engine.Page
@@ -154,7 +154,8 @@ func (v *fullServer) list(query string) []engine.Info {
 }
 
 // callGateway sends requests through the gateway that fail in every way, with the gateway's keys
-// and with a client's own. The provider's answer is passed through unchanged and is not checked.
+// and with those of a client. It checks the gateway's own errors, not the answers of providers that
+// it passes through.
 func (v *fullServer) callGateway() {
 	v.t.Helper()
 	var all sync.WaitGroup
@@ -166,7 +167,7 @@ func (v *fullServer) callGateway() {
 	}
 }
 
-// call sends one of these requests.
+// call sends one request through the gateway. mode selects how the provider fails.
 func (v *fullServer) call(path, mode string) {
 	const own = "c" + planted + "aller"
 	req, err := http.NewRequestWithContext(v.t.Context(), "POST", v.s.address()+path+"?mode="+mode+"&key="+own, strings.NewReader("x"))
@@ -181,7 +182,7 @@ func (v *fullServer) call(path, mode string) {
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return // an answer that broke off is passed on as one
+		return // the provider has cut off its answer, so the gateway has, too
 	}
 	defer resp.Body.Close()
 	if text, _ := io.ReadAll(resp.Body); strings.Contains(string(text), "tideover_error") {

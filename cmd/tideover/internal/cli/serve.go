@@ -232,7 +232,8 @@ func runServer(ctx context.Context, io Streams, command string, o server.Options
 }
 
 // printPageAddress prints the address of the web page, and reports whether that contains the token.
-// It contains the token only on a terminal or in the demo, because other output may end up in a log.
+// It contains the token only on a terminal or in the demo, because other output may end up in a
+// log.
 func printPageAddress(io Streams, p server.Page, demo bool) (withToken bool) {
 	if !demo && !process.IsTerminal(io.Out) {
 		fmt.Fprintf(io.Out, "tideover: the page is at %s?token=, followed by the token in %s\n", p.Address, p.TokenAt)

@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// demoLook checks the state of the demo once, and adds what it has seen.
+// demoLook reads the state of the demo once, and adds the states and parts that it finds to seen.
 func demoLook(ctx context.Context, c *client.Client, folder string, seen map[string]bool) {
 	runs, _ := c.List(ctx, control.Filter{Limit: 100})
 	for i := range runs.Runs {
@@ -42,7 +42,7 @@ func demoLook(ctx context.Context, c *client.Client, folder string, seen map[str
 	seen["messages"] = len(text) > 0
 }
 
-// demoCommits reports whether all writers of a round succeeded.
+// demoCommits reports whether all writers of a run of the workflow contention have succeeded.
 func demoCommits(ctx context.Context, c *client.Client, id string) bool {
 	info, err := c.Get(ctx, id)
 	var round struct{ Committed, Proposals, Conflicts int }

@@ -30,8 +30,8 @@ type serverProcess struct {
 	data string
 }
 
-// serveFile starts a server with the configuration, and waits until it serves. An empty dir creates
-// a new folder.
+// serveFile starts a server with the configuration text, and waits until it serves. If dir is
+// empty, it creates a new folder. env has further variables.
 func serveFile(t *testing.T, text, dir string, env ...string) *serverProcess {
 	t.Helper()
 	s := beginServe(t, text, dir, env...)
@@ -45,13 +45,13 @@ func (s *serverProcess) serves() {
 	testwait.Until(s.t, "the server serves", func() bool { return strings.Contains(s.out.String(), "the page is at") })
 }
 
-// beginServe starts a server with the configuration.
+// beginServe is serveFile, except that it does not wait until the server serves.
 func beginServe(t *testing.T, text, dir string, env ...string) *serverProcess {
 	t.Helper()
 	return beginServeWith(t, nil, text, dir, env...)
 }
 
-// beginServeWith starts a server with more flags.
+// beginServeWith is beginServe with further flags.
 func beginServeWith(t *testing.T, flags []string, text, dir string, env ...string) *serverProcess {
 	t.Helper()
 	if dir == "" {
@@ -77,7 +77,7 @@ func write(t *testing.T, path, text string) {
 func (s *serverProcess) runCommand(args ...string) outcome {
 	s.t.Helper()
 	server := "unix:" + filepath.Join(s.data, "tideover.sock")
-	if args[0] == "doctor" { // looks at the variable, too
+	if args[0] == "doctor" { // so that a test covers $TIDEOVER_SERVER, too
 		cmd, _ := command(s.t, args...)
 		cmd.Env = append(cmd.Env, "TIDEOVER_SERVER="+server)
 		return finish(s.t, cmd)
@@ -92,7 +92,7 @@ func (s *serverProcess) page() string {
 	return page
 }
 
-// show returns a run.
+// show returns the run with this id.
 func (s *serverProcess) show(id string) *engine.Info {
 	s.t.Helper()
 	var i engine.Info

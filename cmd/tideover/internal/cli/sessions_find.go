@@ -47,7 +47,8 @@ type hostedSession struct {
 }
 
 // watchFolders returns the folders with the state of watches: the default one, and the one in the
-// configuration file. If that can't be read, which sessionHosts reports, it returns the default one.
+// configuration file. If that can't be read, which sessionHosts reports, it returns the default
+// one.
 func watchFolders(file string) []string {
 	_, data, err := whereabouts(file)
 	if err != nil {
@@ -185,8 +186,8 @@ func (o *sessionsOptions) querySessions(ctx context.Context, hosts []*sessionHos
 	return found, err
 }
 
-// findHost returns the host of the session with this name. With --server it returns the host at that
-// address, without asking it for the session.
+// findHost returns the host of the session with this name. With --server it returns the host at
+// that address, without asking it for the session.
 func (o *sessionsOptions) findHost(ctx context.Context, hosts []*sessionHost, name string) (*sessionHost, error) {
 	if o.server != "" {
 		return hosts[0], nil

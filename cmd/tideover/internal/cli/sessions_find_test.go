@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// leaveDeadSocket leaves a socket on which no process listens.
+// leaveDeadSocket creates a socket on which no process listens any more.
 func (h *sessionsEnv) leaveDeadSocket(path string) {
 	h.t.Helper()
 	l := h.bind(path)
@@ -21,7 +21,7 @@ func (h *sessionsEnv) leaveDeadSocket(path string) {
 	}
 }
 
-// bindSilentSocket creates a socket on which no process answers.
+// bindSilentSocket creates a socket that accepts connections and never answers.
 func (h *sessionsEnv) bindSilentSocket(path string) {
 	h.t.Helper()
 	l := h.bind(path)
@@ -104,7 +104,7 @@ func TestAWatchThatHangsIsNamed(t *testing.T) {
 	h.leaveDeadSocket(h.watchSocket("left"))
 	h.serveSessions(h.watchSocket("well"), map[string]string{"noon": limited}).until("noon", "waiting")
 	want := "tideover: watch at " + h.watchSocket("hangs") + ": no answer for 10s\n"
-	var all sync.WaitGroup // each waits for the one that hangs
+	var all sync.WaitGroup // run the commands at once: each of them waits for the watch that hangs
 	for _, args := range [][]string{{"ls"}, {"ls", "--json"}, {"show", "noon"}, {"pause", "noon"}} {
 		all.Go(func() {
 			got := h.runCommand(append(args, "--timeout", "10s")...)
@@ -143,7 +143,8 @@ func TestWatchesAreWhereTheConfigurationSays(t *testing.T) {
 	}
 }
 
-// The server can read a file that the user of the command can't.
+// The configuration refers to secrets that only the server can read. Commands still find the server
+// with it.
 func TestSecretsOfTheServerAreNotNeeded(t *testing.T) {
 	t.Parallel()
 	h := newSessionsEnv(t)
@@ -159,7 +160,8 @@ func TestSecretsOfTheServerAreNotNeeded(t *testing.T) {
 	wantCode(t, got, 0)
 }
 
-// There is no configuration file.
+// There is no configuration file, and a variable sets the data folder of the server. Commands find
+// the server there.
 func TestVariablesOfTheServerSayWhereItIs(t *testing.T) {
 	t.Parallel()
 	h := newSessionsEnv(t)

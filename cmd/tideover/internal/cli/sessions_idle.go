@@ -120,8 +120,9 @@ type trailEvent struct {
 	Run    string     `json:"run"`
 }
 
-// applyEvent updates the state with an event. An event that starts an attempt, or pauses, resumes or
-// ends the session, clears the wait. Any other event clears it only if it happened after its end.
+// applyEvent updates the state with an event. An event that starts an attempt, or pauses, resumes
+// or ends the session, clears the wait. Any other event clears it only if it happened after its
+// end.
 func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	s.Run = cmp.Or(e.Run, s.Run)
 	switch e.Kind {

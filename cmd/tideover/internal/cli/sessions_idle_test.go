@@ -14,7 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// writeWatchFolder creates the folder of a watch that is not running.
+// writeWatchFolder creates the folder of a watch that is not running, with this about file and
+// these lines of the audit log. It returns the path.
 func (h *sessionsEnv) writeWatchFolder(name, about string, trail ...string) string {
 	h.t.Helper()
 	folder := filepath.Join(h.state, "tideover", "watch", name)
@@ -32,7 +33,7 @@ func (h *sessionsEnv) writeWatchFolder(name, about string, trail ...string) stri
 	return folder
 }
 
-// event returns a line of an audit log.
+// event returns a line of an audit log. more has further JSON fields.
 func event(kind, name string, at time.Time, more string) string {
 	return `{"kind":"` + kind + `","time":"` + at.Format(time.RFC3339Nano) + `","name":"` + name + `"` + more + `}`
 }

@@ -86,8 +86,8 @@ func (o *sessionsOptions) recent(all []hostedSession, now time.Time) (list []hos
 	return list, len(all) - len(list)
 }
 
-// hiddenHint returns a line that says how many sessions are not listed, and how to list them; nil if
-// n is 0.
+// hiddenHint returns a line that says how many sessions are not listed, and how to list them; nil
+// if n is 0.
 func hiddenHint(n int) []string {
 	switch n {
 	case 0:
@@ -149,8 +149,8 @@ func renderSessions(list []hostedSession, s *screen) []string {
 	return lines
 }
 
-// usageUnknown reports whether the numbers of attempts and windows are unknown, because the watch is
-// not running.
+// usageUnknown reports whether the numbers of attempts and windows are unknown, because the watch
+// is not running.
 func (s *hostedSession) usageUnknown() bool { return s.MaxWindows == 0 && s.MaxAttempts == 0 }
 
 // stillOpen is the prefix of the reason if an interactive session shows a limit on its screen.
@@ -160,8 +160,8 @@ const stillOpen = "limit on its screen, still open: "
 // the reason goes on a second line.
 const roomForWhy = 110
 
-// notesBelow returns the lines of a table, each followed by its reason on a second line. rows begins
-// with the line of headings, which has no reason.
+// notesBelow returns the lines of a table, each followed by its reason on a second line. rows
+// begins with the line of headings, which has no reason.
 func notesBelow(rows, reasons []string, s *screen) []string {
 	lines := rows[:1:1]
 	for i, text := range reasons {

@@ -134,8 +134,8 @@ func (o *sessionLogs) print(ctx context.Context) error {
 	}
 }
 
-// lastLines appends the lines of text to lines and returns the last n. If the last line of lines has
-// no line break, text continues that line.
+// lastLines appends the lines of text to lines and returns the last n. If the last line of lines
+// has no line break, text continues that line.
 func lastLines(lines []string, text string, n int) []string {
 	if len(lines) > 0 && !strings.HasSuffix(lines[len(lines)-1], "\n") {
 		text = lines[len(lines)-1] + text

@@ -14,9 +14,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The output of a watched session is visible to other processes: to show, to logs, which follows it
-// to its end, and on the web page of a server, which can also stop the session; and after the end
-// of the watch, to logs.
+// Other processes show the output of a watched session: sessions show, sessions logs -f, and the
+// web page of a server, which can also stop the session. After the end of the watch, sessions logs
+// still prints it.
 func TestTheOutputOfAWatchIsSeenFromElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWatchEnv(t, `echo "working $((40+2))"; echo 'a limit' >&2; while ! test -e go; do sleep 0.01; done; printf '\033[1mat\tlast\033[0m\n'; sleep 600`)
@@ -53,7 +53,7 @@ func TestTheOutputOfAWatchIsSeenFromElsewhere(t *testing.T) {
 		t.Errorf("logs: %v", err)
 	}
 	show, _ := command(t, "sessions", "logs", "night", "-n", "1")
-	show.Dir = w.dir // where its configuration is
+	show.Dir = w.dir // the folder of the configuration
 	show.Env = append(show.Env, "XDG_STATE_HOME="+w.dir)
 	write(t, s.file, "version: 1\nserver: {data: data}\n")
 	if got := finish(t, show); got.code != 0 || got.out != "at\tlast\n" {

@@ -64,7 +64,7 @@ func (h *sessionsEnv) runCommand(args ...string) outcome {
 }
 
 func (h *sessionsEnv) env(cmd *exec.Cmd) *exec.Cmd {
-	cmd.Dir = h.state // where no configuration is
+	cmd.Dir = h.state // a folder without a configuration, unless the test writes one
 	cmd.Env = append(cmd.Env, "XDG_STATE_HOME="+h.state, "XDG_CONFIG_HOME="+h.state, "TIDEOVER_CONFIG=", "TIDEOVER_SERVER=", "TIDEOVER_TOKEN=",
 		"TZ=UTC", "COLUMNS=", "USER=tester")
 	return cmd
@@ -88,7 +88,8 @@ type sessionServer struct {
 	tcp     string
 }
 
-// serveSessions runs sessions whose commands are scripts, by name, at a socket.
+// serveSessions runs sessions in this process, with its API at the socket. scripts has the command
+// of each session, by its name.
 func (h *sessionsEnv) serveSessions(socket string, scripts map[string]string) *sessionServer {
 	t := h.t
 	t.Helper()
@@ -275,7 +276,7 @@ func TestSessionsAreWatched(t *testing.T) {
 	cmd, mark := command(t, "sessions", "ls", "--watch")
 	s := startSession(t, h.env(cmd), mark)
 	s.expect("retry after 3600s")
-	s.expect("\x1b[3F") // it is drawn in place
+	s.expect("\x1b[3F") // moves up over the three lines of the list, to redraw them
 	h.mustRun("pause", "night")
 	s.expect("paused")
 	s.write("\x03")

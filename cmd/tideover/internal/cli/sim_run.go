@@ -38,8 +38,8 @@ func (o *simOptions) run(cmd *cobra.Command, io Streams, f simulate.File) (*sim.
 	return report, nil
 }
 
-// write writes the table, chart and page that the flags select. If a file can't be written, it still
-// writes the rest.
+// write writes the table, chart and page that the flags select. If a file can't be written, it
+// still writes the rest.
 func (o *simOptions) write(out *os.File, v *simulate.View) error {
 	var drawing, page, text bytes.Buffer
 	var err error

@@ -45,7 +45,7 @@ bucket: 1s
 policies: [default, http]
 `
 
-// scenarioFile writes a scenario, and returns its name.
+// scenarioFile writes a scenario to a file, and returns its path.
 func scenarioFile(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "mine.yaml")
@@ -112,7 +112,7 @@ func TestSimRuns(t *testing.T) {
 	}
 }
 
-// Two processes print the same bytes.
+// The same seed gives the same output, byte for byte, with any number of workers.
 func TestSimIsTheSameEveryTime(t *testing.T) {
 	t.Parallel()
 	file := scenarioFile(t, quickSim)
@@ -171,7 +171,7 @@ func collectKeys(v any, keys map[string]bool) {
 	case map[string]any:
 		for k, e := range v {
 			keys[k] = true
-			if k != "gave_up" { // whose keys are reasons
+			if k != "gave_up" { // the keys of gave_up are reasons, which may change
 				collectKeys(e, keys)
 			}
 		}
@@ -187,7 +187,7 @@ func TestSimWritesFiles(t *testing.T) {
 	file, dir := scenarioFile(t, quickSim), t.TempDir()
 	svg, html := filepath.Join(dir, "x.svg"), filepath.Join(dir, "x.html")
 	got := tideover(t, "sim", file, "--policy", "it's=http", "--svg", svg, "--html", html)
-	wantCode(t, got, 2) // an apostrophe is not in a name
+	wantCode(t, got, 2) // the name of a policy can't contain an apostrophe
 	got = tideover(t, "sim", file, "--policy", "more=http attempts=2", "--svg", svg, "--html", html)
 	wantCode(t, got, 0)
 	wantIn(t, "output", got.out, "success")
@@ -223,7 +223,7 @@ func TestSimWritesFiles(t *testing.T) {
 	}
 	folder := tideover(t, "sim", file, "--svg", dir)
 	wantCode(t, folder, 125)
-	wantIn(t, "output", folder.out, "success") // which would be lost
+	wantIn(t, "output", folder.out, "success") // the results are printed although the file can't be written
 	wantIn(t, "stderr", folder.stderr, "--svg: ")
 }
 

@@ -26,7 +26,8 @@ type backgroundProcess struct {
 	waited bool
 }
 
-// start starts tideover. Its command can leave files in the folder $DIR.
+// start starts tideover. $DIR is a folder in which the command that it runs can write files for the
+// test.
 func start(t *testing.T, args ...string) *backgroundProcess {
 	t.Helper()
 	s := &backgroundProcess{t: t, dir: t.TempDir()}
@@ -50,7 +51,8 @@ func (s *backgroundProcess) begin() {
 	})
 }
 
-// sign waits until the command has written the file of this name, and returns its contents.
+// sign waits until the command has written a whole line to the file with this name in $DIR, and
+// returns the text.
 func (s *backgroundProcess) sign(name string) string {
 	s.t.Helper()
 	var text string

@@ -35,8 +35,8 @@ func screenOf(out *os.File) screen {
 	return s
 }
 
-// paint adds the colour with this terminal code to text. It returns text unchanged if the output has
-// no colours or the code is empty.
+// paint adds the colour with this terminal code to text. It returns text unchanged if the output
+// has no colours or the code is empty.
 func (s *screen) paint(code, text string) string {
 	if !s.colour || code == "" || text == "" {
 		return text
@@ -44,14 +44,15 @@ func (s *screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// stateColours has the terminal code of each state's colour. The codes are among the 16 colours that
-// every terminal has.
+// stateColours has the terminal code of each state's colour. The codes are among the 16 colours
+// that every terminal has.
 var stateColours = map[string]string{
 	"succeeded": "32", "dead": "31", "failed": "31", "canceled": "2", "replaced": "2", "running": "36", "waiting": "33", "scheduled": "34",
 	"queued": "34", "needs-handler": "35", "lost": "35", "late": "2", "blocked": "2", "released": "2", "snoozed": "34", "limited": "33", "paused": "35",
 }
 
-// cell is one value of a table, with the terminal code of its colour; an empty code means no colour.
+// cell is one value of a table, with the terminal code of its colour; an empty code means no
+// colour.
 type cell struct{ text, colour string }
 
 // table has rows under headings. Control characters in its cells are made visible.

@@ -27,13 +27,14 @@ import (
 
 const aDay = 24 * time.Hour
 
-// tlsServer is a server that uses TLS, with a client.
+// tlsServer is a server that uses TLS, with the authority of its certificate.
 type tlsServer struct {
 	*serverProcess
 	ca *certtest.Authority
 }
 
-// client returns a client for HTTP/1.1 or HTTP/2 that follows no redirects.
+// client returns a client for HTTP/1.1 or HTTP/2 that trusts the authority and follows no
+// redirects. change modifies the TLS configuration.
 func (s *tlsServer) client(http2 bool, change ...func(*tls.Config)) *http.Client {
 	c := &tls.Config{RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS12}
 	for _, f := range change {
@@ -54,7 +55,7 @@ func (s *tlsServer) token() string {
 	return strings.TrimSpace(string(text))
 }
 
-// get sends a request with headers, in pairs.
+// get sends a request and returns the response and its body. header has pairs of name and value.
 func (s *tlsServer) get(c *http.Client, method, path string, header ...string) (*http.Response, string, error) {
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.address()+path, nil)
 	if err != nil {
@@ -74,7 +75,7 @@ func (s *tlsServer) get(c *http.Client, method, path string, header ...string) (
 	return resp, string(text), err
 }
 
-// shown returns the certificate of a new connection.
+// shown returns the certificate that the server presents on a new connection.
 func (s *tlsServer) shown() *x509.Certificate {
 	s.t.Helper()
 	d := tls.Dialer{Config: &tls.Config{RootCAs: s.ca.Pool(), MinVersion: tls.VersionTLS12}}
@@ -86,7 +87,8 @@ func (s *tlsServer) shown() *x509.Certificate {
 	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0]
 }
 
-// runAt runs a command against the address, with the token.
+// runAt runs a command that connects to the address with the token. ca is the value of
+// $TIDEOVER_CA.
 func (s *tlsServer) runAt(address, ca string, args ...string) outcome {
 	s.t.Helper()
 	cmd, _ := command(s.t, append(args, "--server", address)...)
@@ -94,7 +96,8 @@ func (s *tlsServer) runAt(address, ca string, args ...string) outcome {
 	return finish(s.t, cmd)
 }
 
-// One server is used for everything that is different with TLS.
+// One server with TLS: the page, both versions of HTTP, rejected requests, commands, warnings, and
+// the renewal of the certificate.
 func TestServeSpeaksTLS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -123,7 +126,7 @@ server: {tls: {cert: cert.pem, key: ./key.pem}}
 	}
 }
 
-// pageOverTLS opens the link to the web page.
+// pageOverTLS opens the link to the web page, and checks the cookie and the page.
 func (s *tlsServer) pageOverTLS() {
 	s.t.Helper()
 	c := s.client(true)
@@ -169,7 +172,8 @@ func (s *tlsServer) bothVersions() {
 	}
 }
 
-// refusals checks what is rejected with and without TLS, and what TLS alone rejects.
+// refusals checks that the server rejects wrong hosts, requests without a token, and connections
+// with an old version of TLS or without TLS.
 func (s *tlsServer) refusals() {
 	s.t.Helper()
 	if resp, _, err := s.get(s.client(false), "GET", "healthz", "Host", "evil.example"); err != nil || resp.StatusCode != http.StatusMisdirectedRequest {
@@ -205,7 +209,7 @@ func (s *tlsServer) runCommands() {
 			s.t.Errorf("%s: exit %d, %q, want %q", c.name, o.code, o.stderr, c.want)
 		}
 	}
-	wantCode(s.t, s.runCommand("status"), 0) // over the socket, which is as it was
+	wantCode(s.t, s.runCommand("status"), 0) // over the Unix socket, which does not use TLS
 }
 
 // endsSoon checks the warnings that the certificate expires soon.
@@ -268,7 +272,7 @@ func (s *tlsServer) renewal() {
 	testwait.Until(s.t, "requests go on", func() bool { return requests.Load() > told+20 })
 	close(stop)
 	all.Wait()
-	if n := dials.Load(); n < 1 || n > 3 { // three may begin at once
+	if n := dials.Load(); n < 1 || n > 3 { // three clients may connect at the same time at the start
 		s.t.Errorf("%d connections for callers that keep theirs", n)
 	}
 	wantCode(s.t, s.runAt(strings.TrimSuffix(s.address(), "/"), s.ca.File, "run", "hello", "--wait"), 0)
@@ -305,7 +309,7 @@ func (s *tlsServer) openStream() *eventStream {
 	return f
 }
 
-// sees waits for a text in the stream, which must still be open, and closes it.
+// sees waits for a text in the stream, checks that the stream is still open, and closes it.
 func (f *eventStream) sees(what string) {
 	f.t.Helper()
 	testwait.Until(f.t, "the stream goes on", func() bool { return strings.Contains(strings.ToLower(f.text.String()), strings.ToLower(what)) })
@@ -318,7 +322,8 @@ func (f *eventStream) sees(what string) {
 	}
 }
 
-// badRenewal writes an invalid certificate, and then a valid one.
+// badRenewal writes an expired certificate, which the server does not use, and then a valid one,
+// which it uses.
 func (s *tlsServer) badRenewal() {
 	s.t.Helper()
 	before := s.shown()
@@ -343,7 +348,7 @@ func (s *tlsServer) badRenewal() {
 	}
 }
 
-// A standalone gateway is configured by variables.
+// A standalone gateway uses TLS with the certificate that variables name.
 func TestGatewaySpeaksTLS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -351,7 +356,7 @@ func TestGatewaySpeaksTLS(t *testing.T) {
 	cert, key := s.ca.Issue(t, time.Now().Add(60*aDay), "localhost").Write(t, t.TempDir())
 	s.serverProcess = gatewayFile(t, "version: 1\nproviders: {up: {base-url: "+upstream(t, &asked, 200)+", auth: none}}\n",
 		"TIDEOVER_SERVER_TLS_CERT="+cert, "TIDEOVER_SERVER_TLS_KEY="+key)
-	wantIn(t, "start", s.out.String(), "tideover: up is at https://localhost:") // as the certificate has it
+	wantIn(t, "start", s.out.String(), "tideover: up is at https://localhost:") // the name in the certificate
 	wantIn(t, "start", s.out.String(), "the page is at https://localhost:")
 	if resp, text, err := s.get(s.client(true), "GET", "p/up/a"); err != nil || resp.StatusCode != 200 || resp.ProtoMajor != 2 || !strings.Contains(text, "/a") {
 		t.Errorf("the gateway: %+v, %q, %v", resp, text, err)
@@ -389,7 +394,8 @@ func TestTheDoctorSeesATokenInTheClear(t *testing.T) {
 	wantIn(t, "notes", found["note"], "server.listen is 0.0.0.0:7878, which other machines can reach without TLS")
 }
 
-// The certificate is created with the commands of docs/serve.md.
+// The commands in docs/serve.md create a certificate that the server can load and a client can
+// verify.
 func TestTheCertificateOfThePageIsOne(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("openssl"); err != nil {

@@ -45,7 +45,7 @@ func TestMistakesAreUnderstood(t *testing.T) {
 	}
 }
 
-// Every command in the help has a heading, and every heading lists existing commands.
+// Every command in the help is under a heading, and every heading lists existing commands.
 func TestEveryVerbHasAHeading(t *testing.T) {
 	t.Parallel()
 	var grouped, listed []string
@@ -68,7 +68,7 @@ func TestEveryVerbHasAHeading(t *testing.T) {
 	}
 }
 
-// The help of help still works.
+// The help command works for commands, for topics and for itself.
 func TestTheHelpVerb(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"help"}, {"help", "exec"}, {"help", "sessions", "pause"}, {"help", "completion"}, {"completion"}, {"sessions"}, {"help", "help"}} {

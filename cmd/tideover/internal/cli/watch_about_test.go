@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The printed command has all flags of the watch: it notifies again and resumes in the same way.
+// The command that sessions ls prints to continue a session has all flags of its watch: it uses the
+// same notifiers and resumes in the same way.
 func TestTheCommandThatIsOfferedGoesOnInTheSameWay(t *testing.T) {
 	t.Parallel()
 	server := newWebhook(t)

@@ -15,7 +15,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// fakeTool creates a command of this name that records its arguments and then runs a script.
+// fakeTool creates a program with this name that records its arguments and then runs a script. It
+// returns its path.
 func fakeTool(t *testing.T, dir, name, script string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
@@ -65,7 +66,8 @@ esac; done`, reset))
 	})
 }
 
-// watchHeld watches a command until its quota holds it back, and ends the watch.
+// watchHeld starts a watch of a command, waits until the watch holds the command back because of
+// the quota, and ends the watch.
 func watchHeld(t *testing.T, dir string, argv ...string) {
 	t.Helper()
 	cmd, _ := command(t, append([]string{"watch", "--data", filepath.Join(dir, "state"), "--pause-at", "90%", "--"}, argv...)...)

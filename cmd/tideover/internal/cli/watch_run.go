@@ -188,8 +188,9 @@ func (r *watchReporter) drain(w *watch.Watch, signals <-chan os.Signal) {
 	}
 }
 
-// givenFlags returns the flags of the command line as words of a command that continues the session.
-// It leaves out --name, which is stored separately, and --new, which would start a new session.
+// givenFlags returns the flags of the command line as words of a command that continues the
+// session. It leaves out --name, which is stored separately, and --new, which would start a new
+// session.
 func givenFlags(flags *pflag.FlagSet) (words []string) {
 	flags.Visit(func(f *pflag.Flag) {
 		list, isList := f.Value.(pflag.SliceValue)
@@ -228,7 +229,8 @@ func checkStartable(spec *session.Spec) error {
 }
 
 // about returns the data from which the command that continues the session is built later. Relative
-// paths in flags depend on the folder in which the watch was started, so that folder is stored, too.
+// paths in flags depend on the folder in which the watch was started, so that folder is stored,
+// too.
 func (o *watchOptions) about(spec *session.Spec, args []string) watch.About {
 	a := watch.About{Command: args, Dir: spec.Dir, Flags: o.given}
 	if from, err := os.Getwd(); err == nil && from != spec.Dir {

@@ -48,10 +48,10 @@ func (w *watchEnv) write(name, text string) {
 	testfile.WriteScript(w.t, filepath.Join(w.dir, name), text)
 }
 
-// quickly is a policy without the long default slack.
+// quickly is a policy with short delays, and without the long server-slack of the default.
 const quickly = "fixed(10ms) attempts=3 server-slack=1ms"
 
-// command returns a watch of the assistant.
+// command returns a watch of the fake assistant, with these flags.
 func (w *watchEnv) command(flags ...string) *exec.Cmd {
 	w.t.Helper()
 	path := filepath.Join(w.dir, "assistant")
@@ -143,7 +143,7 @@ type watchedSession struct {
 	Windows, Commands            int
 }
 
-// session gets the session from the watch.
+// session asks the watch for the session "night".
 func (w *watchEnv) session() (s watchedSession) {
 	w.t.Helper()
 	cmd, _ := command(w.t, "sessions", "show", "night", "--json")
@@ -344,7 +344,7 @@ func TestTwoWatchesOfOneSession(t *testing.T) {
 	_ = cmd.Wait()
 }
 
-// listenAgain listens on an address that was in use until now.
+// listenAgain listens on an address that was in use. It waits until the address is free.
 func listenAgain(t *testing.T, addr string) (l net.Listener) {
 	t.Helper()
 	testwait.Until(t, addr+" is free", func() bool {
@@ -363,7 +363,7 @@ func TestKeysReachTheWatchedCommand(t *testing.T) {
 	s.expect("ready")
 	s.write("\x03")
 	s.expect("interrupted")
-	s.write("\x1a") // there is no shell to come back from
+	s.write("\x1a") // Ctrl-Z has no effect: no shell could continue the command
 	testwait.Until(t, "the command goes on", func() bool {
 		s.write("one\r")
 		time.Sleep(50 * time.Millisecond) // real clock: the pace of the input
@@ -388,7 +388,7 @@ func TestWatchOfAnotherCommandUnderTheSameName(t *testing.T) {
 	wantCode(t, finish(t, other), 0)
 }
 
-// A command that exits with 0 because it was stopped has not completed its session.
+// A command that exits with 0 after TERM has not completed its session: the next watch resumes it.
 func TestWatchedCommandEndsWellWhenTold(t *testing.T) {
 	t.Parallel()
 	w := newWatchEnv(t, `trap 'exit 0' TERM; echo begun; sleep 60 & wait`, `echo done`)
@@ -401,7 +401,8 @@ func TestWatchedCommandEndsWellWhenTold(t *testing.T) {
 	}
 }
 
-// With --new, the previous command does not run again.
+// A watch is killed. The next watch, with --new, starts a new session and does not resume the old
+// one.
 func TestWatchAnewAfterAKill(t *testing.T) {
 	t.Parallel()
 	w := newWatchEnv(t, `echo begun; sleep 60`, `read x; echo "read <$x>"`)
@@ -419,7 +420,7 @@ func TestWatchAnewAfterAKill(t *testing.T) {
 	}
 }
 
-// A process that the command has left keeps the terminal open, but does not block tideover.
+// The command leaves a process behind that keeps its terminal open. The watch ends all the same.
 func TestWatchOnATerminalThatSomebodyHolds(t *testing.T) {
 	t.Parallel()
 	w := newWatchEnv(t, `setsid sleep 60 & sleep 0.3; echo bye; exit 0`)

@@ -22,16 +22,16 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Text that the test TUI draws.
+// Escape sequences by which the test TUI enters and leaves the alternate screen.
 const (
 	enterScreen = "\x1b[?1049h\x1b[?25l"
 	leaveScreen = "\x1b[?25h\x1b[?1049l"
 )
 
-// helpTUI is a full-screen program in colours, with the keys: l shows a limit in a box, w one that
-// is wrapped, d a text about limits, c the text that follows when the program continues, q ends it.
-// Ctrl-Z suspends it like an editor, and it redraws the screen when it is continued or the window
-// changes. All other keys are shown.
+// helpTUI is a full-screen program in colours. Its keys are: l shows a limit in a box, w a limit
+// that is wrapped, d a text about limits that is not a limit, c a text without a limit, as when an
+// assistant continues, and q ends the program. Ctrl-Z suspends it like an editor, and it redraws
+// the screen when it is continued or the window changes. It shows all other keys.
 func helpTUI(args []string) {
 	fd := int(os.Stdin.Fd())
 	signals := make(chan os.Signal, 8)
@@ -73,7 +73,7 @@ func helpTUI(args []string) {
 	for {
 		select {
 		case sig := <-signals:
-			if sig == syscall.SIGINT { // which the terminal does not send, as it is raw
+			if sig == syscall.SIGINT { // sent by another process: in raw mode, the terminal sends none
 				typed += "<interrupted>"
 			}
 		case key := <-keys:
@@ -110,8 +110,9 @@ func helpTUI(args []string) {
 // stated.
 func hoursAway() time.Time { return time.Now().Add(12 * time.Hour).Truncate(time.Hour) }
 
-// watchTUI watches the TUI on a terminal, as the session "tui", with notifications to the server
-// and with more configuration. resets is the reset time that the TUI shows.
+// watchTUI starts a watch of the TUI on a terminal, as the session "tui", with a notifier that
+// sends to the webhook. file is more configuration, and resets the reset time that the TUI shows.
+// It returns the terminal and the path of the control socket.
 func watchTUI(t *testing.T, in *webhook, file, resets string, flags ...string) (*onTTY, string) {
 	t.Helper()
 	dir := shortDir(t)
@@ -142,7 +143,7 @@ func (r *webhook) messages(t *testing.T) (list []notify.Message) {
 	return list
 }
 
-// A full-screen program can't tell that it is watched: the terminal gets the same bytes.
+// A watched full-screen program works as without a watch: the terminal gets the same bytes.
 func TestATUIIsUntouched(t *testing.T) {
 	t.Parallel()
 	play := func(s *onTTY) string {
@@ -187,7 +188,7 @@ func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
 			resets := hoursAway().Format("3pm")
 			s, socket := watchTUI(t, in, "", resets)
 			s.expect("frame 1\x1b")
-			s.write("d") // about limits, and none
+			s.write("d") // a text about limits that is not a limit
 			s.expect("frame 2\x1b")
 			s.write(key)
 			testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
@@ -199,7 +200,7 @@ func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
 			wantIn(t, "sessions ls", tuiSession(t, socket, "ls"), "limit on its screen, still open: You've hit your session limit")
 			wantIn(t, "sessions show", tuiSession(t, socket, "show", "tui"), "; on its screen, still open")
 			wantIn(t, "sessions show --json", tuiSession(t, socket, "show", "tui", "--json"), `"limit":`)
-			s.write("c") // it goes on
+			s.write("c") // the program continues
 			testwait.Until(t, "sessions show knows that the limit is over", func() bool {
 				return !strings.Contains(tuiSession(t, socket, "show", "tui"), "still open")
 			})
@@ -212,7 +213,7 @@ func TestALimitOnTheScreenOfATUIIsTold(t *testing.T) {
 	}
 }
 
-// Claude Code reports with a hook that an error ended a turn.
+// The hook of Claude Code reports a limit to the watch, which sends a message.
 func TestALimitIsReportedByAHook(t *testing.T) {
 	t.Parallel()
 	in := newWebhook(t)
@@ -241,7 +242,7 @@ func TestALimitIsReportedByAHook(t *testing.T) {
 	if m := in.messages(t)[0]; m.Line != line || !m.Until.Equal(until) {
 		t.Errorf("the message is %+v", m)
 	}
-	s.write("\r") // the user goes on
+	s.write("\r") // the user continues
 	testwait.Until(t, "sessions show knows that the limit is over", func() bool {
 		return !strings.Contains(tuiSession(t, socket, "show", "tui"), "still open")
 	})
@@ -255,7 +256,7 @@ func TestALimitIsReportedByAHook(t *testing.T) {
 	}
 }
 
-// A limit on the screen does not explain the end of a program that its user ends.
+// A user ends a program that shows a limit. The watch ends, too, instead of waiting for the limit.
 func TestATUIThatShowsALimitIsEndedByItsUser(t *testing.T) {
 	t.Parallel()
 	in := newWebhook(t)
@@ -293,7 +294,7 @@ func TestThePromptIsTypedIntoATUI(t *testing.T) {
 			s.write("\r") // the last key is Enter, as after a prompt
 			testwait.Until(t, "a message about the limit", func() bool { return len(in.messages(t)) > 0 })
 			if !test.want {
-				// A message about the end of the limit, and then the end of the TUI.
+				// Wait until the limit has ended, and check that no prompt was typed.
 				until := in.messages(t)[0].Until
 				testwait.Until(t, "the limit is over", func() bool { return time.Now().After(until.Add(3 * time.Second)) }) // real clock: the end of the limit is stated as one
 				if strings.Contains(s.screen(), "Continue.") {
@@ -355,8 +356,8 @@ func TestCtrlZOfATUI(t *testing.T) {
 	}
 }
 
-// A watch that is killed while it is stopped leaves nothing running: its command is continued and
-// ended.
+// A watch is killed while Ctrl-Z has stopped it and its command. The command is continued and
+// ended, so that no process is left.
 func TestAStoppedWatchIsKilled(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
@@ -412,12 +413,12 @@ func TestCtrlCDuringAWaitEndsTheWatch(t *testing.T) {
 	s.wantCode(130)
 }
 
-// Installed editors and pagers work, too.
+// Editors and pagers that are installed on this machine work in a watch, too.
 func TestRealProgramsOnTheWholeScreen(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		args []string
-		keys []string // each with what is expected after it
+		keys []string // pairs: keys to type, and the text that is expected after them
 	}{
 		"vim":  {[]string{"vim", "-u", "NONE", "-i", "NONE", "-n", "FILE"}, []string{"", "first line", "iX", "Xfirst line", "\x1b:q!\r", ""}},
 		"less": {[]string{"less", "FILE"}, []string{"", "first line", "q", ""}},
