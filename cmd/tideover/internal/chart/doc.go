@@ -1,2 +1,3 @@
-// Package chart has the code that several kinds of charts share: time scales, colours, and text layout.
+// Package chart has the code that several kinds of charts share: time scales, colours, and text
+// layout.
 package chart
