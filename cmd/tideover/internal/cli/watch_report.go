@@ -65,7 +65,7 @@ func (r *watchReporter) observe(ev retry.Event) {
 		r.stopCountdown()
 		r.printInfo("resumed by %s", ev.Note)
 	case retry.AttemptLost:
-		r.printInfo("the command was lost with the last watch; it is started again")
+		r.printInfo("the previous watch ended while the command was running; the command is started again")
 	default:
 	}
 }

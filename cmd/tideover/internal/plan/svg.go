@@ -146,7 +146,7 @@ func (d *drawing) delays() {
 	if rows == 0 {
 		return
 	}
-	d.heading("Delay before each retry", "line: without jitter, shade: what jitter makes of it")
+	d.heading("Delay before each retry", "line: without jitter, shade: range of the jitter")
 	s := delayScale(d.plans, d.log)
 	bottom := d.y + plotHigh
 	at := func(t time.Duration) float64 { return bottom - s.At(t)*plotHigh }

@@ -29,9 +29,9 @@ func (p *Plan) waits() string {
 	n := p.Policy.Retries()
 	switch {
 	case n == 0 && p.Policy.Attempts == 0:
-		return "There is no retry: the policy makes one attempt unless it says attempts=N."
+		return "There is no retry: without attempts=N, a policy makes one attempt."
 	case n == 0:
-		return "There is no retry: attempts=1 is the first try and nothing after it."
+		return "There is no retry: attempts=1 allows only the first attempt."
 	case p.Total == nil:
 		return p.unlisted()
 	}
@@ -88,7 +88,7 @@ func (p *Plan) longest() string {
 	case each == 0:
 		return "The attempts' own time comes on top: there is no attempt-timeout."
 	case p.WorstCase == 0:
-		return fmt.Sprintf("Each attempt is ended after %s; the call goes on until one succeeds.", textfmt.ShortDuration(each))
+		return fmt.Sprintf("Each attempt is ended after %s; the call continues until one succeeds.", textfmt.ShortDuration(each))
 	}
 	s := fmt.Sprintf(" attempt is ended after %s, so the worst case is %s in all",
 		textfmt.ShortDuration(each), textfmt.ShortDuration(p.WorstCase))
@@ -118,7 +118,7 @@ func (p *Plan) timeout() string {
 		n = k - 1
 	}
 	if k := p.reach.maybe; k > 0 && (n == retry.Unlimited || k <= n) {
-		s += fmt.Sprintf(" %s only if the waits before fall short enough.", capital(from(k, n))+verb(k, n, " happens", " happen"))
+		s += fmt.Sprintf(" %s only if the waits before are short enough.", capital(from(k, n))+verb(k, n, " happens", " happen"))
 		n = k - 1
 	}
 	if k := p.reach.slow; k > 0 && p.Policy.AttemptTimeout > 0 && (n == retry.Unlimited || k <= n) {
@@ -174,7 +174,7 @@ func (p *Plan) throttled() string {
 		s += ", before jitter"
 	}
 	if p.WorstCase > 0 && base > p.Policy.Base && p.Policy.AttemptTimeout > 0 {
-		s += "; the worst case has these"
+		s += "; the worst case includes these delays"
 	}
 	return s + "."
 }
@@ -184,10 +184,10 @@ func (p *Plan) server() string {
 	if len(p.Retries) == 0 || p.Policy.ServerWait == 0 && p.Policy.ServerSlack == 0 {
 		return "" // the help describes the default, which is the same for all policies
 	}
-	s := fmt.Sprintf("A delay that a server states takes the place of these: up to %s of it",
+	s := fmt.Sprintf("A delay that a server states replaces these, up to %s",
 		textfmt.ShortDuration(cmp.Or(p.Policy.ServerWait, retry.DefaultServerWait)))
 	if slack := p.Policy.ServerSlack; slack > 0 {
-		s += fmt.Sprintf(", with %s of slack", textfmt.ShortDuration(slack))
+		s += fmt.Sprintf(", plus %s of slack", textfmt.ShortDuration(slack))
 	}
 	return s + ". A longer one ends the call."
 }
@@ -200,7 +200,7 @@ func (p *Plan) budget() string {
 		return fmt.Sprintf("All calls share a budget of %s: a retry costs %s, given back if it succeeds, and a call that succeeds at once brings %s.",
 			tokens(b.Max), decimal(b.Cost), decimal(b.Credit))
 	case limit.RatioBudget:
-		return fmt.Sprintf("At most %s%% of all calls in flight are retries, %d in any case.", decimal(percent(b.Ratio)), limit.MinRetries)
+		return fmt.Sprintf("At most %s%% of all calls in flight are retries, but %d are always allowed.", decimal(percent(b.Ratio)), limit.MinRetries)
 	case limit.BucketBudget:
 		return fmt.Sprintf("All calls share a budget of %s: a failed attempt takes 1, a success brings %s, and there are retries only while more than half is left.",
 			tokens(b.Max), decimal(b.Ratio))
@@ -235,7 +235,7 @@ func (p *Plan) reset() string {
 	if p.Policy.ResetAfter == 0 {
 		return ""
 	}
-	return fmt.Sprintf("A healthy stretch of %s clears the count, and the delays start again at the first.", textfmt.ShortDuration(p.Policy.ResetAfter))
+	return fmt.Sprintf("After an attempt that lasts at least %s, earlier failures no longer count, and the delays start again with the first.", textfmt.ShortDuration(p.Policy.ResetAfter))
 }
 
 func percent(f float64) float64 {
