@@ -10,7 +10,7 @@ const day = 24 * time.Hour
 
 // Scale maps durations to the range from 0 to 1. All series of a chart share one.
 type Scale struct {
-	Low, High time.Duration // at 0 and at 1; a linear scale ignores Low and begins with a duration of 0
+	Low, High time.Duration // durations at the positions 0 and 1; a linear scale ignores Low and begins with 0
 	Log       bool          // logarithmic; durations shorter than Low are at 0, too
 }
 
@@ -48,7 +48,7 @@ func (s Scale) Ticks(n int) []time.Duration {
 		return thin(out, n)
 	}
 	step := s.step(n)
-	for i := range int(s.High/step) + 1 { // at most n
+	for i := range int(s.High/step) + 1 { // at most n ticks
 		out = append(out, step*time.Duration(i))
 	}
 	return out
@@ -69,7 +69,7 @@ func (s Scale) step(n int) time.Duration {
 	return s.High/time.Duration(n) + 1
 }
 
-// thin drops ticks at regular intervals, so that at most n are left.
+// thin keeps every k-th tick, with the smallest k for which at most n are left.
 func thin(ds []time.Duration, n int) []time.Duration {
 	var out []time.Duration
 	for some := range slices.Chunk(ds, max(1, (len(ds)+n-1)/n)) {

@@ -163,7 +163,7 @@ func alternativeLines(list []advise.Alternative) (lines []string) {
 	return lines
 }
 
-// measureName returns the name of a measure for people.
+// measureName returns the name of a measure in the output.
 func measureName(measure string) string {
 	names := map[string]string{"amplification": "load", "peak": "attempts in the worst second"}
 	return cmp.Or(names[measure], measure)

@@ -62,7 +62,7 @@ func (r *remote) completeWorkflows(*cobra.Command, []string, string) ([]cobra.Co
 	})
 }
 
-// completeRuns completes the ids of runs in these states; without any, of all runs.
+// completeRuns completes the ids of runs in these states; without states, of all runs.
 func (r *remote) completeRuns(states ...string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		return r.completeFromServer(func(ctx context.Context, c *client.Client) (list []cobra.Completion) {

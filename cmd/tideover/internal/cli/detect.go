@@ -162,8 +162,8 @@ func parseAt(text string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("--at: %q is not a time: want one such as 2026-11-15T12:00:00Z", text)
 }
 
-// packs returns the packs to try: the one of --pack, or all. An unreadable configuration that the
-// user did not name is only a warning.
+// packs returns the packs to try: the one of --pack, or all. If the configuration can't be read, it
+// returns an error only if --config names it; otherwise it prints a warning.
 func (o *detectOptions) packs() ([]*detect.Pack, error) {
 	if o.pack != "" {
 		p, err := o.packByName()

@@ -22,7 +22,7 @@ const codeTimeout = 124
 // codePipe is the exit code of a command whose output can't be written because the reader is gone.
 const codePipe = process.CodeSignal + int(syscall.SIGPIPE)
 
-// execution is one call of exec.
+// execution has the state of one tideover exec: the flags, the command and its attempts.
 type execution struct {
 	*execOptions
 	sup       *process.Supervisor

@@ -101,7 +101,7 @@ func (o *initOptions) run(args []string) error {
 	return o.report(c)
 }
 
-// choose returns the case that the arguments name. Without one it asks on a terminal.
+// choose returns the case that the arguments name. Without arguments it asks on a terminal.
 func (o *initOptions) choose(args []string) (c starter.Case, err error) {
 	if len(args) == 0 {
 		if process.IsTerminal(o.io.In) && process.IsTerminal(o.io.Err) {

@@ -158,7 +158,7 @@ func (o *moveOptions) open(ctx context.Context, p *moveLocation) (journal.Log, e
 	return cluster.Visit(ctx, cluster.Options{Config: &p.config.Engine, Secrets: p.config.Secrets(), Log: slog.New(slog.DiscardHandler), Redact: o.redactor.String})
 }
 
-// moved is the result of a move.
+// moved is the JSON output of move.
 type moved struct {
 	From   string `json:"from"`
 	To     string `json:"to"`

@@ -76,7 +76,7 @@ func shortText(text string) string { return textfmt.ClipWithin(visible(text), sh
 // shortKey returns the beginning of a public key.
 func shortKey(npub string) string { return textfmt.ClipWithin(npub, shownPK, "…") }
 
-// completeKinds completes the usual kind of requests.
+// completeKinds makes the flag --kind complete the default kind of requests.
 func completeKinds(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("kind", completeWords([]string{fmt.Sprint(dvm.DefaultKind)}))
 }

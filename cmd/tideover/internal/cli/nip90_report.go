@@ -114,7 +114,7 @@ func (p *jobReporter) printAnswer(x *nip90client.Entry) {
 // characters are made visible.
 func (p *jobReporter) printResult(x *nip90client.Entry) {
 	if x.Status == dvm.StatusError {
-		return // printed by printEnd
+		return // printEnd prints the failure
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

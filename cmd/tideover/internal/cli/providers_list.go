@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// get returns all providers, or only the one with this name.
+// get returns the provider with this name, or all providers if name is empty.
 func (o *providersOptions) get(ctx context.Context, c *client.Client, name string) (control.ProviderList, error) {
 	if name == "" {
 		return c.Providers(ctx)

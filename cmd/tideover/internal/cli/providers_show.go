@@ -137,8 +137,8 @@ func byClass(counts map[string]int) string {
 	return strings.Join(parts, ", ")
 }
 
-// counts formats a total followed by the text of, then those of its parts that are not 0. parts has
-// a uint64 and a name for each part.
+// counts formats a total, the suffix in of, and then the parts of the total that are not 0. parts
+// has a uint64 and a name for each part.
 func counts(total uint64, of string, parts ...any) string {
 	text := strconv.FormatUint(total, 10) + of
 	var list []string

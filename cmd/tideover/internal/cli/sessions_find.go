@@ -33,7 +33,7 @@ type sessionHost struct {
 	kind    string // inServe or inWatch
 	client  *client.Client
 	timeout time.Duration // how long to wait for an answer
-	instead error         // why the address in the configuration can't be used, and the default is; nil if it can
+	instead error         // why the default address is used instead of the configured one; nil if the configured one is used
 	away    bool          // no process listens at the address
 }
 
@@ -122,7 +122,7 @@ func (p *sessionHost) locate(s session.Status) hostedSession {
 	return hostedSession{s, p.kind, p.client.Where(), p}
 }
 
-// describeError returns a message with the process that err comes from.
+// describeError returns a message that names the process and the reason why it did not answer.
 func (p *sessionHost) describeError(err error) string {
 	if u, ok := errors.AsType[*client.UnreachableError](err); ok {
 		err = u.Err
@@ -154,7 +154,7 @@ func querySessions(ctx context.Context, hosts []*sessionHost) (found []hostedSes
 	}
 	asked.Wait()
 	if !slices.Contains(errs, nil) {
-		err, errs[0] = errs[0], nil // the server's error matters most
+		err, errs[0] = errs[0], nil // the first host is the server: its error matters most
 	}
 	for i, p := range hosts {
 		if p.instead != nil {

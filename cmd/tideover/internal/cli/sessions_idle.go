@@ -23,7 +23,7 @@ import (
 // notWatched is the state of a session that has not ended, but whose watch is not running.
 const notWatched = "not-watched"
 
-// trailFile is the audit log in the folder of a watch.
+// trailFile is the name of the audit log in the folder of a watch.
 const trailFile = "audit.jsonl"
 
 // unwatchedSession is a session whose watch is not running. Its data is read from the folder of the
@@ -121,8 +121,8 @@ type trailEvent struct {
 }
 
 // applyEvent updates the state with an event. An event that starts an attempt, or pauses, resumes
-// or ends the session, clears the wait. Any other event clears it only if it happened after its
-// end.
+// or ends the session, clears the wait. Any other event that happened after the end of the wait
+// clears that end.
 func (s *unwatchedSession) applyEvent(e *trailEvent) {
 	s.Run = cmp.Or(e.Run, s.Run)
 	switch e.Kind {

@@ -117,7 +117,7 @@ func newSimProgress(out *os.File, total int) *simProgress {
 	return p
 }
 
-// step is called after each run.
+// step records how many runs have ended, and updates the progress line if it is due.
 func (p *simProgress) step(done, total int) {
 	p.mu.Lock()
 	p.done, p.total = done, total

@@ -23,7 +23,7 @@ func improveUsageErrors(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range append(root.Commands(), root) {
-		if !cmd.HasSubCommands() || cmd.Name() == "providers" { // the argument of providers can be the name of one
+		if !cmd.HasSubCommands() || cmd.Name() == "providers" { // its argument can also be the name of a provider
 			continue
 		}
 		cmd.Args = rejectUnknownCommand
@@ -33,7 +33,7 @@ func improveUsageErrors(root *cobra.Command) {
 	}
 }
 
-// newHelp returns the help command.
+// newHelp returns a help command that replaces that of cobra. It rejects unknown commands.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",

@@ -420,7 +420,7 @@ func TestWatchAnewAfterAKill(t *testing.T) {
 	}
 }
 
-// The command leaves a process behind that keeps its terminal open. The watch ends all the same.
+// The command leaves a process behind that keeps its terminal open. The watch still ends.
 func TestWatchOnATerminalThatSomebodyHolds(t *testing.T) {
 	t.Parallel()
 	w := newWatchEnv(t, `setsid sleep 60 & sleep 0.3; echo bye; exit 0`)
