@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/internal/textfmt"
 )
 
 // progressPrinter prints lines about a command to standard error, and a countdown on a terminal.
@@ -108,7 +109,7 @@ func (c *countdown) draw() {
 	}
 	text := c.label + formatRemaining(time.Until(c.until)) + c.tail
 	if width, _ := terminalSize(c.file); width > 1 {
-		text = text[:min(len(text), width-1)] // a line that wraps can't be redrawn
+		text = textfmt.ClipWithin(text, width-1, "") // a line that wraps can't be redrawn
 	}
 	if text != c.shown {
 		c.shown = text

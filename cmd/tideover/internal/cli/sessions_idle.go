@@ -136,7 +136,7 @@ func (s *unwatchedSession) applyEvent(e *trailEvent) {
 		s.Next, s.WaitBy, s.WaitFor = nil, "", ""
 	default:
 		if s.Next != nil && e.Time.After(*s.Next) {
-			s.Next = nil
+			s.Next, s.WaitBy, s.WaitFor = nil, "", ""
 		}
 	}
 }
