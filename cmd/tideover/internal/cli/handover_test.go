@@ -167,7 +167,7 @@ func TestAHandOverSurvivesAKill(t *testing.T) {
 	if len(st.Turns) != 3 || st.State != "completed" || st.Windows != 1 || st.Attempts != 0 {
 		t.Errorf("session is %s after %d windows and %d attempts, turns %+v", st.State, st.Windows, st.Attempts, st.Turns)
 	}
-	for _, message := range []string{"waiting shop was handed over to codex\n", "waiting shop waits ", "resumed shop goes on\n"} {
+	for _, message := range []string{"waiting shop was handed over to codex\n", "waiting shop waits ", "resumed shop continues\n"} {
 		testwait.Until(t, "the message "+message, func() bool {
 			text, _ := os.ReadFile(filepath.Join(r.dir, "messages")) // fails if there is no message yet
 			return strings.Contains(string(text), message)

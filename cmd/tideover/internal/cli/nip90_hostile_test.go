@@ -18,7 +18,7 @@ func TestWorkflowsThatStrangersCouldUseAreRefused(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]string{
 		`run: [sh, -c, "echo {{ .input.task }}"]`: "a template can't be part of a shell script",
-		`run: [x], policy: task attempts=21`:      "attempts: a job has at most 20",
+		`run: [x], policy: task attempts=21`:      "attempts: a job can have at most 20",
 	} {
 		text := strings.Replace(offering("[x]", "", nostrtest.New(t)), "run: [x]\n      env: {TASK: \"{{ .input.task }}\"}", "workflow: w", 1)
 		file := filepath.Join(shortDir(t), "tideover.yaml")

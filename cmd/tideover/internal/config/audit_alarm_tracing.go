@@ -12,16 +12,16 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/tracing"
 )
 
-// Audit is the trail of events on the disk.
+// Audit configures the audit log, a file to which all events are written.
 type Audit struct {
 	File    string // absolute
-	MaxSize int64  // bytes; a file that would outgrow it is put aside
-	Keep    int    // files that are kept beside the one that is written
+	MaxSize int64  // bytes; the file is rotated before it would become larger
+	Keep    int    // rotated files to keep, in addition to the current one
 	Off     bool
 }
 
-// readAudit reads the section audit. There is a trail also if the file does not have it. data
-// is the data folder of the server.
+// readAudit reads the section audit. If the file does not have the section, all keys get their
+// defaults. data is the data folder of the server.
 func readAudit(r *sharedReader, at place, a *Audit, data string) {
 	found, _ := strictyaml.Object(orMap(at), auditKeys(r, a))
 	if _, ok := found["file"]; !ok {
@@ -56,14 +56,14 @@ func tracingKeys(r *sharedReader, t *tracing.Config) []key {
 	}
 }
 
-// The bounds of a limit: just above that of a layer that never retries, and one that no
-// layer reaches, which disables the alarm.
+// The range of amplification, the attempts per first attempt. A layer that never retries
+// has 1. No layer reaches the maximum, so the maximum disables the alarm.
 const (
 	minAmplification = 1.1
 	maxAmplification = 1e6
 )
 
-// readFactor reads the number of attempts for each first attempt.
+// readFactor reads an amplification: attempts per first attempt.
 func readFactor(at place) float64 {
 	n := at.Node
 	if n.Kind != strictyaml.KindInt && n.Kind != strictyaml.KindFloat && n.Origin == "" {
@@ -71,7 +71,7 @@ func readFactor(at place) float64 {
 		return 0
 	}
 	f, err := strconv.ParseFloat(fmt.Sprint(n.Value), 64)
-	if err != nil || !(f >= minAmplification && f <= maxAmplification) { // which is not the same for NaN
+	if err != nil || !(f >= minAmplification && f <= maxAmplification) { // negated, so that NaN is refused too
 		at.Bad("%s is not a number from %v to %v; 1 means a layer that never retries", n.Text, minAmplification, int(maxAmplification))
 		return 0
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// stdinIndex is the index in commandLine.bad of a problem with standard input.
+// stdinIndex is the key in commandLine.bad for a problem with standard input.
 const stdinIndex = -1
 
-// The problems with a template in a command.
+// Messages about a template in a command.
 const (
 	choosesProgram = "a template can't be the program: the sender of a job could choose the program"
 	writesScript   = "a template can't be part of a shell script: the sender of a job could run commands"
@@ -25,11 +25,11 @@ const (
 // harmless, and after -c or -e of any program it rejects every template.
 type commandLine struct {
 	run          []*template.Text
-	foreignStdin bool           // the sender of a job may have written its standard input
-	bad          map[int]string // problems by argument, or by stdinIndex
+	foreignStdin bool           // the sender of a job may have written the command's standard input
+	bad          map[int]string // messages by the index of the argument, or by stdinIndex
 }
 
-// check finds all problems.
+// check fills c.bad with all problems of the command.
 func (c *commandLine) check() {
 	c.checkPrograms()
 	for k := 0; k < len(c.run); k++ {
@@ -53,23 +53,23 @@ func (c *commandLine) refuse(i int, why string) {
 
 func (c *commandLine) foreign(i int) bool { return i < len(c.run) && c.run[i].Foreign() }
 
-// name returns the name of the program that the argument would be.
+// name returns the argument without folders, for a comparison with names of programs.
 func (c *commandLine) name(i int) string { return path.Base(c.run[i].Literal()) }
 
 var (
 	shells = []string{"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "rbash", "pwsh", "powershell"}
-	// interpreter is a program whose first argument is a script, or the path of one.
+	// interpreter matches programs whose first argument is a script or the path of a script.
 	interpreter = lazyregexp.New(`^(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|tclsh|wish|expect|osascript|Rscript|groovy|awk|gawk|mawk|nawk|sed|gsed)[0-9.]*$`)
 	// wrappers run the program that their arguments name.
 	wrappers = []string{
 		"env", "timeout", "gtimeout", "nice", "ionice", "nohup", "setsid", "sudo", "doas", "time", "stdbuf", "taskset", "chroot", "busybox", "toybox", "xargs",
 		"exec", "command", "flock", "strace", "unshare", "nsenter", "systemd-run", "setpriv", "runuser", "chrt", "prlimit", "script", "firejail", "bwrap",
 	}
-	// remote are programs that have a shell read their arguments, all of them as one text.
+	// remote are programs that join their arguments and pass them to a shell.
 	remote = []string{"ssh", "rsh", "mosh", "watch", "parallel", "eval"}
 
 	assignment = lazyregexp.New(`^([A-Za-z_][A-Za-z0-9_]*)=`)
-	withWord   = lazyregexp.New(`^-[ugskndpUCGPILE]$`) // of wrappers: a user, a number, a signal
+	withWord   = lazyregexp.New(`^-[ugskndpUCGPILE]$`) // options of wrappers that take an argument, such as a user or a signal
 )
 
 // checkPrograms refuses a template for a program: the command itself, or the program
@@ -86,8 +86,8 @@ func (c *commandLine) checkPrograms() {
 	}
 }
 
-// wrappedProgram returns the index of the argument of a wrapper that is the program that
-// it runs, or may be.
+// wrappedProgram returns the index of the program that the wrapper at k runs, or of the
+// first argument that may be that program. It returns len(c.run) if there is none.
 func (c *commandLine) wrappedProgram(k int) int {
 	for k++; k < len(c.run); k++ {
 		word := c.run[k].Literal()
@@ -105,8 +105,9 @@ func (c *commandLine) wrappedProgram(k int) int {
 	return k
 }
 
-// checkScript checks the script of a shell or an interpreter at k, which is i arguments
-// behind it, and returns where to go on. If i is 0 it runs its standard input.
+// checkScript checks the script of the shell or interpreter at k. The script is argument
+// k+i; if i is 0, the program runs its standard input. checkScript returns the index of
+// the last argument that it has covered.
 func (c *commandLine) checkScript(k, i int, shell bool) int {
 	switch {
 	case i > 0 && c.foreign(k+i) && shell:
@@ -117,12 +118,13 @@ func (c *commandLine) checkScript(k, i int, shell bool) int {
 		c.refuse(stdinIndex, readsScript)
 	}
 	if last := c.run[k+max(i, 1)-1].Literal(); i > 1 && shell && strings.HasPrefix(last, "-") && strings.HasSuffix(last, "c") {
-		return k + i + 1 // the next is $0, and often sh again
+		return k + i + 1 // skip $0, the argument after the script, which is often sh again
 	}
 	return k + i
 }
 
-// checkRemote refuses templates among the arguments that another shell reads.
+// checkRemote refuses templates in the arguments of the program at k, which passes them
+// to a shell.
 func (c *commandLine) checkRemote(k int) {
 	words := 0
 	for i := k + 1; i < len(c.run); i++ {
@@ -132,16 +134,16 @@ func (c *commandLine) checkRemote(k int) {
 			words++
 		}
 	}
-	if words < 2 && c.foreignStdin { // a host at most
+	if words < 2 && c.foreignStdin { // at most a host and no command, so the shell runs its standard input
 		c.refuse(stdinIndex, readsScript)
 	}
 }
 
-// evalFlag is an option whose argument is a script in many programs, and so is assumed
-// to be one in all.
+// evalFlag matches options whose argument is a script in many programs. checkOptions
+// assumes that it is a script in all programs.
 var evalFlag = lazyregexp.New(`^(-[cCeE]|-[lix]{1,2}c|-ec|-[npl]{1,3}e|-(exec|execdir|ok|okdir)|/[cCkK]|--?(eval|command|exec|execute|expression|init-command|split-string)|-[cC]ommand)$`)
 
-// attachedFlag is such an option with its argument attached.
+// attachedFlag matches such an option that has its argument attached, as in --eval=X.
 var attachedFlag = lazyregexp.New(`^(-[ceES]=?\{\{|--(eval|command|exec|execute|expression|init-command|split-string)=)`)
 
 // checkOptions refuses templates behind options whose argument is a script.
@@ -158,7 +160,7 @@ func (c *commandLine) checkOptions() {
 	}
 }
 
-// beforeTemplate returns a text up to where its first template begins.
+// beforeTemplate returns the text up to and including the first "{{", or all of it.
 func beforeTemplate(src string) string {
 	if i := strings.Index(src, "{{"); i >= 0 {
 		return src[:i+2]
@@ -166,8 +168,9 @@ func beforeTemplate(src string) string {
 	return src
 }
 
-// shellScript returns the index of the argument that is a shell's script, or its path: the
-// first that is no option. 0 means that the shell reads its standard input.
+// shellScript returns the index of the argument that is the script of a shell or the path
+// of the script: the first argument that is not an option. run[0] is the shell. 0 means
+// that the shell runs its standard input.
 func shellScript(run []*template.Text) int {
 	for i := 1; i < len(run); i++ {
 		switch word := run[i].Literal(); {
@@ -187,8 +190,9 @@ func shellScript(run []*template.Text) int {
 	return 0
 }
 
-// interpreterScript is shellScript for other languages: the first argument that is neither
-// an option nor an argument of one, or the argument of the option for a script.
+// interpreterScript is shellScript for interpreters of other languages. The script is the
+// argument of an option such as -e, or else the first argument that is neither an option
+// nor the argument of an option.
 func interpreterScript(name string, run []*template.Text) int {
 	for i := 1; i < len(run); i++ {
 		switch word := run[i].Literal(); {
@@ -209,12 +213,12 @@ func interpreterScript(name string, run []*template.Text) int {
 	return 0
 }
 
-// optionWords are options of interpreters that have an argument. The -v of an awk sets a
-// variable, where a template is harmless.
+// optionWords are options of interpreters that take an argument. The -v of awk sets a
+// variable, in which a template is harmless.
 var optionWords = []string{"-W", "-X", "-I", "-r", "--require", "--import", "-F", "-v", "-d", "-L"}
 
-// isScriptOption reports whether an option of an interpreter is followed by a script, or by
-// the path of one. Letters can stand together, as in perl -lane.
+// isScriptOption reports whether the argument after an option of an interpreter is a script
+// or the path of a script. Letters can be combined, as in perl -lane.
 func isScriptOption(name, word string) bool {
 	if !strings.HasPrefix(word, "-") || len(word) < 2 {
 		return false

@@ -19,35 +19,35 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Config is the whole configuration. It does not change after [Load] and is
-// shared; a reload makes a new one.
+// Config is the whole configuration. It does not change after [Load], so goroutines
+// can share it; a reload returns a new Config.
 type Config struct {
 	Policies  map[string]retry.Policy
 	Workflows map[string]*steps.Workflow
 	Notifiers map[string]*notify.Spec
-	Packs     map[string]*detect.Pack // of the file; others are built in
+	Packs     map[string]*detect.Pack // only those of the file, not the built-in packs
 	Sessions  map[string]*Session
 	Watch     WatchDefaults
 	Providers map[string]*Provider
 	Gateway   Gateway
-	NIP90     *nip90.Spec // nil means that no jobs are taken from relays
+	NIP90     *nip90.Spec // nil means that no jobs are accepted from relays
 	Server    Server
 	Engine    cluster.Config
 	Audit     Audit
-	Alarm     storm.Rule      // when retries are a storm
-	Tracing   *tracing.Config // nil means that no spans are made
+	Alarm     storm.Rule      // when to raise an alarm because retries multiply the load
+	Tracing   *tracing.Config // nil means that tracing is off
 
-	names     []string // of the workflows, in the file's order
-	sessions  []string // the same of the sessions
-	providers []string // the same of the providers
-	dir       string   // where relative paths of references start
+	names     []string // names of the workflows, in the order of the file
+	sessions  []string // names of the sessions, in the order of the file
+	providers []string // names of the providers, in the order of the file
+	dir       string   // folder that paths in references are relative to
 	values    []strictyaml.Value
 	secrets   secret.Resolver
 	digest    digest
 	warnings  []*strictyaml.FieldError
 }
 
-// Warnings returns what is valid in the file, but probably a mistake.
+// Warnings returns warnings about settings that are valid but probably a mistake.
 func (c *Config) Warnings() []*strictyaml.FieldError { return c.warnings }
 
 // WorkflowNames returns the names of the workflows in the order of the file.
@@ -71,35 +71,35 @@ func (c *Config) OrderedNotifiers() []*notify.Spec {
 	return list
 }
 
-// NotifyEnv returns what the senders of notifiers need.
+// NotifyEnv returns the settings outside of the section notify that notifiers need to send.
 func (c *Config) NotifyEnv() notify.Env {
 	return notify.Env{Secrets: c.secrets, Hidden: c.HiddenVariables(), Inherit: c.Server.Inherit}
 }
 
-// Secrets returns the resolver of references. It reads the environment of [Source], and
-// adds every value to its redactor.
+// Secrets returns the resolver of references. It reads variables from Source.Environ and
+// adds every value to Source.Redactor.
 func (c *Config) Secrets() secret.Resolver { return c.secrets }
 
-// Server is how `tideover serve` runs.
+// Server has the settings of `tideover serve`.
 type Server struct {
 	Listen        string               // host:port
-	Hosts         []string             // further names and addresses under which it may be asked, without port
+	Hosts         []string             // further host names and IP addresses that requests may name, without port
 	Socket        string               // path of the unix socket
 	Data          string               // folder of all state
 	Token         *template.SecretText // nil means that serve generates one in Data
-	TLS           ServerTLS            // of Listen, and of the gateway's if that runs alone
+	TLS           ServerTLS            // for Listen, and for Gateway.Listen if the gateway runs alone
 	Retention     time.Duration        // how long ended runs are kept
 	DeadRetention time.Duration        // how long runs that gave up are kept
-	Concurrency   int                  // handlers at once
-	Durability    string               // "full" or "os"
-	MaxBody       int64                // bytes of a request's body
+	Concurrency   int                  // most handlers at the same time
+	Durability    string               // "full" syncs a start to disk before it is acknowledged, "os" only writes it
+	MaxBody       int64                // most bytes in the body of an API request
 	Inherit       guard.Inherit        // variables that all commands of steps, jobs and notifiers get
 
-	MaxConnections           int // of the TCP listener; 0 means as many as the descriptors of the process allow
-	MaxConnectionsPerAddress int // the same from one address; 0 means half of MaxConnections
+	MaxConnections           int // most open TCP connections; 0 means as many as the file descriptors of the process allow
+	MaxConnectionsPerAddress int // most open TCP connections from one address; 0 means half of MaxConnections
 }
 
 // Values returns every setting in effect with its origin, section by section:
 // policies, notifiers, providers, the gateway, workflows, then the engine, the
-// server, the audit trail, the alarm, tracing, the sessions and the jobs of NIP-90.
+// server, the audit log, the alarm, tracing, the sessions and the jobs of NIP-90.
 func (c *Config) Values() []strictyaml.Value { return c.values }

@@ -13,11 +13,11 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// ownPrefixes begin the names of workflows that are not the file's.
+// ownPrefixes are the prefixes of workflows that tideover defines itself.
 var ownPrefixes = []string{session.Prefix, "notify.", nip90.Prefix}
 
-// checkPrefixes refuses names of workflows that begin like those of sessions, messages
-// and jobs.
+// checkPrefixes refuses workflow names with a prefix that is reserved for the workflows
+// of sessions, messages and jobs.
 func checkPrefixes(at place) {
 	for _, p := range at.Node.Pairs {
 		if name := p.Key.Text; slices.ContainsFunc(ownPrefixes, func(s string) bool { return strings.HasPrefix(name, s) }) {
@@ -26,7 +26,7 @@ func checkPrefixes(at place) {
 	}
 }
 
-// checkReserved refuses names that end like those of the workflows of on-give-up.
+// checkReserved refuses names that end in alarmSuffix.
 func checkReserved(at place) {
 	for _, p := range at.Node.Pairs {
 		if strings.HasSuffix(p.Key.Text, alarmSuffix) {
@@ -44,7 +44,7 @@ func crossCheckServer(f *fileReader, found map[string]place) {
 	}
 }
 
-// checkApart refuses a second place that is lost with the data folder.
+// checkApart refuses a second place inside the data folder: both would be lost together.
 func checkApart(at place, second, data string) {
 	if second == "" || data == "" {
 		return
@@ -55,7 +55,7 @@ func checkApart(at place, second, data string) {
 	}
 }
 
-// crossCheckSessions refuses sessions on a cluster.
+// crossCheckSessions refuses sessions if the engine is a cluster.
 func crossCheckSessions(at place, c *Config) {
 	if c.Engine.Clustered() && len(at.Node.Pairs) > 0 {
 		at.Bad("sessions can't be combined with engine.nats: a session is bound to one machine; use tideover watch, or a tideover serve with a separate file")
@@ -66,7 +66,7 @@ func crossCheckSessions(at place, c *Config) {
 type command struct {
 	at      place
 	args    []usedText
-	env     []string // names that the command has by env
+	env     []string // names of the variables that the key env sets
 	inherit guard.Inherit
 }
 
@@ -78,7 +78,7 @@ func (c *command) texts() []*template.Text {
 	return list
 }
 
-// addCommand remembers the command of a step.
+// addCommand keeps the command of a step for crossCheckCommands.
 func (r *sharedReader) addCommand(d *stepDraft) {
 	if len(d.Texts.Run) == 0 {
 		return
@@ -95,8 +95,8 @@ func (r *sharedReader) addCommand(d *stepDraft) {
 	r.commands = append(r.commands, c)
 }
 
-// crossCheckCommands warns of commands that probably do not do what they are meant to.
-// inherit is server.env-inherit.
+// crossCheckCommands warns about a template in a shell script and about variables that a
+// command uses and does not get. inherit is server.env-inherit.
 func crossCheckCommands(commands []command, inherit guard.Inherit) {
 	for _, c := range commands {
 		c.warnUnseen(inherit)
@@ -104,14 +104,14 @@ func crossCheckCommands(commands []command, inherit guard.Inherit) {
 	}
 }
 
-// warnScript warns of a template in what a shell reads as commands.
+// warnScript warns about a template in the script of a shell.
 func (c *command) warnScript() {
 	run := c.texts()
 	for k := range c.args {
 		if !isShell(run[k]) {
 			continue
 		}
-		// Without -c it is the path of a script, and not its text.
+		// Without -c the argument is the path of a script, where a template is harmless.
 		if i := k + shellScript(run[k:]); i > k+1 && scriptFlag.MatchString(run[i-1].Literal()) && !run[i].IsConstant() {
 			c.args[i].at.Warn("the shell runs the rendered template as part of its script: pass the template as an argument after the script, which reads it as \"$1\": " +
 				"[sh, -c, 'agent \"$1\"', sh, \"{{ .input.task }}\"]")
@@ -120,13 +120,14 @@ func (c *command) warnScript() {
 	}
 }
 
-// scriptFlag is the option of a shell that is followed by a script.
+// scriptFlag matches the option -c of a shell, alone or combined; a script follows it.
 var scriptFlag = lazyregexp.New(`^-[a-zA-Z]*c$`)
 
-// warnUnseen warns of variables that the command uses and does not get.
+// warnUnseen warns about variables that the command uses and does not get. server is
+// server.env-inherit.
 func (c *command) warnUnseen(server guard.Inherit) {
 	if !slices.ContainsFunc(c.args, func(u usedText) bool { return isShell(u.text) }) {
-		return // nothing reads $NAME
+		return // without a shell, $NAME is plain text
 	}
 	got := slices.Concat(guard.BaseVariables, c.inherit, server, shellVariables, guard.Inherit(c.env))
 	for _, u := range c.args {
@@ -147,7 +148,7 @@ func isShell(t *template.Text) bool {
 	return slices.Contains(shells, t.Literal()[strings.LastIndexByte(t.Literal(), '/')+1:])
 }
 
-// shellVariables are set by shells, and by awk in their scripts.
+// shellVariables are variables that shells set, and variables of awk scripts.
 var shellVariables = guard.Inherit{
 	"PWD", "OLDPWD", "IFS", "PPID", "OPTARG", "OPTIND", "REPLY", "RANDOM", "SECONDS", "LINENO", "SHLVL", "UID", "EUID", "HOSTNAME", "BASH*", "PIPESTATUS",
 	"NF", "NR", "FNR",
@@ -159,8 +160,8 @@ var (
 	setVariable    = lazyregexp.New(`(?:^|[^A-Za-z0-9_$])([A-Za-z_][A-Za-z0-9_]*)\+?=|\b(?:for|read|local|declare|export|getopts|readonly)((?:\s+[A-Za-z_-][A-Za-z0-9_-]*)+)`)
 )
 
-// variablesOf returns the names of the variables that a script uses and does not set, sorted. It reads no
-// grammar: a name in single quotes counts.
+// variablesOf returns the sorted names of the variables that a script uses and does not set. It
+// searches for $NAME and does not parse the script: a $NAME in single quotes counts, too.
 func variablesOf(script string) (names []string) {
 	script = templateAction.ReplaceAllString(script, " ")
 	set := map[string]bool{}

@@ -11,6 +11,6 @@
 //
 // Each section has a file with its table of keys, such as serverKeys, and its reader.
 // The tables are the only place that knows the keys: readers and [Schema] both use them.
-// Checks across sections are in crosscheck.go. The types of what steps, notify, nip90,
-// tracing and cluster need are in those packages.
+// Checks across sections are in crosscheck.go. The packages steps, notify, nip90, tracing
+// and cluster define the types of their own settings.
 package config

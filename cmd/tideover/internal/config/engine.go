@@ -25,10 +25,10 @@ import (
 // engineReader reads the section engine.
 type engineReader struct {
 	*sharedReader
-	secondPlace place // of second-place
+	secondPlace place // of the key second-place, for a check against server.data
 }
 
-// section reads the section with the variables and the flags over it.
+// section reads the section engine; environment variables and flags override the file.
 func (r *engineReader) section(at place, e *cluster.Config) {
 	found := r.layered(at, r.engineKeys(e))
 	if _, ok := found["nats"]; !ok {
@@ -47,7 +47,7 @@ func (r *engineReader) section(at place, e *cluster.Config) {
 	r.addresses(found, e)
 }
 
-// checkPair refuses one of two keys without the other.
+// checkPair refuses a map that has only one of the keys a and b.
 func checkPair(found map[string]place, a, b string) {
 	switch {
 	case found[a].Node != nil && found[b].Node == nil:
@@ -57,7 +57,7 @@ func checkPair(found map[string]place, a, b string) {
 	}
 }
 
-// checkIdentity refuses several ways to say who we are.
+// checkIdentity refuses more than one way to authenticate, for each of the two accounts.
 func checkIdentity(found map[string]place) {
 	for _, ways := range [][]string{{"credentials", "nkey-seed", "user", "token"}, {"system-credentials", "system-user"}} {
 		first := ""
@@ -73,7 +73,7 @@ func checkIdentity(found map[string]place) {
 	}
 }
 
-// engineKeys are the keys of the section.
+// engineKeys are the keys of the section engine.
 func (r *engineReader) engineKeys(e *cluster.Config) []key {
 	return []key{
 		strictyaml.Field(&e.NATS, "nats", "", addressesSchema, r.natsServers,
@@ -155,9 +155,10 @@ func readMember(at place) string {
 	})
 }
 
-// minLog is the least that a log may be limited to: it is cut when a snapshot is
-// made, after 64 MiB, up to the snapshot before, and what comes meanwhile must fit
-// too. In less it may be full before anything is cut off, and then stay so.
+// minLog is the smallest max-bytes of a log. A snapshot is made after 64 MiB, and the log
+// is then truncated up to the snapshot before it. So the log holds up to 128 MiB, and
+// entries that arrive meanwhile need room too. A smaller log could fill up before it is
+// truncated, and would stay full.
 const minLog = 3 * 64 << 20
 
 func readLogLimit(at place) int64 {
@@ -179,7 +180,7 @@ func readLeaseTime(at place) time.Duration {
 	return d
 }
 
-// existing reads the path of something that must be there.
+// existing reads the path of a file that must exist.
 func (r *engineReader) existing(at place) string {
 	s, ok := at.Text()
 	if !ok {
@@ -197,8 +198,8 @@ func (r *engineReader) existing(at place) string {
 	return path
 }
 
-// checkedPath returns a function that reads the path of something that must be there and
-// be valid in the settings that config returns for it.
+// checkedPath returns a function that reads the path of a file that must exist. config
+// returns settings with that path, and these must be valid.
 func (r *engineReader) checkedPath(config func(path string) jetstream.Config) func(at place) string {
 	return func(at place) string {
 		path := r.existing(at)
@@ -212,13 +213,14 @@ func (r *engineReader) checkedPath(config func(path string) jetstream.Config) fu
 	}
 }
 
-// misfit records what is wrong with a file, with its path as it is written.
+// misfit records the error about a file as a problem, with the path as the configuration
+// has it.
 func misfit(at place, path string, err error) {
 	_, text, _ := strings.Cut(oneline.Text(err.Error()), ": ") // without the name of the field
 	at.Bad("%s", strings.ReplaceAll(text, path, at.Node.Text))
 }
 
-// folder reads the path of the second place.
+// folder reads the path of the second place, and validates it.
 func (r *engineReader) folder(at place) string {
 	s, ok := at.Text()
 	if !ok {
@@ -226,7 +228,7 @@ func (r *engineReader) folder(at place) string {
 	}
 	path := r.path(at, s)
 	if s == "" {
-		return "" // which was refused
+		return "" // r.path has refused it
 	}
 	if err := (jetstream.Config{URL: "nats://localhost", SecondPlace: path}).Validate(); err != nil {
 		misfit(at, path, err)
@@ -236,7 +238,7 @@ func (r *engineReader) folder(at place) string {
 	return path
 }
 
-// tls reads the files for a connection.
+// tls reads the section engine.tls and checks the files that it names.
 func (r *engineReader) tls(at place, t *cluster.TLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return

@@ -16,7 +16,7 @@ import (
 
 const noAddress = "the address is missing; want one like nats://host:4222"
 
-// natsServers reads where the servers are: one text with commas, or a list.
+// natsServers reads the addresses of the NATS servers: a list, or one text with commas.
 func (r *engineReader) natsServers(at place) (list []*template.SecretText) {
 	parts := at.Node.Items
 	if at.Node.Kind != strictyaml.KindList {
@@ -25,7 +25,7 @@ func (r *engineReader) natsServers(at place) (list []*template.SecretText) {
 			return nil
 		}
 		if name, ok := strings.CutPrefix(at.Node.Origin, "env "); ok && strings.Contains(text, "@") && !template.IsRef(text) {
-			// There may be a password in the variable; from here on it is referred to.
+			// The variable may contain a password: use a reference to it instead of its value.
 			text = fmt.Sprintf("${env:%s}", name)
 		}
 		for part := range strings.SplitSeq(text, ",") {
@@ -45,13 +45,13 @@ func (r *engineReader) natsServers(at place) (list []*template.SecretText) {
 		at.Bad(noAddress)
 	case len(list) == len(parts):
 		at.Record(strings.Join(shown, ","))
-	case strings.Contains(at.Node.Text, "@"): // of a password with a comma there are several parts
+	case strings.Contains(at.Node.Text, "@"): // a comma in a password splits it, so that each part is checked alone
 		at.Hide()
 	}
 	return list
 }
 
-// natsServer reads one, and checks what it is at the moment.
+// natsServer reads one address, and checks it with the current values of its references.
 func (r *engineReader) natsServer(at place) *template.SecretText {
 	src, ok := at.Text()
 	if !ok {
@@ -84,15 +84,16 @@ func (r *engineReader) natsServer(at place) *template.SecretText {
 	}
 	if plainAddress.MatchString(src) || template.IsRef(src) {
 		at.Bad("%q %s", src, wrong)
-	} else { // a part of it may be a password that is in the wrong place
+	} else { // it may contain a misplaced password
 		at.Hide()
 		at.Refuse(src, "this "+wrong)
 	}
 	return nil
 }
 
-// wrongAddress returns what is wrong with addresses without references, or "". It quotes
-// only the scheme.
+// wrongAddress returns what is wrong with one or several addresses, "" if they are valid.
+// The text has no references. Because it may contain a password, the result quotes only
+// the scheme.
 func wrongAddress(text string) string {
 	if err := (jetstream.Config{URL: text}).Validate(); err != nil {
 		return strings.TrimPrefix(strings.TrimPrefix(oneline.Text(err.Error()), "url: number 1 "), "url: ")
@@ -109,13 +110,14 @@ func wrongAddress(text string) string {
 	return ""
 }
 
-// addresses checks what all addresses say together.
+// addresses checks the rules that concern all addresses: schemes that can't be mixed, and
+// credentials in an address together with another way to authenticate.
 func (r *engineReader) addresses(found map[string]place, e *cluster.Config) {
 	var users, web, plain bool
 	for _, s := range e.NATS {
 		out, err := cluster.ResolveAddress(s, r.Secrets)
 		if err != nil {
-			continue // which was refused
+			continue // natsServer has refused it
 		}
 		for part := range strings.SplitSeq(out.Reveal(), ",") {
 			u, err := cluster.ParseAddress(part)
@@ -136,11 +138,11 @@ func (r *engineReader) addresses(found map[string]place, e *cluster.Config) {
 	}
 }
 
-// plainAddress is one in which there is certainly no password.
+// plainAddress matches addresses that can't contain a password.
 var plainAddress = lazyregexp.New(`^([a-z]+://)?[A-Za-z0-9.-]*(:[0-9]*)?$`)
 
-// addressSecret returns a secret in an address: a password, or a user without one, which
-// is a token for NATS.
+// addressSecret returns a secret that is written out in an address: a password, or a user
+// without a password, which NATS uses as a token.
 func addressSecret(src string) (literal string, found bool) {
 	if l, found := strictyaml.KnownSecret(src); found {
 		return l, true

@@ -8,8 +8,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// layered reads a section that variables and flags can set, too. It has defaults also if
-// the file does not have it.
+// layered reads a section whose keys environment variables and flags can also set. If the
+// file does not have the section, its keys get their defaults.
 func (r *sharedReader) layered(at place, keys []key) (found map[string]place) {
 	if at = orMap(at); at.IsMap() {
 		at.Node = r.layers(at, keys)
@@ -18,18 +18,18 @@ func (r *sharedReader) layered(at place, keys []key) (found map[string]place) {
 	return found
 }
 
-// layers returns a section with what variables and flags say in it. The variable
-// of server.max-body is TIDEOVER_SERVER_MAX_BODY.
+// layers returns a copy of a section in which the values of variables and flags replace
+// those of the file. The variable of server.max-body is TIDEOVER_SERVER_MAX_BODY.
 func (r *sharedReader) layers(at place, keys []key) *strictyaml.Node {
 	n := *at.Node
 	n.Pairs = slices.Clone(at.Node.Pairs)
 	prefix := "TIDEOVER_" + strings.ToUpper(at.Path()) + "_"
 	var names []string
-	set := map[string]func(*strictyaml.Node){} // by name
+	set := map[string]func(*strictyaml.Node){} // by key; a key inside of another is "tls-cert"
 	add := func(name string, f func(*strictyaml.Node)) {
 		names, set[name] = append(names, name), f
 		variable := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		if v := r.env[variable]; v != "" { // an empty one is as good as none
+		if v := r.env[variable]; v != "" { // an empty variable counts as not set
 			f(strictyaml.NewText(v, "env "+variable))
 		}
 	}
@@ -58,8 +58,8 @@ func (r *sharedReader) layers(at place, keys []key) *strictyaml.Node {
 	return &n
 }
 
-// flagsOf returns the flags of a section by name. Those without a section are the
-// server's.
+// flagsOf returns the flags of a section by key. Flags without a section belong to the
+// section server.
 func (r *sharedReader) flagsOf(section string) map[string]string {
 	flags := map[string]string{}
 	for flag, value := range r.flags {

@@ -24,27 +24,27 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Source is what a configuration is made of.
+// Source has the inputs of [Load]: the file, the environment and the flags.
 type Source struct {
-	Path     string            // of the file; empty means that there is none
-	Data     []byte            // the file's content, if it has been read already; relative paths in it start at Path's folder
-	Environ  []string          // as from os.Environ; nil means the process's
-	Flags    map[string]string // given on the command line, by the server's key: {"listen": "127.0.0.1:0"}; or by another section's: "gateway.listen"
-	Redactor *secret.Redactor  // learns the value of every secret that is looked up; may be nil
+	Path     string            // of the file; "" means that there is no file
+	Data     []byte            // the file's content; nil means that Load reads Path. Relative paths in it start at Path's folder
+	Environ  []string          // NAME=value, as from os.Environ; nil means the environment of the process
+	Flags    map[string]string // by key of the section server, such as "listen", or by section and key, such as "gateway.listen"
+	Redactor *secret.Redactor  // Load adds the value of every secret that it resolves; may be nil
 }
 
 // digest identifies the content of a file.
 type digest = [sha256.Size]byte
 
-// Load reads and checks the configuration. Its error is [strictyaml.FieldErrors] when the
-// content is at fault.
+// Load reads and checks the configuration. If the content is invalid, the error is
+// [strictyaml.FieldErrors] with all problems.
 func Load(src Source) (*Config, error) {
 	cfg, _, err := load(src)
 	return cfg, err
 }
 
-// load is Load with the digest of the content, which a watcher needs also if the content
-// is wrong.
+// load is Load that also returns the digest of the content, even if the content is
+// invalid: a [Watcher] compares it with the next content.
 func load(src Source) (*Config, digest, error) {
 	f, err := openFile(src)
 	if err != nil {
@@ -58,12 +58,13 @@ func load(src Source) (*Config, digest, error) {
 	return f.cfg, f.cfg.digest, nil
 }
 
-// content reads the file, and one byte more than is accepted at most.
+// content returns src.Data or reads the file. It reads at most MaxFile+1 bytes, so that
+// the parser can refuse a file that is too large.
 func content(src Source) ([]byte, error) {
 	if src.Data != nil || src.Path == "" {
 		return src.Data, nil
 	}
-	// Before it is opened: opening a pipe waits for a writer.
+	// Check the kind before the file is opened: opening a pipe waits for a writer.
 	info, err := os.Stat(src.Path)
 	if err != nil {
 		return nil, fmt.Errorf("config: %w", err)
@@ -84,7 +85,7 @@ func content(src Source) ([]byte, error) {
 		return nil, fmt.Errorf("config: %w", err)
 	}
 	if len(data) == 0 {
-		data = []byte{} // an empty file is not the same as none
+		data = []byte{} // nil would mean that there is no file
 	}
 	return data, nil
 }
@@ -102,7 +103,7 @@ func fileKind(m fs.FileMode) string {
 	return "a device"
 }
 
-// environment is the variables by name.
+// environment has the environment variables by name.
 type environment map[string]string
 
 func newEnvironment(environ []string) environment {
@@ -123,9 +124,9 @@ func (e environment) lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// learnProxies adds the addresses of proxies that have a password to the redactor. The
-// file does not refer to these variables, but net/http reads them, commands inherit them,
-// and both may repeat them.
+// learnProxies adds proxy addresses that contain credentials to the redactor. The file
+// does not refer to these variables, but net/http uses them and commands inherit them,
+// and both may print them.
 func (e environment) learnProxies(r *secret.Redactor) {
 	if r == nil {
 		return
@@ -136,17 +137,18 @@ func (e environment) learnProxies(r *secret.Redactor) {
 			continue
 		}
 		if !strings.Contains(value, "://") {
-			value = "http://" + value // as net/http reads it
+			value = "http://" + value // net/http assumes this scheme, too
 		}
 		r.Add(value)
 	}
 }
 
-// fileReader reads a whole file. It has a reader for each section that others refer to.
+// fileReader reads a whole file. It has a reader for each section that needs a state of
+// its own.
 type fileReader struct {
 	*sharedReader
 	doc    *strictyaml.Document
-	noFile bool // there are only variables, flags and defaults
+	noFile bool // the configuration consists of variables, flags and defaults only
 	cfg    *Config
 
 	policies  *policyReader
@@ -159,7 +161,8 @@ type fileReader struct {
 	jobs      *jobReader
 }
 
-// openFile reads the content of a source, which is not checked yet.
+// openFile reads the content of a source and parses it as YAML. The caller checks the
+// values with [fileReader.read].
 func openFile(src Source) (*fileReader, error) {
 	data, err := content(src)
 	if err != nil {
@@ -177,7 +180,7 @@ func openFile(src Source) (*fileReader, error) {
 	return f, nil
 }
 
-// newFileReader returns a reader of data, whose relative paths start at dir.
+// newFileReader returns a reader of data. Relative paths in data start at dir.
 func newFileReader(src Source, dir string, data []byte) *fileReader {
 	env := newEnvironment(src.Environ)
 	env.learnProxies(src.Redactor)
@@ -202,7 +205,7 @@ func newFileReader(src Source, dir string, data []byte) *fileReader {
 	}
 }
 
-// read fills the configuration.
+// read reads all sections into f.cfg and records their problems in f.doc.
 func (f *fileReader) read() {
 	root := f.doc.Root
 	switch {
@@ -216,7 +219,7 @@ func (f *fileReader) read() {
 		root.Node.Set("version", strictyaml.NewText("1", "default"))
 	}
 	for _, section := range []string{"engine", "server", "audit", "alarm", "gateway"} {
-		// These sections have defaults also if the file does not have them.
+		// Add these sections if the file does not have them, so that they get their defaults.
 		if root.IsMap() && root.Node.Get(section) == nil {
 			root.Node.Set(section, strictyaml.NewMap())
 		}
@@ -244,7 +247,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 			"Retry policies by name: how long to wait and when to stop. A name can be used wherever a policy is expected."),
 		namedSection("notify", oneOf(f.notifiers.notifyKeys(new(notify.Spec)), notifyKinds...), "", f.notifiers.section,
 			"Notifiers by name: where messages about runs and providers are sent."),
-		// Before the workflows, whose steps use them.
+		// Providers must be read before the workflows, whose steps use them.
 		namedSection("providers", f.providers.schema, "", func(at place) {
 			f.providers.section(at)
 			c.providers = f.providers.names
@@ -256,13 +259,14 @@ func (f *fileReader) rootKeys(c *Config) []key {
 			f.workflows.section(at)
 			c.names = f.workflows.names
 		}, "Workflows by name."),
-		// Before the server and the sessions, which ask whether there is a cluster.
+		// The engine must be read before the server and the sessions, whose checks depend
+		// on whether it is a cluster.
 		section("engine", f.engine.engineKeys(&c.Engine), func(at place) { f.engine.section(at, &c.Engine) },
 			"Where runs are stored: in server.data, or shared with other processes in NATS JetStream. Each key can also be set by an environment variable, such as TIDEOVER_ENGINE_NATS for nats."),
 		section("server", f.server.serverKeys(&c.Server), func(at place) {
 			crossCheckServer(f, f.server.section(at, &c.Server))
 		}, "Settings of tideover serve. Each key can also be set by an environment variable, such as TIDEOVER_SERVER_LISTEN for listen."),
-		// After the server, in whose data it is.
+		// The audit log must be read after the server: its default path is in server.data.
 		section("audit", auditKeys(f.sharedReader, &c.Audit), func(at place) {
 			readAudit(f.sharedReader, at, &c.Audit, c.Server.Data)
 		}, "The audit log: a file with all events."),
@@ -274,7 +278,7 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		namedSection("detect", describe(packKeys()), "", func(at place) { at.EachName("pack", f.sessions.pack) },
 			"Your own packs of rules that find out why a session stopped, in addition to the built-in packs."),
 		namedSection("sessions", describe(f.sessions.sessionKeys(new(Session))), alarmPattern, func(at place) {
-			checkReserved(at) // a session is a workflow, too
+			checkReserved(at) // the engine runs a session as a workflow
 			crossCheckSessions(at, c)
 			at.EachName("session", func(name string, at place) {
 				c.sessions = append(c.sessions, name)
@@ -283,19 +287,20 @@ func (f *fileReader) rootKeys(c *Config) []key {
 		}, "Long-running commands by name, which are resumed after usage limits and failures."),
 		section("watch", watchKeys(&c.Watch), func(at place) { strictyaml.Object(orMap(at), watchKeys(&c.Watch)) },
 			"Defaults for the flags of tideover watch."),
-		// After the workflows, which it may name.
+		// NIP-90 jobs must be read after the workflows, which they may name.
 		strictyaml.Field(&c.NIP90, "nip90", "", describe(f.jobs.nip90Keys(new(nip90.Spec))), f.jobs.section,
 			"NIP-90 jobs to accept from Nostr relays and answer there. Default: none."),
 	}
 }
 
-// section is a section with fixed keys, which may be empty.
+// section returns the root key for a section with fixed keys. The section may be empty.
 func section(name string, keys []key, read func(at place), doc string) key {
 	schema := func() *jsonschema.Schema { return strictyaml.OrNull(strictyaml.Describe(keys)) }
 	return strictyaml.Func(name, "", schema, read, doc)
 }
 
-// namedSection is a section whose keys are names, except those that match reserved.
+// namedSection returns the root key for a section whose keys are names that the author of
+// the file chooses. Its schema refuses names that match the pattern reserved, if it is not "".
 func namedSection(name string, item strictyaml.SchemaFunc, reserved string, read func(at place), doc string) key {
 	schema := func() *jsonschema.Schema {
 		s := strictyaml.NamedSchema(item())

@@ -7,9 +7,9 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// Locate returns the socket and the data folder of the server that would run with the
-// configuration. It is for clients of the server. The rest of the configuration may be
-// wrong, or refer to secrets that only the server can read.
+// Locate returns the socket and the data folder of the server that runs with the
+// configuration. Clients of the server use it. It checks no other keys, because they may
+// refer to secrets that only the server can read.
 func Locate(src Source) (socket, data string, err error) {
 	f, err := openFile(src)
 	if err != nil {
@@ -21,7 +21,7 @@ func Locate(src Source) (socket, data string, err error) {
 	return f.cfg.Server.Socket, f.cfg.Server.Data, f.doc.Err()
 }
 
-// locate reads the keys of the section server from which follows where it is.
+// locate reads the keys data and socket of the section server.
 func (r serverReader) locate(root place, s *Server) {
 	at := root.Child("server", strictyaml.NewMap())
 	if n := root.Node.Get("server"); n != nil {
@@ -37,7 +37,7 @@ func (r serverReader) locate(root place, s *Server) {
 	}
 	keys := r.serverKeys(s)
 	at.Node = r.layers(at, keys)
-	root.Document().ForgetProblems() // with variables of other keys
+	root.Document().ForgetProblems() // about variables and flags that match no key
 	other := func(name string) bool { return name != "data" && name != "socket" }
 	keys = slices.DeleteFunc(keys, func(k key) bool { return other(k.Name) })
 	at.Node.Pairs = slices.DeleteFunc(at.Node.Pairs, func(p strictyaml.Pair) bool { return other(p.Key.Text) })
@@ -45,7 +45,8 @@ func (r serverReader) locate(root place, s *Server) {
 	r.defaultPlaces(at, found, s)
 }
 
-// defaultPlaces fills in the data folder and the socket if the file has none.
+// defaultPlaces sets the data folder and the socket to their defaults if they are not in
+// found.
 func (r serverReader) defaultPlaces(at place, found map[string]place, s *Server) {
 	if _, ok := found["data"]; !ok {
 		s.Data = r.defaultData(at)

@@ -17,8 +17,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// HiddenVariables returns the names of the variables that no command gets: they hold
-// secrets for this process alone.
+// HiddenVariables returns the names of the environment variables that no command gets,
+// because they contain the secret key of NIP-90.
 func (c *Config) HiddenVariables() (names []string) {
 	if c.NIP90 == nil || c.NIP90.Key == nil {
 		return nil
@@ -39,7 +39,8 @@ type jobReader struct {
 	workflows *workflowReader
 }
 
-// section reads the section.
+// section reads the section nip90, sets the defaults that depend on other keys, and checks
+// the commands of notifiers, whose messages may contain text of a job.
 func (r *jobReader) section(at place) *nip90.Spec {
 	n := &nip90.Spec{}
 	found, _ := strictyaml.Object(at, r.nip90Keys(n))
@@ -59,8 +60,7 @@ func (r *jobReader) section(at place) *nip90.Spec {
 	return n
 }
 
-// nostrKey reads the reference to the secret key, and checks what it leads to at
-// the moment.
+// nostrKey reads the reference to the secret key, and checks its current value.
 func (r *jobReader) nostrKey(at place) *template.SecretText {
 	s := r.Secret(at)
 	if s == nil {
@@ -78,7 +78,7 @@ func (r *jobReader) nostrKey(at place) *template.SecretText {
 	return s
 }
 
-// readCustomers reads the public keys of those whose jobs are taken.
+// readCustomers reads the public keys of the customers whose jobs are accepted.
 func readCustomers(at place) []string {
 	if at.IsList() && len(at.Node.Items) == 0 {
 		at.Bad("the list is empty, so all jobs would be rejected; leave customers out to accept all customers")
@@ -98,7 +98,8 @@ func readCustomers(at place) []string {
 	})
 }
 
-// readPublicText reads a text of at most so many characters, which is public.
+// readPublicText reads a text of at most most characters. Because the text is published,
+// it refuses secrets, references and templates.
 func readPublicText(at place, most int) string {
 	s, ok := at.Text()
 	if !ok {
@@ -119,7 +120,7 @@ func readPublicText(at place, most int) string {
 	return s
 }
 
-// readRequestAge reads how old a request may be.
+// readRequestAge reads the maximum age of a request, which is at most maxRequestAge.
 func readRequestAge(at place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	if d > maxRequestAge {
@@ -128,14 +129,15 @@ func readRequestAge(at place) time.Duration {
 	return d
 }
 
-// The largest limits of jobs. Queues and counters are in memory.
+// The largest values of the limits on jobs. They are bounded because queues and counters
+// are in memory.
 const (
 	maxJobRate    = 1000
 	maxJobWorkers = 1000
 	maxJobQueue   = 10_000
 	maxRequestAge = 24 * time.Hour
 	maxJobName    = 100  // characters
-	maxJobAbout   = 2000 // the same
+	maxJobAbout   = 2000 // characters
 )
 
 const (
@@ -144,7 +146,7 @@ const (
 	kindPattern   = `^5[0-9]{3}$`
 )
 
-// nip90Keys are the keys of the section.
+// nip90Keys are the keys of the section nip90.
 func (r *jobReader) nip90Keys(n *nip90.Spec) []key {
 	return []key{
 		strictyaml.Required(strictyaml.Field(&n.Key, "key", "", aloneSchema, r.nostrKey,
@@ -175,7 +177,7 @@ func (r *jobReader) jobKindsSchema() *jsonschema.Schema {
 	}
 }
 
-// publicText is a key for a text of at most so many characters, which is public.
+// publicText returns a key that [readPublicText] reads.
 func publicText(dst *string, name string, most int, doc string) key {
 	read := func(at place) string { return readPublicText(at, most) }
 	return strictyaml.Field(dst, name, "", strictyaml.TextUpToSchema(most), read, doc)
@@ -196,7 +198,7 @@ func jobLimitKeys(n *nip90.Spec) []key {
 	}
 }
 
-// readRelays reads where jobs come from.
+// readRelays reads the URLs of the relays, without duplicates.
 func readRelays(at place) []string {
 	if at.IsList() && len(at.Node.Items) == 0 {
 		at.Bad("the list of relays is empty; add at least one")
@@ -205,9 +207,9 @@ func readRelays(at place) []string {
 	return readDistinct(at, readRelay)
 }
 
-// readRelay reads one of them in its normal form, in which they are compared. ws:// may
-// go to other machines, as http:// of a provider may that is sent no secret: events
-// are signed and public, and the key stays here.
+// readRelay reads the URL of a relay and returns its normal form, by which duplicates are
+// found. Unlike http:// for a provider with a key, ws:// to another machine is allowed:
+// events are signed and public, and the secret key is never sent.
 func readRelay(at place, s string) (normal string, ok bool) {
 	literal, found := template.URLSecret(s)
 	if !found {
@@ -221,7 +223,7 @@ func readRelay(at place, s string) (normal string, ok bool) {
 	normal, msg := parseRelay(s)
 	switch {
 	case msg == "":
-	case strings.ContainsAny(s, "@?#"): // a part of it may be a password that is in the wrong place
+	case strings.ContainsAny(s, "@?#"): // it may contain a misplaced password
 		at.Hide()
 		at.Refuse(s, "this "+msg)
 	default:
@@ -241,23 +243,23 @@ func parseRelay(s string) (normal, wrong string) {
 	case u.Scheme != "ws" && u.Scheme != "wss":
 		return "", "is not a URL that starts with wss:// or ws://"
 	case u.User != nil:
-		return "", "has a user in it; to a relay we are who signs with the key"
+		return "", "has a user in it; leave it out, because relays authenticate us by nip90.key"
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(s, "#"):
-		return "", "has more than a path behind the host"
+		return "", "has a query or a fragment; want only a host and a path"
 	}
 	if _, msg := parseHost(u.Hostname()); msg != "" {
-		return "", "is a URL without a host that could be one"
+		return "", "has no valid host name"
 	}
 	if port := u.Port(); port != "" {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return "", "has a port that is none"
+			return "", "has an invalid port; want 1 to 65535"
 		}
 	}
 	return normalRelay(u), ""
 }
 
-// normalRelay writes a URL without what makes no difference, as package nostr
-// does when it compares them.
+// normalRelay returns a URL with a lower-case host and without a default port and final
+// slashes, as package nostr compares URLs.
 func normalRelay(u *url.URL) string {
 	c := *u
 	c.Host = strings.ToLower(c.Host)

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	maxJobAttempts    = 20 // each is published
+	maxJobAttempts    = 20 // bounded because each attempt is published
 	maxJobTimeout     = 24 * time.Hour
-	maxJobPrice       = 1_000_000_000 // thousandths of a satoshi: a million of them
+	maxJobPrice       = 1_000_000_000 // in thousandths of a satoshi: a million satoshis
 	defaultJobTimeout = 30 * time.Second
 	defaultJobTotal   = time.Hour
 )
@@ -29,7 +29,7 @@ var jobFields = template.Fields{First: []string{"input", "run"}, Input: nip90.Jo
 
 var jobKindForm = lazyregexp.New(kindPattern)
 
-// jobKinds reads the kinds of jobs that are offered.
+// jobKinds reads the map kinds: the kinds of jobs to accept, and how to run each.
 func (r *jobReader) jobKinds(at place) (kinds []*nip90.JobKind) {
 	if at.Node.Kind != strictyaml.KindMap {
 		at.Bad("%v, where a map of kinds is expected, such as 5900", at.Node.Kind)
@@ -59,7 +59,7 @@ func (r *jobReader) newJob(kind int, at place) *stepDraft {
 	return d
 }
 
-// jobKind reads one of them.
+// jobKind reads an entry of the map kinds.
 func (r *jobReader) jobKind(kind int, at place) *nip90.JobKind {
 	d := r.newJob(kind, at)
 	if at.Node.Get("workflow") != nil {
@@ -79,13 +79,14 @@ func (r *jobReader) jobKind(kind int, at place) *nip90.JobKind {
 		checkAction(d, found, nil)
 		r.addCommand(d)
 		checkUntrusted(d, "")
-	case ok: // otherwise the key that is wrong may be meant for it
+	case ok: // if not ok, one of the invalid keys may be a misspelled run, http or workflow
 		at.Bad("want exactly one of run, http and workflow")
 	}
 	return d.job
 }
 
-// jobWorkflow reads the workflow that jobs are runs of.
+// jobWorkflow reads the name of the workflow that is started for each job, and checks the
+// steps of that workflow.
 func (r *workflowReader) jobWorkflow(at place, d *stepDraft) {
 	name, ok := at.Text()
 	if !ok {
@@ -100,8 +101,8 @@ func (r *workflowReader) jobWorkflow(at place, d *stepDraft) {
 	checkJobSteps(r.drafts[name], d.at.Path())
 }
 
-// checkJobSteps checks the steps of a workflow that a kind of jobs names. It allows less
-// than in other workflows, because anyone can start it.
+// checkJobSteps checks the steps of a workflow that jobs start. It is stricter than for
+// other workflows, because anyone can send a job. kind is the path of the kind of jobs.
 func checkJobSteps(w *draft, kind string) {
 	for _, s := range w.steps {
 		checkJobStep(s, fmt.Sprintf("step %q", s.ID), kind)
@@ -123,13 +124,13 @@ func checkJobStep(d *stepDraft, name, kind string) {
 	}
 }
 
-var errJobAttempts = fmt.Errorf("attempts: a job has at most %d", maxJobAttempts)
+var errJobAttempts = fmt.Errorf("attempts: a job can have at most %d", maxJobAttempts)
 
 func noWorkflow(name string, names []string) string {
 	return strictyaml.UnknownName("workflow", name, names)
 }
 
-// readWholeSeconds reads a duration that requests could have, too.
+// readWholeSeconds reads a duration in whole seconds, the unit of the timeouts in requests.
 func readWholeSeconds(at place) time.Duration {
 	d := strictyaml.ReadDuration(at)
 	if d%time.Second != 0 {
@@ -138,7 +139,8 @@ func readWholeSeconds(at place) time.Duration {
 	return d
 }
 
-// checkJobTimes checks the timeouts, and fills in what depends on the others.
+// checkJobTimes checks the timeouts against each other, and sets the defaults that depend
+// on other timeouts.
 func checkJobTimes(d *stepDraft, found map[string]place) {
 	j := d.job
 	if j.MaxTimeout > maxJobTimeout {
@@ -163,8 +165,8 @@ func checkJobTimes(d *stepDraft, found map[string]place) {
 	}
 }
 
-// checkJobPolicy returns an error if a job can't have the policy: it has a limited number
-// of attempts, and the timeouts of its request.
+// checkJobPolicy returns an error if the policy of a job has more than maxJobAttempts
+// attempts, a timeout (its request states the timeout), or a key that jobs don't support.
 func checkJobPolicy(p retry.Policy, command bool) error {
 	errs := []error{p.Refuse("job", append(refused(command), "reset-after")...)}
 	if p.AttemptTimeout > 0 {
@@ -181,17 +183,19 @@ func checkJobPolicy(p retry.Policy, command bool) error {
 
 var timeoutScopes = []string{"attempt", "total"}
 
-// jobStepKeys are those of a step that is alone, with run and http first.
+// jobStepKeys are the keys of a step without id and needs, which a single step does not
+// have. run and http come first.
 func (r *workflowReader) jobStepKeys(d *stepDraft) []key {
 	keys := slices.DeleteFunc(append(r.actionKeys(d), ownStepKeys(d)...), func(k key) bool {
 		return k.Name == "id" || k.Name == "needs" || k.Name == "policy"
 	})
 	return append(keys, strictyaml.Func("policy", "", policySchema, func(place) {
-		// It is read when it is known whether the job is a command.
+		// jobKind reads it, when it is known whether the job is a command.
 	}, "Retry policy: a text, the name of a policy, or a map. At most 20 attempts; timeouts are not allowed. Default: task."))
 }
 
-// jobTimeKeys has max-timeout first: the others are compared with it.
+// jobTimeKeys are the keys for timeouts. max-timeout comes first, because the others are
+// compared with it.
 func jobTimeKeys(d *stepDraft) []key {
 	return []key{
 		strictyaml.Field(&d.job.MaxTimeout, "max-timeout", "10m", strictyaml.DurationSchema, readWholeSeconds,
@@ -217,8 +221,8 @@ func (r *workflowReader) jobKeys(d *stepDraft) []key {
 	})
 }
 
-// jobFlowKeys are the same for a kind whose jobs are runs of a workflow, which has
-// its own steps.
+// jobFlowKeys are the keys of a kind of jobs that start a workflow. They refuse the keys
+// of a step: the workflow has its own steps.
 func (r *workflowReader) jobFlowKeys(d *stepDraft) []key {
 	keys, ofStep := r.jobKeys(d), len(r.jobStepKeys(d))
 	for i, k := range keys {

@@ -8,10 +8,10 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
-// checkUntrusted refuses templates by which the sender of a job could change what a step
-// does: which program runs, what a shell does, which host is asked. Known people start a
-// workflow, but anyone can send a job. via is a note on how a job reaches the step, "" if
-// it is the job's own.
+// checkUntrusted refuses templates by which the sender of a job could choose the program
+// of a step, the commands of a shell or the host of a request. It is only for steps that
+// jobs reach: anyone can send a job, but only users of the API start other runs. via is
+// appended to messages and says how a job reaches the step; "" for the job's own step.
 func checkUntrusted(d *stepDraft, via string) {
 	if d.IsHTTP() {
 		checkHost(d, via)
@@ -26,14 +26,15 @@ func checkUntrusted(d *stepDraft, via string) {
 	checkEnv(d, via)
 }
 
-// checkMessageCommand does the same for the command of a notifier, whose standard input
-// is the message.
+// checkMessageCommand is checkUntrusted for the command of a notifier, which reads the
+// message on its standard input.
 func checkMessageCommand(c command) {
 	checkTemplates(c.at, c.at, c.texts(), true, " (with nip90 in the file, a message may contain text of a job)")
 }
 
-// checkTemplates refuses templates in a command. foreignStdin is whether the sender of a
-// job may have written its standard input.
+// checkTemplates refuses the templates in a command that [commandLine] finds unsafe. run
+// and stdin are the places for messages. foreignStdin is whether the sender of a job may
+// have written the command's standard input.
 func checkTemplates(run, stdin place, texts []*template.Text, foreignStdin bool, via string) {
 	c := commandLine{run: texts, foreignStdin: foreignStdin, bad: map[int]string{}}
 	c.check()
@@ -46,8 +47,8 @@ func checkTemplates(run, stdin place, texts []*template.Text, foreignStdin bool,
 	}
 }
 
-// programVariables are variables that determine which programs another program runs. A
-// name that ends in * stands for all that begin so.
+// programVariables are environment variables that determine which programs another
+// program runs. A name that ends in * stands for all names with that prefix.
 var programVariables = []string{
 	"BASH_ENV", "BASH_FUNC_*", "DYLD_*", "EDITOR", "ENV", "GIT_*", "IFS", "JAVA_TOOL_OPTIONS", "LD_*", "LESSOPEN", "LUA_INIT", "NODE_OPTIONS", "PAGER",
 	"PATH", "PERL5*", "PROMPT_COMMAND", "PS4", "PYTHON*", "RUBY*", "SHELL", "SHELLOPTS", "VISUAL", "ZDOTDIR",
@@ -66,7 +67,7 @@ func checkEnv(d *stepDraft, via string) {
 		if !e.Text.Foreign() || !isProgramVariable(e.Name) {
 			continue
 		}
-		at := d.at // the variable may be the workflow's
+		at := d.at // if the workflow sets the variable, the step has no place for it
 		if env := at.Node.Get("env"); env != nil && env.Get(e.Name) != nil {
 			at = at.Child("env", env).Child(e.Name, env.Get(e.Name))
 		}
@@ -74,10 +75,10 @@ func checkEnv(d *stepDraft, via string) {
 	}
 }
 
-// checkHost refuses a template before the path of a URL.
+// checkHost refuses a template in the part of a URL before the path.
 func checkHost(d *stepDraft, via string) {
 	if d.Texts.URL == nil || d.Provider != "" || !d.Texts.URL.Foreign() {
-		return // the host is the provider's
+		return // no URL, no template in it, or the host comes from the provider
 	}
 	masked := template.MarkParts(d.Texts.URL.Source())
 	if _, rest, ok := strings.Cut(masked, "://"); ok {

@@ -17,18 +17,18 @@ import (
 	"github.com/tideover/tideover/internal/oneline"
 )
 
-// notifyPolicy is the policy of a notifier that has none.
+// notifyPolicy is the default policy of a notifier.
 const notifyPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
 
-// notifierReader reads the section notify, and the names of notifiers in others.
+// notifierReader reads the section notify, and the names of notifiers in other sections.
 type notifierReader struct {
 	*sharedReader
 	policies  *policyReader
 	notifiers map[string]*notify.Spec
-	runs      []command // of notifiers
+	runs      []command // commands of the notifiers that have the kind run
 }
 
-// section reads the section.
+// section reads the section notify into r.notifiers.
 func (r *notifierReader) section(at place) {
 	at.EachName("notifier", func(name string, at place) { r.notifiers[name] = r.notifier(name, at) })
 }
@@ -50,16 +50,16 @@ func (r *notifierReader) notifier(name string, at place) *notify.Spec {
 	case len(kinds) == 1:
 		n.Kind = kinds[0]
 		checkKind(at, found, n)
-	case ok: // otherwise the key that is wrong may be meant for it
+	case ok: // if not ok, one of the invalid keys may be a misspelled kind
 		at.Bad("the kind is missing; want one of %s", strings.Join(notifyKinds, ", "))
 	}
 	return n
 }
 
-// addNotifyCommand remembers the command of a notifier.
+// addNotifyCommand keeps the command of a notifier for later checks.
 func (r *notifierReader) addNotifyCommand(at place, n *notify.Spec) {
 	if at.Node == nil || len(n.RunTexts) != len(at.Node.Items) {
-		return // there is none, or it is wrong
+		return // the notifier has no command, or an invalid one
 	}
 	c := command{at: at, inherit: n.Inherit}
 	for i, t := range n.RunTexts {
@@ -71,7 +71,7 @@ func (r *notifierReader) addNotifyCommand(at place, n *notify.Spec) {
 	r.commands, r.runs = append(r.commands, c), append(r.runs, c)
 }
 
-// checkKind checks the keys that depend on the kind.
+// checkKind checks the keys that depend on the kind, and sets their defaults.
 func checkKind(at place, found map[string]place, n *notify.Spec) {
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if kind := notifyOnly[name]; kind != "" && kind != n.Kind {
@@ -96,7 +96,7 @@ func checkKind(at place, found map[string]place, n *notify.Spec) {
 	}
 }
 
-// messageText reads a template of a notifier, and tries it.
+// messageText reads a template of a notifier, and renders it once as a test.
 func (r *notifierReader) messageText(at place, name string, mode template.RefMode) *template.Text {
 	t, ok := r.Text(at, name, mode, notify.TemplateFields)
 	if !ok {
@@ -136,7 +136,7 @@ func triggers(on []notify.Trigger) string {
 
 var notifyKinds = []string{notify.KindNtfy, notify.KindSlack, notify.KindWebhook, notify.KindEmail, notify.KindRun}
 
-// notifyOnly has the kinds of keys that belong to one kind.
+// notifyOnly maps each key that only one kind of notifier has to that kind.
 var notifyOnly = map[string]string{
 	"token": notify.KindNtfy, "priority": notify.KindNtfy, "tags": notify.KindNtfy,
 	"method": notify.KindWebhook, "headers": notify.KindWebhook, "body": notify.KindWebhook, "env": notify.KindRun, "env-inherit": notify.KindRun,
@@ -182,7 +182,8 @@ func (r *notifierReader) notifyKeys(n *notify.Spec) []key {
 
 var priorities = []string{"min", "low", "default", "high", "max"}
 
-// notifyLimits are the keys of every kind: which messages it sends, and how many.
+// notifyLimits are the keys that every kind has: which messages are sent, how many, and
+// how they are retried.
 func (r *notifierReader) notifyLimits(n *notify.Spec) []key {
 	return []key{
 		strictyaml.Field(&n.On, "on", "", triggersSchema, readTriggers,
@@ -270,7 +271,7 @@ func (r *notifierReader) emailKeys(e *notify.Email) []key {
 	}
 }
 
-// email reads a mail server.
+// email reads the settings of a notifier of the kind email.
 func (r *notifierReader) email(at place) *notify.Email {
 	e := new(notify.Email)
 	found, _ := strictyaml.Object(at, r.emailKeys(e))
@@ -293,7 +294,7 @@ func parseMailServer(s string) (string, error) {
 	return s, nil
 }
 
-// parseAddress parses an address, with or without a name.
+// parseAddress parses an email address, with or without a display name.
 func parseAddress(s string) (*mail.Address, error) {
 	a, err := mail.ParseAddress(s)
 	if err != nil || strings.ContainsFunc(a.Address, func(r rune) bool { return r > '~' || r <= ' ' }) {

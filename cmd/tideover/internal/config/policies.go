@@ -20,7 +20,8 @@ type policyReader struct {
 	unlimited map[string]bool // names of policies with budget=none
 }
 
-// section reads the section. A policy can be made from one above it.
+// section reads the section policies into r.policies. A policy can be based on a policy
+// that the file defines above it.
 func (r *policyReader) section(at place) {
 	for _, p := range at.Node.Pairs {
 		r.later[p.Key.Text] = true
@@ -59,7 +60,8 @@ func (r *policyReader) policy(at place) (p retry.Policy, ok bool) {
 	}
 }
 
-// policyText reads a policy that may begin with a name of the file or with a preset.
+// policyText parses a policy that may begin with the name of a policy of the file or of
+// a preset.
 func (r *policyReader) policyText(text string) (retry.Policy, error) {
 	p, err := retry.ParseWith(text, r.policyNamed)
 	if words := strings.Fields(text); err != nil && len(words) > 0 {
@@ -68,7 +70,7 @@ func (r *policyReader) policyText(text string) (retry.Policy, error) {
 	return p, err
 }
 
-// policyNamed returns the policy of a name of the file, or of a preset.
+// policyNamed returns the policy that has the name in the file, or else the preset.
 func (r *policyReader) policyNamed(name string) (retry.Policy, bool) {
 	if p, ok := r.policies[name]; ok {
 		return p, true
@@ -76,9 +78,9 @@ func (r *policyReader) policyNamed(name string) (retry.Policy, bool) {
 	return retry.Preset(name)
 }
 
-// explainUnknown returns the error about a policy that begins with the word. If the
-// word is a name that is defined further down, or that resembles another, the error
-// says so; otherwise it is err.
+// explainUnknown returns a clearer error than err if the first word of a policy is the
+// name of a policy that is defined further down, or resembles a known name. Otherwise it
+// returns err.
 func (r *policyReader) explainUnknown(name string, err error) error {
 	if _, known := r.policyNamed(name); known || strings.ContainsAny(name, "(=") {
 		return err
@@ -92,7 +94,7 @@ func (r *policyReader) explainUnknown(name string, err error) error {
 	return err
 }
 
-// policyMap reads a policy from the keys of the text form and kind.
+// policyMap reads a policy that is written as a map, with the keys of policyKeys.
 func (r *policyReader) policyMap(at place) (p retry.Policy, ok bool) {
 	before := at.Document().Problems()
 	strictyaml.Object(at, policyKeys(&p))
@@ -106,7 +108,7 @@ func (r *policyReader) policyMap(at place) (p retry.Policy, ok bool) {
 	return p, true
 }
 
-// policyDocs describe the keys of the text form.
+// policyDocs are the descriptions of the keys that the text form of a policy has.
 var policyDocs = map[string]string{
 	"base":            "Delay before the first retry.",
 	"cap":             "Longest delay; none for no limit.",
@@ -126,8 +128,8 @@ var policyDocs = map[string]string{
 
 var families = []string{"fixed", "linear", "exponential", "decorrelated"}
 
-// policyKeys are kind and the keys of the text form, whose values are read by
-// package retry.
+// policyKeys are the keys of a policy that is a map: kind, and the keys of the text form,
+// whose values package retry parses.
 func policyKeys(p *retry.Policy) []key {
 	keys := []key{strictyaml.Required(strictyaml.Func("kind", "", wordSchema(families), func(at place) {
 		kind, err := backoff.ParseKind(at.Node.Text)
@@ -157,8 +159,8 @@ func policyKeys(p *retry.Policy) []key {
 	return keys
 }
 
-// refused returns the keys that a step can't honour. A command has no server
-// that could state a delay.
+// refused returns the policy keys that a step or a notifier does not support. A command
+// does not support server-wait and server-slack, because no server states a delay.
 func refused(command bool) []string {
 	keys := []string{"hedge", "budget"}
 	if command {
@@ -167,7 +169,7 @@ func refused(command bool) []string {
 	return keys
 }
 
-// ofStep reads the policy of a step, or returns the preset for its kind.
+// ofStep reads the policy of a step. The default is a preset for a command or a request.
 func (r *policyReader) ofStep(at place, found map[string]place, command bool) retry.Policy {
 	preset := "workflow-api"
 	if command {
@@ -176,7 +178,8 @@ func (r *policyReader) ofStep(at place, found map[string]place, command bool) re
 	return r.orPreset(preset, at, found, func(p retry.Policy) error { return p.Refuse("step", refused(command)...) })
 }
 
-// orPreset reads the policy of a map and checks it, or returns the preset.
+// orPreset reads and checks the key policy in found. If the key is absent, it returns the
+// preset.
 func (r *policyReader) orPreset(preset string, at place, found map[string]place, check func(retry.Policy) error) (p retry.Policy) {
 	here, ok := found["policy"]
 	if !ok {
@@ -195,7 +198,7 @@ func (r *policyReader) orPreset(preset string, at place, found map[string]place,
 	return p
 }
 
-// isUnbudgeted reports whether a policy, or the policy that it is made from, has
+// isUnbudgeted reports whether a policy, or the policy that it is based on, has
 // budget=none.
 func (r *policyReader) isUnbudgeted(n *strictyaml.Node) bool {
 	if b := n.Get("budget"); b != nil {
@@ -205,7 +208,7 @@ func (r *policyReader) isUnbudgeted(n *strictyaml.Node) bool {
 	return len(words) > 0 && r.unlimited[words[0]] || slices.Contains(words, "budget=none")
 }
 
-// recorded reads a policy and records it.
+// recorded reads a policy and records it as a value in effect.
 func (r *policyReader) recorded(at place) (p retry.Policy) {
 	p, ok := r.policy(at)
 	if ok {
@@ -214,8 +217,8 @@ func (r *policyReader) recorded(at place) (p retry.Policy) {
 	return p
 }
 
-// ofProvider reads the policy of a provider, whose retries always have a budget: one
-// with budget=none is refused, not ignored.
+// ofProvider reads the policy of a provider. Retries at a provider always have a budget,
+// so it refuses a policy with budget=none.
 func (r *policyReader) ofProvider(at place) retry.Policy {
 	p := r.recorded(at)
 	if r.isUnbudgeted(at.Node) && p.Budget == (limit.BudgetSpec{}) {

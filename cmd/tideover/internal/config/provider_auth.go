@@ -12,10 +12,10 @@ import (
 	"github.com/tideover/tideover/internal/oneline"
 )
 
-// noAuth is the word for no credentials at all.
+// noAuth is the value of auth with which no credentials are sent.
 const noAuth = "none"
 
-// auth reads the credentials: a reference, a list of them, or the word for none.
+// auth reads the credentials of a provider: a reference, a list of keys, or noAuth.
 func (r *providerReader) auth(at place, d *providerDraft) {
 	switch n := at.Node; {
 	case n.IsScalar() && n.Text == noAuth:
@@ -40,7 +40,8 @@ type keyDraft struct {
 	account   string
 }
 
-// authKey reads an item of the list.
+// authKey reads an item of the list auth: a reference, or a map with name, key and
+// account. name is the name of a key that has none.
 func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 	switch {
 	case at.Node.Kind == strictyaml.KindText && at.Node.Text == noAuth:
@@ -63,7 +64,7 @@ func (r *providerReader) authKey(at place, name string, d *providerDraft) {
 	}
 }
 
-// placeOf returns the place of a value that is read later.
+// placeOf returns at. It is the read function of keys whose value is read later.
 func placeOf(at place) place { return at }
 
 func authKeys(k *keyDraft) []key {
@@ -77,7 +78,8 @@ func authKeys(k *keyDraft) []key {
 	}
 }
 
-// addKey reads a key and adds it under its name, which is at the place named.
+// addKey reads the key at the place at and adds it to the provider. named is the place of
+// its name, for the message about a name that is used twice.
 func (r *providerReader) addKey(named, at place, name, account string, d *providerDraft) {
 	s := r.referenceAlone(at)
 	switch {
@@ -91,8 +93,8 @@ func (r *providerReader) addKey(named, at place, name, account string, d *provid
 	}
 }
 
-// referenceAlone reads a secret that is a reference and nothing else, and checks
-// that it can be sent as it is at the moment.
+// referenceAlone reads a secret that must consist of one reference, and checks that its
+// current value can be sent in a header.
 func (r *providerReader) referenceAlone(at place) *template.SecretText {
 	s := r.Secret(at)
 	if s == nil {
@@ -120,10 +122,10 @@ func (r *providerReader) providerHeaders(at place) []template.NamedSecret {
 	return list
 }
 
-// gatewayHeaders are those that the gateway sets itself.
+// gatewayHeaders are the headers that the gateway sets itself.
 var gatewayHeaders = append(slices.Clone(clientHeaders), "Trailer", "Host")
 
-// providerHeaderNames is headerNames for what the gateway sends.
+// providerHeaderNames is headerNames for headers of requests that the gateway sends.
 func providerHeaderNames() func(name string) string {
 	wrong := headerNames()
 	return func(name string) string {
@@ -144,7 +146,7 @@ func providerHeadersSchema() *jsonschema.Schema {
 	return s
 }
 
-// aloneSchema is for a reference and nothing else.
+// aloneSchema accepts a text that consists of one reference.
 var aloneSchema = strictyaml.PatternSchema(`^\$\{(env|file):[^{}]+\}$`)
 
 func authSchema() *jsonschema.Schema {

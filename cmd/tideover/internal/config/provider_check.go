@@ -14,13 +14,14 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// check checks a provider by itself.
+// check checks the keys of one provider against each other. checkFallbacks and
+// checkTogether check it against the others.
 func (d *providerDraft) check(secrets secret.Resolver) {
 	d.checkDependentKeys()
 	d.checkPlainHTTP()
 	d.checkKeyHeader()
 	if d.Preset == "" {
-		return // which is a problem already
+		return // an unknown preset is already recorded as a problem
 	}
 	spec, _ := d.Resolve(secrets) // problems with secrets are recorded already
 	for _, err := range strictyaml.JoinedErrors(spec.Validate()) {
@@ -28,8 +29,8 @@ func (d *providerDraft) check(secrets secret.Resolver) {
 	}
 }
 
-// addProblem records a problem that the gateway has found, at the place of its key, if
-// there is none yet.
+// addProblem records a problem that the gateway has found at the place of the key, unless
+// the key already has a problem.
 func (d *providerDraft) addProblem(err error) {
 	f, ok := errors.AsType[*gateway.FieldError](err)
 	if !ok {
@@ -66,8 +67,8 @@ func (d *providerDraft) checkDependentKeys() {
 	}
 }
 
-// checkPlainHTTP refuses to send secrets over a network without encryption, also those
-// of callers.
+// checkPlainHTTP refuses an http:// URL on another machine if secrets of the file or of
+// clients would be sent to it, unless plain-http allows it.
 func (d *providerDraft) checkPlainHTTP() {
 	if d.BaseURL == nil || d.BaseURL.Scheme != "http" || loopbackHost(d.BaseURL.Hostname()) || d.plainHTTP {
 		return
@@ -122,7 +123,7 @@ func (d *providerDraft) recordDefaults() {
 		{"breaker.window", b.WindowCalls == 0, textfmt.CompactDuration(b.Window)},
 		{"breaker.of-last", b.WindowCalls == 0, strconv.Itoa(b.MinCalls)},
 		{"breaker.consecutive", true, strconv.Itoa(b.ConsecutiveFailures)},
-		{"breaker.slow-rate", b.SlowCall > 0, "80%"}, // which package breaker fills in
+		{"breaker.slow-rate", b.SlowCall > 0, "80%"}, // the default of package breaker
 		{"fallback-after", len(d.Fallback) > 0, strconv.Itoa(d.FallbackAfter)},
 		{"stream.hold", true, textfmt.CompactDuration(d.StreamHold)},
 		{"stream.idle", true, textfmt.CompactDuration(d.StreamIdle)},
@@ -134,7 +135,7 @@ func (d *providerDraft) recordDefaults() {
 	}
 }
 
-// checkFallbacks checks the providers that take over for one, when all are known.
+// checkFallbacks checks the list fallback of a provider against all providers.
 func (r *providerReader) checkFallbacks(d *providerDraft, all []*providerDraft) {
 	seen := map[string]bool{}
 	for _, at := range d.fallbacks {
@@ -154,7 +155,8 @@ func (r *providerReader) checkFallbacks(d *providerDraft, all []*providerDraft) 
 	}
 }
 
-// checkFallback checks one of them. Problems with its own keys are recorded already.
+// checkFallback checks that provider o can be a fallback for provider d. at is the place
+// of o's name in the list fallback of d.
 func checkFallback(at place, d, o *providerDraft) {
 	switch {
 	case !d.formatRead || !o.formatRead:
@@ -175,7 +177,8 @@ func (r *providerReader) noProvider(name string) string {
 	return strictyaml.UnknownName("provider", name, r.names)
 }
 
-// checkTogether has the gateway check all providers together, if there are no problems yet.
+// checkTogether validates all providers together by [gateway.ValidateAll], if none has a
+// problem yet.
 func (r *providerReader) checkTogether(at place, drafts []*providerDraft) {
 	if at.Document().HasProblem(at.Path()) {
 		return

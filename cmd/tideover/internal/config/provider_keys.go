@@ -103,7 +103,7 @@ func readRoutes(at place) []gateway.Route {
 	})
 }
 
-// parseAuthHeader checks the name of the header in which the key is sent.
+// parseAuthHeader returns s if it can be the header in which the key is sent.
 func parseAuthHeader(s string) (string, error) {
 	if msg := providerHeaderNames()(s); msg != "" {
 		return "", fmt.Errorf("%q %s", s, msg)
@@ -111,7 +111,7 @@ func parseAuthHeader(s string) (string, error) {
 	return s, nil
 }
 
-// parseAuthScheme checks the word before the key.
+// parseAuthScheme returns s if it can be the word before the key, such as Bearer.
 func parseAuthScheme(s string) (string, error) {
 	if !headerName.MatchString(s) {
 		return "", fmt.Errorf("%q is not the name of a scheme, such as Bearer", s)
@@ -119,11 +119,11 @@ func parseAuthScheme(s string) (string, error) {
 	return s, nil
 }
 
-// parameterForm is the name of a query parameter, as it is written in an address
-// after decoding.
+// parameterForm matches the decoded name of a query parameter.
 var parameterForm = lazyregexp.New(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
 
-// forwardedNames is a key for a list of names of headers or query parameters.
+// forwardedNames returns a key for a list of names of headers or query parameters. what
+// is "header" or "query parameter" in messages.
 func forwardedNames(dst *[]string, name string, form *lazyregexp.Regexp, what, doc string) key {
 	read := func(at place) []string {
 		recordItems(at)
@@ -150,7 +150,7 @@ func rateKeys(d *providerDraft) []key {
 	}
 }
 
-// rateExample returns the text if it is a rate, or else one that is.
+// rateExample returns the text if it is a valid rate, or else an example of a rate.
 func rateExample(text string) string {
 	if _, err := limit.ParseRate(text); err != nil {
 		return "50/min"
@@ -166,7 +166,7 @@ func breakerKeys(d *providerDraft) []key {
 			"Share of failed requests at which the provider counts as down, such as 50%."),
 		strictyaml.Duration(&d.Breaker.Window, "window", "",
 			"Time window over which the shares are computed."),
-		// after window, which gives it another meaning
+		// of-last is read after window: with a window it is the fewest requests in it
 		strictyaml.Func("of-last", "", strictyaml.IntSchema(1), func(at place) {
 			n := strictyaml.ReadInt(at, 1)
 			if d.Breaker.MinCalls = n; d.at.Node.Get("breaker").Get("window") == nil {
@@ -193,7 +193,7 @@ func streamKeys(d *providerDraft) []key {
 	}
 }
 
-// saysNone reports whether the value is the word for no limit.
+// saysNone reports whether the value is "none", and records it then.
 func saysNone(at place) bool {
 	none := at.Node.Kind == strictyaml.KindText && at.Node.Text == "none"
 	if none {
@@ -206,8 +206,8 @@ func durationOrNoneSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: "^(none|" + strictyaml.DurationPattern + ")$", AllOf: []*jsonschema.Schema{{Pattern: strictyaml.AbovePattern + "|^none$"}}}
 }
 
-// durationOrNone reads a duration above zero. None is below zero, because zero is
-// what the gateway fills in.
+// durationOrNone reads a duration above zero, or "none", which is -1: for 0 the gateway
+// would use its default.
 func durationOrNone(at place) time.Duration {
 	if saysNone(at) {
 		return -1

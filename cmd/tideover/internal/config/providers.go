@@ -16,18 +16,18 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// Provider is a remote API that the gateway and steps use. Its Spec is without
-// what may be secret, the keys and the headers; see [Provider.Resolve].
+// Provider is a remote API that the gateway and steps use. Its Spec has no keys and no
+// headers, because they may be secret; [Provider.Resolve] adds them.
 type Provider struct {
 	gateway.Spec
-	Auth    []ProviderKey          // the keys; none means that callers bring their own, unless it is Keyless
+	Auth    []ProviderKey          // if empty and not Keyless, clients send their own credentials
 	Headers []template.NamedSecret // set on every request, sorted by name
 }
 
 // ProviderKey is one of the keys of a provider.
 type ProviderKey struct {
 	template.NamedSecret
-	Account string // whose limit it shares with sessions, steps and other keys; "" for none
+	Account string // account whose limit the key shares with sessions, steps and other keys; "" for none
 }
 
 // ProviderNames returns the names of the providers in the order of the file.
@@ -38,7 +38,7 @@ func (c *Config) ProviderSpecs() ([]gateway.Spec, error) {
 	return resolveProviders(c.providers, c.Providers, c.secrets)
 }
 
-// resolveProviders returns the providers of the names with their secrets.
+// resolveProviders returns the named providers with the values of their secrets.
 func resolveProviders(names []string, providers map[string]*Provider, secrets secret.Resolver) ([]gateway.Spec, error) {
 	var errs []error
 	specs := make([]gateway.Spec, 0, len(names))
@@ -52,8 +52,7 @@ func resolveProviders(names []string, providers map[string]*Provider, secrets se
 	return specs, nil
 }
 
-// Resolve returns the provider with its keys and headers, as the references lead
-// to them now.
+// Resolve returns the provider with the current values of its keys and headers.
 func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
 	s := p.Spec
 	if s.BaseURL != nil {
@@ -79,7 +78,7 @@ func (p *Provider) Resolve(r secret.Resolver) (gateway.Spec, error) {
 	return s, errors.Join(errs...)
 }
 
-// sendable resolves what goes into a header, and refuses what would break it.
+// sendable resolves a secret, and returns an error if its value can't be sent in a header.
 func sendable(s *template.SecretText, r secret.Resolver) (secret.String, error) {
 	v, err := s.Resolve(r)
 	if err != nil {
@@ -91,7 +90,7 @@ func sendable(s *template.SecretText, r secret.Resolver) (secret.String, error) 
 	return v, nil
 }
 
-// Sendable returns why the text would break a header, if it would.
+// Sendable returns an error if the text can't be the value of a header.
 func Sendable(text string) error {
 	if strings.TrimSpace(text) != text || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return errors.New("can't be sent in a header: it has a line break, or a space at the beginning or the end")
@@ -99,16 +98,16 @@ func Sendable(text string) error {
 	return nil
 }
 
-// providerDraft is a provider while it is read, with what can only be checked
-// when all are known.
+// providerDraft is a provider while it is read, with the data for checks that need all
+// providers.
 type providerDraft struct {
 	*Provider
 	at         place
-	found      map[string]place // also those inside of others, such as rate.burst
-	open       bool             // callers bring their own credentials
-	plainHTTP  bool             // secrets may cross the network without TLS
-	formatRead bool             // there is no problem with the format
-	fallbacks  []place
+	found      map[string]place // places of the keys that are present; nested keys are named rate.burst
+	open       bool             // clients send their own credentials
+	plainHTTP  bool             // secrets may be sent without TLS
+	formatRead bool             // Format is known to be valid
+	fallbacks  []place          // items of the list fallback
 }
 
 func newProviderDraft(name string, at place) *providerDraft {
@@ -123,7 +122,7 @@ type providerReader struct {
 	names     []string // in the order of the file
 }
 
-// section reads the section.
+// section reads the section providers into r.providers.
 func (r *providerReader) section(at place) {
 	var drafts []*providerDraft
 	at.EachName("provider", func(name string, at place) {
@@ -142,9 +141,9 @@ func (r *providerReader) schema() *jsonschema.Schema {
 	return strictyaml.OrNull(strictyaml.Describe(r.providerKeys(newProviderDraft("", place{}))))
 }
 
-// provider reads one of them.
+// provider reads an entry of the section and checks it by itself.
 func (r *providerReader) provider(name string, at place) *providerDraft {
-	if at.Node.Kind == strictyaml.KindNull { // a preset needs no more than its name
+	if at.Node.Kind == strictyaml.KindNull { // an entry without keys uses the preset of its name
 		at.Node = &strictyaml.Node{Kind: strictyaml.KindMap, Line: at.Node.Line, Column: at.Node.Column}
 	}
 	d := newProviderDraft(name, at)
@@ -168,7 +167,8 @@ func (r *providerReader) provider(name string, at place) *providerDraft {
 	return d
 }
 
-// read reads a map and notes where its keys are, under names that begin with inside.
+// read reads a map and adds the places of its keys to d.found. inside is the prefix of
+// their names there, such as "rate.".
 func (d *providerDraft) read(inside string, at place, keys []key) {
 	found, _ := strictyaml.Object(at, keys)
 	for name, here := range found {
@@ -178,8 +178,8 @@ func (d *providerDraft) read(inside string, at place, keys []key) {
 
 func (d *providerDraft) has(name string) bool { return d.found[name].Node != nil }
 
-// readBaseURL reads where the requests go. It is shown on pages, and so has neither
-// references nor credentials.
+// readBaseURL reads the base URL of a provider. The URL is shown on pages, so it refuses
+// references and credentials.
 func readBaseURL(at place) *url.URL {
 	s, ok := at.Text()
 	if !ok {
@@ -203,7 +203,7 @@ func readBaseURL(at place) *url.URL {
 	case u.User != nil:
 		msg = "has a user in it; credentials belong in auth"
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		msg = "has more than a path behind the host; requests go below it, and credentials belong in auth"
+		msg = "has a query or a fragment; want only a host and a path, and set credentials in auth"
 	}
 	if msg == "" {
 		at.Record(s)
@@ -217,8 +217,8 @@ func readBaseURL(at place) *url.URL {
 	return nil
 }
 
-// plainURL returns the text of a URL, or of what should be one, without the parts
-// that may be a key: the user, and all that is behind the path.
+// plainURL masks the parts of a URL that may be a secret: the user and everything after
+// the path. The URL need not be valid.
 func plainURL(s string) string {
 	if i := strings.IndexAny(s, "?#"); i >= 0 {
 		s = s[:i+1] + secret.Mask

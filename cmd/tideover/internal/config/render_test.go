@@ -135,7 +135,7 @@ func TestTemplates(t *testing.T) {
 		{"{{ .input }}", "error: template: .input is a map or a list; write it with json"},
 		{"{{ (step .input.day).stdout }}", `error: step "2026-10-03" is not in needs`},
 		{"{{ index .steps .input.day }}", "error: template: index .steps .input.day is null or missing; give a value"},
-		{"{{ printf `%c` 0 }}", "error: there is a character in it that is not allowed"},
+		{"{{ printf `%c` 0 }}", "error: the rendered text has a character that is not allowed here"},
 		{"{{ .input.long }}", "error: template: the text is longer than 16777216 bytes"},
 	} {
 		t.Run(c.template, func(t *testing.T) {
@@ -214,9 +214,9 @@ func TestAValueThatEndsAHeaderIsRefused(t *testing.T) {
 	w := load(t, `    steps: [{id: a, http: {get: "https://{{ .input.host }}/", headers: {X-A: "{{ .input.a }}"}}}]`)
 	for input, want := range map[string]string{
 		"host=h,a=b":           "GET https://h/\nX-A: b\n",
-		"host=h,a=b\r\nX-B: c": `error: step "a": http.headers.X-A: there is a character in it that is not allowed, such as a line break`,
-		"host=,a=b":            `error: step "a": http.get: what "https://{{ .input.host }}/" makes is a URL without a host`,
-		"host=a b,a=b":         `error: step "a": http.get: what "https://{{ .input.host }}/" makes is not a URL`,
+		"host=h,a=b\r\nX-B: c": `error: step "a": http.headers.X-A: the rendered text has a character that is not allowed here, such as a NUL byte or a line break`,
+		"host=,a=b":            `error: step "a": http.get: the value of "https://{{ .input.host }}/" is a URL without a host`,
+		"host=a b,a=b":         `error: step "a": http.get: the value of "https://{{ .input.host }}/" is not a URL`,
 	} {
 		host, a, _ := strings.Cut(strings.TrimPrefix(input, "host="), ",a=")
 		if got := shown(t, w.Steps[0], steps.Data{Input: map[string]any{"host": host, "a": a}}); got != want {

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// readSchedule reads a schedule as text or as a map.
+// readSchedule reads a schedule that is a text or a map. It returns nil if it is invalid.
 func readSchedule(at place) *steps.Schedule {
 	n := at.Node
 	if !at.IsMap() {
@@ -34,7 +34,8 @@ func readSchedule(at place) *steps.Schedule {
 	return s
 }
 
-// scheduleKeys has the zone first: the expression is tried out in it.
+// scheduleKeys are the keys of a schedule. time-zone comes first, because the expression
+// is checked in that time zone.
 func scheduleKeys(s *steps.Schedule) []key {
 	return []key{
 		strictyaml.Func("time-zone", "", strictyaml.TextSchema, func(at place) {
@@ -53,7 +54,7 @@ func scheduleKeys(s *steps.Schedule) []key {
 	}
 }
 
-// scheduleSchema accepts the text and the map.
+// scheduleSchema accepts both forms of a schedule, a text and a map.
 func scheduleSchema() *jsonschema.Schema {
 	return anyOf(strictyaml.TextSchema(), strictyaml.Describe(scheduleKeys(new(steps.Schedule))))
 }

@@ -9,14 +9,18 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Schema returns the JSON Schema of the file, for editors and for `tideover schema`. It
-// is made of the tables of keys that [Load] uses, and so accepts the same keys, and the
-// same values as far as a schema can express them.
+// Schema returns the JSON Schema of the file, for editors and for `tideover schema`. It is
+// made from the tables of keys that [Load] uses. So it accepts the same keys, and the same
+// values as far as a schema can express them.
 //
-// Only Load checks values that depend on others, such as needs, names of notifiers and
-// providers, and headers in two spellings; texts with a grammar of their own: policies,
-// templates, schedules, URLs, addresses, time zones; secrets that are written out; and the
-// form of a number, which JSON does not keep: 3.0 and 0x3 are no counts for Load.
+// Only Load checks these:
+//   - values that depend on others: needs, names of notifiers and providers, headers in
+//     two spellings;
+//   - texts with their own grammar: policies, templates, schedules, URLs, addresses, time
+//     zones;
+//   - secrets that are written out in the file;
+//   - how a number is written, which JSON does not keep: Load refuses 3.0 and 0x3 as
+//     whole numbers.
 func Schema() []byte {
 	f := newFileReader(Source{Environ: []string{}}, "", nil)
 	s := strictyaml.Describe(f.rootKeys(f.cfg))
@@ -25,12 +29,12 @@ func Schema() []byte {
 	s.Description = "Configuration of tideover serve."
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
-		panic(err) // the tables are constant, and a test has made it
+		panic(err) // can't happen: the tables are constant, and a test calls Schema
 	}
 	return append(data, '\n')
 }
 
-// commandSchema is for a command and its arguments.
+// commandSchema accepts a command and its arguments, as a list.
 func commandSchema() *jsonschema.Schema {
 	s, first := strictyaml.TextsSchema(1)(), strictyaml.ScalarSchema()
 	first.MinLength = new(1)
@@ -38,41 +42,42 @@ func commandSchema() *jsonschema.Schema {
 	return s
 }
 
-// wordSchema is for one of several words.
+// wordSchema accepts one of the words.
 func wordSchema(words []string) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema { return strictyaml.WordSchema(words...) }
 }
 
-// describe is [strictyaml.Describe] for a key of another map.
+// describe returns [strictyaml.Describe] of the keys as a SchemaFunc, for a key whose
+// value is a map.
 func describe(keys []key) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema { return strictyaml.Describe(keys) }
 }
 
-// oneOf is describe for a map that has exactly one of the named keys.
+// oneOf is describe for a map that must have exactly one of the named keys.
 func oneOf(keys []key, names ...string) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema { return strictyaml.OneOf(strictyaml.Describe(keys), names...) }
 }
 
-// anyOf is for a value of one of several forms.
+// anyOf accepts a value that matches at least one of the schemas.
 func anyOf(forms ...*jsonschema.Schema) *jsonschema.Schema { return &jsonschema.Schema{AnyOf: forms} }
 
-// patternsSchema is for a list of texts that match the pattern, each given once.
+// patternsSchema accepts a list of distinct texts that match the pattern.
 func patternsSchema(pattern string) strictyaml.SchemaFunc {
 	return func() *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "array", Items: strictyaml.PatternSchema(pattern)(), UniqueItems: true}
 	}
 }
 
-// namesSchema is for a list of names, each given once.
+// namesSchema accepts a list of distinct names.
 func namesSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", Items: strictyaml.NameSchema(), UniqueItems: true}
 }
 
-// portPattern is that of a port but 0.
+// portPattern matches a port from 1 to 65535.
 const portPattern = `0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])`
 
-// codesSchema is for codes and ranges of them. The pattern is that of a code
-// within the limits.
+// codesSchema accepts a list of codes from least to most, and of ranges such as 100-110.
+// The pattern must match such a code.
 func codesSchema(least, most float64, pattern string) *jsonschema.Schema {
 	item := &jsonschema.Schema{
 		Types: []string{"integer", "string"}, Minimum: &least, Maximum: &most, Pattern: "^" + pattern + "(-" + pattern + ")?$",
@@ -94,7 +99,7 @@ func headersSchema() *jsonschema.Schema {
 	return s
 }
 
-// policySchema accepts the text and the map.
+// policySchema accepts both forms of a policy, a text and a map.
 func policySchema() *jsonschema.Schema {
 	return anyOf(strictyaml.TextSchema(), strictyaml.Describe(policyKeys(new(retry.Policy))))
 }

@@ -16,18 +16,18 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// defaultListen is the default of listen.
+// defaultListen is the default of server.listen and gateway.listen.
 const defaultListen = "127.0.0.1:7878"
 
-// maxSocket is how long the path of a unix socket may be, on the system that
-// allows least.
+// maxSocket is the most bytes in the path of a Unix socket that all supported systems
+// allow.
 const maxSocket = 103
 
 // serverReader reads the section server.
 type serverReader struct{ *sharedReader }
 
-// section reads the section with the variables and the flags over it. It returns the
-// places of the keys that are present.
+// section reads the section server; environment variables and flags override the file. It
+// returns the places of the keys that are present.
 func (r serverReader) section(at place, s *Server) (found map[string]place) {
 	found = r.layered(at, r.serverKeys(s))
 	r.defaultPlaces(at, found, s)
@@ -40,7 +40,7 @@ func (r serverReader) section(at place, s *Server) (found map[string]place) {
 	return found
 }
 
-// checkOpen checks what an address needs that other machines can reach.
+// checkOpen requires token and hosts for an address that other machines can reach.
 func checkOpen(listen place, found map[string]place, s *Server) {
 	if _, ok := found["token"]; !ok {
 		listen.Bad("%q is reachable from other machines and no token is set; set server.token, or listen on 127.0.0.1", s.Listen)
@@ -50,7 +50,7 @@ func checkOpen(listen place, found map[string]place, s *Server) {
 	}
 }
 
-// serverKeys are the keys of the section.
+// serverKeys are the keys of the section server.
 func (r serverReader) serverKeys(s *Server) []key {
 	return []key{
 		strictyaml.Field(&s.Listen, "listen", defaultListen, listenSchema, readListen,
@@ -89,7 +89,7 @@ func listenSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: `^(\[[^\[\]]*\]|[^:\[\]]*):(0+|` + portPattern + `)$`}
 }
 
-// readListen reads an address to listen on.
+// readListen reads an address to listen on, host:port. The host may be empty.
 func readListen(at place) string {
 	return strictyaml.ReadParsed(at, func(text string) (string, error) {
 		_, port, err := net.SplitHostPort(text)
@@ -103,8 +103,9 @@ func readListen(at place) string {
 	})
 }
 
-// loopback reports whether only this machine can reach the address. A name other
-// than localhost may resolve to anything, and no host means all interfaces.
+// loopback reports whether only this machine can reach the address. It is false for a
+// host name other than localhost, which may resolve to any address, and for an empty
+// host, which means all interfaces.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	return err == nil && loopbackHost(host)
@@ -117,14 +118,15 @@ func loopbackHost(host string) bool {
 
 var hostName = lazyregexp.New(`^([A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?\.)*[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?$`)
 
-// readHosts reads a list of hosts. A variable or a flag has them with commas.
+// readHosts reads a list of hosts. In a variable or a flag, commas separate them.
 func readHosts(at place) []string {
 	list := readList(at, parseHost)
 	at.Record(strings.Join(list, ","))
 	return list
 }
 
-// parseHost returns the normal form of a host, or what is wrong with it.
+// parseHost returns the normal form of a host name or an IP address, or in msg what is
+// wrong with it.
 func parseHost(text string) (host, msg string) {
 	if ip, err := netip.ParseAddr(text); err == nil {
 		if ip.Zone() != "" || ip.IsUnspecified() {
@@ -140,7 +142,7 @@ func parseHost(text string) (host, msg string) {
 	return host, ""
 }
 
-// socket reads the path of the socket.
+// socket reads the path of the Unix socket.
 func (r serverReader) socket(at place) string {
 	text, ok := at.Text()
 	if !ok {
@@ -149,7 +151,8 @@ func (r serverReader) socket(at place) string {
 	return checkSocket(at, r.path(at, text))
 }
 
-// checkSocket checks the path of the socket.
+// checkSocket records the path of the Unix socket and returns it. A path that is longer
+// than maxSocket is a problem.
 func checkSocket(at place, path string) string {
 	if len(path) > maxSocket {
 		at.Bad("%q is %d bytes long; a unix socket's path has at most %d: set server.socket to a shorter one", path, len(path), maxSocket)
@@ -158,12 +161,14 @@ func checkSocket(at place, path string) string {
 	return path
 }
 
-// defaultData returns the folder that the system has for such things.
+// defaultData returns the default of server.data: the folder tideover in the system's
+// folder for the state of programs. If that can't be found, it records a problem and
+// returns "".
 func (r serverReader) defaultData(at place) string {
 	dir := r.env["XDG_STATE_HOME"]
 	here := at.Child("data", strictyaml.NewText("", "default"))
 	switch home := r.env.home(); {
-	case filepath.IsAbs(dir): // the specification says to ignore relative ones
+	case filepath.IsAbs(dir): // the XDG specification says to ignore relative paths
 	case runtime.GOOS == "windows" && r.env["LOCALAPPDATA"] != "":
 		dir = r.env["LOCALAPPDATA"]
 	case home != "":
@@ -184,13 +189,13 @@ func (e environment) home() string {
 	return e["HOME"]
 }
 
-// Gateway is how callers reach the providers.
+// Gateway has the settings of the gateway, through which clients reach the providers.
 type Gateway struct {
-	Token  *template.SecretText // callers must bring it; nil means that only this machine may ask
-	Listen string               // host:port of a gateway that runs alone; serve has Server.Listen
+	Token  *template.SecretText // clients must send it; nil means that only clients on this machine can connect
+	Listen string               // host:port for `tideover gateway`; `tideover serve` uses Server.Listen
 }
 
-// readGateway reads the section with the variables and the flags over it.
+// readGateway reads the section gateway; environment variables and flags override the file.
 func readGateway(r *sharedReader, at place, g *Gateway) {
 	found := r.layered(at, gatewayKeys(r, g))
 	listen, said := found["listen"]

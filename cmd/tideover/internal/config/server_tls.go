@@ -20,33 +20,32 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// ServerTLS has the files with which the server speaks TLS. The zero value means that
-// it does not.
+// ServerTLS has the files that the server needs for TLS. The zero value means no TLS.
 type ServerTLS struct {
-	Cert string // path of the certificate, with those between it and its authority
-	Key  string // path of its key
+	Cert string // path of the certificate, followed by the intermediate certificates
+	Key  string // path of the private key
 }
 
-// On reports whether TLS is spoken.
+// On reports whether TLS is configured.
 func (t ServerTLS) On() bool { return t != ServerTLS{} }
 
-// TLSError is a problem with one of the files.
+// TLSError is a problem with one of the files of a [ServerTLS].
 type TLSError struct {
 	Field string // cert or key
 	Path  string
 	Err   error
 }
 
-// Error names the field and the file.
+// Error returns the key, the path of the file and the problem.
 func (e *TLSError) Error() string {
 	return fmt.Sprintf("server.tls.%s: %s: %v", e.Field, e.Path, e.Err)
 }
 
-// Unwrap returns the problem.
+// Unwrap returns e.Err.
 func (e *TLSError) Unwrap() error { return e.Err }
 
-// Load reads the files as they are now. Its error has a [TLSError] for each file that
-// can't be used.
+// Load reads and checks the files. A certificate that has expired before now is an error.
+// The error joins a [TLSError] for each file that can't be used.
 func (t ServerTLS) Load(now time.Time) (*tls.Certificate, error) {
 	chain, cerr := readChain(t.Cert, now)
 	key, kerr := readKey(t.Key)
@@ -60,8 +59,9 @@ func (t ServerTLS) Load(now time.Time) (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-// Fingerprint identifies the content of the files. It reads them: their times may be
-// the same although the content differs, as after a change of a link.
+// Fingerprint returns a hash of the content of both files, or the text of the error if one
+// can't be read. It reads the files because their times may be equal although the content
+// differs, as after a symbolic link was changed.
 func (t ServerTLS) Fingerprint() string {
 	sum := sha256.New()
 	for _, path := range []string{t.Cert, t.Key} {
@@ -82,7 +82,8 @@ func (t ServerTLS) wrong(field, path string, err error) error {
 	return &TLSError{field, path, err}
 }
 
-// readChain reads certificates, of which the first is the server's own.
+// readChain reads a file of certificates. The first certificate, which is the server's
+// own, must not have expired before now.
 func readChain(path string, now time.Time) ([]byte, error) {
 	chain, err := readSmall(path)
 	if err != nil {
@@ -107,11 +108,11 @@ func readChain(path string, now time.Time) ([]byte, error) {
 	}
 }
 
-// tlsTime is the form of the end of a certificate in messages.
+// tlsTime is the format of a certificate's expiry in messages.
 const tlsTime = "2006-01-02 15:04 UTC"
 
-// readKey reads a key that no other user may read. The group may if root owns the file,
-// who has no other way to give it to one user alone.
+// readKey reads a private key. It refuses a file that other users can read. If root owns
+// the file, its group may read it: that is how root shares a file with one user.
 func readKey(path string) ([]byte, error) {
 	key, err := readSmall(path)
 	if err != nil {
@@ -134,12 +135,13 @@ func readKey(path string) ([]byte, error) {
 	return key, nil
 }
 
-// maxPEM is more than a chain of certificates has.
+// maxPEM is the most bytes in a file, far more than a chain of certificates needs.
 const maxPEM = 1 << 20
 
-// readSmall reads a file of a sane size. Its errors do not name the file.
+// readSmall reads a regular file of at most maxPEM bytes. Its errors do not contain the
+// path, which the caller adds.
 func readSmall(path string) ([]byte, error) {
-	// Before it is opened: opening a pipe waits for a writer.
+	// Check the kind before the file is opened: opening a pipe waits for a writer.
 	info, err := os.Stat(path)
 	var data []byte
 	switch {
@@ -157,7 +159,7 @@ func readSmall(path string) ([]byte, error) {
 	return data, err
 }
 
-// readTLS reads the section, and the files that it names.
+// readTLS reads the section server.tls, and checks the files that it names.
 func (r serverReader) readTLS(at place, t *ServerTLS) {
 	if at.Node.Kind == strictyaml.KindNull {
 		return
@@ -195,5 +197,5 @@ func (r serverReader) serverTLSSchema() *jsonschema.Schema {
 	return strictyaml.OrNull(s)
 }
 
-// Exposed reports whether others than this machine can reach an address.
+// Exposed reports whether other machines may be able to reach an address.
 func Exposed(address string) bool { return !loopback(address) }

@@ -4,5 +4,5 @@ package config
 
 import "io/fs"
 
-// ofRoot reports whether the file is root's, who is not known here.
+// ofRoot returns false, because the owner of a file is unknown on this system.
 func ofRoot(fs.FileInfo) bool { return false }

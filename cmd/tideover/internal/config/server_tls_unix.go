@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// ofRoot reports whether the file is root's.
+// ofRoot reports whether root owns the file.
 func ofRoot(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && s.Uid == 0

@@ -19,15 +19,16 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// Session is a session that serve keeps going.
+// Session is a long-running command that `tideover serve` resumes after limits and
+// failures.
 type Session struct {
 	session.Spec
-	Notify []string // names of notifiers that send messages about it
+	Notify []string // names of the notifiers that get its events
 }
 
 // WatchDefaults are the defaults of the flags of `tideover watch`.
 type WatchDefaults struct {
-	TypeAtReset bool // the prompt to continue is typed when a limit on the screen is over
+	TypeAtReset bool // whether to type a prompt to continue when a limit on the screen has ended
 }
 
 // CheckSessionName returns an error if the text is not a valid name for a session.
@@ -44,8 +45,8 @@ func CheckSessionName(name string) error {
 // SessionNames returns the names of the sessions in the order of the file.
 func (c *Config) SessionNames() []string { return c.sessions }
 
-// Detect returns the pack of a name: one of the file, or a built-in one, which has
-// no rules here. Without a name it is the fallback.
+// Detect returns the name of a pack and its rules. The rules are nil if the pack is a
+// built-in one. If name is "", Detect returns the pack fallback.
 func (c *Config) Detect(name, fallback string) (pack string, rules *detect.Spec, err error) {
 	return findPack(c.Packs, cmp.Or(name, fallback))
 }
@@ -61,7 +62,7 @@ func findPack(packs map[string]*detect.Pack, name string) (pack string, rules *d
 	return name, nil, nil
 }
 
-// Expand writes out the references in a value of a session's environment.
+// Expand replaces the references in a value of a session's environment by the secrets.
 func (c *Config) Expand(value string) (string, error) {
 	t, err := template.Parse(value, template.WithRefs, template.Fields{})
 	if err != nil {
@@ -80,7 +81,7 @@ type sessionReader struct {
 	packs     map[string]*detect.Pack
 }
 
-// pack reads a pack of the file.
+// pack reads an entry of the section detect into r.packs.
 func (r *sessionReader) pack(name string, at place) {
 	if slices.Contains(detect.Names(), name) {
 		at.Bad("%q is the name of a built-in pack; choose another name, and set extends: %[1]s", name)
@@ -89,7 +90,7 @@ func (r *sessionReader) pack(name string, at place) {
 	if _, ok := strictyaml.Object(at, packKeys()); !ok {
 		return
 	}
-	text, err := json.Marshal(at.Node.Plain()) // which is YAML too
+	text, err := json.Marshal(at.Node.Plain()) // detect.Parse reads YAML, which includes JSON
 	if err != nil {
 		at.Bad("%v", err)
 		return
@@ -103,7 +104,7 @@ func (r *sessionReader) pack(name string, at place) {
 	at.Record(fmt.Sprintf("%d rules", len(p.Spec().Rules)))
 }
 
-// packKeys returns the keys of a pack. What they contain is read by package detect.
+// packKeys returns the keys of a pack. Package detect parses their values.
 func packKeys() []key {
 	name := strictyaml.WordSchema(detect.Names()...)
 	return []key{
@@ -122,7 +123,7 @@ func packKey(name string, s *jsonschema.Schema, doc string) key {
 	return strictyaml.Func(name, "", schema, func(place) {}, doc)
 }
 
-// hasKeyOf reports whether a key of the gateway names the account.
+// hasKeyOf reports whether the key of a provider has the account. It is false for "".
 func (r *sessionReader) hasKeyOf(account string) bool {
 	for _, p := range r.providers.providers {
 		if slices.ContainsFunc(p.Auth, func(k ProviderKey) bool { return k.Account == account && account != "" }) {
@@ -132,7 +133,7 @@ func (r *sessionReader) hasKeyOf(account string) bool {
 	return false
 }
 
-// session reads a session.
+// session reads an entry of the section sessions.
 func (r *sessionReader) session(name string, at place) *Session {
 	d := &Session{Spec: session.Spec{Name: name, Dir: r.Dir, Pack: "generic", On: map[string]session.Action{}}}
 	before := at.Document().Problems()
@@ -162,8 +163,8 @@ func (r *sessionReader) session(name string, at place) *Session {
 		at.RecordDefault("fallback-after", "1h")
 	}
 	if d.PauseAt > 0 && d.NeedsStatusLine() && !r.hasKeyOf(d.AccountName()) {
-		found["pause-at"].Warn("Claude Code states its quota on a terminal, to the command \"tideover sessions status-line\", and to keys of the gateway with this account: " +
-			"pause-at has no effect without either")
+		found["pause-at"].Warn("has no effect unless the quota of Claude Code is known, either from the command \"tideover sessions status-line\" " +
+			"in a terminal or from a key of the gateway with this account")
 	}
 	if _, said := found["account"]; !said {
 		at.RecordDefault("account", cmp.Or(d.AccountName(), account.None))
@@ -181,7 +182,7 @@ func (r *sessionReader) session(name string, at place) *Session {
 	return d
 }
 
-// readArguments reads a command, whose templates the session checks.
+// readArguments reads a command. [session.Spec.Validate] checks its templates.
 func readArguments(at place) (argv []string) {
 	readCommandLine(at, func(at place) *template.Text {
 		s, ok := at.Text()
@@ -195,7 +196,8 @@ func readArguments(at place) (argv []string) {
 	return argv
 }
 
-// secretEnv reads the environment of a session. It is stored as it is written.
+// secretEnv reads the environment of a session. The values keep their references, which
+// are resolved when a command starts.
 func (r *sessionReader) secretEnv(at place) map[string]string {
 	env := map[string]string{}
 	for _, e := range r.Map(at, template.Fields{}, wrongVariable, nil) {
@@ -264,7 +266,7 @@ func (r *sessionReader) sessionKeys(d *Session) []key {
 	}
 }
 
-// watchKeys are the keys of watch.
+// watchKeys are the keys of the section watch.
 func watchKeys(w *WatchDefaults) []key {
 	return []key{
 		strictyaml.Bool(&w.TypeAtReset, "type-at-reset",
@@ -278,7 +280,7 @@ func fallbackSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "array", MinItems: new(1), Items: anyOf(name, commandSchema())}
 }
 
-// readSessionFallback reads the assistants that a session is handed over to.
+// readSessionFallback reads the assistants that continue a session while a limit lasts.
 func readSessionFallback(at place) (list []session.Fallback) {
 	ok := at.Each(func(at place) {
 		var words []string
@@ -304,7 +306,7 @@ func readSessionFallback(at place) (list []session.Fallback) {
 	return list
 }
 
-// onKeys are the reasons of a stop for which the file can set what follows.
+// onKeys are the keys of the map on: the reasons of a stop, each with an action as value.
 func onKeys(d *Session) (keys []key) {
 	for _, reason := range session.Reasons() {
 		set := func(at place) { d.On[reason] = readAction(at) }
@@ -331,7 +333,7 @@ func actionOfKeys(a *session.Action) []key {
 	}
 }
 
-// readAction reads what follows a stop.
+// readAction reads the action after a stop, a word or a map.
 func readAction(at place) (a session.Action) {
 	if at.IsMap() {
 		strictyaml.Object(at, actionOfKeys(&a))

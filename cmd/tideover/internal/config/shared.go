@@ -22,21 +22,22 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// place is a value of the file, and key one key of a map of it.
+// Short names for types of package strictyaml: a place is a value in the file, and a key
+// describes one key of a map.
 type (
 	place = strictyaml.Place
 	key   = strictyaml.Key
 )
 
-// sharedReader is what the readers of all sections share.
+// sharedReader has the state and the methods that the readers of all sections share.
 type sharedReader struct {
 	template.Reader
 	env      environment
 	flags    map[string]string
-	commands []command // of steps, jobs and notifiers, for warnings
+	commands []command // of steps, jobs and notifiers; see crossCheckCommands
 }
 
-// orMap returns the place, with an empty map if there is no value.
+// orMap returns the place. If it has no value, its node is replaced by an empty map.
 func orMap(at place) place {
 	if at.Empty() {
 		at.Node = strictyaml.NewMap()
@@ -44,7 +45,9 @@ func orMap(at place) place {
 	return at
 }
 
-// path returns the absolute path of a path in the file.
+// path returns the absolute form of a path. A relative path starts at the folder of the
+// file, or at the working folder if it comes from a variable or a flag. An invalid path
+// is recorded as a problem.
 func (r *sharedReader) path(at place, s string) string {
 	if s == "~" || strings.HasPrefix(s, "~/") {
 		home := r.env.home()
@@ -61,7 +64,7 @@ func (r *sharedReader) path(at place, s string) string {
 	if filepath.IsAbs(s) {
 		return filepath.Clean(s)
 	}
-	if at.Node.Origin != "" { // a variable or a flag is relative to the working folder
+	if at.Node.Origin != "" { // from a variable or a flag
 		if abs, err := filepath.Abs(s); err == nil {
 			return abs
 		}
@@ -80,7 +83,8 @@ func (r *sharedReader) filePath(at place) string {
 	return path
 }
 
-// readCommandLine reads a command and its arguments, each by read.
+// readCommandLine reads a command and its arguments, a list of texts. It calls read for
+// each item, and omits items for which read returns nil.
 func readCommandLine(at place, read func(place) *template.Text) (argv []*template.Text) {
 	if at.Node.Kind == strictyaml.KindText {
 		at.Bad(`a text, where a list is expected: [%s]; no shell is used; to use one, write [sh, -c, "…"]`,
@@ -102,7 +106,7 @@ func readCommandLine(at place, read func(place) *template.Text) (argv []*templat
 	return argv
 }
 
-// secretURL reads a URL that may have references, and checks its value at the moment.
+// secretURL reads a URL that may have references, and checks its current value.
 func (r *sharedReader) secretURL(at place) *template.SecretText {
 	if literal, found := template.URLSecret(at.Node.Text); found && at.Node.Kind == strictyaml.KindText {
 		template.RefuseLiteral(at, literal, template.WithRefs)
@@ -116,13 +120,14 @@ func (r *sharedReader) secretHeaders(at place) []template.NamedSecret {
 	return r.SecretMap(at, headerNames())
 }
 
-// checkedURL returns the text if its value is a URL.
+// checkedURL returns s if its current value is a valid URL. Otherwise it records a problem
+// and returns nil.
 func (r *sharedReader) checkedURL(at place, s *template.SecretText) *template.SecretText {
 	if s == nil {
 		return nil
 	}
 	out, err := s.Resolve(r.Secrets)
-	if err != nil { // it was resolved a moment ago
+	if err != nil { // rare: reading s has already resolved it
 		at.Bad("%v", err)
 		return nil
 	}
@@ -133,10 +138,10 @@ func (r *sharedReader) checkedURL(at place, s *template.SecretText) *template.Se
 	return s
 }
 
-// MinToken is how many characters a token must have.
+// MinToken is the fewest characters of a token.
 const MinToken = 16
 
-// token reads the secret that callers present.
+// token reads the reference to a token that clients must send, and checks its length.
 func (r *sharedReader) token(at place) *template.SecretText {
 	s := r.Secret(at)
 	if s == nil {
@@ -164,7 +169,8 @@ func inheritSchema() *jsonschema.Schema {
 	return anyOf(strictyaml.WordSchema("all"), patternsSchema(inheritPattern)())
 }
 
-// readInherit reads a list of names, or all. A variable or a flag has names with commas.
+// readInherit reads a list of names of variables, or the word all. In a variable or a
+// flag, commas separate the names.
 func readInherit(at place) (list guard.Inherit) {
 	if n := at.Node; n.Kind == strictyaml.KindText && n.Text == "all" {
 		at.Record("all")
@@ -184,8 +190,9 @@ func readInherit(at place) (list guard.Inherit) {
 	return list
 }
 
-// readList reads a list of texts, which a variable or a flag has with commas. parse
-// returns the value of a text, or what is wrong with it. No value may be given twice.
+// readList reads a list of texts. In a variable or a flag, commas separate them. parse
+// returns the value of a text, or what is wrong with it. A value that is listed twice is
+// a problem.
 func readList[V comparable](at place, parse func(text string) (v V, wrong string)) []V {
 	if at.Node.Origin != "" && at.Node.Kind == strictyaml.KindText {
 		at.Node = at.Node.SplitText()
@@ -199,7 +206,8 @@ func readList[V comparable](at place, parse func(text string) (v V, wrong string
 	})
 }
 
-// readDistinct reads a list of texts that are all different, each by read.
+// readDistinct reads a list of texts with distinct values. read returns the value of a
+// text; ok is false if it has recorded a problem.
 func readDistinct[V comparable](at place, read func(at place, text string) (v V, ok bool)) (list []V) {
 	at.Each(func(at place) {
 		text, ok := at.Text()
@@ -218,7 +226,7 @@ func readDistinct[V comparable](at place, read func(at place, text string) (v V,
 	return list
 }
 
-// itemTexts returns the texts of a list as they are written.
+// itemTexts returns the texts of a list as the file has them.
 func itemTexts(at place) (texts []string) {
 	for _, n := range at.Node.Items {
 		texts = append(texts, n.Text)
@@ -226,12 +234,13 @@ func itemTexts(at place) (texts []string) {
 	return texts
 }
 
-// recordItems records a list of texts.
+// recordItems records the texts of a list as the value in effect.
 func recordItems(at place) { at.Record(strings.Join(itemTexts(at), ",")) }
 
-// readCodes reads a list of codes, each within the limits.
+// readCodes reads a list of codes and ranges, all from least to most. what names a code
+// in messages, with its article.
 func readCodes(at place, what string, least, most int) exitcode.Set {
-	codes := exitcode.Set{} // an empty list is one that nothing is in, and not an absent one
+	codes := exitcode.Set{} // not nil: an empty list matches no code, and nil means that the key is absent
 	at.Each(func(at place) {
 		s, ok := at.Text()
 		if !ok {
@@ -241,7 +250,7 @@ func readCodes(at place, what string, least, most int) exitcode.Set {
 		if err != nil {
 			at.Bad("%v", err)
 		} else if r.First < least || r.Last > most {
-			at.Bad("%q: %s is from %d to %d", s, what, least, most)
+			at.Bad("%q: %s must be from %d to %d", s, what, least, most)
 		} else {
 			codes = append(codes, r)
 		}
@@ -252,7 +261,7 @@ func readCodes(at place, what string, least, most int) exitcode.Set {
 
 func readExitCodes(at place) exitcode.Set { return readCodes(at, "an exit code", 1, 255) }
 
-// jsonText returns a value as JSON, for what has no shorter form.
+// jsonText returns a value as JSON, to record values that have no shorter text form.
 func jsonText(v any) string {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -266,7 +275,7 @@ func readAccount(at place) string {
 	return strictyaml.ReadParsed(at, func(s string) (string, error) { return s, account.CheckName(s) })
 }
 
-// readSharedAccount reads the name of an account whose limit is shared, "" for none.
+// readSharedAccount reads the name of an account. It returns "" for the word none.
 func readSharedAccount(at place) string {
 	name := readAccount(at)
 	if name == account.None {
@@ -281,7 +290,7 @@ func percentSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: percentForm.String(), AllOf: []*jsonschema.Schema{{Pattern: strictyaml.AbovePattern}}}
 }
 
-// readPercent reads a share above zero.
+// readPercent reads a percentage above zero, and returns it as a fraction.
 func readPercent(at place) float64 {
 	return strictyaml.ReadParsed(at, func(s string) (float64, error) {
 		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)

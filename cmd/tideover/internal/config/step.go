@@ -29,7 +29,7 @@ func (r *workflowReader) step(at place, env []template.NamedText) *stepDraft {
 	return d
 }
 
-// alarm reads what runs when a run gives up.
+// alarm reads on-give-up: the step that runs when a run gives up.
 func (r *workflowReader) alarm(at place, env []template.NamedText) *stepDraft {
 	d := r.newStep("on-give-up", at)
 	d.GiveUp = true
@@ -49,7 +49,7 @@ func (r *workflowReader) readStep(d *stepDraft, env []template.NamedText, keys [
 		return
 	}
 	if run == http {
-		if ok { // otherwise the key that is wrong may be meant for it
+		if ok { // if not ok, one of the invalid keys may be a misspelled run or http
 			at.Bad("want exactly one of run and http")
 		}
 		return
@@ -58,7 +58,8 @@ func (r *workflowReader) readStep(d *stepDraft, env []template.NamedText, keys [
 	checkAction(d, found, env)
 }
 
-// checkAction checks what goes with a command and what with a request.
+// checkAction refuses the keys of commands in a request, checks the exit codes of a
+// command, and adds env, the variables of the workflow, to its variables.
 func checkAction(d *stepDraft, found map[string]place, env []template.NamedText) {
 	if _, http := found["http"]; http {
 		for _, name := range []string{"dir", "env", "env-inherit", "stdin", "retry-exit", "permanent-exit", "account"} {
@@ -75,7 +76,8 @@ func checkAction(d *stepDraft, found map[string]place, env []template.NamedText)
 	d.Texts.Env = mergeEnv(env, d.Texts.Env)
 }
 
-// mergeEnv returns the workflow's variables and the step's over them.
+// mergeEnv returns the variables of the workflow and of the step, sorted by name. Those
+// of the step override those of the workflow.
 func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 	all := slices.Clone(step)
 	for _, e := range workflow {
@@ -87,7 +89,7 @@ func mergeEnv(workflow, step []template.NamedText) []template.NamedText {
 	return all
 }
 
-// actionKeys are those that steps and on-give-up have in common.
+// actionKeys are the keys that steps and on-give-up have in common.
 func (r *workflowReader) actionKeys(d *stepDraft) []key {
 	return []key{
 		strictyaml.Func("run", "", commandSchema, func(at place) {
@@ -107,7 +109,7 @@ func (r *workflowReader) actionKeys(d *stepDraft) []key {
 			at.Record(at.Node.Text)
 		}, "Standard input of the command, a template. Default: empty."),
 		strictyaml.Func("policy", "", policySchema, func(place) {
-			// It is read by ofStep, when the kind of the step is known.
+			// policyReader.ofStep reads it, when the kind of the step is known.
 		}, "Retry policy: a text, the name of a policy, or a map. Default: workflow for a command, workflow-api for a request."),
 		strictyaml.Field(&d.OutputLimit, "output-limit", "64KiB", outputLimitSchema, readOutputLimit,
 			"How much of stdout and of stderr is stored; at most 192KiB each."),
@@ -143,7 +145,7 @@ func (r *workflowReader) stepKeys(d *stepDraft) []key {
 	return append(ownStepKeys(d), r.actionKeys(d)...)
 }
 
-// ownStepKeys are those that on-give-up does not have.
+// ownStepKeys are the keys of a step that on-give-up does not have.
 func ownStepKeys(d *stepDraft) []key {
 	return []key{
 		strictyaml.Required(strictyaml.Field(&d.ID, "id", "", strictyaml.NameSchema,
@@ -170,7 +172,7 @@ func ownStepKeys(d *stepDraft) []key {
 	}
 }
 
-// used reads a template of a step, to be checked when all steps are known.
+// used reads a template of a step, and keeps it for checkUses.
 func (r *workflowReader) used(at place, name string, mode template.RefMode, d *stepDraft) *template.Text {
 	t, ok := r.Text(at, name, mode, d.fields)
 	if !ok {
@@ -182,7 +184,7 @@ func (r *workflowReader) used(at place, name string, mode template.RefMode, d *s
 
 var envName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// addText remembers a template of the step, to be checked when all steps are known.
+// addText keeps a template of the step for checkUses, which needs all steps.
 func (d *stepDraft) addText(at place, t *template.Text) {
 	d.texts = append(d.texts, usedText{at, t})
 }
@@ -197,7 +199,7 @@ func wrongVariable(name string) string {
 
 var methods = []string{"get", "post", "put", "patch", "delete", "head"}
 
-// http reads a request.
+// http reads the key http of a step: a request with exactly one method.
 func (r *workflowReader) http(at place, d *stepDraft) {
 	found, ok := strictyaml.Object(at, r.httpKeys(d))
 	if !ok {
@@ -215,16 +217,16 @@ func (r *workflowReader) http(at place, d *stepDraft) {
 	case len(given) > 1:
 		found[given[1]].Bad("can't be combined with %s; a request has one method", given[0])
 	case hasBody && (given[0] == "get" || given[0] == "head"):
-		body.Bad("a %s request has no body", given[0])
+		body.Bad("a %s request can't have a body", given[0])
 	}
 }
 
 // httpKeys are the keys of a request.
 func (r *workflowReader) httpKeys(d *stepDraft) []key {
-	// The provider comes before the methods, whose URLs it makes paths.
+	// The provider comes before the methods: with a provider, their URLs are paths.
 	keys := []key{strictyaml.Func("provider", "", strictyaml.NameSchema, func(at place) {
 		s, ok := at.Text()
-		d.Provider = cmp.Or(s, "?") // also if it is wrong: the URL is meant to be a path
+		d.Provider = cmp.Or(s, "?") // set even if it is invalid, so that the URL is checked as a path
 		if ok && r.providers.providers[s] == nil {
 			at.Bad("%s", r.providers.noProvider(s))
 		}
@@ -253,8 +255,8 @@ func statusSchema() *jsonschema.Schema { return codesSchema(100, 599, `0*[1-5][0
 
 func readStatuses(at place) exitcode.Set { return readCodes(at, "a status", 100, 599) }
 
-// url reads the URL of a request. One without templates and references is
-// checked here, others when they are written out.
+// url reads the URL of a request. A URL without templates and references is checked here;
+// others are checked when they are rendered.
 func (r *workflowReader) url(at place, d *stepDraft) *template.Text {
 	if s := at.Node.Text; at.Node.Kind == strictyaml.KindText {
 		if literal, found := template.URLSecret(s); found {
@@ -283,11 +285,11 @@ func (r *workflowReader) url(at place, d *stepDraft) *template.Text {
 
 var headerName = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
-// clientHeaders are those that the client sets itself.
+// clientHeaders are the headers that the HTTP client sets itself.
 var clientHeaders = []string{"Content-Length", "Transfer-Encoding", "Connection"}
 
-// anyCase returns a pattern of the names in any case, which a schema can only leave
-// open by spelling it out.
+// anyCase returns a pattern that matches the names in any case. It has both cases of each
+// letter, because patterns in a JSON Schema have no flag for that.
 func anyCase(names []string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(strings.Join(names, "|")) {
@@ -300,8 +302,8 @@ func anyCase(names []string) string {
 	return "^(" + b.String() + ")$"
 }
 
-// headerNames returns a function that returns what is wrong with the name of the next
-// header, or "".
+// headerNames returns a function that checks the name of the next header of a map, and
+// returns what is wrong with it, or "". A name that it has seen before is wrong.
 func headerNames() func(name string) string {
 	seen := map[string]bool{}
 	return func(name string) string {

@@ -9,7 +9,7 @@ import (
 )
 
 // pollEvery is the time between two checks of the file. Polling works on every file
-// system, and across the renames with which editors save.
+// system, and also if an editor replaces the file by a rename.
 const pollEvery = time.Second
 
 // Watcher loads the configuration again when its file changes or when [Watcher.Reload]
@@ -17,12 +17,13 @@ const pollEvery = time.Second
 type Watcher struct {
 	src    Source
 	reload chan struct{}
-	seen   digest // of the content that was loaded last, right or wrong
-	gone   string // why the file could not be read the last time
+	seen   digest // of the content that was loaded last, valid or not
+	gone   string // error of the last read; "" if it succeeded
 	stat   stamp
 }
 
-// stamp shows without reading that a file is the same.
+// stamp is the size and the time of a file when it was read. It shows that the file has
+// not changed, without reading it again.
 type stamp struct {
 	size     int64
 	modified time.Time
@@ -40,18 +41,18 @@ func NewWatcher(src Source, current *Config) *Watcher {
 	return w
 }
 
-// Reload makes the watcher load the file now, changed or not; a SIGHUP does it.
-// It does not wait.
+// Reload makes the watcher load the file now, even if it has not changed, as after a
+// SIGHUP. It returns at once.
 func (w *Watcher) Reload() {
 	select {
 	case w.reload <- struct{}{}:
-	default: // one is due already
+	default: // a reload is already pending
 	}
 }
 
-// Run watches until the context ends, and returns its error. changed is called on
-// Run's goroutine, once for each change: with the new configuration, or with what
-// is wrong, whereupon the old one stays in use.
+// Run watches until the context ends, and returns the context's error. It calls changed
+// on its own goroutine, once for each change, with the new configuration or with an
+// error. After an error the caller keeps the old configuration.
 func (w *Watcher) Run(ctx context.Context, changed func(*Config, error)) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -68,7 +69,7 @@ func (w *Watcher) Run(ctx context.Context, changed func(*Config, error)) error {
 	}
 }
 
-// check loads the file if it has changed.
+// check loads the file and calls changed if the file has changed or forced is true.
 func (w *Watcher) check(forced bool, changed func(*Config, error)) {
 	if w.src.Path == "" {
 		if forced {
@@ -102,9 +103,9 @@ func (w *Watcher) check(forced bool, changed func(*Config, error)) {
 	changed(cfg, err)
 }
 
-// same reports whether the file is certain to be the one that was read: one
-// that changed just before it was read may change again without its time
-// showing it.
+// same reports whether the file is certain not to have changed since it was read. It is
+// false if the file was read less than 2 s after its modification: another change within
+// the resolution of the clock would leave the time as it is.
 func (s stamp) same(info fs.FileInfo) bool {
 	return s.size == info.Size() && s.modified.Equal(info.ModTime()) && s.read.Sub(s.modified) > 2*time.Second
 }

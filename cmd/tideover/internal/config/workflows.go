@@ -14,12 +14,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
 )
 
-// alarmSuffix ends the names of the workflows that are made of on-give-up.
+// alarmSuffix ends the names of the workflows that are made from on-give-up.
 const alarmSuffix = ".on-give-up"
 
 const (
 	alarmPattern    = `\.on-give-up$`
-	reservedPattern = `^session\.|^notify\.|^nip90\.|` + alarmPattern // of names that workflows can't have
+	reservedPattern = `^session\.|^notify\.|^nip90\.|` + alarmPattern // names that a workflow of the file can't have
 )
 
 // draft is a workflow while it is read.
@@ -29,24 +29,23 @@ type draft struct {
 	inherit guard.Inherit
 	steps   []*stepDraft
 	alarm   *stepDraft
-	maxLost int // of the steps that have none of their own
+	maxLost int // for steps without their own max-lost
 }
 
 func newDraft(name string) *draft { return &draft{Workflow: &steps.Workflow{Name: name}} }
 
-// stepDraft is a step while it is read, with what can only be checked when all
-// steps are known.
+// stepDraft is a step while it is read, with the data for checks that need all steps.
 type stepDraft struct {
 	*steps.Step
 	at     place
-	fields template.Fields // that its templates may use
+	fields template.Fields // fields that its templates may use
 	needs  []place
 	texts  []usedText
 
-	notify []string       // of on-give-up, which is then nothing else
-	job    *nip90.JobKind // whose step it is; nil for all others
+	notify []string       // notifiers of on-give-up; then it has neither a command nor a request
+	job    *nip90.JobKind // the kind of jobs that the step runs; nil for a step of a workflow
 
-	ownMaxLost bool // it does not have the workflow's
+	ownMaxLost bool // the step sets max-lost itself
 }
 
 // usedText is a template and its place.
@@ -66,7 +65,7 @@ type workflowReader struct {
 	drafts    map[string]*draft
 }
 
-// section reads the section workflows of the configuration.
+// section reads the section workflows into r.workflows.
 func (r *workflowReader) section(at place) {
 	checkReserved(at)
 	checkPrefixes(at)
@@ -96,7 +95,8 @@ func (r *workflowReader) workflow(name string, at place) *steps.Workflow {
 	return d.Workflow
 }
 
-// inheritInSteps adds the variables that all commands of the workflow get.
+// inheritInSteps adds the workflow's env-inherit to its command steps, and keeps their
+// commands for crossCheckCommands.
 func (r *workflowReader) inheritInSteps(d *draft) {
 	all := slices.Clone(d.steps)
 	if d.alarm != nil {
@@ -110,7 +110,8 @@ func (r *workflowReader) inheritInSteps(d *draft) {
 	}
 }
 
-// workflowKeys has env first: it is merged into the steps.
+// workflowKeys are the keys of a workflow. env comes before steps, because it is merged
+// into them.
 func (r *workflowReader) workflowKeys(d *draft) []key {
 	return []key{
 		strictyaml.Field(&d.Description, "description", "", strictyaml.ScalarSchema, strictyaml.ReadText,
@@ -148,11 +149,11 @@ func (r *workflowReader) stepsSchema() *jsonschema.Schema {
 }
 
 const (
-	defaultMaxLost = 3 // the engine's, as a test checks
+	defaultMaxLost = 3 // the engine has the same default; a test checks that
 	mostLost       = 9999
 )
 
-// readMaxLost reads how many lost attempts in a row are made again.
+// readMaxLost reads how many lost attempts in a row are repeated.
 func readMaxLost(at place) int {
 	n := strictyaml.ReadInt(at, 0)
 	if n > mostLost {
@@ -167,8 +168,8 @@ func maxLostSchema() *jsonschema.Schema {
 	return s
 }
 
-// checkGraph checks what the steps say of each other: ids, needs, cycles, and that
-// no template uses a step that may not have ended.
+// checkGraph checks how the steps refer to each other: that ids are unique, that needs
+// exist and have no cycle, and that no template uses a step that may not have ended.
 func checkGraph(d *draft) {
 	byID := map[string]*stepDraft{}
 	var ids []string
@@ -198,7 +199,7 @@ func checkGraph(d *draft) {
 	}
 }
 
-// checkNeeds checks the ids that a step needs, and drops those that are wrong.
+// checkNeeds sets s.Needs to the valid ids in needs, and records a problem for the others.
 func checkNeeds(s *stepDraft, byID map[string]*stepDraft, ids []string) {
 	s.Needs = nil
 	for _, at := range s.needs {
@@ -220,7 +221,8 @@ func noStep(id string, ids []string) string {
 	return strictyaml.UnknownName("step", id, ids)
 }
 
-// findCycles reports steps that wait for each other, each cycle once.
+// findCycles records a problem for each cycle of steps that need each other. It reports
+// whether there is one.
 func findCycles(d *draft, byID map[string]*stepDraft) (found bool) {
 	const visiting, done = 1, 2
 	state := map[string]int{}
@@ -251,7 +253,7 @@ func findCycles(d *draft, byID map[string]*stepDraft) (found bool) {
 	return found
 }
 
-// closure returns the steps that have ended before the step starts, sorted.
+// closure returns the sorted ids of all steps that the step needs, directly or indirectly.
 func closure(id string, byID map[string]*stepDraft) (all []string) {
 	seen := map[string]bool{id: true}
 	var visit func(id string)
@@ -273,7 +275,7 @@ func closure(id string, byID map[string]*stepDraft) (all []string) {
 	return all
 }
 
-// checkUses checks that templates only use results that are there.
+// checkUses refuses templates that use the result of a step that may not have ended.
 func checkUses(s *stepDraft, ids []string) {
 	for _, u := range s.texts {
 		for _, id := range u.text.Steps() {
@@ -290,7 +292,8 @@ func checkUses(s *stepDraft, ids []string) {
 	}
 }
 
-// readInput reads a part of a default input, whose texts are templates.
+// readInput reads a default input, or a value inside of it. It parses each text as a
+// template. name is the key of the value.
 func readInput(r template.Reader, at place, name string) any {
 	switch n := at.Node; n.Kind {
 	case strictyaml.KindMap:

@@ -18,12 +18,12 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// codeTempFail is the exit code that asks for a longer wait.
+// codeTempFail is EX_TEMPFAIL of sysexits.h: the command asks for a longer wait.
 const codeTempFail = 75
 
-// command runs the notifier's command with the message on its input, and ends it
-// with its process group when the time is up. Arguments that can't be written out
-// are empty: the message is on its input anyway.
+// command runs the notifier's command, with the message as JSON on its standard input. It
+// kills the process group of the command when the timeout ends. An argument that can't be
+// rendered is empty, and the message has a note about it.
 func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	argv, err := s.notifier.Argv(m.Fields())
 	if err != nil {
@@ -42,19 +42,20 @@ func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	said := new(tail)
-	// Secrets are hidden before anything is cut, or a part of one might show.
+	// Mask secrets before the output is truncated: a truncated secret is not recognised.
 	masked := s.env.Secrets.Redactor.NewWriter(said)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = s.notifier.Dir, env, bytes.NewReader(append(input, '\n')), masked, masked
-	// A process that the command has left behind may hold its output open.
+	// Do not wait longer for a process that the command left behind and that keeps its
+	// output open.
 	cmd.WaitDelay = time.Second
 	inGroup(cmd)
 	err = cmd.Run()
-	_ = masked.Close() // to memory
+	_ = masked.Close() // can't fail: it writes to memory
 	return commandError(argv[0], err, said.String())
 }
 
-// environ returns the variables of the command: those that every command gets, those
-// that it inherits, the message, and what the notifier adds.
+// environ returns the environment of the command: the variables that it inherits from
+// this process, those of the message, and those that the notifier sets.
 func (s *Sender) environ(m Message) (env []string, err error) {
 	env = append(guard.EnvironOnly(s.env.Inherit.Has, s.env.Hidden...), m.environment()...)
 	for _, e := range s.notifier.Env {
@@ -65,12 +66,13 @@ func (s *Sender) environ(m Message) (env []string, err error) {
 		env = append(env, e.Name+"="+value)
 	}
 	for i := range env {
-		env[i] = strings.ReplaceAll(env[i], "\x00", "") // with one the command would not start
+		env[i] = strings.ReplaceAll(env[i], "\x00", "") // a NUL byte would prevent the start of the command
 	}
 	return env, nil
 }
 
-// commandError says what the end of a command means.
+// commandError returns the error of a command that has ended, marked as permanent,
+// throttled or transient; nil if it succeeded. said is the end of its output.
 func commandError(name string, err error, said string) error {
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	switch {
@@ -93,7 +95,7 @@ func commandError(name string, err error, said string) error {
 	return err
 }
 
-// tail keeps the end of what a command says.
+// tail keeps the end of the output of a command.
 type tail struct{ data []byte }
 
 const tailSize = 4 << 10
@@ -107,7 +109,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String returns the last lines.
+// String returns the last three lines.
 func (t *tail) String() string {
 	all := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(t.data), "\uFFFD")), "\n")
 	return strings.Join(all[max(0, len(all)-3):], "\n")

@@ -16,17 +16,18 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// maxLine is how much of what was said last a message repeats, in characters.
+// maxLine is the most characters of Message.Line and Message.Subject.
 const maxLine = 300
 
-// Place is where the events come from.
+// Place describes the process that sends messages.
 type Place struct {
-	Host string         // of this machine
-	Page string         // address of the page, such as http://127.0.0.1:7878; empty means none
-	Zone *time.Location // of times in texts; nil means the machine's
+	Host string         // host name of this machine
+	Page string         // URL of the web page, such as http://127.0.0.1:7878; "" means none
+	Zone *time.Location // time zone of times in texts; nil means the machine's
 }
 
-// Compose makes a message of an event. It is false for events that no message is about.
+// Compose returns the message about an event. It returns false for events that have no
+// message.
 func Compose(e retry.Event, p Place) (Message, bool) {
 	m := composed(e, p)
 	if !m.describe(e, p.Zone) {
@@ -38,7 +39,7 @@ func Compose(e retry.Event, p Place) (Message, bool) {
 	return m, true
 }
 
-// composed returns the message of an event without words.
+// composed returns the message about an event, without title and text.
 func composed(e retry.Event, p Place) Message {
 	m := Message{
 		Subject: clippedLine(cmp.Or(e.Name, e.Run, "tideover"), maxLine), Run: e.Run, Step: e.Step, Attempt: e.Attempt, Attempts: e.Attempts,
@@ -46,7 +47,7 @@ func composed(e retry.Event, p Place) Message {
 	}
 	if last := e.Err; last != nil {
 		if whole, ok := errors.AsType[*retry.Error](last); ok && whole.Last != nil {
-			last = whole.Last // the rest of it is in the message anyway
+			last = whole.Last // the message has the attempts and the reason in other fields
 		}
 		m.Line = clippedLine(last.Error(), maxLine)
 	}
@@ -56,7 +57,8 @@ func composed(e retry.Event, p Place) Message {
 	return m
 }
 
-// describe says what happened, in words.
+// describe sets the event, the title and the text of the message. It returns false for
+// events that have no message.
 func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 	switch e.Kind {
 	case retry.GaveUp:
@@ -67,19 +69,19 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 		m.Text = lines("until "+clock(e.Until, e.Time, zone)+by(e.By), count(e), prefixed("last: ", m.Line))
 	case retry.Resumed:
 		m.Event = Resumed
-		m.Title = m.Subject + " goes on"
-		m.Text = cmp.Or(prefixed("put back to work by ", e.Note), "put back to work")
+		m.Title = m.Subject + " continues"
+		m.Text = cmp.Or(prefixed("resumed by ", e.Note), "resumed")
 	case retry.BreakerOpened:
 		m.Event, m.Wait = BreakerOpen, e.Delay
 		m.Title = m.Subject + " is failing"
-		m.Text = "the breaker is open: nothing is tried" + prefixed(" for ", textfmt.RoundedDuration(e.Delay))
+		m.Text = "the breaker is open: no requests are sent" + prefixed(" for ", textfmt.RoundedDuration(e.Delay))
 	case retry.BreakerClosed:
 		m.Event = Recovered
 		m.Title, m.Text = m.Subject+" works again", "the breaker is closed"
 	case retry.StormBegan:
 		m.Event = Storm
 		m.Title, m.Text = m.Subject+": retry storm", e.Note
-	case retry.StormEnded: // no storm, or it would be held back as told a moment ago
+	case retry.StormEnded: // not the event Storm: the gate would hold the message back as a duplicate
 		m.Event = Recovered
 		m.Title, m.Text = m.Subject+": the retry storm is over", e.Note
 	case retry.StartRefused:
@@ -99,8 +101,8 @@ func (m *Message) describe(e retry.Event, zone *time.Location) bool {
 	return true
 }
 
-// gaveUp tells of the end of a call or a step, or of a whole durable run, which
-// then waits among the dead letters.
+// gaveUp describes a call or a step that gave up, or a whole durable run, which is then a
+// dead letter.
 func (m *Message) gaveUp(e retry.Event) {
 	m.Event, m.Reason = GaveUp, e.Reason.String()
 	m.Title = m.Subject + " gave up"
@@ -117,32 +119,33 @@ func (m *Message) gaveUp(e retry.Event) {
 	m.Text = strings.Trim(head+prefixed("; last: ", m.Line), "; ")
 }
 
-// ScreenLimit is a limit on the screen of an interactive session, which is still open.
+// ScreenLimit is a limit that an interactive session shows on its screen. The session is
+// still open.
 type ScreenLimit struct {
-	Line  string    // that says so
-	Until time.Time // zero if no end is stated
-	At    time.Time // when it appeared
+	Line  string    // line on the screen that states the limit
+	Until time.Time // end of the limit; zero if none is stated
+	At    time.Time // when the line appeared
 	Typed time.Time // when the prompt to continue was typed; zero if it was not
-	Final bool      // no wait helps
+	Final bool      // waiting does not help
 }
 
-// ComposeLimit makes the message about a limit on the screen of a session: that the limit
-// appeared, or that the prompt to continue was typed. The same limit always makes the same
-// message. The event is of the session.
+// ComposeLimit returns the message about a limit on the screen of a session: that the limit
+// appeared, or that the prompt to continue was typed. The message of the same limit always
+// has the same ID. e is an event of the session.
 func ComposeLimit(e retry.Event, l ScreenLimit, p Place) Message {
 	what := "limit on the screen"
 	e.Err, e.Attempt, e.Attempts = errors.New(l.Line), 0, 0
 	m := composed(e, p)
 	if !l.Typed.IsZero() {
 		what = "continued on the screen"
-		m.Event, m.Title = Resumed, m.Subject+" goes on"
+		m.Event, m.Title = Resumed, m.Subject+" continues"
 		m.Text = lines("the prompt to continue was typed at its terminal", prefixed("it said: ", m.Line))
 	} else {
 		m.Event, m.Title = Waiting, m.Subject+" has reached a limit"
 		end := "no end is stated"
 		switch {
 		case l.Final:
-			end = "no wait helps"
+			end = "waiting does not help"
 		case !l.Until.IsZero():
 			end, m.Until, m.Wait = "until "+clock(l.Until, e.Time, p.Zone), l.Until, max(l.Until.Sub(e.Time), 0)
 		}
@@ -152,7 +155,7 @@ func ComposeLimit(e retry.Event, l ScreenLimit, p Place) Message {
 	return m
 }
 
-// TestMessage is the message with which a notifier is tried.
+// TestMessage returns a message to test the notifier name with.
 func TestMessage(name string, now time.Time, p Place) Message {
 	e := retry.Event{Time: now, Name: name, Note: "test"}
 	return Message{
@@ -161,8 +164,8 @@ func TestMessage(name string, now time.Time, p Place) Message {
 	}
 }
 
-// Wants reports whether a notifier with these triggers sends the message. A test is
-// always sent. A wait whose end is not known is longer than any other.
+// Wants reports whether a notifier with these triggers sends the message. A test message
+// is always sent. A wait without a known end counts as longer than any limit.
 func Wants(on []Trigger, m Message) bool {
 	return m.Event == Test || slices.ContainsFunc(on, func(t Trigger) bool {
 		endless := m.Event == Waiting && m.Wait == 0 && m.Until.IsZero()
@@ -170,15 +173,15 @@ func Wants(on []Trigger, m Message) bool {
 	})
 }
 
-// identity returns the message's id. It is made of the event alone, so that the
-// same event, read twice from a log, is the same message.
+// identity returns the id of the message about an event. It depends on the event alone, so
+// that an event that is read twice from a log has the same message.
 func identity(e retry.Event) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%d\x00%d\x00%s\x00%d\x00%d\x00%s\x00%s\x00%s", e.Kind, e.Time.UnixNano(), e.Name, e.Call, e.Attempt, e.Run, e.Step, e.Note)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// clippedLine returns the text on one line, of so many characters at most.
+// clippedLine returns the text on one line, clipped to n characters.
 func clippedLine(s string, n int) string {
 	return textfmt.Clip(plainly(strings.ToValidUTF8(s, "\uFFFD")), n)
 }
@@ -187,7 +190,7 @@ func lines(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "\n")
 }
 
-// prefixed puts the prefix before a text that is there.
+// prefixed returns the prefix and s, or "" if s is empty.
 func prefixed(prefix, s string) string {
 	if s == "" {
 		return ""
@@ -195,7 +198,7 @@ func prefixed(prefix, s string) string {
 	return prefix + s
 }
 
-// count says how far the attempts are.
+// count returns a text such as "attempt 2 of 5 failed"; "" if the event has no attempt.
 func count(e retry.Event) string {
 	switch {
 	case e.Attempt == 0:
@@ -206,7 +209,7 @@ func count(e retry.Event) string {
 	return fmt.Sprintf("attempt %d failed", e.Attempt)
 }
 
-// by says who set a wait, if it was not the policy.
+// by returns a text about who set a wait: the server or a person; "" for the policy.
 func by(s retry.Source) string {
 	switch s {
 	case retry.ByServer:
@@ -218,7 +221,7 @@ func by(s retry.Source) string {
 	}
 }
 
-// clock writes a time of day, and the day if it is another one.
+// clock returns the time of day, with the date if it is not the day of now.
 func clock(t, now time.Time, zone *time.Location) string {
 	t, now = t.In(cmp.Or(zone, time.Local)), now.In(cmp.Or(zone, time.Local))
 	if t.YearDay() == now.YearDay() && t.Year() == now.Year() {

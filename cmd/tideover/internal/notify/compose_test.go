@@ -45,9 +45,9 @@ func TestCompose(t *testing.T) {
 			"a wait into another day", retry.Event{Kind: retry.Waiting, Attempt: 2, Attempts: retry.Unlimited, Delay: 52 * time.Hour, Until: at.Add(52 * time.Hour)},
 			notify.Waiting, "nightly waits 2d4h", "until Sun 4 Jan 19:04 UTC\nattempt 2 failed",
 		},
-		{"resumed", retry.Event{Kind: retry.Resumed, Run: "r1", Note: "alice"}, notify.Resumed, "nightly goes on", "put back to work by alice"},
-		{"resumed without a name", retry.Event{Kind: retry.Resumed}, notify.Resumed, "nightly goes on", "put back to work"},
-		{"a breaker opens", retry.Event{Kind: retry.BreakerOpened, Delay: 30 * time.Second}, notify.BreakerOpen, "nightly is failing", "the breaker is open: nothing is tried for 30s"},
+		{"resumed", retry.Event{Kind: retry.Resumed, Run: "r1", Note: "alice"}, notify.Resumed, "nightly continues", "resumed by alice"},
+		{"resumed without a name", retry.Event{Kind: retry.Resumed}, notify.Resumed, "nightly continues", "resumed"},
+		{"a breaker opens", retry.Event{Kind: retry.BreakerOpened, Delay: 30 * time.Second}, notify.BreakerOpen, "nightly is failing", "the breaker is open: no requests are sent for 30s"},
 		{"a breaker closes", retry.Event{Kind: retry.BreakerClosed}, notify.Recovered, "nightly works again", "the breaker is closed"},
 		{"a storm begins", retry.Event{Kind: retry.StormBegan, Note: "workflow nightly: 3.0 attempts for each first one"}, notify.Storm, "nightly: retry storm", "workflow nightly: 3.0 attempts for each first one"},
 		{
@@ -149,7 +149,7 @@ func TestALimitOnAScreenIsToldAsOneMessage(t *testing.T) {
 	}
 	final, endless := limit, limit
 	final.Final, endless.Until = true, time.Time{}
-	for text, l := range map[string]notify.ScreenLimit{"no wait helps; ": final, "no end is stated; ": endless} {
+	for text, l := range map[string]notify.ScreenLimit{"waiting does not help; ": final, "no end is stated; ": endless} {
 		if m := notify.ComposeLimit(e, l, here); !strings.HasPrefix(m.Text, text) || m.Wait != 0 {
 			t.Errorf("the message is %+v, want %q", m, text)
 		}

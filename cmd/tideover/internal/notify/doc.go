@@ -1,13 +1,14 @@
-// Package notify tells people what happened: by ntfy, Slack, a webhook, mail or
-// a command.
+// Package notify sends messages about events to people: by ntfy, Slack, a webhook, email
+// or a command.
 //
-// [Compose] makes a [Message] of an event, [Wants] says whether a notifier tells
-// of it, a [Gate] holds back what would be too much, and a [Sender] makes one
-// attempt to send it. The sender's errors say what they mean for the next attempt
-// in the words of package retry, and never have a secret in them.
+// [Compose] makes a [Message] from an event. [Wants] reports whether a notifier sends it.
+// A [Gate] holds back duplicates and messages above the rate limit. A [Sender] makes one
+// attempt to send a message; package retry can classify its errors, and they contain no
+// secrets.
 //
-// It keeps nothing and retries nothing: who needs a message to arrive runs
-// [Sender.Send] under the notifier's policy, from an outbox that survives the
-// process, and passes on what [SendError.Progress] returns. A message may then be
-// sent twice; its id, which is the same for the same event, tells the receiver.
+// The package stores nothing and does not retry. For reliable delivery, the caller stores
+// the message, calls [Sender.Send] under the notifier's policy, and passes the result of
+// [SendError.Progress] to the next attempt; package outbox does that. A message may be
+// sent twice then. The receiver can recognise it by its id, which is the same for the same
+// event.
 package notify

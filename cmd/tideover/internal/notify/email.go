@@ -20,9 +20,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// email sends a mail to those who do not have it yet. The server may accept some
-// recipients and refuse others; the mail then goes to the former, and the error says
-// who did not get it, and who did.
+// email sends the message to the recipients that are not in m.Delivered. The server may
+// accept some recipients and refuse others. Then the accepted ones get the mail, and the
+// error is a [partialError].
 func (s *Sender) email(ctx context.Context, m Message, _ *mask) error {
 	e := s.notifier.Email
 	to := remaining(e.To, m.Delivered)
@@ -37,7 +37,7 @@ func (s *Sender) email(ctx context.Context, m Message, _ *mask) error {
 	if err != nil {
 		return network(err)
 	}
-	// The connection is the only thing of package smtp that can be told to stop.
+	// Package smtp has no contexts: closing the connection is the only way to stop it.
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	defer func() { _ = conn.Close() }()
@@ -57,7 +57,7 @@ func (s *Sender) email(ctx context.Context, m Message, _ *mask) error {
 	return nil
 }
 
-// login returns how to log in, nil for not at all.
+// login returns the credentials for the mail server, nil for no login.
 func (s *Sender) login() (*login, error) {
 	e := s.notifier.Email
 	if e.Username == nil {
@@ -82,9 +82,9 @@ func (s *Sender) dial(ctx context.Context, e *Email) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", e.Server)
 }
 
-// greet begins the session and makes it safe.
+// greet begins the SMTP session, and upgrades it to TLS if the notifier uses STARTTLS.
 func (s *Sender) greet(conn net.Conn, e *Email) (*smtp.Client, error) {
-	host, _, _ := net.SplitHostPort(e.Server) // dialed already
+	host, _, _ := net.SplitHostPort(e.Server) // can't fail: dial has parsed it
 	c, err := smtp.NewClient(conn, host)
 	if err != nil {
 		return nil, err
@@ -101,21 +101,22 @@ func (s *Sender) greet(conn net.Conn, e *Email) (*smtp.Client, error) {
 	return c, c.StartTLS(tlsConfig(s.env.RootCAs, host))
 }
 
-// remaining returns the recipients who are not among those that have the mail.
+// remaining returns the recipients that are not in delivered.
 func remaining(all []*mail.Address, delivered []string) []*mail.Address {
 	return slices.DeleteFunc(slices.Clone(all), func(a *mail.Address) bool { return slices.Contains(delivered, a.Address) })
 }
 
-// partialError is why only some have the mail.
+// partialError is the error of a mail that only some recipients got.
 type partialError struct {
-	to  []string // who has it
-	err error
+	to  []string // recipients that got it
+	err error    // why the others were refused
 }
 
 func (e *partialError) Error() string { return e.err.Error() }
 func (e *partialError) Unwrap() error { return e.err }
 
-// deliver hands the mail over.
+// deliver passes the mail to the server. If the server refuses only some recipients, it
+// returns a [partialError].
 func deliver(c *smtp.Client, from *mail.Address, to []*mail.Address, text []byte) error {
 	if err := c.Mail(from.Address); err != nil {
 		return refusal(err)
@@ -142,7 +143,7 @@ func deliver(c *smtp.Client, from *mail.Address, to []*mail.Address, text []byte
 }
 
 func data(c *smtp.Client, text []byte) error {
-	w, err := c.Data() // which doubles the dots at the beginning of lines
+	w, err := c.Data() // w escapes dots at the beginning of lines
 	if err != nil {
 		return err
 	}
@@ -152,8 +153,8 @@ func data(c *smtp.Client, text []byte) error {
 	return w.Close()
 }
 
-// joined returns one error for all recipients that were refused. If one of them
-// may be accepted the next time, there should be one.
+// joined returns one error for all refused recipients. If one of the errors is not
+// permanent, neither is the result, so that the mail is tried again.
 func joined(refused []error) error {
 	for _, err := range refused {
 		if retry.OutcomeOf(err).Class != retry.ClassPermanent {
@@ -163,8 +164,8 @@ func joined(refused []error) error {
 	return errors.Join(refused...)
 }
 
-// refusal marks an answer of the server with what it means: 4yz may pass, 5yz
-// stays.
+// refusal marks an error of the server as permanent if its code is 5yz. Codes 4yz are
+// transient.
 func refusal(err error) error {
 	if e, ok := errors.AsType[*textproto.Error](err); ok {
 		if e.Code >= 500 {
@@ -178,17 +179,17 @@ func refusal(err error) error {
 	return network(err)
 }
 
-// login is PLAIN or LOGIN, whichever the server has. Both show the password to
-// the other side, and so only work over TLS, or on the machine itself.
+// login implements AUTH PLAIN and LOGIN, whichever the server offers. Both send the
+// password itself, so login requires TLS or a server on this machine.
 type login struct {
 	name, password string
-	asked          int // prompts of LOGIN that were answered
+	asked          int // number of LOGIN prompts that were answered
 }
 
 // Start implements [smtp.Auth].
 func (l *login) Start(server *smtp.ServerInfo) (proto string, first []byte, err error) {
 	if !server.TLS && !isLoopback(server.Name) {
-		return "", nil, retry.Permanent(errors.New("the password would cross the network in the clear"))
+		return "", nil, retry.Permanent(errors.New("the password would be sent unencrypted"))
 	}
 	has := func(name string) bool {
 		for _, a := range server.Auth {
@@ -204,10 +205,11 @@ func (l *login) Start(server *smtp.ServerInfo) (proto string, first []byte, err 
 	case has("LOGIN"):
 		return "LOGIN", nil, nil
 	}
-	return "", nil, retry.Permanent(errors.New("the server has neither AUTH PLAIN nor LOGIN"))
+	return "", nil, retry.Permanent(errors.New("the server offers neither AUTH PLAIN nor AUTH LOGIN"))
 }
 
-// Next implements [smtp.Auth]: LOGIN asks for the name, then for the password.
+// Next implements [smtp.Auth]: it answers the prompts of LOGIN for the name and the
+// password.
 func (l *login) Next(_ []byte, more bool) ([]byte, error) {
 	if !more {
 		return nil, nil
@@ -227,9 +229,9 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// mailText returns the message as a mail, in plain text. Nothing of the message
-// can add a header, and its id is the mail's, so that one that was sent twice is
-// recognised.
+// mailText returns the message as a plain-text mail. It encodes the message so that it
+// can't add a header. The Message-ID contains the id of the message, so that a mail that
+// is sent twice is recognised.
 func mailText(e *Email, m Message) []byte {
 	var b bytes.Buffer
 	_, domain, _ := strings.Cut(e.From.Address, "@")
@@ -247,12 +249,12 @@ func mailText(e *Email, m Message) []byte {
 	}
 	b.WriteString("\r\n")
 	w := quotedprintable.NewWriter(&b)
-	_, _ = w.Write([]byte(lines(m.Text, prefixed("run ", m.Run), m.URL, prefixed("from ", m.Host)) + "\n")) // to memory
+	_, _ = w.Write([]byte(lines(m.Text, prefixed("run ", m.Run), m.URL, prefixed("from ", m.Host)) + "\n")) // can't fail: it writes to memory
 	_ = w.Close()
 	return b.Bytes()
 }
 
-// address writes an address with its name, encoded.
+// address returns an address with its encoded display name, without control characters.
 func address(a *mail.Address) string {
 	return (&mail.Address{Name: strings.Map(printable, a.Name), Address: a.Address}).String()
 }
@@ -264,8 +266,8 @@ func printable(r rune) rune {
 	return r
 }
 
-// folded breaks a header between words: a line of a mail has at most 998 bytes,
-// and encoded words are to stand on lines of 76.
+// folded breaks the value of the header Subject between words into lines of 76 bytes, the
+// limit for lines with encoded words. The limit for other lines is 998.
 func folded(s string) string {
 	var b strings.Builder
 	length := len("Subject: ")
@@ -284,7 +286,7 @@ func folded(s string) string {
 	return b.String()
 }
 
-// token leaves of a text what can stand in a Message-ID.
+// token removes the characters that a Message-ID can't have.
 func token(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '.' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {

@@ -264,7 +264,7 @@ func TestAMailIsNotSentInDoubt(t *testing.T) {
 		{"an unknown certificate", smtptest.Config{Certificate: pair}, "tls: starttls", false, "certificate", retry.ClassTransient},
 		{"an unknown certificate at once", smtptest.Config{Certificate: pair, Implicit: true}, "tls: implicit", false, "certificate", retry.ClassTransient},
 		{"no STARTTLS", smtptest.Config{}, loginYAML, true, "does not offer STARTTLS", retry.ClassPermanent},
-		{"no mechanism", smtptest.Config{Certificate: pair, User: "me", Mechanism: "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor LOGIN", retry.ClassPermanent},
+		{"no mechanism", smtptest.Config{Certificate: pair, User: "me", Mechanism: "X-OTHER"}, loginYAML, true, "neither AUTH PLAIN nor AUTH LOGIN", retry.ClassPermanent},
 		{"a server that hangs", smtptest.Config{Script: "mail:hang"}, "tls: none", true, "timed out after", retry.ClassTransient},
 	} {
 		t.Run(c.name, func(t *testing.T) {

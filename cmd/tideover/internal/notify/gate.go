@@ -4,51 +4,53 @@ import (
 	"time"
 )
 
-// maxSeen bounds what a gate remembers. When more is going on, the oldest is
-// forgotten: a message too many is better than one too few.
+// maxSeen limits the size of the maps seen and ends of a gate. A gate drops the oldest
+// entry to make room: a duplicate message is better than a lost one.
 const maxSeen = 1024
 
-// endTime is how long the two halves of the end of a run may lie apart. They happen
-// at once, and are admitted as the engine gets to them.
+// endTime is the longest time between the two messages about the end of a run, see
+// [ending]. Their events happen at the same time, but the engine may process them at
+// different times.
 const endTime = time.Hour
 
 // Held is the reason why a message is held back.
 type Held uint8
 
-// The reasons. Zero is none: the message is to be sent.
+// The reasons.
 const (
-	NotHeld   Held = iota
-	Duplicate      // the same was sent a moment ago
-	TooMany        // the notifier's limit is reached
+	NotHeld   Held = iota // the message is not held back
+	Duplicate             // a message with the same topic was sent within Spec.Dedupe
+	TooMany               // Spec.AtMost is reached
 )
 
-// String says why, for a log.
+// String returns the reason for logs and stored results.
 func (h Held) String() string {
-	return [...]string{"not held back", "told a moment ago", "too many"}[h]
+	return [...]string{"not held back", "the same message was sent recently", "the rate limit is reached"}[h]
 }
 
-// Gate holds back what would be too much for one notifier. It has no clock: the
-// time is an argument. It is not safe for use by several goroutines, and it is for
-// new messages only, not for further attempts to send one.
+// Gate holds back duplicate messages and messages above the rate limit of one notifier. It
+// has no clock: the time is an argument. It is not safe for concurrent use. Pass it only
+// new messages, not further attempts to send one.
 type Gate struct {
 	atMost Rate
 	dedupe time.Duration
-	sent   []time.Time // the last atMost.N, as a ring
-	next   int         // place of the oldest in sent
+	sent   []time.Time // ring of the times of the last atMost.N messages that were sent
+	next   int         // index of the oldest in sent
 	seen   map[topic]time.Time
 	ends   map[ending]time.Time
-	held   int       // since the last message that was sent
+	held   int       // number of messages held back since the last one that was sent
 	since  time.Time // when the first of them was held back
 }
 
-// topic is what two messages must share for one of them to be enough.
+// topic identifies duplicates: of the messages with the same topic, one is sent within
+// Spec.Dedupe.
 type topic struct {
 	event   Event
 	subject string
 }
 
-// ending is one of the two events at the end of a run: the step gave up, or the run did. The
-// other event follows, in either order, and is a duplicate.
+// ending is one of the two events at the end of a run: that a step gave up, and that the run
+// gave up. The events come in either order, and the second is a duplicate.
 type ending struct {
 	run  string
 	half Event
@@ -59,8 +61,9 @@ func NewGate(n *Spec) *Gate {
 	return &Gate{atMost: n.AtMost, dedupe: n.Dedupe, sent: make([]time.Time, n.AtMost.N), seen: map[topic]time.Time{}, ends: map[ending]time.Time{}}
 }
 
-// Admit says whether the message is to be sent, and returns it with what has been
-// held back before, so that its reader knows of them. A test always passes.
+// Admit returns NotHeld if the message is to be sent, or why it is held back. The returned
+// message also states how many messages were held back before it. A test message is never
+// held back.
 func (g *Gate) Admit(m Message, now time.Time) (Message, Held) {
 	if m.Event == Test {
 		return m, NotHeld
@@ -83,9 +86,9 @@ func (g *Gate) Admit(m Message, now time.Time) (Message, Held) {
 	return m, NotHeld
 }
 
-// ended reports whether the message is the second half of the end of a run, also
-// if the first was held back, whereby it was counted. It is so once: a run that is
-// repaired may end again.
+// ended reports whether the message is the second one about the end of a run, see
+// [ending], even if the first was held back. It is true only once per end: a run that is
+// replayed may end again.
 func (g *Gate) ended(m Message, now time.Time) bool {
 	other := map[Event]Event{GaveUp: DeadLetter, DeadLetter: GaveUp}[m.Event]
 	if m.Run == "" || other == "" {
@@ -102,8 +105,7 @@ func (g *Gate) ended(m Message, now time.Time) bool {
 	return false
 }
 
-// about returns the topic of a message. That a step gave up and that its run did
-// is one topic.
+// about returns the topic of a message. GaveUp and DeadLetter are the same topic.
 func about(m Message) topic {
 	if m.Event == DeadLetter {
 		return topic{GaveUp, m.Subject}
@@ -111,8 +113,8 @@ func about(m Message) topic {
 	return topic{m.Event, m.Subject}
 }
 
-// within reports whether the moment is less than d ago. One that is to come, after
-// the clock was put back, is not.
+// within reports whether at is less than d before now. It is false for the zero time, and
+// for a time after now, which is possible if the clock was set back.
 func within(at, now time.Time, d time.Duration) bool {
 	age := now.Sub(at)
 	return !at.IsZero() && age >= 0 && age < d
@@ -125,7 +127,7 @@ func (g *Gate) hold(now time.Time) {
 	g.held++
 }
 
-// note remembers a message that is sent.
+// note records that a message is sent.
 func (g *Gate) note(key topic, now time.Time) {
 	if g.atMost.N > 0 {
 		g.sent[g.next] = now
@@ -140,7 +142,7 @@ func (g *Gate) note(key topic, now time.Time) {
 	g.seen[key] = now
 }
 
-// forget makes room: for all that is too old to matter, or else the oldest.
+// forget removes all entries that are old. If none is, it removes the oldest entry.
 func forget[K comparable](m map[K]time.Time, old func(time.Time) bool) {
 	var oldest K
 	var at time.Time

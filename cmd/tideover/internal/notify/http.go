@@ -18,14 +18,13 @@ import (
 )
 
 const (
-	maxAnswer  = 64 << 10 // of an answer so much is read
-	maxExcerpt = 200      // and so many characters of it stand in an error
+	maxAnswer  = 64 << 10 // most bytes of a response that are read
+	maxExcerpt = 200      // most characters of a response that an error quotes
 	userAgent  = "tideover"
 )
 
-// newClient returns a client that follows no redirects, which would take the
-// token or the message to wherever an answer says, and keeps no connections:
-// messages are rare.
+// newClient returns an HTTP client. It follows no redirects, which could send the token or
+// the message to another host. It keeps no idle connections, because messages are rare.
 func newClient(roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -36,7 +35,8 @@ func newClient(roots *x509.CertPool) *http.Client {
 	}
 }
 
-// ntfy publishes to a topic: the text is the body, everything else are headers.
+// ntfy publishes the message to a topic. The text is the body; title, priority, tags and
+// link are headers.
 func (s *Sender) ntfy(ctx context.Context, m Message, k *mask) error {
 	token, err := s.resolve(s.notifier.Token)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Sender) ntfy(ctx context.Context, m Message, k *mask) error {
 	return s.post(ctx, http.MethodPost, header, m, m.Text, k)
 }
 
-// slack posts a text, in which three characters are special.
+// slack posts the message to an incoming webhook. It escapes the characters &, < and >.
 func (s *Sender) slack(ctx context.Context, m Message, k *mask) error {
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	text := lines("*"+escape.Replace(m.Title)+"*", escape.Replace(m.Text), escape.Replace(m.URL))
@@ -67,7 +67,7 @@ func (s *Sender) slack(ctx context.Context, m Message, k *mask) error {
 	return s.post(ctx, http.MethodPost, http.Header{"Content-Type": {"application/json"}}, m, string(body), k)
 }
 
-// webhook sends the message's JSON, or what the notifier's template makes of it.
+// webhook sends the message as JSON, or the notifier's body template rendered with it.
 func (s *Sender) webhook(ctx context.Context, m Message, k *mask) error {
 	body, err := s.body(m, k)
 	if err != nil {
@@ -87,13 +87,13 @@ func (s *Sender) webhook(ctx context.Context, m Message, k *mask) error {
 	return s.post(ctx, s.notifier.Method, header, m, body, k)
 }
 
-// body returns the body of a webhook. A template that can't be written out is no
-// reason to keep quiet: then it is the message's JSON, with a note.
+// body returns the body of a webhook. If the template can't be rendered, the body is the
+// message as JSON, with a note about the error.
 func (s *Sender) body(m Message, k *mask) (string, error) {
 	body, ok, err := s.notifier.Body(m.Fields(), s.env.Secrets)
 	switch {
 	case errors.Is(err, secret.ErrUnavailable):
-		return "", err // it may be there the next time
+		return "", err // the secret may be available at the next attempt
 	case err != nil:
 		m.Note = note(err, k)
 	case ok:
@@ -103,10 +103,10 @@ func (s *Sender) body(m Message, k *mask) (string, error) {
 	return string(data), retry.Permanent(err)
 }
 
-// note says in a message why it came without its template.
+// note returns the text of Message.Note for an error of a template.
 func note(err error, k *mask) string { return plainly(k.text(err.Error())) }
 
-// post makes the request.
+// post sends the body to the notifier's URL.
 func (s *Sender) post(ctx context.Context, method string, header http.Header, m Message, body string, k *mask) error {
 	target, err := s.target(k)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Sender) post(ctx context.Context, method string, header http.Header, m 
 	return nil
 }
 
-// target returns the URL, and hides it.
+// target returns the notifier's URL, and makes k mask it in errors.
 func (s *Sender) target(k *mask) (*url.URL, error) {
 	text, err := s.resolve(s.notifier.URL)
 	if err != nil {
@@ -142,21 +142,22 @@ func (s *Sender) target(k *mask) (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, retry.Permanent(fmt.Errorf("what %v makes is not a URL that starts with http:// or https://", s.notifier.URL))
+		return nil, retry.Permanent(fmt.Errorf("the value of %v is not a URL that starts with http:// or https://", s.notifier.URL))
 	}
 	k.hideURL(u)
 	return u, nil
 }
 
-// answer says what the answer means.
+// answer returns nil if the response is a success, else an error that is marked as
+// permanent, throttled or transient.
 func (s *Sender) answer(resp *http.Response, k *mask) error {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // an answer that is cut off is still one
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // a part of the response is enough for an error
 	if resp.StatusCode >= 200 && resp.StatusCode <= 299 {
 		return nil
 	}
 	said := prefixed(": ", clippedLine(k.text(string(text)), maxExcerpt))
 	if resp.StatusCode == http.StatusNetworkAuthenticationRequired {
-		return fmt.Errorf("status %s%s", resp.Status, said) // of a portal, where a person will log in
+		return fmt.Errorf("status %s%s", resp.Status, said) // transient: from a captive portal, where the user may log in
 	}
 	if err := retryhttp.Check(resp); err != nil {
 		return fmt.Errorf("%w%s", err, said)
@@ -167,7 +168,7 @@ func (s *Sender) answer(resp *http.Response, k *mask) error {
 	return retry.Permanent(fmt.Errorf("status %s%s", resp.Status, said))
 }
 
-// withoutURL drops what net/http puts before the cause: the URL, with its path.
+// withoutURL returns the cause of an error of net/http, whose own text has the URL.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -175,9 +176,9 @@ func withoutURL(err error) error {
 	return err
 }
 
-// headerText makes a text fit for a header: on one line, and encoded by RFC 2047
-// unless it is ASCII, as ntfy and mail understand it. What looks as if it were
-// encoded already is made not to.
+// headerText returns a text as the value of a header: on one line, and encoded by RFC 2047
+// if it is not ASCII; ntfy and mail clients decode that. It breaks up "=?", so that a part
+// of the text is not decoded as an encoded word.
 func headerText(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "=?", "= ?")

@@ -9,24 +9,24 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Event is the subject of a message.
+// Event is the kind of event that a message is about.
 type Event string
 
 // The events. All but Test are words of a notifier's `on`.
 const (
-	GaveUp       Event = "gave-up"       // a call, a command or a step
-	Waiting      Event = "waiting"       // until Message.Until
-	Resumed      Event = "resumed"       // by hand
-	BreakerOpen  Event = "breaker-open"  // nothing is tried for a while
-	Recovered    Event = "recovered"     // it works again
+	GaveUp       Event = "gave-up"       // a call, a command or a step gave up
+	Waiting      Event = "waiting"       // the subject waits until Message.Until
+	Resumed      Event = "resumed"       // a person resumed the subject, or a session continues after its wait
+	BreakerOpen  Event = "breaker-open"  // a breaker is open, so that no requests are sent for a while
+	Recovered    Event = "recovered"     // the subject works again
 	DeadLetter   Event = "dead-letter"   // a durable run gave up and waits for a person
 	Storm        Event = "storm"         // retries multiply the load
 	StartRefused Event = "start-refused" // a scheduled start was refused
-	Test         Event = "test"          // a person tries the notifier
+	Test         Event = "test"          // a person tests the notifier
 )
 
-// Message is a message to a person. Webhooks and commands get its JSON: fields are only
-// added.
+// Message is a message to a person. Webhooks and commands get it as JSON, so fields may be
+// added but not changed.
 type Message struct {
 	ID       string        `json:"id"` // the same for the same event
 	Event    Event         `json:"event"`
@@ -35,28 +35,28 @@ type Message struct {
 	Text     string        `json:"text"` // one to three lines
 	Run      string        `json:"run,omitempty"`
 	Step     string        `json:"step,omitempty"`
-	Attempt  int           `json:"attempt,omitempty"`  // the last one's number
-	Attempts int           `json:"attempts,omitempty"` // how many there may be; -1 for no limit
+	Attempt  int           `json:"attempt,omitempty"`  // number of the last attempt
+	Attempts int           `json:"attempts,omitempty"` // most attempts that are allowed; -1 for no limit
 	Reason   string        `json:"reason,omitempty"`   // why there is no further attempt
-	Line     string        `json:"line,omitempty"`     // what was said last: an error, a line of output
+	Line     string        `json:"line,omitempty"`     // the last error or line of output
 	Wait     time.Duration `json:"wait_ns,omitempty"`
 	Until    time.Time     `json:"until,omitzero"` // when the wait ends
-	URL      string        `json:"url,omitempty"`  // of the page
+	URL      string        `json:"url,omitempty"`  // page of the run
 	Time     time.Time     `json:"time"`
 	Host     string        `json:"host,omitempty"`
 
-	// Delivered has the addresses of a mail that need no further copy. Send leaves
-	// them out, and [SendError.Progress] adds to them.
+	// Delivered has the email addresses that already got the message. Send skips them, and
+	// [SendError.Progress] adds to them.
 	Delivered []string `json:"delivered,omitempty"`
 
-	// Note says what is wrong with the message itself: a template of the notifier
-	// could not be written out, so that it came without it.
+	// Note is the error of a template of the notifier that could not be rendered; the
+	// message is then sent without the template.
 	Note string `json:"note,omitempty"`
 }
 
-// Fields returns the message as the templates of a notifier see it. Times are in
-// RFC 3339, and what is not known is empty. Each field always has the same type, or
-// a template that was tried with one message would fail with another.
+// Fields returns the data for the templates of a notifier. Times are texts in RFC 3339;
+// unknown values are empty. Each field always has the same type, so that a template that
+// renders with one message renders with all.
 func (m Message) Fields() map[string]any {
 	return map[string]any{
 		"id": m.ID, "event": string(m.Event), "subject": m.Subject, "title": m.Title, "text": m.Text, "run": m.Run, "step": m.Step,
@@ -65,7 +65,7 @@ func (m Message) Fields() map[string]any {
 	}
 }
 
-// without returns the message without secrets, should what was said last have one.
+// without returns the message with secrets masked; the last error may contain one.
 func (m Message) without(r *secret.Redactor) Message {
 	for _, s := range []*string{&m.Subject, &m.Title, &m.Text, &m.Reason, &m.Line} {
 		*s = r.String(*s)
@@ -73,7 +73,7 @@ func (m Message) without(r *secret.Redactor) Message {
 	return m
 }
 
-// stamp writes a time, or nothing for none.
+// stamp returns a time in RFC 3339, "" for the zero time.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -81,8 +81,8 @@ func stamp(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-// environment returns the message as variables of a command. Attempts without limit
-// are "unlimited" there, as for the commands of exec.
+// environment returns the message as environment variables of a command. TIDEOVER_ATTEMPTS
+// is "unlimited" if there is no limit, as for the commands of `tideover exec`.
 func (m Message) environment() (pairs []string) {
 	f := m.Fields()
 	if f["note"] = m.Note; m.Attempts == retry.Unlimited {
@@ -98,7 +98,8 @@ func (m Message) environment() (pairs []string) {
 	return pairs
 }
 
-// more returns the message with what was held back since the last one.
+// more returns the message with a line about the n messages that were held back since the
+// time; if n is 0, it is unchanged.
 func (m Message) more(n int, since time.Time) Message {
 	if n > 0 {
 		m.Text += "\nand " + strconv.Itoa(n) + " more since " + since.Format("15:04")

@@ -21,10 +21,10 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// Env is the part of the process that senders need.
+// Env has the settings of the process that senders need.
 type Env struct {
-	Secrets secret.Resolver // looks references up, at each attempt
-	RootCAs *x509.CertPool  // nil means the system's
+	Secrets secret.Resolver // resolves references, at each attempt
+	RootCAs *x509.CertPool  // nil means the certificates of the system
 	Hidden  []string        // names of variables that commands never get
 	Inherit guard.Inherit   // variables of this process that commands get, in addition to those that the notifier names
 }
@@ -38,14 +38,14 @@ type Sender struct {
 	via      func(s *Sender, ctx context.Context, m Message, mask *mask) error
 }
 
-// senders are how messages are sent, by the kind of the notifier.
+// senders has the function that sends a message, by the kind of the notifier.
 var senders = map[string]func(*Sender, context.Context, Message, *mask) error{
 	KindNtfy: (*Sender).ntfy, KindSlack: (*Sender).slack, KindWebhook: (*Sender).webhook, KindEmail: (*Sender).email,
 	KindRun: (*Sender).command,
 }
 
-// New returns the sender of a notifier. It is an error if this system can't do
-// what the notifier is for.
+// New returns the sender of a notifier. It returns an error if the kind of the notifier is
+// unknown or not supported on this system.
 func New(n *Spec, env Env) (*Sender, error) {
 	env.Secrets.Redactor = cmp.Or(env.Secrets.Redactor, new(secret.Redactor))
 	env.Inherit = slices.Concat(guard.BaseVariables, env.Inherit, n.Inherit)
@@ -59,10 +59,9 @@ func New(n *Spec, env Env) (*Sender, error) {
 	return &Sender{notifier: n, env: env, client: newClient(env.RootCAs), via: via}, nil
 }
 
-// Send makes one attempt to send the message, within the notifier's timeout. Its
-// error says what it means for the next attempt, see [retry.OutcomeOf], and has no
-// secrets in it, nor the path of a URL. It is a [*SendError], whose Progress is the
-// message for the next attempt.
+// Send makes one attempt to send the message, within the notifier's timeout. Its error is
+// a [*SendError]: [retry.OutcomeOf] classifies it, its text contains neither secrets nor
+// the path of a URL, and its Progress returns the message for the next attempt.
 func (s *Sender) Send(ctx context.Context, m Message) error {
 	limit := &retry.TimeoutError{Limit: s.notifier.Timeout}
 	ctx, cancel := context.WithTimeoutCause(ctx, s.notifier.Timeout, limit)
@@ -88,35 +87,35 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 	return e
 }
 
-// SendError is why a message was not sent. It does not unwrap to what the network
-// said, which may quote a secret.
+// SendError is the error of a message that was not sent. It does not unwrap to the
+// original error, which may contain a secret.
 type SendError struct {
 	text    string
 	outcome retry.Outcome
-	cause   error // of the context; nil if it was not its end
-	rest    Message
+	cause   error   // error of the context if its end is the cause, else nil
+	rest    Message // message for the next attempt
 
-	shortage error // that this machine had not enough of something; nil if it had
+	shortage error // if the cause is a shortage of resources on this machine; else nil
 }
 
-// Error says what went wrong, without secrets.
+// Error returns the text of the error, without secrets.
 func (e *SendError) Error() string { return e.text }
 
 // RetryOutcome implements [retry.Classified].
 func (e *SendError) RetryOutcome() retry.Outcome { return e.outcome }
 
-// Progress returns the message for the next attempt: the same, which knows who has
-// it already.
+// Progress returns the message for the next attempt. Its Delivered has the recipients that
+// already got it.
 func (e *SendError) Progress() Message { return e.rest }
 
-// Unwrap returns a shortage of this machine, or nil.
+// Unwrap returns an error of package shortage if this machine lacks a resource, else nil.
 func (e *SendError) Unwrap() error { return e.shortage }
 
-// Is finds the end of the context.
+// Is reports whether target is the error of the context that ended the attempt.
 func (e *SendError) Is(target error) bool { return e.cause != nil && target == e.cause }
 
-// mask hides the parts of an error of one attempt that must not be shown: the secrets
-// that are known, and the parts of a URL, which only this error must not show.
+// mask hides secrets in the error of one attempt: the known secrets, and the parts of the
+// notifier's URL.
 type mask struct {
 	known *secret.Redactor
 	parts secret.Redactor
@@ -124,8 +123,8 @@ type mask struct {
 
 func (k *mask) text(s string) string { return k.parts.String(k.known.String(s)) }
 
-// hideURL hides all parts of a URL but its host. Short parts, which are likely to be
-// words of the error, are not hidden.
+// hideURL makes the mask hide all parts of a URL except its host. It skips parts of less
+// than 6 bytes, which are likely to be words of the error.
 func (k *mask) hideURL(u *url.URL) {
 	const least = 6
 	parts := append(strings.Split(u.Path, "/"), u.EscapedPath(), u.RequestURI(), u.RawQuery)
@@ -142,8 +141,8 @@ func (k *mask) hideURL(u *url.URL) {
 	}
 }
 
-// resolve returns the value of a text with references, "" for none. The resolver's
-// redactor then knows what they stand for.
+// resolve returns the value of a text with references, "" if t is nil. It adds the secrets
+// to the resolver's redactor.
 func (s *Sender) resolve(t *template.SecretText) (string, error) {
 	if t == nil {
 		return "", nil
@@ -158,13 +157,13 @@ func (s *Sender) resolve(t *template.SecretText) (string, error) {
 // plainly returns the text on one line.
 func plainly(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// network marks an error of a connection with what it means.
+// network marks an error of a connection as permanent if a retry can't help.
 func network(err error) error {
-	harmless := &http.Request{URL: &url.URL{Scheme: "https", Host: "host"}} // nothing is wrong with it
+	harmless := &http.Request{URL: &url.URL{Scheme: "https", Host: "host"}} // a valid request, so that only err counts
 	return classified(harmless, err)
 }
 
-// classified marks the error of a request with what it means.
+// classified marks the error of a request as permanent if a retry can't help.
 func classified(req *http.Request, err error) error {
 	if !mayPass(err) && retryhttp.Classify(req, err).Class == retry.ClassPermanent {
 		return retry.Permanent(err)
@@ -172,10 +171,9 @@ func classified(req *http.Request, err error) error {
 	return err
 }
 
-// mayPass reports whether the error is one that a machine has when it wakes up, or in a
-// network with a captive portal: names are unknown, and certificates are wrong. It is
-// permanent for a request of a program, but a message is tried for as long as its policy
-// allows.
+// mayPass reports whether the error is typical of a machine that wakes up or is behind a
+// captive portal: an unknown host name or an invalid certificate. Package retryhttp treats
+// such an error as permanent, but a message is retried for as long as its policy allows.
 func mayPass(err error) bool {
 	return is[*net.DNSError](err) || is[*tls.CertificateVerificationError](err) || is[x509.UnknownAuthorityError](err) ||
 		is[x509.HostnameError](err) || is[x509.CertificateInvalidError](err) || is[tls.RecordHeaderError](err) ||

@@ -27,17 +27,17 @@ const (
 	KindRun     = "run"
 )
 
-// Spec is a notifier: what it sends messages about, to whom and how.
+// Spec is the configuration of a notifier: which events it sends, to whom and how.
 type Spec struct {
 	Name    string
-	Kind    string        // KindNtfy…; it determines which of the fields below are set
+	Kind    string        // KindNtfy or another Kind constant; it determines which of the fields below are set
 	On      []Trigger     // events that it sends messages about
 	AtMost  Rate          // zero means no limit
-	Dedupe  time.Duration // the same event of the same subject is sent once in it; 0 means always
+	Dedupe  time.Duration // the same event of the same subject is sent once within this time; 0 sends all
 	Timeout time.Duration // of one attempt
-	Policy  retry.Policy  // of the attempts
+	Policy  retry.Policy  // when attempts to send are repeated
 
-	URL      *template.SecretText // ntfy: with the topic; slack; webhook
+	URL      *template.SecretText // slack; webhook; ntfy, with the topic
 	Token    *template.SecretText // ntfy: nil means none
 	Priority string               // ntfy: empty means the server's default
 	Tags     []string             // ntfy
@@ -54,10 +54,10 @@ type Spec struct {
 
 	BodyText *template.Text   // webhook: nil means the message's JSON
 	RunTexts []*template.Text // run: the command and its arguments
-	Base     string           // where relative paths of references start
+	Base     string           // folder that relative paths in references start at
 }
 
-// Email is a mail server, a sender and recipients.
+// Email has the mail server, the sender and the recipients of a notifier.
 type Email struct {
 	To       []*mail.Address
 	From     *mail.Address
@@ -67,8 +67,8 @@ type Email struct {
 	TLS      string // "starttls", "implicit" or "none"
 }
 
-// The fields of a message that has everything, of one with the shortest values, and of
-// one that has nothing. [TryTemplate] renders templates with all of them.
+// The fields of three sample messages: with all values, with the shortest values, and
+// without values. [TryTemplate] renders templates with each.
 var (
 	fullMessage = map[string]any{
 		"id": "5f0c3a", "event": "gave-up", "subject": "nightly", "title": "nightly gave up", "text": "5 attempts in 42m",
@@ -85,8 +85,8 @@ var (
 // TemplateFields are the fields that the templates of a notifier may use.
 var TemplateFields = template.Fields{First: MessageFields(), Quotes: []string{"line", "text"}}
 
-// TryTemplate renders a template of a notifier with several messages and returns the
-// first error. Relative paths of references start at dir.
+// TryTemplate renders a template of a notifier with sample messages and returns the first
+// error. Relative paths in references start at dir.
 func TryTemplate(t *template.Text, secrets secret.Resolver, dir string) error {
 	for _, sample := range []map[string]any{fullMessage, shortMessage, emptyMessage} {
 		if _, err := t.Render(&template.Scope{Root: sample, Secrets: secrets, Dir: dir}); err != nil {
@@ -112,8 +112,8 @@ func (n *Spec) Body(fields map[string]any, r secret.Resolver) (body secret.Strin
 	return secret.New(out), true, err
 }
 
-// Argv renders the command and its arguments. An argument that can't be rendered is
-// empty, and its error is in err.
+// Argv renders the command and its arguments. An argument that can't be rendered is empty.
+// Argv returns the list also with an error, which joins the errors of all arguments.
 func (n *Spec) Argv(fields map[string]any) ([]string, error) {
 	argv := make([]string, len(n.RunTexts))
 	var errs []error
@@ -133,7 +133,7 @@ var TriggerEvents = []string{"gave-up", "waiting", "resumed", "breaker-open", "r
 // Trigger is one kind of event that a notifier sends messages about.
 type Trigger struct {
 	Event string        // such as gave-up
-	Over  time.Duration // of waiting: only waits longer than this; 0 means all
+	Over  time.Duration // for the event waiting: only waits longer than this; 0 means all
 }
 
 // ParseTrigger parses an entry of `on`, such as gave-up or waiting>30m.
@@ -150,7 +150,7 @@ func ParseTrigger(s string) (Trigger, error) {
 		return t, nil
 	}
 	if t.Event != "waiting" {
-		return Trigger{}, fmt.Errorf("%q: only waiting has a length", s)
+		return Trigger{}, fmt.Errorf("%q: only waiting can have a duration, as in waiting>30m", s)
 	}
 	var err error
 	if t.Over, err = retry.ParseDuration(strings.TrimSpace(length)); err != nil {
@@ -162,7 +162,7 @@ func ParseTrigger(s string) (Trigger, error) {
 	return t, nil
 }
 
-// String returns the trigger as it is written.
+// String returns the trigger in the form that [ParseTrigger] parses.
 func (t Trigger) String() string {
 	if t.Over == 0 {
 		return t.Event
@@ -173,7 +173,8 @@ func (t Trigger) String() string {
 // MaxRate is the largest N of a [Rate].
 const MaxRate = 1000
 
-// Rate is at most N in any period of Per. The zero Rate is no limit.
+// Rate is a limit of N messages in any period of the length Per. The zero Rate means no
+// limit.
 type Rate struct {
 	N   int
 	Per time.Duration
@@ -181,7 +182,7 @@ type Rate struct {
 
 var rateUnits = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
 
-// ParseRate reads a rate such as 5/h.
+// ParseRate parses a rate such as 5/h.
 func ParseRate(s string) (Rate, error) {
 	count, unit, _ := strings.Cut(s, "/")
 	per, ok := rateUnits[unit]
@@ -190,14 +191,14 @@ func ParseRate(s string) (Rate, error) {
 	case !ok || err != nil:
 		return Rate{}, fmt.Errorf("%q is not a rate such as 5/h; the units are s, m, h and d", s)
 	case n == 0:
-		return Rate{}, fmt.Errorf("%q would let nothing through", s)
+		return Rate{}, fmt.Errorf("%q would allow no messages; want at least 1", s)
 	case n > MaxRate:
-		return Rate{}, fmt.Errorf("%q is too much; at most %d are counted", s, MaxRate)
+		return Rate{}, fmt.Errorf("%q is too much; want at most %d", s, MaxRate)
 	}
 	return Rate{N: int(n), Per: per}, nil
 }
 
-// String returns the rate as it is written; "" for no limit.
+// String returns the rate in the form that [ParseRate] parses; "" for no limit.
 func (r Rate) String() string {
 	for unit, per := range rateUnits {
 		if r.Per == per {

@@ -21,10 +21,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// tempFail is the exit code by which programs ask for a longer wait.
+// tempFail is EX_TEMPFAIL of sysexits.h: the command asks for a longer wait.
 const tempFail = 75
 
-// command runs a command once, under the guard.
+// command makes one attempt of a command step, under the guard.
 func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	argv, err1 := s.Argv(d)
 	env, err2 := s.Env(d)
@@ -38,13 +38,13 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	}
 	defer use.leave()
 	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &tail{}
-	// Secrets are hidden before anything is cut, or a part of one might show.
+	// Mask secrets before the output is truncated: a truncated secret is not recognised.
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
 	end, err := guard.Run(ctx, guard.Command{
 		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, t.Run+"-"+t.Step), Grace: Grace,
 		Env: append(r.environment(s, t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
 	})
-	_, _ = out.Close(), errs.Close() // to memory
+	_, _ = out.Close(), errs.Close() // can't fail: they write to memory
 	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over, Whole: !stdout.over}
 	switch {
 	case errors.Is(err, syscall.E2BIG):
@@ -63,7 +63,8 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	return res, failure(s, end.Code, last.lines())
 }
 
-// failure says what the exit code means.
+// failure returns the error for an exit code, marked as permanent, throttled or
+// transient. said is the end of the command's stderr.
 func failure(s *Step, code int, said string) error {
 	err := errors.New("exit code " + strconv.Itoa(code))
 	if code > process.CodeSignal && code < process.CodeSignal+65 {
@@ -81,8 +82,8 @@ func failure(s *Step, code int, said string) error {
 	return err
 }
 
-// environment returns the variables that the command gets by itself: those that every command gets, those
-// that it inherits, and what it is run for.
+// environment returns the variables that a command gets in addition to those of its step: the base variables, those
+// that it inherits from this process, and those that describe the run and the attempt.
 func (r *Runner) environment(s *Step, t *engine.Task) []string {
 	attempts := strconv.Itoa(t.Attempts)
 	if t.Attempts == retry.Unlimited {
@@ -107,19 +108,19 @@ func pairs(env []EnvVar) (list []string) {
 	return list
 }
 
-// longestHold is the farthest end of a limit that a step waits for, as sessions do. The policy's server-wait limits the
-// delays that the step's own server states.
+// longestHold is the longest time that a step waits for the limit of an account to end, the same as for sessions. The
+// policy's server-wait does not apply: it limits the delays that the step's own server states.
 const longestHold = 8 * 24 * time.Hour
 
-// usage is one command's use of an account. A nil usage is that of a step without one.
+// usage is the use of an account by one attempt of a command. It is nil for a step without an account.
 type usage struct {
 	task   *engine.Task
 	pass   *account.Pass
-	proven *time.Timer
+	proven *time.Timer // ends the probe of the account as successful; nil if the attempt is not a probe
 }
 
-// enterAccount asks the gate of the step's account. held is what the attempt ends with if it has to wait, which spends
-// no attempt.
+// enterAccount asks the gate of the step's account whether the command may run now. If it must wait, held is the error
+// that ends the attempt; it postpones the step and does not count as an attempt.
 func (r *Runner) enterAccount(s *Step, t *engine.Task) (u *usage, held error) {
 	if r.Accounts == nil || s.Account == "" {
 		return nil, nil
@@ -142,8 +143,9 @@ func (r *Runner) enterAccount(s *Step, t *engine.Task) (u *usage, held error) {
 	return u, nil
 }
 
-// record tells the others how the command ended: with success, or with the exit code by which programs ask for a longer
-// wait. Other failures say nothing about the account. held is what the attempt ends with if the limit was known already.
+// record reports to the account that the command succeeded, or that it was limited (exit code tempFail). It ignores
+// other failures, which are unrelated to the account. If the limit was already known, held is the error that ends the
+// attempt; it postpones the step and does not count as an attempt.
 func (u *usage) record(s *Step, code int, said string) (held error) {
 	switch {
 	case u == nil:

@@ -12,12 +12,12 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// Data is the data of templates.
+// Data is the data that the templates of a step or an input can use.
 type Data struct {
 	Input    any                   // .input: the run's input, as decoded from JSON
-	Steps    map[string]StepResult // .steps: results by id; a step sees only those that it needs
+	Steps    map[string]StepResult // .steps: results by id; a step sees only the results of steps that it needs
 	Run      RunInfo               // .run
-	Schedule time.Time             // .schedule.time in RFC 3339; empty in a run that was started by hand
+	Schedule time.Time             // .schedule.time, in RFC 3339; zero in a run that no schedule started
 	Secrets  secret.Resolver       // resolves the references of env values, headers and URLs
 }
 
@@ -25,43 +25,43 @@ type Data struct {
 type RunInfo struct {
 	ID       string
 	Workflow string
-	Key      string // the caller's key, if it gave one
+	Key      string // the key that the caller started the run with; "" for none
 
-	// The first run of the chain of replays and reruns, and its key: those of the run
-	// itself if it repeats no other.
+	// The id and the key of the first run in a chain of replays and reruns. If the run
+	// is neither, they are its own.
 	Origin    string
 	OriginKey string
 
 	Attempt int       // number of the step's attempt, from 1
-	Started time.Time // .today of an input is the day of it, unless the run was scheduled
+	Started time.Time // .today of an input is this day, or the day of the schedule if there is one
 
-	// Of a run that gave up, for on-give-up; empty otherwise.
+	// Only for on-give-up, about the run that gave up; empty otherwise.
 	Step   string // the step that failed
 	Reason string // why there was no further attempt
-	Error  string // the last one
+	Error  string // the last error
 }
 
-// StepResult is how a step ended.
+// StepResult is the result of a step that has ended.
 type StepResult struct {
-	Stdout string // a command's, or the body of a response
+	Stdout string // standard output of a command, or the body of a response
 	Stderr string
-	Output any // what Stdout is as JSON; nil if it is none
-	Exit   int // a command's exit code
-	Status int // a response's HTTP status; 0 for a command
+	Output any // Stdout decoded as JSON; nil if it is not JSON
+	Exit   int // exit code of a command
+	Status int // HTTP status of a response; 0 for a command
 
-	Truncated bool // there was more than is kept
+	Truncated bool // Stdout or Stderr was longer and is truncated
 }
 
-// The fields that templates may use: those of steps, of the env of a workflow, which is
-// for steps with different needs, and of a default input.
+// The fields that templates may use: in a step, in the env of a workflow, and in a default
+// input. The env can't use steps, because it is shared by steps with different needs.
 var (
 	StepFields  = template.Fields{First: []string{"input", "steps", "run", "schedule"}}
 	EnvFields   = template.Fields{First: []string{"input", "run", "schedule"}}
 	InputFields = template.Fields{First: []string{"run", "schedule", "today"}}
 )
 
-// scope returns the data for a step. It is an error if a step that it needs has no
-// result. For a step of on-give-up such a step has an empty result with the exit code -1.
+// scope returns the data for the templates of a step. If a step that it needs has no
+// result, scope returns an error; for on-give-up it uses an empty result with exit code -1.
 func (s *Step) scope(d Data) (*template.Scope, error) {
 	steps := map[string]any{}
 	for _, id := range s.After {
@@ -98,8 +98,8 @@ func (d Data) scope() *template.Scope {
 	}
 }
 
-// normal makes whole numbers integers, so that templates can compare them with the
-// numbers that people write.
+// normal converts whole numbers in a JSON value to int64, so that templates can compare
+// them with integer constants.
 func normal(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -121,7 +121,7 @@ func normal(v any) any {
 		if f, err := v.Float64(); err == nil && strings.ContainsAny(v.String(), ".eE") {
 			return normal(f)
 		}
-		return v // too long for arithmetic: as it was written
+		return v // too large for int64: keep its digits
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
 			return int64(v)
@@ -132,9 +132,10 @@ func normal(v any) any {
 	}
 }
 
-// Input returns the input of a run: the workflow's default with its templates
-// written out, and over it what the caller gave. If both are maps, the caller's
-// keys override; otherwise what the caller gave is the input. nil is nothing.
+// Input returns the input of a run. given is the caller's input, nil if there is none.
+// The workflow's default input is rendered. If it and given are maps, they are merged,
+// and given overrides the default. Otherwise the input is given, or the default if given
+// is nil.
 func (w *Workflow) Input(d Data, given any) (any, error) {
 	byCaller, isMap := given.(map[string]any)
 	if given != nil && !isMap {

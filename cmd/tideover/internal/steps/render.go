@@ -11,16 +11,16 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// EnvVar is a variable of a command.
+// EnvVar is an environment variable of a command.
 type EnvVar struct {
 	Name  string
-	Value secret.String // because it may be made from one
+	Value secret.String // it may contain a secret
 }
 
-// Pair returns NAME=value in the clear, as a command's environment has it.
+// Pair returns NAME=value for the environment of a command. The value is not masked.
 func (e EnvVar) Pair() string { return e.Name + "=" + e.Value.Reveal() }
 
-// Argv returns the command and its arguments.
+// Argv renders the command and its arguments.
 func (s *Step) Argv(d Data) ([]string, error) {
 	sc, err := s.scope(d)
 	if err != nil {
@@ -38,8 +38,7 @@ func (s *Step) Argv(d Data) ([]string, error) {
 	return argv, nil
 }
 
-// Env returns the step's variables, to be added to those of the server, sorted
-// by name.
+// Env renders the variables that the step sets, sorted by name.
 func (s *Step) Env(d Data) ([]EnvVar, error) {
 	sc, err := s.scope(d)
 	if err != nil {
@@ -56,7 +55,7 @@ func (s *Step) Env(d Data) ([]EnvVar, error) {
 	return vars, nil
 }
 
-// Stdin returns what the command reads.
+// Stdin renders the standard input of the command.
 func (s *Step) Stdin(d Data) (string, error) {
 	sc, err := s.scope(d)
 	if err != nil {
@@ -65,10 +64,9 @@ func (s *Step) Stdin(d Data) (string, error) {
 	return s.part(s.Texts.Stdin, sc, "stdin", "")
 }
 
-// Request returns the request of a step, new for each attempt. Its URL and
-// headers may hold secrets: pass what is printed of it through the redactor. If
-// the step has a provider, its URL is the path below that, with neither scheme nor
-// host.
+// Request returns a new request for an attempt of a step. Its URL and headers may contain
+// secrets, so the caller must redact whatever it prints of the request. If the step has a
+// provider, the URL is a path below the provider's base URL, without scheme and host.
 func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	sc, err := s.scope(d)
 	if err != nil {
@@ -78,14 +76,14 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	if msg := s.TargetProblem(target); msg != "" { // http would quote it, secrets included
-		return nil, fmt.Errorf("step %q: http.%s: what %q makes %s", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), msg)
+	if msg := s.TargetProblem(target); msg != "" { // checked before net/http does, whose error would quote the URL with its secrets
+		return nil, fmt.Errorf("step %q: http.%s: the value of %q %s", s.ID, strings.ToLower(s.Method), s.Texts.URL.Source(), msg)
 	}
 	body, err := s.part(s.Texts.Body, sc, "http.body", "")
 	if err != nil {
 		return nil, err
 	}
-	// An empty reader is sent as no body at all.
+	// NewRequestWithContext sends no body if the reader is empty.
 	req, err := http.NewRequestWithContext(ctx, s.Method, target, strings.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("step %q: http: the request can't be made", s.ID)
@@ -103,11 +101,12 @@ func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	return req, nil
 }
 
-// part writes one text out and refuses characters that would end it early.
+// part renders one text. A result with a character of refuse is an error. name is the
+// place of the text in errors.
 func (s *Step) part(t *template.Text, sc *template.Scope, name, refuse string) (string, error) {
 	out, err := t.Render(sc)
 	if err == nil && refuse != "" && strings.ContainsAny(out, refuse) {
-		err = errors.New("there is a character in it that is not allowed, such as a line break")
+		err = errors.New("the rendered text has a character that is not allowed here, such as a NUL byte or a line break")
 	}
 	if err != nil {
 		return "", fmt.Errorf("step %q: %s: %w", s.ID, name, err)
@@ -115,7 +114,7 @@ func (s *Step) part(t *template.Text, sc *template.Scope, name, refuse string) (
 	return out, nil
 }
 
-// Refs returns the references to secrets that the step has.
+// Refs returns the references to secrets in all texts of the step.
 func (s *Step) Refs() (refs []secret.Ref) {
 	for _, t := range s.Texts.all() {
 		refs = append(refs, t.Refs()...)

@@ -16,25 +16,26 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// requestTimeout ends a request whose policy says nothing of it.
+// requestTimeout is the longest time of an attempt of a request. A policy can set a
+// shorter one.
 const requestTimeout = 5 * time.Minute
 
-// client makes the requests of all steps. It follows no redirects: they would take
-// the headers of a step, which may hold secrets, to wherever an answer says.
+// client sends the requests of all steps that have no provider. It follows no redirects:
+// a redirect could send the headers of a step, which may contain secrets, to another host.
 var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// request makes a request once. Whether it is made again is the policy's
-// business, and what the other side says of it goes there.
+// request makes one attempt of an HTTP step. Its error says whether the policy may retry,
+// and has the delay that the server states.
 func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
 	req, err := s.Request(ctx, d)
 	if err != nil {
 		return result{}, template.Classify(err)
 	}
 	if req.Header.Get("Idempotency-Key") == "" && req.Method != http.MethodGet && req.Method != http.MethodHead {
-		// The same for all attempts, also of replays and reruns: a server that knows
-		// the header does the work once.
+		// The key is the same for all attempts, replays and reruns, so that a server that
+		// supports the header does the work only once.
 		req.Header.Set("Idempotency-Key", t.Origin+"/"+t.Step)
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -61,21 +62,21 @@ func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	return res, retry.Permanent(fmt.Errorf("%s, which is not expected%s", resp.Status, excerpt(res.Stdout)))
 }
 
-// read reads so much of a body that what is kept of it is full, but for masks that
-// are shorter than what they hide.
+// read reads a body and keeps at most limit bytes of it, with secrets masked. It reads up
+// to twice the limit, because a mask may be shorter than the secret.
 func (r *Runner) read(body io.Reader, limit int) (*capped, error) {
 	kept, some := &capped{limit: limit}, &io.LimitedReader{R: body, N: int64(2 * limit)}
 	masked := r.Redactor.NewWriter(kept)
 	_, err := io.Copy(masked, some)
 	if some.N > 0 {
-		_ = masked.Close() // to memory
+		_ = masked.Close() // can't fail: it writes to memory
 	} else {
-		kept.over = true // and what was held back may be the beginning of a secret
+		kept.over = true // masked is not closed: the bytes that it still holds may begin a secret
 	}
 	return kept, err
 }
 
-// send sends the request where it goes: to the provider, or where its URL says.
+// send sends the request by the named provider, or to the host of its URL if provider is "".
 func (r *Runner) send(req *http.Request, provider string) (*http.Response, error) {
 	if provider == "" {
 		return client.Do(req)
@@ -83,7 +84,7 @@ func (r *Runner) send(req *http.Request, provider string) (*http.Response, error
 	return r.Provider(provider).RoundTrip(req)
 }
 
-// outcomeError is an error with what it means for the next attempt.
+// outcomeError is an error with its classification for the retry policy.
 type outcomeError struct {
 	error
 	outcome retry.Outcome
@@ -92,7 +93,8 @@ type outcomeError struct {
 func (e *outcomeError) RetryOutcome() retry.Outcome { return e.outcome }
 func (e *outcomeError) Unwrap() error               { return e.error }
 
-// unanswered says what an error without an answer means.
+// unanswered classifies an error of a request that got no response. If the context has
+// ended, the error has the cause of that.
 func unanswered(ctx context.Context, req *http.Request, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return errors.Join(cause, err)
@@ -100,7 +102,8 @@ func unanswered(ctx context.Context, req *http.Request, err error) error {
 	return &outcomeError{err, retryhttp.Classify(req, err)}
 }
 
-// excerpt returns the beginning of a body for an error.
+// excerpt returns ": " and the beginning of a body, to append to an error; "" for an empty
+// body.
 func excerpt(body string) string {
 	body = strings.Join(strings.Fields(body), " ")
 	if body == "" {

@@ -8,28 +8,28 @@ import (
 	"unicode/utf8"
 )
 
-// result is what is kept of a step that succeeded.
+// result is the stored result of a step that succeeded.
 type result struct {
-	Stdout    string `json:"stdout,omitempty"` // a command's, or the body of a response
+	Stdout    string `json:"stdout,omitempty"` // standard output of a command, or the body of a response
 	Stderr    string `json:"stderr,omitempty"`
 	Exit      int    `json:"exit,omitempty"`
 	Status    int    `json:"status,omitempty"`
-	Truncated bool   `json:"truncated,omitempty"`    // not all was kept
-	Whole     bool   `json:"stdout_whole,omitempty"` // of what is truncated, stdout is not; older results do not say
+	Truncated bool   `json:"truncated,omitempty"`    // Stdout or Stderr is truncated
+	Whole     bool   `json:"stdout_whole,omitempty"` // only Stderr is truncated; always false in results of older releases
 }
 
-// maxResult is the size of a result as JSON, and less than what the engine keeps.
-// A quarter of it is for stderr.
+// maxResult is the most bytes of a result as JSON. It is less than MaxPayload. A quarter
+// of it is for stderr.
 const maxResult = 480 << 10
 
-// MaxPayload is what an engine must keep for these steps.
+// MaxPayload is the payload size that an engine must allow for these steps.
 const MaxPayload = 512 << 10
 
-// limitOf returns how much is kept of each stream of a step.
+// limitOf returns how many bytes of stdout, and of stderr, are kept for a step.
 func limitOf(s *Step) int { return int(cmp.Or(s.OutputLimit, 64<<10)) }
 
-// encode returns the result as JSON. Of text that becomes too large by that, such
-// as control characters, less is kept.
+// encode returns the result as JSON. It truncates texts that become too large as JSON,
+// where a control character needs up to 6 bytes.
 func (r result) encode() ([]byte, error) {
 	var cut1, cut2 bool
 	r.Stdout, cut1 = fit(r.Stdout, maxResult*3/4)
@@ -40,7 +40,7 @@ func (r result) encode() ([]byte, error) {
 	return EncodeJSON(r)
 }
 
-// EncodeJSON returns JSON that is no larger than it must be: it does not escape HTML.
+// EncodeJSON returns compact JSON without escapes for HTML, which would make it larger.
 func EncodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -49,7 +49,8 @@ func EncodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSpace(b.Bytes()), err
 }
 
-// fit cuts a text to what fits into so many bytes as a JSON string.
+// fit truncates a text so that it needs at most size bytes inside a JSON string. It
+// reports whether it has truncated the text.
 func fit(s string, size int) (string, bool) {
 	n := 0
 	for i, c := range s {
@@ -68,7 +69,7 @@ func fit(s string, size int) (string, bool) {
 	return s, false
 }
 
-// stepResult returns a kept result as templates see it.
+// stepResult decodes a stored result for templates.
 func stepResult(text []byte) (StepResult, error) {
 	var r result
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -83,9 +84,9 @@ func stepResult(text []byte) (StepResult, error) {
 	return out, nil
 }
 
-// Text returns what a kept result is about, a command's output or the body of a
-// response, and whether all of it was kept. ok is false for what is not the result of
-// one step.
+// Text returns the standard output of a command or the body of a response from a stored
+// result. whole is false if it is truncated. ok is false if kept is not the result of one
+// step.
 func Text(kept []byte) (text string, whole, ok bool) {
 	var r result
 	dec := json.NewDecoder(bytes.NewReader(kept))
@@ -96,7 +97,7 @@ func Text(kept []byte) (text string, whole, ok bool) {
 	return r.Stdout, r.Whole || !r.Truncated, true
 }
 
-// decode reads JSON, numbers as they are written. Nothing is nil.
+// decode decodes one JSON value, with numbers as [json.Number]. An empty text is nil.
 func decode(text []byte) (v any, err error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, nil
@@ -112,11 +113,11 @@ func decode(text []byte) (v any, err error) {
 	return v, nil
 }
 
-// capped keeps the first bytes that are written to it.
+// capped keeps the first limit bytes that are written to it.
 type capped struct {
 	data  []byte
 	limit int
-	over  bool
+	over  bool // more bytes were written
 }
 
 func (c *capped) Write(p []byte) (int, error) {
@@ -129,7 +130,7 @@ func (c *capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// text returns what was kept, as text.
+// text returns the kept bytes as valid UTF-8.
 func (c *capped) text() string { return strings.ToValidUTF8(string(c.data), "\uFFFD") }
 
 // tail keeps the last bytes that are written to it, for an error.
@@ -147,7 +148,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines returns the last few lines.
+// lines returns the last five lines.
 func (t *tail) lines() string {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(t.data[max(0, len(t.data)-tailSize):]), "\uFFFD"))
 	list := strings.Split(text, "\n")

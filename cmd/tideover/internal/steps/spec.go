@@ -13,18 +13,18 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Workflow is a set of steps that run by their needs.
+// Workflow is a set of steps. A step starts when all steps that it needs have succeeded.
 type Workflow struct {
 	Name        string
 	Description string
-	Schedule    *Schedule     // nil means it only runs when it is started
+	Schedule    *Schedule     // nil means that runs do not start automatically
 	Timeout     time.Duration // of a whole run; 0 means none
-	Concurrency int           // runs at once; 0 means no limit but the server's
+	Concurrency int           // most runs at the same time; 0 means no limit except the server's
 	Steps       []*Step       // in the order of the file
-	OnGiveUp    *Step         // runs once when a run gives up; nil means nothing does
-	Notify      []string      // names of notifiers that send a message when a run gives up, instead
+	OnGiveUp    *Step         // runs once when a run gives up; nil for none
+	Notify      []string      // names of notifiers that get a message when a run gives up; not together with OnGiveUp
 
-	DefaultInput any // texts in it are *template.Text; nil means none
+	DefaultInput any // JSON value whose texts are *template.Text; nil means none
 }
 
 // Step returns the step with the id, nil if there is none.
@@ -37,36 +37,35 @@ func (w *Workflow) Step(id string) *Step {
 	return nil
 }
 
-// MaxOutput is the largest output limit, in bytes. Results are kept in memory and in the
-// log, with those of all steps of a run.
+// MaxOutput is the largest Step.OutputLimit, in bytes. The results of all steps of a run
+// are kept in memory and in the log.
 const MaxOutput = 192 << 10
 
-// Step is one step of a workflow: a command or an HTTP request. It is stored
-// with the run that it is part of, as JSON, and renders the same when it is read
-// back; see [Step.MarshalJSON].
+// Step is one step of a workflow: a command or an HTTP request. It is stored as JSON with
+// its run; see [Step.MarshalJSON]. A step that is decoded again renders the same.
 type Step struct {
 	ID            string
-	Needs         []string // ids of steps that must have succeeded before
+	Needs         []string // ids of steps that must succeed before this one starts
 	Policy        retry.Policy
 	Dir           string        // working folder of a command, absolute
 	Inherit       guard.Inherit // variables of the server that a command gets, in addition to server.env-inherit
 	RetryExit     exitcode.Set  // exit codes that are retried; nil means all but 0
 	PermanentExit exitcode.Set  // exit codes that are never retried
-	OutputLimit   int64         // bytes that are kept of stdout, and of stderr
-	Concurrency   int           // attempts of this step at once, all runs together; 0 means no limit
-	MaxLost       int           // lost attempts in a row that are made again; not stored with a run's step, the engine has it
-	Account       string        // whose limit a command shares with others; empty for none
-	Method        string        // of a request; empty for a command
-	Provider      string        // that a request goes to; empty means that its URL has the host
-	Expect        exitcode.Set  // statuses of a request that are a success; nil means 200-299
+	OutputLimit   int64         // most bytes that are kept of stdout, and of stderr
+	Concurrency   int           // most attempts of this step at the same time, in all runs together; 0 means no limit
+	MaxLost       int           // lost attempts in a row that are repeated; not part of the JSON, because the engine stores it
+	Account       string        // account whose limit a command shares with others; "" for none
+	Method        string        // of a request; "" for a command
+	Provider      string        // that a request is sent to; "" means that the URL has the host
+	Expect        exitcode.Set  // statuses of a response that are a success; nil means 200-299
 
 	Texts  Texts
-	After  []string // steps that have ended before, sorted: Needs, and what they need
-	GiveUp bool     // for runs that gave up
-	Base   string   // where relative paths of references start
+	After  []string // sorted ids of all steps that have ended before: Needs and, recursively, their Needs
+	GiveUp bool     // the step is the on-give-up of a workflow
+	Base   string   // folder that relative paths in references start at
 }
 
-// Texts are the templates of a step, which are written out for each attempt.
+// Texts are the templates of a step, which are rendered for each attempt.
 type Texts struct {
 	Run     []*template.Text     // the command and its arguments
 	Env     []template.NamedText // sorted by name
@@ -76,7 +75,7 @@ type Texts struct {
 	Body    *template.Text
 }
 
-// all returns all templates.
+// all returns all texts that are not nil.
 func (t *Texts) all() (list []*template.Text) {
 	list = append(list, t.Run...)
 	for _, e := range slices.Concat(t.Env, t.Headers) {
@@ -89,8 +88,7 @@ func (t *Texts) all() (list []*template.Text) {
 // IsHTTP reports whether the step is a request and not a command.
 func (s *Step) IsHTTP() bool { return s.Method != "" }
 
-// Retryable reports whether a command that ended with the code may be tried
-// again.
+// Retryable reports whether a command that ended with the exit code may be retried.
 func (s *Step) Retryable(exit int) bool {
 	return !s.PermanentExit.Has(exit) && (s.RetryExit == nil || s.RetryExit.Has(exit))
 }
@@ -103,8 +101,9 @@ func (s *Step) Expected(status int) bool {
 	return s.Expect.Has(status)
 }
 
-// TargetProblem returns what is wrong with the target of a request, or "": a URL, or a
-// path below the provider. It does not quote the target, which may hold a secret.
+// TargetProblem returns what is wrong with the target of a request, or "". The target is
+// a URL, or a path if the step has a provider. The result does not quote the target,
+// which may contain a secret.
 func (s *Step) TargetProblem(target string) string {
 	if s.Provider != "" {
 		return pathProblem(target)
@@ -112,7 +111,7 @@ func (s *Step) TargetProblem(target string) string {
 	return URLProblem(target)
 }
 
-// pathProblem returns what is wrong with a path below a provider.
+// pathProblem returns what is wrong with a path below the base URL of a provider, or "".
 func pathProblem(s string) string {
 	if msg := PathStartProblem(s); msg != "" {
 		return msg
@@ -123,30 +122,31 @@ func pathProblem(s string) string {
 	}
 	for part := range strings.FieldsFuncSeq(u.Path, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if part == "." || part == ".." {
-			return "is a path with dots, which could lead out of the provider"
+			return `has "." or ".." as a part of the path, which could lead out of the provider's base-url`
 		}
 	}
 	return ""
 }
 
-// PathStartProblem is the same for a path with templates. Its first slash must not come
-// from a template, so that a reader of the file sees a path.
+// PathStartProblem returns what is wrong with the start of a path that may have templates,
+// or "". The first slash must not come from a template, so that a reader of the file sees
+// that it is a path.
 func PathStartProblem(s string) string {
 	switch {
 	case fullURL.MatchString(s):
-		return "is a whole URL; with provider it is a path below it, such as /v1/models"
+		return "is a whole URL; with provider, want a path below the provider's base-url, such as /v1/models"
 	case !strings.HasPrefix(s, "/"):
-		return "does not start with /; with provider it is a path below it, such as /v1/models"
+		return "does not start with /; with provider, want a path below the provider's base-url, such as /v1/models"
 	case strings.HasPrefix(s, "//"):
-		return "starts with //, as the name of another host does; with provider it is a path below it, such as /v1/models"
+		return "starts with //, which would name another host; with provider, want a path below the provider's base-url, such as /v1/models"
 	}
 	return ""
 }
 
 var fullURL = lazyregexp.New(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
-// URLProblem returns what is wrong with a URL, or "". It does not quote the URL, which may
-// hold a secret.
+// URLProblem returns what is wrong with a URL, or "". The result does not quote the URL,
+// which may contain a secret.
 func URLProblem(s string) string {
 	u, err := url.Parse(s)
 	switch {

@@ -17,32 +17,32 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Grace is how long a command may take to end after TERM. It is less than the
-// engine's, which would call the attempt stuck.
+// Grace is how long a command may take to end after SIGTERM. It is less than the engine's
+// grace period, after which an attempt counts as stuck.
 const Grace = 5 * time.Second
 
-// Runner does the work of steps.
+// Runner runs steps.
 type Runner struct {
-	Self    string                 // the path of this program, for the guard
-	Locks   string                 // an existing folder for the locks of commands
-	Secrets func() secret.Resolver // resolves references as they are now
+	Self    string                 // path of this program, which is started again as the guard
+	Locks   string                 // existing folder for the lock files of commands
+	Secrets func() secret.Resolver // returns the resolver of the current configuration
 
-	// Provider returns the way to a provider of the configuration, with its keys,
-	// gates and limits. It never waits for a retry, which is the engine's business.
+	// Provider returns the transport to a provider of the configuration, with its keys,
+	// health gates and limits. The transport does not retry; the engine does.
 	Provider func(name string) http.RoundTripper
 
 	// Hidden returns the names of variables that commands never inherit; nil means
 	// that there are none.
 	Hidden func() []string
 
-	// Inherit is which variables of this process commands inherit, beside those
-	// that their steps name.
+	// Inherit has the variables of this process that all commands inherit, in addition to
+	// those that their steps name.
 	Inherit guard.Inherit
 
-	// Accounts has what is known of the limits of accounts; nil means that steps share nothing.
+	// Accounts has the known limits of accounts; nil means that steps ignore accounts.
 	Accounts *account.Store
 
-	// Redactor hides the values of secrets in stored outputs.
+	// Redactor masks the values of secrets in stored outputs.
 	Redactor *secret.Redactor
 }
 
@@ -55,8 +55,8 @@ func (r *Runner) Handlers() map[string]engine.Handler {
 	}
 }
 
-// Handler returns a handler for steps of all kinds, for who has more to say about
-// an attempt than a step does.
+// Handler returns a handler for steps of all kinds, for callers that wrap it in a handler
+// of their own.
 func (r *Runner) Handler() engine.Handler { return r.handle(r.either, r.data) }
 
 type (
@@ -64,7 +64,8 @@ type (
 	dataFor func(*engine.Task) (Data, error)
 )
 
-// handle makes a handler, which decodes the stored step and its data.
+// handle returns a handler that decodes the stored step, gets its data by data, and runs
+// it by do.
 func (r *Runner) handle(do doer, data dataFor) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		s := new(Step)
@@ -90,7 +91,7 @@ func (r *Runner) either(ctx context.Context, s *Step, d Data, t *engine.Task) (r
 	return r.command(ctx, s, d, t)
 }
 
-// data returns the data of the templates of a step.
+// data returns the data for the templates of a step.
 func (r *Runner) data(t *engine.Task) (Data, error) {
 	outputs := map[string]json.RawMessage{}
 	for _, step := range t.Before() {
@@ -105,8 +106,8 @@ func (r *Runner) data(t *engine.Task) (Data, error) {
 	})
 }
 
-// newData returns the data of the templates of a run with the input and the outputs of its
-// steps.
+// newData returns the data for the templates of a step, from the stored input of the run
+// and the stored outputs of its steps.
 func (r *Runner) newData(input json.RawMessage, outputs map[string]json.RawMessage, run RunInfo) (Data, error) {
 	d := Data{Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(run.OriginKey), Run: run}
 	var err error
@@ -121,14 +122,14 @@ func (r *Runner) newData(input json.RawMessage, outputs map[string]json.RawMessa
 	return d, nil
 }
 
-// giveUpData returns the data of the templates of on-give-up: the run that gave up, the
-// reason, and the results of all its steps. One without a result has the exit code -1.
+// giveUpData returns the data for the templates of on-give-up: the run that gave up, the
+// reason, and the results of its steps.
 func (r *Runner) giveUpData(t *engine.Task) (Data, error) {
 	var g engine.GaveUp
 	if err := json.Unmarshal(t.Input, &g); err != nil {
 		return Data{}, fmt.Errorf("input of the run: %w", err)
 	}
-	if g.Origin == "" { // it repeats no other
+	if g.Origin == "" { // the run is neither a replay nor a rerun
 		g.Origin, g.OriginKey = g.Run, g.Key
 	}
 	return r.newData(g.Input, g.Outputs, RunInfo{
@@ -137,8 +138,8 @@ func (r *Runner) giveUpData(t *engine.Task) (Data, error) {
 	})
 }
 
-// Postpone returns the error of an attempt, or what makes the engine call again later without having spent
-// the attempt, if the error is a shortage of this machine.
+// Postpone returns the error of an attempt. If its cause is a shortage of resources on this machine, it returns an
+// error that postpones the step instead, so that the attempt does not count.
 func Postpone(err error, t *engine.Task) error {
 	if !shortage.Is(err) {
 		return err
@@ -148,7 +149,8 @@ func Postpone(err error, t *engine.Task) error {
 
 var errTrailing = errors.New("something follows the JSON value")
 
-// scheduledFor returns the time for which a run was scheduled, from its key.
+// scheduledFor returns the time that a run was scheduled for, which is part of its key. It
+// is zero for a run that no schedule started.
 func scheduledFor(key string) time.Time {
 	if !strings.HasPrefix(key, "schedule/") {
 		return time.Time{}

@@ -14,9 +14,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// storedStep is a step as it is kept with a run: templates and references as
-// they are written, never what they stand for. It is a stored format; fields
-// are only added.
+// storedStep is the JSON form of a step that is stored with a run. It has templates and
+// references before rendering, never the values of secrets. Because it is a stored
+// format, fields may be added but not changed.
 type storedStep struct {
 	ID            string            `json:"id"`
 	Needs         []string          `json:"needs,omitempty"`
@@ -27,9 +27,9 @@ type storedStep struct {
 	Dir           string            `json:"dir,omitempty"`
 	Run           []string          `json:"run,omitempty"`
 	Env           map[string]string `json:"env,omitempty"`
-	Inherit       *guard.Inherit    `json:"env_inherit,omitempty"` // nil for a command of an earlier release, which inherits all
+	Inherit       *guard.Inherit    `json:"env_inherit,omitempty"` // nil in a command of an earlier release, which inherits all variables
 	Stdin         *string           `json:"stdin,omitempty"`
-	RetryExit     exitcode.Set      `json:"retry_exit,omitzero"` // an empty list differs from none
+	RetryExit     exitcode.Set      `json:"retry_exit,omitzero"` // an empty list matches no code; nil is the default
 	PermanentExit exitcode.Set      `json:"permanent_exit,omitzero"`
 	OutputLimit   int64             `json:"output_limit"`
 	Concurrency   int               `json:"concurrency,omitempty"`
@@ -42,8 +42,8 @@ type storedStep struct {
 	Expect        exitcode.Set      `json:"expect,omitzero"`
 }
 
-// MarshalJSON writes the step in its one stored form, which is the same for
-// equal steps. Secrets are references in it.
+// MarshalJSON encodes the step in its stored form. Equal steps have equal JSON. Secrets
+// are references in it.
 func (s *Step) MarshalJSON() ([]byte, error) {
 	st := storedStep{
 		ID: s.ID, Needs: s.Needs, After: s.After, GiveUp: s.GiveUp, Policy: s.Policy, Base: s.Base, Dir: s.Dir,
@@ -75,8 +75,8 @@ func sources(list []template.NamedText) map[string]string {
 	return m
 }
 
-// UnmarshalJSON reads a stored step. A field that is unknown is an error: the
-// step is from a newer release, and would run as something that it is not.
+// UnmarshalJSON decodes a stored step. An unknown field is an error: the step is from a
+// newer release, and without the field it would do something else.
 func (s *Step) UnmarshalJSON(data []byte) error {
 	var st storedStep
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -114,15 +114,16 @@ func (s *Step) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// SameWork reports whether two stored steps do the same work. When and how often they
-// try does not count; what they come after is compared by the engine.
+// SameWork reports whether two stored steps run the same command or send the same request.
+// It ignores policy, concurrency, account and inherited variables. It also ignores needs,
+// which the engine compares.
 func SameWork(a, b json.RawMessage) bool {
 	x, errX := storedWork(a)
 	y, errY := storedWork(b)
 	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
 }
 
-// storedWork returns the part of a stored step that says what it does.
+// storedWork returns the fields of a stored step that SameWork compares.
 func storedWork(text json.RawMessage) (fields map[string]any, err error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
@@ -133,7 +134,7 @@ func storedWork(text json.RawMessage) (fields map[string]any, err error) {
 	return fields, nil
 }
 
-// storedTexts reads templates until one is wrong.
+// storedTexts parses templates until one has an error, which it keeps in err.
 type storedTexts struct{ err error }
 
 func (p *storedTexts) text(name string, src *string, mode template.RefMode) *template.Text {

@@ -15,17 +15,19 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The handlers of steps that are data.
+// The names of the handlers that [Runner.Handlers] returns.
 const (
 	handlerCommand = "command"
 	handlerHTTP    = "http"
 	handlerGiveUp  = "give-up"
 )
 
-// giveUpSuffix names the workflow that runs when a run of another gave up.
+// giveUpSuffix is appended to the name of a workflow to name the workflow of its
+// on-give-up.
 const giveUpSuffix = ".on-give-up"
 
-// Alarm returns the workflow that tells notifiers that a run of another gave up.
+// Alarm returns a workflow that sends a message by the notifiers. The engine starts it
+// when a run of the named workflow gives up.
 type Alarm func(workflow string, notifiers []string) (*engine.Workflow, error)
 
 // Workflows returns the workflows for the engine, and their schedules.
@@ -51,8 +53,8 @@ func newSchedule(workflow string, s *Schedule) engine.Schedule {
 	return engine.Schedule{Name: workflow, Workflow: workflow, Cron: cron, Skip: s.Missed == "skip"}
 }
 
-// Named returns a workflow that does what another does, under a name of its own,
-// and what the parts add to it.
+// Named returns the workflow w for the engine under another name, with the further parts
+// more. tell is called if w has notifiers for runs that give up.
 func Named(name string, w *Workflow, secrets secret.Resolver, tell Alarm, more ...engine.Part) (*engine.Workflow, error) {
 	parts := []engine.Part{
 		engine.Timeout(w.Timeout), engine.MaxRuns(w.Concurrency),
@@ -90,7 +92,8 @@ func handler(s *Step) string {
 	return handlerCommand
 }
 
-// prepare puts what a run is started with over the workflow's default input.
+// prepare returns the input of a run as JSON: given, which is the caller's input, merged
+// into the workflow's default input. at is the scheduled time, zero if there is none.
 func prepare(w *Workflow, given json.RawMessage, at time.Time, secrets secret.Resolver) (json.RawMessage, error) {
 	v, err := decode(given)
 	if err != nil {
@@ -108,24 +111,24 @@ func prepare(w *Workflow, given json.RawMessage, at time.Time, secrets secret.Re
 	return text, nil
 }
 
-// Schedule is when a workflow starts by itself.
+// Schedule determines when runs of a workflow start automatically.
 type Schedule struct {
-	Cron     string // five fields, or @daily and the like; the interval of @every is in the form of Go
-	TimeZone string // as in the time zone database; empty means the machine's
-	Missed   string // what to do about times at which the server was not running: "once" or "skip"
+	Cron     string // five fields, a word such as @daily, or @every with a Go duration
+	TimeZone string // name in the time zone database; "" means the machine's zone
+	Missed   string // after times at which the server was not running: "once" starts one run for all, "skip" none
 
 	next func(time.Time) time.Time
-	loc  *time.Location // nil means the machine's
+	loc  *time.Location // nil means the machine's zone
 }
 
-// Next returns the first time after t at which the schedule is due, in the
-// schedule's zone. A time that the clocks skip in spring is skipped with them.
+// Next returns the first time after t at which the schedule is due, in the schedule's
+// zone. It never returns a time that the zone skips when clocks go forward.
 func (s *Schedule) Next(t time.Time) time.Time { return s.next(t.In(s.Location())) }
 
 // Location returns the schedule's time zone.
 func (s *Schedule) Location() *time.Location { return cmp.Or(s.loc, time.Local) }
 
-// SetTimeZone sets the time zone.
+// SetTimeZone sets the time zone by its name. Call it before [Schedule.SetCron].
 func (s *Schedule) SetTimeZone(name string) error {
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "" {
@@ -135,9 +138,10 @@ func (s *Schedule) SetTimeZone(name string) error {
 	return nil
 }
 
-// SetCron parses the expression, which is tried out in the time zone. It handles some
-// texts before the library, which panics on a zone without a space after it, accepts an
-// empty item as an empty set, and an interval of less than a second as a second.
+// SetCron parses the expression and checks that it has a next time in the time zone. It
+// handles three texts itself, because the cron library panics on a zone without a space
+// after it, accepts an empty item as an empty set, and rounds an interval of less than a
+// second up to a second.
 func (s *Schedule) SetCron(text string) error {
 	s.Cron = text
 	if every, ok := strings.CutPrefix(text, "@every "); ok {
@@ -145,12 +149,12 @@ func (s *Schedule) SetCron(text string) error {
 	}
 	switch fields := strings.Fields(text); {
 	case strings.Contains(text, "TZ="):
-		return fmt.Errorf("the zone is given twice, or not as TZ=Europe/Berlin in front of the fields; use the key time-zone")
+		return fmt.Errorf("TZ= is not allowed here; use the key time-zone, or write the schedule as one text such as TZ=Europe/Berlin 0 3 * * *")
 	case strings.HasPrefix(text, "@"):
 	case len(fields) != 5:
 		return fmt.Errorf("it has %d fields; want 5: minute, hour, day of month, month, day of week", len(fields))
 	case strings.Contains(" "+strings.Join(fields, " ")+" ", " ,"), strings.Contains(strings.Join(fields, " ")+" ", ", "), strings.Contains(text, ",,"):
-		return fmt.Errorf("there is nothing beside a comma")
+		return fmt.Errorf("a comma has an empty item beside it")
 	}
 	parsed, err := cron.ParseStandard(text)
 	if err != nil {
@@ -163,8 +167,8 @@ func (s *Schedule) SetCron(text string) error {
 	return nil
 }
 
-// every is for intervals. They start at round times, so that a restart does not
-// shift them.
+// every parses the interval of @every. Its times are multiples of the interval since the
+// zero time, so that a restart of the server does not shift them.
 func (s *Schedule) every(text string) error {
 	d, err := retry.ParseDuration(text)
 	if err != nil {

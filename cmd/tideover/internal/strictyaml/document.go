@@ -6,7 +6,7 @@
 // read the value and record problems. A map with fixed keys is read by a table of [Key],
 // from which [Describe] also makes the JSON Schema of the map.
 //
-// Excerpts and messages hide what may be a secret.
+// Excerpts and messages mask values that may be a secret.
 package strictyaml
 
 import (
@@ -22,19 +22,19 @@ import (
 
 // Document is a file while it is read.
 type Document struct {
-	Root Place // without a value if the file is empty, or can't be read
+	Root Place // has no value if the file is empty or not valid YAML
 
-	name     string // in messages
+	name     string // name of the file in messages
 	lines    []string
 	problems []*FieldError
 	warnings []*FieldError
 	values   []Value
-	literals []string    // secrets that stand in the file itself
-	hidden   map[int]int // by line: the column from which on the line is not quoted
+	literals []string    // secrets that are written out in the file; messages mask them
+	hidden   map[int]int // by line number: the first column that excerpts mask
 }
 
-// NewDocument parses a file that has one YAML document. Messages call it name. A
-// syntax error is a problem as any other, and is in [Document.Err].
+// NewDocument parses a file that has one YAML document. name is the name of the file in
+// messages. A syntax error is returned by [Document.Err], like any other problem.
 func NewDocument(name string, data []byte) *Document {
 	d := &Document{name: name, lines: splitLines(data), hidden: map[int]int{}}
 	root, err := parse(data)
@@ -48,7 +48,7 @@ func NewDocument(name string, data []byte) *Document {
 	return d
 }
 
-// Place returns a place of the document that is reached by the path.
+// Place returns the place of the node n, with the path to it.
 func (d *Document) Place(path string, n *Node) Place { return Place{Node: n, path: path, doc: d} }
 
 // Err returns all problems in the order of their lines, as [FieldErrors], or nil.
@@ -62,7 +62,8 @@ func (d *Document) Err() error {
 // Problems returns the number of problems so far.
 func (d *Document) Problems() int { return len(d.problems) }
 
-// HasProblem reports whether there is a problem at the path, or inside of it.
+// HasProblem reports whether the value at the path, or a value inside of it, has a
+// problem.
 func (d *Document) HasProblem(path string) bool {
 	return slices.ContainsFunc(d.problems, func(p *FieldError) bool {
 		rest, ok := strings.CutPrefix(p.Path, path)
@@ -70,7 +71,7 @@ func (d *Document) HasProblem(path string) bool {
 	})
 }
 
-// ForgetProblems drops all problems so far.
+// ForgetProblems drops all problems that were recorded so far.
 func (d *Document) ForgetProblems() { d.problems = nil }
 
 // AddProblem records a problem of the file as a whole.
@@ -84,15 +85,15 @@ func (d *Document) Warnings() []*FieldError { return d.sorted(d.warnings) }
 // Value is one setting and where it comes from.
 type Value struct {
 	Path   string // such as server.listen
-	Text   string // as it is written; a secret is its reference, a policy is written out
+	Text   string // as in the file; a secret is its reference, and a policy is in its full text form
 	Origin string // "default", "env TIDEOVER_SERVER_LISTEN", "tideover.yaml:12", "flag --listen"
 }
 
 // Values returns what [Place.Record] has recorded, in that order.
 func (d *Document) Values() []Value { return d.values }
 
-// addValue records a setting. A secret of a known form is masked, such as one in a
-// description.
+// addValue records a setting. It masks secrets of a known form, which may be in any text,
+// such as a description.
 func (d *Document) addValue(path string, n *Node, text string) {
 	origin := n.Origin
 	if origin == "" {
@@ -101,7 +102,7 @@ func (d *Document) addValue(path string, n *Node, text string) {
 	d.values = append(d.values, Value{path, MaskKnown(text), origin})
 }
 
-// hide keeps the line of a node from its column on out of excerpts.
+// hide makes excerpts mask the line of a node, from the node's column on.
 func (d *Document) hide(n *Node) {
 	if n.Origin != "" || n.Line < 1 || n.Line > len(d.lines) {
 		return
@@ -111,7 +112,7 @@ func (d *Document) hide(n *Node) {
 	}
 }
 
-// hideLiterals keeps texts out of messages and excerpts.
+// hideLiterals makes messages and excerpts mask the texts.
 func (d *Document) hideLiterals(texts ...string) {
 	if len(d.problems) < maxProblems {
 		d.literals = append(d.literals, texts...)
@@ -133,7 +134,7 @@ func (p Place) Path() string { return p.path }
 // Document returns the document of the place.
 func (p Place) Document() *Document { return p.doc }
 
-// Child returns the place of the value of a key.
+// Child returns the place of n, the value of the key name of the map at this place.
 func (p Place) Child(name string, n *Node) Place {
 	if p.path != "" {
 		name = p.path + "." + name
@@ -141,7 +142,7 @@ func (p Place) Child(name string, n *Node) Place {
 	return p.doc.Place(name, n)
 }
 
-// Index returns the place of an item of a list.
+// Index returns the place of item i of the list at this place.
 func (p Place) Index(i int) Place {
 	return p.doc.Place(fmt.Sprintf("%s[%d]", p.path, i), p.Node.Items[i])
 }
@@ -150,8 +151,8 @@ func (p Place) Index(i int) Place {
 // map that is at the place.
 func (p Place) WithNode(n *Node) Place { return p.doc.Place(p.path, n) }
 
-// Missing returns a place for a value that is absent: problems with it are shown at
-// this place.
+// Missing returns a place for an absent value with the path. Its problems are shown at
+// the line of this place.
 func (p Place) Missing(path string) Place { return p.doc.Place(path, p.Node) }
 
 // Empty reports whether there is no value.
@@ -163,14 +164,14 @@ func (p Place) IsMap() bool { return p.Node.Kind == KindMap }
 // IsList reports whether the value is a list.
 func (p Place) IsList() bool { return p.Node.Kind == KindList }
 
-// Bad records a problem.
+// Bad records a problem with the value at this place.
 func (p Place) Bad(format string, args ...any) {
 	if len(p.doc.problems) < maxProblems {
 		p.doc.problems = append(p.doc.problems, newFieldError(p, format, args...))
 	}
 }
 
-// Warn records something that is not wrong, but probably a mistake.
+// Warn records a warning about a value that is valid but probably a mistake.
 func (p Place) Warn(format string, args ...any) {
 	p.doc.warnings = append(p.doc.warnings, newFieldError(p, format, args...))
 }
@@ -185,15 +186,15 @@ func newFieldError(p Place, format string, args ...any) *FieldError {
 	return e
 }
 
-// Refuse records that a secret stands in the file, and keeps it out of messages and
-// excerpts.
+// Refuse records the message as a problem with a secret that is written out in the file.
+// Messages and excerpts mask literal, the secret, and the whole value.
 func (p Place) Refuse(literal, message string) {
 	p.doc.hideLiterals(literal, p.Node.Text)
 	p.Bad("%s", message)
 }
 
-// Hide keeps the value out of messages and excerpts, also if it is written in another
-// form in the file.
+// Hide makes messages mask the value, and excerpts mask its line from the value on: the
+// file may have it in another form, such as with escapes.
 func (p Place) Hide() {
 	p.doc.literals = append(p.doc.literals, p.Node.Text)
 	p.doc.hide(p.Node)
@@ -205,7 +206,8 @@ func (p Place) Record(text string) { p.doc.addValue(p.path, p.Node, text) }
 // RecordDefault records the value of a key that is absent from the map at the place.
 func (p Place) RecordDefault(name, text string) { p.Child(name, NewText("", "default")).Record(text) }
 
-// Each calls the function for the items of a list. Any other value is a problem.
+// Each calls the function for each item of a list. If the value is not a list, it records
+// a problem and returns false.
 func (p Place) Each(each func(at Place)) bool {
 	if !p.IsList() {
 		p.Bad("%v, where a list is expected", p.Node.Kind)
@@ -217,15 +219,16 @@ func (p Place) Each(each func(at Place)) bool {
 	return true
 }
 
-// Items returns the values of a list. Any other value is a problem.
+// Items returns the places of the items of a list. If the value is not a list, it records
+// a problem, and ok is false.
 func (p Place) Items() (items []Place, ok bool) {
 	ok = p.Each(func(at Place) { items = append(items, at) })
 	return items, ok
 }
 
-// Keys yields the keys of a map, in the order of the file, with their values. A value
-// that is not a map, a key that is given twice and a key that is not known are
-// problems; nil means that all keys are known.
+// Keys yields the keys of a map, in the order of the file, with the places of their
+// values. It records a problem for a value that is not a map, for a duplicate key and for
+// a key that is not in known. A nil known allows all keys.
 func (p Place) Keys(known []string) iter.Seq2[string, Place] {
 	return func(yield func(string, Place) bool) {
 		if !p.IsMap() {
@@ -241,7 +244,7 @@ func (p Place) Keys(known []string) iter.Seq2[string, Place] {
 		})
 		for _, e := range p.Node.Pairs {
 			if p.Node.Get(e.Key.Text) != e.Val || known != nil && !names[e.Key.Text] {
-				continue // which is a problem already
+				continue // CheckKeys has recorded a problem
 			}
 			if !yield(e.Key.Text, p.Child(e.Key.Text, e.Val)) {
 				return
@@ -250,8 +253,8 @@ func (p Place) Keys(known []string) iter.Seq2[string, Place] {
 	}
 }
 
-// Text returns a text, or a number or a boolean as it is written. Any other value is a
-// problem.
+// Text returns the value as a text. A number or a boolean is returned as the file has it.
+// For any other value it records a problem and returns false.
 func (p Place) Text() (string, bool) {
 	switch {
 	case p.Node.IsScalar():
@@ -264,7 +267,8 @@ func (p Place) Text() (string, bool) {
 	return "", false
 }
 
-// parsed returns a text as parse reads it. Any other value, and an error, is a problem.
+// parsed returns the result of parse for the text at the place. If the value is not a
+// text, or parse returns an error, it records a problem, and ok is false.
 func parsed[V any](p Place, parse func(string) (V, error)) (v V, ok bool) {
 	s, ok := p.Text()
 	if !ok {
@@ -278,8 +282,8 @@ func parsed[V any](p Place, parse func(string) (V, error)) (v V, ok bool) {
 	return got, true
 }
 
-// Duration returns a duration in the form that policies use, 0 included. Any other
-// value is a problem.
+// Duration returns a duration in the form that policies use, such as 90s or 1d; it may be
+// 0. For any other value it records a problem and returns false.
 func (p Place) Duration() (time.Duration, bool) { return parsed(p, parseDuration) }
 
 func parseDuration(s string) (time.Duration, error) {
@@ -290,7 +294,7 @@ func parseDuration(s string) (time.Duration, error) {
 	return d, err
 }
 
-// Number returns a number. Any other value is a problem.
+// Number returns a number. For any other value it records a problem and returns false.
 func (p Place) Number() (float64, bool) {
 	return parsed(p, func(s string) (float64, error) {
 		f, err := strconv.ParseFloat(s, 64)
@@ -301,7 +305,8 @@ func (p Place) Number() (float64, bool) {
 	})
 }
 
-// Whole returns a whole number. Any other value is a problem.
+// Whole returns a whole number. For any other value it records a problem and returns
+// false.
 func (p Place) Whole() (int, bool) {
 	return parsed(p, func(s string) (int, error) {
 		n, err := strconv.ParseInt(s, 10, 32)
@@ -312,7 +317,7 @@ func (p Place) Whole() (int, bool) {
 	})
 }
 
-// Truth returns true or false. Any other value is a problem.
+// Truth returns a boolean. For any other value it records a problem, and ok is false.
 func (p Place) Truth() (truth, ok bool) {
 	if truth, ok = p.Node.Value.(bool); !ok {
 		p.Bad("%v, where true or false is expected", p.Node.Kind)

@@ -12,14 +12,14 @@ import (
 
 const excerptWidth = 120
 
-// excerpt returns a line of the file and a caret below the column, in the form
-// that the YAML library uses:
+// excerpt returns a line of the file, with secrets masked, and a caret below the column,
+// in the form that the YAML library uses:
 //
 //	> 12 |     polcy: api
 //	           ^
 //
-// The library's own function needs a token where we have a position, and prints the
-// lines around, which may hold secrets.
+// The library's own function needs a token, not a position, and also prints the lines
+// around it, which may contain secrets.
 func excerpt(lines []string, line, col int) string {
 	if line < 1 || line > len(lines) {
 		return ""
@@ -32,8 +32,8 @@ func excerpt(lines []string, line, col int) string {
 			runes[i] = '?'
 		}
 	}
-	// All of the line is masked before a part of it is cut out: the name of the
-	// setting may be outside of the part.
+	// Mask the whole line before it is cut to excerptWidth: the key that marks its value
+	// as a secret may be outside of the part that remains.
 	text := string(runes)
 	if inAuth(lines, line) {
 		text = maskAuth(text, authItem)
@@ -41,7 +41,7 @@ func excerpt(lines []string, line, col int) string {
 	masked := []rune(maskLine(text))
 	caret := 0
 	for end := min(max(col, 1)-1, len(runes), len(masked)); caret < end && runes[caret] == masked[caret]; {
-		caret++ // it points at the begin of a mask, not into it
+		caret++ // stops at the begin of a mask, so that the caret does not point into it
 	}
 	start := 0
 	if caret > excerptWidth-20 {
@@ -59,13 +59,12 @@ var (
 	notSecret  = lazyregexp.New(`\$\{(env|file):[^}]*\}|name["']?:\s*["']?[a-z0-9_.-]+|key["']?:|none`)
 	secretPair = lazyregexp.New(`(?i)([a-z0-9_-]*(?:token|authorization|api[-_]?key|passw|secret|credential|private[-_]?key)[a-z0-9_-]*["']?\s*[:=]\s*)([^\s].*)$`)
 	userInfo   = lazyregexp.New(`://[^\s:/@]*:[^\s"']+@`)
-	linkUser   = lazyregexp.New(`(nats["']?:\s*|wss?://)(\S.*@)`) // the key, or the scheme of an item or a relay
+	linkUser   = lazyregexp.New(`(nats["']?:\s*|wss?://)(\S.*@)`) // after the key nats, or after the scheme of a list item or a relay
 	queryKey   = lazyregexp.New(`(?i)[?&]key=[^\s&#"']+`)
 	keyLike    = lazyregexp.New(`[A-Za-z0-9_+=-]{20,}`)
 )
 
-// maskLine masks what may be a secret in a line that an error quotes. It masks too much
-// rather than too little.
+// maskLine masks everything in a line that may be a secret. In doubt it masks too much.
 func maskLine(line string) string {
 	line = maskAuth(line, authPair)
 	if m := secretPair.FindStringSubmatchIndex(line); m != nil {
@@ -86,8 +85,8 @@ func maskLine(line string) string {
 	})
 }
 
-// maskAuth masks a value that is not a reference where the pattern finds the keys of a
-// provider.
+// maskAuth masks the part of a line that the first group of the pattern matches, the keys
+// of a provider, unless it consists of references only.
 func maskAuth(line string, pattern *lazyregexp.Regexp) string {
 	m := pattern.FindStringSubmatchIndex(line)
 	if m == nil {
@@ -106,7 +105,7 @@ func maskAuth(line string, pattern *lazyregexp.Regexp) string {
 	return line[:m[2]] + secret.Mask
 }
 
-// inAuth reports whether the line is an item of a list of keys.
+// inAuth reports whether the line is an item of the list auth of a provider.
 func inAuth(lines []string, line int) bool {
 	if !authItem.MatchString(lines[line-1]) {
 		return false
@@ -121,8 +120,8 @@ func inAuth(lines []string, line int) bool {
 
 func wordRune(r rune) bool { return letter(r) || unicode.IsDigit(r) || r > 0x7f }
 
-// maskText masks the secrets in a text that an error quotes: those of a known form, and
-// the password or the key of a URL, which need not be valid.
+// maskText masks the secrets in a text: those of a known form, and a password or a
+// parameter key in a URL. The URL need not be valid.
 func maskText(text string) string {
 	text = queryKey.ReplaceAllStringFunc(MaskKnown(text), func(s string) string {
 		name, value, _ := strings.Cut(s, "=")

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	printedProblems = 50   // by the Error method
-	maxProblems     = 1000 // that a document keeps
+	printedProblems = 50   // most problems that FieldErrors.Error prints
+	maxProblems     = 1000 // most problems that a document keeps
 )
 
 // FieldError is one problem of a file.
 type FieldError struct {
 	File    string // the file's name as it was given; empty if the value is not in the file
-	Line    int    // 0 if the problem is about no line
+	Line    int    // 0 if the problem has no line
 	Column  int    // in characters, from 1
-	Origin  string // such as "env TIDEOVER_SERVER_LISTEN", of a value that is not in the file
+	Origin  string // for a value that is not in the file, such as "env TIDEOVER_SERVER_LISTEN"
 	Path    string // such as workflows.nightly.steps[0].policy; empty for the file as a whole
 	Message string
 	Excerpt string // the line and a caret; may be empty
@@ -52,7 +52,7 @@ func (p *FieldError) Error() string {
 // FieldErrors is the error of [Document.Err]: all problems, in the order of the lines.
 type FieldErrors []*FieldError
 
-// Error returns all problems, one after the other.
+// Error returns the first 50 problems, one after the other, and the number of the others.
 func (ps FieldErrors) Error() string {
 	var lines []string
 	for i, p := range ps {
@@ -74,8 +74,8 @@ func (ps FieldErrors) Unwrap() []error {
 	return errs
 }
 
-// Brief returns, for a log, the first problem of [FieldErrors] or the first of joined
-// errors in one line, and the number of the others.
+// Brief returns the first problem of [FieldErrors], or the first of joined errors, on one
+// line for a log, and the number of the others.
 func Brief(err error) (first string, more int) {
 	if ps, ok := errors.AsType[FieldErrors](err); ok && len(ps) > 0 {
 		p := *ps[0]
@@ -89,7 +89,8 @@ func Brief(err error) (first string, more int) {
 	return oneline.Text(list[0].Error()), len(list) - 1
 }
 
-// addSyntaxError records an error that has its own position, or none.
+// addSyntaxError records an error of the parser as a problem. Only a [syntaxError] has a
+// position.
 func (d *Document) addSyntaxError(err error) {
 	p := &FieldError{Message: err.Error()}
 	if e, ok := errors.AsType[*syntaxError](err); ok {
@@ -98,8 +99,8 @@ func (d *Document) addSyntaxError(err error) {
 	d.problems = append(d.problems, p)
 }
 
-// sorted returns problems in order, without repetitions (which aliases make), with
-// excerpts of the file.
+// sorted returns the problems in the order of their lines, with excerpts and with secrets
+// masked. It drops duplicates: a value with several aliases is read several times.
 func (d *Document) sorted(problems []*FieldError) []*FieldError {
 	slices.SortStableFunc(problems, func(a, b *FieldError) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -116,8 +117,7 @@ func (d *Document) sorted(problems []*FieldError) []*FieldError {
 		if p.Origin == "" {
 			p.File = d.name
 		}
-		// Secrets that stand in the file have been refused: the message must not
-		// repeat them.
+		// A message may quote a secret that is written out in the file: mask it.
 		p.Message = literals.String(maskText(p.Message))
 		if i < printedProblems {
 			p.Excerpt = literals.String(excerpt(d.lines, p.Line, p.Column))

@@ -18,33 +18,34 @@ import (
 type Key struct {
 	Name     string
 	Doc      string // a sentence for the schema
-	Default  string // used when the key is absent; empty means none
+	Default  string // read as the value if the key is absent; "" means no default
 	Required bool
-	Inside   []string // keys of the map that is its value, which have variables of their own
+	Inside   []string // if the value is a map: its keys that have environment variables
 	Schema   func() *jsonschema.Schema
-	Set      func(at Place)
+	Set      func(at Place) // reads the value at the place and stores it
 }
 
-// SchemaFunc makes the schema of a value, each time anew.
+// SchemaFunc returns a new schema of a value with each call, so that the caller can
+// change it.
 type SchemaFunc = func() *jsonschema.Schema
 
-// Field returns a key whose value read stores in dst. As in package flag, the name is
-// followed by the default, and a sentence about the key comes last.
+// Field returns a key. When the key is read, the result of read is stored in dst. As in
+// package flag, value is the default ("" for none), and doc describes the key.
 func Field[V any](dst *V, name, value string, schema SchemaFunc, read func(Place) V, doc string) Key {
 	return Func(name, value, schema, func(at Place) { *dst = read(at) }, doc)
 }
 
-// Func is [Field] for a value that set stores itself.
+// Func is [Field] for a value that set reads and stores.
 func Func(name, value string, schema SchemaFunc, set func(Place), doc string) Key {
 	return Key{Name: name, Doc: doc, Default: value, Schema: schema, Set: set}
 }
 
-// Parsed is [Field] for a text that parse reads.
+// Parsed is [Field] for a text that parse converts.
 func Parsed[V any](dst *V, name, value string, schema SchemaFunc, parse func(string) (V, error), doc string) Key {
 	return Field(dst, name, value, schema, func(at Place) V { return ReadParsed(at, parse) }, doc)
 }
 
-// Map is a key whose value is a map with fixed keys.
+// Map returns a key whose value is a map with fixed keys.
 func Map(name string, keys []Key, doc string) Key {
 	schema := func() *jsonschema.Schema { return Describe(keys) }
 	return Func(name, "", schema, func(at Place) { Object(at, keys) }, doc)
@@ -56,8 +57,9 @@ func Required(k Key) Key {
 	return k
 }
 
-// Object reads a map by its table, in the table's order, and returns the place of
-// each key that is present.
+// Object reads a map by a table of keys, in the order of the table, and returns the places
+// of the keys that are present. ok is false if the value is not a map, or has an unknown,
+// a duplicate or a missing key.
 func Object(at Place, keys []Key) (found map[string]Place, ok bool) {
 	found = map[string]Place{}
 	if !at.IsMap() {
@@ -90,8 +92,8 @@ func Object(at Place, keys []Key) (found map[string]Place, ok bool) {
 	return found, ok
 }
 
-// CheckKeys records a problem for each key of the map that is given twice or that check
-// refuses with a message.
+// CheckKeys records a problem for each key of the map that is a duplicate or for which
+// check returns a message and false. It returns false if there is a problem.
 func (p Place) CheckKeys(check func(key string) (message string, ok bool)) bool {
 	ok := true
 	first := map[string]*Node{}
@@ -111,8 +113,9 @@ func (p Place) CheckKeys(check func(key string) (message string, ok bool)) bool 
 	return ok
 }
 
-// EachName reads a map whose keys are names that the author of the file chooses. It may
-// be empty. A message calls the thing that has the name what.
+// EachName reads a map whose keys are names that the author of the file chooses, and calls
+// each for every name. The map may be empty. what is the kind of the named thing in
+// messages, such as "workflow".
 func (p Place) EachName(what string, each func(name string, at Place)) {
 	if p.Empty() {
 		return
@@ -133,11 +136,11 @@ func (p Place) EachName(what string, each func(name string, at Place)) {
 	}
 }
 
-// The Read functions read a value of one form and record it. A value of any other form
-// is a problem, for which they return the zero value.
+// The functions below whose names begin with Read read a value and record it as the value
+// in effect. If the value is invalid, they record a problem and return the zero value.
 
-// NamePattern is the regular expression of the names that a file defines, and NameRule
-// the same in words.
+// NamePattern is the regular expression for the names that a file defines. NameRule is
+// the same in words, for messages.
 const (
 	NamePattern = `^[a-z0-9][a-z0-9_.-]{0,62}$`
 	NameRule    = "want 1 to 63 lower-case letters, digits, hyphens, underscores and dots, the first a letter or digit"
@@ -148,7 +151,7 @@ var nameForm = lazyregexp.New(NamePattern)
 // ValidName reports whether the text matches [NamePattern].
 func ValidName(text string) bool { return nameForm.MatchString(text) }
 
-// MaxQuoted is the number of characters of a value that a message quotes at most.
+// MaxQuoted is the most characters of a value that a message quotes.
 const MaxQuoted = 40
 
 // ReadText reads a text.
@@ -158,14 +161,15 @@ func ReadText(at Place) string {
 	return s
 }
 
-// ReadParsed reads a text by parse, whose error is the problem.
+// ReadParsed reads a text and converts it by parse. An error of parse is a problem.
 func ReadParsed[V any](at Place, parse func(string) (V, error)) V {
 	v, _ := parsed(at, parse)
 	at.Record(at.Node.Text)
 	return v
 }
 
-// ReadName reads a name. A message calls the thing that has it what.
+// ReadName reads a name that matches [NamePattern]. what is the kind of the named thing
+// in messages.
 func ReadName(at Place, what string) string {
 	return ReadParsed(at, func(s string) (string, error) {
 		if !ValidName(s) {
@@ -175,7 +179,7 @@ func ReadName(at Place, what string) string {
 	})
 }
 
-// Duration is a key for a duration above zero, in the form that policies use.
+// Duration returns a key for a duration above zero, in the form that policies use.
 func Duration(dst *time.Duration, name, value, doc string) Key {
 	return Field(dst, name, value, DurationSchema, ReadDuration, doc)
 }
@@ -191,12 +195,12 @@ func ReadDuration(at Place) time.Duration {
 	})
 }
 
-// Int is a key for a whole number that is at least least.
+// Int returns a key for a whole number of at least least.
 func Int(dst *int, name, value string, least int, doc string) Key {
 	return Field(dst, name, value, IntSchema(least), func(at Place) int { return ReadInt(at, least) }, doc)
 }
 
-// ReadInt reads a whole number that is at least least.
+// ReadInt reads a whole number of at least least.
 func ReadInt(at Place, least int) int {
 	return ReadParsed(at, func(s string) (int, error) {
 		n, err := strconv.ParseInt(s, 10, 32)
@@ -207,7 +211,8 @@ func ReadInt(at Place, least int) int {
 	})
 }
 
-// IntUpTo is a key for a whole number from 1 to most; the pattern is for one in quotes.
+// IntUpTo returns a key for a whole number from 1 to most. The pattern is for the schema:
+// it matches such a number in quotes.
 func IntUpTo(dst *int, name, value string, most int, pattern, doc string) Key {
 	read := func(at Place) int { return ReadIntUpTo(at, most) }
 	return Field(dst, name, value, IntUpToSchema(most, pattern), read, doc)
@@ -227,7 +232,7 @@ const sizePattern = `^0*[1-9][0-9]*(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
 
 var sizeForm = lazyregexp.New(sizePattern)
 
-// Size is a key for a number of bytes above zero: 500, 64KiB, 10MB.
+// Size returns a key for a number of bytes above zero: 500, 64KiB, 10MB.
 func Size(dst *int64, name, value, doc string) Key {
 	return Field(dst, name, value, SizeSchema, ReadSize, doc)
 }
@@ -243,13 +248,13 @@ func ReadSize(at Place) int64 {
 	})
 }
 
-// Word is a key for one of several words.
+// Word returns a key for a value that must be one of the words.
 func Word(dst *string, name, value string, words []string, doc string) Key {
 	schema := func() *jsonschema.Schema { return WordSchema(words...) }
 	return Field(dst, name, value, schema, func(at Place) string { return ReadWord(at, words...) }, doc)
 }
 
-// ReadWord reads one of several words.
+// ReadWord reads a value that must be one of the words.
 func ReadWord(at Place, words ...string) string {
 	return ReadParsed(at, func(s string) (string, error) {
 		if !slices.Contains(words, s) {
@@ -259,7 +264,7 @@ func ReadWord(at Place, words ...string) string {
 	})
 }
 
-// Bool is a key for true or false.
+// Bool returns a key for true or false.
 func Bool(dst *bool, name, doc string) Key {
 	return Field(dst, name, "", BoolSchema, ReadBool, doc)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// knownForms are secrets that are recognised by their form alone, not by the name of
-// the setting.
+// knownForms are the forms of secrets that are recognised without the name of the
+// setting, such as API keys with a known prefix.
 var knownForms = []knownForm{
 	{"sk-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(sk-[A-Za-z0-9_-]{16,})`), func(s string) bool { return longWord.MatchString(s[3:]) || digit(s) && upper(s) }},
 	{"k_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])([sr]k_(?:live|test)_[A-Za-z0-9]{16,})`), nil},
@@ -17,7 +17,7 @@ var knownForms = []knownForm{
 	{"gh", lazyregexp.New(`(?:^|[^A-Za-z0-9_])(gh[pousr]_[A-Za-z0-9_]{16,})`), nil},
 	{"github_pat_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])(github_pat_[A-Za-z0-9_]{16,})`), nil},
 	{"glpat-", lazyregexp.New(`(?:^|[^A-Za-z0-9_-])(glpat-[A-Za-z0-9_-]{16,})`), nil},
-	{"tk_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])(tk_[A-Za-z0-9]{16,})`), digit}, // of ntfy; tk_focusFollowsMouse is none
+	{"tk_", lazyregexp.New(`(?:^|[^A-Za-z0-9_])(tk_[A-Za-z0-9]{16,})`), digit}, // token of ntfy; tk_focusFollowsMouse, a variable of Tk, is not a token
 	{"nsec1", lazyregexp.New(`(?i)(?:^|[^a-z0-9])(nsec1[02-9ac-hj-np-z]{58})(?:$|[^a-z0-9])`), nil},
 	{"ia", lazyregexp.New(`(?:^|[^A-Za-z0-9])(A[KS]IA[A-Z0-9]{16})(?:$|[^A-Za-z0-9])`), nil},
 	{"bearer", lazyregexp.New(`(?i)\bbearer\s+([a-z0-9._~+/=-]{20,})`), nil},
@@ -28,12 +28,12 @@ var knownForms = []knownForm{
 
 // knownForm is the form of one kind of secrets.
 type knownForm struct {
-	part   string             // is in all of them, in any case: most texts need no further check
+	part   string             // lower-case text that all such secrets contain; a quick check before form
 	form   *lazyregexp.Regexp // its first group is the secret
-	random func(string) bool  // reports whether it is a secret and not a word or a path; nil means that the form is enough
+	random func(string) bool  // reports whether a match is a secret and not a word or a path; nil means that every match is
 }
 
-// find returns the begins and ends of the secrets in the text; lower is the text in
+// find returns the start and the end of each secret in the text; lower is the text in
 // lower case.
 func (k *knownForm) find(text, lower string) (found [][]int) {
 	if !strings.Contains(lower, k.part) {
@@ -47,13 +47,13 @@ func (k *knownForm) find(text, lower string) (found [][]int) {
 	return found
 }
 
-// longWord matches the random part of a key, but no words with hyphens between them.
+// longWord matches the random part of a key, but not short words that hyphens separate.
 var longWord = lazyregexp.New(`[A-Za-z0-9]{12}`)
 
 func digit(s string) bool { return strings.ContainsAny(s, "0123456789") }
 func upper(s string) bool { return strings.ToLower(s) != s }
 
-// KnownSecret returns a secret of a known form that stands in the text.
+// KnownSecret returns a secret of a known form that the text contains.
 func KnownSecret(text string) (literal string, found bool) {
 	lower := strings.ToLower(text)
 	for _, k := range knownForms {
@@ -64,9 +64,9 @@ func KnownSecret(text string) (literal string, found bool) {
 	return "", false
 }
 
-// MaskKnown hides all secrets of known forms that stand in the text.
+// MaskKnown masks all secrets of known forms in the text.
 func MaskKnown(text string) string {
-	lower := strings.ToLower(text) // masks that are inserted below add no parts
+	lower := strings.ToLower(text) // stays valid below: a mask does not add a part of a known form
 	for _, k := range knownForms {
 		var b strings.Builder
 		done := 0

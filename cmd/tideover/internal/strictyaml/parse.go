@@ -15,25 +15,25 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// MaxFile is the number of bytes that a file has at most.
+// MaxFile is the most bytes in a file.
 const MaxFile = 1 << 20
 
 const (
-	maxTokens = 30_000  // the parser takes time that grows with the square of the keys of a map
-	maxColumn = 10_000  // of a token: "- - - -" nests, and the parser recurses
-	maxFlow   = 100     // brackets inside brackets
-	maxNodes  = 100_000 // with aliases written out; long texts count as several
+	maxTokens = 30_000  // the parser's time grows with the square of the number of keys in a map
+	maxColumn = 10_000  // of a token: each dash in "- - - -" is a level, and the parser recurses
+	maxFlow   = 100     // levels of brackets inside brackets
+	maxNodes  = 100_000 // values after aliases are expanded; a long text counts as several
 )
 
-// syntaxError is a problem for which the file as a whole can't be read.
+// syntaxError is a problem because of which no value of the file can be read.
 type syntaxError struct {
-	line, col int // 0 if it is about no line
+	line, col int // 0 if the position is unknown
 	msg       string
 }
 
 func (e *syntaxError) Error() string { return e.msg }
 
-// parse reads the one document of a file.
+// parse parses a file and returns its only document, nil if it has none.
 func parse(data []byte) (root *Node, err error) {
 	if err := checkBytes(data); err != nil {
 		return nil, err
@@ -48,8 +48,7 @@ func parse(data []byte) (root *Node, err error) {
 	if err := checkTokens(tokens); err != nil {
 		return nil, err
 	}
-	// Keys given twice are found here and not by the parser, which would stop at
-	// the first.
+	// The parser would stop at the first duplicate key; CheckKeys reports all of them.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil, newSyntaxError(err, data)
@@ -57,8 +56,8 @@ func parse(data []byte) (root *Node, err error) {
 	return document(file)
 }
 
-// checkBytes refuses data that can't be a YAML file, for which the parser's message
-// would be less clear.
+// checkBytes refuses data that can't be a YAML file, with a clearer message than the
+// parser's.
 func checkBytes(data []byte) error {
 	switch {
 	case len(data) > MaxFile:
@@ -77,8 +76,7 @@ func checkBytes(data []byte) error {
 	return nil
 }
 
-// checkTokens refuses files that would keep the parser busy for long or overflow its
-// stack.
+// checkTokens refuses files that would take the parser too long or overflow its stack.
 func checkTokens(tokens token.Tokens) error {
 	depth, count := 0, 0
 	for _, tk := range tokens {
@@ -105,7 +103,8 @@ func checkTokens(tokens token.Tokens) error {
 	return nil
 }
 
-// newSyntaxError returns the parser's error as ours.
+// newSyntaxError converts an error of the parser. If a tab in the indent is the likely
+// cause, the message says so.
 func newSyntaxError(err error, data []byte) error {
 	e, ok := errors.AsType[yaml.Error](err)
 	if !ok || e.GetToken() == nil {
@@ -114,7 +113,7 @@ func newSyntaxError(err error, data []byte) error {
 	at := e.GetToken().Position
 	msg := e.GetMessage()
 	lines := bytes.Split(data, []byte("\n"))
-	for _, l := range []int{at.Line, at.Line + 1} { // the parser may blame the line before
+	for _, l := range []int{at.Line, at.Line + 1} { // the parser may report the line before the tab
 		if l < 1 || l > len(lines) {
 			continue
 		}
@@ -127,7 +126,7 @@ func newSyntaxError(err error, data []byte) error {
 	return &syntaxError{at.Line, at.Column, msg}
 }
 
-// document returns the one document of the file, nil if there is none.
+// document returns the only document of the file, nil if there is none.
 func document(file *ast.File) (*Node, error) {
 	var body ast.Node
 	for _, doc := range file.Docs {
@@ -135,7 +134,7 @@ func document(file *ast.File) (*Node, error) {
 			continue
 		}
 		if body != nil {
-			return nil, &syntaxError{doc.Body.GetToken().Position.Line, 1, "the file has several documents (---); one is read"}
+			return nil, &syntaxError{doc.Body.GetToken().Position.Line, 1, "the file has several YAML documents (---); it can have only one"}
 		}
 		body = doc.Body
 	}
@@ -147,7 +146,7 @@ func document(file *ast.File) (*Node, error) {
 	return n, c.err
 }
 
-// converter makes nodes of the parser's tree. It stops at the first error.
+// converter converts the parser's tree to nodes. It stops at the first error.
 type converter struct {
 	anchors map[string]*Node // nil while the anchor's value is being read
 	err     error
@@ -192,12 +191,12 @@ func (c *converter) node(n ast.Node) *Node {
 	case *ast.AliasNode:
 		return c.alias(n)
 	case *ast.TagNode:
-		return c.fail(n, "%s: tags are not used; put quotes around a text", n.GetToken().Value)
+		return c.fail(n, "%s: YAML tags are not supported; put quotes around a text", n.GetToken().Value)
 	default:
-		return c.fail(n, "%s is not a value that is used here", n.GetToken().Value)
+		return c.fail(n, "%s: this YAML value is not supported", n.GetToken().Value)
 	}
 	if out.size > maxNodes {
-		return c.fail(n, "aliases make more than %d values of the file", maxNodes)
+		return c.fail(n, "the file has more than %d values after its aliases are expanded", maxNodes)
 	}
 	return out
 }
@@ -211,8 +210,8 @@ func (c *converter) list(out *Node, n *ast.SequenceNode) {
 	}
 }
 
-// mapping reads a map. Its position is that of its first key, because the parser's is
-// that of a colon.
+// mapping converts a map. The position of the node is that of the first key; the parser
+// has the position of the colon.
 func (c *converter) mapping(out *Node, values []*ast.MappingValueNode) {
 	out.Kind = KindMap
 	if len(values) > 0 && out.Text != "{" {
@@ -229,7 +228,7 @@ func (c *converter) mapping(out *Node, values []*ast.MappingValueNode) {
 		}
 		key := c.node(v.Key)
 		if !key.IsScalar() {
-			c.fail(v.Key, "%q is not a key; keys are texts", v.Key.GetToken().Value)
+			c.fail(v.Key, "%q can't be a key; a key must be a text", v.Key.GetToken().Value)
 			return
 		}
 		out.Pairs = append(out.Pairs, Pair{key, val})
@@ -238,7 +237,7 @@ func (c *converter) mapping(out *Node, values []*ast.MappingValueNode) {
 	for _, p := range out.Pairs {
 		own[p.Key.Text] = true
 	}
-	for _, p := range merged { // the map's own keys win
+	for _, p := range merged { // the map's own keys override merged ones
 		if !own[p.Key.Text] {
 			own[p.Key.Text] = true
 			out.Pairs = append(out.Pairs, p)
@@ -246,7 +245,7 @@ func (c *converter) mapping(out *Node, values []*ast.MappingValueNode) {
 	}
 }
 
-// merge returns the pairs that "<<" brings in.
+// merge returns the pairs that the merge key "<<" adds to a map.
 func (c *converter) merge(v *ast.MappingValueNode, val *Node) (pairs []Pair) {
 	sources := []*Node{val}
 	if val.Kind == KindList {
@@ -282,7 +281,7 @@ func (c *converter) alias(n *ast.AliasNode) *Node {
 	return val
 }
 
-// splitLines returns the lines of a file without their ends.
+// splitLines returns the lines of a file without line breaks.
 func splitLines(data []byte) []string {
 	lines := strings.Split(string(bytes.TrimPrefix(data, []byte("\ufeff"))), "\n")
 	for i := range lines {
@@ -305,7 +304,7 @@ const (
 	KindMap
 )
 
-// String names the kind in the words of a person who writes YAML.
+// String returns a name of the kind for messages, such as "a list".
 func (k Kind) String() string {
 	return [...]string{"nothing", "true or false", "a number", "a number", "a text", "a list", "a map"}[k]
 }
@@ -314,14 +313,14 @@ func (k Kind) String() string {
 // file, such as defaults, are nodes too and have an origin.
 type Node struct {
 	Kind         Kind
-	Text         string // a scalar as it is written, a string without its quotes
-	Value        any    // a scalar's value
+	Text         string // a scalar as in the file, a string without its quotes
+	Value        any    // the Go value of a scalar: bool, string or a number
 	Line, Column int
 	Origin       string // where the value comes from; empty means the file
 	Items        []*Node
 	Pairs        []Pair
 
-	size int // number of nodes in it, aliases written out
+	size int // number of nodes in it after aliases are expanded
 }
 
 // Pair is an entry of a map.
@@ -335,7 +334,7 @@ func NewText(text, origin string) *Node {
 // NewMap returns a node for an empty map.
 func NewMap() *Node { return &Node{Kind: KindMap} }
 
-// SplitText returns the list of the parts of a text that has commas between them.
+// SplitText splits a text at its commas and returns the parts as a list.
 func (n *Node) SplitText() *Node {
 	list := &Node{Kind: KindList, Origin: n.Origin}
 	for part := range strings.SplitSeq(n.Text, ",") {
@@ -344,7 +343,7 @@ func (n *Node) SplitText() *Node {
 	return list
 }
 
-// Get returns the value of a key, nil if there is none.
+// Get returns the value of a key of a map, nil if the map does not have it.
 func (n *Node) Get(name string) *Node {
 	for _, p := range n.Pairs {
 		if p.Key.Text == name {
@@ -354,13 +353,14 @@ func (n *Node) Get(name string) *Node {
 	return nil
 }
 
-// Set sets the value of a key.
+// Set sets the value of a key of a map.
 func (n *Node) Set(name string, val *Node) {
 	n.Pairs = slices.DeleteFunc(n.Pairs, func(p Pair) bool { return p.Key.Text == name })
 	n.Pairs = append(n.Pairs, Pair{NewText(name, val.Origin), val})
 }
 
-// SetInside sets the value of a key of the map that is the value of a key.
+// SetInside sets the key inner in a copy of the map that is the value of the key name. It
+// adds that map if there is none.
 func (n *Node) SetInside(name, inner string, val *Node) {
 	m := NewMap()
 	if old := n.Get(name); old != nil && old.Kind != KindNull {
@@ -376,8 +376,8 @@ func (n *Node) IsScalar() bool {
 	return n.Kind == KindBool || n.Kind == KindInt || n.Kind == KindFloat || n.Kind == KindText
 }
 
-// Plain returns the value that the node's JSON would decode to, except that integers
-// stay exact.
+// Plain returns the node as maps, slices and scalars, as [encoding/json] would decode it,
+// except that integers stay exact.
 func (n *Node) Plain() any {
 	switch n.Kind {
 	case KindList:

@@ -9,7 +9,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Describe returns the schema of a map that [Object] reads by the table.
+// Describe returns the schema of a map that [Object] reads by the same table of keys.
 func Describe(keys []Key) *jsonschema.Schema {
 	nothing := &jsonschema.Schema{Not: &jsonschema.Schema{}}
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}, AdditionalProperties: nothing}
@@ -29,7 +29,7 @@ func Describe(keys []Key) *jsonschema.Schema {
 	return s
 }
 
-// literal returns the JSON of a default.
+// literal returns the default of a key as JSON: a number if the schema s allows integers.
 func literal(s *jsonschema.Schema, text string) json.RawMessage {
 	if n, err := strconv.Atoi(text); err == nil && slices.Contains(s.Types, "integer") {
 		return json.RawMessage(strconv.Itoa(n))
@@ -38,51 +38,49 @@ func literal(s *jsonschema.Schema, text string) json.RawMessage {
 	return data
 }
 
-// TextSchema is for a text.
+// TextSchema accepts a text.
 func TextSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "string"} }
 
-// PatternSchema is for a text that matches the pattern.
+// PatternSchema accepts a text that matches the pattern.
 func PatternSchema(pattern string) SchemaFunc {
 	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: pattern} }
 }
 
-// TextUpToSchema is for a text of at most so many characters.
+// TextUpToSchema accepts a text of at most most characters.
 func TextUpToSchema(most int) SchemaFunc {
 	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", MaxLength: &most} }
 }
 
-// ScalarSchema is for a text that needs no quotes when it looks like a number or a
-// boolean.
+// ScalarSchema accepts a text, also without quotes if it looks like a number or a boolean.
 func ScalarSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Types: []string{"string", "number", "boolean"}}
 }
 
-// TextsSchema is for a list of at least so many texts.
+// TextsSchema accepts a list of at least least texts.
 func TextsSchema(least int) SchemaFunc {
 	return func() *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "array", MinItems: &least, Items: ScalarSchema()}
 	}
 }
 
-// NameSchema is for a name where it is used. One that looks like a number needs no
-// quotes.
+// NameSchema accepts a name as a value. A name that looks like a number needs no quotes.
 func NameSchema() *jsonschema.Schema {
 	s := ScalarSchema()
 	s.Pattern, s.Minimum = NamePattern, new(0.0)
 	return s
 }
 
-// NamedSchema is for a map that [Place.EachName] reads, which may be empty.
+// NamedSchema accepts a map that [Place.EachName] reads, with values that item accepts.
 func NamedSchema(item *jsonschema.Schema) *jsonschema.Schema {
 	names := &jsonschema.Schema{Type: "string", Pattern: NamePattern}
 	return &jsonschema.Schema{Types: []string{"object", "null"}, PropertyNames: names, AdditionalProperties: item}
 }
 
-// BoolSchema is for true or false.
+// BoolSchema accepts true or false.
 func BoolSchema() *jsonschema.Schema { return &jsonschema.Schema{Type: "boolean"} }
 
-// Patterns of durations, without the begin and the end of the text. A schema has no way
-// to require in one pattern that one of the digits is not 0: AbovePattern does that.
+// Patterns of durations, without ^ and $. A duration above zero must match AbovePattern
+// too, because one pattern can't require that one of the digits is not 0.
 const (
 	decimalPattern  = `([0-9]+\.?[0-9]*|\.[0-9]+)`
 	HoursPattern    = decimalPattern + `(ns|us|µs|μs|ms|s|m|h)`
@@ -90,17 +88,17 @@ const (
 	AbovePattern    = `[1-9]`
 )
 
-// DurationSchema is for what [ReadDuration] reads.
+// DurationSchema accepts a value that [ReadDuration] reads.
 func DurationSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Type: "string", Pattern: "^" + DurationPattern + "$", AllOf: []*jsonschema.Schema{{Pattern: AbovePattern}}}
 }
 
-// SizeSchema is for what [ReadSize] reads.
+// SizeSchema accepts a value that [ReadSize] reads.
 func SizeSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Types: []string{"string", "integer"}, Minimum: new(1.0), Pattern: sizePattern}
 }
 
-// IntSchema is for what [ReadInt] reads, in quotes or not.
+// IntSchema accepts a value that [ReadInt] reads, in quotes or not.
 func IntSchema(least int) SchemaFunc {
 	pattern := `^(\+?[0-9]+|-0+)$`
 	if least > 0 {
@@ -113,7 +111,8 @@ func IntSchema(least int) SchemaFunc {
 	}
 }
 
-// IntUpToSchema is for what [ReadIntUpTo] reads; the pattern is for a number in quotes.
+// IntUpToSchema accepts a value that [ReadIntUpTo] reads. The pattern must match such a
+// number in quotes.
 func IntUpToSchema(most int, pattern string) SchemaFunc {
 	return func() *jsonschema.Schema {
 		s := IntSchema(1)()
@@ -122,7 +121,7 @@ func IntUpToSchema(most int, pattern string) SchemaFunc {
 	}
 }
 
-// WordSchema is for what [ReadWord] reads.
+// WordSchema accepts one of the words.
 func WordSchema(words ...string) *jsonschema.Schema {
 	s := TextSchema()
 	for _, w := range words {
@@ -131,8 +130,8 @@ func WordSchema(words ...string) *jsonschema.Schema {
 	return s
 }
 
-// PatternListSchema is for a list of at least one text, each of which matches the
-// pattern and is given once.
+// PatternListSchema accepts a list of at least one text. The texts must match the pattern
+// and be distinct.
 func PatternListSchema(pattern string) SchemaFunc {
 	return func() *jsonschema.Schema {
 		item := PatternSchema(pattern)()
@@ -140,7 +139,7 @@ func PatternListSchema(pattern string) SchemaFunc {
 	}
 }
 
-// OrNull returns the schema for the same value or none.
+// OrNull changes the schema so that it also accepts null, and returns it.
 func OrNull(s *jsonschema.Schema) *jsonschema.Schema {
 	s.Type, s.Types = "", []string{s.Type, "null"}
 	if len(s.Enum) > 0 {
@@ -149,7 +148,7 @@ func OrNull(s *jsonschema.Schema) *jsonschema.Schema {
 	return s
 }
 
-// OneOf makes exactly one of the keys required.
+// OneOf changes the schema so that it requires exactly one of the keys, and returns it.
 func OneOf(s *jsonschema.Schema, names ...string) *jsonschema.Schema {
 	for _, name := range names {
 		s.OneOf = append(s.OneOf, &jsonschema.Schema{Required: []string{name}})

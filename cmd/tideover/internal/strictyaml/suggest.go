@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// hints has our keys by the words that other tools use for the same setting.
+// hints maps words that other tools use for a setting to our key for it.
 var hints = map[string]string{
 	"command": "run", "cmd": "run", "exec": "run", "args": "run", "script": "run", "shell": "run",
 	"depends-on": "needs", "depends_on": "needs", "after": "needs", "requires": "needs",
@@ -17,8 +17,8 @@ var hints = map[string]string{
 	"address": "listen", "port": "listen", "bind": "listen", "state": "data", "on-failure": "on-give-up",
 }
 
-// UnknownKey returns the message about a key that is not known, with the key that is
-// probably meant.
+// UnknownKey returns the message about an unknown key. It suggests the key that is
+// probably meant, or else lists the known keys.
 func UnknownKey(name string, known []string) string {
 	msg := fmt.Sprintf("key %q is unknown", name)
 	if best := Nearest(name, known); best != "" {
@@ -34,8 +34,9 @@ func UnknownKey(name string, known []string) string {
 	return msg + "; want " + strings.Join(known, ", ")
 }
 
-// UnknownName returns the message about a name that is not known, such as
-// `unknown step "bild"; did you mean "build"?`. what is the singular of the named thing.
+// UnknownName returns the message about an unknown name, such as
+// `unknown step "bild"; did you mean "build"?`. what is the kind of the named thing, in
+// the singular.
 func UnknownName(what, name string, known []string) string {
 	return fmt.Sprintf("unknown %s %q; %s", what, name, SuggestName(what, name, known))
 }
@@ -57,11 +58,11 @@ func SuggestName(what, name string, known []string) string {
 	}
 }
 
-// Nearest returns the known word that the word is most likely meant to be, "" if
-// none is near.
+// Nearest returns the known word that is most similar to the word, "" if none is similar
+// enough.
 func Nearest(word string, known []string) (best string) {
 	word = strings.ReplaceAll(strings.ToLower(word), "_", "-")
-	if len(word) < 2 || len(word) > 64 || len(known) > 200 { // any short word is near any other
+	if len(word) < 2 || len(word) > 64 || len(known) > 200 { // a word of one letter is similar to any other short word
 		return ""
 	}
 	least := 1 + max(1, len(word)/3)

@@ -11,40 +11,41 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Fields are the fields that the templates of a place may use.
+// Fields are the fields that the templates of one text may use.
 type Fields struct {
-	First []string // such as input, steps, run
-	Input []string // those of .input; nil means any
+	First []string // fields of the data, such as input, steps, run; none means that templates can't use data
+	Input []string // fields of .input; nil means any
 
-	// Quotes are, of a message, the fields that may quote the input of a run; nil if it is
-	// no message.
+	// Quotes is for templates of a message: its fields that may quote the input of a run.
+	// It is nil for all other templates.
 	Quotes []string
 }
 
-// The fields that templates may use, by the first one.
+// The fields of a step's result, and the fields inside of each field of the data.
 var (
 	stepFields = []string{"stdout", "stderr", "output", "exit", "status", "truncated"}
 	rootFields = map[string][]string{
-		"input": nil, "steps": nil, // any
+		"input": nil, "steps": nil, // any name
 		"run":      {"id", "workflow", "key", "origin", "origin_key", "attempt", "step", "reason", "error"},
 		"schedule": {"time"},
 		"today":    {},
 	}
 )
 
-// checker walks a template: it finds the fields and steps that it uses, as far as they
-// are constant, and passes every value that is printed through [printText].
+// checker walks a template. It collects the fields and steps that the template names by
+// constants, and changes the template so that [printText] formats every printed value.
 type checker struct {
 	fields  Fields
-	uses    []string
-	foreign bool // see [Text.Foreign]
-	err     error
+	uses    []string // ids of steps
+	foreign bool     // see [Text.Foreign]
+	err     error    // the first problem
 }
 
-// check returns an error if the template uses a field that never exists.
+// check returns an error if the template uses a field that is not in fields. It sets uses
+// and foreign.
 func (t *Text) check(fields Fields) error {
 	if len(t.tmpl.Templates()) > 1 {
-		return fmt.Errorf("template: define and block are not used here")
+		return fmt.Errorf("template: define and block are not supported")
 	}
 	c := checker{fields: fields}
 	if t.tmpl.Tree != nil {
@@ -61,8 +62,8 @@ func (c *checker) fail(format string, args ...any) {
 	}
 }
 
-// walk visits a node. If atRoot, the dot is the data itself, as it is outside of range
-// and with.
+// walk visits a node. atRoot is true outside of range and with, where the dot is the data
+// itself.
 func (c *checker) walk(n parse.Node, atRoot bool) {
 	switch n := n.(type) {
 	case *parse.ListNode:
@@ -84,7 +85,7 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 	case *parse.RangeNode:
 		c.branch(&n.BranchNode, atRoot, false)
 	case *parse.TemplateNode:
-		c.fail("template is not used here")
+		c.fail("the action template is not supported")
 	case *parse.PipeNode:
 		for _, cmd := range n.Cmds {
 			c.command(cmd, atRoot)
@@ -100,17 +101,17 @@ func (c *checker) walk(n parse.Node, atRoot bool) {
 			c.field(n.Ident[1:])
 		}
 	case *parse.DotNode:
-		c.foreign = c.foreign || atRoot // inside of range and with, the pipeline has been checked already
+		c.foreign = c.foreign || atRoot // inside of range and with, the dot comes from a pipeline that walk has checked
 	case *parse.IdentifierNode:
-		c.foreign = c.foreign || n.Ident == "step" // its argument is not known yet
+		c.foreign = c.foreign || n.Ident == "step" // a call with a constant id does not get here; see command
 		if n.Ident == printCall {
-			c.fail("function %q not defined", printCall) // it is ours
+			c.fail("function %q not defined", printCall) // only the checker may insert it
 		}
 	}
 }
 
-// printCommand returns the call that prints the value of an action. It has the
-// action's text for its errors.
+// printCommand returns a call of [printText], which formats the value of an action. Its
+// argument is the text of the action, for errors.
 func printCommand(n *parse.ActionNode) *parse.CommandNode {
 	written := textfmt.Clip(n.Pipe.String(), strictyaml.MaxQuoted)
 	args := []parse.Node{
@@ -126,7 +127,7 @@ func (c *checker) branch(n *parse.BranchNode, atRoot, inside bool) {
 	c.walk(n.ElseList, atRoot)
 }
 
-// command visits a call; a call that names a step is checked as such.
+// command visits a call. If the call names a step by a constant, it checks the step.
 func (c *checker) command(n *parse.CommandNode, atRoot bool) {
 	if id, rest, ok := stepCall(n, atRoot); ok {
 		c.step(id, rest)
@@ -137,7 +138,8 @@ func (c *checker) command(n *parse.CommandNode, atRoot bool) {
 	}
 }
 
-// stepCall returns the step that is named by step "a-b" or index .steps "a-b".
+// stepCall returns the id of the step if the call is step "a-b" or index .steps "a-b".
+// fields are the further arguments of index.
 func stepCall(n *parse.CommandNode, atRoot bool) (id string, fields []string, ok bool) {
 	name, _ := n.Args[0].(*parse.IdentifierNode)
 	switch {
@@ -173,7 +175,7 @@ func isSteps(n parse.Node, atRoot bool) bool {
 	return false
 }
 
-// chain visits (step "a-b").stdout.
+// chain visits a field of a call, such as (step "a-b").stdout.
 func (c *checker) chain(n *parse.ChainNode, atRoot bool) {
 	if p, ok := n.Node.(*parse.PipeNode); ok && len(p.Cmds) == 1 {
 		if id, rest, ok := stepCall(p.Cmds[0], atRoot); ok {
@@ -184,7 +186,7 @@ func (c *checker) chain(n *parse.ChainNode, atRoot bool) {
 	c.walk(n.Node, atRoot)
 }
 
-// field checks a path from the data, such as .steps.fetch.stdout.
+// field checks a path that starts at the data, such as .steps.fetch.stdout.
 func (c *checker) field(way []string) {
 	c.foreign = c.foreign || !c.fields.isOurs(way)
 	if len(way) == 0 {
@@ -192,7 +194,7 @@ func (c *checker) field(way []string) {
 	}
 	first, rest := way[0], way[1:]
 	if len(c.fields.First) == 0 {
-		c.fail("there is no .%s here, nor anything else", first)
+		c.fail("there is no .%s here; templates in this text can't use data", first)
 		return
 	}
 	if !slices.Contains(c.fields.First, first) {
@@ -212,8 +214,9 @@ func (c *checker) field(way []string) {
 	}
 }
 
-// isOurs reports whether the value of a field is made by us and not by the caller who
-// starts a run: an id or a time is, the input or an error, which may quote it, is not.
+// isOurs reports whether tideover itself makes the value of a field. It is true for an id
+// or a time. It is false for values of the caller who starts a run: the input, and an
+// error, which may quote the input.
 func (r Fields) isOurs(way []string) bool {
 	if r.Quotes != nil {
 		return len(way) > 0 && !slices.Contains(r.Quotes, way[0])
@@ -231,7 +234,7 @@ func (r Fields) isOurs(way []string) bool {
 }
 
 func (c *checker) step(id string, fields []string) {
-	// A step may print its input; its codes are numbers.
+	// A step may print its input, but its codes are only numbers.
 	c.foreign = c.foreign || len(fields) == 0 || !slices.Contains([]string{"exit", "status", "truncated"}, fields[0])
 	if !slices.Contains(c.fields.First, "steps") {
 		c.fail("results of steps can't be used here")

@@ -16,16 +16,18 @@ import (
 
 // Reader reads texts from a file and checks that their references can be resolved.
 type Reader struct {
-	Dir     string // where relative paths of references start
+	Dir     string // folder that relative paths in references start at
 	Secrets secret.Resolver
 }
 
-// RefuseLiteral records a secret that stands in the file, without repeating it.
+// RefuseLiteral records the problem that a secret is written out in the file. The message
+// does not quote the secret, and says how to write a reference in this mode.
 func RefuseLiteral(at strictyaml.Place, literal string, mode RefMode) {
 	at.Refuse(literal, writeReference[mode])
 }
 
-// Text reads a text with templates. The value is called name where it is used.
+// Text reads a text with templates. name is the key of the value, such as the name of a
+// header: a name like "token" makes a literal value a secret, which is refused.
 func (r Reader) Text(at strictyaml.Place, name string, mode RefMode, fields Fields) (*Text, bool) {
 	s, ok := at.Text()
 	if !ok {
@@ -47,7 +49,7 @@ func (r Reader) Text(at strictyaml.Place, name string, mode RefMode, fields Fiel
 	return t, r.checkRefs(at, t)
 }
 
-// checkRefs records references that can't be resolved.
+// checkRefs records a problem and returns false if a reference can't be resolved.
 func (r Reader) checkRefs(at strictyaml.Place, t *Text) bool {
 	var errs []error
 	for _, ref := range t.refs {
@@ -62,14 +64,15 @@ func (r Reader) checkRefs(at strictyaml.Place, t *Text) bool {
 	return true
 }
 
-// Secret reads a text that is a secret as a whole.
+// Secret reads a text that must contain a reference, such as a password or a token.
 func (r Reader) Secret(at strictyaml.Place) *SecretText {
 	s, ok := at.Text()
 	if !ok {
 		return nil
 	}
 	if name, ok := strings.CutPrefix(at.Node.Origin, "env "); ok && !IsRef(s) {
-		// The variable holds the secret itself: refer to the variable.
+		// An environment variable set the key to the secret itself: use a reference to
+		// that variable instead.
 		s = fmt.Sprintf("${env:%s}", name)
 	}
 	t, err := Parse(s, WithRefs, Fields{})
@@ -111,8 +114,8 @@ type NamedText struct {
 	Text *Text
 }
 
-// Map reads a map of texts, sorted by name. wrong returns what is wrong with a name, or
-// ""; each is called with every text and its place, and may be nil.
+// Map reads a map of texts, and returns them sorted by name. wrong returns what is wrong
+// with a name, or "". each is called with every text and its place; it may be nil.
 func (r Reader) Map(at strictyaml.Place, fields Fields, wrong func(name string) string, each func(strictyaml.Place, *Text)) (list []NamedText) {
 	if !at.IsMap() {
 		at.Bad("%v, where a map is expected", at.Node.Kind)
@@ -146,8 +149,8 @@ type NamedSecret struct {
 	Value *SecretText
 }
 
-// SecretMap reads a map of texts without templates, sorted by name. wrong returns what is
-// wrong with a name, or "".
+// SecretMap reads a map of texts that can't use data, and returns them sorted by name.
+// wrong returns what is wrong with a name, or "".
 func (r Reader) SecretMap(at strictyaml.Place, wrong func(name string) string) (list []NamedSecret) {
 	for _, e := range r.Map(at, Fields{}, wrong, nil) {
 		list = append(list, NamedSecret{e.Name, NewSecretText(e.Text, r.Dir)})
@@ -155,33 +158,33 @@ func (r Reader) SecretMap(at strictyaml.Place, wrong func(name string) string) (
 	return list
 }
 
-// writeReference is the message about a secret in the file.
+// writeReference is the message about a secret that is written out in the file, by mode.
 var writeReference = map[RefMode]string{
 	WithRefs:    "a secret must not be in the file; write a reference: ${env:…} or ${file:…}",
 	WithoutRefs: "a secret must not be in the file; write a reference, in env, a header or a URL, because others could read it here: ${env:…} or ${file:…}",
 }
 
-// SecretText is a text with references to secrets, such as ${file:./token}. It prints
-// as it is written, which is no secret.
+// SecretText is a text with references to secrets, such as ${file:./token}. It is safe to
+// print: its String has the references, not the secrets.
 type SecretText struct {
 	text *Text
-	dir  string // where relative paths of references start
+	dir  string // folder that relative paths in references start at
 }
 
-// NewSecretText returns the text as one that needs no data but secrets. Relative paths
-// of its references start at dir.
+// NewSecretText returns a SecretText for a text that uses secrets but no data. Relative
+// paths in its references start at dir.
 func NewSecretText(t *Text, dir string) *SecretText { return &SecretText{text: t, dir: dir} }
 
 // Refs returns the references of the text.
 func (s *SecretText) Refs() []secret.Ref { return s.text.refs }
 
-// Dir returns the folder at which relative paths of references start.
+// Dir returns the folder that relative paths in references start at.
 func (s *SecretText) Dir() string { return s.dir }
 
 // String returns the text with its references.
 func (s *SecretText) String() string { return s.text.src }
 
-// Resolve looks up the references.
+// Resolve returns the text with its references replaced by the current secrets.
 func (s *SecretText) Resolve(r secret.Resolver) (secret.String, error) {
 	out, err := s.text.Render(&Scope{Secrets: r, Dir: s.dir})
 	return secret.New(out), err
@@ -192,8 +195,9 @@ var (
 	scheme = lazyregexp.New(`(?i)^\s*(bearer|basic|token|apikey|digest)(\s+|$)`)
 )
 
-// literalSecret returns the part of a value with a sensitive name that looks like a
-// secret: all that is left without references, templates and the name of a scheme.
+// literalSecret returns the secret that is written out in a value with a sensitive name:
+// everything except templates and the name of an authentication scheme. A value with a
+// reference has none.
 func literalSecret(name, value string) (literal string, found bool) {
 	if !secret.IsSetting(name) || strings.Contains(value, "${env:") || strings.Contains(value, "${file:") {
 		return "", false
@@ -202,27 +206,28 @@ func literalSecret(name, value string) (literal string, found bool) {
 	return rest, rest != ""
 }
 
-// refMark and FillMark stand for a reference and for a template in the result of
-// [MarkParts]. A file can't have these characters.
+// refMark and FillMark replace references and templates in the result of [MarkParts].
+// These characters can't be in a file.
 const refMark, FillMark = "\x01", "\x02"
 
-// MarkParts replaces each template by [FillMark] and each reference by another mark.
+// MarkParts replaces each template in the text by [FillMark], and each reference by a
+// different control character.
 func MarkParts(text string) string {
 	return reference.ReplaceAllString(filler.ReplaceAllString(text, FillMark), refMark)
 }
 
 var reference = lazyregexp.New(`\$\{(env|file):[^}]*\}`)
 
-// HasRef reports whether there is a reference in the text.
+// HasRef reports whether the text contains a reference.
 func HasRef(text string) bool { return reference.MatchString(text) }
 
-// ReplaceRefs replaces each reference in the text.
+// ReplaceRefs returns the text with each reference replaced by the result of replace.
 func ReplaceRefs(text string, replace func(ref string) string) string {
 	return reference.ReplaceAllStringFunc(text, replace)
 }
 
-// URLSecret returns a secret that stands in a URL: a password, or a parameter with a
-// sensitive name. References and templates may be any part of the URL.
+// URLSecret returns a secret that is written out in a URL: a password, or the value of a
+// parameter with a sensitive name. Any part of the URL may be a reference or a template.
 func URLSecret(value string) (literal string, found bool) {
 	value = MarkParts(value)
 	value, _, _ = strings.Cut(value, "#")
@@ -247,7 +252,7 @@ func URLSecret(value string) (literal string, found bool) {
 	return "", false
 }
 
-// markedSecret is [literalSecret] for a value with marks.
+// markedSecret is [literalSecret] for a value that [MarkParts] has processed.
 func markedSecret(name, value string) (literal string, found bool) {
 	if strings.Contains(value, refMark) {
 		return "", false

@@ -66,7 +66,7 @@ func TestParseRefuses(t *testing.T) {
 		{"${HOME}", template.WithRefs, "write $${ for a literal ${"},
 		{"${env:KEY}", template.WithoutRefs, "can't be used here, where others could read it"},
 		{"{{ `${env:KEY}` }}", template.WithRefs, "a reference can't be inside {{ }}"},
-		{`{{ define "x" }}{{ end }}`, template.WithRefs, "define and block are not used here"},
+		{`{{ define "x" }}{{ end }}`, template.WithRefs, "define and block are not supported"},
 		{"{{ printText 1 }}", template.WithRefs, `function "printText" not defined`},
 		{"secretRef", template.WithRefs, "can't be used in a text"},
 	} {

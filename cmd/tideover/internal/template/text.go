@@ -1,10 +1,10 @@
 // Package template renders the texts of a configuration: Go templates that may also have
 // references to secrets, ${env:NAME} and ${file:path}.
 //
-// [Parse] checks a text when the configuration is read: the fields and steps that it
-// uses must be among the [Fields] of its place. [Text.Render] writes it out when it is
-// needed. Secrets are inserted by a function, so that neither a secret is read as a
-// template nor the result of a template as a reference.
+// [Parse] checks a text when the configuration is read: the text may only use the given
+// [Fields]. [Text.Render] renders it later with data. A template function inserts the
+// secrets, so that a secret is never parsed as a template, and the result of a template
+// is never parsed as a reference.
 package template
 
 import (
@@ -25,22 +25,21 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// maxRendered is the number of bytes that a rendered text has at most.
+// maxRendered is the most bytes in a rendered text.
 const maxRendered = 16 << 20
 
-// Text is a text with templates and references, which are written out when it is
-// rendered. It never changes.
+// Text is a parsed text with templates and references. It is immutable.
 type Text struct {
 	src  string
-	tmpl *template.Template // nil if there is nothing to write out
-	lit  string             // the result in that case
+	tmpl *template.Template // nil if the text has neither templates nor references
+	lit  string             // the result if tmpl is nil
 	refs []secret.Ref
-	uses []string // steps whose results it uses
+	uses []string // ids of the steps whose results it uses
 
 	foreign bool // see [Text.Foreign]
 }
 
-// Source returns the text as it is written.
+// Source returns the text before rendering, as it is in the file.
 func (t *Text) Source() string { return t.src }
 
 // Refs returns the references of the text.
@@ -53,22 +52,24 @@ func (t *Text) Steps() []string { return t.uses }
 // run: the input, a key, an error that quotes them.
 func (t *Text) Foreign() bool { return t.foreign }
 
-// RefMode is whether a text may have references.
+// RefMode determines whether a text may have references.
 type RefMode uint8
 
 // The modes.
 
 const (
-	// WithRefs is for env values, headers and URLs, which are not stored with runs.
-	// Every "${" must begin a reference; "$${" stands for "${".
+	// WithRefs allows references. It is for env values, headers and URLs, whose rendered
+	// values are not stored with runs. Every "${" must begin a reference; "$${" stands
+	// for "${".
 	WithRefs RefMode = iota
-	// WithoutRefs is for arguments, which all users of the machine can read, and for
-	// bodies and inputs. A reference is refused; any other "${" is not special, because
-	// scripts use it often.
+	// WithoutRefs refuses references. It is for arguments, which all users of the machine
+	// can read, and for bodies and inputs. Any other "${" is plain text, because scripts
+	// often use it.
 	WithoutRefs
 )
 
-// refCall is the function that replaces a reference.
+// refCall is the name of the template function that inserts a secret. Parse replaces each
+// reference by a call of it.
 const refCall = "secretRef"
 
 // Parse parses a text whose templates may use the given fields.
@@ -93,7 +94,8 @@ func Parse(src string, mode RefMode, fields Fields) (*Text, error) {
 	return t, t.check(fields)
 }
 
-// extractRefs returns the text with a call for every reference.
+// extractRefs adds the references of the text to t.refs, and returns the text with a call
+// of refCall in place of each.
 func (t *Text) extractRefs(mode RefMode) (string, error) {
 	var b strings.Builder
 	for s := t.src; s != ""; {
@@ -138,8 +140,8 @@ func IsRef(s string) bool {
 
 var comment = lazyregexp.New(`(?s)^\{\{(- )?/\*.*?\*/( -)?\}\}`)
 
-// actionLen returns the length of the action at the start of the text. Braces in
-// its strings do not end it.
+// actionLen returns the length of the {{ }} action at the start of the text. It ignores
+// braces in the strings of the action.
 func actionLen(s string) int {
 	if m := comment.FindString(s); m != "" {
 		return len(m)
@@ -162,15 +164,15 @@ func actionLen(s string) int {
 	return len(s)
 }
 
-// Scope is the data of one rendering, in the form that templates walk.
+// Scope is the data with which a text is rendered.
 type Scope struct {
-	Root    map[string]any
+	Root    map[string]any // fields of the dot
 	Steps   map[string]any // results of steps, for the function step
 	Secrets secret.Resolver
-	Dir     string // where relative paths of references start
+	Dir     string // folder that relative paths in references start at
 }
 
-// Render writes the text out. A nil Text is empty.
+// Render executes the templates and inserts the secrets. A nil Text renders to "".
 func (t *Text) Render(sc *Scope) (string, error) {
 	if t == nil || t.tmpl == nil {
 		return t.Literal(), nil
@@ -187,7 +189,7 @@ func (t *Text) Render(sc *Scope) (string, error) {
 	return b.String(), nil
 }
 
-// Literal returns the result of a text that [Text.IsConstant], and "" for others.
+// Literal returns the result of a text for which [Text.IsConstant] is true, "" for others.
 func (t *Text) Literal() string {
 	if t == nil {
 		return ""
@@ -195,7 +197,7 @@ func (t *Text) Literal() string {
 	return t.lit
 }
 
-// IsConstant reports whether the result does not depend on the data.
+// IsConstant reports whether the text has neither templates nor references.
 func (t *Text) IsConstant() bool { return t.tmpl == nil }
 
 var (
@@ -203,7 +205,7 @@ var (
 	ownCall       = lazyregexp.New(`(?s)^<(` + printCall + `|` + refCall + `)\b.*?>: error calling (` + printCall + `|` + refCall + `): `)
 )
 
-// plainError drops the names from a template's error that are internal.
+// plainError removes internal names from an error of text/template.
 func plainError(err error) error {
 	if errors.Is(err, errTooLong) {
 		return errTooLong
@@ -221,9 +223,8 @@ func plainError(err error) error {
 	return &templateError{"template: " + msg, err}
 }
 
-// Classify returns the error of a text that can't be rendered, marked with what it means for
-// the next attempt. A secret that can't be read may be available then; any other error is
-// permanent.
+// Classify marks an error of [Text.Render] as permanent, unless it is an unavailable
+// secret: that may be available at the next attempt.
 func Classify(err error) error {
 	if errors.Is(err, secret.ErrUnavailable) {
 		return err
@@ -231,8 +232,8 @@ func Classify(err error) error {
 	return retry.Permanent(err)
 }
 
-// templateError is the readable part of a template's error. It unwraps to the whole, so
-// that [secret.ErrUnavailable] is found in it.
+// templateError is an error of text/template with a readable message. It unwraps to the
+// original error, so that errors.Is finds [secret.ErrUnavailable].
 type templateError struct {
 	msg string
 	err error
@@ -253,11 +254,12 @@ func (l *limited) Write(p []byte) (int, error) {
 	return l.Buffer.Write(p)
 }
 
-// printCall is the function that prints every value.
+// printCall is the name under which templates call [printText].
 const printCall = "printText"
 
-// stubs are the functions of templates, for parsing; those that depend on the
-// data are replaced by [Text.funcs]. urlquery is text/template's own.
+// stubs are the functions that templates may use. Parsing needs all of them; for
+// rendering, [Text.funcs] replaces those that depend on the data. urlquery is built into
+// text/template.
 var stubs = template.FuncMap{
 	"json":    toJSON,
 	"b64":     func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
@@ -270,7 +272,7 @@ var stubs = template.FuncMap{
 	printCall: printText,
 }
 
-// funcs returns the functions that depend on the data.
+// funcs returns the template functions that depend on the data of sc.
 func (t *Text) funcs(sc *Scope) template.FuncMap {
 	return template.FuncMap{
 		"step": func(id string) (any, error) {
@@ -294,7 +296,7 @@ func toJSON(v any) (string, error) {
 	return strings.TrimSuffix(b.String(), "\n"), err
 }
 
-// orDefault returns the value, or the other when it is empty: default "x" .input.y.
+// orDefault returns v, or other if v is empty, as in {{ default "x" .input.y }}.
 func orDefault(other, v any) any {
 	if truth, ok := template.IsTrue(v); !ok || !truth {
 		return other
@@ -302,9 +304,9 @@ func orDefault(other, v any) any {
 	return v
 }
 
-// printText returns a value as it is printed in a text. A value that text/template would
-// print as <no value> or in the syntax of Go is an error. The error quotes the action as
-// it is written.
+// printText returns the text of a value. A value that text/template would print as
+// <no value> or in the syntax of Go is an error. written is the action that prints the
+// value; the error quotes it.
 func printText(written string, v any) (string, error) {
 	switch r := reflect.ValueOf(v); r.Kind() {
 	case reflect.Invalid:

@@ -1,5 +1,5 @@
-// Package smtptest is a mail server for the tests of package notify. It stores the mails
-// that it accepts in a folder, and rejects what its script says.
+// Package smtptest is a mail server for tests. It stores the mails that it accepts in a
+// folder, and rejects commands according to a script.
 package smtptest
 
 import (
@@ -20,28 +20,28 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Config says how a server behaves. The zero value is a server without TLS that accepts
-// every mail.
+// Config configures a server. The zero value is a server without TLS and without login
+// that accepts every mail.
 type Config struct {
-	User, Password string           // the only login that may send; an empty User means that no login is needed
-	Mechanism      string           // PLAIN, LOGIN or another one; empty means PLAIN
+	User, Password string           // the only valid login; an empty User means that no login is needed
+	Mechanism      string           // mechanism that the server offers, such as PLAIN or LOGIN; empty means PLAIN
 	Certificate    *tls.Certificate // nil means no TLS
-	Implicit       bool             // TLS from the start, not by STARTTLS
-	Script         string           // answers in order, such as mail:451,rcpt:250,rcpt:550,data:hang
+	Implicit       bool             // TLS from the start instead of STARTTLS
+	Script         string           // commands and their answers in order, such as mail:451,rcpt:250,rcpt:550,data:hang
 }
 
 type server struct {
 	Config
-	mails string        // the folder of the mails
+	mails string        // folder in which mails are stored
 	done  chan struct{} // is closed when the server stops
 
 	mu     sync.Mutex
-	script []string // such as rcpt:451: the next RCPT gets this answer
+	script []string // remaining entries; rcpt:451 answers the next RCPT with code 451
 	count  int
 }
 
-// Start runs a server until the test ends. It returns its address and the folder of its
-// mails.
+// Start runs a server until the test ends. It returns the address of the server and the
+// folder in which it stores mails.
 func Start(t testing.TB, cfg Config) (addr, mails string) {
 	t.Helper()
 	s := &server{Config: cfg, mails: t.TempDir(), done: make(chan struct{})}
@@ -69,7 +69,7 @@ func Start(t testing.TB, cfg Config) (addr, mails string) {
 	t.Cleanup(func() {
 		close(s.done)
 		_ = srv.Close()
-		_ = l.Close() // the server does not know it yet if it was closed at once
+		_ = l.Close() // if Close ran before Serve, the server has not closed the listener
 		if err := <-ended; err != nil && !errors.Is(err, smtp.ErrServerClosed) {
 			t.Errorf("mail server: %v", err)
 		}
@@ -77,7 +77,8 @@ func Start(t testing.TB, cfg Config) (addr, mails string) {
 	return addr, s.mails
 }
 
-// answer returns what the script says about the next command of this name.
+// answer returns the scripted error for a command, nil if the command is accepted. It
+// removes the entry from the script. For "hang" it waits until the server stops.
 func (s *server) answer(command string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +103,7 @@ func (s *server) answer(command string) error {
 	return &smtp.SMTPError{Code: code, EnhancedCode: smtp.NoEnhancedCode, Message: "as the script says, for " + s.Password}
 }
 
-// keep writes a mail, with its envelope in front.
+// keep stores a mail in a file. The first line of the file is the envelope.
 func (s *server) keep(from string, to []string, r io.Reader) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
@@ -173,7 +174,7 @@ func (s *session) Data(r io.Reader) error {
 func (s *session) Reset()        { s.from, s.to = "", nil }
 func (s *session) Logout() error { return nil }
 
-// loginServer asks for a name and a password.
+// loginServer is the server side of AUTH LOGIN: it asks for a name and a password.
 type loginServer struct {
 	check func(user, password string) error
 	step  int
