@@ -15,14 +15,14 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// startTime limits the time for the engine to accept a message: in a cluster, its shard may be
-// without an owner for a while. After that the message is dropped.
+// startTime limits how long the engine may take to accept a message: in a cluster, the shard of the
+// message may have no owner for a while. After that the message is dropped.
 const startTime = 30 * time.Second
 
 // maxWaits limits the number of waits that are tracked.
 const maxWaits = 4096
 
-// worthTelling is the shortest wait whose end is worth a message.
+// worthTelling is the shortest wait after which a message says that the session continues.
 const worthTelling = time.Minute
 
 // waitState is a wait of a session.
@@ -60,15 +60,15 @@ func (o *Outbox) Observe(ev retry.Event) {
 // engine stores messages for a shorter time.
 const recoverable = 24 * time.Hour
 
-// Recover processes the wait in the run of a session, when a process continues the work of another.
-// That process may have been killed after it stored the wait and before it stored the message. A
-// message that is stored is not sent again.
+// Recover processes the current wait of a session's run when this process takes the run over. The
+// previous process may have been killed after it stored the wait and before it stored the message.
+// A message that is already stored is not sent again.
 func (o *Outbox) Recover(run *engine.Info) {
 	ev, ok := waitingEvent(run)
 	if !ok || !ev.Until.After(time.Now()) { // the wait is over, and the session continues at any moment
 		return
 	}
-	// An engine that no longer stores the message would send it again.
+	// For an older wait the engine may have deleted the message, and would send it again.
 	if time.Since(ev.Time) < min(recoverable, o.retention/2) {
 		o.Observe(ev)
 		return
@@ -115,7 +115,7 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		return notify.Compose(ev, o.place())
 	}
 	if ev.Step != "" {
-		ev.Step = ev.Name // a session is its own step
+		ev.Step = ev.Name // a session has one step: do not name it in the text
 	}
 	switch ev.Kind {
 	case retry.AttemptFailed:
@@ -127,19 +127,19 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 		if len(o.waits) < maxWaits {
 			o.waits[ev.Run] = waitState{ev.Delay, ev.Until}
 		}
-		ev.Attempt = 0 // not all attempts count
+		ev.Attempt = 0 // do not print it: some attempts of a session do not count
 		switch {
 		case ev.Note != "":
 			ev.Err = errors.New(ev.Note)
-		case ev.Err == nil && o.failed.run == ev.Run: // the failure that it waits for
+		case ev.Err == nil && o.failed.run == ev.Run: // the failure that caused the wait
 			ev.Err = o.failed.err
 		}
 	case retry.Resumed: // by an operator
 		if w, waited := o.waits[ev.Run]; waited && ev.Step == "" && w.until.After(ev.Time) {
-			return notify.Message{}, false // the rest of its wait continues, not the session
+			return notify.Message{}, false // the session still has to wait until w.until
 		}
 		delete(o.waits, ev.Run)
-	case retry.Progressed: // a command starts; an attempt alone may only find that it is quiet hours
+	case retry.Progressed: // a command starts; the start of an attempt is not enough, because it may end at once in quiet hours
 		if l := session.ReadMemo([]byte(ev.Note)).Limit; l != nil {
 			return notify.ComposeLimit(ev, screenLimit(l), o.place()), true
 		}
@@ -159,20 +159,21 @@ func (o *Outbox) compose(ev retry.Event) (notify.Message, bool) {
 	case retry.Succeeded, retry.GaveUp, retry.Canceled:
 		delete(o.waits, ev.Run)
 		if ev.Kind == retry.Succeeded && ev.Attempt > 1 {
-			ev.Attempt = 0 // completed, not recovered
+			ev.Attempt = 0 // the session has completed; with an attempt, the message would say that it recovered
 		}
 	default:
 	}
 	return notify.Compose(ev, o.place())
 }
 
-// screenLimit converts a limit on the screen of a session for a message.
+// screenLimit converts a limit on the screen of a session to the type of package notify.
 func screenLimit(l *session.ScreenLimit) notify.ScreenLimit {
 	return notify.ScreenLimit{Line: l.Line, Until: l.Until, At: l.At, Typed: l.Typed, Final: l.Reason == detect.Terminal.String()}
 }
 
-// handedOver returns the message that another assistant has taken over, or that the session's own
-// one continues. It is the same message for all events of the turn.
+// handedOver returns the message that a fallback assistant has taken the session over, or that the
+// session's own assistant continues. ok is false if neither happened. All events of the same turn
+// give the same message.
 func (o *Outbox) handedOver(ev retry.Event) (m notify.Message, ok bool) {
 	memo := session.ReadMemo([]byte(ev.Note))
 	turn, h := memo.CurrentTurn(), memo.Handover

@@ -1,6 +1,7 @@
-// Package outbox sends notifications through the engine. A message is a run, so that it is sent
-// even if the process is killed first or the receiver is down. The end of a run that gives up and
-// its message are one record. A failing notifier delays only its own messages.
+// Package outbox sends notifications through the engine. Each message is a run, so that it is sent
+// even if the process is killed first or the receiver is down. When a run gives up, the engine
+// stores its end and the start of the message as one record. A failing notifier delays only its own
+// messages.
 package outbox
 
 import (
@@ -31,10 +32,10 @@ const (
 	giveUpSuffix  = ".on-give-up"
 )
 
-// parallel is the number of messages that a notifier sends at once.
+// parallel is the most messages that a notifier sends at the same time.
 const parallel = 4
 
-// ErrUnknown means that a notifier is no longer configured.
+// ErrUnknown is the error of a stored message whose notifier is no longer configured.
 var ErrUnknown = errors.New("is no longer configured")
 
 // args are the stored arguments of a message's step.
@@ -42,7 +43,7 @@ type args struct {
 	Notifier string `json:"notifier"`
 }
 
-// Outbox has the notifiers of a configuration.
+// Outbox starts and sends the messages of the notifiers of a configuration.
 type Outbox struct {
 	place     func() notify.Place
 	retention time.Duration // how long the engine stores sent messages
@@ -50,13 +51,13 @@ type Outbox struct {
 	mu        sync.Mutex
 	engine    *engine.Engine // nil before Attach
 	notifiers map[string]*notifier
-	alarmed   map[string][]string  // notifiers of the alarm, by workflow
-	listeners map[string][]string  // notifiers of sessions, by workflow
-	waits     map[string]waitState // of sessions, by run
-	failed    failure              // last failure of a session
+	alarmed   map[string][]string  // by workflow: notifiers that its Alarm workflow uses when a run gives up
+	listeners map[string][]string  // by workflow of a session: notifiers that get its events
+	waits     map[string]waitState // by run of a session: its current wait
+	failed    failure              // last failure of any session
 }
 
-// failure is why an attempt of a session failed, for the message about the wait that follows.
+// failure is the error of a session's attempt, for the message about the wait that follows.
 type failure struct {
 	run string
 	err error
@@ -75,11 +76,11 @@ type notifier struct {
 // defaultRetention is the default of server.retention.
 const defaultRetention = 14 * 24 * time.Hour
 
-// Config is what an outbox is made of.
+// Config configures an outbox.
 type Config struct {
 	Notifiers []*notify.Spec
 	Env       notify.Env
-	Place     func() notify.Place // where messages come from
+	Place     func() notify.Place // describes this process, for texts and links in messages
 	Retention time.Duration       // how long the engine keeps ended runs; 0 means its default
 }
 
@@ -103,8 +104,8 @@ func New(c Config) (*Outbox, error) {
 	return o, nil
 }
 
-// Become takes over the notifiers of next, which has another configuration. The rate limits of
-// unchanged notifiers are kept.
+// Become replaces the notifiers by those of next, which is made from a new configuration. A
+// notifier with unchanged limits keeps the counts of its rate limit.
 func (o *Outbox) Become(next *Outbox) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,7 +115,7 @@ func (o *Outbox) Become(next *Outbox) {
 		}
 	}
 	for workflow, names := range o.listeners {
-		if _, there := next.listeners[workflow]; !there { // a session that continues
+		if _, there := next.listeners[workflow]; !there { // a session that next does not have, but that may still run
 			next.listeners[workflow], next.alarmed[workflow] = names, o.alarmed[workflow]
 		}
 	}
@@ -128,7 +129,7 @@ func (o *Outbox) Attach(e *engine.Engine) {
 	o.engine = e
 }
 
-// Workflows returns the workflows of messages.
+// Workflows returns the workflows whose runs are messages, one for each notifier.
 func (o *Outbox) Workflows() []*engine.Workflow {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -139,8 +140,8 @@ func (o *Outbox) Workflows() []*engine.Workflow {
 	return list
 }
 
-// Alarm returns the workflow that notifies when a run of another workflow gives up; nil if there
-// are no notifiers.
+// Alarm returns the workflow that the engine starts when a run of the named workflow gives up. It
+// sends a message by each of the named notifiers. It is nil if there are none.
 func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error) {
 	if len(names) == 0 {
 		return nil, nil //nolint:nilnil // documented
@@ -159,8 +160,8 @@ func (o *Outbox) Alarm(workflow string, names []string) (*engine.Workflow, error
 	return engine.NewWorkflow(workflow+giveUpSuffix, parts...)
 }
 
-// Listen makes the notifiers send messages about a session, as far as they want them, and returns
-// the alarm for its end.
+// Listen makes the notifiers send messages about the events of a session that they select. It
+// returns the workflow that sends the message when the session gives up, see [Outbox.Alarm].
 func (o *Outbox) Listen(s *session.Spec, names []string) (*engine.Workflow, error) {
 	workflow := session.Prefix + s.Name
 	var alarmed []string
@@ -190,16 +191,17 @@ func subject(name string) string {
 	return strings.TrimPrefix(name, session.Prefix)
 }
 
-// withoutMessage reports whether an event never has a message. That holds for events of messages
-// themselves: a failing notifier would send messages about itself for ever. It also holds for
-// requests without a run: there is one message about a provider that is down, not one per client.
+// withoutMessage reports whether an event never has a message. It is true for events of the
+// workflows of messages, because a failing notifier would send messages about itself forever. It is
+// also true for requests without a run: a provider that is down has one message, not one per
+// request.
 func withoutMessage(ev retry.Event) bool {
 	ofMany := ev.Kind == retry.BreakerOpened || ev.Kind == retry.BreakerClosed || ev.Kind == retry.StormBegan || ev.Kind == retry.StormEnded ||
 		ev.Kind == retry.StartRefused
 	return strings.HasPrefix(ev.Name, prefix) || strings.HasSuffix(ev.Name, giveUpSuffix) || ev.Run == "" && !ofMany
 }
 
-// targets returns the notifiers that get a message about the workflow.
+// targets returns the notifiers that send the message m about a run of the workflow.
 func (o *Outbox) targets(workflow string, m notify.Message) (list []*notifier) {
 	names, ofSession := o.listeners[workflow]
 	if !ofSession {
@@ -219,13 +221,14 @@ func (o *Outbox) targets(workflow string, m notify.Message) (list []*notifier) {
 	return list
 }
 
-// wants reports whether a notifier gets a message. A notifier that the workflow names gets messages
-// about its rejected starts in any case, because work was not done.
+// wants reports whether a notifier sends a message. A notifier that the workflow names always sends
+// messages about rejected starts, because work was not done.
 func (o *Outbox) wants(n *notifier, workflow string, m notify.Message) bool {
 	return notify.Wants(n.On, m) || m.Event == notify.StartRefused && slices.Contains(o.alarmed[workflow], n.Name)
 }
 
-// find returns a notifier by its name.
+// find returns a notifier by its name. If there is none, the error is permanent and wraps
+// ErrUnknown.
 func (o *Outbox) find(name string) (*notifier, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -244,14 +247,16 @@ func (o *Outbox) Handlers() map[string]engine.Handler {
 	}
 }
 
-// sent is the output of a message, and the state that an attempt leaves for the next.
+// sent is the output of a run that sends a message, and the state that a failed attempt passes to
+// the next one.
 type sent struct {
 	Sent     bool            `json:"sent"`
-	Held     string          `json:"held,omitempty"`     // why it was not sent
-	Admitted *notify.Message `json:"admitted,omitempty"` // after the rate limit, which is applied once
+	Held     string          `json:"held,omitempty"`     // why the message was held back and not sent
+	Admitted *notify.Message `json:"admitted,omitempty"` // message that passed the gate, which counts a message only once
 }
 
-// handle returns a handler that makes one attempt to send a message.
+// handle returns a handler that makes one attempt to send a message. The function message returns
+// the message of the run.
 func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		var a args
@@ -271,7 +276,7 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 		}
 		if err := n.sender.Send(ctx, m); err != nil {
 			if e, ok := errors.AsType[*notify.SendError](err); ok {
-				m = e.Progress() // don't send again to recipients that have it
+				m = e.Progress() // skips the recipients that already got it
 			}
 			return nil, engine.Keep(steps.Postpone(err, t), sent{Admitted: &m})
 		}
@@ -279,7 +284,8 @@ func (o *Outbox) handle(message func(*engine.Task) (notify.Message, error)) engi
 	}
 }
 
-// admit returns the message after the rate limit, or why it is held back.
+// admit passes the message through the notifier's gate. It returns the message as the gate has
+// changed it, or why it is held back. A message that an earlier attempt admitted passes again.
 func (n *notifier) admit(t *engine.Task, message func(*engine.Task) (notify.Message, error)) (notify.Message, notify.Held, error) {
 	var before sent
 	if json.Unmarshal(t.Progress, &before) == nil && before.Admitted != nil {
@@ -315,7 +321,7 @@ func (o *Outbox) giveUp(t *engine.Task) (notify.Message, error) {
 	}
 	ev.Reason, _ = retry.ParseReason(g.Reason)
 	if ev.Step == "session" {
-		ev.Step = ev.Name // a session is its own step
+		ev.Step = ev.Name // a session has one step: do not name it in the text
 	}
 	m, _ := notify.Compose(ev, o.place())
 	return m, nil
