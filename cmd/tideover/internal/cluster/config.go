@@ -15,39 +15,41 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// Config is the cluster that keeps the runs. Without addresses there is none, and runs are
-// kept in the server's folder.
+// Config configures the cluster that stores the runs. If NATS is empty there is no
+// cluster, and runs are stored in the data folder of the server.
 type Config struct {
-	NATS []*template.SecretText // addresses of the servers
+	NATS []*template.SecretText // addresses of the NATS servers
 
 	Name        string        // of the cluster
-	Shards      int           // 0 means what the cluster has, or the default
-	Replicas    int           // 0 means what the servers can do
-	MaxBytes    int64         // of a shard's log; 0 means no limit
-	LeaseTime   time.Duration // 0 means what the cluster has, or the default
-	Member      string        // name of this process; empty means host and process id
-	SecondPlace string        // folder; empty means none
+	Shards      int           // 0 means the number of an existing cluster, or the default for a new one
+	Replicas    int           // NATS servers that store each entry; 0 means 3 if the servers form a NATS cluster, else 1
+	MaxBytes    int64         // largest log of a shard; 0 means no limit
+	LeaseTime   time.Duration // 0 means the time of an existing cluster, or the default for a new one
+	Member      string        // name of this process; "" means host name and process id
+	SecondPlace string        // folder for a second copy of snapshots and archives; "" means none
 
-	Credentials string               // path
-	NKeySeed    string               // path
-	User        *template.SecretText // nil means none, here and below
+	Credentials string               // path of a .creds file; "" for none
+	NKeySeed    string               // path of a file with the seed; "" for none
+	User        *template.SecretText // nil means none, also for the secrets below
 	Password    *template.SecretText
 	Token       *template.SecretText
 	TLS         TLS
 
-	SystemCredentials string // path
+	// Login to the NATS system account, for checks of the servers.
+	SystemCredentials string // path of a .creds file; "" for none
 	SystemUser        *template.SecretText
 	SystemPassword    *template.SecretText
 }
 
-// TLS has the paths of the files for a connection; empty ones are not used.
+// TLS has the paths of the files for TLS connections: the certificates of the authorities,
+// and the certificate and the key of this process. "" means that the file is not used.
 type TLS struct{ CA, Cert, Key string }
 
 // Clustered reports whether runs are shared with other processes.
 func (c *Config) Clustered() bool { return len(c.NATS) > 0 }
 
-// Log returns the configuration of the cluster's log, with the secrets as they are now.
-// The caller adds the folder and the logger.
+// Log returns the configuration of the cluster's log, with the current values of its
+// secrets. The caller adds the folder and the logger.
 func (c *Config) Log(secrets secret.Resolver) (jetstream.Config, error) {
 	out := jetstream.Config{
 		Name: c.Name, Shards: c.Shards, Replicas: c.Replicas, MaxBytes: c.MaxBytes, LeaseTime: c.LeaseTime,
@@ -88,10 +90,11 @@ func (c *Config) Log(secrets secret.Resolver) (jetstream.Config, error) {
 	return out, errors.Join(errs...)
 }
 
-// Config returns the settings of connections, nil if the address is enough.
+// Config returns the TLS settings of connections. It returns nil if no file is set: then
+// the scheme of the address alone determines whether TLS is used.
 func (t TLS) Config() (*tls.Config, error) {
 	if t == (TLS{}) {
-		return nil, nil //nolint:nilnil // the address is enough
+		return nil, nil //nolint:nilnil // documented
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
@@ -110,7 +113,7 @@ func (t TLS) Config() (*tls.Config, error) {
 	if _, err := tls.LoadX509KeyPair(t.Cert, t.Key); err != nil {
 		return nil, fmt.Errorf("cert, key: %w", err)
 	}
-	// The files are read for each connection: they may have been renewed.
+	// Read the files again for each connection, because they may have been renewed.
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(t.Cert, t.Key)
 		return &pair, err
@@ -118,7 +121,7 @@ func (t TLS) Config() (*tls.Config, error) {
 	return c, nil
 }
 
-// ParseAddress parses the address of a server, which may have no scheme.
+// ParseAddress parses the address of a server. The default scheme is nats.
 func ParseAddress(text string) (*url.URL, error) {
 	text = strings.TrimSpace(text)
 	if !strings.Contains(text, "://") {
@@ -127,13 +130,14 @@ func ParseAddress(text string) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// MaskReferences replaces each reference by as many characters.
+// MaskReferences replaces each reference by x characters of the same length, so that
+// positions in the text stay the same.
 func MaskReferences(text string) string {
 	return template.ReplaceRefs(text, func(ref string) string { return strings.Repeat("x", len(ref)) })
 }
 
-// SplitAddress splits an address into its scheme, what it says of the user, and the
-// rest, which begins with an @ if there is a user. References may be any part of it.
+// SplitAddress splits an address into the scheme with ://, the user with the password, and
+// the rest, which begins with @ if there is a user. Any part may be a reference.
 func SplitAddress(src string) (scheme, user, rest string) {
 	masked := MaskReferences(src)
 	begin := 0
@@ -144,9 +148,9 @@ func SplitAddress(src string) (scheme, user, rest string) {
 	return src[:begin], src[begin:end], src[end:]
 }
 
-// ResolveAddress resolves the references of an address. Those before the host may have
-// any characters. If the whole address is a secret, its password is added to the redactor,
-// too.
+// ResolveAddress resolves the references in an address. The values of references in the
+// user and the password are URL-escaped, so they may have any characters. If the whole
+// address is a secret, the password in it is added to the redactor, too.
 func ResolveAddress(s *template.SecretText, r secret.Resolver) (secret.String, error) {
 	scheme, user, rest := SplitAddress(s.String())
 	if user == "" {
@@ -185,7 +189,8 @@ func replaceReferences(text string, value func(secret.Ref) (string, error)) (out
 	return out, err
 }
 
-// addSecrets adds the secrets in addresses to the redactor.
+// addSecrets adds the passwords and tokens in addresses, separated by commas, to the
+// redactor.
 func addSecrets(addresses string, r *secret.Redactor) {
 	if r == nil {
 		return

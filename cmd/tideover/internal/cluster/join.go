@@ -1,4 +1,5 @@
-// Package cluster joins the processes that share the work of an engine.
+// Package cluster joins this process to the cluster of processes that share the runs of an
+// engine, and reports problems of the cluster.
 package cluster
 
 import (
@@ -15,19 +16,20 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// joinPolicy never gives up. An attempt continues with what an interrupted attempt has created.
+// joinPolicy is the policy for attempts to join, which never gives up. An attempt uses the streams
+// that an interrupted attempt has already created.
 const joinPolicy = "exponential(500ms..15s) jitter=20% attempts=unlimited attempt-timeout=10s"
 
 // slowJoin is the time after which the log says that joining takes long.
 const slowJoin = 3 * time.Second
 
-// Options are the cluster and the process that joins it.
+// Options describe the cluster and the process that joins it.
 type Options struct {
 	Config  *Config
 	Secrets secret.Resolver // for the references of Config
-	Dir     string          // for local copies, which may be lost; empty means a temporary one
+	Dir     string          // folder for local copies, which may be lost; "" means a temporary folder
 	Log     *slog.Logger
-	Redact  func(string) string
+	Redact  func(string) string // masks secrets in texts
 }
 
 // log returns the configuration of the cluster's log.
@@ -67,7 +69,7 @@ func Join(ctx context.Context, o Options) (*jetstream.Log, error) {
 	return l, nil
 }
 
-// joined logs which cluster this is, and writes it to the folder for the next start.
+// joined logs the name and the id of the cluster, and stores them in the folder for the next start.
 func (o *Options) joined(l *jetstream.Log, name string) {
 	what := "joined the cluster"
 	if l.Made() {
@@ -85,8 +87,8 @@ func (o *Options) logRetry(_ context.Context, ev retry.Event) error {
 	return nil
 }
 
-// outcome separates transient from permanent errors. The log retries transient errors itself,
-// and then returns the error of its runner.
+// outcome classifies an error of jetstream.Open. Open retries transient errors itself, and returns
+// a [retry.Error] when it stops. All other errors are permanent.
 func outcome(err error) retry.Outcome {
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason != retry.StopPermanent {
 		return retry.Outcome{}
@@ -94,10 +96,11 @@ func outcome(err error) retry.Outcome {
 	return retry.Outcome{Class: retry.ClassPermanent}
 }
 
-// visitTime is how long a command waits for servers.
+// visitTime is how long [Visit] waits for the servers.
 const visitTime = 30 * time.Second
 
-// Visit opens the log of a cluster that has no other members, for work on all of it.
+// Visit opens the log of a cluster for a command that needs the cluster for itself. It returns an
+// error if the cluster has other members.
 func Visit(ctx context.Context, o Options) (*jetstream.Log, error) {
 	c, err := o.log()
 	if err != nil {
@@ -115,7 +118,7 @@ func Visit(ctx context.Context, o Options) (*jetstream.Log, error) {
 	return l, nil
 }
 
-// alone refuses a cluster with others in it, and names them.
+// alone returns an error that names the other members of the cluster, nil if there are none.
 func alone(ctx context.Context, l *jetstream.Log) error {
 	st, err := l.Status(ctx)
 	if err != nil {
@@ -124,7 +127,7 @@ func alone(ctx context.Context, l *jetstream.Log) error {
 	var others []string
 	for _, m := range st.Members {
 		if m.ID != l.Member() {
-			others = append(others, fmt.Sprintf("%s (%s, heard of %v ago)", m.Name, m.ID, m.Silence.Round(100*time.Millisecond)))
+			others = append(others, fmt.Sprintf("%s (%s, last heartbeat %v ago)", m.Name, m.ID, m.Silence.Round(100*time.Millisecond)))
 		}
 	}
 	if len(others) > 0 {

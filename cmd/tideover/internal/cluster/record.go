@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// clusterRecord identifies the cluster that the process of a data folder belongs to. Without it,
-// a cluster that was lost and created again looks like one that was always empty.
+// clusterRecord is stored in a data folder and identifies the cluster of its process. Without it,
+// a cluster that was lost and created again would look like one that was always empty.
 type clusterRecord struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
@@ -17,8 +17,9 @@ type clusterRecord struct {
 
 func clusterRecordPath(dir string) string { return filepath.Join(dir, "cluster.json") }
 
-// readClusterRecord returns the id of the cluster of that name that the folder's process was in;
-// empty if the record is missing or unreadable, because it is only needed for a warning.
+// readClusterRecord returns the stored id of the cluster of that name. It returns "" if the record
+// is missing, unreadable or about another cluster; that is no error, because the id is only needed
+// for a warning.
 func readClusterRecord(dir, name string) string {
 	if dir == "" {
 		return ""
@@ -31,7 +32,8 @@ func readClusterRecord(dir, name string) string {
 	return m.ID
 }
 
-// writeClusterRecord stores in the folder which cluster its process is in.
+// writeClusterRecord stores the name and the id of the cluster in the folder, unless the folder has
+// them already or dir is "".
 func writeClusterRecord(dir, name, id string) error {
 	if dir == "" || readClusterRecord(dir, name) == id {
 		return nil

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// checkTime is the limit of one check.
+	// checkTime is the time limit of one check.
 	checkTime = 30 * time.Second
 
-	// checkEvery is the time between two checks. A server that dies does not disturb
-	// the work, so that no error shows it.
+	// checkEvery is the time between two checks. Regular checks are needed because the
+	// loss of one server causes no errors.
 	checkEvery = 5 * time.Minute
 )
 
-// Examine returns findings about problems of the cluster. Servers that are unreachable, or that
-// reject the connection, are a finding, too.
+// Examine checks the cluster and returns findings about its problems. If the servers are
+// unreachable or reject the connection, that is a finding, too, and not an error.
 func Examine(ctx context.Context, o Options) ([]journal.Finding, error) {
 	c, err := o.log()
 	if err != nil {
@@ -56,12 +56,12 @@ func Watch(ctx context.Context, check func(context.Context) ([]journal.Finding, 
 	}
 }
 
-// reporter logs each finding once.
+// reporter logs each finding when it is new and when it is gone.
 type reporter struct {
 	check  func(context.Context) ([]journal.Finding, error)
 	log    *slog.Logger
-	logged map[string]string // text of the findings, by the text without numbers
-	failed bool
+	logged map[string]string // text of the findings of the last check, by the text without numbers
+	failed bool              // the last check returned an error, which was logged
 }
 
 func (r *reporter) report(ctx context.Context) {
