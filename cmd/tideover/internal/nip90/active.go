@@ -9,25 +9,25 @@ import (
 
 // active is a job that has no outcome yet.
 type active struct {
-	request   string
-	customer  string
-	created   time.Time // the request
-	published int       // number of events
+	request   string    // id of the request
+	customer  string    // public key
+	created   time.Time // when the request was made
+	published int       // number of feedback events that were published
 }
 
 // activeJobs are the jobs that have no outcome yet.
 type activeJobs struct {
 	mu    sync.Mutex
 	byRun map[string]*active
-	runs  map[string]string // by request
-	ended recent
+	runs  map[string]string // ids of runs, by id of the request
+	ended recent            // runs that ended lately
 }
 
 func newActiveJobs() activeJobs {
 	return activeJobs{byRun: map[string]*active{}, runs: map[string]string{}}
 }
 
-// add adds a job, if it is new and has not ended.
+// add adds a job, unless it is already there or has ended.
 func (j *activeJobs) add(run string, a *active) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -47,28 +47,28 @@ func (j *activeJobs) remove(run string) {
 	}
 }
 
-// run returns the run of a request; "" if it is not active.
+// run returns the id of the run for a request; "" if the job is not active.
 func (j *activeJobs) run(request string) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.runs[request]
 }
 
-// list returns the runs of all jobs.
+// list returns the ids of the runs of all active jobs.
 func (j *activeJobs) list() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Collect(maps.Keys(j.byRun))
 }
 
-// size returns the number of jobs.
+// size returns the number of active jobs.
 func (j *activeJobs) size() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.byRun)
 }
 
-// hasRoom reports whether a request is active already, or fewer than limit jobs are.
+// hasRoom reports whether the request is already active, or fewer than limit jobs are active.
 func (j *activeJobs) hasRoom(request string, limit int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -81,18 +81,18 @@ func (j *activeJobs) recordPublished(run string, now int) (before int) {
 	defer j.mu.Unlock()
 	a := j.byRun[run]
 	if a == nil {
-		return now // it has ended since
+		return now // the job has ended in the meantime, so nothing is left to publish
 	}
 	before, a.published = a.published, max(a.published, now)
 	return before
 }
 
-// recent remembers the last runs that have ended. The event of a start comes after it was
-// recorded, and the run may have ended by then.
+// recent keeps the last recentRuns runs that have ended. A job is added after its run was started,
+// and the run may have ended by then.
 type recent struct {
 	known map[string]bool
-	order []string
-	next  int
+	order []string // ring of the ids in known
+	next  int      // index of the oldest in order
 }
 
 const recentRuns = 4096

@@ -12,13 +12,13 @@ import (
 
 const (
 	// announcementID is the identifier of our announcement. It never changes, so that
-	// each announcement takes the place of the one before.
+	// each announcement replaces the one before at the relays.
 	announcementID = "tideover-nip90"
 
-	announceWait  = 10 * time.Minute // for relays; an outbox keeps it for less
-	announceAgain = time.Hour        // for relays that did not get it
-	askTime       = 20 * time.Second // that relays have to say whether there is an announcement
-	askGrace      = 5 * time.Second  // for others, after the first has answered
+	announceWait  = 10 * time.Minute // wait for the relays to accept it; the outbox of a relay keeps it for less
+	announceAgain = time.Hour        // time until it is published again to relays that did not get it
+	askTime       = 20 * time.Second // wait for relays to return our earlier announcement
+	askGrace      = 5 * time.Second  // wait for the other relays after the first has answered
 )
 
 // announcer publishes announcements, one after another.
@@ -43,7 +43,7 @@ func (a *announcer) announce(ctx context.Context, set *setup, client *nostr.Clie
 	case newest != nil:
 		e = dvm.WithdrawAnnouncement(newest, a.nextTime(newest))
 	default:
-		return // there is nothing to take back
+		return // there is no earlier announcement to withdraw
 	}
 	if err := e.Sign(set.key); err != nil {
 		a.log.Error("the announcement can't be signed", "error", err)
@@ -58,13 +58,14 @@ func (a *announcer) announce(ctx context.Context, set *setup, client *nostr.Clie
 	}
 }
 
-// publishAnnouncement reports whether every relay has taken the event or refused it. It
-// is published like progress, so that it never keeps an answer from a relay for long.
+// publishAnnouncement publishes the event and reports whether every relay has accepted or
+// refused it. The event has the low priority of progress, so that it does not delay
+// answers.
 func publishAnnouncement(ctx context.Context, client *nostr.Client, e *nostr.Event) bool {
 	d := client.Publish(nostr.Progress, e)
 	wait, cancel := context.WithTimeout(ctx, announceWait)
 	defer cancel()
-	_ = d.Wait(wait) // the receipts say it
+	_ = d.Wait(wait) // ignore the error: the receipts below have the result
 	return !slices.ContainsFunc(d.Relays(), func(r nostr.Receipt) bool {
 		return r.State == nostr.Pending || r.State == nostr.Dropped
 	})
@@ -92,7 +93,7 @@ func (a *announcer) fetchNewest(ctx context.Context, set *setup, client *nostr.C
 // relay may keep the older one.
 func (a *announcer) nextTime(newest *nostr.Event) time.Time {
 	at := time.Now().Unix()
-	if newest != nil && newest.CreatedAt >= at && newest.CreatedAt < at+3600 { // what is dated further ahead, a mistake, waits for its time
+	if newest != nil && newest.CreatedAt >= at && newest.CreatedAt < at+3600 { // ignore a time further in the future, which is a mistake
 		at = newest.CreatedAt + 1
 	}
 	a.last = max(at, a.last+1)

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// publishTime is how long an attempt to publish waits for relays. What they have
-	// not acknowledged by then stays in the outbox.
+	// publishTime is how long an attempt to publish waits for relays. Events that they
+	// have not acknowledged by then stay in the client's outbox.
 	publishTime = 20 * time.Second
 
-	// enough is how long a relay that is away is waited for when another one has the
-	// answer.
+	// enough is the age of an answer from which on it counts as published if one relay
+	// has it, even if others are unreachable.
 	enough = time.Hour
 )
 
@@ -30,20 +30,20 @@ const (
 var errNotServed = errors.New("nip90 is not configured at the moment: put the section back into the file to have the job answered")
 
 // errNotReady is the error of an answer before the service knows the engine.
-var errNotReady = errors.New("the server has only begun")
+var errNotReady = errors.New("the server has just started and is not ready yet")
 
-// errAgain is the error of an answer to a run that was retried by hand in the meantime.
-// There is one answer only, so it waits for the next end of the run.
-var errAgain = errors.New("the job was put back to work before it was answered: it is answered when it ends")
+// errAgain is the error of an answer to a run that was retried by hand in the meantime. A
+// job has only one answer, so it waits for the next end of the run.
+var errAgain = errors.New("the job was retried before it was answered: it is answered when it ends")
 
-// answer is the output of the first step: what is said, once and for all.
+// answer is the output of the step that signs: the events of the answer, which are final.
 type answer struct {
 	Request string         `json:"request,omitempty"`
 	Events  []*nostr.Event `json:"events"` // in the order in which they are published
 }
 
-// sign makes the answer to a job that has ended. It is a step of its own, so that
-// what is published was recorded before.
+// sign is the handler that makes and signs the answer to a job that has ended. It is a
+// separate step, so that the answer is stored before it is published.
 func (s *Service) sign(ctx context.Context, t *engine.Task) ([]byte, error) {
 	var end engine.Ended
 	if err := json.Unmarshal(t.Input, &end); err != nil {
@@ -65,7 +65,7 @@ func (s *Service) sign(ctx context.Context, t *engine.Task) ([]byte, error) {
 		return nil, retry.Permanent(err)
 	}
 	if i.Key == "" || i.Key != keyPrefix+j.ID {
-		return encode(answer{Events: []*nostr.Event{}}) // done again by hand: its customer has an answer
+		return encode(answer{Events: []*nostr.Event{}}) // a replay or rerun: the customer already has an answer
 	}
 	key, err := s.keyOf(j)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Service) sign(ctx context.Context, t *engine.Task) ([]byte, error) {
 	return text, err
 }
 
-// compose returns the signed answer as it is recorded.
+// compose returns the signed answer to a job with the history h, as JSON.
 func compose(key nostr.SecretKey, j *job, h *dvm.History) ([]byte, error) {
 	a := answer{Request: j.ID, Events: []*nostr.Event{}}
 	list := dvm.Answers(j.request(), h)
@@ -91,19 +91,21 @@ func compose(key nostr.SecretKey, j *job, h *dvm.History) ([]byte, error) {
 	return encode(a)
 }
 
-// tooLarge is the history of a job whose answer can't be recorded.
+// tooLarge returns the history for an answer that says that the result is too large to be
+// stored.
 func tooLarge(i *engine.Info) *dvm.History {
 	return &dvm.History{Outcome: &dvm.Outcome{State: dvm.Failed, At: *i.Ended, Code: dvm.CodePermanent, Message: "The result is too large"}}
 }
 
-// encode returns what is stored.
+// encode returns v as JSON for storage. Its error is permanent.
 func encode(v any) ([]byte, error) {
 	text, err := steps.EncodeJSON(v)
 	return text, retry.Permanent(err)
 }
 
-// publish gives relays the answer, until all have it that want it. It is the same
-// every time, and a relay that has it already says so.
+// publish is the handler that publishes the signed answer. Its policy retries it until
+// [judge] is satisfied. Each attempt publishes the same events, which a relay that already
+// has them acknowledges again.
 func (s *Service) publish(ctx context.Context, t *engine.Task) ([]byte, error) {
 	text, err := t.Output(stepSign)
 	if err != nil {
@@ -122,7 +124,7 @@ func (s *Service) publish(ctx context.Context, t *engine.Task) ([]byte, error) {
 	}
 	last := len(a.Events) - 1
 	if a.Events[last].Kind != dvm.KindFeedback {
-		client.Publish(nostr.Result, a.Events[:last]...) // a relay that does not want it may still want the result
+		client.Publish(nostr.Result, a.Events[:last]...) // feedback, published separately: a relay that refuses it may still accept the result
 		a.Events = a.Events[last:]
 	}
 	d := client.Publish(nostr.Result, a.Events...)
@@ -130,8 +132,9 @@ func (s *Service) publish(ctx context.Context, t *engine.Task) ([]byte, error) {
 	return judge(d.Relays(), time.Since(t.Created))
 }
 
-// await waits for the relays that can be reached. The others have it in their outbox,
-// and are asked later: until then the place is better used by others.
+// await waits until all connected relays have answered. It does not wait for the others:
+// they get the events later from the client's outbox, and the attempt should not block one
+// of the publishers until then.
 func await(ctx context.Context, client *nostr.Client, d *nostr.Delivery) {
 	ctx, cancel := context.WithTimeout(ctx, publishTime)
 	defer cancel()
@@ -146,7 +149,7 @@ func await(ctx context.Context, client *nostr.Client, d *nostr.Delivery) {
 	}
 }
 
-// pending reports whether a relay that is up has yet to answer.
+// pending reports whether a connected relay has not answered yet.
 func pending(status []nostr.RelayStatus, receipts []nostr.Receipt) bool {
 	up := map[string]bool{}
 	for _, r := range status {
@@ -155,8 +158,9 @@ func pending(status []nostr.RelayStatus, receipts []nostr.Receipt) bool {
 	return slices.ContainsFunc(receipts, func(r nostr.Receipt) bool { return r.State == nostr.Pending && up[r.Relay] })
 }
 
-// judge says whether the answer is given: every relay has it or does not want it, or
-// one has it and the others have been away for long.
+// judge returns what each relay answered, as JSON, if the answer counts as published. That
+// is so if one relay has it, and all others have it, refuse it, or have been missing for
+// the time enough. Otherwise it returns an error, which is permanent if all relays refuse.
 func judge(receipts []nostr.Receipt, age time.Duration) ([]byte, error) {
 	said := map[string]string{}
 	has := 0
@@ -175,7 +179,7 @@ func judge(receipts []nostr.Receipt, age time.Duration) ([]byte, error) {
 	}
 	switch {
 	case has == 0 && len(missing) == 0:
-		return nil, retry.Permanent(fmt.Errorf("no relay wants the answer: %s", strings.Join(refused, "; ")))
+		return nil, retry.Permanent(fmt.Errorf("all relays refused the answer: %s", strings.Join(refused, "; ")))
 	case len(missing) > 0 && (has == 0 || age < enough):
 		return nil, fmt.Errorf("not acknowledged by %s", strings.Join(missing, ", "))
 	}

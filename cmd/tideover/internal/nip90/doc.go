@@ -1,7 +1,8 @@
-// Package nip90 offers work over Nostr by way of the engine. A request that is
-// accepted is a run, so that it is worked on until it has an outcome, also if the
-// process dies. Its feedback is made from what the engine has recorded of the run,
-// and is the same when it is made again. The end of the run is recorded together with
-// the start of another, which signs the answer once, records it, and publishes it
-// until relays have it: a job has exactly one answer.
+// Package nip90 accepts NIP-90 jobs from Nostr relays and runs them on the engine.
+//
+// Each accepted request is a run, so that it gets an outcome even if the process dies. The
+// feedback to the customer is computed from the stored state of the run, so that it is the
+// same when it is computed again. The engine stores the end of the run together with the
+// start of a second run. That run signs the answer once, stores it, and publishes it until
+// relays have it. So a job has exactly one answer.
 package nip90

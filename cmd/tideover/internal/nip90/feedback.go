@@ -18,9 +18,9 @@ type feedback struct {
 	client *nostr.Client
 }
 
-// follow publishes feedback about jobs as they go on, until the context ends. Feedback
-// that was not published because the process ended is published again: relays know an
-// event that they have.
+// follow publishes feedback about jobs as they progress, until the context ends. At the
+// start it publishes all feedback about unfinished jobs again, because an earlier process
+// may have ended before it published some. Relays ignore events that they already have.
 func (f feedback) follow(ctx context.Context) {
 	set, e := f.serving()
 	if set == nil {
@@ -60,7 +60,7 @@ func (f feedback) publishRun(ctx context.Context, run string) {
 		return
 	}
 	if i.Ended != nil {
-		f.jobs.remove(run) // the answer has it all
+		f.jobs.remove(run) // the answer contains all feedback
 		return
 	}
 	j, err := readJob(i.Input)
@@ -69,7 +69,7 @@ func (f feedback) publishRun(ctx context.Context, run string) {
 	}
 	key, err := f.keyOf(j)
 	if err != nil {
-		return // the answer says so
+		return // sign returns the same error, where it is visible
 	}
 	f.jobs.add(run, &active{request: j.ID, customer: j.Customer, created: j.Nostr.Created})
 	list := dvm.Answers(j.request(), story(i, j))
@@ -87,14 +87,14 @@ func (f feedback) publishRun(ctx context.Context, run string) {
 }
 
 // asked reports whether a customer waits for the run. It is false for a run that was
-// started or retried by hand: its customer has an answer.
+// started or retried by hand, whose customer already has an answer.
 func asked(i *engine.Info, j *job) bool {
 	again := slices.ContainsFunc(i.Notes, func(n engine.Note) bool { return n.What == "retried" })
 	return !again && i.Key != "" && i.Key == keyPrefix+j.ID
 }
 
-// removeEnded removes jobs whose end was not seen, until the context ends: they ended while
-// nothing was offered, or their events were missed.
+// removeEnded regularly removes jobs that have ended without an event, until the context ends:
+// they ended while nothing was offered, or their events were missed.
 func (f feedback) removeEnded(ctx context.Context) {
 	tick := time.NewTicker(removeEndedEvery)
 	defer tick.Stop()
@@ -115,8 +115,8 @@ func (f feedback) removeEnded(ctx context.Context) {
 
 const removeEndedEvery = 30 * time.Second
 
-// publishAll publishes feedback about every job that goes on. The list that it reads may be a
-// moment behind.
+// publishAll publishes feedback about every unfinished job. The engine's list of runs may lag
+// behind its log, so publishAll reads it again, up to 50 times, until it does not.
 func (f feedback) publishAll(ctx context.Context) {
 	set, e := f.serving()
 	if set == nil {
@@ -127,7 +127,7 @@ func (f feedback) publishAll(ctx context.Context) {
 		for _, k := range set.kinds {
 			n, err := f.publishList(ctx, e, engine.Filter{Workflow: k.Name(), States: unfinished, Limit: 1000})
 			if err != nil {
-				f.log.Warn("the jobs that go on are not known", "kind", k.Kind, "error", err)
+				f.log.Warn("the unfinished jobs can't be listed", "kind", k.Kind, "error", err)
 				return
 			}
 			behind = max(behind, n)
@@ -143,7 +143,8 @@ func (f feedback) publishAll(ctx context.Context) {
 	}
 }
 
-// publishList publishes feedback about the runs of a list, and returns how far the list is behind.
+// publishList publishes feedback about the runs that match the filter. behind is the number of
+// runs that the list does not show yet.
 func (f feedback) publishList(ctx context.Context, e *engine.Engine, filter engine.Filter) (behind int, err error) {
 	for {
 		page, err := e.List(ctx, filter)

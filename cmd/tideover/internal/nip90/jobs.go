@@ -14,14 +14,15 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// startTime is how long the engine may take to accept a job: in a cluster its shard
-// may be without an owner for a while. The request comes again if it can't.
+// startTime is how long the engine may take to accept a job: in a cluster, the shard of
+// the job may have no owner for a while. After an error the request is tried again.
 const startTime = 30 * time.Second
 
-// jobs is what a provider starts and cancels.
+// jobs starts and cancels the runs of jobs for a [dvm.Provider].
 type jobs struct{ *Service }
 
-// Start records a job. It is the same job however often it is asked for.
+// Start starts the run of a job. A second call for the same request does not start
+// another run.
 func (j jobs) Start(ctx context.Context, r *dvm.Request) error {
 	set, e := j.serving()
 	if set == nil || set.kinds[r.Kind] == nil {
@@ -54,17 +55,18 @@ func (j jobs) Start(ctx context.Context, r *dvm.Request) error {
 	return nil
 }
 
-// Cancel ends a job for its customer.
+// Cancel cancels the run of a request. A job that has ended is not an error. by is who
+// cancels it.
 func (j jobs) Cancel(ctx context.Context, request, by string) error {
 	run := j.jobs.run(request)
 	if run == "" {
-		return nil // it is over
+		return nil // the job has ended
 	}
 	_, e := j.serving()
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
 	err := e.Cancel(ctx, run, by)
-	if errors.Is(err, engine.ErrState) { // it has ended since
+	if errors.Is(err, engine.ErrState) { // the job has ended in the meantime
 		return nil
 	}
 	return err
@@ -83,8 +85,8 @@ func (j jobs) Active() (list []dvm.ActiveJob) {
 // shownKey returns the first 12 digits of a key, which are enough to compare keys.
 func shownKey(key string) string { return key[:min(len(key), 12)] }
 
-// job is the input of a run: what templates see of a request, and what answers to it
-// are made of. It is stored: fields are only added.
+// job is the input of a run: the fields of a request that templates can use, and the data
+// for its answers. It is a stored format, so fields may be added but not changed.
 type job struct {
 	ID       string              `json:"id"`
 	Kind     int                 `json:"kind"`
@@ -97,19 +99,19 @@ type job struct {
 	Nostr    origin              `json:"nostr"`
 }
 
-// origin is what is only of interest for the answers.
+// origin is the data that only the answers need.
 type origin struct {
-	Provider string        `json:"provider"` // whom the customer asked: our public key at that time
+	Provider string        `json:"provider"` // public key that the request was addressed to: ours at that time
 	Created  time.Time     `json:"created"`
 	Relay    string        `json:"relay,omitempty"`
 	Clamped  bool          `json:"clamped,omitempty"`
 	Bid      *int64        `json:"bid_msat,omitempty"`
 	Price    int64         `json:"price_msat,omitempty"`
-	Event    *nostr.Event  `json:"event,omitempty"`      // unless it is too large to be repeated
-	Attempt  time.Duration `json:"attempt_ns,omitempty"` // limit of an attempt; 0 means that the timeout is the run's
+	Event    *nostr.Event  `json:"event,omitempty"`      // the request; nil if it is larger than keepEvent
+	Attempt  time.Duration `json:"attempt_ns,omitempty"` // time limit of an attempt; 0 means that the timeout limits the whole run
 }
 
-// keepEvent is the size of a request that is repeated in its result.
+// keepEvent is the largest request, in bytes, that is quoted in its result.
 const keepEvent = 16 << 10
 
 func newJob(r *dvm.Request, provider string, perAttempt bool) *job {
@@ -133,7 +135,7 @@ func newJob(r *dvm.Request, provider string, perAttempt bool) *job {
 	return j
 }
 
-// readJob reads the input of a run.
+// readJob decodes the input of a run.
 func readJob(input json.RawMessage) (*job, error) {
 	j := new(job)
 	if err := json.Unmarshal(input, j); err != nil {
@@ -142,7 +144,7 @@ func readJob(input json.RawMessage) (*job, error) {
 	return j, nil
 }
 
-// request returns as much of the request as answers are made of.
+// request returns the request with the fields that answers need.
 func (j *job) request() *dvm.Request {
 	return &dvm.Request{
 		ID: j.ID, Customer: j.Customer, Kind: j.Kind, Created: j.Nostr.Created, Relay: j.Nostr.Relay, Task: j.Task,
@@ -151,18 +153,18 @@ func (j *job) request() *dvm.Request {
 	}
 }
 
-// timeout is the failure of an attempt that took longer than the customer allows.
+// timeout is the error of an attempt that took longer than the customer allows.
 type timeout struct{ limit time.Duration }
 
 const timeoutWords = "Operation timed out after "
 
 func (t timeout) Error() string { return fmt.Sprintf("%s%dms", timeoutWords, t.limit.Milliseconds()) }
 
-// errNotAsked is the error of a run that no customer has asked for.
-var errNotAsked = errors.New("not a request: such a run is started by who asks for it over Nostr, as with tideover nip90 request")
+// errNotAsked is the error of a run that was not started by a request of a customer.
+var errNotAsked = errors.New("the input is not a request: only requests over Nostr start such runs, for example tideover nip90 request")
 
-// work makes an attempt of a job within the time that its customer allows. An attempt
-// that succeeds after that is late, and its result is dropped.
+// work returns a handler that makes an attempt of a job by attempt, within the time that
+// the customer allows. It drops the result of an attempt that succeeds after that time.
 func (s *Service) work(attempt engine.Handler) engine.Handler {
 	return func(ctx context.Context, t *engine.Task) ([]byte, error) {
 		j, err := readJob(t.Input)
@@ -184,7 +186,7 @@ func (s *Service) work(attempt engine.Handler) engine.Handler {
 		}
 		if err == nil {
 			s.late.Add(1)
-			s.log.Warn("the result of an attempt came after its time and was dropped", "run", t.Run, "attempt", t.Attempt, "timeout", over.limit)
+			s.log.Warn("the result of an attempt arrived after its timeout and was dropped", "run", t.Run, "attempt", t.Attempt, "timeout", over.limit)
 		}
 		return nil, over
 	}

@@ -11,7 +11,8 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("tideover_nip90_"+name, help, labels, nil)
 }
 
-// The metrics. Counts begin anew when the section of the configuration changes.
+// The metrics. Most counters start at 0 again when the section nip90 of the configuration
+// changes.
 var (
 	metricActive    = desc("jobs_active", "Jobs without an outcome.")
 	metricLate      = desc("late_results_total", "Results that arrived too late and were dropped.")
@@ -37,8 +38,8 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements [prometheus.Collector]. There are no metrics while
-// nothing is offered.
+// Collect implements [prometheus.Collector]. It returns no metrics while no jobs are
+// accepted.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	client, provider := c.link, c.provider

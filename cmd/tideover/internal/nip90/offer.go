@@ -12,15 +12,16 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Offer is what a configuration offers. The zero value is nothing.
+// Offer is the set of kinds of jobs that a configuration accepts. The zero value accepts
+// none.
 type Offer struct{ set *setup }
 
-// setup is what is offered, and how.
+// setup is the content of an [Offer].
 type setup struct {
 	*Spec
 	key   nostr.SecretKey
 	kinds map[int]*kind
-	text  string // what would have to change for links to be made anew
+	text  string // all settings; if it changes, the connections to relays are made again
 }
 
 // kind is a kind of job.
@@ -29,15 +30,16 @@ type kind struct {
 	flow *engine.Workflow
 }
 
-// Config is the part of a configuration that an offer is made of.
+// Config is the part of the configuration that [Plan] needs.
 type Config struct {
-	Spec      *Spec                      // nil means that nothing is offered
+	Spec      *Spec                      // nil means that no jobs are accepted
 	Workflows map[string]*steps.Workflow // by name
 	Secrets   secret.Resolver
-	Values    []strictyaml.Value // links to relays are made again if those of nip90 change
+	Values    []strictyaml.Value // if a value of the section nip90 changes, the connections to relays are made again
 }
 
-// Plan returns what a configuration offers.
+// Plan returns the offer of a configuration. alarm makes the workflows that notify when a
+// run of a workflow gives up.
 func Plan(c Config, alarm steps.Alarm) (Offer, error) {
 	if c.Spec == nil {
 		return Offer{}, nil
@@ -66,7 +68,7 @@ func Plan(c Config, alarm steps.Alarm) (Offer, error) {
 	return Offer{set}, nil
 }
 
-// Workflows returns the workflows of jobs, which the engine must have.
+// Workflows returns the workflows of jobs. The caller must register them with the engine.
 func (o Offer) Workflows() (list []*engine.Workflow) {
 	if o.set == nil {
 		return nil
@@ -88,15 +90,16 @@ const (
 	handlerPublish = "nip90-publish"
 	stepSign       = "sign"
 	stepPublish    = "publish"
-	keyPrefix      = "nip90/" // of the keys of runs, before the id of the request
+	keyPrefix      = "nip90/" // the key of a run is this prefix and the id of the request
 )
 
-// An answer is retried for long: no other process can give it.
+// Settings of the workflow that answers. It retries for a day, because only the owner of
+// the key can answer.
 const (
 	signPolicy    = "exponential(1s..1m) jitter=full attempts=unlimited total-timeout=1d"
 	publishPolicy = "exponential(2s..5m) jitter=full attempts=unlimited total-timeout=1d"
-	maxLost       = 1000 // a server that is restarted often still answers
-	publishers    = 16   // answers that are published at once; others of the server's attempts need their places
+	maxLost       = 1000 // so high that a server that is restarted often still answers
+	publishers    = 16   // most answers that are published at the same time, to leave the server's other slots to other work
 )
 
 // OfJobs reports whether the runs of a workflow are jobs of customers.
@@ -104,14 +107,15 @@ func OfJobs(workflow string) bool {
 	return strings.HasPrefix(workflow, Prefix) && workflow != answerFlow
 }
 
-// newAnswerFlow returns the workflow that answers.
+// newAnswerFlow returns the workflow that signs and publishes the answer to a job.
 func newAnswerFlow() (*engine.Workflow, error) {
 	return engine.NewWorkflow(answerFlow,
 		engine.Call(stepSign, handlerSign, struct{}{}, engine.Policy(signPolicy), engine.MaxLost(maxLost)),
 		engine.Call(stepPublish, handlerPublish, struct{}{}, engine.After(stepSign), engine.Policy(publishPolicy), engine.MaxLost(maxLost), engine.Concurrency(publishers)))
 }
 
-// newJobFlow returns the workflow of a kind of job, which ends with an answer.
+// newJobFlow returns the workflow of a kind of jobs. When a run of it ends, the engine
+// starts the workflow answer.
 func newJobFlow(c Config, k *JobKind, answer *engine.Workflow, alarm steps.Alarm) (*engine.Workflow, error) {
 	if k.Step != nil {
 		return engine.NewWorkflow(k.Name(), engine.OnEnd(answer),

@@ -14,41 +14,41 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// flushTime is how long relays may take to acknowledge what was said last when the
-// service ends.
+// flushTime is how long the service waits, when it ends, for relays to acknowledge the
+// last events.
 const flushTime = 3 * time.Second
 
-// Service offers what a configuration says.
+// Service accepts jobs from relays, as its current [Offer] says, and answers them.
 type Service struct {
 	log       *slog.Logger
-	shared    bool
-	late      atomic.Int64 // results that came after their time
+	shared    bool         // see New
+	late      atomic.Int64 // results that arrived after the timeout of their attempt
 	jobs      activeJobs
 	announcer announcer
 
 	mu       sync.Mutex
 	engine   *engine.Engine
-	set      *setup                     // nil for none
-	keys     map[string]nostr.SecretKey // that jobs may have been asked of, by public key
-	changed  chan struct{}              // closed when links have to be made anew
-	link     *nostr.Client              // nil while there is none
-	provider *dvm.Provider              // the same
+	set      *setup                     // current offer; nil for none
+	keys     map[string]nostr.SecretKey // current and earlier keys, by public key; a job is answered with its own
+	changed  chan struct{}              // closed when the connections to relays have to be made again
+	link     *nostr.Client              // nil while there are no connections
+	provider *dvm.Provider              // nil while there are no connections
 }
 
-// New returns a service that offers nothing yet. shared says that its engine is one of
-// a cluster, of which others may offer the same.
+// New returns a service without an offer. shared must be true if the engine is part of a
+// cluster, in which other processes may accept the same jobs.
 func New(log *slog.Logger, shared bool) *Service {
 	return &Service{log: log, shared: shared, announcer: announcer{log: log}, jobs: newActiveJobs(), changed: make(chan struct{}), keys: map[string]nostr.SecretKey{}}
 }
 
-// Handlers returns what does the work of jobs, an attempt at a time, and of answers.
-// An engine has them always: jobs of an earlier configuration go on.
+// Handlers returns the handlers of jobs and answers. attempt makes one attempt of a job.
+// The engine needs them even without an offer, for jobs of an earlier configuration.
 func (s *Service) Handlers(attempt engine.Handler) map[string]engine.Handler {
 	return map[string]engine.Handler{handlerWork: s.work(attempt), handlerSign: s.sign, handlerPublish: s.publish}
 }
 
-// Offer has the service offer something from now on, by way of an engine. Links stay
-// up if it is the same at the same relays.
+// Offer replaces the current offer, and sets the engine. The connections to relays are
+// kept if the settings have not changed.
 func (s *Service) Offer(o Offer, e *engine.Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,21 +63,21 @@ func (s *Service) Offer(o Offer, e *engine.Engine) {
 	}
 }
 
-// serving returns what is offered at the moment, and the engine.
+// serving returns the current offer, nil if there is none, and the engine.
 func (s *Service) serving() (*setup, *engine.Engine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.set, s.engine
 }
 
-// keyOf returns the key that a job was asked of, which may be that of an earlier
-// configuration: its customer accepts only answers of that key.
+// keyOf returns the key that the request of a job was addressed to. It may be the key of
+// an earlier configuration: the customer accepts only answers that it has signed.
 func (s *Service) keyOf(j *job) (nostr.SecretKey, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, ok := s.keys[j.Nostr.Provider]
 	if !ok {
-		return key, fmt.Errorf("the job was asked of %s, whose key is not configured any more: only it can answer", nostr.Npub(j.Nostr.Provider))
+		return key, fmt.Errorf("the request was sent to %s, whose secret key is no longer configured; only that key can sign the answer", nostr.Npub(j.Nostr.Provider))
 	}
 	return key, nil
 }
@@ -88,7 +88,7 @@ func (s *Service) client() *nostr.Client {
 	return s.link
 }
 
-// Relays returns the status of the relays; nil while nothing is offered.
+// Relays returns the status of the relays; nil while no jobs are accepted.
 func (s *Service) Relays() []nostr.RelayStatus {
 	client := s.client()
 	if client == nil {
@@ -97,8 +97,8 @@ func (s *Service) Relays() []nostr.RelayStatus {
 	return client.Status()
 }
 
-// Run offers what there is to offer until the context ends. Another offer takes the
-// place of the one before without a job being lost: they are the engine's.
+// Run serves the current offer until the context ends, and switches to a new offer when
+// [Service.Offer] sets one. No job is lost then, because the engine stores the jobs.
 func (s *Service) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		s.mu.Lock()
@@ -111,7 +111,8 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// period offers one thing until there is another.
+// period serves the offer set, or waits if it is nil, until changed is closed or the
+// context ends.
 func (s *Service) period(ctx context.Context, set *setup, changed <-chan struct{}) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -133,7 +134,7 @@ func (s *Service) period(ctx context.Context, set *setup, changed <-chan struct{
 	return err
 }
 
-// serve offers one thing until the context ends.
+// serve connects to the relays and serves the offer until the context ends.
 func (s *Service) serve(ctx context.Context, set *setup) error {
 	client, provider, err := s.connect(set)
 	if err != nil {
@@ -143,23 +144,24 @@ func (s *Service) serve(ctx context.Context, set *setup) error {
 	defer s.use(nil, nil)
 	links, unlink := context.WithCancel(context.WithoutCancel(ctx))
 	var parts sync.WaitGroup
-	parts.Go(func() { _ = client.Run(links) }) // it never ran before
+	parts.Go(func() { _ = client.Run(links) }) // an error would mean that it runs twice
 	feedback := feedback{s, client}
 	parts.Go(func() { feedback.follow(ctx) })
 	parts.Go(func() { feedback.removeEnded(ctx) })
 	parts.Go(func() { s.announcer.announce(ctx, set, client) })
-	_ = provider.Run(ctx) // the same
+	_ = provider.Run(ctx) // an error would mean that it runs twice
 	flush, done := context.WithTimeout(links, flushTime)
 	defer done()
 	if err := client.Flush(flush); err != nil {
-		s.log.Info("relays have not acknowledged everything; the answer to each job will have it all", "error", err)
+		s.log.Info("relays have not acknowledged all feedback; the answer to each job will contain it", "error", err)
 	}
 	unlink()
 	parts.Wait()
 	return nil
 }
 
-// connect returns a provider and its relays.
+// connect returns a provider for the offer, and the client for its relays. Neither runs
+// yet.
 func (s *Service) connect(set *setup) (*nostr.Client, *dvm.Provider, error) {
 	var provider *dvm.Provider
 	client, err := nostr.NewClient(nostr.ClientConfig{

@@ -14,26 +14,26 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Spec is which jobs are taken from Nostr relays.
+// Spec is the section nip90 of the configuration: which jobs are accepted from Nostr
+// relays.
 type Spec struct {
 	Key       *template.SecretText // signs events; see [Spec.SecretKey]
-	Relays    []string             // URLs, each once, in the order of the file
-	Kinds     []*JobKind           // what is offered, sorted by kind
-	Customers []string             // public keys in hex, whose jobs are taken; nil means everyone
-	Open      bool                 // whether requests are taken that are not addressed to us
-	Announce  bool                 // whether the offer is published at relays
-	Name      string               // of the service, public; may be empty
-	About     string               // the same
+	Relays    []string             // distinct URLs, in the order of the file
+	Kinds     []*JobKind           // kinds of jobs that are accepted, sorted by kind
+	Customers []string             // public keys, in hex, of the customers whose jobs are accepted; nil means all customers
+	Open      bool                 // whether requests that are not addressed to us are accepted, too
+	Announce  bool                 // whether the kinds are announced at relays
+	Name      string               // name of the service in the announcement; may be empty
+	About     string               // description of the service in the announcement; may be empty
 
-	PerMinute int           // jobs of one customer, in the long run
-	Burst     int           // and at once
-	Workers   int           // jobs of each kind that are worked on at the same time
-	Queue     int           // jobs that wait for one of them, all kinds together
-	MaxAge    time.Duration // older requests are not answered
+	PerMinute int           // jobs of one customer per minute, on average
+	Burst     int           // jobs of one customer in a burst
+	Workers   int           // jobs of each kind that run at the same time
+	Queue     int           // further jobs that may wait, of all kinds together
+	MaxAge    time.Duration // older requests are ignored
 }
 
-// SecretKey returns the key that the reference leads to now, and adds all its forms to
-// the redactor.
+// SecretKey returns the current value of the key, and adds all its forms to the redactor.
 func (n *Spec) SecretKey(r secret.Resolver) (nostr.SecretKey, error) {
 	k, err := ResolveKey(n.Key, r)
 	if err != nil {
@@ -42,7 +42,8 @@ func (n *Spec) SecretKey(r secret.Resolver) (nostr.SecretKey, error) {
 	return k, nil
 }
 
-// ResolveKey returns the key that the reference leads to, and adds it to the redactor.
+// ResolveKey returns the current value of the secret key s, and adds all its forms to the
+// redactor.
 func ResolveKey(s *template.SecretText, r secret.Resolver) (nostr.SecretKey, error) {
 	v, err := s.Resolve(r)
 	if err != nil {
@@ -65,8 +66,8 @@ func keyForms(k nostr.SecretKey) []string {
 	return []string{nsec, strings.ToUpper(nsec), digits, strings.ToUpper(digits)}
 }
 
-// hexDigits returns the 32 bytes of a key in the form nsec1…, which has them in
-// groups of five bits between that and a checksum.
+// hexDigits returns the 32 bytes of a key of the form nsec1… in hex. After the prefix,
+// each character of the key has five bits; the last six characters are a checksum.
 func hexDigits(nsec string) string {
 	const alphabet, checksum = "qpzry9x8gf2tvdw0s3jn54khce6mua7l", 6
 	word := strings.TrimPrefix(nsec, "nsec1")
@@ -74,26 +75,26 @@ func hexDigits(nsec string) string {
 	for _, c := range word[:max(len(word)-checksum, 0)] {
 		n.Lsh(n, 5).Or(n, big.NewInt(int64(strings.IndexRune(alphabet, c))))
 	}
-	n.Rsh(n, 4) // 52 groups have four bits more than 32 bytes
+	n.Rsh(n, 4) // 52 characters have four bits more than 32 bytes
 	return fmt.Sprintf("%064x", n)
 }
 
-// JobKind is the work for the requests of one kind: a step, or a workflow of the file.
+// JobKind configures the jobs of one kind. Each job runs a step or a workflow of the file.
 type JobKind struct {
 	Kind       int           // of the requests, 5000 to 5999
-	Step       *steps.Step   // the command or the request, with the id "job"; nil for a workflow
-	Workflow   string        // the workflow's name; empty for a step
-	Timeout    time.Duration // of a request that has none, in whole seconds
-	MaxTimeout time.Duration // longer ones are cut to it; whole seconds
-	MaxTotal   time.Duration // ends a job with all its attempts and waits; MaxTimeout if Total
-	Total      bool          // the timeout is of the job, and not of each attempt; always for a workflow
-	Price      int64         // of a result, in thousandths of a satoshi; 0 means that it is free
+	Step       *steps.Step   // command or HTTP request, with the id "job"; nil for a workflow
+	Workflow   string        // name of the workflow; "" for a step
+	Timeout    time.Duration // for requests that state none, in whole seconds
+	MaxTimeout time.Duration // longest timeout of a request; longer ones are reduced to it; whole seconds
+	MaxTotal   time.Duration // time limit for a job with all its attempts and waits; MaxTimeout if Total
+	Total      bool          // the timeout limits the whole job, not each attempt; always true for a workflow
+	Price      int64         // of a result, in thousandths of a satoshi; 0 means free
 }
 
-// Name returns the name of the workflow of the jobs.
+// Name returns the name of the engine's workflow for these jobs.
 func (j *JobKind) Name() string { return Prefix + strconv.Itoa(j.Kind) }
 
-// jobFields are the fields of a job, which is .input of its templates.
+// jobFields are the fields of .input in templates of jobs, sorted.
 var jobFields = []string{"customer", "id", "inputs", "kind", "output", "params", "task", "timeout"}
 
 // JobFields returns the fields of .input in templates of jobs, sorted.

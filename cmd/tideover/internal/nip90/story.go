@@ -13,9 +13,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// story returns what happened to a run as the history of its job. It is made of
-// attempts that failed, of all steps, in the order in which they did: what a later
-// look adds comes after what was there.
+// story returns the history of a job from the state of its run: the failed attempts of all
+// steps, in the order of their ends. A later call only appends to the list, so that
+// feedback that is already published stays valid.
 func story(i *engine.Info, j *job) *dvm.History {
 	h := &dvm.History{}
 	var first time.Time
@@ -51,7 +51,7 @@ func story(i *engine.Info, j *job) *dvm.History {
 	return h
 }
 
-// more adds the retries that a policy allows.
+// more adds the retries that a policy allows to retries. -1 means no limit.
 func more(retries int, policy string) int {
 	p, err := retry.Parse(policy)
 	switch {
@@ -63,20 +63,21 @@ func more(retries int, policy string) int {
 	return retries + max(p.Attempts, 1) - 1
 }
 
-// tell returns an attempt as the customer sees it, nil if it is not shown.
+// tell converts an attempt for the customer. It returns nil if the customer does not see
+// it.
 func tell(a *engine.AttemptInfo) *dvm.Attempt {
-	text, _, _ := strings.Cut(a.Error, "\n") // not all that a program wrote, nor the stack of a panic
+	text, _, _ := strings.Cut(a.Error, "\n") // only the first line, without output of the program or a stack trace
 	told := &dvm.Attempt{Started: a.Started, Error: text}
 	switch a.Outcome {
 	case "running":
 		return told
-	case "late": // the run had ended before it did
+	case "late": // the run had ended before the attempt did
 		return &dvm.Attempt{Started: a.Started}
 	case "failed":
 		told.Limit, told.TimedOut = timedOut(a.Error)
 	case "lost", "released":
 		told.Lost = true
-	default: // it succeeded, or has nothing to say about the next
+	default: // succeeded, or irrelevant for retries
 		return nil
 	}
 	if a.Ended != nil {
@@ -88,8 +89,9 @@ func tell(a *engine.AttemptInfo) *dvm.Attempt {
 	return told
 }
 
-// timedOut reports whether an attempt failed because its time was over, and which
-// time that was; 0 if it is not said. What a program writes comes later in the text.
+// timedOut reports whether the error text of an attempt is a timeout, and returns its
+// limit; 0 if the text does not state it. Only the beginning of the text counts, because
+// the output of a program may follow.
 func timedOut(text string) (limit time.Duration, ok bool) {
 	for _, words := range []string{timeoutWords, engine.ErrTimeout.Error() + " after "} {
 		rest, found := strings.CutPrefix(text, words)
@@ -105,7 +107,7 @@ func timedOut(text string) (limit time.Duration, ok bool) {
 	return 0, false
 }
 
-// outcome returns how the job ended, nil if it has not.
+// outcome returns the outcome of the job, nil if it has not ended.
 func outcome(i *engine.Info, j *job) *dvm.Outcome {
 	if i.Ended == nil {
 		return nil
@@ -132,9 +134,9 @@ func outcome(i *engine.Info, j *job) *dvm.Outcome {
 	return o
 }
 
-// content returns what a run has to say as an event can have it: the output of the
-// steps that no other needs, and nothing else that was kept of them. partial says that
-// it is not all.
+// content returns the content of the result event: the output of the step that no other
+// step needs. If there are several such steps, it is a JSON object with their outputs by
+// name. partial is true if the content is truncated.
 func content(i *engine.Info) (text string, partial bool) {
 	said := map[string]string{}
 	for k := range i.Steps {
@@ -147,7 +149,7 @@ func content(i *engine.Info) (text string, partial bool) {
 		said[s.Name] = text
 	}
 	if len(said) > 1 {
-		all, _ := encode(said) // strings
+		all, _ := encode(said) // can't fail: it has only strings
 		text = string(all)
 	}
 	kept := textfmt.Truncate(text, nostr.MaxContent)
