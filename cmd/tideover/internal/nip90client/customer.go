@@ -19,21 +19,21 @@ const (
 	answers   = "nip90-request-answers" // name of the subscription
 )
 
-// ClockSlip is how far the clock of a provider may be behind. The subscription begins this
-// long before the request.
+// ClockSlip is how far the clock of a provider may be behind. The subscription for answers
+// starts this long before the request.
 const ClockSlip = 10 * time.Minute
 
-// Link is what a customer needs of a client of relays.
+// Link has the functions of a relay client that a customer needs.
 type Link interface {
 	// Subscribe subscribes on all relays.
 	Subscribe(name string, since time.Time, filters ...nostr.Filter)
 	// Publish sends an event to all relays, and returns a function that returns their receipts.
 	Publish(e *nostr.Event) (receipts func() []nostr.Receipt)
-	// Refusals returns the relays that refuse the subscription, and what they said.
+	// Refusals returns the relays that refuse the subscription, with the reasons that they state.
 	Refusals(name string) map[string]string
 }
 
-// Over returns the link over a client.
+// Over returns a link that uses the client.
 func Over(c *nostr.Client) Link { return overClient{c} }
 
 type overClient struct{ *nostr.Client }
@@ -42,33 +42,33 @@ func (o overClient) Publish(e *nostr.Event) func() []nostr.Receipt {
 	return o.Client.Publish(nostr.Result, e).Relays
 }
 
-// Customer waits for the answer to one request. Its functions are called one at a
-// time.
+// Customer publishes one request and waits for the answer. It calls Sent, Show and Taken
+// one at a time.
 type Customer struct {
 	Link   Link
-	Inbox  *Inbox // of the answers to the request
+	Inbox  *Inbox // gets the answers to the request
 	Key    nostr.SecretKey
-	Wait   time.Duration         // for a result
-	Detach bool                  // no wait for a result
-	Sent   func([]nostr.Receipt) // a relay has taken the request: what each relay said
-	Show   func(*Entry)          // an answer
-	Taken  func()                // the request is being taken back
+	Wait   time.Duration         // longest wait for a result
+	Detach bool                  // return after the request is sent, without waiting for a result
+	Sent   func([]nostr.Receipt) // is called with the receipts of all relays when one has accepted the request
+	Show   func(*Entry)          // is called for each answer
+	Taken  func()                // is called when the request is canceled
 
 	talk     Talk
-	answered bool
-	deadline time.Time
+	answered bool      // an answer has arrived
+	deadline time.Time // end of Wait
 }
 
 // Outcome is how a request ended.
 type Outcome struct {
 	Ending   Ending
-	Entry    *Entry            // the last answer, if it decided it
+	Entry    *Entry            // the answer that ended the request; nil if none did
 	Receipts []nostr.Receipt   // of the request
-	Closed   map[string]string // of Unreadable: what each relay said
+	Closed   map[string]string // for Unreadable: the reason of each relay
 }
 
-// Ask publishes the request and waits for its end. When the context ends it takes
-// the request back.
+// Ask publishes the request and waits for its end. If the context ends first, it cancels
+// the request.
 func (c *Customer) Ask(ctx context.Context, request *nostr.Event) (Outcome, error) {
 	c.deadline = time.Now().Add(c.Wait)
 	since := time.Unix(request.CreatedAt, 0).Add(-ClockSlip)
@@ -92,8 +92,9 @@ func (c *Customer) Ask(ctx context.Context, request *nostr.Event) (Outcome, erro
 	return out, nil
 }
 
-// deliver waits until a relay has taken the request and the others had time to, or
-// until it is known that none will. An answer says as much as a relay's word.
+// deliver waits until a relay has accepted the request and the others had the time
+// forOthers, or until it is known that no relay will. An answer of the provider also
+// proves that a relay has accepted the request. If over is true, the request has ended.
 func (c *Customer) deliver(ctx context.Context, receipts func() []nostr.Receipt) (Ending, bool) {
 	var first time.Time
 	tick := time.NewTicker(pollEvery)
@@ -129,8 +130,8 @@ func count(list []nostr.Receipt, s nostr.State) (n int) {
 	return n
 }
 
-// listen shows the answers until the last. It ends when all relays, so many, refuse to
-// send them.
+// listen shows answers until one ends the request, the deadline passes, or all relays
+// refuse the subscription. relays is their number.
 func (c *Customer) listen(ctx context.Context, relays int) Outcome {
 	if c.answered {
 		pause(ctx, ReorderDelay)
@@ -161,8 +162,9 @@ func (c *Customer) listen(ctx context.Context, relays int) Outcome {
 	}
 }
 
-// wait waits for answers, for so long at most. It returns what relays said if all of
-// them, so many, refuse to send answers.
+// wait waits until answers arrive, at most for the time most. If all relays refuse the
+// subscription, it returns their reasons, else nil. relays is their number; each tick of
+// look makes it check.
 func (c *Customer) wait(ctx context.Context, most time.Duration, look <-chan time.Time, relays int) (closed map[string]string) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()
@@ -183,9 +185,10 @@ func (c *Customer) wait(ctx context.Context, most time.Duration, look <-chan tim
 	}
 }
 
-// take shows what has come, as far as the last answer.
+// take shows the answers that have arrived, up to one that ends the request. It reports
+// whether there was one.
 func (c *Customer) take() (Outcome, bool) {
-	list, _ := c.Inbox.Take() // what there was no room for was feedback by the thousand
+	list, _ := c.Inbox.Take() // ignore dropped events: the inbox reserves room for results
 	for i := range list {
 		c.Show(&list[i])
 		if ending, over := c.talk.Take(&list[i], time.Now()); over {
@@ -195,7 +198,7 @@ func (c *Customer) take() (Outcome, bool) {
 	return Outcome{}, false
 }
 
-// takeBack tells the provider to stop, and waits a moment for it to say that it has.
+// takeBack cancels the request, and waits up to forCancel for the provider to confirm it.
 func (c *Customer) takeBack(request *nostr.Event) error {
 	e, err := Cancel(request, c.Key, time.Now())
 	if err != nil {
@@ -218,7 +221,8 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Describe says what became of an event at a relay, and why.
+// Describe returns the state of an event at a relay, followed by the reason if there is
+// one.
 func Describe(r nostr.Receipt) string {
 	if why := Reason(r); why != "" {
 		return r.State.String() + ": " + why
@@ -226,8 +230,8 @@ func Describe(r nostr.Receipt) string {
 	return r.State.String()
 }
 
-// Reason says why a relay has not taken an event, as the relay puts it; empty if there
-// is nothing to say.
+// Reason returns why a relay has not accepted an event, in the words of the relay; "" if
+// no reason is known.
 func Reason(r nostr.Receipt) string {
 	if refused, ok := errors.AsType[*nostr.RefusedError](r.Err); ok {
 		return refused.Text
@@ -238,13 +242,13 @@ func Reason(r nostr.Receipt) string {
 	return r.Reason
 }
 
-// Untaken returns the receipts of relays that have not taken an event.
+// Untaken returns the receipts of the relays that have not accepted an event.
 func Untaken(list []nostr.Receipt) []nostr.Receipt {
 	return slices.DeleteFunc(slices.Clone(list), func(r nostr.Receipt) bool { return r.State == nostr.Acknowledged })
 }
 
-// AfterError is how long to wait for a result after feedback with the status error. Both are
-// published at once, but may arrive over different relays.
+// AfterError is how long to wait for a result after feedback with the status error. A provider
+// publishes both at the same time, but they may arrive over different relays.
 const AfterError = 5 * time.Second
 
 // Ending is how the wait for a result ended.
@@ -265,8 +269,8 @@ const (
 
 // Talk follows the answers to a request. The zero Talk has seen no answer.
 type Talk struct {
-	failed *Entry    // feedback that says error
-	until  time.Time // when it is taken for the end
+	failed *Entry    // first feedback with the status error
+	until  time.Time // when failed ends the request, if no result arrives before
 }
 
 // Take processes the next answer. If the answer ends the request, over is true.
@@ -286,6 +290,6 @@ func (t *Talk) Take(x *Entry, now time.Time) (ending Ending, over bool) {
 	return "", false
 }
 
-// Failed returns the feedback that says error, and when it is to be taken for the
-// end; nil if there was none.
+// Failed returns the first feedback with the status error, nil if there was none. If no
+// result arrives until the returned time, the feedback ends the request.
 func (t *Talk) Failed() (x *Entry, until time.Time) { return t.failed, t.until }

@@ -1,5 +1,5 @@
-// Package nip90client is the customer's half of NIP-90: it writes requests, reads
-// the answers, and knows which answer is the last one.
+// Package nip90client is the customer's side of NIP-90: it makes requests and reads the
+// answers to them.
 //
 // Events from relays are untrusted. An [Inbox] accepts only verified events of the provider
 // that the request names, and each only once. An [Entry] is an event in a form for people and

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// What an entry can be.
+// The values of Entry.Type.
 const (
 	TypeRequest  = "request"
 	TypeFeedback = "feedback"
@@ -20,37 +20,38 @@ const (
 	TypeOffer    = "offer"
 )
 
-// maxWord bounds what is kept of a word that a provider chose.
+// maxWord is the most bytes of a tag value, such as a status, that an entry keeps.
 const maxWord = 64
 
-// Entry is an event of NIP-90 as people and programs read it. Its JSON form only
-// gets additions.
+// Entry is an event of NIP-90 in a form for people and programs. Its JSON is read by
+// programs, so fields may be added but not changed.
 type Entry struct {
 	Type     string    `json:"type"`
-	At       time.Time `json:"at"`                 // when, as its author says
-	Request  string    `json:"request,omitempty"`  // id of the request that it is about; none for an offer
-	ID       string    `json:"id"`                 // its own
+	At       time.Time `json:"at"`                 // time of the event, as its author states it
+	Request  string    `json:"request,omitempty"`  // id of the request that it is about; "" for an offer
+	ID       string    `json:"id"`                 // id of the event
 	Kind     int       `json:"kind"`               //
 	Author   string    `json:"author"`             // npub1…
 	Provider string    `json:"provider,omitempty"` // request: the provider that is addressed, if any
-	Customer string    `json:"customer,omitempty"` // feedback, result: who sent the request
+	Customer string    `json:"customer,omitempty"` // feedback, result: the sender of the request
 	Status   string    `json:"status,omitempty"`   // feedback, result
 	Message  string    `json:"message,omitempty"`  // feedback, cancel: the sentence for people
-	Content  string    `json:"content,omitempty"`  // request: the task; feedback, if it is more than the message; result
-	Timeout  string    `json:"timeout,omitempty"`  // request: seconds, as it says them
-	Retry    *Retry    `json:"retry,omitempty"`    // feedback: which retry this is about
+	Content  string    `json:"content,omitempty"`  // request: the task; feedback: only if it differs from the message; result
+	Timeout  string    `json:"timeout,omitempty"`  // request: seconds, as the request has them
+	Retry    *Retry    `json:"retry,omitempty"`    // feedback: the next retry
 	Progress *float64  `json:"progress,omitempty"` // feedback: percent
-	ETA      *float64  `json:"eta_s,omitempty"`    // feedback: seconds that are left
-	Bid      string    `json:"bid,omitempty"`      // request: the most that is paid, in thousandths of a satoshi, as it says it
-	Amount   string    `json:"amount,omitempty"`   // feedback, result: what it costs, in thousandths of a satoshi
+	ETA      *float64  `json:"eta_s,omitempty"`    // feedback: seconds until the result
+	Bid      string    `json:"bid,omitempty"`      // request: the most that the customer pays, in thousandths of a satoshi, as the request has it
+	Amount   string    `json:"amount,omitempty"`   // feedback, result: the price, in thousandths of a satoshi
 	Runtime  *int64    `json:"runtime_ms,omitempty"`
-	Failure  *Failure  `json:"error,omitempty"` // result: why there is none
-	Name     string    `json:"name,omitempty"`  // offer: of the provider
-	About    string    `json:"about,omitempty"` // offer: what it does
-	Kinds    []int     `json:"kinds,omitempty"` // offer: of the requests that it serves
+	Failure  *Failure  `json:"error,omitempty"` // result: why the job failed
+	Name     string    `json:"name,omitempty"`  // offer: name of the provider
+	About    string    `json:"about,omitempty"` // offer: description of the provider
+	Kinds    []int     `json:"kinds,omitempty"` // offer: kinds of requests that the provider accepts
 }
 
-// Retry says which retry comes next, of how many, and after which wait.
+// Retry is the number of the next retry, the number of allowed retries, and the wait
+// before it.
 type Retry struct {
 	Number int   `json:"number"`
 	Of     int   `json:"of"` // -1 for no limit
@@ -64,7 +65,7 @@ type Failure struct {
 	Retry   *dvm.Metadata `json:"retry,omitempty"`
 }
 
-// Read reads a verified event; ok is false if it is none of NIP-90.
+// Read converts a verified event to an entry; ok is false if it is not an event of NIP-90.
 func Read(e *nostr.Event) (entry Entry, ok bool) {
 	e = e.ToValidUTF8()
 	x := Entry{At: time.Unix(e.CreatedAt, 0).UTC(), ID: e.ID, Kind: e.Kind, Author: nostr.Npub(e.PubKey), Request: e.Tags.Find("e").Value()}
@@ -86,7 +87,8 @@ func Read(e *nostr.Event) (entry Entry, ok bool) {
 	return x, isID(x.Request)
 }
 
-// offer reads what a provider announces. Kinds that are none of requests are left out.
+// offer reads the announcement of a provider. It omits kinds that are not kinds of
+// requests.
 func (x *Entry) offer(e *nostr.Event) {
 	x.Type, x.Request = TypeOffer, ""
 	for _, t := range e.Tags.All("k") {
@@ -121,12 +123,12 @@ func (x *Entry) feedback(e *nostr.Event) {
 	x.Amount = textfmt.TruncateMark(e.Tags.Find("amount").Value(), maxWord, "…")
 }
 
-// maxETA is the longest time that a provider can mean, in seconds.
+// maxETA is the largest plausible tag eta, in seconds. A larger one is ignored.
 const maxETA = 365 * 24 * 3600
 
 func (x *Entry) result(e *nostr.Event) {
 	x.Type, x.Content, x.Customer = TypeResult, e.Content, person(e)
-	// NIP-90 itself has no status in results.
+	// NIP-90 does not define a status in results, so a result without one is a success.
 	x.Status = dvm.StatusSuccess
 	if s := e.Tags.Find("status").Value(); s != "" {
 		x.Status = textfmt.TruncateMark(s, maxWord, "…")
@@ -140,7 +142,7 @@ func (x *Entry) result(e *nostr.Event) {
 	}
 }
 
-// person returns whom an event is addressed to.
+// person returns the npub that an event is addressed to by a p tag; "" for none.
 func person(e *nostr.Event) string {
 	if key := e.Tags.Find("p").Value(); isID(key) {
 		return nostr.Npub(key)
@@ -148,7 +150,8 @@ func person(e *nostr.Event) string {
 	return ""
 }
 
-// readRetry reads the tag retry: number, of how many, wait in milliseconds.
+// readRetry reads the tag retry: number of the retry, number of allowed retries, wait in
+// milliseconds. It returns nil if the tag is absent or invalid.
 func readRetry(t nostr.Tag) *Retry {
 	n, err := strconv.ParseUint(t.At(1), 10, 31)
 	if err != nil {
@@ -163,24 +166,24 @@ func readRetry(t nostr.Tag) *Retry {
 	}
 	wait, err := strconv.ParseUint(t.At(3), 10, 62)
 	if err != nil {
-		wait = 0 // it is not said
+		wait = 0 // the tag does not state it
 	}
 	return &Retry{int(n), int(of), int64(wait)}
 }
 
-// number reads the number of a tag, between 0 and the limit; nil if it is none.
+// number returns the value of a tag as a number from 0 to limit; nil if it is not one.
 func number(t nostr.Tag, limit float64) *float64 {
 	n, err := strconv.ParseFloat(t.Value(), 64)
-	if err != nil || !(n >= 0 && n <= limit) { // which NaN is not
+	if err != nil || !(n >= 0 && n <= limit) { // negated, so that NaN is refused too
 		return nil
 	}
 	return &n
 }
 
-// readFailure reads the content of a result that is none. One that has another form
-// is a message as a whole.
+// readFailure reads the content of a result with the status error. If the content does
+// not have the form of a failure, all of it is the message.
 func readFailure(content string) *Failure {
-	// Each is read for itself: that one has an odd form must not cost the others.
+	// Decode each field alone, so that a field of the wrong type does not affect the others.
 	var raw struct{ Code, Message, Retry json.RawMessage }
 	var f Failure
 	if json.Unmarshal([]byte(content), &raw) == nil {
@@ -196,7 +199,7 @@ func readFailure(content string) *Failure {
 	return &f
 }
 
-// word reads a JSON string; what is none is empty.
+// word decodes a JSON string; any other value is "".
 func word(raw json.RawMessage) (s string) {
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
@@ -204,7 +207,7 @@ func word(raw json.RawMessage) (s string) {
 	return s
 }
 
-// size returns about how much memory an entry takes.
+// size returns the approximate memory of an entry, in bytes.
 func (x *Entry) size() int {
 	const fixed = 1 << 10
 	n := fixed + len(x.Content) + len(x.Message) + len(x.Name) + len(x.About) + 8*cap(x.Kinds)
@@ -217,8 +220,7 @@ func (x *Entry) size() int {
 	return n
 }
 
-// Cancelled reports whether the provider says that it has stopped because it was
-// told to.
+// Cancelled reports whether the entry is feedback that the provider has canceled the job.
 func (x *Entry) Cancelled() bool {
 	word, _, _ := strings.Cut(strings.ToLower(x.Message), ":")
 	return x.Type == TypeFeedback && x.Status == dvm.StatusError && (word == "cancelled" || word == "canceled")

@@ -13,7 +13,7 @@ import (
 // their times. Several relays deliver out of order, and stored events come newest first.
 const ReorderDelay = 250 * time.Millisecond
 
-// The bounds of an inbox.
+// The limits of an inbox.
 const (
 	maxWaiting = 1_000 // events that Take has not returned yet
 	maxResults = 100   // further places, for results only
@@ -23,11 +23,11 @@ const (
 	maxBytes = 8 << 20
 )
 
-// Inbox takes events from several relays, and gives each out once. It is safe for
-// use by several goroutines.
+// Inbox collects events from several relays, and returns each only once. It is safe for
+// concurrent use.
 type Inbox struct {
 	filters []nostr.Filter
-	arrived chan struct{} // holds one: something is there
+	arrived chan struct{} // has a value when waiting is not empty
 	room    int           // places for events that Take has not returned yet
 	results int           // further places, for results only
 	bytes   int           // memory limit for all of them; a quarter is reserved for results
@@ -35,8 +35,8 @@ type Inbox struct {
 	mu      sync.Mutex
 	seen    recentIDs
 	waiting []Entry
-	size    int // of waiting
-	missed  int
+	size    int // bytes of waiting
+	missed  int // events that were dropped since the last Take
 }
 
 // NewInbox returns an inbox for events that pass one of the filters.
@@ -46,13 +46,13 @@ func NewInbox(filters ...nostr.Filter) *Inbox {
 	}
 }
 
-// Arrived returns a channel that has a value when there is something to take.
+// Arrived returns a channel that has a value when events are waiting for [Inbox.Take].
 func (b *Inbox) Arrived() <-chan struct{} { return b.arrived }
 
 // Put adds an event whose form and id are already checked. It checks the signature, and returns
-// an error if the event is forged. It ignores a signed event that is of no use, because that is
-// not the fault of the relay. Only verified events are recorded as seen, so that a forged one
-// can't replace a genuine one.
+// an error if the event is forged. It ignores an event that no filter matches, that is a duplicate,
+// or that is not an event of NIP-90: that is not the fault of the relay. Only verified events are
+// recorded as seen, so that a forged one can't replace a genuine one.
 func (b *Inbox) Put(e *nostr.Event) error {
 	if !slices.ContainsFunc(b.filters, func(f nostr.Filter) bool { return f.Matches(e) }) || b.known(e.ID) {
 		return nil
@@ -90,7 +90,7 @@ func (b *Inbox) add(x Entry) {
 	}
 }
 
-// fits reports whether there is room for an entry.
+// fits reports whether the inbox has room for an entry.
 func (b *Inbox) fits(x *Entry) bool {
 	count, bytes := b.room, b.bytes*3/4
 	if x.Type == TypeResult {
@@ -99,11 +99,11 @@ func (b *Inbox) fits(x *Entry) bool {
 	return len(b.waiting) < count && b.size+x.size() <= bytes
 }
 
-// maxRecent is the number of ids that [recentIDs] remembers.
+// maxRecent is the number of ids that [recentIDs] keeps.
 const maxRecent = 10_000
 
-// recentIDs remembers the latest ids of events. An event whose id was dropped could be shown
-// twice.
+// recentIDs keeps the latest maxRecent ids of events. An event whose id was dropped could be
+// shown twice.
 type recentIDs struct {
 	known map[string]bool
 	order []string // the oldest first
@@ -134,7 +134,7 @@ func (b *Inbox) Take() (list []Entry, missed int) {
 	return list, missed
 }
 
-// rank orders what happened in the same second.
+// rank orders entries of the same second by their type.
 func rank(x Entry) int {
 	return slices.Index([]string{TypeOffer, TypeRequest, TypeCancel, TypeFeedback, TypeResult}, x.Type)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// The kinds of requests. A result's is 1000 above that of its request.
+// The range of the kinds of requests. The kind of a result is 1000 above that of its
+// request.
 const (
 	MinKind = 5000
 	MaxKind = 5999
@@ -23,13 +24,13 @@ const (
 	toResult = 1000
 )
 
-// maxTimeout is more than any provider grants.
+// maxTimeout is the longest timeout of a request. Providers allow no more than this.
 const maxTimeout = 24 * time.Hour
 
-// ResultKind returns the kind of the results of requests of the kind.
+// ResultKind returns the kind of the results for requests of the given kind.
 func ResultKind(kind int) int { return kind + toResult }
 
-// CheckKind checks that the kind is one of requests.
+// CheckKind returns an error if the kind is not a kind of requests.
 func CheckKind(kind int) error {
 	if kind < MinKind || kind > MaxKind {
 		return fmt.Errorf("%d is not %d to %d", kind, MinKind, MaxKind)
@@ -40,16 +41,16 @@ func CheckKind(kind int) error {
 // Param is a parameter of a job.
 type Param struct{ Name, Value string }
 
-// Ask is what a customer wants.
+// Ask has the content of a request.
 type Ask struct {
 	Kind     int
-	Provider string        // the public key of who is asked, in hex
-	Task     string        // what is to be done
-	Timeout  time.Duration // of an attempt, whole seconds; 0 leaves it to the provider
-	Bid      int64         // the most that the customer pays, in thousandths of a satoshi; 0 leaves it out
+	Provider string        // public key of the provider, in hex
+	Task     string        // description of the work
+	Timeout  time.Duration // in whole seconds; 0 means the provider's default
+	Bid      int64         // the most that the customer pays, in thousandths of a satoshi; 0 means no bid
 	Inputs   []Input
 	Params   []Param
-	Relays   []string // where the answers are waited for
+	Relays   []string // relays on which the customer waits for answers
 }
 
 // Event returns the signed request. It returns an error for everything that would make a relay
@@ -62,7 +63,7 @@ func (a *Ask) Event(key nostr.SecretKey, now time.Time) (*nostr.Event, error) {
 	if len(e.Tags) > nostr.MaxTags {
 		return nil, fmt.Errorf("the request has %d inputs, parameters and other tags; at most %d", len(e.Tags), nostr.MaxTags)
 	}
-	// The limits of providers are narrower than those of relays.
+	// Check the request as a provider does, whose limits are stricter than those of relays.
 	if _, err := dvm.Parse(e, dvm.Rules{MaxTimeout: maxTimeout}); err != nil {
 		return nil, fmt.Errorf("the request: %w", err)
 	}
@@ -91,8 +92,8 @@ func (a *Ask) check() error {
 	return errors.Join(errs...)
 }
 
-// CheckTimeout checks that a provider can read the timeout, which it does in whole
-// seconds.
+// CheckTimeout returns an error if d can't be the timeout of a request: it must be 0, or
+// whole seconds from 1s to 24h.
 func CheckTimeout(d time.Duration) error {
 	switch {
 	case d == 0:
@@ -125,7 +126,7 @@ func (a *Ask) tags() nostr.Tags {
 	return tags
 }
 
-// Cancel returns the event that takes a request back.
+// Cancel returns the signed event that cancels a request.
 func Cancel(request *nostr.Event, key nostr.SecretKey, now time.Time) (*nostr.Event, error) {
 	e := &nostr.Event{
 		CreatedAt: max(now.Unix(), request.CreatedAt), Kind: dvm.KindDelete, Content: "cancelled by the customer",
@@ -137,7 +138,7 @@ func Cancel(request *nostr.Event, key nostr.SecretKey, now time.Time) (*nostr.Ev
 	return e, nil
 }
 
-// Answers returns the filter of what is answered to the request.
+// Answers returns the filter for the answers to the request.
 func Answers(request *nostr.Event) nostr.Filter {
 	return nostr.Filter{
 		Authors: []string{request.Tags.Find("p").Value()},
@@ -146,18 +147,18 @@ func Answers(request *nostr.Event) nostr.Filter {
 	}
 }
 
-// Input is what a job works on.
+// Input is an input of a job.
 type Input struct {
 	Data string
 	Type string // one of InputTypes
 }
 
-// InputTypes returns what inputs can be: a text, an address, the id of an event,
-// the id of another job whose result is the input.
+// InputTypes returns the types of inputs: a text, a URL, the id of an event, or the id of
+// another job whose result is the input.
 func InputTypes() []string { return []string{"text", "url", "event", "job"} }
 
-// ParseInput reads DATA or DATA,type. Data may have commas: only what follows the
-// last one, and is a type, is the type.
+// ParseInput parses DATA or DATA,type. DATA may have commas: the text after the last comma
+// counts as the type only if it is one of InputTypes. The default type is text.
 func ParseInput(text string) (Input, error) {
 	in := Input{Data: text, Type: "text"}
 	if i := strings.LastIndexByte(text, ','); i >= 0 && slices.Contains(InputTypes(), text[i+1:]) {
@@ -184,7 +185,7 @@ func (in Input) check() error {
 	return nil
 }
 
-// ParseParam reads name=value.
+// ParseParam parses a parameter of the form name=value.
 func ParseParam(text string) (Param, error) {
 	name, value, ok := strings.Cut(text, "=")
 	switch {
@@ -196,10 +197,11 @@ func ParseParam(text string) (Param, error) {
 	return Param{name, value}, nil
 }
 
-// isID reports whether the text is the id of an event.
+// isID reports whether the text is the id of an event or a public key: 64 lower-case hex
+// digits.
 func isID(text string) bool {
 	return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// maxQuoted is how much of a text an error quotes.
+// maxQuoted is the most bytes of a text that an error quotes.
 const maxQuoted = 60

@@ -8,15 +8,15 @@ import (
 	"github.com/tideover/tideover/nostr/dvm"
 )
 
-// Watch decides what of all that passes is shown.
+// Watch selects the events of NIP-90 that are shown to an observer.
 type Watch struct {
-	Kinds    []int  // of requests
-	Provider string // public key in hex; empty means all
+	Kinds    []int  // kinds of requests
+	Provider string // public key in hex; "" means all providers
 
-	shown recentIDs // requests
+	shown recentIDs // ids of the requests that were shown
 }
 
-// Filters returns what to ask relays for.
+// Filters returns the filters for the subscription at relays.
 func (w *Watch) Filters() []nostr.Filter {
 	var results []int
 	var kinds []string
@@ -36,8 +36,9 @@ func (w *Watch) Filters() []nostr.Filter {
 	return []nostr.Filter{requests, answers, cancels, offers}
 }
 
-// Wants reports whether to show an entry. Feedback does not say of which kind its
-// request is, and a cancellation not for whom it is: they belong to what was shown.
+// Wants reports whether to show an entry. Feedback does not state the kind of its request,
+// so without a Provider it is shown only if its request was shown. A cancellation does not
+// state the provider, so with a Provider it is shown only if its request was shown.
 func (w *Watch) Wants(x *Entry) bool {
 	switch x.Type {
 	case TypeRequest:
@@ -52,8 +53,9 @@ func (w *Watch) Wants(x *Entry) bool {
 	}
 }
 
-// Run shows what comes until the context ends or something can't be shown. Missed is
-// told how many events there was no room for.
+// Run calls show for the events that arrive, until the context ends or show returns an
+// error. It calls missed with the number of events that were dropped because the inbox
+// was full.
 func (w *Watch) Run(ctx context.Context, inbox *Inbox, show func(*Entry) error, missed func(int)) error {
 	for {
 		select {
