@@ -1,5 +1,6 @@
-// Package chaosfile reads the rules of a server that fails on purpose from YAML. Package
-// chaos itself, a module without dependencies, reads only their text form.
+// Package chaosfile parses a [chaos.Spec] from YAML: the rules of a server that fails on
+// purpose. Package chaos itself parses only the text form, because its module has no
+// dependencies.
 package chaosfile
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/tideover/tideover/chaos"
 )
 
-// Parse reads a spec from YAML: seed, and rules, each either its text or the same as a
-// map.
+// Parse parses a spec from YAML, with the keys seed and rules. A rule is a text, or a map
+// with the same content.
 //
 //	seed: 7
 //	rules:
@@ -40,7 +41,7 @@ func Parse(data []byte) (s chaos.Spec, err error) {
 		return s, fmt.Errorf("chaos: %w", err)
 	}
 	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		return s, errors.New("chaos: want one document, with rules: and a list of them")
+		return s, errors.New("chaos: want one YAML document with the key rules, a list")
 	}
 	if err := readSpec(&s, file.Docs[0].Body); err != nil {
 		return chaos.Spec{}, err
@@ -48,8 +49,8 @@ func Parse(data []byte) (s chaos.Spec, err error) {
 	return chaos.Parse(s.String())
 }
 
-// ParseAs reads a spec as YAML if the Content-Type says YAML or JSON, otherwise as text.
-// It is for [chaos.WithSpecParser].
+// ParseAs parses a spec as YAML if the Content-Type is YAML or JSON, otherwise in the text
+// form. It is an argument for [chaos.WithSpecParser].
 func ParseAs(contentType string, data []byte) (chaos.Spec, error) {
 	if strings.Contains(contentType, "yaml") || strings.Contains(contentType, "json") {
 		return Parse(data)
@@ -83,7 +84,7 @@ func readSpec(s *chaos.Spec, body ast.Node) error {
 	})
 }
 
-// readRule reads a rule that is a text or a map.
+// readRule converts a rule that is a text or a map.
 func readRule(n ast.Node) (r chaos.Rule, err error) {
 	if text, err := scalar(n); err == nil {
 		return chaos.ParseRule(text)
@@ -97,8 +98,8 @@ func readRule(n ast.Node) (r chaos.Rule, err error) {
 	return r, err
 }
 
-// readKey returns the rule with the values of one key, of which script, random and down
-// may have several.
+// readKey returns the rule with the values of one key. Only script, random and down may
+// have several values.
 func readKey(r chaos.Rule, name string, value ast.Node) (chaos.Rule, error) {
 	texts, err := scalars(value)
 	if err != nil {
@@ -121,7 +122,7 @@ func readKey(r chaos.Rule, name string, value ast.Node) (chaos.Rule, error) {
 	return r, nil
 }
 
-// eachKey calls the function for each key of a map.
+// eachKey calls the function for each key of a map, and returns its first error.
 func eachKey(n ast.Node, f func(name string, value ast.Node) error) error {
 	var values []*ast.MappingValueNode
 	switch n := n.(type) {
@@ -130,7 +131,7 @@ func eachKey(n ast.Node, f func(name string, value ast.Node) error) error {
 	case *ast.MappingValueNode:
 		values = []*ast.MappingValueNode{n}
 	default:
-		return fmt.Errorf("line %d: want keys and values", n.GetToken().Position.Line)
+		return fmt.Errorf("line %d: want a map of keys and values", n.GetToken().Position.Line)
 	}
 	for _, v := range values {
 		if err := f(v.Key.GetToken().Value, v.Value); err != nil {
@@ -140,7 +141,7 @@ func eachKey(n ast.Node, f func(name string, value ast.Node) error) error {
 	return nil
 }
 
-// items returns the members of a list; anything else is a list of one.
+// items returns the items of a list. Any other node counts as a list of one item.
 func items(n ast.Node) []ast.Node {
 	if list, ok := n.(*ast.SequenceNode); ok {
 		return list.Values
@@ -148,7 +149,7 @@ func items(n ast.Node) []ast.Node {
 	return []ast.Node{n}
 }
 
-// scalars returns the texts of a list, or of the one value.
+// scalars returns the texts of a list, or of a single value.
 func scalars(n ast.Node) (texts []string, err error) {
 	for _, item := range items(n) {
 		text, err := scalar(item)
@@ -160,7 +161,8 @@ func scalars(n ast.Node) (texts []string, err error) {
 	return texts, nil
 }
 
-// scalar returns a value as it is written, also if YAML reads it as a number or a boolean.
+// scalar returns a value as the file has it, even if YAML parses it as a number or a
+// boolean.
 func scalar(n ast.Node) (string, error) {
 	switch n := n.(type) {
 	case *ast.StringNode:

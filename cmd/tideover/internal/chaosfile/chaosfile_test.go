@@ -106,8 +106,8 @@ rules:
 		t.Errorf("Parse = %q, %v, want %q", s, err, want)
 	}
 	for text, want := range map[string]string{
-		"":                               "want one document",
-		"- 503":                          "want keys and values",
+		"":                               "want one YAML document",
+		"- 503":                          "want a map of keys and values",
 		"rule: 503":                      `line 1: key "rule" is unknown; want seed or rules`,
 		"rules: [{scrpt: 503}]":          `rule 1: line 1: key "scrpt" is unknown; want match, script`,
 		"rules: [{script: 5O3}]":         `"5O3" is no answer`,
