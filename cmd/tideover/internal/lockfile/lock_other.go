@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// NoFollow is 0: the system has no such flag.
+// NoFollow is 0, because this system has no flag for it.
 const NoFollow = 0
 
 // Try fails with [errors.ErrUnsupported].

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NoFollow as a flag of [os.OpenFile] rejects a symbolic link.
+// NoFollow is a flag for [os.OpenFile], which then refuses to open a symbolic link.
 const NoFollow = unix.O_NOFOLLOW
 
-// tryFor is how long [Try] tries. A forked child holds the locks of its parent
-// until it executes another program, even if the parent has ended.
+// tryFor is how long [Try] tries. One attempt is not enough: a forked child holds the
+// locks of its parent until it executes another program, even if the parent has ended.
 const tryFor = 200 * time.Millisecond
 
-// Try takes the lock, or reports that another process holds it.
+// Try takes an exclusive lock on the file. held is true if another process holds the lock.
 func Try(f *os.File) (held bool, err error) {
 	for end := time.Now().Add(tryFor); ; time.Sleep(tryFor / 20) {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
