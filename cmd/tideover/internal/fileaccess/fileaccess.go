@@ -10,14 +10,14 @@ import (
 	"runtime"
 )
 
-// Write permissions that Check can reject.
+// Values of the parameter refused of [Check]: whose write permission is refused.
 const (
 	GroupOrOthers fs.FileMode = 0o022
 	Others        fs.FileMode = 0o002
 )
 
-// Check returns an error if other users can change the file or the folder: it belongs to another
-// user, who is not root, or its mode has one of the rejected permissions.
+// Check returns an error if other users can change the file or the folder: if it belongs to another
+// user except root, or if its mode has one of the refused permissions. It checks nothing on Windows.
 func Check(path string, info fs.FileInfo, refused fs.FileMode) error {
 	if runtime.GOOS == "windows" {
 		return nil
@@ -31,7 +31,8 @@ func Check(path string, info fs.FileInfo, refused fs.FileMode) error {
 	return nil
 }
 
-// CheckFolder is Check for a folder that may not exist yet.
+// CheckFolder checks a folder by [Check] with GroupOrOthers. A folder that does not exist is no
+// error.
 func CheckFolder(path string) error {
 	info, err := os.Stat(path)
 	switch {
