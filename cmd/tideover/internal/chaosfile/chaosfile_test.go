@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// specs have everything that a rule can have.
+// specs are texts of specs that together use every feature of a rule.
 var specs = []string{
 	"*: 200",
 	"seed=7; *: 503=20% reset=1%",

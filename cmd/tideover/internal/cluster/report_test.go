@@ -62,7 +62,7 @@ func TestNewAndPastFindingsAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// pad is what was written since it was last taken.
+// pad is a writer that keeps the text that was written since the last call of take.
 type pad struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -81,7 +81,7 @@ func (p *pad) take() string {
 	return p.text.String()
 }
 
-// told returns the levels and what was said.
+// told returns the level and the attribute what, or else error, of each log line.
 func told(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {

@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// TestLoaderAndSchemaAgree gives both the same values, in the place that is marked
-// in the lines above them.
+// TestLoaderAndSchemaAgree puts values at the mark § of a file. The loader and the schema
+// must both accept the good values and both refuse the bad ones.
 func TestLoaderAndSchemaAgree(t *testing.T) {
 	_, resolved := schema(t)
 	for where, values := range map[string]struct{ good, bad []string }{

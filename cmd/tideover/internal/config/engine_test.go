@@ -20,7 +20,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// clustered loads a section and returns what the log is opened with.
+// clustered loads a file with the section engine, and returns the settings with which the
+// log is opened.
 func clustered(t *testing.T, section string, env ...string) (*config.Config, jetstream.Config) {
 	t.Helper()
 	cfg, err := config.Load(config.Source{
@@ -71,8 +72,8 @@ func TestWithoutNATSThereIsNoCluster(t *testing.T) {
 	}
 }
 
-// TestPasswordsOfAnyCharacters has those that would end a part of a URL, or begin
-// another address.
+// TestPasswordsOfAnyCharacters uses passwords with characters that end a part of a URL or
+// separate addresses.
 func TestPasswordsOfAnyCharacters(t *testing.T) {
 	for _, password := range []string{"plain", "a,b", "a/b?c#d", "a@b:c", "100%", "a b+c", "${x}", "ü"} {
 		_, c := clustered(t, "engine: {nats: 'nats://me:${env:PW}@a.example:4222'}", "PW="+password)
@@ -158,7 +159,7 @@ func TestVariablesAndFlagsOfACluster(t *testing.T) {
 	}
 }
 
-// pair writes a certificate and its key.
+// pair writes a new certificate and its key to the folder, and returns their paths.
 func pair(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -21,14 +21,14 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// samples are files that have every key between them: sessions and a cluster do not
-// go together, nor do two ways to say who we are.
+// samples are files that together have every key. One file can't have all keys, because
+// sessions can't be combined with a cluster, nor can two ways to authenticate.
 var samples = []string{
 	"testdata/full.yaml", "testdata/cluster.yaml", "testdata/cluster-token.yaml", "testdata/cluster-nkey.yaml", "testdata/cluster-credentials.yaml", "testdata/cluster-address.yaml",
 }
 
-// allSamples returns the samples, and one that names files of a mode that a
-// repository does not keep.
+// allSamples returns the samples, and one with server.tls, which needs a key file with
+// mode 600; git does not keep that mode.
 func allSamples(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +45,8 @@ var loadFull = sync.OnceValues(func() (*config.Config, error) {
 	return config.Load(config.Source{Path: "testdata/full.yaml", Environ: environ})
 })
 
-// full returns the first sample, which all tests share: they must not change it.
+// full returns the configuration of the first sample. Tests share it and must not change
+// it.
 func full(t *testing.T) *config.Config {
 	t.Helper()
 	cfg, err := loadFull()
@@ -55,7 +56,7 @@ func full(t *testing.T) *config.Config {
 	return cfg
 }
 
-// decoded returns a YAML text as the value of its JSON.
+// decoded converts a YAML text to JSON, and returns the decoded value.
 func decoded(t *testing.T, data []byte) (v any) {
 	t.Helper()
 	j, err := yaml.YAMLToJSON(data)
@@ -76,7 +77,7 @@ var loadSchema = sync.OnceValues(func() (*jsonschema.Resolved, error) {
 	return s.Resolve(&jsonschema.ResolveOptions{ValidateDefaults: true})
 })
 
-// schema returns the schema of a configuration, which all tests share.
+// schema returns the schema of the configuration file. Tests share it.
 func schema(t *testing.T) (*jsonschema.Schema, *jsonschema.Resolved) {
 	t.Helper()
 	r, err := loadSchema()
@@ -102,7 +103,7 @@ func TestTheSamplesAreValid(t *testing.T) {
 	}
 }
 
-// sample returns one of the samples as the value of its JSON.
+// sample returns one of the samples as a decoded JSON value.
 func sample(t *testing.T, name string) any {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -112,9 +113,9 @@ func sample(t *testing.T, name string) any {
 	return decoded(t, data)
 }
 
-// TestLoaderAndSchemaKnowTheSameKeys uses the samples, which have every key of the
-// schema: leaving one out of them, or of the schema, shows here. Then an unknown
-// key is put into a map of each kind, and both must refuse it.
+// TestLoaderAndSchemaKnowTheSameKeys checks that the samples and the schema have the same
+// keys. Then it puts an unknown key into a map of each kind, which the loader and the
+// schema must refuse.
 func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 	s, resolved := schema(t)
 	used := map[string]bool{}
@@ -134,7 +135,7 @@ func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 			t.Errorf("the schema has no %s", path)
 		}
 	}
-	tampered := map[string]bool{} // the kinds of maps that have been tried
+	tampered := map[string]bool{} // kinds of maps that have been tested
 	for _, name := range files {
 		whole := sample(t, name)
 		var maps []map[string]any
@@ -165,8 +166,8 @@ func TestLoaderAndSchemaKnowTheSameKeys(t *testing.T) {
 	}
 }
 
-// objects appends the maps of a value that have fixed keys, one of each kind that is not
-// in seen yet.
+// objects appends to out the maps inside a value that have fixed keys, one of each kind
+// that is not in seen.
 func objects(s *jsonschema.Schema, v any, path string, seen map[string]bool, out *[]map[string]any) {
 	for _, alt := range s.AnyOf {
 		objects(alt, v, path, seen, out)
@@ -197,7 +198,7 @@ func objects(s *jsonschema.Schema, v any, path string, seen map[string]bool, out
 	}
 }
 
-// property returns the schema of a key.
+// property returns the schema of the key name in a map with the schema s.
 func property(s *jsonschema.Schema, name string) *jsonschema.Schema {
 	if p := s.Properties[name]; p != nil {
 		return p
@@ -208,7 +209,8 @@ func property(s *jsonschema.Schema, name string) *jsonschema.Schema {
 	return nil
 }
 
-// table brings the places where the same table is used together.
+// table replaces the path of a map by the path of another map that uses the same table of
+// keys, so that each table is tested once.
 var table = strings.NewReplacer(
 	".workflows.*.steps[].policy.", ".policies.*.", ".workflows.*.on-give-up.policy.", ".policies.*.",
 	".nip90.kinds.*.policy.", ".policies.*.", ".nip90.kinds.*.http.", ".workflows.*.steps[].http.",
@@ -218,7 +220,7 @@ var table = strings.NewReplacer(
 	".on.user-exit.", ".on.unknown.", ".on.crashed.", ".on.unknown.",
 )
 
-// described collects the keys of a schema and checks that each is described.
+// described collects the keys of a schema in out, and checks that each has a description.
 func described(t *testing.T, s *jsonschema.Schema, path string, out map[string]bool) {
 	t.Helper()
 	for name, p := range s.Properties {
@@ -240,7 +242,7 @@ func described(t *testing.T, s *jsonschema.Schema, path string, out map[string]b
 	}
 }
 
-// collect collects the fixed keys that a value has.
+// collect collects the fixed keys of a value in out.
 func collect(s *jsonschema.Schema, v any, path string, out map[string]bool) {
 	for _, alt := range s.AnyOf {
 		collect(alt, v, path, out)

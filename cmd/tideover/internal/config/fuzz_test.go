@@ -14,8 +14,9 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// FuzzLoad feeds the loader anything. It must not panic or take long, must not
-// repeat secrets, and what it accepts must be stored and come back the same.
+// FuzzLoad loads random files. The loader must not panic or take long, and its errors must
+// not contain secrets. The steps of an accepted file must be the same after they are
+// stored and decoded.
 func FuzzLoad(f *testing.F) {
 	files := samples
 	if f := flag.Lookup("test.fuzz"); f.Value.String() != "" { // else TestBadFiles loads them
@@ -54,7 +55,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// comesBack stores a step and reads it back.
+// comesBack encodes and decodes a step, and checks that it is the same.
 func comesBack(t *testing.T, s *steps.Step) {
 	t.Helper()
 	stored, err := json.Marshal(s)
@@ -70,7 +71,7 @@ func comesBack(t *testing.T, s *steps.Step) {
 	}
 }
 
-// checkJobs checks what must be so of every configuration that was accepted.
+// checkJobs checks invariants of the section nip90 of an accepted configuration.
 func checkJobs(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	n := cfg.NIP90
@@ -103,8 +104,8 @@ func quoted(text string) string {
 	return string(q)
 }
 
-// FuzzSecretsInErrors plants a secret where a secret belongs, in a file with
-// something wrong elsewhere, and looks for it in the error.
+// FuzzSecretsInErrors loads a file with a written-out secret and with another problem. The
+// error must not contain the secret.
 func FuzzSecretsInErrors(f *testing.F) {
 	f.Add("hunter22")
 	f.Add("a: b")

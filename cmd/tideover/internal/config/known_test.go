@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// TestWhatOnlyLooksLikeASecretIsAccepted has words that begin as secrets do, and
-// secrets that are references.
+// TestWhatOnlyLooksLikeASecretIsAccepted uses words that begin like known secrets, and
+// references to secrets.
 func TestWhatOnlyLooksLikeASecretIsAccepted(t *testing.T) {
 	for _, value := range []string{
 		"task-runner-of-internationalization-1", "risk-Assessment-2026-final-report", "sk-learn-and-other-things-2", "sk-short", "sk-",

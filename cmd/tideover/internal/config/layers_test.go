@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// origins returns text and origin of each value of the server.
+// origins returns the text and the origin of each value, by path.
 func origins(t *testing.T, src config.Source) map[string]string {
 	t.Helper()
 	cfg, err := config.Load(src)

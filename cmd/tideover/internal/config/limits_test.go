@@ -8,8 +8,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// TestLargeFilesAreBounded loads files that are made to keep the loader busy.
-// There is no deadline in it: one that hangs ends with the test's own.
+// TestLargeFilesAreBounded loads files that are designed to make the loader slow. It has
+// no deadline of its own: if the loader hangs, the timeout of go test ends it.
 func TestLargeFilesAreBounded(t *testing.T) {
 	many := func(n int, format string) string {
 		var b strings.Builder

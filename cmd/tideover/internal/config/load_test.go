@@ -11,7 +11,8 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// environ is what all tests load with. Every secret has PLANTED in it.
+// environ is the environment with which all tests load files. Every secret in it contains
+// the word PLANTED.
 var environ = []string{
 	"HOME=/home/me", "FETCH_TOKEN=fetch-PLANTED-1", "HOOK=hook-PLANTED-2", "EMPTY=",
 	"HOOK_URL=https://example.com/PLANTED-3", "TIDEOVER_ATTEMPT=1",
@@ -20,21 +21,21 @@ var environ = []string{
 	"NATS_URL=nats://me:nats-PLANTED-9@a.example", "PROVIDER_KEY=provider-PLANTED-5", "SPARE_KEY=spare-PLANTED-6", "TWO_LINES=lines-PLANTED-7\nlines-PLANTED-8",
 }
 
-// nostrKey is a secret that can't have PLANTED in it: it is made of hex digits, or
-// of those of nostrSecret.
+// nostrKey and nostrSecret are the same secret key in two forms. It can't contain the word
+// PLANTED, because its characters are restricted.
 const (
 	nostrKey    = "67dea2ed018072d675f5415ecfaed7d2597555e202d85b3d65ea4e58d2d92ffa"
 	nostrSecret = "nsec1vl029mgpspedva04g90vltkh6fvh240zqtv9k0t9af8935ke9laqsnlfe5"
 )
 
-// The keys of customers: one in both spellings, and another.
+// Public keys of two customers. The first is in both forms.
 const (
 	customer = "3bf0c63fcb93463407af97a5e5ee64fa883d107ef9e558472c4eb9aaaefa459d"
 	npub     = "npub180cvv07tjdrrgpa0j7j7tmnyl2yr6yr7l8j4s3evf6u64th6gkwsyjh6w6"
 	another  = "7e7e9c42a91bfef19fa929e5fda1b72e0ebc1a4c1141673e2794234d86addf4e"
 )
 
-// planted reports whether a text has a secret in it.
+// planted reports whether a text contains one of the secrets of environ.
 func planted(text string) bool {
 	lower := strings.ToLower(text)
 	return strings.Contains(text, "PLANTED") || strings.Contains(lower, nostrKey) || strings.Contains(lower, nostrSecret)

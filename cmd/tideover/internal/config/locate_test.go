@@ -47,7 +47,7 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// TestLocateIsWhereTheServerIs compares with the whole configuration.
+// TestLocateIsWhereTheServerIs checks that Locate returns the same paths as Load.
 func TestLocateIsWhereTheServerIs(t *testing.T) {
 	cfg := full(t)
 	socket, data, err := config.Locate(config.Source{Path: "testdata/full.yaml", Environ: environ})

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// job is what a job's templates see.
+// job is the input of a job, as its templates see it.
 var job = map[string]any{
 	"id": "e1", "kind": 5900, "customer": customer, "task": "--help; rm -rf /", "output": "text/plain", "timeout": 45,
 	"inputs": []any{map[string]any{"data": "one", "type": "text", "relay": "", "marker": ""}, map[string]any{"data": "two", "type": "url", "relay": "", "marker": ""}},
@@ -64,7 +64,7 @@ func TestJobsAreReadAsTheyAreMeant(t *testing.T) {
 	}
 }
 
-// stored returns a step as it comes back with the run that it is part of.
+// stored returns a step after it is encoded for storage and decoded again.
 func stored(t *testing.T, s *steps.Step) *steps.Step {
 	t.Helper()
 	data, err := json.Marshal(s)
@@ -78,7 +78,7 @@ func stored(t *testing.T, s *steps.Step) *steps.Step {
 	return again
 }
 
-// jobsFile is a section with what is needed, and no more.
+// jobsFile is a file with a section nip90 that has only the required keys.
 const jobsFile = "version: 1\nnip90:\n  key: ${env:NOSTR_KEY}\n  relays: [wss://a.example]\n  kinds: {5900: {run: [x]}}\n"
 
 func TestValuesOfJobsHaveOrigins(t *testing.T) {
@@ -116,8 +116,8 @@ func TestValuesOfJobsHaveOrigins(t *testing.T) {
 	}
 }
 
-// TestEveryChangeOfJobsIsSeen changes one thing at a time: a reload compares the
-// values.
+// TestEveryChangeOfJobsIsSeen changes one setting at a time. Each change must show in
+// Config.Values, which a reload compares.
 func TestEveryChangeOfJobsIsSeen(t *testing.T) {
 	t.Parallel()
 	rest := "workflows: {w: {steps: [{id: a, run: [x]}]}}\n"
@@ -184,7 +184,7 @@ func TestJobsGoTogetherWithACluster(t *testing.T) {
 	}
 }
 
-// TestTheKeyIsLookedUpLate changes the key while the configuration stays.
+// TestTheKeyIsLookedUpLate changes the key file after the configuration was loaded.
 func TestTheKeyIsLookedUpLate(t *testing.T) {
 	t.Parallel()
 	name := keyFile(t, nostrKey)
@@ -216,8 +216,8 @@ func TestTheKeyIsLookedUpLate(t *testing.T) {
 	}
 }
 
-// TestTheRedactorKnowsEverySpellingOfTheKey has the key spelled in one way, and
-// planted in the others.
+// TestTheRedactorKnowsEverySpellingOfTheKey loads the key in one form, and checks that the
+// redactor masks it in all forms.
 func TestTheRedactorKnowsEverySpellingOfTheKey(t *testing.T) {
 	t.Parallel()
 	all := []string{nostrKey, strings.ToUpper(nostrKey), nostrSecret, strings.ToUpper(nostrSecret)}

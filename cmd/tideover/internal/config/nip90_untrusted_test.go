@@ -7,7 +7,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// TestWhatStrangersMaySay has templates at places where they are harmless.
+// TestWhatStrangersMaySay uses templates with text of a job in places where they are
+// harmless. The loader must accept them.
 func TestWhatStrangersMaySay(t *testing.T) {
 	t.Parallel()
 	for _, does := range []string{
@@ -49,7 +50,8 @@ func TestWhatStrangersMaySay(t *testing.T) {
 	}
 }
 
-// TestWhatIsOursMayStandInAScript has what no stranger can choose.
+// TestWhatIsOursMayStandInAScript checks that a script may contain templates of values that
+// the sender of a job can't choose, and no others.
 func TestWhatIsOursMayStandInAScript(t *testing.T) {
 	t.Parallel()
 	const rest = "workflows: {w: {steps: [{id: a, run: [x]}, {id: b, needs: [a], run: [sh, -c, 'echo %']}]}}\n"

@@ -95,7 +95,8 @@ func TestMessageFieldsAreSorted(t *testing.T) {
 	}
 }
 
-// FuzzTrigger reads anything; what it accepts is written and read back the same.
+// FuzzTrigger parses random texts. An accepted trigger must be the same after String and
+// ParseTrigger.
 func FuzzTrigger(f *testing.F) {
 	for _, s := range []string{"gave-up", "waiting>30m", "waiting > 1d12h", "waiting>0.5s", "waiting>1ns", "resumed>1m", ">", ""} {
 		f.Add(s)
@@ -112,7 +113,8 @@ func FuzzTrigger(f *testing.F) {
 	})
 }
 
-// FuzzRate reads anything; what it accepts is written and read back the same.
+// FuzzRate parses random texts. An accepted rate must be the same after String and
+// ParseRate.
 func FuzzRate(f *testing.F) {
 	for _, s := range []string{"5/h", "1000/s", "007/d", "0/h", "5/w", "/", "5", "-1/h"} {
 		f.Add(s)

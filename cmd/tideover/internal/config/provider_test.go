@@ -92,8 +92,8 @@ func TestASpecBelongsToWhoeverAskedForIt(t *testing.T) {
 	}
 }
 
-// TestSecretsOfProvidersStayWhereTheyAre looks for them in all that a configuration
-// shows, and in the redactor that must know them.
+// TestSecretsOfProvidersStayWhereTheyAre checks that no printed form of a configuration
+// contains the secrets of its providers, and that the redactor masks them.
 func TestSecretsOfProvidersStayWhereTheyAre(t *testing.T) {
 	redactor := new(secret.Redactor)
 	cfg, err := config.Load(config.Source{Path: "testdata/full.yaml", Environ: environ, Redactor: redactor})
@@ -124,8 +124,7 @@ func TestSecretsOfProvidersStayWhereTheyAre(t *testing.T) {
 	}
 }
 
-// TestResolveSaysWhatIsMissing takes a key away after the configuration was
-// loaded.
+// TestResolveSaysWhatIsMissing removes a key after the configuration was loaded.
 func TestResolveSaysWhatIsMissing(t *testing.T) {
 	cfg := full(t)
 	gone := secret.Resolver{LookupEnv: func(name string) (string, bool) {
@@ -215,7 +214,8 @@ func TestAStepOfAProvider(t *testing.T) {
 	}
 }
 
-// TestAPathStaysBelowItsProvider has templates that make something else of it.
+// TestAPathStaysBelowItsProvider renders templates to paths that would leave the base URL
+// of the provider.
 func TestAPathStaysBelowItsProvider(t *testing.T) {
 	text := "version: 1\nproviders: {openai: {auth: '${env:HOOK}'}}\nworkflows: {w: {steps: [{id: a, http: {provider: openai, get: '/{{ .input.x }}'}}]}}\n"
 	cfg, err := config.Load(config.Source{Path: "/etc/tideover.yaml", Data: []byte(text), Environ: environ})
@@ -250,7 +250,7 @@ func TestHTTPIsForThisMachineOrWithoutSecrets(t *testing.T) {
 		"base-url: 'http://[::1]:1', headers: {A: '${env:HOOK}'}":                                          true,
 		"base-url: 'http://a.example', auth: none":                                                         true,
 		"base-url: 'http://a.example', auth: none, headers: {A: b}":                                        true,
-		"base-url: 'http://a.example', headers: {A: b}":                                                    false, // callers bring their keys
+		"base-url: 'http://a.example', headers: {A: b}":                                                    false, // clients send their own keys
 		"base-url: 'http://a.example', plain-http: true":                                                   true,
 		"base-url: 'http://a.example', plain-http: false":                                                  false,
 		"base-url: 'http://a.example', plain-http: true, auth: '${env:HOOK}', headers: {A: '${env:HOOK}'}": true,
@@ -296,7 +296,8 @@ func TestAProviderAlwaysHasABudget(t *testing.T) {
 	}
 }
 
-// TestAFallbackOfAnotherFormatNamesItsLine is the promise of the documentation.
+// TestAFallbackOfAnotherFormatNamesItsLine checks a statement of the documentation: the
+// error about a fallback with another format names the line.
 func TestAFallbackOfAnotherFormatNamesItsLine(t *testing.T) {
 	text := `version: 1
 providers:
@@ -341,7 +342,7 @@ func TestSectionsOfTheGatewayMayBeEmpty(t *testing.T) {
 	}
 }
 
-// TestAChangeOfAProviderIsSeen writes files that differ in nothing else.
+// TestAChangeOfAProviderIsSeen watches a file in which only a provider changes.
 func TestAChangeOfAProviderIsSeen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tideover.yaml")
 	write := func(text string) {

@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// load reads a text in which two spaces of indent stand for the steps of a
-// workflow.
+// load loads a file with one workflow and returns the workflow. The text is the YAML of
+// the workflow's keys, indented by four spaces.
 func load(t *testing.T, steps string) *steps.Workflow {
 	t.Helper()
 	cfg, err := config.Load(config.Source{Path: "testdata/x.yaml", Data: []byte("version: 1\nworkflows:\n  w:\n" + steps), Environ: environ})
@@ -43,7 +43,7 @@ func data(cfg *config.Config) steps.Data {
 	return d
 }
 
-// shown returns everything that a step renders, secrets included.
+// shown returns everything that a step renders, with its secrets.
 func shown(t *testing.T, s *steps.Step, d steps.Data) string {
 	t.Helper()
 	var b strings.Builder

@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// tlsFiles puts a good pair into a folder, and more beside it.
+// tlsFiles writes a valid certificate and key to a folder, and files with problems.
 func tlsFiles(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
@@ -85,7 +85,7 @@ func TestTheFilesOfTLS(t *testing.T) {
 	}
 }
 
-// told returns what is wrong, with the names of the fields alone.
+// told returns the problems of an error as path: message, without positions.
 func told(err error) string {
 	problems, _ := err.(strictyaml.FieldErrors)
 	var lines []string
@@ -98,7 +98,8 @@ func told(err error) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestAKeyOfRootMayBeReadByItsGroup is how packages give a key to a service.
+// TestAKeyOfRootMayBeReadByItsGroup is about the way in which packages give a service
+// access to a key.
 func TestAKeyOfRootMayBeReadByItsGroup(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -150,8 +151,8 @@ func TestLayersOfTLS(t *testing.T) {
 	}
 }
 
-// TestAFingerprintTellsRenewals includes one by a link, whose target has another
-// content and may have the same size and time.
+// TestAFingerprintTellsRenewals checks that the fingerprint changes after a renewal, also
+// if a symbolic link is changed to a file of the same size and time.
 func TestAFingerprintTellsRenewals(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -187,8 +188,8 @@ func TestAFingerprintTellsRenewals(t *testing.T) {
 	}
 }
 
-// FuzzServerTLS has anything in the files: it must not panic, and what it accepts
-// must be a pair.
+// FuzzServerTLS loads random files. Load must not panic, and files that it accepts must be
+// a certificate and its key.
 func FuzzServerTLS(f *testing.F) {
 	dir := f.TempDir()
 	good := certtest.New(f).Issue(f, time.Now().Add(time.Hour), "localhost")

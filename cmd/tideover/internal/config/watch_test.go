@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/config"
 )
 
-// watched is what the callback was given.
+// watched has the arguments of a call of the callback.
 type watched struct {
 	cfg *config.Config
 	err error
@@ -22,7 +22,7 @@ func TestWatch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tideover.yaml")
 	write := func(retention string) {
 		t.Helper()
-		tmp := path + ".new" // as an editor does it
+		tmp := path + ".new" // replace the file by a rename, as editors do
 		if err := os.WriteFile(tmp, []byte("version: 1\nserver: {retention: "+retention+"}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestWatch(t *testing.T) {
 		}
 		days("a change before the watch", next("a change before the watch"), 2)
 		quiet("no change")
-		write("3d") // the same size
+		write("3d") // a file of the same size
 		days("a change", next("a change"), 3)
 
 		write("soon")

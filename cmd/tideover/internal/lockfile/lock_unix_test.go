@@ -33,7 +33,8 @@ func TestALockIsForOne(t *testing.T) {
 		if held, err := lockfile.Try(second); !held || err != nil {
 			t.Errorf("Try of a lock that is held = %v, %v", held, err)
 		}
-		// As when a child that was just forked executes another program.
+		// Release the lock after a moment, as a forked child does when it executes another
+		// program.
 		time.AfterFunc(20*time.Millisecond, func() { _ = first.Close() })
 		if held, err := lockfile.Try(second); held || err != nil {
 			t.Errorf("Try of a lock that is let go meanwhile = %v, %v", held, err)

@@ -28,7 +28,7 @@ const (
 	customerKey = "0000000000000000000000000000000000000000000000000000000000000002"
 )
 
-// spec returns one kind of job.
+// spec returns a configuration with one kind of jobs.
 func spec(t *testing.T) *Spec {
 	t.Helper()
 	key := must(template.Parse("${env:NOSTR_KEY}", template.WithRefs, template.Fields{}))
@@ -41,12 +41,12 @@ func spec(t *testing.T) *Spec {
 	}
 }
 
-// policy gives the jobs a policy.
+// policy returns a change that sets the policy of the jobs.
 func policy(text string) func(*Spec) {
 	return func(s *Spec) { s.Kinds[0].Step.Policy = must(retry.Parse(text)) }
 }
 
-// bench is a service with an engine in memory, whose answers are kept.
+// bench is a service with an engine in memory. It records the answers.
 type bench struct {
 	*Service
 	engine  *engine.Engine
@@ -54,7 +54,7 @@ type bench struct {
 	answers chan []*nostr.Event
 }
 
-// newBench must be called in a bubble.
+// newBench returns a bench. It must be called in a synctest bubble.
 func newBench(t *testing.T, change func(*Spec), attempt engine.Handler) *bench {
 	t.Helper()
 	offered := spec(t)
@@ -117,7 +117,8 @@ func (b *bench) close(t *testing.T) {
 	}
 }
 
-// told returns answers as text: when, what, and to which words.
+// told returns the events of an answer as text: the time since the start, the kind, the
+// content and the tags.
 func (b *bench) told(t *testing.T, list []*nostr.Event) string {
 	t.Helper()
 	var out strings.Builder
@@ -275,7 +276,7 @@ func TestAJobThatIsRetriedByHandBeforeItsAnswerIsAnsweredOnce(t *testing.T) {
 		})
 		defer b.close(t)
 		key := b.keys
-		b.keys = nil // so that there can't be an answer yet
+		b.keys = nil // without a key, the job can't be answered yet
 		b.ask(t, "do it")
 		time.Sleep(100 * time.Millisecond)
 		dead := must(b.engine.List(t.Context(), engine.Filter{States: []string{"dead"}})).Runs

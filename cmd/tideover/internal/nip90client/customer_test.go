@@ -22,7 +22,7 @@ type fakeLink struct {
 
 	mu     sync.Mutex
 	closed map[string]string    // relays that refuse the subscription
-	then   func(e *nostr.Event) // after an event was published
+	then   func(e *nostr.Event) // is called after an event was published
 }
 
 func (f *fakeLink) Subscribe(_ string, _ time.Time, filters ...nostr.Filter) { f.subscribed = filters }
@@ -33,7 +33,7 @@ func (f *fakeLink) Refusals(string) map[string]string {
 	return f.closed
 }
 
-// refuse has relays refuse the subscription.
+// refuse makes the relays refuse the subscription, with the given reasons.
 func (f *fakeLink) refuse(closed map[string]string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -56,7 +56,7 @@ var (
 	refused = nostr.Receipt{Relay: "ws://c", State: nostr.Refused, Err: errBlocked}
 )
 
-// asked is a customer who asks over a fake link.
+// asked is a customer with a fake link, and a record of its callbacks.
 type asked struct {
 	*deal
 	link     *fakeLink
@@ -78,7 +78,7 @@ func newAsked(t *testing.T, receipts ...nostr.Receipt) *asked {
 	return a
 }
 
-// say has the provider say things, each after a while.
+// say delivers events of the provider, one each second.
 func (a *asked) say(events ...*nostr.Event) {
 	for _, e := range events {
 		time.Sleep(time.Second)
@@ -126,7 +126,7 @@ func TestHowAnswersEndARequest(t *testing.T) {
 		name    string
 		answers func(d *deal) []*nostr.Event
 		want    nip90client.Ending
-		message string // of the feedback that decided, or the failure's
+		message string // of the feedback or the failure that ended the request
 		took    time.Duration
 	}{
 		{"an error result", func(d *deal) []*nostr.Event {
@@ -256,7 +256,7 @@ func TestAnInterruptTakesTheRequestBack(t *testing.T) {
 	}
 }
 
-// TestACustomerWhoCantReadAnswersDoesNotWait has relays take the request and refuse the
+// TestACustomerWhoCantReadAnswersDoesNotWait makes relays accept the request and refuse the
 // subscription: at first one of two, then both.
 func TestACustomerWhoCantReadAnswersDoesNotWait(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90client"
 )
 
-// Data may have commas: only what follows the last one, and is a type, is the type.
+// The data may have commas: the text after the last comma counts as the type only if it is
+// a known type.
 func ExampleParseInput() {
 	for _, text := range []string{"red, green", "https://example.com/a,url"} {
 		in, err := nip90client.ParseInput(text)

@@ -1,7 +1,7 @@
 package nip90client
 
-// Limit makes an inbox smaller: signing events by the thousand takes a while.
+// Limit makes an inbox smaller for tests, because signing thousands of events is slow.
 func (b *Inbox) Limit(waiting, results int) { b.room, b.results = waiting, results }
 
-// LimitBytes does the same for the memory that it takes.
+// LimitBytes sets a smaller memory limit for tests.
 func (b *Inbox) LimitBytes(n int) { b.bytes = n }

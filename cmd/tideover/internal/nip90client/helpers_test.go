@@ -19,7 +19,7 @@ func newKey(tb testing.TB) nostr.SecretKey {
 	return key
 }
 
-// deal is a request, and both sides of it.
+// deal is a request, with the keys of its customer and its provider.
 type deal struct {
 	tb                 testing.TB
 	customer, provider nostr.SecretKey
@@ -38,7 +38,8 @@ func newDeal(tb testing.TB) *deal {
 	return d
 }
 
-// answer returns an event of the provider about the request, some seconds after it.
+// answer returns an event of the provider about the request. Its time is after seconds
+// later than the request.
 func (d *deal) answer(kind int, after int64, content string, tags ...nostr.Tag) *nostr.Event {
 	return d.by(d.provider, kind, after, content, tags...)
 }
@@ -65,7 +66,7 @@ func (d *deal) result(after int64, status, content string) *nostr.Event {
 	return d.answer(nip90client.ResultKind(d.request.Kind), after, content, nostr.Tag{"status", status}, nostr.Tag{"runtime", "1200"})
 }
 
-// messages returns what entries say, in short.
+// messages returns the type, the status and the message of each entry.
 func messages(list []nip90client.Entry) string {
 	var words []string
 	for _, x := range list {

@@ -131,7 +131,7 @@ func TestAnInboxIsBoundedByBytes(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("x", 10<<10)
-	for _, round := range []string{"first", "second"} { // what was taken makes room
+	for _, round := range []string{"first", "second"} { // after Take, the inbox has room again
 		for _, end := range []string{"1", "2", "3"} {
 			put(d.feedback(1, "processing", long+round+end))
 		}

@@ -39,7 +39,7 @@ func TestWhatAWatchShows(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &nip90client.Watch{Kinds: []int{5900}, Provider: c.provider}
 				inbox := nip90client.NewInbox(w.Filters()...)
-				for i := range c.events { // the newest first, as relays have it
+				for i := range c.events { // the newest first, as relays send stored events
 					if err := inbox.Put(c.events[len(c.events)-1-i]); err != nil {
 						t.Fatal(err)
 					}

@@ -97,7 +97,8 @@ func TestACommandEndsWhenItsTimeIsUp(t *testing.T) {
 	}
 }
 
-// TestACommandDiesWithItsChildren runs one that would outlive the test.
+// TestACommandDiesWithItsChildren runs a command whose child would run longer than the
+// test.
 func TestACommandDiesWithItsChildren(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	s := sender(t, `{timeout: 1h, run: [sh, -c, 'sleep 600 & echo $! > "$PIDFILE.new"; mv "$PIDFILE.new" "$PIDFILE"; wait'], env: {PIDFILE: "`+file+`"}}`)
@@ -124,7 +125,8 @@ func TestACommandDiesWithItsChildren(t *testing.T) {
 	testwait.Until(t, "the child has ended", func() bool { return dead(pid) })
 }
 
-// dead reports whether the process is gone, or a zombie whose parent is slow.
+// dead reports whether the process has ended. A zombie that its parent has not yet waited
+// for counts as ended.
 func dead(pid int) bool {
 	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 		return true

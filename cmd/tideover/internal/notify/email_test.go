@@ -42,7 +42,7 @@ func pool(t testing.TB, cert []byte) *x509.CertPool {
 	return p
 }
 
-// certificate makes one for 127.0.0.1 that signs itself.
+// certificate returns a self-signed certificate for 127.0.0.1, also as PEM.
 func certificate(t testing.TB) (pair *tls.Certificate, cert []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -172,7 +172,7 @@ func TestWhatAMailServerSays(t *testing.T) {
 	}
 }
 
-// envelopes returns who wrote to whom, mail by mail.
+// envelopes returns the sender and the recipients of each stored mail.
 func envelopes(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	for _, m := range mailsIn(t, dir) {
@@ -182,14 +182,15 @@ func envelopes(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// TestEveryRecipientGetsOneMail tries as a caller does, who passes on what was done.
+// TestEveryRecipientGetsOneMail retries as callers do: each attempt gets the message that
+// Progress of the last error returns.
 func TestEveryRecipientGetsOneMail(t *testing.T) {
 	const me, ops, both = "me@example.com", "ops@example.com", "me@example.com ops@example.com"
 	for _, c := range []struct {
 		name, script string
-		outcomes     []string // of the attempts
-		mails        []string // their recipients
-		progress     []string // of the last error
+		outcomes     []string // outcome of each attempt
+		mails        []string // recipients of each mail
+		progress     []string // recipients that have the mail after the last error
 	}{
 		{"all at once", "", []string{""}, []string{both}, nil},
 		{"the second twice not now", "rcpt:250,rcpt:450,rcpt:451,rcpt:250", []string{"450", "451", ""}, []string{me, ops}, []string{me}},
@@ -227,7 +228,7 @@ func TestEveryRecipientGetsOneMail(t *testing.T) {
 	}
 }
 
-// stored returns the message as it comes back from where it was kept.
+// stored returns the message after it is encoded as JSON and decoded.
 func stored(t *testing.T, m notify.Message) (back notify.Message) {
 	t.Helper()
 	data, err := json.Marshal(m)

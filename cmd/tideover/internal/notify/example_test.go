@@ -67,7 +67,8 @@ func ExampleSender() {
 	// <nil>
 }
 
-// A mail to several may reach some of them first. The next attempt is for the rest.
+// A mail to several recipients may reach only some of them. The next attempt sends it to
+// the others.
 func ExampleSendError_Progress() {
 	send := func(ctx context.Context, sender *notify.Sender, runner *retry.Runner, m notify.Message) error {
 		return runner.Do(ctx, func(ctx context.Context) error {

@@ -1,6 +1,6 @@
 package notify
 
-// Remembered returns how much the gate remembers.
+// Remembered returns the number of entries that the gate keeps.
 func (g *Gate) Remembered() int { return len(g.seen) + len(g.ends) }
 
 // MailText is mailText.

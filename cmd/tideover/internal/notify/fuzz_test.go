@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/notify"
 )
 
-// FuzzMail puts anything into a mail. It must stay one with the same headers,
-// whose lines end as they should and are not too long.
+// FuzzMail makes mails from random texts. A mail must be valid and have no further headers
+// and recipients, and its lines must end in CRLF.
 func FuzzMail(f *testing.F) {
 	f.Add("title", "text", "id", "name")
 	f.Add("a\r\nBcc: evil@example.com\r\n\r\nbody", "\r\n.\r\n", "x>\r\nY: z", "\"\r\nZ: 1")
@@ -38,7 +38,8 @@ func FuzzMail(f *testing.F) {
 	})
 }
 
-// FuzzHeaderText makes anything fit for a header, from which it can be read.
+// FuzzHeaderText encodes random texts for a header. The result must be a valid value that
+// decodes to the text.
 func FuzzHeaderText(f *testing.F) {
 	f.Add("nightly gave up")
 	f.Add("nächtlich\r\nX: y")

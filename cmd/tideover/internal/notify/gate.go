@@ -88,7 +88,7 @@ func (g *Gate) Admit(m Message, now time.Time) (Message, Held) {
 
 // ended reports whether the message is the second one about the end of a run, see
 // [ending], even if the first was held back. It is true only once per end: a run that is
-// replayed may end again.
+// retried may end again.
 func (g *Gate) ended(m Message, now time.Time) bool {
 	other := map[Event]Event{GaveUp: DeadLetter, DeadLetter: GaveUp}[m.Event]
 	if m.Run == "" || other == "" {

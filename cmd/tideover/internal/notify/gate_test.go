@@ -32,10 +32,10 @@ func TestGate(t *testing.T) {
 	step := dead("1")
 	step.Event = notify.GaveUp
 	type call struct {
-		after time.Duration // since the one before
+		after time.Duration // since the call before
 		m     notify.Message
 		held  notify.Held
-		text  string // of what is sent
+		text  string // text of the message if it is sent
 	}
 	for _, c := range []struct {
 		name   string
@@ -71,7 +71,7 @@ func TestGate(t *testing.T) {
 		{"a run's dead letter after its step", "", time.Hour, []call{
 			{0, step, notify.NotHeld, "text"},
 			{0, dead("1"), notify.Duplicate, ""},
-			{0, about("b"), notify.NotHeld, "text"}, // nothing was held back that was news
+			{0, about("b"), notify.NotHeld, "text"}, // the text does not count the message before: it was about the same end of a run
 			{0, dead("2"), notify.Duplicate, ""},
 			{0, about("c"), notify.NotHeld, "text\nand 1 more since 15:04"},
 		}},
@@ -80,7 +80,7 @@ func TestGate(t *testing.T) {
 			{time.Second, dead("1"), notify.Duplicate, ""},
 			{0, about("b"), notify.NotHeld, "text"},
 			{0, dead("2"), notify.NotHeld, "text"},
-			{time.Second, dead("1"), notify.NotHeld, "text"}, // repaired, it ended again, and not by a step
+			{time.Second, dead("1"), notify.NotHeld, "text"}, // the run was retried and ended again, without a step that gave up
 		}},
 		{"a run's dead letter before its step", "", 0, []call{
 			{0, dead("1"), notify.NotHeld, "text"}, {time.Second, step, notify.Duplicate, ""}, {0, step, notify.NotHeld, "text"},
@@ -109,8 +109,8 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestTheGateKeepsItsWord sends at random: never more than the rate in any
-// stretch of time, never the same twice in the time of dedupe.
+// TestTheGateKeepsItsWord sends random messages. The gate must never admit more than the
+// rate in any period, nor the same message twice within the time of dedupe.
 func TestTheGateKeepsItsWord(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	g, now := newGate(t, "7/m", 20*time.Second), at

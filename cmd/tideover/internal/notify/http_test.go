@@ -23,7 +23,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// recorder is a server that keeps what it was asked and answers in turn.
+// recorder is a server that records the requests that it gets.
 type recorder struct {
 	*httptest.Server
 	mu       sync.Mutex
@@ -35,8 +35,8 @@ type request struct {
 	header             http.Header
 }
 
-// record starts a server that answers by answer, which gets the number of the
-// request, from 0.
+// record starts a recorder whose responses answer writes. n is the number of the request,
+// from 0.
 func record(t testing.TB, answer func(n int, w http.ResponseWriter, r *http.Request)) *recorder {
 	t.Helper()
 	rec := new(recorder)
@@ -214,7 +214,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// TestNoErrorHasASecret plants one in every place and lets everything go wrong.
+// TestNoErrorHasASecret uses a secret in every setting, and causes every kind of error. No
+// error may contain the secret.
 func TestNoErrorHasASecret(t *testing.T) {
 	echo := func(code int) func(int, http.ResponseWriter, *http.Request) {
 		return func(_ int, w http.ResponseWriter, r *http.Request) {
@@ -239,7 +240,7 @@ func TestNoErrorHasASecret(t *testing.T) {
 	} {
 		env := []string{"U=" + base + "/services/PLANTED-path?key=PLANTED-query", "K=k3y-PLANTED"}
 		timeout := "timeout: 1h"
-		if name == "hangs" || name == "unknown host" { // nothing else ends the former, and the resolver may be slow
+		if name == "hangs" || name == "unknown host" { // only the timeout ends the first, and the resolver may be slow for the second
 			timeout = "timeout: 100ms"
 		}
 		for kind, yaml := range map[string]string{
@@ -270,7 +271,8 @@ func TestAnUntrustedServerMayBecomeTrusted(t *testing.T) {
 	}
 }
 
-// TestAnUnknownHostMayBecomeKnown is about a laptop that wakes up.
+// TestAnUnknownHostMayBecomeKnown checks that an unknown host is retried: a laptop that
+// wakes up may have no name resolution yet.
 func TestAnUnknownHostMayBecomeKnown(t *testing.T) {
 	for _, yaml := range []string{
 		`{ntfy: "http://host.invalid/t", timeout: 1s}`, `{slack: "${env:U}", timeout: 1s}`, strings.Replace(emailYAML("host.invalid:25", "tls: none"), "1h", "1s", 1),
@@ -299,8 +301,8 @@ func TestWhatAnErrorOfTheNetworkMeans(t *testing.T) {
 	}
 }
 
-// late is a template that fails at its seventh attempt only, and so passes all
-// samples of the loader.
+// late is a template that fails only for messages about a seventh or later attempt. So it
+// renders with all sample messages of the loader.
 const late = `{{ if gt .attempt 6 }}{{ slice .line 0 100 }}{{ end }}{{ .title }}`
 
 func TestAMessageIsSentWithoutATemplateThatFails(t *testing.T) {

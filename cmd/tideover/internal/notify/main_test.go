@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// at is when everything happens.
+// at is the time of all messages.
 var at = time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)
 
 func message() notify.Message {
@@ -24,7 +24,7 @@ func message() notify.Message {
 	}
 }
 
-// load returns the notifier of a line of YAML.
+// load returns the notifier that a line of YAML configures.
 func load(t testing.TB, yaml string, environ ...string) (*notify.Spec, notify.Env) {
 	t.Helper()
 	red := new(secret.Redactor)
@@ -42,7 +42,7 @@ func load(t testing.TB, yaml string, environ ...string) (*notify.Spec, notify.En
 	return n, notify.Env{Secrets: cfg.Secrets()}
 }
 
-// sender returns the sender of a line of YAML.
+// sender returns the sender of the notifier that a line of YAML configures.
 func sender(t testing.TB, yaml string, environ ...string) *notify.Sender {
 	t.Helper()
 	n, env := load(t, yaml, environ...)
@@ -60,7 +60,7 @@ func open(t testing.TB, n *notify.Spec, env notify.Env) *notify.Sender {
 
 func send(s *notify.Sender) error { return s.Send(context.Background(), message()) }
 
-// wantError checks what an error says and that it has no secret.
+// wantError checks that the error contains the parts and no secret.
 func wantError(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {

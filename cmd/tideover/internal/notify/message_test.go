@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// TestTheJSONOfAMessageIsTheGoldenOne holds what receivers rely on: fields are
-// only added.
+// TestTheJSONOfAMessageIsTheGoldenOne checks the JSON that receivers rely on. Fields may be
+// added to it but not changed.
 func TestTheJSONOfAMessageIsTheGoldenOne(t *testing.T) {
 	m := message()
 	m.Wait, m.Until = time.Hour, at.Add(time.Hour)

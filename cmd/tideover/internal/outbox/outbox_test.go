@@ -166,7 +166,7 @@ func TestASessionIsFollowed(t *testing.T) {
 		var store memlog.Store
 		e := opened(t, &store, o, map[string]engine.Handler{session.Handler: func(ctx context.Context, _ *engine.Task) ([]byte, error) {
 			n++
-			_ = engine.Progress(ctx, n) // as the real one does when a command begins
+			_ = engine.Progress(ctx, n) // as the real handler does when a command starts
 			return nil, answers[n-1]
 		}}, flow)
 		run, err := e.Start(t.Context(), flow, nil)

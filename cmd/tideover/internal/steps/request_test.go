@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// A body that is full of secrets becomes shorter than what is kept of it, and ends in
-// the middle of one.
+// A body with many secrets becomes shorter than the limit when they are masked. If the part
+// that is read ends inside a secret, that beginning of the secret must not be kept.
 func TestABodyIsNotCutInsideASecret(t *testing.T) {
 	t.Parallel()
 	r := &Runner{Redactor: new(secret.Redactor)}

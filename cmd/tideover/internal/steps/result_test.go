@@ -12,7 +12,7 @@ func TestWhetherAResultIsWhole(t *testing.T) {
 		name      string
 		kept      result
 		whole     bool
-		truncated bool // as templates see it
+		truncated bool // StepResult.Truncated
 	}{
 		{"all of it", result{Stdout: "a", Stderr: "b", Whole: true}, true, false},
 		{"more on stderr than is kept", result{Stdout: "a", Truncated: true, Whole: true}, true, true},

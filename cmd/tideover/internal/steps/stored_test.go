@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A step that was stored by an earlier release inherits everything, as it did when its run began.
+// A step that an earlier release stored inherits all variables, as it did when its run began.
 func TestAStoredStepOfAnEarlierReleaseInheritsAll(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

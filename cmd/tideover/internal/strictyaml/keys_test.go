@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// service is what the table below fills.
+// service is the struct that the table of keys below fills.
 type service struct {
 	Name    string
 	Timeout time.Duration
@@ -125,7 +125,8 @@ func TestDescribeMakesTheSchemaOfTheTable(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotRepeated has a secret in the file, which the error must not quote.
+// TestSecretsAreNotRepeated reads a file with a written-out secret. The error must not
+// quote it.
 func TestSecretsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	d := strictyaml.NewDocument("x.yaml", []byte("a: PLANTED-a\nb: [PLANTED-b, \"PLANTED\\x2dc\"]\n"))

@@ -34,7 +34,7 @@ func TestRender(t *testing.T) {
 		"{{ json .input.list }}":            `["a"]`,
 		`{{ default "y" .input.x }}`:        "1",
 		"{{ .input.n }}":                    "2.5",
-		"a ${env:KEY} b":                    "a {{ .input }} ${env:KEY} b", // neither is read again
+		"a ${env:KEY} b":                    "a {{ .input }} ${env:KEY} b", // the inserted values are not parsed again
 		"$${env:KEY}":                       "${env:KEY}",
 		"{{/* }} */}}z":                     "z",
 		`{{ "}}" }}`:                        "}}",
