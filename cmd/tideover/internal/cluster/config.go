@@ -130,8 +130,8 @@ func ParseAddress(text string) (*url.URL, error) {
 	return url.Parse(text)
 }
 
-// MaskReferences replaces each reference by x characters of the same length, so that
-// positions in the text stay the same.
+// MaskReferences replaces each character of a reference by x, so that positions in the
+// text stay the same.
 func MaskReferences(text string) string {
 	return template.ReplaceRefs(text, func(ref string) string { return strings.Repeat("x", len(ref)) })
 }

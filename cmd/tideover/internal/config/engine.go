@@ -57,7 +57,8 @@ func checkPair(found map[string]place, a, b string) {
 	}
 }
 
-// checkIdentity refuses more than one way to authenticate, for each of the two accounts.
+// checkIdentity refuses more than one way to authenticate, for the account of the cluster
+// and for the system account.
 func checkIdentity(found map[string]place) {
 	for _, ways := range [][]string{{"credentials", "nkey-seed", "user", "token"}, {"system-credentials", "system-user"}} {
 		first := ""
@@ -189,7 +190,7 @@ func (r *engineReader) existing(at place) string {
 	path := r.path(at, s)
 	if _, err := os.Stat(path); err != nil {
 		if e, ok := errors.AsType[*fs.PathError](err); ok {
-			err = e.Err // the message has the path as it is written
+			err = e.Err // without the path, which the message below has as in the file
 		}
 		at.Bad("%q: %v", s, err)
 		return ""

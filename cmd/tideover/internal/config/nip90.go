@@ -98,7 +98,7 @@ func readCustomers(at place) []string {
 	})
 }
 
-// readPublicText reads a text of at most most characters. Because the text is published,
+// readPublicText reads a text; most is the most characters. Because the text is published,
 // it refuses secrets, references and templates.
 func readPublicText(at place, most int) string {
 	s, ok := at.Text()

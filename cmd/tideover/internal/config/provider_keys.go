@@ -122,8 +122,8 @@ func parseAuthScheme(s string) (string, error) {
 // parameterForm matches the decoded name of a query parameter.
 var parameterForm = lazyregexp.New(`^[^\s&;=#?]*[^\s&;=#?_.-][^\s&;=#?]*$`)
 
-// forwardedNames returns a key for a list of names of headers or query parameters. what
-// is "header" or "query parameter" in messages.
+// forwardedNames returns a key for a list of names of headers or query parameters. The
+// argument what is "header" or "query parameter", for messages.
 func forwardedNames(dst *[]string, name string, form *lazyregexp.Regexp, what, doc string) key {
 	read := func(at place) []string {
 		recordItems(at)

@@ -237,8 +237,8 @@ func itemTexts(at place) (texts []string) {
 // recordItems records the texts of a list as the value in effect.
 func recordItems(at place) { at.Record(strings.Join(itemTexts(at), ",")) }
 
-// readCodes reads a list of codes and ranges, all from least to most. what names a code
-// in messages, with its article.
+// readCodes reads a list of codes and ranges, all from least to most. The argument what
+// names a code in messages, such as "an exit code".
 func readCodes(at place, what string, least, most int) exitcode.Set {
 	codes := exitcode.Set{} // not nil: an empty list matches no code, and nil means that the key is absent
 	at.Each(func(at place) {

@@ -94,7 +94,7 @@ func (c *Customer) Ask(ctx context.Context, request *nostr.Event) (Outcome, erro
 
 // deliver waits until a relay has accepted the request and the others had the time
 // forOthers, or until it is known that no relay will. An answer of the provider also
-// proves that a relay has accepted the request. If over is true, the request has ended.
+// proves that a relay has accepted the request. It returns true if the request has ended.
 func (c *Customer) deliver(ctx context.Context, receipts func() []nostr.Receipt) (Ending, bool) {
 	var first time.Time
 	tick := time.NewTicker(pollEvery)
@@ -131,7 +131,7 @@ func count(list []nostr.Receipt, s nostr.State) (n int) {
 }
 
 // listen shows answers until one ends the request, the deadline passes, or all relays
-// refuse the subscription. relays is their number.
+// refuse the subscription. relays is the number of relays.
 func (c *Customer) listen(ctx context.Context, relays int) Outcome {
 	if c.answered {
 		pause(ctx, ReorderDelay)
@@ -162,9 +162,9 @@ func (c *Customer) listen(ctx context.Context, relays int) Outcome {
 	}
 }
 
-// wait waits until answers arrive, at most for the time most. If all relays refuse the
-// subscription, it returns their reasons, else nil. relays is their number; each tick of
-// look makes it check.
+// wait waits until answers arrive or the duration most has passed. At each tick of look it
+// checks whether all relays refuse the subscription. If so, it returns their reasons, else
+// nil. relays is the number of relays.
 func (c *Customer) wait(ctx context.Context, most time.Duration, look <-chan time.Time, relays int) (closed map[string]string) {
 	timer := time.NewTimer(most)
 	defer timer.Stop()

@@ -19,7 +19,7 @@ type Held uint8
 // The reasons.
 const (
 	NotHeld   Held = iota // the message is not held back
-	Duplicate             // a message with the same topic was sent within Spec.Dedupe
+	Duplicate             // the same topic was sent within Spec.Dedupe, or it is the second message about the end of a run
 	TooMany               // Spec.AtMost is reached
 )
 

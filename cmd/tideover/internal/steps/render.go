@@ -65,7 +65,7 @@ func (s *Step) Stdin(d Data) (string, error) {
 }
 
 // Request returns a new request for an attempt of a step. Its URL and headers may contain
-// secrets, so the caller must redact whatever it prints of the request. If the step has a
+// secrets, so the caller must redact texts that it prints about the request. If the step has a
 // provider, the URL is a path below the provider's base URL, without scheme and host.
 func (s *Step) Request(ctx context.Context, d Data) (*http.Request, error) {
 	sc, err := s.scope(d)

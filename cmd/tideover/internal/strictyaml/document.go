@@ -79,7 +79,7 @@ func (d *Document) AddProblem(format string, args ...any) {
 	d.problems = append(d.problems, &FieldError{Message: fmt.Sprintf(format, args...)})
 }
 
-// Warnings returns what [Place.Warn] has recorded, in the order of the lines.
+// Warnings returns the warnings that [Place.Warn] has recorded, in the order of the lines.
 func (d *Document) Warnings() []*FieldError { return d.sorted(d.warnings) }
 
 // Value is one setting and where it comes from.
@@ -89,7 +89,7 @@ type Value struct {
 	Origin string // "default", "env TIDEOVER_SERVER_LISTEN", "tideover.yaml:12", "flag --listen"
 }
 
-// Values returns what [Place.Record] has recorded, in that order.
+// Values returns the settings that [Place.Record] has recorded, in the order of the calls.
 func (d *Document) Values() []Value { return d.values }
 
 // addValue records a setting. It masks secrets of a known form, which may be in any text,

@@ -126,7 +126,8 @@ func (d *Document) sorted(problems []*FieldError) []*FieldError {
 	return list
 }
 
-// JoinedErrors returns the errors that err was made of by [errors.Join], or err alone.
+// JoinedErrors returns the errors that [errors.Join] has joined in err, or err alone. It
+// returns nil for nil.
 func JoinedErrors(err error) []error {
 	if err == nil {
 		return nil

@@ -114,8 +114,8 @@ func (p Place) CheckKeys(check func(key string) (message string, ok bool)) bool 
 }
 
 // EachName reads a map whose keys are names that the author of the file chooses, and calls
-// each for every name. The map may be empty. what is the kind of the named thing in
-// messages, such as "workflow".
+// each for every name. The map may be empty. The argument what names the kind of things
+// in messages, such as "workflow".
 func (p Place) EachName(what string, each func(name string, at Place)) {
 	if p.Empty() {
 		return
@@ -168,8 +168,8 @@ func ReadParsed[V any](at Place, parse func(string) (V, error)) V {
 	return v
 }
 
-// ReadName reads a name that matches [NamePattern]. what is the kind of the named thing
-// in messages.
+// ReadName reads a name that matches [NamePattern]. The argument what names the kind of
+// thing in messages, such as "step".
 func ReadName(at Place, what string) string {
 	return ReadParsed(at, func(s string) (string, error) {
 		if !ValidName(s) {
@@ -195,12 +195,12 @@ func ReadDuration(at Place) time.Duration {
 	})
 }
 
-// Int returns a key for a whole number of at least least.
+// Int returns a key for a whole number that must not be below least.
 func Int(dst *int, name, value string, least int, doc string) Key {
 	return Field(dst, name, value, IntSchema(least), func(at Place) int { return ReadInt(at, least) }, doc)
 }
 
-// ReadInt reads a whole number of at least least.
+// ReadInt reads a whole number that must not be below least.
 func ReadInt(at Place, least int) int {
 	return ReadParsed(at, func(s string) (int, error) {
 		n, err := strconv.ParseInt(s, 10, 32)
@@ -227,7 +227,7 @@ func ReadIntUpTo(at Place, most int) int {
 	return n
 }
 
-// sizePattern matches what [textfmt.ParseSize] reads, except 0 and terabytes.
+// sizePattern matches the texts that [textfmt.ParseSize] accepts, except 0 and terabytes.
 const sizePattern = `^0*[1-9][0-9]*(KiB|MiB|GiB|kB|KB|MB|GB|B)?$`
 
 var sizeForm = lazyregexp.New(sizePattern)

@@ -46,7 +46,7 @@ func PatternSchema(pattern string) SchemaFunc {
 	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", Pattern: pattern} }
 }
 
-// TextUpToSchema accepts a text of at most most characters.
+// TextUpToSchema accepts a text. The argument most is the most characters.
 func TextUpToSchema(most int) SchemaFunc {
 	return func() *jsonschema.Schema { return &jsonschema.Schema{Type: "string", MaxLength: &most} }
 }
@@ -56,7 +56,7 @@ func ScalarSchema() *jsonschema.Schema {
 	return &jsonschema.Schema{Types: []string{"string", "number", "boolean"}}
 }
 
-// TextsSchema accepts a list of at least least texts.
+// TextsSchema accepts a list of texts. The argument least is the fewest items.
 func TextsSchema(least int) SchemaFunc {
 	return func() *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "array", MinItems: &least, Items: ScalarSchema()}

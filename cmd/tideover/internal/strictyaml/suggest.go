@@ -35,8 +35,8 @@ func UnknownKey(name string, known []string) string {
 }
 
 // UnknownName returns the message about an unknown name, such as
-// `unknown step "bild"; did you mean "build"?`. what is the kind of the named thing, in
-// the singular.
+// `unknown step "bild"; did you mean "build"?`. The argument what names the kind of thing,
+// in the singular, such as "step".
 func UnknownName(what, name string, known []string) string {
 	return fmt.Sprintf("unknown %s %q; %s", what, name, SuggestName(what, name, known))
 }
