@@ -16,9 +16,18 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// requestTimeout is the longest time of an attempt of a request. A policy can set a
-// shorter one.
+// requestTimeout is the longest time of an attempt of a request if neither the policy nor
+// the run sets one.
 const requestTimeout = 5 * time.Minute
+
+// withTimeout returns a context that ends after requestTimeout, or at the deadline of ctx if
+// it has one.
+func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, limited := ctx.Deadline(); limited {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, requestTimeout)
+}
 
 // client sends the requests of all steps that have no provider. It follows no redirects:
 // a redirect could send the headers of a step, which may contain secrets, to another host.
@@ -38,7 +47,7 @@ func (r *Runner) request(ctx context.Context, s *Step, d Data, t *engine.Task) (
 		// supports the header does the work only once.
 		req.Header.Set("Idempotency-Key", t.Origin+"/"+t.Step)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	resp, err := r.send(req.WithContext(ctx), s.Provider)
 	if err != nil {

@@ -1,8 +1,11 @@
 package steps
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tideover/tideover/internal/secret"
 )
@@ -24,5 +27,23 @@ func TestABodyIsNotCutInsideASecret(t *testing.T) {
 		if err != nil || kept.text() != want || kept.over != (len(body) > 50) {
 			t.Errorf("read(%.30q) = %q, over %v, %v, want %q", body, kept.text(), kept.over, err, want)
 		}
+	}
+}
+
+func TestThePolicyMayGiveARequestMoreTime(t *testing.T) {
+	for _, limit := range []time.Duration{0, time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, want := t.Context(), requestTimeout
+			if limit > 0 {
+				limited, cancel := context.WithTimeout(ctx, limit)
+				defer cancel()
+				ctx, want = limited, limit
+			}
+			ctx, cancel := withTimeout(ctx)
+			defer cancel()
+			if at, _ := ctx.Deadline(); time.Until(at) != want {
+				t.Errorf("with a limit of %v, a request has %v", limit, time.Until(at))
+			}
+		})
 	}
 }
