@@ -75,8 +75,8 @@ func (b Band) Validate() error {
 	return nil
 }
 
-// delayRange returns the shortest and the longest delay for the delay d and the
-// cap limit. The band must not be None, and d must not be above limit.
+// delayRange returns the shortest and the longest delay that jitter makes of d;
+// limit is the cap. The band must not be None, and d must not be above limit.
 func (b Band) delayRange(d, limit time.Duration) (lo, hi time.Duration) {
 	top := d
 	if b.Hi != 1 {

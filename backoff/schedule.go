@@ -164,7 +164,8 @@ func (s Schedule) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
 	}
 }
 
-// mean returns the delay without jitter, given the delay before it.
+// mean returns the delay without jitter; for a decorrelated schedule, the middle
+// of its range. prev is the delay of the retry before.
 func (s Schedule) mean(retry int, prev time.Duration) time.Duration {
 	if s.Kind != Decorrelated {
 		s.Jitter = None

@@ -24,7 +24,7 @@ type Breaker struct {
 	_ [64]byte // separates the fields above from the lock's cache line
 
 	mu        sync.Mutex
-	state     State // when a call last changed it; see StateAt
+	state     State // as the last call left it: an open time that is over shows only in StateAt
 	openUntil time.Duration
 	openings  int           // in a row, without closing in between
 	openFor   time.Duration // length of the last opening
@@ -77,14 +77,16 @@ func (b *Breaker) Allow() (Permit, error) {
 	return b.allowNow()
 }
 
-// allowNow is outside of Allow so that Allow can be inlined.
+// allowNow is the part of Allow that reads the clock. It is a separate function
+// so that Allow can be inlined.
 func (b *Breaker) allowNow() (Permit, error) { return b.AllowAt(clock.Now()) }
 
 // OpenFor returns how long calls will still be rejected: 0 if one could pass
 // now, and [math.MaxInt64] if the breaker is forced open.
 //
-// If a half-open breaker has all its probes in flight, it is the time until the
-// first of them expires; a report of any of them can end it sooner.
+// If a half-open breaker has all its probes in flight, OpenFor returns the time
+// until the first of them expires. A call may pass sooner, when one of the
+// probes reports.
 func (b *Breaker) OpenFor() time.Duration {
 	if b.closed.Load() != nil {
 		return 0
@@ -121,5 +123,5 @@ func (b *Breaker) Counts() Counts { return b.CountsAt(clock.Now()) }
 func (b *Breaker) Force(s State) error { return b.ForceAt(clock.Now(), s) }
 
 // Reset closes the breaker from any state, with all counts at zero and its
-// rules in force. There is an event unless it was Closed.
+// rules in force. It emits an event unless the breaker was Closed already.
 func (b *Breaker) Reset() { b.ResetAt(clock.Now()) }

@@ -15,18 +15,18 @@ const Off = -1
 // Config says when a breaker opens, for how long, and how it closes again. It
 // is comparable plain data, and its zero value is [Default].
 type Config struct {
-	Window      time.Duration // count the calls of this last period; 0 means 10s, or no time window with WindowCalls
-	WindowCalls int           // count this many last calls instead; 0 means to use Window
+	Window      time.Duration // the rates count the calls of this last period; 0 means 10s, or none if WindowCalls is set
+	WindowCalls int           // the rates count this many last calls instead of a period; 0 means to use Window
 
 	FailureRate         float64       // open at this share of failed calls, 0.004 for 0.4 %; 0 means 0.8, Off disables
 	ConsecutiveFailures int           // open at this many failures in a row, however far apart; 0 disables
 	SlowCall            time.Duration // a call that takes at least this long is slow; 0 means that no call is
 	SlowRate            float64       // open at this share of slow calls; 0 means 0.8 with SlowCall
-	MinCalls            int           // the rates need this many calls in the window; 0 means 20, or WindowCalls if that is less
+	MinCalls            int           // no rate opens the breaker before this many calls are in the window; 0 means 20, or WindowCalls if that is less
 
 	Open           backoff.Schedule // the k-th opening in a row lasts its k-th delay; zero means 5s doubling to 60s, ±50 %
 	Probes         int              // how many probes a half-open breaker allows at once; 0 means 1
-	ProbeSuccesses int              // how many of them must succeed to close the breaker; 0 means 1
+	ProbeSuccesses int              // how many probes must succeed to close the breaker; 0 means 1
 	ProbeTimeout   time.Duration    // after this time without a report another probe may start; 0 means 30s
 }
 

@@ -34,7 +34,7 @@ func Do(ctx context.Context, b *Breaker, op func(context.Context) error) error {
 	return err
 }
 
-// result returns how the error of a call counts.
+// result returns the Result to report for a call that returned err.
 func result(ctx context.Context, err error) Result {
 	switch {
 	case err == nil:

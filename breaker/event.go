@@ -7,11 +7,12 @@ import (
 
 // Event is a change of state.
 //
-// Observers receive events one at a time and in the order of the changes, on
-// the goroutine of some call of the breaker, with no lock held. They may call
-// any method of the breaker; changes that they cause are reported after they
-// return. A slow observer delays that call. An event may arrive just after the
-// call that caused it has returned, if another goroutine was delivering.
+// Observers receive events one at a time and in the order of the changes, on a
+// goroutine that is calling the breaker, with no lock held. A slow observer
+// delays that goroutine. Observers may call any method of the breaker; changes
+// that they cause are reported after they return. An event may arrive just
+// after the call that caused it has returned, if another goroutine was
+// delivering events at that moment.
 //
 // A panic in an observer is recovered and dropped, because the call on whose
 // goroutine it runs is not at fault; the other observers still receive the
@@ -46,7 +47,7 @@ const (
 // need the breaker's lock held, except deliver and pop, which take it.
 type eventQueue struct {
 	waiting    []Event
-	delivering bool // a goroutine is in deliver and will find events that are added
+	delivering bool // a goroutine is in deliver; it also delivers events that are added now
 }
 
 // startDelivery reports whether the caller must call deliver after it has unlocked:

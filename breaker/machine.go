@@ -10,7 +10,8 @@ import (
 // The methods in this file are the state machine. admit, report and reportProbe
 // take the lock; the others need it held.
 
-// admit decides about a call in a state that does not let all calls through.
+// admit returns a permit or an OpenError for a call that found the breaker
+// neither Closed nor ForcedClosed.
 func (b *Breaker) admit(now time.Duration) (Permit, error) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -27,7 +28,8 @@ func (b *Breaker) admit(now time.Duration) (Permit, error) {
 	return Permit{}, &OpenError{Name: b.name, State: b.state, For: wait}
 }
 
-// report counts the result of a call that began in the window w.
+// report counts the result of a call that began in the window w. It ignores the
+// result if the breaker has left that window since.
 func (b *Breaker) report(w *window, now time.Duration, bad badness) {
 	b.mu.Lock()
 	defer b.unlock()
@@ -55,7 +57,7 @@ func (b *Breaker) reportProbe(id uint64, now time.Duration, r Result, bad badnes
 	case bad.failed:
 		b.open(now, CauseProbeFailed)
 	case bad.slow:
-		// A closed breaker would count slow calls until it opens again.
+		// If a slow probe closed the breaker, slow calls would soon open it again.
 		b.open(now, CauseProbeSlow)
 	case b.probes.counts.Calls >= b.config.ProbeSuccesses:
 		b.changeState(Closed, now, CauseProbeSucceeded)
@@ -74,7 +76,8 @@ func (b *Breaker) open(now time.Duration, cause Cause) {
 	b.changeState(Open, now, cause)
 }
 
-// changeState changes the state. If it is the same state, it begins anew.
+// changeState changes the state and adds the event. A change to the same state
+// clears its counts and adds no event.
 func (b *Breaker) changeState(to State, now time.Duration, cause Cause) {
 	e := Event{Name: b.name, From: b.state, To: to, At: now, Cause: cause, Counts: b.counts(now)}
 	b.state = to

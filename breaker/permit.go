@@ -11,8 +11,8 @@ import (
 // report of any other call counts again, because a permit is a plain value
 // without state. The zero Permit ignores reports.
 //
-// A permit that is never reported does not count; if it is a probe's, its place
-// is taken until Config.ProbeTimeout.
+// A permit that is never reported does not count. If it is for a probe, no other
+// probe takes its place until Config.ProbeTimeout.
 type Permit struct {
 	breaker *Breaker
 	window  *window       // nil for a probe
@@ -29,7 +29,8 @@ func (p Permit) Done(r Result) {
 	p.doneNow(r)
 }
 
-// doneNow is outside of Done so that Done can be inlined.
+// doneNow is the part of Done that reads the clock. It is a separate function so
+// that Done can be inlined.
 func (p Permit) doneNow(r Result) {
 	if p.window != nil && r == Canceled {
 		return

@@ -13,7 +13,7 @@ type probes struct {
 	timeout time.Duration
 	last    uint64  // id of the latest probe; ids are never reused
 	pending []probe // probes that have not reported, oldest first
-	counts  Counts  // results of the others
+	counts  Counts  // results of the probes that have reported
 }
 
 type probe struct {
@@ -37,8 +37,8 @@ func (p *probes) refusedFor(now time.Duration) time.Duration {
 	if len(p.pending) < p.limit {
 		return 0
 	}
-	// They expire in the order in which they began, so this one is the next to
-	// free a place.
+	// Probes expire in the order in which they began. When this one expires,
+	// fewer than limit are left that have not expired.
 	return max(p.pending[len(p.pending)-p.limit].expires-now, 0)
 }
 

@@ -29,8 +29,9 @@ type window struct {
 // tally records the bad calls of a window. The argument n is always the number
 // of results so far.
 type tally interface {
-	// advance drops what has left the window by now, and returns the time until
-	// which successes may be counted without calling it.
+	// advance drops the results that have left the window at the time now. It
+	// returns the time up to which successes may be counted without another
+	// call of advance.
 	advance(now time.Duration, n uint64) (edge time.Duration)
 	// recordBad records that call number n was bad.
 	recordBad(n uint64, b badness)

@@ -6,7 +6,7 @@ import (
 )
 
 // callTally records which of the last size calls were bad. It does not record
-// successes: they are the numbers in between.
+// successes: every other call number is a success.
 type callTally struct {
 	size     uint64
 	bad      []badCall // oldest first; those before head have left the window

@@ -26,9 +26,9 @@ type slice struct {
 	slow     int
 }
 
-// advance never goes back: a result with a time before the current slice counts
-// in the current slice. Goroutines that overtake each other produce such
-// results.
+// advance starts the slice for the time now. It never goes back: goroutines that
+// overtake each other may report a time before the current slice, and that result
+// counts in the current slice.
 func (t *timeTally) advance(now time.Duration, n uint64) time.Duration {
 	switch {
 	case !t.started:

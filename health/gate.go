@@ -115,7 +115,7 @@ func (g *Gate) enterBlocking(ctx context.Context) (Pass, error) {
 	case <-t.ready:
 	case <-ctx.Done():
 		if !g.LeaveAt(clock.Now(), t) {
-			t.pass.Done(Canceled) // it was let through at the same moment; if not, this does nothing
+			t.pass.Done(Canceled) // returns a pass that was issued at the same moment; does nothing without one
 		}
 		return Pass{}, waitError(ctx, "the gate")
 	}
@@ -208,8 +208,8 @@ type GateStats struct {
 	ByClass  [limit.Classes]int // waiting callers by the priority they came with: index [limit.Priority.Class]
 
 	Closings      uint64        // how often the gate has closed
-	LastOutage    time.Duration // how long the last closing lasted that is over
-	LastPredicted time.Duration // the median that was predicted when it began; 0 without WithRecovery
+	LastOutage    time.Duration // how long the gate was closed the last time, without the present closing
+	LastPredicted time.Duration // the median duration that was predicted when that closing began; 0 without WithRecovery
 }
 
 // Stats returns the current state.

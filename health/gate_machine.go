@@ -22,12 +22,12 @@ type gateMachine struct {
 	// word is all that a call needs while the gate is open: how often the gate has
 	// closed, shifted left by one, and the bit shut.
 	word     atomic.Uint64
-	failures atomic.Int64 // in a row while the gate is not closed
+	failures atomic.Int64 // failures in a row while the gate is not closed
 
 	state GateState
 	since time.Duration // when it closed
 	last  time.Duration // when a call last failed
-	steps int           // failed probes
+	steps int           // failed probes since the gate was last open
 	due   time.Duration // when the next probe, or the next release, is due
 	end   time.Duration // when all waiting callers must have passed
 
@@ -38,8 +38,8 @@ type gateMachine struct {
 	queue *limit.Concurrency
 	turns map[*limit.Waiter]*Turn
 
-	predicted             time.Duration
-	lastOutage, lastGuess time.Duration
+	predicted             time.Duration // the median predicted at the closing
+	lastOutage, lastGuess time.Duration // GateStats.LastOutage and LastPredicted
 }
 
 // close closes the gate. The first probe is due after one step of the schedule,
@@ -56,7 +56,7 @@ func (g *gateMachine) close(now, wait time.Duration) {
 }
 
 // scheduleProbe sets the time of the next probe after a failure, and rejects the
-// waiters whose deadlines come before it.
+// waiters whose deadlines come before it. wait is the server's Retry-After.
 func (g *gateMachine) scheduleProbe(now, wait time.Duration) {
 	g.last = now
 	g.due = clock.Later(now, max(g.probeGap(now), min(wait, maxShut)))

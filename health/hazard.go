@@ -37,7 +37,7 @@ var binEdges = func() (edges [bins]float64) {
 // that ended in it, and the seconds that outages spent in it. The rate at which
 // outages end in a bin is a Gamma variable with this evidence.
 type hazard struct {
-	outages float64 // observed, decayed like the rest
+	outages float64 // number of observed outages, decayed like the rest
 	ended   [bins]float64
 	spent   [bins]float64
 }
@@ -96,11 +96,12 @@ func (z *hazard) walk(t float64, f func(i int, start, length, rate float64) bool
 	f(bins, max(t, binEdges[bins-1]), math.Inf(1), z.rate(bins))
 }
 
-// gap returns the gap g after t for which g times the hazard within it is twice
-// the cost of a probe: sqrt(2·cost/rate) where the rate is constant. A shorter
-// gap would spend more on probes than it saves of the delay, a longer one the
-// other way round. It uses the hazard of the whole gap, not the rate at its
-// start, so that the gap ends before a peak of the hazard.
+// gap returns the time g from t to the next probe, at most longest. It is the g
+// for which g times the hazard within the gap is twice the cost of a probe:
+// sqrt(2·cost/rate) where the rate is constant. A shorter gap would cost more
+// probes than the earlier notice is worth; a longer gap would delay the notice by
+// more than the probes are worth. It uses the hazard of the whole gap, not the
+// rate at its start, so that the gap ends before a peak of the hazard.
 func (z *hazard) gap(t, cost, longest float64) (g float64) {
 	g = longest
 	sum := 0.0
@@ -182,8 +183,8 @@ func (z *hazard) between(from, to float64) (sum float64) {
 	return sum
 }
 
-// valid reports whether observations can lead to this state; it checks stored
-// states.
+// valid reports whether observations can lead to this state. It is for states
+// that were loaded from a file.
 func (z *hazard) valid() bool {
 	const most = 1/(1-evidenceDecay) + 1
 	ok := z.outages >= 0 && z.outages <= most // false for NaN

@@ -17,7 +17,7 @@ import (
 // Pool chooses among targets that can do the same work. All its methods may be
 // called by any number of goroutines; none blocks.
 //
-// A target is out while any of these holds:
+// A target is out while any of these holds, and in otherwise:
 //
 //   - It is cooling: its server sent a Retry-After ([Outcome.Wait]). Of two
 //     such times the later one counts.
@@ -221,8 +221,8 @@ func (p *Pool) RecoveryAt(now time.Duration) time.Duration {
 }
 
 // firstToReopen returns the target that its server or breaker keeps closed for
-// the shortest time, and that time. Ejections are ignored, as they are when
-// nothing else is left.
+// the shortest time, and that time. It ignores ejections, because the pool also
+// ignores them when no target is in.
 func (p *Pool) firstToReopen(now time.Duration) (first int, wait time.Duration) {
 	wait = math.MaxInt64
 	for i := range p.targets {

@@ -24,7 +24,8 @@ type storedHazard struct {
 
 var errState = errors.New("recovery: stored state: numbers out of range: delete it and start without history")
 
-// MarshalBinary returns what was learned, without the configuration: 1305 bytes.
+// MarshalBinary returns the learned statistics, without the configuration: 1305
+// bytes.
 func (r *Recovery) MarshalBinary() ([]byte, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +43,8 @@ func (r *Recovery) MarshalBinary() ([]byte, error) {
 // binary form.
 func (z *hazard) parts() [3]any { return [...]any{&z.outages, &z.ended, &z.spent} }
 
-// UnmarshalBinary replaces what was learned. On an error nothing changes.
+// UnmarshalBinary replaces the learned statistics by those of MarshalBinary. On
+// an error nothing changes.
 func (r *Recovery) UnmarshalBinary(data []byte) error {
 	switch {
 	case len(data) == 0:
@@ -71,7 +73,8 @@ func (r *Recovery) MarshalJSON() ([]byte, error) {
 	return json.Marshal(storedHazard{stateVersion, r.hazard.outages, r.hazard.ended[:], r.hazard.spent[:]})
 }
 
-// UnmarshalJSON replaces what was learned. On an error nothing changes.
+// UnmarshalJSON replaces the learned statistics by those of MarshalJSON. On an
+// error nothing changes.
 func (r *Recovery) UnmarshalJSON(data []byte) error {
 	var s storedHazard
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -86,7 +89,7 @@ func (r *Recovery) UnmarshalJSON(data []byte) error {
 	return r.restore(&hazard{s.Outages, [bins]float64(s.Ended), [bins]float64(s.Spent)})
 }
 
-// restore replaces what was learned, if z is valid.
+// restore replaces the learned statistics by z, if z is valid.
 func (r *Recovery) restore(z *hazard) error {
 	if !z.valid() {
 		return errState

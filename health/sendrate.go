@@ -40,11 +40,12 @@ func (c SendRateConfig) Validate() error {
 	return nil
 }
 
-// SendRate finds the rate at which a destination may be called that answers
-// "too many requests" without a number. Until the first such answer it limits
-// nothing. Then the rate falls to 0.7 of the measured one, rises quickly to
-// near the rate at which the throttling began, stays around it, and later tries
-// more: the cubic function of TCP's congestion control.
+// SendRate finds the rate at which a destination may be called, if the
+// destination answers "too many requests" but does not state its limit. Until
+// the first such answer it limits nothing. Then the rate falls to 0.7 of the
+// measured one, rises quickly to near the rate at which the throttling began,
+// stays around it, and later rises further: the cubic function of TCP's
+// congestion control.
 //
 // If the limit is known, use [limit.Rate]: it is exact. Differences from
 // botocore: a caller reserves its slot on arrival, so a rising rate does not
@@ -123,14 +124,14 @@ func (r *SendRate) measure(now time.Duration) {
 	}
 }
 
-// setRate changes the rate.
+// setRate changes the allowed rate, which is at least rateFloor.
 func (r *SendRate) setRate(now time.Duration, rate float64) {
 	rate = max(rate, rateFloor)
 	if r.limited {
 		r.refill(now)
 		if r.tokens < 0 {
-			// Reserved slots keep their times. At another rate that is another
-			// number of tokens.
+			// Reserved slots keep their times, so the number of tokens owed for
+			// them changes with the rate.
 			r.tokens *= rate / r.rate
 		}
 	} else {
@@ -174,8 +175,8 @@ func (r *SendRate) reserve(now, within time.Duration) (wait time.Duration, ok bo
 	return wait, true
 }
 
-// returnSlot returns an unused slot. The callers behind it keep their times;
-// the next caller gets the time of the last of them.
+// returnSlot returns an unused slot. Callers with later slots keep their times;
+// the next new caller gets the time of the last of those slots.
 func (r *SendRate) returnSlot() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,8 +185,8 @@ func (r *SendRate) returnSlot() {
 	}
 }
 
-// Wait blocks until a call may be made. If that is later than MaxWait or the
-// context's deadline it returns a [*limit.RateError] at once. After the call,
+// Wait blocks until a call may be made. If the wait would exceed MaxWait or the
+// context's deadline, it returns a [*limit.RateError] at once. After the call,
 // report the answer with [SendRate.Report].
 func (r *SendRate) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {

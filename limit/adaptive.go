@@ -16,9 +16,9 @@ type AdaptiveConfig struct {
 	Min     int           // lower bound of the limit; 0 means 1
 	Max     int           // upper bound of the limit, at least 1
 	Initial int           // the limit at the start; 0 means 20, or the nearer of Min and Max
-	Probe   time.Duration // how often calls are timed without a queue; 0 means 10s
+	Probe   time.Duration // how often the duration of a call without a queue is measured, see [Estimator]; 0 means 10s
 	Queue   int           // callers that may wait; 0 means none
-	Aging   time.Duration // a waiter rises by one class per this time; 0 means 10s
+	Aging   time.Duration // a waiter rises by one priority class per this time; 0 means 10s
 }
 
 const (
@@ -53,7 +53,8 @@ func (c AdaptiveConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// concurrency returns the configuration of the permits, at the largest limit.
+// concurrency returns the configuration of the underlying [Concurrency], with
+// the largest limit as its maximum.
 func (c AdaptiveConfig) concurrency() ConcurrencyConfig {
 	return ConcurrencyConfig{Max: c.Max, Queue: c.Queue, Aging: c.Aging}
 }

@@ -74,8 +74,8 @@ func (b *Budget) Begin() Call {
 	return Call{b: b}
 }
 
-// grantRetry reports whether the budget grants one retry, and counts it. cost
-// is its price in a refund budget.
+// grantRetry reports whether the budget grants one retry, and counts it if so.
+// cost is the price of the retry in a refund budget.
 func (b *Budget) grantRetry(cost int64) bool {
 	switch b.spec.Kind {
 	case RefundBudget:
@@ -132,8 +132,8 @@ func (b *Budget) allowed(f int64) int64 { return max(MinRetries, f/oneCall*b.rat
 
 func retriesIn(f int64) int64 { return f % oneCall }
 
-// addTokens adds tokens. If the budget is full, the normal case, this is a
-// single load, without contention among processors.
+// addTokens adds n millionths of a token. If the budget is full, the normal case,
+// this is a single load, without contention among processors.
 func (b *Budget) addTokens(n int64) {
 	for {
 		t := b.tokens.Load()
@@ -143,7 +143,7 @@ func (b *Budget) addTokens(n int64) {
 	}
 }
 
-// removeTokens subtracts up to n tokens.
+// removeTokens subtracts n millionths of a token, or all that are left.
 func (b *Budget) removeTokens(n int64) {
 	for {
 		t := b.tokens.Load()
@@ -219,7 +219,7 @@ func (c *Call) RetryThrottled() bool {
 	return c.retry(c.b.throttled)
 }
 
-// retry is Retry at a price.
+// retry is Retry for a retry with this cost, in millionths of a token.
 func (c *Call) retry(cost int64) bool {
 	if !c.b.grantRetry(cost) {
 		return false
@@ -245,8 +245,9 @@ func (c *Call) Cancel() {
 // credit; a success after retries refunds the cost of the last one. In a bucket
 // any success adds the ratio.
 //
-// A full refund budget is only read. A second End does nothing, so End(false)
-// may be deferred to cover early returns.
+// While a refund or bucket budget is full, a success only reads it, so calls do
+// not contend. A second End does nothing, so End(false) may be deferred to cover
+// early returns.
 func (c *Call) End(succeeded bool) {
 	b := c.b
 	if b == nil {

@@ -112,7 +112,8 @@ func ParseBudget(s string) (BudgetSpec, error) {
 	return spec, nil
 }
 
-// newSpec returns the spec of the named kind with these numbers.
+// newSpec returns the spec of the named kind with these numbers. It returns false
+// if the kind is unknown or takes another number of them.
 func newSpec(name string, numbers []float64) (BudgetSpec, bool) {
 	switch {
 	case name == "refund" && len(numbers) == 3:
@@ -166,7 +167,7 @@ func (s BudgetSpec) problems() []string {
 		}
 	}
 	if problems != nil {
-		return problems // comparing invalid numbers would only confuse
+		return problems // a comparison of invalid numbers would only add confusing problems
 	}
 	return s.conflicts()
 }

@@ -17,12 +17,12 @@ import (
 type ConcurrencyConfig struct {
 	Max   int           // calls at once, at least 1
 	Queue int           // callers that may wait; 0 means none
-	Aging time.Duration // a waiter rises by one class per this time; 0 means 10s
+	Aging time.Duration // a waiter rises by one priority class per this time; 0 means 10s
 }
 
 const (
 	defaultAging = 10 * time.Second
-	maxPermits   = 1<<31 - 1 // fits into the word beside the flag
+	maxPermits   = 1<<31 - 1 // so that the maximum fits into Concurrency.word beside the waiting flag
 )
 
 // Validate reports everything that is wrong with the configuration, each
@@ -38,7 +38,7 @@ func (c ConcurrencyConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validMax returns an error unless n is a number of permits that a word can hold.
+// validMax returns an error unless n is at least 1 and at most maxPermits.
 func validMax(n int) error {
 	switch {
 	case n < 1:
@@ -57,7 +57,7 @@ func validMax(n int) error {
 // waiters, a released permit goes directly to the most urgent one, and
 // TryAcquire returns false.
 type Concurrency struct {
-	word atomic.Int64 // permits: all that a call needs while no caller waits
+	word atomic.Int64 // the value of type permits; calls use only this word while no caller waits
 
 	// While word has the waiting flag, only the holder of mu takes permits. The
 	// flag is set exactly while the queue is not empty, except for moments

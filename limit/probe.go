@@ -11,7 +11,7 @@ type probe struct {
 	every time.Duration // interval between probes
 
 	next     time.Duration // when the next one is due
-	earliest time.Duration // when a surprising round may start one early
+	earliest time.Duration // from then on, calls much faster than the base start a probe early
 
 	running  bool
 	draining bool    // more calls are in flight than the lowered limit
@@ -38,7 +38,8 @@ func newProbe(every time.Duration) probe {
 	return probe{every: every, next: math.MinInt64, earliest: math.MinInt64}
 }
 
-// due reports whether to start a probe. A surprising round may start one early.
+// due reports whether to start a probe. surprise means that the calls of a round
+// were much faster than the base; then a probe may start early.
 func (p *probe) due(now time.Duration, surprise bool) bool {
 	return now >= p.next || surprise && now >= p.earliest
 }
@@ -52,8 +53,9 @@ func (p *probe) isDraining(inflight, limit int) bool {
 	return p.draining
 }
 
-// startProbe lowers the limit to half the knee. It delays callers a little, so
-// probes run only while the limit is used; otherwise the base has no effect.
+// startProbe lowers the limit to half the knee. That delays callers a little, so
+// probes run only while callers use the limit; otherwise the base has no effect
+// on them anyway.
 func (e *Estimator) startProbe(now time.Duration, r round) {
 	e.probe.running, e.probe.began = true, now
 	e.probe.limit, e.probe.flow = e.limit, r.flow()
@@ -67,7 +69,7 @@ func (e *Estimator) descend(now time.Duration, limit, mean float64) {
 	e.probe.draining = true
 	e.round.skip = 2 * e.Limit()
 	e.round.size = max(minRound, 4*e.Limit())
-	calls := 1 + float64(e.round.skip+e.round.size)/e.limit // one after the other
+	calls := 1 + float64(e.round.skip+e.round.size)/e.limit // the longest sequence of calls, one after the other
 	e.probe.expires = now + time.Duration(probeTimeout*calls*mean)
 }
 
@@ -86,7 +88,7 @@ func (e *Estimator) finishProbeRound(now time.Duration, r round) {
 	e.endProbe(now)
 }
 
-// endProbe restores the limit of before the probe.
+// endProbe ends the probe, restores the limit and schedules the next probe.
 func (e *Estimator) endProbe(now time.Duration) {
 	e.probe.running, e.probe.draining = false, false
 	e.probe.earliest = now + probeRest*(now-e.probe.began)

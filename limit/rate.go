@@ -54,7 +54,7 @@ type Rate struct {
 	ticks   ticks
 	ahead   int64 // an event may happen while full is at most this many ticks in the future
 	maxWait time.Duration
-	full    atomic.Int64 // when the burst is complete again, in ticks
+	full    atomic.Int64 // the time at which the full burst is available again, in ticks
 }
 
 // NewRate returns a limit with a full burst.
@@ -85,16 +85,16 @@ func (r *Rate) AllowAt(now time.Duration) bool {
 	}
 }
 
-// ReserveAt reserves a slot: the event happens after the returned wait. If the
-// wait is above MaxWait it returns false and reserves nothing; the wait then is
-// what it would have been. A reserved slot cannot be returned.
+// ReserveAt reserves a slot: the event may happen after the returned wait. If
+// that wait is above MaxWait, ReserveAt returns it with false and reserves
+// nothing. A reserved slot cannot be returned.
 func (r *Rate) ReserveAt(now time.Duration) (wait time.Duration, ok bool) {
 	wait, _, ok = r.reserve(now, r.maxWait)
 	return wait, ok
 }
 
-// reserve reserves the next slot if it is at most within away. full is the
-// state that the reservation left, an argument of returnSlot.
+// reserve reserves the next slot if the wait for it is at most within. full is
+// the value of r.full after the reservation, for returnSlot.
 func (r *Rate) reserve(now, within time.Duration) (wait time.Duration, full int64, ok bool) {
 	floor, ceil := r.ticks.floorCeil(now)
 	for {
@@ -113,9 +113,9 @@ func (r *Rate) reserve(now, within time.Duration) (wait time.Duration, full int6
 	}
 }
 
-// returnSlot returns a slot that was reserved but not used, if it is still the
-// last one. If a later one is reserved the slot stays unused: otherwise the
-// next caller would get the time of that later slot.
+// returnSlot returns a slot that was reserved but not used, if no later slot is
+// reserved. Otherwise the slot stays unused: the next caller would get the time
+// of the later slot, which is taken. full is the result of reserve.
 func (r *Rate) returnSlot(full int64) { r.full.CompareAndSwap(full, full-r.ticks.step) }
 
 // Wait blocks until an event may happen, and counts it. Callers are served in

@@ -18,7 +18,7 @@ type RateQueueConfig struct {
 	Burst   int           // events that may happen at once after a pause; 0 means 1
 	MaxWait time.Duration // no caller waits longer; 0 means that no caller waits
 	Queue   int           // callers that may wait; 0 means none
-	Aging   time.Duration // a waiter rises by one class per this time; 0 means 10s
+	Aging   time.Duration // a waiter rises by one priority class per this time; 0 means 10s
 }
 
 // Validate reports everything that is wrong with the configuration, each
@@ -67,8 +67,8 @@ func (q *RateQueue) Allow() bool { return q.waiting.Load() == 0 && q.rate.Allow(
 // full, a caller whose class is above that of the last waiter replaces it, and
 // the Wait of that waiter returns [ErrShed]; any other caller gets
 // [ErrQueueFull] at once. If the context ends first, the error matches its
-// error and its cause. A caller that more urgent ones overtook for the whole of
-// MaxWait gets a [*RateError].
+// error and its cause. A caller that still waits after MaxWait, because more
+// urgent callers got the slots, gets a [*RateError].
 func (q *RateQueue) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return contextError(ctx, "a slot")
@@ -104,8 +104,8 @@ func (q *RateQueue) Wait(ctx context.Context) error {
 	return &RateError{Wait: q.expectedWait(PriorityFrom(ctx)), Within: within}
 }
 
-// enqueue returns the caller's place in the queue, or nil if the event may
-// happen now.
+// enqueue adds the caller to the queue and returns its place, or nil if the event
+// may happen now. within is how long the caller can wait.
 func (q *RateQueue) enqueue(now time.Duration, p Priority, within time.Duration) (*Waiter, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
