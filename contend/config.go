@@ -22,7 +22,7 @@ const preset = "contention"
 // contention preset with a total timeout of 30 seconds.
 type Config struct {
 	Policy retry.Policy // zero means the preset contention; a TotalTimeout of 0 means DefaultTimeout
-	Scale  float64      // base of the waits as a multiple of a measured attempt, if that is longer than the policy's base; 0 means the policy's base
+	Scale  float64      // base of the waits as a multiple of the measured duration of an attempt, at least the policy's base; 0 means the policy's base
 }
 
 // maxScale is far above any useful value, and keeps sums finite.

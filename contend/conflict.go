@@ -17,7 +17,7 @@ type ConflictError struct {
 // Error returns the winning value, if it is a [fmt.Stringer], and the store's
 // error.
 func (e *ConflictError) Error() string {
-	text := "lost to another's value"
+	text := "lost to another writer's value"
 	if s, ok := e.Winner.(fmt.Stringer); ok {
 		text = "lost to " + s.String()
 	}

@@ -43,10 +43,10 @@
 // does this correctly. An attempt that a timeout or a cancellation interrupts,
 // and that returns no mark, ends the proposal.
 //
-// A proposal that ends while this is open has the error [ErrUnsure] besides its
-// reason. An error that does not match ErrUnsure means that nothing was
-// written, provided that the operation marks its ambiguous failures, which
-// [Update] always does.
+// If a proposal ends before such a check, its error matches [ErrUnsure] besides
+// the error for its reason. An error that does not match ErrUnsure means that
+// nothing was written, provided that the operation marks its ambiguous failures,
+// which [Update] always does.
 //
 // # When it ends
 //
@@ -63,8 +63,8 @@
 // multiple of the measured duration of an attempt; [Config.For] documents the
 // rule and its bounds. With ten writers that start at once, five acceptors and
 // 50 ms between them, all ten succeeded in none of 100 groups with the fixed
-// base, and in all 100 with Scale 1.5; at 1 ms there is no difference. The test
-// of this package runs it.
+// base, and in all 100 with Scale 1.5; at 1 ms there is no difference.
+// TestScaleReachesDevicesThatAreFarAway repeats this measurement.
 //
 // # What it is not for
 //

@@ -28,9 +28,14 @@ type Update[S, T any] struct {
 	Mine func(S) (T, bool)
 }
 
-// Mine and Write get the same state. If a write is still in flight while Mine
-// does not find it, either it arrives first, so that the state has changed and
-// the next Write loses, or it arrives too late and loses itself.
+// Do runs the update with the writer's policy and returns the result of Write or
+// Mine. If all attempts are used and one of them may have been written, it reads
+// the state once more and calls Mine.
+//
+// Mine and Write get the same state, so the update is never written twice. An
+// earlier write may still be in flight when Mine does not find it. If it arrives
+// before the next Write, the state has changed and the next Write loses; if it
+// arrives later, it loses itself.
 func (u Update[S, T]) Do(ctx context.Context, w *Writer) (v T, err error) {
 	if u.Read == nil || u.Write == nil {
 		return v, errors.New("contend: Update: Read or Write is nil: set both")
@@ -71,10 +76,10 @@ func (u Update[S, T]) attempt(ctx context.Context, w *Writer, try Try) (v T, err
 	return v, Unsure(err)
 }
 
-// statesOutcome reports whether the error states what became of the attempt, by
-// a mark of package retry or of this one. An error type that says whether a
-// failure is temporary, such as that of a response with a status, does not
-// state that.
+// statesOutcome reports whether the error has a mark of package retry or of this
+// package, and so states whether the attempt wrote something. An error type that
+// only says whether a failure is temporary, such as that of a response with a
+// status, does not state that.
 func statesOutcome(err error) bool {
 	if retry.Marked(err) || errors.Is(err, ErrUnsure) {
 		return true
@@ -84,8 +89,8 @@ func statesOutcome(err error) bool {
 	return lost || read
 }
 
-// markReadFailure makes a failed read retryable, unless the error states
-// otherwise: a read has written nothing.
+// markReadFailure makes a failed read retryable, because a read writes nothing.
+// It leaves an error alone that has a mark of its own.
 func markReadFailure(err error) error {
 	if statesOutcome(err) {
 		return err

@@ -60,7 +60,7 @@ func Must[C Config | string](config C, opts ...Option) *Writer {
 	return w
 }
 
-// parseConfig returns the config, which is given as such or as the text of its
+// parseConfig returns the config. The argument is a Config, or the text of its
 // policy.
 func parseConfig(config any) (c Config, err error) {
 	text, ok := config.(string)
@@ -88,7 +88,7 @@ func (w *Writer) delay(s retry.State, o retry.Outcome) time.Duration {
 // nothing may be repeated.
 func (w *Writer) outcome(err error) retry.Outcome {
 	if t, ok := errors.AsType[*retry.TimeoutError](err); ok && t.Total {
-		return retry.Outcome{} // the total timeout ends it
+		return retry.Outcome{} // the runner stops because of the total timeout
 	}
 	if statesOutcome(err) {
 		return retry.OutcomeOf(err)
@@ -110,7 +110,7 @@ func (w *Writer) conflict(err error) error {
 	return nil
 }
 
-// observe records the duration of an attempt that the store answered.
+// observe adds the duration of an attempt that the store answered to the pace.
 func (w *Writer) observe(took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -59,7 +59,7 @@ func TestAfterSixRetriesItGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		err = w.Do(t.Context(), propose)
-		if want := "max proposal retries exceeded: lost to another's value: wrong last sequence"; err == nil || err.Error() != want {
+		if want := "max proposal retries exceeded: lost to another writer's value: wrong last sequence"; err == nil || err.Error() != want {
 			t.Errorf("error %q, want %q", err, want)
 		}
 		if !errors.Is(err, contend.ErrRetries) || !errors.Is(err, errTaken) || !errors.Is(err, retry.StopAttempts) {
