@@ -18,7 +18,7 @@ type Client struct {
 	ran    atomic.Bool
 
 	mu     sync.Mutex // all relays get subscriptions and events in the same order
-	number int        // of the last subscription
+	number int        // number of the last subscription or fetch
 }
 
 // NewClient returns a client. The error lists all problems of the
@@ -57,9 +57,9 @@ func (c *Client) Run(ctx context.Context) error {
 
 // Subscribe requests events that match one of the filters and are not older
 // than since, from all relays: stored ones and those to come. A zero since
-// means events of any age. It replaces the subscription of the same name. After
-// an outage, a relay is asked for the events since ClientConfig.Overlap before
-// it.
+// means events of any age. It replaces the subscription of the same name. When
+// the link to a relay is back after an outage, the client requests the events
+// that are at most ClientConfig.Overlap older than the outage.
 func (c *Client) Subscribe(name string, since time.Time, filters ...Filter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,8 +84,9 @@ func (c *Client) Unsubscribe(name string) {
 	}
 }
 
-// Refusals returns the relays that refuse the subscription of the name, and
-// their texts. The client sends it to them again after five minutes.
+// Refusals returns the relays that refuse the subscription of the name, each
+// with the text of its refusal. The client sends the subscription to them again
+// after five minutes.
 func (c *Client) Refusals(name string) map[string]string {
 	list := map[string]string{}
 	for _, r := range c.relays {
@@ -101,11 +102,11 @@ func (c *Client) Refusals(name string) map[string]string {
 // outbox, or that the relay has acknowledged recently, is not sent again; the
 // Delivery covers it nevertheless.
 //
-// Progress is dropped after five minutes, and the oldest of it when an outbox
-// is full; refusals are dropped when there is no progress left to drop. A
-// result is never dropped; if there is no room for it, the relay's part of the
-// Delivery is ErrFull. An event that was dropped and is published again is sent
-// before the events that follow it in the call.
+// Events of the classes Progress and Refusal are dropped after five minutes.
+// When an outbox is full, it drops the oldest progress, and refusals if there is
+// no progress left. A Result is never dropped; if there is no room for it, the
+// relay's part of the Delivery has the error ErrFull. An event that was dropped
+// and is published again is sent before the events that follow it in the call.
 func (c *Client) Publish(class Class, events ...*Event) *Delivery {
 	letters := make([]encodedEvent, len(events))
 	var errs []error

@@ -22,7 +22,7 @@ const (
 	MaxContent = 64 << 10  // bytes of the content of an event
 	MaxKind    = 65535
 
-	maxTime = 1 << 53 // exact in every language
+	maxTime = 1 << 53 // larger integers are not exact in JavaScript
 )
 
 // The kinds of invalid events.
@@ -228,7 +228,7 @@ func (e *Event) checkBody() error {
 	return nil
 }
 
-// all reports whether all words of the tags are fine.
+// all reports whether fine returns true for every word of the tags.
 func (ts Tags) all(fine func(word string) bool) bool {
 	return !slices.ContainsFunc(ts, func(t Tag) bool {
 		return slices.ContainsFunc(t, func(word string) bool { return !fine(word) })

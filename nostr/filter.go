@@ -17,7 +17,7 @@ type Filter struct {
 	Tags    map[string][]string // by the tag's one-letter name, without "#"
 	Since   int64               // seconds since 1970; 0 means any time
 	Until   int64               // the same
-	Limit   int                 // of stored events, the newest; 0 means all
+	Limit   int                 // largest number of stored events, the newest; 0 means all
 }
 
 // Matches reports whether the event matches. It ignores Limit.

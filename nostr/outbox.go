@@ -29,11 +29,11 @@ const (
 
 const (
 	maxProgressAge = 5 * time.Minute // after that, progress and refusals are dropped
-	maxBytes       = 32 << 20        // of all events that wait for a relay
-	maxAcks        = 1024            // acknowledged events, by which a repetition is recognised
-	maxUnanswered  = 3               // in a row on one link, before the link is ended
-	maxUnclear     = 5               // negative answers to an event without a reason
-	maxErrors      = 10              // answers to an event that say "error"; or "rate-limited", if also maxThrottled has passed
+	maxBytes       = 32 << 20        // total size of the events that wait for a relay
+	maxAcks        = 1024            // ids of acknowledged events that are kept, so that these are not sent again
+	maxUnanswered  = 3               // this many events in a row without an answer end the link
+	maxUnclear     = 5               // after this many negative answers without a reason an event counts as refused
+	maxErrors      = 10              // the same for answers that say "error", or "rate-limited" for at least maxThrottled
 	maxThrottled   = time.Hour
 )
 

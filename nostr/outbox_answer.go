@@ -26,13 +26,13 @@ func (o *outbox) handleOK(m *Message, now time.Time) (wantsAuth bool) {
 	case prefix == prefixAuth:
 		o.inFlight, o.held = false, true
 		return true
-	case prefix == prefixRate: // about our rate and not about the event, unless it continues after long waits
+	case prefix == prefixRate: // about our rate; about the event only if it continues after long waits
 		if it.throttled++; it.throttled == 1 {
 			it.slowed = now
 		}
 		spent := it.throttled >= maxErrors && now.Sub(it.slowed) >= maxThrottled
 		o.retryOrRefuse(it, m.Text, now, retry.ClassThrottled, spent)
-	case prefix == prefixError: // the event may be the cause, and must not block all events behind it for ever
+	case prefix == prefixError: // the event may be the cause, and it must not block the events behind it for ever
 		it.errors++
 		o.retryOrRefuse(it, m.Text, now, retry.ClassTransient, it.errors >= maxErrors)
 	case isRefusal(prefix):
@@ -73,9 +73,9 @@ func (o *outbox) refuse(it *item, text string) {
 	o.finishItem(it, Refused, &RefusedError{ID: it.id, Text: cmp.Or(printable(text), it.answer)})
 }
 
-// finishItem removes an event that the relay has decided about; the next may be
-// sent at once. An event that is dropped without an answer does not end the
-// relay's wait.
+// finishItem removes an event that the relay has acknowledged or refused. The
+// next one may be sent at once. Do not use it for an event that is dropped
+// without an answer: the wait after the last failure must stay.
 func (o *outbox) finishItem(it *item, s State, err error) {
 	o.remove(it, s, err)
 	o.at = time.Time{}

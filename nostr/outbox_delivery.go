@@ -104,8 +104,8 @@ type relayDelivery struct {
 // Receipt is the state of the events of a Delivery at one relay.
 type Receipt struct {
 	Relay string
-	State State // Acknowledged if the relay has all of them; Pending while one is pending
-	Err   error // why one of them was refused or dropped
+	State State // Acknowledged if the relay has all events; Pending while one of them is pending
+	Err   error // why an event was refused or dropped
 
 	// Reason says why an event is Pending: the relay's last negative answer,
 	// such as "rate-limited: slow down", or why there is no link. It is empty
@@ -163,7 +163,7 @@ func (p *relayDelivery) reason() string {
 	return ""
 }
 
-// Wait waits until every relay has acknowledged, refused or lost every event.
+// Wait waits until every event is acknowledged, refused or dropped at every relay.
 // The error is nil only if all relays have acknowledged all events; otherwise
 // it names each relay that has not, and why. A caller for whom some relays are
 // enough can call Relays afterwards.

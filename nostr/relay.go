@@ -173,7 +173,8 @@ func (r *relay) due(now time.Time) (frame []byte, next time.Time, err error) {
 	return frame, earlier(next, at), err
 }
 
-// nextSubscriptionMessage is due for the subscriptions.
+// nextSubscriptionMessage returns the next message of a subscription, like
+// [relay.due].
 func (r *relay) nextSubscriptionMessage(now time.Time) (*Message, time.Time) {
 	var next time.Time
 	for i, s := range r.subs {
@@ -191,7 +192,7 @@ func (r *relay) nextSubscriptionMessage(now time.Time) (*Message, time.Time) {
 }
 
 // releaseHeld releases the subscriptions and the event that waited for
-// authentication, or refuses them if the relay has rejected it.
+// authentication, or refuses them if the relay has rejected the authentication.
 func (r *relay) releaseHeld(now time.Time) {
 	denied := r.auth.phase == authRefused
 	if denied && r.outbox.held {

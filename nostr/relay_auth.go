@@ -40,8 +40,8 @@ type auth struct {
 	challenge string
 	another   bool // a challenge arrived after the one that was answered
 	id        string
-	at        time.Time // of the last change of phase
-	text      string    // of the rejection
+	at        time.Time // when the phase changed last
+	text      string    // why we are not authenticated; empty if that is not known
 }
 
 // authVerdict says what to do with a request that the relay answered with
@@ -63,8 +63,8 @@ func (a *auth) setChallenge(text string) {
 	a.challenge = text
 }
 
-// require says what to do with a request of the time asked that was answered
-// with "auth-required". An error ends the link.
+// require returns what to do with a request that was sent at the time asked and
+// answered with "auth-required". An error ends the link.
 func (a *auth) require(asked, now time.Time) (authVerdict, error) {
 	switch {
 	case a.key.IsZero():
@@ -83,7 +83,8 @@ func (a *auth) require(asked, now time.Time) (authVerdict, error) {
 	return authDenied, nil
 }
 
-// inProgress reports whether other messages must wait.
+// inProgress reports whether we are authenticating, so that other messages must
+// wait.
 func (a *auth) inProgress() bool { return a.phase == authWanted || a.phase == authSent }
 
 // due returns the message to send now, or else when to call it again. An error

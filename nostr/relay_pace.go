@@ -29,8 +29,8 @@ type pace struct {
 	state  retry.State
 }
 
-// wait returns the wait after a failure. well is how long everything worked
-// before it.
+// wait returns how long to wait after a failure. well is the time without a
+// failure before it.
 func (p *pace) wait(well time.Duration, class retry.Class) time.Duration {
 	if p.policy.ResetAfter > 0 && well >= p.policy.ResetAfter {
 		p.reset()
@@ -61,7 +61,7 @@ func checkPace(name string, p retry.Policy) error {
 	return nil
 }
 
-// offences detects too many events within offencesWithin.
+// offences detects more offences than are allowed within offencesWithin.
 type offences struct {
 	at   []time.Time // a ring of the last times, as many as are allowed
 	next int
@@ -69,7 +69,7 @@ type offences struct {
 
 func newOffences(most int) offences { return offences{at: make([]time.Time, most)} }
 
-// add records one and reports whether there were too many.
+// add records an offence and reports whether there were too many.
 func (o *offences) add(now time.Time) bool {
 	oldest := o.at[o.next]
 	o.at[o.next] = now

@@ -15,8 +15,8 @@ type linkPhase uint8
 const (
 	linkDialling linkPhase = iota
 	linkUp
-	linkDown    // until the next dial
-	linkStopped // for good
+	linkDown    // waiting for the next dial
+	linkStopped // no further dial
 )
 
 // setPhase changes the phase of the link.
@@ -61,8 +61,9 @@ func (r *relay) linkLost(err error, now time.Time) time.Duration {
 	return wait
 }
 
-// unchallenged refuses the first event of the outbox if the relay repeatedly
-// requires authentication without sending a challenge.
+// unchallenged counts a link that ended because the relay required authentication
+// without sending a challenge. After maxUnchallenged of them it refuses the first
+// event of the outbox.
 func (r *relay) unchallenged() {
 	it := r.outbox.queue[0]
 	if it.unchallenged++; it.unchallenged >= maxUnchallenged {

@@ -171,8 +171,9 @@ func (r relayReceiver) handleClosed(m *Message, now time.Time) error {
 	return r.requireAuth(m, s.asked, now, s.release, func(text string) { r.refuseSubscription(s, text, now) })
 }
 
-// requireAuth handles an answer to a message that was sent at a time: the relay
-// requires authentication for it.
+// requireAuth handles the answer m that a message, sent at the time sent, requires
+// authentication. It calls retry if the message can be sent again, and refuse if
+// the relay rejects us. An error ends the link.
 func (r relayReceiver) requireAuth(m *Message, sent, now time.Time, retry func(), refuse func(text string)) error {
 	verdict, err := r.auth.require(sent, now)
 	switch {
@@ -184,8 +185,8 @@ func (r relayReceiver) requireAuth(m *Message, sent, now time.Time, retry func()
 	return err
 }
 
-// denialText returns why a relay that requires authentication does not serve
-// us.
+// denialText returns the relay's text, and the reason why we are not
+// authenticated if it is known.
 func (r relayReceiver) denialText(m *Message) string {
 	if r.auth.text != "" {
 		return m.Text + " (" + r.auth.text + ")"

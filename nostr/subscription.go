@@ -39,7 +39,7 @@ func wireID(number int, name string) string {
 type subPhase uint8
 
 const (
-	subDue     subPhase = iota // to be sent, not before at
+	subDue     subPhase = iota // to be sent, but not before the time subscription.at
 	subHeld                    // waits for authentication
 	subOpen                    // sent
 	subClosing                 // to be closed
@@ -55,13 +55,13 @@ type subscription struct {
 	pace    pace
 
 	phase subPhase
-	at    time.Time // when due: not before
+	at    time.Time // in the phase subDue, it is not sent before this time
 
 	asked   time.Time // when it was sent last
 	whole   bool      // it was sent for everything since swept, not only since contact
-	stored  bool      // and all stored events have arrived since
+	stored  bool      // all stored events have arrived since it was sent
 	contact time.Time // no event before this time is missing, if the relay pushes all events
-	swept   time.Time // no event before this time is missing, even if it does not
+	swept   time.Time // no event before this time is missing, even if the relay does not push all events
 
 	trouble string // why the relay does not serve it
 	refused bool   // the relay refused it; it is not sent again soon

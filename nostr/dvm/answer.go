@@ -113,7 +113,8 @@ func (f *answerBuilder) retry(a *Attempt) {
 func isPublished(n int) bool { return n <= allRetries || n&(n-1) == 0 }
 
 // progress publishes a progress report if there was no other feedback for a
-// while, which depends only on what came before.
+// while. That depends only on earlier events, so it does not change when the
+// history grows.
 func (f *answerBuilder) progress(p Progress) {
 	if p.At.Unix() < f.clock+progressInterval {
 		return

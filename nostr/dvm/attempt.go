@@ -35,8 +35,9 @@ func (e *handlerError) Unwrap() error { return e.err }
 
 var errGoexit = errors.New("the handler ended its goroutine")
 
-// attempt makes one attempt. It returns when the handler has returned, or the
-// grace period after the context ended: then no other attempt may follow.
+// attempt makes one attempt. It returns when the handler has returned, or when
+// the grace period after the end of the context is over. In the second case the
+// handler still runs, and no other attempt may follow.
 func (j *job) attempt(ctx context.Context) (Result, error) {
 	done := j.callHandler(ctx)
 	select {
@@ -44,7 +45,7 @@ func (j *job) attempt(ctx context.Context) (Result, error) {
 		return v.result, joinContextError(ctx, v.err)
 	case <-ctx.Done():
 	}
-	select { // both may have happened at once
+	select { // the handler may have returned when the context ended
 	case v := <-done:
 		return v.result, joinContextError(ctx, v.err)
 	default:

@@ -72,7 +72,7 @@ func (p *Provider) alreadyAnswered(ctx context.Context, batch []candidate) map[s
 	defer cancel()
 	events, err := p.cfg.Link.FetchSoon(ctx, fetchGrace, p.answerFilters(batch)...)
 	if err != nil {
-		p.cfg.Logger.Warn("nostr backlog", "error", err)
+		p.cfg.Logger.Warn("nostr: a relay did not say whether old requests were answered", "error", err)
 	}
 	who := map[string]string{}
 	for _, c := range batch {

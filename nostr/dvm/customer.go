@@ -39,7 +39,8 @@ func newCustomers(rate limit.RateConfig) (*customers, error) {
 	return &customers{rate: rate, turn: max(answerEvery, refill), now: map[string]*customer{}}, nil
 }
 
-// get returns the customer; nil if there are too many.
+// get returns the customer with the key, and adds it if it is missing; nil if
+// there are too many.
 func (c *customers) get(key string, now time.Time) *customer {
 	if now.Sub(c.turned) >= c.turn {
 		if now.Sub(c.turned) >= 2*c.turn {
@@ -56,7 +57,7 @@ func (c *customers) get(key string, now time.Time) *customer {
 	}
 	if found = c.old[key]; found == nil {
 		rate, err := limit.NewRate(c.rate)
-		if err != nil { // newCustomers has excluded this
+		if err != nil { // can't happen: newCustomers has checked the rate
 			return nil
 		}
 		found = &customer{rate: rate}

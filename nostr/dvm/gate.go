@@ -14,7 +14,7 @@ import (
 
 // GateConfig says which requests are accepted.
 type GateConfig struct {
-	Kinds     []int    // that are served, 5000 to 5999
+	Kinds     []int    // kinds of requests that are served, 5000 to 5999
 	Key       string   // our public key, in hex
 	Open      bool     // also accept requests that are addressed to no or another provider
 	Customers []string // public keys, in hex; empty means all customers
@@ -93,8 +93,9 @@ func NewGate(cfg GateConfig) (*Gate, error) {
 	return &Gate{cfg: cfg, seen: newSeenSet(cfg.SeenFor, cfg.SeenMost), customers: who}, nil
 }
 
-// Check checks an event with a valid shape and id. An Accepted event is stored,
-// and Seen the next time; it must still be admitted.
+// Check checks an event with a valid shape and id. The gate stores the id of an
+// Accepted event; the next Check of the event returns Seen. The caller must then
+// call [Gate.Admit].
 func (g *Gate) Check(e *nostr.Event, now time.Time) Verdict {
 	g.mu.Lock()
 	defer g.mu.Unlock()

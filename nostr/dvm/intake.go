@@ -59,7 +59,8 @@ func (p *Provider) check(ctx context.Context) {
 	}
 }
 
-// handleArrival returns the verdict, or 0 if it is not decided yet.
+// handleArrival handles an event and returns the verdict about it, or 0 if
+// processBacklog decides it later.
 func (p *Provider) handleArrival(ctx context.Context, a arrival) Verdict {
 	if a.event.Kind == KindDelete {
 		return p.handleWithdrawal(ctx, a.event)
@@ -142,11 +143,11 @@ func (p *Provider) refuse(r *Request, code, message string, v Verdict) Verdict {
 		p.gate.Forget(r.ID)
 		return p.countVerdict(Silenced)
 	}
-	if v != Overloaded { // which the gate has counted
+	if v != Overloaded { // the gate has counted Overloaded already
 		p.countVerdict(v)
 	}
 	if err := publish(p.cfg.Link, p.cfg.Key, nostr.Refusal, Refusal(r, code, message, r.Created)); err != nil {
-		p.cfg.Logger.Warn("nostr refusal", "id", r.ID, "error", err)
+		p.cfg.Logger.Warn("nostr refusal not published to all relays", "id", r.ID, "error", err)
 	}
 	return v
 }

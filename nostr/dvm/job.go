@@ -17,7 +17,7 @@ const deliverEvery = time.Second
 
 var errOver = errors.New("the job is over")
 
-// job is a request that a runner does.
+// job is a request that a [Runner] works on.
 type job struct {
 	runner *Runner
 	r      *Request
@@ -102,8 +102,8 @@ func (j *job) run() {
 	}
 }
 
-// recoverUnreadable ends the job if an error of the handler panicked in one of
-// its methods.
+// recoverUnreadable ends the job if a method of an error that the handler returned
+// panicked, such as Error or Unwrap. It must be deferred.
 func (j *job) recoverUnreadable() {
 	if p := recover(); p != nil {
 		j.runner.cfg.Logger.Error("nostr job: an error of the handler panicked", "id", j.r.ID, "panic", p)
@@ -176,7 +176,7 @@ func (j *job) record(change func(*History)) bool {
 func (j *job) publish(events []nostr.Event) (full bool) {
 	err := Publish(j.runner.cfg.Link, j.runner.cfg.Key, events)
 	if err != nil {
-		j.runner.cfg.Logger.Error("nostr answer", "id", j.r.ID, "error", err)
+		j.runner.cfg.Logger.Error("nostr answer not published to all relays", "id", j.r.ID, "error", err)
 	}
 	return errors.Is(err, errNowhere)
 }

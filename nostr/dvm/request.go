@@ -22,12 +22,12 @@ const (
 	DefaultKind = 5900
 
 	minKind, maxKind = 5000, 5999
-	toResult         = 1000 // added to the kind of a request, it is the kind of the result
+	toResult         = 1000 // kind of a result minus kind of its request
 )
 
 const (
-	maxInputs   = 90       // so that the result, which repeats them, does not have too many tags
-	maxTagBytes = 64 << 10 // of all tags; the same as for the content
+	maxInputs   = 90       // so that the result, which repeats the inputs, does not have too many tags
+	maxTagBytes = 64 << 10 // total size of all tags; the same as for the content
 	maxRequest  = 16 << 10 // a longer request is neither repeated in its result nor stored
 )
 
@@ -79,7 +79,7 @@ type Request struct {
 	Relays   []string      `json:"relays,omitempty"`   // where the customer would like answers; not used
 	Expires  time.Time     `json:"expires,omitzero"`   // the result is not wanted after that
 	Timeout  time.Duration `json:"timeout_ns"`
-	Clamped  bool          `json:"clamped,omitempty"`    // the requested timeout was longer
+	Clamped  bool          `json:"clamped,omitempty"`    // the customer requested a longer timeout
 	Bid      *int64        `json:"bid_msat,omitempty"`   // the most that the customer pays; nil if there is none
 	Price    int64         `json:"price_msat,omitempty"` // of the result; 0 means free
 	Event    *nostr.Event  `json:"event,omitempty"`      // the signed request; not stored if it is above 16 KiB

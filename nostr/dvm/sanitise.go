@@ -28,7 +28,8 @@ var (
 	bearers  = lazyregexp.New(`(?i)\b(bearer|basic)\s+[^\s,;"']+`)
 	called   = lazyregexp.New(`(?i)([\w\-]*(?:token|key|password|passwd|passphrase|secret)\s+)([^\s,;"']+)`)
 
-	// What follows "dial" is a host, even if its name looks like a word.
+	// The word after "dial" or "lookup" is a host, even if it looks like a
+	// common word.
 	dialled = lazyregexp.New(`(?i)\b((?:lookup|dial|connect)\s+(?:to\s+)?(?:(?:tcp|udp|unix)[46]?\s+)?)([^\s,;"']+)`)
 
 	words   = lazyregexp.New("[^\\s\"'`,;()\\[\\]{}<>|]+")
@@ -58,8 +59,8 @@ func Sanitise(text string) string {
 	return textfmt.TruncateWithin(strings.TrimSpace(text), maxPublic, hidden)
 }
 
-// hideSecond hides the second group of what the pattern finds, unless stays
-// allows it.
+// hideSecond hides the second group of each match of the pattern, unless stays
+// returns true for it.
 func hideSecond(pattern *lazyregexp.Regexp, text string, stays func(string) bool) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
 		parts := pattern.FindStringSubmatch(found)
@@ -84,8 +85,8 @@ func cutText(text string) string {
 	return hidden
 }
 
-// linkScheme reduces the links in a word that begins with one to their schemes.
-// What follows a quote is not part of a link, unless it belongs to a password.
+// linkScheme reduces the links in a word that begins with a link to their
+// schemes. A link ends at a quote, unless the quote is part of a password.
 func linkScheme(word string) string {
 	scheme, rest, _ := strings.Cut(word, "://")
 	rest = rest[strings.LastIndexByte(upTo(rest, `/?#\`), '@')+1:]

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	watchWait  = 250 * time.Millisecond // to combine changes
+	watchWait  = 250 * time.Millisecond // pause in which further changes are combined into one update
 	watchEvery = 30 * time.Second       // jobs end without a signal, so the list is also refreshed regularly
-	maxWatched = 12_000                 // the newest jobs
+	maxWatched = 12_000                 // how many jobs are watched, the newest first
 
 	// Relays limit all of these: the ids of a filter, the filters and the bytes
 	// of a subscription, and the subscriptions of a link.

@@ -57,7 +57,7 @@ func (s *session) checkAuth(e *nostr.Event) error {
 	case url != s.core.url:
 		return fmt.Errorf("AUTH: the tag relay is not %s", s.core.url)
 	case !s.challenged || e.Tags.Find("challenge").Value() != s.challenge:
-		return errors.New("AUTH: the tag challenge is not what was sent")
+		return errors.New("AUTH: the tag challenge is not the challenge that was sent")
 	}
 	return nil
 }

@@ -28,8 +28,8 @@ func newCore(o options) *core {
 		faults:   o.faults,
 		store:    newStore(o.events),
 		received: received{limit: o.received},
-		// Enough for all events more than once, and for some that arrive
-		// meanwhile.
+		// A client may have all stored events queued several times, and some new
+		// ones.
 		maxQueue: 4*o.events + 1024,
 		changed:  make(chan struct{}),
 	}

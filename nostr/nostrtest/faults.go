@@ -62,8 +62,8 @@ func times(n *int) bool {
 	return *n < 0
 }
 
-// text returns the answer of a fault, empty for none, and ends the fault after
-// its last occurrence.
+// text returns the text *s that a fault answers with, empty for no fault, and
+// counts down *next: it ends the fault after its last occurrence.
 func text(s *string, next *int) string {
 	answer := *s
 	if answer != "" && *next > 0 {
@@ -82,7 +82,8 @@ func (f *Faults) forEvent(e *nostr.Event) *Faults {
 	return new(Faults)
 }
 
-// spoil returns the event as it is delivered.
+// spoil returns the event as it is delivered: unchanged, or a copy with the faults
+// TamperContent and BadSignature.
 func (f *Faults) spoil(e *nostr.Event) *nostr.Event {
 	if !f.TamperContent && !f.BadSignature {
 		return e

@@ -10,7 +10,7 @@ import (
 
 const kindDeletion = 5
 
-// store stores events, the newest arrivals of them.
+// store stores the events that arrived last.
 type store struct {
 	limit   int
 	events  []*nostr.Event // in order of arrival
