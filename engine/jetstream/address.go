@@ -17,7 +17,7 @@ func hosts(urls string) (list []string) {
 	for part := range strings.SplitSeq(urls, ",") {
 		u, err := parseURL(part)
 		if err != nil {
-			continue // Validate has reported it
+			continue // Validate reports an invalid address
 		}
 		port := map[string]string{"ws": "80", "wss": "443"}[u.Scheme]
 		list = append(list, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), port, "4222")))
@@ -25,14 +25,16 @@ func hosts(urls string) (list []string) {
 	return list
 }
 
-// dialer dials within the context of Open, and afterwards without.
+// dialer dials for NATS. Until detach it also obeys the context of Open, and it
+// collects the errors of the addresses.
 type dialer struct {
 	mu     sync.Mutex
 	ctx    context.Context   //nolint:containedctx // NATS hands none on
 	failed map[string]string // errors by address
 }
 
-// detach ends the use of the context of Open: the connection is made.
+// detach makes later dials independent of the context of Open. It is called when
+// the first connection is made.
 func (d *dialer) detach() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,7 +61,8 @@ func (d *dialer) recordFailure(address string, err error) {
 	}
 }
 
-// failures returns why addresses did not answer, to be appended to an error.
+// failures returns why addresses did not answer, as the end of an error text; "" if
+// all did.
 func (d *dialer) failures() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -27,7 +27,8 @@ func (l *leaseLog) append(ctx context.Context, e journal.Entry) (err error) {
 	}
 	defer func() { <-l.appending }()
 	if !l.unsure.Load() && e.Seq != l.last.Load()+1 {
-		// The append is a repeat, or its caller is out of date.
+		// The caller repeats an append that was recorded, or does not know the last
+		// entry.
 		for a := range asks.Attempts(ctx, &err) {
 			err = l.compare(a.Context(), e)
 		}
@@ -40,8 +41,8 @@ func (l *leaseLog) append(ctx context.Context, e journal.Entry) (err error) {
 	return err
 }
 
-// publish sends the entry once. It may be repeated after every error: the server
-// stores it only in its place, and only once.
+// publish sends the entry once. The caller may repeat it after every error: the
+// server stores the entry only after the one before it, and only once.
 func (l *leaseLog) publish(ctx context.Context, e journal.Entry, m *nats.Msg) error {
 	if err := l.lease.usable(ctx); err != nil {
 		return err
@@ -52,7 +53,7 @@ func (l *leaseLog) publish(ctx context.Context, e journal.Entry, m *nats.Msg) er
 		l.recorded(e.Seq)
 		return nil
 	case err == nil && ack.Sequence != e.Seq:
-		return fmt.Errorf("%w: the id of this entry is that of entry %d", journal.ErrStale, ack.Sequence)
+		return fmt.Errorf("%w: entry %d has the id of this append already", journal.ErrStale, ack.Sequence)
 	case err == nil, errors.Is(err, errConflict):
 		return l.compare(ctx, e)
 	case errors.Is(err, errGone):
@@ -68,7 +69,8 @@ func (l *leaseLog) recorded(seq uint64) {
 	l.unsure.Store(false)
 }
 
-// compare compares the entry with the one in its place.
+// compare returns nil if the log has exactly this entry at its sequence, and
+// ErrStale if it has another one there.
 func (l *leaseLog) compare(ctx context.Context, e journal.Entry) error {
 	m, err := l.stream.get(ctx, getRequest{Seq: e.Seq})
 	if errors.Is(err, errNoMessage) {
@@ -88,19 +90,19 @@ func (l *leaseLog) compare(ctx context.Context, e journal.Entry) error {
 	if found.Epoch > l.lease.epoch {
 		l.lease.lose(errTakenOver)
 	}
-	return fmt.Errorf("%w: entry %d was recorded with epoch %d, not %d, or is another one",
+	return fmt.Errorf("%w: another entry %d was recorded, with epoch %d; this lease has epoch %d",
 		journal.ErrStale, found.Seq, found.Epoch, l.lease.epoch)
 }
 
-// explainMissing returns why the place is empty.
+// explainMissing returns why the log has no entry with the sequence of e.
 func (l *leaseLog) explainMissing(ctx context.Context, e journal.Entry) error {
 	s, err := l.lease.backend.logStateSince(ctx, l.stream, l.last.Load())
 	switch {
 	case err != nil:
 		return err
 	case s.last+1 == e.Seq:
-		// The leader counts entries that are not confirmed yet, such as this one
-		// from an earlier attempt. It may still be dropped.
+		// The leader rejects the entry because an earlier attempt has sent it and the
+		// replicas have not confirmed it yet. It may still be dropped.
 		return fmt.Errorf("%w: stream %s has not confirmed entry %d yet", errNoQuorum, l.stream.name, e.Seq)
 	default:
 		return fmt.Errorf("%w: the log has the entries %d to %d", journal.ErrStale, s.first, s.last)

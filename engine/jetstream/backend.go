@@ -33,8 +33,9 @@ func (b *backend) checkShard(n int) error {
 // shardLog returns the stream with the log of a shard.
 func (b *backend) shardLog(n int) stream { return stream{b.c, b.names.logStream(n)} }
 
-// notify tells all members, this one included, that the bucket has changed. If the
-// message is lost, they see the change when they read the bucket the next time.
+// notify announces a change of the bucket to all members, this one included; 0 is an
+// unknown revision. If the message is lost, they see the change when they read the
+// bucket the next time.
 func (b *backend) notify(revision uint64) {
 	_ = b.c.nc.Publish(b.names.noticeSubject(), strconv.AppendUint(nil, revision, 10))
 }
@@ -55,11 +56,12 @@ func (b *backend) shardRecord(ctx context.Context, shard int) (r shardRecord, er
 	return r, nil
 }
 
-// errChanged says that a record is not the one that it was. It is not final: the
-// writer reads the record again and decides again.
+// errChanged means that another process has changed a record since it was read. It
+// is retried: the writer reads the record again and decides again.
 var errChanged = errors.New("the record has changed meanwhile")
 
-// storeShard writes the record of a shard in place of the one with its revision.
+// storeShard replaces the record of a shard, if the bucket still has r.revision. It
+// returns the new revision, or errChanged.
 func (b *backend) storeShard(ctx context.Context, shard int, r shardRecord) (revision uint64, err error) {
 	revision, err = b.bucket.putJSON(ctx, shardKey(shard), r, r.revision)
 	if errors.Is(err, errConflict) {
@@ -68,9 +70,10 @@ func (b *backend) storeShard(ctx context.Context, shard int, r shardRecord) (rev
 	return revision, err
 }
 
-// replaceShard is storeShard for a record that was read or written a while ago. Its
-// revision may be that of another record in the bucket of a new cluster with this
-// name, so its owner is compared as well: no two members have the same id.
+// replaceShard is storeShard for a record old that was read or written a while ago.
+// Meanwhile a new cluster may have the name of this one, and its bucket the same
+// revisions. So replaceShard also compares the owner: no two members have the same
+// id.
 func (b *backend) replaceShard(ctx context.Context, shard int, old, next shardRecord) (revision uint64, err error) {
 	found, err := b.shardRecord(ctx, shard)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// batch calls each with the messages of a request for many. Any replica answers, also
-// one that is behind: messages that are missing at the end may exist. It returns the
-// sequence of the stream up to which the answer is complete, if the request makes the
-// server say so.
+// batch sends a request for many messages and calls each with every message of the
+// answer. Any replica answers, also one that is behind: it may lack the last messages.
+// upTo is the sequence up to which the answer is complete, or 0 if the server does not
+// say.
 func (s stream) batch(ctx context.Context, request getRequest, each func(message) error) (upTo uint64, err error) {
 	sub, err := s.c.request(apiPrefix+"DIRECT.GET."+s.name, request)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// bucket is the key-value bucket of the cluster: its members and the owners of shards.
-// It is one that NATS's own tools can read.
+// bucket is the key-value bucket of the cluster: its settings, its members and the
+// owners of shards. NATS's own tools can read it.
 type bucket struct {
 	stream
 	name string
@@ -22,8 +22,7 @@ type bucket struct {
 
 func newBucket(c *conn, n names) bucket { return bucket{stream{c, n.bucketStream()}, n.bucket()} }
 
-// record is a value in the bucket. Its revision is different for each value that the
-// key has had, or will have.
+// record is a value in the bucket. Each write of a key has a revision of its own.
 type record struct {
 	key      string
 	value    []byte
@@ -35,8 +34,8 @@ const (
 	operationHeader = "KV-Operation"
 	operationPurge  = "PURGE"
 
-	// markerTime is how long the place of a removed key is marked: longer than replicas
-	// and readers may be behind.
+	// markerTime is how long the bucket keeps the mark of a removed key: longer than
+	// replicas and readers may be behind.
 	markerTime = "60s"
 )
 
@@ -52,9 +51,9 @@ func (b bucket) get(ctx context.Context, key string) (record, error) {
 	return record{key, m.Data, m.Seq}, err
 }
 
-// put stores a value in place of the one with the revision: 0 means that there
-// is none. Otherwise it fails with errConflict. An answer that was lost is not
-// looked for.
+// put replaces the value that has the given revision; 0 means that the key has no
+// value. If the key has another revision, put fails with errConflict. It does not find
+// out whether a put whose answer was lost has succeeded.
 func (b bucket) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	m := b.message(key, revision)
 	m.Data = value
@@ -105,8 +104,8 @@ func (b bucket) remove(ctx context.Context, key string, revision uint64) error {
 }
 
 // all returns the records of all members and shards, the settings, and the revision
-// of the bucket. It asks any replica, so the result may be older than an earlier one. A
-// server answers with 1024 at most.
+// of the bucket. Any replica answers, so the result may be older than an earlier one. A
+// server sends at most 1024 records.
 func (b bucket) all(ctx context.Context) (records []record, revision uint64, err error) {
 	keys := []string{b.subject("member.*"), b.subject("shard.*"), b.subject(settingsKey)}
 	revision, err = b.batch(ctx, getRequest{MultiLast: keys}, func(m message) error {

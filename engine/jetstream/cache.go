@@ -19,14 +19,14 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// cache has local copies of blobs, named by shard and contents: the engine reads a
-// blob at random places, and NATS can only send it from the start. Several processes
-// may use one folder.
+// cache is a folder with local copies of blobs: the engine reads a blob at random
+// offsets, but NATS can only send it from the start. The name of a copy has the shard
+// and the digest of the contents. Several processes may use one folder.
 type cache struct {
 	dir       string
 	temporary bool
 
-	checked sync.Map // names of files whose contents were compared with them
+	checked sync.Map // names of files whose contents match the digest in the name
 }
 
 const tmpPrefix = ".tmp-"
@@ -54,7 +54,7 @@ func removeOld(dir string) error {
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && strings.HasPrefix(e.Name(), tmpPrefix) && time.Since(info.ModTime()) > 24*time.Hour {
-			_ = os.Remove(filepath.Join(dir, e.Name())) // it is tried again the next time
+			_ = os.Remove(filepath.Join(dir, e.Name())) // the next process tries again
 		}
 	}
 	return nil
@@ -67,8 +67,8 @@ func (c *cache) close() error {
 	return os.RemoveAll(c.dir)
 }
 
-// name returns the name of a copy: a digest has characters that are not allowed in
-// names of files.
+// name returns the file name of a copy, without the characters of a digest that file
+// names can't have.
 func (c *cache) name(shard int, digest string) string {
 	sum, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(digest, "SHA-256="))
 	if err != nil {
@@ -77,7 +77,8 @@ func (c *cache) name(shard int, digest string) string {
 	return fmt.Sprintf("%d-%s", shard, hex.EncodeToString(sum))
 }
 
-// open returns the copy of a blob, or an error if there is no good one.
+// open returns the copy of a blob, or an error if there is none or it is damaged. It
+// removes a damaged copy.
 func (c *cache) open(shard int, digest string) (*os.File, error) {
 	name := c.name(shard, digest)
 	f, err := os.Open(filepath.Join(c.dir, name))
@@ -98,11 +99,11 @@ func (c *cache) open(shard int, digest string) (*os.File, error) {
 	return f, nil
 }
 
-// drop removes a copy. A reader that has it open can go on reading.
+// drop removes a copy. A reader that has it open can continue to read it.
 func (c *cache) drop(shard int, digest string) {
 	name := c.name(shard, digest)
 	c.checked.Delete(name)
-	_ = os.Remove(filepath.Join(c.dir, name)) // a file that stays does no harm
+	_ = os.Remove(filepath.Join(c.dir, name)) // a file that can't be removed does no harm
 }
 
 // keepOnly removes the copies of a shard whose blobs are gone.
@@ -113,7 +114,7 @@ func (c *cache) keepOnly(shard int, infos []*natsjs.ObjectInfo) {
 	}
 	paths, err := filepath.Glob(filepath.Join(c.dir, fmt.Sprintf("%d-*", shard)))
 	if err != nil {
-		return // the pattern is right
+		return // can't happen: the pattern is valid
 	}
 	for _, path := range paths {
 		if !keep[filepath.Base(path)] {
@@ -122,14 +123,14 @@ func (c *cache) keepOnly(shard int, infos []*natsjs.ObjectInfo) {
 	}
 }
 
-// localFile is a file that is being written and becomes a copy when it is whole.
+// localFile is a file that is being written. It becomes a copy when it is complete.
 type localFile struct {
 	*os.File
 	cache  *cache
 	buffer *bufio.Writer
 	sum    hash.Hash
 	size   int64
-	digest string // once it is whole
+	digest string // set by whole
 }
 
 func (c *cache) create() (*localFile, error) {
@@ -148,7 +149,7 @@ func (f *localFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// whole ends the writing, and goes back to the start.
+// whole ends the writing, computes the digest, and seeks to the start of the file.
 func (f *localFile) whole() error {
 	if err := f.buffer.Flush(); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (f *localFile) whole() error {
 	return err
 }
 
-// keep makes it the copy of a blob.
+// keep renames the file, so that it is the copy of a blob.
 func (f *localFile) keep(shard int) error {
 	name := f.cache.name(shard, f.digest)
 	if err := os.Rename(f.Name(), filepath.Join(f.cache.dir, name)); err != nil {
@@ -171,7 +172,7 @@ func (f *localFile) keep(shard int) error {
 // abandon removes the file, unless keep has renamed it.
 func (f *localFile) abandon() {
 	f.Close()
-	_ = os.Remove(f.Name()) // a file that stays is swept later
+	_ = os.Remove(f.Name()) // if it fails, removeOld removes the file later
 }
 
 // contextWriter stops a long write when its context ends.

@@ -35,8 +35,9 @@ func (f *findings) sorted() []journal.Finding {
 	return f.list
 }
 
-// Check returns what weakens the promises of a log, the worst first, without joining
-// its cluster or creating anything. An error means that the check itself failed.
+// Check returns the problems of the servers, the cluster and the configuration that
+// weaken the guarantees of a log, the worst first. It does not join the cluster and
+// creates nothing. An error means that the check itself failed.
 func Check(ctx context.Context, cfg Config) ([]journal.Finding, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check log: %w", err)
@@ -46,7 +47,7 @@ func Check(ctx context.Context, cfg Config) ([]journal.Finding, error) {
 	return found, wrapf(err, "check log %s", cfg.Name)
 }
 
-// checkDialTime is how long a check from outside waits for a server.
+// checkDialTime is how long [Check] waits for a connection to a server.
 const checkDialTime = 8 * time.Second
 
 func checkFromOutside(ctx context.Context, cfg Config) ([]journal.Finding, error) {
@@ -72,7 +73,7 @@ func checkFromOutside(ctx context.Context, cfg Config) ([]journal.Finding, error
 	return x.examine(ctx)
 }
 
-// Check is the function of the same name for a log that is open.
+// Check is the function [Check] for a log that is open.
 func (l *Log) Check(ctx context.Context) ([]journal.Finding, error) {
 	if l.life.Err() != nil {
 		return nil, fmt.Errorf("check log %s: %w", l.cfg.Name, errClosed)
@@ -136,7 +137,7 @@ func (x *examiner) findSettings(ctx context.Context) (exists bool, err error) {
 	var r record
 	for a := range asks.Attempts(asking, &err) {
 		if r, err = x.bucket.get(a.Context(), settingsKey); errors.Is(err, errGone) {
-			err = fmt.Errorf("%w: %w", errNoMessage, err) // there is no bucket either
+			err = fmt.Errorf("%w: %w", errNoMessage, err) // without a bucket there are no settings
 		}
 	}
 	if errors.Is(err, errNoMessage) {
@@ -161,7 +162,7 @@ func (x *examiner) checkMissing(ctx context.Context) {
 	x.checkTraces()
 }
 
-// checkConnection looks at how we are connected.
+// checkConnection reports an unencrypted connection to another machine.
 func (x *examiner) checkConnection() {
 	u, err := url.Parse(x.c.nc.ConnectedUrl())
 	if err != nil || x.c.nc.TLSRequired() {
@@ -177,7 +178,7 @@ func (x *examiner) checkConnection() {
 		"anyone who can read the network can read all work, and may change it", "the connection to %s is not encrypted", u.Host)
 }
 
-// checkTiming looks at the time of leases.
+// checkTiming reports a lease time that is shorter than the election of a leader.
 func (x *examiner) checkTiming() {
 	if x.settings.Replicas > 1 && timingOf(x.settings.LeaseTime).ended < electionTime {
 		x.add(journal.Weak, "create the cluster with a lease time of 12 s or more",
@@ -189,7 +190,8 @@ func (x *examiner) checkTiming() {
 // electionTime is how long a stream may be without leader after a server has died.
 const electionTime = 10 * time.Second
 
-// checkSecond looks at the second place for blobs.
+// checkSecond reports a second place for blobs that is missing, can't be written, or
+// lacks blobs.
 func (x *examiner) checkSecond() {
 	if x.second == nil {
 		if x.cfg.SecondPlace == "" {
@@ -210,7 +212,7 @@ func (x *examiner) checkSecond() {
 	}
 }
 
-// checkTraces reports that there is no cluster, and whether there has been one.
+// checkTraces reports that there is no cluster. It is Broken if there has been one.
 func (x *examiner) checkTraces() {
 	traces := traces(x.cfg, x.second)
 	if traces == "" {
@@ -221,7 +223,7 @@ func (x *examiner) checkTraces() {
 		"there is no cluster %s, but there has been: %s", x.cfg.Name, traces)
 }
 
-// checkOrigin looks whether the cluster is the one that was there before.
+// checkOrigin reports a cluster that is not the one that this process was in before.
 func (x *examiner) checkOrigin() {
 	if x.cfg.Before != "" && x.cfg.Before != x.settings.ID {
 		x.add(journal.Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",
@@ -229,7 +231,8 @@ func (x *examiner) checkOrigin() {
 	}
 }
 
-// checkDifferences looks for settings of the configuration that have no effect.
+// checkDifferences reports settings of the configuration that have no effect, because
+// the cluster was created with other values.
 func (x *examiner) checkDifferences(ctx context.Context) {
 	if want, has := x.cfg.Shards, x.settings.Shards; want > 0 && want != has {
 		x.add(journal.Broken, "write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
@@ -239,20 +242,21 @@ func (x *examiner) checkDifferences(ctx context.Context) {
 	defer cancel()
 	log, err := stream{x.c, x.names.logStream(0)}.info(ctx)
 	if err != nil {
-		return // checkStreams finds what is wrong with it
+		return // checkStreams reports the error
 	}
 	for _, d := range differences(x.cfg, x.settings, log.Config) {
 		x.add(journal.Note, d.do, "it is set when the cluster is created; later it has no effect", "%s is %s, and cluster %s has %s", d.key, d.want, x.cfg.Name, d.has)
 	}
 }
 
-// A shard that moves to another member has no owner for a moment.
+// A shard that moves to another member has no owner for a moment. So checkOwners reads
+// the owners every moveStep, and reports a shard only if it has none after moveTime.
 const (
 	moveTime = 5 * time.Second
 	moveStep = 250 * time.Millisecond
 )
 
-// checkOwners looks for shards without an owner.
+// checkOwners reports shards without an owner, or a cluster without members.
 func (x *examiner) checkOwners(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, moveTime)
 	defer cancel()
@@ -275,12 +279,12 @@ func (x *examiner) checkOwners(ctx context.Context) {
 	case len(s.members) == 0:
 		x.add(journal.Note, "start one", "nothing is worked on", "no process is in the cluster")
 	case len(s.orphans()) > 0:
-		x.add(journal.Broken, "see the log of the processes, and `tideover cluster`", "runs of theirs stand still", "%s no owner: %s",
+		x.add(journal.Broken, "see the log of the processes, and `tideover cluster`", "the runs of these shards do not continue", "%s no owner: %s",
 			textfmt.PluralOf(len(s.orphans()), "shard has", "shards have"), numbers(s.orphans()))
 	}
 }
 
-// numbers lists the first few.
+// numbers returns a text with the first ten numbers of the list, and how many follow.
 func numbers(list []int) string {
 	const most = 10
 	var text []string

@@ -40,8 +40,8 @@ func (c copies) good() int {
 	return n
 }
 
-// quietTime is the silence after which a replica counts as gone: it answers its leader
-// once a second.
+// quietTime is the silence after which a replica counts as gone. A replica that runs
+// answers its leader once a second.
 const quietTime = 3 * time.Second
 
 // tally counts the copies of all streams on one server.
@@ -50,7 +50,7 @@ type tally struct {
 	lag                uint64
 }
 
-// there reports whether the server runs, even if some of its copies are behind.
+// there reports whether the server seems to run: most of its copies are not gone.
 func (t *tally) there() bool { return t.gone == 0 || t.well > t.gone }
 
 func tallies(list []copies) map[string]*tally {
@@ -80,8 +80,8 @@ func tallies(list []copies) map[string]*tally {
 	return all
 }
 
-// checkCopies checks how many servers may be lost. A missing server is one finding,
-// however many streams it has copies of.
+// checkCopies reports how many servers may be lost without losing data. A missing
+// server is one finding, however many streams it has copies of.
 func (x *examiner) checkCopies(list []copies) {
 	few, unplaced := 0, 0
 	for _, c := range list {
@@ -92,7 +92,7 @@ func (x *examiner) checkCopies(list []copies) {
 	}
 	if few > 0 {
 		x.add(journal.Weak, "run three servers or more, and set the number of replicas to 3 (nats stream edit)",
-			"without any one server nothing works, and what only it has is lost with its disk", "%s: %d of 3 replicas", some(few, len(list)), fewest(list))
+			"if one server fails nothing works, and data that only this server has is lost with its disk", "%s: %d of 3 replicas", some(few, len(list)), fewest(list))
 	}
 	if unplaced > 0 {
 		x.add(journal.Weak, "run as many servers as there are replicas, with room for them", oneLess(list), "%s not placed", textfmt.PluralOf(unplaced, "copy is", "copies are"))
@@ -122,13 +122,13 @@ func (x *examiner) addGone(gone []string, list []copies) {
 	x.add(journal.Weak, "start it; its copies catch up by themselves", oneLess(list), "%s", x.withMissing(what))
 }
 
-// answered reports whether a server has answered.
+// answered reports whether the server with the name has answered the system account.
 func (x *examiner) answered(name string) bool {
 	return slices.ContainsFunc(x.servers, func(s serverInfo) bool { return s.Server.Name == name })
 }
 
-// withMissing adds the servers that are missing to the text of a finding. No other
-// finding repeats them.
+// withMissing adds the servers and addresses that do not answer to the text of a
+// finding. checkAddresses does not repeat these addresses.
 func (x *examiner) withMissing(what string) string {
 	var names []string
 	size := 0
@@ -146,7 +146,8 @@ func (x *examiner) withMissing(what string) string {
 	return what
 }
 
-// checkAddresses reports addresses that do not answer, unless withMissing has.
+// checkAddresses reports addresses that do not answer, unless withMissing has reported
+// them.
 func (x *examiner) checkAddresses() {
 	if len(x.dead) > 0 {
 		x.add(journal.Weak, "start the server there, or correct the address", "a process that starts while the other servers are away does not find the cluster",
@@ -161,7 +162,7 @@ func oneLess(list []copies) string {
 			return "if one more server is lost, nothing can be recorded"
 		}
 	}
-	return "one server less that may be lost"
+	return "the cluster survives the loss of one server less"
 }
 
 func fewest(list []copies) int {
@@ -174,7 +175,7 @@ func fewest(list []copies) int {
 	return least
 }
 
-// some names streams by their number.
+// some returns "all streams" if n is all, else a text like "3 streams".
 func some(n, all int) string {
 	if n == all {
 		return "all streams"

@@ -35,7 +35,7 @@ func (x *examiner) checkServers(ctx context.Context) {
 	servers, err := x.askServers(ctx, who)
 	if err != nil || len(servers) == 0 {
 		x.add(journal.Weak, "check the credentials of the system account", "it can't be shown that the servers sync each message to disk",
-			"the servers do not tell about themselves: %v", err)
+			"the servers do not report their configuration: %v", err)
 		return
 	}
 	x.servers = servers
@@ -63,10 +63,11 @@ type serverInfo struct {
 			Size int `json:"cluster_size"`
 		} `json:"meta_cluster"`
 	} `json:"data"`
-	skew time.Duration // of its clock from ours
+	skew time.Duration // least difference of its clock from ours
 }
 
-// answerTime is how long servers may take to answer. How many will is not known.
+// answerTime is how long the check collects answers of servers. It always waits that
+// long, because it does not know how many servers there are.
 const answerTime = time.Second
 
 func (x *examiner) askServers(ctx context.Context, who nats.Option) (list []serverInfo, err error) {
@@ -101,8 +102,8 @@ func (x *examiner) askServers(ctx context.Context, who nats.Option) (list []serv
 	}
 }
 
-// skew returns by how much a clock certainly differs from ours, if it showed the
-// time at some moment between two of ours.
+// skew returns the least difference of another clock from ours. The other clock showed
+// the time shown at some moment between our times from and to.
 func skew(shown, from, to time.Time) time.Duration {
 	return min(shown.Sub(from), 0) + max(shown.Sub(to), 0)
 }
@@ -160,7 +161,7 @@ func (x *examiner) checkClocks(ctx context.Context) {
 		if err != nil || json.Unmarshal(m.Data, &record) != nil || m.header.Get(operationHeader) != "" {
 			continue // it has left
 		}
-		// It was stored soon after it was sent.
+		// The server stored the heartbeat at most maxSkew after it was sent.
 		x.addSkew(fmt.Sprintf("member %s (%s)", id, record.Name), skew(record.Wall, m.Time.Add(-maxSkew), m.Time))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// checkStreams checks every stream of the cluster. A finding that several of them have
-// is reported once.
+// checkStreams checks every stream of the cluster. It reports a finding that several
+// streams have once, with their names.
 func (x *examiner) checkStreams(ctx context.Context) {
 	list := []string{x.names.bucketStream(), x.names.blobStream()}
 	for n := range x.settings.Shards {
@@ -66,7 +66,7 @@ func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog
 	if isLog {
 		checkLogConfig(f, info)
 		if _, err := x.settings.logState(s, info); err != nil {
-			f.add(journal.Broken, "see the text", "its shard can't be worked on", "%v", err)
+			f.add(journal.Broken, "do what the text says", "the runs of its shard do not continue", "%v", err)
 		}
 	}
 	return copiesOf(info)
@@ -83,7 +83,7 @@ func checkConfig(f *findings, c natsjs.StreamConfig) {
 		f.add(journal.Broken, edit("no maximal age"), lost, "messages are removed after %v", c.MaxAge)
 	}
 	if c.MaxMsgs > 0 {
-		f.add(journal.Weak, edit("no maximal number of messages"), "it will be full at a number of entries", "at most %d messages", c.MaxMsgs)
+		f.add(journal.Weak, edit("no maximal number of messages"), "nothing can be recorded when it has that many messages", "at most %d messages", c.MaxMsgs)
 	}
 	if c.Discard != natsjs.DiscardNew {
 		f.add(journal.Broken, edit("discard policy new"), lost+" when the stream is full", "old messages make room for new ones")
@@ -95,7 +95,7 @@ func checkConfig(f *findings, c natsjs.StreamConfig) {
 		f.add(journal.Broken, edit("allow direct"), "it can't be read", "direct access is not allowed")
 	}
 	if c.Duplicates < duplicates {
-		f.add(journal.Weak, edit("duplicate window 2m"), "an append that is repeated is found out about more slowly",
+		f.add(journal.Weak, edit("duplicate window 2m"), "the servers recognise a repeated append more slowly",
 			"ids are remembered for %v only", c.Duplicates)
 	}
 	if c.Sealed {

@@ -65,7 +65,7 @@ func TestWithoutTheSystemAccountItCantBeShownThatServersSync(t *testing.T) {
 	}
 	log = openTest(t, Config{URL: nodes.URL(), SystemUser: "system", SystemPassword: "wrong-one"})
 	found = check(t, log)
-	if !has(found, journal.Weak, "do not tell about themselves") || strings.Contains((&foundError{found}).Error(), "wrong-one") {
+	if !has(found, journal.Weak, "do not report their configuration") || strings.Contains((&foundError{found}).Error(), "wrong-one") {
 		t.Errorf("Check() = %v", &foundError{found})
 	}
 }

@@ -57,7 +57,8 @@ func newClusterState(records []record, revision uint64, shards int) (*clusterSta
 	return s, nil
 }
 
-// ids returns the members, and self even if the state lacks it; "" adds none.
+// ids returns the ids of the members, in order. It adds self if the state lacks it,
+// unless self is "".
 func (s *clusterState) ids(self string) []string {
 	ids := slices.Collect(maps.Keys(s.members))
 	if self != "" && !slices.Contains(ids, self) {
@@ -79,7 +80,7 @@ func (s *clusterState) assigned(self string) (shards []int) {
 	return shards
 }
 
-// same reports whether the other state differs in heartbeats only.
+// same reports whether the two states are equal apart from heartbeats.
 func (s *clusterState) same(other *clusterState) bool {
 	return slices.Equal(s.shards, other.shards) &&
 		maps.EqualFunc(s.members, other.members, func(memberRecord, memberRecord) bool { return true })

@@ -23,8 +23,8 @@ type clusterView struct {
 
 	mu           sync.Mutex
 	state        *clusterState // nil before the bucket was read
-	stateChanged chan struct{} // closed when the state changes
-	read         time.Time     // when the bucket was read
+	stateChanged chan struct{} // closed when members or owners of shards change
+	read         time.Time     // when the state was read from the bucket
 	silence      silence
 	assigned     []int
 	assignedTo   string        // member id that the shards are assigned to
@@ -38,9 +38,9 @@ func newClusterView(b *backend, member *membership) *clusterView {
 	}
 }
 
-// adopt makes the state the present one and returns true, unless it is older than
-// the present one. If only older ones are read for long, the bucket was restored
-// from a backup, and an older one is adopted.
+// adopt makes s the present state and returns true, unless s is older than the present
+// one. If every state that is read for a long time is older, the bucket was restored
+// from a backup; then adopt accepts the older state.
 func (v *clusterView) adopt(s *clusterState, now time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -59,7 +59,7 @@ func (v *clusterView) adopt(s *clusterState, now time.Time) bool {
 		v.stateChanged = make(chan struct{})
 		v.assign()
 	} else if v.member.self() != v.assignedTo {
-		v.assign() // the state of the join was read before the join had returned
+		v.assign() // the state was read before this process knew its new member id
 	}
 	return true
 }
@@ -94,7 +94,8 @@ func (v *clusterView) assignedShards() (shards []int, changed <-chan struct{}) {
 	return slices.Clone(v.assigned), v.reassigned
 }
 
-// current returns the state, and a channel that is closed when there is another.
+// current returns the state, and a channel that is closed when the members or the owners
+// of shards change.
 func (v *clusterView) current() (*clusterState, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -115,8 +116,9 @@ func (v *clusterView) members(s *clusterState) (list []journal.Member) {
 	return list
 }
 
-// expelSilent removes members that seem to be dead. A member whose heartbeat this
-// process has not seen yet is protected by the revision of its record.
+// expelSilent removes members that seem to be dead. If a member has sent a heartbeat
+// that this process has not seen yet, its record has another revision, and the removal
+// fails.
 func (v *clusterView) expelSilent() {
 	now := time.Now()
 	v.mu.Lock()
@@ -133,7 +135,8 @@ func (v *clusterView) expelSilent() {
 	group.Wait()
 }
 
-// expel removes a member if it is dead, or if its process is gone.
+// expel removes a member. Unless dead is true, it does so only if the process of the
+// member has no connection to NATS.
 func (v *clusterView) expel(id string, m memberRecord, dead bool) {
 	if !dead && !v.disconnected(id) {
 		return
@@ -141,9 +144,9 @@ func (v *clusterView) expel(id string, m memberRecord, dead bool) {
 	ctx, cancel := context.WithTimeout(v.life, v.timing.fresh)
 	defer cancel()
 	if err := v.bucket.remove(ctx, memberKey(id), m.revision); err != nil {
-		return // it has sent a heartbeat, or it is tried again after the next read
+		return // the member has sent a heartbeat, or the next read of the bucket tries again
 	}
-	v.cfg.Logger.Warn("a member is silent; it was expelled", "member", id, "name", m.Name)
+	v.cfg.Logger.Warn("a member sent no heartbeat and was expelled", "member", id, "name", m.Name)
 	v.notify(0)
 }
 
@@ -155,7 +158,7 @@ func (v *clusterView) disconnected(id string) bool {
 	return errors.Is(err, nats.ErrNoResponders)
 }
 
-// connectionChanged is called when the connection is lost or back.
+// connectionChanged is called when the connection to NATS is lost or is back.
 func (v *clusterView) connectionChanged() {
 	if v.c.nc.IsConnected() {
 		v.changes.announce(0)

@@ -24,8 +24,8 @@ const (
 	// answer of a server.
 	MaxShards = 512
 
-	// MaxLeaseTime is the longest lease time. So long the work of a machine that was
-	// cut off stands still.
+	// MaxLeaseTime is the longest lease time. The runs of a machine that is cut off do
+	// not continue for as long as the lease time.
 	MaxLeaseTime = 5 * time.Minute
 
 	// MinBytes is the smallest limit of a stream: the largest entry must fit.
@@ -41,7 +41,7 @@ type Config struct {
 	Shards    int           // at creation; 0 means DefaultShards, or the number that the cluster has
 	Replicas  int           // of everything, at creation; 0 means 3 if the servers are a cluster, else 1
 	MaxBytes  int64         // of each shard's stream, at creation; 0 means no limit
-	LeaseTime time.Duration // silence after which a member is taken for dead, at creation; 0 means DefaultLeaseTime
+	LeaseTime time.Duration // a member without a heartbeat for this time counts as dead, at creation; 0 means DefaultLeaseTime
 
 	// At most one kind of credentials.
 	Credentials    string // path of a .creds file; it is read whenever the connection is made, so it may be renewed meanwhile
@@ -59,10 +59,10 @@ type Config struct {
 	SecondPlace string // folder for a second copy of every blob, on a disk outside of NATS that all members see; empty means none
 
 	Prefix string // put before the names of settings in errors and findings, such as "engine."; they are lease-time for LeaseTime and so on
-	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; another one is logged. Empty means none
+	Before string // id of the cluster that this process was in last, from [Log.ClusterID]; Open logs an error if it finds another cluster. Empty means none
 
 	beat        time.Duration // between two heartbeats, for tests; 0 means a twelfth of LeaseTime
-	requestTime time.Duration // for a server to answer, for tests; 0 means requestTime
+	requestTime time.Duration // how long a server may take to answer, for tests; 0 means the constant requestTime
 
 	Logger *slog.Logger        // nil means none
 	Redact func(string) string // applied to texts of servers and networks, before they are in an error or a log; nil means that only the secrets of this Config are removed

@@ -48,7 +48,7 @@ func TestBadConfigurationsAreRefusedByField(t *testing.T) {
 		{"two system users", func(c *Config) { c.SystemUser, c.SystemCredentials = "x", file }, "system user, system credentials"},
 		{"a user without password", func(c *Config) { c.User = "user" }, "user: there is no password"},
 		{"a system user without password", func(c *Config) { c.SystemUser = "user" }, "system user: there is no system password"},
-		{"a user here and in the address", func(c *Config) { c.URL, c.User, c.Password = "nats://u:secret@a", "u", "secret" }, "url: it says who we are"},
+		{"a user here and in the address", func(c *Config) { c.URL, c.User, c.Password = "nats://u:secret@a", "u", "secret" }, "url: it has credentials"},
 		{"credentials that are a folder", func(c *Config) { c.Credentials = dir }, "credentials: " + dir + " is not a file"},
 		{"credentials with nothing in them", func(c *Config) { c.Credentials = empty }, "credentials: there is no"},
 		{"a seed that is none", func(c *Config) { c.NKeySeed = empty }, "nkey seed: there is no seed"},

@@ -20,16 +20,17 @@ import (
 const (
 	dialTimeout = 2 * time.Second
 
-	// requestTime is how long an answer of a server may take. While leaders change
-	// some answers get lost, and asking again gets one sooner.
+	// requestTime is how long an answer of a server may take. It is short because
+	// answers get lost while leaders change, and then only a repeated request helps.
 	requestTime = 2500 * time.Millisecond
 
-	// A server that hangs keeps its connections; it is left after two pings.
+	// A server that hangs keeps its connections open. After two pings without an
+	// answer the client connects to another server.
 	pingInterval = 2 * time.Second
 	pingsOut     = 2
 )
 
-// conn is the connection to NATS. It is made anew whenever it is lost.
+// conn is the connection to NATS. The client reconnects whenever it is lost.
 type conn struct {
 	nc          *nats.Conn
 	log         *slog.Logger
@@ -37,7 +38,7 @@ type conn struct {
 	requestTime time.Duration
 
 	mu        sync.Mutex
-	session   context.Context //nolint:containedctx // until the connection is lost
+	session   context.Context //nolint:containedctx // ends when the present connection is lost
 	cut       context.CancelFunc
 	lastError string    // text of the last error
 	lastAt    time.Time // when that was
@@ -45,7 +46,8 @@ type conn struct {
 	gone      map[string]absence
 }
 
-// dial connects within the context. If a server rejects us, that is final.
+// dial connects to NATS, and tries again until the context ends. It gives up at once
+// if a server rejects the credentials or the TLS connection.
 func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 	c := &conn{log: cfg.Logger, redact: cfg.redact, requestTime: cmp.Or(cfg.requestTime, requestTime), gone: map[string]absence{}}
 	c.session, c.cut = context.WithCancel(context.Background())
@@ -56,7 +58,7 @@ func dial(ctx context.Context, cfg Config, who nats.Option) (*conn, error) {
 		nats.SetCustomDialer(dialer),
 		nats.PingInterval(pingInterval), nats.MaxPingsOutstanding(pingsOut),
 		nats.MaxReconnects(-1),
-		nats.IgnoreAuthErrorAbort(), // credentials may be renewed
+		nats.IgnoreAuthErrorAbort(), // keep trying: the credentials may be renewed
 		nats.CustomReconnectDelay(func(n int) time.Duration { return reconnects.Delay(n, 0, rand.Uint64()) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.lost(err) }),
 		nats.ReconnectHandler(func(*nats.Conn) { c.back() }),
@@ -113,7 +115,7 @@ func (c Config) systemIdentity() nats.Option {
 	}
 }
 
-// refusal makes an error of the first connection final if waiting does not help.
+// refusal makes an error of the first connection permanent if a retry does not help.
 func (c *conn) refusal(err error) error {
 	err = c.clean(err)
 	if isRefusal(err) {
@@ -181,8 +183,8 @@ func (c *conn) whenCut() context.Context {
 	return c.session
 }
 
-// roundTrip sends a request and waits for the answer, which can't come any more
-// when the connection is lost.
+// roundTrip sends a request and waits for the answer. It fails at once when the
+// connection is lost, because then the answer can't arrive.
 func (c *conn) roundTrip(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	if err := c.connected(); err != nil {
 		return nil, err
@@ -195,13 +197,14 @@ func (c *conn) roundTrip(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	return answer, c.wasCut(ctx, err)
 }
 
-// whileConnected returns a context that ends with the connection too.
+// whileConnected returns a context that also ends when the connection is lost, with
+// errNotConnected as its cause.
 func (c *conn) whileConnected(ctx context.Context) (context.Context, context.CancelFunc) {
 	return endingWith(ctx, c.whenCut(), func() error { return errNotConnected })
 }
 
-// endingWith returns a context that also ends with the other one, for the reason
-// given.
+// endingWith returns a context that also ends when the other one does. Then its cause
+// is the result of why.
 func endingWith(ctx, other context.Context, why func() error) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(why()) })
@@ -211,7 +214,8 @@ func endingWith(ctx, other context.Context, why func() error) (context.Context, 
 	}
 }
 
-// wasCut says of an error under such a context that the connection was lost.
+// wasCut replaces an error if a context of whileConnected has ended because the
+// connection was lost.
 func (c *conn) wasCut(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNotConnected) {
 		return fmt.Errorf("%w: the connection was lost before the answer came%s", cause, c.recentError())
@@ -219,7 +223,7 @@ func (c *conn) wasCut(ctx context.Context, err error) error {
 	return err
 }
 
-// recordError records an error of the connection, for errors that follow from it.
+// recordError logs an error of the connection and records it for recentError.
 func (c *conn) recordError(err error) {
 	if err == nil {
 		return
@@ -233,18 +237,19 @@ func (c *conn) recordError(err error) {
 	c.lastError, c.lastAt = text, time.Now()
 	c.mu.Unlock()
 	if !repeated {
-		c.log.Warn("trouble with the connection to NATS", "error", text)
+		c.log.Warn("error of the connection to NATS", "error", text)
 	}
 }
 
-// recentError returns the error of the last seconds, to be appended to another.
+// recentError returns the connection's error of the last seconds, as the end of
+// another error's text; "" if there was none.
 func (c *conn) recentError() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lastError == "" || time.Since(c.lastAt) > 10*time.Second {
 		return ""
 	}
-	return "; lately: " + c.lastError
+	return "; last error of the connection: " + c.lastError
 }
 
 // connected returns an error if there is no connection.
@@ -273,7 +278,8 @@ func (c *conn) clean(err error) error {
 	return &cleanError{text, err}
 }
 
-// cleanError is an error whose text had secrets in it.
+// cleanError is an error without the secrets of its original text. It does not unwrap,
+// because the original text would then be visible.
 type cleanError struct {
 	text string
 	err  error

@@ -36,7 +36,7 @@ type settings struct {
 	MaxBytes  int64         `json:"max_bytes,omitempty"`
 	LeaseTime time.Duration `json:"lease_time_ns"`
 	Created   time.Time     `json:"created"`
-	Ready     bool          `json:"ready"` // all streams have been made; none is ever made again
+	Ready     bool          `json:"ready"` // all streams were created; a missing one is never created again
 }
 
 // creator finds the settings and streams of a cluster, or creates them.
@@ -65,7 +65,7 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 		return s, err
 	}
 	if s.Ready {
-		c.created = s.ID == c.proposed // an earlier attempt has created it, and the answer was lost
+		c.created = s.ID == c.proposed // true if an earlier attempt created the cluster and its answer was lost
 		return s, nil
 	}
 	c.cfg.Logger.Info("making the streams of the cluster, which takes some seconds", "name", c.cfg.Name, "streams", s.Shards+2)
@@ -76,7 +76,7 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 	_, err = c.bucket.putJSON(ctx, settingsKey, s, revision)
 	c.created = err == nil
 	if errors.Is(err, errConflict) {
-		err = nil // another member was as far, and faster
+		err = nil // another member has created the streams and stored this at the same time
 	}
 	return s, err
 }
@@ -84,7 +84,8 @@ func (c *creator) prepare(ctx context.Context) (settings, error) {
 // findBucket creates the bucket if there is none, unless the log of the first shard
 // shows that there was one.
 func (c *creator) findBucket(ctx context.Context) error {
-	// In this order: a creator of a cluster makes the bucket first.
+	// Look for the log before the bucket: a process that creates the cluster makes
+	// the bucket first, so that a log without a bucket means a deleted bucket.
 	log, logErr := stream{c.c, c.names.logStream(0)}.info(ctx)
 	_, err := c.bucket.info(ctx)
 	c.log = log
@@ -108,8 +109,8 @@ func (c *creator) findBucket(ctx context.Context) error {
 	})
 }
 
-// findSettings returns the settings and their revision; it proposes some if there
-// are none.
+// findSettings returns the settings and their revision. If there are none, it stores
+// those of the configuration, unless another member is faster.
 func (c *creator) findSettings(ctx context.Context) (s settings, revision uint64, err error) {
 	if s, revision, err = c.bucket.settings(ctx); !errors.Is(err, errNoMessage) {
 		return s, revision, err
@@ -153,7 +154,8 @@ func (c *creator) check(s settings) error {
 	return nil
 }
 
-// shardsError says that a cluster has another number of shards than was asked for.
+// shardsError means that the configuration asks for another number of shards than the
+// cluster has.
 type shardsError struct {
 	prefix, name string
 	has, want    int
@@ -181,14 +183,14 @@ func (c *creator) createStreams(ctx context.Context, s settings) error {
 			Subjects:    []string{c.names.logSubject(n)},
 			Replicas:    s.Replicas,
 			MaxBytes:    s.MaxBytes,
-			DenyDelete:  true, // a log has no gaps
+			DenyDelete:  true, // a deleted message would be a gap in the log
 			Metadata:    identity,
 		})
 	}
 	return err
 }
 
-// create makes a stream. One that is there already, and the same, is fine.
+// create creates a stream. It succeeds if the stream exists with the same settings.
 func (c *creator) create(ctx context.Context, cfg natsjs.StreamConfig) error {
 	cfg.Retention, cfg.Storage, cfg.Discard = natsjs.LimitsPolicy, natsjs.FileStorage, natsjs.DiscardNew
 	cfg.MaxMsgs, cfg.MaxConsumers, cfg.MaxMsgSize = -1, -1, -1
@@ -196,7 +198,7 @@ func (c *creator) create(ctx context.Context, cfg natsjs.StreamConfig) error {
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = -1
 	}
-	// When two create the same stream at once, one may get no answer.
+	// When two processes create the same stream at once, one may get no answer.
 	ctx, cancel := context.WithTimeout(ctx, createTime)
 	defer cancel()
 	_, err := c.js.CreateStream(ctx, cfg)

@@ -8,14 +8,14 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// startTime is how long a stream may seem to be gone: a server that starts does
-// not know all of them at once.
+// startTime is how long a stream may seem to be gone before it counts as deleted: a
+// server that starts does not know all streams at once.
 const startTime = 2 * time.Second
 
-// deletedError says that a stream that belongs to the cluster is not there.
+// deletedError means that a stream of the cluster does not exist any more.
 type deletedError struct {
 	name  string
-	since time.Time // when that was first seen
+	since time.Time // when the stream was first found to be gone
 	err   error
 }
 
@@ -28,8 +28,8 @@ func (e *deletedError) Unwrap() []error { return []error{journal.ErrDamaged, e.e
 
 func (e *deletedError) mayPass() bool { return time.Since(e.since) < startTime }
 
-// deleted returns a deletedError if the error says that the stream is gone: a stream of
-// the cluster is never deleted. Other errors stay as they are.
+// deleted returns a deletedError if err is errGone, because tideover never deletes a
+// stream. It returns other errors unchanged.
 func (s stream) deleted(err error) error {
 	if !errors.Is(err, errGone) {
 		return err
@@ -37,8 +37,9 @@ func (s stream) deleted(err error) error {
 	return &deletedError{s.name, s.c.missing(s.name), err}
 }
 
-// missing returns when the stream was first seen to be gone. If it was last missed long
-// ago, it has come back meanwhile, and the time starts again.
+// missing records that the stream was found to be gone now, and returns when that was
+// first so. If the last time was long ago, the stream was back meanwhile, and missing
+// returns now.
 func (c *conn) missing(stream string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,5 +53,5 @@ func (c *conn) missing(stream string) time.Time {
 	return seen.first
 }
 
-// absence is when a stream was seen to be gone.
+// absence says when a stream was first and last found to be gone.
 type absence struct{ first, last time.Time }

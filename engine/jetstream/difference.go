@@ -10,7 +10,7 @@ import (
 // because the cluster existed already.
 type difference struct {
 	key, want, has string
-	do             string // how the cluster can be changed
+	do             string // advice for the operator
 }
 
 // differences compares the configuration with the settings that the cluster was created
@@ -34,7 +34,7 @@ func differences(c Config, s settings, log natsjs.StreamConfig) (list []differen
 	return list
 }
 
-// limitText is a limit of a stream, which has -1 for none.
+// limitText returns the text for a limit of a stream; NATS uses -1 for no limit.
 func limitText(n int64) string {
 	if n <= 0 {
 		return "no limit"

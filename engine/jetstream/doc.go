@@ -6,26 +6,27 @@
 //
 // An entry is published with the sequence that it must follow, so an owner that
 // was replaced can record nothing: the server rejects its append. The bucket only
-// decides which member should work. If an answer is lost, the leader of the stream is
-// asked for the entry, which has an id.
+// decides which member should work. If the answer to an append is lost, the owner asks
+// the leader of the stream whether it has the entry, which it recognises by its id.
 //
-// Each entry has a checksum. A stream that was deleted, emptied or replaced by
-// hand is noticed and never silently begun anew.
+// Each entry has a checksum. If a stream was deleted, emptied or replaced by hand, the
+// owner reports an error; it never silently starts an empty log.
 //
-// What an acknowledged entry survives depends on the servers: with three
-// replicas and sync_interval "always", the loss of any one server and a power cut
-// of all. [Log.Check] reports what weakens that, and what to do.
+// With three replicas and sync_interval "always", an acknowledged entry survives the
+// loss of any one server and a power cut of all. [Log.Check] reports settings that
+// weaken this guarantee, and what to do.
 //
 // # Members
 //
-// Each [Log] is a member. It writes to its key in the bucket once a second, and
-// all read the whole bucket as often. A member that is silent for [Config].LeaseTime
-// is expelled by the others, one whose process is gone after a quarter of it;
+// Each [Log] is a member. Once a second it writes a heartbeat to its key in the bucket
+// and reads the whole bucket. The others expel a member without a heartbeat for
+// [Config].LeaseTime, or for a quarter of it if its process has no connection to NATS;
 // then its shards are free. A member that can't write ends its own leases before
 // that. While the bucket itself can't be written, no member is expelled.
 //
-// The bucket is read, not watched: a consumer may stall, and ends with its
-// server. A member that changes something notifies the others, which then read at once.
+// Members read the bucket and do not watch it with a consumer, because a consumer may
+// stall, and ends with its server. A member that changes something notifies the others,
+// which then read at once.
 //
 // # Permissions
 //
@@ -36,5 +37,7 @@
 //	           $JS.API.STREAM.MSG.GET.>  $JS.API.DIRECT.GET.>
 //	subscribe: n.>  _INBOX.>
 //
-// It is not a queue, and one process is better served by package sqlitelog.
+// # What it is not for
+//
+// This package is not a queue. For a single process use package sqlitelog.
 package jetstream

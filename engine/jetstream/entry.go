@@ -14,13 +14,13 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// entryHeader has the epoch and the checksum of an entry: "<epoch> <crc32c>".
-// The id is that of the message.
+// entryHeader is the header with the epoch and the checksum of an entry:
+// "<epoch> <crc32c>". The id of the entry is the id of the message.
 const entryHeader = "Tideover-Entry"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum covers all of an entry, its place included.
+// checksum returns the checksum of all fields of an entry, its sequence included.
 func checksum(e journal.Entry) uint32 {
 	var head [32]byte
 	binary.BigEndian.PutUint64(head[:], e.Seq)
@@ -29,7 +29,8 @@ func checksum(e journal.Entry) uint32 {
 	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, e.Data)
 }
 
-// encode returns the message of an entry, which must follow the one before.
+// encode returns the message of an entry. The server accepts it only after the entry
+// with the sequence before.
 func encode(subject string, e journal.Entry) *nats.Msg {
 	return &nats.Msg{
 		Subject: subject,

@@ -11,7 +11,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Errors between us and the servers.
+// The conditions that this package distinguishes in errors of the servers and of the
+// connection.
 var (
 	errNotConnected = errors.New("not connected to NATS")
 	errNoQuorum     = errors.New("no quorum")
@@ -36,7 +37,8 @@ const (
 	codeOfflineReason   natsjs.ErrorCode = 10194
 )
 
-// serverError wraps an error of the server with the one of ours that it means.
+// serverError wraps an error of the server with the error of this package or of package
+// journal that has its meaning.
 func serverError(stream string, err *natsjs.APIError) error {
 	var kind error
 	switch err.ErrorCode { //nolint:exhaustive // the others are plain errors
@@ -49,7 +51,7 @@ func serverError(stream string, err *natsjs.APIError) error {
 	case natsjs.JSErrCodeStreamNotFound:
 		kind = errGone
 	case codeUnavailable, codeNotLeader, codeOffline, codeOfflineReason, codeSameIDInProcess:
-		// The last one says that an earlier attempt is not confirmed yet.
+		// The last code means that an earlier attempt is not confirmed yet.
 		kind = errNoQuorum
 	case codeAccountFull, codeNoResources, codeStorageFull:
 		kind = journal.ErrFull
@@ -76,7 +78,7 @@ func editLimit(stream string) string {
 	return fmt.Sprintf("nats stream edit %s --max-bytes SIZE", stream)
 }
 
-// transportError does the same for an error of the connection.
+// transportError is serverError for an error of the connection.
 func (c *conn) transportError(ctx context.Context, stream string, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) || errors.Is(err, errNotConnected) {
 		return err
@@ -94,7 +96,7 @@ func (c *conn) transportError(ctx context.Context, stream string, err error) err
 	}
 }
 
-// final are the errors that a retry does not change.
+// final are the errors after which a retry is useless.
 var final = []error{
 	journal.ErrStale, journal.ErrLocked, journal.ErrFull, journal.ErrDamaged, journal.ErrNewer,
 	journal.ErrTooLarge, journal.ErrNoBlob, journal.ErrNobody, errNoMessage, errConflict, errExpelled, errClosed,
@@ -111,8 +113,8 @@ func outcome(err error) retry.Outcome {
 	return retry.OutcomeOf(err)
 }
 
-// plain returns the last error of a runner that has stopped because the error is final.
-// Other errors stay as they are.
+// plain removes the error of the retry runner around a final error. It returns other
+// errors unchanged.
 func plain(err error) error {
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent && e.Last != nil {
 		return e.Last
@@ -120,7 +122,7 @@ func plain(err error) error {
 	return err
 }
 
-// wrapf puts the text before an error, unless it is nil.
+// wrapf adds the text before the text of an error. It returns nil for a nil error.
 func wrapf(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

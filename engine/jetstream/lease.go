@@ -22,7 +22,7 @@ type lease struct {
 	shard   int
 	epoch   uint64
 
-	life    context.Context //nolint:containedctx // ends with the lease; its cause says why
+	life    context.Context //nolint:containedctx // ends with the lease; its cause is the reason
 	end     context.CancelCauseFunc
 	release func() error
 
@@ -59,7 +59,7 @@ func (l *lease) Epoch() uint64 { return l.epoch }
 // Lost implements [journal.Lease].
 func (l *lease) Lost() <-chan struct{} { return l.life.Done() }
 
-// lose ends the lease. The bucket is not changed.
+// lose ends the lease in this process. It does not change the bucket.
 func (l *lease) lose(why error) {
 	l.end(why)
 	l.mu.Lock()
@@ -72,9 +72,9 @@ func (l *lease) lose(why error) {
 	l.table.remove(l)
 }
 
-// takenOver reports whether the record r, read at the revision of the bucket, says
-// that we are no longer the owner. A record of before we became the owner does not
-// count.
+// takenOver reports whether the record r shows that we are no longer the owner.
+// revision is that of the bucket when r was read. A record from before we became the
+// owner does not count.
 func (l *lease) takenOver(r shardRecord, revision uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +84,8 @@ func (l *lease) takenOver(r shardRecord, revision uint64) bool {
 	return r.revision > l.record.revision && (r.Owner != l.record.Owner || r.Epoch != l.epoch)
 }
 
-// storeEnd writes the end of the log into the bucket. If the stream is emptied or
-// replaced by hand while it has no owner, the next owner notices.
+// storeEnd writes the last sequence of the log into the bucket. If the stream is emptied
+// or replaced by hand while it has no owner, the next owner detects it by that.
 func (l *lease) storeEnd(ctx context.Context) error {
 	l.mu.Lock()
 	record := l.record
@@ -108,7 +108,7 @@ func (l *lease) Release() error { return l.release() }
 
 func (l *lease) giveUp() error {
 	l.lose(errReleased)
-	// An append or a change that is under way ends first.
+	// Wait for an append or a change of blobs that is in progress.
 	l.appending <- struct{}{}
 	l.changing <- struct{}{}
 	l.mu.Lock()
@@ -121,10 +121,11 @@ func (l *lease) giveUp() error {
 	return wrapf(err, "release shard %d", l.shard)
 }
 
-// usable returns why the lease may be used no longer.
+// usable returns nil while the lease is valid, else ErrStale or the context's error. It
+// ends the lease if it is valid no longer.
 func (l *lease) usable(ctx context.Context) error {
 	if l.life.Err() == nil && l.table.member.leaseTimeLeft() <= 0 {
-		// The process stood still for so long that others may have taken over.
+		// This process was stopped for so long that another may own the shard.
 		l.lose(errSilent)
 	}
 	if l.life.Err() != nil {
@@ -138,7 +139,8 @@ func (l *lease) stale() error {
 	return fmt.Errorf("%w: the lease with epoch %d has ended: %w", journal.ErrStale, l.epoch, context.Cause(l.life))
 }
 
-// lock takes a lock of the lease: a channel with room for one element.
+// lock locks a lock of the lease, which is a channel with room for one element. It fails
+// if the lease has ended.
 func (l *lease) lock(ctx context.Context, lock chan struct{}) error {
 	if err := l.usable(ctx); err != nil {
 		return err
@@ -155,7 +157,7 @@ func (l *lease) lock(ctx context.Context, lock chan struct{}) error {
 	return nil
 }
 
-// during returns a context that ends with the lease too.
+// during returns a context that also ends when the lease does.
 func (l *lease) during(ctx context.Context) (context.Context, context.CancelFunc) {
 	return endingWith(ctx, l.life, l.stale)
 }
@@ -182,7 +184,7 @@ func (l *lease) confirm(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.Owner != l.record.Owner || r.Epoch != l.epoch {
-		return errChanged // read from a leader that is behind, or in another cluster: both show soon
+		return errChanged // an old leader answered, or the bucket of another cluster: try again
 	}
 	return nil
 }

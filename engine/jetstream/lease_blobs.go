@@ -30,15 +30,15 @@ func checkBlobName(name string) error {
 	return nil
 }
 
-// leaseBlobs is the blobs of a shard in the hands of its owner.
+// leaseBlobs gives the owner of a shard access to its blobs.
 type leaseBlobs struct {
 	lease   *lease
 	objects *objects
-	listed  atomic.Bool // the blobs were listed
+	listed  atomic.Bool // the blobs were listed once under this lease
 }
 
-// Put implements [journal.Lease]. A copy in the second place that fails is logged
-// and made again at the next Put: work goes on without it.
+// Put implements [journal.Lease]. If the copy to the second place fails, Put logs the
+// error and succeeds; the next Put tries the copy again.
 func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer) error) error {
 	err := b.put(ctx, name, write)
 	if err == nil {
@@ -72,7 +72,8 @@ func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer)
 	return b.replace(ctx, name, u, f)
 }
 
-// replace makes the upload the blob, and removes the one before.
+// replace makes the upload the blob with the name, and removes the blob that had the
+// name before.
 func (b *leaseBlobs) replace(ctx context.Context, name string, u *upload, f *localFile) error {
 	if err := b.lease.lock(ctx, b.lease.changing); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (b *leaseBlobs) replace(ctx context.Context, name string, u *upload, f *loc
 		b.objects.cache.drop(b.lease.shard, old.Digest)
 	}
 	if err := b.objects.removeChunks(ctx, old.NUID); err != nil {
-		b.lease.backend.cfg.Logger.Warn("the blob before can't be removed; the next owner does it", "name", name, "error", err)
+		b.lease.backend.cfg.Logger.Warn("a replaced blob can't be removed; the next owner removes it", "name", name, "error", err)
 	}
 	return nil
 }
@@ -139,7 +140,7 @@ func (b *leaseBlobs) get(ctx context.Context, name string) (f *os.File, err erro
 		if errors.Is(err, journal.ErrDamaged) {
 			now, findErr := b.find(ctx, name)
 			if errors.Is(findErr, journal.ErrNoBlob) || findErr == nil && info != nil && now.NUID != info.NUID {
-				continue // it was replaced or deleted meanwhile
+				continue // the blob was replaced or deleted meanwhile
 			}
 		}
 		lost := errors.Is(err, journal.ErrDamaged) || errors.Is(err, journal.ErrNoBlob)
@@ -165,7 +166,7 @@ func (b *leaseBlobs) open(ctx context.Context, info *natsjs.ObjectInfo) (*os.Fil
 	return b.copyLocally(func(w io.Writer) error { return b.objects.download(ctx, info, w) })
 }
 
-// copyLocally makes a local file with the text that fill writes.
+// copyLocally returns a new local file with the contents that fill writes.
 func (b *leaseBlobs) copyLocally(fill func(io.Writer) error) (*os.File, error) {
 	f, err := b.objects.cache.create()
 	if err != nil {
@@ -234,9 +235,9 @@ func (b *leaseBlobs) list(ctx context.Context) (blobs []journal.Blob, err error)
 	return blobs, err
 }
 
-// listStored lists the blobs of the object store. The first time it makes sure that
-// none is missing because the leader was replaced without knowing it: the engine never
-// looks for a blob that is not listed when an owner begins.
+// listStored lists the blobs of the object store. The first time it makes sure that the
+// answer does not come from an old leader, which may lack blobs: the engine never looks
+// for a blob that was not listed when the owner began.
 func (b *leaseBlobs) listStored(ctx context.Context) ([]*natsjs.ObjectInfo, error) {
 	if !b.listed.Load() {
 		if err := b.objects.barrier(ctx); err != nil {
@@ -266,7 +267,8 @@ func (b *leaseBlobs) delete(ctx context.Context, name string) error {
 		return err
 	}
 	absent := errors.Is(err, journal.ErrNoBlob)
-	// First, because a blob that only the second place has counts as lost.
+	// Remove the second copy first: a blob that only the second place has would count
+	// as lost in NATS, and be listed.
 	if b.objects.second != nil {
 		if err := b.objects.second.remove(b.lease.shard, name); err != nil {
 			return fmt.Errorf("second place: %w", err)

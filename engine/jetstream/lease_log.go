@@ -6,14 +6,14 @@ import (
 	"sync/atomic"
 )
 
-// leaseLog is the log of a shard in the hands of its owner.
+// leaseLog gives the owner of a shard access to its log.
 type leaseLog struct {
 	lease     *lease
 	stream    stream
 	subject   string
 	appending chan struct{} // held by an append
 
-	first, last atomic.Uint64 // sequences; last is that of the last entry that is known
+	first, last atomic.Uint64 // sequences of the first and the last entry, as far as they are known
 	unsure      atomic.Bool   // an append ended without an answer
 }
 
@@ -25,7 +25,7 @@ func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
 	return first, last, wrapf(plain(err), "bounds of shard %d", l.lease.shard)
 }
 
-// bounds asks the leader.
+// bounds asks the leader of the stream for the bounds of the log.
 func (l *leaseLog) bounds(ctx context.Context) (first, last uint64, err error) {
 	if err := l.lease.usable(ctx); err != nil {
 		return 0, 0, err
@@ -38,13 +38,13 @@ func (l *leaseLog) bounds(ctx context.Context) (first, last uint64, err error) {
 	return s.first, s.last, nil
 }
 
-// extend makes the known bounds at least those of the state.
+// extend raises the known bounds to those of the state.
 func (l *leaseLog) extend(s logState) {
 	raise(&l.first, s.first)
 	raise(&l.last, s.last)
 }
 
-// raise makes the number at least n.
+// raise sets the number to n, unless it is larger.
 func raise(number *atomic.Uint64, n uint64) {
 	for {
 		old := number.Load()

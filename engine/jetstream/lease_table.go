@@ -10,8 +10,9 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// leaseTable has the leases of this process. It acquires them, and ends them when
-// the process may be a member no longer or another member has taken over.
+// leaseTable holds the leases of this process. It acquires them, and ends them when the
+// process can't be sure any more that it is a member, or when another member has taken
+// over.
 type leaseTable struct {
 	*backend
 	member  *membership
@@ -49,8 +50,8 @@ func (t *leaseTable) acquire(ctx context.Context, shard int) (_ *lease, err erro
 		return nil, err
 	}
 	t.notify(record.revision)
-	// The last owner may have appended until it was replaced, so the state is read
-	// after that, and from a leader that has proved to be one.
+	// The last owner may have appended until we replaced it, so read the state only now.
+	// The barrier makes sure that the answer does not come from an old leader.
 	var state logState
 	log := t.shardLog(shard)
 	for a := range asks.Attempts(ctx, &err) {
@@ -59,7 +60,7 @@ func (t *leaseTable) acquire(ctx context.Context, shard int) (_ *lease, err erro
 		}
 	}
 	if err != nil {
-		return nil, err // releaseUnused finds the shard without a lease
+		return nil, err // releaseUnused will release the shard
 	}
 	held := newLease(t, shard, record, state)
 	return held, t.add(held, id)
@@ -84,8 +85,8 @@ func (t *leaseTable) peek(ctx context.Context, shard int) (_ journal.Reader, err
 // table, without the methods that change something.
 type peek struct{ journal.Reader }
 
-// reserve marks a shard whose lease is being acquired, so that this happens once at
-// a time. It returns the member id under which to acquire it.
+// reserve marks a shard whose lease is being acquired, so that only one goroutine does
+// so. It returns the member id under which to acquire the lease.
 func (t *leaseTable) reserve(shard int) (id string, err error) {
 	if err := t.checkShard(shard); err != nil {
 		return "", err
@@ -111,9 +112,9 @@ func (t *leaseTable) unreserve(shard int) {
 	delete(t.leases, shard)
 }
 
-// add adds an acquired lease, unless the process is no longer the member that has
-// acquired it. The lock is held while that is checked: endAll either sees the lease,
-// or the check fails.
+// add adds a lease that was acquired under the member id, unless the process is a member
+// under another id by now. It holds the lock during that check: endAll either sees the
+// lease, or the check fails.
 func (t *leaseTable) add(held *lease, id string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,11 +140,11 @@ func (t *leaseTable) remove(held *lease) {
 
 // claim writes this member into the record of the shard.
 func (t *leaseTable) claim(ctx context.Context, shard int, id string) (r shardRecord, err error) {
-	var tried uint64 // the epoch that may have been stored
+	var tried uint64 // epoch of a record that may have been stored although its answer was lost
 	for a := range asks.Attempts(ctx, &err) {
 		r, err = t.shardRecord(a.Context(), shard)
 		if err != nil || tried != 0 && r.Owner == id && r.Epoch == tried {
-			continue // it was stored, and the answer was lost
+			continue // on an error; or the record was stored, and only its answer was lost
 		}
 		r, err = t.nextRecord(a.Context(), shard, id, r)
 		if err != nil {
@@ -204,7 +205,8 @@ func (t *leaseTable) held() (list []*lease) {
 	return list
 }
 
-// guard ends the leases when the others may think that this member is dead.
+// guard ends all leases when this member sent no heartbeat for so long that the others
+// may expel it.
 func (t *leaseTable) guard() {
 	timer := time.NewTimer(t.timing.ended)
 	defer timer.Stop()
@@ -224,7 +226,7 @@ func (t *leaseTable) guard() {
 	}
 }
 
-// endAll ends all leases. The bucket is not changed.
+// endAll ends all leases in this process. It does not change the bucket.
 func (t *leaseTable) endAll(why error) {
 	for _, held := range t.held() {
 		held.lose(why)
@@ -240,8 +242,9 @@ func (t *leaseTable) endTakenOver(s *clusterState) {
 	}
 }
 
-// releaseUnused releases shards that this member owns in the bucket and has no lease
-// of: the lease has ended while the bucket could not be written.
+// releaseUnused releases the shards that this member owns in the bucket without having a
+// lease: a lease has ended while the bucket could not be written, or was acquired only
+// in part.
 func (t *leaseTable) releaseUnused() {
 	s, _ := t.view.current()
 	self := t.member.self()
@@ -261,12 +264,12 @@ func (t *leaseTable) releaseUnused() {
 		err := t.releaseShard(ctx, n, s.shards[n])
 		cancel()
 		if err != nil {
-			return // tried again after the next read of the bucket
+			return // the next read of the bucket tries again
 		}
 	}
 }
 
-// close acquires no more leases.
+// close makes the table acquire no more leases.
 func (t *leaseTable) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

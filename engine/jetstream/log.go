@@ -36,8 +36,8 @@ type Log struct {
 var _ journal.Cluster = (*Log)(nil)
 
 // Open connects to the servers and joins the cluster, which it creates if there
-// is none. It tries until the context ends, and for a minute at most; a
-// configuration or credentials that can't be right are an error at once.
+// is none. It retries until the context ends, and for a minute at most. If the
+// configuration is invalid or the credentials are rejected, it fails at once.
 func Open(ctx context.Context, cfg Config) (*Log, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -48,7 +48,7 @@ func Open(ctx context.Context, cfg Config) (*Log, error) {
 }
 
 func open(ctx context.Context, cfg Config) (*Log, error) {
-	// Errors that show without the servers come first, before anything is created there.
+	// Detect errors that need no server before anything is created on the servers.
 	who, err := cfg.identity()
 	if err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (l *Log) followCluster() {
 		case <-ticker.C:
 		case <-l.view.changes.signal:
 		}
-		// A replica may not have the announced change yet.
+		// Read again until the replica that answers has the announced change.
 		ctx, cancel := context.WithTimeout(l.life, l.timing.fresh)
 		err := refreshes.Do(ctx, l.refresh)
 		cancel()
@@ -161,7 +161,8 @@ func (l *Log) followCluster() {
 			return
 		}
 		if l.troubles.report("the state of the cluster can't be read", err); err != nil {
-			// The bucket may have been restored from a backup, and never reach the revision.
+			// The bucket may have been restored from a backup, and then never reaches
+			// the announced revision.
 			l.view.changes.revision.Store(0)
 			continue
 		}
@@ -211,23 +212,23 @@ func (l *Log) leave() error {
 		errs = append(errs, fmt.Errorf("leave cluster %s: %w", l.cfg.Name, err))
 	}
 	l.requests.close()
-	_ = l.c.nc.FlushTimeout(time.Second) // sends the last answers; if that fails, their callers see that we are gone
+	_ = l.c.nc.FlushTimeout(time.Second) // sends the last answers; if that fails, the callers get an error
 	l.c.nc.Close()
 	return errors.Join(append(errs, l.objects.close())...)
 }
 
-// ClusterID returns the id of the cluster. Earlier and later clusters with its name have
-// another.
+// ClusterID returns the id of the cluster. A cluster that is created again under the
+// same name has another id.
 func (l *Log) ClusterID() string { return l.settings.ID }
 
 // MemberName returns the name of this process; [Log.Member] returns its id.
 func (l *Log) MemberName() string { return l.cfg.MemberName }
 
-// Made reports whether there was no cluster before this log was opened.
+// Made reports whether Open created the cluster.
 func (l *Log) Made() bool { return l.created }
 
-// Ended is closed when this process can't be a member any more, for a reason that
-// waiting does not change: [Log.Err] returns it. Close does not close it.
+// Ended returns a channel that is closed when this process can't be a member any more;
+// [Log.Err] returns the reason, such as [ErrReplaced]. Close does not close the channel.
 func (l *Log) Ended() <-chan struct{} { return l.member.ended }
 
 // Err returns why the channel of [Log.Ended] is closed, nil as long as it is not.

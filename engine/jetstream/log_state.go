@@ -9,14 +9,14 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// logState is the extent of a log.
+// logState has the bounds and the size of a log.
 type logState struct {
 	first, last uint64
 	bytes       uint64
-	lag         uint64 // of the slowest replica
+	lag         uint64 // how many entries the slowest replica lacks
 }
 
-// logState asks the leader of a log.
+// logState asks the leader of the stream for the state of a log.
 func (b *backend) logState(ctx context.Context, s stream) (logState, error) {
 	info, err := s.info(ctx)
 	if err != nil {
@@ -25,8 +25,8 @@ func (b *backend) logState(ctx context.Context, s stream) (logState, error) {
 	return b.settings.logState(s, info)
 }
 
-// logState checks that the stream is the one that was created with the cluster,
-// without gaps, and returns its extent.
+// logState returns the state of a log. It is an error if the stream is not the one that
+// was created with the cluster, or has gaps.
 func (settings settings) logState(s stream, info *natsjs.StreamInfo) (logState, error) {
 	if id := info.Config.Metadata[identityKey]; id != settings.ID {
 		return logState{}, fmt.Errorf("%w: stream %s is not the one that was created with the cluster; "+
@@ -49,8 +49,8 @@ func (settings settings) logState(s stream, info *natsjs.StreamInfo) (logState, 
 	return state, nil
 }
 
-// logStateSince is logState for a log that has had at least the known entry. If it ends
-// before that, it has lost entries, or its leader was replaced without knowing it.
+// logStateSince is logState for a log whose entry known was recorded. If the answer ends
+// before that entry, the log has lost entries, or an old leader has answered.
 func (b *backend) logStateSince(ctx context.Context, s stream, known uint64) (logState, error) {
 	state, err := b.logState(ctx, s)
 	if err != nil || state.last >= known {

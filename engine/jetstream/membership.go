@@ -18,7 +18,7 @@ var (
 	errSilent   = errors.New("no heartbeat of this member has reached the others in time")
 )
 
-// newMemberID returns a short name that no other member has.
+// newMemberID returns a random id that no other member has.
 func newMemberID() string { return strings.ToLower(rand.Text()[:10]) }
 
 // membership is this process as a member of the cluster: it joins, sends heartbeats,
@@ -30,7 +30,7 @@ type membership struct {
 	*backend
 	troubles *troubleLog
 	onJoin   func(revision uint64) // called with the revision of the new member record
-	onEnd    func(why error)       // called when the process is a member no longer, without having left
+	onEnd    func(why error)       // called when the process was expelled, or the cluster was replaced
 	woken    chan struct{}         // has an element when the heartbeat state has changed
 	ended    chan struct{}         // closed when the process can't be a member again
 
@@ -42,7 +42,7 @@ type membership struct {
 	requests  *requestServer // serves requests to the member
 	answer    journal.Answer
 	heartbeat heartbeatState
-	wrong     error // why the process can't be a member again
+	wrong     error // why the process can't be a member again; nil while it can
 }
 
 func newMembership(b *backend, troubles *troubleLog) *membership {
@@ -74,15 +74,16 @@ func (m *membership) self() string {
 func (m *membership) join(ctx context.Context) error {
 	id, now := newMemberID(), time.Now()
 	record := memberRecord{Name: m.cfg.MemberName, Joined: now.UTC(), Wall: now.UTC(), Beat: 1}
-	// Before the record is stored: a member that does not answer a ping counts as a
-	// process that has ended.
+	// Serve requests before the record is stored: a member that does not answer a ping
+	// counts as a process that has ended.
 	requests, err := newRequestServer(m.c, m.names.memberSubject(id), nil)
 	if err != nil {
 		return err
 	}
 	revision, err := m.bucket.putJSON(ctx, memberKey(id), record, 0)
 	if err != nil {
-		// If the record was stored after all, it gets no heartbeats and is expelled.
+		// If the record was stored although the answer was lost, it gets no heartbeats,
+		// and the others remove it.
 		requests.close()
 		return fmt.Errorf("join: %w", err)
 	}
@@ -156,7 +157,8 @@ func (m *membership) run() {
 	}
 }
 
-// beat sends one heartbeat. It counts from when it was begun.
+// beat sends one heartbeat. If it arrives, leases remain valid for a time that counts
+// from the begin of beat.
 func (m *membership) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timing.fresh)
 	defer cancel()
@@ -214,16 +216,16 @@ func (m *membership) leaseTimeLeft() time.Duration {
 	return m.heartbeat.left(time.Now())
 }
 
-// beatsArrive reports whether heartbeats of this member arrive, so that the silence
-// of others means something.
+// beatsArrive reports whether a recent heartbeat of this member has arrived. If not, the
+// bucket may be the problem, and the silence of other members proves nothing.
 func (m *membership) beatsArrive(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.heartbeat.fresh(now)
 }
 
-// mayLease returns the member id under which a lease may be acquired, or why none
-// may.
+// mayLease returns the member id under which a lease may be acquired. The error says why
+// no lease may be acquired now.
 func (m *membership) mayLease() (id string, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -249,7 +251,7 @@ func (m *membership) checkID(id string) error {
 // notMember returns why the process is not a member. The lock is held.
 func (m *membership) notMember() error { return cmp.Or(m.wrong, errExpelled) }
 
-// wake makes the lease table look at the heartbeat state.
+// wake makes the lease table check the heartbeat state.
 func (m *membership) wake() {
 	select {
 	case m.woken <- struct{}{}:
@@ -257,7 +259,7 @@ func (m *membership) wake() {
 	}
 }
 
-// connectionChanged is called when the connection is lost or back.
+// connectionChanged is called when the connection to NATS is lost or is back.
 func (m *membership) connectionChanged() {
 	down := !m.c.nc.IsConnected()
 	m.mu.Lock()
@@ -266,7 +268,7 @@ func (m *membership) connectionChanged() {
 	m.wake()
 }
 
-// serve has requests to the member answered.
+// serve makes answer receive the requests to the member. It can be called once.
 func (m *membership) serve(answer journal.Answer) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -281,7 +283,7 @@ func (m *membership) serve(answer journal.Answer) error {
 	return nil
 }
 
-// stopServing serves no more requests to the member.
+// stopServing makes the member accept no more requests.
 func (m *membership) stopServing() {
 	m.mu.Lock()
 	requests := m.requests

@@ -18,21 +18,21 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// chunkSize is how much of a blob is in one message. NATS's own tools use less;
-// but each message is synced to disk.
+// chunkSize is how much of a blob is in one message. It is more than NATS's own tools
+// use, because the servers sync each message to disk.
 const chunkSize = 512 << 10
 
 // objects is the object store of a cluster. Its format is that of NATS, so that
-// NATS's own tools can read it. It is not used through NATS's client, which would
-// read from a consumer, believe a replica that is behind, store an object whose
-// parts got lost, and leave a mark for each one that was deleted.
+// NATS's own tools can read it. It does not use NATS's client library for object stores,
+// because that reads from a consumer, trusts a replica that is behind, stores an object
+// whose parts got lost, and leaves a mark for each deleted object.
 type objects struct {
 	stream
 	names  names
 	cache  *cache
 	second *secondCopy // nil means none
 
-	sweepAge time.Duration // unfinished parts of blobs older than that are removed
+	sweepAge time.Duration // chunks of unfinished uploads are removed when they are older
 }
 
 func openObjects(c *conn, n names, cfg Config, second *secondCopy) (*objects, error) {
@@ -48,14 +48,15 @@ func (o *objects) close() error { return o.cache.close() }
 func chunkSubject(n names, object string) string { return "$O." + n.blobs() + ".C." + object }
 func metaSubject(n names, object string) string  { return "$O." + n.blobs() + ".M." + object }
 
-// objectName is the name of a blob in the store.
+// objectName returns the name that a blob of a shard has in the store.
 func objectName(shard int, blob string) string { return fmt.Sprintf("%d/%s", shard, blob) }
 
 func (o *objects) metaSubject(shard int, blob string) string {
 	return metaSubject(o.names, base64.URLEncoding.EncodeToString([]byte(objectName(shard, blob))))
 }
 
-// blobOf returns which blob a subject of metaSubject belongs to.
+// blobOf returns the shard and the name of the blob that a subject of metaSubject
+// belongs to.
 func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
 	text, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, metaSubject(o.names, "")))
 	if err != nil {
@@ -66,8 +67,9 @@ func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
 	return shard, blob, ok && err == nil
 }
 
-// newObjectID returns the name of the chunks of an object. It has the writer, so that
-// the next owner can remove the chunks if they are not finished.
+// newObjectID returns a new id for the chunks of an object. It contains the shard and
+// the epoch of the writer, so that the next owner can remove chunks of an upload that
+// was not finished.
 func newObjectID(shard int, epoch uint64) string {
 	return fmt.Sprintf("%d-%d-%s", shard, epoch, rand.Text())
 }
@@ -79,7 +81,7 @@ func (o *objects) writerOf(subject string) (id string, shard int, epoch uint64, 
 	return id, shard, epoch, err == nil
 }
 
-// errDescription says that only the description of a blob is damaged.
+// errDescription means that the description of a blob is damaged, not its contents.
 var errDescription = errors.New("its description can't be read")
 
 // find returns the description of a blob, or ErrNoBlob.
@@ -121,7 +123,7 @@ func (o *objects) list(ctx context.Context, shard int) (list []*natsjs.ObjectInf
 		case err == nil:
 			list = append(list, infos[i])
 		case errors.Is(err, errDescription):
-			// Get returns the error.
+			// List the damaged blob too: Get returns the error.
 			list = append(list, &natsjs.ObjectInfo{ObjectMeta: natsjs.ObjectMeta{Name: objectName(shard, names[i])}})
 		case !errors.Is(err, journal.ErrNoBlob): // otherwise it was deleted meanwhile
 			return nil, err
@@ -154,7 +156,8 @@ func (u *upload) send(ctx context.Context, r io.Reader) error {
 	}
 }
 
-// sendChunk stores one chunk, after those before: the id makes a repeat harmless.
+// sendChunk stores the next chunk. It repeats the request after an error; the message id
+// prevents that the chunk is stored twice.
 func (u *upload) sendChunk(ctx context.Context, chunk []byte) (err error) {
 	m := &nats.Msg{
 		Subject: chunkSubject(u.objects.names, u.info.NUID),
@@ -171,16 +174,16 @@ func (u *upload) sendChunk(ctx context.Context, chunk []byte) (err error) {
 	return err
 }
 
-// abandon removes the chunks, if that can be done quickly; otherwise the next owner
-// does it.
+// abandon tries for a short time to remove the chunks. If it fails, the next owner
+// removes them.
 func (u *upload) abandon(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
 	defer cancel()
 	_ = u.objects.removeChunks(ctx, u.info.NUID)
 }
 
-// finish makes the object the blob, in place of the one before. It fails with
-// errConflict if the chunks are not there any more.
+// finish makes the uploaded object the blob, and replaces the one before. It fails with
+// errConflict if the chunks were removed.
 func (u *upload) finish(ctx context.Context, shard int, blob string) (err error) {
 	text, err := json.Marshal(u.info)
 	if err != nil {
@@ -200,8 +203,8 @@ func (u *upload) finish(ctx context.Context, shard int, blob string) (err error)
 	return err
 }
 
-// download copies the chunks of an object, and checks that they are all there and
-// as they were written: otherwise it is ErrDamaged.
+// download copies the chunks of an object to w. It fails with ErrDamaged if a chunk is
+// missing or has changed.
 func (o *objects) download(ctx context.Context, info *natsjs.ObjectInfo, w io.Writer) error {
 	sum, next := sha256.New(), uint64(1)
 	for size := uint64(0); size < info.Size; {
@@ -224,7 +227,7 @@ func (o *objects) download(ctx context.Context, info *natsjs.ObjectInfo, w io.Wr
 	return nil
 }
 
-// chunks returns some chunks, from a sequence on.
+// chunks returns the next chunks of an object from the sequence on, at least one.
 func (o *objects) chunks(ctx context.Context, info *natsjs.ObjectInfo, from uint64) (list []message, err error) {
 	subject := chunkSubject(o.names, info.NUID)
 	request := getRequest{Seq: from, Next: subject, Batch: 16, MaxBytes: 8 << 20}
@@ -240,7 +243,7 @@ func (o *objects) chunks(ctx context.Context, info *natsjs.ObjectInfo, from uint
 		if !errors.Is(err, errNoMessage) {
 			continue
 		}
-		// A replica may be behind; the leader knows.
+		// The replica that answered may be behind, so ask the leader.
 		var m message
 		if m, err = o.get(a.Context(), getRequest{Seq: from, Next: subject}); err == nil {
 			list = append(list, m)
@@ -261,7 +264,8 @@ func (o *objects) purgeAll(ctx context.Context, subject string) error {
 	return asks.Do(ctx, func(ctx context.Context) error { return o.purge(ctx, subject, 0) })
 }
 
-// remove removes a blob. Without its info its parts are left to the next owner.
+// remove removes a blob. If info is nil, its chunks stay until the next owner removes
+// them.
 func (o *objects) remove(ctx context.Context, shard int, info *natsjs.ObjectInfo, blob string) error {
 	if err := o.purgeAll(ctx, o.metaSubject(shard, blob)); err != nil || info == nil {
 		return err

@@ -8,11 +8,11 @@ import (
 
 // How this package retries. Everything that is retried may safely be repeated.
 var (
-	// opens is for the servers to be there when a log is opened.
+	// opens waits for the servers when a log is opened.
 	opens = runner("open", "exponential(50ms..2s) jitter=full attempts=unlimited attempt-timeout=10s total-timeout=1m")
 
-	// appends ends while the caller still wants to know: after a server's death
-	// the next leader takes longer, and the caller repeats the append.
+	// appends gives up early, so that the caller learns of the problem: after a server's
+	// death the election of a leader may take longer. The caller repeats the append.
 	appends = runner("append", "exponential(20ms..500ms) jitter=full attempts=unlimited attempt-timeout=2500ms total-timeout=5s")
 
 	// asks is for requests to a leader that are not urgent.
@@ -21,13 +21,14 @@ var (
 	// farewells is for the last requests before the log is closed.
 	farewells = runner("farewell", "exponential(20ms..500ms) jitter=full attempts=unlimited attempt-timeout=2s total-timeout=3s")
 
-	// joins goes on for as long as the log is open.
+	// joins continues for as long as the log is open.
 	joins = runner("join", "exponential(50ms..1s) jitter=full attempts=unlimited attempt-timeout=3s")
 
-	// refreshes is for a replica that is behind.
+	// refreshes reads the bucket again while the replica that answers is behind.
 	refreshes = runner("look", "exponential(5ms..200ms) jitter=full attempts=unlimited")
 
-	// calls is for requests that were rejected unread. No other may be repeated.
+	// calls repeats requests that were rejected before they were handled. No other
+	// request may be repeated.
 	calls = retry.Must("exponential(5ms..250ms) jitter=full attempts=unlimited", retry.WithName("call"),
 		retry.WithClassifier(func(err error) retry.Outcome {
 			if errors.Is(err, errBusy) {
@@ -36,7 +37,7 @@ var (
 			return retry.Outcome{Class: retry.ClassPermanent}
 		}))
 
-	// reconnects says how long to wait when no server could be reached.
+	// reconnects has the delays between attempts to connect when no server answers.
 	reconnects = retry.Must("exponential(50ms..1s) jitter=full attempts=unlimited").Policy()
 )
 

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// settledKey returns the key of the bucket for a name. A name may have dots where a key
-// may not.
+// settledKey returns the key of the bucket for a name of Settle. It encodes the name,
+// which may have dots where a key may not.
 func settledKey(name string) string {
 	return "settled." + base64.RawURLEncoding.EncodeToString([]byte(name))
 }
@@ -24,8 +24,9 @@ func (l *Log) Settle(ctx context.Context, name, value string) (settled string, e
 	return settled, wrapf(plain(err), "settle %q", name)
 }
 
-// putIfAbsent stores the value under the key, unless it has one, and returns the value
-// that it has. If the answer is lost, the next attempt finds the value.
+// putIfAbsent stores the value under the key, unless the key has a value, and returns the
+// value of the key. An empty value is not stored. If the answer is lost, the next attempt
+// finds the value.
 func (b *backend) putIfAbsent(ctx context.Context, key, value string) (string, error) {
 	if b.life.Err() != nil {
 		return "", errClosed
@@ -42,7 +43,7 @@ func (b *backend) putIfAbsent(ctx context.Context, key, value string) (string, e
 	}
 	_, err = b.bucket.put(ctx, key, []byte(value), found.revision)
 	if errors.Is(err, errConflict) {
-		return "", errInProcess // another member was faster: there is a value now
+		return "", errInProcess // another member has just stored a value: the next attempt reads it
 	}
 	return value, err
 }

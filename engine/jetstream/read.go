@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// A read asks for so much at a time.
+// The size of one request of a read.
 const (
 	batchEntries = 2000
 	batchBytes   = 4 << 20
@@ -36,7 +36,8 @@ func (l *leaseLog) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entr
 	}
 }
 
-// lastKnown returns the end of the log. It asks only if an append had no answer.
+// lastKnown returns the last sequence of the log. It asks the leader only if the result
+// of an append is not known.
 func (l *leaseLog) lastKnown(ctx context.Context) (uint64, error) {
 	if l.unsure.Load() {
 		_, last, err := l.Bounds(ctx)
@@ -45,7 +46,8 @@ func (l *leaseLog) lastKnown(ctx context.Context) (uint64, error) {
 	return l.last.Load(), nil
 }
 
-// fetch returns the next entries, without a gap; none at the end.
+// fetch returns the next entries from the sequence from on, at least one; none if from is
+// after last.
 func (l *leaseLog) fetch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
 	for a := range asks.Attempts(ctx, &err) {
 		if err = l.lease.usable(a.Context()); err != nil {
@@ -59,7 +61,7 @@ func (l *leaseLog) fetch(ctx context.Context, from, last uint64) (entries []jour
 		}
 		entries, err = l.fetchBatch(a.Context(), from, last)
 		if len(entries) > 0 && (err == nil || !errors.Is(err, journal.ErrDamaged)) {
-			return entries, nil // the rest is asked for again
+			return entries, nil // the next fetch asks for the rest
 		}
 		if err == nil || errors.Is(err, errNoMessage) {
 			entries, err = l.fetchOne(a.Context(), from)
@@ -68,7 +70,8 @@ func (l *leaseLog) fetch(ctx context.Context, from, last uint64) (entries []jour
 	return entries, err
 }
 
-// fetchBatch asks any replica. One that is behind returns less, or nothing.
+// fetchBatch asks any replica for the next entries. A replica that is behind returns
+// fewer of them, or none.
 func (l *leaseLog) fetchBatch(ctx context.Context, from, last uint64) (entries []journal.Entry, err error) {
 	request := getRequest{Seq: from, Batch: int(min(last+1-from, batchEntries)), MaxBytes: batchBytes}
 	_, err = l.stream.batch(ctx, request, func(m message) error {
@@ -81,7 +84,7 @@ func (l *leaseLog) fetchBatch(ctx context.Context, from, last uint64) (entries [
 		}
 		entries = append(entries, e)
 		if len(entries) == request.Batch {
-			return errEnough // the mark at the end of a batch is not always sent
+			return errEnough // servers do not always send the mark for the end of a batch
 		}
 		return nil
 	})
@@ -96,7 +99,7 @@ var (
 	errEnough = errors.New("all entries are there")
 )
 
-// fetchOne asks the leader, which has all entries.
+// fetchOne asks the leader, which has all entries, for one entry.
 func (l *leaseLog) fetchOne(ctx context.Context, seq uint64) ([]journal.Entry, error) {
 	m, err := l.stream.get(ctx, getRequest{Seq: seq})
 	if errors.Is(err, errNoMessage) {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ErrReplaced says that the cluster that a process has joined is gone, and that
-// there is another one under its name.
+// ErrReplaced means that the cluster that a process has joined is gone, and that another
+// one was created under its name.
 var ErrReplaced = errors.New("the cluster is not the one that this process has joined")
 
 // err returns why the process can't be a member again, nil while it can.
@@ -36,7 +36,7 @@ func (m *membership) confirmCluster(ctx context.Context, records []record) error
 		}
 		return fmt.Errorf("a replica of bucket %s is of another cluster", m.bucket.name)
 	}
-	return nil // the replica does not have the settings yet
+	return nil // the replica is behind and has no settings yet: that proves nothing
 }
 
 // confirmSettings asks the leader of the bucket whether the cluster is still the one
@@ -58,14 +58,14 @@ func (m *membership) confirmSettings(ctx context.Context) error {
 	return m.endForGood(s)
 }
 
-// endForGood ends the membership in a cluster that is gone: now are the settings of
+// endForGood ends the membership in a cluster that was replaced. now has the settings of
 // the cluster that has its name.
 func (m *membership) endForGood(now settings) error {
 	m.mu.Lock()
 	first := m.wrong == nil
 	if first {
-		m.wrong = fmt.Errorf("%w: the streams of %s of %s are gone, and it was made anew at %s. Start this process again, and it joins the new one; "+
-			"what was recorded in the old one is not in it: %s",
+		m.wrong = fmt.Errorf("%w: the streams of cluster %s, created at %s, are gone, and a new cluster was created at %s. "+
+			"Start this process again, and it joins the new one, which does not have the runs of the old one: %s",
 			ErrReplaced, m.cfg.Name, stamp(m.settings.Created), stamp(now.Created), restoring)
 		m.joined = false
 	}

@@ -28,7 +28,7 @@ func TestAProcessThatOutlivesItsClusterEnds(t *testing.T) {
 		t.Fatal("the cluster was not made anew")
 	}
 	testwait.Receive(t, "Ended() of who was in the old one", log.Ended())
-	wantErr(t, "Err", log.Err(), ErrReplaced, cfg.Name, "made anew", "Start this process again")
+	wantErr(t, "Err", log.Err(), ErrReplaced, cfg.Name, "a new cluster was created", "Start this process again")
 	testwait.Receive(t, "Lost() of its lease", l.Lost())
 	wantErr(t, "Append", tryAppend(t.Context(), l, 4), journal.ErrStale)
 	_, err := log.Lease(t.Context(), 0)

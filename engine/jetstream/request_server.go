@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxOpen is how many requests a server has open at once.
+	// maxOpen is how many requests may wait for their answer at once.
 	maxOpen = 8192
 
 	// maxWaiting is how many bytes of requests may wait in the subscription.
@@ -20,11 +20,12 @@ const (
 	maxPart = journal.MaxEntry
 )
 
-// Headers of requests and answers. Ordinary ones have none.
+// Headers of requests and answers. A plain request, and an answer in one message, have
+// no header.
 const (
 	partHeader   = "Tideover-Part"   // "2/3": the second message of an answer in three
 	statusHeader = "Tideover-Status" // why there is no answer
-	pingHeader   = "Tideover-Ping"   // a request that asks for nothing
+	pingHeader   = "Tideover-Ping"   // a request that the server answers by itself, to show that it runs
 
 	statusNoServer   = "nobody"     // the request was rejected: no process answers
 	statusBusy       = "busy"       // the request was rejected: too many are open
@@ -43,7 +44,7 @@ type requestServer struct {
 	mu     sync.Mutex
 	answer journal.Answer // nil means that requests are rejected
 	open   map[*request]bool
-	limit  int // of open
+	limit  int // largest number of open requests
 	closed bool
 }
 
@@ -103,7 +104,7 @@ func (s *requestServer) admit(replyTo string) (*request, journal.Answer, string)
 	return r, s.answer, ""
 }
 
-// reply answers the request, unless it was answered.
+// reply sends the answer. A second reply is ignored.
 func (r *request) reply(answer []byte) {
 	r.server.mu.Lock()
 	open := r.server.open[r]
@@ -114,8 +115,8 @@ func (r *request) reply(answer []byte) {
 	}
 }
 
-// close accepts no more requests, and reports to the callers of open ones that there
-// will be no answer.
+// close stops the server: it rejects new requests, and notifies the callers of open
+// requests that there will be no answer.
 func (s *requestServer) close() {
 	s.mu.Lock()
 	open := s.open
@@ -144,7 +145,7 @@ func (c *conn) sendStatus(to, status string) {
 }
 
 // send publishes a message without waiting for an acknowledgement. Without a
-// connection the client keeps it until there is one.
+// connection the NATS client buffers it until there is one.
 func (c *conn) send(m *nats.Msg) {
 	if err := c.nc.PublishMsg(m); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		c.recordError(err)

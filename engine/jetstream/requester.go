@@ -14,14 +14,15 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// Why a request has no answer.
+// The reasons why a request has no answer.
 var (
-	errBusy       = errors.New("too many requests are open there")
-	errUnanswered = errors.New("the process that took the request will not answer it any more; it may have been carried out")
+	errBusy       = errors.New("the process has too many open requests")
+	errUnanswered = errors.New("the process that accepted the request ended without an answer; the request may have been carried out")
 	errCutOff     = errors.New("the connection to NATS was lost before the answer came; the request may have been carried out")
 )
 
-// lateAnswerTime is how long an answer may be under way after its sender is gone.
+// lateAnswerTime is how long a caller still waits for the answer of a process that is
+// gone: the answer may be on its way.
 const lateAnswerTime = 200 * time.Millisecond
 
 // requester sends requests to members and to owners of shards, and waits for their
@@ -39,7 +40,7 @@ type requester struct {
 
 // call is a request that has no answer yet.
 type call struct {
-	done  chan struct{} // closed when the answer is whole, or err is set
+	done  chan struct{} // closed when the answer is complete, or err is set
 	parts [][]byte
 	got   int
 	err   error
@@ -94,7 +95,7 @@ func (q *requester) receive(m *nats.Msg) {
 	}
 }
 
-// add adds a message of the answer.
+// add handles a message of the answer: a part of it, or the reason why there is none.
 func (c *call) add(m *nats.Msg) {
 	switch {
 	case m.Header.Get("Status") == "503", m.Header.Get(statusHeader) == statusNoServer:
@@ -112,7 +113,7 @@ func (c *call) addPart(header string, data []byte) {
 	number, count := 1, 1
 	if header != "" {
 		if _, err := fmt.Sscanf(header, "%d/%d", &number, &count); err != nil || number < 1 || number > count {
-			c.err = fmt.Errorf("answer with the part %q", header)
+			c.err = fmt.Errorf("the answer has an invalid part number: %q", header)
 			return
 		}
 	}
@@ -120,7 +121,7 @@ func (c *call) addPart(header string, data []byte) {
 		c.parts = make([][]byte, count)
 	}
 	if len(c.parts) != count {
-		c.err = fmt.Errorf("answer with the part %q, of %d before", header, len(c.parts))
+		c.err = fmt.Errorf("the answer has part %q, but its first part announced %d parts", header, len(c.parts))
 		return
 	}
 	if c.parts[number-1] == nil {
@@ -145,7 +146,7 @@ func (q *requester) callShard(ctx context.Context, shard int, request []byte) ([
 	if err := q.checkShard(shard); err != nil {
 		return nil, err
 	}
-	var was shardRecord // of the owner that got the request, as far as we know
+	var was shardRecord // record of the owner that got the request, as far as we know
 	return q.send(ctx, q.names.shardSubject(shard), request, func(s *clusterState) bool {
 		is := s.shards[shard]
 		if was.Owner == "" {
@@ -166,13 +167,13 @@ func (q *requester) askMember(ctx context.Context, member string, request []byte
 	})
 }
 
-// validMember reports whether a member can have that id: it becomes a part of a
-// subject.
+// validMember reports whether the id can be a part of a subject. The ids of all members
+// can.
 func validMember(id string) bool { return id != "" && !strings.ContainsAny(id, ".*> \t\r\n") }
 
-// send sends a request until it is accepted, and waits for the answer. It calls gone
-// with the present state of the cluster and with each that follows: gone reports
-// whether the process that got the request is there no longer.
+// send repeats a request until it is accepted, and waits for the answer. It calls gone
+// with the present state of the cluster and with every later one. gone reports whether
+// the process that got the request is gone; then send stops waiting.
 func (q *requester) send(ctx context.Context, subject string, request []byte, gone func(*clusterState) bool) (answer []byte, err error) {
 	if len(request) > journal.MaxEntry {
 		return nil, fmt.Errorf("%w: a request of %d bytes, at most %d", journal.ErrTooLarge, len(request), journal.MaxEntry)
@@ -192,7 +193,7 @@ func (q *requester) sendOnce(ctx context.Context, subject string, request []byte
 	}
 	cut := q.c.whenCut()
 	s, changed := q.view.current()
-	_ = gone(s) // if no process is subscribed, the servers say so
+	_ = gone(s) // only records who the owner is: if no process is subscribed, the servers answer so
 	c, token, err := q.begin(subject, request)
 	if err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func (q *requester) sendOnce(ctx context.Context, subject string, request []byte
 	}
 }
 
-// lateAnswer waits for the answer of a process that is gone.
+// lateAnswer waits for lateAnswerTime for the answer of a process that is gone.
 func (c *call) lateAnswer(ctx context.Context) ([]byte, error) {
 	timer := time.NewTimer(lateAnswerTime)
 	defer timer.Stop()

@@ -26,7 +26,7 @@ import (
 type secondCopy struct {
 	dir string
 
-	failed atomic.Pointer[error] // of the last copy, which is nil if it was made; nil before the first
+	failed atomic.Pointer[error] // result of the last copy, a nil error if it succeeded; nil before the first copy
 }
 
 const secondMagic = "tideover-blob-1"
@@ -45,8 +45,8 @@ func openSecondCopy(cfg Config) (*secondCopy, error) {
 	return &secondCopy{dir: filepath.Join(dir, cfg.Name)}, nil
 }
 
-// usable returns an error if this process may not write to the place. A full disk is
-// no error: it can be read, and may have room again.
+// usable returns an error if this process has no permission to write to the folder. A
+// full disk is no error: its copies can be read, and it may have room later.
 func (s *secondCopy) usable() error {
 	if s == nil {
 		return nil
@@ -57,7 +57,7 @@ func (s *secondCopy) usable() error {
 	return nil
 }
 
-// try writes into the place.
+// try writes, syncs and removes a small file in the folder.
 func (s *secondCopy) try() error {
 	f, err := os.CreateTemp(s.root(), tmpPrefix)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *secondCopy) shards() (list []int) {
 	return list
 }
 
-// root is the folder that was configured.
+// root returns the folder of [Config].SecondPlace.
 func (s *secondCopy) root() string { return filepath.Dir(s.dir) }
 
 func (s *secondCopy) path(shard int, blob string) string {
@@ -95,7 +95,7 @@ func (s *secondCopy) path(shard int, blob string) string {
 // write stores a copy of the file under a temporary name.
 func (s *secondCopy) write(ctx context.Context, shard int, from *os.File) (tmp string, err error) {
 	if _, err := os.Stat(s.root()); err != nil {
-		return "", err // is it mounted?
+		return "", err // the disk may not be mounted, so the folder is not created
 	}
 	dir := filepath.Dir(s.path(shard, "x"))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -122,7 +122,7 @@ func (s *secondCopy) put(shard int, blob, tmp string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// copyWithSum writes the first line and the contents.
+// copyWithSum writes the first line, with the size and the checksum, and the contents.
 func copyWithSum(to io.Writer, from *os.File) error {
 	sum := sha256.New()
 	size, err := io.Copy(sum, io.NewSectionReader(from, 0, 1<<62))
@@ -136,7 +136,7 @@ func copyWithSum(to io.Writer, from *os.File) error {
 	return err
 }
 
-// get copies a blob, or fails with ErrNoBlob or ErrDamaged.
+// get copies a blob to the writer, or fails with ErrNoBlob or ErrDamaged.
 func (s *secondCopy) get(shard int, blob string, to io.Writer) error {
 	path := s.path(shard, blob)
 	f, err := os.Open(path)
@@ -208,7 +208,7 @@ func (s *secondCopy) stat(shard int, blob string) (b journal.Blob, digest string
 		return b, "", err
 	}
 	size, sum, err := secondHeader(bufio.NewReader(f))
-	raw, _ := hex.DecodeString(sum) // what is not hex is the digest of no blob
+	raw, _ := hex.DecodeString(sum) // an invalid checksum gives the digest of no blob
 	b = journal.Blob{Name: blob, Size: size, Time: info.ModTime()}
 	return b, "SHA-256=" + base64.URLEncoding.EncodeToString(raw), err
 }
@@ -229,7 +229,7 @@ func (b *leaseBlobs) copyToSecond(ctx context.Context) {
 	err := b.tryCopyToSecond(ctx)
 	b.objects.second.failed.Store(&err)
 	if err != nil {
-		b.lease.backend.cfg.Logger.Error("the second place has not all blobs", "shard", b.lease.shard, "error", b.lease.backend.cfg.redact(err.Error()))
+		b.lease.backend.cfg.Logger.Error("some blobs could not be copied to the second place", "shard", b.lease.shard, "error", b.lease.backend.cfg.redact(err.Error()))
 	}
 }
 
@@ -274,7 +274,7 @@ func (b *leaseBlobs) copyOne(ctx context.Context, info *natsjs.ObjectInfo) error
 	defer func() { <-b.lease.changing }()
 	now, err := b.findOwned(ctx, name)
 	if errors.Is(err, journal.ErrNoBlob) || err == nil && now.NUID != info.NUID {
-		return nil // deleted or replaced meanwhile
+		return nil // the blob was deleted or replaced meanwhile
 	}
 	if err != nil {
 		return err

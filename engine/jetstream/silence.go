@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// silence is when the last heartbeat of each member was seen. It is not safe for use
-// by several goroutines.
+// silence records, for each member, when this process saw its last heartbeat. It is not
+// safe for concurrent use.
 type silence map[string]heard
 
 type heard struct {
@@ -15,7 +15,8 @@ type heard struct {
 	at       time.Time
 }
 
-// update compares the records of the members with those seen before.
+// update records the members whose heartbeat is not the one seen before as heard now,
+// and forgets those that have left.
 func (s silence) update(members map[string]memberRecord, now time.Time) {
 	maps.DeleteFunc(s, func(id string, _ heard) bool { _, ok := members[id]; return !ok })
 	for id, m := range members {
@@ -25,14 +26,14 @@ func (s silence) update(members map[string]memberRecord, now time.Time) {
 	}
 }
 
-// restart counts the silence of every member from now.
+// restart makes the silence of every member begin now.
 func (s silence) restart(now time.Time) {
 	for id, h := range s {
 		s[id] = heard{h.revision, now}
 	}
 }
 
-// longerThan returns the members without a heartbeat for so long, in order.
+// longerThan returns the members without a heartbeat for at least d, in order.
 func (s silence) longerThan(now time.Time, d time.Duration) (ids []string) {
 	for id, h := range s {
 		if now.Sub(h.at) >= d {

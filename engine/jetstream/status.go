@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// atOnce is how many streams are asked at a time.
+// atOnce is how many calls inParallel makes at the same time.
 const atOnce = 8
 
 // Status implements [journal.Cluster].
@@ -30,7 +30,7 @@ func (l *Log) Status(ctx context.Context) (s journal.Status, err error) {
 	return s, ctx.Err()
 }
 
-// inParallel calls the function for all numbers below count, a few at a time.
+// inParallel calls f for all numbers below count, atOnce of them at a time.
 func inParallel(count int, f func(i int)) {
 	var group sync.WaitGroup
 	places := make(chan struct{}, atOnce)
@@ -44,7 +44,7 @@ func inParallel(count int, f func(i int)) {
 	group.Wait()
 }
 
-// shardStatus describes a shard with the record.
+// shardStatus returns the status of shard n, whose record is r.
 func (b *backend) shardStatus(ctx context.Context, n int, r shardRecord) journal.Shard {
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()

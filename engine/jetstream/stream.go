@@ -20,7 +20,7 @@ type stream struct {
 	name string
 }
 
-// ask sends a request to the servers' interface and reads the answer.
+// ask sends a request to the JetStream API of the servers and decodes the answer.
 func (s stream) ask(ctx context.Context, operation string, request, answer any) error {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -136,13 +136,14 @@ func (s stream) purge(ctx context.Context, subject string, below uint64) error {
 	return s.ask(ctx, "STREAM.PURGE", request, &answer)
 }
 
-// barrier returns when the leader has proved that most replicas follow it: its earlier
-// answers may have been out of date, the next ones are not. A purge
-// below the first possible sequence removes nothing, but has to be agreed upon.
+// barrier returns when the leader has proved that most replicas follow it. Earlier
+// answers may have come from an old leader; later ones are up to date. It does so with a
+// purge below the first possible sequence: that removes nothing, but most replicas have
+// to agree to it.
 func (s stream) barrier(ctx context.Context) error { return s.purge(ctx, "", 1) }
 
-// unanswered returns why there was no answer: there is no leader now, or the stream is
-// gone.
+// unanswered returns the error of a request that had no answer: errGone if the stream
+// does not exist, else that of transportError.
 func (s stream) unanswered(ctx context.Context, err error) error {
 	if errors.Is(err, nats.ErrNoResponders) {
 		if _, infoErr := s.info(ctx); errors.Is(infoErr, errGone) {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// sweep removes parts of blobs that earlier owners have not finished. It runs in the
-// background; if it fails, the next owner does it.
+// sweep removes the chunks of blobs that earlier owners have not finished. It runs in
+// the background; if it fails, the next owner tries again.
 func (b *leaseBlobs) sweep() {
 	err := asks.Do(b.lease.life, func(ctx context.Context) error { return b.sweepOnce(ctx) })
 	if err != nil && b.lease.life.Err() == nil {
@@ -41,7 +41,8 @@ func (b *leaseBlobs) sweepOnce(ctx context.Context) error {
 	return nil
 }
 
-// purgeOld removes chunks, unless they are so new that a member may be uploading them.
+// purgeOld removes the chunks of a subject, unless they are so new that a member may
+// still be uploading them.
 func (o *objects) purgeOld(ctx context.Context, subject string) error {
 	last, err := o.get(ctx, getRequest{Last: subject})
 	if errors.Is(err, errNoMessage) || err == nil && time.Since(last.Time) < o.sweepAge {

@@ -2,21 +2,21 @@ package jetstream
 
 import "time"
 
-// timing is derived from the lease time. The values in brackets are those of the
-// default, 12 s.
+// timing has the times that follow from the lease time. The values in brackets are for
+// the default lease time, 12 s.
 type timing struct {
 	beat    time.Duration // between two heartbeats (1 s)
-	fresh   time.Duration // the silence of others counts only if a heartbeat of our own arrived within it (2 s)
-	cutOff  time.Duration // without a connection, our leases end so long after our last heartbeat (2.5 s)
-	gone    time.Duration // a member that is silent so long and has no connection is expelled (3 s)
-	ended   time.Duration // our leases end so long after our last heartbeat (11 s)
-	expelAt time.Duration // a member that is silent so long is expelled (12 s)
+	fresh   time.Duration // we expel others only if a heartbeat of our own arrived within this time (2 s)
+	cutOff  time.Duration // without a connection, our leases end this long after our last heartbeat (2.5 s)
+	gone    time.Duration // a member without a connection is expelled this long after its last heartbeat (3 s)
+	ended   time.Duration // our leases end this long after our last heartbeat (11 s)
+	expelAt time.Duration // any member is expelled this long after its last heartbeat (12 s)
 }
 
 // timingOf returns the timing for a lease time. A member ends its own leases before
-// others may expel it: cutOff < gone and ended < expelAt. The lease time must be
-// longer than a bucket may be without a leader, and elections of JetStream take 4 to
-// 9 seconds: otherwise all leases end when one server does.
+// others may expel it: cutOff < gone and ended < expelAt. When a server dies, JetStream
+// takes 4 to 9 seconds to elect new leaders, and the bucket can't be written meanwhile.
+// The lease time must be longer than that: otherwise all leases end.
 func timingOf(lease time.Duration) timing {
 	return timing{
 		beat:    lease / 12,
@@ -28,15 +28,15 @@ func timingOf(lease time.Duration) timing {
 	}
 }
 
-// heartbeatState says whether the others take this member for alive. It is not safe
-// for use by several goroutines.
+// heartbeatState says how long the other members will certainly not expel this one. It
+// is not safe for concurrent use.
 type heartbeatState struct {
 	timing timing
-	last   time.Time // when the last heartbeat was begun that arrived
+	last   time.Time // when the last heartbeat that arrived was sent
 	down   bool      // there is no connection
 }
 
-// arrived records a heartbeat that was begun at the time and has arrived.
+// arrived records that a heartbeat has arrived, which was sent at the time begun.
 func (h *heartbeatState) arrived(begun time.Time) {
 	if begun.After(h.last) {
 		h.last = begun
@@ -52,6 +52,6 @@ func (h *heartbeatState) left(now time.Time) time.Duration {
 	return h.last.Add(limit).Sub(now)
 }
 
-// fresh reports whether our own heartbeats arrive, so that the silence of others
-// means something.
+// fresh reports whether a recent heartbeat of our own has arrived. If not, the silence
+// of others proves nothing.
 func (h *heartbeatState) fresh(now time.Time) bool { return now.Sub(h.last) < h.timing.fresh }

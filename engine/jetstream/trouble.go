@@ -21,8 +21,8 @@ func newTroubleLog(b *backend) *troubleLog {
 	return &troubleLog{life: b.life, logger: b.cfg.Logger, redact: b.cfg.redact, present: map[string]bool{}}
 }
 
-// report says how something went that is done again and again: err is nil if it
-// succeeded.
+// report reports the result of an operation that is repeated again and again. problem is
+// the text for its failure; err is nil if the operation succeeded.
 func (t *troubleLog) report(problem string, err error) {
 	if t.life.Err() != nil {
 		return
@@ -35,6 +35,6 @@ func (t *troubleLog) report(problem string, err error) {
 	case err != nil && !known:
 		t.logger.Warn(problem, "error", t.redact(err.Error()))
 	case err == nil && known:
-		t.logger.Info("over: " + problem)
+		t.logger.Info("resolved: " + problem)
 	}
 }

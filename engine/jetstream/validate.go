@@ -17,7 +17,8 @@ import (
 
 var validName = lazyregexp.New(`^[a-z0-9-]{1,100}$`)
 
-// Validate returns all errors of the configuration that show without a connection.
+// Validate returns all errors of the configuration that can be found without a
+// connection.
 func (c Config) Validate() error {
 	return errors.Join(
 		checkURL(c.URL), c.checkFields(),
@@ -39,7 +40,7 @@ func (c Config) checkFields() error {
 	add(c.MaxBytes < 0, "max bytes: %d is negative", c.MaxBytes)
 	add(c.MaxBytes > 0 && c.MaxBytes < MinBytes, "max bytes: %d is less than %d, which the largest entry needs", c.MaxBytes, MinBytes)
 	add(c.LeaseTime < 0 || c.LeaseTime > 0 && c.LeaseTime < time.Second, "lease time: %v is less than a second", c.LeaseTime)
-	add(c.LeaseTime > MaxLeaseTime, "lease time: %v is more than %v: so long would the work of a process that is gone stand still",
+	add(c.LeaseTime > MaxLeaseTime, "lease time: %v is more than %v: the runs of a dead process do not continue for as long as the lease time",
 		c.LeaseTime, MaxLeaseTime)
 
 	// Several kinds of credentials at once, and incomplete ones, are rejected.
@@ -51,15 +52,16 @@ func (c Config) checkFields() error {
 	}
 	add(c.Password != "" && c.User == "", "password: there is no user")
 	add(c.SystemPassword != "" && c.SystemUser == "", "system password: there is no system user")
-	add(ways > 1, "credentials, nkey seed, user, token: more than one is set")
-	add(ways > 0 && len(passwords(c.URL)) > 0, "url: it says who we are, and so does a setting of its own; leave one of them out")
+	add(ways > 1, "credentials, nkey seed, user, token: more than one is set; set only one")
+	add(ways > 0 && len(passwords(c.URL)) > 0, "url: it has credentials, and another setting has credentials too; remove one of them")
 	add(c.SystemUser != "" && c.SystemCredentials != "", "system user, system credentials: both are set")
 	add(c.User != "" && c.Password == "", "user: there is no password")
 	add(c.SystemUser != "" && c.SystemPassword == "", "system user: there is no system password")
 	return errors.Join(errs...)
 }
 
-// checkURL never quotes the text: there may be a password in it.
+// checkURL checks the URLs of the servers. Its errors do not quote the text, which may
+// contain a password.
 func checkURL(text string) error {
 	if text == "" {
 		return errors.New("url: empty")
@@ -95,7 +97,8 @@ func parseURL(part string) (*url.URL, error) {
 	return url.Parse(part)
 }
 
-// checkCredentials looks at a file that is read again at each connection.
+// checkCredentials checks the contents of a .creds file now, although it is read again
+// at each connection.
 func checkCredentials(field, path string) error {
 	text, err := readFile(field, path)
 	if err != nil || path == "" {
@@ -121,7 +124,7 @@ func checkSeed(path string) error {
 	return nil
 }
 
-// maxFile is more than such a file has.
+// maxFile is larger than any file with credentials, in bytes.
 const maxFile = 1 << 20
 
 func readFile(field, path string) ([]byte, error) {
@@ -139,8 +142,8 @@ func readFile(field, path string) ([]byte, error) {
 	return text, wrapf(err, "%s", field)
 }
 
-// checkFolder looks whether the second place can be used. It is not made: it is not
-// there when its disk is not mounted.
+// checkFolder checks that the folder of the second place exists. It does not create the
+// folder: it may be missing because its disk is not mounted.
 func checkFolder(path string) error {
 	const field = "second place"
 	if path == "" {

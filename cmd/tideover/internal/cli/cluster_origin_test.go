@@ -97,7 +97,7 @@ func TestAServerThatOutlivesItsClusterEnds(t *testing.T) {
 	b := f.serve("b")
 	wantIn(t, "the log of who made it anew", b.out.String(), `msg="made a new cluster`)
 	wantCode(t, a.wait(), 125)
-	wantIn(t, "the error", a.out.String(), "serve: engine: the cluster is not the one that this process has joined: the streams of shop of ")
+	wantIn(t, "the error", a.out.String(), "serve: engine: the cluster is not the one that this process has joined: the streams of cluster shop, created at ")
 	wantIn(t, "the error", a.out.String(), "Start this process again, and it joins the new one")
 	b.waitForShards(1)
 	wantCode(t, b.runCommand("run", "where", "--wait"), 0)

@@ -69,7 +69,7 @@ func (v *secretServer) checkOutputs(nodes *natstest.Cluster, text, later string)
 
 	// The NATS server is down, and later rejects the credentials, which were valid until then.
 	nodes.Kill(0)
-	testwait.Until(v.t, "the trouble is reported", func() bool { return strings.Contains(v.s.out.String(), "trouble with the connection to NATS") })
+	testwait.Until(v.t, "the trouble is reported", func() bool { return strings.Contains(v.s.out.String(), "error of the connection to NATS") })
 	nodes.Restart(0, later)
 	testwait.Until(v.t, "the rejection is reported", func() bool {
 		return strings.Contains(strings.ToLower(v.s.out.String()), "authorization violation")
