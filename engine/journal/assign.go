@@ -8,11 +8,11 @@ import (
 
 // Assign returns the member that should own each shard: owners[n] has shard n.
 //
-// It depends on nothing but who the members are, so that all who know the same
-// members agree without talking. No member has two shards more than another, and
-// few shards move when a member comes or goes. The order of the members does not
-// matter, nor does naming one twice; without members no shard has an owner,
-// and the names are empty.
+// The result depends only on the set of members, so processes that know the same
+// members agree without sending messages. The numbers of shards of two members
+// differ by at most one, and few shards move when a member joins or leaves. The
+// order of the members and repeated names do not matter. Without members all
+// owners are "".
 //
 // The result is part of the protocol between processes of different versions:
 // it must never change.
@@ -22,7 +22,7 @@ func Assign(members []string, shards int) (owners []string) {
 	if len(members) == 0 {
 		return owners
 	}
-	least, more := len(owners)/len(members), len(owners)%len(members) // so many have one more
+	least, more := len(owners)/len(members), len(owners)%len(members) // each member gets least shards, and more members get one more
 	has := make([]int, len(members))
 	assigned := make([]bool, len(owners))
 	for _, b := range bids(members, len(owners)) {
@@ -40,15 +40,17 @@ func Assign(members []string, shards int) (owners []string) {
 	return owners
 }
 
-// bid is how much a member wants a shard.
+// bid is the weight of a member for a shard: the higher it is, the sooner the member
+// gets the shard.
 type bid struct {
 	weight        uint64
 	member, shard int
 }
 
-// bids returns the bids of all for all, the highest first. It is rendezvous
-// hashing; but the highest bid for a shard loses when its member has enough, and
-// going through the bids by height, not by shard, makes such losses few.
+// bids returns the bids of all members for all shards, the highest first. This is
+// rendezvous hashing with a limit: the highest bid for a shard is ignored if its
+// member has enough shards. Assign handles the bids by weight and not by shard,
+// because then it ignores few of them.
 func bids(members []string, shards int) []bid {
 	list := make([]bid, 0, len(members)*shards)
 	for m, name := range members {
@@ -64,7 +66,8 @@ func bids(members []string, shards int) []bid {
 	return list
 }
 
-// mix spreads every bit over all of them: the last steps of splitmix64.
+// mix makes every bit of the result depend on every bit of x: the last steps of
+// splitmix64.
 func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

@@ -1,9 +1,11 @@
-// Package journal is the contract between the engine and what keeps its log.
+// Package journal is the contract between the engine and the backends that store
+// its log.
 //
-// The truth of an engine is a log: entries in one order, each appended after a
-// known one. A backend keeps the entries of a shard, and beside them blobs: the
-// snapshots that let the log be cut off, and the archives of what has ended. It
-// knows nothing of what is in them; the engine checks its own sums.
+// All state of an engine follows from a log: entries in one order, each appended
+// after a known one. A backend stores the entries of a shard, and blobs: snapshots,
+// which allow the engine to truncate the log, and archives of runs that have ended.
+// A backend does not interpret entries and blobs; the engine has checksums of its
+// own in them.
 //
 // Package journaltest has the suite that every backend passes.
 package journal
@@ -16,36 +18,36 @@ import (
 	"time"
 )
 
-// MaxEntry is the largest entry, in bytes, that every backend must take.
+// MaxEntry is the size of the largest entry, in bytes, that every backend must accept.
 const MaxEntry = 900_000
 
-// The errors that a caller tells apart. A backend wraps them with what it knows.
+// The errors that a caller distinguishes. A backend wraps them with details.
 var (
-	// ErrStale says that another owner has recorded something, or has the lease:
-	// nothing that this owner knows is certain any more, and it must stop.
+	// ErrStale means that another owner has the lease or has recorded something. What
+	// this owner knows may be out of date, and it must stop.
 	ErrStale = errors.New("another owner has the log")
 
-	// ErrLocked says that another process has the lease now.
+	// ErrLocked means that another process has the lease now.
 	ErrLocked = errors.New("the log is in use by another process")
 
-	// ErrFull says that there is no room. Nothing was recorded; the same append
-	// may succeed when there is room again.
+	// ErrFull means that there is no room, such as on the disk. Nothing was recorded;
+	// the same append may succeed when there is room again.
 	ErrFull = errors.New("no room for the log")
 
-	// ErrDamaged says that what was stored can't be read back.
+	// ErrDamaged means that stored data is missing or can't be read.
 	ErrDamaged = errors.New("the log is damaged")
 
-	// ErrNewer says that the log was written by a newer version.
+	// ErrNewer means that a newer version of tideover has written the log.
 	ErrNewer = errors.New("the log has a newer format")
 
-	// ErrTooLarge says that an entry exceeds MaxEntry.
+	// ErrTooLarge means that an entry is larger than MaxEntry.
 	ErrTooLarge = errors.New("entry too large")
 
-	// ErrNoBlob says that there is no blob of that name.
+	// ErrNoBlob means that there is no blob of that name.
 	ErrNoBlob = errors.New("no such blob")
 )
 
-// ID names an append, so that it can be repeated after an answer was lost.
+// ID identifies an append, so that it can be repeated after its answer was lost.
 type ID [16]byte
 
 // Entry is one element of the log.
@@ -63,13 +65,13 @@ type Log interface {
 	// a crash.
 	Lease(ctx context.Context, shard int) (Lease, error)
 
-	// Close gives up all leases.
+	// Close releases all leases.
 	Close() error
 }
 
-// Lease is the right to record in a shard. Appends are called by one goroutine at a
-// time; everything else by any, also while an append is under way. After Release
-// everything is ErrStale.
+// Lease is the right to record in a shard. Append may be called by one goroutine at a
+// time; the other methods by any, also during an Append. After Release all methods
+// fail with ErrStale.
 type Lease interface {
 	Reader
 
@@ -77,39 +79,40 @@ type Lease interface {
 	Epoch() uint64
 
 	// Append records an entry after the one with the sequence expected, and
-	// returns when it is as durable as the backend promises. The same append,
-	// by its id, may be repeated under the same lease after any error: if it had
-	// been recorded after all, that is a success. Appending after anything but the last entry, or
-	// under a lease that has been taken over, is ErrStale.
+	// returns when it is as durable as the backend promises. An append with the
+	// same id may be repeated under the same lease after any error: it succeeds if
+	// the entry was recorded the first time. Append fails with ErrStale if expected
+	// is not the last entry, or if another process has taken over the lease.
 	Append(ctx context.Context, expected uint64, id ID, data []byte) (seq uint64, err error)
 
-	// Truncate removes the entries below the sequence, at most all there are, in
-	// steps that do not hold up appends for long.
+	// Truncate removes the entries before the sequence; if the log ends before it, all
+	// entries. It works in steps, so that it does not block appends for long.
 	Truncate(ctx context.Context, below uint64) error
 
-	// Put stores what write writes as a blob, whole or not at all, as durable as
-	// an entry. An existing blob of that name is replaced.
+	// Put stores a blob with the contents that write writes, completely or not at all,
+	// and as durable as an entry. It replaces a blob of the same name.
 	Put(ctx context.Context, name string, write func(io.Writer) error) error
 
-	// Delete removes a blob. One that is not there is not an error.
+	// Delete removes a blob. It succeeds if there is no blob of that name.
 	Delete(ctx context.Context, name string) error
 
-	// Lost is closed when the lease has been taken over or given up.
+	// Lost returns a channel that is closed when another process has taken over the
+	// lease, or when it was released.
 	Lost() <-chan struct{}
 
-	// Release gives up the lease.
+	// Release ends the lease, so that another process can lease the shard.
 	Release() error
 }
 
-// Reader reads what is recorded in a shard.
+// Reader reads the entries and blobs of a shard.
 type Reader interface {
 	// Bounds returns the sequences of the first and the last entry. In an empty
 	// log last is first-1; a new one has the bounds 1 and 0.
 	Bounds(ctx context.Context) (first, last uint64, err error)
 
 	// Read yields the entries from the sequence on, in order, up to the last one
-	// at the time of the call. A sequence that was cut off is an error. Data is
-	// valid until the next turn.
+	// at the time of the call. A sequence that was truncated is an error. The data of
+	// an entry is valid until the next iteration.
 	Read(ctx context.Context, from uint64) iter.Seq2[Entry, error]
 
 	// Get opens a blob, or fails with ErrNoBlob.
@@ -127,25 +130,25 @@ type Blob struct {
 	Time time.Time
 }
 
-// A Backuper can copy a shard while it is in use. The copy is a folder that the
-// backend opens like the original; it holds every entry that was there when
-// Backup was called, and the blobs that go with them.
+// Backuper is implemented by a [Lease] whose backend can copy the shard while it is in
+// use. The copy is a folder that the backend opens like the original. It has every entry
+// that was recorded when Backup was called, and the blobs that belong to them.
 type Backuper interface {
 	Backup(ctx context.Context, dir string) error
 }
 
 // The severities of a [Finding], the worst first.
 const (
-	Broken = "broken" // it does not work, or loses what was acknowledged
-	Weak   = "weak"   // it promises less than it should
-	Note   = "note"   // worth knowing
+	Broken = "broken" // the log does not work, or loses acknowledged entries
+	Weak   = "weak"   // a failure may stop the log or lose acknowledged entries
+	Note   = "note"   // worth knowing, but without such a risk
 )
 
 // Finding is something about the servers, the disks or the configuration that weakens
 // what a log promises.
 type Finding struct {
 	Severity string `json:"severity"`
-	What     string `json:"what"` // what was found
-	Why      string `json:"why"`  // what that means
-	Do       string `json:"do"`   // what to change
+	What     string `json:"what"` // the observation
+	Why      string `json:"why"`  // its consequence
+	Do       string `json:"do"`   // the advice: what to change
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// server is where requests to a shard or to a member go.
+// server receives the requests to a shard or to a member.
 type server struct {
 	member *Member
 	answer journal.Answer // nil if requests are not answered
-	left   chan struct{}  // closed when the others know that no answer will come
+	left   chan struct{}  // closed when the callers learn that no answer will come
 }
 
 func newServer(m *Member) *server { return &server{member: m, left: make(chan struct{})} }
@@ -78,7 +78,7 @@ func (m *Member) Ask(ctx context.Context, member string, request []byte) ([]byte
 	return answer, nil
 }
 
-// ask sends a request to the server that find finds, and waits for its answer.
+// ask sends a request to the server that find returns, and waits for its answer.
 func (p *process) ask(ctx context.Context, op Operation, request []byte, find func() *server) ([]byte, error) {
 	f, unlock, err := p.begin(ctx, op)
 	if err != nil {
@@ -102,7 +102,8 @@ func (p *process) ask(ctx context.Context, op Operation, request []byte, find fu
 	return e.wait(ctx)
 }
 
-// errUnanswered is not ErrNobody: the request may have been carried out.
+// errUnanswered is the error of a request that was delivered and not answered. It does
+// not match ErrNobody, because the request may have been carried out.
 var errUnanswered = errors.New("the process that was asked has gone without an answer")
 
 // exchange is a request and its answer.
@@ -134,7 +135,8 @@ func (e *exchange) reply(answer []byte) {
 	}
 }
 
-// wait returns the answer, when it comes.
+// wait waits for the answer. It fails when the receiver or the caller is gone without
+// an answer.
 func (e *exchange) wait(ctx context.Context) (answer []byte, err error) {
 	select {
 	case answer = <-e.answered:
@@ -155,7 +157,8 @@ func (e *exchange) wait(ctx context.Context) (answer []byte, err error) {
 	return answer, err
 }
 
-// last returns the answer that came just before the process was gone.
+// last returns an answer that came just before the receiver was gone, or
+// errUnanswered.
 func (e *exchange) last() ([]byte, error) {
 	select {
 	case answer := <-e.answered:

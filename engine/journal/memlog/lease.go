@@ -17,17 +17,17 @@ import (
 // lease is the right to record in a shard.
 type lease struct {
 	member *Member
-	number int // of the shard
+	number int // number of the shard
 	shard  *shard
 	epoch  uint64
 	server *server // answers requests to the shard
 
-	lost chan struct{} // closed when the owner knows that it is over
+	lost chan struct{} // closed when the owner knows that the lease has ended
 }
 
 var _ journal.Shared = (*shared)(nil)
 
-// newLease makes the member the owner of a shard.
+// newLease makes the member the owner of a shard, or fails with ErrLocked.
 func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
 	f, unlock, err := m.begin(ctx, Operation{Name: "lease", Shard: number})
 	if err != nil {
@@ -43,7 +43,7 @@ func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
 	}
 	s.epoch++
 	if f.After != nil {
-		return nil, f.After // the caller does not know of the lease, so it is over
+		return nil, f.After // the caller does not know of the lease, so it ends at once
 	}
 	l := &lease{member: m, number: number, shard: s, epoch: s.epoch, server: newServer(m), lost: make(chan struct{})}
 	s.owner = l
@@ -54,8 +54,8 @@ func newLease(ctx context.Context, m *Member, number int) (*lease, error) {
 func (l *lease) Epoch() uint64         { return l.epoch }
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
-// Release ends the lease. When the store can't be reached, it learns of that
-// later, or takes the whole member for dead.
+// Release ends the lease. If the process can't reach the store, the shard becomes free
+// when the process is connected again or counts as dead.
 func (l *lease) Release() error {
 	unlock, err := l.member.lock(context.Background())
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *lease) Release() error {
 	return nil
 }
 
-// lose tells the owner that the lease is over.
+// lose ends the lease for the owner: it closes Lost, and serves no more requests.
 func (l *lease) lose() {
 	if !isClosed(l.lost) {
 		close(l.lost)
@@ -81,7 +81,7 @@ func (l *lease) lose() {
 	l.server.answer = nil
 }
 
-// free lets others have the shard.
+// free ends the lease for the store, so that others can lease the shard.
 func (l *lease) free() {
 	delete(l.member.leases, l)
 	if l.shard.owner == l {
@@ -90,7 +90,7 @@ func (l *lease) free() {
 	l.server.leave()
 }
 
-// use takes the store for a while, if the lease still holds.
+// use locks the store, if the lease is valid. The caller must call unlock.
 func (l *lease) use(ctx context.Context) (unlock func(), err error) {
 	unlock, err = l.member.lock(ctx)
 	if err != nil {
@@ -107,7 +107,8 @@ func (l *lease) use(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// do carries out an operation under the lease.
+// do runs an operation on the shard under the lease, with the fault that the member's
+// function has decided for it.
 func do[T any](ctx context.Context, l *lease, name string, operation func(*shard) (T, error)) (result T, err error) {
 	f, err := l.member.suffer(ctx, Operation{Name: name, Shard: l.number})
 	if err != nil {
@@ -122,7 +123,7 @@ func do[T any](ctx context.Context, l *lease, name string, operation func(*shard
 		time.AfterFunc(f.Late, func() {
 			l.member.store.mu.Lock()
 			defer l.member.store.mu.Unlock()
-			_, _ = operation(l.shard) // the caller has got its answer
+			_, _ = operation(l.shard) // the caller has got f.After as the result
 		})
 		return result, f.After
 	}
@@ -243,7 +244,8 @@ func (l *lease) Delete(ctx context.Context, name string) error {
 	return change(ctx, l, "delete", func(s *shard) { delete(s.blobs, name) })
 }
 
-// checkName refuses what is not a name by the contract.
+// checkName returns an error if the contract does not allow the name; see
+// [journal.Blob].
 func checkName(name string) error {
 	ok := name != "" && name[0] != '.' && name[len(name)-1] != '.'
 	for _, r := range name {

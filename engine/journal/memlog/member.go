@@ -21,7 +21,7 @@ type Member struct {
 	joined   time.Time
 	assigned []int
 	changed  chan struct{}
-	leases   map[*lease]bool // that have not ended both for the store and for the owner
+	leases   map[*lease]bool // leases that have not ended both for the store and for the owner
 	server   *server         // answers requests to the member
 
 	silent *silence // nil if its heartbeats arrive
@@ -35,8 +35,9 @@ var (
 	errCut    = errors.New("memlog: cut off from the store")
 )
 
-// Join makes a new member of the cluster that shares the store. The name is what
-// it calls itself; its id is the name and a number that no other has.
+// Join adds a new member to the cluster that shares the store. name is the name that
+// the member gives itself, "member" if empty; its id is the name and a number that no
+// other member has.
 func (s *Store) Join(name string) *Member {
 	m := s.newMember(cmp.Or(name, "member"))
 	s.mu.Lock()
@@ -58,7 +59,7 @@ func (s *Store) newMember(name string) *Member {
 	return m
 }
 
-// join makes the process known to the others, under a new id.
+// join adds the process to the members, under a new id.
 func (m *Member) join() {
 	s := m.store
 	s.joined++
@@ -134,9 +135,8 @@ func (m *Member) Lease(ctx context.Context, number int) (journal.Lease, error) {
 	return shared{held}, nil
 }
 
-// Close implements [journal.Log]. Of a member that is cut off the others don't
-// learn that it has left, and take it for dead later; a killed one has nothing
-// left to give up.
+// Close implements [journal.Log]. If the member is cut off, the others do not learn
+// that it has left; it counts as dead later. For a killed member Close does nothing.
 func (m *Member) Close() error {
 	unlock, err := m.lock(context.Background())
 	if err != nil {
@@ -155,8 +155,8 @@ func (m *Member) Close() error {
 	return nil
 }
 
-// Disturb has a function decide what goes wrong with each operation of the member.
-// It is called by several goroutines. None goes wrong if it is nil.
+// Disturb sets the function that decides the fault of each operation of the member.
+// Several goroutines may call it at once. nil means no faults.
 func (m *Member) Disturb(decide func(Operation) Fault) {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()

@@ -2,8 +2,8 @@
 //
 // A [Store] has one shard and one owner, or it is a cluster whose members share
 // its shards, all in one process. Members can be killed, frozen and cut off, and
-// what they do can be made to go wrong. There is no I/O, and time is all that is
-// waited for, so everything works in the bubbles of testing/synctest.
+// their operations can be made to fail. There is no I/O, and all waits are for time
+// or for other goroutines, so everything works in the bubbles of testing/synctest.
 package memlog
 
 import (
@@ -14,25 +14,26 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// Store is what a log in memory is kept in. It outlives the logs, so that an
-// engine can be closed and opened again. The zero Store is empty. Its fields are
-// not changed once it is in use.
+// Store holds the entries and blobs of logs in memory. It outlives the logs, so that
+// an engine can be closed and opened again. The zero Store is empty. Do not change its
+// fields once it is in use.
 type Store struct {
 	Shards  int           // how many there are; 0 means 1
-	Silence time.Duration // after which a member is taken for dead; 0 means 3 s
+	Silence time.Duration // a member that is silent for this time counts as dead; 0 means 3 s
 
 	mu      sync.Mutex // guards everything below, and all members and leases
 	shards  []*shard
-	members []*Member // that have joined and are not taken for dead
-	joined  int       // how many ever have
+	members []*Member // members that have joined, have not left and do not count as dead
+	joined  int       // number of joins so far
 	settled map[string]string
 }
 
-// defaultSilence is what a real cluster needs to tell a dead member from a slow one.
+// defaultSilence is the default of Store.Silence: about the time that a real cluster
+// needs to distinguish a dead member from a slow one.
 const defaultSilence = 3 * time.Second
 
-// Open returns a log that is kept in the store. It is not a member: it does not share the
-// store, and keeps its leases until they are released.
+// Open returns a log with the contents of the store. It is not a member of the cluster:
+// it keeps its leases until they are released.
 func (s *Store) Open() journal.Log { return &log{process: s.newMember("")} }
 
 // log is a process that is not a member.

@@ -19,9 +19,9 @@ type process struct {
 	disturb func(Operation) Fault
 }
 
-// Operation is what a member asks of the store or of another member.
+// Operation is a request of a member to the store or to another member.
 type Operation struct {
-	// Name is that of the method, in lower case: lease, bounds, append, read,
+	// Name is the name of the method, in lower case: lease, bounds, append, read,
 	// truncate, put, get, blobs, delete, peek, call, ask, settle or
 	// status.
 	Name string
@@ -29,19 +29,20 @@ type Operation struct {
 	Shard int // -1 for ask, settle and status
 }
 
-// Fault is what goes wrong with an operation. The zero Fault is nothing.
+// Fault makes an operation slow or fail. The zero Fault does nothing.
 type Fault struct {
-	Delay  time.Duration // before anything happens
-	Before error         // is returned, and nothing was done
-	After  error         // is returned, but it was done: the answer was lost
+	Delay  time.Duration // wait before the operation
+	Before error         // returned instead of the operation, which is not done
+	After  error         // returned although the operation is done, as if its answer was lost
 
-	// Late has it done so much later than After was returned: the request was
-	// on its way. An append then counts even if the lease has ended, if nothing
-	// was appended meanwhile. Leases, settle and status know no Late.
+	// Late, together with After, makes the operation happen this long after After was
+	// returned, as if the request was delayed in the network. A late append succeeds
+	// even if the lease has ended, unless another entry was appended meanwhile. It has
+	// no effect on lease, settle and status.
 	Late time.Duration
 }
 
-// lock locks the store, when the process is not frozen.
+// lock waits until the process is not frozen, and locks the store.
 func (p *process) lock(ctx context.Context) (unlock func(), err error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -60,7 +61,7 @@ func (p *process) lock(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// enter locks the store, when the process can reach it.
+// enter is lock for a process that must be able to reach the store.
 func (p *process) enter(ctx context.Context) (unlock func(), err error) {
 	unlock, err = p.lock(ctx)
 	if err != nil {
@@ -73,7 +74,7 @@ func (p *process) enter(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// reach returns why the process can't reach the store.
+// reach returns an error if the process can't reach the store.
 func (p *process) reach() error {
 	switch {
 	case p.killed:
@@ -86,7 +87,7 @@ func (p *process) reach() error {
 	return nil
 }
 
-// wake ends the waits for the process to thaw.
+// wake thaws the process: it ends the waits of its frozen calls.
 func (p *process) wake() {
 	if p.thawed != nil {
 		close(p.thawed)
@@ -94,8 +95,8 @@ func (p *process) wake() {
 	}
 }
 
-// accept reports whether the process can handle a message now. If it is frozen, it calls
-// later when it thaws.
+// accept reports whether the process can handle a message now. If the process is frozen,
+// it calls later when it thaws; otherwise the message is lost.
 func (p *process) accept(later func()) bool {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
@@ -130,7 +131,7 @@ func (p *process) suffer(ctx context.Context, op Operation) (f Fault, err error)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-p.gone: // what comes next says so
+		case <-p.gone: // the caller's next check returns the error
 		case <-ctx.Done():
 			return f, ctx.Err()
 		}

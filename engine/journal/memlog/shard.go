@@ -33,7 +33,8 @@ func (s *shard) last() uint64 { return s.first + uint64(len(s.entries)) - 1 }
 // bounds returns the sequences of the first and the last entry.
 func (s *shard) bounds() ([2]uint64, error) { return [2]uint64{s.first, s.last()}, nil }
 
-// append records an entry, unless that has happened. It keeps the data.
+// append records an entry, unless the last entry has the same id and epoch already. It
+// keeps the data.
 func (s *shard) append(epoch, expected uint64, id journal.ID, data []byte) (uint64, error) {
 	if n := len(s.entries); n > 0 && s.last() == expected+1 && s.entries[n-1].ID == id && s.entries[n-1].Epoch == epoch {
 		return expected + 1, nil

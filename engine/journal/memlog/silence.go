@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// silence is a time in which a member is not heard of.
+// silence is a period in which the heartbeats of a member do not arrive.
 type silence struct {
 	since time.Time
-	timer *time.Timer // at its end the member is taken for dead
+	timer *time.Timer // when it fires, the member counts as dead
 }
 
 func (s *silence) length() time.Duration {
@@ -19,9 +19,9 @@ func (s *silence) length() time.Duration {
 	return time.Since(s.since)
 }
 
-// Kill ends the process at once, as SIGKILL does. It answers nothing any more, and
-// its leases are lost to it; but the others have to wait for them until they take
-// it for dead. What it does from now on fails.
+// Kill ends the process at once, as SIGKILL does. It answers no more requests, all its
+// later calls fail, and its leases are lost. The others can lease its shards only when
+// it counts as dead, after Store.Silence.
 func (m *Member) Kill() {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
@@ -37,7 +37,7 @@ func (m *Member) Kill() {
 }
 
 // Freeze stops the process, as SIGSTOP does: until Thaw, its calls to the store wait,
-// Release and Close included, and it learns of nothing. Requests to it wait too.
+// Release and Close included, and it does not learn of changes. Requests to it wait too.
 func (m *Member) Freeze() {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
@@ -48,9 +48,9 @@ func (m *Member) Freeze() {
 	m.beginSilence()
 }
 
-// Thaw lets a frozen process go on. If it was taken for dead meanwhile, it now
-// learns that its leases are lost, and joins again. It learns that after it has
-// been handed the requests that have waited, so it may act on some first.
+// Thaw lets a frozen process continue. It first delivers the requests that have waited.
+// If the process was expelled as dead meanwhile, it then learns that its leases are
+// lost, and joins again; it may have acted on some requests before.
 func (m *Member) Thaw() {
 	m.store.mu.Lock()
 	if isClosed(m.gone) || m.thawed == nil {
@@ -70,8 +70,8 @@ func (m *Member) Thaw() {
 }
 
 // Cut cuts the process off from the store and from the others: until Heal, its requests
-// fail, and requests to it are lost. If it is cut
-// off for so long that it is taken for dead, it knows that its leases are lost.
+// fail, and requests to it are lost. When it is cut off for so long that it counts as
+// dead, it loses its leases.
 func (m *Member) Cut() {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
@@ -82,8 +82,7 @@ func (m *Member) Cut() {
 	m.beginSilence()
 }
 
-// Heal ends what Cut has begun. If the process was taken for dead meanwhile, it
-// joins again.
+// Heal reverts Cut. If the process was expelled as dead meanwhile, it joins again.
 func (m *Member) Heal() {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
@@ -94,7 +93,8 @@ func (m *Member) Heal() {
 	m.endSilence()
 }
 
-// beginSilence begins a silence.
+// beginSilence records that the heartbeats of the member stop now. The member is
+// removed when that lasts for Store.Silence.
 func (m *Member) beginSilence() {
 	if m.silent != nil {
 		return
@@ -110,7 +110,8 @@ func (m *Member) beginSilence() {
 	m.silent = begun
 }
 
-// endSilence ends a silence, if nothing else keeps the member silent.
+// endSilence reverts beginSilence, unless the member is still frozen or cut off. A
+// member that was removed joins again.
 func (m *Member) endSilence() {
 	if m.thawed != nil || isClosed(m.gone) {
 		return
@@ -128,7 +129,8 @@ func (m *Member) endSilence() {
 	m.store.assign()
 }
 
-// syncLeases ends leases that have ended for the store or for the process only.
+// syncLeases ends leases for both sides that have ended only for the store, or only for
+// the process.
 func (m *Member) syncLeases() {
 	for l := range m.leases {
 		if l.shard.owner != l {
@@ -140,7 +142,7 @@ func (m *Member) syncLeases() {
 	}
 }
 
-// end loses the leases of a process that has ended.
+// end ends all leases of a process that has ended, for that process only.
 func (m *Member) end() {
 	m.server.answer = nil
 	for l := range m.leases {
@@ -148,7 +150,7 @@ func (m *Member) end() {
 	}
 }
 
-// leave takes the member out of the cluster: its shards are free.
+// leave removes the member from the cluster and frees its shards.
 func (m *Member) leave() {
 	s := m.store
 	s.members = slices.DeleteFunc(s.members, func(other *Member) bool { return other == m })
@@ -157,7 +159,7 @@ func (m *Member) leave() {
 		l.shard.owner = nil
 		l.server.leave()
 	}
-	if m.thawed == nil { // the process learns of it
+	if m.thawed == nil { // a process that is not frozen learns that at once
 		m.assignOf(nil)
 		for l := range m.leases {
 			l.lose()
