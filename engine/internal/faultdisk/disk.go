@@ -1,11 +1,11 @@
 // Package faultdisk simulates, for tests, a disk that fails and a machine that loses
 // power.
 //
-// [New] puts a simulated disk under the SQLite databases of a folder. What is written
-// is in the page cache until it is synced, and then on the disk. A sync that fails
-// behaves as on Linux: some of what was written is on the disk, the rest is not and no
+// [New] puts a simulated disk under the SQLite databases of a folder. Written data is
+// in the page cache until it is synced, and then on the disk. A sync that fails
+// behaves as on Linux: some of the written data is on the disk, the rest is not, and no
 // later sync writes it; each open file reports the error once. [Disk.Cut] cuts the
-// power: the disk keeps what was synced, and any part of the rest.
+// power: the disk has all synced data, and any part of the rest.
 package faultdisk
 
 import (
@@ -21,7 +21,7 @@ import (
 // sector is the unit that a disk writes whole or not at all.
 const sector = 512
 
-// Config says what goes wrong.
+// Config says which faults the disk has.
 type Config struct {
 	Seed uint64
 
@@ -31,8 +31,8 @@ type Config struct {
 	// Delay is how long each sync takes.
 	Delay time.Duration
 
-	// Drop removes from the page cache what a failed sync did not write. Otherwise it
-	// can be read as before, until the power is cut.
+	// Drop makes a failed sync remove the data that it did not write from the page
+	// cache. Otherwise that data can be read as before, until the power is cut.
 	Drop bool
 }
 
@@ -52,17 +52,17 @@ type Disk struct {
 // file is a file of the disk. Its page cache is the real file.
 type file struct {
 	durable []byte // the contents on the disk
-	onDisk  bool   // its name is on the disk
-	removed bool   // it has no name in the page cache
+	onDisk  bool   // the file exists on the disk
+	removed bool   // the file was deleted in the page cache
 	writes  []write
-	failure int // number of failed syncs, of which each handle reports every one once
+	failure int // number of failed syncs; each handle reports each of them once
 }
 
 // write is a change that was not synced yet.
 type write struct {
 	offset   int64
 	data     []byte
-	truncate bool // to offset
+	truncate bool // the file is truncated to offset
 }
 
 var (
@@ -110,8 +110,8 @@ func (d *Disk) load() error {
 	return nil
 }
 
-// Close removes the simulation, and forgets the files: a database that could not be closed
-// without power keeps them open.
+// Close removes the simulated disk from the folder. After a power cut it also drops the
+// disk's files: a database that could not be closed without power still has them open.
 func (d *Disk) Close() {
 	disks.Lock()
 	defer disks.Unlock()
@@ -136,10 +136,10 @@ var disks = struct {
 	byDir map[string]*Disk
 }{byDir: map[string]*Disk{}}
 
-// isSharedMemory reports whether SQLite only uses a file as memory.
+// isSharedMemory reports whether SQLite uses the file only as shared memory.
 func isSharedMemory(path string) bool { return strings.HasSuffix(path, "-shm") }
 
-// diskOf returns the disk that simulates the file, or nil.
+// diskOf returns the simulated disk that the file is on, or nil.
 func diskOf(path string) *Disk {
 	if isSharedMemory(path) {
 		return nil
@@ -156,7 +156,8 @@ type handle struct {
 	reported int // failures of the file that this handle has reported
 }
 
-// open returns a handle of the file, which was opened in the page cache.
+// open returns a handle of a file that the system has opened. created means that the
+// file did not exist before.
 func (d *Disk) open(path string, created bool) (*handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,25 +168,25 @@ func (d *Disk) open(path string, created bool) (*handle, error) {
 	switch {
 	case f == nil && created:
 		f = &file{}
-	case f == nil: // it was renamed
+	case f == nil: // the file got its name by a rename, and counts as synced
 		data, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
 		f = &file{durable: data, onDisk: true}
 	case f.removed:
-		// The old file may still be on the disk; here it is not.
+		// On a real disk the deleted file may still exist; this simulation drops it.
 		*f = file{}
 	}
 	d.files[path] = f
 	return &handle{d, path, f.failure}, nil
 }
 
-// wrote notes a change of the page cache.
+// wrote records a change of the page cache that is not synced yet.
 func (h *handle) wrote(w write) {
 	h.disk.mu.Lock()
 	defer h.disk.mu.Unlock()
-	if f := h.disk.files[h.path]; f != nil { // or the power was cut meanwhile
+	if f := h.disk.files[h.path]; f != nil { // nil if the disk was closed after a power cut
 		f.writes = append(f.writes, w)
 	}
 }
@@ -227,7 +228,7 @@ func (h *handle) sync() error {
 	return nil
 }
 
-// failWrites writes some of the changes to the disk, and forgets the others.
+// failWrites writes some parts of the changes to the disk, and drops the rest.
 func (d *Disk) failWrites(path string, f *file) error {
 	for _, w := range f.writes {
 		f.durable = d.part(w, f.durable)
@@ -244,7 +245,7 @@ func (d *Disk) failWrites(path string, f *file) error {
 	defer cache.Close()
 	for _, w := range writes {
 		end := min(w.offset+int64(len(w.data)), int64(len(f.durable)))
-		lost := make([]byte, len(w.data)) // what was never written reads as zero
+		lost := make([]byte, len(w.data)) // data beyond the end of the file on the disk reads as zero
 		if w.offset < end {
 			copy(lost, f.durable[w.offset:end])
 		}
@@ -287,7 +288,7 @@ func (d *Disk) part(w write, contents []byte) []byte {
 }
 
 // Cut cuts the power. Nothing reaches the disk any more, and all calls fail. It returns
-// what is on the disk, by file name: what was synced, and any part of what was not.
+// the contents of the disk by file name: all synced data, and any part of the rest.
 func (d *Disk) Cut() map[string][]byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -306,7 +307,7 @@ func (d *Disk) Cut() map[string][]byte {
 	return contents
 }
 
-// Write puts what was on the disk into a folder.
+// Write writes the contents that Cut returned into a folder.
 func Write(dir string, contents map[string][]byte) error {
 	for name, data := range contents {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/tideover/tideover/engine/internal/disk"
 )
 
-// The file system of SQLite (VFS) that this package makes the default one opens files
-// as the default one does. It then replaces, for files on a simulated disk, the methods
-// that change and sync a file.
+// This package registers a file system (VFS) as SQLite's default. It opens files with
+// the system's VFS. For files on a simulated disk it then replaces the methods that
+// change, sync and close a file.
 
 type (
 	openMethod     = func(tls *libc.TLS, vfs, name, file uintptr, flags int32, outFlags uintptr) int32
@@ -25,7 +25,8 @@ type (
 	syncMethod     = func(tls *libc.TLS, file uintptr, flags int32) int32
 )
 
-// pointer turns an address of SQLite's into a pointer. The memory is not Go's.
+// pointer converts an address in SQLite's memory to a pointer. Go does not manage that
+// memory.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
 // function returns the Go function at an address.
@@ -33,7 +34,8 @@ func function[F any](address uintptr) F {
 	return *(*F)(unsafe.Pointer(&struct{ uintptr }{address}))
 }
 
-// address returns the address of a Go function, which must never be collected.
+// address returns the address of a Go function. The garbage collector must never free
+// the function, so it must be a package variable.
 func address[F any](f *F) uintptr { return *(*uintptr)(unsafe.Pointer(f)) }
 
 var (
@@ -50,18 +52,18 @@ var (
 	ourVFS    sqlite3.Tsqlite3_vfs
 )
 
-// open files of simulated disks, by the address of SQLite's structure
+// handles has the open files of simulated disks, by the address of SQLite's structure.
 var handles sync.Map // of uintptr to *openFile
 
 type openFile struct {
 	*handle
-	methods *sqlite3.Tsqlite3_io_methods // of the system
+	methods *sqlite3.Tsqlite3_io_methods // the methods of the system's VFS
 }
 
-// patched are copies of the system's methods with ours in them, by the system's.
+// patched has the results of patch, by the address of the system's methods.
 var patched sync.Map // of uintptr to *sqlite3.Tsqlite3_io_methods
 
-// install registers the file system, once.
+// install registers the file system at its first call.
 var install = sync.OnceFunc(func() {
 	tls := libc.NewTLS()
 	defer tls.Close()
@@ -103,7 +105,8 @@ func vfsOpen(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr
 	return rc
 }
 
-// patch returns the methods with ours in them.
+// patch returns a copy of the system's methods, with those of this package for close,
+// write, truncate and sync.
 func patch(methods uintptr) *sqlite3.Tsqlite3_io_methods {
 	if known, ok := patched.Load(methods); ok {
 		return known.(*sqlite3.Tsqlite3_io_methods)
