@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Version is the version of the server. The go.mod of the module in the folder
-// server has the same.
+// Version is the version of the server. The go.mod in the folder server must require the
+// same version.
 const Version = "v2.15.2"
 
 const module = "github.com/nats-io/nats-server/v2"
@@ -66,7 +66,7 @@ func compile(dir, path string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp) //nolint:errcheck // what is left is harmless
+	defer os.RemoveAll(tmp) //nolint:errcheck // files that are left do no harm
 	out := filepath.Join(tmp, filepath.Base(path))
 	//nolint:noctx // it has no context
 	cmd := exec.Command("go", "build", "-C", source, "-trimpath", "-ldflags=-s", "-o", out, module)

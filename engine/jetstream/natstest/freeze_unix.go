@@ -23,7 +23,7 @@ func (n *node) freeze(ctx context.Context) error {
 	return polls.Do(ctx, func(context.Context) error {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			return nil //nolint:nilerr // this system does not tell
+			return nil //nolint:nilerr // this system has no /proc
 		}
 		_, state, _ := bytes.Cut(stat, []byte(") "))
 		if !bytes.HasPrefix(state, []byte("T")) {

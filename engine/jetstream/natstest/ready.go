@@ -18,7 +18,7 @@ import (
 // the test binary's deadline.
 var polls = retry.Must("exponential(10ms..200ms) jitter=20% attempts=unlimited")
 
-// client keeps no connections open: they would look like leaks.
+// client keeps no connections open, because tests would report their goroutines as leaks.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Wait waits until the function returns no error. It fails the test when the error is

@@ -188,7 +188,8 @@ func wantSame(t *testing.T, size int, want string, m journal.Cluster, ask func([
 	}
 }
 
-// atOnce does something many times at once.
+// atOnce calls do count times in parallel, with the number of the call, and fails the
+// test if a call fails.
 func atOnce(t *testing.T, count int, do func(ctx context.Context, i int) error) {
 	t.Helper()
 	ctx := testwait.Context(t)

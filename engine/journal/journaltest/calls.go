@@ -102,14 +102,16 @@ func callOf(m journal.Cluster, shard int) func(context.Context) ([]byte, error) 
 	return func(ctx context.Context) ([]byte, error) { return m.Call(ctx, shard, []byte("is anybody there")) }
 }
 
-// pattern returns bytes of which no two parts are alike.
+// pattern returns pseudo-random bytes, always the same, so that parts in the wrong order
+// are detected.
 func pattern(size int) []byte {
 	b := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b) // it never fails
 	return b
 }
 
-// measure answers how large a request is that was made by pattern.
+// measure is a [journal.Answer] that answers with the size of a request, and whether its
+// bytes are those of pattern.
 func measure(request []byte, reply func([]byte)) {
 	state := "as sent"
 	if !bytes.Equal(request, pattern(len(request))) {

@@ -10,21 +10,20 @@ import (
 type Process interface {
 	journal.Cluster
 
-	// Kill ends the process as SIGKILL does: it releases nothing, answers
-	// nothing, and what it does from now on fails. Close is called after it.
+	// Kill ends the process as SIGKILL does: it releases nothing, answers no
+	// requests, and all its later calls fail. The suite calls Close after it.
 	Kill()
 }
 
-// ClusterOpener joins a new process to the cluster that belongs to a folder and
-// has so many shards. The same folder is the same cluster; it begins empty.
+// ClusterOpener joins a new process to the cluster of a folder, and creates the cluster,
+// empty and with this number of shards, at the first call for the folder.
 type ClusterOpener func(t *testing.T, dir string, shards int) Process
 
 // RunCluster runs the suite for logs that several processes share: a test for
-// each sentence of [journal.Cluster]. That each shard is a log like any other is
-// for [Run].
+// each sentence of [journal.Cluster]. Use [Run] to test that each shard is a log.
 //
-// It waits long for what takes a real cluster long, such as taking over from a
-// member that was killed. A backend with short times makes it fast.
+// It waits as long as a backend needs, for example to take over from a member that
+// was killed. It is fast if the backend has short timeouts.
 func RunCluster(t *testing.T, open ClusterOpener) {
 	groups := []struct {
 		name  string
@@ -38,8 +37,8 @@ func RunCluster(t *testing.T, open ClusterOpener) {
 	}
 	for _, g := range groups {
 		t.Run(g.name, func(t *testing.T) {
-			// One cluster for all of a group, because making one is slow where it
-			// is real. What one test leaves behind is what the next one begins with.
+			// All tests of a group share one cluster, because creating a real one is
+			// slow. A test begins with the entries and blobs that the last one left.
 			dir := t.TempDir()
 			for _, test := range g.tests {
 				t.Run(test.name, func(t *testing.T) {
@@ -54,6 +53,6 @@ func RunCluster(t *testing.T, open ClusterOpener) {
 
 type clusterTest struct {
 	name    string
-	members int // that have joined when it begins
+	members int // number of members that have joined when the test begins
 	run     func(t *testing.T, c *cluster, members []Process)
 }

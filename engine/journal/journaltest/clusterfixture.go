@@ -22,8 +22,8 @@ type cluster struct {
 	closed map[Process]bool
 }
 
-// join makes members that stay until the end of the test, and waits until they
-// agree on who they are.
+// join adds members that stay until the end of the test, and waits until all of them
+// know each other.
 func (c *cluster) join(t *testing.T, count int) (members []Process) {
 	t.Helper()
 	for range count {
@@ -37,7 +37,8 @@ func (c *cluster) join(t *testing.T, count int) (members []Process) {
 	return members
 }
 
-// close is what happens to every member at last.
+// close closes a member, unless it is closed already. The error of a killed member does
+// not count.
 func (c *cluster) close(t *testing.T, m Process) {
 	t.Helper()
 	if c.closed[m] {
@@ -73,13 +74,14 @@ func eventually(t *testing.T, check func(ctx context.Context) error) {
 // pollInterval is the pause between two polls, where there is no event to wait for.
 const pollInterval = 5 * time.Millisecond
 
-// wantAgreement waits until the members share all shards, evenly, by the rule.
+// wantAgreement waits until the members share all shards evenly, as [journal.Assign]
+// decides.
 func wantAgreement(t *testing.T, members ...Process) {
 	t.Helper()
 	eventually(t, func(context.Context) error { return disagreement(members) })
 }
 
-// disagreement says why the members do not share all shards so.
+// disagreement returns an error if the members do not share all shards evenly.
 func disagreement(members []Process) error {
 	var all, counts []int
 	for _, m := range members {
@@ -100,7 +102,8 @@ func disagreement(members []Process) error {
 	return deviation(members)
 }
 
-// deviation says who is assigned other shards than the rule says.
+// deviation returns an error if a member is assigned other shards than [journal.Assign]
+// decides.
 func deviation(members []Process) error {
 	owners := journal.Assign(idsOf(members), clusterShards)
 	for _, m := range members {
@@ -151,7 +154,7 @@ func take(t *testing.T, m journal.Cluster, shard int) (l journal.Shared) {
 	return l
 }
 
-// takeAndServe leases a shard and has its requests answered.
+// takeAndServe leases a shard and serves its requests with answer.
 func takeAndServe(t *testing.T, m journal.Cluster, shard int, answer journal.Answer) journal.Shared {
 	t.Helper()
 	l := take(t, m, shard)
@@ -176,7 +179,7 @@ func last(t *testing.T, l journal.Lease) uint64 {
 	return last
 }
 
-// prefixed answers with its own name and with what it was asked.
+// prefixed returns a function that answers with the name and the request.
 func prefixed(name string) journal.Answer {
 	return func(request []byte, reply func([]byte)) { reply(fmt.Appendf(nil, "%s: %s", name, request)) }
 }
@@ -187,7 +190,7 @@ func reach(ctx context.Context, m journal.Cluster, shard int, request []byte) ([
 	return untilDelivered(ctx, func() ([]byte, error) { return m.Call(ctx, shard, request) })
 }
 
-// reachMember asks a member until it is there.
+// reachMember asks a member until the request is delivered.
 func reachMember(ctx context.Context, m journal.Cluster, member string, request []byte) ([]byte, error) {
 	return untilDelivered(ctx, func() ([]byte, error) { return m.Ask(ctx, member, request) })
 }
@@ -230,8 +233,8 @@ func wantMemberAnswer(t *testing.T, m journal.Cluster, member, request, want str
 	}
 }
 
-// wantNobody waits until a call is not delivered: the other members do not know at once
-// that an owner has stopped to serve.
+// wantNobody waits until a call fails with ErrNobody: the other members do not know at
+// once that an owner serves no more requests.
 func wantNobody(t *testing.T, call string, ask func(ctx context.Context) ([]byte, error)) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {

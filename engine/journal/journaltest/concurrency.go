@@ -114,7 +114,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// readWhatIsThere reads all entries. Being overtaken by a truncation is fine.
+// readWhatIsThere reads all entries. It is no error if entries are truncated meanwhile.
 func readWhatIsThere(ctx context.Context, l journal.Lease) error {
 	first, _, err := l.Bounds(ctx)
 	if err != nil {

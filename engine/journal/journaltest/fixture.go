@@ -37,15 +37,15 @@ func (f *fixture) lease(t *testing.T) journal.Lease {
 	return leaseOf(t, f.log(t))
 }
 
-// reopen becomes the next owner.
+// reopen releases the old lease and returns that of the next owner.
 func (f *fixture) reopen(t *testing.T, old journal.Lease) journal.Lease {
 	t.Helper()
 	release(t, old)
 	return f.lease(t)
 }
 
-// leaseOf leases the log. In a cluster the last owner may not have been able to tell
-// the others in time that it has released it; it tells them later.
+// leaseOf leases the log. In a cluster it waits while the log is locked, because the other
+// members may learn late that the last owner has released it.
 func leaseOf(t *testing.T, log journal.Log) (l journal.Lease) {
 	t.Helper()
 	_, cluster := log.(journal.Cluster)
@@ -151,7 +151,7 @@ func wantStale(t *testing.T, when string, l journal.Lease, expected uint64) {
 	wantError(t, "Append "+when, err, journal.ErrStale)
 }
 
-// wantLaterEpoch checks that the epoch of the lease is above that of one before.
+// wantLaterEpoch checks that the epoch of the lease is above the epoch before.
 func wantLaterEpoch(t *testing.T, l journal.Lease, before uint64) {
 	t.Helper()
 	if l.Epoch() <= before {

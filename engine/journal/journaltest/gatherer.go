@@ -9,15 +9,15 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// gatherer keeps requests until their answers are released. The zero gatherer has
-// none.
+// gatherer collects requests and answers them later. The zero gatherer is ready for use.
 type gatherer struct {
 	mu      sync.Mutex
 	replies []func()
-	more    chan struct{} // closed when another request comes; nil if nothing waits for it
+	more    chan struct{} // closed when another request comes; nil if no goroutine waits for one
 }
 
-// answer is a [journal.Answer] that answers later, with the request.
+// answer is a [journal.Answer] that keeps the request. replyBackwards answers it with the
+// request itself.
 func (g *gatherer) answer(request []byte, reply func([]byte)) {
 	request = bytes.Clone(request)
 	g.mu.Lock()
@@ -29,7 +29,8 @@ func (g *gatherer) answer(request []byte, reply func([]byte)) {
 	}
 }
 
-// wait reports whether so many requests have come before the end of the test.
+// wait waits for count requests. It returns false if they do not come before the end of
+// the test.
 func (g *gatherer) wait(t *testing.T, count int) bool {
 	t.Helper()
 	for ctx := testwait.Context(t); ; {
@@ -51,7 +52,7 @@ func (g *gatherer) wait(t *testing.T, count int) bool {
 	}
 }
 
-// await fails the test if not so many requests come.
+// await waits for count requests, and fails the test if they do not come.
 func (g *gatherer) await(t *testing.T, count int) {
 	t.Helper()
 	if !g.wait(t, count) {
@@ -59,7 +60,7 @@ func (g *gatherer) await(t *testing.T, count int) {
 	}
 }
 
-// replyBackwards answers the last request first.
+// replyBackwards answers all requests, the last one first.
 func (g *gatherer) replyBackwards() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -81,8 +81,8 @@ var memberTests = []clusterTest{
 	}},
 }
 
-// awaitAssigned waits until a member is assigned so many shards, and for nothing
-// but what it announces.
+// awaitAssigned waits until a member is assigned want shards. It does not poll: it waits
+// for the channel of Assigned.
 func awaitAssigned(t *testing.T, m journal.Cluster, want int) {
 	t.Helper()
 	for {

@@ -118,7 +118,7 @@ var shardTests = []clusterTest{
 	}},
 }
 
-// contend becomes the owner so many times, and appends an entry each time.
+// contend becomes the owner of the shard rounds times, and appends an entry each time.
 func contend(t *testing.T, m journal.Cluster, shard, rounds int) error {
 	ctx := testwait.Context(t)
 	for done := 0; done < rounds && ctx.Err() == nil; {

@@ -101,7 +101,7 @@ var statusTests = []clusterTest{
 	}},
 }
 
-// eventuallyStatus waits until nothing is wrong with the status.
+// eventuallyStatus waits until wrong returns "" for the status.
 func eventuallyStatus(t *testing.T, m journal.Cluster, wrong func(journal.Status) string) {
 	t.Helper()
 	eventually(t, func(ctx context.Context) error {
@@ -141,7 +141,8 @@ func wrongMembers(members []journal.Member, want []string) string {
 	return ""
 }
 
-// wrongShards compares all but the bytes, which a backend counts in its own way.
+// wrongShards returns the difference between the shards and the wanted ones, or "". It
+// ignores the bytes, which each backend counts in its own way.
 func wrongShards(shards, want []journal.Shard) string {
 	if len(shards) != len(want) {
 		return fmt.Sprintf("there are %d shards; want %d", len(shards), len(want))

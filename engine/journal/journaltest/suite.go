@@ -1,8 +1,8 @@
 // Package journaltest is the suite that every backend of a journal passes: a
-// test for each sentence of the contract, with nothing but its interface.
+// test for each sentence of the contract, which uses only its interface.
 //
-// What a backend promises beyond it, and how it loses a lease that was not
-// given up, is for its own tests.
+// A backend needs tests of its own for further guarantees, and for the ways in which it
+// loses a lease that was not released.
 package journaltest
 
 import (
@@ -14,9 +14,9 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Opener opens the log that belongs to a folder. The same folder is the same
-// log, also after it was closed, and while it is open elsewhere: that is how
-// the suite restarts a log, and how it plays two processes.
+// Opener opens the log of a folder. The same folder is the same log, also after it was
+// closed, and while it is open a second time: the suite restarts a log in this way, and
+// simulates two processes.
 type Opener func(t *testing.T, dir string) journal.Log
 
 // Run runs the suite.
@@ -47,7 +47,7 @@ type test struct {
 	run  func(t *testing.T, f *fixture)
 }
 
-// withLease makes a test of one that begins with the lease of an empty log.
+// withLease returns a test that leases an empty log and calls run.
 func withLease(run func(t *testing.T, f *fixture, l journal.Lease)) func(*testing.T, *fixture) {
 	return func(t *testing.T, f *fixture) {
 		t.Helper()
