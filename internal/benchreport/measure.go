@@ -1,5 +1,6 @@
-// Package benchreport has what the benchmarks share: the form of a measurement, the numbers
-// that /proc has about a process, and the tables of the pages that their reports write.
+// Package benchreport has the code that the benchmarks share: the form of a measurement,
+// the processor time and the memory of a process from /proc, and the tables of the pages
+// that their reports write.
 package benchreport
 
 import (
@@ -17,11 +18,11 @@ type Result struct {
 	Scenario string             `json:"scenario"`
 	System   string             `json:"system"`
 	Values   map[string]float64 `json:"values"`
-	Failure  string             `json:"failure,omitempty"` // the first of the failures that the values count
+	Failure  string             `json:"failure,omitempty"` // text of the first failure; empty if there was none
 }
 
-// Quantiles adds median, 99th percentile and largest of the times to the values,
-// in ms. It sorts them.
+// Quantiles adds the median, the 99th percentile and the maximum of the times to the
+// values, in ms. It sorts times.
 func Quantiles(values map[string]float64, name string, times []time.Duration) {
 	if len(times) == 0 {
 		return
@@ -34,14 +35,14 @@ func Quantiles(values map[string]float64, name string, times []time.Duration) {
 // tick is the unit of times in /proc on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// ProcessorTime returns the processor time of a process and of those of its children that
-// have ended, and the process that started it.
+// ProcessorTime returns the processor time of a process, that of its children that have
+// ended, and the id of its parent.
 func ProcessorTime(pid string) (own, ended time.Duration, parent int, err error) {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	// The name, in parentheses, may have anything in it.
+	// The name, in parentheses, may contain any character.
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	var n [5]int
 	for i, field := range []int{1, 11, 12, 13, 14} { // ppid, utime, stime, cutime, cstime
@@ -53,7 +54,7 @@ func ProcessorTime(pid string) (own, ended time.Duration, parent int, err error)
 }
 
 // Memory adds the resident memory of a process to the values, and its peak, in
-// MB (1e6 bytes).
+// MB (1e6 bytes). The names of the values end with when.
 func Memory(pid string, values map[string]float64, when string) error {
 	path := "/proc/" + pid + "/status"
 	text, err := os.ReadFile(path)

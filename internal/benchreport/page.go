@@ -20,8 +20,8 @@ func Main(run func(in io.Reader, out io.Writer, notes, page string) error) {
 	}
 }
 
-// Notes returns the section of a page with the explanations of the file. It is empty
-// without a file.
+// Notes returns the section of a page with the explanations in the file. It returns "" if
+// the file name is empty.
 func Notes(file string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -56,7 +56,8 @@ func AtMost(what string, m Measure, limit float64, unit string) Goal {
 	return Goal{what, m, false, limit, unit}
 }
 
-// Goals compares the measurements with the goals. It is empty if none of them was measured.
+// Goals returns a table that compares the measurements with the goals. It returns "" if
+// none of the goals was measured.
 func (r *Results) Goals(goals []Goal) string {
 	var b strings.Builder
 	for _, g := range goals {
@@ -84,7 +85,7 @@ type Row struct {
 	What   string
 	Values []string
 	Of     func(system, value string) Measure
-	Whole  bool // it counts things
+	Whole  bool // the values are counts, printed without decimals
 }
 
 // Medians returns the row with the medians of the values.
@@ -92,7 +93,7 @@ func Medians(what string, values ...string) Row {
 	return Row{What: what, Values: values, Of: func(system, value string) Measure { return Key{system, value}.Median }}
 }
 
-// Table has a column for each system.
+// Table returns the rows as a table with a column for each system.
 func (r *Results) Table(rows []Row) string {
 	var b strings.Builder
 	b.WriteString("| |")
@@ -138,7 +139,7 @@ func threeDigits(v float64) string {
 	}
 }
 
-// Join puts an empty line between the parts.
+// Join joins the parts with an empty line between them.
 func Join(parts ...string) string {
 	for i := range parts {
 		parts[i] = strings.TrimSuffix(parts[i], "\n")

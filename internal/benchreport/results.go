@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Results is what was measured, in the order in which it was measured.
+// Results has all measurements, in the order in which they were made.
 type Results struct {
-	About   map[string]string // date, cores, …
-	Modules []string          // name and version
+	About   map[string]string // the environment: date, cores, …
+	Modules []string          // name and version of each measured module
 	Loads   []string          // load averages before the rounds
 	Systems []string
 	series  map[Key][]float64 // round by round
@@ -84,13 +84,14 @@ func (k Key) Total(r *Results) (sum float64, ok bool) {
 	return sum, len(r.series[k]) > 0
 }
 
-// Over returns the median of the ratios inside one round: there the two were
-// measured in turn, so most of the noise cancels out.
+// Over returns the [Measure] of the ratio to the other value: the median of the ratios of
+// all rounds. Within a round the two were measured in turn, so most of the noise cancels
+// out.
 func (k Key) Over(other Key) Measure {
 	return k.within(other, func(x, y float64) float64 { return x / y })
 }
 
-// Minus is the same for the difference.
+// Minus is Over for the difference instead of the ratio.
 func (k Key) Minus(other Key) Measure {
 	return k.within(other, func(x, y float64) float64 { return x - y })
 }

@@ -1,3 +1,3 @@
-// Package boottime measures time that no change of the clock affects and that other processes
-// of the machine can use: the time since its boot.
+// Package boottime returns the time since the boot of the machine. It is the same for all
+// processes, and changes of the system clock do not affect it.
 package boottime

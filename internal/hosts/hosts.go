@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Set is the names of a server besides those of the loopback interface.
+// Set has the names of a server, in addition to those of the loopback interface.
 type Set []string
 
 // New returns the set of names, each with or without port.
@@ -39,10 +39,11 @@ func (s Set) Has(host string) bool {
 	return full != "" && (slices.Contains(s, full) || slices.Contains(s, name))
 }
 
-// Names reports whether the host is in the set, including its port.
+// Names reports whether the set contains the host with its port.
 func (s Set) Names(host string) bool { return slices.Contains(s, canonical(host)) }
 
-// Same reports whether two hosts are equal.
+// Same reports whether two Host headers are equal, apart from upper case and a dot at the
+// end of the name.
 func Same(a, b string) bool { return canonical(a) == canonical(b) }
 
 func canonical(host string) string {

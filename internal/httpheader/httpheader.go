@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// First is [http.Header.Get] for a name in its canonical form. It is for the path of a
-// request, where Get would convert the same name each time.
+// First is [http.Header.Get] for a name in its canonical form. It is for code that runs for
+// every request, where Get would convert the same name each time.
 func First(h http.Header, name string) string {
 	if v := h[name]; len(v) > 0 {
 		return v[0]

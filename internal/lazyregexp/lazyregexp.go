@@ -20,7 +20,8 @@ type Regexp struct {
 }
 
 // New returns the regular expression. Its first use panics if the text can't be compiled. In
-// the binary of a test, New itself does: the tests of a package check all of its expressions.
+// a test binary New itself compiles it and panics, so that the tests of a package check all
+// of its expressions.
 func New(text string) *Regexp {
 	r := newLazy(text)
 	if inTest {

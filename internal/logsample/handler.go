@@ -12,9 +12,9 @@ type handler struct {
 	sampler *Sampler[string]
 }
 
-// NewHandler returns a handler that passes on what the other handler is to log, except
-// warnings and errors that the sampler suppresses. The message and the attributes of
-// a record are its key; attributes of [slog.Logger.With] are not part of it.
+// NewHandler returns a handler that passes records to h, except warnings and errors that
+// the sampler suppresses. The key of a record is its message and its attributes;
+// attributes of [slog.Logger.With] are not part of the key.
 func NewHandler(h slog.Handler, s *Sampler[string]) slog.Handler { return handler{h, s} }
 
 // Handle implements [slog.Handler].

@@ -18,20 +18,20 @@ const (
 // ready for use, by several goroutines at once.
 type Sampler[K comparable] struct {
 	Every time.Duration // the period; 0 means [DefaultEvery]
-	Max   int           // keys that are kept; 0 means [DefaultMax]. One more, and all are dropped
+	Max   int           // largest number of keys, 0 means [DefaultMax]; the next new key makes the sampler forget all
 
 	mu   sync.Mutex
 	kept map[K]*sample
 }
 
-// sample is the last line of a key.
+// sample describes the last line of a key that was allowed.
 type sample struct {
 	at         time.Time
 	suppressed int // lines since then
 }
 
-// Allow reports whether a line with that key is to be logged at the time, and if so,
-// how many were suppressed since the last one.
+// Allow reports whether to log a line with that key at the time now. If so, suppressed is
+// the number of lines that were not allowed since the last one.
 func (s *Sampler[K]) Allow(key K, now time.Time) (ok bool, suppressed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

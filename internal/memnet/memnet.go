@@ -43,8 +43,8 @@ func Listen() *Listener {
 	return l
 }
 
-// NewUnstartedServer is [httptest.NewUnstartedServer] on a listener in memory. The
-// client of the server does not reach it: give its transport [Dial].
+// NewUnstartedServer is [httptest.NewUnstartedServer] on a listener in memory. The client
+// of the returned server can't reach it: use a client whose transport dials with [Dial].
 func NewUnstartedServer(h http.Handler) *httptest.Server {
 	return &httptest.Server{Listener: Listen(), Config: &http.Server{Handler: h}}
 }
@@ -131,11 +131,11 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the direction that it reads from first: when the other end reads the end
-// of the connection, its writes fail already.
+// Close closes the direction that this end reads from, and then the other one. So when the
+// other end reads io.EOF, its writes fail already.
 func (c *conn) Close() error { return errors.Join(c.Conn.Close(), c.out.Close()) }
 
-// CloseWrite ends one direction, as that of [net.TCPConn] does.
+// CloseWrite closes the direction that this end writes to, like [net.TCPConn.CloseWrite].
 func (c *conn) CloseWrite() error { return c.out.Close() }
 
 // LocalAddr implements [net.Conn].

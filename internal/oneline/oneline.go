@@ -16,7 +16,7 @@ func Error(err error) error {
 	return err
 }
 
-// joined is an error whose text was joined.
+// joined is an error whose text is in one line.
 type joined struct {
 	text string
 	err  error

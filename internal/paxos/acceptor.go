@@ -14,7 +14,7 @@ type Acceptor struct {
 	slots     []Slot // by epoch; epochs without state are missing
 	floor     int    // every epoch up to it is decided, and its decision forgotten
 	tip       int    // every epoch up to it is known to be decided
-	members   []int  // known members, in order; they are sent what it accepts
+	members   []int  // known members, in order; the acceptor sends them what it accepts
 	written   int    // number of slots given to the driver to persist
 	persisted int    // number of them that are confirmed
 	held      []reply
@@ -230,7 +230,7 @@ func (a *Acceptor) advance() {
 	}
 }
 
-// addMember adds a member to those that are sent what it accepts.
+// addMember adds a member to those that the acceptor sends accepted values to.
 func (a *Acceptor) addMember(member int) {
 	if i, ok := slices.BinarySearch(a.members, member); !ok {
 		a.members = slices.Insert(a.members, i, member)

@@ -92,7 +92,7 @@ func decode(body []byte) (m Message, err error) {
 	if m.Ballot.Attempt > maxAttempt || m.Prior.Attempt > maxAttempt {
 		return Message{}, fmt.Errorf("paxos: attempt %d is above %d: no later attempt could exceed it", max(m.Ballot.Attempt, m.Prior.Attempt), maxAttempt)
 	}
-	if !utf8.Valid(rest) { // a store for text would change it
+	if !utf8.Valid(rest) { // a JSON file would not store it unchanged
 		return Message{}, errors.New("paxos: data that is not UTF-8")
 	}
 	m.Value.Data = string(rest)

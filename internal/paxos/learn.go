@@ -2,8 +2,8 @@ package paxos
 
 import "math/bits"
 
-// tally is the acceptors that accepted a value in the current epoch, of any
-// proposer.
+// tally has the acceptors that have accepted one entry, of any proposer, in the current
+// epoch.
 type tally struct {
 	Entry
 	by voters

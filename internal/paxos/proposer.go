@@ -34,12 +34,12 @@ type Proposer struct {
 
 	mine    Value // the proposal
 	wanted  bool  // there is a proposal that is not decided
-	risked  bool  // it was sent to be accepted in the current epoch
+	risked  bool  // the proposal was sent to be accepted in the current epoch
 	phase   Phase
 	ballot  Ballot // of the attempt
-	granted voters // acceptors that promised, or accepted, by phase
-	refused voters // acceptors that do not count in this attempt
-	best    Entry  // accepted before under the highest ballot among the promises, or the value to be accepted
+	granted voters // acceptors that have promised, or in the phase Accepting, have accepted
+	refused voters // acceptors that have rejected this attempt or can't be reached
+	best    Entry  // while Preparing, the accepted entry with the highest ballot among the promises; then the value to be accepted
 	beaten  Ballot // the highest ballot that a rejection named
 	tries   int    // attempts at the proposal
 	attempt int    // the highest attempt seen in the current epoch
@@ -63,7 +63,7 @@ func (p *Proposer) Epoch() int { return len(p.log) + 1 }
 // Log returns what was decided, from epoch 1 on. It must not be changed.
 func (p *Proposer) Log() []Entry { return p.log }
 
-// Phase returns where the attempt stands.
+// Phase returns the phase of the current attempt.
 func (p *Proposer) Phase() Phase { return p.phase }
 
 // Wants reports whether there is a proposal that is not decided.

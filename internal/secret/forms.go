@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	minInside = 4 // a shorter secret is only replaced where it stands alone
-	minLine   = 8 // a shorter part of a secret is not replaced alone
-	minBase64 = 6 // a shorter piece of base64 is likely to be something else
+	minInside = 4 // a secret with fewer bytes is only replaced where it is a word of its own
+	minLine   = 8 // a part of a secret with fewer bytes is only replaced as part of the whole
+	minBase64 = 6 // a piece of base64 with fewer characters is likely to be something else
 )
 
 // forms returns the forms in which a secret is likely to occur in a text:
@@ -152,7 +152,7 @@ func base64Forms(value string) (list []string) {
 	for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		for before := range 3 {
 			text := enc.EncodeToString([]byte(strings.Repeat("\x00", before) + value))
-			first := (before*8 + 5) / 6 // characters with bits of what is before
+			first := (before*8 + 5) / 6 // leading characters that also depend on the bytes before the secret
 			last := (before + len(value)) * 8 / 6
 			if last-first >= minBase64 {
 				list = append(list, text[first:last])

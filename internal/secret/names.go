@@ -34,8 +34,8 @@ var (
 	// settingWords are the last words of names of settings.
 	settingWords = wordSet("apikey authorization cookie credential credentials passphrase passwd password pwd secret token")
 
-	// anyParts are parts of names of headers and query parameters, anyName is a
-	// whole name; see MaybeName.
+	// anyParts are parts of names, anyName is a whole name, of headers and query
+	// parameters that may carry a credential; see MaybeName.
 	anyParts = strings.Fields("auth cookie credential key passwd password secret session signature token")
 )
 
@@ -53,8 +53,8 @@ func wordSet(words string) map[string]bool {
 // signatures and credentials of cloud providers.
 var queryPrefixes = []string{"xamz", "xgoog"}
 
-// keyWords are the words before "key" that make the name of a setting that of a
-// secret. A part of a word counts, too.
+// keyWords are the words before "key" in the name of a setting that mark a secret, as in
+// API_KEY. A part of a word counts, too.
 const keyWords = "api access secret private auth signing encryption"
 
 // IsHeader reports whether a header is likely to identify its sender. A header that
@@ -96,7 +96,8 @@ func IsSetting(name string) bool {
 }
 
 // MaybeName reports whether a header or a query parameter may carry a credential. It
-// errs on the side of masking: it is for what is printed, not for what is sent.
+// returns true for too many names rather than too few: use it for texts that are printed,
+// not to remove headers from requests.
 func MaybeName(name string) bool {
 	name = strings.ToLower(name)
 	if name == "idempotency-key" {
@@ -133,8 +134,8 @@ func hasToken(lower []byte) bool {
 	return false
 }
 
-// isHarmless reports whether the token behind the word in a header is no secret: the
-// place in a list, or the name of a request.
+// isHarmless reports whether a "token" after this word is no secret, as in page-token or
+// idempotency-token.
 func isHarmless(word []byte) bool {
 	switch string(word) {
 	case "page", "continuation", "idempotency":

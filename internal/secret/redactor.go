@@ -25,9 +25,9 @@ type Redactor struct {
 	table atomic.Pointer[table]
 }
 
-// table is the data of one call; it never changes.
+// table has the forms of all secrets. It never changes: Add replaces it.
 type table struct {
-	values map[string][]string // with their forms
+	values map[string][]string // the forms of each secret
 	first  [256][]string       // forms by their first byte, the longest first
 }
 
@@ -83,7 +83,7 @@ type scan struct {
 	rest    []byte // end of the last piece: it may be the start of a secret
 	covered int    // bytes at the start of rest that are replaced already
 	before  byte   // the byte before rest; 0 at the start of the text
-	inside  bool   // that byte was replaced, so that a secret that touches it needs no mask of its own
+	inside  bool   // that byte was replaced; a secret right after it is part of the same mask
 }
 
 // run appends the piece without secrets to dst. Unless the piece is the last,
@@ -125,7 +125,7 @@ func (t *table) match(text []byte, i int, before byte, last bool) (n int, open b
 			}
 		case string(tail[:len(form)]) != form:
 		case len(form) >= minInside:
-			return len(form), false // no longer one matches or is open
+			return len(form), false // the forms are sorted: no longer one matches
 		case wordByte(before):
 		case len(tail) == len(form):
 			if !last {

@@ -19,7 +19,7 @@ import (
 // thread.
 var codes = []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN}
 
-// Error is a shortage in another process, of which only the text is known.
+// Error is a shortage that another process has reported. Only its text is known.
 type Error struct{ Text string }
 
 // Error returns the text.
@@ -58,8 +58,8 @@ const (
 	maxDelay = 30 * time.Second
 )
 
-// Delay returns how long to wait after a shortage; before is the number of
-// shortages in a row before it. The delay doubles from 1 s up to 30 s, less a
+// Delay returns how long to wait after a shortage. before is the number of
+// shortages in a row before this one. The delay doubles from 1 s up to 30 s, less a
 // random part of up to a half, so that work that was stopped together does not
 // restart together.
 func Delay(before int) time.Duration {

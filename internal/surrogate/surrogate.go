@@ -10,8 +10,8 @@ import (
 
 const escapeSize = len(`\u0000`)
 
-// Next returns where in JSON the next escape of a lone surrogate is, and the surrogate; -1 if
-// there is none. The JSON must be valid.
+// Next returns the index of the first escape of a lone surrogate in the JSON, and the
+// surrogate; -1 if there is none. The JSON must be valid.
 func Next(json []byte) (at int, unit uint16) {
 	for i := 0; ; {
 		next := bytes.IndexByte(json[min(i, len(json)):], '\\')

@@ -13,7 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the files that tests compare with")
 
-// Update reports whether tests write their files instead of comparing them.
+// Update reports whether the flag -update is set: tests then write their files instead of
+// comparing them.
 func Update() bool { return *update }
 
 // Golden compares an output with the file of the path. With -update it writes the file.

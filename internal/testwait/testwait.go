@@ -1,5 +1,5 @@
-// Package testwait waits in tests, for what has no event to wait for: a process, a
-// socket, a file.
+// Package testwait waits in tests for conditions that have no event to wait for: of a
+// process, a socket, a file.
 //
 // A wait has no timeout of its own, because none is right on every machine. It ends
 // shortly before the deadline of the test binary (go test -timeout), with the name of
@@ -17,8 +17,9 @@ import (
 // report, and to clean up.
 const reserve = 15 * time.Second
 
-// Until polls until the condition holds. It polls for at most a fifth of the time,
-// because what it waits for needs the processor too.
+// Until polls until holds returns true. what names the condition in the failure. It uses
+// at most a fifth of the time to poll, because the code under test needs the processor
+// too.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	ctx := Context(t)

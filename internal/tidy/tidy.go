@@ -21,8 +21,8 @@ const (
 	mostGC     = 800
 	largeHeap  = 150 << 20
 	largeGC    = 25
-	manyGC     = 2 // collections within every that mean high load
-	quietTicks = 5 // ticks without a collection after which the load is over
+	manyGC     = 2 // this many collections within the interval every mean high load
+	quietTicks = 5 // the load is over after this many intervals without a collection
 	every      = 2 * time.Second
 )
 
