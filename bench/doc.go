@@ -6,11 +6,11 @@
 // "bash bench/run.sh" runs them in interleaved rounds, so that all peers meet
 // the same noise, and writes docs/benchmarks.md.
 //
-// What counts is cpu-ns/op, the processor time of the whole process with its
-// collector: on a machine shared with others it varies by a tenth where wall
-// time varies by a half. It leaves out what an operation waits for.
+// The number to compare is cpu-ns/op, the processor time of the whole process with its
+// garbage collector: on a machine shared with others it varies by a tenth where wall
+// time varies by a half. It does not include the time that an operation waits.
 //
 // To add a peer, add a line to the tables of the scenarios that it supports.
-// Build what its documentation says can be shared once, in the entry; what
-// belongs to a request, such as its context, belongs in the call.
+// Create objects that the peer's documentation allows to share once, in the entry.
+// Create everything that belongs to one request, such as its context, in the call.
 package bench

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// asynqSystem is Asynq on Redis.
+// asynqSystem is the [System] Asynq, on Redis.
 type asynqSystem struct {
 	client    *asynq.Client
 	server    *asynq.Server

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	fillers = 256 // callers that fill; that part is not compared
+	fillers = 256 // goroutines that start the waiting runs; the time for that is not compared
 	rest    = 20 * time.Second
 	far     = time.Hour // waiting runs wait many times longer than the measurement
 )
@@ -28,13 +28,13 @@ type child struct {
 	out   *json.Encoder
 	tally atomic.Pointer[tally]
 
-	soonDue *engine.Workflow // fails once, and is due soon
-	failed  []time.Time      // when those of the herd did, by id
-	farDue  *engine.Workflow // fails, and is due in the far future
+	soonDue *engine.Workflow // its runs fail once, and are due again soon
+	failed  []time.Time      // when each run of soonDue failed, by its id
+	farDue  *engine.Workflow // its runs fail, and are due again in the far future
 }
 
-// Child runs a part of the measurement: "fill" makes runs wait and then waits
-// for its end, "work" does new work beside them.
+// Child runs a part of the measurement: "fill" starts the waiting runs and then waits
+// until it is killed, "work" does new work while these runs wait.
 func (w Waiting) Child(ctx context.Context, part string, in io.Reader, out io.Writer) (err error) {
 	c := &child{Waiting: w, out: json.NewEncoder(out), failed: make([]time.Time, w.Due)}
 	begin := time.Now()
@@ -80,9 +80,9 @@ func (c *child) open(ctx context.Context) (err error) {
 
 var errRefused = errors.New("dial tcp 192.0.2.7:443: connect: connection refused")
 
-// failOnce fails the first time, and then measures how late the second attempt
-// is, relative to the end of the first one, which is all that the handler
-// knows. The time to store the failure is part of it.
+// failOnce is a handler that fails the first time. At the second attempt it measures how
+// late the attempt is, relative to the end of the first one: the handler knows no other
+// time. So the lateness includes the time to store the failure.
 func (c *child) failOnce(ctx context.Context, p Payload) (struct{}, error) {
 	now := time.Now()
 	if t, _ := engine.TaskOf(ctx); t.Attempt == 1 {
@@ -93,7 +93,7 @@ func (c *child) failOnce(ctx context.Context, p Payload) (struct{}, error) {
 	return struct{}{}, nil
 }
 
-// fill makes the runs wait.
+// fill starts the waiting runs.
 func (c *child) fill(ctx context.Context) error {
 	begin := time.Now()
 	_, err := load(ctx, c.systemFor(c.Variant == Retrying, c.farDue), fillers, func(first, _ int) ([]Payload, bool) {
@@ -129,8 +129,7 @@ func (c *child) fill(ctx context.Context) error {
 	return c.out.Encode(values)
 }
 
-// continueWork does a new run, then much new work, and then lets runs become
-// due.
+// continueWork measures one new run, then much new work, and then runs that become due.
 func (c *child) continueWork(ctx context.Context, opened time.Duration) error {
 	run, err := c.Engine.Start(ctx, c.work, NewPayload(0, time.Time{}))
 	if err != nil {
@@ -167,8 +166,8 @@ func (c *child) continueWork(ctx context.Context, opened time.Duration) error {
 	return c.out.Encode(values)
 }
 
-// newWork lets the callers start runs that are due at once, until the time is
-// over and a snapshot was written meanwhile, or it is clear that none will be.
+// newWork lets the callers start runs that are due at once, for at least c.Seconds and
+// until a snapshot was written, but at most for six times c.Seconds.
 func (c *child) newWork(ctx context.Context, values map[string]float64) error {
 	before, err := c.Completed(ctx)
 	if err != nil {
@@ -220,8 +219,8 @@ func (c *child) disk(values map[string]float64) error {
 	return err
 }
 
-// systemFor returns the system whose Start starts the workflow, if it is
-// wanted.
+// systemFor returns a system whose Start starts the workflow w if wanted is true, and the
+// measured workflow otherwise.
 func (c *child) systemFor(wanted bool, w *engine.Workflow) System {
 	if !wanted {
 		return c.tideover
@@ -229,7 +228,7 @@ func (c *child) systemFor(wanted bool, w *engine.Workflow) System {
 	return &atOnce{c.tideover, w}
 }
 
-// atOnce starts another workflow, and without a delay.
+// atOnce is a system whose Start starts another workflow, without a delay.
 type atOnce struct {
 	*tideover
 	workflow *engine.Workflow

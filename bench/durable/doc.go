@@ -18,8 +18,8 @@
 // reports that all are recorded as completed: not that the handlers have
 // returned. It is polled every 2 ms after the last handler has returned.
 //
-// The latency of a start is that of the call. If a call starts a batch, it is
-// that of the batch.
+// The latency of a start is the duration of the call. If a call starts a batch, it is the
+// duration for the batch.
 //
 // Lateness is from the scheduled time of a task to the first line of its
 // handler. It is negative for a task that starts early.

@@ -11,10 +11,10 @@ import (
 // tally counts calls of handlers, and knows when the last of n was called.
 type tally struct {
 	n     int64
-	taken atomic.Int64 // used places in late
+	taken atomic.Int64 // number of elements of late that are used
 	count atomic.Int64
 	all   chan struct{}
-	late  []time.Duration // in order of arrival; nil if nothing is due
+	late  []time.Duration // lateness of each call, in order of arrival; nil if tasks have no due time
 }
 
 func newTally(n int, late bool) *tally {
@@ -25,7 +25,7 @@ func newTally(n int, late bool) *tally {
 	return t
 }
 
-// handle is a handler.
+// handle is the handler that counts a call, and its lateness if the task has a due time.
 func (t *tally) handle(p Payload) {
 	now := time.Now()
 	t.recordCall(now.Sub(p.due()))
@@ -42,7 +42,7 @@ func (t *tally) recordCall(late time.Duration) {
 	}
 }
 
-// start is one call of a caller.
+// start is one call of System.Start.
 type start struct {
 	at   time.Time
 	took time.Duration

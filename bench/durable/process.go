@@ -55,6 +55,6 @@ func memory(values map[string]float64, when string) error {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/gc/heap/live:bytes"}}
 	metrics.Read(heap)
 	values["heap "+when] = float64(heap[0].Value.Uint64()) / 1e6
-	values["live heap "+when] = float64(heap[1].Value.Uint64()) / 1e6 // when the collector looked last
+	values["live heap "+when] = float64(heap[1].Value.Uint64()) / 1e6 // as of the last garbage collection
 	return nil
 }

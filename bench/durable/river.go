@@ -13,7 +13,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// riverSystem is River on PostgreSQL.
+// riverSystem is the [System] River, on PostgreSQL.
 type riverSystem struct {
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]

@@ -37,15 +37,15 @@ type System interface {
 	Close(ctx context.Context) error
 }
 
-// Handle is what the handlers call.
+// Handle is the function that the handler of a system calls for each task.
 type Handle func(Payload)
 
 // Open opens a system that has no tasks.
 type Open func(ctx context.Context, s Servers, handle Handle) (System, error)
 
-// Servers says where the systems are.
+// Servers has the addresses of the servers that the systems use.
 type Servers struct {
-	Dir      string // a folder for what runs in our process
+	Dir      string // a folder for systems that run in our process
 	Postgres string // connection string
 	Redis    string // path of the socket
 	PGPid    int    // of the postmaster
@@ -61,8 +61,8 @@ var Systems = map[string]Open{
 }
 
 const (
-	pollTimed = 2 * time.Millisecond   // for what is timed
-	pollIdle  = 100 * time.Millisecond // for what is only waited for
+	pollTimed = 2 * time.Millisecond   // interval for conditions whose time is measured
+	pollIdle  = 100 * time.Millisecond // interval for all other conditions
 )
 
 // payloadSize is the size of a payload's JSON.
@@ -117,13 +117,13 @@ func (p Payload) due() time.Time { return time.Unix(0, p.Due) }
 func (p Payload) encode() []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // no field can fail
+		panic(err) // can't happen: every field can be encoded
 	}
 	return text
 }
 
-// pollUntil polls a condition, at once to begin with, until it holds. The
-// systems have no event for these conditions that would cost nothing.
+// pollUntil polls a condition until it holds, the first time at once. It polls because the
+// systems have no events for these conditions, or only events that cost processor time.
 func pollUntil(ctx context.Context, every time.Duration, ask func(context.Context) (bool, error)) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

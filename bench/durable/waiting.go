@@ -19,9 +19,9 @@ type Waiting struct {
 	Runs    int           // number of waiting runs
 	Variant string        // Delayed or Retrying
 	Seconds float64       // least time of new work
-	Rate    int           // how many become due in a second
-	Due     int           // number of those
-	Ahead   time.Duration // how long these wait
+	Rate    int           // how many of the runs below become due in a second
+	Due     int           // number of runs that become due during the measurement
+	Ahead   time.Duration // how long those runs wait
 }
 
 // The variants.
@@ -67,8 +67,8 @@ func (w Waiting) Measure(ctx context.Context, child Child) (map[string]float64, 
 	return values, errors.Join(err, again.readRest(values, ""))
 }
 
-// process is a child that prints its measurements, a line for each part. Its
-// input ends when we end.
+// process is a child process that prints its measurements, one line for each part. Its
+// standard input ends when this process ends.
 type process struct {
 	cmd *exec.Cmd
 	in  io.Closer
@@ -88,7 +88,7 @@ func startChild(cmd *exec.Cmd) (*process, error) {
 	return &process{cmd, in, bufio.NewScanner(out)}, cmd.Start()
 }
 
-// next reads the next line.
+// next reads the next line and adds its values, with the prefix before their names.
 func (p *process) next(values map[string]float64, prefix string) error {
 	if !p.out.Scan() {
 		return fmt.Errorf("%v ended early: %w", p.cmd.Args, joinOrEOF(p.out.Err(), p.cmd.Wait()))

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// watcher polls which files of the folder of snapshots this process has open.
-// The engine keeps the last snapshot open to read from it; a snapshot is being
-// written while there is an unfinished file, or a second one.
+// watcher detects when snapshots are written: it polls which files of the folder of
+// snapshots this process has open. The engine keeps the last snapshot open to read from
+// it, so a snapshot is being written while an unfinished or a second file is open.
 type watcher struct {
 	dir  string
 	quit chan struct{}

@@ -11,12 +11,12 @@ import (
 // Bench configures the measurements.
 type Bench struct {
 	Dir         string        // for configurations and logs of the processes
-	Core        string        // of the proxies; empty gives each GOMAXPROCS=1 instead
-	Length      time.Duration // of each measurement
-	Connections int           // of all scenarios except streams
+	Core        string        // processor core of the proxies; if empty, each has GOMAXPROCS=1 instead
+	Length      time.Duration // duration of each measurement
+	Connections int           // number of connections of all scenarios except streams
 	Rate        int           // requests that become due in a second
 
-	// Own makes the command of a process that calls [Child].
+	// Own returns the command of a process that calls [Child].
 	Own func(part, upstream string) Command
 
 	Caddy, Tideover string // paths of the programs; needed when they are measured
@@ -120,7 +120,7 @@ func (b *Bench) slices(ctx context.Context, what scenario, round int, st *testbe
 		s := st.systems[i]
 		err := what.measure(b, ctx, tallies[i], st.at[s], b.Length/time.Duration(slices))
 		if cause := context.Cause(ctx); cause != nil {
-			err = cause // what was measured meanwhile does not matter
+			err = cause // the context has ended: errors of the measurement follow from that
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s of %s: %w%s", what.name, s, err, st.logTail(s))

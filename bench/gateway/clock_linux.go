@@ -8,9 +8,9 @@ import (
 	"unsafe"
 )
 
-// clock is a ticker of the kernel, read like a connection: the runtime's timers
-// wake an idle process up to a millisecond late, which is more than most of
-// what is measured with it.
+// clock is a ticker of the kernel (timerfd), which is read like a connection. The timers
+// of the Go runtime wake an idle process up to a millisecond late, which is more than
+// most of the latencies that are measured.
 type clock struct{ file *os.File }
 
 // newClock returns a clock that ticks first after one interval.

@@ -21,8 +21,8 @@
 // long the answers take, and each is counted from when it was due, not from when
 // a connection was free for it. A stall is thus seen by all that it delayed.
 //
-// The first event of a stream is counted from the first byte of the request; the
-// others from when the upstream sent them, which they say themselves.
+// The latency of the first event of a stream counts from the first byte of the request;
+// that of the others from the time when the upstream sent them, which each event contains.
 //
 // Processor time is user and system time of the proxy's process, divided by the
 // number of good answers. It is the number to trust on a machine that does other

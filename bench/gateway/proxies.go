@@ -32,14 +32,14 @@ func tunedProxy(upstream *url.URL) *httputil.ReverseProxy {
 func serveProxy(l net.Listener, p *httputil.ReverseProxy) error {
 	// When the load ends it drops connections, which is expected.
 	p.ErrorLog = log.New(io.Discard, "", 0)
-	server := &http.Server{Handler: p} //nolint:gosec // the load is ours: a slow one is its fault
+	server := &http.Server{Handler: p} //nolint:gosec // needs no timeouts: all clients are our own
 	return server.Serve(l)
 }
 
-// buffers is the pool of a proxy.
+// buffers is the buffer pool of a proxy; see [httputil.BufferPool].
 type buffers struct{ pool sync.Pool }
 
-// bufferSize is that of a proxy without a pool.
+// bufferSize is the size of the buffers that a proxy without a pool uses.
 const bufferSize = 32 * 1024
 
 func (b *buffers) Get() []byte {

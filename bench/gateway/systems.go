@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// testbed is what a round is measured on: the systems, their addresses, and all
-// processes that were started.
+// testbed has the systems of a round, their addresses, and all processes that were
+// started.
 type testbed struct {
 	bench   *Bench
 	systems []string

@@ -38,7 +38,8 @@ func (o *outcome) add(more outcome) {
 	o.why = cmp.Or(o.why, more.why)
 }
 
-// count runs the work and adds the time that it took.
+// count runs the work, and adds its outcome, its duration and the processor time that the
+// system used meanwhile.
 func (t *tally) count(e endpoint, work func() (outcome, error)) error {
 	before, err := e.processorTime()
 	if err != nil {

@@ -37,9 +37,9 @@ var (
 	notFound    = []byte("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
 )
 
-// serveUpstream answers on the listener until it is closed. It does not use
-// net/http, which would need about as much of the core that it shares with the
-// load as a proxy needs of its own.
+// serveUpstream answers on the listener until it is closed. It does not use net/http: the
+// upstream and the load share one core, and with net/http they would use about as much of
+// it as a proxy uses of its own core.
 func serveUpstream(l net.Listener) error {
 	for {
 		c, err := l.Accept()

@@ -57,7 +57,7 @@ func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stde
 type server struct {
 	acceptor *paxos.Acceptor
 	known    map[int]int // for each member, the least number of epochs that it knows
-	met      bool        // there is a member that the file does not have yet
+	met      bool        // a new member is known that was not saved to the file yet
 	store    store
 	inbox    chan incoming
 	peers    map[int]*peer // the connection of each member
@@ -78,7 +78,7 @@ type incoming struct {
 	message paxos.Message
 }
 
-// peer is a connection. A peer that does not read is disconnected.
+// peer is a connection to a member. It is closed if the member does not read its messages.
 type peer struct {
 	conn net.Conn
 	send chan paxos.Message
@@ -178,9 +178,9 @@ func (s *server) save() error {
 	return nil
 }
 
-// epochsKnownByAll returns how many epochs every member knows. A disconnected
-// member holds the number back until it returns; one whose next decision is
-// already forgotten does not.
+// epochsKnownByAll returns how many epochs every member knows. A member that is
+// disconnected counts too, so its missing decisions are kept until it returns. A
+// member whose next decision is already forgotten does not count.
 func (s *server) epochsKnownByAll() int {
 	least := math.MaxInt
 	for _, n := range s.known {
@@ -221,7 +221,8 @@ func (s *server) answer(m paxos.Message) {
 // writeTimeout is how long writing a message may take.
 const writeTimeout = 5 * time.Second
 
-// talk reads from a connection and writes to it until it breaks or the context ends.
+// talk calls read, which reads from the connection, and writes the messages of send to the
+// connection, until it breaks or the context ends.
 func talk(ctx context.Context, conn net.Conn, send <-chan paxos.Message, read func()) {
 	gone := make(chan struct{})
 	go func() {

@@ -42,7 +42,7 @@ type Actor struct {
 	pace  contend.Pace
 	alarm alarm
 	poll  *time.Ticker
-	asked int // the acceptor that was asked last for decisions
+	asked int // the acceptor that the actor asked last for decisions
 }
 
 // pollEvery is how often an actor asks an acceptor for decisions: an actor that
@@ -58,7 +58,7 @@ type Status struct {
 	Log     []string
 }
 
-// Why a proposal ends or loses without a winner.
+// The reasons why a proposal ends, or loses without another value that won.
 var (
 	errStopped  = errors.New("the actor was stopped")
 	errNoQuorum = errors.New("too few acceptors answered")
@@ -134,7 +134,8 @@ func (a *Actor) post(do func()) bool {
 	}
 }
 
-// query returns the result of a function that runs on the actor's goroutine.
+// query runs a function on the actor's goroutine and returns its result. It fails if the
+// actor has ended.
 func query[T any](a *Actor, get func() T) (t T, err error) {
 	answer := make(chan T, 1)
 	if !a.post(func() { answer <- get() }) {

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// demo is the demonstration.
+// demo has the flags and the state of the demonstration.
 type demo struct {
 	Devices   int
 	Acceptors int
@@ -71,7 +71,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.compare(ctx, devices)
 }
 
-// device starts a device that prints its events, with the log so far.
+// device starts a device that begins with the log and prints its events.
 func (d *demo) device(member int, addresses []string, log []paxos.Entry) (*Actor, error) {
 	c := Config{Member: member, Acceptors: len(addresses), Log: log, Contend: d.Contend, Observe: d.printEvent}
 	return start(c, func(l listener) wire { return dialAll(addresses, l) })
@@ -98,7 +98,7 @@ func (d *demo) proposeAll(ctx context.Context, devices []*Actor, victim *process
 			if _, errs[i] = a.Update(ctx, fmt.Sprintf("device %d rotates its key", i)); errs[i] != nil {
 				errs[i] = fmt.Errorf("device %d: %w", i, errs[i])
 			}
-			d.committed <- struct{}{} // or given up: killAndRestart counts both
+			d.committed <- struct{}{} // also after a failed update: killAndRestart counts both
 		})
 	}
 	all.Go(func() { errs[len(devices)] = d.killAndRestart(ctx, victim) })
@@ -181,7 +181,7 @@ func waitForStatus(ctx context.Context, a *Actor, wanted func(Status) bool) (Sta
 	}
 }
 
-// printEvent prints the events of the devices.
+// printEvent prints an event of a device.
 func (d *demo) printEvent(e retry.Event) {
 	switch e.Kind {
 	case retry.Waiting:
@@ -193,7 +193,7 @@ func (d *demo) printEvent(e retry.Event) {
 		d.printf("%-9s attempt %d committed: %s", e.Name, e.Attempt, e.Note)
 	case retry.GaveUp:
 		d.printf("%-9s gave up: %v", e.Name, e.Err)
-	default: // starts and failures of attempts show in the events after them
+	default: // the start and the failure of an attempt need no line: a later event shows them
 	}
 }
 

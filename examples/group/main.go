@@ -37,8 +37,8 @@ Flags:
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without os.Exit. When it ends, for any reason, it stops the
-// acceptors and removes its folder.
+// run runs the program and returns its exit code. When it ends, for any reason, it stops
+// the acceptors and removes its folder.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -56,7 +56,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 0
 	case errors.Is(err, errUsage):
 		return 2
-	case ctx.Err() != nil: // the other errors are consequences
+	case ctx.Err() != nil: // the other errors follow from the end of the context
 		fmt.Fprintln(stderr, "group:", context.Cause(ctx))
 		return 1
 	default:

@@ -87,7 +87,8 @@ func (p *process) stop() error {
 	return p.cmd.Wait()
 }
 
-// stopAll signals all processes before it waits for any.
+// stopAll stops all processes. It closes the input of all of them before it waits for the
+// first one to end.
 func stopAll(list []*process) error {
 	var errs []error
 	for _, p := range list {

@@ -19,8 +19,8 @@ type proposal struct {
 	build   func(epoch int) (data, welcome string) // rebases the change on an epoch
 	welcome string                                 // for a new member; empty for a simple proposal
 	state   retry.State
-	start   time.Time // of the proposal
-	began   time.Time // of the attempt
+	start   time.Time // start of the proposal
+	began   time.Time // start of the present attempt
 	last    error     // how the last attempt lost
 	done    chan result
 }
@@ -32,7 +32,7 @@ type result struct {
 	err     error
 }
 
-// path says why a proposal is tried again.
+// path is the reason why a proposal is tried again.
 type path string
 
 // The four paths. All use the same wait.
@@ -53,7 +53,7 @@ func (a *Actor) Update(ctx context.Context, text string) (int, error) {
 
 // checkText rejects text that no message can carry.
 func checkText(text string) error {
-	const room = 100 // for what is added to it
+	const room = 100 // bytes for the text that AddMember and the epoch add
 	switch {
 	case len(text) > paxos.MaxData-room:
 		return fmt.Errorf("a change of %d bytes: at most %d are allowed", len(text), paxos.MaxData-room)
@@ -157,8 +157,8 @@ func (a *Actor) retry(p *proposal, by path) {
 	a.alarm.set(d.Wait, func() { a.attempt(p, a.paxos.Again) })
 }
 
-// unsure marks the failure of a proposal that the acceptors may still decide
-// for.
+// unsure marks the failure with [contend.Unsure] if the acceptors may still decide for the
+// proposal.
 func unsure(p *paxos.Proposer, err error) error {
 	if p.Open() {
 		return contend.Unsure(err)

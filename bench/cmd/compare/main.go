@@ -24,7 +24,7 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// tolerance is by how much a value may be worse.
+// tolerance is the share by which a value of the new version may be worse.
 const tolerance = 0.03
 
 // metric is a value that is compared.
@@ -133,8 +133,8 @@ func parse(in io.Reader) (map[key][]float64, error) {
 	return series, lines.Err()
 }
 
-// ratio returns the median of the ratios of each round: what was measured in one round
-// was measured seconds apart, so most of the noise cancels out. Without rounds it is 1.
+// ratio returns the median of the ratios of a to b of each round. Values of the same round
+// were measured seconds apart, so most of the noise cancels out. Without rounds it is 1.
 func ratio(a, b []float64) float64 {
 	var ratios []float64
 	for i := range min(len(a), len(b)) {

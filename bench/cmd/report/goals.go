@@ -8,10 +8,10 @@ import (
 
 // goal is a goal that was set before the first measurement.
 type goal struct {
-	row      string // in docs and discussions
+	row      string // name of the goal in the documentation
 	what     string
 	scenario string
-	peer     string  // ours; a scenario may have several
+	peer     string  // which peer of ours the goal is for; a scenario may have several
 	ratio    float64 // largest ratio to the baseline; 0 means no such goal
 	ns       float64 // most nanoseconds of processor time; 0 means no such goal
 	allocs   float64 // most allocations; free means any number
@@ -52,7 +52,7 @@ func (g goal) String() string {
 	return s + g.allocations(g.allocs)
 }
 
-// measured returns the measurement in the form of the goal.
+// measured returns the measured values that the goal limits, in the same form.
 func (g goal) measured(c *scenario, s *series) string {
 	m := fmt.Sprintf("%.2f ×", c.ratio(s))
 	if g.ns > 0 {
@@ -72,7 +72,8 @@ func (g goal) allocations(n float64) string {
 	}
 }
 
-// met compares the rounded numbers: a goal of 1 is met by 1.004.
+// met reports whether the measurement meets the goal. It compares rounded numbers: 1.004
+// meets a goal of 1.
 func (g goal) met(c *scenario, s *series) bool {
 	const rounding = 0.005
 	switch {

@@ -19,7 +19,7 @@ The measure is processor time, as a ratio to careful handwritten code. The absol
 than about the code. Each ratio is the median, over interleaved rounds, of the ratio inside one round.
 `
 
-// page is the whole document.
+// page returns the whole document.
 func (r *results) page(notes string) string {
 	var b strings.Builder
 	b.WriteString(intro)
@@ -41,7 +41,7 @@ func (r *results) setting() string {
 	return b.String()
 }
 
-// summary compares what was measured with the goals.
+// summary returns a table that compares the measurements with the goals.
 func (r *results) summary() string {
 	var b strings.Builder
 	b.WriteString("| row | work | our goal | measured | met |\n|---|---|--:|--:|---|\n")
@@ -60,7 +60,7 @@ func (r *results) summary() string {
 	return b.String()
 }
 
-// tables has one table for each scenario, the cheapest peer first.
+// tables returns one table for each scenario, the cheapest peer first.
 func (r *results) tables() string {
 	var b strings.Builder
 	for _, c := range r.scenarios {

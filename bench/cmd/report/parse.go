@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// results are the measurements, in their order.
+// results has the measurements, in the order of the input.
 type results struct {
 	about     map[string]string // date, goos, goarch, cpu
 	modules   []string          // path and version
@@ -86,7 +86,7 @@ func (c *scenario) peer(name string) *series {
 	return find(c.peers, func(s *series) bool { return s.peer == name })
 }
 
-// find returns the first that is wanted, or nil.
+// find returns the first element for which wanted returns true, or nil.
 func find[T any](list []*T, wanted func(*T) bool) *T {
 	if i := slices.IndexFunc(list, wanted); i >= 0 {
 		return list[i]
@@ -94,8 +94,8 @@ func find[T any](list []*T, wanted func(*T) bool) *T {
 	return nil
 }
 
-// ratio is the median of the ratios to the baseline inside one round: the two
-// were measured seconds apart, so most of the noise cancels out.
+// ratio returns the median, over all rounds, of the ratio to the baseline in the same
+// round. The two were measured seconds apart, so most of the noise cancels out.
 func (c *scenario) ratio(s *series) float64 {
 	base := c.peers[0]
 	var ratios []float64
@@ -105,7 +105,7 @@ func (c *scenario) ratio(s *series) float64 {
 	return benchreport.Median(ratios)
 }
 
-// number parses what the regular expression has matched as a number.
+// number parses a number. The regular expression has matched s, so there is no error.
 func number(s string) float64 {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {

@@ -108,7 +108,7 @@ func (f *flags) measure(ctx context.Context, r *benchreport.Result) (map[string]
 	}
 }
 
-// child makes the command of a part of waiting.
+// child returns the command for a part of the scenario waiting; see [durable.Child].
 func child(ctx context.Context, part string, w durable.Waiting) *exec.Cmd {
 	return exec.CommandContext(ctx, "/proc/self/exe", "-child", part, "-dir", w.Dir, "-runs", fmt.Sprint(w.Runs),
 		"-variant", w.Variant, "-seconds", fmt.Sprint(w.Seconds), "-rate", fmt.Sprint(w.Rate), "-n", fmt.Sprint(w.Due),

@@ -37,7 +37,7 @@ func compose(old, section, text, notes string) string {
 func beginMark(section string) string { return "<!-- make bench-" + section + " writes from here -->" }
 func endMark(section string) string   { return "<!-- make bench-" + section + " writes to here -->" }
 
-// oldSection returns the section of the present page.
+// oldSection returns the named section of the page as it is now.
 func oldSection(page, section string) string {
 	_, rest, ok := strings.Cut(page, beginMark(section)+"\n")
 	if !ok {

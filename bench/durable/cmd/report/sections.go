@@ -6,7 +6,7 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// durable is the section of run.sh.
+// durable returns the section with the measurements of run.sh.
 func durable(r *benchreport.Results) string {
 	ours := func(value string) benchreport.Key { return benchreport.Of("tideover", value) }
 	beside := func(system string) benchreport.Measure {
@@ -58,7 +58,7 @@ const durableCounted = `What is counted:
 - Servers are reached through Unix sockets. All data stores start empty.
 `
 
-// waiting is the section of waiting.sh.
+// waiting returns the section with the measurements of waiting.sh.
 func waiting(r *benchreport.Results) string {
 	var goals []benchreport.Goal
 	for _, s := range r.Systems {

@@ -73,7 +73,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) (err e
 	return b.Round(ctx, *round, set.Args(), func(r benchreport.Result) error { return lines.Encode(r) })
 }
 
-// own makes this program the one that runs our parts.
+// own returns a function for [gateway.Bench].Own: the command runs this program with the
+// flag -child.
 func own() (func(part, upstream string) gateway.Command, error) {
 	path, err := os.Executable()
 	return func(part, upstream string) gateway.Command {

@@ -128,8 +128,9 @@ func ratio(value, beside string) benchreport.Measure {
 	return benchreport.Of(gateway.Tideover, value).Over(benchreport.Of(beside, value))
 }
 
-// perProcessor is the ratio of the work of a core in the same time: the ratio
-// of throughputs if nothing else limits them.
+// perProcessor returns the ratio of the answers per processor time of our gateway and of
+// the system beside. It is the ratio of their throughputs if only the processor limits
+// them.
 func perProcessor(value, beside string) benchreport.Measure {
 	return benchreport.Of(beside, value).Over(benchreport.Of(gateway.Tideover, value))
 }
