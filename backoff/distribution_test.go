@@ -13,9 +13,9 @@ import (
 
 var bands = []Band{Full, Equal, Wide, PlusMinus(0.1), PlusMinus(0.2), PlusMinus(1), Plus(0.5), {0.25, 0.75}, {1.5, 3}}
 
-// TestDrawsAreUniform looks at a million draws of every band, on the rise and
-// on the plateau: none outside the band, none more often than chance allows,
-// and the whole like a uniform distribution.
+// TestDrawsAreUniform checks a million draws of every band, below and at the cap. No
+// draw is outside the band, no value is more frequent than chance allows, and the
+// draws have a uniform distribution.
 func TestDrawsAreUniform(t *testing.T) {
 	t.Parallel()
 	for _, band := range bands {

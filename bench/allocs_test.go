@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// TestAllocations is not parallel: it counts those of the whole process.
+// TestAllocations is not parallel: it counts the allocations of the whole process.
 func TestAllocations(t *testing.T) {
 	ctx := requestContext(t)
 	for _, tt := range []struct {
@@ -84,9 +84,9 @@ func callValue(ctx context.Context, r *retry.Runner) func() error {
 	}
 }
 
-// loopOnce must not be inlined: of a function literal that is copied along with
-// the function around it, Go 1.26 does not inline the loop's iterator any more,
-// and everything that the loop touches escapes.
+// loopOnce must not be inlined. If it is, its function literal is copied, and Go 1.26
+// does not inline the loop's iterator in the copy: then every variable of the loop
+// escapes to the heap.
 //
 //go:noinline
 func loopOnce(ctx context.Context, r *retry.Runner) func() error {

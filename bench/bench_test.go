@@ -44,8 +44,8 @@ var (
 	sinkErr error
 )
 
-// entry is a peer in a scenario. prepare makes what is made once, and returns
-// the call that is measured.
+// entry is a peer in a scenario. prepare creates the objects that calls share, and
+// returns the call that is measured.
 type entry struct {
 	peer    string
 	prepare func(ctx context.Context) (call func() error)
@@ -76,9 +76,9 @@ func compareShared(b *testing.B, entries []entry) {
 // apart keeps the result of distance alive.
 var apart []*[4]*int
 
-// distance allocates what comes to lie between a call's closure and the counters
-// that testing writes for each goroutine. They have the same size, and in one
-// cache line they slowed some peers down by a factor of three, by chance.
+// distance allocates objects that lie in memory between a call's closure and the
+// counters that package testing writes for each goroutine. Both have the same size. When
+// they were in one cache line by chance, some peers were three times slower.
 func distance() (list []*[4]*int) {
 	for range 16 {
 		list = append(list, new([4]*int))
@@ -86,8 +86,8 @@ func distance() (list []*[4]*int) {
 	return list
 }
 
-// compareOwn is compareShared where every goroutine prepares its own: for what
-// is not safe to share.
+// compareOwn is compareShared for objects that goroutines can't share: every goroutine
+// calls prepare.
 func compareOwn(b *testing.B, entries []entry) {
 	each(b, entries, func(b *testing.B, e entry) {
 		ctx := requestContext(b)
@@ -124,7 +124,7 @@ func requestContext(tb testing.TB) context.Context {
 	return ctx
 }
 
-// cpuTime is the processor time that this process has used.
+// cpuTime returns the processor time that this process has used.
 func cpuTime() time.Duration {
 	var ru syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &ru); err != nil {

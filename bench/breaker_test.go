@@ -161,7 +161,7 @@ func stackEntries(op func(context.Context) error) []entry {
 	}
 }
 
-// guarded is what people write around libraries with one purpose each.
+// guarded combines libraries that have one purpose each, as their users do by hand.
 func guarded(ctx context.Context, br *gobreaker.CircuitBreaker[struct{}], op func(context.Context) error) error {
 	_, err := br.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(ctx, perAttempt)

@@ -178,8 +178,8 @@ func (h *handRate) allow() bool {
 	}
 }
 
-// handAdaptive does what no adaptive limit can do without: it counts the calls
-// in flight, times each one and keeps an average under a lock.
+// handAdaptive does the least that every adaptive limit must do: it counts the calls
+// in flight, times each one and updates an average under a lock.
 type handAdaptive struct {
 	inflight atomic.Int64
 	limit    int64

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// must returns v, which can't fail to be made.
+// must returns v. It panics on an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

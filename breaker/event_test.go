@@ -81,7 +81,8 @@ func TestTheCauseNamesTheRule(t *testing.T) {
 	}
 }
 
-// Another library deadlocks when its callback reads the state.
+// An observer may call the breaker. In another library a callback that reads the state
+// deadlocks.
 func TestACallbackMayAskTheBreakerAnything(t *testing.T) {
 	t.Parallel()
 	var b *breaker.Breaker

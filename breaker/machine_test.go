@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// Another library rounds the failure rate to two decimals, so that this never
-// opens it.
+// A failure rate of 0.4 % opens the breaker. Another library rounds the rate to two
+// decimals, so its breaker never opens.
 func TestAThresholdOfFourPerMilleTrips(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]breaker.Config{
@@ -37,7 +37,7 @@ func TestOneFailureBelowAThresholdOfFourPerMilleIsBorne(t *testing.T) {
 	wantState(t, b, 0, breaker.Closed)
 }
 
-// Another library counts canceled calls as failures.
+// Calls that the caller cancels do not count. Another library counts them as failures.
 func TestTenCancellationsByTheCallerDoNotOpen(t *testing.T) {
 	t.Parallel()
 	b := breaker.Must(breaker.Config{ConsecutiveFailures: 2, MinCalls: 1})

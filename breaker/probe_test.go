@@ -27,7 +27,7 @@ func TestOneProbeAtATime(t *testing.T) {
 	wantState(t, b, 6*sec, breaker.Closed)
 }
 
-// Two other libraries wait for ever for a probe that hangs.
+// Another probe starts when a probe hangs. Two other libraries wait for it for ever.
 func TestAHungProbeExpiresAndMakesRoomForAnother(t *testing.T) {
 	t.Parallel()
 	b := halfOpen(t, breaker.Config{ProbeTimeout: 10 * sec})

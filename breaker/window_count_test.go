@@ -146,7 +146,7 @@ func mixed(b *breaker.Breaker, g, n int) {
 	for i := range n {
 		p, err := b.Allow()
 		if err != nil {
-			return // the totals will tell
+			return // the caller finds the missing calls in the totals
 		}
 		if (i+g)%10 == 0 {
 			p.Done(breaker.Failure)

@@ -13,7 +13,8 @@ import (
 
 var evaluate = flag.Bool("evaluate", false, "print the evaluation of the recovery estimate (with -v)")
 
-// law draws the length of the i-th of n outages, in seconds.
+// law is a distribution of outages: it draws the length of the i-th of n outages, in
+// seconds.
 type law struct {
 	name string
 	draw func(r *rand.Rand, i, n int) float64
@@ -42,7 +43,8 @@ var laws = []law{
 	}},
 }
 
-// outages draws the same lengths for every policy.
+// outages draws n lengths of outages. With the same seed every policy gets the same
+// lengths.
 func (l law) outages(seed uint64, n int) []time.Duration {
 	r := rand.New(rand.NewPCG(seed, 1))
 	list := make([]time.Duration, n)

@@ -176,11 +176,11 @@ func TestGateProbesThatSayNothing(t *testing.T) {
 	if !wantPass(t, third).Probe() {
 		t.Error("after the first probe expired there is no other")
 	}
-	probe.DoneAt(40*sec, Failed) // too late to matter
+	probe.DoneAt(40*sec, Failed) // a failure after the timeout has no effect
 	if got := g.StatsAt(40 * sec); !got.Probing {
 		t.Errorf("StatsAt = %+v, want the other probe under way", got)
 	}
-	probe.DoneAt(41*sec, Succeeded) // never too late
+	probe.DoneAt(41*sec, Succeeded) // a success after the timeout counts
 	if got := g.StatsAt(41 * sec).State; got != GateOpen {
 		t.Errorf("after a late success the gate is %v", got)
 	}

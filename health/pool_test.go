@@ -262,7 +262,7 @@ func TestPoolPanicsBelowItsThreshold(t *testing.T) {
 	}
 	wantPickable(t, p, 0, "a b c d", 0)
 	p.CoolAt(0, "d", 60*sec)
-	wantPickable(t, p, 0, "a b c", 0) // a server's word holds in panic too
+	wantPickable(t, p, 0, "a b c", 0) // a Retry-After holds in panic too
 }
 
 func TestPoolNextFollowsTheFailoverOrder(t *testing.T) {

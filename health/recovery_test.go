@@ -92,7 +92,7 @@ func TestRecoveryLearns(t *testing.T) {
 	if left := r.Predict(50 * sec).Median; left > 15*sec {
 		t.Errorf("ten seconds before the usual end the median is %v", left)
 	}
-	// Where nothing ever ends gaps are long, where all ends they are short.
+	// Gaps are long at ages at which no outage ends, and short at ages at which all end.
 	if a, b := r.Gap(20*sec), r.Gap(58*sec); a < 2*b {
 		t.Errorf("Gap(20s) = %v and Gap(58s) = %v, want the first much longer", a, b)
 	}
@@ -115,7 +115,7 @@ func TestRecoveryIgnoresOutagesThatEndBeforeTheyFail(t *testing.T) {
 	}
 }
 
-// One outage ends once, wherever it ended.
+// The parts of an ending that observe spreads over the bins add up to one.
 func TestObserveSpreadsExactlyOneEnding(t *testing.T) {
 	t.Parallel()
 	rnd := rand.New(rand.NewPCG(1, 2))

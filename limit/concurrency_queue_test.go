@@ -81,7 +81,7 @@ func TestAPermitForACallerThatGaveUpIsPassedOn(t *testing.T) {
 	wantStats(t, c, 0, 0)
 }
 
-// Releases too many at the same time leave the count at zero.
+// Surplus releases by many goroutines at once leave the count at zero.
 func TestConcurrentReleasesTooManyDoNoHarm(t *testing.T) {
 	t.Parallel()
 	c := newConcurrency(t, ConcurrencyConfig{Max: 3})
@@ -178,7 +178,8 @@ func TestNoPermitIsLost(t *testing.T) {
 	}
 }
 
-// The same with a maximum that changes all the time.
+// TestNoPermitIsLostWhileTheMaximumChanges is TestNoPermitIsLost with a maximum that
+// changes all the time.
 func TestNoPermitIsLostWhileTheMaximumChanges(t *testing.T) {
 	t.Parallel()
 	c := newConcurrency(t, ConcurrencyConfig{Max: 3, Queue: 64})

@@ -104,8 +104,8 @@ func TestEstimatorFollowsACapacityDip(t *testing.T) {
 	wantLimit(t, "two seconds after the dip", e.Limit(), 10, 15)
 }
 
-// An all-time minimum as the base would take calls that got slower for good for
-// queued.
+// With the smallest duration ever as the base, calls that are slower for good would
+// seem to be queued. The estimator must raise its base instead.
 func TestEstimatorAcceptsThatCallsHaveBecomeSlower(t *testing.T) {
 	t.Parallel()
 	e := newEstimator(t, AdaptiveConfig{Max: 100})

@@ -51,7 +51,7 @@ func newEvent(t testing.TB, content string) *nostr.Event {
 // inbox stores what a client handles.
 type inbox struct {
 	mu     sync.Mutex
-	seen   []string // relay-less contents, in order
+	seen   []string // contents of the events, in order, without their relays
 	stored []string // subscriptions
 }
 

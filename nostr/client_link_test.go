@@ -231,7 +231,7 @@ func TestARelayThatLiesIsLeftAlone(t *testing.T) {
 			got := c.Status()[0]
 			want := int64(got.BadEvents)
 			if strings.Contains(name, "asked for") || faults.TamperContent {
-				want = 0 // found before anybody has work with them
+				want = 0 // detected before the handler gets an event
 			}
 			if got.BadEvents < 101 || handled.Load() != want {
 				t.Errorf("Status: %d bad events, %d handled, want 101 or more, %d", got.BadEvents, handled.Load(), want)

@@ -35,7 +35,7 @@ func fuzzMessages(f *testing.F, parse func([]byte) (*nostr.Message, error), clie
 			_ = m.Event.Verify()
 		}
 		text := m.Append(nil, client)
-		if len(text) > nostr.MaxFrame { // written it may be longer than it was
+		if len(text) > nostr.MaxFrame { // the encoded form may be longer than the input
 			return
 		}
 		back, err := parse(text)

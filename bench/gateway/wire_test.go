@@ -84,7 +84,7 @@ func TestReadHeadAllocatesNothing(t *testing.T) {
 
 var small = string(smallAnswer)
 
-// The page states them.
+// The report page states these sizes.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	if len(answer) != 80 || len(postBody()) != 1024 {

@@ -70,7 +70,7 @@ func TestAWrongSecondPlaceIsFoundBeforeServersAreAsked(t *testing.T) {
 		t.Error("the cluster was made")
 	}
 	if os.Geteuid() == 0 {
-		return // who may write anywhere
+		return // root may write anywhere
 	}
 	cfg.SecondPlace = filepath.Join(t.TempDir(), "closed")
 	if err := os.Mkdir(cfg.SecondPlace, 0o500); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// smuggle stores an entry behind the back of the lease.
+// smuggle stores an entry in the stream without the lease, which does not know of it.
 func smuggle(t *testing.T, l *lease, e journal.Entry, change func(*nats.Msg)) {
 	t.Helper()
 	m := encode(l.subject, e)
@@ -36,7 +36,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		before func(t *testing.T, l *lease) // what had happened when the append is repeated
+		before func(t *testing.T, l *lease) // creates the situation in which the append is repeated
 		want   error
 		lost   bool
 	}{
@@ -50,7 +50,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 			smuggle(t, l, ours(l), nil)
 			m := encode(l.subject, ours(l))
 			m.Header.Del(natsjs.ExpectedLastSeqHeader)
-			m.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "99") // so that it is never stored
+			m.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "99") // the server never stores it
 			natstest.Wait(t, func(ctx context.Context) error {
 				if _, err := l.stream.publish(ctx, m); !errors.Is(err, errConflict) {
 					return fmt.Errorf("the id is still known: %w", err)
@@ -117,7 +117,7 @@ func TestAnswersThatWereLost(t *testing.T) {
 	}
 }
 
-// forgetIDs has JetStream remember ids for a moment only.
+// forgetIDs makes JetStream remember the ids of messages only for a moment.
 func forgetIDs(t *testing.T, l *lease) {
 	t.Helper()
 	js, err := natsjs.New(l.backend.c.nc, natsjs.WithDefaultTimeout(time.Minute))
@@ -141,7 +141,8 @@ func TestAStaleOwnerIsRefused(t *testing.T) {
 	old := mustLease(t, openTest(t, cfg), 0)
 	appendEntries(t, old, 1, 3)
 
-	// The bucket is changed by hand: the old owner has not noticed when it acts.
+	// Change the owner in the bucket directly, so that the old owner does not know it
+	// when it appends.
 	other := openTest(t, cfg)
 	r, err := other.shardRecord(t.Context(), 0)
 	if err != nil {
@@ -181,7 +182,7 @@ func TestALateAppendOfTheOldOwnerMakesTheNextOneBeginAgain(t *testing.T) {
 func TestAServerThatHangs(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Start(t, 1)
-	// A lease that holds for as long as the server may hang.
+	// The lease must stay valid while the server hangs.
 	l := mustLease(t, openTest(t, Config{URL: nodes.URL(), LeaseTime: 5 * time.Minute}), 0)
 	appendEntries(t, l, 1, 1)
 	nodes.Stop(0)

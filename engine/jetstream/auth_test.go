@@ -107,7 +107,7 @@ func TestTheLeastPermissionsSuffice(t *testing.T) {
 	if _, err := other.Status(t.Context()); err != nil {
 		t.Error(err)
 	}
-	cfg.Name = "other" // which it may not use
+	cfg.Name = "other" // the user has no permissions for this name
 	testwait.Until(t, "Open says that it has no permission", func() bool {
 		// real clock: without permission Open never succeeds
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
@@ -130,7 +130,7 @@ func TestCredentialsThatExpireAreRenewed(t *testing.T) {
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 1)
 	o.writeCredentials(path, 2*time.Second)
-	nodes.CutClients(0) // so that it connects with the new ones
+	nodes.CutClients(0) // so that the client reconnects with the new credentials
 	nodes.HealClients(0)
 	n := uint64(1)
 	natstest.Wait(t, func(context.Context) error {
@@ -261,7 +261,7 @@ func (o *operator) writeCredentials(path string, ttl time.Duration) {
 	}
 }
 
-// A caller of Open sees by the error whether it is worth waiting.
+// The error of Open shows its caller whether a later attempt may succeed.
 func TestErrorsThatMayPassAreThoseOfARunner(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)

@@ -38,7 +38,7 @@ func BenchmarkRead(b *testing.B) {
 	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 }
 
-// fill stores entries without waiting for each.
+// fill stores entries without waiting for each acknowledgement.
 func fill(b *testing.B, log *Log, entries int) {
 	b.Helper()
 	js, err := natsjs.New(log.c.nc, natsjs.WithPublishAsyncMaxPending(4000))

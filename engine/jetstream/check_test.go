@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// has reports whether something of that severity was found that says the text.
+// has reports whether there is a finding of that severity that contains the text.
 func has(found []journal.Finding, severity, text string) bool {
 	for _, f := range found {
 		if f.Severity == severity && strings.Contains(f.What, text) && f.Why != "" && f.Do != "" {

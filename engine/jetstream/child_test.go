@@ -12,15 +12,14 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// The test binary is a member of a cluster, instead of running tests, when these
-// name the servers and the cluster.
+// Environment variables with the servers and the name of a cluster. If they are set, the
+// test binary runs as a member of that cluster and runs no tests.
 const (
 	childEnv     = "JETSTREAM_CHILD_URL"
 	childNameEnv = "JETSTREAM_CHILD_NAME"
 )
 
-// childMain leases shard 0 and appends until that is not possible any more. It
-// prints each step.
+// childMain leases shard 0 and appends until an append fails. It prints each step.
 func childMain(url, name string) int {
 	ctx := context.Background()
 	log, err := Open(ctx, Config{URL: url, Name: name, MemberName: "child"})

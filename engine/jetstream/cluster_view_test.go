@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A state of the cluster may have a member before the call that stored its record has
-// returned to it.
+// A process may read a state of the cluster that has its own new member record before
+// its call of join, which stored the record, has returned.
 func TestAMemberThatIsReadBeforeItHasJoinedGetsItsShards(t *testing.T) {
 	b := &backend{timing: timingOf(DefaultLeaseTime)}
 	member := newMembership(b, nil)

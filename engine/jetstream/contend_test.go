@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/engine/jetstream/natstest"
 )
 
-// TestWritersOfABucket is how package contend is used with a key-value bucket:
-// ten writers add one to the same number at once.
+// TestWritersOfABucket uses package contend with a key-value bucket: ten writers add one
+// to the same number at the same time.
 func TestWritersOfABucket(t *testing.T) {
 	t.Parallel()
 	nc, err := nats.Connect(natstest.Shared(t).URL(), nats.Timeout(time.Minute))
@@ -38,7 +38,7 @@ func TestWritersOfABucket(t *testing.T) {
 	}
 
 	writer := contend.Must("contention attempts=unlimited", contend.WithConflicts(func(err error) bool {
-		return errors.Is(err, jetstream.ErrKeyExists) // which is what a wrong last sequence is called
+		return errors.Is(err, jetstream.ErrKeyExists) // the client's error for a wrong last sequence
 	}))
 	add := func(ctx context.Context, _ contend.Try) error {
 		e, err := bucket.Get(ctx, "number")

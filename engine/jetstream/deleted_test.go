@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// admin is a connection for changes by hand.
+// admin returns a connection with which a test changes streams, as an operator would.
 func admin(t *testing.T, nodes *natstest.Cluster) natsjs.JetStream {
 	t.Helper()
 	js, err := natsjs.New(rawConn(t, nodes.URL()), natsjs.WithDefaultTimeout(time.Minute))
@@ -100,7 +100,7 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 		}
 	}
 	id := log.Member()
-	log.kill() // so that it does not say how far it has come
+	log.kill() // so that it does not store the end of its log in the bucket
 	expel(t, other, id, other.timing.gone)
 	for shard := range 2 {
 		s := stream{other.c, other.names.logStream(shard)}
@@ -112,7 +112,7 @@ func TestAStreamThatIsReplacedWhileNobodyOwnsItIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shard == 0 {
-			info.Config.Metadata = nil // made by hand; the other one is made from a copy of the configuration
+			info.Config.Metadata = nil // as if created by hand; otherwise from a copy of the configuration
 		}
 		if _, err := js.CreateStream(t.Context(), info.Config); err != nil {
 			t.Fatal(err)
@@ -206,7 +206,7 @@ func TestAnEntryThatIsMissingIsNoticed(t *testing.T) {
 	if err := s.DeleteMsg(t.Context(), 3); err == nil {
 		t.Fatal("an entry can be deleted by hand")
 	}
-	// A rollup of the whole stream would be a way, if it were allowed.
+	// A rollup of the whole stream would remove entries, if the stream allowed it.
 	m := encode(l.subject, journal.Entry{Seq: 6})
 	m.Header.Set(natsjs.MsgRollup, natsjs.MsgRollupAll)
 	if _, err := js.PublishMsg(t.Context(), m); err == nil {

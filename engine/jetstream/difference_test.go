@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// diary is a log that can be read while it is written.
+// diary is the output of a logger, which a test can read while it is written.
 type diary struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// stored returns the message of an entry as a server hands it out.
+// stored returns the message of an entry as a server returns it.
 func stored(e journal.Entry) message {
 	m := encode("x.log.0", e)
 	return message{Seq: e.Seq, header: m.Header, Data: bytes.Clone(m.Data)}

@@ -19,11 +19,12 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// newName returns a name that no other test has, nor the same one when it is run
-// again: they share servers.
+// newName returns a new name for a cluster. Tests, and repeated runs of a test, share
+// servers, so each needs a name of its own.
 func newName() string { return "t-" + newMemberID() }
 
-// openTest opens a log until the end of the test, of a new cluster if none is named.
+// openTest opens a log until the end of the test. If the configuration has no name, it
+// creates a new cluster.
 func openTest(t *testing.T, cfg Config) *Log {
 	t.Helper()
 	if cfg.Name == "" {
@@ -34,13 +35,13 @@ func openTest(t *testing.T, cfg Config) *Log {
 	}
 	log := mustOpen(t, cfg)
 	t.Cleanup(func() {
-		log.Close() // tests that look at its error close it themselves
+		log.Close() // tests that check the error of Close call it themselves
 	})
 	return log
 }
 
-// mustLease leases a shard. It tries again after a timeout, and if the last owner could
-// not tell the others in time that it has released the shard.
+// mustLease leases a shard. It tries again after a timeout, and while the others do not
+// know yet that the last owner has released the shard.
 func mustLease(t *testing.T, log *Log, shard int) (l *lease) {
 	t.Helper()
 	natstest.Wait(t, func(ctx context.Context) error {
@@ -63,11 +64,11 @@ func release(t *testing.T, l *lease) {
 	}
 }
 
-// timedOut reports whether something has failed because the machine or its servers are
-// slow.
+// timedOut reports whether an operation has failed because the machine or its servers
+// are slow.
 func timedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-// expel has a member expel another one, as if that had been silent for so long.
+// expel makes a member expel another one, as if it had been silent for the time silence.
 func expel(t *testing.T, by *Log, id string, silence time.Duration) {
 	t.Helper()
 	natstest.Wait(t, func(context.Context) error {
@@ -85,7 +86,8 @@ func expel(t *testing.T, by *Log, id string, silence time.Duration) {
 	})
 }
 
-// makeSilent makes it look to a member as if another one had been silent for so long.
+// makeSilent changes what a member knows of another one: as if that had been silent for
+// the time silence.
 func makeSilent(to *Log, id string, silence time.Duration) {
 	to.view.mu.Lock()
 	defer to.view.mu.Unlock()
@@ -96,8 +98,8 @@ func makeSilent(to *Log, id string, silence time.Duration) {
 	to.view.changes.announce(0)
 }
 
-// awaitSilent waits until a lease has ended because no heartbeat of its member arrives.
-// To the member it seems that the time has passed since the last one.
+// awaitSilent makes a member believe that its last heartbeat arrived the time silence
+// ago, and waits until its lease has ended for that reason.
 func awaitSilent(t *testing.T, l *lease, silence time.Duration) {
 	t.Helper()
 	natstest.Wait(t, func(context.Context) error {
@@ -168,7 +170,7 @@ func appendData(ctx context.Context, l journal.Lease, n uint64, data []byte) err
 	}
 }
 
-// insist repeats an append until it succeeds, as an owner does.
+// insist repeats an append until it succeeds, as an engine does.
 func insist(t *testing.T, l journal.Lease, n uint64) {
 	t.Helper()
 	natstest.Wait(t, func(context.Context) error {
@@ -202,7 +204,8 @@ func wantLog(t *testing.T, l journal.Lease, first, last uint64) {
 	}
 }
 
-// wantErr checks that an error is one of the journal's and says what it should.
+// wantErr checks that an error matches want, an error of package journal, and contains
+// the texts.
 func wantErr(t *testing.T, call string, err, want error, texts ...string) {
 	t.Helper()
 	if want != nil && !errors.Is(err, want) || err == nil {
@@ -215,7 +218,8 @@ func wantErr(t *testing.T, call string, err, want error, texts ...string) {
 	}
 }
 
-// wantPlain checks that an error is none of the journal's, so that it is tried again.
+// wantPlain checks that an error matches no error of package journal, so that callers
+// try again, and contains the texts.
 func wantPlain(t *testing.T, call string, err error, texts ...string) {
 	t.Helper()
 	for _, other := range []error{journal.ErrStale, journal.ErrDamaged, journal.ErrFull, journal.ErrLocked, journal.ErrNoBlob} {
@@ -235,7 +239,7 @@ func isOpen(c <-chan struct{}) bool {
 	}
 }
 
-// rawConn is a connection of another program.
+// rawConn returns a connection to NATS that is not part of a log.
 func rawConn(t *testing.T, url string) *nats.Conn {
 	t.Helper()
 	nc, err := nats.Connect(url, nats.Timeout(time.Minute), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond))

@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// large is larger than some chunks.
+// large is a text that needs several chunks.
 var large = strings.Repeat("0123456789abcdef", 5*chunkSize/2/16)
 
 func TestABlobIsReadAtRandomPlaces(t *testing.T) {
@@ -72,7 +72,7 @@ func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 	if e, err := kv.Get(t.Context(), shardKey(0)); err != nil || !bytes.Contains(e.Value(), []byte(log.Member())) {
 		t.Errorf("NATS reads the owner %v, %v; want %s", e, err, log.Member())
 	}
-	// What NATS's own tools delete is deleted.
+	// A blob that NATS's own tools have deleted is gone for us too.
 	if err := store.Delete(t.Context(), "0/empty"); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestNATSItselfReadsWhatIsStored(t *testing.T) {
 	}
 }
 
-// damages are what may happen to a blob in the object store.
+// damages are functions that damage a blob in the object store.
 var damages = map[string]func(ctx context.Context, js natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error{
 	"its parts are gone": func(ctx context.Context, _ natsjs.JetStream, l *lease, info *natsjs.ObjectInfo) error {
 		return l.objects.purge(ctx, chunkSubject(l.backend.names, info.NUID), 0)

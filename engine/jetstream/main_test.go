@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(childEnv); url != "" {
 		os.Exit(childMain(url, os.Getenv(childNameEnv)))
 	}
-	// Most tests wait for servers most of the time.
+	// Run many tests at once: most of them wait for servers most of the time.
 	flag.Parse()
 	flag.Set("test.parallel", strconv.Itoa(max(4, runtime.GOMAXPROCS(0))))
 	code := m.Run()
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// mustOpen opens a log whose leases do not end because the machine is slow, unless the
-// configuration says how long they last.
+// mustOpen opens a log. Unless the configuration has a lease time, it is so long that
+// leases do not end on a slow machine.
 func mustOpen(t *testing.T, cfg Config) *Log {
 	t.Helper()
 	if cfg.LeaseTime == 0 {
@@ -54,7 +54,7 @@ func mustOpen(t *testing.T, cfg Config) *Log {
 	return log
 }
 
-// shardLog is one shard of a cluster, as a log of its own.
+// shardLog makes one shard of a cluster a log of its own.
 type shardLog struct {
 	journal.Cluster
 	shard int
@@ -64,8 +64,8 @@ func (l shardLog) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 	return l.Cluster.Lease(ctx, l.shard+shard)
 }
 
-// conformance runs the suite of a journal. Each of its tests has a shard. Some share a
-// cluster, because a cluster has two streams beside those of its shards.
+// conformance runs the suite [journaltest.Run]. Each of its tests has a shard of its own.
+// Several tests share a cluster, because each cluster needs two more streams.
 func conformance(t *testing.T, nodes *natstest.Cluster) {
 	t.Helper()
 	const shards = 8
@@ -84,7 +84,7 @@ func conformance(t *testing.T, nodes *natstest.Cluster) {
 
 func TestConformanceOfOneNode(t *testing.T) {
 	if !*oneNode {
-		return // the suite runs on three servers; -conformance.onenode asks for one more run
+		return // the suite runs on three servers; with -conformance.onenode also on one
 	}
 	conformance(t, natstest.Start(t, 1))
 }
@@ -98,14 +98,14 @@ type killable struct {
 	kept *members
 }
 
-// members are those of all clusters of a suite that are not killed.
+// members has the members of all clusters of a suite that were not killed.
 type members struct {
 	mu   sync.Mutex
 	list []*Log
 }
 
-// Kill implements [journaltest.Process]. The other members need not wait until the
-// lease time has passed.
+// Kill implements [journaltest.Process]. It makes the other members expel this one at
+// once, before the lease time has passed.
 func (k *killable) Kill() {
 	id := k.Member()
 	k.kill()

@@ -166,7 +166,7 @@ func TestALeaseThatEndedByItselfIsFollowedByAnother(t *testing.T) {
 	l := mustLease(t, log, 0)
 	appendEntries(t, l, 1, 2)
 	for range 3 {
-		l.lose(errSilent) // the bucket still says that we own it
+		l.lose(errSilent) // in the bucket we still own the shard
 		next := mustLease(t, log, 0)
 		if next.Epoch() <= l.Epoch() {
 			t.Fatalf("epoch %d after %d", next.Epoch(), l.Epoch())

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// wiped is a cluster whose servers have lost everything.
+// wiped deletes all streams of a cluster, as if its servers had lost their disks.
 func wiped(t *testing.T, nodes *natstest.Cluster, cfg Config) {
 	t.Helper()
 	js := admin(t, nodes)

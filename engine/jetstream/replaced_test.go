@@ -59,7 +59,7 @@ func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	log := openTest(t, cfg)
 	wiped(t, nodes, cfg)
 	anew := openTest(t, cfg)
-	// As if it had looked at the settings just before they were others.
+	// Join as if the process had read the settings just before the cluster was replaced.
 	if err := log.member.join(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,8 @@ func TestWhoHasJoinedAnotherClusterLeavesItsRoster(t *testing.T) {
 	natstest.Wait(t, func(ctx context.Context) error {
 		_, err := anew.bucket.get(ctx, memberKey(log.Member()))
 		if !errors.Is(err, errNoMessage) {
-			// It may have left before it joined, as far as it knows: then it is expelled.
+			// If it tried to leave before its record was stored, the record stays until
+			// the others expel it.
 			makeSilent(anew, log.Member(), anew.timing.expelAt)
 			return fmt.Errorf("the record of a process that does not belong there is still there, or: %v", err)
 		}
@@ -83,8 +84,8 @@ func beatUntil(t *testing.T, log *Log, revision uint64) {
 	}
 }
 
-// TestRevisionsOfAnotherClusterAreNotOurs has a shard's record in the new cluster
-// get the revision that it had in the old one.
+// TestRevisionsOfAnotherClusterAreNotOurs replaces a cluster by a new one in which the
+// record of a shard has the same revision as in the old one.
 func TestRevisionsOfAnotherClusterAreNotOurs(t *testing.T) {
 	t.Parallel()
 	nodes := natstest.Shared(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// hold is an answer that never comes; it tells of each request.
+// hold returns a function that never answers, and sends an element to taken for each
+// request.
 func hold(taken chan<- struct{}) journal.Answer {
 	return func([]byte, func([]byte)) { taken <- struct{}{} }
 }

@@ -21,8 +21,8 @@ var soakHarms = flag.Int("soak.harms", 1, "how often the soak test does somethin
 
 const soakShards = 3
 
-// soak is members that append to the shards they are assigned, and what was
-// acknowledged to them.
+// soak has members that append to the shards that they are assigned, and records which
+// entries were acknowledged.
 type soak struct {
 	t     *testing.T
 	cfg   Config
@@ -100,7 +100,7 @@ var soakHarmList = []struct {
 	}},
 }
 
-// progress waits until all shards have recorded some more.
+// progress waits until some more entries were recorded in every shard.
 func (s *soak) progress() {
 	s.t.Helper()
 	count := func() (n [soakShards]int) {
@@ -152,10 +152,10 @@ func (m *soakMember) kill() {
 	m.group.Wait()
 }
 
-// soakWait is how a member waits for a shard, and for servers.
+// soakWait is the policy with which a member waits for a shard, and for servers.
 var soakWait = retry.Must("fixed(20ms) jitter=50% attempts=unlimited")
 
-// own appends to the shard whenever it is ours.
+// own appends to the shard whenever the member owns it.
 func (s *soak) own(ctx context.Context, log *Log, shard int) {
 	_ = soakWait.Do(ctx, func(ctx context.Context) error {
 		if assigned, _ := log.Assigned(); !slices.Contains(assigned, shard) {
@@ -180,7 +180,7 @@ func (s *soak) own(ctx context.Context, log *Log, shard int) {
 	})
 }
 
-// pause lets servers and other members work.
+// pause waits for a moment, so that servers and other members can work.
 func pause(ctx context.Context) {
 	select {
 	case <-time.After(20 * time.Millisecond): // real clock: only how much is appended depends on it
@@ -188,7 +188,7 @@ func pause(ctx context.Context) {
 	}
 }
 
-// append insists on one entry, until it is recorded or the lease is over.
+// append repeats the append of one entry until it is recorded or the lease has ended.
 func (s *soak) append(ctx context.Context, l journal.Lease, shard int, last uint64) (seq uint64, err error) {
 	id := testID(rand.Uint64())
 	for range soakWait.Attempts(ctx, &err) {
@@ -242,7 +242,7 @@ func (s *soak) read(log *Log, shard int) (entries []journal.Entry) {
 	return entries
 }
 
-// judge compares the logs with what was acknowledged.
+// judge compares the logs with the acknowledged entries.
 func (s *soak) judge() {
 	s.t.Helper()
 	log := openTest(s.t, s.cfg)

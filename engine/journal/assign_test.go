@@ -10,7 +10,7 @@ import (
 )
 
 func TestAssignIsWhatItAlwaysWas(t *testing.T) {
-	// Processes of different versions must agree, so these never change.
+	// Processes of different versions must agree, so never change these results.
 	tests := []struct {
 		members []string
 		shards  int
@@ -67,8 +67,8 @@ func FuzzAssign(f *testing.F) {
 	})
 }
 
-// wantBalance checks that every shard has an owner among the members, and that
-// none has two more than another.
+// wantBalance checks that every shard has an owner among the members, and that the
+// numbers of shards of two members differ by at most one.
 func wantBalance(t *testing.T, members []string, shards int) {
 	t.Helper()
 	owners := journal.Assign(members, shards)
@@ -92,8 +92,8 @@ func wantBalance(t *testing.T, members []string, shards int) {
 }
 
 func TestAssignMovesFewShards(t *testing.T) {
-	// The least that can move when a member comes or goes is its own share.
-	// What balance costs beyond that is bounded here as a mean of many.
+	// When a member joins or leaves, at least its own share of the shards moves. Balance
+	// makes a few more move; this test limits their number, as a mean of many rounds.
 	const shards, rounds = 32, 100
 	for members, want := range map[int]float64{2: 16, 3: 12.5, 4: 10.5, 6: 8, 10: 7} {
 		random := rand.New(rand.NewPCG(3, uint64(members)))

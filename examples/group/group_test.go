@@ -218,7 +218,7 @@ func TestADeviceBehindAPartitionCatchesUpWhenItHeals(t *testing.T) {
 	done := make(chan error, 1)
 	var epoch int
 	go func() { var err error; epoch, err = away.Update(ctx, "<away>"); done <- err }()
-	<-waiting // it lost for want of acceptors, and goes on trying
+	<-waiting // it lost because too few acceptors answered, and tries again
 	for i := range 3 {
 		if _, err := here.Update(ctx, fmt.Sprintf("<here %d>", i)); err != nil {
 			t.Fatal(err)

@@ -91,7 +91,7 @@ func TestAllMembersHearWhatIsAccepted(t *testing.T) {
 		deliverAndPersist(a, Message{Kind: Learn, From: member, Ballot: Ballot{Epoch: 1}})
 	}
 	m := Message{Kind: Accept, From: 6, Ballot: Ballot{1, 1, 6}, Value: Value{6, 1, "x"}}
-	for _, want := range [][]int{{5, 6, 7}, {6}} { // who repeats itself is answered alone
+	for _, want := range [][]int{{5, 6, 7}, {6}} { // the answer to a repeated message goes only to its sender
 		var to []int
 		for _, told := range deliverAndPersist(a, m) {
 			if to = append(to, told.To); told.Kind != Accepted || told.Value != m.Value || told.Ballot != m.Ballot {

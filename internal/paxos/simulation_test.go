@@ -33,8 +33,8 @@ type simulation struct {
 	wrong     []string
 }
 
-// vote is the acceptors that have ever had a value accepted under a ballot on
-// their disk.
+// vote has the acceptors whose disk has, or had, a value that was accepted under a
+// ballot.
 type vote struct {
 	value Value
 	by    voters
@@ -63,9 +63,9 @@ type member struct {
 type acceptor struct {
 	*Acceptor
 	life int // counts the crashes
-	busy int // until when its disk is
+	busy int // time until which its disk is busy
 	disk map[int]Slot
-	cut  int // the disk has nothing up to it, but that it was decided
+	cut  int // up to this epoch the disk only has the information that it was decided
 }
 
 const (
@@ -381,7 +381,7 @@ func (w *simulation) checkEnd() {
 		if v.Data != strconv.Itoa(epoch) {
 			w.fail("%v is in epoch %d, and was made for another", v, epoch)
 		}
-		v.Data = "" // whose it is
+		v.Data = "" // compare only whose value it is
 		if old, twice := where[v]; twice {
 			w.fail("%v is in epochs %d and %d", v, old, epoch)
 		}

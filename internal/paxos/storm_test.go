@@ -7,8 +7,8 @@ import (
 
 var seeds = flag.Int("paxos.seeds", 100, "number of storms to run")
 
-// Every storm must hold: never two values for an epoch; a value reported as
-// committed is committed, once; a value given up for certain is not.
+// TestStorms checks these invariants: no epoch has two values; a value that is reported
+// as committed was decided once; a value that was certainly given up was never decided.
 func TestStorms(t *testing.T) {
 	committed, givenUps, epochs, lateOnes, forgotten := 0, 0, 0, 0, 0
 	for seed := range uint64(*seeds) {

@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// TestNames has every function of names, with names that it takes for those of
-// credentials and names that it does not.
+// TestNames tests every function about names, with names for which it returns true and
+// names for which it returns false.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ func TestPercentage(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		live    uint64
-		cycles  uint64 // since the look before
+		cycles  uint64 // collections since the last update
 		times   int
 		percent int
 		release bool // at the last of the times

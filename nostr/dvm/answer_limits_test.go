@@ -54,7 +54,7 @@ func TestFeedbackIsNeverDatedFarAhead(t *testing.T) {
 	r := newParsedRequest(t, morning)
 	h := failing(120, 0) // all at once
 	for i := range h.Attempts {
-		h.Attempts[i].Number = 1 // so that none is left out for its number
+		h.Attempts[i].Number = 1 // so that no retry is omitted because of its number
 	}
 	h.Outcome = &dvm.Outcome{State: dvm.Failed, At: morning}
 	var before []nostr.Event
@@ -82,7 +82,7 @@ func TestFeedbackThatWouldBeDatedTooFarAheadIsLeftOut(t *testing.T) {
 	r := newParsedRequest(t, morning)
 	h := &dvm.History{MaxRetries: 3, Attempts: []dvm.Attempt{
 		{Started: after(0), Ended: after(100), Error: "a", Retry: true},
-		{Started: after(1), Ended: after(40), Error: "b", Retry: true}, // 61 s before what was said last
+		{Started: after(1), Ended: after(40), Error: "b", Retry: true}, // 61 s before the last feedback
 		{Started: after(1), Ended: after(41), Error: "c", Retry: true},
 	}, Outcome: &dvm.Outcome{State: dvm.Cancelled, At: after(30)}}
 	equal(t, "the events", summaries(dvm.Answers(r, h)), []string{

@@ -22,7 +22,7 @@ type fakeLink struct {
 	asked     int // subscriptions that were made
 	fetched   int
 	grace     time.Duration
-	shelf     []*nostr.Event // what Fetch finds
+	shelf     []*nostr.Event // events that Fetch returns
 	deaf      bool           // Fetch fails
 	sloppy    bool           // FetchSoon returns events that do not match
 }

@@ -178,7 +178,7 @@ func TestAForgottenRequestThatCameAgainIsRememberedForItsTime(t *testing.T) {
 	if got := g.Check(a, after(600)); got != dvm.Accepted {
 		t.Fatalf("Check = %v, want accepted", got)
 	}
-	// The time of its first visit is over, that of the second is not.
+	// The id was stored twice: the first time has expired, the second has not.
 	if got := g.Check(a, after(900)); got != dvm.Seen {
 		t.Errorf("Check = %v, want seen", got)
 	}

@@ -50,13 +50,13 @@ func TestStrangersAreRefusedSoManyTimesInAMinute(t *testing.T) {
 		if got := o.seen[99].Verdict; got != dvm.Silenced || got.String() != "silenced" {
 			t.Errorf("the last verdict is %v", got)
 		}
-		// It is not forgotten for good: a relay sends it again.
+		// The dropped request is not lost: a relay sends it again.
 		advance(10 * time.Second)
 		o.deliver(t, last)
 		if s := o.Stats(); s[dvm.Invalid] != 61 {
 			t.Errorf("Stats = %v, want one more refusal", s)
 		}
-		// Good requests are not concerned.
+		// Valid requests are still accepted.
 		if o.deliver(t, strangerRequest(t, 100)); len(o.jobs.started) != 1 {
 			t.Errorf("%d were started, want 1", len(o.jobs.started))
 		}
@@ -73,7 +73,7 @@ func TestTwoServersRefuseWithTheSameEvents(t *testing.T) {
 		}
 		a.deliver(t, bad)
 		for _, e := range flood {
-			a.deliver(t, e) // the last one asks too often
+			a.deliver(t, e) // the customer of the last one sends too many requests
 		}
 		advance(1100 * time.Millisecond) // a busy server
 		b.Stored("wss://other.example", "jobs")

@@ -23,7 +23,7 @@ type fakeJobs struct {
 	cancelled []string
 	active    []dvm.ActiveJob
 	err       error         // what Start returns
-	wall      chan struct{} // that Start waits for
+	wall      chan struct{} // Start waits until it is closed
 }
 
 func (l *fakeJobs) Start(_ context.Context, r *dvm.Request) error {
@@ -226,7 +226,7 @@ func TestAFloodIsToldOnce(t *testing.T) {
 		if s := o.Stats(); s[dvm.Overloaded] != 1 || s[dvm.Limited] != 24 {
 			t.Errorf("Stats = %v", s)
 		}
-		// The silent ones are not forgotten for good: a relay sends them again.
+		// The requests that were dropped silently are not lost: a relay sends them again.
 		advance(6 * time.Second)
 		late := newRequest(t, time.Now(), withTimeout("5"))
 		o.deliver(t, newRequest(t, time.Now(), withTimeout("6")))
@@ -241,7 +241,7 @@ func TestAFloodIsToldOnce(t *testing.T) {
 		}
 		advance(time.Minute)
 		o.deliver(t, newRequest(t, time.Now().Add(-time.Minute), func(e *nostr.Event) { e.Content = "20" }))
-		advance(time.Second) // it is asked first whether it was answered
+		advance(time.Second) // the provider first asks the relays whether the request was answered
 		if len(o.jobs.started) != 8 {
 			t.Errorf("%d were started, want the last one too", len(o.jobs.started))
 		}
@@ -445,7 +445,7 @@ func TestTheCustomerCancels(t *testing.T) {
 		if len(o.jobs.cancelled) != 0 {
 			t.Errorf("cancelled: %v", o.jobs.cancelled)
 		}
-		o.Handle(relay, withdrawal(customer)) // says that the one before was forged
+		o.Handle(relay, withdrawal(customer)) // returns the error for the forged event before
 		synctest.Wait()
 		if len(o.jobs.cancelled) != 1 || o.jobs.cancelled[0] != e.ID {
 			t.Errorf("cancelled: %v, want %s", o.jobs.cancelled, e.ID)
@@ -477,7 +477,7 @@ func TestManyJobsAreOneSubscription(t *testing.T) {
 		if got := o.fakeLink.wants("cancel-1"); len(got) != 3 || o.fakeLink.asked != before+1 {
 			t.Errorf("%d filters in %d subscriptions", len(got), o.fakeLink.asked-before)
 		}
-		// Jobs end without a word; it is found out.
+		// The end of a job has no signal; the regular refresh detects it.
 		o.jobs.mu.Lock()
 		o.jobs.active = o.jobs.active[:7]
 		o.jobs.mu.Unlock()
@@ -509,7 +509,8 @@ func TestAReaderDoesNotWaitLong(t *testing.T) {
 		for i := range 70 {
 			o.deliver(t, newRequest(t, time.Now(), func(e *nostr.Event) { e.Content = fmt.Sprint(i) }))
 		}
-		// One is at the wall and 64 wait; each other has cost its reader a moment.
+		// One event waits in Start and 64 are queued; for each other one its reader waited
+		// for a moment.
 		if got, want := time.Since(before), 5*100*time.Millisecond; got != want || o.Stats()[dvm.Dropped] != 5 {
 			t.Errorf("the reader waited for %v, want %v; %v", got, want, o.Stats())
 		}

@@ -246,7 +246,7 @@ func TestAQueuedJobCanBeCancelled(t *testing.T) {
 		}
 		start(t, runner, list[0])
 		start(t, runner, list[1])
-		start(t, runner, list[1]) // again: nothing
+		start(t, runner, list[1]) // a repeated start does nothing
 		if err := runner.Start(t.Context(), list[2]); !errors.Is(err, dvm.ErrOverloaded) {
 			t.Errorf("the third: %v, want ErrOverloaded", err)
 		}
@@ -263,7 +263,7 @@ func TestAQueuedJobCanBeCancelled(t *testing.T) {
 		if s := runner.Stats(); s.Cancelled != 1 || s.Failed != 2 {
 			t.Errorf("%+v", s)
 		}
-		start(t, runner, list[0]) // was had
+		start(t, runner, list[0]) // this job has run already: nothing
 		synctest.Wait()
 		if s := runner.Stats(); s.Running != 0 {
 			t.Errorf("a job is done twice: %+v", s)

@@ -67,7 +67,7 @@ func TestSanitiseCuts(t *testing.T) {
 // befores are texts of programs and libraries; a golden file has their
 // sanitised form.
 var befores = []string{
-	// Errors of the network are a phrase.
+	// Network errors become a phrase.
 	`Post "https://agent.internal.corp:8443/jobs?x=1": dial tcp 10.1.2.3:8443: connect: connection refused`,
 	`Get "http://db7.prod.example.internal/": dial tcp: lookup db7.prod.example.internal on 10.0.0.2:53: no such host`,
 	`lookup db7.prod.example on 10.0.0.2:53: server misbehaving`,
@@ -76,7 +76,7 @@ var befores = []string{
 	`remote error: TLS handshake: bad certificate of db7`,
 	`dial tcp 10.1.2.3:443: connect: no route to host`,
 
-	// Where something is.
+	// Hosts and addresses.
 	`connect to db7 failed`, `lookup agent7: gone`, `dial redis: gone`, `connect to the database failed`, `lookup table is empty`,
 	`pq: password authentication failed for user "postgres" on host db01.corp.local`,
 	`upstream 10.1.2.3 said no`, `upstream 10.1.2.3:8080/x said no`, `peer [fd00::12]:5432 left`, `peer fe80::1%eth0, ::1 left`,
@@ -93,7 +93,7 @@ var befores = []string{
 	`Authorization: Token abcdef`, `Authorization: Digest username=bob realm=x, next`, `"Authorization": "Token abc def", "x": 1`,
 	`"password": "a b c"`, `PGPASSWORD hunter2`, `xhttp://user:pass@host/`, `AKIAIOSFODNN7EXAMPL`, `AWS secret wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY`,
 
-	// What people can read stays so.
+	// Ordinary text stays unchanged.
 	`1/3 of a/b, read/write, n/a, 20 req/s, text/plain; charset=utf-8`, `exit status 1`, `status:500 at 12:30:45 on 2026-11-15`, `want 1.5, got 1.2.3 (v1.26.0)`,
 	`timeout "30s": want whole seconds, 1 to 600`, `no room for another job; try again later`, `json: cannot unmarshal string into Go value of type int`,
 	`Operation timed out after 2000ms`, `HTTP 503: Service Unavailable`, `std::bad_alloc`, `rate limit reached; try again in 20s`, `file not found: report.txt`,

@@ -222,7 +222,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	asked := 0
 	err := r.Wait(ctx, func([]*nostr.Event) bool {
 		if asked++; asked == 1 {
-			r.Inject(newNote(t, 100, "a")) // is noticed though it comes while this is asked
+			r.Inject(newNote(t, 100, "a")) // Wait notices an event that arrives during the check
 		} else {
 			cancel()
 		}

@@ -64,7 +64,7 @@ func TestAMuteRelayAnswersNothing(t *testing.T) {
 			link.publish(newNote(t, 100, "a"))
 			reads := make(chan error, 1)
 			go func() {
-				_, _, err := link.conn.Read(t.Context()) // pongs come to who reads
+				_, _, err := link.conn.Read(t.Context()) // pongs are only handled during a read
 				reads <- err
 			}()
 			// real clock: a ping that is not answered can only time out

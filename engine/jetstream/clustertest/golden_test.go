@@ -28,7 +28,7 @@ import (
 )
 
 // goldenCluster has the streams of a cluster that an earlier version wrote: commit 2f049d3.
-// Another file of that kind is written by -golden.record, which takes some seconds.
+// The flag -golden.record writes another such file, which takes some seconds.
 const goldenCluster = "testdata/cluster1.json.gz"
 
 var goldenRecord = flag.String("golden.record", "", "file to write the streams of a small cluster to")
@@ -40,10 +40,10 @@ type storedStream struct {
 	Data   []byte          `json:"data"`
 }
 
-// goldenRun is what the golden cluster has under a key.
+// goldenRun is a run of the golden cluster.
 type goldenRun struct {
 	key   string
-	state string // that it is in after the cluster was opened
+	state string // the state of the run after the cluster was opened
 }
 
 var goldenRuns = []goldenRun{
@@ -157,7 +157,7 @@ func connectTo(t *testing.T, servers *natstest.Cluster) *nats.Conn {
 	return nc
 }
 
-// request sends a request to the servers' interface and reads the answer.
+// request sends a request to the JetStream API of the servers and decodes the answer.
 func request(t *testing.T, nc *nats.Conn, subject string, body, answer any) {
 	t.Helper()
 	text, err := json.Marshal(body)
@@ -251,7 +251,7 @@ func backUpStream(t *testing.T, nc *nats.Conn, name string) (s storedStream) {
 	}
 }
 
-// recordGolden lets a cluster have runs in many states, ends its only process in the
+// recordGolden creates a cluster with runs in many states, ends its only process in the
 // middle of an attempt, and writes the streams to a file.
 func recordGolden(t *testing.T, path string) {
 	t.Helper()

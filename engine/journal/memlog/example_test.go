@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
-// Two members share a store. What one owns, the other can call.
+// Two members share a store. Each can call the shards that the other one owns.
 func ExampleStore_Join() {
 	ctx := context.Background()
 	store := &memlog.Store{Shards: 8}

@@ -14,7 +14,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// once disturbs the first operation of that name.
+// once returns a function for Disturb: the first operation of that name has the fault.
 func once(name string, f memlog.Fault) func(memlog.Operation) memlog.Fault {
 	var done atomic.Bool
 	return func(op memlog.Operation) memlog.Fault {
@@ -28,7 +28,7 @@ func once(name string, f memlog.Fault) func(memlog.Operation) memlog.Fault {
 func TestFaultsOfAppends(t *testing.T) {
 	tests := map[string]struct {
 		fault memlog.Fault
-		last  uint64 // when it has failed
+		last  uint64 // last sequence after the append has failed
 	}{
 		"before it is delivered": {memlog.Fault{Before: errBroken}, 0},
 		"the answer is lost":     {memlog.Fault{After: errBroken}, 1},

@@ -75,5 +75,5 @@ func wantAssigned(t *testing.T, m *memlog.Member, want int) {
 	}
 }
 
-// echo answers at once with what it was asked.
+// echo answers at once with the request.
 func echo(request []byte, reply func([]byte)) { reply(request) }

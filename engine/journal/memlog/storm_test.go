@@ -18,12 +18,12 @@ import (
 
 var stormSeeds = flag.Uint64("storm.seeds", 1, "how many seeds to play")
 
-// storm is a cluster whose members own and append, as an engine would, while
-// everything goes wrong.
+// storm is a cluster whose members lease shards and append to them, as an engine would,
+// while members are killed, frozen and cut off and operations fail.
 type storm struct {
 	t      *testing.T
 	store  *memlog.Store
-	random *rand.Rand // of the test's goroutine
+	random *rand.Rand // used only by the test's goroutine
 
 	mu           sync.Mutex
 	appended     uint64
@@ -63,7 +63,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// strike does something to a member, and reports whether it has killed it.
+// strike kills, freezes or cuts off a member, and reports whether it has killed it.
 func (s *storm) strike(m *memlog.Member) (killed bool) {
 	switch s.random.IntN(8) {
 	case 0:
@@ -87,7 +87,7 @@ func (s *storm) strike(m *memlog.Member) (killed bool) {
 	return false
 }
 
-// start starts a process that owns what it is assigned.
+// start starts a process that leases the shards that it is assigned.
 func (s *storm) start(ctx context.Context, group *sync.WaitGroup) *memlog.Member {
 	m := s.store.Join("process")
 	group.Go(func() {
@@ -155,7 +155,7 @@ func (s *storm) own(ctx context.Context, m *memlog.Member, shard int) {
 	}
 }
 
-// appendEntry repeats an append until it is known whether it has counted.
+// appendEntry repeats an append until it is known whether the entry was recorded.
 func (s *storm) appendEntry(ctx context.Context, l journal.Lease, shard int, last uint64) (uint64, error) {
 	var id journal.ID
 	s.mu.Lock()

@@ -29,8 +29,7 @@ func TestPage(t *testing.T) {
 	if err := os.WriteFile(notes, []byte("Because.\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The second command keeps what the first has written; repeated, the first
-	// replaces only its own.
+	// Each command replaces only its own section of the page and keeps the other one.
 	for _, s := range []struct{ section, in string }{{"durable", many}, {"waiting", many}, {"durable", peers}} {
 		if err := run(strings.NewReader(s.in), new(strings.Builder), s.section, notes, page); err != nil {
 			t.Fatal(err)
