@@ -174,7 +174,7 @@ func parseEdges(s string) (Band, error) {
 	case up:
 		return Plus(f / 100), nil
 	case f > 100:
-		return None, fmt.Errorf("jitter: %q reaches below zero, at most 100%%", s)
+		return None, fmt.Errorf("jitter: %q reaches below zero: want at most 100%%", s)
 	default:
 		return PlusMinus(f / 100), nil
 	}

@@ -26,7 +26,7 @@ type Breaker struct {
 	mu        sync.Mutex
 	state     State // as the last call left it: an open time that is over shows only in StateAt
 	openUntil time.Duration
-	openings  int           // in a row, without closing in between
+	openings  int           // number of openings since the breaker was last closed
 	openFor   time.Duration // length of the last opening
 	probes    probes
 	events    eventQueue

@@ -18,7 +18,7 @@ import (
 // goroutine it runs is not at fault; the other observers still receive the
 // event. An observer that needs to know of its panics must recover them itself.
 type Event struct {
-	Name    string        // of the breaker
+	Name    string        // the breaker's name
 	From    State         // the state that ended
 	To      State         // the state that began
 	At      time.Duration // time of the change, by the clock that the breaker was called with

@@ -20,7 +20,7 @@ func (b *Breaker) admit(now time.Duration) (Permit, error) {
 	}
 	wait := b.refusedFor(now)
 	switch {
-	case b.state.allowsAll(): // it changed since AllowAt read it
+	case b.state.allowsAll(): // the state has changed since AllowAt read it
 		return Permit{breaker: b, window: b.closed.Load(), start: now}, nil
 	case b.state == HalfOpen && wait == 0:
 		return Permit{breaker: b, probe: b.probes.start(now), start: now}, nil

@@ -11,8 +11,8 @@ type callTally struct {
 	size     uint64
 	bad      []badCall // oldest first; those before head have left the window
 	head     int
-	failures int // in bad[head:]
-	slow     int // in bad[head:]
+	failures int // number of failures in bad[head:]
+	slow     int // number of slow calls in bad[head:]
 }
 
 type badCall struct {

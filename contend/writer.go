@@ -171,7 +171,7 @@ func (p *proposal) attempt(ctx context.Context) error {
 
 // Try describes the attempts before the present one.
 type Try struct {
-	Number int   // of this attempt, from 1
+	Number int   // number of this attempt, from 1
 	Lost   error // the conflict of the previous attempt; nil if it had none
 	Unsure bool  // an earlier attempt may have been written; check that before writing again
 }

@@ -52,8 +52,8 @@ type target struct {
 	score     Score
 	breaker   *breaker.Breaker // nil means none
 	siblings  members          // targets of the same provider, itself included
-	failures  int              // in a row
-	ejections int              // in a row, without a success between them
+	failures  int              // failures in a row
+	ejections int              // ejections in a row, without a success between them
 	ejectFor  time.Duration    // length of the last ejection
 	out       time.Duration    // the ejection ends at this time
 	trials    int              // calls in flight that began while ejections was above zero
@@ -239,7 +239,7 @@ type Status struct {
 	InFlight int
 	Mean     time.Duration // expected time to first byte
 	Cost     float64       // the score, weight included
-	Failures int           // in a row
+	Failures int           // failures in a row
 	Closed   time.Duration // how much longer its server or breaker keeps it closed; 0 means that it is open
 	Ejected  time.Duration // how much longer it is ejected; 0 means that it is not
 }

@@ -17,7 +17,7 @@ type Call struct {
 	start   time.Duration
 	wait    time.Duration
 	tried   members // targets that the same work has tried before
-	counted bool    // as in flight
+	counted bool    // the call counts as in flight
 	trial   bool    // a call of a target that was ejected and has not succeeded since
 	heard   bool    // the first byte arrived
 	refused bool

@@ -29,7 +29,7 @@ const (
 // value that allocates nothing and has no lock: use it in one goroutine at a
 // time. [Pool] has one for each of its targets.
 type Score struct {
-	sum, weight float64 // of the observations in seconds, decayed up to the time last
+	sum, weight float64 // sum of the observations in seconds, and their number, both decayed up to the time last
 	last        time.Duration
 	inflight    int
 }

@@ -95,9 +95,9 @@ type Result uint8
 // The results. A failure that has nothing to do with load, such as an invalid
 // request or a cancellation by the caller, is Ignored.
 const (
-	Answered Result = iota // its duration counts
-	Dropped                // it failed because of overload: a timeout, a rejection for lack of capacity
-	Ignored                // it does not count; only its permit is released
+	Answered Result = iota // the duration of the call counts
+	Dropped                // the call failed because of overload: a timeout, a rejection for lack of capacity
+	Ignored                // the call does not count; only its permit is released
 )
 
 // Acquire acquires a permit as [Concurrency.Acquire] does, and starts timing

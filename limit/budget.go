@@ -20,8 +20,8 @@ type Budget struct {
 	// In millionths of a token.
 	cost, throttled, credit, max, ratio int64
 
-	tokens atomic.Int64 // of refund and bucket budgets
-	flight atomic.Int64 // of ratio budgets: calls in flight in the upper half, retries in the lower
+	tokens atomic.Int64 // refund and bucket budgets: what is left, in millionths of a token
+	flight atomic.Int64 // ratio budgets: calls in flight in the upper half, retries in the lower
 }
 
 // Both counts of a ratio budget are in one word, so that they change in one
@@ -165,9 +165,9 @@ func (b *Budget) removeTokens(n int64) {
 // hedged call succeeds, so with a refund all calls could be hedged.
 type Call struct {
 	b       *Budget
-	retries int32 // granted and not canceled
-	flying  int32 // of those, in flight
-	cost    int64 // price of the last one
+	retries int32 // retries that were granted and not canceled
+	flying  int32 // how many of these are in flight
+	cost    int64 // price of the last retry
 }
 
 // Fail records that an attempt failed.

@@ -207,7 +207,7 @@ func (s BudgetSpec) conflicts() []string {
 type budgetField struct {
 	name     string
 	value    float64
-	used     bool // by the spec's kind
+	used     bool // the spec's kind uses the number
 	optional bool // 0 is allowed, and omitted from the text form
 }
 

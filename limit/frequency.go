@@ -76,7 +76,7 @@ func (f Frequency) Validate() error { return joinProblems("rate", f.problems()) 
 func (f Frequency) problems() []string {
 	var problems []string
 	if f.Events < 1 {
-		problems = append(problems, fmt.Sprintf("%d events are not at least 1", f.Events))
+		problems = append(problems, fmt.Sprintf("%d events: want at least 1", f.Events))
 	}
 	switch {
 	case f.Per <= 0:

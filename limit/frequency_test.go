@@ -46,9 +46,9 @@ func TestParseRateErrorsQuoteTheWordAndSayWhatIsWrong(t *testing.T) {
 		{"5/m", "want events per"},
 		{"5/-d", "want events per"},
 		{"99999999999999999999/s", "want events per"},
-		{"0/s", "0 events are not at least 1"},
+		{"0/s", "0 events: want at least 1"},
 		{"1/-1s", "a span of -1s is not above zero"},
-		{"0/0s", "0 events are not at least 1; a span of 0s is not above zero"},
+		{"0/0s", "0 events: want at least 1; a span of 0s is not above zero"},
 		{"1/367d", "a span of 8808h0m0s is above 8784h0m0s"},
 		{"2/1ns", "more than one event per nanosecond"},
 	} {

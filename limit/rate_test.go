@@ -121,7 +121,7 @@ func TestRateDoesNotDriftOverABillionEvents(t *testing.T) {
 	for _, f := range []Frequency{{3, time.Second}, {7, time.Minute}, {999_983, time.Second}, {13, 17 * time.Millisecond}} {
 		r := newRate(t, RateConfig{Rate: f, MaxWait: day})
 		const events = 1_000_000_000
-		// The state after so many events is known: that is what not drifting means.
+		// Without drift, the state after this many events can be computed exactly.
 		r.AllowAt(0)
 		r.full.Store(events * r.ticks.step)
 		start := r.ticks.time(r.full.Load())

@@ -59,9 +59,9 @@ type ClientConfig struct {
 }
 
 type durationField struct {
-	name     string // in errors
+	name     string // name of the field in errors
 	value    *time.Duration
-	standard time.Duration // in place of 0
+	standard time.Duration // default: replaces 0
 }
 
 func (c *ClientConfig) durations() []durationField {

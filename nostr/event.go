@@ -18,7 +18,7 @@ import (
 // Limits of what is accepted from a relay.
 const (
 	MaxFrame   = 512 << 10 // bytes of a message
-	MaxTags    = 100       // of an event
+	MaxTags    = 100       // tags of an event
 	MaxContent = 64 << 10  // bytes of the content of an event
 	MaxKind    = 65535
 
@@ -28,8 +28,8 @@ const (
 // The kinds of invalid events.
 var (
 	ErrShape     = errors.New("not an event")
-	ErrID        = errors.New("the id is not that of the event")
-	ErrSignature = errors.New("the signature is not that of the author")
+	ErrID        = errors.New("the id does not match the event")
+	ErrSignature = errors.New("the signature does not match the author and the id")
 )
 
 // Event is a signed event of NIP-01.

@@ -202,5 +202,5 @@ func ExampleEvent_Verify() {
 	fmt.Println(e.Verify())
 	// Output:
 	// <nil> <nil>
-	// the id is not that of the event
+	// the id does not match the event
 }

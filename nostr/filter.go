@@ -16,7 +16,7 @@ type Filter struct {
 	Kinds   []int
 	Tags    map[string][]string // by the tag's one-letter name, without "#"
 	Since   int64               // seconds since 1970; 0 means any time
-	Until   int64               // the same
+	Until   int64               // seconds since 1970; 0 means any time
 	Limit   int                 // largest number of stored events, the newest; 0 means all
 }
 
@@ -75,7 +75,7 @@ func (f *Filter) UnmarshalJSON(data []byte) error {
 		return fmt.Errorf("filter: %w", err)
 	}
 	if fields == nil {
-		return fmt.Errorf("filter: null")
+		return fmt.Errorf("filter: null: want an object")
 	}
 	var out Filter
 	known := map[string]any{

@@ -46,7 +46,7 @@ const (
 // It reads no clock, and sends nothing itself.
 type outbox struct {
 	limit   int
-	timeout time.Duration // for an answer
+	timeout time.Duration // how long the relay may take to answer
 	pace    pace
 
 	queue []*item
@@ -56,7 +56,7 @@ type outbox struct {
 	inFlight   bool      // the first event was sent on this link and not answered
 	held       bool      // the first event waits for authentication
 	at         time.Time // when the first event was sent, or may be sent
-	unanswered int       // in a row, on this link
+	unanswered int       // number of events in a row without an answer, on this link
 	trouble    string    // why the first event is sent again
 	counts     outboxCounts
 }

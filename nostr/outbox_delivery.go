@@ -29,7 +29,7 @@ func (s State) String() string {
 
 // RefusedError is the error of an event that a relay refused for good.
 type RefusedError struct {
-	ID   string // of the event
+	ID   string // id of the event
 	Text string // the relay's text, made printable
 }
 

@@ -38,7 +38,7 @@ func (r relayLink) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.CloseNow() }() // it has ended, or we end it
+	defer func() { _ = conn.CloseNow() }() // does nothing if the connection has ended
 	r.setPhase(linkUp, time.Now())
 	r.log.Info("link up")
 

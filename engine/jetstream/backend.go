@@ -25,7 +25,7 @@ type backend struct {
 // checkShard returns an error if the cluster has no such shard.
 func (b *backend) checkShard(n int) error {
 	if n < 0 || n >= b.settings.Shards {
-		return fmt.Errorf("there is no such shard: the cluster has %d", b.settings.Shards)
+		return fmt.Errorf("there is no such shard: the cluster has the shards 0 to %d", b.settings.Shards-1)
 	}
 	return nil
 }

@@ -111,7 +111,7 @@ func skew(shown, from, to time.Time) time.Duration {
 func (x *examiner) checkServerInfo(s serverInfo) {
 	x.checkVersion(s.Server.Name, s.Server.Version)
 	if s.Data.Disabled {
-		return // it has no streams
+		return // without JetStream the server has no streams
 	}
 	if !s.Data.Config.SyncAlways {
 		x.add(journal.Weak, `set sync_interval to "always" in the server's jetstream block`,
@@ -159,7 +159,7 @@ func (x *examiner) checkClocks(ctx context.Context) {
 		m, err := x.bucket.stream.get(ctx, getRequest{Last: x.bucket.subject(r.key)})
 		var record memberRecord
 		if err != nil || json.Unmarshal(m.Data, &record) != nil || m.header.Get(operationHeader) != "" {
-			continue // it has left
+			continue // the member has left
 		}
 		// The server stored the heartbeat at most maxSkew after it was sent.
 		x.addSkew(fmt.Sprintf("member %s (%s)", id, record.Name), skew(record.Wall, m.Time.Add(-maxSkew), m.Time))

@@ -35,12 +35,12 @@ const (
 // Config describes a log. A setting that is marked with "at creation" is stored in the
 // cluster; a member that joins later uses the stored value.
 type Config struct {
-	URL  string // of the servers: nats://…, tls://…, several with commas
-	Name string // of this cluster within NATS, the start of the names of its streams: a-z, 0-9, dash; empty means DefaultName
+	URL  string // addresses of the servers, separated by commas: nats://…, tls://…
+	Name string // name of this cluster within NATS, with which the names of its streams begin: a-z, 0-9, dash; empty means DefaultName
 
-	Shards    int           // at creation; 0 means DefaultShards, or the number that the cluster has
-	Replicas  int           // of everything, at creation; 0 means 3 if the servers are a cluster, else 1
-	MaxBytes  int64         // of each shard's stream, at creation; 0 means no limit
+	Shards    int           // number of shards, at creation; 0 means DefaultShards, or the number that the cluster has
+	Replicas  int           // replicas of each stream, at creation; 0 means 3 if the servers are a cluster, else 1
+	MaxBytes  int64         // largest size of each shard's stream, at creation; 0 means no limit
 	LeaseTime time.Duration // a member without a heartbeat for this time counts as dead, at creation; 0 means DefaultLeaseTime
 
 	// At most one kind of credentials.

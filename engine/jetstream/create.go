@@ -47,7 +47,7 @@ type creator struct {
 	names  names
 	bucket bucket
 
-	log      *natsjs.StreamInfo // of the first shard; nil if it was not there
+	log      *natsjs.StreamInfo // stream of the first shard; nil if it did not exist
 	proposed string             // id of the cluster that we wanted to create
 	created  bool               // there was no cluster before
 }

@@ -18,7 +18,7 @@ type leaseTable struct {
 	member  *membership
 	view    *clusterView
 	objects *objects
-	group   *sync.WaitGroup // of the goroutines of the log
+	group   *sync.WaitGroup // waits for the goroutines of the log
 
 	mu     sync.Mutex
 	leases map[int]*lease // by shard; nil while the lease is being acquired
@@ -97,7 +97,7 @@ func (t *leaseTable) reserve(shard int) (id string, err error) {
 		return "", errClosed
 	}
 	if _, used := t.leases[shard]; used {
-		return "", fmt.Errorf("%w: this process has it", journal.ErrLocked)
+		return "", fmt.Errorf("%w: this process has leased it already", journal.ErrLocked)
 	}
 	if id, err = t.member.mayLease(); err != nil {
 		return "", err

@@ -74,7 +74,7 @@ func lastEpoch(ctx context.Context, s stream, state logState) (uint64, error) {
 	}
 	m, err := s.get(ctx, getRequest{Seq: state.last})
 	if errors.Is(err, errNoMessage) {
-		return 0, fmt.Errorf("stream %s: entry %d was cut off meanwhile", s.name, state.last)
+		return 0, fmt.Errorf("stream %s: entry %d was truncated meanwhile", s.name, state.last)
 	}
 	if err != nil {
 		return 0, err

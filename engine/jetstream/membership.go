@@ -35,9 +35,9 @@ type membership struct {
 	ended    chan struct{}         // closed when the process can't be a member again
 
 	mu        sync.Mutex
-	id        string // of the last join
+	id        string // member id of the last join
 	joined    bool
-	revision  uint64 // of the member record
+	revision  uint64 // revision of the member record
 	record    memberRecord
 	requests  *requestServer // serves requests to the member
 	answer    journal.Answer

@@ -97,7 +97,7 @@ func (o *objects) find(ctx context.Context, shard int, blob string) (*natsjs.Obj
 	if err := json.Unmarshal(m.Data, info); err != nil {
 		return nil, fmt.Errorf("%w: blob %s: %w: %w", journal.ErrDamaged, blob, errDescription, err)
 	}
-	if info.Deleted { // by hand
+	if info.Deleted { // NATS's own tools mark a deleted object in this way
 		return nil, fmt.Errorf("%w: %s", journal.ErrNoBlob, blob)
 	}
 	info.ModTime = m.Time

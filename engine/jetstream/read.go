@@ -54,7 +54,7 @@ func (l *leaseLog) fetch(ctx context.Context, from, last uint64) (entries []jour
 			continue
 		}
 		if first := l.first.Load(); from < first {
-			return nil, fmt.Errorf("entry %d was cut off: the first is %d", from, first)
+			return nil, fmt.Errorf("entry %d was truncated: the first entry is %d", from, first)
 		}
 		if from > last {
 			return nil, nil

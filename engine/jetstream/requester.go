@@ -30,7 +30,7 @@ const lateAnswerTime = 200 * time.Millisecond
 type requester struct {
 	*backend
 	view   *clusterView
-	prefix string // of the subjects of answers
+	prefix string // start of the subjects of answers
 	sub    *nats.Subscription
 
 	mu     sync.Mutex

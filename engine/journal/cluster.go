@@ -82,8 +82,8 @@ type Shared interface {
 
 // Status is the state of a [Cluster]: its members and its shards.
 type Status struct {
-	Members []Member `json:"members"` // by name
-	Shards  []Shard  `json:"shards"`  // by number
+	Members []Member `json:"members"` // sorted by name
+	Shards  []Shard  `json:"shards"`  // sorted by number
 }
 
 // Member is a process that shares a log.

@@ -53,7 +53,7 @@ type ID [16]byte
 // Entry is one element of the log.
 type Entry struct {
 	Seq   uint64 // position, from 1, without gaps
-	Epoch uint64 // of the lease under which it was appended
+	Epoch uint64 // epoch of the lease under which it was appended
 	ID    ID
 	Data  []byte
 }

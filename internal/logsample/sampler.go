@@ -1,5 +1,6 @@
-// Package logsample limits how often the same thing is logged. Under load, or while a
-// server is unreachable, one line in a while with a count says as much as thousands.
+// Package logsample limits how often the same line is logged. Under load, or while a
+// server is unreachable, thousands of equal lines contain no more information than one
+// line with a count.
 package logsample
 
 import (

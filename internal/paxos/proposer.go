@@ -36,7 +36,7 @@ type Proposer struct {
 	wanted  bool  // there is a proposal that is not decided
 	risked  bool  // the proposal was sent to be accepted in the current epoch
 	phase   Phase
-	ballot  Ballot // of the attempt
+	ballot  Ballot // ballot of the attempt
 	granted voters // acceptors that have promised, or in the phase Accepting, have accepted
 	refused voters // acceptors that have rejected this attempt or can't be reached
 	best    Entry  // while Preparing, the accepted entry with the highest ballot among the promises; then the value to be accepted

@@ -1,4 +1,4 @@
-// Package secret keeps secrets out of what is printed.
+// Package secret keeps secrets out of printed, logged and stored text.
 //
 // A [String] holds one secret: every verb of fmt and every encoder writes "***";
 // only [String.Reveal] returns the value. A [Ref] says where a secret is kept,

@@ -57,10 +57,10 @@ var queryPrefixes = []string{"xamz", "xgoog"}
 // API_KEY. A part of a word counts, too.
 const keyWords = "api access secret private auth signing encryption"
 
-// IsHeader reports whether a header is likely to identify its sender. A header that
-// is taken for a credential by mistake makes a request fail visibly; a credential
-// that is not found is sent to another party. IsHeader allocates nothing for
-// names up to 64 bytes.
+// IsHeader reports whether a header is likely to carry a credential of its sender. In
+// doubt it returns true: a header that is removed by mistake makes a request fail
+// visibly, but a credential that is not recognised is sent to another party. IsHeader
+// allocates nothing for names up to 64 bytes.
 func IsHeader(name string) bool {
 	var room [64]byte
 	lower := appendLower(room[:0], name)

@@ -5,7 +5,8 @@ import (
 	"sync"
 )
 
-// Writer passes on what is written to it, without secrets.
+// Writer replaces the secrets in the text that is written to it, and writes the result
+// to another writer.
 type Writer struct {
 	r *Redactor
 
@@ -18,7 +19,7 @@ type Writer struct {
 // NewWriter returns a writer that removes secrets from a stream, also those that
 // are split over several writes. It holds back only what may be the start of a
 // secret, and never more than the longest one; [Writer.Close] writes that out.
-// Secrets added later are removed from what is written later.
+// A secret that is added later is removed from the text that is written after that.
 func (r *Redactor) NewWriter(w io.Writer) *Writer { return &Writer{r: r, w: w} }
 
 // Write implements [io.Writer].
@@ -31,7 +32,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what was held back. It does not close the writer below.
+// Close writes the text that was held back. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

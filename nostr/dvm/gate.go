@@ -23,7 +23,7 @@ type GateConfig struct {
 	MaxAhead time.Duration   // requests dated further in the future are dropped; 0 means 2 minutes
 	SeenFor  time.Duration   // how long an id is stored; 0 means 15 minutes
 	SeenMost int             // how many ids are stored; 0 means 65,536
-	Rate     limit.Frequency // of requests of one customer; zero means 10/min
+	Rate     limit.Frequency // highest rate of requests of one customer; zero means 10/min
 	Burst    int             // requests of one customer at once; 0 means 5
 }
 

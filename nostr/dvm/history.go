@@ -23,7 +23,7 @@ type Attempt struct {
 	Error    string        `json:"error,omitempty"` // how it failed, as in the local log
 	TimedOut bool          `json:"timed_out,omitempty"`
 	Limit    time.Duration `json:"limit_ns,omitempty"` // the timeout that it exceeded; 0 means the request's timeout
-	Stuck    bool          `json:"stuck,omitempty"`    // it did not stop in time
+	Stuck    bool          `json:"stuck,omitempty"`    // the attempt did not stop within the grace period
 	Retry    bool          `json:"retry,omitempty"`    // another one follows, after Wait
 	Wait     time.Duration `json:"wait_ns,omitempty"`
 	Progress []Progress    `json:"progress,omitempty"` // in the order of their times
@@ -70,13 +70,13 @@ type Outcome struct {
 	At      time.Time `json:"at"`
 	Content string    `json:"content,omitempty"` // the result
 	Partial bool      `json:"partial,omitempty"` // the result is not complete
-	Code    string    `json:"code,omitempty"`    // of a failure; empty means TIMEOUT or RETRY_EXHAUSTED, whichever applies
+	Code    string    `json:"code,omitempty"`    // code of a failure; empty means TIMEOUT or RETRY_EXHAUSTED, whichever applies
 	Message string    `json:"message,omitempty"` // empty means the last attempt's error, or "cancelled"
 }
 
 // Metadata describes the retries of a job for its customer.
 type Metadata struct {
-	AttemptNumber  int     `json:"attemptNumber"`  // of the last attempt, from 0
+	AttemptNumber  int     `json:"attemptNumber"`  // number of the last attempt, from 0
 	MaxRetries     int     `json:"maxRetries"`     // -1 for no limit
 	LastError      string  `json:"lastError"`      // sanitised; empty if there was none
 	BackoffHistory []int64 `json:"backoffHistory"` // the waits, in milliseconds; never nil

@@ -39,13 +39,13 @@ type Jobs interface {
 // ActiveJob is a job that has not ended.
 type ActiveJob struct {
 	ID, Customer string
-	Created      time.Time // of the request
+	Created      time.Time // date of the request
 }
 
 // Intake is an event that arrived, and the verdict about it.
 type Intake struct {
 	Relay    string
-	ID       string // of the event
+	ID       string // id of the event
 	Customer string
 	Verdict  Verdict
 }
@@ -166,7 +166,7 @@ func (c *Config) validate() error {
 // The names of the subscriptions.
 const (
 	subJobs   = "jobs"
-	subCancel = "cancel-" // and a number
+	subCancel = "cancel-" // followed by a number
 )
 
 // Run receives requests until the context ends, and returns nil after

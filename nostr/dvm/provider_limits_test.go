@@ -139,7 +139,7 @@ func TestThousandsOfJobsAreWatched(t *testing.T) {
 		if len(ids) != 12_000 || ids[l.active[999].ID] || !ids[l.active[1000].ID] || len(o.fakeLink.subs) != 16 {
 			t.Errorf("%d jobs in %d subscriptions, want the newest 12000 in 15 beside the one for requests", len(ids), len(o.fakeLink.subs))
 		}
-		// One that ends makes one subscription anew, and not all.
+		// When a job ends, only one of the subscriptions is renewed.
 		before := o.fakeLink.asked
 		_ = l.Cancel(context.Background(), l.active[7000].ID, "x")
 		l.mu.Lock()

@@ -317,7 +317,7 @@ func TestBacklog(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name    string
-		kind    int // of what relays have about the request; 0 for nothing
+		kind    int // kind of the event that relays have about the request; 0 means none
 		by      nostr.SecretKey
 		status  string
 		deaf    bool

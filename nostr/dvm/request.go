@@ -81,7 +81,7 @@ type Request struct {
 	Timeout  time.Duration `json:"timeout_ns"`
 	Clamped  bool          `json:"clamped,omitempty"`    // the customer requested a longer timeout
 	Bid      *int64        `json:"bid_msat,omitempty"`   // the most that the customer pays; nil if there is none
-	Price    int64         `json:"price_msat,omitempty"` // of the result; 0 means free
+	Price    int64         `json:"price_msat,omitempty"` // price of the result; 0 means free
 	Event    *nostr.Event  `json:"event,omitempty"`      // the signed request; not stored if it is above 16 KiB
 }
 
@@ -143,7 +143,7 @@ func (e *InvalidError) Error() string {
 // is answered with the price, and never run.
 type PriceError struct {
 	Price int64  // thousandths of a satoshi
-	Bid   *int64 // the same; nil if there was none
+	Bid   *int64 // thousandths of a satoshi; nil if the customer made no bid
 }
 
 // Error returns the price, the bid, and what to do.

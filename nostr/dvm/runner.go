@@ -26,7 +26,7 @@ var ErrClosed = errors.New("the runner is closed")
 // published because the outboxes of all relays are full.
 type Runner struct {
 	cfg    RunnerConfig
-	budget *limit.Budget // of all jobs; nil for none
+	budget *limit.Budget // retry budget that all jobs share; nil means none
 	group  sync.WaitGroup
 
 	closing chan struct{} // closed by Close

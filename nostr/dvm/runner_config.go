@@ -21,7 +21,7 @@ type Handler func(ctx context.Context, r *Request, report func(Progress)) (Resul
 // Result is the result of a job.
 type Result struct {
 	Content string
-	Partial bool // it is not complete
+	Partial bool // the result is not complete
 }
 
 // Scope says what the timeout of a request covers.

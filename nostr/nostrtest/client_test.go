@@ -126,7 +126,7 @@ func sign(t testing.TB, author int, e nostr.Event) *nostr.Event {
 	return &e
 }
 
-// stored returns the contents of what is stored.
+// stored returns the contents of the stored events.
 func stored(r *nostrtest.Relay) (list []string) {
 	for _, e := range r.Events() {
 		list = append(list, e.Content)

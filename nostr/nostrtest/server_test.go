@@ -102,7 +102,7 @@ func TestNothingIsLeftOfAClosedRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := strings.TrimPrefix(r.URL(), "ws://")
-	idle, err := net.Dial("tcp", addr) // never says anything
+	idle, err := net.Dial("tcp", addr) // a connection that sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,8 @@ func (s *session) closed(sub, text string) {
 	s.sendMessage(&nostr.Message{Type: nostr.TypeClosed, Sub: sub, Text: text})
 }
 
-// handle handles a message; err is what is wrong with it.
+// handle handles a message. err is the problem that was found in it, nil if there is
+// none.
 func (s *session) handle(m *nostr.Message, err error) {
 	switch {
 	case m == nil:

@@ -10,7 +10,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// drain returns what is queued for a client, without what is due later.
+// drain removes and returns the frames that are queued for a client, without those that
+// are due later.
 func drain(s *session) (list []string) {
 	for {
 		f, _, ok := s.core.next(s)

@@ -15,9 +15,9 @@ import (
 type shard struct {
 	first   uint64 // sequence of entries[0]
 	entries []journal.Entry
-	bytes   uint64 // of all entries
+	bytes   uint64 // size of all entries
 	blobs   map[string]blob
-	epoch   uint64 // of the latest lease
+	epoch   uint64 // epoch of the latest lease
 	owner   *lease // nil if there is none
 }
 
@@ -51,7 +51,7 @@ func (s *shard) append(epoch, expected uint64, id journal.ID, data []byte) (uint
 func (s *shard) from(seq uint64) ([]journal.Entry, error) {
 	switch {
 	case seq < s.first:
-		return nil, fmt.Errorf("memlog: entry %d was cut off, the first is %d", seq, s.first)
+		return nil, fmt.Errorf("memlog: entry %d was truncated: the first entry is %d", seq, s.first)
 	case seq > s.last():
 		return nil, nil
 	}
