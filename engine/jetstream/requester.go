@@ -17,7 +17,7 @@ import (
 // The reasons why a request has no answer.
 var (
 	errBusy       = errors.New("the process has too many open requests")
-	errUnanswered = errors.New("the process that accepted the request ended without an answer; the request may have been carried out")
+	errUnanswered = errors.New("the process that accepted the request will not answer it any more; the request may have been carried out")
 	errCutOff     = errors.New("the connection to NATS was lost before the answer came; the request may have been carried out")
 )
 
