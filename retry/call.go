@@ -14,38 +14,40 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// call is one call of a runner. It lives on the stack of the caller.
+// call is one call of a runner, with all its attempts. It lives on the stack of the
+// caller.
 type call struct {
 	r        *Runner
 	id       uint64
 	state    State
 	outcome  Outcome       // of the last attempt, if it failed
-	refused  bool          // a gate was closed, so that the last attempt was none
+	refused  bool          // breaker, limit or total timeout did not allow the last attempt, so it was not made
 	ok       bool          // the call succeeded
-	start    time.Duration // the clock's reading from which Elapsed counts on
-	spent    time.Duration // Elapsed at start
-	deadline time.Time     // the caller's; zero means none
-	budget   limit.Call    // the account with the runner's budget; the zero one grants everything
+	start    time.Duration // reading of the clock at which this process began to count; 0 means not yet
+	spent    time.Duration // the Elapsed that the state had at start
+	deadline time.Time     // the deadline of the caller's context; zero means none
+	budget   limit.Call    // draws on the runner's budget; the zero value allows every retry
 	timer    *time.Timer
 }
 
-// Resume is [Runner.Do] for a call that has made attempts already, perhaps in
-// another process. Its next attempt starts at once, unless the policy allows no
-// further one.
+// Resume is [Runner.Do] for a call that has already made attempts, perhaps in
+// another process. The next attempt starts at once. If the policy allows no
+// further attempt, Resume gives up at once.
 //
-// Store Event.State and Event.Until in the hook of [WithOnRetry]; wait until
-// then before calling Resume, and add the time that has passed to the state's
-// Elapsed if a total timeout is to cover it. The state is that of attempts which
-// have failed: one that takes the process down with it is not counted.
+// Store Event.State and Event.Until in the hook of [WithOnRetry]. Wait until
+// Event.Until before calling Resume. If a total timeout is to include the time
+// that has passed since, add that time to the state's Elapsed. The state counts
+// failed attempts only: an attempt during which the process ended is not counted.
 func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) error) error {
 	if s.Attempt < 0 || s.Elapsed < 0 || s.Prev < 0 {
 		return fmt.Errorf("retry: Resume: state: attempt %d, prev %v or elapsed %v is negative", s.Attempt, s.Prev, s.Elapsed)
 	}
-	s.Left = 0 // the deadline is that of this context
+	s.Left = 0 // Left belongs to the deadline of the old context; the new context has its own
 	return r.run(ctx, s, op)
 }
 
-// run makes the whole call: every attempt, every gate.
+// run makes all attempts of a call that goes on from state s; the zero state is a
+// new call.
 func (r *Runner) run(ctx context.Context, s State, op func(context.Context) error) error {
 	if err := r.misuse(ctx, op); err != nil {
 		return err
@@ -69,7 +71,8 @@ func (r *Runner) run(ctx context.Context, s State, op func(context.Context) erro
 	return c.retry(ctx, op, err)
 }
 
-// misuse reports what would otherwise be a panic or a riddle later.
+// misuse returns an error for arguments with which a call would panic later, such as
+// a nil context.
 func (r *Runner) misuse(ctx context.Context, op func(context.Context) error) error {
 	switch {
 	case r == nil || r.random == nil:
@@ -94,8 +97,8 @@ func (c *call) begin() {
 	}
 }
 
-// startClock reads the clock for the first time: before the first attempt where
-// the elapsed time matters, otherwise after the first failure.
+// startClock reads the clock for the first time in a call. Runners that need the
+// elapsed time call it before the first attempt, all others after the first failure.
 func (c *call) startClock() {
 	if c.start == 0 {
 		c.start = clock.Now()
@@ -111,8 +114,8 @@ func (c *call) end() {
 	}
 }
 
-// attempt makes one attempt. When a gate is closed it sets refused, and the
-// error is final.
+// attempt makes one attempt. If the breaker, a limit or the total timeout does not
+// allow the attempt, it sets refused and returns the final error of the call.
 func (c *call) attempt(ctx context.Context, op func(context.Context) error, h *history) (err error) {
 	if c.r.bare {
 		c.state.Attempt++
@@ -135,7 +138,8 @@ func (c *call) elapsed() time.Duration {
 	return c.spent + clock.Now() - c.start
 }
 
-// emit is small enough to be inlined: without an observer it costs nothing.
+// emit shows an event to the observers. It is small enough to be inlined, so a
+// runner without observers pays nothing.
 func (c *call) emit(k EventKind, err error) {
 	if c.r.observed {
 		c.show(k, err)
@@ -148,8 +152,8 @@ func (c *call) show(k EventKind, err error) {
 	}
 }
 
-// smooth reports whether an event is all that happens to a call that goes right at
-// once.
+// smooth reports whether an event belongs to a call that has had no failure so far.
+// Observers that [WithTroubleObserver] adds do not see these events.
 func smooth(k EventKind, attempt int) bool {
 	return attempt <= 1 && (k == AttemptStarted || k == Succeeded)
 }
@@ -160,24 +164,24 @@ func smooth(k EventKind, attempt int) bool {
 type guard struct {
 	r      *Runner
 	ctx    *attemptContext
-	held   bool // a place in r.concurrency
+	held   bool // has acquired r.concurrency
 	token  limit.Token
 	permit breaker.Permit
-	let    bool // permit is valid
+	let    bool // permit is valid and must be returned
 	health breaker.Result
 	load   limit.Result
 }
 
-// guarded makes one attempt behind all gates, in the fixed order: limits,
-// breaker, timeout.
+// guarded makes one attempt that needs admission. It passes the limits first, then
+// the breaker, and then starts the attempt timeout.
 func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *history) (err error) {
 	r := c.r
-	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // what a panic leaves
+	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // used if the operation panics
 	defer g.leave()
 	if why, err := c.admit(ctx, &g); why != 0 {
 		c.refused = true
 		g.health = breaker.Canceled
-		c.budget.Cancel() // of a retry that did not happen
+		c.budget.Cancel() // returns the cost of a retry that was not made
 		return c.giveUp(ctx, why, err, h)
 	}
 	c.state.Attempt++
@@ -201,8 +205,9 @@ func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *h
 	return err
 }
 
-// admit passes the gates within the time that is left. It returns the reason
-// and the cause when the attempt may not be made.
+// admit acquires the limits and the breaker permit for one attempt, and waits for
+// them no longer than the total timeout allows. If the attempt must not be made, it
+// returns the reason and the error that led to it.
 func (c *call) admit(ctx context.Context, g *guard) (why Reason, err error) {
 	total := c.r.policy.TotalTimeout
 	within := ctx
@@ -221,7 +226,8 @@ func (c *call) admit(ctx context.Context, g *guard) (why Reason, err error) {
 	return why, err
 }
 
-// confine returns the context of an attempt that has limits of its own.
+// confine returns the context of one attempt: it ends at the attempt timeout or the
+// total timeout, whichever comes first.
 func (c *call) confine(ctx context.Context) *attemptContext {
 	left := c.r.policy.TotalTimeout
 	if left > 0 {
@@ -232,7 +238,8 @@ func (c *call) confine(ctx context.Context) *attemptContext {
 	return a
 }
 
-// loadOf says what an outcome means to an adaptive limit.
+// loadOf translates an outcome into a result for an adaptive limit. late means that
+// the attempt ended by a deadline.
 func loadOf(o Outcome, late bool) limit.Result {
 	switch {
 	case o.Class == ClassThrottled || late:
@@ -244,9 +251,9 @@ func loadOf(o Outcome, late bool) limit.Result {
 	}
 }
 
-// resultOf says what an outcome means to a breaker. A permanent failure is an
-// answer, and no sign of a sick service. A caller who goes away says nothing
-// about it; one whose deadline passes got no answer in time, and that does.
+// resultOf translates an outcome into a result for a breaker. A permanent failure is
+// a success: the service has answered. A caller that cancels says nothing about the
+// service. If the caller's deadline passes, the service was too slow: a failure.
 func resultOf(ctx context.Context, o Outcome) breaker.Result {
 	switch {
 	case o.Class == ClassPermanent:
@@ -258,7 +265,8 @@ func resultOf(ctx context.Context, o Outcome) breaker.Result {
 	}
 }
 
-// enter passes the gates. On an error it names the reason.
+// enter acquires the limits and the breaker permit. On an error it also returns the
+// reason for which the call ends.
 func (g *guard) enter(ctx context.Context) (why Reason, err error) {
 	r := g.r
 	if r.breaker != nil && r.queued {
@@ -292,7 +300,7 @@ func (g *guard) enter(ctx context.Context) (why Reason, err error) {
 	return 0, nil
 }
 
-// leave gives everything back, in the opposite order.
+// leave releases everything that the attempt has acquired, in reverse order.
 func (g *guard) leave() {
 	if g.ctx != nil {
 		g.ctx.end()
@@ -312,15 +320,15 @@ func (g *guard) leave() {
 // or at its deadline. A context of the standard library starts a timer
 // at once; this one starts it when Done is called for the first time.
 type attemptContext struct {
-	context.Context               // the caller's
-	deadline        time.Duration // the clock's reading at our limit; 0 means that we have none
-	timeout         TimeoutError  // the cause when it is reached
+	context.Context               // the caller's context
+	deadline        time.Duration // reading of the clock at which the attempt's own limit ends; 0 means no own limit
+	timeout         TimeoutError  // the cause with which the context ends at deadline
 	call            uint64
 	attempt         int
 
-	made  atomic.Bool // real is there
+	made  atomic.Bool // real is set
 	ended atomic.Bool
-	mu    sync.Mutex // held while real is made
+	mu    sync.Mutex // held while real is created
 	real  cancelable
 }
 
@@ -331,7 +339,7 @@ type cancelable struct {
 }
 
 // newAttemptContext returns the context of an attempt that begins now. left is
-// what the total timeout leaves; zero limits are none.
+// the time until the total timeout. A timeout of 0 in the policy means no timeout.
 func newAttemptContext(parent context.Context, p *Policy, left time.Duration) *attemptContext {
 	c := &attemptContext{Context: parent}
 	limit := p.AttemptTimeout
@@ -344,16 +352,16 @@ func newAttemptContext(parent context.Context, p *Policy, left time.Duration) *a
 		return c
 	}
 	if c.deadline = clock.Later(clock.Now(), limit); c.deadline == math.MaxInt64 {
-		c.deadline = 0 // beyond all time
+		c.deadline = 0 // too far in the future for the clock, so no limit
 		return c
 	}
 	if d, ok := parent.Deadline(); ok && !clock.Time(c.deadline).Before(d) {
-		c.deadline = 0 // the caller's comes first
+		c.deadline = 0 // the caller's deadline comes first
 	}
 	return c
 }
 
-// timedOut reports whether our own limit has been reached.
+// timedOut reports whether the attempt's own limit has been reached, not the caller's.
 func (c *attemptContext) timedOut() bool { return c.deadline != 0 && clock.Now() >= c.deadline }
 
 // Deadline implements [context.Context].
@@ -375,12 +383,12 @@ func (c *attemptContext) Err() error {
 	if !c.ended.Load() && c.Context.Err() == nil && !c.timedOut() {
 		return nil
 	}
-	// From here on Err, Done and context.Cause must agree for good.
+	// From here on, Err, Done and context.Cause must always agree.
 	return c.make().Err()
 }
 
-// Value implements [context.Context]. The standard library finds the real
-// context through it, and hangs children on that without a goroutine.
+// Value implements [context.Context]. The standard library uses it to find the real
+// context and attaches child contexts to that one without a goroutine.
 func (c *attemptContext) Value(key any) any {
 	if c.made.Load() {
 		return c.real.Value(key)
@@ -388,7 +396,7 @@ func (c *attemptContext) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// make returns the standard context behind this one, made at the first call.
+// make returns the standard context behind this one. The first call creates it.
 func (c *attemptContext) make() context.Context {
 	if c.made.Load() {
 		return c.real.Context
@@ -404,13 +412,13 @@ func (c *attemptContext) make() context.Context {
 		c.real.Context, c.real.cancel = context.WithCancel(c.Context)
 	}
 	c.made.Store(true)
-	if c.ended.Load() { // end may have looked before there was anything to cancel
+	if c.ended.Load() { // end may have run before the context existed
 		c.real.cancel()
 	}
 	return c.real.Context
 }
 
-// end cancels the context.
+// end cancels the context, or makes sure that it is canceled once it is created.
 func (c *attemptContext) end() {
 	c.ended.Store(true)
 	if c.made.Load() {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// Class is what a failure means for the next attempt.
+// Class is the class of a failure. It decides whether and how to retry.
 type Class uint8
 
-// The classes. An error that says nothing is transient.
+// The classes. An error without a class is transient.
 const (
-	ClassTransient Class = iota // may pass by itself
-	ClassThrottled              // the other side asked for less; waits from the policy's ThrottleBase
+	ClassTransient Class = iota // may succeed later
+	ClassThrottled              // the other side asked for fewer requests; the delay starts from the policy's ThrottleBase
 	ClassPermanent              // will fail the same way again
-	ClassCanceled               // the caller gave up
-	ClassStuck                  // the attempt is still running, so that none may follow
+	ClassCanceled               // the caller canceled
+	ClassStuck                  // the attempt is still running, so no other may start
 )
 
 var classNames = [...]string{"transient", "throttled", "permanent", "canceled", "stuck"}
@@ -22,36 +22,36 @@ var classNames = [...]string{"transient", "throttled", "permanent", "canceled", 
 // String returns the class's name.
 func (c Class) String() string { return name(classNames[:], c) }
 
-// Outcome is how a failed attempt looks to the policy. The zero Outcome is a
+// Outcome describes a failed attempt to the policy. The zero Outcome is a
 // transient failure.
 type Outcome struct {
 	Class Class
-	Final bool          // a failure of its class, but one that must not be repeated
-	After time.Duration // the least wait the server stated; 0 means none
+	Final bool          // no retry, whatever the class
+	After time.Duration // the shortest wait that the server stated; 0 means none
 	Delay time.Duration // used instead of the schedule's delay, within the cap; 0 means none
 
-	// AtLeast is the least wait: the schedule's delay is prolonged to it, beyond the
-	// cap too. Unlike After it is no word of a server, so that the policy's slack and
-	// bound for those do not apply. 0 means none.
+	// AtLeast is the shortest wait: a shorter delay of the schedule is extended to it,
+	// even beyond the cap. Unlike After it is not stated by a server, so the policy's
+	// ServerWait and ServerSlack do not apply. 0 means none.
 	AtLeast time.Duration
 }
 
-// Classified is an error that knows its outcome. It may stand anywhere in a
-// chain of wrapped errors; the first one found counts.
+// Classified is an error that has an outcome. It may be anywhere in a chain of
+// wrapped errors; the first one in the chain counts.
 type Classified interface {
 	error
 	RetryOutcome() Outcome
 }
 
-// Noted is an error that knows what it happened to, such as a request. Its words are
-// the [Event.Note] of the events that tell of it. It may stand anywhere in a chain of
-// wrapped errors; the first one found counts.
+// Noted is an error that knows what it happened to, such as a request. RetryNote
+// becomes the [Event.Note] of events about the error. It may be anywhere in a chain of
+// wrapped errors; the first one in the chain counts.
 type Noted interface {
 	error
 	RetryNote() string
 }
 
-// noteOf returns what the error happened to, if it knows.
+// noteOf returns the note of the first [Noted] in the chain, or "".
 func noteOf(err error) string {
 	if n, ok := errors.AsType[Noted](err); ok {
 		return n.RetryNote()
@@ -59,20 +59,20 @@ func noteOf(err error) string {
 	return ""
 }
 
-// Permanent marks an error as one that no retry will cure. It returns nil for
-// a nil error.
+// Permanent marks an error that would occur again in every retry. It returns nil
+// for a nil error.
 func Permanent(err error) error {
 	return mark(err, func(o *Outcome) { o.Class = ClassPermanent })
 }
 
-// Throttled marks an error as the other side's request for less, so that the
-// wait starts from the policy's ThrottleBase. It returns nil for a nil error.
+// Throttled marks an error with which the other side asked for fewer requests. The
+// delay then starts from the policy's ThrottleBase. It returns nil for a nil error.
 func Throttled(err error) error {
 	return mark(err, func(o *Outcome) { o.Class = ClassThrottled })
 }
 
-// After marks an error with the least wait that the server stated. A wait of
-// zero or less states nothing. It returns nil for a nil error.
+// After marks an error with the shortest wait that the server stated. A wait of
+// 0 or less means that the server stated none. It returns nil for a nil error.
 func After(err error, wait time.Duration) error {
 	return mark(err, func(o *Outcome) { o.After = max(wait, 0) })
 }
@@ -87,7 +87,7 @@ func (m *marked) Error() string         { return m.err.Error() }
 func (m *marked) Unwrap() error         { return m.err }
 func (m *marked) RetryOutcome() Outcome { return m.outcome }
 
-// mark wraps the error, keeping what it or one that it wraps says already.
+// mark wraps the error with its present outcome after applying change to it.
 func mark(err error, change func(*Outcome)) error {
 	if err == nil {
 		return nil
@@ -97,17 +97,17 @@ func mark(err error, change func(*Outcome)) error {
 	return m
 }
 
-// Marked reports whether the outcome that [OutcomeOf] returns comes from
-// a mark by [Permanent], [Throttled] or [After], and not from an error type that
-// states one for every error it wraps.
+// Marked reports whether the outcome that [OutcomeOf] returns was set by
+// [Permanent], [Throttled] or [After], and not by an error type that implements
+// [Classified].
 func Marked(err error) bool {
 	c, _ := speaker(err)
 	_, ok := c.(*marked)
 	return ok
 }
 
-// OutcomeOf returns the outcome that the error, or one it wraps, states. An
-// error that states none is transient.
+// OutcomeOf returns the outcome of the first [Classified] in the chain of the error.
+// Without one, the outcome is that of a transient failure.
 func OutcomeOf(err error) Outcome {
 	if c, ok := speaker(err); ok {
 		return c.RetryOutcome()
@@ -115,7 +115,7 @@ func OutcomeOf(err error) Outcome {
 	return Outcome{}
 }
 
-// speaker returns the first error of the chain that knows its outcome.
+// speaker returns the first [Classified] in the chain of the error.
 func speaker(err error) (Classified, bool) {
 	for err != nil {
 		switch e := err.(type) {

@@ -9,41 +9,41 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// State is what a decision needs to know of the attempts made so far. Store it
-// and a call can go on after a restart where it was; see [Runner.Resume].
+// State is what a decision needs to know of the attempts made so far. A program that
+// stores it can continue the call after a restart; see [Runner.Resume].
 type State struct {
-	Attempt int           `json:"attempt"`    // attempts made, the one that just failed included
+	Attempt int           `json:"attempt"`    // attempts made, including the one that just failed
 	Prev    time.Duration `json:"prev_ns"`    // the last delay the policy computed; 0 for none
 	Elapsed time.Duration `json:"elapsed_ns"` // time spent so far
-	Left    time.Duration `json:"-"`          // until the caller's deadline; 0 means none, one that has passed is negative
+	Left    time.Duration `json:"-"`          // time until the caller's deadline; 0 means no deadline, negative that it has passed
 }
 
-// Gates is what stands between a failed attempt and the next one. The zero
-// Gates are open.
+// Gates are the conditions other than the policy that can stop a retry. The zero
+// Gates stop none.
 type Gates struct {
-	OverBudget bool          // the retry budget has nothing left
-	OpenFor    time.Duration // how long the breaker still rejects calls
+	OverBudget bool          // the retry budget is used up
+	OpenFor    time.Duration // how long the breaker will still reject calls
 }
 
-// Decision is the answer to a failed attempt: wait, or stop and why.
+// Decision says whether to wait and retry after a failed attempt, or why to stop.
 type Decision struct {
-	Stop Reason        // why there is no further attempt; 0 means there is one
-	Wait time.Duration // how long to wait before it
-	By   Source        // who set the wait
-	Prev time.Duration // what State.Prev is for the next decision
+	Stop Reason        // why no attempt follows; 0 means that one follows
+	Wait time.Duration // how long to wait before the next attempt
+	By   Source        // source of the wait
+	Prev time.Duration // the State.Prev for the next decision
 }
 
-// Source says who set a wait.
+// Source says who or what set a wait.
 type Source uint8
 
 // The sources.
 const (
 	ByPolicy   Source = iota // the policy's schedule
 	ByServer                 // a delay stated by the server
-	BySchedule               // a schedule of the runner's own, see WithSchedule
-	ByHandler                // the work itself, which asked to be called later
-	ByHuman                  // an operator, by hand
-	ByEngine                 // the engine, because the process died in the attempt
+	BySchedule               // the function of WithSchedule
+	ByHandler                // the handler of the work, which asked for a later attempt
+	ByHuman                  // an operator
+	ByEngine                 // the engine, because the process ended during the attempt
 )
 
 var sourceNames = [...]string{"policy", "server", "schedule", "handler", "human", "engine"}
@@ -51,18 +51,17 @@ var sourceNames = [...]string{"policy", "server", "schedule", "handler", "human"
 // String returns the source's name.
 func (s Source) String() string { return name(sourceNames[:], s) }
 
-// Decide says what follows a failed attempt. It is a pure function, without
-// clock, sleep or I/O, and the only place where this is decided: for a call in
-// a process, a wrapped command, a stored task and the simulator alike. u is a
-// uniform random number.
+// Decide returns what follows a failed attempt. It is a pure function, without
+// clock, sleep or I/O. Calls in a process, wrapped commands, stored tasks and the
+// simulator all use it, so they all decide alike. u is a uniform random number.
 func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
 	return p.decide(&s, &o, g, u)
 }
 
-// DecideWithin is [Decide] for a call with a budget, as a [Runner] decides: the
-// account is asked for the retry, and pays for it, only when the policy and the
-// breaker would go on. openFor is how long the breaker still rejects calls. The
-// zero account has no budget.
+// DecideWithin is [Decide] with a budget, as a [Runner] decides. It asks the account
+// for the retry only if policy and breaker allow one; the account then pays for it.
+// openFor is how long the breaker will still reject calls. The zero account has no
+// budget and allows every retry.
 func DecideWithin(p Policy, s State, o Outcome, openFor time.Duration, account *limit.Call, u uint64) Decision {
 	return p.decideWithin(&s, &o, Gates{OpenFor: openFor}, account, u)
 }
@@ -76,7 +75,7 @@ func (p *Policy) decideWithin(s *State, o *Outcome, g Gates, account *limit.Call
 	return d
 }
 
-// granted asks the budget for a retry.
+// granted asks the budget for a retry and reports whether it allows one.
 func granted(account *limit.Call, o *Outcome) bool {
 	if o.Class == ClassThrottled {
 		return account.RetryThrottled()
@@ -93,9 +92,9 @@ func (p *Policy) decide(s *State, o *Outcome, g Gates, u uint64) Decision {
 	return d
 }
 
-// exceeded returns the limit that does not allow an attempt after the wait, or 0. A wait
-// that can't lead to an attempt is not begun: what is known now is worth more to the
-// caller than the same answer later.
+// exceeded returns the reason for which no attempt may follow a wait of this length,
+// or 0. A call then gives up at once instead of after the wait, so that the caller
+// learns the result earlier.
 func (p *Policy) exceeded(s *State, g Gates, wait time.Duration) Reason {
 	switch {
 	case p.TotalTimeout > 0 && wait >= p.TotalTimeout-s.Elapsed:
@@ -110,7 +109,8 @@ func (p *Policy) exceeded(s *State, g Gates, wait time.Duration) Reason {
 	return 0
 }
 
-// spent says whether a call that goes on from the state may not.
+// spent returns the reason for which a call with this state may make no further
+// attempt, or 0.
 func (p *Policy) spent(s State) Reason {
 	switch {
 	case s.Attempt > 0 && s.Attempt >= p.attempts() && p.Attempts != Unlimited:
@@ -121,7 +121,7 @@ func (p *Policy) spent(s State) Reason {
 	return 0
 }
 
-// verdict says whether the failure itself ends the call.
+// verdict returns the reason for which this failure ends the call, or 0.
 func (p *Policy) verdict(s *State, o *Outcome) Reason {
 	switch {
 	case o.Class == ClassCanceled:
@@ -138,7 +138,7 @@ func (p *Policy) verdict(s *State, o *Outcome) Reason {
 	return 0
 }
 
-// wait says how long to wait, and who said so.
+// wait returns the length of the wait, its source and the next State.Prev.
 func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 	switch {
 	case o.After > 0:
@@ -154,7 +154,7 @@ func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 	}
 }
 
-// room returns how much time the limits leave for a wait.
+// room returns the time that deadline and total timeout leave for a wait.
 func (p *Policy) room(s *State) time.Duration {
 	room := time.Duration(math.MaxInt64)
 	if s.Left != 0 {
@@ -166,10 +166,10 @@ func (p *Policy) room(s *State) time.Duration {
 	return room
 }
 
-// extra spreads the clients that a server told to come back at one moment:
-// always later than it asked, by up to a fifth, at most by 30 seconds. It takes
-// no more than half of what is left, so that it does not make impossible what
-// the server allows.
+// extra returns a random time to add to a wait that the server stated, so that the
+// clients of a server do not all return at the same moment. It is at most a fifth of
+// the stated wait, at most 30 seconds, and at most half of the time left after the
+// stated wait, so that it does not make a possible retry impossible.
 func extra(after, left time.Duration, u uint64) time.Duration {
 	most := min(after/5, 30*time.Second)
 	if left > 0 {

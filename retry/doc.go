@@ -1,5 +1,5 @@
-// Package retry runs operations that fail for a while, until they succeed or
-// there is a reason to stop.
+// Package retry runs operations that may fail temporarily, until they succeed or
+// a limit or a permanent failure ends the call.
 //
 //	var api = retry.Must("exponential(50ms..20s) jitter=full attempts=3 attempt-timeout=2s")
 //
@@ -36,33 +36,34 @@
 //
 // # Runner
 //
-// A [Runner] is a policy with what can't be written in a file: breaker, shared
-// budget, limits, classifier, hooks, observers. It never changes and is shared.
-// Its order is fixed: total timeout around a loop of budget, limits, breaker,
-// attempt timeout, operation. For another order, nest two runners.
+// A [Runner] is a policy together with the parts that can't be written in a file:
+// breaker, shared budget, limits, classifier, hooks, observers. It never changes, and
+// goroutines may share it. The order of the parts is fixed: the total timeout contains
+// the loop, and each turn passes the budget, the limits, the breaker and the attempt
+// timeout before it runs the operation. For another order, nest two runners.
 //
-// A runner never starts a wait that must outlive the context's deadline or the
-// total timeout, and never waits towards a breaker that will still be open: it
-// gives up at once, with the error it has. It makes no attempt with a context
-// that has ended, and never throws away a success.
+// A runner never starts a wait that would end after the context's deadline, after
+// the total timeout or before the breaker allows a call: it gives up at once, with
+// the last failure. It makes no attempt with a context that has ended, and it always
+// returns a success.
 //
-// With a policy that has a timeout, each attempt has a context of its own, which
-// ends with the attempt. What an operation returns must not depend on it: read a
-// response's body or a query's rows inside. (For HTTP there is package
-// retryhttp, whose bodies can be read afterwards.) Without a timeout the attempt
-// has the caller's context.
+// If the policy has a timeout, each attempt has a context of its own, which
+// ends with the attempt. The result of an operation must not depend on that context:
+// read a response's body or a query's rows inside the operation. (For HTTP, package
+// retryhttp returns responses whose bodies can be read afterwards.) Without a timeout
+// the attempt has the caller's context.
 //
 // Without timeouts, budget, breaker, limits and observers a call that succeeds
 // at once costs a function call: no clock, no lock, no allocation.
 //
 // # Errors
 //
-// Every failure is retried unless it says otherwise, by type and never by its
-// text: [Permanent], [After] and [Throttled] mark an error, any error may
-// implement [Classified], and [WithClassifier] decides for all.
+// Every failure is retried unless its type says otherwise; the text of an error does
+// not matter. [Permanent], [After] and [Throttled] mark an error, any error may
+// implement [Classified], and [WithClassifier] sets a function for all errors.
 //
 // The error of a runner that gives up is an [*Error]. It has the [Reason], the
-// number of attempts, the time they took and the failures, and unwraps to the
+// number of attempts, the elapsed time and the failures, and unwraps to the
 // reason and the last failure:
 //
 //	switch {
@@ -72,9 +73,9 @@
 //
 // # Decide
 //
-// [Decide] is the decision itself, as a pure function. The runner is one of its
-// callers; a stored task and a simulator, which wait in another way, call it too.
-// [State] is all it needs to go on after a restart.
+// [Decide] makes the decision about a failed attempt, as a pure function. The runner
+// calls it, and so do stored tasks and the simulator, which wait in other ways. A
+// stored [State] is enough to continue a call after a restart.
 //
 // # For simulators
 //
@@ -84,7 +85,8 @@
 //
 // # What it is not for
 //
-// An operation that runs on when its context ends is waited for: Go can't stop
-// it. Retrying at several layers multiplies; retry at one. A budget protects a
-// service only while load × (1 + budget) stays below what it can take.
+// A runner can't abandon an operation that ignores its context, because Go can't stop
+// a goroutine: the runner waits for it. Retries at several layers multiply; retry at
+// one layer. A budget protects a service only if the service can take
+// load × (1 + budget).
 package retry

@@ -11,19 +11,19 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Error is what a runner returns when it gives up. It unwraps to the reason and
+// Error is the error of a runner that gives up. It unwraps to the reason and
 // to the last failure, so errors.Is and errors.As find both.
 type Error struct {
 	Name     string        // the runner's name, if it has one
-	Reason   Reason        // why it stopped
+	Reason   Reason        // why the runner gave up
 	Attempts int           // attempts made
-	Elapsed  time.Duration // time spent; a runner that needs no clock before the first failure counts from there
+	Elapsed  time.Duration // since the call began, or since the first failure if the runner needs no clock before
 	Last     error         // the last failure; nil when no attempt was made
-	Cause    error         // what the context was canceled with, or what refused the attempt; often nil
+	Cause    error         // cause of the context's end, or error of the breaker or limit; often nil
 
-	failures int // in all
+	failures int // number of failures
 	first    [firstKept]Failure
-	latest   *[lastKept]Failure // a ring; nil until the first ones are full
+	latest   *[lastKept]Failure // ring of the last failures; nil until first is full
 }
 
 // History returns the failed attempts in order: all of them up to eight,
@@ -36,7 +36,8 @@ func (e *Error) History() []Failure {
 	return list
 }
 
-// Error says what happened in one line.
+// Error returns the name, the attempts, the elapsed time, the reason and the last
+// failure in one line.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Name != "" {
@@ -50,10 +51,10 @@ func (e *Error) Error() string {
 	default:
 		fmt.Fprintf(&b, "gave up after %s", textfmt.Plural(e.Attempts, "attempt"))
 	}
-	if e.Elapsed >= time.Millisecond { // less is noise
+	if e.Elapsed >= time.Millisecond { // less does not interest a reader
 		b.WriteString(" in " + roundTime(e.Elapsed).String())
 	}
-	if e.Reason != StopPermanent || !OutcomeOf(e.Last).Final { // which says by itself why it is not repeated
+	if e.Reason != StopPermanent || !OutcomeOf(e.Last).Final { // the text of a Final failure says why it is not repeated
 		b.WriteString(": " + e.Reason.Error())
 	}
 	last := ""
@@ -74,8 +75,8 @@ func (e *Error) Unwrap() []error {
 	return slices.DeleteFunc([]error{e.Reason, e.Cause, e.Last}, func(err error) bool { return err == nil })
 }
 
-// Is makes every cancellation a [context.Canceled], also one with a cause, and a call
-// that ran out of time a [context.DeadlineExceeded].
+// Is makes errors.Is match [context.Canceled] for every cancellation, also one with a
+// cause of its own, and [context.DeadlineExceeded] for a call that ran out of time.
 func (e *Error) Is(target error) bool {
 	switch e.Reason {
 	case StopCanceled:
@@ -87,8 +88,8 @@ func (e *Error) Is(target error) bool {
 	}
 }
 
-// Timeout implements the interface of net.Error: it reports whether time ran
-// out, by our limits, the caller's or those of the last attempt.
+// Timeout implements net.Error. It reports whether the call reached its total timeout
+// or deadline, or the last failure is a timeout.
 func (e *Error) Timeout() bool {
 	if e.Reason == StopDeadline || e.Reason == StopTotalTimeout {
 		return true
@@ -100,8 +101,8 @@ func (e *Error) Timeout() bool {
 	return ok && t.Timeout()
 }
 
-// Temporary implements the interface of net.Error, which has it for historical reasons:
-// it reports whether time ran out, or whether the last failure says that it may pass.
+// Temporary implements net.Error, which has the method for historical reasons. It
+// reports whether time ran out or the last failure says that it is temporary.
 func (e *Error) Temporary() bool {
 	t, ok := errors.AsType[interface {
 		error
@@ -110,9 +111,9 @@ func (e *Error) Temporary() bool {
 	return e.Timeout() || ok && t.Temporary()
 }
 
-// RetryOutcome tells a runner around this one what stays as it is: a permanent
-// failure, an attempt that is still running, the delay that a server stated.
-// Anything else may be tried again.
+// RetryOutcome is for a runner around this one. A permanent failure, a stuck attempt
+// and a delay stated by a server keep their outcome. Any other error is transient, so
+// the outer runner may try again.
 func (e *Error) RetryOutcome() Outcome {
 	switch e.Reason {
 	case StopPermanent:
@@ -128,13 +129,13 @@ func (e *Error) RetryOutcome() Outcome {
 
 // Failure is one failed attempt.
 type Failure struct {
-	Attempt int           // its number, from 1
-	Err     error         // what it returned
-	Wait    time.Duration // the wait that followed; 0 after the last one
-	By      Source        // who set the wait
+	Attempt int           // number of the attempt, from 1
+	Err     error         // error that the attempt returned
+	Wait    time.Duration // the wait that followed; 0 if none followed
+	By      Source        // source of the wait
 }
 
-// String says what happened in one line.
+// String returns the failure and the wait after it in one line.
 func (f Failure) String() string {
 	text := fmt.Sprintf("attempt %d: %v", f.Attempt, f.Err)
 	if f.Wait > 0 {
@@ -143,12 +144,12 @@ func (f Failure) String() string {
 	return text
 }
 
-// history keeps the first and the last failures of a call, and so stays small
-// however often it is retried.
+// history has the first and the last failures of a call. Its size does not depend on
+// the number of attempts.
 type history struct {
-	n      int // failures in all
+	n      int // number of failures
 	first  [firstKept]Failure
-	latest [lastKept]Failure // a ring
+	latest [lastKept]Failure // ring of the last failures
 }
 
 const firstKept, lastKept = 4, 4
@@ -166,14 +167,14 @@ func (h *history) last() *Failure {
 	return &h.latest[(h.n-1)%lastKept]
 }
 
-// waited notes the wait that follows the last failure.
+// waited records the wait that follows the last failure.
 func (h *history) waited(d Decision) {
 	f := h.last()
 	f.Wait, f.By = d.Wait, d.By
 }
 
-// keep hands the history over to the error. Most calls give up after a few
-// attempts, and then it fits into the error itself.
+// keep copies the history into the error. The last failures get an allocation of their
+// own only if there are more than firstKept.
 func (h *history) keep(e *Error) {
 	e.Last, e.failures, e.first = h.last().Err, h.n, h.first
 	if h.n > firstKept {
@@ -181,12 +182,12 @@ func (h *history) keep(e *Error) {
 	}
 }
 
-// TimeoutError is the failure of an attempt that ran out of time, and the cause
-// with which its context ended.
+// TimeoutError is the failure of an attempt that reached a timeout. It is also the
+// cause with which the attempt's context ends.
 type TimeoutError struct {
 	Limit time.Duration // the limit that was reached
-	Total bool          // it is the limit of the whole call, not of the attempt
-	Err   error         // what the operation returned; nil in a context's cause
+	Total bool          // the limit applies to the whole call, not to the attempt
+	Err   error         // error that the operation returned; nil in a context's cause
 }
 
 // Error says which limit was reached.
@@ -201,16 +202,16 @@ func (e *TimeoutError) Error() string {
 	return s
 }
 
-// Unwrap returns what the operation returned.
+// Unwrap returns the error that the operation returned.
 func (e *TimeoutError) Unwrap() error { return e.Err }
 
-// Is makes the error a [context.DeadlineExceeded].
+// Is makes errors.Is match [context.DeadlineExceeded].
 func (e *TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // Timeout implements the interface of net.Error and os.IsTimeout.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// roundTime keeps three digits or so: more is noise to a reader.
+// roundTime rounds to about three digits, enough for a reader of a message.
 func roundTime(d time.Duration) time.Duration {
 	for unit := time.Duration(1); unit < time.Hour; unit *= 10 {
 		if d < 1000*unit {
@@ -220,11 +221,12 @@ func roundTime(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// Reason says why a runner stopped. It is an error, so that
-// errors.Is(err, retry.StopBudget) tells one from another.
+// Reason says why a runner gave up. It is an error, so that callers can test it with
+// errors.Is(err, retry.StopBudget).
 type Reason uint8
 
-// The reasons. Zero is none. The numbers are stored: add a new reason at the end.
+// The reasons. 0 means that the runner has not given up. The numbers are stored: add a
+// new reason at the end.
 const (
 	StopAttempts     Reason = iota + 1 // the policy's attempts are used up
 	StopTotalTimeout                   // the next attempt would start after the total timeout
@@ -235,10 +237,10 @@ const (
 	StopLimit                          // the concurrency or rate limit refused the attempt
 	StopServerWait                     // the server asked for a longer wait than the policy grants
 	StopCanceled                       // the caller canceled
-	StopStuck                          // an attempt did not end when its context did
-	StopLost                           // the process ended in the attempt too often
-	StopTimeout                        // the run's own time is over
-	StopWindows                        // the number of limits that were waited for is used up
+	StopStuck                          // an attempt did not return after its context ended
+	StopLost                           // the process ended during an attempt too often
+	StopTimeout                        // the timeout of the run was reached
+	StopWindows                        // the run has waited for MaxWindows rate-limit windows
 )
 
 var reasonNames = [...]string{
@@ -258,16 +260,16 @@ var reasonTexts = [...]string{
 	"limit reached",
 	"server asks for too long a wait",
 	"canceled",
-	"attempt did not end when told to",
+	"attempt did not end when its context ended",
 	"process ended in the attempt too often",
-	"time is over",
-	"told to come back later too often",
+	"timeout of the run reached",
+	"waited for too many rate-limit windows",
 }
 
-// String returns the reason's name, as it stands in events.
+// String returns the reason's name, as used in events.
 func (r Reason) String() string { return name(reasonNames[:], r) }
 
-// Error returns the reason in words.
+// Error returns the reason as text for a message.
 func (r Reason) Error() string { return name(reasonTexts[:], r) }
 
 // ParseReason returns the reason that has the name; see [Reason.String].
@@ -276,7 +278,7 @@ func ParseReason(name string) (r Reason, ok bool) {
 	return r, ok && r != 0
 }
 
-// name returns the n-th name, or the number when there is none.
+// name returns names[n], or the type and the number if n has no name.
 func name[T ~uint8](names []string, n T) string {
 	if int(n) < len(names) {
 		return names[n]
@@ -284,7 +286,7 @@ func name[T ~uint8](names []string, n T) string {
 	return fmt.Sprintf("%T(%d)", n, uint8(n))
 }
 
-// valueOf returns the number that has the name.
+// valueOf returns the index of the name s in names, and false if it is not there.
 func valueOf[T ~uint8](names []string, s string) (T, bool) {
 	for i, n := range names {
 		if n == s {

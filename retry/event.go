@@ -9,33 +9,33 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// EventKind says what happened.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 // The kinds of events.
 const (
 	AttemptStarted  EventKind = iota + 1
-	AttemptFailed             // Err says how
-	Waiting                   // until Until, for Delay, set by By
+	AttemptFailed             // Err is the failure
+	Waiting                   // the call waits for Delay, until Until; By set the delay
 	Succeeded                 // the call is over
 	GaveUp                    // the call is over; Reason says why
 	HookFailed                // a hook or an observer returned an error or panicked; Err has it
-	HedgeStarted              // a second attempt was started beside a slow one
-	AttemptStuck              // an attempt did not end when told to
-	BreakerOpened             // Delay says for how long
-	BreakerHalfOpen           // probes are let through
+	HedgeStarted              // a hedger started a second attempt beside a slow one
+	AttemptStuck              // an attempt did not return after its context ended
+	BreakerOpened             // a breaker opened; Delay is for how long
+	BreakerHalfOpen           // a breaker lets probes through
 	BreakerClosed
 	RunStarted   // a durable run was accepted
-	AttemptLost  // the process ended in the attempt
-	Progressed   // Note says how far the attempt is
+	AttemptLost  // the process ended during the attempt
+	Progressed   // the attempt reported progress; Note has it
 	Canceled     // a run was canceled; Note says by whom
-	Resumed      // a run or a wait was put back to work by hand; Note says by whom
-	NeedsHandler // a step waits for a program that knows it; Note says which
-	Paused       // a run was paused by hand; Note says by whom
-	FailedOver   // another destination takes the call over; Note says which, and why
-	StormBegan   // retries multiply the load of Name beyond what is normal; Note says how much
-	StormEnded   // they do so no more
-	StartRefused // a scheduled start of Name was refused; Err says why, Note by which schedule it was due
+	Resumed      // an operator resumed a run or ended its wait; Note says who
+	NeedsHandler // a step waits for a process that has its handler; Note has the handler's name
+	Paused       // an operator paused a run; Note says who
+	FailedOver   // the call continues with another destination; Note says which and why
+	StormBegan   // retries multiply the load on Name beyond the normal; Note says how much
+	StormEnded   // the load from retries is normal again
+	StartRefused // a scheduled start of Name was rejected; Err says why, Note names the schedule
 )
 
 var eventNames = [...]string{
@@ -45,21 +45,21 @@ var eventNames = [...]string{
 	"failed-over", "storm-began", "storm-ended", "start-refused",
 }
 
-// String returns the kind's name, as it stands in JSON.
+// String returns the kind's name, as used in JSON.
 func (k EventKind) String() string { return name(eventNames[:], k) }
 
-// Event is something that happened to a call. Every runner emits this one
-// shape; logs, metrics, pages and notifications are readers of it. Fields that
-// say nothing about a kind are zero.
+// Event is something that happened to a call. All runners emit this type; logs,
+// metrics, pages and notifications are made from it. Fields that do not apply to a
+// kind are zero.
 type Event struct {
 	Kind     EventKind
 	Time     time.Time
 	Name     string        // the runner's or the breaker's name
-	Call     uint64        // tells the calls of one runner apart
+	Call     uint64        // distinguishes the calls of one runner
 	Attempt  int           // number of the attempt, from 1
-	Attempts int           // the policy's limit; Unlimited for none
+	Attempts int           // the policy's limit; Unlimited if it has none
 	Delay    time.Duration // the wait, or how long a breaker is open
-	By       Source        // who set the wait
+	By       Source        // source of the wait
 	Until    time.Time     // when the wait ends
 	Elapsed  time.Duration // time the call has taken so far
 	Prev     time.Duration // the last delay computed by the policy; part of State
@@ -67,17 +67,17 @@ type Event struct {
 	Err      error         // the failure
 	Run      string        // id of the durable run
 	Step     string        // name of the run's step; empty when the event is about the run
-	Note     string        // what else there is to say
+	Note     string        // further details; see the kinds
 }
 
-// State returns the state of the call at the event, to be stored and given to
-// [Runner.Resume].
+// State returns the state of the call at the event. Store it and pass it to
+// [Runner.Resume] to continue the call.
 func (e Event) State() State {
 	return State{Attempt: e.Attempt, Prev: e.Prev, Elapsed: e.Elapsed}
 }
 
-// wireEvent is the JSON form of an Event. It is a stored format: fields are
-// only added. testdata/event.schema.json describes it.
+// wireEvent is the JSON form of an Event. It is a stored format, so fields may be
+// added but not changed or removed. testdata/event.schema.json describes it.
 type wireEvent struct {
 	Kind     string     `json:"kind"`
 	Time     time.Time  `json:"time"`
@@ -114,7 +114,8 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads the event's JSON form. The error comes back as its text.
+// UnmarshalJSON reads the event's JSON form. Err becomes a plain error that has only
+// the text of the original.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var w wireEvent
 	if err := json.Unmarshal(data, &w); err != nil {
@@ -140,8 +141,8 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// BreakerEvents turns a breaker's events into the one shape, for
-// [breaker.WithObserver].
+// BreakerEvents returns an observer for [breaker.WithObserver] that converts a
+// breaker's events to type Event and passes them to observe.
 func BreakerEvents(observe func(Event)) func(breaker.Event) {
 	return func(b breaker.Event) {
 		e := Event{Time: time.Now(), Name: b.Name}

@@ -15,19 +15,19 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// DefaultHedgeShare is the part of all calls that may be hedged when a policy
-// does not say.
+// DefaultHedgeShare is the share of calls that may be hedged if a hedge does not
+// set one.
 const DefaultHedgeShare = 0.05
 
-// Hedge says when a second attempt is started beside one that is slow. The zero
-// Hedge starts none. Either After or Percentile is set.
+// Hedge says when to start a second attempt beside a slow one. The zero Hedge
+// starts none. Otherwise set either After or Percentile.
 type Hedge struct {
-	After      time.Duration // a fixed delay
-	Percentile float64       // the delay below which so many per cent of calls succeeded lately
-	Share      float64       // part of all calls that may be hedged; 0 means DefaultHedgeShare
+	After      time.Duration // start the second attempt after this time
+	Percentile float64       // or after the time within which this per cent of recent calls succeeded
+	Share      float64       // share of calls that may be hedged, 0..1; 0 means DefaultHedgeShare
 }
 
-// Validate reports what is wrong with the hedge.
+// Validate returns the first problem of the hedge.
 func (h Hedge) Validate() error {
 	switch {
 	case h == Hedge{}:
@@ -35,9 +35,9 @@ func (h Hedge) Validate() error {
 	case h.After < 0:
 		return fmt.Errorf("hedge: %v is negative", h.After)
 	case h.After > 0 && h.Percentile != 0:
-		return fmt.Errorf("hedge: both a delay (%v) and a percentile (p%v)", h.After, h.Percentile)
+		return fmt.Errorf("hedge: set either a delay or a percentile, not both (%v and p%v)", h.After, h.Percentile)
 	case h.After == 0 && h.Percentile == 0:
-		return fmt.Errorf("hedge: a share without a delay")
+		return fmt.Errorf("hedge: a share requires a delay or a percentile")
 	case h.After == 0 && !(h.Percentile > 0 && h.Percentile < 100): // true for NaN
 		return fmt.Errorf("hedge: p%v is not between p0 and p100", h.Percentile)
 	case !(h.Share >= 0 && h.Share <= 1):
@@ -46,8 +46,8 @@ func (h Hedge) Validate() error {
 	return nil
 }
 
-// credit returns what an attempt adds to the budget of hedges: its share, to the
-// millionth of a hedge in which budgets count.
+// credit returns how much of a hedge one call adds to the budget of hedges: the
+// share, rounded to the millionth, which is the unit of budgets.
 func (h Hedge) credit() float64 {
 	return max(math.Round(cmp.Or(h.Share, DefaultHedgeShare)*1e6), 1) / 1e6
 }
@@ -101,25 +101,26 @@ func parseHedge(s string) (Hedge, error) {
 	return h, nil
 }
 
-// perCent returns f×100 without the noise in the last bits.
+// perCent returns f×100, rounded to hide the error of floating-point numbers.
 func perCent(f float64) float64 { return math.Round(f*100*1e9) / 1e9 }
 
-// hedgeBurst is how many hedges may follow each other at once.
+// hedgeBurst is how many hedges may start in quick succession before the share limits
+// them.
 const hedgeBurst = 10
 
-// HedgeRule says when a second attempt may start beside a slow one. It is the
-// core of [Hedger], without clock and goroutines, exported for simulators. It
-// may be used by several goroutines.
+// HedgeRule decides when a second attempt may start beside a slow one. It is the
+// core of [Hedger], without clock and goroutines, exported for simulators. It is
+// safe for concurrent use.
 type HedgeRule struct {
 	after time.Duration
-	share *limit.Budget // of all calls that may be hedged
-	tail  *quantile     // of the latency; nil for a fixed delay
+	share *limit.Budget // limits the share of calls that may be hedged
+	tail  *quantile     // latency of recent calls; nil for a fixed delay
 }
 
-// NewHedgeRule returns the rule of a hedge that is not zero.
+// NewHedgeRule returns the rule of a hedge. A zero or invalid hedge is an error.
 func NewHedgeRule(h Hedge) (*HedgeRule, error) {
 	if h == (Hedge{}) {
-		return nil, fmt.Errorf("hedge: there is none")
+		return nil, fmt.Errorf("hedge: neither a delay nor a percentile is set")
 	}
 	if err := h.Validate(); err != nil {
 		return nil, err
@@ -135,9 +136,9 @@ func NewHedgeRule(h Hedge) (*HedgeRule, error) {
 	return r, nil
 }
 
-// Begin counts a first attempt, which earns its part of a hedge. It returns how
-// long to wait before the second, and false while too little is known of the
-// latency to say.
+// Begin counts a first attempt, which adds to the budget of hedges. It returns how
+// long to wait before a second attempt, and false if there are too few samples of the
+// latency to know.
 func (r *HedgeRule) Begin() (after time.Duration, ok bool) {
 	account := r.share.Begin()
 	account.End(true)
@@ -147,13 +148,13 @@ func (r *HedgeRule) Begin() (after time.Duration, ok bool) {
 	return r.tail.get()
 }
 
-// Take reports whether the share has a hedge left, and takes it.
+// Take reports whether the budget of hedges allows one, and takes it from the budget.
 func (r *HedgeRule) Take() bool {
 	account := r.share.Begin()
 	return account.Retry()
 }
 
-// Answered notes how long an attempt took that succeeded, its hedge included.
+// Answered records the duration of an attempt that succeeded, with or without a hedge.
 func (r *HedgeRule) Answered(took time.Duration) {
 	if r.tail != nil {
 		r.tail.record(took)
@@ -163,9 +164,9 @@ func (r *HedgeRule) Answered(took time.Duration) {
 const (
 	subBits    = 4              // 16 buckets for each doubling: an error of 3 % at most
 	buckets    = 60 << subBits  // enough for every duration
-	minSamples = 100            // fewer say nothing about a tail
-	refreshAt  = 32             // samples between two looks at the histogram
-	forgetAt   = 4 * minSamples // samples after which the old ones count half
+	minSamples = 100            // fewer do not describe the tail of the latency
+	refreshAt  = 32             // samples between two computations of the quantile
+	forgetAt   = 4 * minSamples // number of samples at which all counts are halved
 )
 
 // quantile tracks a quantile of durations in bounded memory. Older samples
@@ -175,8 +176,8 @@ type quantile struct {
 	value  atomic.Int64
 	counts [buckets]atomic.Uint32
 	total  atomic.Uint32
-	mu     sync.Mutex // held by the one who refreshes
-	halved uint32     // how often everything was made to count half
+	mu     sync.Mutex // held during a refresh
+	halved uint32     // number of times that halve was called
 }
 
 // get returns the quantile; false while there are too few samples.
@@ -210,9 +211,9 @@ func (q *quantile) refresh() {
 	}
 }
 
-// halve makes everything count half. An odd one is kept every other time: a lone
-// sample that was always kept would stay for ever, and a few of them in the tail
-// would become the quantile.
+// halve halves the count of every bucket. An odd count is rounded up and down in
+// turn: if it were always rounded up, a single sample would never disappear, and a few
+// of them in the tail would become the quantile.
 func (q *quantile) halve() {
 	q.halved++
 	left := uint32(0)
@@ -225,8 +226,8 @@ func (q *quantile) halve() {
 	q.total.Store(left)
 }
 
-// bucketOf returns the number of the bucket: exact below 16 ns, then sixteen
-// for each doubling.
+// bucketOf returns the index of the duration's bucket. Durations below 16 ns have a
+// bucket each; above, there are 16 buckets for each doubling.
 func bucketOf(d time.Duration) int {
 	v := uint64(max(d, 0))
 	shift := max(bits.Len64(v)-subBits-1, 0)

@@ -11,20 +11,20 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// defaultGrace is how long a loser may take to notice that it was canceled.
+// defaultGrace is how long the hedger waits for a canceled attempt to return.
 const defaultGrace = 5 * time.Second
 
-// Hedger is a [Runner] for calls that are slow now and then: when an attempt
-// has not answered after the policy's hedge delay, a second one is started
-// beside it, and the first answer counts. The loser is canceled and waited for.
-// Only hedge operations that may safely run twice.
+// Hedger is a [Runner] for calls that are slow now and then: if an attempt
+// has not returned after the policy's hedge delay, it starts a second attempt
+// beside it and takes the first success. It cancels the other attempt and waits for
+// it. Only hedge operations that may safely run twice.
 type Hedger struct {
 	r    *Runner
 	rule *HedgeRule
 }
 
-// NewHedger returns a hedger. The policy must have a hedge key; the options are
-// those of [New], and [WithGrace].
+// NewHedger returns a hedger. The policy must have a hedge. The options are those of
+// [New] and [WithGrace].
 func NewHedger(p Policy, opts ...Option) (*Hedger, error) {
 	s, err := apply(opts)
 	s.hedging = true
@@ -46,12 +46,12 @@ func NewHedger(p Policy, opts ...Option) (*Hedger, error) {
 // Policy returns the hedger's policy.
 func (h *Hedger) Policy() Policy { return h.r.policy }
 
-// Runner returns the runner that makes the hedger's attempts, for calls that must
-// not be hedged: it starts no second attempt.
+// Runner returns the hedger's runner without hedging, for calls that must not run
+// twice.
 func (h *Hedger) Runner() *Runner { return h.r }
 
-// WithAttempts is [Runner.WithAttempts] for a hedger. The share of calls that may
-// be hedged, and what is known of their latency, are shared too.
+// WithAttempts is [Runner.WithAttempts] for a hedger. The new hedger shares the
+// budget of hedges and the statistics of latency with this one.
 func (h *Hedger) WithAttempts(n int) *Hedger {
 	own := *h
 	own.r = h.r.WithAttempts(n)
@@ -59,9 +59,8 @@ func (h *Hedger) WithAttempts(n int) *Hedger {
 }
 
 // Hedged is [Value] with a second attempt beside a slow one. The first attempt
-// runs on the caller's goroutine and is never abandoned; one that lost and
-// ignores its context is waited for. When both succeed, the value of the second
-// is dropped.
+// runs on the caller's goroutine, and Hedged always waits for it. If both attempts
+// succeed, Hedged returns the value of the first and drops the other.
 func Hedged[T any](ctx context.Context, h *Hedger, op func(context.Context) (T, error)) (v T, err error) {
 	if h == nil || h.r == nil {
 		return v, errors.New("retry: the Hedger was not made by NewHedger")
@@ -76,7 +75,8 @@ func Hedged[T any](ctx context.Context, h *Hedger, op func(context.Context) (T, 
 	return v, err
 }
 
-// hedge makes one attempt of the runner: an operation, and perhaps a second.
+// hedge makes one attempt of the runner: it calls the operation, and a second time if
+// the first call is slow.
 func hedge[T any](ctx *attemptContext, h *Hedger, op func(context.Context) (T, error)) (v T, err error) {
 	var start time.Duration
 	if h.rule.tail != nil {
@@ -98,26 +98,27 @@ func hedge[T any](ctx *attemptContext, h *Hedger, op func(context.Context) (T, e
 	return v, err
 }
 
-// race is an attempt that may have a second operation running beside the first.
+// race is an attempt that may call the operation a second time beside the first call.
 type race[T any] struct {
 	h     *Hedger
 	ctx   *attemptContext
 	op    func(context.Context) (T, error)
 	timer *time.Timer
 
-	settled bool // the second has been waited for
+	settled bool // finish need not wait for the second call
 
 	mu     sync.Mutex
-	closed bool          // the first has returned: a second must not start
-	done   chan struct{} // closed when the second has ended; nil until it starts
+	closed bool          // the first call has returned: a second must not start
+	done   chan struct{} // closed when the second call has ended; nil until it starts
 
-	// of the second, valid once done is closed
+	// result of the second call, valid once done is closed
 	value    T
 	err      error
 	panicked any
 }
 
-// second runs on a goroutine of its own when the first is slow.
+// second makes the second call. The timer runs it on a goroutine of its own if the
+// first call is slow.
 func (x *race[T]) second() {
 	x.mu.Lock()
 	if x.closed || !x.h.rule.Take() {
@@ -134,13 +135,14 @@ func (x *race[T]) second() {
 			x.err = fmt.Errorf("hedge: panic: %v", x.panicked)
 		}
 		if x.err == nil {
-			x.ctx.end() // the first has lost
+			x.ctx.end() // cancels the first call, which has lost
 		}
 	}()
 	x.value, x.err = x.op(x.ctx)
 }
 
-// close keeps a second from starting. It returns nil when none has.
+// close prevents a second call from starting. It returns nil if none has started, or
+// else a channel that is closed when the second call ends.
 func (x *race[T]) close() <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -148,8 +150,8 @@ func (x *race[T]) close() <-chan struct{} {
 	return x.done
 }
 
-// settle chooses between the answer of the first and that of the second, and
-// waits until the loser has ended.
+// settle waits until the second call has ended and chooses one of the two results.
+// v and err are the result of the first call.
 func (x *race[T]) settle(done <-chan struct{}, v T, err error) (T, error) {
 	if err == nil {
 		x.ctx.end()
@@ -166,7 +168,7 @@ func (x *race[T]) settle(done <-chan struct{}, v T, err error) (T, error) {
 		}
 	}
 	if x.panicked != nil && err == nil {
-		x.tell(AttemptFailed, x.err) // the first attempt has succeeded
+		x.tell(AttemptFailed, x.err) // the first call has succeeded, so its result counts
 	} else if x.panicked != nil {
 		panic(x.panicked)
 	}
@@ -176,7 +178,8 @@ func (x *race[T]) settle(done <-chan struct{}, v T, err error) (T, error) {
 	return v, err
 }
 
-// finish ends what is still running after a panic of the first.
+// finish stops the timer. If the first call panicked, it cancels the second call and
+// waits for it.
 func (x *race[T]) finish() {
 	if x.timer != nil {
 		x.timer.Stop()

@@ -10,19 +10,20 @@ import (
 	"github.com/tideover/tideover/breaker"
 )
 
-// again goes on after a first attempt that was made already has failed.
+// again continues a call whose first attempt was made outside of the runner and
+// failed with err.
 func (r *Runner) again(ctx context.Context, op func(context.Context) error, err error) error {
 	var c call
 	c.r, c.state.Attempt = r, 1
-	c.begin() // which is nothing in a direct runner
+	c.begin() // does nothing if the runner is direct
 	defer c.end()
 	c.judge(ctx, err)
 	return c.retry(ctx, op, err)
 }
 
-// retry goes on after the first failure until an attempt succeeds or none may
-// follow. The history lives here, so that a call which succeeds at once does
-// not pay for it.
+// retry makes further attempts after the first failure, until one succeeds or the
+// call must end. The history is a variable of this function, so that a call that
+// succeeds at once does not pay for it.
 func (c *call) retry(ctx context.Context, op func(context.Context) error, err error) error {
 	var h history
 	c.startClock()
@@ -39,15 +40,15 @@ func (c *call) retry(ctx context.Context, op func(context.Context) error, err er
 	}
 }
 
-// judge says what a failure means. The caller's cancellation comes first: no
-// classifier may make a retry of it.
+// judge classifies a failure and sets the outcome. If the caller has canceled, the
+// failure is a cancellation, whatever the classifier would say.
 func (c *call) judge(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		c.outcome = Outcome{Class: ClassCanceled}
 		return
 	}
 	c.outcome = OutcomeOf(err)
-	if c.r.classify == nil || c.outcome.Class == ClassStuck { // which only we can know
+	if c.r.classify == nil || c.outcome.Class == ClassStuck { // a classifier can't know that an attempt is stuck
 		return
 	}
 	c.safely("classifier", func() { c.outcome = c.r.classify(err) })
@@ -56,14 +57,14 @@ func (c *call) judge(ctx context.Context, err error) {
 	}
 }
 
-// next decides what follows a failed attempt, and waits. It returns the final
-// error when nothing follows.
+// next decides whether another attempt follows a failed one, and waits for its time.
+// It returns the final error of the call if no attempt follows.
 func (c *call) next(ctx context.Context, err error, h *history) error {
 	switch {
 	case c.r.budget == nil:
 	case c.outcome.Class <= ClassThrottled:
 		c.budget.Fail()
-	default: // an answer or a cancellation says nothing about load
+	default: // an answer or a cancellation does not show overload
 		c.budget.Answer()
 	}
 	h.add(c.state.Attempt, err)
@@ -81,8 +82,8 @@ func (c *call) next(ctx context.Context, err error, h *history) error {
 	return nil
 }
 
-// decide asks the policy, and the gates only when the policy would go on: a
-// retry that will not happen costs no budget.
+// decide asks the policy first, then breaker and budget. It asks the budget last, so
+// that a retry that is not made costs nothing.
 func (c *call) decide(ctx context.Context, err error) Decision {
 	r, s, o := c.r, &c.state, &c.outcome
 	c.readClocks()
@@ -99,7 +100,7 @@ func (c *call) decide(ctx context.Context, err error) Decision {
 	return r.policy.decideWithin(s, o, Gates{OpenFor: r.openFor()}, &c.budget, u)
 }
 
-// readClocks brings the times of the state up to date.
+// readClocks updates the elapsed time and the time until the deadline in the state.
 func (c *call) readClocks() {
 	if c.r.timed {
 		c.state.Elapsed = c.elapsed()
@@ -112,12 +113,12 @@ func (c *call) readClocks() {
 	}
 }
 
-// explain returns what the reason of a stop does not say by itself.
+// explain returns the details of a stop that the reason alone does not give, or nil.
 func (c *call) explain(d Decision) error {
 	switch d.Stop {
 	case StopServerWait:
-		asked := cmp.Or(d.Wait, c.outcome.After) // a review may decide for another wait than the server's
-		return fmt.Errorf("asked for %v, granted are %v", roundTime(asked), cmp.Or(c.r.policy.ServerWait, DefaultServerWait))
+		asked := cmp.Or(d.Wait, c.outcome.After) // a review may have decided on another wait than the server's
+		return fmt.Errorf("asked for %v, the policy allows %v", roundTime(asked), cmp.Or(c.r.policy.ServerWait, DefaultServerWait))
 	case StopBreaker:
 		return c.r.closedDoor()
 	default:
@@ -125,7 +126,8 @@ func (c *call) explain(d Decision) error {
 	}
 }
 
-// openFor returns how long the breaker, if there is one, is open for certain.
+// openFor returns how long the breaker will certainly stay open; 0 if it is closed or
+// the runner has no breaker.
 func (r *Runner) openFor() time.Duration {
 	if r.breaker == nil {
 		return 0
@@ -153,7 +155,7 @@ func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 		for _, hook := range r.onRetry {
 			c.safely("OnRetry", func() { c.hooked(hook(ctx, e)) })
 		}
-		left = max(d.Wait-time.Since(now), 0) // what the hook took is part of the wait
+		left = max(d.Wait-time.Since(now), 0) // the wait includes the time that the hooks took
 		if ctx.Err() != nil {
 			return false
 		}
@@ -168,14 +170,14 @@ func (c *call) wait(ctx context.Context, d Decision, err error) bool {
 	}
 	select {
 	case <-c.timer.C:
-		return ctx.Err() == nil // both may have come at once
+		return ctx.Err() == nil // timer and context may have ended at the same time
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// giveUp makes the final error. A caller whose deadline has passed has not
-// canceled.
+// giveUp returns the final error of the call and emits it as an event. If the
+// context ended at its deadline, the reason is StopDeadline instead of StopCanceled.
 func (c *call) giveUp(ctx context.Context, why Reason, cause error, h *history) error {
 	if ended := ctx.Err(); ended != nil && why == StopCanceled {
 		cause = context.Cause(ctx)
@@ -195,7 +197,7 @@ func (c *call) giveUp(ctx context.Context, why Reason, cause error, h *history) 
 	return e
 }
 
-// event returns an event of the call as it stands.
+// event returns an event with the current state of the call.
 func (c *call) event(k EventKind, err error) Event {
 	return Event{
 		Kind: k, Time: time.Now(), Name: c.r.name, Call: c.id, Err: err, Note: noteOf(err),
@@ -203,8 +205,8 @@ func (c *call) event(k EventKind, err error) Event {
 	}
 }
 
-// tell shows the event to all observers. One that panics does not keep the
-// others from seeing it, nor the call from going on.
+// tell passes the event to all observers. If an observer panics, the others still get
+// the event, and an event of kind HookFailed about the panic; the call goes on.
 func (r *Runner) tell(e Event) {
 	for i, observe := range r.observers {
 		if err := panics(func() { observe(e) }); err != nil {
@@ -219,21 +221,22 @@ func (r *Runner) tell(e Event) {
 	}
 }
 
-// hooked passes on the error of a hook.
+// hooked emits the error of a hook, if there is one, as an event.
 func (c *call) hooked(err error) {
 	if err != nil {
 		c.emit(HookFailed, fmt.Errorf("OnRetry: %w", err))
 	}
 }
 
-// safely runs what a user gave us. A panic goes to the observers.
+// safely calls a function that the user of the package supplied. A panic becomes an
+// event of kind HookFailed; what is the name of the function there.
 func (c *call) safely(what string, f func()) {
 	if err := panics(f); err != nil {
 		c.emit(HookFailed, fmt.Errorf("%s: %w", what, err))
 	}
 }
 
-// panics runs f and returns its panic as an error.
+// panics calls f. If f panics, it returns the panic as an error.
 func panics(f func()) (err error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -248,16 +251,16 @@ func panics(f func()) (err error) {
 	return nil
 }
 
-// Review is a failed attempt and what the policy decides about it, for the function
-// that [WithReview] sets.
+// Review describes a failed attempt and the policy's decision about it. The function
+// set by [WithReview] gets it.
 type Review struct {
-	State    State    // of the call, after the failed attempt
+	State    State    // state of the call after the failed attempt
 	Outcome  Outcome  // what the failure means
 	Err      error    // the failure
-	Decision Decision // of the policy; breaker and budget are asked after the review
+	Decision Decision // the policy's decision; breaker and budget are asked after the review
 
-	// PolicyWait is the wait that the policy computes from the same random number if
-	// no server asks for one. It is there for decisions to stop, too.
+	// PolicyWait is the wait that the policy computes from the same random number
+	// without a delay stated by the server. It is set even if Decision is to stop.
 	PolicyWait time.Duration
 
 	policy *Policy
@@ -265,8 +268,8 @@ type Review struct {
 }
 
 // Decide returns the policy's decision for another outcome of the same attempt, from
-// the same random number. If it is to stop because the server asks for too long a wait
-// (StopServerWait), Wait is the wait that the server asks for.
+// the same random number. If the decision is StopServerWait, because the server asks
+// for a longer wait than the policy allows, Wait is the wait that the server asks for.
 func (r *Review) Decide(o Outcome) Decision {
 	d := r.policy.decide(&r.State, &o, Gates{}, r.draw)
 	if d.Stop == StopServerWait {
@@ -275,20 +278,20 @@ func (r *Review) Decide(o Outcome) Decision {
 	return d
 }
 
-// WithReview shows each failed attempt to the function, which returns the decision to
-// apply: usually Review.Decision. It is for a caller that knows more than the policy,
-// such as another server that can be asked at once. It is called once for each failed
-// attempt, on the goroutine of the call.
+// WithReview sets a function that reviews the policy's decision about each failed
+// attempt and returns the decision to apply, usually Review.Decision. It is for a
+// caller that knows more than the policy, such as another server to try at once. It is
+// called once for each failed attempt, on the goroutine of the call.
 //
-// The limits of the policy hold for its decision: attempts, total timeout, the
-// context's deadline, breaker and budget. It can't undo the end of a call that was
-// canceled, whose attempt is stuck or must not be repeated ([Outcome].Final). A review
-// that panics changes nothing; the panic goes to the observers as [HookFailed].
+// The returned decision is still subject to the limits: attempts, total timeout, the
+// context's deadline, breaker and budget. A review can't continue a call that was
+// canceled, whose attempt is stuck, or whose outcome is [Outcome].Final. If the review
+// panics, the policy's decision holds, and the observers get a [HookFailed].
 func WithReview(review func(context.Context, Review) Decision) Option {
 	return given(review != nil, "WithReview", func(s *settings) { s.review = review })
 }
 
-// reviewed returns what the review makes of the decision, within the limits that it
+// reviewed returns the decision of the review, restricted by the limits that a review
 // can't change.
 func (c *call) reviewed(ctx context.Context, err error, draw uint64) Decision {
 	r, s, o := c.r, &c.state, &c.outcome
@@ -307,13 +310,13 @@ func (c *call) reviewed(ctx context.Context, err error, draw uint64) Decision {
 		return made
 	case d.Stop != 0:
 		return d
-	case ctx.Err() != nil: // during the review
+	case ctx.Err() != nil: // the context ended during the review
 		return Decision{Stop: StopCanceled, Prev: s.Prev}
 	case s.Attempt >= r.policy.Attempts && r.policy.Attempts != Unlimited:
 		return Decision{Stop: StopAttempts, Prev: s.Prev}
 	}
 	d.Wait, d.Prev = max(d.Wait, 0), max(d.Prev, 0)
-	c.readClocks() // the review may have waited
+	c.readClocks() // the review may have taken time
 	gates := Gates{OpenFor: r.openFor()}
 	if d.Stop = r.policy.exceeded(s, gates, d.Wait); d.Stop == 0 && !granted(&c.budget, o) {
 		d.Stop = StopBudget

@@ -12,10 +12,12 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Option adds to a runner what can't be written in a file.
+// Option sets a part of a runner that can't be written in a policy text, such as a
+// breaker, a logger or a hook.
 type Option func(*settings) error
 
-// given returns an option that refuses a value which is missing.
+// given returns an option that calls set, or an error about the option called name if
+// its value is not present.
 func given(present bool, name string, set func(*settings)) Option {
 	return func(s *settings) error {
 		if !present {
@@ -32,68 +34,69 @@ func WithName(name string) Option {
 }
 
 // WithBreaker puts every attempt behind the breaker. A failed attempt counts
-// against it; a permanent failure is an answer and counts for it; a
-// cancellation by the caller counts as nothing. The runner stops at once when
-// the breaker would still be open at the end of the wait.
+// as a failure. A permanent failure counts as a success, because the service has
+// answered. A cancellation by the caller does not count. The runner gives up at
+// once if the breaker would still be open at the end of the wait.
 func WithBreaker(b *breaker.Breaker) Option {
 	return given(b != nil, "WithBreaker", func(s *settings) { s.breaker = b })
 }
 
-// WithBudget shares a budget among runners. Without it, a policy with a budget
-// has one for each runner.
+// WithBudget sets a budget that several runners share. Without this option, each
+// runner whose policy has a budget gets a budget of its own.
 func WithBudget(b *limit.Budget) Option {
 	return given(b != nil, "WithBudget", func(s *settings) { s.budget = b })
 }
 
-// WithConcurrency lets every attempt wait for its turn, by the priority that
-// the context carries. An attempt that is refused ends the call.
+// WithConcurrency makes every attempt wait for a free place in the limit, in the
+// order of the priority that the context carries. An attempt that the limit rejects
+// ends the call.
 func WithConcurrency(c *limit.Concurrency) Option {
 	return given(c != nil, "WithConcurrency", func(s *settings) { s.concurrency = c })
 }
 
-// WithAdaptive is [WithConcurrency] with a limit that follows what the other
-// side can take.
+// WithAdaptive is [WithConcurrency] with a limit that adapts to the load that the
+// other side can take.
 func WithAdaptive(a *limit.Adaptive) Option {
 	return given(a != nil, "WithAdaptive", func(s *settings) { s.adaptive = a })
 }
 
-// WithRate lets every attempt wait for the rate. An attempt that would wait
-// past its deadline ends the call.
+// WithRate makes every attempt wait for the rate limit. If an attempt would have to
+// wait past the context's deadline, the call ends.
 func WithRate(r *limit.Rate) Option {
 	return given(r != nil, "WithRate", func(s *settings) { s.rate = r })
 }
 
-// WithClassifier decides what a failure means, instead of [OutcomeOf]. It is
-// not asked about a call that the caller has canceled.
+// WithClassifier sets the function that classifies failures, instead of [OutcomeOf].
+// The runner does not call it once the caller has canceled the call.
 func WithClassifier(classify func(error) Outcome) Option {
 	return given(classify != nil, "WithClassifier", func(s *settings) { s.classify = classify })
 }
 
-// WithSchedule computes the delays instead of the policy's schedule. They stay
-// within the policy's cap. A delay of 0 leaves it to the policy, and so does a
-// delay stated by the server.
+// WithSchedule sets a function that computes the delays, instead of the policy's
+// schedule. The policy's cap applies to them. If the function returns 0, the policy
+// computes the delay. The function is not called if the server states a delay.
 func WithSchedule(delay func(State, Outcome) time.Duration) Option {
 	return given(delay != nil, "WithSchedule", func(s *settings) { s.schedule = delay })
 }
 
-// WithOnRetry calls the hook before each wait, with an event of kind
-// [Waiting]. An error or a panic of the hook goes to the observers as
-// [HookFailed], and never replaces the failure. It may be given several times.
+// WithOnRetry sets a hook that the runner calls before each wait, with an event of
+// kind [Waiting]. If the hook fails or panics, the observers get an event of kind
+// [HookFailed]; the call goes on. A runner can have several hooks.
 func WithOnRetry(hook func(context.Context, Event) error) Option {
 	return given(hook != nil, "WithOnRetry", func(s *settings) { s.onRetry = append(s.onRetry, hook) })
 }
 
-// WithObserver shows the events of all calls to the function, in the order of
-// each call, on the goroutine of the call. It may be given several times.
+// WithObserver passes all events of all calls to the function. The events of one
+// call come in order, on the goroutine of that call. A runner can have several
+// observers.
 func WithObserver(observe func(Event)) Option {
 	return given(observe != nil, "WithObserver", func(s *settings) {
 		s.observers, s.chatty = append(s.observers, observe), true
 	})
 }
 
-// WithTroubleObserver is [WithObserver] for what does not go right at once: of a
-// call that succeeds at its first attempt it shows nothing, and costs next to
-// nothing.
+// WithTroubleObserver is [WithObserver] without the events of calls that succeed at
+// the first attempt. Such a call costs next to nothing.
 func WithTroubleObserver(observe func(Event)) Option {
 	return given(observe != nil, "WithTroubleObserver", func(s *settings) {
 		s.observers = append(s.observers, func(e Event) {
@@ -104,19 +107,19 @@ func WithTroubleObserver(observe func(Event)) Option {
 	})
 }
 
-// WithLogger logs one line for each retry, with the attempt, the delay, who set
-// it and the error, and one when the runner gives up.
+// WithLogger logs one line for each retry, with the attempt, the delay, the source
+// of the delay and the error, and one line when the runner gives up.
 func WithLogger(l *slog.Logger) Option {
 	return given(l != nil, "WithLogger", func(s *settings) { s.observers = append(s.observers, logTo(l)) })
 }
 
-// WithRand draws the randomness of all delays from the function, which must be
-// safe for use by several goroutines.
+// WithRand sets the source of random numbers for all delays. The function must be
+// safe for concurrent use.
 func WithRand(random func() uint64) Option {
 	return given(random != nil, "WithRand", func(s *settings) { s.random = random })
 }
 
-// WithSeed makes the randomness of all delays reproducible.
+// WithSeed makes the random part of all delays reproducible.
 func WithSeed(seed uint64) Option {
 	var mu sync.Mutex
 	pcg := rand.NewPCG(seed, 0)
@@ -127,8 +130,8 @@ func WithSeed(seed uint64) Option {
 	})
 }
 
-// WithGrace sets how long a [Hedger] waits for an attempt that lost and was
-// canceled, before it goes on without it. 0 means 5 seconds.
+// WithGrace sets how long a [Hedger] waits for a losing attempt to return after it
+// was canceled. After that time the hedger no longer waits for it. 0 means 5 seconds.
 func WithGrace(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
@@ -152,8 +155,8 @@ func apply(opts []Option) (settings, error) {
 	return s, errors.Join(errs...)
 }
 
-// logTo returns an observer that logs what a person on call wants to know:
-// retries and the end of hope, but no successes.
+// logTo returns an observer that logs retries, failed hooks, stuck attempts and the
+// end of a call that gave up. It logs no successes.
 func logTo(l *slog.Logger) func(Event) {
 	return func(e Event) {
 		attrs := make([]slog.Attr, 0, 9)

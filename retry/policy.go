@@ -13,33 +13,32 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Unlimited as a number of attempts sets no limit. It must be spelled out.
+// Unlimited as a number of attempts means no limit. No zero value means unlimited.
 const Unlimited = -1
 
-// DefaultServerWait is the longest delay stated by a server that is honoured
-// when a policy does not say.
+// DefaultServerWait is the longest delay stated by a server that a policy without
+// ServerWait accepts.
 const DefaultServerWait = 120 * time.Second
 
-// Policy says how long to wait, when to stop and what a retry may cost. It is
-// plain data: comparable, printable and storable, with one text form that
+// Policy says how long to wait, when to stop and how many retries a budget allows. It
+// is plain data: comparable, printable and storable, with one text form that
 // [Parse] reads and [Policy.String] writes. The zero Policy is valid and makes
 // one attempt.
 type Policy struct {
 	backoff.Schedule // Kind, Base, Cap, Factor, MaxDoublings, Jitter
 
-	Attempts       int              // tries in all, the first included; 0 means 1, Unlimited no limit
-	AttemptTimeout time.Duration    // ends one attempt; 0 means never
-	TotalTimeout   time.Duration    // ends the call with all its attempts and waits; 0 means never
-	ThrottleBase   time.Duration    // Base after a throttled attempt; 0 means Base
-	ServerWait     time.Duration    // longest delay stated by a server that is honoured; 0 means DefaultServerWait
+	Attempts       int              // attempts in all, including the first; 0 means 1, Unlimited no limit
+	AttemptTimeout time.Duration    // longest duration of one attempt; 0 means no limit
+	TotalTimeout   time.Duration    // longest duration of the call with all attempts and waits; 0 means no limit
+	ThrottleBase   time.Duration    // used as Base after a throttled attempt; 0 means Base
+	ServerWait     time.Duration    // longest accepted delay stated by a server; 0 means DefaultServerWait
 	ServerSlack    time.Duration    // added to a delay stated by a server
-	ResetAfter     time.Duration    // healthy stretch that clears the count of attempts; 0 means never
-	Budget         limit.BudgetSpec // what retries may cost in all; zero means no budget
+	ResetAfter     time.Duration    // time without failure after which attempts count from 1 again; 0 means never
+	Budget         limit.BudgetSpec // limits retries across calls; zero means no budget
 	Hedge          Hedge            // second attempt beside a slow one; zero means none
 }
 
-// Validate reports everything that is wrong with the policy, each problem with
-// its field's name.
+// Validate returns all problems of the policy, each with the name of its key.
 func (p Policy) Validate() error {
 	errs := []error{p.Schedule.Validate()}
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -76,12 +75,12 @@ func (p Policy) Retries() int {
 	return p.attempts() - 1
 }
 
-// attempts returns the number of attempts with 0 spelled out.
+// attempts returns Attempts with the default of 1 for 0.
 func (p *Policy) attempts() int { return cmp.Or(p.Attempts, 1) }
 
-// Delays yields the number and the wait of each retry the policy allows.
-// random is called once for each; nil yields the waits without jitter.
-// Timeouts, budgets and servers are not asked.
+// Delays yields the number and the wait of each retry that the policy allows.
+// It calls random once for each; nil yields the waits without jitter. The waits
+// do not consider timeouts, budgets and delays stated by servers.
 func (p Policy) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
 	return func(yield func(int, time.Duration) bool) {
 		last := p.Retries()
@@ -93,9 +92,9 @@ func (p Policy) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
 	}
 }
 
-// Refuse returns an error when the policy sets one of the keys that the named
-// runner can't honour. Runners call it when they are made, so that no key is
-// ever read and ignored.
+// Refuse returns an error if the policy sets one of the named keys, because the
+// runner does not support them. runner is how the error calls the runner, such as
+// "a Hedger". Constructors call it, so that no key is silently ignored.
 func (p Policy) Refuse(runner string, names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -110,7 +109,7 @@ func (p Policy) Refuse(runner string, names ...string) error {
 	return errors.Join(errs...)
 }
 
-// delay returns the schedule's delay after the outcome.
+// delay returns the schedule's delay for the next retry; see ThrottleBase.
 func (p *Policy) delay(s *State, o *Outcome, u uint64) time.Duration {
 	if o.Class == ClassThrottled && p.ThrottleBase > 0 {
 		t := p.Schedule
@@ -135,7 +134,7 @@ const ms, sec, minute = time.Millisecond, time.Second, time.Minute
 
 var tenth, fifth = backoff.PlusMinus(0.1), backoff.PlusMinus(0.2)
 
-// presets is in the order in which a person should read it.
+// presets is in the order in which [Presets] lists it for people.
 var presets = func() []preset {
 	byDefault := exponential(50*ms, 20*sec, backoff.Full, 3)
 	byDefault.ThrottleBase = sec

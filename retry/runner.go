@@ -15,12 +15,12 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Runner runs operations under a policy. It is made once, never changes, and
-// is shared by all goroutines; the context comes with each call.
+// Runner runs operations under a policy. Make it once and share it: it never
+// changes, and all goroutines may use it. Each call has its own context.
 type Runner struct {
-	direct   bool // nothing stands before an attempt, and no clock is needed before the first failure
-	bare     bool // nothing stands before an attempt
-	timed    bool // the elapsed time is needed before the end
+	direct   bool // no admission, no budget, and no clock before the first failure
+	bare     bool // no admission: no breaker, limit, observer or context of its own for an attempt
+	timed    bool // the elapsed time is needed before the call ends
 	observed bool // there is an observer
 	draws    bool // the policy's delays need a random number
 	confined bool // attempts have a context of their own
@@ -30,7 +30,7 @@ type Runner struct {
 	calls *atomic.Uint64 // numbers the calls for observers
 }
 
-// settings is what options set.
+// settings holds the values that options set.
 type settings struct {
 	name        string
 	breaker     *breaker.Breaker
@@ -43,19 +43,19 @@ type settings struct {
 	review      func(context.Context, Review) Decision
 	onRetry     []func(context.Context, Event) error
 	observers   []func(Event)
-	chatty      bool // one of them wants to see everything
+	chatty      bool // an observer wants all events, not only those about failures
 	random      func() uint64
 	grace       time.Duration
 	hedging     bool
 }
 
-// New returns a runner for the policy. A policy that is not valid, or that has
-// a key which the runner can't honour, is an error: reset-after belongs to
-// sessions, and hedge to [NewHedger].
+// New returns a runner for the policy. It returns an error if the policy is not valid
+// or sets a key that a runner does not support: reset-after, which is for sessions,
+// and hedge, which is for [NewHedger].
 func New(p Policy, opts ...Option) (*Runner, error) {
 	s, err := apply(opts)
 	if err == nil && s.grace != 0 {
-		err = errors.New("WithGrace: only a Hedger leaves an attempt behind")
+		err = errors.New("WithGrace: only NewHedger supports this option")
 	}
 	if err = errors.Join(err, p.Refuse("a Runner", "reset-after", "hedge")); p.Hedge != (Hedge{}) {
 		err = errors.Join(err, errors.New("use NewHedger for hedge"))
@@ -77,7 +77,7 @@ func Must[P Policy | string](policy P, opts ...Option) *Runner {
 	return r
 }
 
-// policyOf returns a policy that is given as such or as text.
+// policyOf returns the policy that a value holds: a Policy, or its text form.
 func policyOf(policy any) (Policy, error) {
 	if text, ok := policy.(string); ok {
 		return Parse(text)
@@ -85,8 +85,8 @@ func policyOf(policy any) (Policy, error) {
 	return policy.(Policy), nil
 }
 
-// build makes a runner for the named constructor, unless there is an error
-// already.
+// build makes a runner. name is the constructor for error messages. err has the
+// problems that the constructor found; build adds its own.
 func build(name string, p Policy, s settings, err error) (*Runner, error) {
 	err = errors.Join(p.Validate(), err)
 	switch {
@@ -94,7 +94,7 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 	case s.budget == nil && p.Budget != limit.BudgetSpec{}:
 		s.budget, err = limit.NewBudget(p.Budget)
 	case s.budget != nil && p.Budget != limit.BudgetSpec{} && p.Budget != s.budget.Spec():
-		err = fmt.Errorf("budget: the policy says %v, the shared one is %v", p.Budget, s.budget.Spec())
+		err = fmt.Errorf("budget: the policy has %v, but the budget of WithBudget is %v; they must be equal", p.Budget, s.budget.Spec())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("retry.%s: %w", name, oneline.Error(err))
@@ -107,7 +107,7 @@ func build(name string, p Policy, s settings, err error) (*Runner, error) {
 	return r, nil
 }
 
-// prepare sets what follows from the policy and the settings.
+// prepare computes the flags that follow from the policy and the settings.
 func (r *Runner) prepare() {
 	p, s := &r.policy, &r.settings
 	r.observed, r.draws = len(s.observers) > 0, p.Random()
@@ -125,10 +125,9 @@ func (r *Runner) Policy() Policy { return r.policy }
 func (r *Runner) Name() string { return r.name }
 
 // Do runs the operation until it succeeds or the policy gives up; the error is
-// then an [*Error]. The operation runs on the caller's goroutine; if the policy
-// has a timeout, its context ends with the attempt, otherwise it is the
-// caller's. The operation is never abandoned: one that ignores its context is
-// waited for.
+// then an [*Error]. The operation runs on the caller's goroutine. If the policy
+// has a timeout, the context of the operation ends with the attempt, otherwise it is
+// the caller's. Do waits for an operation that ignores its context.
 func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 	if r == nil || !r.direct || op == nil || ctx == nil || ctx.Err() != nil {
 		return r.run(ctx, State{}, op)
@@ -140,11 +139,11 @@ func (r *Runner) Do(ctx context.Context, op func(context.Context) error) error {
 	return r.again(ctx, op, err)
 }
 
-// Continue is [Runner.Do] for a call whose first attempt was made already, and
-// failed. A caller that tries by itself first pays nothing for a runner while
-// all goes well. The attempt that was made stood behind no breaker, limit or
-// timeout of the runner, which counts it nevertheless; it is meant for runners
-// that have none.
+// Continue is [Runner.Do] for a call whose first attempt the caller has already made,
+// and which failed with the given error. A caller that makes the first attempt itself
+// pays nothing for the runner if that attempt succeeds. The runner counts the attempt,
+// although its breaker, limits and timeouts did not apply to it: use Continue with
+// runners that have none of these. If failed is nil, Continue returns nil.
 func (r *Runner) Continue(ctx context.Context, failed error, op func(context.Context) error) error {
 	if failed == nil {
 		return nil
@@ -155,9 +154,9 @@ func (r *Runner) Continue(ctx context.Context, failed error, op func(context.Con
 	return r.again(ctx, op, failed)
 }
 
-// WithAttempts returns a runner that makes so many attempts and shares
-// everything else with this one: budget, breaker, limits, observers, the numbers
-// of calls. Less than 1 makes one attempt.
+// WithAttempts returns a runner that makes up to n attempts and shares everything
+// else with this one: budget, breaker, limits, observers and the counter of
+// calls. An n below 1 means one attempt.
 func (r *Runner) WithAttempts(n int) *Runner {
 	own := *r
 	own.policy.Attempts = max(n, 1)
@@ -165,9 +164,8 @@ func (r *Runner) WithAttempts(n int) *Runner {
 }
 
 // WithHedge returns a hedger that shares everything else with this runner: budget,
-// breaker, limits, observers, the numbers of calls. What it learns of the latency of
-// calls is its own. A hedge that is zero or not valid is an error; nothing else is
-// validated anew.
+// breaker, limits, observers and the counter of calls. It has its own statistics of
+// latency. It returns an error if the hedge is zero or not valid.
 func (r *Runner) WithHedge(h Hedge) (*Hedger, error) {
 	rule, err := NewHedgeRule(h)
 	if err != nil {
@@ -181,8 +179,8 @@ func (r *Runner) WithHedge(h Hedge) (*Hedger, error) {
 }
 
 // Value is [Runner.Do] for an operation with a result. The result must not
-// depend on the attempt's context. When it gives up it returns what the last
-// attempt returned beside its error.
+// depend on the attempt's context. If the runner gives up, Value returns the result
+// of the last attempt together with the error.
 func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, error)) (v T, err error) {
 	if op == nil {
 		return v, r.run(ctx, State{}, nil)
@@ -198,22 +196,23 @@ func Value[T any](ctx context.Context, r *Runner, op func(context.Context) (T, e
 	return v, err
 }
 
-// Attempt is one turn of the loop over [Runner.Attempts].
+// Attempt is one iteration of the loop over [Runner.Attempts].
 type Attempt struct {
 	ctx    context.Context
 	number int
 }
 
-// Context returns the context of the attempt. It ends with the turn if the
-// policy has a timeout, so nothing that outlives the turn may depend on it;
-// otherwise it is the caller's.
+// Context returns the context of the attempt. If the policy has a timeout, the
+// context ends with the iteration, so nothing that outlives the iteration may depend
+// on it. Otherwise it is the caller's context.
 func (a Attempt) Context() context.Context { return a.ctx }
 
 // Number returns the number of the attempt, from 1.
 func (a Attempt) Number() int { return a.number }
 
-// Attempts is [Runner.Do] as a loop. Each turn is an attempt, *err says how it
-// went, and after the loop *err is nil or the reason for giving up:
+// Attempts is [Runner.Do] as a loop. Each iteration is an attempt. The body assigns
+// the result of the attempt to *err. After the loop *err is nil or the error with
+// which the runner gave up:
 //
 //	var rows []Row
 //	var err error
@@ -221,10 +220,9 @@ func (a Attempt) Number() int { return a.number }
 //		rows, err = load(a.Context(), id)
 //	}
 //
-// Each turn starts with *err nil. Assign to that very variable: with := in the
-// body a new one hides it, and every turn looks like a success. Leaving the loop
-// early is allowed and leaves *err as it is. A nil err panics: without it the loop
-// could neither learn of a failure nor report one.
+// Each iteration starts with *err nil. Assign to that very variable: with := in the
+// body a new variable hides it, and every iteration looks like a success. The body
+// may leave the loop early; *err then stays as it is. Attempts panics if err is nil.
 func (r *Runner) Attempts(ctx context.Context, err *error) iter.Seq[Attempt] {
 	if err == nil {
 		panic("retry: Attempts: err is nil; pass the address of the error that the loop assigns to")
@@ -242,8 +240,8 @@ func (r *Runner) each(ctx context.Context, err *error, yield func(Attempt) bool)
 	r.eachAfter(ctx, err, yield)
 }
 
-// leftError is the failure of a turn that left the loop: it counts as what it
-// is, and nothing follows.
+// leftError is the failure of an iteration that left the loop early. It has the class
+// of the failure that it wraps, but no attempt may follow.
 type leftError struct{ error }
 
 func (e *leftError) Unwrap() error { return e.error }
@@ -254,8 +252,9 @@ func (e *leftError) RetryOutcome() Outcome {
 	return o
 }
 
-// eachAfter goes on after a first turn that failed. It is apart because its
-// closure would otherwise be paid for by a first turn that succeeds.
+// eachAfter runs the loop through the whole machinery: from the first iteration, or
+// after a first one that failed. It is a function of its own so that a first iteration
+// that succeeds does not pay for the closure.
 func (r *Runner) eachAfter(ctx context.Context, err *error, yield func(Attempt) bool) {
 	number, left := 0, false
 	turn := func(ctx context.Context) error {

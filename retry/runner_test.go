@@ -742,7 +742,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a nil budget", Policy{}, []Option{WithBudget(nil)}, "WithBudget: nil"},
 		{"a nil limit", Policy{}, []Option{WithConcurrency(nil), WithAdaptive(nil), WithRate(nil)}, "WithConcurrency: nil; WithAdaptive: nil; WithRate: nil"},
 		{"a nil function", Policy{}, []Option{WithClassifier(nil), WithSchedule(nil), WithOnRetry(nil), WithObserver(nil), WithLogger(nil), WithRand(nil)}, "WithRand: nil"},
-		{"another budget than the policy's", mustParse(t, "fixed(0s) budget=ratio(0.2)"), []Option{WithBudget(b)}, "budget: the policy says ratio(0.2), the shared one is ratio(0.5)"},
+		{"another budget than the policy's", mustParse(t, "fixed(0s) budget=ratio(0.2)"), []Option{WithBudget(b)}, "budget: the policy has ratio(0.2), but the budget of WithBudget is ratio(0.5)"},
 		{"a grace", Policy{}, []Option{WithGrace(1)}, "WithGrace:"},
 	}
 	for _, tt := range tests {

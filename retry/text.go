@@ -16,22 +16,22 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// maxText bounds the length of a policy's text.
+// maxText is the greatest length of a policy's text in bytes.
 const maxText = 1000
 
 // Parse reads a policy from its text form: a family or the name of a preset,
-// then any keys.
+// then keys with values.
 //
 //	exponential(1s..32s) jitter=20% attempts=4 attempt-timeout=30s
 //	http attempts=6 total-timeout=2m
 //	fixed(2s) attempts=3
 //
-// An error quotes the word that is wrong. A policy that Parse returns is valid.
+// An error quotes the wrong word. A policy that Parse returns is valid.
 func Parse(text string) (Policy, error) { return ParseWith(text, Preset) }
 
-// ParseWith is [Parse] for a program with named policies of its own: a first word
-// that is not a family is passed to lookup. Parse passes it to [Preset]; a lookup
-// that should know the presets too calls Preset for the names that it does not have.
+// ParseWith is [Parse] for a program that has named policies of its own. It passes a
+// first word that is not a family to lookup. Parse passes it to [Preset]; a lookup
+// that should know the presets too calls Preset for names that it does not have.
 // A nil lookup means Preset.
 func ParseWith(text string, lookup func(name string) (Policy, bool)) (Policy, error) {
 	if lookup == nil {
@@ -62,7 +62,7 @@ func parse(text string, lookup func(string) (Policy, bool)) (Policy, error) {
 			return Policy{}, notKeyValue(w, lookup)
 		}
 		if where, given := seen[name]; given {
-			return Policy{}, fmt.Errorf("key %q is given already%s", name, where)
+			return Policy{}, fmt.Errorf("key %q is already set%s", name, where)
 		}
 		seen[name] = ""
 		if p, err = p.With(name, value); err != nil {
@@ -75,7 +75,8 @@ func parse(text string, lookup func(string) (Policy, bool)) (Policy, error) {
 	return p, nil
 }
 
-// checkText refuses what no policy can contain, before it is quoted anywhere.
+// checkText rejects a text that is too long or has characters that no policy can
+// contain. It runs before other errors quote parts of the text.
 func checkText(text string) error {
 	if len(text) > maxText {
 		return fmt.Errorf("%d characters are too long; at most %d", len(text), maxText)
@@ -88,18 +89,18 @@ func checkText(text string) error {
 	return nil
 }
 
-// notKeyValue returns the error about a word after the first that has no equals sign.
+// notKeyValue returns the error for a word after the first that has no equals sign.
 func notKeyValue(w string, lookup func(string) (Policy, bool)) error {
 	err := fmt.Errorf("%q is not of the form key=value", w)
 	if _, named := lookup(w); named || strings.Contains(w, "(") {
-		return fmt.Errorf("%w; there is one family or preset, and it comes first", err)
+		return fmt.Errorf("%w; a policy has one family or preset, as its first word", err)
 	}
 	return err
 }
 
 // parseHead reads the first word: a family with its delays, or a name that lookup
-// knows. seen has the keys that the word has set, which later words must not repeat,
-// each with the end of the sentence that says where.
+// knows. seen has the keys that this word sets, which later words must not repeat. The
+// value of each is the end of an error message about a repeated key.
 func parseHead(w string, lookup func(string) (Policy, bool)) (p Policy, seen map[string]string, err error) {
 	seen = map[string]string{}
 	name, args, ok := strings.Cut(w, "(")
@@ -131,7 +132,7 @@ func parseHead(w string, lookup func(string) (Policy, bool)) (p Policy, seen map
 	return p, seen, err
 }
 
-// badHead says what is wrong with a first word that is neither a family with
+// badHead returns the error for a first word that is neither a family with
 // its delays nor a preset.
 func badHead(w string) error {
 	if _, err := backoff.ParseKind(w); err == nil {
@@ -143,7 +144,7 @@ func badHead(w string) error {
 	return fmt.Errorf("%q is neither a preset (%s) nor a family such as exponential(1s..30s)", w, presetList())
 }
 
-// hints are for words that other tools use.
+// hints maps keys of other tools to ours, for error messages.
 var hints = map[string]string{
 	"retries": "attempts, which counts the first try too", "max-retries": "attempts, which counts the first try too",
 	"max-attempts": "attempts", "tries": "attempts", "timeout": "attempt-timeout or total-timeout",
@@ -163,13 +164,13 @@ func (p Policy) With(name, value string) (Policy, error) {
 	if err := k.set(&p, value); err != nil && !strings.HasPrefix(err.Error(), name) {
 		return p, fmt.Errorf("%s: %w", name, err)
 	} else if err != nil {
-		return p, err // says so itself
+		return p, err // the error already begins with the key
 	}
 	return p, nil
 }
 
-// String returns the one canonical spelling of the policy. Parse returns the
-// same policy from it, if it is valid. A preset is spelled out.
+// String returns the canonical text form of the policy. For a valid policy, Parse
+// returns the same policy from it. The text has a family instead of a preset's name.
 func (p Policy) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%v(%s", p.Kind, textfmt.PolicyDuration(p.Base))
@@ -177,7 +178,7 @@ func (p Policy) String() string {
 		b.WriteString(".." + textfmt.PolicyDuration(p.Cap))
 	}
 	b.WriteByte(')')
-	for _, k := range keys[2:] { // base and cap stand in the family
+	for _, k := range keys[2:] { // base and cap are part of the family
 		if v := k.get(&p); v != "" {
 			b.WriteString(" " + k.name + "=" + v)
 		}
@@ -185,8 +186,8 @@ func (p Policy) String() string {
 	return b.String()
 }
 
-// MarshalText implements [encoding.TextMarshaler]. An invalid policy is an
-// error: it could not be read back.
+// MarshalText implements [encoding.TextMarshaler]. It returns an error for an invalid
+// policy, because UnmarshalText could not read it.
 func (p Policy) MarshalText() ([]byte, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("policy %q: %w", p.String(), oneline.Error(err))
@@ -205,7 +206,7 @@ func (p *Policy) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// quote quotes a text for an error, shortened to what a reader can use.
+// quote quotes a text for an error, shortened to 80 bytes.
 func quote(text string) string {
 	const most = 80
 	if len(text) > most {
@@ -257,7 +258,7 @@ func keyNamed(name string) (key, bool) {
 	return keys[i], true
 }
 
-// keyOf returns the key of a field. The zero value is not written.
+// keyOf returns the key of a field. String does not write a field that is zero.
 func keyOf[T comparable](name string, field func(*Policy) *T, parse func(string) (T, error), format func(T) string) key {
 	return key{
 		name: name,
@@ -274,14 +275,15 @@ func keyOf[T comparable](name string, field func(*Policy) *T, parse func(string)
 	}
 }
 
-// durationKey returns the key of a duration. off is the word that sets it to
-// zero, if there is one.
+// durationKey returns the key of a duration. off is the value that sets it to
+// zero; "" means that no value does.
 func durationKey(name, off string, field func(*Policy) *time.Duration) key {
 	parse := func(s string) (time.Duration, error) { return parsePositive(s, off) }
 	return keyOf(name, field, parse, textfmt.PolicyDuration)
 }
 
-// baseKey is a key whose value may be zero for one kind: fixed(0s) retries at once.
+// baseKey returns the key base. Unlike other durations it may be zero if the family is
+// fixed: fixed(0s) retries at once.
 func baseKey() key {
 	k := durationKey("base", "", func(p *Policy) *time.Duration { return &p.Base })
 	positive := k.set
@@ -323,9 +325,9 @@ func formatAttempts(n int) string {
 
 const day = 24 * time.Hour
 
-// ParseDuration reads a duration as the text form of a policy spells it: the units
-// of [time.ParseDuration], and d in front of them for days of 24 hours, as in 90s,
-// 1m30s, 8d or 1d12h. A sign is an error; zero is not.
+// ParseDuration reads a duration as the text form of a policy has it: the units
+// of [time.ParseDuration], after an optional number of days of 24 hours, as in 90s,
+// 1m30s, 8d or 1d12h. It accepts zero, but no sign.
 func ParseDuration(s string) (time.Duration, error) {
 	bad := fmt.Errorf("%q is not a duration such as 500ms, 30s, 1m30s or 2d", s)
 	if s == "" || strings.HasPrefix(s, "+") || strings.HasPrefix(s, "-") {
@@ -352,8 +354,8 @@ func ParseDuration(s string) (time.Duration, error) {
 	return time.Duration(whole) + d, nil
 }
 
-// parsePositive reads a duration above zero. off is what switches the key off,
-// if anything does.
+// parsePositive reads a duration above zero. off is the value that means zero; "" if
+// there is none.
 func parsePositive(s, off string) (time.Duration, error) {
 	if off != "" && s == off {
 		return 0, nil

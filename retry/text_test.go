@@ -144,13 +144,13 @@ func TestParseQuotesTheWordThatIsWrong(t *testing.T) {
 		{"exponential attempts=3", "needs its delays, as in exponential(1s..30s)"},
 		{"Exponential(1s)", "in lower case"},
 		{"attempts=3 exponential(1s)", "starts with a family"},
-		{"http fixed(1s)", "it comes first"},
+		{"http fixed(1s)", "as its first word"},
 		{"http retries=3", "attempts, which counts the first try too"},
 		{"http timeout=3s", "attempt-timeout or total-timeout"},
 		{"http jitter=20", `": jitter: "20": want none`},
 		{"http budget=10", `": budget`},
 		{"http hedge=p95/5", "as in p95/5%"},
-		{"exponential(1s..30s) cap=5s", `key "cap" is given already, in exponential(1s..30s)`},
+		{"exponential(1s..30s) cap=5s", `key "cap" is already set, in exponential(1s..30s)`},
 		{"http attempts=-1", "write unlimited"},
 		{"exponential(x..2s)", `"x"`},
 		{"exponential()", `""`},
@@ -351,9 +351,9 @@ func TestParseWithAsksTheLookup(t *testing.T) {
 		t.Errorf("ParseWith(http, nil) = %v, %v; want the preset", p, err)
 	}
 	for text, want := range map[string]string{
-		"own own":                   `"own" is not of the form key=value; there is one family or preset, and it comes first`,
+		"own own":                   `"own" is not of the form key=value; a policy has one family or preset, as its first word`,
 		"own jitter":                `"jitter" is not of the form key=value`,
-		"own attempts=2 attempts=3": `key "attempts" is given already`,
+		"own attempts=2 attempts=3": `key "attempts" is already set`,
 	} {
 		if _, err := ParseWith(text, lookup); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("ParseWith(%q) = %v, want %q at its end", text, err, want)

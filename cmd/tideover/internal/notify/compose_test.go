@@ -35,7 +35,7 @@ func TestCompose(t *testing.T) {
 		},
 		{
 			"a run gave up", retry.Event{Kind: retry.GaveUp, Run: "r1", Reason: retry.StopTimeout, Err: failed},
-			notify.DeadLetter, "nightly gave up", "time is over; last: exit code 1: API Error: overloaded",
+			notify.DeadLetter, "nightly gave up", "timeout of the run reached; last: exit code 1: API Error: overloaded",
 		},
 		{
 			"a wait", retry.Event{Kind: retry.Waiting, Attempt: 2, Attempts: 6, Delay: 3*time.Hour + 20*time.Minute, Until: at.Add(200 * time.Minute), By: retry.ByServer, Err: failed},
