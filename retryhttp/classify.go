@@ -9,26 +9,27 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// verdict is what a status means before the request is looked at.
+// verdict is the meaning of a status, before the method of the request is considered.
 type verdict uint8
 
 const (
-	answer    verdict = iota // no failure, or one that no retry would change
-	permanent                // a failure of the server that will stay
+	answer    verdict = iota // a success, or a failure that no retry would change
+	permanent                // a failure of the server that no retry would change
 	transient
 	throttled
 	onlyOnce  // one retry may help
 	requested // the server asks for a retry, or the router has another target
 )
 
-// classes has the class of each verdict; those that are not listed are transient.
+// classes has the class of each verdict; a verdict that is not listed is transient.
 var classes = [...]retry.Class{
 	answer: retry.ClassPermanent, permanent: retry.ClassPermanent, throttled: retry.ClassThrottled, requested: retry.ClassTransient,
 }
 
 func (v verdict) class() retry.Class { return classes[v] }
 
-// verdict reads the status and x-should-retry, which overrides it both ways.
+// verdict classifies a response by its status and by x-should-retry, which overrides
+// the status both ways.
 func (s *settings) verdict(resp *http.Response) verdict {
 	v := s.ofStatus(resp.StatusCode)
 	if resp.StatusCode < http.StatusBadRequest {
@@ -70,11 +71,11 @@ func (s *settings) ofStatus(code int) verdict {
 // shouldRetry is the header with which a server overrides its status.
 const shouldRetry = "X-Should-Retry"
 
-// statusOverloaded is what Anthropic and others answer when they have no room.
+// statusOverloaded is the status with which Anthropic and others report overload.
 const statusOverloaded = 529
 
-// status returns the failure that the response is, or nil. The error is that of
-// a stream which broke off before it had begun.
+// status returns failed if the response counts as a failure, or broken if it is a stream
+// that broke off before its first content.
 func (x *exchange) status(resp *http.Response, req *http.Request, a Attempt) (failed, broken error) {
 	var e *StatusError
 	var err error
@@ -90,7 +91,8 @@ func (x *exchange) status(resp *http.Response, req *http.Request, a Attempt) (fa
 	return e, nil
 }
 
-// refusal returns the failure that a status from 400 on is, or nil.
+// refusal returns the failure for a response with a status of 400 or more, or nil if
+// it is an answer that no retry would change.
 func (x *exchange) refusal(resp *http.Response, a Attempt) *StatusError {
 	v := x.t.verdict(resp)
 	rejected := v == answer && a != nil && a.Rejected(resp)
@@ -107,7 +109,7 @@ func (x *exchange) refusal(resp *http.Response, a Attempt) *StatusError {
 		e.class = retry.ClassPermanent
 	}
 	if e.class < retry.ClassPermanent {
-		// A failure in 503 with Retry-After comes from the door, not from the work.
+		// A 503 with Retry-After means that the server rejected the request unprocessed.
 		unprocessed := v == throttled || v == onlyOnce || v == requested ||
 			resp.StatusCode == http.StatusServiceUnavailable && stated
 		e.NotRetried = x.forbidden(unprocessed || x.t.answered)
@@ -128,16 +130,16 @@ func (x *exchange) refusal(resp *http.Response, a Attempt) *StatusError {
 	return e
 }
 
-// readAhead reads the beginning of a body that is likely to be discarded, so
-// that its connection is free during the wait, or that has something to say.
-// The body comes back whole.
+// readAhead reads the beginning of a body, if a retry is likely, so that the connection
+// is free during the wait, or if the status is 429, whose body may state a quota or a
+// delay. It returns the decoded beginning. The response's body still reads in full.
 func (x *exchange) readAhead(resp *http.Response, e *StatusError) []byte {
 	likely := e.class < retry.ClassPermanent && e.NotRetried == nil && !x.last()
 	switch {
 	case resp.Body == nil || resp.Body == http.NoBody:
 		return nil
 	case resp.StatusCode == http.StatusMisdirectedRequest:
-		return nil // its connection must not go back to the others
+		return nil // the connection must not be used again
 	case !likely && resp.StatusCode != http.StatusTooManyRequests:
 		return nil
 	}
@@ -156,7 +158,7 @@ func (x *exchange) last() bool {
 	return most != retry.Unlimited && x.before.Attempt+int(x.rounds.Load()) > most
 }
 
-// takeOnce reports whether the status has its one retry left, and takes it.
+// takeOnce reports whether the status still has its one retry, and uses it up.
 func (x *exchange) takeOnce(code int) bool {
 	i := 0
 	if code == http.StatusTooEarly {
@@ -165,8 +167,8 @@ func (x *exchange) takeOnce(code int) bool {
 	return x.once[i].CompareAndSwap(false, true)
 }
 
-// forbidden returns what forbids another attempt, or nil. unprocessed says that
-// the server did not do what was asked.
+// forbidden returns the error that forbids another attempt, or nil. unprocessed means
+// that the server has not processed the request.
 func (x *exchange) forbidden(unprocessed bool) error {
 	if !unprocessed && !x.idempotent {
 		return ErrNotIdempotent
@@ -177,17 +179,17 @@ func (x *exchange) forbidden(unprocessed bool) error {
 // StatusError is an answer that counts as a failure. It is the failure of an
 // attempt in events and in a [*retry.Error].
 type StatusError struct {
-	Code       int           // the status, or the one that Event stands for
-	Event      string        // the error with which a stream began whose status was a success; "" means none
+	Code       int           // the status of the response, or the one that corresponds to Event
+	Event      string        // type of the error event with which a stream of status 2xx began; "" means none
 	After      time.Duration // the wait that the server asked for; 0 means none
-	Quota      string        // the code in the body which says that quota or credit is gone, such as insufficient_quota
-	NotRetried error         // ErrNotIdempotent or ErrBody, when that alone forbids a retry
+	Quota      string        // code in the body that means that quota or credit is used up, such as insufficient_quota
+	NotRetried error         // ErrNotIdempotent or ErrBody if a retry would help but is not allowed
 
 	class retry.Class
 	of    request
 }
 
-// Error says what was answered.
+// Error returns the status and the details that the server stated.
 func (e *StatusError) Error() string {
 	s := strings.TrimRight(fmt.Sprintf("status %d %s", e.Code, http.StatusText(e.Code)), " ")
 	if e.Event != "" {
@@ -202,10 +204,10 @@ func (e *StatusError) Error() string {
 	return s + notRetried(e.NotRetried)
 }
 
-// RetryNote implements [retry.Noted]: the request, without its query.
+// RetryNote implements [retry.Noted]. It returns the request without its query.
 func (e *StatusError) RetryNote() string { return e.of.String() }
 
-// Unwrap returns what forbids a retry.
+// Unwrap returns NotRetried.
 func (e *StatusError) Unwrap() error { return e.NotRetried }
 
 // RetryOutcome implements [retry.Classified].
@@ -213,8 +215,8 @@ func (e *StatusError) RetryOutcome() retry.Outcome {
 	return retry.Outcome{Class: e.class, Final: e.NotRetried != nil, After: e.After}
 }
 
-// Check returns nil for a status below 400, and otherwise a [*StatusError] for
-// use by a runner around the whole exchange. It does not read the body.
+// Check returns nil for a status below 400, and otherwise a [*StatusError], for a
+// runner that retries whole exchanges. It does not read the body.
 func Check(resp *http.Response) error {
 	if resp.StatusCode < http.StatusBadRequest {
 		return nil

@@ -15,17 +15,16 @@ import (
 	"github.com/tideover/tideover/internal/oneline"
 )
 
-// DeadlineConfig bounds the time of requests.
+// DeadlineConfig sets the time limits of requests for [NewDeadline].
 type DeadlineConfig struct {
-	Max     time.Duration // no request has more time, also if its header asks for more; 0 means 10 minutes
-	Default time.Duration // of a request that says nothing; 0 means Max
+	Max     time.Duration // longest time of a request, even if its header asks for more; 0 means 10 minutes
+	Default time.Duration // time of a request whose headers state none; 0 means Max
 }
 
-// defaultMax is what the SDKs of model providers wait for an answer.
+// defaultMax is how long the SDKs of model providers wait for an answer.
 const defaultMax = 10 * time.Minute
 
-// Validate reports everything that is wrong with the configuration, each
-// problem with its field's name.
+// Validate returns all problems of the configuration, each with its field's name.
 func (c DeadlineConfig) Validate() error {
 	var errs []error
 	if c.Max < 0 {
@@ -40,22 +39,22 @@ func (c DeadlineConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Deadline is an [http.Handler] that stops working for clients who no longer
-// wait. The context of a request ends when the time is up that its sender has
-// stated (see [TimeLeft]), and what the handler behind it sends on under that
-// context ends with it. The context's cause is then a [*DeadlineError]. It also
-// carries how often the request was sent before; see [WithPriorRetries].
+// Deadline is an [http.Handler] that ends the work for clients that no longer
+// wait. The context of a request ends after the time that the client has
+// stated (see [TimeLeft]), and so do requests that the handler sends under that
+// context. The context's cause is then a [*DeadlineError]. The context also
+// has the number of times that the request was sent before; see [WithPriorRetries].
 //
-// A request that comes without any time left is answered with 504 and never seen
-// by the handler. When the time is up, the handler is expected to notice and to
-// return: it is not abandoned, and nothing that it writes is kept back, so that
-// streams, [http.ResponseController] and upgrades work as they do without a
-// deadline. If it returns without having written anything, the answer is 504. An
-// answer that it has begun, or given in spite of the deadline, is left as it is.
+// A request that arrives with no time left is answered with 504; the handler does not
+// see it. At the deadline, the handler should notice the end of the context and
+// return. Deadline waits for it and does not buffer what it writes, so streams,
+// [http.ResponseController] and upgrades work as they do without a
+// deadline. If the handler returns without an answer, the answer is 504. An
+// answer that the handler has begun is left as it is.
 //
-// The limit ends with the handler: a connection that the handler has hijacked and
-// handed on is not touched. Reading the body of a request does not listen to the
-// context; the ReadTimeout of the server is for clients that do not send.
+// The limit ends with the handler: a connection that the handler has hijacked is not
+// affected. Reading the body of a request does not end with the
+// context; use the ReadTimeout of the server for clients that do not send.
 type Deadline struct {
 	next http.Handler
 	cfg  DeadlineConfig
@@ -75,7 +74,7 @@ func NewDeadline(next http.Handler, cfg DeadlineConfig) (*Deadline, error) {
 	return &Deadline{next: next, cfg: cfg}, nil
 }
 
-// refusal is the error of a constructor, in one line.
+// refusal returns the error of a constructor, in one line.
 func refusal(constructor string, err error) error {
 	return fmt.Errorf("retryhttp.%s: %w", constructor, oneline.Error(err))
 }
@@ -108,7 +107,8 @@ func (d *Deadline) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// of returns the deadline of a request with the headers.
+// of returns the time limit for a request with these headers, as the error of a request
+// that exceeds it.
 func (d *Deadline) of(h http.Header) *DeadlineError {
 	name, left, stated := shortestTimeout(h, timeoutHeaders[:])
 	switch {
@@ -121,13 +121,13 @@ func (d *Deadline) of(h http.Header) *DeadlineError {
 	}
 }
 
-// overdue reports whether the context ran out of time, by our limit or by one
-// around it. A client that went away needs no answer.
+// overdue reports whether the context ended at a deadline, ours or that of an outer
+// context. It is false if the client has disconnected: such a client needs no answer.
 func overdue(ctx context.Context) bool { return errors.Is(ctx.Err(), context.DeadlineExceeded) }
 
-// serve calls the handler with a request of another context. The server removes
-// the files of a form that was parsed from its own request, and does not know of
-// the copy.
+// serve calls the handler with a copy of the request that has another context. It
+// removes the temporary files of a form parsed from the copy; the server removes only
+// those of its own request.
 func serve(ctx context.Context, next http.Handler, w http.ResponseWriter, r *http.Request) {
 	own := r.WithContext(ctx)
 	defer func() {
@@ -138,14 +138,14 @@ func serve(ctx context.Context, next http.Handler, w http.ResponseWriter, r *htt
 	next.ServeHTTP(w, own)
 }
 
-// DeadlineError is the cause with which the context of a request ends when its
-// time is up. It matches [context.DeadlineExceeded].
+// DeadlineError is the cause with which the context of a request ends at its
+// deadline. It matches [context.DeadlineExceeded].
 type DeadlineError struct {
 	Limit  time.Duration // the time that the request had
-	Header string        // in which its sender said so; empty when it is the limit of the server
+	Header string        // name of the header that stated the time; "" if the server's limit applied
 }
 
-// Error says whose limit it was.
+// Error says which limit has passed.
 func (e *DeadlineError) Error() string {
 	switch {
 	case e.Header == "":
@@ -153,26 +153,26 @@ func (e *DeadlineError) Error() string {
 	case e.Limit <= 0:
 		return e.Header + " leaves no time"
 	}
-	return fmt.Sprintf("the %v of %s have passed", e.Limit, e.Header)
+	return fmt.Sprintf("the timeout of %v in %s has passed", e.Limit, e.Header)
 }
 
 // Unwrap returns [context.DeadlineExceeded].
 func (e *DeadlineError) Unwrap() error { return context.DeadlineExceeded }
 
-// Timeout implements the interface of net.Error.
+// Timeout implements net.Error.
 func (e *DeadlineError) Timeout() bool { return true }
 
-// notMade answers for a handler that was not made by its constructor.
+// notMade answers 500 for a handler that was not made by its constructor.
 func notMade(w http.ResponseWriter, kind string) {
 	http.Error(w, "retryhttp: the "+kind+" was not made by New"+kind, http.StatusInternalServerError)
 }
 
-// gatewayTimeout answers 504, without what the handler may have said about an
-// answer that did not come.
+// gatewayTimeout answers 504. It removes the headers that the handler may have set for
+// its own answer.
 func gatewayTimeout(w http.ResponseWriter, cause error) {
 	text := context.DeadlineExceeded.Error()
 	if e, ok := errors.AsType[*DeadlineError](cause); ok {
-		text = e.Error() // the cause of a foreign context may be private
+		text = e.Error() // only this text: the cause of another context may be private
 	}
 	for _, name := range [...]string{"Cache-Control", "Content-Encoding", "Expires", "Etag", "Last-Modified", "Set-Cookie", "Trailer"} {
 		w.Header().Del(name)
@@ -180,14 +180,14 @@ func gatewayTimeout(w http.ResponseWriter, cause error) {
 	http.Error(w, text, http.StatusGatewayTimeout)
 }
 
-// watched is a response writer that notes which status was answered. It keeps
-// nothing back, and has all methods of the writer below.
+// watched is a response writer that records the status of the answer. It buffers
+// nothing, and has all methods of the writer below.
 type watched struct {
 	http.ResponseWriter
-	answered atomic.Int64 // the status; 0 while nothing was written
+	answered atomic.Int64 // the status; 0 until something is written
 }
 
-// hijacked is the status of a response whose connection was taken over.
+// hijacked is recorded as the status if the handler hijacked the connection.
 const hijacked = -1
 
 func (w *watched) status() int { return int(w.answered.Load()) }
@@ -197,7 +197,7 @@ func (w *watched) note(status int) { w.answered.CompareAndSwap(0, int64(status))
 // WriteHeader implements [http.ResponseWriter].
 func (w *watched) WriteHeader(status int) {
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
-		w.note(status) // others announce an answer that is still to come
+		w.note(status) // a status below 200 is informational: the answer is still to come
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -244,5 +244,5 @@ func (w *watched) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, err
 }
 
-// Unwrap leads [http.ResponseController] to all the rest.
+// Unwrap gives [http.ResponseController] access to the other methods.
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -68,7 +68,7 @@ func TestE13DeadlineEndsTheContextAndAnswers504(t *testing.T) {
 			start := time.Now()
 			resp, body := ask(t, s, tt.header+": "+tt.value)
 			took := time.Since(start)
-			if resp.StatusCode != 504 || body != "the 20ms of "+tt.header+" have passed\n" || took != 20*time.Millisecond {
+			if resp.StatusCode != 504 || body != "the timeout of 20ms in "+tt.header+" has passed\n" || took != 20*time.Millisecond {
 				t.Errorf("%s: %s %q after %v, want 504 after 20ms", tt.header, resp.Status, body, took)
 			}
 			cause := <-causes
@@ -177,17 +177,17 @@ func TestE13AnswersOfTheHandlerAreLeftAlone(t *testing.T) {
 			{"only announced", func(w http.ResponseWriter, ended <-chan struct{}) {
 				w.WriteHeader(http.StatusEarlyHints)
 				<-ended
-			}, 504, "the 15ms of X-Request-Timeout-Ms have passed\n"},
+			}, 504, "the timeout of 15ms in X-Request-Timeout-Ms has passed\n"},
 			{"copied from a source that failed", func(w http.ResponseWriter, ended <-chan struct{}) {
 				<-ended
 				w.(io.ReaderFrom).ReadFrom(io.MultiReader())
-			}, 504, "the 15ms of X-Request-Timeout-Ms have passed\n"},
+			}, 504, "the timeout of 15ms in X-Request-Timeout-Ms has passed\n"},
 			{"headers of an answer that did not come", func(w http.ResponseWriter, ended <-chan struct{}) {
 				w.Header().Set("Content-Length", "7")
 				w.Header().Set("Cache-Control", "max-age=3600")
 				w.Header().Set("Etag", `"x"`)
 				<-ended
-			}, 504, "the 15ms of X-Request-Timeout-Ms have passed\n"},
+			}, 504, "the timeout of 15ms in X-Request-Timeout-Ms has passed\n"},
 		} {
 			s := behindDeadline(t, retryhttp.DeadlineConfig{}, func(w http.ResponseWriter, r *http.Request) { tt.handler(w, r.Context().Done()) })
 			resp, body := ask(t, s, soon)
@@ -398,5 +398,5 @@ func ExampleDeadline() {
 	defer func() { _ = resp.Body.Close() }()
 	body, _ := io.ReadAll(resp.Body)
 	fmt.Printf("%s: %s", resp.Status, body)
-	// Output: 504 Gateway Timeout: the 20ms of X-Request-Timeout-Ms have passed
+	// Output: 504 Gateway Timeout: the timeout of 20ms in X-Request-Timeout-Ms has passed
 }

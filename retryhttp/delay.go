@@ -9,7 +9,7 @@ import (
 )
 
 // ServerDelay returns how long the server asks to wait, from the headers of its
-// answer; now is when it came. The first of these that makes sense counts:
+// answer; now is when the answer arrived. The first valid one of these counts:
 //
 //   - Retry-After-Ms, X-Ms-Retry-After-Ms, Retry-After
 //   - the latest reset of a rate limit that has nothing remaining, in the
@@ -17,11 +17,11 @@ import (
 //
 // A value is a number of seconds (or milliseconds, where the name says so), a
 // duration such as 6m0s, a date in one of the three forms of HTTP or RFC 3339,
-// or the time since 1970 in seconds or milliseconds: numbers from 1e9 seconds
-// on, and from 1e12, are taken for that. A point in time is compared with the
-// answer's own Date, if it has one, so that clocks need not agree; one in the
-// past is a delay of 0. A negative or malformed value is ignored, and a value that
-// is too long for a [time.Duration] is the longest one.
+// or a Unix time: numbers from 1e9 on are Unix seconds, and from 1e12 on Unix
+// milliseconds. A point in time is compared with the answer's own Date, if there is
+// one, so that the clocks need not agree; a time in the past is a delay of 0. A
+// negative or malformed value is ignored. A value that is too long for a
+// [time.Duration] becomes the longest one.
 func ServerDelay(h http.Header, now time.Time) (time.Duration, bool) {
 	if d, ok := retryAfter(h, now); ok {
 		return d, true
@@ -48,7 +48,7 @@ func retryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// limits are the headers of rate limits: what remains, and when it is more.
+// limits are the headers of rate limits: how much remains, and when the limit resets.
 var limits = [...]struct{ remaining, reset string }{
 	{"Ratelimit-Remaining", "Ratelimit-Reset"},
 	{"X-Ratelimit-Remaining", "X-Ratelimit-Reset"},
@@ -60,8 +60,8 @@ var limits = [...]struct{ remaining, reset string }{
 	{"Anthropic-Ratelimit-Output-Tokens-Remaining", "Anthropic-Ratelimit-Output-Tokens-Reset"},
 }
 
-// resetDelay reads the headers of rate limits that are used up. All of them
-// must have room again, so the latest counts.
+// resetDelay reads the headers of rate limits that are used up. The latest reset
+// counts, because a request needs room in all limits.
 func resetDelay(h http.Header, now time.Time) (latest time.Duration, ok bool) {
 	for _, l := range limits {
 		if strings.TrimSpace(h.Get(l.remaining)) != "0" {
@@ -74,7 +74,7 @@ func resetDelay(h http.Header, now time.Time) (latest time.Duration, ok bool) {
 	return latest, ok
 }
 
-// serverNow returns the time by the clock that wrote the headers.
+// serverNow returns the current time by the server's clock: its Date header, or now.
 func serverNow(h http.Header, now time.Time) time.Time {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		return date
@@ -82,7 +82,7 @@ func serverNow(h http.Header, now time.Time) time.Time {
 	return now
 }
 
-// parseDelay reads one value. A bare number has the unit.
+// parseDelay reads one value. unit is the unit of a number without one.
 func parseDelay(v string, unit time.Duration, now time.Time) (time.Duration, bool) {
 	v = strings.TrimSpace(v)
 	if n, ok := parseNumber(v); ok {
@@ -98,24 +98,24 @@ func parseDelay(v string, unit time.Duration, now time.Time) (time.Duration, boo
 	if err != nil {
 		return 0, false
 	}
-	return max(t.Sub(now), 0), true // Sub stops at the longest duration
+	return max(t.Sub(now), 0), true // Sub returns the longest duration if the true one does not fit
 }
 
-// parseNumber reads digits with at most one point among them. Signs, exponents,
-// NaN and their like make no sense as a delay.
+// parseNumber reads digits with at most one decimal point. Signs, exponents
+// and NaN are not valid in a delay.
 func parseNumber(v string) (float64, bool) {
 	if v == "" || strings.Trim(v, "0123456789.") != "" {
 		return 0, false
 	}
 	n, err := strconv.ParseFloat(v, 64)
 	if math.IsInf(n, 1) {
-		return math.MaxFloat64, true // out of range, but a number
+		return math.MaxFloat64, true // too large for a float64, but a number
 	}
 	return n, err == nil
 }
 
-// fromNumber tells a delay in seconds from a time in seconds or milliseconds
-// since 1970, by its size: as delays these would be longer than 31 years.
+// fromNumber distinguishes a delay in seconds from a Unix time in seconds or
+// milliseconds by size: as a delay, a Unix time would be longer than 31 years.
 func fromNumber(sec float64, now time.Time) time.Duration {
 	switch {
 	case sec >= 1e12:

@@ -14,28 +14,28 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// exchange is one request with all its attempts. Without a router and headers of its own,
-// a transport makes one only after a first attempt without success.
+// exchange is one request with all its attempts. A transport without a router, timeouts
+// and headers of its own makes one only after a first attempt that did not succeed.
 type exchange struct {
 	t          *Transport
-	req        *http.Request // the caller's, never changed
-	idempotent bool
-	key        string  // an Idempotency-Key of ours; empty means none
-	body       *replay // of a body without GetBody, otherwise nil
-	before     retry.State
-	began      time.Time // only with a total timeout
+	req        *http.Request // the caller's request, never changed
+	idempotent bool          // the request may be processed twice
+	key        string        // Idempotency-Key added by us; "" means none
+	body       *replay       // stored body of a request without GetBody; otherwise nil
+	before     retry.State   // attempts and time of the redirects before this request
+	began      time.Time     // start of the exchange; set only with a total timeout
 
 	runner *retry.Runner
-	rounds atomic.Int32   // attempts of the runner
-	sent   atomic.Int32   // requests, hedges included
+	rounds atomic.Int32   // attempts of the runner; a hedged one counts once
+	sent   atomic.Int32   // requests sent, including hedges
 	over   bool           // finish was called
-	resp   *http.Response // what the last attempt brought, if it was answered
-	err    error          // how the last attempt failed
-	once   [2]atomic.Bool // a status that allows one retry has had it: 421, 425
+	resp   *http.Response // response of the last attempt; nil if there was none
+	err    error          // failure of the last attempt
+	once   [2]atomic.Bool // whether 421 and 425 have had the one retry that they allow
 }
 
-// newExchange returns the exchange of a request of which the state tells what
-// was done for it before, when it follows a redirect.
+// newExchange returns the exchange of a request. before has the attempts and the time
+// of the redirects that led to the request.
 func newExchange(t *Transport, r *runnerSet, req *http.Request, before retry.State) *exchange {
 	x := &exchange{t: t, req: req, idempotent: t.mayRepeat(req), before: before, runner: r.runner}
 	if t.keys && !x.idempotent {
@@ -56,8 +56,8 @@ func (s *settings) mayRepeat(req *http.Request) bool {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	// A key that is there without a value is net/http's way to mark a request
-	// as idempotent without sending the header.
+	// In net/http, a key without a value marks a request as idempotent without
+	// sending the header.
 	for _, key := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
 		if _, ok := req.Header[key]; ok {
 			return true
@@ -66,7 +66,8 @@ func (s *settings) mayRepeat(req *http.Request) bool {
 	return s.idempotent != nil && s.idempotent(req)
 }
 
-// first takes over after a first attempt that went out as it came.
+// first records the result of a first attempt that was sent unchanged, and returns its
+// failure.
 func (x *exchange) first(resp *http.Response, err error) error {
 	x.sent.Store(1)
 	x.rounds.Store(1)
@@ -74,7 +75,7 @@ func (x *exchange) first(resp *http.Response, err error) error {
 	return x.err
 }
 
-// attempt sends the request.
+// attempt makes the next attempt and returns its failure. Runners call it.
 func (x *exchange) attempt(ctx context.Context) error {
 	if x.sent.Load() > 0 {
 		if lost := x.replayable(); lost != nil {
@@ -84,7 +85,7 @@ func (x *exchange) attempt(ctx context.Context) error {
 	x.rounds.Add(1)
 	n := int(x.sent.Add(1))
 	req, s, err := x.prepare(ctx, n)
-	if err != nil { // the answer before this one is still good
+	if err != nil { // x.resp stays: the caller can still get the previous answer
 		x.err = x.failure(retry.Permanent(err), x.req, s)
 		return x.err
 	}
@@ -93,8 +94,8 @@ func (x *exchange) attempt(ctx context.Context) error {
 	return x.err
 }
 
-// send makes the n-th attempt. It returns the answer beside the failure that the
-// answer is.
+// send makes the n-th attempt. If the answer is a failure, it returns both the answer
+// and the failure.
 func (x *exchange) send(req *http.Request, s *attemptTimer, n int) (resp *http.Response, err error) {
 	var a Attempt
 	if x.t.router != nil {
@@ -105,7 +106,7 @@ func (x *exchange) send(req *http.Request, s *attemptTimer, n int) (resp *http.R
 	}
 	returned := false
 	defer func() {
-		if !returned { // the transport below panicked, and the panic goes on
+		if !returned { // the transport below panicked, and the panic continues
 			s.drop()
 			if a != nil {
 				_ = x.done(a, s, nil, errPanic)
@@ -130,9 +131,9 @@ func (x *exchange) send(req *http.Request, s *attemptTimer, n int) (resp *http.R
 
 var errPanic = errors.New("the transport panicked")
 
-// prepare returns the request of the n-th attempt: the caller's own where that
-// will do, otherwise a shallow copy, which shares the trailers that are still
-// to come.
+// prepare returns the request of the n-th attempt: the caller's own request if it can be
+// sent unchanged, otherwise a shallow copy. The copy shares the trailers, which the
+// caller may set later.
 func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *attemptTimer, error) {
 	body, getBody, same, err := x.nextBody(n)
 	if err != nil {
@@ -155,7 +156,7 @@ func (x *exchange) prepare(ctx context.Context, n int) (*http.Request, *attemptT
 	return req, s, nil
 }
 
-// nextBody returns body and GetBody of the n-th attempt, and whether they are
+// nextBody returns body and GetBody of the n-th attempt. own is true if they are
 // those of the caller's request.
 func (x *exchange) nextBody(n int) (body io.ReadCloser, get func() (io.ReadCloser, error), own bool, err error) {
 	switch {
@@ -177,9 +178,8 @@ func (x *exchange) replayable() error {
 	return x.body.store.lost()
 }
 
-// judge says how the attempt went: without an error it is a success, and an
-// answer that no retry would change is one too. The attempt is the router's, if there is
-// one.
+// judge classifies the result of an attempt. It returns no error for a success and for
+// an answer that no retry would change. a is the router's attempt; nil without a router.
 func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *attemptTimer, a Attempt) (*http.Response, error) {
 	if err == nil {
 		if resp == nil || resp.StatusCode < http.StatusBadRequest && !x.t.holds(resp) {
@@ -196,8 +196,8 @@ func (x *exchange) judge(resp *http.Response, err error, req *http.Request, s *a
 	return nil, x.failure(err, req, s)
 }
 
-// done reports the attempt's end to it, and later that of its body. It returns the
-// failure.
+// done reports the end of the attempt to the router's attempt a, and makes the response
+// body report its end later. It returns the failure, with a added for the review.
 func (x *exchange) done(a Attempt, s *attemptTimer, resp *http.Response, err error) error {
 	var o retry.Outcome
 	if err != nil {
@@ -223,7 +223,7 @@ func (x *exchange) done(a Attempt, s *attemptTimer, resp *http.Response, err err
 	return &routedError{err, x, a, resp}
 }
 
-// attemptBody is the body of a response, whose end is reported to the attempt.
+// attemptBody is a response body that reports its end to the router's attempt.
 type attemptBody struct {
 	io.ReadCloser
 	attempt  Attempt
@@ -254,8 +254,8 @@ func (b *attemptBody) report(err error) {
 	b.attempt.Closed(err)
 }
 
-// discard lets go of an answer. What there was to read of it has been read, so
-// that its connection is free already.
+// discard closes an answer that the caller will not get. readAhead has already read its
+// beginning, so the connection can be used again.
 func (x *exchange) discard(resp *http.Response) {
 	if resp == nil {
 		return
@@ -268,7 +268,8 @@ func (x *exchange) discard(resp *http.Response) {
 	}
 }
 
-// finish ends the exchange, with the runner's error.
+// finish ends the exchange and returns the result for the caller. err is the runner's
+// error.
 func (x *exchange) finish(err error) (*http.Response, error) {
 	x.over = true
 	if err != nil && x.req.Context().Err() != nil {
@@ -279,7 +280,7 @@ func (x *exchange) finish(err error) (*http.Response, error) {
 	case x.body != nil:
 		x.body.end(x.resp != nil)
 	case x.sent.Load() == 0:
-		closeBody(x.req) // no attempt was made that would close it
+		closeBody(x.req) // no attempt was made, so nothing else closes the body
 	}
 	if err == nil {
 		x.redirected()
@@ -294,25 +295,24 @@ func (x *exchange) finish(err error) (*http.Response, error) {
 	return x.resp, nil
 }
 
-// abandon lets go of the request's body when a panic keeps the exchange from its
-// end.
+// abandon ends the use of the request's body if a panic prevents the call of finish.
 func (x *exchange) abandon() {
 	if !x.over && x.body != nil {
 		x.body.end(false)
 	}
 }
 
-// note puts a value into the context of the answer's request, where it survives
-// the wrapping of the body.
+// note stores a value in the context of the answer's request. It survives there if the
+// body of the answer is wrapped.
 func (x *exchange) note(key, value any) {
 	x.resp.Request = x.req.WithContext(context.WithValue(x.req.Context(), key, value))
 }
 
-// spentKey is the key of a [retry.State] in the context of a redirect's request:
-// what its retries and its time have taken from those of the request to come.
+// spentKey is the context key of a [retry.State] in the request of a redirect answer:
+// the attempts and the time that the request after the redirect has no more.
 type spentKey struct{}
 
-// redirected notes what was spent on an answer that sends the client elsewhere.
+// redirected stores the attempts and the time used so far, if the answer is a redirect.
 func (x *exchange) redirected() {
 	if x.resp == nil || x.resp.StatusCode/100 != 3 || x.resp.Header.Get("Location") == "" {
 		return
@@ -326,8 +326,8 @@ func (x *exchange) redirected() {
 	}
 }
 
-// spentBefore returns what was spent on the redirects that led to the request.
-// [http.Client] leaves the answer there that it follows.
+// spentBefore returns the attempts and the time used by the redirects that led to the
+// request. [http.Client] sets req.Response to the redirect that it follows.
 func spentBefore(req *http.Request) (s retry.State) {
 	if r := req.Response; r != nil && r.Request != nil {
 		s, _ = r.Request.Context().Value(spentKey{}).(retry.State)
@@ -335,30 +335,30 @@ func spentBefore(req *http.Request) (s retry.State) {
 	return s
 }
 
-// The headers by which layers know of each other's attempts.
+// The headers with which layers tell each other about attempts.
 const (
 	attemptHeader = "X-Tideover-Attempt"
 	layerHeader   = "X-Tideover-Layer"
 	keyHeader     = "Idempotency-Key"
 )
 
-// newKey returns a unique Idempotency-Key.
+// newKey returns a random Idempotency-Key.
 func newKey() string { return rand.Text() }
 
-// marks reports whether attempts have headers of their own. key is the Idempotency-Key of
-// the transport; "" means none.
+// marks reports whether attempts need headers of their own. key is the Idempotency-Key
+// added by us; "" means none.
 func (t *Transport) marks(key string) bool {
 	return key != "" || t.layer != "" || len(t.deadlines) > 0 || t.router != nil
 }
 
-// mark gives the n-th attempt its own headers. The deadline is not known yet: routing
-// takes time.
+// mark adds headers to the request of the n-th attempt, except the deadline: that is
+// known only after routing, which may wait.
 func (t *Transport) mark(req *http.Request, key string, n int) {
 	if req.Header = req.Header.Clone(); req.Header == nil {
 		req.Header = http.Header{}
 	}
 	if t.router != nil {
-		req.URL = new(*req.URL) // to be changed in place, perhaps
+		req.URL = new(*req.URL) // a copy, because the router may change the URL
 	}
 	if key != "" {
 		req.Header.Set(keyHeader, key)
@@ -377,17 +377,18 @@ func (t *Transport) mark(req *http.Request, key string, n int) {
 	}
 }
 
-// firstAttempt is the value of nearly all requests. It is never changed: setting the
-// header replaces it.
+// firstAttempt is the header value of a first attempt. All requests share it, so it must
+// not be changed.
 var firstAttempt = []string{"1"}
 
-// maxLayers keeps a loop of layers from growing a header without end.
+// maxLayers is the length from which on no layer is added to the header, so that a loop
+// of layers does not grow it without end.
 const maxLayers = 256
 
-// markDeadline says how long the attempt may take: in the headers in which the request
-// states its deadline, or else in those that were asked for, whose names are in their
-// canonical form. Without a limit it says nothing, and nothing is passed on: what a caller
-// further up wrote is out of date.
+// markDeadline sets the headers that tell the server how long the attempt may take. If
+// the request already has such headers, it updates those; otherwise it sets the headers
+// in names, which are canonical. Without a limit it removes the headers, because the
+// value that a layer before us wrote is out of date.
 func markDeadline(call context.Context, req *http.Request, names []string, limit time.Duration) {
 	left, limited := limit, limit > 0
 	for _, ctx := range []context.Context{req.Context(), call} {

@@ -15,12 +15,12 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// ErrNotIdempotent is why a failure is not retried that might be cured by it:
-// the request may have been processed, and must not be twice.
+// ErrNotIdempotent is why a transient failure is not retried:
+// the server may have processed the request, and must not process it twice.
 var ErrNotIdempotent = errors.New("the request may have been processed and is not idempotent")
 
-// ErrBody is why a failure is not retried that might be cured by it: the
-// request's body has been sent and could not be kept.
+// ErrBody is why a transient failure is not retried: the request's body has been sent
+// and could not be stored.
 var ErrBody = errors.New("the request's body can't be sent again")
 
 func notRetried(why error) string {
@@ -34,23 +34,23 @@ func notRetried(why error) string {
 	return text
 }
 
-// notIdempotentHint stands behind ErrNotIdempotent in the texts of errors.
+// notIdempotentHint follows ErrNotIdempotent in the texts of errors.
 const notIdempotentHint = " (give it an Idempotency-Key, or use WithIdempotent)"
 
-// failure is an attempt that was not answered.
+// failure is the failure of an attempt that got no answer.
 type failure struct {
 	err     error
 	outcome retry.Outcome
-	why     error // ErrNotIdempotent or ErrBody, when that alone forbids a retry
-	late    bool  // the attempt's time was up
+	why     error // ErrNotIdempotent or ErrBody if a retry would help but is not allowed
+	late    bool  // the attempt reached a time limit
 	of      request
 }
 
-// RetryNote implements [retry.Noted]: the request, without its query.
+// RetryNote implements [retry.Noted]. It returns the request without its query.
 func (f *failure) RetryNote() string { return f.of.String() }
 
-// request is what a failure remembers of its request: enough to tell it from others,
-// and nothing that keeps its body alive.
+// request is the part of a request that a failure keeps: enough to identify it, but
+// not its body.
 type request struct {
 	method string
 	url    *url.URL
@@ -63,7 +63,8 @@ func requestOf(req *http.Request) request {
 	return request{cmp.Or(req.Method, http.MethodGet), req.URL}
 }
 
-// String returns method, host and path. The rest of an address may have secrets in it.
+// String returns method, host and path. It omits the parts of a URL that may have
+// secrets.
 func (r request) String() string {
 	if r.url == nil {
 		return r.method
@@ -80,15 +81,15 @@ func (f *failure) Unwrap() []error {
 	return []error{f.err, f.why}
 }
 
-// Is makes an attempt whose time was up a [context.DeadlineExceeded], also if the
-// transport returned another error.
+// Is makes errors.Is match [context.DeadlineExceeded] for an attempt that reached a time
+// limit, also if the transport returned another error.
 func (f *failure) Is(target error) bool { return f.late && target == context.DeadlineExceeded }
 
 // RetryOutcome implements [retry.Classified].
 func (f *failure) RetryOutcome() retry.Outcome { return f.outcome }
 
-// failure returns the error of an attempt, with what it means. The request is the
-// attempt's own.
+// failure returns the error of an attempt with its outcome. req is the request of the
+// attempt.
 func (x *exchange) failure(err error, req *http.Request, s *attemptTimer) error {
 	f := &failure{err: err, late: s.isLate(), of: requestOf(req)}
 	switch {
@@ -106,8 +107,8 @@ func (x *exchange) failure(err error, req *http.Request, s *attemptTimer) error 
 	return f
 }
 
-// canceled reports whether the request was canceled in the way that is older
-// than contexts.
+// canceled reports whether the request was canceled through the deprecated field
+// Cancel.
 func canceled(req *http.Request) bool {
 	select {
 	case <-req.Cancel: //nolint:staticcheck // http.Client still sets it
@@ -117,14 +118,14 @@ func canceled(req *http.Request) bool {
 	}
 }
 
-// Classify returns what an error of a transport, or of a client, means for the
-// next attempt: an unknown host, a certificate or an address that is wrong is
-// permanent. It is for a runner around the whole exchange, as Check is. The
-// request, if it is there, tells what else is wrong that no retry cures.
+// Classify returns the outcome of an error of a transport or a client. An unknown host,
+// an invalid certificate or a wrong address is permanent. It is for a runner that
+// retries whole exchanges, like [Check]. The request may be nil; if it is not, Classify
+// also checks whether the request itself is invalid, which is permanent too.
 func Classify(req *http.Request, err error) retry.Outcome { return outcomeOf(req, err) }
 
-// outcomeOf says what an error of a transport means, by its type. Where
-// net/http has no type, the request itself is looked at.
+// outcomeOf classifies an error of a transport by its type. Where net/http has no error
+// type, it checks the request itself.
 func outcomeOf(req *http.Request, err error) retry.Outcome {
 	if c, ok := errors.AsType[retry.Classified](err); ok {
 		return c.RetryOutcome()
@@ -140,15 +141,15 @@ func unknownHost(err error) bool {
 	return ok && dns.IsNotFound
 }
 
-// untrusted reports whether the other side is not who it should be. x509 errors
-// come alone from servers and transports that verify by themselves.
+// untrusted reports whether the verification of the other side failed. x509 errors
+// come unwrapped from servers and transports that verify by themselves.
 func untrusted(err error) bool {
 	return is[*tls.CertificateVerificationError](err) || is[x509.UnknownAuthorityError](err) ||
 		is[x509.HostnameError](err) || is[x509.CertificateInvalidError](err) || is[x509.SystemRootsError](err) ||
 		is[x509.InsecureAlgorithmError](err) || is[x509.ConstraintViolationError](err) || is[tls.RecordHeaderError](err)
 }
 
-// misconfigured reports whether the address can't be dialed by anybody.
+// misconfigured reports whether the address can't be dialed at all.
 func misconfigured(err error) bool {
 	return is[*net.AddrError](err) || is[*net.ParseError](err) || is[net.UnknownNetworkError](err) ||
 		errors.Is(err, http.ErrSchemeMismatch)
@@ -161,9 +162,9 @@ func is[E error](err error) bool {
 	return ok
 }
 
-// unprocessed reports whether the error says that the server has not seen the
-// request: it was never sent, or it came back from HTTP/2 as refused. Requests
-// refused by GOAWAY are sent again by net/http itself.
+// unprocessed reports whether the error shows that the server has not processed the
+// request: it was never sent, or HTTP/2 refused its stream. net/http itself repeats
+// requests that a GOAWAY rejected.
 func unprocessed(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Op == "dial" || op.Op == "proxyconnect" || op.Op == "socks connect"
@@ -174,8 +175,8 @@ func unprocessed(err error) bool {
 	return is[*net.DNSError](err)
 }
 
-// streamError has the shape of the HTTP/2 error of net/http, which fills it in
-// for errors.As.
+// streamError has the fields of the HTTP/2 error of net/http. errors.As fills it in from
+// that error.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
@@ -186,8 +187,8 @@ func (streamError) Error() string { return "http2: stream error" }
 
 const refusedStream = 7
 
-// sendable reports whether a transport can do anything with the request. An
-// error for a request that is not sendable will come again.
+// sendable reports whether a transport can send the request at all. If not, every
+// attempt fails alike.
 func sendable(req *http.Request) bool {
 	u := req.URL
 	return u != nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") &&
@@ -208,7 +209,7 @@ func validHeader(h http.Header) bool {
 	return true
 }
 
-// unrouted returns the failure of an attempt that was not sent.
+// unrouted returns the failure of an attempt whose Route returned err.
 func (x *exchange) unrouted(err error, s *attemptTimer) error {
 	f := &failure{err: err, outcome: retry.OutcomeOf(err), of: requestOf(x.req)}
 	if s != nil && s.cancel != nil && s.end(err) != nil {
@@ -221,9 +222,9 @@ func (x *exchange) unrouted(err error, s *attemptTimer) error {
 	return f
 }
 
-// notRepeatable returns the failure of an attempt after which no other can be made,
-// because the body was lost after the decision to go on. A failure that is final already
-// stays as it is: a classifier of the user's wanted what can't be done.
+// notRepeatable returns the failure of an attempt that can't be repeated, because the
+// body was lost after the decision to retry. A failure that is already final is returned
+// as it is: a classifier of the user decided to retry it nevertheless.
 func notRepeatable(err, why error) error {
 	if retry.OutcomeOf(err).Final {
 		return err

@@ -9,19 +9,19 @@ import (
 )
 
 // hedgeable reports whether a second attempt may run beside the first: the
-// request may be processed twice, and its body can be read twice at once.
+// request may be processed twice, and GetBody can return its body a second time.
 func (t *Transport) hedgeable(req *http.Request) bool { return t.mayRepeat(req) && !oneWay(req) }
 
-// race is an exchange whose attempts may have a second one beside them.
+// race is an exchange of a hedger: two of its attempts may run at the same time.
 type race struct {
 	*exchange
 	mu      sync.Mutex
-	attempt context.Context  // of the runner's attempt that is under way
-	answers []*http.Response // of it
+	attempt context.Context  // context of the runner's current attempt
+	answers []*http.Response // answers to the requests of the current attempt
 	over    bool
 }
 
-// hedged makes the request with a hedger.
+// hedged makes all attempts of the request with a hedger.
 func (t *Transport) hedged(runners *runnerSet, req *http.Request) (*http.Response, error) {
 	r := &race{exchange: newExchange(t, runners, req, retry.State{})}
 	defer r.abandon()
@@ -31,8 +31,8 @@ func (t *Transport) hedged(runners *runnerSet, req *http.Request) (*http.Respons
 	return r.finish(err)
 }
 
-// run makes one attempt; two may run at once. The context tells to which of the
-// runner's attempts it belongs.
+// run makes one request of an attempt; two may run at once. Both have the context of
+// the runner's attempt to which they belong.
 func (r *race) run(ctx context.Context) (*http.Response, error) {
 	r.mu.Lock()
 	if r.attempt != ctx {
@@ -48,14 +48,14 @@ func (r *race) run(ctx context.Context) (*http.Response, error) {
 		return nil, err
 	}
 	r.answers = append(r.answers, resp)
-	if r.over || r.attempt != ctx { // it lost, and took its time
+	if r.over || r.attempt != ctx { // this request lost, and was slow to end
 		r.drop(nil)
 		return nil, err
 	}
 	return resp, err
 }
 
-// next makes one more attempt.
+// next sends one more request.
 func (r *race) next(ctx context.Context) (*http.Response, error) {
 	n := int(r.sent.Add(1))
 	req, s, err := r.prepare(ctx, n)
@@ -65,7 +65,7 @@ func (r *race) next(ctx context.Context) (*http.Response, error) {
 	return r.send(req, s, n)
 }
 
-// settle lets go of everything but the answer that counts.
+// settle closes all answers except won, which the caller gets.
 func (r *race) settle(won *http.Response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *race) settle(won *http.Response) {
 	r.drop(won)
 }
 
-// drop closes the answers of the attempt but one.
+// drop closes all answers of the current attempt except but.
 func (r *race) drop(but *http.Response) {
 	for _, resp := range r.answers {
 		if resp != but {

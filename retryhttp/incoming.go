@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/internal/decimal"
 )
 
-// The headers in which the sender of a request says how long it will wait.
+// The headers in which a client states how long it will wait.
 const (
 	headerGRPCTimeout      = "Grpc-Timeout"
 	headerConnectTimeout   = "Connect-Timeout-Ms"
@@ -20,26 +20,26 @@ const (
 	headerRequestTimeout   = "X-Request-Timeout-Ms"
 )
 
-// timeoutHeader is one of them.
+// timeoutHeader is a header that states a timeout, with the function that reads it.
 type timeoutHeader struct {
 	name  string
 	parse func(string) (time.Duration, bool)
 }
 
-// timeoutHeaders says how each of them is read. The last one is about the beginning of
-// the answer, the others are about all of it.
+// timeoutHeaders has all timeout headers. The last one limits the time until the answer
+// begins, the others limit the time until it ends.
 var timeoutHeaders = [...]timeoutHeader{
 	{headerGRPCTimeout, parseGRPCTimeout},
 	{headerConnectTimeout, milliseconds},
 	{headerRequestTimeout, milliseconds},
-	// 0 means no limit to Envoy. The SDKs for JavaScript cut off what is below a
-	// second, so that 0 is theirs for anything shorter.
+	// To Envoy, 0 means no limit. The JavaScript SDKs truncate to whole seconds, so
+	// they send 0 for any timeout below a second. Both zeros are ignored.
 	{headerEnvoyTimeout, unlessZero(milliseconds)},
 	{headerStainlessTimeout, unlessZero(seconds)},
 }
 
-// TimeLeft returns how long the sender of a request will wait for the answer,
-// from the headers of the request. The shortest of these counts:
+// TimeLeft returns how long the client will wait for the answer,
+// from the headers of its request. The shortest of these counts:
 //
 //   - Grpc-Timeout: up to eight digits and a unit, one of H M S m u n
 //   - Connect-Timeout-Ms, X-Envoy-Upstream-Rq-Timeout-Ms, X-Request-Timeout-Ms:
@@ -47,23 +47,24 @@ var timeoutHeaders = [...]timeoutHeader{
 //   - X-Stainless-Timeout, which the SDKs of OpenAI and Anthropic send: seconds
 //
 // A negative or malformed value is ignored, and a value that is too long for a
-// [time.Duration] is the longest one. A time of 0 is over already, except from
-// Envoy, where it means no limit, and from those SDKs, where it means less than a
-// second: it is ignored there.
+// [time.Duration] becomes the longest one. A value of 0 means that no time is left, with
+// two exceptions, where it is ignored: from Envoy it means no limit, and from the SDKs
+// less than a second.
 func TimeLeft(h http.Header) (time.Duration, bool) {
 	_, d, ok := shortestTimeout(h, timeoutHeaders[:])
 	return d, ok
 }
 
-// TotalTimeLeft is [TimeLeft] for the whole exchange, the body of the answer included.
-// X-Stainless-Timeout does not count: the SDKs that send it stop to wait when the
-// answer begins.
+// TotalTimeLeft is [TimeLeft] for the whole exchange, including the body of the answer.
+// It ignores X-Stainless-Timeout, because the SDKs that send it limit only the time
+// until the answer begins.
 func TotalTimeLeft(h http.Header) (time.Duration, bool) {
 	_, d, ok := shortestTimeout(h, timeoutHeaders[:len(timeoutHeaders)-1])
 	return d, ok
 }
 
-// shortestTimeout also returns which header said so.
+// shortestTimeout returns the shortest timeout of the headers and the name of the header
+// that states it.
 func shortestTimeout(h http.Header, headers []timeoutHeader) (name string, shortest time.Duration, ok bool) {
 	for _, t := range headers {
 		for _, v := range h[t.name] {
@@ -79,7 +80,7 @@ func milliseconds(v string) (time.Duration, bool) { return parseTimeout(v, time.
 
 func seconds(v string) (time.Duration, bool) { return parseTimeout(v, time.Second) }
 
-// parseTimeout reads a number with at most one point.
+// parseTimeout reads a number with at most one decimal point.
 func parseTimeout(v string, unit time.Duration) (time.Duration, bool) {
 	n, ok := parseNumber(v)
 	if !ok {
@@ -112,7 +113,7 @@ var grpcUnits = [...]struct {
 	{'H', time.Hour},
 }
 
-const grpcDigits = 8 // at most
+const grpcDigits = 8 // the protocol's maximum
 
 func parseGRPCTimeout(v string) (time.Duration, bool) {
 	digits := len(v) - 1
@@ -132,11 +133,11 @@ func parseGRPCTimeout(v string) (time.Duration, bool) {
 	return 0, false
 }
 
-// formatBudget returns what the named header says when its sender has d left to
-// wait: at most d, in the precision of the header. What is less than the header
-// can say is said as the least that it can, since a 0 is no limit to some. It
-// returns false for a name that [TimeLeft] does not read, and for a time that is
-// over: such a request need not be sent.
+// formatBudget returns the value of the named header for a client that will wait for
+// another d: at most d, in the precision of the header. A d below that precision is
+// written as the smallest value above 0, because some servers read 0 as no limit. It
+// returns false for a name that [TimeLeft] does not know, and if d is 0 or less: such
+// a request need not be sent.
 func formatBudget(name string, d time.Duration) (string, bool) {
 	if d <= 0 {
 		return "", false
@@ -155,10 +156,10 @@ func formatBudget(name string, d time.Duration) (string, bool) {
 	return "", false
 }
 
-// formatGRPCTimeout uses the finest unit that has enough digits. In hours, every
-// duration has.
+// formatGRPCTimeout uses the smallest unit with which d fits into eight digits. Every
+// duration fits in hours.
 func formatGRPCTimeout(d time.Duration) string {
-	const most = 1e8 - 1 // in eight digits
+	const most = 1e8 - 1 // greatest number of eight digits
 	i := 0
 	for d/grpcUnits[i].unit > most {
 		i++
@@ -167,8 +168,9 @@ func formatGRPCTimeout(d time.Duration) string {
 	return strconv.FormatInt(int64(d/u.unit), 10) + string(u.letter)
 }
 
-// restateDeadline writes what is left into the headers that state a deadline already, and
-// reports whether there are any. A number of whole seconds stays one.
+// restateDeadline updates the timeout headers that the request already has, and
+// reports whether there are any. It keeps a number of whole seconds whole. If limited is
+// false, it removes the headers.
 func restateDeadline(h http.Header, left time.Duration, limited bool) (any bool) {
 	for _, t := range timeoutHeaders {
 		stated := h[t.name]
@@ -176,7 +178,7 @@ func restateDeadline(h http.Header, left time.Duration, limited bool) (any bool)
 			continue
 		}
 		if _, _, ok := shortestTimeout(h, []timeoutHeader{t}); !ok {
-			continue // no deadline to us, and not ours to change
+			continue // not readable to us, so we do not change it
 		}
 		any = true
 		v, ok := formatBudget(t.name, left)
@@ -192,11 +194,11 @@ func restateDeadline(h http.Header, left time.Duration, limited bool) (any bool)
 	return any
 }
 
-// retryHeaders are the headers which say that a request was sent before. Those
+// retryHeaders are the headers that state how often a request was sent before. Those
 // that count attempts start at 1.
 var retryHeaders = [...]struct {
 	name  string
-	first uint64 // what a request says that was not sent before
+	first uint64 // the value of a request that was not sent before
 }{
 	{"X-Tideover-Attempt", 1},
 	{"X-Envoy-Attempt-Count", 1},
@@ -204,15 +206,15 @@ var retryHeaders = [...]struct {
 	{"Grpc-Previous-Rpc-Attempts", 0},
 }
 
-// PriorRetries returns how often the sender of a request has repeated it before,
+// PriorRetries returns how often the client has sent a request before,
 // from the headers of the request: X-Tideover-Attempt and X-Envoy-Attempt-Count,
 // which count attempts, X-Stainless-Retry-Count and Grpc-Previous-Rpc-Attempts,
-// which count retries. The largest counts; what makes no sense is ignored.
+// which count retries. The largest counts; invalid values are ignored.
 func PriorRetries(h http.Header) int {
 	most := uint64(0)
 	for _, header := range retryHeaders {
 		for _, v := range h[header.name] {
-			// What is out of range is the largest number there is, with an error.
+			// For a number out of range, ParseUint returns the largest number and an error.
 			n, err := strconv.ParseUint(strings.TrimSpace(v), 10, 31)
 			if err != nil && n == 0 {
 				continue
@@ -223,18 +225,18 @@ func PriorRetries(h http.Header) int {
 	return int(most)
 }
 
-// inboundKey is the key of the prior retries in a context.
+// inboundKey is the context key of the number of prior retries.
 type inboundKey struct{}
 
-// WithPriorRetries returns a context under which requests are sent on behalf of
-// one that had been sent n times before. Its sender retries already,
-// so a [Transport] makes fewer attempts of its own: layers that all retry
-// multiply. A [Deadline] does it for the requests that it serves.
+// WithPriorRetries returns a context for requests that are sent on behalf of a request
+// that its client had already sent n times before. Under it, a [Transport] makes half
+// the attempts if n is above 0, because retries of several layers multiply. A
+// [Deadline] does this for the requests that it serves.
 func WithPriorRetries(ctx context.Context, n int) context.Context {
 	return context.WithValue(ctx, inboundKey{}, max(n, 0))
 }
 
-// inboundRetries returns what WithPriorRetries has put into the context.
+// inboundRetries returns the number that WithPriorRetries has stored in the context.
 func inboundRetries(ctx context.Context) int {
 	n, _ := ctx.Value(inboundKey{}).(int)
 	return n

@@ -17,21 +17,21 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// LimiterConfig says how many requests are served. At least one of Concurrency,
-// Adaptive and Rate must be given, and not both of the first two.
+// LimiterConfig sets the limits of a [Limiter]. Set at least one of Concurrency,
+// Adaptive and Rate, but not both Concurrency and Adaptive.
 type LimiterConfig struct {
-	Concurrency limit.ConcurrencyConfig // requests at once, and how many may wait; the zero value means no such limit
-	Adaptive    limit.AdaptiveConfig    // the same, where the maximum is found out; the zero value means no such limit
+	Concurrency limit.ConcurrencyConfig // concurrent requests, and how many may wait; the zero value means no such limit
+	Adaptive    limit.AdaptiveConfig    // the same with a maximum that adapts to the load; the zero value means no such limit
 	Rate        limit.RateConfig        // requests per time; the zero value means no such limit
 
-	// TrustPriority has X-Tideover-Priority (lowest, low, normal, high or highest)
-	// decide who waits before whom. Anybody can send that header, so it is for
-	// clients that are known. Without it the priority is that of the context; see
+	// TrustPriority makes X-Tideover-Priority (lowest, low, normal, high or highest)
+	// decide the order of waiting requests. Any client can send that header, so use it
+	// only with known clients. Without it the priority is that of the context; see
 	// [limit.WithPriority].
 	TrustPriority bool
 
-	Status        int           // of a refusal: 429 or 503; 0 means 429 above the rate, and 503 when there is no room
-	MaxRetryAfter time.Duration // the longest Retry-After because of requests that wait; 0 means 1 minute
+	Status        int           // status of a rejection, 429 or 503; 0 means 429 above the rate, and 503 if there is no room
+	MaxRetryAfter time.Duration // longest Retry-After that results from waiting requests; 0 means 1 minute
 }
 
 const (
@@ -40,8 +40,7 @@ const (
 	defaultMaxRetryAfter = time.Minute
 )
 
-// Validate reports everything that is wrong with the configuration, each
-// problem with its field's name.
+// Validate returns all problems of the configuration, each with its field's name.
 func (c LimiterConfig) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -55,9 +54,9 @@ func (c LimiterConfig) Validate() error {
 	within("rate", c.paced(), c.Rate.Validate())
 	switch {
 	case c.fixed() && c.adapts():
-		bad("adaptive: not with concurrency")
+		bad("adaptive: can't be combined with concurrency")
 	case !c.fixed() && !c.adapts() && !c.paced():
-		bad("no limit: want concurrency, adaptive or rate")
+		bad("no limit is set: want concurrency, adaptive or rate")
 	}
 	switch c.Status {
 	case 0, http.StatusTooManyRequests, http.StatusServiceUnavailable:
@@ -74,43 +73,41 @@ func (c LimiterConfig) fixed() bool  { return c.Concurrency != limit.Concurrency
 func (c LimiterConfig) adapts() bool { return c.Adaptive != limit.AdaptiveConfig{} }
 func (c LimiterConfig) paced() bool  { return c.Rate != limit.RateConfig{} }
 
-// Limiter is an [http.Handler] that lets in as many requests as can be served,
-// and tells the others when to come back.
+// Limiter is an [http.Handler] that admits as many requests as can be served, and
+// tells the other clients when to come back.
 //
-// A request above the rate, and one that finds neither room nor a place in the
-// queue, is refused at once. A request leaves the queue when its client goes away
-// or its deadline passes, and may have to make room for one of a higher priority;
-// behind a [Deadline], no request waits for longer than its client does. The
-// rate comes first: a request that it let in and that then finds no room has used
-// its slot.
+// A request is rejected at once if it exceeds the rate, or if there is neither room nor a
+// place in the queue. A request leaves the queue if its client disconnects or its
+// deadline passes, or if a request of a higher priority takes its place. Behind a
+// [Deadline], no request waits longer than its client does. The rate is checked
+// first: a request that then finds no room has used a slot of the rate.
 //
 // # Retry-After
 //
-// A refusal says when there is likely to be room: Retry-After in whole seconds,
-// rounded up, for those who can't read Retry-After-Ms. Neither is ever 0. Above a
-// rate the time is known. Otherwise it is the time in which all waiting requests are
-// served, at the pace of the requests before: as many at once as are let in, each
-// for as long as they took on average. It is longer if no request
-// has ended for some time.
+// A rejection says when there is likely to be room, in Retry-After-Ms, and in
+// Retry-After rounded up to whole seconds. Neither is ever 0. Above a
+// rate the time is known. Otherwise it is an estimate: the number of waiting requests,
+// times the average time that recent requests took, divided by the number that
+// may run at once. It is longer if no request has started or ended for some time.
 //
-// Those who are refused must not come back together. Each of them is sent behind
-// the one before, as far apart as places become free, and up to a fifth later at
-// random.
+// Rejected clients must not all come back at once. Each is told to come back after the
+// one before, by the time in which a place becomes free, plus a random part of up to a
+// fifth.
 //
-// Refusals were not processed: a [Transport] sends a POST again after one.
+// Rejected requests were not processed: a [Transport] repeats a rejected POST.
 type Limiter struct {
 	next     http.Handler
 	cfg      LimiterConfig
-	fixed    *limit.Concurrency // or
-	adaptive *limit.Adaptive    // or neither
-	rate     *limit.Rate        // nil without one
-	interval time.Duration      // between slots of the rate
+	fixed    *limit.Concurrency // nil without Concurrency
+	adaptive *limit.Adaptive    // nil without Adaptive
+	rate     *limit.Rate        // nil without Rate
+	interval time.Duration      // time between two slots of the rate
 	refused  atomic.Uint64
 
 	mu    sync.Mutex
 	pace  pace
-	rooms promises // to those who found no room
-	slots promises // to those above the rate
+	rooms promises // times given to clients that found no room
+	slots promises // times given to clients above the rate
 }
 
 // NewLimiter returns a handler that calls next.
@@ -124,7 +121,7 @@ func NewLimiter(next http.Handler, cfg LimiterConfig) (*Limiter, error) {
 	}
 	cfg.MaxRetryAfter = cmp.Or(cfg.MaxRetryAfter, defaultMaxRetryAfter)
 	l := &Limiter{next: next, cfg: cfg}
-	// What was validated is not refused.
+	// The constructors return no error, because the configuration is valid.
 	if cfg.fixed() {
 		l.fixed, _ = limit.NewConcurrency(cfg.Concurrency)
 	}
@@ -140,9 +137,9 @@ func NewLimiter(next http.Handler, cfg LimiterConfig) (*Limiter, error) {
 
 // LimiterStats is the state of a [Limiter] at one moment.
 type LimiterStats struct {
-	limit.ConcurrencyStats               // zero without a limit of requests at once
-	Refused                uint64        // requests that were turned away
-	Service                time.Duration // what recent requests took on average; 0 means that none has been served
+	limit.ConcurrencyStats               // zero if the limiter has only a rate
+	Refused                uint64        // requests that were rejected
+	Service                time.Duration // average time of recent requests; 0 until one has been served
 }
 
 // Stats returns the current state.
@@ -167,7 +164,7 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	ctx, changed := l.prioritised(r)
-	a := admittedRequest{l: l, ctx: ctx, load: limit.Ignored} // what a panic leaves
+	a := admittedRequest{l: l, ctx: ctx, load: limit.Ignored} // used if the handler panics
 	if err := a.enter(); err != nil {
 		l.refuse(w, err)
 		return
@@ -185,8 +182,8 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.load = a.result()
 }
 
-// prioritised returns the context of the request with the priority that its
-// header has, if that is to be trusted. What is no priority says nothing.
+// prioritised returns the context of the request with the priority from its
+// header, if TrustPriority is set. A value that is no priority is ignored.
 func (l *Limiter) prioritised(r *http.Request) (ctx context.Context, changed bool) {
 	ctx = r.Context()
 	if !l.cfg.TrustPriority {
@@ -199,13 +196,13 @@ func (l *Limiter) prioritised(r *http.Request) (ctx context.Context, changed boo
 	return limit.WithPriority(ctx, p), true
 }
 
-// admittedRequest is a request that the limiter has admitted.
+// admittedRequest is a request on its way through the limits; enter admits it.
 type admittedRequest struct {
 	l     *Limiter
 	ctx   context.Context
 	token limit.Token
 	start time.Duration
-	seen  *watched // nil unless the limit adapts
+	seen  *watched // records the status; nil without an adaptive limit
 	load  limit.Result
 }
 
@@ -244,7 +241,7 @@ func (a *admittedRequest) leave() {
 	a.token.Done(a.load)
 }
 
-// result returns what the request shows about the load.
+// result returns what the request tells the adaptive limit about the load.
 func (a *admittedRequest) result() limit.Result {
 	if a.seen == nil {
 		return limit.Ignored
@@ -263,15 +260,15 @@ func (a *admittedRequest) result() limit.Result {
 	return limit.Answered
 }
 
-// pace is how fast requests are served. It reads no clock.
+// pace measures how fast requests are served. It reads no clock.
 type pace struct {
-	service time.Duration // what a request takes, on average; 0 while unknown
-	moved   time.Duration // when the last request came in or went out
+	service time.Duration // average time of a request; 0 while unknown
+	moved   time.Duration // when the last request started or ended
 }
 
 const (
-	serviceWeight  = 8           // of the average against one request
-	unknownService = time.Second // while none has been served
+	serviceWeight  = 8           // weight of the average against one request
+	unknownService = time.Second // assumed until a request has been served
 )
 
 func (p *pace) started(now time.Duration) { p.moved = max(p.moved, now) }
@@ -286,13 +283,13 @@ func (p *pace) ended(now, took time.Duration) {
 	p.service = max(p.service+(took-p.service)/serviceWeight, 1)
 }
 
-// room returns when there is likely to be room behind all who wait, and how far
-// apart places become free, when so many are served at once. Throughput would be
-// the wrong measure: it is low when few have come.
+// room estimates in what time there is room after all waiting requests, and the
+// time between two places that become free, if atOnce requests run at the same time. It
+// does not use the throughput, which is low if few requests arrive.
 func (p *pace) room(now time.Duration, atOnce, waiting int) (first, gap time.Duration) {
 	service := cmp.Or(p.service, unknownService)
 	gap = max(service/time.Duration(max(atOnce, 1)), 1)
-	// If no request has come or gone for a while, it will take about as long again.
+	// If no request has started or ended for a while, expect the same time again.
 	return clock.Later(max(gap, now-p.moved), times(gap, waiting)), gap
 }
 
@@ -306,18 +303,18 @@ func times(d time.Duration, n int) time.Duration {
 
 const longest = time.Duration(1<<63 - 1)
 
-// promises sends those who are refused back one after the other. It reads no
+// promises gives rejected clients times to come back, one after the other. It reads no
 // clock.
 type promises struct {
-	next time.Duration // the first moment that was promised to no client
+	next time.Duration // the first time that no client has been given
 }
 
-// jitter is how much later than promised a client may be sent, as a share of the time.
+// jitter is the greatest random part of a wait, as a share of the wait.
 const jitter = 0.2
 
-// wait returns how long the next one has to wait: until first from now, or behind
-// those who were refused before, but not longer than most on their account. u
-// is a random number in [0, 1).
+// wait returns how long the next client has to wait: at least first, and longer if other
+// clients were rejected before it, but then at most most. gap is the time
+// between two clients. u is a random number in [0, 1).
 func (p *promises) wait(now, first, gap, most time.Duration, u float64) time.Duration {
 	most = max(most, first)
 	at := min(max(p.next, clock.Later(now, first)), clock.Later(now, most))
@@ -326,11 +323,11 @@ func (p *promises) wait(now, first, gap, most time.Duration, u float64) time.Dur
 	return clock.Later(d, time.Duration(float64(d)*jitter*u))
 }
 
-// refuse answers a request that was not let in.
+// refuse answers a request that was not admitted.
 func (l *Limiter) refuse(w http.ResponseWriter, err error) {
 	if errors.Is(err, context.Canceled) {
-		// The client left the queue. This answer is for the log of a proxy in front
-		// of us, where no answer would look like a success.
+		// The client has disconnected. This answer is for the log of a proxy in front
+		// of us, where a missing answer would look like a success.
 		http.Error(w, "the client has gone", http.StatusServiceUnavailable)
 		return
 	}
@@ -342,9 +339,9 @@ func (l *Limiter) refuse(w http.ResponseWriter, err error) {
 	http.Error(w, "no room: come back in "+roundUp(after).String(), status)
 }
 
-// comeBack returns the status of a refusal, and when to come back.
+// comeBack returns the status of a rejection, and the time after which to come back.
 func (l *Limiter) comeBack(now time.Duration, err error, u float64) (status int, after time.Duration) {
-	// The longest of all times includes the jitter.
+	// MaxRetryAfter includes the jitter.
 	most := time.Duration(float64(l.cfg.MaxRetryAfter) / (1 + jitter))
 	status = http.StatusServiceUnavailable
 	stats := l.Stats()
@@ -363,5 +360,5 @@ func (l *Limiter) comeBack(now time.Duration, err error, u float64) (status int,
 // ceil returns how many units d is, rounded up.
 func ceil(d, unit time.Duration) int64 { return int64((d-1)/unit) + 1 }
 
-// roundUp returns d as a person would say it.
+// roundUp rounds up to whole seconds, for a message.
 func roundUp(d time.Duration) time.Duration { return time.Duration(ceil(d, time.Second)) * time.Second }

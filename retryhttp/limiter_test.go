@@ -355,8 +355,8 @@ func TestNewLimiterRefusesNonsense(t *testing.T) {
 		want string
 	}{
 		{nil, retryhttp.LimiterConfig{Concurrency: two}, "next: nil"},
-		{http.NotFoundHandler(), retryhttp.LimiterConfig{}, "no limit: want concurrency, adaptive or rate"},
-		{http.NotFoundHandler(), retryhttp.LimiterConfig{Concurrency: two, Adaptive: limit.AdaptiveConfig{Max: 2}}, "adaptive: not with concurrency"},
+		{http.NotFoundHandler(), retryhttp.LimiterConfig{}, "no limit is set: want concurrency, adaptive or rate"},
+		{http.NotFoundHandler(), retryhttp.LimiterConfig{Concurrency: two, Adaptive: limit.AdaptiveConfig{Max: 2}}, "adaptive: can't be combined with concurrency"},
 		{http.NotFoundHandler(), retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Queue: 2}}, "concurrency: max: 0 is below 1"},
 		{http.NotFoundHandler(), retryhttp.LimiterConfig{Adaptive: limit.AdaptiveConfig{Min: 2}}, "adaptive: max: 0 is below 1; min: 2 is above max 0"},
 		{http.NotFoundHandler(), retryhttp.LimiterConfig{Rate: limit.RateConfig{Burst: 2}, Status: 500, MaxRetryAfter: -1}, "status: 500 is neither 429 nor 503; max-retry-after: -1ns is negative"},

@@ -10,10 +10,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Option adds to a transport what can't be written in a policy.
+// Option sets a part of a transport that can't be written in a policy text.
 type Option func(*settings) error
 
-// settings is what options set.
+// settings holds the values that options set.
 type settings struct {
 	retry      []retry.Option
 	idempotent func(*http.Request) bool
@@ -21,13 +21,14 @@ type settings struct {
 	conflict   bool
 	keys       bool
 	layer      string   // "" sends no attempt headers
-	deadlines  []string // headers that say how much time is left
+	deadlines  []string // headers that tell the server how much time is left
 	streams    Streams
-	decoders   map[string]Decoder // of bodies, by the name of their encoding
+	decoders   map[string]Decoder // decoders of response bodies, by name of the encoding
 	router     Router
 }
 
-// given returns an option that refuses a value which is missing.
+// given returns an option that calls set, or an error about the option called name if
+// its value is not present.
 func given(present bool, name string, set func(*settings)) Option {
 	return func(s *settings) error {
 		if !present {
@@ -38,47 +39,47 @@ func given(present bool, name string, set func(*settings)) Option {
 	}
 }
 
-// WithRetry gives options to the runner behind the transport: its name,
-// breaker, budget, limits, logger, observers, hooks. A classifier given here
-// sees a [*StatusError] or what the transport below returned, and has the last
-// word on what is sent again; a body that is gone stays gone.
+// WithRetry passes options to the runner behind the transport: name,
+// breaker, budget, limits, logger, observers, hooks. A classifier set here
+// gets a [*StatusError] or the error of the transport below, and finally decides what
+// is sent again. It can't repeat a request whose body can't be sent again.
 func WithRetry(opts ...retry.Option) Option {
 	return given(true, "WithRetry", func(s *settings) { s.retry = append(s.retry, opts...) })
 }
 
-// WithIdempotent declares requests that may be sent twice although their method
-// does not say so, such as a POST that only searches. The function is called
-// for other methods than GET, HEAD, OPTIONS, TRACE, PUT and DELETE, and must
+// WithIdempotent declares requests that may be processed twice although their method
+// does not show it, such as a POST that only searches. The transport calls the function
+// for methods other than GET, HEAD, OPTIONS, TRACE, PUT and DELETE. The function must
 // not change the request.
 func WithIdempotent(declared func(*http.Request) bool) Option {
 	return given(declared != nil, "WithIdempotent", func(s *settings) { s.idempotent = declared })
 }
 
 // WithAnswered also retries a request of any method that was answered with a
-// transient status, such as a POST answered with 500. That is how the clients
-// of model providers behave: they answer with an error instead of doing the
+// transient status, such as a POST answered with 500. The SDKs of model providers do
+// the same, because these providers answer with an error instead of doing the
 // work. A request that was sent and not answered is still not sent again.
 func WithAnswered() Option {
 	return given(true, "WithAnswered", func(s *settings) { s.answered = true })
 }
 
-// WithConflict makes 409 transient. OpenAI and Anthropic answer with it when a
-// lock could not be had in time.
+// WithConflict makes status 409 transient. OpenAI and Anthropic answer with it if they
+// could not get a lock in time.
 func WithConflict() Option {
 	return given(true, "WithConflict", func(s *settings) { s.conflict = true })
 }
 
-// WithIdempotencyKeys gives an Idempotency-Key to every request that may not be
-// sent twice and has none: one for each request, the same on all its attempts.
-// Such a request is then retried after any failure that may pass, so use it only
+// WithIdempotencyKeys adds an Idempotency-Key to every request that must not be
+// processed twice and has none: one for each request, the same for all its attempts.
+// The transport then retries such a request after any transient failure, so use it only
 // with servers that honour the header.
 func WithIdempotencyKeys() Option {
 	return given(true, "WithIdempotencyKeys", func(s *settings) { s.keys = true })
 }
 
 // WithAttemptHeaders tells the server which attempt of a request it sees, in
-// X-Tideover-Attempt from 1 on, and which layers it came through, in
-// X-Tideover-Layer: those before us, then the name given here.
+// X-Tideover-Attempt from 1 on, and through which layers the request came, in
+// X-Tideover-Layer: the layers before this one, then the name passed here.
 func WithAttemptHeaders(layer string) Option {
 	return func(s *settings) error {
 		if !httpheader.IsToken(layer) {
@@ -89,14 +90,14 @@ func WithAttemptHeaders(layer string) Option {
 	}
 }
 
-// WithDeadlineHeaders tells the server how much time is left, anew for each
-// attempt: the least of the policy's attempt-timeout and what the context's
-// deadline leaves. Each name is one of Grpc-Timeout, Connect-Timeout-Ms,
+// WithDeadlineHeaders tells the server how much time each attempt has left: the
+// shorter of the policy's attempt-timeout and the time until the context's
+// deadline. Each name is one of Grpc-Timeout, Connect-Timeout-Ms,
 // X-Envoy-Upstream-Rq-Timeout-Ms, X-Stainless-Timeout and X-Request-Timeout-Ms.
-// Without a limit there is no header.
+// Without a limit the transport sends no such header.
 //
-// A request that states its deadline in one of these headers keeps that form: the value
-// is reduced, and no other header is added.
+// If a request already has one of these headers, the transport reduces its value
+// and adds no other.
 func WithDeadlineHeaders(names ...string) Option {
 	return func(s *settings) error {
 		for _, n := range names {
@@ -110,9 +111,9 @@ func WithDeadlineHeaders(names ...string) Option {
 	}
 }
 
-// WithStreams looks at how event streams begin, and at the silences in all
-// answers. Without it only the status of an answer counts, and its body may take
-// as long as the caller's context lasts.
+// WithStreams makes the transport check how event streams begin, and limit the silence
+// within all answers. Without it only the status of an answer counts, and its body may
+// take as long as the caller's context lasts.
 func WithStreams(st Streams) Option {
 	return func(s *settings) error {
 		if st.Hold < 0 || st.Idle < 0 || st.Sized < 0 {
@@ -123,10 +124,10 @@ func WithStreams(st Streams) Option {
 	}
 }
 
-// WithRouter lets the router pick the target of each attempt, and decide what follows a
-// failure. With it, the policy's attempt-timeout starts when the router has routed the
-// attempt, and the time in which the request's body is awaited from its source does not
-// count. A router takes the place of [retry.WithReview].
+// WithRouter sets the router that picks the target of each attempt and decides what
+// follows a failure. With a router, the policy's attempt-timeout starts when Route has
+// returned, and does not include the time in which the transport waits for the source of
+// the request's body. A router replaces [retry.WithReview].
 func WithRouter(r Router) Option {
 	return given(r != nil, "WithRouter", func(s *settings) { s.router = r })
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/tideover/tideover/internal/clock"
 )
 
-// How much of a response is read ahead before it is known whether the caller
-// will see it. A body that ends within these bounds leaves its connection to
-// others; the connection of any other is given up with it.
+// How much of a response is read ahead before it is decided whether the caller
+// gets it. If the body ends within these limits, its connection can be used again;
+// otherwise closing the body closes the connection.
 const (
 	peekBytes = 64 << 10
 	peekTime  = 50 * time.Millisecond
@@ -22,24 +22,24 @@ const (
 // body itself.
 type peeked struct {
 	body io.ReadCloser
-	done chan struct{}     // closed when nothing more is read ahead
-	seen func([]byte) bool // reports that this is enough; nil means that nothing is
+	done chan struct{}     // closed when reading ahead has ended
+	seen func([]byte) bool // reports whether enough was read; nil means to read up to the limits
 
 	mu     sync.Mutex
-	buf    []byte        // what was read ahead
-	off    int           // of what the caller has seen
-	err    error         // how the body ended, if it did
-	heard  time.Duration // when something was read last, by the clock
-	stop   bool          // time is up
+	buf    []byte        // bytes read ahead
+	off    int           // number of bytes of buf that the caller has read
+	err    error         // error or io.EOF with which the body ended; nil until then
+	heard  time.Duration // reading of the clock when bytes last arrived
+	stop   bool          // the time to read ahead is over
 	closed bool
 }
 
-// peek reads ahead, for so long, until what was read is enough. A read that
-// blocks for longer is left to a goroutine, which ends with the read: when there
-// is something to read, or the body is closed.
+// peek reads ahead for at most d, until enough returns true. If a read blocks for
+// longer, a goroutine continues it; that goroutine ends when bytes arrive or
+// the body is closed.
 //
-// With patience it reads on after that, until anything comes. It reports whether the body
-// has been silent for so long.
+// If patience is above 0 and d has passed, peek waits for more bytes, until the body has
+// been silent for patience. silent reports that this happened.
 func peek(body io.ReadCloser, d, patience time.Duration, enough func([]byte) bool) (p *peeked, silent bool) {
 	p = &peeked{body: body, done: make(chan struct{}), seen: enough, heard: clock.Now()}
 	go p.read()
@@ -60,12 +60,12 @@ func peek(body io.ReadCloser, d, patience time.Duration, enough func([]byte) boo
 	return p, silent
 }
 
-// awaitMore waits until something more is read, and reports whether nothing came for so
-// long.
+// awaitMore waits until more bytes arrive. It returns true if the body has been silent for
+// patience, and false if patience is 0.
 func (p *peeked) awaitMore(t *time.Timer, patience time.Duration) bool {
 	p.mu.Lock()
 	left := patience - (clock.Now() - p.heard)
-	p.stop = true // the next read is the last
+	p.stop = true // read stops after the next bytes
 	p.mu.Unlock()
 	if left <= 0 {
 		return patience > 0
@@ -91,14 +91,16 @@ func (p *peeked) read() {
 	}
 }
 
-// result returns what was read ahead, and how the body ended if it did.
+// result returns the bytes read ahead, and the error with which the body ended, if it
+// has.
 func (p *peeked) result() ([]byte, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Clip(p.buf), p.err
 }
 
-// breakOff makes err the error after what was read ahead. The body has ended.
+// breakOff sets the error that Read returns after the bytes read ahead. The body must
+// have ended.
 func (p *peeked) breakOff(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +125,7 @@ func (p *peeked) Read(b []byte) (int, error) {
 	return p.body.Read(b)
 }
 
-// ahead reads from what was read ahead.
+// ahead copies bytes that were read ahead into b. It returns 0 if there are none left.
 func (p *peeked) ahead(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,10 +146,9 @@ func (p *peeked) Close() error {
 	case <-p.done:
 		return p.body.Close()
 	default:
-		// The body of a compressed answer can't be closed while it is read. A server
-		// that says nothing more must not hold up the caller, so this is left to
-		// another goroutine, which ends with the read: when the request's context does,
-		// or the server sends something.
+		// A compressed body can't be closed while it is read. The caller must not wait for a
+		// server that sends nothing, so another goroutine closes the body. It ends when the
+		// read does: at the end of the request's context, or if the server sends something.
 		go func() { _ = p.body.Close() }()
 		return nil
 	}

@@ -15,18 +15,17 @@ import (
 )
 
 // PerHost is an [http.RoundTripper] that has a [Transport] for each host, so that
-// one that is down takes neither the retry budget nor the breaker and the limits
-// of the others. All of them send through the same transport below and share its
+// a host that is down does not use up the retry budget, breaker and limits of the
+// others. All of them send through the same transport below and share its
 // connections.
 //
-// A host is what the URL says: scheme, name and port. Upper and lower case are
-// the same.
+// A host is scheme, name and port of the URL, without regard to upper and lower case.
 //
-// The hosts that were not asked for the longest time are forgotten when there are
-// too many, and with them what their breakers and budgets knew. Requests that are
-// under way end as they began.
+// If there are more than MaxHosts hosts, PerHost drops the one that was unused for the
+// longest time, with the state of its breaker and budget. Requests in progress are not
+// affected.
 type PerHost struct {
-	MaxHosts int // hosts that are remembered; 0 means 1000. It must not change while requests are made.
+	MaxHosts int // greatest number of hosts to keep; 0 means 1000. Do not change it while requests are made.
 
 	policy  retry.Policy
 	next    http.RoundTripper
@@ -38,25 +37,25 @@ type PerHost struct {
 
 const defaultMaxHosts = 1000
 
-// origin is what a host is known by.
+// origin identifies a host.
 type origin struct{ scheme, host string }
 
 // host is a destination with its own transport.
 type host struct {
-	transport func() (*Transport, error) // made by the first who asks
-	used      atomic.Int64               // the clock's reading when it was asked last
+	transport func() (*Transport, error) // the first call makes the transport
+	used      atomic.Int64               // reading of the clock at the last request
 }
 
-// NewPerHost returns a transport that sends requests through next, as the policy
-// says, with the options that the function returns for each host: a new breaker,
-// say. It is called once for each host as the URL has it, with the port if there
-// is one, and again after the host was forgotten. A nil function means no options,
-// and a nil next is [http.DefaultTransport].
+// NewPerHost returns a transport that sends requests through next under the policy.
+// options returns the options for a host, such as a new breaker. It is called once for
+// each host, with the host as in the URL in lower case and the port if there
+// is one, and again after the host was dropped. A nil options means no options,
+// and a nil next means [http.DefaultTransport].
 //
-// A policy that is not valid is an error, as for [New]. So that options which are
-// not valid are one too, the function is also called with an empty host, for a
-// transport that sends nothing. Where it gives others to a real host that are not
-// valid, the requests to that host end with the error.
+// NewPerHost returns an error if the policy is not valid, like [New]. To check the
+// options too, it calls the function once with an empty host, for a transport that
+// sends nothing. If the options for a real host are not valid, requests to that host
+// fail with the error.
 func NewPerHost(policy retry.Policy, next http.RoundTripper, options func(host string) []Option) (*PerHost, error) {
 	if next == nil {
 		next = http.DefaultTransport
@@ -68,7 +67,7 @@ func NewPerHost(policy retry.Policy, next http.RoundTripper, options func(host s
 	return p, nil
 }
 
-// RoundTrip implements [http.RoundTripper], as [Transport.RoundTrip] does.
+// RoundTrip implements [http.RoundTripper]. It calls [Transport.RoundTrip] of the host.
 func (p *PerHost) RoundTrip(req *http.Request) (*http.Response, error) {
 	if p == nil || p.hosts == nil {
 		closeBody(req)
@@ -76,7 +75,7 @@ func (p *PerHost) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	if req.URL == nil {
 		closeBody(req)
-		return nil, errors.New("retryhttp: a request without a URL")
+		return nil, errors.New("retryhttp: the request has no URL")
 	}
 	t, err := p.of(origin{strings.ToLower(req.URL.Scheme), strings.ToLower(req.URL.Host)}).transport()
 	if err != nil {
@@ -90,8 +89,8 @@ func (p *PerHost) RoundTrip(req *http.Request) (*http.Response, error) {
 // it can. [http.Client.CloseIdleConnections] calls it.
 func (p *PerHost) CloseIdleConnections() { closeIdle(p.next) }
 
-// of returns the host, which is made if it is not known. Nothing is allocated for
-// one that is.
+// of returns the host with its transport, and adds it if it is new. It allocates
+// nothing for a known host.
 func (p *PerHost) of(o origin) *host {
 	now := clock.Now()
 	p.mu.RLock()
@@ -108,22 +107,22 @@ func (p *PerHost) add(o origin, now time.Duration) *host {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if h := p.hosts[o]; h != nil {
-		return h // another goroutine was faster
+		return h // another goroutine has added it
 	}
 	for len(p.hosts) >= max(cmp.Or(p.MaxHosts, defaultMaxHosts), 1) {
 		p.forget()
 	}
-	o.scheme, o.host = strings.Clone(o.scheme), strings.Clone(o.host) // not the whole URL
-	// The options are the user's code, which must not be called under our lock.
+	o.scheme, o.host = strings.Clone(o.scheme), strings.Clone(o.host) // the clones do not keep the whole URL in memory
+	// The options are code of the user, which must not run under our lock.
 	h := &host{transport: sync.OnceValues(func() (*Transport, error) { return p.transport(o.host) })}
 	h.used.Store(int64(now))
 	p.hosts[o] = h
 	return h
 }
 
-// forget drops the host that was not asked for the longest time. Looking at all
-// of them costs less than the connection that a new host needs, and keeping them
-// in order would cost every request.
+// forget drops the host that was unused for the longest time. It visits all hosts: that
+// costs less than the connection that a new host needs, while a sorted list would cost
+// every request.
 func (p *PerHost) forget() {
 	var oldest origin
 	last := int64(-1)

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// quotaCodes say that no wait of ours will help: quota or credit is gone. They
-// are compared with fields that hold codes, never looked for in messages.
+// quotaCodes are codes that mean that quota or credit is used up, so a retry does not
+// help. They are compared with fields that hold codes, never searched for in messages.
 var quotaCodes = []string{
-	"insufficient_quota",           // OpenAI and those who speak its language
+	"insufficient_quota",           // OpenAI and compatible APIs
 	"billing_hard_limit_reached",   // OpenAI
 	"billing_not_active",           // OpenAI
 	"exceeded_current_quota_error", // Moonshot
@@ -25,14 +25,14 @@ var quotaCodes = []string{
 	"billing_error", // Anthropic
 }
 
-// problem is what the body of an error says to a machine.
+// problem has the machine-readable parts of the body of an error.
 type problem struct {
 	codes  []string
-	status int    // a code that is a number
+	status int    // a code that is a number, usually a status
 	delay  string // RetryInfo.retryDelay
 }
 
-// parseProblem reads the JSON body of an error. Anything else says nothing.
+// parseProblem reads the JSON body of an error. Any other body gives a zero problem.
 func parseProblem(body []byte) (p problem) {
 	var list []json.RawMessage
 	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
@@ -56,7 +56,7 @@ func parseProblem(body []byte) (p problem) {
 		} `json:"details"`
 	}
 	var code any
-	_ = json.Unmarshal(outer.Error, &inner) // what does not fit stays empty
+	_ = json.Unmarshal(outer.Error, &inner) // fields of another type stay empty
 	_ = json.Unmarshal(outer.Error, &code)
 	p.add(inner.Code, inner.Type, code)
 	for _, d := range inner.Details {
@@ -78,7 +78,7 @@ func (p *problem) add(codes ...any) {
 	}
 }
 
-// quota returns the code which says that quota or credit is gone, or "".
+// quota returns the code that means that quota or credit is used up, or "".
 func (p *problem) quota() string {
 	for _, c := range p.codes {
 		if slices.Contains(quotaCodes, c) {
@@ -94,15 +94,16 @@ func (p *problem) retryDelay() (time.Duration, bool) {
 	return max(d, 0), err == nil && d >= 0
 }
 
-// Decoder returns what reads the content of an encoded body.
+// Decoder returns a reader of the decoded content of an encoded body.
 type Decoder func(io.Reader) (io.Reader, error)
 
-// WithDecoder reads the bodies of failures that are encoded in this way, such as br, to
-// find out what they say. gzip and deflate need none. Bodies are passed on as they came.
+// WithDecoder sets the decoder for an encoding, such as br. The transport uses it to
+// read the bodies of failures. gzip and deflate are built in. The caller still gets the
+// encoded body.
 func WithDecoder(encoding string, decode Decoder) Option {
 	return func(s *settings) error {
 		if encoding == "" || decode == nil {
-			return errors.New("WithDecoder: no encoding, or no decoder")
+			return errors.New("WithDecoder: an encoding and a decoder are required")
 		}
 		if s.decoders == nil {
 			s.decoders = map[string]Decoder{}
@@ -112,17 +113,17 @@ func WithDecoder(encoding string, decode Decoder) Option {
 	}
 }
 
-// maxEncodings is how many encodings of one body are undone.
+// maxEncodings is the greatest number of encodings of one body that decoded undoes.
 const maxEncodings = 2
 
-// decoded returns the beginning of a body without its encodings, peekBytes at most. A body
-// that is cut, or in an encoding that is not known, says what could be read of it.
+// decoded returns the decoded beginning of a body, at most peekBytes. For a body that is
+// cut off it returns the part that can be decoded, for an unknown encoding nil.
 func (s *settings) decoded(h http.Header, head []byte) []byte {
 	encodings := strings.Split(strings.Join(h["Content-Encoding"], ","), ",")
 	if len(encodings) > maxEncodings {
 		return nil
 	}
-	for i := len(encodings) - 1; i >= 0; i-- { // the last one was applied last
+	for i := len(encodings) - 1; i >= 0; i-- { // the last encoding was applied last
 		name := strings.ToLower(strings.TrimSpace(encodings[i]))
 		if name == "" || name == "identity" {
 			continue
@@ -135,7 +136,7 @@ func (s *settings) decoded(h http.Header, head []byte) []byte {
 		if err != nil {
 			return nil
 		}
-		head, _ = io.ReadAll(io.LimitReader(r, peekBytes)) // as much as could be read
+		head, _ = io.ReadAll(io.LimitReader(r, peekBytes)) // an error leaves the part that could be decoded
 	}
 	return head
 }
@@ -153,14 +154,14 @@ func (s *settings) decoder(name string) Decoder {
 	return nil
 }
 
-// inflate reads deflate with its zlib wrapper, as the standard wants it, or without, as
-// some servers send it.
+// inflate decodes deflate with a zlib header, as the standard requires it, or without
+// one, as some servers send it.
 func inflate(r io.Reader) (io.Reader, error) {
 	all, err := io.ReadAll(r)
 	if err != nil {
 		return nil, err
 	}
-	const deflateMethod = 8 // in the low bits of the first of the two bytes of the wrapper
+	const deflateMethod = 8 // in the low bits of the first of the two header bytes
 	if len(all) > 2 && all[0]&0xf == deflateMethod && (int(all[0])<<8+int(all[1]))%31 == 0 {
 		all = all[2:]
 	}

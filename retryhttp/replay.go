@@ -10,26 +10,25 @@ import (
 	"sync/atomic"
 )
 
-// A body without GetBody is kept while it is read, so that it can be sent again.
+// A body without GetBody is stored while it is read, so that it can be sent again.
 const (
-	keptInMemory = 256 << 10 // what comes after goes to a file
-	keptInAll    = 16 << 20  // a longer body is sent once
+	keptInMemory = 256 << 10 // bytes in memory; the rest goes to a file
+	keptInAll    = 16 << 20  // a longer body is not stored, and sent once
 )
 
-// replay is a request body that can be read several times. Each attempt has a
-// reader of its own; what one reader has taken from the source, the next finds
-// in the store. A reader of an earlier attempt, which a transport may hold on
-// to for a while, gets nothing more.
+// replay is a request body that can be read several times. Each attempt has its own
+// reader. The store has the bytes that earlier readers have read from the source. A
+// reader of an earlier attempt, which a transport may still hold, gets nothing more.
 type replay struct {
-	src     io.Closer
+	src     io.Closer // the caller's body
 	store   store
-	reading sync.Mutex // held while the store is read, for as long as the source blocks
+	reading sync.Mutex // held while the store is read, also while the source blocks
 
 	mu    sync.Mutex
-	timer *attemptTimer // of the attempt; nil means that it has no limits
-	epoch int           // of the readers that count
-	open  int           // readers of this epoch, and the exchange itself
-	err   error         // how the source failed
+	timer *attemptTimer // timer of the attempt; nil means that it has no limits
+	epoch int           // number of the current attempt; readers of earlier ones have ended
+	open  int           // open readers of this epoch, plus one for the exchange
+	err   error         // error of the source
 }
 
 func newReplay(req *http.Request) *replay {
@@ -44,7 +43,7 @@ func newReplay(req *http.Request) *replay {
 	return r
 }
 
-// next returns the body of the next attempt. All readers before it have ended.
+// next returns the body of the next attempt. It ends all readers of earlier attempts.
 func (r *replay) next() io.ReadCloser {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,8 +52,8 @@ func (r *replay) next() io.ReadCloser {
 	return &reader{r: r, epoch: r.epoch}
 }
 
-// time gives the body of the attempt, and those that its transport gets, the attempt's
-// time.
+// time sets the timer of the attempt for its body, and for all bodies that get returns
+// during the attempt.
 func (r *replay) time(body io.ReadCloser, s *attemptTimer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +62,7 @@ func (r *replay) time(body io.ReadCloser, s *attemptTimer) {
 	}
 }
 
-// get is the GetBody of an attempt, for what a transport repeats by itself.
+// get is the GetBody of an attempt, for a transport that repeats requests by itself.
 func (r *replay) get() (io.ReadCloser, error) {
 	if err := r.store.lost(); err != nil {
 		return nil, err
@@ -77,14 +76,14 @@ func (r *replay) get() (io.ReadCloser, error) {
 	return &reader{r: r, epoch: r.epoch, timer: r.timer}, nil
 }
 
-// failed returns how the source failed, if it did.
+// failed returns the error of the source, or nil.
 func (r *replay) failed() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
-// end ends the exchange. After an answer, the transport may still be sending:
+// end ends the exchange. If there was an answer, the transport may still be sending:
 // then the source is closed when the transport closes its reader.
 func (r *replay) end(answered bool) {
 	r.store.seal()
@@ -108,10 +107,10 @@ func (r *replay) close() {
 	r.store.close()
 }
 
-// reader reads a replay from its start.
+// reader reads the body of a replay from its start.
 type reader struct {
 	r      *replay
-	timer  *attemptTimer // of the attempt; nil means that it has no limits
+	timer  *attemptTimer // timer of the attempt; nil means that it has no limits
 	epoch  int
 	off    int64
 	closed bool
@@ -141,7 +140,7 @@ func (b *reader) ended() bool {
 	return b.closed || b.epoch != b.r.epoch
 }
 
-// Close does not wait for a Read: closing the source is what ends it.
+// Close does not wait for a Read, because closing the source ends the Read.
 func (b *reader) Close() error {
 	r := b.r
 	r.mu.Lock()
@@ -158,21 +157,21 @@ func (b *reader) Close() error {
 	return nil
 }
 
-// store gives access to the bytes of a body by their offset.
+// store gives access to the bytes of a body by offset.
 type store interface {
-	readAt(p []byte, off int64) (int, error) // one call at a time
-	lost() error                             // why the body can't be read again, if it can't
-	seal()                                   // it will not be read from the start again
+	readAt(p []byte, off int64) (int, error) // not called concurrently
+	lost() error                             // why the body can't be read again, or nil
+	seal()                                   // the body will not be read from the start again
 	close()                                  // nothing will be read any more
 }
 
-// spool is a store that keeps what is read from a source: the beginning in
-// memory, the rest in a file that has no name. It never fails a request; a body
-// that can't be kept is passed on and lost.
+// spool is a store that keeps the bytes that are read from a source: the beginning in
+// memory, the rest in an unlinked file. It never fails a request: if the bytes can't be
+// stored, the reader still gets them, and the body can't be sent again.
 type spool struct {
 	src io.Reader
 	mem []byte
-	end error // how the source ended
+	end error // error or io.EOF with which the source ended
 
 	taken  atomic.Int64 // bytes read from the source
 	gone   atomic.Pointer[error]
@@ -181,7 +180,7 @@ type spool struct {
 	file   atomic.Pointer[spoolFile]
 }
 
-// newSpool returns a spool for a body of the length, which may be unknown.
+// newSpool returns a spool for a body. A length of 0 or less means that it is unknown.
 func newSpool(src io.Reader, length int64) *spool {
 	s := &spool{src: src}
 	if length > keptInAll {
@@ -210,7 +209,7 @@ func (s *spool) readAt(p []byte, off int64) (int, error) {
 	return n, err
 }
 
-// again reads what was kept.
+// again reads bytes that were stored.
 func (s *spool) again(p []byte, off int64) (int, error) {
 	if gone := s.gone.Load(); gone != nil {
 		return 0, *gone
@@ -251,7 +250,7 @@ func (s *spool) toFile(b []byte, off int64) error {
 			return err
 		}
 		s.file.Store(f)
-		if s.closed.Load() { // while the file was made, and did not see it
+		if s.closed.Load() { // close may have run while the file was created
 			f.remove()
 		}
 	}
@@ -259,7 +258,7 @@ func (s *spool) toFile(b []byte, off int64) error {
 	return err
 }
 
-// drop forgets what was kept. The body goes on to its first reader.
+// drop deletes the stored bytes. The current reader continues with the source.
 func (s *spool) drop(why error) {
 	s.gone.CompareAndSwap(nil, &why)
 	s.mem = nil
@@ -268,7 +267,7 @@ func (s *spool) drop(why error) {
 	}
 }
 
-// lost implements store. A body of which nothing has been taken is still whole.
+// lost implements store. A body of which nothing has been read is not lost.
 func (s *spool) lost() error {
 	if gone := s.gone.Load(); gone != nil && s.taken.Load() > 0 {
 		return *gone
@@ -276,8 +275,8 @@ func (s *spool) lost() error {
 	return nil
 }
 
-// seal implements store. The reader may still be among what was kept, so that
-// the next read from the source is the time to forget it.
+// seal implements store. The reader may still need stored bytes, so readAt deletes them
+// only at the next read from the source.
 func (s *spool) seal() { s.sealed.Store(true) }
 
 func (s *spool) close() {
@@ -287,10 +286,10 @@ func (s *spool) close() {
 	}
 }
 
-// spoolFile is a file that only we can see.
+// spoolFile is a temporary file, unlinked where the system allows it.
 type spoolFile struct {
 	*os.File
-	named bool // it could not be unlinked while it is open
+	named bool // the file could not be unlinked while it is open
 }
 
 func newSpoolFile() (*spoolFile, error) {
@@ -301,18 +300,18 @@ func newSpoolFile() (*spoolFile, error) {
 	return &spoolFile{f, os.Remove(f.Name()) != nil}, nil
 }
 
-// remove may be called while the file is in use, and more than once.
+// remove may be called more than once, and while the file is in use.
 func (f *spoolFile) remove() {
 	if err := f.Close(); err == nil && f.named {
 		_ = os.Remove(f.Name())
 	}
 }
 
-// seekable is a store that needs to keep nothing.
+// seekable is a store for a source that can seek, so it keeps no bytes.
 type seekable struct {
 	src   io.ReadSeeker
-	start int64 // where the body begins
-	pos   int64 // where the source stands, from there
+	start int64 // position in the source where the body begins
+	pos   int64 // current position, relative to start
 }
 
 func (s *seekable) readAt(p []byte, off int64) (int, error) {

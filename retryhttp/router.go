@@ -10,66 +10,66 @@ import (
 )
 
 // Router picks the target of each attempt of a request, and gets the result of the
-// attempt. A client with several keys, or a gateway in front of several providers, needs no
-// retry loop of its own; see [WithRouter].
+// attempt. With it, a client with several keys or a gateway in front of several providers
+// needs no retry loop of its own; see [WithRouter].
 type Router interface {
-	// Route is called before each attempt, which is the n-th of its request. The
-	// request is the attempt's own: its URL, Host and Header may be changed. Route
-	// may wait, for a turn or for a provider to come back: the request's context
-	// has the deadline of the whole call, and attempt-timeout counts from when
-	// Route returns. Its error is the attempt's failure: nothing was sent, and it
-	// is transient unless it says otherwise (see [retry.Classified]).
+	// Route is called before each attempt. n is the number of the attempt, from 1. The
+	// request belongs to the attempt: Route may change its URL, Host and Header. Route
+	// may wait, for example until a provider is available: the request's context
+	// has the deadline of the whole call, and attempt-timeout starts when
+	// Route returns. If Route returns an error, nothing is sent and the attempt fails
+	// with it. The error is transient unless it is a [retry.Classified].
 	Route(req *http.Request, n int) (Attempt, error)
 
-	// Next returns what follows a failed round. It is called once for each, after Done
-	// of its attempts: a round has two attempts if the policy hedges. A round that
-	// Route has refused is not shown. Usually Next returns f.Decision, or a wait of 0
-	// by [retry.BySchedule] if another target can be asked at once. The limits of
-	// [retry.WithReview] hold for its decision.
+	// Next returns the decision about a failed round. A round has one attempt, or two if
+	// the policy hedges. Next is called once for each round, after Done of all its
+	// attempts, but not if Route returned an error. Usually Next returns f.Decision, or
+	// a wait of 0 with [retry.BySchedule] if another target can be tried at once. The
+	// limits that [retry.WithReview] describes apply to its decision.
 	Next(ctx context.Context, f Failure) retry.Decision
 }
 
-// Attempt is an attempt that a [Router] has routed. Its methods are called by one
-// goroutine after the other.
+// Attempt is an attempt that a [Router] has routed. Its methods are never called
+// concurrently, but perhaps on different goroutines.
 type Attempt interface {
 	// Rejected is called with a response that no retry would change, such as 401. It
-	// reports whether the target has rejected the credentials of the attempt and there
-	// is another target: the response is then a failure that is worth a retry.
+	// reports whether the target rejected the credentials of the attempt and another
+	// target is available: the transport then treats the response as a transient failure.
 	Rejected(resp *http.Response) bool
 
-	// Done is called when the head of a response is there, or when there will be none.
-	// resp is nil without a response; failure is nil when no retry is wanted, and has a
-	// [*StatusError] when the response is a failure. o is what the failure means.
+	// Done is called when the headers of a response have arrived, or when there will be
+	// no response; resp is then nil. failure is nil if no retry is needed. If the
+	// response is a failure, failure has a [*StatusError]. o is the outcome of failure.
 	Done(resp *http.Response, failure error, o retry.Outcome)
 
 	// Closed is called once, after Done, when the response's body has been read to
-	// its end or closed, or when there is none. err is how reading it failed, nil
-	// if it did not. If Next keeps the response, that may be later than Next.
+	// its end or closed, or when there is no body. err is the error of reading the
+	// body, or nil. If Next keeps the response, Closed may be called after Next.
 	Closed(err error)
 }
 
-// Failure is a failed round, as [Router].Next sees it: the decision about it, and its
-// attempt. Of a hedged round, it is the one that started first.
+// Failure is a failed round, as [Router].Next gets it: the policy's decision and the
+// attempt. For a hedged round, it is the attempt that started first.
 type Failure struct {
 	retry.Review
 	Attempt Attempt
 
-	// Response is nil without a response. Next may keep it: if the body is replaced,
-	// the transport closes the new one.
+	// Response is nil if there was no response. Next may keep it and replace its body;
+	// the transport then closes the new body.
 	Response *http.Response
 }
 
 // Interruptible is an [Attempt] whose request has a body that may be slow to read. The
-// transport of net/http does not give up an attempt while it reads the body. Interrupt is
-// called when the policy's total-timeout has passed, and makes a Read that is under way
-// return, and those that follow.
+// transport of net/http can't end an attempt while it reads the body. Interrupt is
+// called when the policy's total-timeout has passed. It must make the current Read and
+// all later ones return.
 type Interruptible interface {
 	Attempt
 	Interrupt()
 }
 
-// routedError is the failure of an attempt that was routed. It takes the attempt to the
-// review of the decision, and forgets it there: errors live longer than requests.
+// routedError is the failure of a routed attempt. It carries the attempt to the
+// review, which then clears the fields, because errors live longer than requests.
 type routedError struct {
 	error
 	x       *exchange
@@ -79,7 +79,7 @@ type routedError struct {
 
 func (e *routedError) Unwrap() error { return e.error }
 
-// review asks the router what follows a failed round.
+// review asks the router for the decision about a failed round.
 func (t *Transport) review(ctx context.Context, r retry.Review) retry.Decision {
 	e, ok := errors.AsType[*routedError](r.Err)
 	if !ok || e.attempt == nil {
@@ -93,7 +93,7 @@ func (t *Transport) review(ctx context.Context, r retry.Review) retry.Decision {
 	e.x, e.attempt, e.resp = nil, nil, nil
 	d := t.router.Next(ctx, f)
 	if lost && d.Stop == 0 {
-		return f.Decision // there is no body for another attempt
+		return f.Decision // the body can't be sent again
 	}
 	return d
 }

@@ -11,23 +11,23 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Streams says how answers are treated that take their time. See [WithStreams].
+// Streams sets how the transport treats answers that take long. See [WithStreams].
 type Streams struct {
 	// Hold is how long an event stream is held back until its first content, so
-	// that one which begins with an error can be retried; 0 means not at all. What
-	// comes first is passed on unchanged when the time is up, and with the first
-	// event that is content at once.
+	// that a stream that begins with an error can be retried; 0 means not at all. The
+	// caller gets everything unchanged, after the first event with content or after
+	// this time.
 	//
-	// A stream that is silent then is held on until it says something, if its request is no
-	// GET, may be processed twice, and has an attempt left. After a silence of Idle it is a
-	// failure.
+	// If the stream is silent after this time, it is held further until it sends
+	// something, if the request is not a GET, may be processed twice, and has an attempt
+	// left. After a silence of Idle it is a failure.
 	Hold time.Duration
 
-	// Idle is the longest silence within the body of any answer; reading it then
-	// fails with a [*SilenceError]. 0 means any.
+	// Idle is the longest silence within the body of any answer. After it, reading the
+	// body fails with a [*SilenceError]. 0 means no limit.
 	Idle time.Duration
 
-	// Sized is the same for an answer whose length is known, which is no stream. 0 means
+	// Sized is the same for an answer with a known length, which is not a stream. 0 means
 	// Idle.
 	Sized time.Duration
 }
@@ -39,8 +39,8 @@ var prelude = map[string]bool{
 	"response.created": true, "response.in_progress": true, "response.queued": true, // OpenAI
 }
 
-// eventError is the code for each type of error that providers send in a stream
-// instead of a status.
+// eventError has the status that corresponds to each type of error that providers send
+// in a stream.
 var eventError = map[string]int{
 	"invalid_request_error": http.StatusBadRequest,
 	"authentication_error":  http.StatusUnauthorized,
@@ -55,9 +55,9 @@ var eventError = map[string]int{
 	"timeout_error":         http.StatusGatewayTimeout,
 }
 
-// opening holds a stream until it is clear how it begins. It returns the failure
-// that it begins with; err is how reading it failed before that, if the request may be
-// repeated.
+// opening holds a stream until its first content or error. It returns the error event
+// with which the stream begins as e. If reading fails before that and the request may be
+// repeated, it returns err.
 func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	patience := time.Duration(0)
 	if x.mayStall() {
@@ -75,7 +75,7 @@ func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	case o.known || err == nil:
 		return nil, nil
 	case err == io.EOF && !o.begun: //nolint:errorlint // the end of a body is never wrapped
-		return nil, nil // a stream of nothing
+		return nil, nil // a stream without any event
 	case err == io.EOF: //nolint:errorlint // the same
 		err = io.ErrUnexpectedEOF
 	}
@@ -83,15 +83,15 @@ func (x *exchange) opening(resp *http.Response) (e *StatusError, err error) {
 	if x.forbidden(false) == nil {
 		return nil, broken
 	}
-	// The server may have done the work. The caller gets the answer as far as it came:
-	// an error instead would look like a request that was not answered, which clients
-	// send again by themselves.
+	// The server may have done the work. The caller gets the part that arrived and then
+	// the error. Without that part, the error would look like a request without an
+	// answer, and clients repeat such requests by themselves.
 	p.breakOff(broken)
 	return nil, nil
 }
 
-// eventFailure returns the failure that an error event is, nil if no retry would
-// change it.
+// eventFailure returns the failure for an error event, or nil if no retry would change
+// it.
 func (x *exchange) eventFailure(o opening) *StatusError {
 	e := &StatusError{Code: o.code, Event: o.kind}
 	v := x.t.ofStatus(o.code)
@@ -109,14 +109,14 @@ func (x *exchange) eventFailure(o opening) *StatusError {
 	return e
 }
 
-// mayStall reports whether a stream that is silent before its first content is waited for,
-// to be requested again: the request may be processed twice, and another attempt is left.
-// That of a GET may be one of news, which has no content for long.
+// mayStall reports whether a stream that is silent before its first content may be
+// requested again: the request may be processed twice, and another attempt is left. The
+// stream of a GET may be a feed of news, which can have no content for long.
 func (x *exchange) mayStall() bool {
 	return x.req.Method != "" && x.req.Method != http.MethodGet && x.forbidden(false) == nil && !x.last()
 }
 
-// streamStalledError is a stream that went silent before there was any content.
+// streamStalledError is the failure of a stream that was silent before its first content.
 type streamStalledError struct{ *SilenceError }
 
 func (e *streamStalledError) Error() string {
@@ -124,7 +124,7 @@ func (e *streamStalledError) Error() string {
 }
 func (e *streamStalledError) Unwrap() error { return e.SilenceError }
 
-// streamBrokenError is a stream that broke off before there was any content.
+// streamBrokenError is the failure of a stream that broke off before its first content.
 type streamBrokenError struct{ error }
 
 func (e *streamBrokenError) Error() string {
@@ -132,13 +132,13 @@ func (e *streamBrokenError) Error() string {
 }
 func (e *streamBrokenError) Unwrap() error { return e.error }
 
-// opening is what is known of how a stream begins.
+// opening describes how a stream begins.
 type opening struct {
-	begun   bool     // there was an event before that
+	begun   bool     // there was an event without content
 	known   bool     // there is content or an error
-	problem *problem // of an error event; nil means none
-	kind    string   // what it calls itself
-	code    int      // the status that it stands for
+	problem *problem // details of an error event; nil if there is none
+	kind    string   // type of the error event
+	code    int      // the status that corresponds to the error event
 }
 
 // openingOf reads the beginning of an event stream.
@@ -151,10 +151,10 @@ func openingOf(head []byte) (o opening) {
 		head = rest
 		name, data := fieldsOf(event)
 		if len(data) == 0 {
-			continue // a comment, which keeps the connection alive
+			continue // a comment to keep the connection alive
 		}
 		var e streamEvent
-		_ = json.Unmarshal(data, &e) // what is no JSON is content
+		_ = json.Unmarshal(data, &e) // data that is not JSON is content
 		kind := cmp.Or(e.Type, name)
 		switch {
 		case kind == "error" || kind == "response.failed" || name == "error" || e.failed():
@@ -167,7 +167,7 @@ func openingOf(head []byte) (o opening) {
 	return o
 }
 
-// streamEvent is what tells whether an event is content.
+// streamEvent has the fields that show whether an event is content.
 type streamEvent struct {
 	Type    string          `json:"type"`
 	Object  string          `json:"object"`
@@ -178,8 +178,8 @@ type streamEvent struct {
 	} `json:"choices"`
 }
 
-// failed reports whether the event is an error: an object with something in it, or
-// a text.
+// failed reports whether the event is an error: its field error is a text or an object
+// that is not empty.
 func (e *streamEvent) failed() bool {
 	switch text := string(bytes.Join(bytes.Fields(e.Error), nil)); text {
 	case "", "null", `""`, "{}":
@@ -189,8 +189,8 @@ func (e *streamEvent) failed() bool {
 	}
 }
 
-// empty reports whether it is a piece of a chat completion with nothing in it, as
-// the first one is: it says who speaks.
+// empty reports whether the event is a chunk of a chat completion without content. The
+// first chunk has only the role.
 func (e *streamEvent) empty() bool {
 	if e.Object != "chat.completion.chunk" {
 		return false
@@ -218,7 +218,7 @@ func errorEvent(kind string, data []byte) opening {
 	}
 	p := parseProblem(data)
 	if kind != "response.failed" {
-		kind = "error" // the server's own word could be anything, and would be in logs
+		kind = "error" // not the server's own word, which could be anything and would be in logs
 	}
 	o := opening{known: true, problem: &p, kind: kind, code: http.StatusInternalServerError}
 	for _, c := range p.codes {
@@ -233,8 +233,8 @@ func errorEvent(kind string, data []byte) opening {
 	return o
 }
 
-// cutEvent returns the first event, and what follows it, if it is whole. Lines
-// end as they like.
+// cutEvent returns the first event and the bytes after it. whole is false if the event
+// is incomplete. Lines may end with CR, LF or both.
 func cutEvent(b []byte) (event, rest []byte, whole bool) {
 	for i := 0; i < len(b); {
 		line := bytes.IndexAny(b[i:], "\r\n")

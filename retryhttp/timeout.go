@@ -16,44 +16,44 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// attemptTimer keeps the time limits of one attempt: until its response begins, those of
-// the policy; then the one on silences. One context and one timer do for both. A nil
-// attemptTimer has no limit and knows nothing.
+// attemptTimer enforces the time limits of one attempt: first those of the policy, and
+// once the response begins, the limit on silence. It uses one context and one timer for
+// both. A nil attemptTimer has no limits.
 type attemptTimer struct {
 	caller context.Context
-	call   context.Context         // the runner's attempt
-	own    dated                   // the request's; its deadline is zero if that of the caller comes first
-	cancel context.CancelCauseFunc // of own; nil where there is no limit
-	stop   func() bool             // ends the watch over call; false when it has ended before; nil without one
+	call   context.Context         // context of the runner's attempt
+	own    dated                   // context of the request; its deadline is zero if the caller's comes first
+	cancel context.CancelCauseFunc // cancels own; nil if there is no limit
+	stop   func() bool             // ends the watch over call; returns false if call has ended before; nil if there is no watch
 
-	limit   time.Duration // of this attempt, where the runner has none; 0 means none
-	idle    time.Duration // the longest silence in a body; 0 means any
-	sized   time.Duration // the same for a body whose length is known; 0 means idle
+	limit   time.Duration // attempt-timeout, if the runner does not enforce it; 0 means none
+	idle    time.Duration // longest silence in a body; 0 means no limit
+	sized   time.Duration // the same for a body of known length; 0 means idle
 	timer   *time.Timer   // nil if there is no limit at all
-	body    pausingBody   // the request's, if the time in which it is awaited does not count
-	answer  held          // the response's body, while the limits hold
+	body    pausingBody   // the request's body, if limit does not include the time of waiting for it
+	answer  held          // the response's body, while the limits apply
 	routed  attemptBody   // the same, if there is a router
-	attempt Attempt       // of the router, if there is one
+	attempt Attempt       // the router's attempt; nil without a router
 
-	mu        sync.Mutex    // held while it is decided what the timer is for
-	mine      bool          // it is for limit
-	began     time.Duration // when limit began to count, by the clock
-	waited    time.Duration // for the request's body, since then
-	waits     time.Duration // since when the request's body is awaited; 0 means that it is not
-	ended     bool          // the limits no longer hold
-	fired     bool          // a limit was reached
-	stale     bool          // the timer was stopped when it had run out already
-	listening bool          // for silences
-	reading   bool          // a Read is under way
-	silent    bool          // for too long
-	held      bool          // the answer's body is there, and the limits still hold
-	late      bool          // a limit was reached
-	lost      bool          // another attempt has won, or the call is over
+	mu        sync.Mutex    // protects the fields that fire reads or sets
+	mine      bool          // the timer is set for limit
+	began     time.Duration // reading of the clock when limit began
+	waited    time.Duration // time spent waiting for the request's body since began
+	waits     time.Duration // reading of the clock when the current wait for the request's body began; 0 means no wait
+	ended     bool          // the limits of the policy no longer apply
+	fired     bool          // the timer has reached a limit
+	stale     bool          // the timer ran out before it was stopped, so its next call of fire is void
+	listening bool          // the timer is set for silence
+	reading   bool          // a Read is in progress
+	silent    bool          // the silence was too long
+	held      bool          // the response's body exists, and the limits still apply
+	late      bool          // the attempt reached a time limit
+	lost      bool          // another attempt has won, or the call has ended
 	sent      *sent
 }
 
-// dated is a context with the deadline of the whole call, at which another one
-// ends it.
+// dated is a context with the deadline of the whole call. It does not enforce the
+// deadline: the attemptTimer cancels the context below.
 type dated struct {
 	context.Context
 	deadline time.Time
@@ -62,8 +62,8 @@ type dated struct {
 // Deadline implements [context.Context].
 func (d *dated) Deadline() (time.Time, bool) { return d.deadline, true }
 
-// newAttemptTimer returns the timer of an attempt and the context of its request, which
-// outlives the attempt's by the time that the body is read.
+// newAttemptTimer returns the timer of an attempt and the context of its request. That
+// context outlives the attempt's context until the response body has been read.
 func newAttemptTimer(attempt context.Context, x *exchange) (*attemptTimer, context.Context) {
 	caller := x.req.Context()
 	if !x.t.timed && x.idempotent {
@@ -82,13 +82,13 @@ func newAttemptTimer(attempt context.Context, x *exchange) (*attemptTimer, conte
 	return s, own
 }
 
-// watch makes the limits of the runner's attempt those of the request. Its context
-// is not asked for Done, which would cost another context and another timer, unless
-// it may end for another reason than its time.
+// watch applies the limits of the runner's attempt to the request. It calls Done of the
+// attempt's context only if the attempt may be canceled for another reason than time,
+// that is, by a hedger: Done would cost another context and another timer.
 func (s *attemptTimer) watch(attempt context.Context, t *Transport) context.Context {
 	at, ok := attempt.Deadline()
 	if theirs, has := s.caller.Deadline(); attempt == s.caller || has && !at.Before(theirs) {
-		ok = false // the caller's comes first
+		ok = false // the caller's deadline comes first
 	}
 	switch {
 	case ok:
@@ -106,7 +106,7 @@ func (s *attemptTimer) watch(attempt context.Context, t *Transport) context.Cont
 	return &s.own
 }
 
-// begin starts the attempt's own time: it goes out now.
+// begin starts the time limit of the attempt, just before the request is sent.
 func (s *attemptTimer) begin(req *http.Request, t *Transport, a Attempt) {
 	if len(t.deadlines) > 0 {
 		call := req.Context()
@@ -122,7 +122,7 @@ func (s *attemptTimer) begin(req *http.Request, t *Transport, a Attempt) {
 	defer s.mu.Unlock()
 	s.attempt = a
 	if at, ok := s.call.Deadline(); ok && time.Until(at) <= s.limit {
-		return // the whole call has less
+		return // the deadline of the whole call comes first
 	}
 	if s.fired || s.ended {
 		return
@@ -131,10 +131,10 @@ func (s *attemptTimer) begin(req *http.Request, t *Transport, a Attempt) {
 	s.timer.Reset(s.limit)
 }
 
-// never is later than anything.
+// never is the longest duration, for a timer that must not run out.
 const never = math.MaxInt64
 
-// fire is what the timer does.
+// fire runs when the timer runs out.
 func (s *attemptTimer) fire() {
 	s.mu.Lock()
 	switch {
@@ -157,9 +157,9 @@ func (s *attemptTimer) fire() {
 	}
 }
 
-// prolong sets the timer anew by the time in which the request's body was awaited, and
-// reports whether the attempt has time left. While the body is awaited only the limit of
-// the whole call holds. It needs the lock.
+// prolong resets the timer by the time of waiting for the request's body, and reports
+// whether the attempt has time left. During such a wait only the deadline of
+// the whole call applies. The caller holds mu.
 func (s *attemptTimer) prolong() bool {
 	if !s.mine {
 		return false
@@ -184,7 +184,7 @@ func (s *attemptTimer) prolong() bool {
 	return true
 }
 
-// await says that the request's body is awaited from now on, or no longer.
+// await records that a wait for the request's body begins or ends.
 func (s *attemptTimer) await(begins bool) {
 	if s == nil || s.limit == 0 {
 		return
@@ -200,20 +200,20 @@ func (s *attemptTimer) await(begins bool) {
 		s.waited += now - max(s.waits, s.began)
 	}
 	s.waits = 0
-	// While the body was awaited the timer may have been set later than the limit.
+	// During the wait the timer may have been set to a time after the limit.
 	if s.mine && !s.ended && !s.fired && now-s.began > s.limit && !s.prolong() {
 		s.timer.Reset(0)
 	}
 }
 
-// pausingBody is the body of a request whose source may be slow. The time in which it is
-// awaited is no part of the attempt's.
+// pausingBody is the body of a request whose source may be slow. The limit of the attempt
+// does not include the time of its reads.
 type pausingBody struct {
 	io.ReadCloser
 	s *attemptTimer
 }
 
-// pausing returns the body whose reads stop the attempt's time.
+// pausing wraps the body so that its reads do not count against the attempt's limit.
 func (s *attemptTimer) pausing(body io.ReadCloser) io.ReadCloser {
 	if s == nil || s.limit == 0 || body == nil || body == http.NoBody {
 		return body
@@ -229,7 +229,7 @@ func (b *pausingBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// listen makes the timer one for silences. A read may have begun before.
+// listen sets the timer for silence from now on. A Read may already be in progress.
 func (s *attemptTimer) listen() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *attemptTimer) listen() {
 	}
 }
 
-// read says that a Read begins or ends. It returns whether the
+// read records that a Read of the response body begins or ends. It returns whether the
 // silence was too long.
 func (s *attemptTimer) read(begins bool) bool {
 	if s.idle == 0 {
@@ -254,8 +254,9 @@ func (s *attemptTimer) read(begins bool) bool {
 	return s.silent
 }
 
-// answered takes the answer. Its context ends when the body has been read or
-// closed; the limits hold until it is clear how the body begins.
+// answered takes the result of the transport below. If the response has a body, its
+// context ends when the body has been read or closed, and the limits apply until close
+// is called.
 func (s *attemptTimer) answered(resp *http.Response, err error) (*http.Response, error) {
 	if s == nil || s.cancel == nil {
 		return resp, err
@@ -268,7 +269,7 @@ func (s *attemptTimer) answered(resp *http.Response, err error) (*http.Response,
 		return resp, err
 	}
 	if resp == nil || resp.Body == nil || resp.Body == http.NoBody {
-		s.drop() // it is complete, however late
+		s.drop() // the response is complete, however late
 		return resp, nil
 	}
 	s.held = true
@@ -280,8 +281,8 @@ func (s *attemptTimer) answered(resp *http.Response, err error) (*http.Response,
 	return resp, nil
 }
 
-// close ends the limits of an answer. If one was reached, the answer's context has
-// ended and the answer is of no use.
+// close ends the limits of the policy and starts the limit on silence. If a limit was
+// reached, the context has ended, so close discards the response and returns an error.
 func (s *attemptTimer) close(resp *http.Response) error {
 	if s == nil || !s.held {
 		return nil
@@ -298,8 +299,8 @@ func (s *attemptTimer) close(resp *http.Response) error {
 	return late
 }
 
-// end ends the limits, and returns the error of an attempt that has reached one:
-// what it met, if that says more.
+// end ends the limits. If the attempt has reached one, or has lost, it returns the
+// attempt's error: err, unless another one says more.
 func (s *attemptTimer) end(err error) error {
 	s.mu.Lock()
 	fired, mine := s.fired, s.mine
@@ -317,7 +318,7 @@ func (s *attemptTimer) end(err error) error {
 		return cmp.Or(err, context.Canceled)
 	}
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		err = context.DeadlineExceeded // the runner knows which limit it was
+		err = context.DeadlineExceeded // the runner knows which limit was reached
 	}
 	if mine && fired {
 		return &retry.TimeoutError{Limit: s.limit, Err: err}
@@ -325,7 +326,7 @@ func (s *attemptTimer) end(err error) error {
 	return err
 }
 
-// drop ends everything.
+// drop ends the timer, the watch and the context.
 func (s *attemptTimer) drop() {
 	if s == nil || s.cancel == nil {
 		return
@@ -341,15 +342,15 @@ func (s *attemptTimer) drop() {
 
 func (s *attemptTimer) isLate() bool { return s != nil && s.late }
 
-// unsent reports whether it is known that nothing was sent. A transport that
-// does not trace leaves it open.
+// unsent reports whether it is certain that nothing was sent. It is false if the
+// transport below does not support httptrace.
 func (s *attemptTimer) unsent() bool {
 	return s != nil && s.sent != nil && s.sent.asked.Load() && !s.sent.got.Load()
 }
 
-// sent notes how far an attempt came.
+// sent records whether an attempt got a connection.
 type sent struct {
-	asked, got atomic.Bool // asked for a connection, and got one
+	asked, got atomic.Bool // asked for a connection; got one
 	hooks      httptrace.ClientTrace
 }
 
@@ -359,14 +360,14 @@ func (s *sent) trace() *httptrace.ClientTrace {
 	return &s.hooks
 }
 
-// held is a response body with the context that it needs.
+// held is a response body that ends the request's context when it has been read.
 type held struct {
 	io.ReadCloser
 	s *attemptTimer
 }
 
-// Read ends with the silence that is too long. It counts only during a
-// Read: a slow reader is not a silent server.
+// Read fails if the server is silent for too long. Only time within a
+// Read counts, so that a slow caller is not taken for a silent server.
 func (h *held) Read(p []byte) (int, error) {
 	h.s.read(true)
 	n, err := h.ReadCloser.Read(p)
@@ -380,18 +381,18 @@ func (h *held) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the context first: a Close may have to wait for a Read, which ends
-// with the context.
+// Close cancels the context first: closing the body may have to wait for a Read, which
+// ends with the context.
 func (h *held) Close() error {
 	h.s.cancel(nil)
 	return h.ReadCloser.Close()
 }
 
-// SilenceError is how the body of an answer ends that went silent for longer
+// SilenceError is the error of reading the body of an answer that was silent for longer
 // than [Streams].Idle.
 type SilenceError struct{ For time.Duration }
 
-// Error says how long it was silent.
+// Error says how long the answer was silent.
 func (e *SilenceError) Error() string { return "the answer went silent for " + e.For.String() }
 
 // Timeout implements [net.Error].
@@ -400,14 +401,15 @@ func (*SilenceError) Timeout() bool { return true }
 // Temporary implements [net.Error].
 func (*SilenceError) Temporary() bool { return true }
 
-// upgraded is the connection after a 101. Its end of input is not its end.
+// upgraded is the connection after a 101. It is still writable after its input has
+// ended.
 type upgraded struct {
-	io.ReadCloser // which ends with its input
+	io.ReadCloser // for Close only: its Read would cancel the context at the end of the input
 	io.Writer
 	input io.Reader
 }
 
-// upgradable returns the wrapped body, so that it can be written to if the body can.
+// upgradable returns wrapped, made writable if body is writable.
 func upgradable(wrapped, body io.ReadCloser) io.ReadCloser {
 	if w, ok := body.(io.Writer); ok {
 		return &upgraded{wrapped, w, body}
@@ -417,7 +419,7 @@ func upgradable(wrapped, body io.ReadCloser) io.ReadCloser {
 
 func (u *upgraded) Read(p []byte) (int, error) { return u.input.Read(p) }
 
-// CloseWrite closes the connection's other half, as the body of net/http does.
+// CloseWrite closes the writing half of the connection, as the body of net/http does.
 func (u *upgraded) CloseWrite() error {
 	if c, ok := u.Writer.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()

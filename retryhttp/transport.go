@@ -13,33 +13,32 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Transport is an [http.RoundTripper] that sends a request again when that may
-// help and can do no harm. It is made by [New], never changes, and is shared by
-// all goroutines.
+// Transport is an [http.RoundTripper] that repeats a failed request if a retry may
+// help and does no harm. Make it with [New]. It never changes, and all goroutines may
+// share it.
 type Transport struct {
 	next    http.RoundTripper
 	policy  retry.Policy
-	whole   runnerSet     // for a request of which this is the first try
-	half    runnerSet     // for one that a caller before us is retrying
-	limit   time.Duration // of an attempt, where the runner does not keep it
-	timed   bool          // an attempt has a limit of its own
-	bare    bool          // nothing stands before an attempt
-	managed bool          // the first attempt may be another request than the caller's
-	single  bool          // the policy makes one attempt, so that nothing is kept for another
-	layers  []string      // the header of a request on its first layer; it is never changed
+	whole   runnerSet     // for a request that is not a retry of a layer before us
+	half    runnerSet     // for a request that a layer before us is retrying: half the attempts
+	limit   time.Duration // attempt-timeout if there is a router; the runner then has none
+	timed   bool          // attempts have time limits or hedges, so they need an attemptTimer
+	bare    bool          // the first attempt needs nothing but the transport below
+	managed bool          // the first attempt may send a changed copy of the caller's request
+	single  bool          // the policy makes one attempt, so no body is stored for another
+	layers  []string      // value of the layer header of a request without one; never changed
 	settings
 }
 
-// runnerSet makes the attempts of a request.
+// runnerSet has the runners that make the attempts of a request.
 type runnerSet struct {
 	runner *retry.Runner
 	hedger *retry.Hedger // nil without hedging
 }
 
-// New returns a transport that sends requests through next, as the policy says.
-// A nil next is [http.DefaultTransport]. A policy that is not valid, or that
-// has a key which the transport can't honour, is an error: reset-after belongs
-// to sessions.
+// New returns a transport that sends requests through next under the policy.
+// A nil next means [http.DefaultTransport]. New returns an error if the policy is not
+// valid or has reset-after, which is for sessions.
 func New(policy retry.Policy, next http.RoundTripper, opts ...Option) (*Transport, error) {
 	s, err := apply(opts)
 	if next == nil {
@@ -67,7 +66,7 @@ func Must[P retry.Policy | string](policy P, next http.RoundTripper, opts ...Opt
 	return t
 }
 
-// policyOf returns a policy that is given as such or as text.
+// policyOf returns the policy that a value holds: a Policy, or its text form.
 func policyOf(policy any) (retry.Policy, error) {
 	if text, ok := policy.(string); ok {
 		return retry.Parse(text)
@@ -75,7 +74,7 @@ func policyOf(policy any) (retry.Policy, error) {
 	return policy.(retry.Policy), nil
 }
 
-// prepare sets what follows from the policy, the settings and the runners.
+// prepare computes the fields that follow from the policy, the settings and the runners.
 func (t *Transport) prepare() {
 	p, s := &t.policy, &t.settings
 	t.single, t.layers = p.Retries() == 0, []string{s.layer}
@@ -88,11 +87,11 @@ func (t *Transport) prepare() {
 	}
 }
 
-// build makes the runners.
+// build makes the runners of the transport.
 func (t *Transport) build() error {
 	p, opts := t.policy, t.retry
 	refused := p.Refuse("an HTTP transport", "reset-after")
-	p.ResetAfter = 0 // said once
+	p.ResetAfter = 0 // reported once, by the line above
 	if t.router != nil {
 		t.limit, p.AttemptTimeout = p.AttemptTimeout, 0
 		opts = append(slices.Clip(opts), retry.WithReview(t.review))
@@ -100,8 +99,8 @@ func (t *Transport) build() error {
 	return errors.Join(refused, t.whole.make(p, opts))
 }
 
-// WithAttempts returns a transport that makes so many attempts and shares everything
-// else with this one, as [retry.Runner.WithAttempts] does. Less than 1 makes one attempt.
+// WithAttempts returns a transport that makes up to n attempts and shares everything
+// else with this one, like [retry.Runner.WithAttempts]. An n below 1 means one attempt.
 func (t *Transport) WithAttempts(n int) *Transport {
 	own := *t
 	own.policy.Attempts = max(n, 1)
@@ -111,8 +110,8 @@ func (t *Transport) WithAttempts(n int) *Transport {
 }
 
 // WithHedge returns a transport that hedges and shares everything else with this one.
-// What it learns of the latency of requests is its own. A hedge that is zero or not
-// valid is an error; nothing else is validated anew.
+// It has its own statistics of latency. It returns an error if the hedge is zero or not
+// valid.
 func (t *Transport) WithHedge(h retry.Hedge) (*Transport, error) {
 	hedger, err := t.whole.runner.WithHedge(h)
 	if err != nil {
@@ -125,7 +124,7 @@ func (t *Transport) WithHedge(h retry.Hedge) (*Transport, error) {
 	return &own, nil
 }
 
-// make makes the runners.
+// make makes the hedger, if the policy has a hedge, and the runner.
 func (r *runnerSet) make(p retry.Policy, opts []retry.Option) (err error) {
 	if p.Hedge == (retry.Hedge{}) {
 		r.runner, err = retry.New(p, opts...)
@@ -162,18 +161,18 @@ func closeIdle(t http.RoundTripper) {
 	}
 }
 
-// RoundTrip implements [http.RoundTripper]. When it gives up on a response it
-// returns that response, and [GaveUp] says why; when it gives up on an error,
-// the error is a [*retry.Error], which is a [net.Error]. If the caller cancels the
-// request's context, without a cause of its own, the error is [context.Canceled].
-// A transport whose policy is nothing but attempts=1 returns the error of the transport
-// below as it is.
+// RoundTrip implements [http.RoundTripper]. If it gives up after a response, it
+// returns that response, and [GaveUp] says why. If it gives up after an error, it
+// returns a [*retry.Error], which is a [net.Error]. If the caller cancels the
+// request's context without a cause, the error is [context.Canceled].
+// A transport that makes one attempt and has no other setting returns the error of the
+// transport below unchanged.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if t == nil || !t.bare || req.Response != nil || !t.single && oneWay(req) || req.Context().Err() != nil {
 		return t.roundTrip(req)
 	}
-	// Nothing stands before a first attempt: the request goes out as it came, and
-	// if that does it, this is all there is.
+	// A bare transport passes the first attempt on unchanged. If it succeeds, there is
+	// nothing else to do.
 	resp, err := t.next.RoundTrip(req)
 	if err == nil && resp != nil && resp.StatusCode < http.StatusBadRequest && t.streams.Hold == 0 {
 		return resp, nil
@@ -181,7 +180,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.after(req, resp, err)
 }
 
-// after goes on after a first attempt that went out as it came.
+// after continues after a first attempt that was sent unchanged.
 func (t *Transport) after(req *http.Request, resp *http.Response, err error) (*http.Response, error) {
 	if err == nil && t.plain(resp) {
 		return resp, nil
@@ -193,7 +192,8 @@ func (t *Transport) after(req *http.Request, resp *http.Response, err error) (*h
 	return x.finish(r.runner.Continue(req.Context(), failed, x.attempt))
 }
 
-// runners returns the runners for the request.
+// runners returns the runners for the request: those with half the attempts if a layer
+// before us is retrying it.
 func (t *Transport) runners(req *http.Request) *runnerSet {
 	if inboundRetries(req.Context()) > 0 {
 		return &t.half
@@ -201,8 +201,7 @@ func (t *Transport) runners(req *http.Request) *runnerSet {
 	return &t.whole
 }
 
-// roundTrip makes a request of which more is to be done than to send it, or may
-// be.
+// roundTrip is RoundTrip for requests that need more than one unchanged attempt.
 func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	if t == nil || t.whole.runner == nil {
 		closeBody(req)
@@ -212,7 +211,7 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	if t.managed || req.Response != nil || !t.single && oneWay(req) {
 		return t.exchange(r, req)
 	}
-	// While x is nil the request goes out as it came, which allocates nothing.
+	// While x is nil, attempts send the caller's request unchanged, which allocates nothing.
 	var x *exchange
 	var resp *http.Response
 	err := r.runner.Do(req.Context(), func(ctx context.Context) (err error) {
@@ -230,17 +229,17 @@ func (t *Transport) roundTrip(req *http.Request) (*http.Response, error) {
 	case x != nil:
 		return x.finish(err)
 	case err != nil:
-		closeBody(req) // no attempt was made that would close it
+		closeBody(req) // no attempt was made, so nothing else closes the body
 		return nil, t.callersError(req, err)
 	}
 	return resp, nil
 }
 
-// callersError returns the error that the caller of a request without an answer gets.
+// callersError returns the error for a caller whose request got no answer.
 //
-// If the caller has canceled the request, it is [context.Canceled] itself, as it is from
-// net/http: callers compare it, and need no history of a request that they canceled. If
-// the transport makes one attempt and has no other task, it is the error of that attempt.
+// If the caller canceled the request, the error is [context.Canceled] itself, as from
+// net/http, because callers compare with it. If the transport makes one attempt and has
+// no other setting, it is the error of that attempt.
 func (t *Transport) callersError(req *http.Request, err error) error {
 	if ctx := req.Context(); ctx.Err() == context.Canceled && context.Cause(ctx) == context.Canceled { //nolint:errorlint // the very value
 		return context.Canceled
@@ -257,7 +256,7 @@ func (t *Transport) callersError(req *http.Request, err error) error {
 	return err
 }
 
-// exchange makes a request of which more is to be done than to send it.
+// exchange makes a request that needs an exchange from its first attempt on.
 func (t *Transport) exchange(r *runnerSet, req *http.Request) (*http.Response, error) {
 	before := spentBefore(req)
 	if r.hedger != nil && before == (retry.State{}) && t.hedgeable(req) {
@@ -268,8 +267,7 @@ func (t *Transport) exchange(r *runnerSet, req *http.Request) (*http.Response, e
 	return x.finish(r.runner.Resume(req.Context(), before, x.attempt))
 }
 
-// plain reports whether the response of a first attempt needs no
-// decision.
+// plain reports whether the response of a first attempt needs no retry decision.
 func (t *Transport) plain(resp *http.Response) bool {
 	if resp == nil {
 		return true
@@ -291,8 +289,8 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// holds reports whether the answer is a stream that is held. One that is encoded
-// says nothing to us.
+// holds reports whether the answer is an event stream to hold back until its first
+// content. An encoded stream is not, because its events can't be read.
 func (t *Transport) holds(resp *http.Response) bool {
 	if t.streams.Hold == 0 || resp.StatusCode/100 != 2 || resp.Body == nil || resp.Body == http.NoBody || !IsEventStream(resp.Header) {
 		return false
@@ -301,7 +299,7 @@ func (t *Transport) holds(resp *http.Response) bool {
 	return code == "" || code == "identity"
 }
 
-// IsEventStream reports whether an answer with the headers is an event stream.
+// IsEventStream reports whether the headers of an answer are those of an event stream.
 func IsEventStream(h http.Header) bool {
 	const events = "text/event-stream"
 	kind := httpheader.First(h, "Content-Type")
@@ -309,21 +307,21 @@ func IsEventStream(h http.Header) bool {
 		(len(kind) == len(events) || strings.ContainsRune("; \t", rune(kind[len(events)])))
 }
 
-// gaveUpKey is the key of a surrender in the context of a response's request.
+// gaveUpKey is the context key of a surrender, in the request of a response.
 type gaveUpKey struct{}
 
-// surrender is why the transport gave up, on which response: its request may be
-// sent again.
+// surrender is the error with which the transport gave up, and the response that it
+// returned. It names the response because the caller may send its request again.
 type surrender struct {
 	resp *http.Response
 	err  *retry.Error
 }
 
-// GaveUp returns why the transport gave up, when the response is a failure that
-// no further attempt followed. It is false for a success, and for an answer that
+// GaveUp returns why the transport gave up, if the response is a failure that was not
+// retried further. It returns false for a success, and for an answer that
 // no retry would change, such as 404.
 //
-// The reason is in the context of resp.Request.
+// The transport stores the reason in the context of resp.Request.
 func GaveUp(resp *http.Response) (*retry.Error, bool) {
 	if resp == nil || resp.Request == nil {
 		return nil, false
