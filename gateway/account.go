@@ -14,13 +14,13 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// Accounts gets what providers say about the accounts of keys, for other users of the same
-// accounts. Requests call its methods, which must return at once.
+// Accounts gets what providers state about the accounts of keys, for other users of the
+// same accounts. Requests call its methods, which must not block.
 type Accounts interface {
-	// Limited reports that a provider rejects a key for more than a minute.
+	// Limited reports a limit of more than a minute that a provider stated to a key.
 	Limited(l KeyLimit)
 
-	// Worked reports that a request succeeded which was sent after the limit with the
+	// Worked reports the success of a request that was sent after the limit with this
 	// serial was set.
 	Worked(account string, serial int64)
 
@@ -37,36 +37,36 @@ type KeyLimit struct {
 	Why           string // a short reason, such as "429"
 }
 
-// AccountLimit is the known limit of an account.
+// AccountLimit is a limit of an account that [Gateway.SetAccountLimit] sets.
 type AccountLimit struct {
 	Serial int64     // a later limit has a higher serial
-	Until  time.Time // the zero Time means that the end is unknown: keys are still used
-	Why    string    // a reason to show
+	Until  time.Time // the zero Time means an unknown end: its keys are still used
+	Why    string    // a reason for the status
 
-	// The key of this gateway to which the limit was stated, if it was one. It is not
-	// held back as a whole: it waits for the routes and models that were named.
+	// The key of this gateway to which the provider stated the limit, if any. This key is
+	// not blocked as a whole: it waits only for the routes and models of the statement.
 	Provider, Key string
 	Route         string // see [KeyLimit]
 }
 
-// minAccountLimit is the shortest wait that is a limit of an account. A shorter one is
-// backoff, as it is for sessions.
+// minAccountLimit is the shortest wait that counts as a limit of an account. A shorter one
+// is backoff, as it is for sessions.
 const minAccountLimit = time.Minute
 
-// sharedAccount is an account that keys name, of whichever provider.
+// sharedAccount is an account that keys of any provider may share.
 type sharedAccount struct {
 	name  string
-	limit atomic.Pointer[knownLimit] // nil means that none is known
+	limit atomic.Pointer[knownLimit] // nil means no known limit
 }
 
-// knownLimit is a limit as the gateway knows it.
+// knownLimit is the limit of an account with the gateway's own state.
 type knownLimit struct {
 	AccountLimit
-	since time.Duration // reading of the clock when it was learned
-	ended atomic.Bool   // the gateway has reported to Accounts that it is over
+	since time.Duration // reading of the clock when the gateway learned of it
+	ended atomic.Bool   // the gateway has reported to Accounts that the limit has ended
 }
 
-// set replaces the limit, and reports whether it is another one than before.
+// set replaces the limit, and reports whether it differs from the one before.
 func (a *sharedAccount) set(l *AccountLimit) (changed bool) {
 	known := a.limit.Load()
 	if known == nil && l == nil || known != nil && l != nil && known.sameAs(l) {
@@ -84,15 +84,15 @@ func (a *sharedAccount) set(l *AccountLimit) (changed bool) {
 	return true
 }
 
-// sameAs reports whether the limit is the same. Ends are worked out anew each time, and
-// differ by moments.
+// sameAs reports whether the limits are the same. It ignores differences below a second
+// between the ends, which are computed anew each time.
 func (k *knownLimit) sameAs(l *AccountLimit) bool {
 	return k.Serial == l.Serial && k.Until.IsZero() == l.Until.IsZero() && k.Until.Sub(l.Until).Abs() < time.Second &&
 		k.Provider == l.Provider && k.Key == l.Key
 }
 
-// applyAccount holds the keys of the account, or lets them go. It reports whether one is
-// free again.
+// applyAccount makes the keys of the account wait if it is limited, and otherwise ends
+// their wait. It reports whether it ended the wait of a key.
 func (p *keyPool) applyAccount(account *sharedAccount, provider string) (freed bool) {
 	l := account.limit.Load()
 	for _, k := range p.keys {
@@ -107,7 +107,7 @@ func (p *keyPool) applyAccount(account *sharedAccount, provider string) (freed b
 	return freed
 }
 
-// hold makes all requests wait with the key. None is let through before that.
+// hold makes all requests with the key wait, without a probe before the end.
 func (t *throttles) hold(k *key, wait time.Duration, reason, detail string) {
 	until := clock.Later(clock.Now(), wait)
 	t.mu.Lock()
@@ -117,14 +117,14 @@ func (t *throttles) hold(k *key, wait time.Duration, reason, detail string) {
 	t.set(x)
 }
 
-// beganBefore reports whether requests of the scope had to wait with the key already at
-// the time, which is since 1970.
+// beganBefore reports whether requests of the scope with the key had to wait already at
+// this time, in Unix nanoseconds.
 func (t *throttles) beganBefore(k *key, s scope, at int64) bool {
 	one, _ := t.waitsOf(k, s, clock.Now())
 	return one.key != nil && one.since.UnixNano() <= at
 }
 
-// reportAccount tells what the answer says of the account of the attempt's key.
+// reportAccount reports what the answer states about the account of the attempt's key.
 func (a *attempt) reportAccount(account *sharedAccount, resp *http.Response) {
 	if windows := quotaWindows(resp.Header, time.Now()); len(windows) > 0 {
 		a.p.gateway.options.Accounts.Used(account.name, windows)
@@ -137,7 +137,7 @@ func (a *attempt) reportAccount(account *sharedAccount, resp *http.Response) {
 	}
 }
 
-// accountWorked reports that a limit is over, if the attempt shows it.
+// accountWorked reports that the account's limit has ended, if the attempt shows it.
 func (a *attempt) accountWorked(account *sharedAccount) {
 	if !isCounted(a.req.Method, a.request.path) {
 		return
@@ -150,19 +150,19 @@ func (a *attempt) accountWorked(account *sharedAccount) {
 	a.p.gateway.options.Accounts.Worked(account.name, k.Serial)
 }
 
-// succeeded records when the key was used with success.
+// succeeded records the time of a success with the key.
 func (k *key) succeeded(at time.Time) { k.worked.Store(at.UnixNano()) }
 
-// isCounted reports whether a request uses something that limits are about. Lists of
-// models are there at any time, and so are counts of tokens.
+// isCounted reports whether a request uses the quota of an account. Lists of
+// models and counts of tokens do not.
 func isCounted(method, path string) bool {
 	return method != http.MethodGet && method != http.MethodHead && method != http.MethodOptions &&
 		!strings.HasSuffix(path, "/count_tokens") && !strings.HasSuffix(path, ":countTokens")
 }
 
-// accountLimited reports a limit that is one of the whole account, as far as can be
-// known. A wait that does not name the account may be about a route or a model: it counts
-// until the key has succeeded with another one.
+// accountLimited reports a limit if it seems to apply to the whole account. A wait for
+// which the headers do not name the account may apply to a route or a model only. It is
+// ignored if the key has succeeded with another route or model since the wait began.
 func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	now := time.Now()
 	a.request.readModel(a.req)
@@ -170,7 +170,7 @@ func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	subscribed, all := subscriptionReset(h, now)
 	wait, whole := max(a.result.wait, used), a.result.quotaGone || all || used > minAccountLimit
 	if subscribed > 0 && !all {
-		wait = used // the rest is about a model
+		wait = used // the rest of the wait applies to one model
 	}
 	switch {
 	case wait <= minAccountLimit:
@@ -181,7 +181,7 @@ func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	}
 	until := now.Add(wait)
 	if k := account.limit.Load(); k != nil && !k.Until.IsZero() && until.Sub(k.Until) < minAccountLimit && !k.ended.Load() {
-		return // it is known
+		return // the limit is already known
 	}
 	limit := KeyLimit{Account: account.name, Provider: a.p.spec.Name, Key: a.key.name, Until: until, Why: a.result.why}
 	if whole {
@@ -190,22 +190,22 @@ func (a *attempt) accountLimited(account *sharedAccount, h http.Header) {
 	a.p.gateway.options.Accounts.Limited(limit)
 }
 
-// QuotaWindow is the used part of a quota that is granted for a length of time.
+// QuotaWindow is the used part of a quota for a period of time.
 type QuotaWindow struct {
-	Name   string  // such as "5-hour", or "requests" if the length is unknown
+	Name   string  // such as "5-hour", or "requests" if the period is unknown
 	Used   float64 // percent
 	Resets time.Time
-	Long   bool // the length is known, and hours or more; otherwise it is at least the time until Resets
+	Long   bool // the period is known to be hours or longer; otherwise it is at least the time until Resets
 }
 
-// subscription are the windows of a subscription, as the answers of Anthropic's API have
-// them: names of headers in their canonical form.
+// subscription are the windows of a subscription in the response headers of Anthropic's
+// API, with names in canonical form.
 var subscription = []struct{ name, used, reset, status string }{
 	{"5-hour", "Anthropic-Ratelimit-Unified-5h-Utilization", "Anthropic-Ratelimit-Unified-5h-Reset", "Anthropic-Ratelimit-Unified-5h-Status"},
 	{"weekly", "Anthropic-Ratelimit-Unified-7d-Utilization", "Anthropic-Ratelimit-Unified-7d-Reset", "Anthropic-Ratelimit-Unified-7d-Status"},
 }
 
-// quotaWindows returns what the headers say of quotas whose reset is known.
+// quotaWindows returns the quotas in the headers whose reset is known.
 func quotaWindows(h http.Header, now time.Time) (list []QuotaWindow) {
 	for i := range subscription {
 		w := &subscription[i]
@@ -228,21 +228,21 @@ func quotaWindows(h http.Header, now time.Time) (list []QuotaWindow) {
 	return list
 }
 
-// fraction reads how much is used, of which 1 is all. More may be.
+// fraction reads the used part of a quota: 1 means all. It may be above 1.
 func fraction(values []string) (float64, bool) {
 	if len(values) == 0 {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(strings.TrimSpace(values[0]), 64)
-	return f, err == nil && f >= 0 && f <= 100 // not NaN either
+	return f, err == nil && f >= 0 && f <= 100 // the comparisons are false for NaN
 }
 
 // rejected is the status of a window that is used up.
 const rejected = "rejected"
 
-// subscriptionReset returns how long it is until a subscription that is used up may be
-// used again, as the answer states it, 0 if it does not. whole is false if that is about
-// a model. Of several windows that are used up the latest counts.
+// subscriptionReset returns how long until a used-up subscription may be used again, as
+// the headers state it; 0 if they do not. whole is false if only one model is used up.
+// If several windows are used up, the latest reset counts.
 func subscriptionReset(h http.Header, now time.Time) (wait time.Duration, whole bool) {
 	later := func(name string) {
 		if at := reset(h, name, now); at != nil {
@@ -265,14 +265,13 @@ func subscriptionReset(h http.Header, now time.Time) (wait time.Duration, whole 
 	return wait, whole && wait > 0
 }
 
-// rateLimits are the rate limits that the responses of a provider state.
+// rateLimits are the rate limits that the responses of a provider have stated.
 type rateLimits struct {
 	mu    sync.Mutex
 	known map[[2]string]Quota // by key and name
 }
 
-// rateLimitHeader is a limit that an API states in its responses: names of headers in
-// their canonical form.
+// rateLimitHeader has the response headers of a rate limit, in canonical form.
 type rateLimitHeader struct{ name, limit, remaining, reset string }
 
 var rateLimitHeaders = []rateLimitHeader{
@@ -286,7 +285,7 @@ var rateLimitHeaders = []rateLimitHeader{
 	{"requests", "Ratelimit-Limit", "Ratelimit-Remaining", "Ratelimit-Reset"},
 }
 
-// read records what the headers of a response say of the key's limits.
+// read records the limits of the key that the headers of a response state.
 func (q *rateLimits) read(key string, h http.Header, now time.Time) {
 	for _, header := range rateLimitHeaders {
 		remaining, ok := count(h[header.remaining])
@@ -301,7 +300,7 @@ func (q *rateLimits) read(key string, h http.Header, now time.Time) {
 	}
 }
 
-// count reads a number, of which a list of limits has the first in front.
+// count reads a number. If the value is a list of limits, it reads the first.
 func count(values []string) (int64, bool) {
 	if len(values) == 0 {
 		return 0, false
@@ -311,8 +310,8 @@ func count(values []string) (int64, bool) {
 	return n, err == nil && n >= 0
 }
 
-// reset returns when a limit begins anew. Its values have all the forms that a
-// Retry-After has.
+// reset returns when a limit resets, or nil. The header may have any form that
+// Retry-After may have.
 func reset(h http.Header, name string, now time.Time) *time.Time {
 	v := h.Get(name)
 	if v == "" {
@@ -325,8 +324,8 @@ func reset(h http.Header, name string, now time.Time) *time.Time {
 	return new(now.Add(d))
 }
 
-// list returns what is known of the keys. A limit that has begun anew says nothing
-// any more, nor does that of a key which is gone.
+// list returns the known limits of the keys. It drops limits that have reset since, and
+// those of keys that no longer exist.
 func (q *rateLimits) list(now time.Time, keys []*key) []Quota {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// router is the [retryhttp.Router] of all providers. Its state is in the request that
-// the context holds.
+// router is the [retryhttp.Router] of all providers. It has no state: the state is the
+// request in the context.
 type router struct{}
 
 // Route implements [retryhttp.Router].
@@ -35,7 +35,7 @@ func (router) Route(req *http.Request, _ int) (retryhttp.Attempt, error) {
 	return a, nil
 }
 
-// Next implements [retryhttp.Router]. The runner asks it after each failed round, by
+// Next implements [retryhttp.Router]. The runner calls it after each failed round, through
 // [retry.WithReview]; see docs/adr/0032.
 func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
 	a := f.Attempt.(*attempt)
@@ -46,41 +46,41 @@ func (router) Next(_ context.Context, f retryhttp.Failure) retry.Decision {
 	return d
 }
 
-// attempt is one attempt of a request. It holds what the attempt has acquired, and
-// reports how it went.
+// attempt is one attempt of a request. It holds a pass of the gate, a slot, a key and a
+// breaker permit, and reports the result to each of them.
 type attempt struct {
 	request *request
 	target  *requestTarget
 	p       *provider
-	req     *http.Request // the attempt's own
+	req     *http.Request // the request of this attempt
 
 	key      *key
 	call     health.Call
 	pass     health.Pass
-	permit   breaker.Permit // none of a probe
-	slot     bool           // has one of the provider's slots
-	keyProbe bool           // finds out whether its key still has to wait; see throttles
-	flying   atomic.Bool    // is counted as in progress
-	sent     time.Duration
-	upload   time.Duration // how long the gateway had waited for the caller before
+	permit   breaker.Permit // not set for a probe
+	slot     bool           // holds one of the provider's slots
+	keyProbe bool           // tests whether its key still has to wait; see throttles
+	flying   atomic.Bool    // counted as in flight
+	sent     time.Duration  // reading of the clock when the attempt was sent
+	upload   time.Duration  // time that the request had waited for the caller's body before this attempt
 	result   result
-	final    bool // the caller gets its answer
+	final    bool // the caller gets the response of this attempt
 }
 
-// acquire acquires what is behind the gate: the limits, a key and the breaker's permit. It
-// returns what blocks the attempt; cancel gives back the rest then.
+// acquire acquires the limits, a key and the breaker's permit, after the gate was passed.
+// If something blocks the attempt, it returns the blocker; cancel then releases the rest.
 func (a *attempt) acquire(ctx context.Context) *blocker {
 	p, r := a.p, a.request
 	if a.pass.Probe() {
-		ctx = limit.WithPriority(ctx, limit.Highest) // all the others wait for it
+		ctx = limit.WithPriority(ctx, limit.Highest) // all other requests wait for the probe
 	}
 	slot, waited, err := p.upstream.waitForLimits(ctx, r)
 	if a.slot = slot; err != nil {
 		return &blocker{target: a.target, kind: full, err: err}
 	}
 	if waited && !a.pass.Probe() {
-		// The gate may have closed meanwhile. What was won by waiting is lost then,
-		// as it is for all requests.
+		// The gate may have closed during the wait. The request then loses the place that
+		// it had waited for, like all requests.
 		again, found, next := p.upstream.gate.try(ctx)
 		if a.pass = again; found != gateOpen {
 			return &blocker{target: a.target, kind: down, wait: next}
@@ -98,11 +98,12 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 	if !p.override.isOpenTo(r.began) {
 		return forbiddenBlocker(a.target)
 	}
-	p.upstream.gate.shut("breaker") // it has opened just now
+	p.upstream.gate.shut("breaker") // the breaker has opened just now
 	return &blocker{target: a.target, kind: down}
 }
 
-// pickKey chooses the attempt's key, or returns what blocks it.
+// pickKey chooses the attempt's key, or returns the blocker. refused is the last call to
+// the target, if its key was refused; nil means none.
 func (a *attempt) pickKey(refused *health.Call) *blocker {
 	pool, s := a.p.keys, a.request.scope()
 	var ok bool
@@ -123,7 +124,7 @@ func (a *attempt) pickKey(refused *health.Call) *blocker {
 	return b
 }
 
-// cancel gives back what the attempt has acquired: it is not made.
+// cancel releases everything that the attempt has acquired, without sending it.
 func (a *attempt) cancel() {
 	if a.keyProbe {
 		a.p.keys.throttles.giveBack(a.key, a.request.scope())
@@ -133,7 +134,7 @@ func (a *attempt) cancel() {
 	a.release()
 }
 
-// start begins the attempt with its own request.
+// start begins the attempt. req is the request of this attempt.
 func (a *attempt) start(req *http.Request) {
 	a.req = req
 	a.flying.Store(true)
@@ -143,8 +144,8 @@ func (a *attempt) start(req *http.Request) {
 	a.sent, a.upload = clock.Now(), a.request.upload.waited()
 }
 
-// setTarget gives the attempt's request the address of the provider and the credentials
-// that the provider may see: ours, or those of a caller that asked for this provider.
+// setTarget sets the provider's URL in the attempt's request, and the credentials that
+// the provider may get: ours, or those of a caller that asked for this provider.
 func (a *attempt) setTarget() {
 	p, r, req := a.p, a.request, a.req
 	query := r.query
@@ -153,7 +154,7 @@ func (a *attempt) setTarget() {
 		p.forward.limit(req)
 		req.Header.Del(r.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
-		query, _ = p.forward.queryFor(query) // the picker has left out providers to which it can't be sent
+		query, _ = p.forward.queryFor(query) // ok: the picker excludes providers that must not get the query
 	case p.keys.own:
 		query = withoutCredentials(req, &p.spec, query)
 	}
@@ -168,12 +169,12 @@ func (a *attempt) setTarget() {
 		req.Header.Set(h.Name, h.Value.Reveal())
 	}
 	if req.Host = ""; p != r.asked || query != r.query {
-		req.URL = below(p.spec.BaseURL, r.path, query) // otherwise it is that already
+		req.URL = below(p.spec.BaseURL, r.path, query) // otherwise the URL is already right
 	}
 }
 
-// withoutCredentials takes the credentials of a caller out of a request to a provider for
-// which we have a key, and returns the query without them.
+// withoutCredentials removes the caller's credentials from a request to a provider for
+// which we have a key. It returns the query without them.
 func withoutCredentials(req *http.Request, s *Spec, query string) string {
 	for name := range req.Header {
 		if isCredential(name) && !isSession(name) {
@@ -182,7 +183,7 @@ func withoutCredentials(req *http.Request, s *Spec, query string) string {
 	}
 	for name := range req.Trailer {
 		if isCredential(name) {
-			req.Trailer = nil // the map is the server's, and not ours to change
+			req.Trailer = nil // the map belongs to the server, so it must not be changed
 			break
 		}
 	}
@@ -193,12 +194,12 @@ func withoutCredentials(req *http.Request, s *Spec, query string) string {
 	return withoutKey(query)
 }
 
-// isCredential reports whether the header is likely to have a credential. It is called for
-// every header of a request to a provider for which the gateway has a key. forward.go
-// decides which headers a fallback gets.
+// isCredential reports whether the header probably has a credential. It is called for
+// every header of a request to a provider for which the gateway has a key. For
+// fallbacks, forward.go decides which headers they get.
 func isCredential(name string) bool { return !commonHeaders[name] && secret.IsHeader(name) }
 
-// commonHeaders are headers of most requests that are no credentials.
+// commonHeaders are frequent headers that are no credentials, for a fast check.
 var commonHeaders = map[string]bool{
 	"Accept": true, "Accept-Encoding": true, "Accept-Language": true, "Connection": true, "Content-Length": true, "Content-Type": true,
 	"User-Agent": true, "X-Forwarded-For": true, "Idempotency-Key": true, "Anthropic-Version": true, "Anthropic-Beta": true,
@@ -207,11 +208,11 @@ var commonHeaders = map[string]bool{
 	"X-Stainless-Runtime-Version": true, "X-Stainless-Package-Version": true, "X-Stainless-Retry-Count": true,
 }
 
-// isSession reports whether the header names the session of a caller with the provider
-// it asked for. That provider may get it.
+// isSession reports whether the header identifies a session of the caller with the
+// provider. The provider that the caller asked for may get it.
 func isSession(name string) bool { return name == "Mcp-Session-Id" }
 
-// withoutKey returns the query without the parameters in which APIs take a key. The
+// withoutKey returns the query without the parameters in which APIs accept a key. The
 // other parameters stay byte for byte as they were.
 func withoutKey(query string) string {
 	if query == "" {
@@ -250,7 +251,7 @@ func (a *attempt) slowUpload() bool {
 	return r.upload.writer != nil && !r.upload.ended.Load() && 2*a.uploadTime() > clock.Now()-a.sent
 }
 
-// release gives back the attempt's slot, and counts it as in flight no longer.
+// release releases the attempt's slot, and no longer counts the attempt as in flight.
 func (a *attempt) release() {
 	if a.slot {
 		a.slot = false
@@ -261,8 +262,8 @@ func (a *attempt) release() {
 	}
 }
 
-// Rejected implements [retryhttp.Attempt]. A response that rejects one of our keys is none
-// for the caller while there is another key, or another provider.
+// Rejected implements [retryhttp.Attempt]. The caller does not get a response that rejects
+// one of our keys while another key or another provider is available.
 func (a *attempt) Rejected(resp *http.Response) bool {
 	return a.key.rejectedBy(resp.StatusCode) && a.request.picker.hasOther(a)
 }
@@ -281,7 +282,7 @@ func (a *attempt) Done(resp *http.Response, failure error, o retry.Outcome) {
 		a.request.response.judged(a, true)
 		return
 	}
-	a.release() // during the wait, others may use its place
+	a.release() // others may use the slot during the wait
 	a.request.picker.recordFailure(a, failure, o)
 	a.request.response.judged(a, false)
 }
@@ -302,7 +303,7 @@ func (a *attempt) Closed(err error) {
 	a.request.response.breakOff()
 	a.call.Done(health.Failed)
 	a.p.upstream.countError(0)
-	a.permit.Done(breaker.Failure) // beside the success that its beginning was
+	a.permit.Done(breaker.Failure) // in addition to the success that was reported when the response began
 }
 
 // report reports the result to the key, the limits, the breaker and the gate of the
@@ -348,7 +349,7 @@ func (a *attempt) report(resp *http.Response) {
 		a.reportHealth(breaker.Failure, health.FailedFor(wait))
 	case keyThrottled:
 		p.stats.throttled.Add(1)
-		a.call.Done(health.RefusedFor(0)) // the pool still offers the key: throttles closes it for its scope
+		a.call.Done(health.RefusedFor(0)) // the pool still offers the key: throttles blocks it for the scope only
 		a.reportThrottled(resp)
 	case keyRejected:
 		if res.code == http.StatusTooManyRequests {
@@ -356,27 +357,27 @@ func (a *attempt) report(resp *http.Response) {
 		}
 		a.call.Done(health.RefusedFor(0))
 		switch {
-		case res.code == http.StatusForbidden: // perhaps it is about what was asked for
+		case res.code == http.StatusForbidden: // perhaps the key is good, and only this resource is forbidden
 		case res.closesScope:
 			a.throttleScope(resp)
 		default:
 			a.p.keys.avoid(a.key, res.wait, res.why)
 		}
-		a.reportHealth(breaker.Canceled, health.Succeeded) // the server is there
+		a.reportHealth(breaker.Canceled, health.Succeeded) // the server works
 	}
 }
 
-// reportThrottled reports that the key has sent too many requests. What a provider says
-// about a caller's own key concerns that caller only. A provider that throttles is up: the
-// breaker does not count it as a failure, nor does the gate, except for a probe with a
-// caller's own key, which may be throttled while other callers are not.
+// reportThrottled reports that too many requests were sent with the key. A throttle of
+// a caller's own key concerns that caller only. A provider that throttles is up: the
+// breaker does not count it as a failure, nor does the gate. The exception is a probe with
+// a caller's own key, because that key may be throttled while others are not.
 func (a *attempt) reportThrottled(resp *http.Response) {
 	switch {
 	case a.p.keys.own:
 		a.p.upstream.countError(0)
 		a.throttleScope(resp)
 		a.reportHealth(breaker.Canceled, health.Succeeded)
-	case a.pass.Probe(): // a probe that is throttled was not accepted
+	case a.pass.Probe(): // a throttled probe does not show that the provider is up
 		a.reportHealth(breaker.Canceled, health.FailedFor(min(a.result.wait, probeEvery)))
 	default:
 		a.reportHealth(breaker.Canceled, health.Canceled)
@@ -384,13 +385,13 @@ func (a *attempt) reportThrottled(resp *http.Response) {
 }
 
 // reportKeyProbe reports the result of an attempt that was sent before its key's wait was
-// over. Another 429 is reported like the first.
+// over. reportThrottled handles another 429.
 func (a *attempt) reportKeyProbe() {
 	t, s := &a.p.keys.throttles, a.request.scope()
 	switch {
 	case a.result.kind == neutral:
 		t.giveBack(a.key, s)
-	case a.result.kind == succeeded && a.result.code < http.StatusBadRequest: // a bad request may be answered before limits are looked at
+	case a.result.kind == succeeded && a.result.code < http.StatusBadRequest: // a status from 400 on may come before the provider checks its limits
 		if t.open(waiting{a.key, s}) {
 			a.p.upstream.subscribers.wake(reopened)
 		}
@@ -401,7 +402,7 @@ func (a *attempt) reportKeyProbe() {
 func (a *attempt) reportHealth(b breaker.Result, o health.Outcome) {
 	back := a.pass.Probe() && o == health.Succeeded
 	if back {
-		a.p.forgive() // before the gate opens, or those who waited would find it open
+		a.p.forgive() // before the gate opens, so that the requests it releases find a closed breaker
 	}
 	a.p.upstream.gate.done(a.pass, o)
 	if d := a.uploadTime(); d > 0 && a.p.spec.Breaker.SlowCall > 0 {

@@ -10,19 +10,19 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// callerDeadline is a context that ends at the deadline of the caller.
+// callerDeadline is a context that ends at the deadline that the caller has stated.
 type callerDeadline struct {
 	context.Context
 	end   context.CancelCauseFunc
-	at    time.Time     // of the first of the deadlines
-	total time.Duration // after at, how long an event stream may take; below 0 means any time
+	at    time.Time     // the earliest of the deadlines
+	total time.Duration // how long an event stream may continue after at; below 0 means no limit
 	timer *time.Timer
 
-	upload atomic.Pointer[upload] // of the request, which ends at the deadline
+	upload atomic.Pointer[upload] // upload of the request, which stops at the deadline
 }
 
-// newCallerDeadline returns a context that ends after so long, which is what the headers of
-// a request state.
+// newCallerDeadline returns a context that ends after left. h has the headers of the
+// request, which may state a longer time for a stream.
 func newCallerDeadline(parent context.Context, left time.Duration, h http.Header) *callerDeadline {
 	ctx, end := context.WithCancelCause(parent)
 	d := &callerDeadline{Context: ctx, end: end, at: time.Now().Add(left), total: -1}
@@ -39,14 +39,14 @@ func newCallerDeadline(parent context.Context, left time.Duration, h http.Header
 	return d
 }
 
-// cancel frees what the context holds.
+// cancel releases the resources of the context.
 func (d *callerDeadline) cancel() {
 	d.timer.Stop()
 	d.end(nil)
 }
 
-// streamBegins lets an event stream go on after a deadline that is for the beginning of
-// the answer. A deadline for all of it stays.
+// streamBegins extends the context for an event stream if the deadline was for the
+// beginning of the answer. A deadline for the whole answer stays.
 func (d *callerDeadline) streamBegins() {
 	if d == nil || d.total == 0 || !d.timer.Stop() {
 		return

@@ -9,8 +9,8 @@
 //	}, gateway.Options{})
 //	http.Handle("/p/", g)
 //
-// For each attempt the gateway picks a provider and a key: it honours what providers say
-// of their limits, probes a provider that is down with one request at a time, and moves to
+// For each attempt the gateway picks a provider and a key. It respects the limits that
+// providers state, probes a provider that is down with one request at a time, and moves to
 // a fallback of the same wire format. The retry loop is that of package retry.
 // [Gateway.RoundTripper] gives clients in the same process the same providers.
 //

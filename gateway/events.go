@@ -14,30 +14,30 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// EventPrefix is the beginning of the names of the gateway's events. The name of the
+// EventPrefix is the first part of the names of the gateway's events. The name of the
 // provider follows.
 const EventPrefix = "gateway/"
 
-// reporter publishes events and writes the log, without secrets.
+// reporter emits events and writes the log, both without secrets.
 type reporter struct {
 	log      *slog.Logger
-	sampler  logsample.Sampler[sampleKey] // of events that the log has
+	sampler  logsample.Sampler[sampleKey] // limits repeated log lines
 	secrets  secret.Redactor
 	more     func(string) string // Options.Redact
 	observer func(retry.Event)   // Options.Observer
 }
 
-// emit logs the event with more attributes and calls the observer, without secrets.
+// emit logs the event with further attributes and calls the observer, without secrets.
 func (r *reporter) emit(ev retry.Event, more ...slog.Attr) {
 	was := ev.Err
 	if ev.Err != nil {
-		// Not wrapped: Unwrap would return the secrets. Quotations are text of a server,
-		// which may repeat the credentials of a caller.
+		// The error is not wrapped, because Unwrap would return the secrets. Unquoted removes
+		// quoted text of a server, which may repeat the credentials of a caller.
 		ev.Err = errors.New(secret.Unquoted(r.clean(ev.Err)))
 	}
 	if _, ok := errors.AsType[retry.Noted](was); ok {
 		at, path, _ := strings.Cut(ev.Note, "/")
-		ev.Note = r.redact(at + withoutIDs("/"+path)) // as routes are shown
+		ev.Note = r.redact(at + withoutIDs("/"+path)) // in the form in which routes are shown
 	}
 	r.logEvent(&ev, more)
 	if r.observer != nil {
@@ -83,19 +83,19 @@ func (r *reporter) logEvent(ev *retry.Event, also []slog.Attr) {
 	r.log.LogAttrs(ctx, level, ev.Kind.String(), attrs...)
 }
 
-// sampleKey is equal for events that count as the same in the log.
+// sampleKey is equal for events that count as repetitions in the log.
 type sampleKey struct {
 	kind retry.EventKind
-	name string // whose request it is
+	name string // name of the event, which has the provider
 	why  string
 }
 
-// sampleEvent reports whether the event is to be logged as the first of its key, and how
-// many were suppressed since the one before.
+// sampleEvent reports whether to log the event as the first of its key, and how
+// many were suppressed since the last one.
 func (r *reporter) sampleEvent(ev *retry.Event) (first bool, suppressed int) {
 	key := sampleKey{ev.Kind, ev.Name, ev.Note}
 	if ev.Kind == retry.Waiting {
-		key.why = ev.By.String() // errors have ports and times in them
+		key.why = ev.By.String() // not the error, which may have ports and times
 	}
 	return r.sampler.Allow(key, time.Now())
 }
@@ -112,8 +112,8 @@ func (r *reporter) redact(text string) string {
 // clean returns the text of an error without secrets and without repetitions.
 func (r *reporter) clean(err error) string { return hinted(undoubled(r.redact(err.Error()))) }
 
-// hinted replaces the hint of the library about a request that is not repeated with the
-// settings of the gateway.
+// hinted replaces the library's hint about a request that is not repeated by a hint about
+// the settings of the gateway.
 func hinted(text string) string {
 	why := retryhttp.ErrNotIdempotent.Error()
 	before, after, ok := strings.Cut(text, why)
@@ -145,10 +145,10 @@ func undoubled(text string) string {
 	return strings.Join(list, sep)
 }
 
-// redactedError is an error of net/http without credentials. net/http quotes what it
-// can't parse of a response, and a server may repeat credentials there. The gateway
+// redactedError is an error of net/http without credentials. net/http quotes the part of a
+// response that it can't parse, and a server may repeat credentials there. The gateway
 // removes its own keys from all texts. It knows the credentials of a caller only during
-// the request, and a quotation may have those of another caller.
+// the request, but a quotation may have those of another caller.
 type redactedError struct {
 	err  error
 	text string
@@ -161,7 +161,7 @@ func (e *redactedError) Error() string { return e.text }
 func (e *redactedError) Unwrap() error { return e.err }
 
 // minSecret is the length from which a value with an unknown name counts as a secret.
-// Shorter values are numbers and flags.
+// Shorter values are usually numbers and flags.
 const minSecret = 4
 
 // redactError returns the error without quotations, and without the values of the
@@ -180,7 +180,7 @@ func redactError(err error, req *http.Request) error {
 			continue
 		}
 		for _, v := range values {
-			_, behind, _ := strings.Cut(v, " ") // a scheme
+			_, behind, _ := strings.Cut(v, " ") // the part after a scheme such as Bearer
 			add(isCredential(name), v, behind)
 		}
 	}

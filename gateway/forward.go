@@ -8,11 +8,11 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// A provider that stands in for another is sent only those headers and query
+// As a fallback, a provider gets only those headers and query
 // parameters of a caller that are known to carry no credential. A list of names that
-// do carry one would never be complete.
+// carry credentials would never be complete.
 
-// forwardedHeaders are the headers of a caller that every provider is sent, in their
+// forwardedHeaders are the headers of a caller that every fallback gets, in
 // canonical form.
 var forwardedHeaders = set(
 	// The body, and what the caller accepts.
@@ -20,12 +20,12 @@ var forwardedHeaders = set(
 	"Content-Encoding", "Content-Language", "Content-Length", "Content-Md5", "Content-Range", "Content-Type", "Date", "Digest", "Expect",
 	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Pragma", "Prefer", "Priority", "Range",
 	"Repr-Digest", "Soapaction", "Te", "Transfer-Encoding", "User-Agent",
-	// Without these, a request would become another one.
+	// Without these headers the request would have another meaning.
 	"X-Http-Method", "X-Http-Method-Override", "X-Method-Override",
-	// One request must stay one, and be found in traces. Baggage and tracestate may
-	// carry anything.
+	// These identify a request and its trace. Baggage and tracestate are not here, because
+	// they may carry anything.
 	"Idempotency-Key", "X-Idempotency-Key", "Traceparent", "X-Client-Request-Id", "X-Correlation-Id", "X-Request-Id",
-	// Upgrades. Of Sec-Websocket-Protocol only known names are sent.
+	// Upgrades. Sec-Websocket-Protocol is limited to forwardedProtocols.
 	"Connection", "Upgrade", "Sec-Websocket-Extensions", "Sec-Websocket-Key", "Sec-Websocket-Version",
 	// Wire formats.
 	"Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access", "Anthropic-Version", "Openai-Beta", "X-Goog-Api-Client", "X-Goog-Fieldmask",
@@ -35,13 +35,13 @@ var forwardedHeaders = set(
 	"X-Grpc-Web", "X-User-Agent", "X-Stainless-Arch", "X-Stainless-Async", "X-Stainless-Helper-Method", "X-Stainless-Lang", "X-Stainless-Os",
 	"X-Stainless-Package-Version", "X-Stainless-Poll-Helper", "X-Stainless-Read-Timeout", "X-Stainless-Retry-Count", "X-Stainless-Runtime",
 	"X-Stainless-Runtime-Version", "X-Stainless-Stream-Helper",
-	// Set by the gateway for each attempt.
+	// The gateway sets these for each attempt.
 	"Connect-Timeout-Ms", "Grpc-Timeout", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Request-Timeout-Ms", "X-Server-Timeout", "X-Stainless-Timeout",
 	"X-Tideover-Attempt", "X-Tideover-Layer",
 )
 
-// forwardedQuery are the query parameters that every provider is sent, without
-// hyphens, underscores and dots and in lower case.
+// forwardedQuery are the query parameters that every fallback gets, in lower case,
+// without hyphens, underscores and dots.
 var forwardedQuery = set(
 	"after", "afterid", "alt", "apiversion", "before", "beforeid", "beta", "count", "cursor", "end", "endtime", "fields", "filter", "format",
 	"from", "groupby", "id", "ids", "include", "include[]", "includeobfuscation", "intent", "interval", "lang", "language", "limit", "locale", "metadata", "model",
@@ -50,8 +50,8 @@ var forwardedQuery = set(
 	"updatemask", "uploadprotocol", "uploadtype", "v", "version", "view", "$alt", "$fields", "$prettyprint", "$httpheaders[]",
 )
 
-// forwardedProtocols are the WebSocket subprotocols that every provider is sent.
-// Others may be a key, which browsers can send in no other header.
+// forwardedProtocols are the WebSocket subprotocols that every fallback gets.
+// Any other may be a key, because browsers can't set other headers on a WebSocket.
 var forwardedProtocols = set("realtime", "graphql-ws", "graphql-transport-ws", "mqtt", "v10.stomp", "v11.stomp", "v12.stomp", "wamp.2.json", "openai-beta.realtime-v1")
 
 const protocolHeader = "Sec-Websocket-Protocol"
@@ -64,7 +64,7 @@ func set(names ...string) map[string]bool {
 	return m
 }
 
-// parameterName returns the name of a query parameter as the lists have it.
+// parameterName returns the name of a query parameter in the form of forwardedQuery.
 func parameterName(escaped string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r == '.' || r == ' ' {
@@ -74,8 +74,8 @@ func parameterName(escaped string) string {
 	}, strings.ToLower(unescaped(escaped)))
 }
 
-// forwarding says what a provider is sent of requests whose callers addressed another
-// one, in addition to what all are.
+// forwarding has the headers and query parameters that a provider gets as a fallback, in
+// addition to those that every fallback gets.
 type forwarding struct{ headers, query map[string]bool }
 
 func newForwarding(s *Spec) *forwarding {
@@ -89,9 +89,9 @@ func newForwarding(s *Spec) *forwarding {
 	return f
 }
 
-// queryFor returns the query as the gateway sends it to the provider: without
-// credentials. It is false if the gateway can't decide whether a parameter is one. Without
-// that parameter the request might ask for something else, so the gateway does not send it.
+// queryFor returns the query that the provider gets: without credentials. It returns
+// false if a parameter is neither known to be harmless nor a credential. Without
+// that parameter the request might have another meaning, so the provider must not get it.
 func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 	if query == "" {
 		return "", true
@@ -99,7 +99,7 @@ func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 	var b strings.Builder
 	for rest := query; rest != ""; {
 		part, sep := rest, ""
-		if end := strings.IndexAny(rest, "&;"); end >= 0 { // some servers separate parameters by semicolons
+		if end := strings.IndexAny(rest, "&;"); end >= 0 { // some servers separate parameters with semicolons
 			part, sep = rest[:end], rest[end:end+1]
 		}
 		rest = rest[len(part)+len(sep):]
@@ -108,14 +108,14 @@ func (f *forwarding) queryFor(query string) (kept string, ok bool) {
 		case part == "":
 		case f.query[name] || forwardedQuery[name]:
 			b.WriteString(part + sep)
-		case !secret.IsQuery(name): // those are left out: another provider has a key of its own
+		case !secret.IsQuery(name): // omit credentials: the provider has a key of its own
 			return "", false
 		}
 	}
 	return strings.TrimRight(b.String(), "&;"), true
 }
 
-// limit takes out of the request everything that the provider is not sent.
+// limit removes everything from the request that the provider must not get as a fallback.
 func (f *forwarding) limit(req *http.Request) {
 	protocols := req.Header[protocolHeader]
 	for name := range req.Header {
@@ -129,7 +129,8 @@ func (f *forwarding) limit(req *http.Request) {
 	req.Trailer = nil
 }
 
-// keepProtocols returns the subprotocols that may be sent, nil if there are none.
+// keepProtocols returns the subprotocols that may be sent, or nil if there are none. may
+// gets them in lower case.
 func keepProtocols(values []string, may func(string) bool) []string {
 	var kept []string
 	for _, v := range values {
@@ -150,7 +151,7 @@ func isSecretProtocol(name string) bool {
 	return strings.Contains(name, "api-key") || strings.Contains(name, "bearer") || isCredential(name)
 }
 
-// withoutSecretProtocols takes credentials out of the subprotocols of a request to a
+// withoutSecretProtocols removes credentials from the subprotocols of a request to a
 // provider for which we have a key.
 func withoutSecretProtocols(h http.Header) {
 	values := h[protocolHeader]

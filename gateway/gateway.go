@@ -20,8 +20,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// Options are the settings of a gateway beside its providers. The zero Options work: the
-// gateway serves this machine only, logs with slog.Default and keeps its state in memory.
+// Options are the settings of a gateway other than its providers. The zero Options work:
+// the gateway serves this machine only, logs with slog.Default and keeps its state in memory.
 type Options struct {
 	// Token is the token that callers must send. If it is empty, only requests from a
 	// loopback address or over a Unix socket are served.
@@ -33,34 +33,34 @@ type Options struct {
 
 	// Observer gets the events of all requests, except for those that succeed at the
 	// first attempt: failures, waits, failovers and ends. A retry with another key has no
-	// event of its own, because it needs no wait. Several goroutines call it at a time, and a request waits while it
-	// runs. nil means none.
+	// event of its own, because it needs no wait. Several goroutines call it
+	// concurrently, and a request waits while it runs. nil means none.
 	Observer func(retry.Event)
 
 	// Logger gets a line for each outage, and a sample of the lines about retries and
-	// failovers; the others have the level debug. nil means slog.Default.
+	// failovers; the other lines have the level debug. nil means slog.Default.
 	Logger *slog.Logger
 
-	// Redact removes further secrets from texts of others, such as error messages. The
-	// gateway itself removes keys, values of headers and the token. nil means that there
-	// are no more.
+	// Redact removes further secrets from texts that come from outside, such as error
+	// messages. The gateway itself removes keys, values of headers and the token. nil
+	// means that there are no further secrets.
 	Redact func(string) string
 
 	// Decoders decode the bodies of failures, by content encoding such as "br", so that
-	// their messages can be read. gzip and deflate need none.
+	// the gateway can read them. gzip and deflate are built in.
 	Decoders map[string]retryhttp.Decoder
 
-	// Accounts gets what is learned about the accounts of keys, and
-	// [Gateway.SetAccountLimit] sets it. nil means that keys share nothing.
+	// Accounts gets the limits that the gateway learns for the accounts of keys;
+	// [Gateway.SetAccountLimit] sets such a limit. nil means that keys share no limits.
 	Accounts Accounts
 
-	// RecoveryFile is the file in which the durations of outages are kept, from which
+	// RecoveryFile is the file with the durations of past outages, from which
 	// the gateway estimates the next ones; see [Gateway.Run]. "" means none.
 	RecoveryFile string
 }
 
-// Gateway is an [http.Handler] for /p/<provider>/<path>. All methods may be called by
-// several goroutines at a time.
+// Gateway is an [http.Handler] for /p/<provider>/<path>. All methods are safe for
+// concurrent use.
 type Gateway struct {
 	reporter
 	options    Options
@@ -68,11 +68,11 @@ type Gateway struct {
 	recovery   *recoveryStore
 	base       *http.Transport
 	h2c        *http.Transport // to providers with Spec.H2C
-	hasH2C     atomic.Bool     // there has been such a provider
+	hasH2C     atomic.Bool     // a provider with Spec.H2C has been configured
 	proxy      *httputil.ReverseProxy
 	table      atomic.Pointer[table]
 
-	mu        sync.Mutex // held by reloads
+	mu        sync.Mutex // held during a reload; protects stats, overrides and accounts
 	stats     map[string]*stats
 	overrides map[string]*override
 
@@ -101,8 +101,8 @@ func New(specs []Spec, o Options) (*Gateway, error) {
 // saveEvery is the time between two writes of the recovery file.
 const saveEvery = 5 * time.Minute
 
-// Run writes the recovery file from time to time and when the context ends, and then
-// returns. Without a recovery file a gateway does not need it.
+// Run writes the recovery file every five minutes, and once more when the context ends;
+// then it returns. A gateway without a recovery file does not need it.
 func (g *Gateway) Run(ctx context.Context) error {
 	tick := time.NewTicker(saveEvery)
 	defer tick.Stop()
@@ -118,8 +118,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 	}
 }
 
-// Drain rejects new requests, waits until none is in progress or the context ends, closes
-// idle connections and writes the recovery file.
+// Drain rejects new requests and waits until no request is in progress or the context
+// ends. Then it closes idle connections and writes the recovery file.
 func (g *Gateway) Drain(ctx context.Context) error {
 	idle := g.traffic.stop()
 	var err error
@@ -134,24 +134,24 @@ func (g *Gateway) Drain(ctx context.Context) error {
 	return errors.Join(err, g.recovery.save())
 }
 
-// RoundTripper returns a transport to the provider for use inside of this process, for
-// callers that retry: the same gates, keys and limits, and the same fallbacks, but only
-// the attempts that need no wait between them. After a key that is not accepted another
-// key is tried, and after a provider that fails the next one that is ready, each at most
-// once; waiting is up to the caller.
+// RoundTripper returns a transport to the provider for callers in this process that retry
+// by themselves. It uses the same gates, keys, limits and fallbacks as the handler, but
+// makes only attempts that need no wait. If a key is not accepted, it tries another
+// key. If a provider fails, it tries the next provider that is ready. It tries each at most
+// once. The caller does the waiting.
 //
-// Its errors are those of the last attempt, and state when to try again (see
-// [retry.OutcomeOf]). So do its responses, if they are read as [retryhttp.Check] does:
-// Retry-After is the soonest time of any key, and a rejection of keys is permanent only
+// An error is that of the last attempt, and states when to try again (see
+// [retry.OutcomeOf]). A response states it too, if it is read with [retryhttp.Check]:
+// Retry-After is the earliest time of any key, and a rejection of keys is permanent only
 // if no key is left.
 //
-// The URL of a request is the provider's: one below its base URL, or one without a
-// host, whose path is then below the base URL. The name is looked up with each
-// request, so that a reload holds for it too. A provider that a reload took away is
-// still there for this, as it was: work that names it goes on to its end.
+// The URL of a request is below the provider's base URL, or has no host and a path that is
+// relative to the base URL. The provider is looked up by name for each
+// request, so reloads take effect. A provider that a reload has removed still works with
+// its last configuration, so that work that uses it can finish.
 func (g *Gateway) RoundTripper(name string) http.RoundTripper { return &inProcessTransport{g, name} }
 
-// Control applies one of [Actions] to the provider. It lasts across reloads, but not across
+// Control applies one of [Actions] to the provider. The effect survives reloads, but not
 // restarts.
 func (g *Gateway) Control(name, action string) error {
 	t := g.table.Load()
@@ -166,7 +166,8 @@ func (g *Gateway) Control(name, action string) error {
 	return p.control(m)
 }
 
-// account returns the account of the name, nil if that is empty. It needs the lock.
+// account returns the account with the name, and adds it if it is new. It returns nil if
+// the name is empty or accounts are not configured. The caller holds g.mu.
 func (g *Gateway) account(name string) *sharedAccount {
 	if name == "" || g.options.Accounts == nil {
 		return nil
@@ -179,9 +180,9 @@ func (g *Gateway) account(name string) *sharedAccount {
 	return a
 }
 
-// SetAccountLimit makes the keys of the account wait until the limit ends; nil means no
-// limit. A limit that is already known changes nothing, so that a reset by
-// [Gateway.Control] stays.
+// SetAccountLimit makes the keys of the account wait until the limit ends; nil removes the
+// limit. Setting the same limit again has no effect, so that a reset by
+// [Gateway.Control] is not undone.
 func (g *Gateway) SetAccountLimit(name string, l *AccountLimit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

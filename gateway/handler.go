@@ -20,9 +20,9 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// A request goes through the gateway like this. Its state, a *request, is in its context.
-// These are all the files that lead it to a success at the first attempt. What they call
-// beside that, such as counters, clocks and breakers, returns at once.
+// This is the path of a request that succeeds at its first attempt, with all files that it
+// passes. The state of the request, a *request, is in its context. Other calls on the way,
+// such as counters, clocks and breakers, return at once.
 //
 //	Gateway.ServeHTTP            checks the caller and finds the provider
 //	newRequest                   request.go: what the caller asks for
@@ -40,8 +40,8 @@ import (
 //	response.best, modify        request.go: what the caller gets
 //	response.finish              request.go: counts how the request ended
 //
-// After a failure, retry/loop.go asks router.Next: verdict.go says what the failure means
-// and what follows, and wait.go waits if no provider takes the request.
+// After a failure, retry/loop.go calls router.Next: verdict.go decides what the failure
+// means and what follows, and wait.go waits if no provider can take the request.
 
 // ServeHTTP implements [http.Handler].
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -70,7 +70,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.response.writeProblem(w, r.newProblem(http.StatusRequestEntityTooLarge, codeTooLarge, 0, fmt.Sprintf("the body has %d bytes, at most %d are allowed", req.ContentLength, most)))
 		return
 	}
-	if ctx.Err() != nil { // its deadline had passed already
+	if ctx.Err() != nil { // its deadline had already passed
 		r.asked.stats.late.Add(1)
 		bad := r.newProblem(http.StatusGatewayTimeout, codeDeadline, 0, "the deadline of the request had passed when it came in")
 		bad.final = true
@@ -79,14 +79,14 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	req = req.WithContext(r.context())
 	r.watchBody(w, req)
-	w.Header()["Content-Type"] = nil // what a provider does not say is not guessed at
+	w.Header()["Content-Type"] = nil // do not guess a content type that the provider does not send
 	defer abort(w)
 	g.proxy.ServeHTTP(w, req)
 	r.response.complete()
 }
 
-// admit checks the caller, finds the provider and counts the request as under way, or
-// returns why the request is rejected.
+// admit checks the caller, finds the provider and counts the request as in progress. bad
+// is the reason for a rejection, or nil.
 func (g *Gateway) admit(req *http.Request) (p *provider, path string, class limit.Priority, bad *problem) {
 	if bad = g.authorizer.authorize(req); bad == nil {
 		p, path, bad = g.find(req)
@@ -103,21 +103,22 @@ func (g *Gateway) admit(req *http.Request) (p *provider, path string, class limi
 	return p, path, class, bad
 }
 
-// abort is deferred, and ends an answer that breaks off. It sends what is buffered, at
-// least the head. A client that sees nothing of an answer takes it for a connection that
-// failed, and sends the request again: a POST would be done, and billed, twice.
+// abort handles the panic of an answer that breaks off; it must be deferred. It flushes
+// at least the headers before the panic continues. A client that sees nothing of an answer
+// assumes a failed connection and repeats the request: a POST would be processed, and
+// billed, twice.
 func abort(w http.ResponseWriter) {
 	switch reason := recover(); reason {
 	case nil:
 	case http.ErrAbortHandler:
-		_ = http.NewResponseController(w).Flush() // the client may be gone
+		_ = http.NewResponseController(w).Flush() // fails if the client has disconnected
 		fallthrough
 	default:
 		panic(reason)
 	}
 }
 
-// find returns the provider that the request asks for, and the path below it.
+// find returns the provider that the request names, and the rest of the path.
 func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
 	escaped := r.URL.EscapedPath()
 	name, path, ok := cutPath(escaped)
@@ -134,7 +135,7 @@ func (g *Gateway) find(r *http.Request) (*provider, string, *problem) {
 	return p, path, nil
 }
 
-// priorityOf returns the request's priority.
+// priorityOf returns the priority from the request's header, or the provider's default.
 func priorityOf(r *http.Request, p *provider) (limit.Priority, *problem) {
 	v := httpheader.First(r.Header, headerPriority)
 	if v == "" {
@@ -150,21 +151,21 @@ func priorityOf(r *http.Request, p *provider) (limit.Priority, *problem) {
 	return class, nil
 }
 
-// newProxy returns what passes requests and answers on.
+// newProxy returns the reverse proxy that forwards requests and answers.
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			r := requestFrom(pr.In.Context())
 			pr.Out.URL = below(r.asked.spec.BaseURL, r.path, r.query)
 			pr.Out.Host = ""
-			pr.Out.Trailer = pr.In.Trailer // the same map, into which the server writes them behind the body
+			pr.Out.Trailer = pr.In.Trailer // the same map: the server sets the trailers after the body
 			for _, name := range betweenUs {
 				delete(pr.Out.Header, name)
 			}
 		},
 		Transport: providerTransport{},
-		// Event streams, and all that has no length, are flushed piece by piece in any
-		// case. For the rest a flush of its own would be a second write for every answer.
+		// The proxy always flushes event streams and answers without a length at once. For
+		// other answers an immediate flush would cost a second write.
 		FlushInterval:  flushAfter,
 		BufferPool:     &buffers{},
 		ModifyResponse: func(resp *http.Response) error { return requestFrom(resp.Request.Context()).response.modify(resp) },
@@ -175,13 +176,14 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// flushAfter is how long a part of an answer waits for more of it.
+// flushAfter is how long the proxy waits for more of an answer before it flushes a part.
 const flushAfter = 100 * time.Millisecond
 
-// betweenUs are the headers that are for us, in their canonical form.
+// betweenUs are headers for the gateway that providers must not get, in canonical form.
 var betweenUs = []string{headerPriority, headerToken}
 
-// providerTransport sends the request by the policy of the provider that was asked for.
+// providerTransport sends a request under the policy of the provider that the caller
+// asked for.
 type providerTransport struct{}
 
 // RoundTrip implements [http.RoundTripper].
@@ -190,7 +192,7 @@ func (providerTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.response.best(r.asked.transports.choose(req.Method, r.route).RoundTrip(req))
 }
 
-// buffers are for copying.
+// buffers is the pool of buffers with which the proxy copies bodies.
 type buffers struct{ pool sync.Pool }
 
 const bufferSize = 32 << 10
@@ -206,8 +208,8 @@ func (b *buffers) Get() []byte {
 // Put implements [httputil.BufferPool].
 func (b *buffers) Put(p []byte) { b.pool.Put(&p) }
 
-// quiet logs the messages of the proxy itself: callers that disconnected, responses that
-// broke off. Both are counted elsewhere.
+// quiet logs the messages of the proxy itself at level debug: callers that disconnected,
+// responses that broke off. The statistics count both.
 type quiet struct{ g *Gateway }
 
 // Write implements [io.Writer].
@@ -216,11 +218,11 @@ func (q *quiet) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// prefix is where the gateway stands.
+// prefix is the path prefix of all requests for providers.
 const prefix = "/p/"
 
-// cutPath returns the provider that the path asks for, and what is below it: ""
-// or a path that starts with a slash, as it was written.
+// cutPath splits a path into the provider's name and the rest: ""
+// or an escaped path that starts with a slash. ok is false if there is no name.
 func cutPath(escaped string) (name, rest string, ok bool) {
 	tail, ok := strings.CutPrefix(escaped, prefix)
 	if !ok {
@@ -234,15 +236,15 @@ func cutPath(escaped string) (name, rest string, ok bool) {
 }
 
 // hasDots reports whether the path has a . or .. segment in any spelling, or can't be
-// unescaped: no request may climb out of a base URL.
+// unescaped. Such a path could leave the base URL.
 func hasDots(escaped string) bool {
 	plain, err := url.PathUnescape(escaped)
 	if err != nil {
 		return true
 	}
-	// What is a slash in disguise to us may be one to a server.
+	// A server may take an escaped slash or a backslash for a slash.
 	for segment := range strings.FieldsFuncSeq(plain, func(r rune) bool { return r == '/' || r == '\\' }) {
-		segment, _, _ = strings.Cut(segment, ";") // parameters, which servers take off
+		segment, _, _ = strings.Cut(segment, ";") // servers ignore such parameters
 		if segment == "." || segment == ".." {
 			return true
 		}
@@ -250,8 +252,8 @@ func hasDots(escaped string) bool {
 	return false
 }
 
-// below returns the address of what is below the base URL. rest is escaped, and
-// is passed on as it was written.
+// below returns the URL of a path below the base URL. rest is escaped, and
+// stays as it was written.
 func below(base *url.URL, rest, query string) *url.URL {
 	u := &url.URL{Scheme: base.Scheme, Host: base.Host, RawQuery: query}
 	escaped := strings.TrimSuffix(base.EscapedPath(), "/") + rest
@@ -266,7 +268,8 @@ func below(base *url.URL, rest, query string) *url.URL {
 	return u
 }
 
-// unescaped returns the name of a query's parameter, or its value.
+// unescaped returns the unescaped name or value of a query parameter. If s can't be
+// unescaped, it returns s.
 func unescaped(s string) string {
 	if plain, err := url.QueryUnescape(s); err == nil {
 		return plain
@@ -278,11 +281,11 @@ func unescaped(s string) string {
 const (
 	headerToken    = "X-Tideover-Token"
 	headerPriority = "X-Tideover-Priority"
-	headerProvider = "X-Tideover-Provider" // of a response: the provider that it is from
+	headerProvider = "X-Tideover-Provider" // of a response: the provider that sent it
 )
 
-// tokenHeaders are the headers in which clients of the providers send a key. Clients of
-// the gateway send its token there.
+// tokenHeaders are the headers in which the SDKs of providers send a key. Clients of
+// the gateway send the gateway's token in one of them.
 var tokenHeaders = []string{"Authorization", "X-Api-Key", "X-Goog-Api-Key", headerToken}
 
 // authorizer decides which callers may use the gateway.
@@ -291,8 +294,8 @@ type authorizer struct {
 	hosts hosts.Set
 }
 
-// authorize returns why the request is rejected, or nil. It removes the token, so that no
-// provider gets it.
+// authorize returns why the request is rejected, or nil. It removes the gateway's token
+// from the request, so that no provider gets it.
 func (a *authorizer) authorize(r *http.Request) *problem {
 	local := overSocket(r)
 	if !local && !a.hosts.Has(r.Host) {
@@ -318,8 +321,8 @@ func unauthorized(hint string) *problem {
 	return &problem{status: http.StatusUnauthorized, code: codeToken, message: "the request has no valid token: " + hint}
 }
 
-// overSocket reports whether the request came over a Unix socket. The mode of its file
-// decides who may use it.
+// overSocket reports whether the request came over a Unix socket. The file mode of the
+// socket decides who may use it.
 func overSocket(r *http.Request) bool {
 	addr, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	return ok && addr.Network() == "unix"
@@ -330,7 +333,7 @@ func fromLoopback(remote string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// takeToken removes the token from all headers, and reports whether it was in one.
+// takeToken removes the gateway's token from all headers, and reports whether it found it.
 func (a *authorizer) takeToken(h http.Header) (found bool) {
 	for _, name := range tokenHeaders {
 		v := httpheader.First(h, name)
@@ -346,12 +349,12 @@ func (a *authorizer) takeToken(h http.Header) (found bool) {
 			delete(h, name)
 		}
 	}
-	delete(h, headerToken) // a wrong one is not for others either
+	delete(h, headerToken) // providers must not get a wrong token either
 	return found
 }
 
-// isCrossSite reports whether a browser sent the request for the page of another web
-// site. It applies to all methods, because any request may cost money.
+// isCrossSite reports whether a browser sent the request from a page of another web
+// site. It rejects all methods, because any request may cost money.
 func (a *authorizer) isCrossSite(r *http.Request) bool {
 	switch httpheader.First(r.Header, "Sec-Fetch-Site") {
 	case "":
@@ -368,14 +371,14 @@ func (a *authorizer) isCrossSite(r *http.Request) bool {
 	return err != nil || u.Host == "" || !hosts.Same(u.Host, r.Host) && !a.hosts.Names(u.Host)
 }
 
-// traffic counts the requests that are under way.
+// traffic counts the requests in progress.
 type traffic struct {
 	mu   sync.Mutex
 	n    int
-	idle chan struct{} // closed when there are none; nil while new ones are let in
+	idle chan struct{} // nil until stop is called; closed when no request is in progress
 }
 
-// enter counts one more, unless there are to be no more.
+// enter counts one more request. It returns false after stop.
 func (t *traffic) enter() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -394,7 +397,8 @@ func (t *traffic) leave() {
 	}
 }
 
-// stop lets no more in. The channel is closed when all have left.
+// stop makes enter return false. The returned channel is closed when no request is in
+// progress.
 func (t *traffic) stop() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()

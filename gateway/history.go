@@ -6,44 +6,44 @@ import (
 	"time"
 )
 
-// kept is how many of the latest outages and failovers of a provider are known.
+// kept is how many recent outages and failovers of a provider the history keeps.
 const kept = 20
 
 // history holds the recent outages and failovers of a provider.
 type history struct {
 	mu        sync.Mutex
-	current   *current   // nil unless it is down
+	current   *current   // the current outage; nil if there is none
 	outages   []Outage   // newest first
-	failovers []Failover // the same
+	failovers []Failover // newest first
 }
 
-// current is an outage that goes on.
+// current is an outage that has not ended.
 type current struct {
 	Outage
-	failed time.Time     // when it was last seen to be down
-	looked time.Time     // when the last probe was
-	step   time.Duration // from then to the next probe
-	busy   bool          // a probe is under way
-	silent bool          // before it, there was no probe for long
+	failed time.Time     // when the provider last failed
+	looked time.Time     // when the last probe began or ended
+	step   time.Duration // time from looked to the next probe
+	busy   bool          // a probe is in progress
+	silent bool          // there was no probe for long before the last one
 }
 
-// silence is how many steps without a probe are more than chance: without requests it is
-// not known when in this time the provider came back.
+// silence is how many steps may pass without a probe. After more, there were no requests,
+// and it is not known when in this time the provider came back.
 const silence = 3
 
-// began notes that the provider is down. predicted is for how long, by what was
-// learned; step is how long it will be until the first probe.
+// began records that the provider is down. predicted is the predicted duration; 0 means
+// unknown. step is the time until the first probe.
 func (h *history) began(now time.Time, cause string, predicted, step time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.end(now) // one that went down again while it was being let in
+	h.end(now) // an outage that has not ended, if the provider fails again while it recovers
 	h.current = &current{
 		Outage: Outage{Began: now, Cause: cause, Predicted: predicted.Seconds()},
 		failed: now, looked: now, step: step,
 	}
 }
 
-// probed notes a probe.
+// probed records the start of a probe.
 func (h *history) probed(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -54,7 +54,7 @@ func (h *history) probed(now time.Time) {
 	}
 }
 
-// reported notes that a probe failed, or was given up. step is how long it will be
+// reported records the end of a probe that failed or was canceled. step is the time
 // until the next one.
 func (h *history) reported(now time.Time, failed bool, step time.Duration) {
 	h.mu.Lock()
@@ -67,7 +67,8 @@ func (h *history) reported(now time.Time, failed bool, step time.Duration) {
 	}
 }
 
-// ended notes that the provider is back, and reports whether it was down.
+// ended records the end of the current outage and returns it. It returns false if there is
+// none.
 func (h *history) ended(now time.Time) (Outage, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -89,7 +90,7 @@ func (h *history) end(now time.Time) (Outage, bool) {
 	return o, true
 }
 
-// now returns the outage that goes on.
+// now returns the current outage, if there is one.
 func (h *history) now() (Outage, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,14 +106,14 @@ func (h *history) failedOver(f Failover) {
 	h.failovers = push(h.failovers, f)
 }
 
-// lists returns both, newest first.
+// lists returns the outages and the failovers, newest first.
 func (h *history) lists() ([]Outage, []Failover) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.outages), slices.Clone(h.failovers)
 }
 
-// last returns the latest outage that is over.
+// last returns the latest outage that has ended.
 func (h *history) last() (Outage, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +123,7 @@ func (h *history) last() (Outage, bool) {
 	return h.outages[0], true
 }
 
-// push adds a value at the front, and drops the last one if there are too many.
+// push adds a value at the front, and drops the last one if there are more than kept.
 func push[T any](list []T, v T) []T {
 	return slices.Insert(list, 0, v)[:min(len(list)+1, kept)]
 }

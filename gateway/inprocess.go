@@ -25,7 +25,7 @@ type inProcessTransport struct {
 func (i *inProcessTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := i.send(req)
 	if err != nil && req.Body != nil {
-		_ = req.Body.Close() // a second time, perhaps, which does no harm
+		_ = req.Body.Close() // closing it twice does no harm
 	}
 	return resp, err
 }
@@ -59,7 +59,7 @@ func (i *inProcessTransport) send(req *http.Request) (*http.Response, error) {
 }
 
 // fail ends a request without a response. It returns the failure of the last attempt,
-// which says more than that there was no other.
+// which tells the caller more than the error of the retry loop.
 func (i *inProcessTransport) fail(r *request, err error) error {
 	if !errors.Is(r.caller.Err(), context.Canceled) {
 		r.response.giveUp(r.problemOf(err).reason)
@@ -84,20 +84,20 @@ func (i *inProcessTransport) fail(r *request, err error) error {
 // retries.
 type attemptsError struct {
 	error
-	text  string // with all that was tried
+	text  string // describes the failures at all targets
 	means retry.Outcome
 }
 
-// Error says what was tried.
+// Error describes the failures at all targets.
 func (e *attemptsError) Error() string { return e.text }
 
-// Unwrap returns the failure.
+// Unwrap returns the failure of the last attempt.
 func (e *attemptsError) Unwrap() error { return e.error }
 
 // RetryOutcome implements [retry.Classified].
 func (e *attemptsError) RetryOutcome() retry.Outcome { return e.means }
 
-// succeed ends the request with the body of its response.
+// succeed makes the request end with the body of its response.
 func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.Response) {
 	r.response.answer(resp)
 	r.response.setRetryAdvice(resp.Header)
@@ -114,7 +114,8 @@ func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.R
 	}
 }
 
-// pathBelow returns the path of a URL below the base.
+// pathBelow returns the path of a URL relative to the base URL. A URL without a host has
+// that path already.
 func pathBelow(base, u *url.URL) (string, error) {
 	path := u.EscapedPath()
 	if u.Host != "" {
@@ -133,7 +134,7 @@ func pathBelow(base, u *url.URL) (string, error) {
 	return path, nil
 }
 
-// closingBody is a body that calls a function at its end.
+// closingBody is a body that calls a function when it ends or is closed.
 type closingBody struct {
 	io.ReadCloser
 	end func() // may be called several times
@@ -152,7 +153,8 @@ func (e *closingBody) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// closingConn is the connection after a 101. Its end of input is not its end.
+// closingConn is the connection after a 101. It is still writable after its input has
+// ended.
 type closingConn struct {
 	*closingBody
 	io.Writer

@@ -14,49 +14,49 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// How long a key is avoided if its server does not say.
+// How long a key is avoided if the server states no time.
 const (
-	defaultThrottle = time.Second      // 429: the policy's delays do the rest
-	avoidRejected   = 5 * time.Minute  // 401, 403: an operator has to replace it
-	avoidUnpaid     = 10 * time.Minute // 402, and quota that is gone
+	defaultThrottle = time.Second      // 429: the policy's delays add to it
+	avoidRejected   = 5 * time.Minute  // 401, 403: an operator has to replace the key
+	avoidUnpaid     = 10 * time.Minute // 402, or quota used up
 )
 
-// What a target is called that is none of our keys.
+// Names of pool entries that are none of our keys.
 const (
-	callersKey = "caller" // each caller brings its own
-	noKey      = "none"
+	callersKey = "caller" // each caller sends its own key
+	noKey      = "none"   // the provider needs no key
 )
 
-// keyPool holds the keys of a provider. All requests to the provider share it, and what
-// is known of its keys: those that asked for the provider, and those for which it is a
+// keyPool holds the keys of a provider and their state. All requests to the provider
+// share it: those that asked for the provider, and those for which it is a
 // fallback.
 type keyPool struct {
 	keys       []*key
-	own        bool // the keys are ours, and not those of callers
+	own        bool // the keys are ours, not those of callers
 	pool       *health.Pool
-	avoidUntil atomic.Int64 // reading of the clock up to which a key is avoided
+	avoidUntil atomic.Int64 // reading of the clock until which at least one key is avoided
 
-	throttles throttles  // what its server asked to wait for
-	mu        sync.Mutex // held while keys are closed, or let in again
+	throttles throttles  // waits that the server asked for
+	mu        sync.Mutex // held while a key is avoided or readmitted
 }
 
-// key is one key of a provider, or stands for the keys of its callers.
+// key is one key of a provider, or an entry that stands for the keys of its callers.
 type key struct {
 	name  string
-	value secret.String // empty if it is none of ours
+	value secret.String // empty for callers' keys and without a key
 	stats *keyStats
 
-	account *sharedAccount // whose limit it shares; nil means none
-	worked  atomic.Int64   // when it last succeeded, since 1970; only of a key with an account
+	account *sharedAccount // account whose limit the key shares; nil means none
+	worked  atomic.Int64   // time of the last success, Unix; set only for a key with an account
 
-	rejectedUntil atomic.Int64 // reading of the clock up to which it is avoided because it was rejected
+	rejectedUntil atomic.Int64 // reading of the clock until which the key is avoided because it was rejected
 
 	mu        sync.Mutex
-	reason    string // what closed it last
+	reason    string // why the key was avoided last
 	avoidedAt time.Time
 }
 
-// newKeyPool makes the keys of a provider. account returns the account of a name.
+// newKeyPool makes the key pool of a provider. account returns the account with a name.
 func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*keyPool, error) {
 	p := &keyPool{own: s.ours()}
 	for _, k := range s.Keys {
@@ -71,15 +71,15 @@ func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*k
 	}
 	targets := make([]health.Target, len(p.keys))
 	for i, k := range p.keys {
-		targets[i] = health.Target{Name: k.name, Provider: "it"} // the same for all keys
+		targets[i] = health.Target{Name: k.name, Provider: "it"} // one provider for all keys
 	}
-	// Failures of the server eject no key: the provider's gate knows better.
+	// The pool ejects no key after failures of the server: the provider's gate handles those.
 	var err error
 	p.pool, err = health.NewPool(health.PoolConfig{Failures: math.MaxInt}, targets)
 	return p, err
 }
 
-// same reports whether the other pool has the same keys.
+// same reports whether the other pool has the same keys, in the same order.
 func (p *keyPool) same(o *keyPool) bool {
 	if p.own != o.own || len(p.keys) != len(o.keys) {
 		return false
@@ -92,7 +92,7 @@ func (p *keyPool) same(o *keyPool) bool {
 	return true
 }
 
-// inherit takes over what is known of keys that are in the old pool, too.
+// inherit copies the state of those keys that are also in the old pool.
 func (p *keyPool) inherit(old *keyPool) {
 	for i, st := range old.pool.Status() {
 		was := old.keys[i]
@@ -104,7 +104,7 @@ func (p *keyPool) inherit(old *keyPool) {
 	p.throttles.inherit(&old.throttles, p.successor)
 }
 
-// successor returns the same key as one of another pool, or nil.
+// successor returns the key with the same name and value as a key of another pool, or nil.
 func (p *keyPool) successor(was *key) *key {
 	if k := p.named(was.name); k != nil && k.value.Equal(was.value.Reveal()) {
 		return k
@@ -121,7 +121,7 @@ func (p *keyPool) named(name string) *key {
 	return nil
 }
 
-// avoid makes the key be avoided for so long, because it was rejected.
+// avoid makes the pool avoid the key for this time, because it was rejected.
 func (p *keyPool) avoid(k *key, wait time.Duration, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,17 +134,17 @@ func (p *keyPool) avoid(k *key, wait time.Duration, reason string) {
 	p.avoidUntil.Store(max(p.avoidUntil.Load(), until))
 }
 
-// lastReason returns what closed the key last, and when.
+// lastReason returns why the key was avoided last, and since when.
 func (k *key) lastReason() (reason string, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.reason, k.avoidedAt
 }
 
-// pick chooses a key for a request of the scope. After a call whose key was refused it
-// is one that the same request has not been to; ok is false if there is none. As a last
-// resort it chooses a key that is avoided. probe says that the key still has to wait, and
-// that this request finds out whether it must.
+// pick chooses a key for a request of the scope. If refused is set, it chooses a key that
+// the same request has not tried. ok is false if there is none. If last is true, it may
+// choose a key that is avoided. probe means that the key still has to wait, and that this
+// request tests whether the wait is over.
 func (p *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Call, k *key, probe, ok bool) {
 	if refused != nil {
 		if call, ok = p.pool.Next(refused); !ok {
@@ -164,15 +164,15 @@ func (p *keyPool) pick(refused *health.Call, last bool, s scope) (call health.Ca
 	}
 }
 
-// following ends a call that was not made, and chooses another key instead.
+// following cancels a call that was not made, and chooses another key for it.
 func (p *keyPool) following(call *health.Call) (health.Call, bool) {
 	next, ok := p.pool.Next(call)
 	call.Done(health.Canceled)
 	return next, ok
 }
 
-// another reports whether there is a key to which the call's request has not been, and
-// which takes requests of the scope.
+// another reports whether there is a key that the call's request has not tried, and
+// that can take requests of the scope now.
 func (p *keyPool) another(call *health.Call, s scope) bool {
 	next, ok := p.pool.Next(call)
 	for ok {
@@ -185,9 +185,9 @@ func (p *keyPool) another(call *health.Call, s scope) bool {
 	return false
 }
 
-// waitLeft returns how long requests of the scope have to wait until a key takes them, and
-// how long it is until one of them may go: a probe may go before the wait is over. Both
-// are 0 if a key takes them now.
+// waitLeft returns how long requests of the scope have to wait for a key, and how long
+// until one of them may be sent as a probe, which may be earlier. Both
+// are 0 if a key can take them now.
 func (p *keyPool) waitLeft(s scope) (wait, next time.Duration) {
 	now := clock.Now()
 	if int64(now) >= p.avoidUntil.Load() && !p.throttles.active() {
@@ -205,8 +205,8 @@ func (p *keyPool) waitLeft(s scope) (wait, next time.Duration) {
 	return wait, next
 }
 
-// info returns the keys as they are shown, and since when all are closed: zero if
-// they are not. Callers' own are not shown.
+// info returns the keys for the status, and since when all of them are blocked: zero if
+// at least one is not. It does not list callers' own keys.
 func (p *keyPool) info(now time.Time) (list []KeyInfo, since time.Time) {
 	list = []KeyInfo{}
 	free := false
@@ -237,9 +237,9 @@ func (p *keyPool) info(now time.Time) (list []KeyInfo, since time.Time) {
 
 // A key that is rejected without a Retry-After is deprioritised, not disabled: another key
 // or another provider takes the request if it can. If none can, the request is sent with
-// the rejected key, once. The caller then sees what the provider says, and a key that is
-// accepted again is noticed by the next request. Without that, one path that answers 401
-// would take a fallback away from all requests.
+// the rejected key, once. The caller then sees the provider's answer, and the gateway
+// notices if the key is accepted again. Otherwise a single path that answers 401
+// would make a fallback unavailable to all requests.
 
 // isRejected reports whether the key is avoided because it was rejected.
 func (k *key) isRejected() bool {
@@ -252,8 +252,8 @@ func (p *keyPool) allRejected() bool {
 	return !slices.ContainsFunc(p.keys, func(k *key) bool { return !k.isRejected() })
 }
 
-// onlyRejected reports whether all keys are avoided because they were rejected, and one
-// of them need not wait with requests of the scope.
+// onlyRejected reports whether all keys are avoided because they were rejected, and at
+// least one of them is not throttled for the scope.
 func (p *keyPool) onlyRejected(s scope) bool {
 	return p.allRejected() && slices.ContainsFunc(p.keys, func(k *key) bool {
 		_, next := p.throttles.waitLeft(k, s)
@@ -261,7 +261,8 @@ func (p *keyPool) onlyRejected(s scope) bool {
 	})
 }
 
-// readmit forgets that the key was rejected: it was accepted.
+// readmit ends the avoidance of a key that was accepted. It returns whether the key had
+// been rejected.
 func (p *keyPool) readmit(k *key) (was bool) {
 	if k.rejectedUntil.Load() == 0 {
 		return false
@@ -271,7 +272,7 @@ func (p *keyPool) readmit(k *key) (was bool) {
 	return k.rejectedUntil.Swap(0) != 0 && p.pool.Readmit(k.name)
 }
 
-// reset forgets all that is known of the keys.
+// reset clears all rejections and throttles of the keys.
 func (p *keyPool) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -282,14 +283,14 @@ func (p *keyPool) reset() {
 	p.throttles.clear()
 }
 
-// blockReasons is why keys are closed: the reasons, each once.
+// blockReasons has the reasons for which keys are blocked, each once.
 type blockReasons struct {
-	rejected  []string // of those that were rejected
-	throttles []string // of those whose server said how long to wait
-	account   bool     // one of them waits because its account is limited
+	rejected  []string // of rejected keys
+	throttles []string // of keys whose server stated how long to wait
+	account   bool     // a key waits because its account is limited
 }
 
-// blockReasons returns why keys are closed to requests of the scope.
+// blockReasons returns why keys are blocked for requests of the scope.
 func (p *keyPool) blockReasons(s scope) (b blockReasons) {
 	for _, k := range p.keys {
 		one, all := p.throttles.waitsOf(k, s, clock.Now())
@@ -309,12 +310,12 @@ func (p *keyPool) blockReasons(s scope) (b blockReasons) {
 	return b
 }
 
-// throttled reports whether a 429 has closed a key.
+// throttled reports whether a 429 or the limit of an account blocks a key.
 func (b *blockReasons) throttled() bool {
 	return b.account || slices.ContainsFunc(b.throttles, func(reason string) bool { return strings.HasPrefix(reason, "429") })
 }
 
-// brief returns the reason for a failover in a few words.
+// brief returns the reasons in a few words, for a failover.
 func (b *blockReasons) brief() string {
 	all := append(slices.Clone(b.rejected), b.throttles...)
 	if len(all) == 0 {
@@ -323,7 +324,7 @@ func (b *blockReasons) brief() string {
 	return strings.Join(all, ", ") + " on all keys"
 }
 
-// String returns the reasons in words that follow "its keys were".
+// String returns the reasons in a form that can follow "its keys were".
 func (b *blockReasons) String() string {
 	var parts []string
 	if len(b.rejected) > 0 {

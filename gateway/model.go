@@ -14,12 +14,12 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// maxModelBody is how much of a request's body is read to find its model. As much
-// of it is kept in memory in any case.
+// maxModelBody is how much of a request's body is read to find its model. retryhttp
+// keeps as much of it in memory in any case.
 const maxModelBody = 256 << 10
 
-// readModel finds out which model the request is for: a field of its JSON body, of
-// which a bounded part is read, or a parameter of its query.
+// readModel finds the model of the request: a parameter of its query, or a field of its
+// JSON body, of which it reads at most maxModelBody.
 func (r *request) readModel(req *http.Request) {
 	if r.model.Load() != nil {
 		return
@@ -40,7 +40,7 @@ func hasJSON(req *http.Request) bool {
 	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
-// headOf returns the beginning of the request's body, which can be sent afterwards.
+// headOf returns the beginning of the request's body. The body can still be sent in full.
 func headOf(req *http.Request) []byte {
 	if kept, ok := req.Body.(*recordedBody); ok {
 		return kept.beginning()
@@ -57,22 +57,22 @@ func headOf(req *http.Request) []byte {
 	return head
 }
 
-// record makes the beginning of a body readable that is sent only once.
+// record makes the beginning of a body without GetBody readable before it is sent.
 func record(req *http.Request) {
 	if hasJSON(req) {
 		req.Body = &recordedBody{ReadCloser: req.Body}
 	}
 }
 
-// recordedBody is a body that keeps its beginning.
+// recordedBody is a body that keeps a copy of its beginning.
 type recordedBody struct {
 	io.ReadCloser
-	started atomic.Bool // it is being sent
+	started atomic.Bool // sending has begun
 
 	mu   sync.Mutex
 	head []byte
-	off  int   // in head, of what was not sent yet
-	err  error // how the body ended while it was read ahead
+	off  int   // number of bytes of head that were sent
+	err  error // error or io.EOF that was found while reading ahead
 }
 
 // Read implements [io.Reader].
@@ -98,8 +98,8 @@ func (b *recordedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// beginning returns the beginning of the body. It reads that if the body is not being
-// sent yet.
+// beginning returns the beginning of the body. It reads the beginning if sending has not
+// begun.
 func (b *recordedBody) beginning() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,12 +112,12 @@ func (b *recordedBody) beginning() []byte {
 	return bytes.Clone(b.head)
 }
 
-// modelName is what names of models look like. Others are not told apart.
+// modelName matches names of models. Other names count as no model.
 var modelName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$`)
 
 // modelInQuery returns the model that a query names, or "".
 func modelInQuery(query string) string {
-	values, _ := url.ParseQuery(query) // as far as it can be read
+	values, _ := url.ParseQuery(query) // an error leaves the parameters that could be parsed
 	if name := values.Get("model"); modelName.MatchString(name) {
 		return name
 	}
@@ -125,7 +125,7 @@ func modelInQuery(query string) string {
 }
 
 // modelIn returns the text of the field "model" of a JSON object, or "". The object may
-// be cut off behind it.
+// be cut off after the field.
 func modelIn(body []byte) string {
 	fields := json.NewDecoder(bytes.NewReader(body))
 	if begin, err := fields.Token(); err != nil || begin != json.Delim('{') {

@@ -18,40 +18,40 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// targetPicker decides where the attempts of a request go: to which provider, and by
+// targetPicker decides where the attempts of a request go: to which provider, and with
 // which of its keys.
 type targetPicker struct {
 	request  *request
-	sent     atomic.Int32 // attempts
-	withheld bool         // a fallback is not used, because of the query
+	sent     atomic.Int32 // number of attempts
+	withheld bool         // a fallback is excluded because it must not get the query
 
 	mu          sync.Mutex
-	targets     []requestTarget // one for each provider that can be sent the request
-	room        [2]requestTarget
-	at          *requestTarget // where the last attempt went; nil before the first
-	why         string         // why the next one goes to another target
-	h2c         []*attempt     // in progress, to providers with Spec.H2C
-	lastOutcome retry.Outcome  // of the last failure, for a caller that retries
-	notKept     bool           // the body was too long to be sent again
+	targets     []requestTarget  // one for each provider that may get the request
+	room        [2]requestTarget // memory for targets, if there are at most two
+	at          *requestTarget   // target of the last attempt; nil before the first
+	why         string           // why the next attempt goes to another target
+	h2c         []*attempt       // attempts in flight to providers with Spec.H2C
+	lastOutcome retry.Outcome    // outcome of the last failure, for a caller that retries
+	notKept     bool             // the body was too long to be stored and sent again
 }
 
 // requestTarget is the state of a request at one provider. The picker's lock guards it.
 type requestTarget struct {
 	p             *provider
-	made          int          // attempts, without those after which another key is used at once
-	abandoned     bool         // another one took over
-	failure       error        // how the last attempt failed
-	refusedCall   *health.Call // the last call, if its key was refused: rejected or throttled
-	rejectedKeys  []*key       // by this request
-	forbiddenKeys []*key       // answered with 403: rejected only if another key is accepted
+	made          int          // attempts, without those that continue with another key at once
+	abandoned     bool         // the request has moved to another provider
+	failure       error        // error of the last attempt
+	refusedCall   *health.Call // the last call, if its key was rejected or throttled
+	rejectedKeys  []*key       // keys that were rejected for this request
+	forbiddenKeys []*key       // keys that got a 403; they count as rejected only if another key is accepted
 	began         bool         // budget is set
-	granted       bool         // the budget has paid for a retry that has not started
-	budget        limit.Call   // of the request, with the retry budget of the provider
-	success       bool         // the caller's response came from here
+	granted       bool         // the budget has allowed a retry that has not started
+	budget        limit.Call   // account of the request with the provider's retry budget
+	success       bool         // the caller's response came from this provider
 }
 
-// init sets the targets: the provider that was asked for and its fallbacks, except for
-// those to which the query can't be sent.
+// init sets the targets: the provider that the caller asked for and its fallbacks, except
+// for those that must not get the query.
 func (t *targetPicker) init(r *request) {
 	t.request = r
 	order := r.asked.order
@@ -72,7 +72,7 @@ func (t *targetPicker) init(r *request) {
 	t.targets = t.targets[:n]
 }
 
-// pick returns the next attempt of the request. It waits while no provider takes the
+// pick returns the next attempt of the request. It waits until a provider can take the
 // request.
 func (t *targetPicker) pick(ctx context.Context, req *http.Request) (*attempt, error) {
 	if req.Body != nil && req.GetBody == nil {
@@ -85,7 +85,7 @@ func (t *targetPicker) pick(ctx context.Context, req *http.Request) (*attempt, e
 		list, fresh := t.ranked()
 		w := waiter{targetPicker: t}
 		for i := range t.targets {
-			if i == fresh { // from here on, all have had their attempts
+			if i == fresh { // all targets from here on have used up their attempts
 				if a := w.tryRejectedKeys(ctx, anyOf); a != nil {
 					return a, nil
 				}
@@ -114,8 +114,8 @@ func (t *targetPicker) pick(ctx context.Context, req *http.Request) (*attempt, e
 	}
 }
 
-// needsModel reports whether a provider treats models of the request's route
-// differently now.
+// needsModel reports whether the model must be read: a provider currently throttles
+// the request's route, perhaps only for some models.
 func (t *targetPicker) needsModel() bool {
 	if t.request.model.Load() != nil {
 		return false
@@ -128,10 +128,10 @@ func (t *targetPicker) needsModel() bool {
 	return false
 }
 
-// ranked returns the targets of the next attempt, the best first: providers in the order
-// of the configuration, then those that have had their attempts, the least used first.
-// The first of them have attempts left; fresh is their number. nil means the order of the
-// configuration: nothing has been sent.
+// ranked returns the targets for the next attempt, the best first: providers with attempts
+// left in the order of the configuration, then the others, the least used first. fresh is
+// the number of providers with attempts left. A nil list means the order of the
+// configuration, because nothing has been sent.
 func (t *targetPicker) ranked() (list []*requestTarget, fresh int) {
 	if t.sent.Load() == 0 {
 		return nil, len(t.targets)
@@ -148,8 +148,8 @@ func (t *targetPicker) ranked() (list []*requestTarget, fresh int) {
 	return list, fresh
 }
 
-// attemptsUsed returns the number of attempts if the provider has had all of them, else
-// 0.
+// attemptsUsed returns the number of attempts if the provider has used up its attempts,
+// else 0.
 func (t *targetPicker) attemptsUsed(v *requestTarget) int {
 	if v.abandoned || v.made >= attemptsPerProvider(t.request) {
 		return max(v.made, 1)
@@ -157,8 +157,9 @@ func (t *targetPicker) attemptsUsed(v *requestTarget) int {
 	return 0
 }
 
-// attemptsPerProvider returns how many attempts a provider has before another one takes
-// over. If the caller retries, it is 1: the gateway does not wait between attempts then.
+// attemptsPerProvider returns how many attempts a provider gets before another one takes
+// over. It is 1 if the caller retries, because the gateway then does not wait between
+// attempts.
 func attemptsPerProvider(r *request) int {
 	if r.retries {
 		return 1
@@ -166,9 +167,9 @@ func attemptsPerProvider(r *request) int {
 	return r.asked.spec.FallbackAfter
 }
 
-// try returns an attempt at a provider that takes the request now, or what blocks it. It
-// waits only for the limits of a provider that is up. As a last resort it uses a key that
-// was rejected.
+// try returns an attempt at a provider that can take the request now, or the blocker. It
+// waits only for the limits of a provider that is up. If last is true, it may use a key
+// that was rejected.
 func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*attempt, *blocker) {
 	p := v.p
 	if !p.override.isOpenTo(t.request.began) {
@@ -177,7 +178,7 @@ func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*a
 	if wait, after := p.keys.waitLeft(t.request.scope()); after > 0 && !last {
 		b := t.keysBlocker(v, wait, after)
 		if found, next := p.upstream.gate.state(); b.kind == keysRejected && found == gateClosed {
-			b.kind, b.wait = down, next // its gate lets no request pass, with any key
+			b.kind, b.wait = down, next // the gate blocks all keys
 		}
 		return nil, b
 	}
@@ -195,8 +196,8 @@ func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*a
 	return t.newAttempt(ctx, v, pass)
 }
 
-// newAttempt returns an attempt that has passed the gate and has acquired the rest, or
-// what blocks it. If all keys were rejected since try looked at them, one of them is used.
+// newAttempt returns an attempt that has passed the gate and acquires the rest, or
+// the blocker. If all keys have been rejected since try checked them, it uses one of them.
 func (t *targetPicker) newAttempt(ctx context.Context, v *requestTarget, pass health.Pass) (*attempt, *blocker) {
 	a := &attempt{request: t.request, target: v, p: v.p, pass: pass}
 	if b := a.acquire(ctx); b != nil {
@@ -206,8 +207,8 @@ func (t *targetPicker) newAttempt(ctx context.Context, v *requestTarget, pass he
 	return a, nil
 }
 
-// keysBlocker returns the blocker of a provider whose keys are all closed. If the request
-// was rejected there before, rejected keys are no resort any more.
+// keysBlocker returns the blocker of a provider whose keys are all blocked. If this
+// provider has already rejected the request, rejected keys are not tried again.
 func (t *targetPicker) keysBlocker(v *requestTarget, wait, next time.Duration) *blocker {
 	b := &blocker{target: v, kind: keysThrottled, wait: wait, next: next, of: t.request.scope()}
 	t.mu.Lock()
@@ -219,14 +220,15 @@ func (t *targetPicker) keysBlocker(v *requestTarget, wait, next time.Duration) *
 	return b
 }
 
-// refusedCall returns the last call to the target, if its key was rejected or throttled.
+// refusedCall returns the last call to the target if its key was rejected or throttled,
+// else nil.
 func (t *targetPicker) refusedCall(v *requestTarget) *health.Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return v.refusedCall
 }
 
-// begin counts the attempt, and begins the request's call with the retry budget of the
+// begin counts the attempt, and opens the request's account with the retry budget of the
 // provider.
 func (t *targetPicker) begin(a *attempt) {
 	r, v, p := t.request, a.target, a.p
@@ -260,20 +262,20 @@ func (t *targetPicker) begin(a *attempt) {
 	}
 }
 
-// usesH2C reports whether the request goes to a provider that speaks HTTP/2 without TLS.
+// usesH2C reports whether the request goes to a provider that uses HTTP/2 without TLS.
 func (t *targetPicker) usesH2C(req *http.Request) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.ContainsFunc(t.h2c, func(a *attempt) bool { return a.req == req })
 }
 
-// recordFailover records that another provider takes the request over. It counts for the
-// provider that was asked for, whichever the request leaves.
+// recordFailover records that the request moves to another provider. It counts for the
+// provider that the caller asked for, whichever provider the request leaves.
 func (t *targetPicker) recordFailover(from, to *provider, why string) {
 	r, now := t.request, time.Now()
 	own := r.asked
 	own.stats.moved(from.spec.Name, to.spec.Name)
-	if to != own { // it may be back where it began
+	if to != own { // the request may move back to the provider that was asked for
 		own.stats.failovers.Add(1)
 	}
 	own.upstream.history.failedOver(Failover{Time: now, From: from.spec.Name, To: to.spec.Name, Why: why})
@@ -283,7 +285,7 @@ func (t *targetPicker) recordFailover(from, to *provider, why string) {
 	}, slog.String("request", r.g.redact(r.route)))
 }
 
-// recordFailure records how the attempt failed.
+// recordFailure records the failure of the attempt.
 func (t *targetPicker) recordFailure(a *attempt, failure error, o retry.Outcome) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -301,7 +303,7 @@ func (t *targetPicker) recordFailure(a *attempt, failure error, o retry.Outcome)
 	}
 }
 
-// recordFinal records that the attempt brought a response that no retry would change.
+// recordFinal records that the attempt got a response that no retry would change.
 func (t *targetPicker) recordFinal(a *attempt) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -310,7 +312,7 @@ func (t *targetPicker) recordFinal(a *attempt) {
 		recordRejection(a)
 		return
 	}
-	// Another key was let in, so it was the keys that were at fault before.
+	// Another key was accepted, so the earlier 403s were the fault of their keys.
 	for _, k := range v.forbiddenKeys {
 		if k != a.key {
 			a.p.keys.avoid(k, avoidRejected, "403")
@@ -319,7 +321,7 @@ func (t *targetPicker) recordFinal(a *attempt) {
 	v.forbiddenKeys = nil
 }
 
-// recordRejection records that the attempt's key was rejected. It needs the picker's lock.
+// recordRejection records that the attempt's key was rejected. The caller holds t.mu.
 func recordRejection(a *attempt) {
 	v := a.target
 	if a.result.kind != keyRejected || slices.Contains(v.rejectedKeys, a.key) {
@@ -331,8 +333,8 @@ func recordRejection(a *attempt) {
 	}
 }
 
-// closeBudgets ends the request's calls with the retry budgets. answered says that the
-// caller got a response.
+// closeBudgets closes the request's accounts with the retry budgets. answered means that
+// the caller got a response.
 func (t *targetPicker) closeBudgets(answered bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -347,30 +349,30 @@ func (t *targetPicker) closeBudgets(answered bool) {
 	}
 }
 
-// blocker is what keeps a request from a provider.
+// blocker is a reason for which a provider can't take a request now.
 type blocker struct {
 	target *requestTarget
 	kind   kind
-	wait   time.Duration // how long it lasts, if it goes away by itself
-	next   time.Duration // of keysThrottled: how long it is until one request may go, if need be as a probe
-	of     scope         // of keysThrottled and keysRejected
-	err    error         // what a limit said
-	mode   mode          // of forbidden: the operator's override
+	wait   time.Duration // how long it lasts, if it ends by itself
+	next   time.Duration // of keysThrottled: how long until one request may be sent, perhaps as a probe
+	of     scope         // scope of keysThrottled and keysRejected
+	err    error         // error of a limit or a gate
+	mode   mode          // of forbidden: the mode that the operator has set
 }
 
 type kind uint8
 
 const (
-	forbidden     kind = iota // by an operator's override
-	noOther                   // the request has been to all its keys
+	forbidden     kind = iota // an operator has closed the provider
+	noOther                   // the request has tried all its keys
 	keysThrottled             // all its keys have to wait
-	keysRejected              // all its keys were rejected: for when no other provider is ready
+	keysRejected              // all its keys were rejected; they are tried if no other provider is ready
 	down                      // its gate is closed
-	full                      // a gate or a limit turns the request away
-	changed                   // none any more: it is time to try again
+	full                      // a gate or a limit rejects the request
+	changed                   // no longer blocked: try again
 )
 
-// passing reports whether the blocker goes away by itself.
+// passing reports whether the blocker ends by itself.
 func (b *blocker) passing() bool { return b.kind == keysThrottled || b.kind == down }
 
 // forbiddenBlocker returns the blocker of a provider that an operator has closed.
@@ -378,7 +380,7 @@ func forbiddenBlocker(v *requestTarget) *blocker {
 	return &blocker{target: v, kind: forbidden, mode: v.p.override.get()}
 }
 
-// mode is what an operator has set for a provider.
+// mode is the state that an operator has set for a provider.
 type mode uint8
 
 const (
@@ -390,10 +392,10 @@ const (
 
 var modes = map[string]mode{Open: openedByHand, Close: heldByHand, Drain: draining, Reset: automatic}
 
-// override is what an operator has set for a provider, and when. It belongs to the
-// provider's name, and so outlives every reload.
+// override is the mode that an operator has set for a provider, and when. It belongs to
+// the provider's name, so it survives reloads.
 type override struct {
-	isSet atomic.Bool // the mode is not automatic: nearly all requests need to know no more
+	isSet atomic.Bool // the mode is not automatic; a fast check for most requests
 	mu    sync.Mutex
 	mode  mode
 	since time.Time
@@ -419,7 +421,7 @@ func (o *override) set(m mode, now time.Time) {
 	}
 }
 
-// isOpenTo reports whether a request that came in at the time may go to the provider.
+// isOpenTo reports whether a request that began at this time may go to the provider.
 func (o *override) isOpenTo(began time.Time) bool {
 	if !o.isSet.Load() {
 		return true
@@ -434,7 +436,7 @@ func (o *override) isOpenTo(began time.Time) bool {
 	}
 }
 
-// apply forces the breaker to do as the operator has set.
+// apply forces the breaker into the state that the operator has set.
 func (o *override) apply(b *breaker.Breaker) error {
 	switch o.get() {
 	case openedByHand:

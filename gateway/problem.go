@@ -20,11 +20,12 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// shouldRetry is the header that says whether a response is worth a retry, for any
+// shouldRetry is the header that says whether a response should be retried, for any
 // status.
 const shouldRetry = "X-Should-Retry"
 
-// The codes of our own answers. They are only ever added to.
+// The codes of the gateway's own error responses. Clients depend on them: codes may be
+// added, but not changed.
 const (
 	codeHost        = "unknown_host"
 	codeCrossSite   = "cross_site"
@@ -49,17 +50,17 @@ const (
 	codeGaveUp      = "gave_up"
 )
 
-// problem is a response of the gateway itself, and the error behind it.
+// problem is an error response of the gateway itself, and the error for it.
 type problem struct {
 	status   int
 	code     string
 	provider string
 	message  string
-	after    time.Duration // when to try again; 0 means that it is not known
-	final    bool          // the gateway has given up: trying again at once is no use
-	outcome  retry.Outcome // for the loop that makes the attempts: it is over
+	after    time.Duration // when to try again; 0 means unknown
+	final    bool          // the gateway has given up, so the caller should not repeat the request
+	outcome  retry.Outcome // for the retry loop of the gateway: no further attempt
 	later    retry.Outcome // for a caller that retries
-	reason   string        // for the metrics; "" means the code
+	reason   string        // for metrics; "" means the code
 }
 
 // Error returns the message.
@@ -68,7 +69,7 @@ func (p *problem) Error() string { return p.message }
 // RetryOutcome implements [retry.Classified].
 func (p *problem) RetryOutcome() retry.Outcome { return p.outcome }
 
-// problemBody is the error in a response of the gateway, or in an event.
+// problemBody is the JSON of an error in a response or an event of the gateway.
 type problemBody struct {
 	Type     string `json:"type"`
 	Code     string `json:"code"`
@@ -76,7 +77,7 @@ type problemBody struct {
 	Provider string `json:"provider,omitempty"`
 }
 
-// write sends the problem.
+// write sends the problem as a JSON response.
 func (p *problem) write(w http.ResponseWriter) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -97,8 +98,8 @@ func (p *problem) write(w http.ResponseWriter) {
 	_, _ = w.Write(text.Bytes())
 }
 
-// newProblem returns the problem of a request that is not sent. Trying again at once is
-// no use; a caller that retries learns when it is.
+// newProblem returns the problem for a request that is not sent. The gateway does not try
+// it again; a caller that retries gets the time after which to try.
 func (r *request) newProblem(status int, code string, after time.Duration, message string) *problem {
 	p := &problem{
 		status: status, code: code, provider: r.asked.spec.Name, after: after, message: message,
@@ -115,7 +116,7 @@ func (r *request) problemOf(err error) *problem {
 	if p, ok := errors.AsType[*problem](err); ok {
 		p.reason = p.code
 		if p.final = r.picker.sent.Load() > 0; p.final && (p.code == codeOpened || p.code == codeDraining) {
-			p.after = 0 // coming again is no use, and there is no word of when it would be
+			p.after = 0 // the request must not be repeated, and it is not known when an operator will open the provider
 		}
 		return p
 	}
@@ -157,7 +158,7 @@ func (r *request) problemOf(err error) *problem {
 	return p
 }
 
-// describe returns for each target of the request how it failed, and what blocks it now.
+// describe returns how each target of the request failed and what blocks it now.
 func (t *targetPicker) describe(met []blocker) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +188,7 @@ func (t *targetPicker) describe(met []blocker) string {
 	return strings.Join(list, "; ")
 }
 
-// String describes the blocker. The name of the provider comes before it.
+// String describes the blocker. The provider's name comes before it in messages.
 func (b *blocker) String() string {
 	switch b.kind {
 	case forbidden:
@@ -206,7 +207,7 @@ func (b *blocker) String() string {
 			}
 			return text
 		}
-		return "its keys were throttled" // a moment ago
+		return "its keys were throttled" // the state has changed a moment ago
 	case full:
 		return fullness(b.err)
 	default:
@@ -214,7 +215,7 @@ func (b *blocker) String() string {
 	}
 }
 
-// fullness describes the error of a gate or a limit.
+// fullness describes the error of a gate or a limit for a message.
 func fullness(err error) string {
 	if shut, ok := errors.AsType[*health.ClosedError](err); ok {
 		return "down, next probe in " + textfmt.RoundDuration(shut.Next).String()
@@ -231,11 +232,11 @@ func fullness(err error) string {
 	return "the wait was canceled"
 }
 
-// withheldWhy says why a fallback was not asked. The names of parameters are not told:
-// what stands there without a value may be a credential itself.
+// withheldWhy says why a fallback was not used. It does not name the parameter,
+// because a parameter without a value may be a credential itself.
 const withheldWhy = "the query has a parameter that is not in its forward-query"
 
-// logWithheld logs that a request failed for which a fallback was not asked.
+// logWithheld logs that a request failed for which a fallback was not used.
 func (r *request) logWithheld() {
 	if !r.picker.withheld {
 		return
@@ -245,16 +246,16 @@ func (r *request) logWithheld() {
 	}
 }
 
-// eventBody is an event stream that is passed on. If it goes silent for too long between
-// two events, an event tells the client why the stream ends: a connection that is aborted
-// says nothing to it.
+// eventBody is an event stream on its way to the client. If the stream is silent for too
+// long between two events, eventBody adds an event that tells the client why the stream
+// ends, because an aborted connection does not tell it.
 type eventBody struct {
 	io.ReadCloser
 	provider string
 
-	line, blank bool // the last byte ended a line, and that line was empty
+	line, blank bool // the last byte ended a line; that line was empty
 	pending     []byte
-	err         error // after what is pending
+	err         error // returned after pending
 }
 
 // Read implements [io.Reader].
@@ -284,8 +285,8 @@ func (b *eventBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// event returns the event that tells of a silence, in the form that the SDKs of all
-// providers take for an error.
+// event returns the event that reports a silence, in a form that the SDKs of all
+// providers treat as an error.
 func (b *eventBody) event(e *retryhttp.SilenceError) []byte {
 	why := fmt.Sprintf("the stream was silent for %v: raise stream.idle if that is too short", e.For)
 	text, _ := json.Marshal(struct {

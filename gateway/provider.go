@@ -12,49 +12,49 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// provider is a provider as one configuration has it. It never changes: a reload
-// makes a new one, which shares with the old all parts that are still right.
-// Requests under way finish with the old one.
+// provider is a provider of one configuration. It is never changed: a reload
+// makes a new one, which shares the parts whose settings are the same.
+// Requests in progress finish with the old one.
 type provider struct {
 	spec    Spec
 	gateway *Gateway
 	order   []*provider // itself, then its fallbacks
 
-	forward *forwarding // what it is sent as a fallback
+	forward *forwarding // headers and parameters that it gets as a fallback
 
-	named []string // its name as the value of a header; never changed
+	named []string // its name as a header value; never changed
 
-	// What belongs to the name.
+	// These belong to the name, and survive reloads.
 	stats    *stats
 	override *override
 
-	// What belongs to the destination, and to the parts of the configuration that
-	// it is made from.
+	// These survive a reload if the settings that they are made from are the same.
 	upstream   upstream
 	keys       *keyPool
 	budgets    *budgets
 	transports transports
 }
 
-// maxPatience is the longest that a request waits for its turn, when its policy
+// maxPatience is how long a request may wait for its turn if its policy
 // sets no limit.
 const maxPatience = 10 * time.Minute
 
-// patience returns how long a request may wait for its turn.
+// patience returns how long a request may wait for its turn: the total timeout of the
+// policy, at most a day.
 func (p *provider) patience() time.Duration {
 	return cmp.Or(min(p.spec.Policy.TotalTimeout, 24*time.Hour), maxPatience)
 }
 
-// serverWait returns the longest delay stated by a server that is honoured.
+// serverWait returns the longest delay stated by a server that the policy accepts.
 func (p *provider) serverWait() time.Duration {
 	return cmp.Or(p.spec.Policy.ServerWait, retry.DefaultServerWait)
 }
 
-// title is the provider's name in events.
+// title returns the provider's name in events.
 func (p *provider) title() string { return EventPrefix + p.spec.Name }
 
-// isOpen reports whether neither an operator's override nor the gate keeps the request
-// from the provider.
+// isOpen reports whether neither an operator's override nor a closed gate blocks the
+// request.
 func (p *provider) isOpen(r *request) bool {
 	if !p.override.isOpenTo(r.began) {
 		return false
@@ -63,20 +63,21 @@ func (p *provider) isOpen(r *request) bool {
 	return found != gateClosed
 }
 
-// ready reports whether the provider would take the request at once, as far as its
-// override, gate and keys are concerned: its limits may still make the request wait.
+// ready reports whether the provider can take the request at once, as far as
+// override, gate and keys are concerned. Its limits may still make the request wait.
 func (p *provider) ready(r *request) bool {
 	_, next := p.keys.waitLeft(r.scope())
 	return next == 0 && p.isOpen(r)
 }
 
-// readyWithRejectedKey reports whether the provider would take the request at once with a
+// readyWithRejectedKey reports whether the provider can take the request at once with a
 // key that was rejected before.
 func (p *provider) readyWithRejectedKey(r *request) bool {
 	return p.keys.onlyRejected(r.scope()) && p.isOpen(r)
 }
 
-// blockedBecause returns in a few words why requests are not sent to the provider.
+// blockedBecause returns in a few words why the provider can't take a request that began
+// at this time.
 func (p *provider) blockedBecause(began time.Time, s scope) string {
 	switch {
 	case p.override.get() == openedByHand:
@@ -91,7 +92,7 @@ func (p *provider) blockedBecause(began time.Time, s scope) string {
 	return "down"
 }
 
-// shown returns an address as it may be shown: without credentials and query.
+// shown returns a URL without credentials and query, for messages and the status.
 func shown(u *url.URL) string {
 	if u == nil {
 		return ""
@@ -99,8 +100,8 @@ func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }
 
-// breakerChanged publishes a change of the breaker. It publishes nothing if the breaker
-// lets all requests pass before and after the change.
+// breakerChanged emits an event for a change of the breaker, unless the breaker
+// lets all requests pass both before and after the change.
 func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 	if lets(e.From) && lets(e.To) {
 		return
@@ -124,17 +125,17 @@ func (p *provider) breakerChanged(e breaker.Event, s health.GateStats) {
 	p.gateway.emit(ev)
 }
 
-// lets reports whether a breaker in the state lets all requests pass.
+// lets reports whether a breaker in this state lets all requests pass.
 func lets(s breaker.State) bool { return s == breaker.Closed || s == breaker.ForcedClosed }
 
-// forgive makes the breaker forget what it has counted.
+// forgive resets the breaker, unless an operator has forced its state.
 func (p *provider) forgive() {
 	if m := p.override.get(); m == automatic || m == draining {
 		p.upstream.gate.breaker.Reset()
 	}
 }
 
-// recovered does what follows when the gate is open again.
+// recovered records and logs the end of an outage, if the gate is open again.
 func (p *provider) recovered() {
 	if o, was := p.upstream.gate.reopened(); was {
 		p.stats.outages.Add(1)
@@ -147,19 +148,19 @@ func (p *provider) recovered() {
 	}
 }
 
-// observe counts and publishes the events of the provider's requests.
+// observe counts and emits the events of the provider's requests.
 func (p *provider) observe(ev retry.Event) {
 	switch ev.Kind {
 	case retry.AttemptStarted:
 		return
 	case retry.Succeeded:
 		if ev.Attempt < 2 {
-			return // a success at once is no event
+			return // a success at the first attempt is not reported
 		}
 	case retry.Waiting:
 		if ev.Delay == 0 && ev.By == retry.BySchedule {
 			p.stats.retries.add("at-once", 1)
-			return // no wait; a failover has an event of its own
+			return // there is no wait; a failover has its own event
 		}
 		p.stats.retries.add(ev.By.String(), 1)
 		p.stats.waits.add(ev.By.String(), ev.Delay.Seconds())
@@ -170,7 +171,7 @@ func (p *provider) observe(ev retry.Event) {
 	p.gateway.emit(ev)
 }
 
-// applyAccounts holds keys whose accounts are limited.
+// applyAccounts makes the keys of limited accounts wait.
 func (p *provider) applyAccounts() {
 	for _, k := range p.keys.keys {
 		if k.account != nil {
@@ -179,14 +180,15 @@ func (p *provider) applyAccounts() {
 	}
 }
 
-// applyAccount holds the keys of the account, or lets them go.
+// applyAccount makes the keys of the account wait if it is limited, and otherwise ends
+// their wait.
 func (p *provider) applyAccount(account *sharedAccount) {
 	if p.keys.applyAccount(account, p.spec.Name) {
 		p.upstream.subscribers.wake(reopened)
 	}
 }
 
-// control applies what an operator has set.
+// control applies the mode that an operator has chosen.
 func (p *provider) control(m mode) error {
 	p.override.set(m, time.Now())
 	err := p.override.apply(p.upstream.gate.breaker)
@@ -199,27 +201,27 @@ func (p *provider) control(m mode) error {
 	}
 	if m == automatic {
 		p.upstream.gate.probeNow()
-		p.upstream.subscribers.wake(reopened) // not those at its own gate, one of whom probes now
+		p.upstream.subscribers.wake(reopened) // requests that wait at this gate need no wake: probeNow has chosen a probe
 		return err
 	}
 	p.upstream.subscribers.wake(overridden)
 	return err
 }
 
-// The errors of [Gateway.Control], for errors.Is.
+// The errors of [Gateway.Control], for use with errors.Is.
 var (
 	ErrUnknownProvider = errors.New("no such provider")
 	ErrUnknownAction   = errors.New("no such action")
 )
 
-// The actions of [Gateway.Control]. They are named after what happens to the circuit breaker
-// of the provider.
+// The actions of [Gateway.Control]. Open and Close mean opening and closing the circuit
+// breaker of the provider.
 const (
 	Open  = "open"  // send no request to the provider, until another action
-	Close = "close" // treat it as up even if it fails
+	Close = "close" // treat the provider as up even if it fails
 	Drain = "drain" // finish requests in progress; new ones go to a fallback or are rejected
-	Reset = "reset" // back to automatic: forget what is known of its keys; if it is down, the next request is a probe
+	Reset = "reset" // back to automatic: clear the state of its keys; if it is down, the next request is a probe
 )
 
-// Actions are all actions.
+// Actions lists all actions.
 var Actions = []string{Open, Close, Drain, Reset}

@@ -14,23 +14,23 @@ import (
 	"github.com/tideover/tideover/health"
 )
 
-// recoveryStore is what was learned of the outages of all destinations. It is kept in a
-// file, so that a restart forgets nothing.
+// recoveryStore has the statistics of outages of all providers. It is stored in a
+// file, so that they survive a restart.
 type recoveryStore struct {
-	path string // "" means that it is not kept
+	path string // "" means that it is not stored
 
 	mu    sync.Mutex
 	known map[string]*learned // by provider
 	dirty atomic.Bool
 }
 
-// learned is what was learned of one.
+// learned has the statistics of outages of one provider.
 type learned struct {
-	BaseURL  string           `json:"base_url"` // another address is another destination
+	BaseURL  string           `json:"base_url"` // statistics of another address are not used
 	Recovery *health.Recovery `json:"recovery"`
 }
 
-// stored is the form of the file.
+// stored is the JSON of the file.
 type stored struct {
 	Version   int                 `json:"version"`
 	Providers map[string]*learned `json:"providers"`
@@ -41,7 +41,7 @@ const (
 	maxStored     = 16 << 20
 )
 
-// loadRecoveryStore reads the file. A file that can't be read counts as empty.
+// loadRecoveryStore reads the file. If the file can't be read, the store is empty.
 func loadRecoveryStore(path string, log *slog.Logger) *recoveryStore {
 	m := &recoveryStore{path: path, known: map[string]*learned{}}
 	if path == "" {
@@ -81,7 +81,8 @@ func readCapped(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// recovery returns what is known of a destination, which the caller adds to.
+// recovery returns the statistics of a provider at a base URL, new ones if there are none.
+// The caller adds to them.
 func (s *recoveryStore) recovery(name, base string) *health.Recovery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,10 +94,10 @@ func (s *recoveryStore) recovery(name, base string) *health.Recovery {
 	return r
 }
 
-// touch notes that there is something to save.
+// touch records that there is something to save.
 func (s *recoveryStore) touch() { s.dirty.Store(true) }
 
-// save writes the file, if something was learned since the last time.
+// save writes the file, if something has changed since it was last written.
 func (s *recoveryStore) save() error {
 	if s.path == "" || !s.dirty.CompareAndSwap(true, false) {
 		return nil
@@ -114,7 +115,7 @@ func (s *recoveryStore) save() error {
 	return nil
 }
 
-// replaceFile writes a file that is there whole or not at all.
+// replaceFile writes a file atomically: readers see the old content or the new one.
 func replaceFile(path string, text []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

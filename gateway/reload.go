@@ -12,10 +12,10 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Reload replaces the providers, all of them or none. It fills in the defaults as [New]
-// does. Requests in progress finish with the old providers. A provider keeps the state of
-// each part whose settings are the same: address, keys, limits. Its totals, and what an
-// operator has set with [Gateway.Control], belong to its name.
+// Reload replaces all providers, or none if a spec is invalid. It fills in the defaults as
+// [New] does. Requests in progress finish with the old providers. A provider keeps the state
+// of each part whose settings did not change: address, keys, limits. Its totals, and the
+// state that [Gateway.Control] has set, belong to its name.
 func (g *Gateway) Reload(specs []Spec) error {
 	apply, err := g.PrepareReload(specs)
 	if err != nil {
@@ -24,8 +24,8 @@ func (g *Gateway) Reload(specs []Spec) error {
 	return apply()
 }
 
-// PrepareReload does the part of [Gateway.Reload] that fails if a provider is invalid, and
-// changes nothing. apply does the rest. It is for programs that reload several parts, all
+// PrepareReload validates the specs and makes the new providers, but does not use them
+// yet. apply does that. It is for programs that reload several parts, all
 // of them or none.
 func (g *Gateway) PrepareReload(specs []Spec) (apply func() error, err error) {
 	specs = slices.Clone(specs)
@@ -68,7 +68,7 @@ func (g *Gateway) PrepareReload(specs []Spec) (apply func() error, err error) {
 	return func() error { return g.applyReload(next) }, nil
 }
 
-// applyReload makes new requests use the table.
+// applyReload makes new requests use the providers of the table.
 func (g *Gateway) applyReload(next *table) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +98,7 @@ func (g *Gateway) learnSecrets(s *Spec) {
 	}
 }
 
-// clone returns the spec with lists of its own.
+// clone returns a copy of the spec that shares no lists with it.
 func clone(s Spec) Spec {
 	s.Keys, s.Headers = slices.Clone(s.Keys), slices.Clone(s.Headers)
 	s.Repeatable, s.Fallback = slices.Clone(s.Repeatable), slices.Clone(s.Fallback)
@@ -108,13 +108,13 @@ func clone(s Spec) Spec {
 }
 
 // newProvider returns a provider that shares with the old one all parts whose settings are
-// the same. old may be nil. It does not change the old one.
+// the same. It does not change the old one, which may be nil.
 func (g *Gateway) newProvider(s Spec, old *provider) (*provider, error) {
 	p := &provider{spec: s, gateway: g, named: []string{s.Name}, stats: g.stats[s.Name], override: g.overrides[s.Name]}
 	p.stats, p.override = cmp.Or(p.stats, new(stats)), cmp.Or(p.override, new(override))
 	p.forward = newForwarding(&s)
 	if old != nil && shown(old.spec.BaseURL) != shown(s.BaseURL) {
-		old = nil // the state is that of another destination
+		old = nil // the old state belongs to another server
 	}
 	if old != nil {
 		p.upstream.upstreamState = old.upstream.upstreamState
@@ -172,7 +172,7 @@ func (p *provider) makeLimits(old *provider) (err error) {
 	}
 	if s.Concurrent > 0 {
 		if was.slots != nil && old.spec.Queue == s.Queue {
-			u.slots = was.slots // takeOver changes their number
+			u.slots = was.slots // takeOver sets their number
 		} else if u.slots, err = limit.NewConcurrency(limit.ConcurrencyConfig{Max: s.Concurrent, Queue: s.Queue}); err != nil {
 			return err
 		}
@@ -187,11 +187,11 @@ func (p *provider) makeLimits(old *provider) (err error) {
 	return nil
 }
 
-// takeOver does what has to wait until the whole configuration is known to be valid.
+// takeOver applies changes that must wait until the whole configuration is valid.
 func (p *provider) takeOver() error {
 	p.gateway.stats[p.spec.Name], p.gateway.overrides[p.spec.Name] = p.stats, p.override
 	if p.upstream.gate.gate.Stats().State == health.GateOpen {
-		p.upstream.history.ended(time.Now()) // that of a gate which was replaced
+		p.upstream.history.ended(time.Now()) // ends an outage that a replaced gate had begun
 	}
 	if slots := p.upstream.slots; slots != nil {
 		return slots.SetMax(p.spec.Concurrent)
@@ -199,21 +199,21 @@ func (p *provider) takeOver() error {
 	return nil
 }
 
-// table is the providers of one configuration. It never changes.
+// table has the providers of one configuration. It is never changed.
 type table struct {
 	names     []string // in the order of the configuration
 	providers map[string]*provider
 
-	// gone are those of earlier configurations, as they were last, the latest first.
-	// Only work that began when they were there can ask for them.
+	// gone are providers that a reload has removed, the latest first. Only
+	// [Gateway.RoundTripper] still uses them, for work that began before.
 	gone []*provider
 }
 
-// maxGone is how many providers that are gone are known. Who changes names that
-// often has no work left for the first of them.
+// maxGone is the greatest number of removed providers to keep. An older one is unlikely
+// to be needed.
 const maxGone = 100
 
-// known returns a provider, also one that is gone; nil if there never was one.
+// known returns the provider with the name, also a removed one, or nil.
 func (t *table) known(name string) *provider {
 	if p := t.providers[name]; p != nil {
 		return p
@@ -224,7 +224,7 @@ func (t *table) known(name string) *provider {
 	return nil
 }
 
-// remember keeps what this configuration no longer has of the one before.
+// remember adds the providers that old has and this table does not have to gone.
 func (t *table) remember(old *table) {
 	for _, name := range old.names {
 		if t.providers[name] == nil {
@@ -239,7 +239,7 @@ func (t *table) remember(old *table) {
 	t.gone = slices.Clip(t.gone[:min(len(t.gone), maxGone)])
 }
 
-// list returns the names for a sentence.
+// list returns the names for a message.
 func (t *table) list() string {
 	if len(t.names) == 0 {
 		return "none"
@@ -247,12 +247,12 @@ func (t *table) list() string {
 	return strings.Join(slices.Sorted(slices.Values(t.names)), ", ")
 }
 
-// pair is two providers, one of which took over from the other.
+// pair is a failover from one provider to another.
 type pair struct{ from, to string }
 
-// failovers returns how often requests went from one provider to another, for any
-// provider that the caller asked for. Pairs of the configuration are there from the
-// start, so that the first failover is an increase.
+// failovers returns how often requests moved from one provider to another. It also lists
+// configured fallbacks with a count of 0, so that metrics show the first failover as
+// an increase.
 func (t *table) failovers() []FailoverCount {
 	sums := map[pair]uint64{}
 	for name, p := range t.providers {

@@ -18,8 +18,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// request is a request of a caller. Its targetPicker decides where its attempts go, and its
-// response what the caller gets.
+// request is a request of a caller. Its targetPicker decides where the attempts go, and its
+// response has what the caller gets.
 type request struct {
 	incoming
 	g     *Gateway
@@ -28,24 +28,24 @@ type request struct {
 	began time.Time
 
 	upload  upload
-	body    watchedBody            // that the caller sends
-	bodyErr atomic.Pointer[error]  // how reading the body failed
-	model   atomic.Pointer[string] // which the request is for; nil means that it was not read
+	body    watchedBody            // the body that the caller sends
+	bodyErr atomic.Pointer[error]  // error of reading the body
+	model   atomic.Pointer[string] // the model that the request names; nil means not read
 
 	picker   targetPicker
 	response response
 }
 
-// incoming is what the gateway knows of a request when it comes in.
+// incoming is what the gateway knows of a request when it arrives.
 type incoming struct {
 	caller   context.Context // ends when the caller disconnects, or at its deadline
-	path     string          // below the provider, as it was written
+	path     string          // path below the provider, escaped
 	query    string
 	class    limit.Priority
 	deadline *callerDeadline // nil means none
-	host     string          // the address that the caller used
+	host     string          // value of the Host header
 	secure   bool            // the caller uses TLS
-	retries  bool            // the caller retries, so that the gateway does not wait
+	retries  bool            // the caller retries, so the gateway does not wait
 }
 
 type requestKey struct{}
@@ -56,7 +56,7 @@ func requestFrom(ctx context.Context) *request {
 	return r
 }
 
-// newRequest returns a request for the provider, and counts it.
+// newRequest returns a request for the provider, and counts it in the statistics.
 func newRequest(g *Gateway, p *provider, method string, in incoming) *request {
 	r := &request{incoming: in, g: g, asked: p, route: routeOf(method, in.path), began: time.Now()}
 	r.picker.init(r)
@@ -74,13 +74,14 @@ func (r *request) context() context.Context {
 	return context.WithValue(ctx, requestKey{}, r)
 }
 
-// callerGone reports whether the caller has disconnected, or has no time left.
+// callerGone reports whether the caller has disconnected or its deadline has passed. It
+// ignores a cancellation that upload.stop has caused.
 func (r *request) callerGone() bool {
 	err := r.caller.Err()
 	return err != nil && !(r.upload.stopped.Load() && errors.Is(err, context.Canceled))
 }
 
-// scope returns what a provider throttles if it throttles this request: the route and,
+// scope returns the scope of a throttle that this request causes or obeys: the route and,
 // if the gateway has read it, the model.
 func (r *request) scope() scope {
 	s := scope{route: r.route}
@@ -90,15 +91,15 @@ func (r *request) scope() scope {
 	return s
 }
 
-// waited adds the time since then to the statistics of waits.
+// waited adds the time since then to the statistics of waits for what.
 func (r *request) waited(what string, since time.Duration) {
 	if d := clock.Now() - since; d > time.Millisecond {
 		r.asked.stats.waits.add(what, d.Seconds())
 	}
 }
 
-// watchBody limits the request's body, and records an error of reading it: that is no
-// fault of the provider.
+// watchBody limits the size of the request's body and records an error of reading it,
+// because such an error is not the provider's fault.
 func (r *request) watchBody(w http.ResponseWriter, req *http.Request) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return
@@ -114,7 +115,7 @@ func (r *request) watchBody(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// bodyError returns how reading the request's body failed.
+// bodyError returns the error of reading the request's body, or nil.
 func (r *request) bodyError() error {
 	if err := r.bodyErr.Load(); err != nil {
 		return *err
@@ -122,7 +123,7 @@ func (r *request) bodyError() error {
 	return nil
 }
 
-// watchedBody is the body of a request. It measures its reads, and keeps its error.
+// watchedBody is the body of a request. It measures its reads and records its error.
 type watchedBody struct {
 	io.ReadCloser
 	request *request
@@ -139,22 +140,22 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 		u.ended.Store(true)
 	}
 	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) && !u.stopped.Load() {
-		failure := err // so that err itself is not allocated for each read
+		failure := err // a copy, so that err is not allocated for each read
 		b.request.bodyErr.CompareAndSwap(nil, &failure)
 	}
 	return n, err
 }
 
-// upload measures how long the gateway waits for the body of a request. That time is the
-// caller's: it does not count against the provider.
+// upload measures how long the gateway waits for the body of a request. This time does
+// not count against the provider.
 type upload struct {
-	writer http.ResponseWriter // of the answer; nil means that the request has no body
+	writer http.ResponseWriter // writer of the response; nil means that the request has no body
 
-	since atomic.Int64 // reading of the clock since which it waits; 0 means that it does not
-	total atomic.Int64 // of the waits that are over
+	since atomic.Int64 // reading of the clock when the current wait began; 0 means no wait
+	total atomic.Int64 // duration of all finished waits
 
-	ended   atomic.Bool // all of the body was read, or it can't be read
-	stopped atomic.Bool // the gateway has ended a wait, and the server cancels the request
+	ended   atomic.Bool // the body was read to its end, or failed
+	stopped atomic.Bool // stop has ended the wait, so the server cancels the request's context
 }
 
 func (u *upload) begin() { u.since.Store(int64(clock.Now())) }
@@ -165,10 +166,10 @@ func (u *upload) end() {
 	}
 }
 
-// waits reports whether the gateway waits for the caller.
+// waits reports whether the gateway is waiting for a part of the body.
 func (u *upload) waits() bool { return u.since.Load() > 0 }
 
-// waited returns how long the gateway has waited so far.
+// waited returns the duration of all waits so far.
 func (u *upload) waited() time.Duration {
 	total := u.total.Load()
 	if since := u.since.Load(); since > 0 {
@@ -177,12 +178,12 @@ func (u *upload) waited() time.Duration {
 	return time.Duration(total)
 }
 
-// drainTime is how long a server reads what a caller has sent already, before it answers
-// that the time of the request is over.
+// drainTime is how long the server may read the rest of a body before it answers that
+// the deadline of the request has passed.
 const drainTime = 100 * time.Millisecond
 
-// stop ends the wait for a body of which the rest is of no use. A server reads a body to
-// its end before it answers, so that a caller which sends nothing would hold up the answer.
+// stop ends the wait for the rest of a body that is no longer needed. A server reads a
+// body to its end before it answers, so a caller that sends nothing would delay the answer.
 func (u *upload) stop() {
 	if u == nil || u.writer == nil || u.ended.Load() || !u.stopped.CompareAndSwap(false, true) {
 		return
@@ -191,25 +192,25 @@ func (u *upload) stop() {
 	if !u.waits() {
 		at = at.Add(drainTime)
 	}
-	_ = http.NewResponseController(u.writer).SetReadDeadline(at) // not all writers have one
+	_ = http.NewResponseController(u.writer).SetReadDeadline(at) // not all writers support it
 }
 
-// response is what the caller of a request gets, and how that went.
+// response is what the caller of a request gets, and how the request ended.
 type response struct {
 	request  *request
 	kept     atomic.Pointer[keptResponse]
-	brokeOff atomic.Bool // after the caller had seen some of it
+	brokeOff atomic.Bool // the response broke off after the caller had got a part of it
 
 	mu       sync.Mutex
-	last     *attempt // the attempt that was judged last, or brought the response
-	accepted bool     // last brought the response
+	last     *attempt // the attempt that was judged last, or that brought the response
+	accepted bool     // last brought a response that no retry would change
 	answered bool     // the caller gets a response of a provider
-	whole    bool     // the caller got all of it
-	over     bool     // nothing more will come of the request
-	gaveUp   string   // why the caller gets no better response; "" means that it is the best
+	whole    bool     // the caller got all of the response
+	over     bool     // the request has ended
+	gaveUp   string   // why the gateway gave up on a better response; "" means that it did not give up
 }
 
-// judged records the result of an attempt. accepted says that no retry would change its
+// judged records the result of an attempt. accepted means that no retry would change its
 // response.
 func (s *response) judged(a *attempt, accepted bool) {
 	s.mu.Lock()
@@ -220,7 +221,7 @@ func (s *response) judged(a *attempt, accepted bool) {
 	s.accepted = s.accepted || accepted
 }
 
-// breakOff records that the response broke off after the caller had seen some of it.
+// breakOff records that the response broke off after the caller had got a part of it.
 func (s *response) breakOff() { s.brokeOff.Store(true) }
 
 // complete records that the caller got all of the response.
@@ -237,7 +238,7 @@ func (s *response) giveUp(why string) {
 	s.gaveUp = why
 }
 
-// finish ends the request, and counts how it ended.
+// finish ends the request and counts its result.
 func (s *response) finish() {
 	r := s.request
 	s.mu.Lock()
@@ -255,15 +256,15 @@ func (s *response) finish() {
 	case s.brokeOff.Load():
 		n.cutShort.Add(1)
 		r.g.log.Warn("response was cut off", "provider", r.asked.spec.Name, "route", r.route)
-	case answered && whole: // even if the caller is gone by now
+	case answered && whole: // even if the caller has disconnected by now
 		n.succeeded.Add(1)
 	default:
 		n.canceled.Add(1)
 	}
 }
 
-// answer records that the caller gets the provider's response, and names the provider in
-// its headers. It returns the provider, and why the gateway gave up, or "".
+// answer records that the caller gets the response of a provider, and sets the provider's
+// name in its headers. It returns the provider, and why the gateway gave up, or "".
 func (s *response) answer(resp *http.Response) (from *provider, gaveUp string) {
 	gave, ok := retryhttp.GaveUp(resp)
 	s.mu.Lock()
@@ -276,14 +277,14 @@ func (s *response) answer(resp *http.Response) (from *provider, gaveUp string) {
 	return s.last.p, s.gaveUp
 }
 
-// doNotRetry is the value of shouldRetry on answers after which the caller should not
-// repeat the request. It is never changed.
+// doNotRetry is the value of the header shouldRetry that tells the caller not to
+// repeat the request. All responses share it, so it must not be changed.
 var doNotRetry = []string{"false"}
 
-// modify changes the headers of the response that the caller will get. After the success
-// of a request that may not be sent twice, they tell the caller not to repeat it: the body
-// may be cut after the head was sent, and some SDKs repeat a request whose response they
-// can't read.
+// modify changes the headers of the response for the caller. After the success
+// of a request that must not be processed twice, they tell the caller not to repeat it. The
+// body may break off after the headers were sent, and some SDKs repeat a request whose
+// response they can't read.
 func (s *response) modify(resp *http.Response) error {
 	r := s.request
 	if retryhttp.IsEventStream(resp.Header) {
@@ -298,7 +299,7 @@ func (s *response) modify(resp *http.Response) error {
 	}
 	s.rewriteURLs(resp.Header, &from.spec)
 	if len(resp.Trailer) > 0 {
-		// HTTP/1 has trailers only behind bodies of unknown length.
+		// HTTP/1 allows trailers only after a body of unknown length.
 		resp.Header.Del("Content-Length")
 		resp.ContentLength = -1
 	}
@@ -309,7 +310,7 @@ func (s *response) modify(resp *http.Response) error {
 func (s *response) writeError(w http.ResponseWriter, err error) {
 	r := s.request
 	if r.callerGone() && errors.Is(r.caller.Err(), context.Canceled) {
-		w.WriteHeader(statusGone) // for the log alone: the caller has disconnected
+		w.WriteHeader(statusGone) // only for the log: the caller has disconnected
 		return
 	}
 	p := r.problemOf(err)
@@ -319,10 +320,10 @@ func (s *response) writeError(w http.ResponseWriter, err error) {
 	s.writeProblem(w, p)
 }
 
-// statusGone is nginx's for a caller that disconnected.
+// statusGone is nginx's status for a caller that disconnected.
 const statusGone = 499
 
-// writeProblem sends a response of the gateway itself.
+// writeProblem sends an error response of the gateway itself.
 func (s *response) writeProblem(w http.ResponseWriter, p *problem) {
 	why := p.reason
 	if why == "" {
@@ -332,8 +333,8 @@ func (s *response) writeProblem(w http.ResponseWriter, p *problem) {
 	p.write(w)
 }
 
-// keptResponse is a response of the provider that was asked for, after which the request
-// went to another key or another provider. If those fail too, it tells the caller more
+// keptResponse is a failed response of the provider that the caller asked for, kept while
+// other keys or providers are tried. If those fail too, it tells the caller more
 // than their responses.
 type keptResponse struct {
 	attempt *attempt
@@ -346,31 +347,32 @@ func (kept *keptResponse) close() {
 	}
 }
 
-// keep keeps a response that is about to be discarded. Nothing of its body is read;
-// nearly always all of it has been, and the connection is free.
+// keep keeps a response that would otherwise be discarded, and closes the one kept before.
+// It does not read the body: usually retryhttp has read it to its end, so that the
+// connection is free.
 func (s *response) keep(a *attempt, resp *http.Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	old := s.kept.Load()
 	switch {
-	case s.over || s.accepted || resp.Body == nil: // it would not be closed
+	case s.over || s.accepted || resp.Body == nil: // nothing would close it
 		return
 	case old != nil && a.result.kind == keyRejected && old.attempt.result.kind != keyRejected:
-		return // that a key is rejected is our trouble
+		return // a rejected key is our problem, so the older response tells the caller more
 	}
 	s.kept.Store(&keptResponse{attempt: a, resp: *resp})
 	resp.Body = unclosed{resp.Body}
 	old.close()
 }
 
-// unclosed is a body that is closed by another owner.
+// unclosed is a body whose Close has no effect, because keptResponse closes the body.
 type unclosed struct{ io.Reader }
 
 func (unclosed) Close() error { return nil }
 
-// best returns what the caller gets: the last response, or the kept one if that tells
-// more. It tells more than a problem of the gateway, a fallback that can't be reached, and
-// a fallback that rejects our key.
+// best returns what the caller gets: the last result, or the kept response if that tells
+// more. The kept response tells more than a problem of the gateway, a fallback that can't
+// be reached, and a fallback that rejects our key.
 func (s *response) best(resp *http.Response, err error) (*http.Response, error) {
 	kept := s.kept.Load()
 	if kept == nil {
@@ -390,13 +392,13 @@ func (s *response) best(resp *http.Response, err error) (*http.Response, error) 
 	return &own, nil
 }
 
-// tellsMore reports whether the kept response tells more than the last one. It needs the
-// lock.
+// tellsMore reports whether the kept response tells the caller more than the last result.
+// The caller of tellsMore holds s.mu.
 func (s *response) tellsMore(kept *keptResponse, err error) bool {
 	r, last := s.request, s.last
 	switch {
 	case err == nil && last == kept.attempt:
-		return false // it is that very one
+		return false // the kept response is the last one
 	case err == nil:
 		return last.result.kind == keyRejected && (last.p != r.asked || kept.attempt.result.kind != keyRejected)
 	case r.callerGone() || r.bodyError() != nil:
@@ -406,7 +408,7 @@ func (s *response) tellsMore(kept *keptResponse, err error) bool {
 	return ours || last.p != r.asked
 }
 
-// whyGivenUp returns why there is no better response.
+// whyGivenUp returns the reason for which the gateway gave up, for the statistics.
 func whyGivenUp(resp *http.Response, err error) string {
 	if p, ok := errors.AsType[*problem](err); ok {
 		return p.code
@@ -420,8 +422,8 @@ func whyGivenUp(resp *http.Response, err error) string {
 	return retry.StopPermanent.String()
 }
 
-// setRetryAdvice makes the response say whether and when to try again, by what is known
-// of all keys. It is for callers that retry.
+// setRetryAdvice sets the headers that tell a caller that retries whether and when to try
+// again. It considers all keys, not only the one of the response.
 func (s *response) setRetryAdvice(h http.Header) {
 	s.mu.Lock()
 	kind, own := s.last.result.kind, s.last.p.keys.own
@@ -436,7 +438,7 @@ func (s *response) setRetryAdvice(h http.Header) {
 	if !ok {
 		return
 	}
-	// The most exact of the forms, which comes before all others.
+	// Retry-After-Ms is the most precise of the headers, and readers prefer it.
 	h.Del("Retry-After")
 	h.Set("Retry-After-Ms", strconv.FormatInt(int64((wait+time.Millisecond-1)/time.Millisecond), 10))
 	if wait > 0 {
@@ -444,13 +446,13 @@ func (s *response) setRetryAdvice(h http.Header) {
 	}
 }
 
-// urlHeaders are the headers of a response with a URL of the provider. Those of Google are
-// for the content of an upload.
+// urlHeaders are response headers that may have a URL of the provider. Google uses the
+// last two for uploads.
 var urlHeaders = []string{"Location", "X-Goog-Upload-Url", "X-Goog-Upload-Control-Url"}
 
-// rewriteURLs makes URLs of the provider in a response lead through the gateway. A Location
-// becomes a path. The SDKs of Google take the path of the URL for an upload, and want one
-// with a host.
+// rewriteURLs replaces URLs of the provider in a response by URLs of the gateway. A
+// Location becomes a path. The upload headers keep scheme and host, because the SDKs of
+// Google require them.
 func (s *response) rewriteURLs(h http.Header, from *Spec) {
 	for _, name := range urlHeaders {
 		v := h[name]
@@ -474,8 +476,8 @@ func (s *response) rewriteURLs(h http.Header, from *Spec) {
 	}
 }
 
-// pathThrough returns the path by which the gateway leads to a URL of the provider, which
-// may be relative to its host. It reports false for a URL that is not below the base URL.
+// pathThrough returns the path of the gateway for a URL of the provider, which
+// may be relative to its host. It returns false for a URL that is not below the base URL.
 func (s *Spec) pathThrough(u *url.URL) (string, bool) {
 	base, path := s.BaseURL, u.EscapedPath()
 	if u.Host != "" && !strings.EqualFold(u.Host, base.Host) || u.Scheme != "" && u.Scheme != base.Scheme || hasDots(path) {

@@ -7,15 +7,15 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// maxRoutes is how many routes of a provider are distinguished; the rest is otherRoute.
+// maxRoutes is the greatest number of routes of a provider; all others are otherRoute.
 const (
 	maxRoutes  = 64
 	otherRoute = "other"
-	maxLabel   = 120 // bytes of a route's name
+	maxLabel   = 120 // greatest length of a route's name in bytes
 )
 
-// routeOf returns the route that a request belongs to: its method and its path,
-// in which {id} stands for what names one thing among many.
+// routeOf returns the route of a request: its method and its path,
+// with {id} in place of identifiers.
 func routeOf(method, path string) string {
 	if strings.ContainsAny(path, "0123456789") || len(path) > maxLabel {
 		path = withoutIDs(path)
@@ -41,9 +41,9 @@ func withoutIDs(path string) string {
 	return strings.Join(segments, "/")
 }
 
-// isID reports whether a segment is a number, or contains a word that looks
-// generated: long, with digits among its letters. Versions, names of models and
-// their dates are none.
+// isID reports whether a path segment is an identifier: a number, or a segment with a word
+// that looks generated, that is, long and with digits. Versions and names of models, also
+// with a date, are no identifiers.
 func isID(segment string) bool {
 	if len(segment) >= minWord && !strings.ContainsAny(segment, "-_.:~%@=+ ") {
 		return isWord(segment)
@@ -54,7 +54,7 @@ func isID(segment string) bool {
 	if len(segment) < minWord {
 		return false
 	}
-	hex := 0 // words of a UUID
+	hex := 0 // words that may be parts of a UUID
 	for word := range strings.FieldsFuncSeq(segment, func(r rune) bool { return strings.ContainsRune("-_.:~%@=+ ", r) }) {
 		if isWord(word) {
 			return true
@@ -67,32 +67,32 @@ func isID(segment string) bool {
 }
 
 const (
-	minWord = 10 // letters and digits that name one thing
-	maxWord = 40 // letters: longer ones are no words
+	minWord = 10 // shortest word with digits that counts as an identifier
+	maxWord = 40 // words of this length and longer always count as identifiers
 )
 
 func isWord(s string) bool {
 	return len(s) >= maxWord || len(s) >= minWord && strings.ContainsAny(s, "0123456789")
 }
 
-// budgets are what retries at a provider may cost, by route.
+// budgets are the retry budgets of a provider, by route.
 type budgets struct {
-	redact func(string) string // takes secrets out of the names of routes
+	redact func(string) string // removes secrets from the names of routes
 
 	mu     sync.Mutex
 	spec   limit.BudgetSpec
 	routes map[string]*limit.Budget
-	names  []string // in the order in which they came
+	names  []string // in the order in which they were added
 }
 
-// of returns the budget of a route.
+// of returns the budget of a route, and adds it if it is new.
 func (b *budgets) of(route string) *limit.Budget {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if budget := b.routes[route]; budget != nil {
 		return budget
 	}
-	route = b.redact(route) // there may be a key in the path, as some APIs want it
+	route = b.redact(route) // some APIs have the key in the path
 	if len(b.names) >= maxRoutes && b.routes[route] == nil {
 		route = otherRoute
 	}
@@ -101,14 +101,14 @@ func (b *budgets) of(route string) *limit.Budget {
 	}
 	budget, err := limit.NewBudget(b.spec)
 	if err != nil {
-		return nil // has been validated; and without one everything is granted
+		return nil // can't happen: the spec is valid. nil allows every retry
 	}
 	put(&b.routes, route, budget)
 	b.names = append(b.names, route)
 	return budget
 }
 
-// list returns what is left.
+// list returns the rest of each budget.
 func (b *budgets) list() []Budget {
 	b.mu.Lock()
 	defer b.mu.Unlock()

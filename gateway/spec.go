@@ -14,48 +14,48 @@ import (
 )
 
 // Spec is the configuration of a provider. [New] and [Gateway.Reload] fill in the defaults
-// of fields that are zero, as [Spec.Fill] does; name, preset and, for the preset [Generic],
-// the base URL have none.
+// of zero fields, like [Spec.Fill]. Name and preset have no default, nor has
+// the base URL of the preset [Generic].
 type Spec struct {
 	Name    string   // requests to /p/<name>/ go to this provider; lower-case letters, digits, "-", "_" and "."
 	Preset  string   // one of Presets: sets the defaults below
-	Format  string   // wire format; a fallback must have the same. The default is the preset, none for Generic
+	Format  string   // wire format; a fallback must have the same. The default is the preset's name, or "" for Generic
 	BaseURL *url.URL // the path of a request is appended to it
 
-	H2C bool // speak HTTP/2 without TLS and without negotiation to an http:// address
+	H2C bool // speak HTTP/2 without TLS and without negotiation to an http:// use HTTP/2 without TLS and without negotiation; requires an http:// address
 
-	Keys       []Key  // the gateway picks one per attempt; none means that callers send their own, unless Keyless
+	Keys       []Key  // the gateway picks one for each attempt; none means that callers send their own, unless Keyless is set
 	Keyless    bool   // send no credentials, neither ours nor those of callers
 	AuthHeader string // header of the key; the default is that of the preset
 	AuthScheme string // word before the key, such as "Bearer"; the default is that of the preset, none if AuthHeader is set
 
-	Policy          retry.Policy // of all attempts of a request, at all providers
-	RetryPosts      string       // PostsNever, PostsAnswered or PostsUnanswered
-	Repeatable      []Route      // requests that may be sent twice beside those that HTTP allows
-	IdempotencyKeys bool         // add an Idempotency-Key to requests that may not be sent twice, so that they may
+	Policy          retry.Policy // for all attempts of a request, at all providers
+	RetryPosts      string       // PostsNever, PostsAnswered or PostsUnanswered; the default is that of the preset
+	Repeatable      []Route      // requests that may be processed twice, in addition to those that HTTP allows
+	IdempotencyKeys bool         // add an Idempotency-Key to requests that otherwise must not be processed twice
 	Headers         []Header     // set on every request
 
 	Rate       limit.Frequency // requests per time; the zero Frequency means no limit
-	Burst      int             // requests that may follow each other at once; 0 means 1
+	Burst      int             // requests that may follow each other without a delay; 0 means 1
 	Adaptive   bool            // learn the rate from responses with the status 429
-	Concurrent int             // requests at once; 0 means no limit
+	Concurrent int             // concurrent requests; 0 means no limit
 	Queue      int             // requests that may wait for a limit or for recovery; 0 means 1000
-	Priority   limit.Priority  // of requests without the header X-Tideover-Priority
+	Priority   limit.Priority  // priority of requests without the header X-Tideover-Priority
 
 	Breaker breaker.Config // when the provider counts as down; the zero Config means breaker.Provider
-	OpenFor time.Duration  // the least time until the first probe of a provider that is down; 0 means that the health gate decides
+	OpenFor time.Duration  // shortest time until the first probe of a provider that is down; 0 means that the health gate decides
 
 	// Headers and query parameters of callers that this provider gets as a fallback,
-	// beside those that are known to be no credentials.
+	// in addition to those that are known to carry no credentials.
 	ForwardHeaders []string
 	ForwardQuery   []string
 
 	Fallback      []string // names of providers that take over, in order
 	FallbackAfter int      // attempts at one provider before the next takes over, unless it is down; 0 means 2
 
-	StreamHold time.Duration // how long a stream is held back for its first content; 0 means 10s, -1 none
-	StreamIdle time.Duration // the longest silence within a response; 0 means 5m, -1 no limit
-	MaxBody    int64         // largest body, in bytes, of a request that names this provider; 0 means 64 MiB, -1 no limit
+	StreamHold time.Duration // how long a stream is held back until its first content; 0 means 10s, -1 not at all
+	StreamIdle time.Duration // longest silence within a response; 0 means 5m, -1 no limit
+	MaxBody    int64         // greatest body, in bytes, of a request that names this provider; 0 means 64 MiB, -1 no limit
 }
 
 // Key is a credential of a provider.
@@ -75,12 +75,12 @@ type Header struct {
 // below it.
 type Route struct{ Method, Path string }
 
-// Values of Spec.RetryPosts: when a POST is repeated that the provider did not reject
-// before working on it.
+// Values of Spec.RetryPosts: when to repeat a POST that the provider may have
+// processed.
 const (
-	PostsNever      = "never"      // never
-	PostsAnswered   = "answered"   // after a response that says that the failure is temporary
-	PostsUnanswered = "unanswered" // also after none: the request may be done, and billed, twice
+	PostsNever      = "never"      // do not repeat it
+	PostsAnswered   = "answered"   // after a response with a temporary failure
+	PostsUnanswered = "unanswered" // also without a response: the provider may process the request, and bill it, twice
 )
 
 // The presets.
@@ -91,7 +91,7 @@ const (
 	Generic   = "generic" // any HTTP API
 )
 
-// Presets are all presets.
+// Presets lists all presets.
 var Presets = []string{OpenAI, Anthropic, Gemini, Generic}
 
 // Secret is a value that must not be shown: a key, a token, the value of a header. All
@@ -129,21 +129,21 @@ func (s Secret) MarshalYAML() (any, error) { return s.value.MarshalYAML() }
 // LogValue implements [slog.LogValuer]: it is "***".
 func (s Secret) LogValue() slog.Value { return s.value.LogValue() }
 
-// preset is what is known of an API.
+// preset has the settings of a known API.
 type preset struct {
-	base     string // its address; "" means that it must be said
-	header   string // where a key goes
-	scheme   string // what stands before it
+	base     string // base URL; "" means that the spec must have one
+	header   string // header of a key
+	scheme   string // word before the key in the header
 	posts    string
 	policy   string
-	conflict bool   // 409 may pass
-	deadline string // the header that tells the provider how much time is left
+	conflict bool   // status 409 is temporary
+	deadline string // header that tells the provider how much time is left
 }
 
-// The policies of the presets. An attempt's time ends with the headers of its
-// answer. For a model that does not stream these come when it is done, for which
-// the clients of the providers allow ten minutes; less would turn what is slow,
-// and paid for, into a failure that must not be repeated.
+// The policies of the presets. The attempt timeout ends with the headers of the
+// answer. A model that does not stream sends them when it has finished, and
+// the SDKs of the providers wait ten minutes for that. A shorter timeout would turn a slow
+// answer that is paid for into a failure that must not be repeated.
 const (
 	providerPolicy = "http attempts=4 attempt-timeout=10m total-timeout=20m"
 	genericPolicy  = "http attempts=4 attempt-timeout=2m total-timeout=10m"
@@ -168,9 +168,9 @@ var presets = map[string]preset{
 	},
 }
 
-// attemptTimeout returns how long an attempt may take where a policy sets no limit.
+// attemptTimeout returns the attempt timeout for policies that set none.
 func (p *preset) attemptTimeout() time.Duration {
-	policy, _ := retry.Parse(p.policy) // which a test reads
+	policy, _ := retry.Parse(p.policy) // can't fail: a test parses it
 	return policy.AttemptTimeout
 }
 
@@ -183,12 +183,12 @@ const (
 	defaultMaxBody       = 64 << 20
 )
 
-// Fill returns the spec with the defaults of its preset for fields that are zero. -1 means
-// none for StreamHold, StreamIdle and MaxBody. A spec with an unknown preset stays as it is.
+// Fill returns the spec with the defaults of its preset in zero fields. For StreamHold,
+// StreamIdle and MaxBody, use -1 for none. A spec with an unknown preset stays as it is.
 func (s Spec) Fill() Spec {
 	p, ok := presets[s.Preset]
 	if !ok {
-		return s // which Validate refuses
+		return s // Validate rejects it
 	}
 	if s.Preset != Generic {
 		s.Format = cmp.Or(s.Format, s.Preset)
@@ -200,7 +200,7 @@ func (s Spec) Fill() Spec {
 		s.AuthHeader, s.AuthScheme = p.header, cmp.Or(s.AuthScheme, p.scheme)
 	}
 	if s.Policy == (retry.Policy{}) {
-		s.Policy, _ = retry.Parse(p.policy) // which a test reads
+		s.Policy, _ = retry.Parse(p.policy) // can't fail: a test parses it
 	}
 	if s.Breaker == (breaker.Config{}) {
 		s.Breaker = breaker.Provider()
@@ -214,6 +214,6 @@ func (s Spec) Fill() Spec {
 	return s
 }
 
-// ours reports whether requests carry credentials of ours, or none at all, so that
-// what the provider says of them is about us and not about a caller.
+// ours reports whether requests carry credentials of ours or none at all. What the
+// provider states about limits then applies to us and not to a caller.
 func (s *Spec) ours() bool { return len(s.Keys) > 0 || s.Keyless }

@@ -16,7 +16,7 @@ import (
 
 // FieldError is a problem of a [Spec].
 type FieldError struct {
-	Provider string // its name
+	Provider string // name of the provider
 	Field    string // the key in the configuration file, such as rate.requests; "" means the provider as a whole
 	Err      error
 }
@@ -32,7 +32,7 @@ func (e *FieldError) Error() string {
 // Unwrap returns the problem.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// checker collects what is wrong with one spec.
+// checker collects the problems of one spec.
 type checker struct {
 	name string
 	errs []error
@@ -42,7 +42,7 @@ func (c *checker) bad(field, format string, args ...any) {
 	c.add(field, fmt.Errorf(format, args...))
 }
 
-// add notes an error, or each of several that were joined.
+// add records an error, or each error of a joined one.
 func (c *checker) add(field string, err error) {
 	if err == nil {
 		return
@@ -61,7 +61,7 @@ var (
 	validMethod = lazyregexp.New(`^[A-Z]+$`)
 )
 
-// Validate returns all problems of the spec by itself, each a [*FieldError]. Defaults must
+// Validate returns all problems of the spec alone, each a [*FieldError]. Defaults must
 // have been filled in; see [Spec.Fill].
 func (s Spec) Validate() error {
 	c := &checker{name: s.Name}
@@ -71,7 +71,7 @@ func (s Spec) Validate() error {
 	if !slices.Contains(Presets, s.Preset) {
 		c.bad("preset", "%q is none of %s", s.Preset, strings.Join(Presets, ", "))
 	} else if s.Preset != Generic && s.Format != s.Preset {
-		c.bad("format", "%q is not that of the preset %s; one of its own needs the preset %s", s.Format, s.Preset, Generic)
+		c.bad("format", "%q is not the format of the preset %s; another format requires the preset %s", s.Format, s.Preset, Generic)
 	}
 	c.address(&s)
 	c.credentials(&s)
@@ -100,24 +100,24 @@ func (c *checker) address(s *Spec) {
 
 func (c *checker) credentials(s *Spec) {
 	if s.Keyless && len(s.Keys) > 0 {
-		c.bad("auth", "there are keys, and none are to be sent")
+		c.bad("auth", "a provider that gets no credentials can't have keys")
 	}
 	if len(s.Keys) > health.MaxTargets {
-		c.bad("auth", "%d keys are more than %d", len(s.Keys), health.MaxTargets)
+		c.bad("auth", "%d keys are too many; at most %d are allowed", len(s.Keys), health.MaxTargets)
 	}
 	seen := map[string]bool{}
 	for i, k := range s.Keys {
 		switch {
 		case !validName.MatchString(k.Name):
-			c.bad("auth", "key %d: %q is not a name for a key", i+1, k.Name)
+			c.bad("auth", "key %d: %q is not a valid name for a key", i+1, k.Name)
 		case seen[k.Name]:
 			c.bad("auth", "there are two keys %q", k.Name)
 		case k.Value.IsZero():
 			c.bad("auth", "key %q is empty", k.Name)
 		case !sendable(k.Value.Reveal()):
-			c.bad("auth", "key %q can't stand in a header", k.Name)
+			c.bad("auth", "key %q is not a valid header value", k.Name)
 		case k.Account != "" && !validName.MatchString(k.Account):
-			c.bad("auth", "key %q: %q is not a name for an account", k.Name, k.Account)
+			c.bad("auth", "key %q: %q is not a valid name for an account", k.Name, k.Account)
 		}
 		seen[k.Name] = true
 	}
@@ -132,16 +132,16 @@ func (c *checker) credentials(s *Spec) {
 		case !httpheader.IsToken(h.Name):
 			c.bad("headers", "%q is not the name of a header", h.Name)
 		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(h.Name)):
-			c.bad("headers", "%s is set by the client itself", h.Name)
+			c.bad("headers", "%s is set by the HTTP client and can't be configured", h.Name)
 		case !sendable(h.Value.Reveal()):
-			c.bad("headers", "the value of %s can't stand in a header", h.Name)
+			c.bad("headers", "the value of %s is not a valid header value", h.Name)
 		}
 	}
 }
 
-// forwarding checks what callers' requests to other providers may bring here. The
-// operator decides about names that could mean anything, and can't decide to send
-// credentials.
+// forwarding checks which headers and parameters of callers this provider may get as a
+// fallback. The operator may add names whose meaning we do not know, but no names that
+// carry credentials.
 func (c *checker) forwarding(s *Spec) {
 	for _, name := range s.ForwardHeaders {
 		switch canonical := http.CanonicalHeaderKey(name); {
@@ -161,7 +161,7 @@ func (c *checker) forwarding(s *Spec) {
 	}
 }
 
-// ownHeaders are those that net/http sets itself.
+// ownHeaders are headers that net/http sets itself.
 var ownHeaders = []string{"Content-Length", "Transfer-Encoding", "Connection", "Trailer", "Host"}
 
 // sendable reports whether the text can be the value of a header.
@@ -193,7 +193,7 @@ func (c *checker) limits(s *Spec) {
 	if s.Rate != (limit.Frequency{}) {
 		c.add("rate.requests", limit.RateConfig{Rate: s.Rate, Burst: max(s.Burst, 0)}.Validate())
 	} else if s.Burst != 0 {
-		c.bad("rate.burst", "there is no rate.requests that it could be a burst of")
+		c.bad("rate.burst", "requires rate.requests")
 	}
 	if s.Burst < 0 {
 		c.bad("rate.burst", "%d is negative", s.Burst)
@@ -217,11 +217,11 @@ func (c *checker) limits(s *Spec) {
 	c.add("priority", s.Priority.Validate())
 }
 
-// ValidateAll returns all problems of the specs, by themselves and with each other, each a
-// [*FieldError]. Defaults must have been filled in; see [Spec.Fill].
+// ValidateAll returns all problems of the specs, of each alone and of their combination,
+// each a [*FieldError]. Defaults must have been filled in; see [Spec.Fill].
 //
-// The fallbacks of a fallback are not used, so that two providers may be the fallback of
-// each other.
+// The gateway does not use the fallbacks of a fallback, so two providers may be the
+// fallback of each other.
 func ValidateAll(specs []Spec) error {
 	var errs []error
 	byName := map[string]*Spec{}
@@ -241,7 +241,7 @@ func ValidateAll(specs []Spec) error {
 
 const unknownFormat = "the wire format of %q is not known; give it one with format"
 
-// fallbacks checks those who take over for the provider.
+// fallbacks checks the fallbacks of the provider.
 func fallbacks(s *Spec, known map[string]*Spec) []error {
 	c := &checker{name: s.Name}
 	seen := map[string]bool{}
@@ -249,7 +249,7 @@ func fallbacks(s *Spec, known map[string]*Spec) []error {
 		other := known[name]
 		switch {
 		case seen[name]:
-			c.bad("fallback", "%q is given twice", name)
+			c.bad("fallback", "%q is listed twice", name)
 		case name == s.Name:
 			c.bad("fallback", "%q can't take over from itself", name)
 		case other == nil:
@@ -259,7 +259,7 @@ func fallbacks(s *Spec, known map[string]*Spec) []error {
 		case other.Format == "":
 			c.bad("fallback", unknownFormat, name)
 		case other.Format != s.Format:
-			c.bad("fallback", "%q speaks %s, and %q speaks %s; there is no translation", s.Name, s.Format, name, other.Format)
+			c.bad("fallback", "%q has the format %s and %q has the format %s; the gateway does not translate between formats", s.Name, s.Format, name, other.Format)
 		case !other.ours():
 			c.bad("fallback", "%q has no credentials of its own, and those of callers are not sent to another provider; give it auth, or auth: none", name)
 		}

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// Stats are the numbers of a gateway since its start, for metrics.
+// Stats are the counts of a gateway since its start, for metrics.
 type Stats struct {
 	Providers []ProviderStats // in the order of the configuration
-	Failovers []FailoverCount // configured fallbacks are listed from the start
+	Failovers []FailoverCount // also lists configured fallbacks without a failover
 }
 
-// ProviderStats are the numbers of one provider.
+// ProviderStats are the counts of one provider.
 type ProviderStats struct {
-	Status      Status             // with its totals
-	Outages     uint64             // outages that are over
+	Status      Status             // its state and totals
+	Outages     uint64             // outages that have ended
 	Late        uint64             // requests whose deadline was missed
 	Attempts    []AttemptCount     // attempts sent to the provider, without counts of 0
-	Retries     map[string]float64 // retries, by the origin of the delay
+	Retries     map[string]float64 // retries, by source of the delay
 	WaitSeconds map[string]float64 // waiting times of requests, by cause
 	GiveUps     map[string]float64 // requests that were given up, by reason
 	FirstByte   Histogram          // from sending an attempt to the first byte of its response
@@ -40,46 +40,47 @@ type FailoverCount struct {
 	Count    uint64
 }
 
-// Histogram counts durations.
+// Histogram is a distribution of durations.
 type Histogram struct {
 	Count   uint64
-	Seconds float64            // the sum
-	Buckets map[float64]uint64 // by upper bound in seconds: durations up to that length
+	Seconds float64            // sum of all durations
+	Buckets map[float64]uint64 // by upper bound in seconds: number of durations up to that bound
 }
 
-// Load counts the requests of callers to a provider since the start, and the attempts made for them.
+// Load counts the requests of callers to a provider since the start, and the attempts for
+// them.
 type Load struct {
-	Requests uint64 // of callers
-	Sent     uint64 // attempts for them, at this provider or another
+	Requests uint64 // requests of callers
+	Sent     uint64 // attempts for them, at this provider and at fallbacks
 }
 
 // stats counts the requests of a provider since the start. It belongs to the provider's
-// name, and so outlives every reload.
+// name, so it survives reloads.
 type stats struct {
 	requests, succeeded, failed, canceled, cutShort atomic.Uint64
-	attempts                                        atomic.Uint64 // sent to it, for itself or for another
-	sent                                            atomic.Uint64 // sent anywhere for its callers
+	attempts                                        atomic.Uint64 // sent to this provider, for its own requests and as a fallback
+	sent                                            atomic.Uint64 // sent to any provider for its own requests
 	throttled, failovers, probes, hedges, notKept   atomic.Uint64
 	outages, late                                   atomic.Uint64
 
-	retries labelled // by who set the wait
-	waits   labelled // seconds, by what was waited for
+	retries labelled // by source of the delay
+	waits   labelled // seconds, by cause
 	giveUps labelled // by reason
 	ttfb    histogram
 
 	mu    sync.Mutex
 	keys  map[string]*keyStats
-	moves map[pair]uint64 // of its own requests, from one provider to another
+	moves map[pair]uint64 // failovers of its own requests
 }
 
-// moved counts a move of one of its requests.
+// moved counts a failover of one of its requests.
 func (s *stats) moved(from, to string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	put(&s.moves, pair{from, to}, s.moves[pair{from, to}]+1)
 }
 
-// key returns the counts of a key.
+// key returns the counts of a key, and adds the key if it is new.
 func (s *stats) key(name string) *keyStats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +92,7 @@ func (s *stats) key(name string) *keyStats {
 	return k
 }
 
-// put sets the value of a key in a map, which is made if it is nil.
+// put sets a value in a map, and makes the map if it is nil.
 func put[K comparable, V any](m *map[K]V, k K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -102,10 +103,10 @@ func put[K comparable, V any](m *map[K]V, k K, v V) {
 // keyStats counts the attempts with one key, by their result.
 type keyStats struct{ by [len(classes)]atomic.Uint64 }
 
-// classes are what attempts bring: classes of statuses, and what is none.
+// classes are the results of attempts: classes of status codes, and results without one.
 var classes = [...]string{"1xx", "2xx", "3xx", "4xx", "429", "5xx", "error", "canceled"}
 
-// The places in classes that are no classes of statuses.
+// Indexes in classes.
 const (
 	class429 = 4 + iota
 	class5xx
@@ -113,7 +114,7 @@ const (
 	classCanceled
 )
 
-// classOf returns the place of a status.
+// classOf returns the index in classes for a status code.
 func classOf(code int) int {
 	switch {
 	case code == 429:
@@ -125,7 +126,7 @@ func classOf(code int) int {
 	}
 }
 
-// labelled is a sum for each of a few words.
+// labelled is a sum for each of a few labels.
 type labelled struct {
 	mu   sync.Mutex
 	sums map[string]float64
@@ -143,11 +144,11 @@ func (l *labelled) all() map[string]float64 {
 	return maps.Clone(l.sums)
 }
 
-// bounds are the upper ends of the histogram's buckets, in seconds: from a cache
-// to a model that thinks.
+// bounds are the upper bounds of the histogram's buckets, in seconds: from the answer of a
+// cache to that of a slow model.
 var bounds = [...]float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 
-// histogram counts times to first byte.
+// histogram is a distribution of times to first byte.
 type histogram struct {
 	buckets [len(bounds) + 1]atomic.Uint64
 	nanos   atomic.Int64
@@ -158,7 +159,7 @@ func (h *histogram) observe(d time.Duration) {
 	h.nanos.Add(int64(d))
 }
 
-// snapshot returns the counts, each bucket with all that are below it.
+// snapshot returns the histogram with cumulative buckets.
 func (h *histogram) snapshot() Histogram {
 	s := Histogram{Buckets: make(map[float64]uint64, len(bounds)), Seconds: time.Duration(h.nanos.Load()).Seconds()}
 	for i := range h.buckets {
@@ -170,6 +171,5 @@ func (h *histogram) snapshot() Histogram {
 	return s
 }
 
-// seconds returns a wait as a header states it: whole seconds, never less than it
-// is, and at least one.
+// seconds returns a duration for Retry-After: in whole seconds, rounded up, at least 1.
 func seconds(d time.Duration) int64 { return int64(max(math.Ceil(d.Seconds()), 1)) }

@@ -12,16 +12,16 @@ import (
 // The states of a provider, from good to bad.
 const (
 	Up         = "up"         // all requests pass
-	Throttled  = "throttled"  // requests of some route or model have to wait with all keys that were not rejected
-	Refused    = "refused"    // all its keys were rejected: they are used only if no other provider takes a request
+	Throttled  = "throttled"  // requests of a route or model have to wait, with all keys that were not rejected
+	Refused    = "refused"    // all its keys were rejected; it is used only if no other provider can take a request
 	Recovering = "recovering" // waiting requests are sent one after the other
-	Probing    = "probing"    // one request is the probe for all
+	Probing    = "probing"    // one request probes, the others wait
 	Down       = "down"       // no request is sent until the next probe
-	Opened     = "opened"     // no request is sent, by an operator's action
+	Opened     = "opened"     // no request is sent, because an operator opened the breaker
 	Draining   = "draining"   // requests in progress finish; new ones go to a fallback or are rejected
 )
 
-// States are all states.
+// States lists all states.
 var States = []string{Up, Throttled, Refused, Recovering, Probing, Down, Opened, Draining}
 
 // Status is the state of a provider at one moment. Its JSON is part of the HTTP API of
@@ -35,90 +35,91 @@ type Status struct {
 	Fallback []string `json:"fallback"`
 
 	State   string     `json:"state"`
-	Why     string     `json:"why,omitempty"`   // it is throttled or refused, such as "its keys were rejected (401)" or "POST /v1/messages, model m: its keys were throttled (429)"
-	Held    bool       `json:"held,omitempty"`  // by an operator: it counts as up even if it fails
-	Since   *time.Time `json:"since,omitempty"` // when the state began that is not up
+	Why     string     `json:"why,omitempty"`   // why it is throttled or refused, such as "its keys were rejected (401)" or "POST /v1/messages, model m: its keys were throttled (429)"
+	Held    bool       `json:"held,omitempty"`  // an operator's action makes it count as up even if it fails
+	Since   *time.Time `json:"since,omitempty"` // when the current state began; nil for up
 	Breaker string     `json:"breaker"`         // closed, open, half-open, forced-open, forced-closed
 
 	InFlight int            `json:"in_flight"`
-	Waiting  int            `json:"waiting"`          // for their turn, or for recovery
+	Waiting  int            `json:"waiting"`          // requests that wait for a limit, a key or recovery
 	ByClass  map[string]int `json:"waiting_by_class"` // the same by priority
 
 	Totals   Totals    `json:"totals"`
-	TTFB     float64   `json:"ttfb_seconds"`   // mean time to first byte of the recent successes
-	Pressure float64   `json:"error_pressure"` // 0 while half of the recent attempts succeed, more if fewer do: stretches delays
+	TTFB     float64   `json:"ttfb_seconds"`   // mean time to first byte of recent successes
+	Pressure float64   `json:"error_pressure"` // 0 if at least half of the recent attempts succeed, higher if fewer do; lengthens delays
 	Rate     *Limits   `json:"rate,omitempty"`
 	Keys     []KeyInfo `json:"keys"`
 
-	Throttles []Throttle `json:"throttles"` // what has to wait, by key, route and model
+	Throttles []Throttle `json:"throttles"` // current waits, by key, route and model
 
-	Recovery  *Recovery  `json:"recovery,omitempty"` // while it is down
-	Outages   []Outage   `json:"outages"`            // the latest, newest first
-	Failovers []Failover `json:"failovers"`          // the same
-	Quotas    []Quota    `json:"quotas"`             // as its latest answers said
-	Budgets   []Budget   `json:"budgets"`            // of retries, by route
+	Recovery  *Recovery  `json:"recovery,omitempty"` // set while it is down
+	Outages   []Outage   `json:"outages"`            // recent outages, newest first
+	Failovers []Failover `json:"failovers"`          // recent failovers, newest first
+	Quotas    []Quota    `json:"quotas"`             // limits that its latest answers stated
+	Budgets   []Budget   `json:"budgets"`            // rest of the retry budgets, by route
 }
 
-// Totals are counts since the start.
+// Totals are counts since the start of the gateway.
 type Totals struct {
-	Requests  uint64  `json:"requests"` // of callers
-	Attempts  uint64  `json:"attempts"` // sent to this provider, for its own requests or for those of others
-	Sent      uint64  `json:"sent"`     // attempts of its own requests, here or elsewhere
+	Requests  uint64  `json:"requests"` // requests of callers
+	Attempts  uint64  `json:"attempts"` // attempts sent to this provider, for its own requests and as a fallback
+	Sent      uint64  `json:"sent"`     // attempts for its own requests, at this provider and at fallbacks
 	Retries   uint64  `json:"retries"`
 	Succeeded uint64  `json:"succeeded"`
-	Failed    uint64  `json:"failed"`        // answered by us with an error, or with the last failure
-	Canceled  uint64  `json:"canceled"`      // callers that went away
-	Throttled uint64  `json:"throttled"`     // answers "too many requests"
-	Failovers uint64  `json:"failovers"`     // of its own requests, to another provider
-	Probes    uint64  `json:"probes"`        // attempts that looked whether it is back
+	Failed    uint64  `json:"failed"`        // requests that got an error of the gateway or the last failure
+	Canceled  uint64  `json:"canceled"`      // requests whose caller disconnected
+	Throttled uint64  `json:"throttled"`     // answers with status 429
+	Failovers uint64  `json:"failovers"`     // moves of its own requests to another provider
+	Probes    uint64  `json:"probes"`        // attempts that tested whether it is back
 	Hedges    uint64  `json:"hedges"`        // second attempts beside a slow one
-	CutShort  uint64  `json:"cut_short"`     // answers that broke off after the caller had seen some of them
-	NotKept   uint64  `json:"not_kept"`      // bodies too long to be sent again
-	Amplified float64 `json:"amplification"` // attempts of its own requests, for each of them
+	CutShort  uint64  `json:"cut_short"`     // answers that broke off after the caller had got a part
+	NotKept   uint64  `json:"not_kept"`      // request bodies too long to be stored and sent again
+	Amplified float64 `json:"amplification"` // Sent divided by Requests
 }
 
-// Limits are the limits in force.
+// Limits are the limits that apply now.
 type Limits struct {
-	PerSecond  float64 `json:"per_second,omitempty"` // 0 means that nothing limits it
-	Adaptive   bool    `json:"adaptive,omitempty"`   // found out, not configured
+	PerSecond  float64 `json:"per_second,omitempty"` // 0 means no limit
+	Adaptive   bool    `json:"adaptive,omitempty"`   // the rate was learned, not configured
 	Concurrent int     `json:"concurrent,omitempty"`
 }
 
 // KeyInfo is the state of a key.
 type KeyInfo struct {
 	Name      string     `json:"name"`
-	Account   string     `json:"account,omitempty"` // whose limit it shares with others
+	Account   string     `json:"account,omitempty"` // account whose limit it shares
 	InFlight  int        `json:"in_flight"`
-	CoolUntil *time.Time `json:"cool_until,omitempty"` // it was rejected; waits that its server asks for are in Throttles
-	Refused   bool       `json:"refused,omitempty"`    // until then it is used only if nothing else takes a request
-	Reason    string     `json:"reason,omitempty"`     // the status that closed it, such as "401" or "429 insufficient_quota"
+	CoolUntil *time.Time `json:"cool_until,omitempty"` // end of the time in which it is avoided because it was rejected; waits that the server asks for are in Throttles
+	Refused   bool       `json:"refused,omitempty"`    // until CoolUntil it is used only if nothing else can take a request
+	Reason    string     `json:"reason,omitempty"`     // status with which it was rejected, such as "401" or "429 insufficient_quota"
 	Failures  int        `json:"failures"`             // in a row
 	Score     float64    `json:"score"`                // seconds; lower is better
 }
 
-// Throttle is a wait that a provider asked for: with this key, requests of this route
-// for this model are not sent. One because of an account is about all of them.
+// Throttle is a wait that a provider asked for: requests of this route
+// for this model are not sent with this key. A wait of an account applies to all requests
+// with the key.
 type Throttle struct {
 	Key       string    `json:"key"`
-	Account   string    `json:"account,omitempty"` // that is limited: no request is sent with the key
-	Route     string    `json:"route"`             // "" if all wait because of an account
-	Model     string    `json:"model,omitempty"`   // none if requests of the route name none
+	Account   string    `json:"account,omitempty"` // limited account, if the wait is one of an account; no request is sent with the key
+	Route     string    `json:"route"`             // "" for a wait of an account
+	Model     string    `json:"model,omitempty"`   // "" if requests of the route name no model
 	Reason    string    `json:"reason"`            // such as "429"
 	Since     time.Time `json:"since"`
-	Until     time.Time `json:"until"`      // as the provider said
-	NextProbe time.Time `json:"next_probe"` // from when one request may find out whether the wait is over; not before Until if an account states its reset
+	Until     time.Time `json:"until"`      // end that the provider stated
+	NextProbe time.Time `json:"next_probe"` // when one request may test whether the wait is over; not before Until if an account states its reset
 }
 
-// Recovery is the estimate of when an outage ends.
+// Recovery is the estimate of the end of an outage.
 type Recovery struct {
 	Next     *time.Time `json:"next_probe,omitempty"`
-	Due      bool       `json:"due,omitempty"`      // the next request looks at once whether it is back
-	Expected *time.Time `json:"expected,omitempty"` // by the estimate's median, now that it has lasted so long; none if nothing was learned
-	Probes   int        `json:"probes"`             // that failed so far
-	Outages  float64    `json:"learned_from"`       // outages that the estimate rests on
+	Due      bool       `json:"due,omitempty"`      // the next request is a probe
+	Expected *time.Time `json:"expected,omitempty"` // median of the estimate, given how long the outage has lasted; nil if no outage is known
+	Probes   int        `json:"probes"`             // failed probes so far
+	Outages  float64    `json:"learned_from"`       // number of outages that the estimate is based on
 
-	// Predicted is for how long, when it began: what will stand in the list of
-	// outages. 0 means that it is not known.
+	// Predicted is the duration that was predicted when the outage began. The list of
+	// outages will show it. 0 means that there was no prediction.
 	Predicted float64 `json:"predicted_seconds,omitempty"`
 }
 
@@ -127,13 +128,13 @@ type Outage struct {
 	Began     time.Time `json:"began"`
 	Ended     time.Time `json:"ended"`
 	Seconds   float64   `json:"seconds"`
-	AtLeast   bool      `json:"at_least,omitempty"` // there was no request for long before it was seen to be over: Seconds is up to the last failure
-	Predicted float64   `json:"predicted_seconds"`  // when it began; 0 if it was not known
+	AtLeast   bool      `json:"at_least,omitempty"` // Seconds ends at the last failure: there was no request for long, so the true end is unknown
+	Predicted float64   `json:"predicted_seconds"`  // duration that was predicted when it began; 0 if there was no prediction
 	Probes    int       `json:"probes"`
-	Cause     string    `json:"cause"` // what closed the gate, such as "consecutive"
+	Cause     string    `json:"cause"` // why the breaker opened, such as "consecutive"
 }
 
-// Failover is a request that another provider took over.
+// Failover is a move of a request to another provider.
 type Failover struct {
 	Time time.Time `json:"time"`
 	From string    `json:"from"`
@@ -144,7 +145,7 @@ type Failover struct {
 // Quota is a limit that the provider states in its responses.
 type Quota struct {
 	Name      string     `json:"name"` // such as "requests" or "input-tokens"
-	Key       string     `json:"key"`  // whose it is
+	Key       string     `json:"key"`  // key to which the limit applies
 	Limit     int64      `json:"limit,omitempty"`
 	Remaining int64      `json:"remaining"`
 	Reset     *time.Time `json:"reset,omitempty"`
@@ -157,7 +158,7 @@ type Budget struct {
 	Max    float64 `json:"max"`
 }
 
-// Status returns where all providers are, in the order of the configuration.
+// Status returns the state of all providers, in the order of the configuration.
 func (g *Gateway) Status() []Status {
 	t := g.table.Load()
 	list := make([]Status, 0, len(t.names))
@@ -167,7 +168,7 @@ func (g *Gateway) Status() []Status {
 	return list
 }
 
-// status returns where the provider is.
+// status returns the state of the provider.
 func (p *provider) status() Status {
 	now := time.Now()
 	u := &p.upstream
@@ -211,7 +212,8 @@ func (p *provider) status() Status {
 	return st
 }
 
-// state returns the worst that can be said, and since when it is so.
+// state returns the worst state that applies, and since when. rejected and throttled are
+// the times since when all keys are rejected or throttled; zero means that they are not.
 func (p *provider) state(gate *health.GateStats, rejected, throttled, now time.Time) (string, time.Time) {
 	switch m, since := p.override.current(); m {
 	case openedByHand:
@@ -238,7 +240,7 @@ func (p *provider) state(gate *health.GateStats, rejected, throttled, now time.T
 	return Up, time.Time{}
 }
 
-// expected returns what is expected of the outage.
+// expected returns the estimate of the end of the current outage.
 func (u *upstream) expected(gate *health.GateStats, now time.Time) *Recovery {
 	r := &Recovery{Probes: gate.Failed, Outages: u.gate.learned()}
 	if o, ok := u.history.now(); ok {
@@ -257,7 +259,7 @@ func (u *upstream) expected(gate *health.GateStats, now time.Time) *Recovery {
 	return r
 }
 
-// limits returns what is allowed, nil if nothing limits it.
+// limits returns the limits that apply, or nil if there are none.
 func (u *upstream) limits(spec *Spec) *Limits {
 	l := Limits{Concurrent: spec.Concurrent}
 	if u.rate != nil {
@@ -274,7 +276,7 @@ func (u *upstream) limits(spec *Spec) *Limits {
 	return &l
 }
 
-// waitingNow returns how many requests wait, for any reason.
+// waitingNow returns how many requests wait, for any reason, in all and by priority.
 func (u *upstream) waitingNow(gate *health.GateStats) (sum int, byClass map[string]int) {
 	counts := gate.ByClass
 	if u.slots != nil {
@@ -315,7 +317,7 @@ func (s *stats) totals() Totals {
 // Names returns the names of the providers, sorted.
 func (g *Gateway) Names() []string { return slices.Sorted(slices.Values(g.table.Load().names)) }
 
-// Stats returns the numbers of all providers.
+// Stats returns the counts and the state of all providers.
 func (g *Gateway) Stats() Stats {
 	t := g.table.Load()
 	s := Stats{Failovers: t.failovers(), Providers: make([]ProviderStats, 0, len(t.names))}
@@ -325,7 +327,7 @@ func (g *Gateway) Stats() Stats {
 	return s
 }
 
-// publicStats returns the numbers of the provider.
+// publicStats returns the counts and the state of the provider.
 func (p *provider) publicStats() ProviderStats {
 	s := ProviderStats{
 		Status: p.status(), Outages: p.stats.outages.Load(), Late: p.stats.late.Load(), FirstByte: p.stats.ttfb.snapshot(),
@@ -341,7 +343,7 @@ func (p *provider) publicStats() ProviderStats {
 	return s
 }
 
-// Loads returns the load of each provider, by name.
+// Loads returns the numbers of requests and attempts of each provider, by name.
 func (g *Gateway) Loads() map[string]Load {
 	t := g.table.Load()
 	loads := make(map[string]Load, len(t.names))

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// probeEvery is how often one request is let through before a long wait is over.
+	// probeEvery is how often one request may test a long wait before it is over.
 	probeEvery = time.Minute
 
-	// maxThrottles is how many waits of a provider are remembered. Callers choose
-	// routes and models, and could make up any number of them.
+	// maxThrottles is the greatest number of waits that a provider keeps. Callers choose
+	// routes and models, so their number is not limited otherwise.
 	maxThrottles = 256
 )
 
-// scope is the part of a provider that a wait is about, for each key: requests of one
+// scope is what a wait applies to, for each key: requests of one
 // route for one model. The model is empty if the request names none.
 type scope struct{ route, model string }
 
-// String names the scope.
+// String returns the route, and the model if there is one.
 func (s scope) String() string {
 	if s.model == "" {
 		return s.route
@@ -32,39 +32,39 @@ func (s scope) String() string {
 	return s.route + ", model " + s.model
 }
 
-// throttles are the waits that a provider asked for.
+// throttles are the waits that a provider has asked for.
 type throttles struct {
-	latest atomic.Int64 // reading of the clock at which the last of them is over: nearly always in the past
+	latest atomic.Int64 // reading of the clock when the last of them ends; nearly always in the past
 
 	mu    sync.Mutex
 	waits map[waiting]*throttle
 }
 
-// waiting are the requests that a wait is about: those of the scope with the key, or all
-// requests with the key, because of its account, if the scope is zero.
+// waiting identifies the requests of a wait: those of the scope with the key. A zero scope
+// means all requests with the key, because its account is limited.
 type waiting struct {
 	key   *key
 	scope scope
 }
 
-// throttle is a wait.
+// throttle is a wait that applies to some requests.
 type throttle struct {
 	waiting
 	reason string        // such as "429"
-	detail string        // the reason at length, where it is known
+	detail string        // a longer reason, if known
 	since  time.Time     // when the provider first asked for it
-	until  time.Duration // reading of the clock
-	probe  time.Duration // reading of the clock from which one request may go before that
+	until  time.Duration // reading of the clock when it ends
+	probe  time.Duration // reading of the clock from which one request may probe before until
 }
 
-// active reports whether any wait may not be over.
+// active reports whether there may be a wait that is not over. It is a fast check.
 func (t *throttles) active() bool {
 	latest := t.latest.Load()
 	return latest != 0 && int64(clock.Now()) < latest
 }
 
-// hasRoute reports whether any wait is about the route, so that it matters which model
-// a request is for.
+// hasRoute reports whether any wait applies to the route, so that the model of a request
+// matters.
 func (t *throttles) hasRoute(route string) bool {
 	if !t.active() {
 		return false
@@ -79,7 +79,7 @@ func (t *throttles) hasRoute(route string) bool {
 	return false
 }
 
-// find returns the wait of the requests, or nil. It needs the lock.
+// find returns the wait of the requests, or nil. The caller holds t.mu.
 func (t *throttles) find(w waiting, now time.Duration) *throttle {
 	x := t.waits[w]
 	if x != nil && now >= x.until {
@@ -89,7 +89,7 @@ func (t *throttles) find(w waiting, now time.Duration) *throttle {
 	return x
 }
 
-// all returns the waits of scopes that are not over. It needs the lock.
+// all returns the waits of scopes that are not over. The caller holds t.mu.
 func (t *throttles) all(now time.Duration) (list []*throttle) {
 	for w := range t.waits {
 		if x := t.find(w, now); x != nil && w.scope != (scope{}) {
@@ -99,8 +99,8 @@ func (t *throttles) all(now time.Duration) (list []*throttle) {
 	return list
 }
 
-// waitsOf returns the wait of requests of the scope with the key, and that of all requests with
-// the key. What does not wait is zero.
+// waitsOf returns the wait of requests of the scope with the key, and that of all requests
+// with the key. A zero throttle means no wait.
 func (t *throttles) waitsOf(k *key, s scope, now time.Duration) (one, all throttle) {
 	if !t.active() {
 		return one, all
@@ -117,7 +117,7 @@ func (t *throttles) waitsOf(k *key, s scope, now time.Duration) (one, all thrott
 }
 
 // waitLeft returns how long requests of the scope have to wait with the key, and how long
-// it is until one of them may go: a probe may go before the wait is over. Both are 0 if
+// until one of them may be sent as a probe, which may be earlier. Both are 0 if
 // they need not wait.
 func (t *throttles) waitLeft(k *key, s scope) (wait, next time.Duration) {
 	now := clock.Now()
@@ -125,8 +125,8 @@ func (t *throttles) waitLeft(k *key, s scope) (wait, next time.Duration) {
 	return max(one.until-now, all.until-now, 0), max(min(one.probe, one.until)-now, all.until-now, 0)
 }
 
-// enter reports whether a request of the scope may go with the key, and whether it is
-// the one that finds out for all.
+// enter reports whether a request of the scope may be sent with the key now, and whether
+// it is a probe.
 func (t *throttles) enter(k *key, s scope) (ok, probe bool) {
 	if !t.active() {
 		return true, false
@@ -147,8 +147,8 @@ func (t *throttles) enter(k *key, s scope) (ok, probe bool) {
 	return true, true
 }
 
-// giveBack lets another request probe, because the one that was let through was not
-// sent, or not answered because of its caller.
+// giveBack allows another request to probe, because the current probe was not sent, or
+// its result is unknown.
 func (t *throttles) giveBack(k *key, s scope) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -159,8 +159,8 @@ func (t *throttles) giveBack(k *key, s scope) {
 }
 
 // close makes requests of the scope wait with the key. Meanwhile one request a minute
-// probes whether it still has to wait, but none within noProbeFor. Of two waits the later
-// one holds, unless a probe brought the newer.
+// may probe, but none within noProbeFor. If there is a wait already, the one
+// that ends later counts; if probed is true, the new one counts.
 func (t *throttles) close(k *key, s scope, wait, noProbeFor time.Duration, reason string, probed bool) {
 	now := clock.Now()
 	until := clock.Later(now, wait)
@@ -178,14 +178,14 @@ func (t *throttles) close(k *key, s scope, wait, noProbeFor time.Duration, reaso
 	t.set(x)
 }
 
-// set adds the wait, or replaces it. It needs the lock.
+// set adds or replaces a wait. The caller holds t.mu.
 func (t *throttles) set(x *throttle) {
 	put(&t.waits, x.waiting, x)
 	t.latest.Store(max(t.latest.Load(), int64(x.until)))
 }
 
-// makeRoom takes out what is over, and the wait that is over first if that is not
-// enough: its requests find out again. It needs the lock.
+// makeRoom deletes the waits that are over. If there are still too many, it deletes the one
+// that ends first; its requests will learn of the wait again. The caller holds t.mu.
 func (t *throttles) makeRoom(now time.Duration) {
 	if len(t.waits) < maxThrottles {
 		return
@@ -196,7 +196,7 @@ func (t *throttles) makeRoom(now time.Duration) {
 	}
 }
 
-// open ends the wait, and reports whether there was one.
+// open ends a wait, and reports whether there was one.
 func (t *throttles) open(w waiting) (was bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,8 +213,8 @@ func (t *throttles) clear() {
 	t.latest.Store(0)
 }
 
-// inherit takes over the waits of keys that another pool has, too. other returns the
-// key that has taken the place of one.
+// inherit copies the waits of keys that have a successor. other returns the successor of
+// a key, or nil.
 func (t *throttles) inherit(old *throttles, other func(*key) *key) {
 	old.mu.Lock()
 	list := old.all(clock.Now())
@@ -229,9 +229,9 @@ func (t *throttles) inherit(old *throttles, other func(*key) *key) {
 	}
 }
 
-// throttled returns the waits as they are shown, those of the same scope together, and
-// the scope for which all keys have been waiting longest, with the time since when: zero
-// if there is none.
+// throttled returns the waits for the status. blocked is the scope for which all keys
+// have been waiting the longest, and since is when that began; both are zero if there is no
+// such scope.
 func (p *keyPool) throttled(now time.Time, redact func(string) string) (list []Throttle, blocked scope, since time.Time) {
 	list = []Throttle{}
 	t := &p.throttles
@@ -266,8 +266,8 @@ func (p *keyPool) throttled(now time.Time, redact func(string) string) (list []T
 	return list, scope{redact(blocked.route), redact(blocked.model)}, since
 }
 
-// waitingKeys returns how many keys wait with requests of the scope, and when the last of
-// them began to. It needs the lock of the throttles.
+// waitingKeys returns how many keys have to wait with requests of the scope, and when the
+// last of them began to wait. The caller holds the lock of the throttles.
 func (p *keyPool) waitingKeys(s scope, now time.Duration) (n int, began time.Time) {
 	for _, k := range p.keys {
 		x := cmp.Or(p.throttles.find(waiting{k, s}, now), p.throttles.find(waiting{key: k}, now))
@@ -281,15 +281,15 @@ func (p *keyPool) waitingKeys(s scope, now time.Duration) (n int, began time.Tim
 	return n, began
 }
 
-// accountReset returns how long it is until the account may be used again, as the answer
-// states it; 0 if it does not.
+// accountReset returns how long until the account may be used again, as stated in the
+// headers; 0 if they state nothing.
 func accountReset(h http.Header, now time.Time) time.Duration {
 	wait, _ := subscriptionReset(h, now)
 	return max(wait, usedUpReset(h, now))
 }
 
-// usedUpReset returns how long it is until the latest of the limits begins anew of
-// which the account has nothing left, as the answer states it; 0 if it states none.
+// usedUpReset returns how long until the last of the used-up limits of the account resets,
+// as stated in the headers; 0 if they state none.
 func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 	for _, header := range rateLimitHeaders {
 		if left, ok := count(h[header.remaining]); !ok || left != 0 {
@@ -302,7 +302,8 @@ func usedUpReset(h http.Header, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// throttleScope makes requests of the attempt's route and model wait with its key.
+// throttleScope makes requests of the attempt's route and model wait with its key. resp is
+// the response that throttled or rejected the attempt.
 func (a *attempt) throttleScope(resp *http.Response) {
 	account := a.result.wait
 	if !a.result.quotaGone {

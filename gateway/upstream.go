@@ -20,26 +20,26 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// healthGate stands in front of one destination: a breaker that counts how attempts end,
-// and a gate that the breaker closes. While it is closed, requests wait, and one at a
-// time probes whether the destination is back.
+// healthGate protects one provider: a breaker counts the results of attempts, and closes a
+// gate. While the gate is closed, requests wait, and one at a time
+// probes whether the provider is back.
 type healthGate struct {
 	*upstreamState
 	gate    *health.Gate
 	breaker *breaker.Breaker
-	openFor time.Duration
+	openFor time.Duration                         // shortest time that the gate stays closed
 	changed func(breaker.Event, health.GateStats) // called for each change of the breaker
 
-	askedUntil     atomic.Int64 // reading of the clock up to which the server asks for no requests
-	isOpen         atomic.Bool  // the gate is open: all that nearly all requests need to know
+	askedUntil     atomic.Int64 // reading of the clock until which the server asks for no requests
+	isOpen         atomic.Bool  // the gate is open; a fast check for most requests
 	probeRequested atomic.Bool  // an operator wants the next probe at once
-	mu             sync.Mutex   // held while the gate is closed, so that its events come in order
+	mu             sync.Mutex   // held while the gate is closed, so that events come in order
 }
 
 func newHealthGate(s *Spec, name string, u *upstreamState, changed func(breaker.Event, health.GateStats)) (*healthGate, error) {
 	g := &healthGate{upstreamState: u, openFor: s.OpenFor, changed: changed}
 	var err error
-	// Only the breaker closes it.
+	// Only the breaker closes the gate.
 	if g.gate, err = health.NewGate(health.GateConfig{Failures: math.MaxInt, Queue: s.Queue}, health.WithRecovery(u.recovery)); err != nil {
 		return nil, err
 	}
@@ -54,14 +54,14 @@ func (g *healthGate) observe(e breaker.Event) {
 	g.changed(e, g.gate.Stats())
 }
 
-// askedFor records that the server asks for no requests for so long.
+// askedFor records that the server asks for no requests for this time.
 func (g *healthGate) askedFor(wait time.Duration) {
 	if wait > 0 {
 		g.askedUntil.Store(int64(clock.Later(clock.Now(), wait)))
 	}
 }
 
-// shut closes the gate.
+// shut closes the gate. cause is for the history of outages.
 func (g *healthGate) shut(cause string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -77,7 +77,7 @@ func (g *healthGate) shut(cause string) {
 	g.subscribers.wake(closedAgain)
 }
 
-// expected returns the predicted time until recovery; 0 if no outage was seen before.
+// expected returns the predicted time until recovery; 0 if no outage is known.
 func (g *healthGate) expected(s *health.GateStats) time.Duration {
 	if g.learned() == 0 {
 		return 0
@@ -85,10 +85,10 @@ func (g *healthGate) expected(s *health.GateStats) time.Duration {
 	return s.Expected
 }
 
-// learned returns how many outages the prediction is based on.
+// learned returns the number of outages that the prediction is based on.
 func (g *healthGate) learned() float64 { return g.recovery.Predict(0).Outages }
 
-// done reports how a call ended.
+// done reports the result of a call to the gate.
 func (g *healthGate) done(pass health.Pass, o health.Outcome) {
 	pass.Done(o)
 	if !pass.Probe() || o == health.Succeeded {
@@ -97,8 +97,8 @@ func (g *healthGate) done(pass health.Pass, o health.Outcome) {
 	g.history.reported(time.Now(), o.Result == breaker.Failure, g.gate.Stats().Next)
 }
 
-// probeNow lets one request probe the destination at once: the most urgent of those that
-// wait, or the next one.
+// probeNow lets one request probe the provider at once: the waiting request with the
+// highest priority, or else the next request.
 func (g *healthGate) probeNow() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -106,11 +106,12 @@ func (g *healthGate) probeNow() {
 	if s.State != health.GateClosed || s.Probing {
 		return
 	}
-	g.gate.AdvanceAt(clock.Later(clock.Now(), s.Next)) // to the gate it is as late as it has to be
+	g.gate.AdvanceAt(clock.Later(clock.Now(), s.Next)) // tells the gate a time at which the probe is due
 	g.probeRequested.Store(!g.gate.Stats().Probing)
 }
 
-// reopened records that the destination is back.
+// reopened records that the provider is back. It returns the outage that has ended, and
+// false if there was none.
 func (g *healthGate) reopened() (Outage, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,18 +125,18 @@ func (g *healthGate) reopened() (Outage, bool) {
 	return o, was
 }
 
-// gateState is the gate as a new request finds it.
+// gateState is the state of the gate for a new request.
 type gateState uint8
 
 const (
 	gateOpen gateState = iota
 	gateClosed
-	gateReleasing // requests that waited pass one after the other, new ones behind them
+	gateReleasing // waiting requests pass one after the other; new ones wait behind them
 )
 
-// state returns the gate as a new request would find it, and if it is closed, for how
-// long: a probe that is due lets the request pass. 0 means that a probe is under way,
-// which may end any moment.
+// state returns the state of the gate for a new request, and, if it is closed, for how
+// long. A closed gate whose probe is due counts as open. A time of 0 means that a probe is
+// in progress, which may end at any moment.
 func (g *healthGate) state() (gateState, time.Duration) {
 	if g.isOpen.Load() {
 		return gateOpen, 0
@@ -143,7 +144,7 @@ func (g *healthGate) state() (gateState, time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := g.gate.Stats()
-	g.isOpen.Store(s.State == health.GateOpen) // only we close it, with the lock held
+	g.isOpen.Store(s.State == health.GateOpen) // only shut closes it, and holds the lock
 	switch {
 	case s.State == health.GateReleasing:
 		return gateReleasing, 0
@@ -153,8 +154,8 @@ func (g *healthGate) state() (gateState, time.Duration) {
 	return gateOpen, 0
 }
 
-// try passes if that needs no wait: the gate is open, or a probe is due, which is then
-// this request.
+// try passes the gate if that needs no wait: the gate is open, or a probe is due, which
+// this request then is. Otherwise it returns the state and the time until the next probe.
 func (g *healthGate) try(ctx context.Context) (pass health.Pass, found gateState, next time.Duration) {
 	if g.isOpen.Load() {
 		if pass, err := g.gate.Enter(noWait{}); err == nil {
@@ -170,7 +171,7 @@ func (g *healthGate) try(ctx context.Context) (pass health.Pass, found gateState
 	}
 	now := clock.Later(clock.Now(), early)
 	turn, err := g.gate.EnterAt(now, limit.PriorityFrom(ctx), 0)
-	if err != nil { // a queue: it was closed since we looked
+	if err != nil { // the gate was closed since the check, and its queue is full
 		return pass, gateClosed, 0
 	}
 	pass, over, _ := turn.Result()
@@ -178,7 +179,7 @@ func (g *healthGate) try(ctx context.Context) (pass health.Pass, found gateState
 		if g.gate.LeaveAt(clock.Now(), turn) {
 			return pass, gateClosed, g.gate.Stats().Next
 		}
-		pass, _, _ = turn.Result() // let through at the same moment
+		pass, _, _ = turn.Result() // the gate has let it pass at the same moment
 	}
 	if pass.Probe() {
 		g.history.probed(time.Now())
@@ -186,7 +187,8 @@ func (g *healthGate) try(ctx context.Context) (pass health.Pass, found gateState
 	return pass, gateOpen, 0
 }
 
-// noWait is the context of a request that does not wait.
+// noWait is a context whose Done channel is closed, so that the gate does not let the
+// request wait.
 type noWait struct{}
 
 func (noWait) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -200,7 +202,7 @@ var noTime = func() <-chan struct{} {
 	return c
 }()
 
-// wait passes when it is the request's turn.
+// wait waits until the gate lets the request pass.
 func (g *healthGate) wait(ctx context.Context) (health.Pass, error) {
 	pass, err := g.gate.Enter(ctx)
 	if err == nil && pass.Probe() {
@@ -209,17 +211,18 @@ func (g *healthGate) wait(ctx context.Context) (health.Pass, error) {
 	return pass, err
 }
 
-// upstream is the way to the server of a provider: its gate, its limits, and what is known
-// of it.
+// upstream is the connection to the server of a provider: its gate, its limits and its
+// state.
 type upstream struct {
 	*upstreamState
 	gate  *healthGate
-	slots *limit.Concurrency // nil means no limit
-	rate  *limit.RateQueue   // the same
-	send  *health.SendRate   // the same
+	slots *limit.Concurrency // limit of concurrent attempts; nil means none
+	rate  *limit.RateQueue   // limit of the rate; nil means none
+	send  *health.SendRate   // adaptive rate; nil means none
 }
 
-// upstreamState is what is known of a destination, however the provider is configured.
+// upstreamState is the known state of a provider's server. It does not depend on the
+// configuration.
 type upstreamState struct {
 	recovery    *health.Recovery
 	history     history
@@ -228,10 +231,10 @@ type upstreamState struct {
 	subscribers subscribers
 	pace        pace
 	inFlight    atomic.Int64
-	waiting     [limit.Classes]atomic.Int64 // for the adaptive rate, or for a key; gate, rate and slots count their own
+	waiting     [limit.Classes]atomic.Int64 // requests that wait for the adaptive rate or a key; gate, rate and slots count their own
 }
 
-// pace is how long responses take to begin.
+// pace measures how long responses take to begin.
 type pace struct {
 	mu    sync.Mutex
 	score health.Score
@@ -249,8 +252,8 @@ func (p *pace) mean() float64 {
 	return p.score.MeanAt(clock.Now())
 }
 
-// waitForLimits waits for the limits, and reports whether it had to. slot reports whether
-// the caller holds a slot, even beside an error.
+// waitForLimits waits for the limits. waited reports whether it had to wait, and slot
+// whether it acquired a slot, also if it returns an error.
 func (u *upstream) waitForLimits(ctx context.Context, r *request) (slot, waited bool, err error) {
 	began := clock.Now()
 	if u.slots != nil {
@@ -286,7 +289,7 @@ func (u *upstream) waitForLimits(ctx context.Context, r *request) (slot, waited 
 // countInFlight adds n to the number of attempts in flight.
 func (u *upstream) countInFlight(n int64) { u.inFlight.Add(n) }
 
-// countWaiting adds n to the number of requests of the class that wait.
+// countWaiting adds n to the number of waiting requests of the class.
 func (u *upstream) countWaiting(class limit.Priority, n int64) { u.waiting[class.Class()].Add(n) }
 
 // queued returns how many requests wait for a key or the adaptive rate.
@@ -304,31 +307,31 @@ func (u *upstream) reportRate(throttled bool) {
 	}
 }
 
-// succeeded records an attempt whose response began after so long.
+// succeeded records an attempt whose response began after this time.
 func (u *upstream) succeeded(after time.Duration) {
 	u.errors.Add(true)
 	u.pace.observe(after)
 }
 
-// countError counts an attempt without success, which lengthens the policy's waits. wait is how long the server asks for no requests;
-// 0 means that it does not.
+// countError counts a failed attempt; failures lengthen the policy's waits. wait is how
+// long the server asks for no requests; 0 means that it does not ask.
 func (u *upstream) countError(wait time.Duration) {
 	u.errors.Add(false)
 	u.gate.askedFor(wait)
 }
 
-// transports make the attempts of requests for a provider.
+// transports has the transports that make the attempts of requests for a provider.
 type transports struct {
 	spec   *Spec
-	plain  *retryhttp.Transport // by the policy, without hedging
-	noWait *retryhttp.Transport // one attempt at each target, without a wait, for callers that retry
+	plain  *retryhttp.Transport // with the policy, without hedging
+	noWait *retryhttp.Transport // without waits between attempts, for callers that retry
 
 	mu     sync.Mutex
 	hedged map[string]*retryhttp.Transport // by route
 }
 
 // choose returns the transport for a request. A hedge depends on the latency of the
-// route, so that each route has a transport of its own. Requests that cost money are not
+// route, so each route has its own transport. Requests that may cost money are not
 // hedged.
 func (t *transports) choose(method, route string) *retryhttp.Transport {
 	hedge := t.spec.Policy.Hedge
@@ -346,14 +349,14 @@ func (t *transports) choose(method, route string) *retryhttp.Transport {
 	}
 	own, err := t.plain.WithHedge(hedge)
 	if err != nil {
-		return t.plain // makeTransports has checked it
+		return t.plain // can't happen: makeTransports has checked the hedge
 	}
 	put(&t.hedged, route, own)
 	return own
 }
 
-// upstreamTransport sends attempts to providers, by the protocol that the provider
-// speaks.
+// upstreamTransport sends attempts to providers, with the protocol that the provider
+// uses.
 type upstreamTransport struct{ g *Gateway }
 
 // RoundTrip implements [http.RoundTripper].
@@ -374,24 +377,24 @@ func (u upstreamTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	return nil, err
 }
 
-// shortageError is a failure of this machine, of which the provider knows nothing. It is
-// not repeated: the caller is asked to try again when this machine has room.
+// shortageError is a shortage on this machine, such as of file descriptors, and not a
+// failure of the provider. The gateway does not retry it: it asks the caller to try later.
 type shortageError struct{ error }
 
-// Unwrap returns the failure.
+// Unwrap returns the failure that the shortage caused.
 func (e *shortageError) Unwrap() error { return e.error }
 
 // RetryOutcome implements [retry.Classified].
 func (*shortageError) RetryOutcome() retry.Outcome { return retry.Outcome{Final: true} }
 
-// CloseIdleConnections lets a transport above close them.
+// CloseIdleConnections closes the idle connections to all providers.
 func (u upstreamTransport) CloseIdleConnections() {
 	u.g.base.CloseIdleConnections()
 	u.g.h2c.CloseIdleConnections()
 }
 
-// makeTransports makes the transports of the provider, and shows that its policy can be
-// honoured. It needs the fallbacks.
+// makeTransports makes the transports of the provider, and returns an error if its policy
+// is not supported. The fallbacks must be set before.
 func (p *provider) makeTransports() (err error) {
 	p.transports.spec = &p.spec
 	policy := p.spec.Policy
@@ -400,7 +403,7 @@ func (p *provider) makeTransports() (err error) {
 	if p.transports.plain, err = p.newTransport(policy); err != nil {
 		return err
 	}
-	keys := 0 // for its requests, at all providers
+	keys := 0 // number of keys that its requests can use, at all providers
 	for _, o := range p.order {
 		keys += len(o.keys.keys)
 	}
@@ -413,8 +416,8 @@ func (p *provider) makeTransports() (err error) {
 
 // newTransport returns a transport that follows the policy.
 func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, error) {
-	// A retry at the same provider costs what its budget says, and one elsewhere
-	// nothing: the targetPicker keeps count.
+	// The targetPicker charges the retry budget, because only a retry at the same provider
+	// costs a part of it.
 	policy.Budget = limit.BudgetSpec{}
 	known := presets[p.spec.Preset]
 	policy.AttemptTimeout = cmp.Or(policy.AttemptTimeout, known.attemptTimeout())
@@ -441,8 +444,8 @@ func (p *provider) newTransport(policy retry.Policy) (*retryhttp.Transport, erro
 	return retryhttp.New(policy, upstreamTransport{p.gateway}, opts...)
 }
 
-// streams returns how answers are read. An answer whose length is known is no stream, and
-// is silent no longer than an attempt may take.
+// streams returns the limits on silence in answers. An answer of known length is not a
+// stream, and may be silent no longer than an attempt may take.
 func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
 	s := retryhttp.Streams{Hold: max(p.spec.StreamHold, 0), Idle: max(p.spec.StreamIdle, 0), Sized: attempt}
 	if s.Idle > 0 {
@@ -451,7 +454,7 @@ func (p *provider) streams(attempt time.Duration) retryhttp.Streams {
 	return s
 }
 
-// repeatable reports whether the configuration says that a request may be sent
+// repeatable reports whether the configuration allows to process the request
 // twice.
 func (p *provider) repeatable(req *http.Request) bool {
 	if p.spec.RetryPosts == PostsUnanswered && req.Method == http.MethodPost {
@@ -470,8 +473,8 @@ func (p *provider) repeatable(req *http.Request) bool {
 }
 
 // callerMayRepeat reports whether the caller may send the request again after it was
-// answered. An Idempotency-Key that the gateway adds is another one then, and protects
-// nothing.
+// answered. An Idempotency-Key that the gateway has added does not count: a request that
+// the caller repeats would get another one.
 func (p *provider) callerMayRepeat(req *http.Request) bool {
 	switch req.Method {
 	case http.MethodPost, http.MethodPatch:
@@ -496,7 +499,7 @@ func newTransport() *http.Transport {
 		IdleConnTimeout:       90 * time.Second,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ExpectContinueTimeout: time.Second,
-		DisableCompression:    true, // what the caller did not ask for is not undone
+		DisableCompression:    true, // the gateway does not ask for compression that the caller did not ask for
 	}
 }
 

@@ -17,27 +17,28 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// result is what an attempt says about the provider and the key.
+// result is the result of an attempt for the provider and the key.
 type result struct {
 	kind        resultKind
-	code        int           // the status, or the one that an error event stands for; 0 without an answer
-	wait        time.Duration // until the key or the provider may be asked again
-	closesScope bool          // the wait is for requests of the route and the model only
-	quotaGone   bool          // quota or credit is gone, and no wait of ours helps
-	why         string        // in a few words
+	code        int           // the status, or the one that corresponds to an error event; 0 without an answer
+	wait        time.Duration // how long the key or the provider must not be used
+	closesScope bool          // the wait applies only to requests of the same route and model
+	quotaGone   bool          // quota or credit is used up, so waiting does not help
+	why         string        // the reason in a few words
 }
 
 type resultKind uint8
 
 const (
-	succeeded    resultKind = iota // the provider answered, even if the answer was "no"
-	neutral                        // nothing is known: the caller disconnected, or its body could not be read
-	failed                         // the provider did not do its job
+	succeeded    resultKind = iota // the provider answered, perhaps with an error of the caller
+	neutral                        // says nothing: the caller disconnected, its body could not be read, or this machine lacks resources
+	failed                         // the provider failed
 	keyThrottled                   // too many requests with the key
 	keyRejected                    // the key is not accepted, or has no credit
 )
 
-// classify returns the result of the attempt.
+// classify returns the result of the attempt. failure is nil if no retry is needed; o is
+// the outcome of failure.
 func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) (res result) {
 	status, _ := errors.AsType[*retryhttp.StatusError](failure)
 	switch {
@@ -50,7 +51,7 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 	switch {
 	case resp == nil && (a.request.callerGone() || a.request.bodyError() != nil || o.Class == retry.ClassCanceled || errors.Is(failure, context.Canceled)):
 		res.kind = neutral
-	case resp == nil && shortage.Is(failure): // of this machine, of which the provider knows nothing
+	case resp == nil && shortage.Is(failure): // a shortage on this machine, not a failure of the provider
 		res.kind = neutral
 	case resp == nil && res.why == whyTimeout && a.slowUpload():
 		res.kind = neutral
@@ -65,7 +66,7 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 			res.quotaGone, res.wait, res.closesScope = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
 			res.why += " " + status.Quota
 			if a.p.keys.own {
-				res.kind = keyRejected // to come more slowly is no help
+				res.kind = keyRejected // a slower rate does not help
 			}
 		}
 	case a.key.rejectedBy(res.code):
@@ -83,7 +84,7 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 	return res
 }
 
-// rejectedBy reports whether the status says that the provider does not accept the key,
+// rejectedBy reports whether the status means that the provider does not accept the key,
 // and the key is ours.
 func (k *key) rejectedBy(code int) bool {
 	switch code {
@@ -96,8 +97,8 @@ func (k *key) rejectedBy(code int) bool {
 // whyTimeout is the reason of an attempt that took too long.
 const whyTimeout = "timeout"
 
-// reason returns in a few words why an attempt failed. They are shown, and have
-// nothing of the request in them.
+// reason returns in a few words why an attempt failed. The text is shown to operators
+// and callers, so it has nothing of the request in it.
 func (a *attempt) reason(failure error, code int) string {
 	switch {
 	case code != 0:
@@ -113,8 +114,8 @@ func (a *attempt) reason(failure error, code int) string {
 	}
 }
 
-// unreachable reports whether no connection could be had, so that nothing was
-// sent: no process listens, the name is unknown, the certificate is another's.
+// unreachable reports whether there was no connection, so that nothing was
+// sent: no process listens, the host is unknown, or the certificate is invalid.
 func unreachable(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return true
@@ -130,16 +131,16 @@ func timedOut(err error) bool {
 	return ok && e.Timeout()
 }
 
-// verdict decides what follows a failed round of a request. Its methods need the lock of
-// the picker.
+// verdict makes the decision about a failed round of a request. The caller of its methods
+// holds the picker's lock.
 type verdict struct {
-	retryhttp.Failure // a copy: a pointer would move it to the heap
+	retryhttp.Failure // a copy, because a pointer would move the failure to the heap
 	t                 *targetPicker
 	a                 *attempt
 }
 
-// decide decides what follows a failed round: the same provider again after the policy's
-// delay, another of its keys at once, or another provider at once.
+// decide returns the decision about a failed round: try the same provider again after the
+// policy's delay, try another of its keys at once, or try another provider at once.
 func (t *targetPicker) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +159,7 @@ func (t *targetPicker) decide(a *attempt, f *retryhttp.Failure) retry.Decision {
 	}
 }
 
-// tryNow is the decision to ask another key or provider without a wait.
+// tryNow is the decision to try another key or provider without a wait.
 func tryNow(f *retryhttp.Failure) retry.Decision {
 	return retry.Decision{By: retry.BySchedule, Prev: f.State.Prev}
 }
@@ -166,8 +167,8 @@ func tryNow(f *retryhttp.Failure) retry.Decision {
 // stop is the decision to make no further attempt.
 func stop(why retry.Reason) retry.Decision { return retry.Decision{Stop: why} }
 
-// failOver leaves the provider for another one, and reports whether that would take the
-// request at once.
+// failOver marks the provider as abandoned if another one can take the request at once,
+// and reports whether it did.
 func (v *verdict) failOver() bool {
 	if !v.t.otherProviderReady(v.a.target) {
 		return false
@@ -176,13 +177,13 @@ func (v *verdict) failOver() bool {
 	return true
 }
 
-// afterRefusal decides after the provider rejected the key or throttled it.
+// afterRefusal decides after the provider has rejected or throttled the key.
 func (v *verdict) afterRefusal() retry.Decision {
 	t, a, res, o := v.t, v.a, &v.a.result, v.Outcome
 	r, target := t.request, a.target
 	target.refusedCall = &a.call
 	if a.p.keys.another(&a.call, r.scope()) && a.p.ready(r) {
-		target.made-- // an attempt of the key, not of the provider
+		target.made-- // counts as an attempt of the key, not of the provider
 		return tryNow(&v.Failure)
 	}
 	if len(a.p.keys.keys) > 1 {
@@ -197,27 +198,27 @@ func (v *verdict) afterRefusal() retry.Decision {
 		return v.Decision
 	case res.kind == keyThrottled:
 		if a.p.keys.own && (o.After > 0 || res.wait > defaultThrottle) {
-			o.After = max(t.soonestKey(), 1) // which may be another key's time
+			o.After = max(t.soonestKey(), 1) // the earliest time may be that of another key
 		}
 		return v.retrySameProvider(o)
 	case res.quotaGone && o.Class < retry.ClassPermanent:
-		return v.retrySameProvider(o) // the server knows better
-	case t.hasUsableKey(target, nil): // another key of the provider is throttled
+		return v.retrySameProvider(o) // the server asks for a retry in spite of the quota
+	case t.hasUsableKey(target, nil): // another key of the provider is only throttled
 		return v.retrySameProvider(retry.Outcome{Class: retry.ClassThrottled, After: max(t.soonestKey(), 1)})
 	case a.p != r.asked && t.hasUsableKey(&t.targets[0], nil):
-		// A fallback with a bad key must not make a failure final that would be tried
-		// again without the fallback.
+		// A fallback with a rejected key must not end a call that would be retried
+		// if there were no fallback.
 		target.abandoned = true
 		return v.retrySameProvider(retry.Outcome{})
 	}
 	return stop(retry.StopPermanent)
 }
 
-// afterFailure decides after the provider did not do its job.
+// afterFailure decides after the provider has failed.
 func (v *verdict) afterFailure() retry.Decision {
 	if v.Outcome.Class >= retry.ClassPermanent {
-		// A permanent failure here may be none at another provider; but only a request
-		// that was not sent may go there without more ado.
+		// A request that is invalid here may be valid at another provider, but only a request
+		// that was not sent may go there.
 		if unreachable(v.Err) && v.failOver() {
 			return tryNow(&v.Failure)
 		}
@@ -229,9 +230,9 @@ func (v *verdict) afterFailure() retry.Decision {
 	return v.retrySameProvider(v.Outcome)
 }
 
-// exhausted reports whether it is time for another provider: this one has had its
-// attempts, or took too long for another one, or is down, or asks for a longer wait than
-// the policy would make.
+// exhausted reports whether it is time for another provider: this one has used up its
+// attempts, timed out, is down, or asks for a longer wait than
+// that of the policy.
 func (v *verdict) exhausted() bool {
 	if v.a.target.made >= attemptsPerProvider(v.t.request) || v.a.result.why == whyTimeout {
 		return true
@@ -240,11 +241,11 @@ func (v *verdict) exhausted() bool {
 	return found == gateClosed || v.Outcome.After > 0 && v.Outcome.After > v.PolicyWait
 }
 
-// retrySameProvider stays with the provider if its retry budget allows it, and waits
-// longer the more of its requests fail. The outcome is what the failure means for it.
+// retrySameProvider decides to retry at the same provider if its retry budget allows it.
+// The wait grows with the error rate of the provider. o is the outcome of the failure.
 func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
 	t, target := v.t, v.a.target
-	if t.request.retries { // the caller waits, too
+	if t.request.retries { // the caller does the waiting
 		t.lastOutcome = o
 		return stop(retry.StopAttempts)
 	}
@@ -270,16 +271,16 @@ func (v *verdict) retrySameProvider(o retry.Outcome) retry.Decision {
 	return d
 }
 
-// hasUsableKey reports whether the provider has a key, other than that one, that may
-// take the request now or later: one that was not rejected. It needs the lock.
+// hasUsableKey reports whether the provider has a key, other than but, that may
+// take the request now or later: one that was not rejected. The caller holds t.mu.
 func (t *targetPicker) hasUsableKey(v *requestTarget, but *key) bool {
 	return v.p.override.isOpenTo(t.request.began) && slices.ContainsFunc(v.p.keys.keys, func(k *key) bool {
 		return k != but && !k.isRejected() && !slices.Contains(v.rejectedKeys, k)
 	})
 }
 
-// otherProviderReady reports whether another provider, one that has attempts left, would
-// take the request at once. It needs the lock.
+// otherProviderReady reports whether another provider that has attempts left can take
+// the request at once. The caller holds t.mu.
 func (t *targetPicker) otherProviderReady(v *requestTarget) bool {
 	for i := range t.targets {
 		o := &t.targets[i]
@@ -290,7 +291,7 @@ func (t *targetPicker) otherProviderReady(v *requestTarget) bool {
 	return false
 }
 
-// soonestKey returns how long it is until a key of any provider need not wait any more.
+// soonestKey returns how long until a key of any provider no longer has to wait.
 func (t *targetPicker) soonestKey() time.Duration {
 	wait := time.Duration(math.MaxInt64)
 	for i := range t.targets {
@@ -302,8 +303,8 @@ func (t *targetPicker) soonestKey() time.Duration {
 	return wait
 }
 
-// nextOpening returns how long it is until a provider takes the request: 0 if one would
-// now, false if none ever will.
+// nextOpening returns how long until a provider can take the request: 0 if one can
+// now, and false if none ever can.
 func (t *targetPicker) nextOpening() (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -323,8 +324,8 @@ func (t *targetPicker) nextOpening() (wait time.Duration, ok bool) {
 	return wait, ok
 }
 
-// hasOther reports whether there is another target for the request of the attempt: now
-// or, if the gateway waits for the caller, later.
+// hasOther reports whether there is another target for the request of the attempt: now,
+// or later if the gateway does the waiting.
 func (t *targetPicker) hasOther(a *attempt) bool {
 	r := t.request
 	if a.p.keys.another(&a.call, r.scope()) {

@@ -13,16 +13,16 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// waiter is a request that no provider takes at once, and what blocks it at each of them.
+// waiter is a request that no provider can take at once, with the blocker of each.
 type waiter struct {
 	*targetPicker
 	met []blocker
 }
 
-// errWake is why a wait ends early: something changed.
+// errWake ends a wait early, because something changed.
 var errWake = errors.New("something changed")
 
-// blockerOf returns the blocker that an error of a gate is.
+// blockerOf returns the blocker for an error of a gate.
 func blockerOf(v *requestTarget, err error) *blocker {
 	if errors.Is(err, errWake) {
 		return &blocker{target: v, kind: changed}
@@ -30,11 +30,11 @@ func blockerOf(v *requestTarget, err error) *blocker {
 	return &blocker{target: v, kind: full, err: err}
 }
 
-// wait waits until the first of the blockers goes away. It returns an attempt
-// if that was a gate; without an error or an attempt it is time to try all targets
-// again. Providers with attempts left have been tried with their rejected keys, too. Of
-// the others, the provider that was asked for is tried with its rejected keys before the
-// wait: its response is worth more to the caller than a wait for another provider.
+// wait waits until the first of the blockers ends. If that was a gate, it returns an
+// attempt. If it returns neither an attempt nor an error, the caller tries all targets
+// again. The caller has already tried the rejected keys of providers with attempts left.
+// Before it waits, it tries the rejected keys of the provider that was asked for: that
+// provider's response is worth more to the caller than a wait for another provider.
 func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	if a := w.tryRejectedKeys(ctx, func(b *blocker) bool { return b.target.p == w.request.asked }); a != nil {
 		return a, nil
@@ -45,7 +45,7 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 		case b.kind == changed:
 			return nil, nil
 		case b.kind == full && i == 0:
-			return nil, w.unavailableProblem() // it is up, and there are too many already
+			return nil, w.unavailableProblem() // the provider is up, but has too many requests
 		case b.passing() && (first == nil || b.wait < first.wait):
 			first = b
 		}
@@ -79,8 +79,8 @@ func (w *waiter) wait(ctx context.Context) (*attempt, error) {
 	return a, nil
 }
 
-// tryRejectedKeys returns an attempt with a key that was rejected before, at one of the
-// allowed providers, or nil. A new blocker replaces the old one.
+// tryRejectedKeys returns an attempt with a key that was rejected before, at a provider
+// that may allows, or nil. A new blocker replaces the old one.
 func (w *waiter) tryRejectedKeys(ctx context.Context, may func(*blocker) bool) *attempt {
 	for i := range w.met {
 		if w.met[i].kind != keysRejected || !may(&w.met[i]) {
@@ -98,7 +98,7 @@ func (w *waiter) tryRejectedKeys(ctx context.Context, may func(*blocker) bool) *
 // anyOf allows all providers.
 func anyOf(*blocker) bool { return true }
 
-// after returns the error of a blocker that was met after a wait; nil if it is time to
+// after returns the error for a blocker that was found after a wait; nil means to
 // try all targets again.
 func (w *waiter) after(b *blocker) error {
 	if b.kind != full {
@@ -119,7 +119,7 @@ func inTime(ctx context.Context, wait time.Duration) bool {
 }
 
 // watch returns a context that also ends when something changes at one of the
-// providers that the request may go to. at is the one it waits for.
+// providers that the request may go to. at is the provider at whose gate it waits, or nil.
 func (t *targetPicker) watch(ctx context.Context, at *requestTarget) (own context.Context, wake, stop func()) {
 	own, cancel := context.WithCancelCause(ctx)
 	wake = func() { cancel(errWake) }
@@ -137,8 +137,8 @@ func (t *targetPicker) watch(ctx context.Context, at *requestTarget) (own contex
 	}
 }
 
-// queue waits at the gate of a provider, unless another one is back before, or
-// has a key again. The error is then errWake.
+// queue waits at the gate of a provider. It returns errWake if another provider can take
+// the request first. met has the blockers of the other providers.
 func (t *targetPicker) queue(ctx context.Context, v *requestTarget, met []blocker) (health.Pass, error) {
 	began := clock.Now()
 	ctx, wake, stop := t.watch(ctx, v)
@@ -148,7 +148,7 @@ func (t *targetPicker) queue(ctx context.Context, v *requestTarget, met []blocke
 			continue
 		}
 		if b.target.p.ready(t.request) && b.kind != noOther && b.kind != full {
-			return health.Pass{}, errWake // while we began to watch
+			return health.Pass{}, errWake // the change came before the watch began
 		}
 		if b.kind == keysThrottled {
 			timer := time.AfterFunc(b.wait, wake)
@@ -163,8 +163,8 @@ func (t *targetPicker) queue(ctx context.Context, v *requestTarget, met []blocke
 	return pass, err
 }
 
-// sleep waits until a key may be used again, and a random time longer: all requests that
-// wait for the key would be sent at the same moment. It ends early when a probe is due.
+// sleep waits until a key may be used again, plus a random time, so that not all waiting
+// requests are sent at the same moment. It ends early if a probe is due.
 func (w *waiter) sleep(ctx context.Context, b *blocker) error {
 	p := b.target.p
 	if p.upstream.queued() >= p.spec.Queue {
@@ -175,14 +175,14 @@ func (w *waiter) sleep(ctx context.Context, b *blocker) error {
 	ctx, _, stop := w.watch(ctx, nil)
 	defer stop()
 	if _, next := p.keys.waitLeft(b.of); next == 0 || !p.override.isOpenTo(w.request.began) {
-		return nil // while we began to watch
+		return nil // the change came before the watch began
 	}
 	p.upstream.countWaiting(w.request.class, 1)
 	defer p.upstream.countWaiting(w.request.class, -1)
 	defer w.request.waited("key", began)
 	spread := min(b.wait/5, 30*time.Second)
 	if b.next < b.wait {
-		spread = 0 // only one may go then
+		spread = 0 // only one request may go as a probe
 	}
 	if at, ok := ctx.Deadline(); ok {
 		spread = min(spread, max(time.Until(at)-b.wait, 0)/2)
@@ -200,11 +200,12 @@ func (w *waiter) sleep(ctx context.Context, b *blocker) error {
 	}
 }
 
-// byHandFor is the Retry-After of a provider that an operator has closed: it is not known
-// when it will be opened.
+// byHandFor is the Retry-After of a provider that an operator has closed, because it is
+// not known when the operator will open it.
 const byHandFor = 5 * time.Second
 
-// waitTooLongProblem returns the problem of a provider that will not be back in time.
+// waitTooLongProblem returns the problem for a request whose providers are not back in
+// time.
 func (w *waiter) waitTooLongProblem(b *blocker) *problem {
 	if !inTime(w.request.caller, b.wait) {
 		w.request.asked.stats.late.Add(1)
@@ -217,12 +218,12 @@ func (w *waiter) waitTooLongProblem(b *blocker) *problem {
 		}
 	}
 	p := w.request.newProblem(status, code, after, w.describe(w.met))
-	p.later.After = b.wait // a caller that retries has only so many attempts
+	p.later.After = b.wait // the full wait, because a caller that retries has a limited number of attempts
 	return p
 }
 
-// unavailableProblem returns the problem of a request that no provider takes, however
-// long it waits.
+// unavailableProblem returns the problem for a request that no provider can take, even
+// after a wait.
 func (w *waiter) unavailableProblem() error {
 	for i := range w.met {
 		if w.met[i].err != nil {
@@ -241,8 +242,7 @@ func (w *waiter) unavailableProblem() error {
 	return w.request.newProblem(http.StatusServiceUnavailable, codeCooling, 0, w.describe(w.met))
 }
 
-// rejectedProblem returns the problem of a request that a gate or a limit did not let
-// wait.
+// rejectedProblem returns the problem for a request that a gate or a limit has rejected.
 func (w *waiter) rejectedProblem(b *blocker) error {
 	shut, _ := errors.AsType[*health.ClosedError](b.err)
 	rate, _ := errors.AsType[*limit.RateError](b.err)
@@ -262,32 +262,32 @@ func (w *waiter) rejectedProblem(b *blocker) error {
 	case errors.Is(b.err, limit.ErrQueueFull), errors.Is(b.err, limit.ErrShed):
 		return w.request.newProblem(http.StatusServiceUnavailable, codeQueue, time.Second, w.describe(w.met))
 	}
-	return b.err // the context's own
+	return b.err // the error of the context
 }
 
-// gateEvent is a change that may wake requests that wait.
+// gateEvent is a change that may wake waiting requests.
 type gateEvent uint8
 
 const (
-	reopened    gateEvent = iota // for requests that wait for another provider
-	closedAgain                  // for requests that wait here, and have another provider
-	overridden                   // for all
+	reopened    gateEvent = iota // wakes requests that wait for another provider
+	closedAgain                  // wakes requests that wait here and have another provider
+	overridden                   // wakes all requests
 )
 
-// subscribers are the requests that wait for a change.
+// subscribers are the requests that wait for a change at a provider.
 type subscribers struct {
 	mu  sync.Mutex
 	all map[*subscriber]struct{}
 }
 
-// subscriber is one of them.
+// subscriber is a waiting request.
 type subscriber struct {
-	here    bool // waits at this gate
-	choices bool // has another provider
+	here    bool // waits at the gate of this provider
+	choices bool // may go to another provider
 	wake    func()
 }
 
-// add returns the function that removes the subscriber.
+// add adds a subscriber, and returns the function that removes it.
 func (s *subscribers) add(one *subscriber) (remove func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
