@@ -12,10 +12,10 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxTimes is how often a step may come.
+// maxTimes is the greatest number of times of a step.
 const maxTimes = 1_000_000
 
-// stepForm is a name or status, arguments in parentheses, and a number of times.
+// stepForm matches a name or status, arguments in parentheses, and a number of times.
 var stepForm = lazyregexp.New(`^([0-9]+|[a-z]+?)(?:\(((?s:.*))\))?(?:x([0-9]+))?$`)
 
 // parseStep reads a step of a script: 503, 429(retry-after=2)x3, reset.
@@ -41,7 +41,7 @@ func parseStep(word string) (s Step, err error) {
 	for _, w := range list {
 		name, value, _ := strings.Cut(w, "=")
 		if name = strings.ToLower(name); seen[name] {
-			return s, fmt.Errorf("%q: %q is given already", word, name)
+			return s, fmt.Errorf("%q: %q is set twice", word, name)
 		}
 		seen[name] = true
 		if err := s.set(name, value, strings.Contains(w, "=")); err != nil {
@@ -51,11 +51,11 @@ func parseStep(word string) (s Step, err error) {
 	return s, nil
 }
 
-// parseAnswer reads an answer that comes once.
+// parseAnswer reads an answer without a number of times.
 func parseAnswer(word string) (Answer, error) {
 	s, err := parseStep(word)
 	if err == nil && s.Times != 1 {
-		err = fmt.Errorf("%q: only the steps of a script come several times", word)
+		err = fmt.Errorf("%q: only a step of a script can have a number of times", word)
 	}
 	return s.Answer, err
 }
@@ -76,14 +76,14 @@ func badAnswer(word string) error {
 	return fmt.Errorf("%q is no answer; want a status from 200 to 599, such as 503 or 429(retry-after=2), or one of %s", word, strings.Join(acts, ", "))
 }
 
-// set sets one argument.
+// set sets one argument or header. given means that there is a value, which may be empty.
 func (a *Answer) set(name, value string, given bool) error {
 	for _, arg := range arguments() {
 		switch {
 		case arg.name != name:
 			continue
 		case arg.flag && given:
-			return fmt.Errorf("%q has no value", name)
+			return fmt.Errorf("%q takes no value", name)
 		case !arg.flag && !given:
 			return fmt.Errorf("%q has no value; want %s=", name, name)
 		}
@@ -109,9 +109,9 @@ func (a *Answer) set(name, value string, given bool) error {
 	return nil
 }
 
-// String returns the answer as a spec has it.
+// String returns the text form of the answer.
 func (a Answer) String() string {
-	head := unlessZero(a.Status, strconv.Itoa) + a.Act // both are no answer, and refused as such
+	head := unlessZero(a.Status, strconv.Itoa) + a.Act // parsing rejects an answer that has both
 	var list []string
 	for _, h := range a.Headers {
 		list = append(list, h.Name+"="+enquote(h.Value))
@@ -129,7 +129,7 @@ func (a Answer) String() string {
 	return head + "(" + strings.Join(list, " ") + ")"
 }
 
-// String returns the step as a spec has it.
+// String returns the text form of the step.
 func (s Step) String() string {
 	if s.Times <= 1 {
 		return s.Answer.String()
@@ -137,8 +137,7 @@ func (s Step) String() string {
 	return s.Answer.String() + "x" + strconv.Itoa(s.Times)
 }
 
-// problems returns what is wrong with an answer, as far as no single argument is
-// to blame.
+// problems returns the problems of an answer that parsing a single argument can't find.
 func (a *Answer) problems() (list []error) {
 	bad := func(when bool, text string) {
 		if when {
@@ -153,36 +152,36 @@ func (a *Answer) problems() (list []error) {
 	}
 	streamless := a.Stream
 	streamless.Form = ""
-	bad(a.Stream.Form == "" && streamless != Stream{}, "events, every, error-at and no-done are of a stream; want stream=")
-	bad(a.Stream.Form != "" && a.Body != Body{}, "there is a body and a stream; want one of them")
-	bad(a.RetryInfo != 0 && (a.Stream.Form != "" || a.Body != Body{}), "retry-info is a body, so that there is no other")
+	bad(a.Stream.Form == "" && streamless != Stream{}, "events, every, error-at and no-done require stream=")
+	bad(a.Stream.Form != "" && a.Body != Body{}, "an answer can't have both a body and a stream")
+	bad(a.RetryInfo != 0 && (a.Stream.Form != "" || a.Body != Body{}), "retry-info sets the body, so it can't be combined with body or stream")
 	bad(a.Stream.Form != "" && a.Chunked, "a stream has no length; leave out chunked")
-	bad(a.Stream.Form == "plain" && a.Stream.NoDone, "a plain stream has no words for its end; leave out no-done")
-	bad(a.Stream.Form == "" && a.End.Kind != "" && a.End.At.Unit == "event", "event: is a place in a stream; want stream=")
-	bad(a.Error != "" && a.Status < 400 && a.Stream.Error == "", "error is the code of a failure: of a status from 400 on, or of a stream with error-at")
-	bad(a.RetryInfo != 0 && a.Status < 400, "retry-info is of a status from 400 on")
+	bad(a.Stream.Form == "plain" && a.Stream.NoDone, "a plain stream has no event that marks its end; leave out no-done")
+	bad(a.Stream.Form == "" && a.End.Kind != "" && a.End.At.Unit == "event", "event: is a position in a stream and requires stream=")
+	bad(a.Error != "" && a.Status < 400 && a.Stream.Error == "", "error requires a status of 400 or more, or a stream with error-at")
+	bad(a.RetryInfo != 0 && a.Status < 400, "retry-info requires a status of 400 or more")
 	bodiless := a.Status == 204 || a.Status == 304
-	bad(bodiless && (a.Body != Body{} || a.Stream.Form != "" || a.RetryInfo != 0 || a.Chunked || a.Dribble != Pace{} || a.End.Kind != ""), "such an answer has no body")
+	bad(bodiless && (a.Body != Body{} || a.Stream.Form != "" || a.RetryInfo != 0 || a.Chunked || a.Dribble != Pace{} || a.End.Kind != ""), "a response with status 204 or 304 has no body")
 	return list
 }
 
-// usesDue reports whether the answer says when there is room again.
+// usesDue reports whether a header of the answer states the time until there is room again.
 func (a *Answer) usesDue() bool {
 	return slices.ContainsFunc(a.Headers, func(h Header) bool { return isWait(h.Name) && usesDue(h.Value) })
 }
 
-// maxEvents is how many events a stream may have: they are made in memory.
+// maxEvents is the greatest number of events of a stream, because they are kept in memory.
 const maxEvents = 10_000
 
-// field is a part of an answer, in its parentheses, or of a rule, that has a name.
+// field is a named argument of an answer, or a key of a rule.
 type field[P any] struct {
 	name string
-	flag bool // has no value
+	flag bool // takes no value
 	set  func(to *P, value string) error
-	get  func(from *P) string // "" means that it is not given
+	get  func(from *P) string // "" means not set
 }
 
-// fieldOf returns the field that parse reads and format writes.
+// fieldOf returns a field that is read with parse and written with format.
 func fieldOf[P any, T comparable](name string, at func(*P) *T, parse func(string) (T, error), format func(T) string) field[P] {
 	return field[P]{
 		name: name,
@@ -208,8 +207,8 @@ func namesOf[P any](fields []field[P]) (names []string) {
 	return names
 }
 
-// arguments returns what may stand in the parentheses of an answer, in the order in which
-// it is written.
+// arguments returns the possible arguments of an answer, in the order in which
+// [Answer.String] writes them.
 func arguments() []field[Answer] {
 	return []field[Answer]{
 		fieldOf("delay", func(a *Answer) *Delay { return &a.Delay }, parseDelay, Delay.String),
@@ -238,13 +237,13 @@ func flagArgument(name string, at func(*Answer) *bool) field[Answer] {
 	return f
 }
 
-// endArgument is one of the ways in which a body ends before its end.
+// endArgument returns the argument that ends a body too early in this way.
 func endArgument(kind string) field[Answer] {
 	return field[Answer]{
 		name: kind,
 		set: func(a *Answer, v string) (err error) {
 			if a.End.Kind != "" {
-				return fmt.Errorf("a body ends once, and there is %s=%s", a.End.Kind, a.End.At)
+				return fmt.Errorf("can't be combined with %s=%s; a body can end only once", a.End.Kind, a.End.At)
 			}
 			a.End.Kind = kind
 			a.End.At, err = parsePosition(v)
@@ -262,12 +261,12 @@ func endArgument(kind string) field[Answer] {
 func parseCode(v string) (string, error) {
 	code, err := unquote(v)
 	if err == nil && code == "" {
-		err = fmt.Errorf("%s is no code", v)
+		err = fmt.Errorf("%s: the code is empty", v)
 	}
 	return code, err
 }
 
-// streamForms are the forms of a stream.
+// streamForms lists the forms of a stream.
 var streamForms = []string{"auto", OpenAI, Responses, Anthropic, "plain"}
 
 func parseStreamForm(v string) (string, error) {

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// object is JSON as it is written; keys come in alphabetical order.
+// object is a JSON object; its keys are written in alphabetical order.
 type object map[string]any
 
-// completionText is the answer to a prompt: it repeats the prompt.
+// completionText returns the model's answer: it repeats the prompt.
 func (o *bodyContext) completionText() string { return "You said: " + o.ask.prompt }
 
-// tokens is what a text costs, roughly.
+// tokens returns a rough number of tokens of a text.
 func tokens(text string) int { return len(strings.Fields(text)) }
 
 func (o *bodyContext) id(prefix string) string {
 	return prefix + "chaos" + strconv.Itoa(o.verdict.Number)
 }
 
-// completion is the answer to a prompt, in the format of an API.
+// completion returns the answer to the prompt, in the format of an API.
 func (o *bodyContext) completion(form string) any {
 	ask, text := o.ask, o.completionText()
 	model, in, out := cmp.Or(ask.model, "chaos"), tokens(ask.prompt), tokens(text)
@@ -44,7 +44,7 @@ func (o *bodyContext) completion(form string) any {
 	}
 }
 
-// response is the object of the responses API.
+// response returns the response object of OpenAI's responses API.
 func (o *bodyContext) response(status string, output []object, in, out int) object {
 	r := object{
 		"id": o.id("resp_"), "object": "response", "created_at": o.now.Unix(), "status": status, "model": cmp.Or(o.ask.model, "chaos"),
@@ -72,16 +72,16 @@ func outputText(text string) object {
 	return object{"type": "output_text", "text": text, "annotations": []object{}}
 }
 
-// anthropicErrors are the types of errors, by status.
+// anthropicErrors are Anthropic's error types, by status.
 var anthropicErrors = map[int]string{
 	400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error", 404: "not_found_error",
 	413: "request_too_large", 429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error",
 }
 
-// openaiErrors are the codes of errors, by status.
+// openaiErrors are OpenAI's error codes, by status.
 var openaiErrors = map[int]string{401: "invalid_api_key", 402: "billing_not_active", 429: "rate_limit_exceeded"}
 
-// failure is the body of an error, in the format of an API.
+// failure returns the body of an error, in the format of an API.
 func (o *bodyContext) failure(form string) any {
 	status, code := o.verdict.answer.Status, o.verdict.answer.Error
 	text := o.errorMessage()
@@ -115,7 +115,7 @@ func openaiError(status int, code, text string) object {
 	return e
 }
 
-// googleError states a delay in the body.
+// googleError returns an error in Google's format, which states a delay.
 func (o *bodyContext) googleError() any {
 	a := &o.verdict.answer
 	names := map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
@@ -125,25 +125,25 @@ func (o *bodyContext) googleError() any {
 	}}
 }
 
-// errorMessage says which rule caused the error.
+// errorMessage returns a message that names the rule behind the error.
 func (o *bodyContext) errorMessage() string {
 	v := &o.verdict
 	if v.Rule == 0 {
-		return fmt.Sprintf("chaos: no rule is for %s %s", o.request.Method, o.request.URL.Path)
+		return fmt.Sprintf("chaos: no rule matches %s %s", o.request.Method, o.request.URL.Path)
 	}
-	return fmt.Sprintf("chaos: %d %s: rule %d wants it so (%s, request %d)", v.answer.Status, statusText(v.answer.Status), v.Rule, v.By, v.Nth)
+	return fmt.Sprintf("chaos: %d %s: chosen by rule %d (%s, request %d)", v.answer.Status, statusText(v.answer.Status), v.Rule, v.By, v.Nth)
 }
 
 func statusText(status int) string {
 	if status == 529 {
-		return "Overloaded" // known to Anthropic only
+		return "Overloaded" // used by Anthropic; net/http does not know it
 	}
 	return cmp.Or(http.StatusText(status), "status "+strconv.Itoa(status))
 }
 
 func snake(text string) string { return strings.ReplaceAll(strings.ToLower(text), " ", "_") }
 
-// defaultEvents is how many events a stream has if nothing is said.
+// defaultEvents is the number of events of a stream if the spec does not set it.
 const defaultEvents = 10
 
 // eventList collects the events of a stream.
@@ -151,10 +151,10 @@ type eventList struct {
 	o     *bodyContext
 	every time.Duration
 	list  []chunk
-	seq   int // of the responses API
+	seq   int // next sequence number of the responses API
 }
 
-// add adds an event. One with content comes after a pause, unless it is the first.
+// add adds an event. An event with content has a pause before it, unless it is the first.
 func (s *eventList) add(name string, data any, content bool) {
 	var b bytes.Buffer
 	if name != "" {
@@ -163,7 +163,7 @@ func (s *eventList) add(name string, data any, content bool) {
 	if text, ok := data.(string); ok {
 		fmt.Fprintf(&b, "data: %s\n\n", text)
 	} else {
-		fmt.Fprintf(&b, "data: %s\n", encode(data)) // which ends with a line end
+		fmt.Fprintf(&b, "data: %s\n", encode(data)) // encode has added a line end
 	}
 	c := chunk{data: b.Bytes(), event: content}
 	if len(s.list) > 0 && content {
@@ -172,22 +172,22 @@ func (s *eventList) add(name string, data any, content bool) {
 	s.list = append(s.list, c)
 }
 
-// typed adds an event of the responses API, which has its name and number in it.
+// typed adds an event of the responses API, which contains its name and number.
 func (s *eventList) typed(name string, data object, content bool) {
 	data["type"], data["sequence_number"] = name, s.seq
 	s.seq++
 	s.add(name, data, content)
 }
 
-// streamFormat writes the parts of a stream in the format of an API.
+// streamFormat has functions that add the parts of a stream in the format of an API.
 type streamFormat struct {
-	start  func() // the events that begin it
+	start  func() // adds the events that begin the stream
 	piece  func(n int, text string)
-	finish func() // what comes after the content, the event that says so included
-	fail   func() // an error
+	finish func() // adds the events after the content, up to the last
+	fail   func() // adds an error
 }
 
-// events makes a stream.
+// events returns a stream with the properties that want sets.
 func (o *bodyContext) events(form string, want Stream) payload {
 	s := &eventList{o: o, every: want.Every}
 	pieces := cutText(o.completionText(), cmp.Or(want.Events, defaultEvents))
@@ -196,7 +196,7 @@ func (o *bodyContext) events(form string, want Stream) payload {
 	return payload{kind: "text/event-stream", chunks: s.list, stream: true}
 }
 
-// write writes the stream, and the error where it is wanted.
+// write adds the parts of the stream, and the error at the wanted position.
 func (s *eventList) write(p streamFormat, want Stream, pieces []string) {
 	if want.Error == "first" {
 		p.fail()
@@ -205,7 +205,7 @@ func (s *eventList) write(p streamFormat, want Stream, pieces []string) {
 	p.start()
 	last := len(pieces)
 	if want.Error != "" {
-		n, _ := strconv.Atoi(want.Error) // start is 0
+		n, _ := strconv.Atoi(want.Error) // Atoi returns 0 for "start"
 		last = min(n, last)
 	}
 	for i, text := range pieces[:last] {
@@ -219,8 +219,8 @@ func (s *eventList) write(p streamFormat, want Stream, pieces []string) {
 	}
 }
 
-// cutText cuts a text into so many pieces, none of them empty; one that is too
-// short for that is repeated.
+// cutText cuts a text into n pieces, none of them empty. It repeats a text that is too
+// short.
 func cutText(text string, n int) []string {
 	runes := []rune(text)
 	for len(runes) < n {

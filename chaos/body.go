@@ -17,12 +17,12 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// bodyContext is everything that the body of an answer may depend on.
+// bodyContext has everything that the body of an answer may depend on.
 type bodyContext struct {
 	verdict verdict
 	request *http.Request
 	upload  *upload
-	ask     modelRequest // what the upload says
+	ask     modelRequest // model, prompt and stream of the upload
 	now     time.Time
 }
 
@@ -35,9 +35,9 @@ type payload struct {
 
 // chunk is a part of a body.
 type chunk struct {
-	pause time.Duration // before it
+	pause time.Duration // wait before sending it
 	data  []byte
-	event bool // it ends an event with content
+	event bool // ends an event with content
 }
 
 // compose makes the body of an answer.
@@ -74,8 +74,8 @@ func (o *bodyContext) compose() payload {
 	return jsonPayload(o.completion(form))
 }
 
-// form returns the API whose format is used: the one that the spec names, or
-// the one at the path, "" for none that is known.
+// form returns the API whose format the body has: the one that the spec names, or
+// the one with the request's path. "" means no known API.
 func (o *bodyContext) form() string {
 	a := &o.verdict.answer
 	for _, kind := range []string{a.Stream.Form, a.Body.Kind, o.verdict.body.Kind} {
@@ -101,7 +101,7 @@ func jsonPayload(v any) payload {
 	return payload{kind: "application/json", chunks: []chunk{{data: encode(v)}}}
 }
 
-// encode writes JSON with a line end. Everything that is given to it has a form.
+// encode returns v as JSON with a line end. v must be encodable.
 func encode(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -110,17 +110,17 @@ func encode(v any) []byte {
 	return b.Bytes()
 }
 
-// filler returns so many bytes, in lines of 16.
+// filler returns size bytes of text, in lines of 16 bytes.
 func filler(size int64) []byte {
 	const text = "0123456789abcde\n"
 	return bytes.Repeat([]byte(text), int(size)/len(text)+1)[:size]
 }
 
-// echoed describes the request.
+// echoed is the JSON that describes the request.
 type echoed struct {
-	Number  int                 `json:"number"` // of all requests
+	Number  int                 `json:"number"` // number among all requests
 	Rule    int                 `json:"rule"`
-	Nth     int                 `json:"nth"` // request of the rule
+	Nth     int                 `json:"nth"` // number among the requests of the rule
 	Method  string              `json:"method"`
 	Path    string              `json:"path"`
 	Query   string              `json:"query,omitempty"`
@@ -142,7 +142,7 @@ func (o *bodyContext) echo() echoed {
 	}
 }
 
-// length returns how many bytes it has.
+// length returns the number of bytes of the payload.
 func (p *payload) length() (n int64) {
 	for _, c := range p.chunks {
 		n += int64(len(c.data))
@@ -150,7 +150,7 @@ func (p *payload) length() (n int64) {
 	return n
 }
 
-// offset returns the number of bytes before a position, at most all.
+// offset returns the number of bytes before a position, at most the whole length.
 func (p *payload) offset(at Position) (n int64) {
 	total := p.length()
 	switch at.Unit {
@@ -175,7 +175,7 @@ func (p *payload) offset(at Position) (n int64) {
 	return min(at.N, total)
 }
 
-// cut leaves out everything from an offset on.
+// cut removes everything from an offset on.
 func (p *payload) cut(at int64) {
 	for i := range p.chunks {
 		data := p.chunks[i].data
@@ -188,7 +188,7 @@ func (p *payload) cut(at int64) {
 	}
 }
 
-// dribble splits the body to send it at the pace.
+// dribble splits the body into chunks that are sent at the pace.
 func (p *payload) dribble(pace Pace) {
 	if pace == (Pace{}) {
 		return
@@ -207,7 +207,7 @@ func (p *payload) dribble(pace Pace) {
 	p.chunks = slow
 }
 
-// redacted replaces a credential.
+// redacted is shown instead of a credential.
 const redacted = "***"
 
 // redact returns headers or parameters without credentials.
@@ -221,8 +221,8 @@ func redact(list map[string][]string) map[string][]string {
 	return list
 }
 
-// redactQuery returns the parameters without credentials. What can't be read is
-// left out as a whole.
+// redactQuery returns the query without credentials. A query that can't be parsed is
+// replaced as a whole.
 func redactQuery(query string) string {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -231,10 +231,10 @@ func redactQuery(query string) string {
 	return url.Values(redact(values)).Encode()
 }
 
-// maxHead is how much of a request's body is looked into.
+// maxHead is how much of a request's body is kept to read the prompt.
 const maxHead = 1 << 20
 
-// upload is the body of a request: its length, its hash, and its beginning.
+// upload has the length, the hash and the beginning of a request's body.
 type upload struct {
 	bytes int64
 	sum   hash.Hash
@@ -252,14 +252,14 @@ func (u *upload) Write(p []byte) (int, error) {
 
 func (u *upload) hash() string { return hex.EncodeToString(u.sum.Sum(nil)) }
 
-// modelRequest is what a request to an API of a model wants.
+// modelRequest has the fields of a request to the API of a model.
 type modelRequest struct {
 	model  string
 	prompt string
 	stream bool
 }
 
-// modelRequest reads the request, as far as it is one.
+// modelRequest reads the fields from the body. Fields that are not there stay empty.
 func (u *upload) modelRequest() (a modelRequest) {
 	var body struct {
 		Model    string `json:"model"`
@@ -270,7 +270,7 @@ func (u *upload) modelRequest() (a modelRequest) {
 		} `json:"messages"`
 		Input json.RawMessage `json:"input"`
 	}
-	_ = json.Unmarshal(u.head, &body) // what does not fit stays empty
+	_ = json.Unmarshal(u.head, &body) // fields of another type stay empty
 	a.model, a.stream = body.Model, body.Stream
 	a.prompt = lastText(body.Input, 2)
 	for _, m := range body.Messages {
@@ -282,7 +282,7 @@ func (u *upload) modelRequest() (a modelRequest) {
 }
 
 // lastText returns the text of a message: a text, a list of parts with texts, or a
-// list of messages, of which the last counts. Lists may nest so deep.
+// list of messages, of which the last counts. depth is how deep lists may nest.
 func lastText(raw json.RawMessage, depth int) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

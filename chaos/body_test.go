@@ -103,7 +103,7 @@ func TestBodies(t *testing.T) {
 		}},
 		"any failure":           {"503", "/", "", 503, "application/json", map[string]any{"error.code": "service_unavailable"}},
 		"a failure with a text": {`503(body="down")`, "/", "", 503, "text/plain; charset=utf-8", map[string]any{"": "down"}},
-		"no rule":               {"/a: 200", "/b", "", 404, "application/json", map[string]any{"error.message": "chaos: no rule is for POST /b"}},
+		"no rule":               {"/a: 200", "/b", "", 404, "application/json", map[string]any{"error.message": "chaos: no rule matches POST /b"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

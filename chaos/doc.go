@@ -1,5 +1,5 @@
-// Package chaos is an HTTP server that fails on purpose, for tests of clients: it speaks
-// HTTP/1.1 and HTTP/2 on real sockets, and does to each request what a [Spec] says, from
+// Package chaos is an HTTP server that fails on purpose, for tests of clients. It speaks
+// HTTP/1.1 and HTTP/2 on real sockets. A [Spec] says what it does with each request, from
 // "503 twice, then 200" to a connection that is reset in the middle of an event stream.
 //
 //	func TestClientRetriesTwice(t *testing.T) {
@@ -14,8 +14,8 @@
 //
 // # Specs
 //
-// A spec is a list of rules; the first that matches a request decides. A rule has a
-// script of answers, chances, delays, limits and outages:
+// A spec is a list of rules; the first rule that matches a request decides. A rule has a
+// script of answers, random answers, delays, limits and outages:
 //
 //	503,503,200
 //	/v1/messages: 429(retry-after=2)x2,200; *: fail=20% delay=50ms..200ms
@@ -26,15 +26,15 @@
 //
 // # Faults
 //
-// Every fault is a real one: a reset is a TCP RST, a truncated body a connection that
-// ends too early, a refusal a closed port. Random faults and delays are drawn from the
-// seed and the number of the request, so that the same requests meet the same faults,
-// in any order of goroutines.
+// Every fault is real: a reset is a TCP RST, a truncated body is a connection that
+// ends too early, a refusal is a closed port. Random faults and delays depend only on the
+// seed and the number of the request, so that the same requests get the same faults,
+// whatever the order of goroutines.
 //
 // # Control endpoint
 //
-// Below /_chaos/ a server reports its statistics and accepts other rules, for programs
-// in other processes. Only requests from this machine are accepted. In the same process,
+// Below /_chaos/ a server reports its statistics and accepts new rules, for programs
+// in other processes. It accepts only requests from this machine. In the same process,
 // use [Server.Stats], [Server.Set] and [Server.Reset].
 //
 // # What it is not for

@@ -19,17 +19,17 @@ type exchange struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	upload *upload
-	left   bool // guarded by the server's lock
+	left   bool // release was called; guarded by the server's lock
 }
 
-// handle does what the verdict says. An error means that the answer is not complete.
+// handle carries out the verdict. It returns an error if the answer is not complete.
 func (v *exchange) handle() error {
 	if !v.answer.Early {
 		if err := v.receive(); err != nil {
 			return err
 		}
 	}
-	if err := v.server.pause(context.Background(), v.work); err != nil { // work goes on when the client has gone
+	if err := v.server.pause(context.Background(), v.work); err != nil { // the work goes on if the client disconnects
 		return err
 	}
 	if err := v.server.pause(v.r.Context(), v.delay); err != nil {
@@ -48,15 +48,15 @@ func (v *exchange) handle() error {
 		v.hangUp()
 	case Close:
 		v.hangUp()
-	default: // Reset, and Refuse for a connection that was accepted before the port closed
+	default: // Reset, or Refuse for a connection that was accepted before the port closed
 		kill(connOf(v.r.Context()))
 	}
 	return errFault
 }
 
-// hangUp ends our direction of the connection. On HTTP/2 the client may be
-// sending something just now; closing both directions at once would be answered
-// with a RST, which is another fault, so the client gets time to close its own.
+// hangUp closes our direction of the connection. On HTTP/2 the client may be
+// sending at the same time. Closing both directions at once would cause a RST, which is
+// another fault, so the client gets time to close its own direction.
 func (v *exchange) hangUp() {
 	closeWrite(connOf(v.r.Context()))
 	if v.r.ProtoMajor == 2 {
@@ -64,8 +64,8 @@ func (v *exchange) hangUp() {
 	}
 }
 
-// malformed returns what is not HTTP: a status line without a status, or data for
-// a stream that can't have any.
+// malformed returns bytes that are not HTTP: a status line without a status, or a DATA
+// frame for stream 0 of HTTP/2, which can't have data.
 func malformed(major int) string {
 	if major == 2 {
 		return "\x00\x00\x04\x00\x00\x00\x00\x00\x00oops" // length 4, DATA, no flags, stream 0
@@ -73,7 +73,7 @@ func malformed(major int) string {
 	return "HTTP/1.1 banana\r\nContent-Length: 0\r\n\r\n"
 }
 
-// receive reads the body of the request at its pace.
+// receive reads the body of the request at the pace of the answer.
 func (v *exchange) receive() error {
 	pace := v.answer.Read
 	if pace == (Pace{}) {
@@ -88,14 +88,14 @@ func (v *exchange) receive() error {
 		if err != nil {
 			return v.server.connectionError(err)
 		}
-		// A client that goes while it uploads is noticed by the next read.
+		// The next read notices a client that disconnects during its upload.
 		if err := v.server.pause(context.Background(), pace.Every); err != nil {
 			return err
 		}
 	}
 }
 
-// respond writes an answer that has a status.
+// respond writes a response with a status.
 func (v *exchange) respond() error {
 	a := &v.answer
 	o := &bodyContext{verdict: v.verdict, request: v.r, upload: v.upload, ask: v.upload.modelRequest(), now: time.Now()}
@@ -104,7 +104,7 @@ func (v *exchange) respond() error {
 	if a.End.Kind != "" {
 		sent := p.offset(a.End.At)
 		p.cut(sent)
-		total = max(total, sent+1) // so that something is missing in any case
+		total = max(total, sent+1) // announce at least one byte more than is sent
 	}
 	p.dribble(a.Dribble)
 	if !bodyAllowed(a.Status) || v.r.Method == http.MethodHead {
@@ -130,7 +130,7 @@ func bodyAllowed(status int) bool {
 	return status != http.StatusNoContent && status != http.StatusNotModified
 }
 
-// head sets the headers.
+// head sets the headers of the response.
 func (o *bodyContext) head(h http.Header, p *payload) {
 	if p.kind != "" {
 		h.Set("Content-Type", p.kind)
@@ -145,20 +145,21 @@ func (o *bodyContext) head(h http.Header, p *payload) {
 	writeHeaders(h, o.verdict.answer.Headers, o.now, o.verdict.due)
 }
 
-// padding returns the values of headers that have so many bytes together.
+// padding returns header values that have size bytes together.
 func padding(size int64) (list []string) {
-	const most = 8 << 10 // clients have limits for one header, too
+	const most = 8 << 10 // clients limit the size of a single header, too
 	for ; size > 0; size -= most {
 		list = append(list, strings.Repeat("x", int(min(size, most))))
 	}
 	return list
 }
 
-// write sends the headers and the body; whole is one that is sent at once.
+// write sends the headers and the body. whole means that they can be sent without a flush
+// in between.
 func (v *exchange) write(p payload, whole bool) error {
 	rc := http.NewResponseController(v.w)
 	if v.answer.Early {
-		_ = rc.EnableFullDuplex() // HTTP/2 has it anyway
+		_ = rc.EnableFullDuplex() // an error is no problem: HTTP/2 is always full duplex
 	}
 	last := func(rest int) {
 		if rest == 0 && !v.answer.Early && v.answer.End.Kind != Stall {
@@ -188,23 +189,23 @@ func (v *exchange) write(p payload, whole bool) error {
 	return nil
 }
 
-// flushTime is how long HTTP/2 may take to send what it has.
+// flushTime is how long net/http may take to send HTTP/2 frames after a flush.
 const flushTime = 20 * time.Millisecond
 
-// finish ends an answer as it is to end.
+// finish ends the response as the answer says. counted means that it has a Content-Length.
 func (v *exchange) finish(counted bool) error {
 	switch v.answer.End.Kind {
 	case Stall:
 		return v.server.hang(v.r.Context())
 	case Reset:
-		if v.r.ProtoMajor == 2 { // whose frames are sent a moment later than Flush says
+		if v.r.ProtoMajor == 2 { // frames are sent shortly after Flush has returned
 			_ = v.server.pause(v.r.Context(), flushTime)
 		}
 		kill(connOf(v.r.Context()))
 		return errFault
 	case Cut:
 		if v.r.ProtoMajor == 2 && counted {
-			return nil // the stream ends, and less came than was announced
+			return nil // the stream ends with less than the announced length
 		}
 		return errFault
 	}

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// prefixes are how the names of headers begin that an answer may have. A name
-// that is none of these is a mistake more often than not.
+// prefixes are the allowed prefixes of header names in an answer. Other names are
+// rejected, because they are usually misspelled arguments.
 var prefixes = []string{"x-", "ratelimit-", "anthropic-ratelimit-"}
 
-// otherHeaders are the further ones.
+// otherHeaders are allowed header names without one of the prefixes.
 var otherHeaders = []string{"retry-after", "retry-after-ms", "date", "connection", "content-type", "location", "server", "set-cookie", "www-authenticate"}
 
 func isHeader(name string) bool {
@@ -33,16 +33,16 @@ func headerNames() string {
 	return strings.Join(otherHeaders, ", ") + ", " + strings.Join(prefixes, "..., ") + "..."
 }
 
-// isWait reports whether the header says when to come back, so that its value may
-// be computed. Date may be too, for a clock that is wrong.
+// isWait reports whether the header states a time, so that the server may compute its
+// value. Date is one of them, to simulate a wrong clock.
 func isWait(name string) bool {
 	return name == "date" || strings.Contains(name, "retry-after") || strings.Contains(name, "ratelimit") && strings.Contains(name, "reset")
 }
 
-// waitForm is a form in which a wait is stated: FORM:DURATION.
+// waitForm is a form in which a header states a wait. In a spec it is FORM:DURATION.
 type waitForm struct {
 	name  string
-	point bool // a point in time, in whole seconds
+	point bool // writes a point in time, in whole seconds
 	write func(d time.Duration, now time.Time) string
 }
 
@@ -67,15 +67,15 @@ func dated(layout string) func(time.Duration, time.Time) string {
 	return func(d time.Duration, now time.Time) string { return now.Add(d).UTC().Format(layout) }
 }
 
-// nonsense are values that servers send and that must not be believed.
+// nonsense are invalid values that real servers send and that clients must ignore.
 var nonsense = map[string]string{"garbage": "soon", "negative": "-5", "huge": "10000000000"}
 
-// due stands for the time until there is room again.
+// due in a value stands for the time until the limit or the outage ends.
 const due = "due"
 
 func usesDue(value string) bool { return value == due || strings.HasSuffix(value, ":"+due) }
 
-// cutForm returns the form of a wait and its duration, if it is stated in one.
+// cutForm splits FORM:DURATION into the form and the duration.
 func cutForm(value string) (form waitForm, span string, ok bool) {
 	for _, f := range waitForms {
 		if span, ok := strings.CutPrefix(value, f.name+":"); ok {
@@ -85,7 +85,7 @@ func cutForm(value string) (form waitForm, span string, ok bool) {
 	return waitForm{}, "", false
 }
 
-// parseSpan reads the duration of a form, which may be negative.
+// parseSpan reads the duration after a form, which may be negative.
 func parseSpan(text string) (time.Duration, error) {
 	rest, negative := strings.CutPrefix(text, "-")
 	d, err := parseDuration(rest)
@@ -95,7 +95,7 @@ func parseSpan(text string) (time.Duration, error) {
 	return d, err
 }
 
-// checkHeader says what is wrong with the value of a header.
+// checkHeader returns the problem of a header value, or nil.
 func checkHeader(name, value string) error {
 	if strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && (r < ' ' || r > '~') }) || strings.TrimSpace(value) != value {
 		return fmt.Errorf("%q can't be the value of a header", value)
@@ -107,7 +107,7 @@ func checkHeader(name, value string) error {
 	return nil
 }
 
-// headerValue returns the value to send. left is what due stands for.
+// headerValue returns the value to send. left is the time that due stands for.
 func headerValue(h Header, now time.Time, left time.Duration) string {
 	if !isWait(h.Name) {
 		return h.Value
@@ -124,14 +124,14 @@ func headerValue(h Header, now time.Time, left time.Duration) string {
 	case !ok:
 		return h.Value
 	case span != due:
-		left, _ = parseSpan(span) // was checked
-	case form.point: // not a part of a second too early
+		left, _ = parseSpan(span) // it was checked before
+	case form.point: // round up, so that the client does not come back too early
 		left = now.Add(left + time.Second - 1).Truncate(time.Second).Sub(now)
 	}
 	return form.write(left, now)
 }
 
-// ownForm returns the form that servers use in the header.
+// ownForm returns the form that servers use in this header.
 func ownForm(name string) string {
 	switch {
 	case name == "date":
@@ -148,9 +148,9 @@ func ownForm(name string) string {
 	return "seconds"
 }
 
-// writeHeaders adds the headers of an answer. A limit whose reset is stated is
-// used up, unless the answer says what remains. Points in time count from the
-// answer's own Date, which is that of a clock that may be wrong.
+// writeHeaders adds the headers of an answer. If a header states the reset of a limit, it
+// also sets remaining to 0, unless the answer sets it. Points in time are relative to the
+// answer's own Date, which the spec may have set wrong on purpose.
 func writeHeaders(to http.Header, list []Header, now time.Time, left time.Duration) {
 	for _, h := range list {
 		if _, span, ok := cutForm(h.Value); h.Name == "date" && ok && span != due {

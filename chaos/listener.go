@@ -14,18 +14,19 @@ import (
 	"time"
 )
 
-// listener can be closed and opened again, on the same port, while a server goes on
-// accepting from it.
+// listener is a listener whose port can be closed and opened again while a server
+// accepts from it.
 type listener struct {
 	addr net.Addr
 
 	mu     sync.Mutex
-	moved  *sync.Cond
+	moved  *sync.Cond   // signals that the port was opened, or the listener closed
 	inner  net.Listener // nil while the port is closed
 	closed bool
 }
 
-// newListener listens on the address. Port 0 is any that is free, and stays the same.
+// newListener listens on the address. Port 0 means a free port, which is used again when
+// the port is reopened.
 func newListener(address string) (*listener, error) {
 	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", address)
 	if err != nil {
@@ -36,7 +37,7 @@ func newListener(address string) (*listener, error) {
 	return d, nil
 }
 
-// Accept implements [net.Listener]. While the port is closed it waits.
+// Accept implements [net.Listener]. It waits while the port is closed.
 func (d *listener) Accept() (net.Conn, error) {
 	for {
 		l := d.wait()
@@ -60,7 +61,7 @@ func (d *listener) wait() net.Listener {
 	return d.inner
 }
 
-// is reports whether the listener below is still the current one.
+// is reports whether l is still the current listener below.
 func (d *listener) is(l net.Listener) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,7 +97,7 @@ func (d *listener) open() error {
 // Close implements [net.Listener].
 func (d *listener) Close() error {
 	d.mu.Lock()
-	d.closed = true // it is not opened again
+	d.closed = true // open does nothing from now on
 	d.mu.Unlock()
 	d.shut()
 	d.moved.Broadcast()
@@ -114,7 +115,7 @@ func raw(c net.Conn) net.Conn {
 	return c
 }
 
-// kill ends a connection with a RST: what was not sent is dropped.
+// kill ends a connection with a TCP RST. Data that was not sent yet is lost.
 func kill(c net.Conn) {
 	c = raw(c)
 	if t, ok := c.(interface{ SetLinger(sec int) error }); ok {
@@ -123,9 +124,9 @@ func kill(c net.Conn) {
 	_ = c.Close()
 }
 
-// closeWrite ends our direction of a connection.
+// closeWrite closes our direction of a connection.
 func closeWrite(c net.Conn) {
-	for _, c := range []net.Conn{c, raw(c)} { // TLS says so itself first
+	for _, c := range []net.Conn{c, raw(c)} { // TLS first, so that it sends its close message
 		if h, ok := c.(interface{ CloseWrite() error }); ok {
 			_ = h.CloseWrite()
 		}
@@ -134,14 +135,14 @@ func closeWrite(c net.Conn) {
 
 type connKey struct{}
 
-// connOf returns the connection that a request came on.
+// connOf returns the connection of a request, from the request's context.
 func connOf(ctx context.Context) net.Conn {
 	c, _ := ctx.Value(connKey{}).(net.Conn)
 	return c
 }
 
-// selfSigned returns a certificate for loopback and the host, which no client trusts
-// unless told to.
+// selfSigned returns a certificate for the loopback interface and the host. Clients must
+// be told to trust it.
 func selfSigned(host string, now time.Time) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// parseMatch reads which requests a rule is for: *, or a method, the beginning of
-// a path and a header, each of which may be left out.
+// parseMatch reads a match: *, or a method, the beginning of
+// a path and a header, each of them optional.
 func parseMatch(text string) (m Match, err error) {
 	list, err := words(text)
 	if err != nil {
@@ -44,14 +44,14 @@ func parseMatch(text string) (m Match, err error) {
 			return m, bad(word)
 		}
 		if *to != "" {
-			return m, fmt.Errorf("%q: there is %q already", word, *to)
+			return m, fmt.Errorf("%q can't be combined with %q", word, *to)
 		}
 		*to = value
 	}
 	return m, m.check()
 }
 
-// check says what is wrong with a match.
+// check returns the first problem of the match.
 func (m Match) check() error {
 	if strings.ContainsFunc(m.Path, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"();`, r) }) || m.Path != "" && m.Path[0] != '/' {
 		return fmt.Errorf("%q is not a path such as /v1/messages", m.Path)
@@ -60,7 +60,7 @@ func (m Match) check() error {
 		return fmt.Errorf("%q is not the name of a header", m.Header)
 	}
 	if m.Header == "" && m.Value != "" {
-		return fmt.Errorf("value %q is of no header", m.Value)
+		return fmt.Errorf("value %q requires the name of a header", m.Value)
 	}
 	if strings.Trim(m.Method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		return fmt.Errorf("%q is not a method such as POST", m.Method)
@@ -68,7 +68,7 @@ func (m Match) check() error {
 	return nil
 }
 
-// String returns the match as a spec has it.
+// String returns the text form of the match.
 func (m Match) String() string {
 	var list []string
 	for _, part := range []string{m.Method, m.Path} {
@@ -88,7 +88,7 @@ func (m Match) String() string {
 	return strings.Join(list, " ")
 }
 
-// fits reports whether the rule is for the request.
+// fits reports whether the request matches.
 func (m Match) fits(method, path string, header http.Header) bool {
 	if m.Method != "" && m.Method != method || !strings.HasPrefix(path, m.Path) {
 		return false
@@ -97,7 +97,7 @@ func (m Match) fits(method, path string, header http.Header) bool {
 	return m.Header == "" || len(values) > 0 && (m.Value == "" || values[0] == m.Value)
 }
 
-// covers reports whether every request of the other is one of this.
+// covers reports whether m matches every request that other matches.
 func (m Match) covers(other Match) bool {
 	return (m.Method == "" || m.Method == other.Method) && strings.HasPrefix(other.Path, m.Path) &&
 		(m.Header == "" || m.Header == other.Header && (m.Value == "" || m.Value == other.Value))

@@ -8,9 +8,9 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// parseOutage reads what follows the word down: "30s every 5m", with "from 10s" if
-// the first is not after 5m, or "from 10s to 25s", with "after start" for those who
-// like it; then "as" and an answer.
+// parseOutage reads the words after down: "30s every 5m", with "from 10s" if
+// the first outage is not after 5m; or "from 10s to 25s", optionally with "after start".
+// "as" and an answer may follow. It returns the words that it did not read.
 func parseOutage(list []string) (o Outage, rest []string, err error) {
 	o.As = Answer{Status: 503}
 	next := func() string {
@@ -41,7 +41,7 @@ func parseOutage(list []string) (o Outage, rest []string, err error) {
 	if is("from") {
 		o.From = span("from")
 		if err == nil && !is("to") {
-			err = fmt.Errorf("down: %q where there should be to; want down from 10s to 25s", next())
+			err = fmt.Errorf("down: found %q instead of to; want down from 10s to 25s", next())
 		}
 		o.For = span("to") - o.From
 		if is("after") && !is("start") && err == nil {
@@ -50,7 +50,7 @@ func parseOutage(list []string) (o Outage, rest []string, err error) {
 	} else {
 		o.For = span("down")
 		if err == nil && !is("every") {
-			err = fmt.Errorf("down: %q where there should be every; want down 30s every 5m", next())
+			err = fmt.Errorf("down: found %q instead of every; want down 30s every 5m", next())
 		}
 		o.Every = span("every")
 		o.From = o.Every
@@ -58,7 +58,7 @@ func parseOutage(list []string) (o Outage, rest []string, err error) {
 			o.From = span("from")
 		}
 		if err == nil && o.Every == 0 {
-			err = errors.New("down: every 0s is always")
+			err = errors.New("down: the time after every must be above zero")
 		}
 	}
 	if err == nil && is("as") {
@@ -72,7 +72,7 @@ func parseOutage(list []string) (o Outage, rest []string, err error) {
 	return o, list, err
 }
 
-// String returns the outage as a spec has it, without the word down.
+// String returns the text form of the outage, without the word down.
 func (o Outage) String() string {
 	text := "from " + textfmt.PolicyDuration(o.From) + " to " + textfmt.PolicyDuration(o.From+o.For)
 	if o.Every != 0 {
@@ -89,10 +89,10 @@ func (o Outage) String() string {
 
 func (o Outage) problems() (list []error) {
 	if o.For <= 0 {
-		list = append(list, errors.New("it ends before it begins"))
+		list = append(list, errors.New("it must end after it begins"))
 	}
 	if o.Every != 0 && o.For >= o.Every {
-		list = append(list, errors.New("it begins again before it ends"))
+		list = append(list, errors.New("it must end before it begins again"))
 	}
 	if o.From < 0 || o.From > maxDuration || o.For > maxDuration || o.Every < 0 || o.Every > maxDuration {
 		list = append(list, errors.New("its times are out of range"))
@@ -100,8 +100,8 @@ func (o Outage) problems() (list []error) {
 	return list
 }
 
-// when returns whether it is down after so much time since the start, and how long
-// until that changes; 0 means that it does not.
+// when reports whether it is down at this time since the start, and the time
+// until that changes; 0 means never.
 func (o Outage) when(elapsed time.Duration) (down bool, left time.Duration) {
 	since := elapsed - o.From
 	if since >= 0 && o.Every > 0 {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// presets are ready-made specs, for trying things out and for the demo.
+// presets are ready-made specs, for experiments and for the demo.
 var presets = []struct{ name, use, text string }{
 	{
 		"flaky-llm", "a model's API on a bad day: limits, overload, slow answers, lost connections",
@@ -29,7 +29,7 @@ var presets = []struct{ name, use, text string }{
 	},
 }
 
-// streams returns a rule that shows everything that can happen to a stream.
+// streams returns a rule whose script has every fault of a stream.
 func streams(path, form string) string {
 	base := "200(stream=" + form + " events=20 every=50ms"
 	script := []string{base + ")", base + " error-at=first)", base + " error-at=start)", base + " error-at=5)", base + " cut=event:8)"}
@@ -42,7 +42,7 @@ func streams(path, form string) string {
 	return path + ": " + strings.Join(script, ",") + " cycle"
 }
 
-// Preset returns a ready-made spec.
+// Preset returns the ready-made spec with the name.
 func Preset(name string) (Spec, error) {
 	var names []string
 	for _, p := range presets {
@@ -51,10 +51,10 @@ func Preset(name string) (Spec, error) {
 		}
 		names = append(names, p.name)
 	}
-	return Spec{}, fmt.Errorf("there is no preset %q; want %s", name, strings.Join(names, ", "))
+	return Spec{}, fmt.Errorf("unknown preset %q; known presets: %s", name, strings.Join(names, ", "))
 }
 
-// Presets calls yield with the name of each preset and what it is.
+// Presets yields the name and the description of each preset.
 func Presets(yield func(name, use string) bool) {
 	for _, p := range presets {
 		if !yield(p.name, p.use) {

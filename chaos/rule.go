@@ -12,13 +12,13 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// The most of what is kept in memory for each rule.
+// Upper limits, because the server keeps a record of each such request in memory.
 const (
 	maxConcurrent = 1_000_000
 	maxRate       = 100_000
 )
 
-// keys returns the parts of a rule that have a name and a value, in the order in which
+// keys returns the keys of a rule that have a value, in the order in which
 // [Rule.String] writes them.
 func keys() []field[Rule] {
 	return []field[Rule]{
@@ -54,8 +54,8 @@ func parsePer(v string) (string, error) {
 	return name, nil
 }
 
-// ParseRule reads one rule of a spec: [MATCH:] and words. An error quotes the word that
-// is wrong.
+// ParseRule reads one rule of a spec: [MATCH:] and words. An error quotes the wrong
+// word.
 func ParseRule(text string) (r Rule, err error) {
 	parts, err := split(text, func(rest string) bool {
 		return rest[0] == ':' && (len(rest) == 1 || strings.IndexByte(" \t\r\n", rest[1]) >= 0)
@@ -91,7 +91,8 @@ func (r *Rule) fill() {
 	}
 }
 
-// readWord reads the first word, with those that belong to it, and returns the others.
+// readWord reads the first word and the words that belong to it, and returns the others.
+// seen has the keys that were read before.
 func (r *Rule) readWord(list []string, seen map[string]bool) ([]string, error) {
 	word := list[0]
 	name, value, valued := cutWord(word)
@@ -106,20 +107,19 @@ func (r *Rule) readWord(list []string, seen map[string]bool) ([]string, error) {
 		name = "script"
 	}
 	if seen[name] {
-		return nil, fmt.Errorf("%q: %s is given already; a script is one word, with commas between the answers", word, name)
+		return nil, fmt.Errorf("%q: %s is already set; a script is one word, with commas between the answers", word, name)
 	}
 	seen[name] = true
 	return list[1:], r.set(name, cmp.Or(value, word))
 }
 
-// RuleKeys returns the names of everything that a rule consists of, as [Rule.With] takes
-// them.
+// RuleKeys returns the names of all keys that [Rule.With] accepts.
 func RuleKeys() []string {
 	return slices.Concat([]string{"match", "script", "cycle"}, keyNames(), []string{"random", "down"})
 }
 
-// With returns the rule with one key set from its text: a file with a rule as a map is
-// read key by key. An answer by chance (random) and an outage (down) are added to those
+// With returns the rule with one key set from its text. It is for files in which a rule is
+// a map. The keys random and down add to the random answers and outages
 // that the rule has. With does not validate the rule as a whole; [Spec.Validate] does.
 func (r Rule) With(key, value string) (_ Rule, err error) {
 	switch {
@@ -148,7 +148,7 @@ func (r Rule) With(key, value string) (_ Rule, err error) {
 	return r, err
 }
 
-// addOutage adds the outage that the text describes.
+// addOutage adds the outage in the text.
 func (r *Rule) addOutage(text string) error {
 	list, err := words(text)
 	if err != nil {
@@ -159,13 +159,13 @@ func (r *Rule) addOutage(text string) error {
 		return err
 	}
 	if len(rest) > 0 {
-		return fmt.Errorf("down: %q is too much", rest[0])
+		return fmt.Errorf("down: unexpected %q after the outage", rest[0])
 	}
 	r.Down = append(slices.Clip(r.Down), o)
 	return nil
 }
 
-// set sets a key. The script and cycle are two of them here.
+// set sets a key, including script and cycle.
 func (r *Rule) set(name, value string) (err error) {
 	switch name {
 	case "cycle":
@@ -186,11 +186,11 @@ func (r *Rule) set(name, value string) (err error) {
 	return nil
 }
 
-// chance adds an answer that comes now and then.
+// chance adds a random answer. name is the answer, value its share, and word both.
 func (r *Rule) chance(name, value, word string) error {
 	a, err := parseAnswer(name)
 	if err != nil {
-		if strings.Contains(name, "(") { // it can't be meant as a key
+		if strings.Contains(name, "(") { // a key has no parenthesis
 			return err
 		}
 		return fmt.Errorf("%q: %q is neither a key nor an answer; want one of %s, or the share of an answer such as fail=20%% or 429(retry-after=2)=5%%",
@@ -206,7 +206,7 @@ func (r *Rule) chance(name, value, word string) error {
 
 func keyNames() []string { return namesOf(keys()) }
 
-// parseScript reads answers with commas between.
+// parseScript reads answers that are separated by commas.
 func parseScript(word string) (steps []Step, err error) {
 	parts, err := split(word, at(","))
 	if err != nil {
@@ -233,7 +233,7 @@ func (r *Rule) script() string {
 	return strings.Join(list, ",")
 }
 
-// words returns all but the match.
+// words returns the words of the rule in its text form, without the match.
 func (r *Rule) words() (list []string) {
 	if r.Cycle {
 		list = append(list, "cycle")
@@ -255,14 +255,13 @@ func (r *Rule) words() (list []string) {
 	return list
 }
 
-// String returns the chance as a spec has it.
+// String returns the text form of the random answer.
 func (c Chance) String() string { return c.Answer.String() + "=" + textfmt.FormatPercent(c.Percent) }
 
-// String returns the rule as a spec has it.
+// String returns the text form of the rule.
 func (r Rule) String() string { return r.Match.String() + ": " + strings.Join(r.words(), " ") }
 
-// problems returns what is wrong with a rule, as far as no single word is to
-// blame.
+// problems returns the problems of a rule that parsing a single word can't find.
 func (r *Rule) problems() (list []error) {
 	bad := func(when bool, format string, args ...any) {
 		if when {
@@ -273,8 +272,8 @@ func (r *Rule) problems() (list []error) {
 		for _, err := range a.problems() {
 			list = append(list, fmt.Errorf("%q: %w", a.String(), err))
 		}
-		bad(!room && a.usesDue(), "%q: due is known to over= and down, where something is waited for; here, state a time", a.String())
-		bad(!whole && a.Act == Refuse, "%q: refuse is for down, in a rule for all requests: it closes the port for all requests; for some, use reset", a.String())
+		bad(!room && a.usesDue(), "%q: due can be used only in over= and down; here, state a time", a.String())
+		bad(!whole && a.Act == Refuse, "%q: refuse can be used only in down of a rule for all requests, because it closes the port; for some requests, use reset", a.String())
 	}
 	for _, s := range r.Script {
 		check(&s.Answer, false, false)
@@ -284,21 +283,21 @@ func (r *Rule) problems() (list []error) {
 		check(&c.Answer, false, false)
 		total += c.Percent
 	}
-	bad(total > 100+1e-9, "the shares add up to %s", textfmt.FormatPercent(total))
+	bad(total > 100+1e-9, "the shares add up to %s, which is above 100%%", textfmt.FormatPercent(total))
 	for _, o := range r.Down {
 		check(&o.As, true, r.Match == Match{})
 	}
 	limited := r.Concurrent != 0 || r.Rate != limit.Frequency{}
-	bad(!r.Over.zero() && !limited, "over= is for requests above concurrent= or rate=, of which there is neither")
-	bad(r.Rate.Events > maxRate, "rate: %d requests are more than %d", r.Rate.Events, maxRate)
-	bad(limited && r.Rate.Per > maxDuration, "rate: the span is above %s", textfmt.PolicyDuration(maxDuration))
+	bad(!r.Over.zero() && !limited, "over= requires concurrent= or rate=")
+	bad(r.Rate.Events > maxRate, "rate: %d requests are too many; at most %d", r.Rate.Events, maxRate)
+	bad(limited && r.Rate.Per > maxDuration, "rate: the period is longer than %s", textfmt.PolicyDuration(maxDuration))
 	if !r.Over.zero() {
 		check(&r.Over, true, false)
 	}
 	return list
 }
 
-// quote quotes a text, shortened if it is long.
+// quote quotes a text for an error, shortened if it is long.
 func quote(text string) string {
 	if len(text) > 80 {
 		text = textfmt.TruncateValid(text, 77, "...")

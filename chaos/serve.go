@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Why an exchange ends without a complete answer.
+// The errors of an exchange without a complete answer.
 var (
 	errGone  = errors.New("the client is gone")
 	errEnd   = errors.New("the server ends")
@@ -29,12 +29,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	err := errEnd
 	defer func() { s.finish(v, err) }()
 	if err = v.handle(); err != nil {
-		// Anything else would have the server add an end to what must not have one.
+		// Returning would make net/http complete the answer properly.
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// begin decides what is done with a request.
+// begin chooses the answer to a request and counts the request.
 func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,8 +51,9 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request) *exchange {
 	return v
 }
 
-// release frees the place of the request. It is called before the client can see the end
-// of the answer, so that a client with one request at a time is never counted twice.
+// release ends the use of the rule's capacity by the request. It is called before the
+// client can see the end of the answer, so that a client that sends one request at a time
+// never counts as two.
 func (s *Server) release(v *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +64,7 @@ func (s *Server) release(v *exchange) {
 	}
 }
 
-// finish ends an exchange.
+// finish ends an exchange. err says why the answer is not complete, or is nil.
 func (s *Server) finish(v *exchange, err error) {
 	s.release(v)
 	s.mu.Lock()
@@ -75,7 +76,8 @@ func (s *Server) finish(v *exchange, err error) {
 	s.idle.Broadcast()
 }
 
-// pause waits until the time is over, the client goes or the server is closed.
+// pause waits for d. It returns an error if the client disconnects or the server is
+// closed.
 func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
@@ -92,12 +94,12 @@ func (s *Server) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// hang waits until the client goes or the server is closed.
+// hang waits until the client disconnects or the server is closed.
 func (s *Server) hang(ctx context.Context) error {
 	return s.pause(ctx, math.MaxInt64)
 }
 
-// connectionError returns why reading or writing failed.
+// connectionError returns errEnd or errGone for an error of reading or writing.
 func (s *Server) connectionError(err error) error {
 	switch {
 	case err == nil:
@@ -108,11 +110,11 @@ func (s *Server) connectionError(err error) error {
 	return errGone
 }
 
-// controlPath is where a server is asked about itself.
+// controlPath is the path prefix of the control endpoint.
 const controlPath = "/_chaos/"
 
-// newControl returns the endpoint for tests and people. Only this machine may use
-// it, and no page in a browser that comes from somewhere else.
+// newControl returns the handler of the control endpoint. It rejects requests from other
+// machines, and cross-origin requests of browsers.
 func (s *Server) newControl() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+controlPath+"stats", func(w http.ResponseWriter, _ *http.Request) { reply(w, http.StatusOK, s.Stats()) })
@@ -129,14 +131,14 @@ func (s *Server) newControl() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		if ip := net.ParseIP(host); ip == nil || !ip.IsLoopback() {
-			refuse(w, http.StatusForbidden, "only the machine that it runs on may ask this")
+			refuse(w, http.StatusForbidden, "the control endpoint accepts only requests from this machine")
 			return
 		}
 		guarded.ServeHTTP(w, r)
 	})
 }
 
-// setSpec replaces the rules by those in the body.
+// setSpec replaces the rules by the spec in the body.
 func (s *Server) setSpec(w http.ResponseWriter, r *http.Request) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxText))
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 	"time"
 )
 
-// Server is an upstream that fails as its spec says.
+// Server is an HTTP server that fails as its spec says.
 type Server struct {
 	options options
 	http    *http.Server
 	control http.Handler
 
-	ctx     context.Context // ends with Close
+	ctx     context.Context // canceled by Close
 	end     context.CancelFunc
-	changed chan struct{} // the times of the outages may have changed
+	changed chan struct{} // signals that the times of outages may have changed
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	idle     *sync.Cond // a handler or a connection has ended
+	idle     *sync.Cond // signals that a handler or a connection has ended
 	state    *state
 	stats    *Stats
 	active   int // requests in progress
-	handlers int // goroutines that deal with one
+	handlers int // running handlers, including those that have released their request
 	conns    map[net.Conn]struct{}
 	listener *listener
 	cert     *x509.Certificate
@@ -39,8 +39,8 @@ type Server struct {
 }
 
 // ErrRemote is the error of [Server.Start] for an address that other machines can reach,
-// unless the server was made [WithRemote].
-var ErrRemote = errors.New("other machines can reach that address, which must be wanted")
+// unless the server was made with [WithRemote].
+var ErrRemote = errors.New("other machines can reach that address; this must be allowed explicitly")
 
 type options struct {
 	tls      bool
@@ -49,10 +49,10 @@ type options struct {
 	parse    func(contentType string, body []byte) (Spec, error)
 }
 
-// Option sets how a server runs.
+// Option is a setting of a server.
 type Option func(*options)
 
-// WithTLS makes the server speak TLS, with a self-signed certificate; see
+// WithTLS makes the server use TLS with a self-signed certificate; see
 // [Server.Certificate].
 func WithTLS() Option { return func(o *options) { o.tls = true } }
 
@@ -60,13 +60,13 @@ func WithTLS() Option { return func(o *options) { o.tls = true } }
 // control endpoint still accepts only requests from this machine.
 func WithRemote() Option { return func(o *options) { o.remote = true } }
 
-// WithObserver calls the function for each request, when its answer is chosen. Calls do
-// not overlap. The function must not call the server.
+// WithObserver sets a function that is called for each request when its answer is chosen.
+// Calls do not overlap. The function must not call methods of the server.
 func WithObserver(f func(Arrival)) Option { return func(o *options) { o.observer = f } }
 
 // WithSpecParser sets the function that reads the body of POST /_chaos/spec, by its
-// Content-Type. Without the option it is [Parse] for every type. A server that accepts
-// another format, such as YAML, parses that here and calls Parse for the rest.
+// Content-Type. The default is [Parse] for every type. Use it to accept
+// another format, such as YAML; call Parse for all other types.
 func WithSpecParser(parse func(contentType string, body []byte) (Spec, error)) Option {
 	return func(o *options) { o.parse = parse }
 }
@@ -115,7 +115,7 @@ func Must[S Spec | string](spec S, opts ...Option) *Server {
 	return s
 }
 
-// specOf returns a spec that is given as such or as text.
+// specOf returns the spec that a value holds: a Spec, or its text form.
 func specOf(spec any) (Spec, error) {
 	if text, ok := spec.(string); ok {
 		return Parse(text)
@@ -130,8 +130,8 @@ type TB interface {
 	Cleanup(func())
 }
 
-// StartTest starts a server with the spec on a free port of loopback, and closes it when
-// the test ends. A spec that is not valid fails the test.
+// StartTest starts a server with the spec on a free port of the loopback interface, and
+// closes it when the test ends. An invalid spec fails the test.
 func StartTest(t TB, spec string, opts ...Option) *Server {
 	t.Helper()
 	parsed, err := Parse(spec)
@@ -149,8 +149,8 @@ func StartTest(t TB, spec string, opts ...Option) *Server {
 	return s
 }
 
-// Start listens on the address, 127.0.0.1:0 if it is "", and returns. A server starts
-// once. An address that other machines can reach needs [WithRemote].
+// Start listens on the address and returns; "" means 127.0.0.1:0. A server can be started
+// only once. An address that other machines can reach requires [WithRemote].
 func (s *Server) Start(address string) error {
 	address = cmp.Or(address, "127.0.0.1:0")
 	if !loopback(address) && !s.options.remote {
@@ -159,7 +159,7 @@ func (s *Server) Start(address string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.listener != nil {
-		return errors.New("chaos: a server starts once")
+		return errors.New("chaos: the server was already started or closed")
 	}
 	d, err := newListener(address)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Server) Start(address string) error {
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return true // Listen reports it
+		return true // Listen reports the error
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
@@ -207,17 +207,17 @@ func (s *Server) URL() string {
 	return "http://" + s.listener.addr.String()
 }
 
-// Certificate returns the certificate that clients have to trust; nil without TLS, and
-// before Start.
+// Certificate returns the certificate that clients have to trust. It is nil without TLS
+// and before Start.
 func (s *Server) Certificate() *x509.Certificate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cert
 }
 
-// Set replaces the rules and starts over: requests are counted from 1, scripts start
-// with their first answer, the times of outages count from now. Requests in progress
-// end as they began.
+// Set replaces the rules and starts over: requests count from 1, scripts start
+// with their first answer, and the times of outages count from now. Requests in progress
+// keep their answers.
 func (s *Server) Set(spec Spec) error {
 	spec, err := Parse(spec.String())
 	if err != nil {
@@ -229,25 +229,25 @@ func (s *Server) Set(spec Spec) error {
 	return nil
 }
 
-// Reset starts over with the same rules.
+// Reset starts over with the same rules, like [Server.Set].
 func (s *Server) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restart(s.state.spec)
 }
 
-// restart starts over. The caller holds the lock.
+// restart starts over with the spec. The caller holds the lock.
 func (s *Server) restart(spec Spec) {
 	now := time.Now()
 	s.state, s.stats = newState(spec, now), newStats(spec, now)
 	s.stats.Peak = s.active
 	select {
 	case s.changed <- struct{}{}:
-	default: // it is notified already
+	default: // a signal is already pending
 	}
 }
 
-// Spec returns the rules.
+// Spec returns the current spec.
 func (s *Server) Spec() Spec {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +280,7 @@ func (s *Server) Close() error {
 	s.running.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for c := range s.conns { // the server may have missed the latest
+	for c := range s.conns { // http.Server.Close may have missed the latest
 		_ = raw(c).Close()
 	}
 	for s.handlers > 0 || len(s.conns) > 0 {
@@ -289,7 +289,7 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// connState keeps the list of connections.
+// connState keeps s.conns up to date.
 func (s *Server) connState(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,7 +304,7 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// reopen is how soon a port is tried again that another program holds.
+// reopen is how soon to try to open a port again that another program uses.
 const reopen = 20 * time.Millisecond
 
 // followTimetable closes and opens the port at the times of the outages.
@@ -319,7 +319,7 @@ func (s *Server) followTimetable() {
 		} else if s.listener.open() != nil {
 			next = reopen
 		}
-		var timer <-chan time.Time // none if nothing changes by itself
+		var timer <-chan time.Time // nil if nothing changes by itself
 		if next > 0 {
 			timer = time.After(next)
 		}
@@ -332,7 +332,7 @@ func (s *Server) followTimetable() {
 	}
 }
 
-// killAll resets all connections, as the end of a process does.
+// killAll resets all connections, as if the process had ended.
 func (s *Server) killAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -205,7 +205,7 @@ func TestOnlyThisMachineReachesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Start(address); err == nil || !strings.Contains(err.Error(), "must be wanted") {
+		if err := s.Start(address); err == nil || !strings.Contains(err.Error(), "must be allowed explicitly") {
 			t.Errorf("Start(%q) = %v", address, err)
 		}
 		_ = s.Close()

@@ -9,43 +9,43 @@ import (
 // Spec says what a server does with its requests. It is plain data with one text form,
 // which [Parse] reads and [Spec.String] writes.
 type Spec struct {
-	Seed  uint64 // of everything that is drawn
-	Rules []Rule // the first that matches counts; a request that none matches is answered with 404
+	Seed  uint64 // seed of all random choices
+	Rules []Rule // the first that matches counts; a request without a matching rule gets 404
 }
 
-// Rule is what happens to the requests that it matches. The first of these decides: an
-// outage, a limit, a chance, the next answer of the script.
+// Rule says what happens to the requests that it matches. The answer comes from the first of
+// these that applies: an outage, a limit, a random answer, the next step of the script.
 type Rule struct {
 	Match Match
 
-	Script []Step // none means 200
-	Cycle  bool   // the script begins again after its last step, which is repeated otherwise
-	Per    string // a header: each of its values has a script and chances of its own
+	Script []Step // nil means 200
+	Cycle  bool   // start again after the last step; otherwise the last step is repeated
+	Per    string // name of a header: each of its values has its own script position and random draws
 
-	Delay  Delay    // before the answer, also one by chance
-	Body   Body     // of answers that say nothing else
-	Random []Chance // instead of the script's next step, which stays next
+	Delay  Delay    // before answers of Script and Random that have no delay of their own
+	Body   Body     // body of a success without one of its own
+	Random []Chance // answers at random; the script does not advance then
 
-	Concurrent int             // requests at once; 0 means any number
-	Rate       limit.Frequency // requests in any such span; zero means any number
-	Service    Service         // how long the work of one takes
-	Over       Answer          // of requests above those limits; zero means 503(retry-after=due)
+	Concurrent int             // concurrent requests; 0 means no limit
+	Rate       limit.Frequency // requests in any period of this length; zero means no limit
+	Service    Service         // how long the work of a request takes
+	Over       Answer          // answer to requests above the limits; zero means 503(retry-after=due)
 
-	Down []Outage // when nothing works
+	Down []Outage // outages
 }
 
-// Match tells which requests a rule is for. The zero value matches all.
+// Match selects the requests of a rule. The zero value matches all.
 type Match struct {
 	Method string
-	Path   string // the beginning of it
-	Header string // the name of a header that is there
-	Value  string // and its value; "" means any
+	Path   string // beginning of the path
+	Header string // name of a header that the request must have
+	Value  string // value of Header; "" means any
 }
 
-// Step is an answer of a script.
+// Step is an answer of a script, one or more times.
 type Step struct {
 	Answer
-	Times int // how often it comes before the next; at least 1
+	Times int // how often the answer is given before the next step; at least 1
 }
 
 // Chance is an answer that comes at random.
@@ -54,116 +54,116 @@ type Chance struct {
 	Percent float64
 }
 
-// Service is how long the work of a request takes: the more are in progress, the
-// longer. It goes on to its end, and counts as in progress, also when the client has
-// gone: that is what makes a retry storm hurt.
+// Service is how long the work of a request takes: the more requests are in progress, the
+// longer. The work goes on, and counts as in progress, even if the client has
+// disconnected: that is what makes a retry storm hurt.
 type Service struct {
-	Base time.Duration // of a request alone
-	More time.Duration // for each other that is in progress when it begins
+	Base time.Duration // if no other request is in progress
+	More time.Duration // in addition, for each other request in progress when it begins
 }
 
-// Outage is a time during which a rule answers in another way.
+// Outage is a period in which a rule gives another answer.
 type Outage struct {
-	From  time.Duration // after the start
+	From  time.Duration // when it begins, after the start of the server
 	For   time.Duration
-	Every time.Duration // from one beginning to the next; 0 means that it happens once
+	Every time.Duration // period from one beginning to the next; 0 means that it happens once
 	As    Answer
 }
 
-// Answer is what is done with one request: a status with all that belongs to it,
-// or one of the acts, which have no status.
+// Answer says what to do with one request: send a response with a status, or do
+// one of the acts, which have no status.
 type Answer struct {
 	Status int
-	Act    string // one of the acts below, if there is no status
+	Act    string // one of the acts below, if Status is 0
 
-	Delay   Delay    // before the headers; zero means that of the rule
+	Delay   Delay    // before the headers; zero means the delay of the rule
 	Headers []Header // in this order
-	Error   string   // the code in the body of an error
+	Error   string   // error code in the body of a failure
 
-	RetryInfo time.Duration // stated in the body, as Google does; 0 means not
+	RetryInfo time.Duration // wait that the body states, as Google does; 0 means none
 
 	Body    Body
 	Stream  Stream
-	Chunked bool  // no Content-Length
-	Dribble Pace  // of the body
-	Padding int64 // bytes of headers
-	End     End   // of the body, if that is not its end
+	Chunked bool  // send no Content-Length
+	Dribble Pace  // pace of the response's body
+	Padding int64 // bytes of additional headers
+	End     End   // ends the body early
 
-	Read  Pace // of the request's body
-	Early bool // answers before it has read that
+	Read  Pace // pace of reading the request's body
+	Early bool // send the response before reading the request's body
 }
 
 // The acts.
 const (
-	Hang      = "hang"      // no answer, ever
-	Reset     = "reset"     // a RST
-	Close     = "close"     // the connection ends without an answer
-	Malformed = "malformed" // what is not HTTP
-	Fail      = "fail"      // 500, 502, 503 or 504, drawn
-	Refuse    = "refuse"    // the port is closed; only for an outage of the whole server
+	Hang      = "hang"      // never answer
+	Reset     = "reset"     // send a TCP RST
+	Close     = "close"     // close the connection without an answer
+	Malformed = "malformed" // send bytes that are not HTTP
+	Fail      = "fail"      // answer 500, 502, 503 or 504 at random
+	Refuse    = "refuse"    // close the port; only for an outage of the whole server
 )
 
-// acts are all of them.
+// acts lists all acts.
 var acts = []string{Hang, Reset, Close, Malformed, Fail, Refuse}
 
-// Header is a header of an answer.
+// Header is a header of a response.
 type Header struct {
 	Name  string // in lower case
-	Value string // as it stands in the spec: a wait may be computed from it
+	Value string // as in the spec; the server may compute a wait from it
 }
 
-// Body is what an answer contains. The zero value fits the request: what the API
-// at its path would answer, if it is one that is known, and an echo otherwise.
+// Body is the content of a response. The zero value depends on the path: the format of
+// the API that has this path, or else an echo of the request.
 type Body struct {
-	Kind string // one of those below; "" means auto
-	Text string // of a text
-	Size int64  // of a filler
+	Kind string // one of the kinds below; "" means auto
+	Text string // for the kind Text
+	Size int64  // for the kind Filler, in bytes
 }
 
-// The bodies.
+// The kinds of bodies.
 const (
-	Echo      = "echo"      // what was asked, as JSON
-	Empty     = "none"      // nothing
-	OpenAI    = "openai"    // of a chat completion
-	Responses = "responses" // of OpenAI's other API
-	Anthropic = "anthropic" // of a message
-	Text      = "text"      // as given
-	Filler    = "filler"    // so many bytes
+	Echo      = "echo"      // description of the request, as JSON
+	Empty     = "none"      // no body
+	OpenAI    = "openai"    // chat completion of OpenAI
+	Responses = "responses" // response of OpenAI's responses API
+	Anthropic = "anthropic" // message of Anthropic
+	Text      = "text"      // the text in Body.Text
+	Filler    = "filler"    // Body.Size bytes
 )
 
-// Stream is a body of events.
+// Stream is a body of server-sent events.
 type Stream struct {
-	Form   string // auto, openai, responses, anthropic or plain; "" means that it is none
-	Events int    // with content; 0 means 10
+	Form   string // auto, openai, responses, anthropic or plain; "" means no stream
+	Events int    // number of events with content; 0 means 10
 	Every  time.Duration
-	Error  string // where an error takes the place of the rest: first, start, or after so many events; "" means nowhere
-	NoDone bool   // it ends without the words that say so
+	Error  string // where an error replaces the rest: first, start, or after this number of events; "" means nowhere
+	NoDone bool   // leave out the events that mark the end
 }
 
-// Pace is so many bytes in so much time. The zero value is as fast as possible.
+// Pace is a number of bytes per time. The zero value means as fast as possible.
 type Pace struct {
 	Bytes int64
 	Every time.Duration
 }
 
-// End is how a body ends before its end.
+// End makes a body end too early.
 type End struct {
-	Kind string // cut, stall or reset; "" means that it does not
+	Kind string // cut, stall or reset; "" means that the body is sent in full
 	At   Position
 }
 
-// The ends.
+// The kinds of ends.
 const (
-	Cut   = "cut"   // the connection is closed
-	Stall = "stall" // nothing more comes
-	// Reset, as the act, is a RST.
+	Cut   = "cut"   // close the connection
+	Stall = "stall" // keep the connection open and send nothing more
+	// Reset, as for acts: send a TCP RST.
 )
 
-// Position is a place in a body.
+// Position is a position in a body.
 type Position struct {
 	N    int64
-	Unit string // "" for bytes, "%" for a part of the whole, "event" for events of a stream
+	Unit string // "" for bytes, "%" for a part of the body, "event" for events of a stream
 }
 
-// zero reports whether there is no answer.
+// zero reports whether the answer is not set.
 func (a *Answer) zero() bool { return a.Status == 0 && a.Act == "" }

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Why a request got the answer that it got.
+// The values of [Arrival].By: why a request got its answer.
 const (
 	ByScript  = "script"
 	ByChance  = "random"
 	ByLimit   = "over"
 	ByOutage  = "down"
-	Unmatched = "unmatched" // no rule is for it
+	Unmatched = "unmatched" // no rule matches it
 )
 
-// verdict is what is done with one request.
+// verdict is the decision about one request.
 type verdict struct {
 	Arrival
-	answer Answer // fail is a status here
-	body   Body   // if the answer has none
+	answer Answer // for the act fail, the status that was drawn
+	body   Body   // body of the rule, for an answer without a body
 
-	delay time.Duration // before the answer; ends when the client goes
-	work  time.Duration // before that; goes on when the client has gone
-	due   time.Duration // until the limit or the outage is over, if there is one
+	delay time.Duration // before the answer; ends if the client disconnects
+	work  time.Duration // before delay; goes on if the client disconnects
+	due   time.Duration // time until the limit or the outage ends; 0 if there is none
 }
 
-// state is what the rules remember. It reads no clock: now is an argument.
+// state is the state of all rules. It reads no clock: now is an argument.
 type state struct {
 	spec   Spec
 	born   time.Time
@@ -50,7 +50,8 @@ func newState(spec Spec, now time.Time) *state {
 	return s
 }
 
-// decide says what is done with a request. The caller calls release at its end.
+// decide returns the verdict about a request. The caller must call release when the
+// request ends.
 func (s *state) decide(method, path string, header http.Header, now time.Time) verdict {
 	s.number++
 	v := verdict{answer: Answer{Status: http.StatusNotFound}}
@@ -72,14 +73,14 @@ func (s *state) decide(method, path string, header http.Header, now time.Time) v
 	return v
 }
 
-// choose sets the answer: that of an outage, of a limit, of a chance, or the next of the
-// script, in this order.
+// choose sets the answer: that of an outage, of a limit, a random one, or the next of the
+// script, in this order. It returns the random numbers of the request.
 func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Time) draw {
 	key := r.key(header)
 	cursor := r.cursors.get(key)
 	cursor.seen++
 	luck := drawn(s.spec.Seed, v.Rule, key, cursor.seen)
-	if refusing, left := s.refusing(now); refusing { // it was accepted before the port closed
+	if refusing, left := s.refusing(now); refusing { // the connection was accepted before the port closed
 		v.By, v.answer, v.due = ByOutage, Answer{Act: Refuse}, left
 	} else if o, left := s.down(r.rule, now); o != nil {
 		v.By, v.answer, v.due = ByOutage, o.As, left
@@ -107,18 +108,18 @@ func (s *state) choose(r *ruleState, v *verdict, header http.Header, now time.Ti
 	return luck
 }
 
-// release ends a request.
+// release ends the use of the rule's capacity by a request.
 func (s *state) release(v verdict) {
 	if v.Rule > 0 {
 		s.rules[v.Rule-1].release(v.Number)
 	}
 }
 
-// down returns the outage of a rule at this time, and how long it still lasts.
+// down returns the current outage of a rule and how long it still lasts, or nil.
 func (s *state) down(r *Rule, now time.Time) (*Outage, time.Duration) {
 	for i := range r.Down {
 		if r.Down[i].As.Act == Refuse {
-			continue // the port is closed
+			continue // refusing handles these
 		}
 		if down, left := r.Down[i].when(now.Sub(s.born)); down {
 			return &r.Down[i], left
@@ -127,8 +128,8 @@ func (s *state) down(r *Rule, now time.Time) (*Outage, time.Duration) {
 	return nil, 0
 }
 
-// refusing reports whether the port is to be closed, and how long until that may
-// change; 0 means that it does not.
+// refusing reports whether the port must be closed now, and the time until that may
+// change; 0 means never.
 func (s *state) refusing(now time.Time) (closed bool, next time.Duration) {
 	for _, r := range s.spec.Rules {
 		for _, o := range r.Down {
@@ -152,7 +153,7 @@ func (r *Rule) over() Answer {
 	return r.Over
 }
 
-// key returns the value of the header that selects the script.
+// key returns the value of the header that selects the script position.
 func (r *ruleState) key(header http.Header) string {
 	if r.rule.Per == "" {
 		return ""
@@ -160,18 +161,18 @@ func (r *ruleState) key(header http.Header) string {
 	return header.Get(r.rule.Per)
 }
 
-// draw is the randomness of one request. It depends only on the seed, the rule, the
-// value of the rule's header and the number of the request with that value, so that
-// other requests and the order of goroutines change nothing. All parts are drawn, also
-// unused ones: a change in one part of a rule does not change the draws of another.
+// draw has the random numbers of one request. They depend only on the seed, the rule, the
+// value of the rule's header and the number of the request with that value, so
+// other requests and the order of goroutines do not change them. All numbers are drawn,
+// even unused ones, so that a change in one part of a rule does not change the other draws.
 type draw struct {
-	fault  float64 // which chance, if any
-	fail   int     // which of the statuses of fail
-	delay  float64
-	normal float64 // the same for a lognormal delay
+	fault  float64 // selects a random answer, if any
+	fail   int     // index of the status for the act fail
+	delay  float64 // for a uniform delay
+	normal float64 // for a lognormal delay
 }
 
-// failures are the statuses of fail.
+// failures are the statuses of the act fail.
 var failures = []int{500, 502, 503, 504}
 
 func drawn(seed uint64, rule int, key string, n int) draw {
@@ -181,7 +182,7 @@ func drawn(seed uint64, rule int, key string, n int) draw {
 	return draw{fault: r.Float64(), fail: r.IntN(len(failures)), delay: r.Float64(), normal: r.NormFloat64()}
 }
 
-// pick returns the chance that the draw has met.
+// pick returns the random answer that the draw selects, and false if it selects none.
 func (d draw) pick(list []Chance) (Answer, bool) {
 	u := d.fault * 100
 	for _, c := range list {
@@ -193,11 +194,11 @@ func (d draw) pick(list []Chance) (Answer, bool) {
 	return Answer{}, false
 }
 
-// maxCursors is how many values of a header are distinguished at a time.
+// maxCursors is the greatest number of header values that a rule distinguishes at a time.
 const maxCursors = 10_000
 
-// cursors are the positions in a script: one for each value of a header, or just one.
-// The oldest is dropped when there are too many.
+// cursors are the positions in a script: one for each value of a header, or only one.
+// If there are too many, the oldest is dropped.
 type cursors struct {
 	by    map[string]*cursor
 	order []string
@@ -221,12 +222,12 @@ func (t *cursors) get(key string) *cursor {
 
 // cursor is a position in a script.
 type cursor struct {
-	seen int // requests so far
-	step int // of the script
-	done int // times that the step came
+	seen int // number of requests so far
+	step int // index in the script
+	done int // how often the answer of the step was given
 }
 
-// advance returns the next answer of the script.
+// advance returns the next answer of the script and moves the position.
 func (t *cursor) advance(r *Rule) Answer {
 	s := r.Script[t.step]
 	switch t.done++; {
@@ -236,31 +237,31 @@ func (t *cursor) advance(r *Rule) Answer {
 	case r.Cycle:
 		t.step, t.done = 0, 0
 	default:
-		t.done = 0 // the last is repeated
+		t.done = 0 // repeat the last step
 	}
 	return s.Answer
 }
 
-// capacity is how many requests a rule accepts at once and in a span of time. It reads
-// no clock.
+// capacity enforces the limits of a rule: concurrent requests and requests per time. It
+// reads no clock.
 type capacity struct {
 	rule *Rule
 
-	ends     map[int]time.Time // of those in progress: when each is expected to be done; zero if that is not known
-	admitted []time.Time       // the latest, a ring as long as the rate has events
-	next     int
+	ends     map[int]time.Time // requests in progress, by number: expected end, zero if unknown
+	admitted []time.Time       // times of the latest admitted requests: a ring with as many entries as the rate allows
+	next     int               // index of the oldest entry in admitted
 }
 
-// unknownWait is the stated wait when no request in progress has a known end.
+// unknownWait is the wait that due states if no request in progress has a known end.
 const unknownWait = time.Second
 
-// full reports whether another request is above the limits, and for how long.
+// full reports whether another request would exceed the limits, and for how long.
 func (m *capacity) full(now time.Time) (left time.Duration, full bool) {
 	if m.rule.Concurrent > 0 && len(m.ends) >= m.rule.Concurrent {
 		left, full = m.soonest(now), true
 	}
 	if n := m.rule.Rate.Events; n > 0 && len(m.admitted) == n {
-		// At most so many in any span: the oldest of the last n must be out of it.
+		// The rate allows n requests in any period, so the oldest of the last n must be outside.
 		if again := m.admitted[m.next].Add(m.rule.Rate.Per).Sub(now); again > 0 {
 			left, full = max(left, again), true
 		}
@@ -268,7 +269,7 @@ func (m *capacity) full(now time.Time) (left time.Duration, full bool) {
 	return left, full
 }
 
-// soonest returns when the first of those in progress is done.
+// soonest returns the time until the first request in progress ends.
 func (m *capacity) soonest(now time.Time) time.Duration {
 	least := time.Duration(-1)
 	for _, end := range m.ends {
@@ -282,7 +283,7 @@ func (m *capacity) soonest(now time.Time) time.Duration {
 	return least
 }
 
-// admit counts a request, and returns how long its work takes.
+// admit counts a request as in progress, and returns how long its work takes.
 func (m *capacity) admit(number int, now time.Time) (work time.Duration) {
 	work = m.rule.Service.Base + time.Duration(len(m.ends))*m.rule.Service.More
 	if m.ends == nil {
@@ -300,8 +301,8 @@ func (m *capacity) admit(number int, now time.Time) (work time.Duration) {
 	return work
 }
 
-// expect records when a request is likely to be done.
+// expect records the expected end of a request.
 func (m *capacity) expect(number int, end time.Time) { m.ends[number] = end }
 
-// release ends a request.
+// release ends a request that was admitted.
 func (m *capacity) release(number int) { delete(m.ends, number) }

@@ -6,60 +6,60 @@ import (
 	"time"
 )
 
-// Stats is what has happened since the start, or since the rules were replaced or
+// Stats are counts since the start, or since the rules were replaced or
 // reset.
 type Stats struct {
 	Spec     string    `json:"spec"`
 	Since    time.Time `json:"since"`
-	Requests int       `json:"requests"` // those for the control endpoint not counted
+	Requests int       `json:"requests"` // without requests to the control endpoint
 
 	Rules     []RuleStats    `json:"rules"`     // in order
-	Unmatched int            `json:"unmatched"` // answered with 404, because no rule is for them
-	Answers   map[string]int `json:"answers"`   // of all rules, by what the spec calls them
+	Unmatched int            `json:"unmatched"` // requests that no rule matches, answered with 404
+	Answers   map[string]int `json:"answers"`   // number of each answer of all rules, in the form of the spec
 
 	InProgress  int `json:"in_progress"`
-	Peak        int `json:"peak"`        // the most in progress at once
-	Gone        int `json:"gone"`        // whose clients did not wait for the end of the answer
-	Open        int `json:"open"`        // connections now
-	Connections int `json:"connections"` // accepted
+	Peak        int `json:"peak"`        // greatest number of requests in progress at a time
+	Gone        int `json:"gone"`        // requests whose client disconnected before the end of the answer
+	Open        int `json:"open"`        // open connections
+	Connections int `json:"connections"` // accepted connections
 
 	Arrivals Histogram `json:"arrivals"`
-	Log      []Arrival `json:"log"` // the latest 1000
+	Log      []Arrival `json:"log"` // the latest 1000 requests
 }
 
-// RuleStats is what has happened by one rule.
+// RuleStats are the counts of one rule.
 type RuleStats struct {
 	Rule     string         `json:"rule"`
 	Requests int            `json:"requests"`
-	Answers  map[string]int `json:"answers"` // by what the spec calls them
+	Answers  map[string]int `json:"answers"` // number of each answer, in the form of the spec
 	By       map[string]int `json:"by"`      // script, random, over or down
 }
 
-// Arrival is one request.
+// Arrival is one request and its answer.
 type Arrival struct {
-	Number int           `json:"number"` // of all, from 1
+	Number int           `json:"number"` // number among all requests, from 1
 	At     time.Duration `json:"at_ns"`  // since the start
 	Method string        `json:"method"`
 	Path   string        `json:"path"` // without the query
 	Proto  string        `json:"proto"`
-	Rule   int           `json:"rule"`   // its number, from 1; 0 for none
-	Nth    int           `json:"nth"`    // request of the rule, from 1
-	Answer string        `json:"answer"` // as the spec has it
+	Rule   int           `json:"rule"`   // number of the rule, from 1; 0 for none
+	Nth    int           `json:"nth"`    // number among the requests of the rule, from 1
+	Answer string        `json:"answer"` // in the form of the spec
 	Status int           `json:"status,omitempty"`
 	By     string        `json:"by"` // script, random, over, down or unmatched
 }
 
-// maxLog is how many arrivals are kept.
+// maxLog is the number of requests in Stats.Log.
 const maxLog = 1000
 
-// Histogram counts requests by when they came.
+// Histogram counts requests by time of arrival.
 type Histogram struct {
-	Width  time.Duration `json:"width_ns"` // of a bucket; it doubles when there is no room for more
-	Counts []int         `json:"counts"`   // the first is that of the start
+	Width  time.Duration `json:"width_ns"` // width of a bucket; it doubles when maxBuckets are not enough
+	Counts []int         `json:"counts"`   // requests in each bucket, from the start on
 }
 
-// maxBuckets is how many a histogram has at most; firstWidth is their width at
-// first.
+// maxBuckets is the greatest number of buckets; firstWidth is their width at
+// the start.
 const (
 	maxBuckets = 100
 	firstWidth = 100 * time.Millisecond
@@ -87,7 +87,7 @@ func (h *Histogram) add(at time.Duration) {
 	h.Counts[i]++
 }
 
-// newStats returns empty ones for a spec.
+// newStats returns empty statistics for a spec.
 func newStats(spec Spec, now time.Time) *Stats {
 	s := &Stats{Spec: spec.String(), Since: now, Answers: map[string]int{}, Log: []Arrival{}, Arrivals: Histogram{Width: firstWidth, Counts: []int{}}}
 	for _, r := range spec.Rules {
@@ -96,7 +96,7 @@ func newStats(spec Spec, now time.Time) *Stats {
 	return s
 }
 
-// count notes a request.
+// count counts a request.
 func (s *Stats) count(a Arrival) {
 	s.Requests++
 	s.Answers[a.Answer]++
@@ -115,7 +115,7 @@ func (s *Stats) count(a Arrival) {
 	r.By[a.By]++
 }
 
-// clone returns a copy that shares nothing.
+// clone returns a deep copy.
 func (s *Stats) clone() Stats {
 	c := *s
 	c.Answers = maps.Clone(s.Answers)

@@ -9,20 +9,20 @@ import (
 	"github.com/tideover/tideover/internal/oneline"
 )
 
-// MaxText is the longest text of a spec that is read, in bytes.
+// MaxText is the greatest length of the text of a spec, in bytes.
 const MaxText = 64 << 10
 
-// maxRules bounds the number of rules.
+// maxRules is the greatest number of rules of a spec.
 const maxRules = 200
 
-// Parse reads a spec from its text form: rules with semicolons or line ends
-// between them, and seed=N before them if there is to be one.
+// Parse reads a spec from its text form: rules that are separated by semicolons or line
+// ends, after an optional seed=N.
 //
 //	503,503,200
 //	/v1/messages: 429(retry-after=2)x2,200; *: fail=20% delay=50ms..200ms
 //	seed=7; POST /v1: reset=1% concurrent=4 over=429(retry-after=due) down 30s every 5m
 //
-// An error quotes the word that is wrong. A spec that Parse returns is valid.
+// An error quotes the wrong word. A spec that Parse returns is valid.
 func Parse(text string) (s Spec, err error) {
 	if len(text) > MaxText {
 		return s, fmt.Errorf("chaos: the spec has %d bytes; at most %d are read", len(text), MaxText)
@@ -54,7 +54,7 @@ func Parse(text string) (s Spec, err error) {
 		s.Rules = append(s.Rules, r)
 	}
 	if len(s.Rules) == 0 {
-		return Spec{}, errors.New("chaos: there is no rule; 200 answers everything")
+		return Spec{}, errors.New("chaos: the spec has no rule; the rule 200 answers every request with that status")
 	}
 	if err := s.check(); err != nil {
 		return Spec{}, err
@@ -80,7 +80,7 @@ func MustParse(text string) Spec {
 	return s
 }
 
-// String returns the one text form from which [Parse] returns the same spec.
+// String returns the canonical text form, from which [Parse] returns the same spec.
 func (s Spec) String() string {
 	var list []string
 	if s.Seed != 0 {
@@ -92,14 +92,14 @@ func (s Spec) String() string {
 	return strings.Join(list, "; ")
 }
 
-// Validate reports what is wrong with the spec. What the text can't say is not
-// valid, so that all mistakes are found in one place.
+// Validate returns the problems of the spec. It parses the text form, so that a spec
+// without a valid text form is invalid too.
 func (s Spec) Validate() error {
 	_, err := Parse(s.String())
 	return err
 }
 
-// check reports everything that no single word is to blame for.
+// check returns the problems of the spec that parsing a single word can't find.
 func (s Spec) check() error {
 	var errs []error
 	for i := range s.Rules {
@@ -107,7 +107,7 @@ func (s Spec) check() error {
 		problems := r.problems()
 		for j := range i {
 			if s.Rules[j].Match.covers(r.Match) {
-				problems = append(problems, fmt.Errorf("no request gets here: rule %d takes them all (%s)", j+1, s.Rules[j].Match))
+				problems = append(problems, fmt.Errorf("no request reaches this rule: rule %d matches them all (%s)", j+1, s.Rules[j].Match))
 				break
 			}
 		}
@@ -116,13 +116,13 @@ func (s Spec) check() error {
 		}
 	}
 	if len(s.Rules) > maxRules {
-		errs = append(errs, fmt.Errorf("chaos: %d rules are more than %d", len(s.Rules), maxRules))
+		errs = append(errs, fmt.Errorf("chaos: %d rules are too many; at most %d", len(s.Rules), maxRules))
 	}
 	return errors.Join(errs...)
 }
 
-// split cuts a text where sep says, but neither inside parentheses nor inside
-// quotes. sep gets the rest of the text from a character on.
+// split cuts a text at each character where sep returns true, except inside parentheses and
+// quotes. sep gets the rest of the text from that character on.
 func split(text string, sep func(rest string) bool) (parts []string, err error) {
 	depth, begin, quoted := 0, 0, -1
 	for i := 0; i < len(text); i++ {
@@ -155,7 +155,7 @@ func split(text string, sep func(rest string) bool) (parts []string, err error) 
 	return append(parts, text[begin:]), nil
 }
 
-// at returns a separator that is one of the characters.
+// at returns a function for split that cuts at each of the characters.
 func at(chars string) func(string) bool {
 	return func(rest string) bool { return strings.IndexByte(chars, rest[0]) >= 0 }
 }
@@ -185,15 +185,15 @@ func cutWord(word string) (key, value string, found bool) {
 	return word[:len(word)-len(value)-1], value, true
 }
 
-// plainValue are the characters, besides letters and digits, of a value that
-// needs no quotes.
+// plainValue are the characters, besides letters and digits, that a value may have
+// without quotes.
 const plainValue = "._~%+:/*@-"
 
 // unquote returns a value without its quotes, if it has any.
 func unquote(value string) (string, error) {
 	if !strings.HasPrefix(value, `"`) {
 		if value == "" {
-			return "", errors.New(`is empty; write "" for nothing`)
+			return "", errors.New(`the value is missing; write "" for an empty value`)
 		}
 		return value, nil
 	}
@@ -204,7 +204,7 @@ func unquote(value string) (string, error) {
 	return text, nil
 }
 
-// enquote writes a value, in quotes if it needs them.
+// enquote returns a value as a spec has it, in quotes if it needs them.
 func enquote(value string) string {
 	special := func(r rune) bool {
 		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(plainValue, r)

@@ -14,10 +14,10 @@ import (
 
 const day = 24 * time.Hour
 
-// maxDuration keeps sums of durations inside an int64.
+// maxDuration is the longest duration of a spec. It keeps sums of durations within int64.
 const maxDuration = 366 * day
 
-// parseDuration reads a duration as policies have it.
+// parseDuration reads a duration in the form of [retry.ParseDuration].
 func parseDuration(text string) (time.Duration, error) {
 	d, err := retry.ParseDuration(text)
 	if err == nil && d > maxDuration {
@@ -35,7 +35,7 @@ func parsePositive(text string) (time.Duration, error) {
 	return d, err
 }
 
-// maxSize is what a body or a header may have at most: they are made in memory.
+// maxSize is the greatest size of a body or of headers, because they are kept in memory.
 const maxSize = 64 << 20
 
 // parseSize reads a number of bytes, in KiB or MiB or without a unit.
@@ -56,7 +56,7 @@ func parseCount(text string, most int) (int, error) {
 	return int(n), nil
 }
 
-// countUpTo returns parseCount with a limit.
+// countUpTo returns a parser for numbers from 1 to most.
 func countUpTo(most int) func(string) (int, error) {
 	return func(text string) (int, error) { return parseCount(text, most) }
 }
@@ -69,23 +69,23 @@ func parsePercent(text string) (float64, error) {
 	return n, nil
 }
 
-// parsePace reads so many bytes in so much time: 10/100ms.
+// parsePace reads a number of bytes per time, such as 10/100ms.
 func parsePace(text string) (p Pace, err error) {
 	bytes, every, ok := strings.Cut(text, "/")
 	if !ok {
-		return p, fmt.Errorf("%q is not so many bytes in so much time, such as 10/100ms or 1KiB/50ms", text)
+		return p, fmt.Errorf("%q is not a number of bytes per time, such as 10/100ms or 1KiB/50ms", text)
 	}
 	if p.Bytes, err = parseSize(bytes); err != nil {
 		return p, err
 	}
 	if p.Bytes == 0 {
-		return p, fmt.Errorf("%q gets nowhere; use stall for a body that stops", text)
+		return p, fmt.Errorf("%q: the number of bytes must be above zero; use stall for a body that stops", text)
 	}
 	p.Every, err = parsePositive(every)
 	return p, err
 }
 
-// String returns the pace as a spec has it.
+// String returns the text form of the pace.
 func (p Pace) String() string {
 	if p == (Pace{}) {
 		return ""
@@ -93,7 +93,7 @@ func (p Pace) String() string {
 	return textfmt.FormatSize(p.Bytes) + "/" + textfmt.PolicyDuration(p.Every)
 }
 
-// parseService reads 50ms or 50ms+10ms.
+// parseService reads a service time, such as 50ms or 50ms+10ms.
 func parseService(text string) (s Service, err error) {
 	base, more, grows := strings.Cut(text, "+")
 	if s.Base, err = parseDuration(base); err == nil && grows {
@@ -105,7 +105,7 @@ func parseService(text string) (s Service, err error) {
 	return s, err
 }
 
-// String returns the service time as a spec has it.
+// String returns the text form of the service time.
 func (s Service) String() string {
 	switch {
 	case s == (Service{}):
@@ -116,9 +116,9 @@ func (s Service) String() string {
 	return textfmt.PolicyDuration(s.Base) + "+" + textfmt.PolicyDuration(s.More)
 }
 
-// parsePosition reads 100, 1KiB, 50% or event:3.
+// parsePosition reads a position in a body: 100, 1KiB, 50% or event:3.
 func parsePosition(text string) (p Position, err error) {
-	bad := fmt.Errorf("%q is not a place in a body, such as 100, 1KiB, 50%% or event:3", text)
+	bad := fmt.Errorf("%q is not a position in a body, such as 100, 1KiB, 50%% or event:3", text)
 	if digits, ok := strings.CutSuffix(text, "%"); ok {
 		n, err := strconv.ParseUint(digits, 10, 7)
 		if err != nil || n > 100 {
@@ -139,7 +139,7 @@ func parsePosition(text string) (p Position, err error) {
 	return p, nil
 }
 
-// String returns the place as a spec has it.
+// String returns the text form of the position.
 func (p Position) String() string {
 	switch p.Unit {
 	case "%":
@@ -150,7 +150,7 @@ func (p Position) String() string {
 	return textfmt.FormatSize(p.N)
 }
 
-// bodies are those that have a name and nothing else.
+// bodies are the kinds of bodies that need no further value.
 var bodies = []string{Echo, Empty, OpenAI, Responses, Anthropic}
 
 func parseBody(text string) (Body, error) {
@@ -170,7 +170,7 @@ func parseBody(text string) (Body, error) {
 	return Body{Kind: Filler, Size: n}, nil
 }
 
-// String returns the body as a spec has it.
+// String returns the text form of the body.
 func (b Body) String() string {
 	switch b.Kind {
 	case Text:
@@ -184,26 +184,26 @@ func (b Body) String() string {
 // ceilSeconds rounds up to whole seconds.
 func ceilSeconds(d time.Duration) int64 { return int64(math.Ceil(d.Seconds())) }
 
-// Delay is a time that is drawn. The zero value is none.
+// Delay is a random or fixed delay. The zero value means none.
 type Delay struct {
-	Low, High time.Duration // the same if it is fixed
-	Lognormal bool          // Low is the median then, and High what one in a hundred exceeds
+	Low, High time.Duration // the shortest and the longest; the same if the delay is fixed
+	Lognormal bool          // lognormal distribution: Low is the median, and High the 99th percentile
 }
 
 // z99 is the 99th percentile of the standard normal distribution.
 const z99 = 2.3263478740408408
 
-// pick returns a delay. u is uniform in [0,1), z is normal.
+// pick returns a delay. u is uniform in [0,1), and z has the standard normal distribution.
 func (d Delay) pick(u, z float64) time.Duration {
 	if !d.Lognormal {
 		return d.Low + time.Duration(u*float64(d.High-d.Low))
 	}
 	spread := math.Log(float64(d.High)/float64(d.Low)) / z99
-	// The tail is unbounded; a delay of days is of no use.
+	// The tail is unbounded, and a delay of days is of no use.
 	return time.Duration(min(float64(d.Low)*math.Exp(spread*z), 10*float64(d.High)))
 }
 
-// parseDelay reads 50ms, 50ms..200ms or p50:50ms..p99:2s.
+// parseDelay reads a delay: 50ms, 50ms..200ms or p50:50ms..p99:2s.
 func parseDelay(text string) (d Delay, err error) {
 	low, high, ranged := strings.Cut(text, "..")
 	median, logLow := strings.CutPrefix(low, "p50:")
@@ -223,15 +223,15 @@ func parseDelay(text string) (d Delay, err error) {
 	return d, d.check()
 }
 
-// check says what is wrong with a delay that is given.
+// check returns the problem of a delay that was set in a spec.
 func (d Delay) check() error {
 	switch {
 	case d.High == 0:
-		return fmt.Errorf("%s is no delay", d.text())
+		return fmt.Errorf("%s: a delay must be above zero", d.text())
 	case d.Low < 0 || d.High < d.Low || d.High > maxDuration:
-		return fmt.Errorf("%s does not go from less to more", d.text())
+		return fmt.Errorf("%s: the second time must not be shorter than the first", d.text())
 	case d.Lognormal && d.Low == 0:
-		return fmt.Errorf("%s has no median above zero", d.text())
+		return fmt.Errorf("%s: the median must be above zero", d.text())
 	}
 	return nil
 }
@@ -247,7 +247,7 @@ func (d Delay) text() string {
 	return low + ".." + high
 }
 
-// String returns the delay as a spec has it.
+// String returns the text form of the delay.
 func (d Delay) String() string {
 	if d == (Delay{}) {
 		return ""

@@ -115,12 +115,12 @@ rules:
 		"rules: [{delay: {a: b}}]":       "is not a text",
 		"rules: [{delay: [1s, 2s]}]":     "delay: want one value",
 		"rules: [{random: [fail]}]":      `"fail" is not an answer with its share`,
-		"rules: [{down: 1s every 2s x}]": `"x" is too much`,
+		"rules: [{down: 1s every 2s x}]": `unexpected "x"`,
 		"seed: -1\nrules: [200]":         `seed: "-1" is not a whole number`,
 		"rules: [200]\nrules: [503]":     "already defined",
-		"rules: [200, 503]":              "no request gets here",
+		"rules: [200, 503]":              "no request reaches this rule",
 		"rules:\n  - match: *\n":         "chaos:",
-		"rules: []":                      "there is no rule",
+		"rules: []":                      "the spec has no rule",
 	} {
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Parse(%q) = %v, want %q in it", text, err, want)
