@@ -12,22 +12,22 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// scope is the name of the instrumentation.
+// scope is the name of the instrumentation scope.
 const scope = "github.com/tideover/tideover/otel"
 
 // The attributes of spans and events.
 const (
 	AttemptKey  = attribute.Key("tideover.attempt")  // number of the attempt, from 1
-	AttemptsKey = attribute.Key("tideover.attempts") // number of attempts
+	AttemptsKey = attribute.Key("tideover.attempts") // number of attempts of the call
 	ReasonKey   = attribute.Key("tideover.reason")   // why the call gave up, such as "attempts"
-	DelayKey    = attribute.Key("tideover.delay_ms") // the wait
-	DelayByKey  = attribute.Key("tideover.delay_by") // what determined it: policy, server, …
+	DelayKey    = attribute.Key("tideover.delay_ms") // length of the wait
+	DelayByKey  = attribute.Key("tideover.delay_by") // source of the wait: policy, server, …
 )
 
-// Tracer makes spans. Make one, and share it among all runners and goroutines.
+// Tracer makes spans. All runners and goroutines of a program can share one.
 type Tracer struct{ t trace.Tracer }
 
-// New returns a tracer of the provider. nil means the global one.
+// New returns a tracer that uses the provider. nil means the global provider.
 func New(p trace.TracerProvider) *Tracer {
 	if p == nil {
 		p = global.GetTracerProvider()
@@ -35,8 +35,8 @@ func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{p.Tracer(scope)}
 }
 
-// Waits returns the option that adds each wait of a runner as an event to the
-// span in the context of the call: with [Do] and [Value], that is the span of
+// Waits returns an option for a runner that adds each wait as an event to the
+// span in the context of the call. With [Do] and [Value], that is the span of
 // the call.
 func (t *Tracer) Waits() retry.Option {
 	return retry.WithOnRetry(func(ctx context.Context, ev retry.Event) error {
@@ -47,7 +47,7 @@ func (t *Tracer) Waits() retry.Option {
 	})
 }
 
-// Do is [retry.Runner.Do] with spans.
+// Do is [retry.Runner.Do] with spans for the call and its attempts.
 func Do(ctx context.Context, t *Tracer, r *retry.Runner, op func(context.Context) error) error {
 	if op == nil {
 		return r.Do(ctx, nil)
@@ -56,10 +56,10 @@ func Do(ctx context.Context, t *Tracer, r *retry.Runner, op func(context.Context
 	return err
 }
 
-// Value is [retry.Value] with spans.
+// Value is [retry.Value] with spans for the call and its attempts.
 func Value[T any](ctx context.Context, t *Tracer, r *retry.Runner, op func(context.Context) (T, error)) (T, error) {
 	if r == nil || op == nil {
-		return retry.Value(ctx, r, op) // it returns the error
+		return retry.Value(ctx, r, op) // retry.Value returns the error
 	}
 	c := t.begin(ctx, r)
 	defer c.span.End() // also when the operation panics
@@ -74,7 +74,7 @@ func Value[T any](ctx context.Context, t *Tracer, r *retry.Runner, op func(conte
 	return v, err
 }
 
-// call is one call of a runner. Its attempts are made one after the other.
+// call is one call of a runner. Its attempts do not run concurrently.
 type call struct {
 	t        *Tracer
 	ctx      context.Context //nolint:containedctx // it lives as long as the call

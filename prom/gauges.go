@@ -14,10 +14,10 @@ var (
 	tokensDesc = prometheus.NewDesc("tideover_budget_tokens", "What is left of a budget for retries.", []string{"name"}, nil)
 )
 
-// breakerStates are all states; each always has a sample.
+// breakerStates lists all states. Each has a sample, 0 or 1.
 var breakerStates = []breaker.State{breaker.Closed, breaker.HalfOpen, breaker.Open, breaker.ForcedOpen, breaker.ForcedClosed}
 
-// gauges reads breakers and budgets when metrics are collected.
+// gauges reads the state of breakers and budgets when metrics are collected.
 type gauges struct {
 	mu       sync.Mutex
 	breakers map[string]*breaker.Breaker

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// MaxNames is how many runners have a label of their own; all others are
+// MaxNames is how many runners have their own label; all others have the label
 // "other".
 const MaxNames = 1000
 
@@ -21,10 +21,10 @@ const (
 	other = "other"
 )
 
-// waitBounds are the upper bounds of the buckets of waits, in seconds.
+// waitBounds are the upper bounds of the buckets for waits, in seconds.
 var waitBounds = []float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
 
-// Metrics counts calls, and reads breakers and budgets. All runners of a
+// Metrics counts the events of calls, and reads breakers and budgets. All runners of a
 // program share one. It is safe for concurrent use.
 type Metrics struct {
 	attempts, first, failures, retries, giveUps *prometheus.CounterVec
@@ -40,7 +40,7 @@ func counter(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tideover_" + name, Help: help}, append([]string{"layer", "name"}, labels...))
 }
 
-// New registers the metrics. A registry can hold only one Metrics.
+// New makes the metrics and registers them. A registry can have only one Metrics.
 func New(r prometheus.Registerer) (*Metrics, error) {
 	if r == nil {
 		return nil, errors.New("prom.New: the registry is nil: pass prometheus.DefaultRegisterer or your own")
@@ -74,10 +74,10 @@ func Must(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// Observe returns the option that counts the calls of a runner.
+// Observe returns an option for a runner that counts the events of its calls.
 func (m *Metrics) Observe() retry.Option { return retry.WithObserver(m.Event) }
 
-// Event counts an event, for callers that get events from another source, such
+// Event counts an event. It is for programs that get events from another source, such
 // as an engine.
 func (m *Metrics) Event(ev retry.Event) {
 	switch ev.Kind {
@@ -98,7 +98,7 @@ func (m *Metrics) Event(ev retry.Event) {
 	}
 }
 
-// bounded returns the label of a runner; see [MaxNames].
+// bounded returns the label for the name of a runner; see [MaxNames].
 func (m *Metrics) bounded(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,8 +111,8 @@ func (m *Metrics) bounded(name string) string {
 	return name
 }
 
-// Breaker adds the state of a breaker to the metrics. A later breaker of the
-// same name replaces it.
+// Breaker adds the state of a breaker to the metrics. It replaces a breaker of the same
+// name.
 func (m *Metrics) Breaker(b *breaker.Breaker) {
 	m.gauges.mu.Lock()
 	defer m.gauges.mu.Unlock()
@@ -122,8 +122,8 @@ func (m *Metrics) Breaker(b *breaker.Breaker) {
 	m.gauges.breakers[b.Name()] = b
 }
 
-// Budget adds the rest of a budget to the metrics. A later budget of the same
-// name replaces it.
+// Budget adds the rest of a budget to the metrics. It replaces a budget of the same
+// name.
 func (m *Metrics) Budget(name string, b *limit.Budget) {
 	m.gauges.mu.Lock()
 	defer m.gauges.mu.Unlock()
