@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// AtLeast prolongs what the schedule says. The slack and the bound of waits that a
-// server states do not apply.
+// AtLeast extends the delay of the schedule. ServerSlack and ServerWait, which are for
+// waits that a server states, do not apply.
 func TestAtLeastProlongsTheScheduledDelay(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{

@@ -65,7 +65,7 @@ func TestEachTurnStartsWithoutAnError(t *testing.T) {
 			if n++; n == 1 {
 				err = errFlaky
 			}
-			// The second turn says nothing, so it has succeeded.
+			// The second iteration assigns no error, so it has succeeded.
 		}
 		if err != nil || n != 2 {
 			t.Errorf("%s: %v after %d turns, want success after 2", policy, err, n)

@@ -157,7 +157,7 @@ func TestDecideWithin(t *testing.T) {
 		out    Outcome
 		open   time.Duration
 		want   Reason
-		tokens float64 // left afterwards
+		tokens float64 // tokens left in the budget afterwards
 	}{
 		{"the attempts are used up, which costs nothing", State{Attempt: 9}, Outcome{}, 0, StopAttempts, 3},
 		{"the breaker is open, which costs nothing", State{Attempt: 1}, Outcome{}, time.Hour, StopBreaker, 3},

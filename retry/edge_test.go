@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// transient is a classifier that knows nothing of marks.
+// transient is a classifier that ignores marks: every error is transient.
 func transient(error) Outcome { return Outcome{} }
 
 func TestTheTotalTimeoutBoundsTheWaitForALimit(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAStuckHedgeIsFinalWhateverAClassifierSays(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				return 0, errFlaky
 			}
-			time.Sleep(time.Hour) // deaf
+			time.Sleep(time.Hour) // ignores its context
 			return 0, errFlaky
 		}
 		_, err := Hedged(t.Context(), h, op)

@@ -123,7 +123,7 @@ func schema(t *testing.T) map[string]property {
 	return s.Properties
 }
 
-// checkSchema fails the test if the event's JSON is not what the schema says.
+// checkSchema fails the test if the event's JSON does not match the schema.
 func checkSchema(t *testing.T, e Event) {
 	t.Helper()
 	data, err := json.Marshal(e)

@@ -272,7 +272,7 @@ func ExampleThrottled() {
 	// Output: 1s
 }
 
-// quotaError knows by itself when it makes sense to come back.
+// quotaError is an error that states when the quota resets.
 type quotaError struct{ resets time.Duration }
 
 func (quotaError) Error() string                 { return "quota used up" }

@@ -79,7 +79,7 @@ func TestHedgeFailures(t *testing.T) {
 		v, err := Hedged(t.Context(), h, func(context.Context) (int, error) {
 			if n := calls.Add(1); n == 1 {
 				time.Sleep(3 * time.Second)
-				return 0, errFlaky // while the second is under way
+				return 0, errFlaky // while the second call is in progress
 			}
 			time.Sleep(2 * time.Second)
 			return 7, nil
@@ -184,7 +184,7 @@ func TestALoserThatIgnoresItsContext(t *testing.T) {
 					time.Sleep(2 * time.Second)
 					return 1, firstErr
 				}
-				time.Sleep(time.Minute) // deaf
+				time.Sleep(time.Minute) // ignores its context
 				return 2, errFlaky
 			}
 		}

@@ -24,7 +24,7 @@ func TestFailuresAreReadable(t *testing.T) {
 	}
 }
 
-// about is an error that knows what it is about.
+// about is an error with a note.
 type about struct{ error }
 
 func (about) RetryNote() string { return "the third shelf" }

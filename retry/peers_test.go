@@ -88,7 +88,7 @@ func TestPeers6ServerDelaysAreBounded(t *testing.T) {
 		after time.Duration
 		want  Decision
 	}{
-		{-time.Second, Decision{Wait: time.Second, Prev: time.Second}}, // states nothing
+		{-time.Second, Decision{Wait: time.Second, Prev: time.Second}}, // states no wait
 		{time.Minute, Decision{Wait: time.Minute, By: ByServer}},
 		{10 * 365 * 24 * time.Hour, Decision{Stop: StopServerWait}},
 		{math.MaxInt64, Decision{Stop: StopServerWait}},
@@ -109,7 +109,7 @@ func TestPeers8NoWaitTowardsAnOpenBreaker(t *testing.T) {
 		n := 0
 		err := r.Do(t.Context(), func(context.Context) error {
 			n++
-			if err := b.Force(breaker.ForcedOpen); err != nil { // for an hour and more
+			if err := b.Force(breaker.ForcedOpen); err != nil { // open for longer than the test
 				t.Error(err)
 			}
 			return errFlaky

@@ -12,7 +12,7 @@ func TestTheTailIsForgotten(t *testing.T) {
 	above := 0
 	for i := range 40_000 {
 		d := time.Duration(10+random.IntN(6)) * time.Millisecond
-		if random.IntN(100) == 0 { // a slow one, each of another length
+		if random.IntN(100) == 0 { // one slow sample in a hundred, each of another length
 			d = time.Duration(100+random.IntN(900)) * time.Millisecond
 		}
 		if v, ok := q.get(); i > 1000 && (!ok || d > v) {

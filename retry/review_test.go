@@ -156,7 +156,7 @@ func TestReviewOfACallThatIsCanceled(t *testing.T) {
 	}
 }
 
-// A review that ends the call pays for no retry.
+// If the review ends the call, the budget pays for no retry.
 func TestReviewIsBeforeTheBudget(t *testing.T) {
 	b, err := limit.NewBudget(limit.Refund(1, 1, 1))
 	if err != nil {
@@ -174,7 +174,7 @@ func TestReviewIsBeforeTheBudget(t *testing.T) {
 	}
 }
 
-// A retry that has ended is not counted as in progress, for any outcome of the failure.
+// When the call ends, a ratio budget has all its tokens again, whatever the failures were.
 func TestReviewOfAPermanentFailureEndsItsRetry(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{"transient": errors.New("busy"), "permanent": retry.Permanent(errors.New("no"))} {

@@ -342,7 +342,7 @@ func TestCancellationEndsAWaitAtOnce(t *testing.T) {
 }
 
 func TestACancellationThatIsNotTheCallersIsRetried(t *testing.T) {
-	op, at := failing(1, context.Canceled) // of some context inside the operation
+	op, at := failing(1, context.Canceled) // of a context that the operation made itself
 	if err := Must("fixed(0s) attempts=2").Do(t.Context(), op); err != nil || len(*at) != 2 {
 		t.Errorf("%d attempts, %v", len(*at), err)
 	}
@@ -604,7 +604,7 @@ func TestBreakerResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := breaker.Must(config)
 		r := Must("fixed(0s)", WithBreaker(b))
-		for range 5 { // deadlines that pass: no answer in time
+		for range 5 { // deadlines that pass count as failures
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			_ = r.Do(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
 			cancel()

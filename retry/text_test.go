@@ -17,7 +17,7 @@ func TestPresets(t *testing.T) {
 	tests := []struct {
 		name   string
 		text   string
-		delays string // of the retries, without jitter
+		delays string // delays of the retries, without jitter
 	}{
 		{"default", "exponential(50ms..20s) jitter=full attempts=3 total-timeout=30s throttle-base=1s budget=refund(1,0.1,10)", "50ms 100ms"},
 		{"daemon", "exponential(30s..5m) jitter=10% attempts=6", "30s 60s 120s 240s 300s"},
@@ -99,7 +99,7 @@ func TestParse(t *testing.T) {
 	tests := []struct {
 		text string
 		want Policy
-		back string // canonical spelling; "" means text
+		back string // canonical text; "" means the same as text
 	}{
 		{"fixed(0s)", Policy{}, ""},
 		{"fixed(2s) attempts=3", Policy{Schedule: backoff.Schedule{Base: 2 * time.Second}, Attempts: 3}, ""},
@@ -296,7 +296,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzPolicyText starts from policies that no text was parsed for.
+// FuzzPolicyText starts from policies that are built from numbers, not parsed from a text.
 func FuzzPolicyText(f *testing.F) {
 	f.Add(uint8(2), int64(time.Second), int64(time.Minute), 1.5, 3, 0.8, 1.2, 4, int64(1), int64(2), int64(3), int64(4), int64(5), int64(6), uint8(1), 1.0, 0.1, 10.0, int64(0), 95.0, 0.05)
 	f.Add(uint8(3), int64(1), int64(1<<62), 0.0, 0, 0.0, 0.0, -1, int64(0), int64(0), int64(0), int64(0), int64(0), int64(0), uint8(2), 0.0, 0.0, 0.2, int64(7), 0.0, 1.0/3)
