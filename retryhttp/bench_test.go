@@ -10,7 +10,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// memory answers 200 at once. It reads and closes the body, as a transport must.
+// memory is a transport that answers 200 at once. It reads and closes the body, as a
+// transport must.
 func memory(r *http.Request) (*http.Response, error) {
 	if r.Body != nil {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {
@@ -24,8 +25,8 @@ func memory(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// BenchmarkRoundTrip compares a request through the transport with one that
-// goes past it.
+// BenchmarkRoundTrip compares a request through the transport with one through the
+// transport below alone.
 func BenchmarkRoundTrip(b *testing.B) {
 	transport := func(policy string) http.RoundTripper {
 		p, err := retry.Parse(policy)
@@ -59,7 +60,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 			req, _ := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://memory.invalid/x", r)
 			b.ReportAllocs()
 			for b.Loop() {
-				r.Reset(payload) // so that the harness allocates nothing
+				r.Reset(payload) // reuse the reader, so that the benchmark itself allocates nothing
 				roundTrip(b, bb.rt, req)
 			}
 		})

@@ -20,8 +20,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// stalls is a server whose n-th answers send their headers and then nothing, until
-// they are canceled.
+// stalls starts a server that sends only the headers of its first answers, and then
+// nothing until the request is canceled. silent is the number of such answers.
 func stalls(t *testing.T, silent int32, head http.Header, status int, then string) *httptest.Server {
 	t.Helper()
 	var n atomic.Int32
@@ -130,7 +130,7 @@ func TestE13TotalTimeoutIsToldToo(t *testing.T) {
 	})
 }
 
-// spy is a router that changes the URL in place, and remembers the outcomes.
+// spy is a router that changes the URL in place and records the outcomes.
 type spy struct {
 	host     string
 	mu       sync.Mutex
@@ -192,7 +192,7 @@ func TestRouterMaySupplyTheHost(t *testing.T) {
 }
 
 func TestRouterIsToldOfCancellations(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // the loser of a hedge
+	synctest.Test(t, func(t *testing.T) { // the losing attempt of a hedge
 		r := new(spy)
 		g := newRig(t, "fixed(0s) attempts=2 hedge=20ms/100%", retryhttp.WithRouter(r))
 		g.send(t, request(t, "GET", newSlowFirst(t).URL, nil))
@@ -211,7 +211,7 @@ func TestRouterIsToldOfCancellations(t *testing.T) {
 	}
 }
 
-// wantCanceled checks that all failures were cancellations, of so many attempts.
+// wantCanceled checks that there were this many attempts and that all were canceled.
 func (s *spy) wantCanceled(t *testing.T, attempts int) {
 	t.Helper()
 	s.mu.Lock()

@@ -23,7 +23,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// behindDeadline serves the handler with a deadline.
+// behindDeadline starts a server with the handler behind a Deadline.
 func behindDeadline(t *testing.T, cfg retryhttp.DeadlineConfig, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	d, err := retryhttp.NewDeadline(h, cfg)
@@ -33,7 +33,7 @@ func behindDeadline(t *testing.T, cfg retryhttp.DeadlineConfig, h http.HandlerFu
 	return newServer(t, d.ServeHTTP)
 }
 
-// ask sends a request with the headers and returns status and body of the answer.
+// ask sends a request with the headers and returns the response and its body.
 func ask(t *testing.T, s *httptest.Server, lines string) (*http.Response, string) {
 	t.Helper()
 	req := request(t, "GET", s.URL, nil)
@@ -45,8 +45,8 @@ func ask(t *testing.T, s *httptest.Server, lines string) (*http.Response, string
 	return resp, read(t, resp)
 }
 
-// untilDone is a handler that waits for the end of its context, and hands on why
-// it ended.
+// untilDone is a handler that waits for the end of its context, and sends the cause to
+// the channel.
 func untilDone(causes chan<- error) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
@@ -226,7 +226,7 @@ func TestE13OuterDeadlineCounts(t *testing.T) {
 		if e, ok := errors.AsType[*retryhttp.DeadlineError](<-causes); resp.StatusCode != 504 || !ok || e.Limit != 20*time.Millisecond || body != e.Error()+"\n" {
 			t.Errorf("%s %q, %v, want the limit of the outer one", resp.Status, body, e)
 		}
-		// The cause of a foreign context may be private: the client does not get it.
+		// The cause of another context may be private: the client does not get it.
 		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errors.New("secret"))
 		defer cancel()
 		rec := httptest.NewRecorder()
@@ -321,7 +321,7 @@ func TestE13FilesOfAFormAreRemoved(t *testing.T) {
 	})
 }
 
-// TestE13WritesAtTheDeadlineDoNotRace has handlers that write when the deadline passes.
+// TestE13WritesAtTheDeadlineDoNotRace runs handlers that write at the moment of the deadline.
 //
 // real clock: both answers are right, so it does not matter which of the timers comes first.
 // In a bubble they would never run at the same time.
@@ -380,7 +380,7 @@ func TestNewDeadlineRefusesNonsense(t *testing.T) {
 	}
 }
 
-// A client says how long it waits, and the handler stops when that is over.
+// A client states how long it waits. The context of the handler ends after that time.
 func ExampleDeadline() {
 	handler, _ := retryhttp.NewDeadline(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done() // a query that takes too long

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// compressed returns the text as the writer writes it.
+// compressed returns the text as the writer w encodes it.
 func compressed(t *testing.T, text string, w func(io.Writer) io.WriteCloser) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -28,8 +28,8 @@ func compressed(t *testing.T, text string, w func(io.Writer) io.WriteCloser) str
 	return b.String()
 }
 
-// What the body of a failure says is understood when it is encoded, and the caller gets
-// the body as it came.
+// The transport decodes the body of a failure to read it, and the caller gets the body
+// as it was sent.
 func TestB6EncodedBodiesAreUnderstood(t *testing.T) {
 	const gone = `{"error":{"code":"insufficient_quota"}}`
 	zip := func(w io.Writer) io.WriteCloser { return gzip.NewWriter(w) }
@@ -38,7 +38,7 @@ func TestB6EncodedBodiesAreUnderstood(t *testing.T) {
 	bomb := compressed(t, strings.Repeat(" ", 10<<20)+gone, zip)
 	for _, tt := range []struct {
 		name, encoding, body string
-		final                bool // quota is gone: not retried
+		final                bool // quota is used up, so the request is not retried
 	}{
 		{"plain", "identity", gone, true},
 		{"gzip", "gzip", compressed(t, gone, zip), true},

@@ -103,13 +103,13 @@ func FuzzServerDelay(f *testing.F) {
 		if d, ok := retryhttp.ServerDelay(h, noon); d < 0 || !ok && d != 0 {
 			t.Errorf("ServerDelay(%v) = %v, %v", h, d, ok)
 		}
-		// What is written in seconds is read in seconds.
+		// A number is read as seconds.
 		want := time.Duration(sec%1e9) * time.Second
 		h = http.Header{"Retry-After": {fmt.Sprint(sec % 1e9)}, "Date": {date}}
 		if d, ok := retryhttp.ServerDelay(h, noon); d != want || !ok {
 			t.Errorf("ServerDelay(%v) = %v, %v, want %v", h, d, ok, want)
 		}
-		// A date comes back as the time until it.
+		// A date is read as the time until it.
 		at := noon.Add(time.Duration(sec) * time.Second)
 		h = http.Header{"Retry-After": {at.Format(http.TimeFormat)}}
 		if d, ok := retryhttp.ServerDelay(h, noon); d != at.Sub(noon) || !ok {

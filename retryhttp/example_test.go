@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// flaky answers 503 twice before it works.
+// flaky starts a server that answers 503 twice, and then 200.
 func flaky() *httptest.Server {
 	n := 0
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -46,8 +46,8 @@ func Example() {
 }
 
 // With a runner of your own, reading and checking the answer is part of the
-// attempt. To net/http an answer of 503 is no error: without Check the first attempt
-// would be the last, and a success.
+// attempt. To net/http a 503 is not an error: without Check, the first attempt
+// would count as a success.
 func ExampleCheck() {
 	server := flaky()
 	defer server.Close()
@@ -73,7 +73,7 @@ func ExampleCheck() {
 	// Output: hello after 3 requests <nil>
 }
 
-// A response on which the transport gave up comes back like any other.
+// If the transport gives up after a response, the caller gets that response.
 func ExampleGaveUp() {
 	server := flaky()
 	defer server.Close()
@@ -94,8 +94,7 @@ func ExampleGaveUp() {
 	// Output: 503 Service Unavailable after 2 attempts: attempts used up
 }
 
-// A POST that was answered with a failure is sent again only if that is said
-// to be harmless.
+// A POST that was answered with a failure is sent again only with WithAnswered.
 func ExampleWithAnswered() {
 	server := flaky()
 	defer server.Close()

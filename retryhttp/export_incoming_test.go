@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// FormatBudget is for tests of what is sent.
+// FormatBudget exports formatBudget for tests.
 func FormatBudget(name string, d time.Duration) (string, bool) {
 	return formatBudget(http.CanonicalHeaderKey(name), d)
 }
 
-// InboundRetries is what a transport reads.
+// InboundRetries exports inboundRetries for tests.
 func InboundRetries(ctx context.Context) int { return inboundRetries(ctx) }
 
-// Refusals tells when those who are refused should come back, in virtual time.
+// Refusals computes the Retry-After of rejected requests, in virtual time.
 type Refusals struct {
 	pace  pace
 	rooms promises
 }
 
-// Serve notes a request that started and ended.
+// Serve records a request that was served from start to end.
 func (r *Refusals) Serve(start, end time.Duration) {
 	r.pace.started(start)
 	r.pace.ended(end, end-start)
 }
 
-// Wait returns when a client should come back that is refused now.
+// Wait returns the Retry-After of a client that is rejected now.
 func (r *Refusals) Wait(now time.Duration, atOnce, waiting int, most time.Duration, u float64) time.Duration {
 	first, gap := r.pace.room(now, atOnce, waiting)
 	return r.rooms.wait(now, min(first, most), gap, most, u)
 }
 
-// Hosts returns how many hosts are remembered.
+// Hosts returns how many hosts are known.
 func (p *PerHost) Hosts() int {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

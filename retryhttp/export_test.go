@@ -1,6 +1,6 @@
 package retryhttp
 
-// SetStreamError fills in the shape that net/http fills in.
+// SetStreamError sets the code in a target of errors.As, as net/http does.
 func SetStreamError(target any, code uint32) bool {
 	s, ok := target.(*streamError)
 	if ok {
@@ -9,13 +9,14 @@ func SetStreamError(target any, code uint32) bool {
 	return ok
 }
 
-// The bounds of what is kept of a request's body.
+// The limits of what is stored of a request's body.
 const (
 	KeptInMemory = keptInMemory
 	KeptInAll    = keptInAll
 )
 
-// OpeningOf tells what is known of how a stream begins.
+// OpeningOf returns whether the beginning of a stream shows content or an error, and
+// whether it is an error.
 func OpeningOf(b []byte) (known, failed bool) {
 	o := openingOf(b)
 	return o.known, o.problem != nil

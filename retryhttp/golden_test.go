@@ -92,7 +92,7 @@ func TestEventsGolden(t *testing.T) {
 	}
 }
 
-// describe writes all of a response, and why there is no better one.
+// describe writes the whole response, and the reason for giving up.
 func describe(t *testing.T, b *strings.Builder, resp *http.Response, err error) {
 	t.Helper()
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// slowFirst is a server whose first answer comes when it is let go, or never.
+// slowFirst is a server that does not answer its first request until it is canceled.
 type slowFirst struct {
 	*httptest.Server
 	asked    atomic.Int32
@@ -101,8 +101,8 @@ func TestH17HedgesStayWithinTheirShare(t *testing.T) {
 
 func TestH17BothAnswerAndNothingLeaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Both fail, one fails, both succeed: in any order, every body is closed
-		// and every connection is given back. TestMain looks for goroutines.
+		// Both attempts fail, one fails, or both succeed: in any order, every body must be
+		// closed and every connection released. TestMain checks for leaked goroutines.
 		var n atomic.Int32
 		s := newSiteFunc(t, func(w http.ResponseWriter, _ *http.Request) {
 			i := n.Add(1)

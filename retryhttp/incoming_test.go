@@ -120,7 +120,7 @@ func FuzzTimeLeft(f *testing.F) {
 		if d, ok := retryhttp.TimeLeft(h); d < 0 || !ok && d != 0 {
 			t.Errorf("TimeLeft(%v) = %v, %v", h, d, ok)
 		}
-		// What is said is what there is, or a little less, but never nothing.
+		// The header states the time that is left or slightly less, but never 0.
 		left := time.Duration(ns)
 		said, ok := retryhttp.FormatBudget(name, left)
 		if ok != (left > 0) {
@@ -134,7 +134,7 @@ func FuzzTimeLeft(f *testing.F) {
 		if name != "Grpc-Timeout" {
 			least = min(left, 1e10*time.Millisecond) - 2*time.Millisecond
 		}
-		// Reading rounds to what a float can hold, above a hundred days.
+		// Reading rounds to the precision of a float64, for times above a hundred days.
 		most := max(left, time.Millisecond) + left>>52
 		if most < 0 {
 			most = forever
@@ -142,7 +142,7 @@ func FuzzTimeLeft(f *testing.F) {
 		if !ok || got <= 0 || got < least || got > most || name == "Grpc-Timeout" && got > left {
 			t.Errorf("%s for %v is %q, which is read as %v, %v", name, left, said, got, ok)
 		}
-		// A second header only makes it shorter.
+		// A second header can only make the time shorter.
 		h.Add("X-Request-Timeout-Ms", "5")
 		if d, ok := retryhttp.TimeLeft(h); !ok || d > 5*time.Millisecond {
 			t.Errorf("TimeLeft(%v) = %v, %v, want at most 5ms", h, d, ok)

@@ -20,15 +20,15 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// counter is a server behind a limiter. Requests to /hold stay until they are let
-// go; all others are answered at once.
+// counter is a server behind a limiter. It holds requests to /hold until the test
+// releases them, and answers all others at once.
 type counter struct {
 	*httptest.Server
 	limiter *retryhttp.Limiter
 	release chan struct{}
 
 	mu     sync.Mutex
-	served []string // the names of requests, in the order in which they were let in
+	served []string // names of the requests, in the order in which they were admitted
 }
 
 func newCounter(t *testing.T, cfg retryhttp.LimiterConfig) *counter {
@@ -53,15 +53,15 @@ func newCounter(t *testing.T, cfg retryhttp.LimiterConfig) *counter {
 	return c
 }
 
-// order returns who was served so far.
+// order returns the names of the requests served so far.
 func (c *counter) order() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.served)
 }
 
-// wantStats checks, when all requests wait for something, how many the limiter has let in
-// and how many wait for it.
+// wantStats waits until all requests are blocked, and checks how many the limiter has
+// admitted and how many wait.
 func (c *counter) wantStats(t *testing.T, inside, waiting int) {
 	t.Helper()
 	synctest.Wait()
@@ -70,7 +70,8 @@ func (c *counter) wantStats(t *testing.T, inside, waiting int) {
 	}
 }
 
-// hold sends a request that stays, and returns where its answer will be.
+// hold sends a request that the server holds, and returns the channel for the status of
+// its answer.
 func (c *counter) hold(t *testing.T, ctx context.Context, name, priority string) <-chan int { //nolint:revive // t comes first
 	t.Helper()
 	req := requestWith(t, ctx, "GET", c.URL+"/hold", nil)
@@ -92,7 +93,7 @@ func (c *counter) hold(t *testing.T, ctx context.Context, name, priority string)
 	return answered
 }
 
-// wantRefusal checks the answer to a request that was refused.
+// wantRefusal checks the answer to a rejected request: its status and its Retry-After.
 func wantRefusal(t *testing.T, resp *http.Response, status int, least, most time.Duration) {
 	t.Helper()
 	sec, err := strconv.Atoi(resp.Header.Get("Retry-After"))
@@ -121,7 +122,7 @@ func TestH18ExcessIsRefusedAtOnceWithRetryAfter(t *testing.T) {
 			if took := time.Since(start); took != 0 || !strings.HasPrefix(body, "no room: come back in ") {
 				t.Errorf("%s: %q after %v, want it at once", name, body, took)
 			}
-			// One is served at a time, in a second as far as anybody knows.
+			// One request is served at a time, and a second is assumed for each.
 			wantRefusal(t, resp, 503, time.Second, 15*time.Second)
 			c.release <- struct{}{}
 			if status := <-first; status != 200 || c.limiter.Stats().Refused != 1 {
@@ -172,7 +173,7 @@ func TestE13DeadlineInTheQueueIsRefused(t *testing.T) {
 		first := c.hold(t, t.Context(), "", "")
 		c.wantStats(t, 1, 0)
 		resp, _ := ask(t, s, "X-Request-Timeout-Ms: 20")
-		wantRefusal(t, resp, 503, time.Millisecond, time.Minute) // it was not processed, which a 504 would not say
+		wantRefusal(t, resp, 503, time.Millisecond, time.Minute) // a 503 says that the request was not processed; a 504 would not
 		c.wantStats(t, 1, 0)
 		c.release <- struct{}{}
 		<-first
@@ -190,7 +191,7 @@ func TestI8PriorityDecidesOnlyWhenTrusted(t *testing.T) {
 				c.wantStats(t, 1, i+1)
 			}
 			if trusted {
-				// The queue is full: the least urgent request makes room for a more urgent one.
+				// The queue is full: the request with the lowest priority makes room.
 				answers = append(answers, c.hold(t, t.Context(), "d", "highest"))
 				if status := <-answers[1]; status != 503 {
 					t.Errorf("the one with the lowest priority got %d, want 503", status)
@@ -221,7 +222,7 @@ func TestI8HandlerGetsThePriority(t *testing.T) {
 				t.Errorf("trusted %v: the handler saw %q, want %q", trusted, body, want)
 			}
 		}
-		// What was decided before us, by who the client is, counts either way.
+		// Without TrustPriority, the priority in the context counts.
 		c := newCounter(t, retryhttp.LimiterConfig{Concurrency: limit.ConcurrencyConfig{Max: 1}})
 		rec := httptest.NewRecorder()
 		c.limiter.ServeHTTP(rec, requestWith(t, limit.WithPriority(t.Context(), limit.Low), "GET", "/", nil))
@@ -240,7 +241,7 @@ func TestRateIsLimited(t *testing.T) {
 				t.Errorf("within the burst: %s", resp.Status)
 			}
 		}
-		// The slots are half a minute apart, and each of the refused gets one.
+		// The slots are half a minute apart, and each rejected client gets its own.
 		for i := range 3 {
 			resp, _ := ask(t, c.Server, "X-Other: 1")
 			want := min(time.Duration(i+1)*30*time.Second, 50*time.Second)
@@ -249,7 +250,7 @@ func TestRateIsLimited(t *testing.T) {
 		if s := c.limiter.Stats(); s.Refused != 3 || s.InUse != 0 {
 			t.Errorf("%+v", s)
 		}
-		// A slot that is far away is not said to be near.
+		// MaxRetryAfter does not shorten the wait for a slot of the rate.
 		c = newCounter(t, retryhttp.LimiterConfig{Rate: limit.RateConfig{Rate: limit.Frequency{Events: 1, Per: time.Hour}}, Status: 503})
 		ask(t, c.Server, "X-Other: 1")
 		resp, _ := ask(t, c.Server, "X-Other: 1")
@@ -277,8 +278,8 @@ func TestRateThatWaitsLeavesWithItsClient(t *testing.T) {
 
 func TestAdaptiveLearnsFromAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// Refusals of the handler, such as 503, shrink the limit; failures that say
-		// nothing about load do not.
+		// A status such as 503 of the handler shrinks the limit. Failures that show no
+		// overload do not.
 		for status, shrinks := range map[int]bool{503: true, 429: true, 504: true, 529: true, 500: false, 200: false} {
 			c := newCounter(t, retryhttp.LimiterConfig{Adaptive: limit.AdaptiveConfig{Max: 10, Initial: 10}})
 			for range 60 {
@@ -367,7 +368,7 @@ func TestNewLimiterRefusesNonsense(t *testing.T) {
 	}
 }
 
-// One request at a time, without a queue: the others get the time after which to
+// One request at a time, without a queue: the others are told when to
 // come back.
 func ExampleLimiter() {
 	entered, leave := make(chan struct{}), make(chan struct{})

@@ -21,7 +21,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// TestMain fails when a goroutine of this package is left behind.
+// TestMain fails if the tests leak a goroutine of this package.
 func TestMain(m *testing.M) {
 	time.Local = time.UTC // golden files have times
 	code := m.Run()
@@ -34,12 +34,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// quiet is for servers whose errors are expected.
+// quiet discards the log of servers whose errors are expected.
 var quiet = log.New(io.Discard, "", 0)
 
 const quick = "fixed(0s) attempts=3"
 
-// rig is a transport with what was observed of it.
+// rig is a transport that records its events.
 type rig struct {
 	*retryhttp.Transport
 	net *http.Transport
@@ -78,7 +78,7 @@ func (g *rig) observe(e retry.Event) {
 	g.events = append(g.events, e)
 }
 
-// count returns how many events of the kind there were.
+// count returns the number of events of the kind.
 func (g *rig) count(k retry.EventKind) (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,7 +90,7 @@ func (g *rig) count(k retry.EventKind) (n int) {
 	return n
 }
 
-// waits returns the waits that were observed.
+// waits returns the recorded waits.
 func (g *rig) waits() (ds []time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -102,7 +102,7 @@ func (g *rig) waits() (ds []time.Duration) {
 	return ds
 }
 
-// send makes a request and returns status, body and error of the answer.
+// send makes a request and returns the response and its body.
 func (g *rig) send(t *testing.T, req *http.Request) (resp *http.Response, body string) {
 	t.Helper()
 	resp, err := g.RoundTrip(req)
@@ -124,7 +124,7 @@ func read(t *testing.T, resp *http.Response) string {
 	return string(b)
 }
 
-// wantStatus checks the answer and how many times the server was asked.
+// wantStatus checks the status, and how many requests the server got.
 func wantStatus(t *testing.T, resp *http.Response, status int, s *scriptedServer, asked int) {
 	t.Helper()
 	if resp.StatusCode != status || s.asked() != asked {
@@ -132,7 +132,7 @@ func wantStatus(t *testing.T, resp *http.Response, status int, s *scriptedServer
 	}
 }
 
-// wantReason checks why the transport gave up.
+// wantReason checks the reason for which the transport gave up.
 func wantReason(t *testing.T, resp *http.Response, want retry.Reason) *retry.Error {
 	t.Helper()
 	e, ok := retryhttp.GaveUp(resp)
@@ -142,11 +142,11 @@ func wantReason(t *testing.T, resp *http.Response, want retry.Reason) *retry.Err
 	return e
 }
 
-// scriptedServer is a server that plays a script.
+// scriptedServer is a server that answers with the steps of a script.
 type scriptedServer struct {
 	*httptest.Server
 	mu     sync.Mutex
-	bodies []string // of the requests
+	bodies []string // bodies of the requests
 	heads  []http.Header
 	opened int
 }
@@ -210,7 +210,7 @@ func startServer(t *testing.T, s *httptest.Server) {
 	s.Client().Transport = newNetTransport(t)
 }
 
-// statuses is a script of answers without headers.
+// statuses returns a script of answers without headers.
 func statuses(codes ...int) (script []answer) {
 	for _, c := range codes {
 		script = append(script, answer{c, "", fmt.Sprintf("body of %d", c)})
@@ -250,7 +250,7 @@ func requestWith(t *testing.T, ctx context.Context, method, url string, body io.
 	return req
 }
 
-// trackedBody is a body without GetBody or Seek that knows when it is closed.
+// trackedBody is a body without GetBody or Seek that records when it is closed.
 type trackedBody struct {
 	io.Reader
 	mu     sync.Mutex
@@ -269,8 +269,8 @@ func (b *trackedBody) Close() error {
 	return nil
 }
 
-// waitUntilClosed waits until the body is closed: a transport may do it on a goroutine of
-// its own.
+// waitUntilClosed waits until the body is closed, because a transport may close it on a
+// goroutine of its own.
 func (b *trackedBody) waitUntilClosed() { <-b.done }
 
 // roundTripper is a function as a transport.

@@ -26,8 +26,8 @@ func TestA2OneIdempotencyKeyForAllAttempts(t *testing.T) {
 		if req.Header.Get("Idempotency-Key") != "" {
 			t.Error("the caller's request was changed")
 		}
-		// Another request has another key, one that has one keeps it, and what may be
-		// sent twice anyway has none.
+		// Another request gets another key. A request with a key keeps it, and an idempotent
+		// request gets none.
 		g.send(t, request(t, "POST", s.URL, strings.NewReader("{}")))
 		own := request(t, "POST", s.URL, strings.NewReader("{}"))
 		own.Header.Set("Idempotency-Key", "mine")
@@ -76,12 +76,12 @@ func TestE13WhatIsLeftIsSentAnewForEachAttempt(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		req := requestWith(t, ctx, "GET", s.URL, nil)
-		req.Header.Set(name, "99999999") // of a layer further up, and out of date
+		req.Header.Set(name, "99999999") // the value of a layer before us, which is out of date
 		g.send(t, req)
 		if a, b, c := left(0), left(1), left(2); a != 10_000 || b != a-60 || c != b-60 {
 			t.Errorf("sent %d, %d, %d ms, want what is left of 10 s", a, b, c)
 		}
-		// The attempt's own limit, if that is less, and nothing where there is none.
+		// The header states the attempt timeout if that is shorter, and nothing without a limit.
 		g = newRig(t, "fixed(0s) attempts=3 attempt-timeout=2s", retryhttp.WithDeadlineHeaders(name))
 		g.send(t, request(t, "GET", s.URL, nil))
 		if d := left(3); d != 2000 {
@@ -115,7 +115,7 @@ func TestG16RedirectsHaveOneBudget(t *testing.T) {
 			asked  int
 		}{
 			{[]int{503, 302, 503, 200}, 200, 4},      // three attempts: two retries in all
-			{[]int{503, 302, 503, 503, 200}, 503, 4}, // and no third
+			{[]int{503, 302, 503, 503, 200}, 503, 4}, // no third retry
 			{[]int{503, 503, 302, 503, 200}, 503, 4},
 			{[]int{302, 503, 503, 503, 200}, 503, 4},
 		} {

@@ -17,17 +17,17 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// Code that was written for net/http finds in the errors of the transport what it finds in
-// those of net/http.
+// The transport returns errors that callers of net/http can use as before: the same
+// types and values.
 func TestErrorsAreThoseOfNetHTTP(t *testing.T) {
 	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	late := &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	for _, tt := range []struct {
 		name    string
-		dial    error // of connecting; nil means that the server hangs
+		dial    error // error of connecting; nil means that the server does not answer
 		bare    bool  // the error is context.Canceled itself
-		network bool  // it is a net.Error
+		network bool  // the error is a net.Error
 		timeout bool
 	}{
 		{"canceled", nil, true, false, false},
@@ -88,7 +88,7 @@ func TestErrorsAreThoseOfNetHTTP(t *testing.T) {
 	}
 }
 
-// A cause that the caller gives is kept, with what was tried.
+// If the caller cancels with a cause, the error has the cause and the failures.
 func TestACauseIsKeptWithTheAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := errors.New("the user left")
@@ -102,8 +102,8 @@ func TestACauseIsKeptWithTheAttempts(t *testing.T) {
 	})
 }
 
-// A transport that makes one attempt and does nothing else returns the very error of the
-// transport below.
+// A transport that makes one attempt and has no other setting returns the error of the
+// transport below unchanged.
 func TestOneAttemptReturnsTheErrorAsItIs(t *testing.T) {
 	below := errors.New("below")
 	for _, tt := range []struct {

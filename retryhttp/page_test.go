@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// The program on the page about HTTP is the example, so that it compiles and does what
-// the page says.
+// The program on the page about HTTP is the same as the example, so that it compiles and
+// has the output that the page shows.
 func TestThePageShowsTheExample(t *testing.T) {
 	t.Parallel()
 	page, err1 := os.ReadFile("../docs/http.md")
@@ -29,7 +29,7 @@ func TestThePageShowsTheExample(t *testing.T) {
 	if !ok || !ok2 || !ok3 {
 		t.Fatal("the example looks otherwise")
 	}
-	want := strings.ReplaceAll("\n"+body, "\n\t", "\n") // as it stands at the margin
+	want := strings.ReplaceAll("\n"+body, "\n\t", "\n") // without the indentation
 	if !strings.Contains(string(page), want) {
 		t.Errorf("docs/http.md lacks\n%s", want)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// perHost returns a transport with the options for each host.
+// perHost returns a PerHost whose options for each host come from the function.
 func perHost(t *testing.T, policy string, options func(string) []retryhttp.Option) *retryhttp.PerHost {
 	t.Helper()
 	p, err := retry.Parse(policy)
@@ -33,7 +33,7 @@ func perHost(t *testing.T, policy string, options func(string) []retryhttp.Optio
 	return h
 }
 
-// tripwire is an option: a breaker that opens after two failures.
+// tripwire returns the options with a breaker that opens after two failures.
 func tripwire(string) []retryhttp.Option {
 	b, err := breaker.New(breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 2})
 	if err != nil {
@@ -42,7 +42,7 @@ func tripwire(string) []retryhttp.Option {
 	return []retryhttp.Option{retryhttp.WithRetry(retry.WithBreaker(b))}
 }
 
-// try makes a request and returns the status of the answer, or 0.
+// try makes a request and returns the status of the answer, or 0 and the error.
 func try(t *testing.T, rt http.RoundTripper, url string) (int, error) {
 	t.Helper()
 	resp, err := rt.RoundTrip(request(t, "GET", url, nil))
@@ -123,7 +123,7 @@ func TestHostThatWasNotUsedForLongestIsForgotten(t *testing.T) {
 	}
 	h.MaxHosts = 2
 	for _, host := range []string{"a", "b", "a", "c", "a", "b", "b", "c"} {
-		// a and b; c for b, which was used before a; b for c; c for a
+		// a and b are added; c replaces b, used before a; b replaces c; c replaces a.
 		if _, err := try(t, h, "http://"+host); err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +163,7 @@ func TestManyAskForANewHostAtOnce(t *testing.T) {
 					if _, err := try(t, h, s.URL); err != nil {
 						t.Error(err)
 					}
-					// These come and go at the same time.
+					// These hosts are added and dropped concurrently.
 					_, err := h.RoundTrip(request(t, "GET", fmt.Sprintf("ftp://h%d", (i+j)%7), nil))
 					if err == nil {
 						t.Error("a scheme that does not exist gave an answer")
@@ -259,7 +259,7 @@ func TestKnownHostCostsNoAllocation(t *testing.T) {
 	}
 }
 
-// BenchmarkPerHost shows what finding the host costs.
+// BenchmarkPerHost measures the cost of finding the host.
 func BenchmarkPerHost(b *testing.B) {
 	p, err := retry.Parse("http")
 	if err != nil {
@@ -296,8 +296,7 @@ func BenchmarkPerHost(b *testing.B) {
 	}
 }
 
-// Each host has a breaker of its own: one that is down does not close the door
-// to the others.
+// Each host has its own breaker: a host that is down does not affect the others.
 func ExamplePerHost() {
 	down := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
 	defer down.Close()

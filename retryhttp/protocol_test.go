@@ -24,7 +24,7 @@ func TestG16UpgradeReturnsTheRawConnection(t *testing.T) {
 				return
 			}
 			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
-			time.Sleep(80 * time.Millisecond) // past the timeout
+			time.Sleep(80 * time.Millisecond) // longer than the timeout
 			_, _ = io.Copy(c, r)
 		})
 		for _, policy := range []string{quick, quick + " attempt-timeout=50ms"} {
@@ -126,11 +126,11 @@ func TestG16HTTP2(t *testing.T) {
 	}
 }
 
-// TestG16RefusedStreamIsNotOurs speaks just enough HTTP/2 to refuse a stream:
-// net/http repeats the request by itself, and may because GetBody is there.
+// TestG16RefusedStreamIsNotOurs has a server that refuses the first stream of HTTP/2.
+// net/http itself repeats the request, because there is a GetBody.
 func TestG16RefusedStreamIsNotOurs(t *testing.T) {
 	streams := make(chan uint32, 10)
-	l, err := net.Listen("tcp", "127.0.0.1:0") // both sides write at once, which needs the buffers of a socket
+	l, err := net.Listen("tcp", "127.0.0.1:0") // both sides write at the same time, which needs the buffers of a real socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestG16RefusedStreamIsNotOurs(t *testing.T) {
 		}
 	})
 	g := newRig(t, quick)
-	g.net.DialContext = nil // over a socket
+	g.net.DialContext = nil // use a real socket
 	g.net.Protocols.SetHTTP1(false)
 	g.net.Protocols.SetUnencryptedHTTP2(true)
 	resp, _ := g.send(t, request(t, "POST", "http://"+addr, track(strings.NewReader("hello"))))

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// pattern returns bytes that repeat after 2048.
+// pattern returns n bytes that repeat after 2048.
 func pattern(n int) []byte {
 	block := make([]byte, 2048)
 	for i := range block {
@@ -30,7 +30,7 @@ func pattern(n int) []byte {
 // status; the last one repeats. A long body costs less than with a server.
 type scripted struct {
 	t      *testing.T
-	body   []byte // that each request must have
+	body   []byte // body that each request must have
 	script []int
 	asked  int
 }
@@ -249,7 +249,7 @@ func TestD10EarlyResponseWhileTheBodyIsStillSent(t *testing.T) {
 		n := 0
 		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 			if n++; n == 1 {
-				w.Header().Set("Connection", "close") // or the server would read the body first
+				w.Header().Set("Connection", "close") // otherwise the server would read the body first
 				w.WriteHeader(503)
 				return
 			}
@@ -272,7 +272,7 @@ func TestD10EarlyResponseWhileTheBodyIsStillSent(t *testing.T) {
 			t.Fatalf("%s after %d requests", resp.Status, n)
 		}
 		go func() {
-			_, _ = pw.Write(pattern(1 << 20)) // after the answer, so nothing is kept
+			_, _ = pw.Write(pattern(1 << 20)) // after the answer, so nothing is stored
 			_ = pw.Close()
 		}()
 		if got, want := read(t, resp), "one "+string(pattern(1<<20)); got != want {
@@ -306,7 +306,7 @@ func TestD11ConnectionIsFreeDuringTheWait(t *testing.T) {
 		tr.MaxConnsPerHost = 1
 		var top *retryhttp.Transport
 		top, err := retryhttp.New(p, tr, retryhttp.WithRetry(retry.WithOnRetry(func(context.Context, retry.Event) error {
-			resp, err := tr.RoundTrip(request(t, "GET", s.URL, nil)) // would hang if the only connection were held
+			resp, err := tr.RoundTrip(request(t, "GET", s.URL, nil)) // blocks if the first attempt still holds the only connection
 			if err == nil {
 				_ = resp.Body.Close()
 			}

@@ -41,7 +41,7 @@ func TestH18RetryAfterFollowsBacklogAndPace(t *testing.T) {
 	if got := new(retryhttp.Refusals).Wait(0, 4, 1, 50*second, 0); got != 500*ms {
 		t.Errorf("before anybody was served: %v, want two places of a second with four at once", got)
 	}
-	// Few requests that are far apart say nothing about how fast they are served.
+	// A few requests that are far apart do not make the service time longer.
 	rare := new(retryhttp.Refusals)
 	for i := range 10 {
 		rare.Serve(time.Duration(i)*time.Hour, time.Duration(i)*time.Hour+20*ms)
@@ -58,7 +58,7 @@ func TestH18TheRefusedDoNotComeBackTogether(t *testing.T) {
 	for i := range 50 {
 		r.Serve(time.Duration(i)*10*ms, time.Duration(i+1)*10*ms)
 	}
-	// A herd of a thousand finds ten milliseconds for each.
+	// A thousand clients are spread, ten milliseconds apart.
 	now, back := 500*ms, map[time.Duration]int{}
 	for i := range 1000 {
 		wait := r.Wait(now, 1, 0, time.Minute, 0)
@@ -70,7 +70,7 @@ func TestH18TheRefusedDoNotComeBackTogether(t *testing.T) {
 	if len(back) != 11 || back[0] != 99 || back[5*time.Second] != 100 {
 		t.Errorf("they come back at %v, want 100 in each second", back)
 	}
-	// When those have had their time, it is as before.
+	// Once their times have passed, waits are short again.
 	later := now + 20*time.Second
 	r.Serve(later-10*ms, later)
 	if wait := r.Wait(later, 1, 0, time.Minute, 0); wait != 10*ms {

@@ -18,21 +18,21 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// to is a router that sends the n-th attempt to the n-th place, and notes the
+// to is a router that sends the n-th attempt to the n-th server, and records the
 // results.
 type to struct {
 	places  []string
-	wait    time.Duration // before an attempt is let go
-	refuse  error         // instead of letting it go
-	atOnce  bool          // a failure means that the next place can be asked at once
-	reject  int           // a status that means that the next place can be asked
+	wait    time.Duration // how long Route waits
+	refuse  error         // error that Route returns
+	atOnce  bool          // Next asks for an immediate retry after a failure
+	reject  int           // a status that counts as rejected
 	asked   atomic.Int32  // calls of Next
 	mu      sync.Mutex
 	story   []string
 	dueDate []time.Time
 }
 
-// Route sends the attempt to its place.
+// Route sends the attempt to its server.
 //
 // real clock: a router that waits runs in a bubble.
 func (r *to) Route(req *http.Request, n int) (retryhttp.Attempt, error) {
@@ -147,7 +147,7 @@ func TestRouterIsToldHowABodyEnds(t *testing.T) {
 		if want := "1: 200 false, 1 closed unexpected EOF"; r.told() != want {
 			t.Errorf("told %q, want %q", r.told(), want)
 		}
-		// No body at all.
+		// An answer without a body.
 		none := newScriptedServer(t, answer{status: 204})
 		r = &to{places: []string{none.URL}}
 		resp, _ = newRig(t, quick, retryhttp.WithRouter(r)).send(t, request(t, "GET", none.URL, nil))
@@ -228,7 +228,7 @@ func TestE12TotalTimeoutEndsTheWaitForARouter(t *testing.T) {
 	})
 }
 
-// What a router decides is applied as [retry.WithReview] says.
+// The decision of a router is applied as [retry.WithReview] describes.
 func TestRouterDecides(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScriptedServer(t, answer{503, "Retry-After: 10", "no"})
@@ -254,7 +254,7 @@ func TestRouterDecides(t *testing.T) {
 	})
 }
 
-// decides is a router that leaves attempts as they are.
+// decides is a router that only decides; it does not change attempts.
 type decides struct {
 	next func(retryhttp.Failure) retry.Decision
 }
@@ -263,7 +263,7 @@ func (*decides) Route(*http.Request, int) (retryhttp.Attempt, error) { return qu
 
 func (d *decides) Next(_ context.Context, f retryhttp.Failure) retry.Decision { return d.next(f) }
 
-// quietAttempt is an attempt that reports nothing.
+// quietAttempt is an attempt that records nothing.
 type quietAttempt struct{}
 
 func (quietAttempt) Rejected(*http.Response) bool { return false }
@@ -272,8 +272,8 @@ func (quietAttempt) Done(*http.Response, error, retry.Outcome) {}
 
 func (quietAttempt) Closed(error) {}
 
-// A transport below that sends a copy of the request, and drops the link to it, changes
-// nothing for the router.
+// The router works over a transport that sends a copy of the request and does not set
+// the Request of the response.
 func TestRouterOverAForeignTransport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newScriptedServer(t, answer{401, "X-Should-Retry: false", "no"})
@@ -296,7 +296,7 @@ func TestRouterOverAForeignTransport(t *testing.T) {
 	})
 }
 
-// A rejection is a failure only while there is another target.
+// A rejection counts as a failure only if another target is available.
 func TestRouterWithoutAnotherTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScriptedServer(t, statuses(401)...)
@@ -309,8 +309,8 @@ func TestRouterWithoutAnotherTarget(t *testing.T) {
 	})
 }
 
-// A body that can't be sent again leaves the router no choice, and it is asked once:
-// whether the failure says so, or a classifier hides it.
+// If the body can't be sent again, the router can't cause a retry. It is still asked once,
+// also if a classifier hides that the body is lost.
 func TestRouterIsAskedOnceAboutALostBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, opts := range [][]retryhttp.Option{
@@ -351,7 +351,7 @@ func (l *lateReader) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 503, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("busy")), Request: req, ProtoMajor: 1}, nil
 }
 
-// A body that is lost after the decision to go on ends the request: there are no rounds in which nothing is sent.
+// A body that is lost after the decision to retry ends the request; no round without a request follows.
 func TestABodyThatIsLostDuringTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := new(lateReader)
@@ -376,8 +376,8 @@ func TestABodyThatIsLostDuringTheWait(t *testing.T) {
 	})
 }
 
-// Both attempts of a hedged round are done before the router is asked, once, about the
-// first.
+// Both attempts of a hedged round are done before the router is asked. It is asked once,
+// about the attempt that started first.
 func TestRouterIsAskedOnceAboutAHedgedRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {

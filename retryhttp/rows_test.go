@@ -20,12 +20,12 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// The rows of docs/http.md that are not told by another test of their name.
+// The rows of docs/http.md that no other test covers.
 
-// played is how a script went: the last status, and how often it was asked.
+// played is the result of a script: the last status, and the number of requests.
 type played struct{ status, asked int }
 
-// play sends one request to a server that answers as the script says.
+// play sends one request to a server that answers with the script.
 func play(t *testing.T, method string, script []answer, opts ...retryhttp.Option) (played, *http.Response, *rig) {
 	t.Helper()
 	s := newScriptedServer(t, script...)
@@ -138,7 +138,7 @@ func TestB7UnknownHostIsFinalAndOtherFailuresOfDNSAreNot(t *testing.T) {
 	}
 }
 
-// nameServer answers every question with the code.
+// nameServer starts a DNS server that answers every question with the code.
 func nameServer(t *testing.T, rcode byte) string {
 	t.Helper()
 	c, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -198,7 +198,7 @@ func TestB9RefusedAndDialTimeoutAreReplayed(t *testing.T) {
 	if e, ok := errors.AsType[*retry.Error](err); !ok || e.Attempts != 3 {
 		t.Errorf("refused: %v, want three attempts of a POST", err)
 	}
-	// A dial that takes too long, in net/http itself.
+	// A dial that times out in net/http itself.
 	g = newRig(t, quick)
 	// real clock: the time is up before the dial begins
 	g.net.DialContext = (&net.Dialer{Timeout: time.Nanosecond}).DialContext
@@ -247,7 +247,7 @@ func TestC4EveryFormOfAServersDelayIsWaitedFor(t *testing.T) {
 		{"Anthropic's reset", "Anthropic-Ratelimit-Tokens-Remaining: 0\nAnthropic-Ratelimit-Tokens-Reset: {2006-01-02T15:04:05Z07:00}", ""},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			// A bubble begins in the year 2000, whose seconds since 1970 would be read as a delay.
+			// A bubble begins in the year 2000, whose Unix time would be read as a delay.
 			time.Sleep(time.Until(noon))
 			start := time.Now()
 			s := newScriptedServer(t, answer{429, inTwoSeconds(tt.header), tt.body}, answer{status: 200})
@@ -262,7 +262,7 @@ func TestC4EveryFormOfAServersDelayIsWaitedFor(t *testing.T) {
 	}
 }
 
-// inTwoSeconds writes out the layout in braces.
+// inTwoSeconds replaces the layout in braces by the time in two seconds.
 func inTwoSeconds(header string) string {
 	before, rest, ok := strings.Cut(header, "{")
 	if !ok {
@@ -318,7 +318,7 @@ func TestC6DatesAreComparedWithTheServersOwn(t *testing.T) {
 
 func TestA3NeverAfterAnUpgradeOrTheFirstByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// An upgraded connection that breaks is the caller's.
+		// The caller handles an upgraded connection that breaks.
 		var n atomic.Int32
 		addr := listen(t, func(_ int, c net.Conn) {
 			n.Add(1)
@@ -338,7 +338,7 @@ func TestA3NeverAfterAnUpgradeOrTheFirstByte(t *testing.T) {
 		if n.Load() != 1 {
 			t.Errorf("%d connections, want one", n.Load())
 		}
-		// And so is an answer that breaks off in the middle.
+		// The caller also handles an answer that breaks off in the middle.
 		var asked atomic.Int32
 		s := newServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			asked.Add(1)
@@ -381,7 +381,7 @@ func TestG16ClientGoneCancelsUpstreamAndEndsTheAttempts(t *testing.T) {
 
 func TestG16ExpectContinue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		// A server that refuses at the door never sees the body; the retry sends it.
+		// A server that rejects the request before the 100 never gets the body; the retry sends it.
 		var bodies atomic.Int32
 		s := newServer(t, func(w http.ResponseWriter, r *http.Request) {
 			if bodies.Add(1) == 1 {

@@ -2,5 +2,5 @@
 
 package retryhttp_test
 
-// soakRequests is less where each takes ten times as long.
+// soakRequests is lower here, because requests take ten times as long with the race detector.
 const soakRequests = 500

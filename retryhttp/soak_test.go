@@ -28,14 +28,14 @@ const (
 	soakWorkers = 32
 	soakSpooled = 300 << 10 // more than is kept in memory
 
-	soakUncollected = soakRequests / 5 // requests without a garbage collector
+	soakUncollected = soakRequests / 5 // requests made with the garbage collector off
 )
 
-// fault is a kind of request, and what goes wrong with it.
+// fault is a kind of request, and what fails during it.
 type fault struct {
 	name  string
-	share int // in a hundred
-	body  int // bytes to send, without GetBody
+	share int // per cent of the requests
+	body  int // bytes of the request's body, which has no GetBody
 
 	// serve answers the n-th attempt.
 	serve func(w http.ResponseWriter, r *http.Request, n int)
@@ -43,19 +43,19 @@ type fault struct {
 	// ask is what the client does with its answer; nil means to read all of it.
 	ask func(resp *http.Response, cancel context.CancelFunc) error
 
-	leave time.Duration // when the client goes away; 0 means never
-	fails bool          // the client gets no whole answer
-	slow  bool          // the attempt timeout is short; how it ends depends on the machine
+	leave time.Duration // when the client cancels; 0 means never
+	fails bool          // the client gets no complete answer
+	slow  bool          // the attempt timeout is short, so the result depends on the speed of the machine
 }
 
-// faults are what goes wrong, with how much of the load.
+// faults are all kinds of requests, with their shares of the load.
 var faults = []fault{
 	{name: "nothing", share: 67, serve: fine},
 	{name: "503 twice", share: 10, serve: until(3, busy)},
 	{name: "503 for good, not read", share: 2, serve: long503, ask: unread},
 	{name: "reset before the answer", share: 5, serve: until(2, reset)},
-	// With a body, since net/http itself sends a GET through all idle connections
-	// before it takes a reset seriously.
+	// These have a body, because net/http itself repeats a GET on all idle connections
+	// before it reports a reset.
 	{name: "reset for good", share: 1, body: 1000, serve: readThen(reset), fails: true},
 	{name: "a body that ends too early", share: 4, serve: truncated, fails: true},
 	{name: "no answer in time", share: 1, serve: until(2, hang), slow: true},
@@ -72,7 +72,7 @@ func fine(w http.ResponseWriter, r *http.Request, _ int) {
 	fmt.Fprint(w, n)
 }
 
-// until misbehaves before the n-th attempt.
+// until runs bad for all attempts before the n-th.
 func until(n int, bad func(http.ResponseWriter, *http.Request, int)) func(http.ResponseWriter, *http.Request, int) {
 	return func(w http.ResponseWriter, r *http.Request, attempt int) {
 		if attempt < n {
@@ -89,7 +89,7 @@ func busy(w http.ResponseWriter, _ *http.Request, _ int) {
 
 func long503(w http.ResponseWriter, _ *http.Request, _ int) {
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write(make([]byte, 70<<10)) // more than is read ahead
+	_, _ = w.Write(make([]byte, 70<<10)) // more than the transport reads ahead
 }
 
 func reset(w http.ResponseWriter, _ *http.Request, _ int) {
@@ -136,21 +136,21 @@ func leaving(resp *http.Response, cancel context.CancelFunc) error {
 	return err
 }
 
-// soak is a server and a client with counts of what is open.
+// soak is a server and a client that count open connections and bodies.
 type soak struct {
 	*httptest.Server
-	timed    *rig                 // with a long attempt timeout
-	hasty    *retryhttp.Transport // with a short one, over the same connections
-	plain    *retryhttp.Transport // without one, over the same connections
+	timed    *rig                 // has a long attempt timeout
+	hasty    *retryhttp.Transport // has a short attempt timeout; uses the same connections
+	plain    *retryhttp.Transport // has no attempt timeout; uses the same connections
 	payload  []byte
 	attempts [soakRequests]atomic.Int32
 	ended    []atomic.Int64 // by fault: requests that ended as they should
-	dialed   atomic.Int64   // connections of the client that are open
-	accepted atomic.Int64   // connections of the server that are open
-	total    atomic.Int64   // connections of the server, ever
-	bodies   atomic.Int64   // bodies of requests that are not closed
-	most     atomic.Int64   // connections of the server at once
-	mixed    []int          // the fault by the last two digits of a request's number
+	dialed   atomic.Int64   // open connections of the client
+	accepted atomic.Int64   // open connections of the server
+	total    atomic.Int64   // connections that the server has ever had
+	bodies   atomic.Int64   // request bodies that are not closed
+	most     atomic.Int64   // greatest number of open connections of the server
+	mixed    []int          // the fault of a request, by the last two digits of its number
 }
 
 func newSoak(t *testing.T) *soak {
@@ -201,8 +201,8 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// of returns what goes wrong with a request. Its number is spread, so that all
-// kinds are under way at any time.
+// of returns the fault of a request. It spreads the numbers, so that all kinds are in
+// progress at any time.
 func (s *soak) of(i int) int { return s.mixed[i*37%100] }
 
 func (s *soak) serve(w http.ResponseWriter, r *http.Request) {
@@ -213,10 +213,10 @@ func (s *soak) serve(w http.ResponseWriter, r *http.Request) {
 	faults[s.of(i)].serve(w, r, int(s.attempts[i].Add(1)))
 }
 
-// ask makes a request and reports whether it ended as it should.
+// ask makes a request and reports whether it ended as expected.
 func (s *soak) ask(ctx context.Context, i int) bool {
 	f, cancel := &faults[s.of(i)], context.CancelFunc(func() {})
-	if f.fails { // for others, no context that ends may clean up behind the transport
+	if f.fails { // for others, the end of a context must not clean up for the transport
 		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
 	}
@@ -255,7 +255,7 @@ func (s *soak) ask(ctx context.Context, i int) bool {
 	return f.slow || err == nil && resp.StatusCode == http.StatusOK && string(got) == strconv.Itoa(f.body)
 }
 
-// run makes the requests from one number up to another.
+// run makes the requests with the numbers from one to another.
 func (s *soak) run(t *testing.T, from, to int) {
 	t.Helper()
 	var next atomic.Int64
@@ -286,8 +286,7 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// countedBody is a body that can't be sent again by others, and counts when it is
-// closed.
+// countedBody is a body without GetBody that counts when it is closed.
 type countedBody struct {
 	io.Reader
 	open *atomic.Int64
@@ -299,7 +298,7 @@ func (b *countedBody) Close() error {
 	return nil
 }
 
-// inUse is what a process may leak.
+// inUse are resources that a process may leak.
 type inUse struct{ goroutines, files int }
 
 // measure counts goroutines and, where the system tells, open files.
@@ -317,13 +316,13 @@ func TestD11NothingLeaksOverTenThousandRequests(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	s := newSoak(t)
-	for range 2 { // so that all that stays is there
+	for range 2 { // until everything that stays allocated is allocated
 		read(t, must(s.timed.RoundTrip(request(t, "GET", s.URL+"/warm", nil))))
 	}
 	s.timed.CloseIdleConnections()
 	testwait.Until(t, "the first connection is closed", func() bool { return s.accepted.Load() == 0 })
 	before := measure()
-	for range 20 { // what is closed may take a moment to go
+	for range 20 { // closing may take a moment
 		time.Sleep(time.Millisecond)
 		m := measure()
 		before = inUse{min(before.goroutines, m.goroutines), min(before.files, m.files)}
@@ -331,7 +330,7 @@ func TestD11NothingLeaksOverTenThousandRequests(t *testing.T) {
 
 	start := time.Now()
 	s.run(t, 0, soakRequests-soakUncollected)
-	// The garbage collector closes files that were lost. It must not help.
+	// The garbage collector closes lost files. It must not hide a leak.
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	s.run(t, soakRequests-soakUncollected, soakRequests)

@@ -19,10 +19,10 @@ import (
 
 var withStandardProxy = flag.Bool("stdproxy", false, "build and run the standard library's tests of its ReverseProxy")
 
-// TestG16StandardReverseProxyTestsPass runs the tests that the standard library
-// has for its ReverseProxy, with our transport as the default one and without.
+// TestG16StandardReverseProxyTestsPass runs the tests of the standard library
+// for its ReverseProxy, with and without our transport as the default transport.
 // Upgrades, trailers, hop-by-hop headers, 100-continue, informational answers and
-// clients that go away must be the same to them.
+// clients that disconnect must behave the same.
 //
 // The sources are those of the installed Go, copied at test time with their
 // internal packages into a module of their own.
@@ -70,7 +70,7 @@ const (
 	ourModule = "github.com/tideover/tideover"
 	stdModule = "stdproxy"
 
-	// stdOurs makes our transport the default, and counts what goes through it.
+	// stdOurs makes our transport the default, and counts its requests.
 	stdOurs = `package httputil
 
 import (
@@ -115,8 +115,8 @@ func TestMain(m *testing.M) {
 }
 `
 
-	// stdGodebug stands in for the package of the runtime's settings, which can't be
-	// copied. Nothing is set.
+	// stdGodebug replaces the package of runtime settings, which can't be
+	// copied. It sets nothing.
 	stdGodebug = `package godebug
 
 type Setting struct{}
@@ -129,7 +129,7 @@ func (*Setting) IncNonDefault() {}
 `
 )
 
-// goEnv asks the go command, and skips the test where there is none.
+// goEnv returns a setting of the go command, and skips the test if there is no go command.
 func goEnv(t *testing.T, name string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
@@ -146,8 +146,8 @@ type stdCopy struct {
 	done     map[string]bool
 }
 
-// source copies a package to another place, with what it imports that only the
-// standard library may. Of its tests it takes those named.
+// source copies a package to another path, with the internal packages that it imports.
+// It copies only the named tests.
 func (s *stdCopy) source(from, to string, tests ...string) {
 	s.t.Helper()
 	files, err := filepath.Glob(filepath.Join(s.src, from, "*.go"))
@@ -167,7 +167,7 @@ func (s *stdCopy) source(from, to string, tests ...string) {
 	}
 }
 
-// rewrite changes the imports of a file to those of our copies, and makes them.
+// rewrite changes the imports of a file to our copies, and makes those copies.
 func (s *stdCopy) rewrite(file string, text []byte) []byte {
 	s.t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, text, parser.ImportsOnly)
@@ -180,7 +180,7 @@ func (s *stdCopy) rewrite(file string, text []byte) []byte {
 		if !vendored && !slices.Contains(strings.Split(path, "/"), "internal") {
 			continue
 		}
-		to := strings.ReplaceAll(path, "internal", "inner") // which anybody may import
+		to := strings.ReplaceAll(path, "internal", "inner") // a name that any package may import
 		text = bytes.ReplaceAll(text, []byte(i.Path.Value), []byte(strconv.Quote(stdModule+"/"+to)))
 		if s.done[path] || path == "internal/godebug" {
 			continue
@@ -206,8 +206,8 @@ func (s *stdCopy) write(name, text string) {
 	}
 }
 
-// run runs a command in the module, without a network. A command of ours must
-// succeed; tests may fail.
+// run runs a command in the module, without a network. It fails the test if a command
+// fails, except for the copied tests.
 func (s *stdCopy) run(env []string, name string, args ...string) string {
 	s.t.Helper()
 	cmd := exec.CommandContext(s.t.Context(), name, args...)
@@ -226,8 +226,8 @@ var (
 	stdSent   = regexp.MustCompile(`(?m)^sent (\d+)$`)
 )
 
-// results runs the tests and returns how each ended, and how many requests went
-// through our transport.
+// results runs the copied tests and returns the result of each, and how many requests
+// used our transport.
 func (s *stdCopy) results(binary string, env ...string) (results map[string]string, sent int) {
 	s.t.Helper()
 	out := s.run(env, binary, "-test.v", "-test.timeout=2m")

@@ -29,7 +29,7 @@ func TestB10StreamThatBeginsWithAnErrorIsThatError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {
 			name, first string
-			code        int // of the failure; 0 means that it is none
+			code        int // code of the failure; 0 means no failure
 			retried     bool
 		}{
 			{"Anthropic is overloaded", overload, 529, true},
@@ -94,7 +94,7 @@ func TestB10StreamOnWhichItGivesUpComesBackWhole(t *testing.T) {
 		if wantReason(t, resp, retry.StopAttempts); body != created+overload {
 			t.Errorf("body %q", body)
 		}
-		// And without WithAnswered a POST is not sent again at all.
+		// Without WithAnswered, a POST is not sent again.
 		s = newScriptedServer(t, answer{200, isEvents, overload})
 		resp, _ = newRig(t, quick, holding).send(t, request(t, "POST", s.URL, strings.NewReader("{}")))
 		wantStatus(t, resp, 200, s, 1)
@@ -118,7 +118,7 @@ func TestF14StreamIsPassedOnWithItsFirstContent(t *testing.T) {
 			}
 		})
 		g := newRig(t, quick, retryhttp.WithStreams(retryhttp.Streams{Hold: time.Hour, Idle: time.Minute}))
-		resp, err := g.RoundTrip(request(t, "GET", s.URL, nil)) // returns although the stream goes on
+		resp, err := g.RoundTrip(request(t, "GET", s.URL, nil)) // returns although the stream has not ended
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,7 @@ func TestF14HoldHasACap(t *testing.T) {
 	})
 }
 
-// rawStream answers connections with what write writes after the headers of a
+// rawStream starts a server that calls write for each connection, after the headers of a
 // chunked event stream.
 func rawStream(t *testing.T, write func(n int, c net.Conn)) string {
 	t.Helper()
@@ -213,8 +213,8 @@ func TestF15StreamThatEndsBeforeContentIsRetried(t *testing.T) {
 	})
 }
 
-// The server may have done, and billed, what it began to answer. The caller gets the
-// answer as far as it came.
+// The server may have done, and billed, the work of the answer. The caller gets the part
+// that arrived.
 func TestF15StreamCutBeforeContentIsNotRetriedForAPlainPost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, end := range []string{"", "0\r\n\r\n"} { // cut, and ended
@@ -315,7 +315,7 @@ func FuzzOpening(f *testing.F) {
 		if failed && !known {
 			t.Error("an error that is not known")
 		}
-		// What is known of the beginning stays known, however it arrives.
+		// Once the opening of a stream is known, more bytes do not change it.
 		part := b[:min(max(cut, 0), len(b))]
 		if early, was := retryhttp.OpeningOf(part); early && !strings.HasSuffix(string(part), "\r") && (!known || was != failed) {
 			t.Errorf("%q: known %v failed %v, then %v %v", b, early, was, known, failed)
