@@ -52,14 +52,14 @@ func (a *accountLog) ended() []int64 {
 // withAccount makes the first key of a provider share the account.
 func withAccount(name string) func(*Spec) { return func(s *Spec) { s.Keys[0].Account = name } }
 
-// newAccountRig is a gateway with accounts.
+// newAccountRig returns a gateway with accounts, and their log.
 func newAccountRig(t testing.TB, specs ...Spec) (*rig, *accountLog) {
 	t.Helper()
 	log := new(accountLog)
 	return newRig(t, specs, func(o *Options) { o.Accounts = log }), log
 }
 
-// The limits that are reported are those of the whole key that last longer than a minute.
+// Only limits of the whole account that last longer than a minute are reported.
 func TestWhichAnswersLimitAnAccount(t *testing.T) {
 	t.Parallel()
 	const hours, status, claim = "7200", "Anthropic-Ratelimit-Unified-Status", "Anthropic-Ratelimit-Unified-Representative-Claim"
@@ -69,7 +69,7 @@ func TestWhichAnswersLimitAnAccount(t *testing.T) {
 		code    int
 		headers []string
 		body    string
-		want    time.Duration // 0 means that nothing is reported
+		want    time.Duration // 0 means that no limit is reported
 		route   string
 	}{
 		{name: "a long wait", code: 429, headers: []string{"Retry-After", hours}, want: 2 * time.Hour},
@@ -125,7 +125,7 @@ func TestWhichAnswersLimitAnAccount(t *testing.T) {
 	}
 }
 
-// A key is not used until the limit of its account ends; a request that waits goes on when it is over before.
+// A key is not used until the limit of its account ends. A waiting request continues if the limit ends early.
 func TestAKeyIsHeldByItsAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestAKeyIsHeldByItsAccount(t *testing.T) {
 			t.Errorf("failovers: %+v", st.Failovers)
 		}
 
-		time.Sleep(55 * time.Minute) // less is left than a request waits for
+		time.Sleep(55 * time.Minute) // the rest is shorter than the longest wait of a request
 		answer := make(chan reply)
 		go func() { answer <- r.get("/p/alone/x") }()
 		synctest.Wait()
@@ -182,7 +182,7 @@ func TestAKeyIsHeldByItsAccount(t *testing.T) {
 		if got := log.ended(); len(got) != 0 {
 			t.Errorf("GET showed that limits are over: %v", got)
 		}
-		r.SetAccountLimit("a", &AccountLimit{Serial: 9}) // no end is known: it is used
+		r.SetAccountLimit("a", &AccountLimit{Serial: 9}) // the end is unknown, so the key is used
 		if got := r.ask(http.MethodPost, "/p/alone/v1/messages/count_tokens", "{}"); got.body != "done" {
 			t.Errorf("a limit without an end: %d %s", got.code, got.body)
 		}
@@ -197,7 +197,7 @@ func TestAKeyIsHeldByItsAccount(t *testing.T) {
 		if got := log.ended(); !reflect.DeepEqual(got, []int64{9}) {
 			t.Errorf("reported as over: %v", got)
 		}
-		// What was said of the account on one route is over when that route works.
+		// A limit that was stated on one route ends when that route succeeds.
 		r.SetAccountLimit("a", &AccountLimit{Serial: 10, Until: time.Now().Add(time.Hour), Provider: "alone", Key: "key-1", Route: "POST /v1/messages"})
 		r.ask(http.MethodPost, "/p/alone/v1/embeddings", "{}")
 		if got := log.ended(); len(got) != 1 {
@@ -236,7 +236,7 @@ func TestASuccessEndsTheLimitOfAnAccount(t *testing.T) {
 	})
 }
 
-// A request that was under way when the limit was learned shows nothing.
+// A request that was sent before the limit was learned does not end the limit.
 func TestARequestFromBeforeALimitShowsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestARequestFromBeforeALimitShowsNothing(t *testing.T) {
 	})
 }
 
-// A limit holds across reloads, and what was reset by hand stays so.
+// A limit survives a reload, and so does an operator's reset of it.
 func TestALimitOfAnAccountAndReloads(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

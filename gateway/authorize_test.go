@@ -19,8 +19,8 @@ func TestAdmission(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		options func(*Options)
-		host    string // empty means that of the socket
-		remote  string // empty means an address of this machine
+		host    string // "" means the address of the server
+		remote  string // "" means a loopback address
 		method  string
 		headers []string
 		code    int

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// The same requests through a tuned proxy, through the gateway, and with keys that name an
-// account.
+// BenchmarkProxy sends the same requests through a tuned reverse proxy, through the
+// gateway, and through a gateway whose keys have an account.
 func BenchmarkProxy(b *testing.B) {
 	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// callersOwn are credentials of a caller, in every place where there may be some.
+// callersOwn are credentials of a caller, in every place that may have some.
 var callersOwn = []string{
 	"Authorization", "Bearer callers-own", "X-Api-Key", "callers-own", "Api-Key", "callers-own", "X-Goog-Api-Key", "callers-own",
 	"Proxy-Authorization", "Basic callers-own", "Cookie", "session=callers-own", "X-Odd-Auth", "callers-own",
@@ -30,8 +30,8 @@ func TestCredentialsOfCallersGoNowhereElse(t *testing.T) {
 		name     string
 		change   []func(*Spec)
 		fallback []func(*Spec)
-		main     bool   // the provider that was asked for may see them
-		key      string // of ours, at the fallback
+		main     bool   // the provider that was asked for may get them
+		key      string // our key for the fallback
 	}{
 		{"callers bring their own", []func(*Spec){none, odd}, nil, true, "sk-spare-secret-1"},
 		{"we have keys", []func(*Spec){odd}, nil, false, "sk-spare-secret-1"},

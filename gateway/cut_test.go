@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// An answer that began is passed on as far as it came, and then the connection is
-// aborted. The provider sees the POST once, and a client that retries connection errors
+// If an answer breaks off, the client gets the part that arrived, and then the connection is
+// aborted. The provider gets the POST once, and a client that retries connection errors
 // sees that the request was answered.
 func TestAnAnswerThatIsCutIsPassedOnAsFarAsItCame(t *testing.T) {
 	const (
@@ -21,8 +21,8 @@ func TestAnAnswerThatIsCutIsPassedOnAsFarAsItCame(t *testing.T) {
 	half := strings.Repeat("x", 500)
 	for _, tt := range []struct {
 		name   string
-		answer string // of the provider, after which it closes the connection
-		body   string // that the client sees before the error
+		answer string // answer of the provider, which then closes the connection
+		body   string // what the client gets before the error
 	}{
 		{"half of a body", sized + half, half},
 		{"a head without a body", sized, ""},
@@ -56,8 +56,8 @@ func TestAnAnswerThatIsCutIsPassedOnAsFarAsItCame(t *testing.T) {
 	}
 }
 
-// A POST of which the user says that it may be sent twice is sent again while the
-// client has seen nothing.
+// A POST that the user declares repeatable is sent again if the client has got nothing of
+// the answer.
 func TestAStreamThatIsCutIsRepeatedWhereItMayBe(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

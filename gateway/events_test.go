@@ -29,8 +29,8 @@ func TestMovesAreNoWaits(t *testing.T) {
 	})
 }
 
-// All lines of the log that are about a request say which: by method, host and path,
-// without what names one thing among many, and without a query.
+// All lines of the log about a request identify it by method, host and path,
+// without identifiers in the path and without the query.
 func TestTheLogSaysWhichRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newTestServer(t, fails(503)), newTestServer(t, says("the spare"))
@@ -58,8 +58,8 @@ func TestTheLogSaysWhichRequest(t *testing.T) {
 	})
 }
 
-// The response says what the caller can do about a request that the gateway does not
-// retry.
+// If the gateway does not retry a request, the response tells the caller which setting
+// would allow it.
 func TestNotRetriedSaysWhatHelps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") })
@@ -72,7 +72,7 @@ func TestNotRetriedSaysWhatHelps(t *testing.T) {
 	})
 }
 
-// A failover belongs to the provider that was asked for, whichever was left.
+// A failover counts for the provider that was asked for, whichever provider was left.
 func TestWhoseFailoverItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, c := newTestServer(t, fails(503)), newTestServer(t, fails(503)), newTestServer(t, says("the last"))

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// startUpstream starts an API that answers every request with the status. It stands for
+// startUpstream starts a server that answers every request with the status. It stands for
 // the API of a provider.
 func startUpstream(status int) (base *url.URL, stop func()) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
@@ -23,10 +23,10 @@ func startUpstream(status int) (base *url.URL, stop func()) {
 	return base, server.Close
 }
 
-// quiet leaves out the log, which has the times of the failures.
+// quiet discards the log, which has the times of the failures.
 var quiet = gateway.Options{Logger: slog.New(slog.DiscardHandler)}
 
-// must returns the value of a call that does not fail here.
+// must returns the value, and panics if there is an error.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

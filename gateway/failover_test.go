@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// hijack lets a handler do as it likes with the connection.
+// hijack writes raw bytes to the connection and closes it.
 func hijack(w http.ResponseWriter, raw string) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -43,10 +43,10 @@ const (
 func TestFailover(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		method string // empty means GET
+		method string // "" means GET
 		down   bool   // no server listens at its address
 		handle func(n int, w http.ResponseWriter, r *http.Request)
-		asked  int // how often it is asked
+		asked  int // number of requests to the first provider
 		why    string
 	}{
 		{name: "it refuses connections", down: true, why: "unreachable"},
@@ -154,12 +154,12 @@ func TestAWaveFailsOver(t *testing.T) {
 	})
 }
 
-// After the first content nothing is tried again, and the caller sees that the
-// answer is not whole.
+// After the first content nothing is retried, and the caller sees that the
+// answer is incomplete.
 func TestF15AnAnswerThatBreaksOffIsNoCleanEnd(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
-		begins string // what the caller has seen by then
+		begins string // what the caller has got by then
 		handle func(n int, w http.ResponseWriter, r *http.Request)
 	}{
 		{"a stream is cut", "hello", func(_ int, w http.ResponseWriter, _ *http.Request) {

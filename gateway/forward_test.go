@@ -30,7 +30,7 @@ func TestQueryOfAFallback(t *testing.T) {
 	}
 }
 
-// A parameter that is left out may change the question, so the fallback is not asked.
+// Omitting an unknown parameter could change the request, so the fallback is not used.
 func TestAFallbackIsNotAskedWithAnUnknownParameter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		main, spare := newTestServer(t, fails(503)), newTestServer(t, says("the spare"))
@@ -57,7 +57,7 @@ func TestAFallbackIsNotAskedWithAnUnknownParameter(t *testing.T) {
 	})
 }
 
-// A caller's key in a subprotocol is taken out where we have a key of our own.
+// A caller's key in a subprotocol is removed if the gateway has a key of its own.
 func TestSubprotocolsWithKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		main, spare := newTestServer(t, fails(503)), newTestServer(t, says("the spare"))

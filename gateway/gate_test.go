@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// sick is a provider that can be made well.
+// sick is a provider that fails until the test makes it well.
 type sick struct {
 	*testServer
 	well atomic.Bool
@@ -34,7 +34,7 @@ func newSick(t testing.TB, code int) *sick {
 	return s
 }
 
-// takeDown makes the provider's breaker open, as five failures in a row do.
+// takeDown opens the provider's breaker with five failures in a row.
 func takeDown(r *rig, name string) {
 	r.t.Helper()
 	b := r.table.Load().providers[name].upstream.gate.breaker
@@ -48,7 +48,7 @@ func takeDown(r *rig, name string) {
 	}
 }
 
-// Many callers of a sick provider find out together when it is back.
+// Many callers wait for a provider that is down, and all get their answer when it is back.
 func TestI9FiftyCallersOfASickProvider(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestI9FiftyCallersOfASickProvider(t *testing.T) {
 	})
 }
 
-// Callers that can go elsewhere do not wait; one at a time looks whether it is back.
+// Requests with a fallback do not wait; one at a time probes whether the provider is back.
 func TestI2ADownProviderIsPassedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestI2ADownProviderIsPassedOver(t *testing.T) {
 	})
 }
 
-// Who waits for one provider is woken when another is back.
+// A request that waits for one provider wakes up when another is back.
 func TestWaitersGoWhereverTheDoorOpensFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newSick(t, 503), newSick(t, 503)
@@ -171,7 +171,8 @@ func TestNoWaitForAProbeAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// Under scarcity the urgent come first, and the others still come.
+// With room for one request at a time, waiting requests are served by priority, and all of
+// them are served.
 func TestI8Priorities(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string

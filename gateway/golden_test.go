@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// once answers the first request by the one handler, and all later ones by the other.
+// once returns a handler that uses first for the first request, and then for all others.
 func once(first, then func(int, http.ResponseWriter, *http.Request)) func(int, http.ResponseWriter, *http.Request) {
 	return func(n int, w http.ResponseWriter, r *http.Request) {
 		if n == 1 {
@@ -157,8 +157,8 @@ func orElse(s, other string) string {
 	return s
 }
 
-// sendGolden sends a request, through the gateway's port or inside of the process, and
-// returns all of the response.
+// sendGolden sends a request, over the gateway's port or with its RoundTripper, and
+// returns the whole response.
 func (r *rig) sendGolden(method, body string, inside bool) string {
 	transport, address := r.Client().Transport, r.URL+"/p/main/x"
 	if inside {
@@ -192,7 +192,7 @@ func (r *rig) recorded() string {
 	var b strings.Builder
 	r.mu.Lock()
 	for _, ev := range r.events {
-		// A wait that is over at once may take a nanosecond.
+		// A wait of zero may take a nanosecond.
 		ev.Time, ev.Until = ev.Time.Truncate(time.Microsecond), ev.Until.Truncate(time.Microsecond)
 		ev.Elapsed = ev.Elapsed.Truncate(time.Microsecond)
 		text, _ := json.Marshal(ev)
@@ -208,7 +208,7 @@ func (r *rig) recorded() string {
 
 var keyNames = regexp.MustCompile(`key-\d`)
 
-// unkeyed hides which key was taken, which is left to chance, and sorts the metrics.
+// unkeyed removes the names of keys, which are chosen at random, and sorts the metrics.
 func unkeyed(text string) string {
 	events, metrics, _ := strings.Cut(text, "metric ")
 	lines := strings.Split(keyNames.ReplaceAllString("metric "+metrics, "key-N"), "\n")

@@ -98,7 +98,8 @@ func TestInsideErrorsAreThoseOfTheAttempt(t *testing.T) {
 	})
 }
 
-// A failover needs no second attempt when it is known that the first would fail.
+// If the gateway knows that the first provider would fail, it uses the fallback for the
+// first attempt.
 func TestInsideFallbacksTakeOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newTestServer(t, says("main")), newTestServer(t, says("the spare"))
@@ -118,8 +119,8 @@ func TestInsideFallbacksTakeOver(t *testing.T) {
 	})
 }
 
-// step makes the attempt of a step: a POST that may be sent twice. It returns the
-// answer, and the failure that its reader would see.
+// step makes the attempt of a workflow step: a POST that may be sent twice. It returns the
+// answer, and the error that the step would get.
 func step(t *testing.T, r *rig, name string) (reply, error) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "/v1/messages", strings.NewReader(chat))
@@ -136,10 +137,10 @@ func step(t *testing.T, r *rig, name string) (reply, error) {
 	return reply{resp.StatusCode, resp.Header, string(text), err}, retryhttp.Check(resp)
 }
 
-// slowly is a policy whose waits a test would notice.
+// slowly is a policy with waits so long that a test would notice one.
 const slowly = "fixed(1h) attempts=9 attempt-timeout=20s"
 
-// What needs no wait is done within the attempt of a step.
+// The gateway makes all attempts that need no wait within one attempt of a step.
 func TestInsideMovesThatNeedNoWait(t *testing.T) {
 	hang := func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for _, tt := range []struct {
@@ -147,7 +148,7 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 		main func(int, http.ResponseWriter, *http.Request) // nil means that no server listens
 		keys []string
 		want string
-		sent int // to main, at most
+		sent int // greatest number of requests to main
 	}{
 		{"a key is refused", byKey(map[string]int{"one": 401}), []string{"one", "two"}, "with two", 2},
 		{"a key is not paid", byKey(map[string]int{"one": 402}), []string{"one", "two"}, "with two", 2},
@@ -174,7 +175,7 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 				if tt.name == "it hangs" {
 					policy = strings.Replace(slowly, "20s", "500ms", 1)
 				}
-				for range 4 { // a key is chosen by chance
+				for range 4 { // keys are chosen at random
 					before := u.count()
 					r := newRig(t, []Spec{
 						spec(t, "main", Anthropic, address, keys(tt.keys...), fallback("spare"), withPolicy(t, policy)),
@@ -207,9 +208,9 @@ func TestInsideMovesThatNeedNoWait(t *testing.T) {
 	}
 }
 
-// What comes to nothing says when it is worth another attempt, of all that is known.
+// A failure states when to try again, from the state of all keys and providers.
 func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
-	// The times of the two keys, which are tried in any order.
+	// The waits of the two keys, which are tried in any order.
 	times := func(one, two string) func(int, http.ResponseWriter, *http.Request) {
 		return func(n int, w http.ResponseWriter, r *http.Request) {
 			after := one
@@ -230,9 +231,9 @@ func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		main, spare func(int, http.ResponseWriter, *http.Request) // spare nil means that there is none
-		after       time.Duration                                 // about
+		after       time.Duration                                 // approximately
 		class       retry.Class
-		code        int // of the answer; 0 means an error
+		code        int // status of the answer; 0 means an error
 	}{
 		{"both keys are throttled", times("300", "40"), nil, 40 * time.Second, retry.ClassThrottled, 429},
 		{"both keys are refused", fails(401), nil, 0, retry.ClassPermanent, 401},
@@ -252,7 +253,7 @@ func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				for range 4 { // a key is chosen by chance
+				for range 4 { // keys are chosen at random
 					u := newTestServer(t, tt.main)
 					specs := []Spec{spec(t, "main", Anthropic, u.URL, keys("one", "two"), withPolicy(t, slowly))}
 					most := 2
@@ -289,7 +290,7 @@ func TestInsideFailuresKnowWhatTheyMean(t *testing.T) {
 
 func breaksOffAlways(_ int, w http.ResponseWriter, _ *http.Request) { hijack(w, "") }
 
-// One who is refused while a fallback is down may come again.
+// If the key is rejected while a fallback is down, the caller may try again.
 func TestInsideAFallbackThatIsDownIsHope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newTestServer(t, fails(401)), newTestServer(t, says("the spare"))
@@ -305,7 +306,7 @@ func TestInsideAFallbackThatIsDownIsHope(t *testing.T) {
 	})
 }
 
-// What may be sent once only is sent once only.
+// A request that must not be processed twice is sent once.
 func TestInsideWhatMayNotBeSentTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newTestServer(t, breaksOffAlways), newTestServer(t, says("the spare"))
@@ -318,7 +319,7 @@ func TestInsideWhatMayNotBeSentTwice(t *testing.T) {
 	})
 }
 
-// An error names all that was tried.
+// An error names all providers that were tried.
 func TestInsideErrorsNameBoth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, []Spec{spec(t, "main", Anthropic, unreachableURL, fallback("spare")), spec(t, "spare", Anthropic, unreachableURL)})

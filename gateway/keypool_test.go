@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// byKey is a provider that answers by the key it is shown.
+// byKey returns a handler that answers with the status for the key of the request.
 func byKey(codes map[string]int, headers ...string) func(int, http.ResponseWriter, *http.Request) {
 	return func(n int, w http.ResponseWriter, r *http.Request) {
 		if code := codes[r.Header.Get("X-Api-Key")]; code != 0 {
@@ -21,7 +21,7 @@ func byKey(codes map[string]int, headers ...string) func(int, http.ResponseWrite
 	}
 }
 
-// cold returns the reasons for which keys are left alone.
+// cold returns the keys that are avoided, with the reasons.
 func cold(st Status) map[string]string {
 	list := map[string]string{}
 	for _, k := range st.Keys {
@@ -41,10 +41,10 @@ func TestI7AnotherKeyAtOnce(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				u := newTestServer(t, byKey(map[string]int{"one": code, "two": code}))
-				slow := "fixed(1h) attempts=4" // so that a wait would be noticed
+				slow := "fixed(1h) attempts=4" // a wait would be noticed
 				r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("one", "two", "three"), withPolicy(t, slow))})
 				tried := map[string]bool{}
-				for range 20 { // a key is chosen by chance
+				for range 20 { // keys are chosen at random
 					if got := r.ask(http.MethodPost, "/p/it/v1/messages", chat); got.body != "with three" {
 						t.Fatalf("got %d %q, want the answer to the third key", got.code, got.body)
 					}
@@ -72,7 +72,7 @@ func TestI7AnotherKeyAtOnce(t *testing.T) {
 	}
 }
 
-// Of two keys the one that answers sooner gets more to do, and the other is still
+// Of two keys, the one that answers sooner gets more requests, and the other is still
 // used.
 func TestI6TheBetterKeyGetsMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestAShortCoolingIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A throttled key is throttled for the requests of every caller.
+// A throttled key is throttled for the requests of all callers.
 func TestCoolingIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		main := newTestServer(t, fails(429, "Retry-After", "50"))
@@ -224,7 +224,7 @@ func TestCoolingIsShared(t *testing.T) {
 	})
 }
 
-// A caller's own key is the caller's own trouble.
+// A response to a caller's own key does not block the provider for others.
 func TestCallersKeysCloseNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, byKey(map[string]int{"poor": 429}, "Retry-After", "300"))

@@ -17,7 +17,7 @@ import (
 
 var faulty = flag.Int("faulty", 192, "requests that go wrong in the test for leaks")
 
-// chaos is a provider that does everything wrong that can be.
+// chaos is the handler of a provider that fails in every way.
 func chaos(n int, w http.ResponseWriter, r *http.Request) {
 	switch n % 12 {
 	case 0:
@@ -51,7 +51,7 @@ func chaos(n int, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hijackAfter cuts an answer that has begun.
+// hijackAfter breaks off an answer that has begun.
 func hijackAfter(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
 // No failure of a request leaks a goroutine: the synctest bubble fails if one is left.
@@ -109,7 +109,7 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// misuse makes one request, from outside or from inside, and sometimes goes away.
+// misuse makes one request, over the port or in the process, and sometimes cancels it.
 func misuse(r *rig) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

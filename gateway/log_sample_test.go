@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Under load one line in a while says what happens, and how often.
+// Under load, the log has one line from time to time, with the number of suppressed ones.
 func TestTheLogIsNotFlooded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b strings.Builder

@@ -22,10 +22,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// quick is a policy whose waits a test can bear.
+// quick is a policy with waits that are short enough for tests.
 const quick = "exponential(5ms..20ms) jitter=none attempts=4 attempt-timeout=2s total-timeout=20s"
 
-// seen is a request as a provider saw it.
+// seen is a request that a provider got.
 type seen struct {
 	method, path, query, body string
 	header                    http.Header
@@ -68,7 +68,7 @@ func (u *testServer) note(handle func(n int, w http.ResponseWriter, r *http.Requ
 	})
 }
 
-// requests returns what it was asked.
+// requests returns the requests that the provider got.
 func (u *testServer) requests() []seen {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -77,12 +77,12 @@ func (u *testServer) requests() []seen {
 
 func (u *testServer) count() int { return len(u.requests()) }
 
-// says is a provider that always answers the same.
+// says returns a handler that always answers 200 with the text.
 func says(text string) func(int, http.ResponseWriter, *http.Request) {
 	return func(_ int, w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, text) }
 }
 
-// fails is a provider that always answers with the status.
+// fails returns a handler that always answers with the status.
 func fails(code int, headers ...string) func(int, http.ResponseWriter, *http.Request) {
 	return func(_ int, w http.ResponseWriter, _ *http.Request) {
 		for i := 0; i+1 < len(headers); i += 2 {
@@ -114,7 +114,7 @@ func mustURL(t testing.TB, s string) *url.URL {
 	return u
 }
 
-// spec returns a provider at the address, with a key and a quick policy.
+// spec returns the spec of a provider at the address, with a key and the policy quick.
 func spec(t testing.TB, name, preset, address string, change ...func(*Spec)) Spec {
 	t.Helper()
 	s := Spec{
@@ -151,7 +151,7 @@ func withoutBreaker(s *Spec) {
 	s.Breaker = breaker.Config{FailureRate: breaker.Off, ConsecutiveFailures: 1 << 30}
 }
 
-// rig is a gateway with its log and its events.
+// rig is a gateway that records its log and its events.
 type rig struct {
 	*Gateway
 	*httptest.Server
@@ -200,7 +200,7 @@ func newRig(t testing.TB, specs []Spec, change ...func(*Options)) *rig {
 	return r
 }
 
-// kinds counts the events of the kind.
+// kinds returns the number of events of the kind.
 func (r *rig) kinds(k retry.EventKind) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,7 +226,7 @@ func (r *rig) output() string {
 	return b.String()
 }
 
-// reply is an answer that was read, and how reading it failed.
+// reply is a response that was read, with the error of reading it.
 type reply struct {
 	code   int
 	header http.Header
@@ -265,7 +265,7 @@ func (r *rig) get(path string, headers ...string) reply {
 	return r.ask(http.MethodGet, path, "", headers...)
 }
 
-// status returns where a provider is.
+// status returns the state of a provider.
 func (r *rig) status(name string) Status {
 	r.t.Helper()
 	for _, st := range r.Status() {
@@ -277,8 +277,8 @@ func (r *rig) status(name string) Status {
 	return Status{}
 }
 
-// settled returns where a provider is when all its requests are counted, which is
-// a moment after their callers have their answers.
+// settled returns the state of a provider when all its requests are counted, which is
+// a moment after their callers have got the answers.
 func (r *rig) settled(name string) Status {
 	r.t.Helper()
 	var st Status
@@ -290,7 +290,7 @@ func (r *rig) settled(name string) Status {
 	return st
 }
 
-// errorCode returns the code of one of our own answers.
+// errorCode returns the code of an error response of the gateway.
 func (a reply) errorCode(t testing.TB) string {
 	t.Helper()
 	var body struct {
@@ -302,8 +302,8 @@ func (a reply) errorCode(t testing.TB) string {
 	return body.Error.Code
 }
 
-// eventually waits in a bubble until the condition holds. Other goroutines get as far as
-// they can before the clock of the bubble advances.
+// eventually waits in a bubble until the condition holds. All other goroutines block
+// before the clock of the bubble advances.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	began := time.Now()

@@ -123,7 +123,7 @@ func TestDrainAProvider(t *testing.T) {
 		got := make(chan reply)
 		go func() { got <- r.get("/p/main/x") }()
 		eventually(t, "it is under way", func() bool { return u.count() == 1 })
-		time.Sleep(time.Millisecond) // what began before the drain is finished
+		time.Sleep(time.Millisecond) // requests that began before the drain finish
 		for _, name := range []string{"main", "alone"} {
 			if err := r.Control(name, Drain); err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func TestResetProbesAtOnce(t *testing.T) {
 	}
 }
 
-// A probe by hand that fails leaves the provider as down as it was.
+// If the probe after a reset fails, the provider stays down.
 func TestResetOfOneThatIsStillDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, fails(503))

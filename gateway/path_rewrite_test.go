@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// A client that uploads the way of Google sends the content to the URL that the answer
-// names: through the gateway, to the provider that answered, with its key.
+// In Google's upload protocol the client sends the content to the URL that the answer
+// names. That URL leads through the gateway to the provider that answered, with its key.
 func TestTheURLOfAnUploadLeadsThroughTheGateway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := newTestServer(t, fails(http.StatusServiceUnavailable))
@@ -62,7 +62,7 @@ func TestURLsBelowTheBaseURLLeadThroughTheGateway(t *testing.T) {
 	}
 }
 
-// A program may serve the gateway below a path of its own.
+// A program may serve the gateway below another path.
 func TestBelowAnotherPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, says("ok"))

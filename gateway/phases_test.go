@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/memnet"
 )
 
-// silentUpstream accepts connections, calls handle for each, and keeps it open until the
-// other side closes it. It returns its address.
+// silentUpstream starts a provider that calls handle for each connection, and keeps it
+// open until the other side closes it. It returns the address.
 func silentUpstream(t testing.TB, handle func(net.Conn)) string {
 	t.Helper()
 	l := memnet.Listen()
@@ -36,7 +36,7 @@ func silentUpstream(t testing.TB, handle func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// answersWith reads a request and writes the text.
+// answersWith returns a handler that reads a request and writes the text.
 func answersWith(text string) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
@@ -58,7 +58,7 @@ func TestEveryPhaseOfARequestEnds(t *testing.T) {
 		scheme string
 		handle func(net.Conn)
 		after  time.Duration
-		begun  bool // the caller sees the beginning of an answer
+		begun  bool // the caller gets the beginning of an answer
 	}{
 		{"TLS handshake", "https", func(net.Conn) {}, 10 * time.Second, false},
 		{"request body", "http", nil, attempt, false},
@@ -73,7 +73,7 @@ func TestEveryPhaseOfARequestEnds(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					handle := tt.handle
-					if handle == nil { // reads the beginning of the request, and no further
+					if handle == nil { // reads only the beginning of the request
 						done := make(chan struct{})
 						t.Cleanup(func() { close(done) })
 						handle = func(c net.Conn) {
@@ -101,7 +101,7 @@ func TestEveryPhaseOfARequestEnds(t *testing.T) {
 	}
 }
 
-// sendSlowly sends a POST in so many pieces with a second between them, and returns
+// sendSlowly sends a POST in this many pieces, one second apart, and returns
 // the answer.
 func (r *rig) sendSlowly(path string, seconds int, headers ...string) reply {
 	body, in := io.Pipe()
@@ -131,7 +131,7 @@ func (r *rig) sendSlowly(path string, seconds int, headers ...string) reply {
 	return r.do(req)
 }
 
-// The time in which the gateway waits for the body of a caller is no part of an attempt's.
+// The attempt timeout does not include the time of waiting for the body of the caller.
 func TestASlowUploadIsNoFaultOfTheProvider(t *testing.T) {
 	const policy = "fixed(1s) attempts=2 attempt-timeout=3s total-timeout=1m"
 	for _, attempts := range []string{policy, strings.Replace(policy, "attempts=2", "attempts=1", 1)} {
@@ -159,7 +159,7 @@ func TestASlowUploadIsNoFaultOfTheProvider(t *testing.T) {
 	}
 }
 
-// The provider has its whole time after the last byte, and no more.
+// The provider has the whole attempt timeout after the last byte of the body.
 func TestAnAttemptTimesOutAfterASlowUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		address := silentUpstream(t, answersWith(""))
@@ -175,8 +175,8 @@ func TestAnAttemptTimesOutAfterASlowUpload(t *testing.T) {
 	})
 }
 
-// An upload that takes longer than the whole call, or than the caller's own deadline, ends
-// with an answer, and the provider is not to blame.
+// An upload that takes longer than the total timeout, or than the caller's deadline, ends
+// with an answer, and does not count as a failure of the provider.
 func TestAnUploadThatTakesTooLongEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name, code string
@@ -203,7 +203,7 @@ func TestAnUploadThatTakesTooLongEnds(t *testing.T) {
 	}
 }
 
-// The time in which a caller does not read is no silence of the provider.
+// The time in which a caller does not read does not count as silence of the provider.
 func TestASlowReaderIsNoFaultOfTheProvider(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const pieces = 20
@@ -237,8 +237,8 @@ func TestASlowReaderIsNoFaultOfTheProvider(t *testing.T) {
 	})
 }
 
-// A deadline of the whole exchange bounds streams, too. That of the SDKs is for the
-// beginning of an answer.
+// A deadline for the whole answer limits streams, too. The deadline of the SDKs is only for
+// the beginning of an answer.
 func TestACallersDeadlineBoundsTheBody(t *testing.T) {
 	const stream = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 	events := stream + fmt.Sprintf("%x\r\n%s\r\n", len(evContent), evContent)

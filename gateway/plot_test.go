@@ -20,11 +20,11 @@ import (
 var plotTo = flag.String("plot", "", "folder for the pictures of docs/gateway.md")
 
 const (
-	plotWidth, plotHeight = 720, 150 // of one panel
+	plotWidth, plotHeight = 720, 150 // size of one panel
 	plotLeft, plotTop     = 60, 34
 )
 
-// panel is one drawing of events in time.
+// panel is one chart of events over time.
 type panel struct {
 	title string
 	span  time.Duration
@@ -54,7 +54,7 @@ func svg(panels ...*panel) string {
 	return b.String()
 }
 
-// bars draws how many events there were in each slice of time.
+// bars draws the number of events in each slice of time.
 func (p *panel) bars(events []time.Duration, slice time.Duration, most int) {
 	counts := make([]int, int(p.span/slice)+1)
 	for _, at := range events {
@@ -73,7 +73,7 @@ func (p *panel) bars(events []time.Duration, slice time.Duration, most int) {
 	fmt.Fprintf(&p.marks, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d</text>\n", plotLeft-6, plotTop+16, most)
 }
 
-// TestPlots measures, and draws, what docs/gateway.md shows.
+// TestPlots measures and draws the charts of docs/gateway.md.
 func TestPlots(t *testing.T) {
 	if *plotTo == "" {
 		t.Log("only with -plot; TestI8Priorities and TestI9FiftyCallersOfASickProvider show the same without pictures")
@@ -117,8 +117,8 @@ func tallest(events []time.Duration, slice time.Duration) (most int) {
 	return most
 }
 
-// plotOutage returns when a provider was asked that is down for a while, by 50
-// callers of one request each, who try until they succeed.
+// plotOutage returns the times of the requests to a provider that is down for a while. 50
+// callers send one request each and retry until they succeed.
 func plotOutage(t *testing.T, down time.Duration, gateway bool) (events []time.Duration) {
 	t.Helper()
 	var mu sync.Mutex
@@ -150,7 +150,7 @@ func plotOutage(t *testing.T, down time.Duration, gateway bool) (events []time.D
 	var callers sync.WaitGroup
 	for i := range 50 {
 		callers.Go(func() {
-			time.Sleep(time.Duration(i) * 50 * time.Millisecond) // they do not come all at once
+			time.Sleep(time.Duration(i) * 50 * time.Millisecond) // they do not start at the same time
 			resp, err := client.Get(address)
 			if err != nil {
 				t.Error(err)
@@ -166,7 +166,7 @@ func plotOutage(t *testing.T, down time.Duration, gateway bool) (events []time.D
 	return events
 }
 
-// plotPriorities draws who finishes when, with room for one at a time.
+// plotPriorities draws when requests of each priority finish, with one request at a time.
 func plotPriorities(t *testing.T) *panel {
 	t.Helper()
 	const each = 60 * time.Millisecond

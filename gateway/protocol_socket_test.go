@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// newH2CUpstream starts a server that speaks HTTP/2 without TLS, and nothing else.
+// newH2CUpstream starts a server that supports only HTTP/2 without TLS.
 func newH2CUpstream(t testing.TB, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -33,7 +33,7 @@ func TestGRPCPassesToAnUpstreamWithoutTLS(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		first := make([]byte, 5)
 		_, _ = io.ReadFull(r.Body, first)
-		_, _ = w.Write(append([]byte("echo "), first...)) // before the caller is done
+		_, _ = w.Write(append([]byte("echo "), first...)) // before the caller has sent everything
 		_ = http.NewResponseController(w).Flush()
 		rest, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(rest)
@@ -73,7 +73,7 @@ func TestGRPCPassesToAnUpstreamWithoutTLS(t *testing.T) {
 	}
 }
 
-// Trailers of a caller that speaks HTTP/1 arrive, too.
+// Trailers of an HTTP/1 caller arrive, too.
 func TestRequestTrailersArrive(t *testing.T) {
 	asked := make(chan http.Header, 1)
 	u := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -84,7 +84,7 @@ func TestRequestTrailersArrive(t *testing.T) {
 	_, s := newSocketGateway(t, spec(t, "it", Generic, u.URL))
 	for _, tt := range []struct {
 		trailer http.Header
-		want    string // of X-Sum, at the provider
+		want    string // value of X-Sum at the provider
 	}{
 		{http.Header{"X-Sum": {"42"}}, "42"},
 		{http.Header{"X-Sum": {"42"}, "X-Api-Key": {"of-the-caller"}}, ""}, // the gateway has a key of its own
@@ -105,12 +105,12 @@ func TestRequestTrailersArrive(t *testing.T) {
 	}
 }
 
-// A Location that leads to the provider leads through the gateway.
+// A Location with a URL of the provider is rewritten to lead through the gateway.
 func TestALocationLeadsThroughTheGateway(t *testing.T) {
 	for _, tt := range []struct{ location, want string }{
 		{"/base/v1/jobs/1?a=b%2Fc#d", "/p/it/v1/jobs/1?a=b%2Fc#d"},
 		{"/base", "/p/it"},
-		{"/elsewhere", "/elsewhere"}, // beside the base URL
+		{"/elsewhere", "/elsewhere"}, // not below the base URL
 		{"/basement", "/basement"},
 		{"jobs/1", "jobs/1"},
 		{"?page=2", "?page=2"},
@@ -141,7 +141,7 @@ func TestALocationLeadsThroughTheGateway(t *testing.T) {
 	}
 }
 
-// A redirect within a provider is followed by a client that knows only the gateway.
+// A client that knows only the gateway can follow a redirect within a provider.
 func TestARelativeRedirectIsFollowed(t *testing.T) {
 	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/old" {
@@ -162,8 +162,8 @@ func TestARelativeRedirectIsFollowed(t *testing.T) {
 	}
 }
 
-// Requests whose framing can be read in two ways are refused, or reach the provider in a
-// form that can be read in one way only.
+// Requests with ambiguous framing are rejected, or reach the provider in an unambiguous
+// form.
 func TestAmbiguousFramingDoesNotReachAProvider(t *testing.T) {
 	const head = "POST /p/it/x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 	for _, tt := range []struct{ name, request string }{
@@ -198,7 +198,7 @@ func TestAmbiguousFramingDoesNotReachAProvider(t *testing.T) {
 			}
 			_ = resp.Body.Close()
 			if resp.StatusCode >= http.StatusBadRequest {
-				return // by the gateway: the provider answers everything with 200
+				return // rejected by the gateway: the provider answers everything with 200
 			}
 			got := testwait.Receive(t, "the request as the provider sees it", raw)
 			headers, _, _ := strings.Cut(got, "\r\n\r\n")
@@ -216,8 +216,8 @@ func TestAmbiguousFramingDoesNotReachAProvider(t *testing.T) {
 	}
 }
 
-// newRawUpstream starts a provider that answers each request, and sends its bytes to the
-// channel. It returns its address.
+// newRawUpstream starts a provider that answers each request, and sends the bytes of the
+// request to the channel. It returns the address.
 func newRawUpstream(t testing.TB, raw chan<- string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

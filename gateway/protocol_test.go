@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// What a provider does not say of its answer is not made up.
+// The gateway adds no Content-Type to an answer without one.
 func TestNoContentTypeIsInvented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
@@ -179,7 +179,7 @@ func TestUploads(t *testing.T) {
 	t.Run("too long to be kept", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			u := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
-				_, _ = io.CopyN(io.Discard, r.Body, 64<<10) // the beginning is gone, and was not kept
+				_, _ = io.CopyN(io.Discard, r.Body, 64<<10) // the beginning was read, and is not stored
 				fails(503)(n, w, r)
 			})
 			r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL)})
@@ -223,7 +223,7 @@ func TestG16ACallerThatGoesAwayTakesTheRequestAlong(t *testing.T) {
 	})
 }
 
-// rotated is an encoding that only a decoder of the options understands: each byte has its highest bit flipped.
+// rotated is an encoding for which only Options.Decoders has a decoder: it flips the highest bit of each byte.
 type rotated struct{ io.Writer }
 
 func (r rotated) Write(p []byte) (int, error) { return r.Writer.Write(rotate(p)) }
@@ -275,8 +275,8 @@ func TestEncodedFailuresAreUnderstood(t *testing.T) {
 
 var deadlineHeaders = []string{"Grpc-Timeout", "Connect-Timeout-Ms", "X-Envoy-Upstream-Rq-Timeout-Ms", "X-Stainless-Timeout", "X-Request-Timeout-Ms"}
 
-// A deadline reaches the provider in the form in which it came, reduced by the time that
-// was spent before.
+// The provider gets the deadline in the header in which the caller sent it, reduced by the
+// time that has passed.
 func TestE13DeadlinesArePassedOnInTheirForm(t *testing.T) {
 	for _, tt := range []struct{ name, value, first, second string }{
 		{"Grpc-Timeout", "60S", "60000000u", "55000000u"},
@@ -316,8 +316,8 @@ func TestE13Deadlines(t *testing.T) {
 		code           string
 		after          time.Duration
 		sent           int
-		header         string // tells the provider how much is left
-		failures       int    // that the breaker counts: a caller's own deadline is none
+		header         string // tells the provider how much time is left
+		failures       int    // failures that the breaker counts; the caller's own deadline is none
 	}{
 		{"no time at all", "it", []string{"X-Request-Timeout-Ms", "0"}, codeDeadline, 0, 0, "", 0},
 		{"the caller's time", "it", []string{"Grpc-Timeout", "100m"}, codeDeadline, 100 * time.Millisecond, 1, "Grpc-Timeout", 0},
@@ -417,7 +417,7 @@ func TestI5Hedging(t *testing.T) {
 		if c := r.table.Load().providers["it"].upstream.gate.breaker.Counts(); c.Failures != 0 {
 			t.Errorf("the one that lost counts as %+v", c)
 		}
-		// What costs money is not done twice.
+		// Requests that may cost money are not hedged.
 		slow := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(100 * time.Millisecond)
 			fmt.Fprint(w, "slow")

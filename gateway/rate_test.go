@@ -11,8 +11,8 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// Requests that wait for rate.requests are served by priority, and no more of them
-// wait than rate.queue allows: the least urgent are turned away.
+// Requests that wait for rate.requests are served by priority. At most rate.queue of them
+// wait; those with the lowest priority are rejected.
 func TestRateHonoursPriorityAndQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, says("done"))
@@ -42,11 +42,11 @@ func TestRateHonoursPriorityAndQueue(t *testing.T) {
 		if st := r.status("it"); st.Waiting != 3 || st.ByClass["lowest"] != 1 || st.ByClass["low"] != 1 {
 			t.Errorf("%d wait, %v", st.Waiting, st.ByClass)
 		}
-		ask("lowest") // there is no room
+		ask("lowest") // the queue is full
 		if got := <-answers; got != "lowest "+codeQueue {
 			t.Errorf("the fourth that waits: %q, want %s", got, codeQueue)
 		}
-		ask("highest") // takes the place of the least urgent
+		ask("highest") // takes the place of the request with the lowest priority
 		if got := <-answers; got != "lowest "+codeQueue {
 			t.Errorf("the least urgent: %q, want that it makes room", got)
 		}

@@ -101,7 +101,7 @@ func TestWhereHeadersGo(t *testing.T) {
 	for _, tt := range []struct {
 		name          string
 		change        func(*Spec)
-		asked, spared bool // the asked one sees credentials, and its session
+		asked, spared bool // the provider that was asked for gets credentials, and its session
 	}{
 		{"callers bring their own", none, true, true},
 		{"we have keys", func(*Spec) {}, false, true},

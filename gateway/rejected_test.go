@@ -59,7 +59,7 @@ func TestARefusedKeyIsUsedWhenThereIsNoOther(t *testing.T) {
 					}
 					want := 1
 					if i == 0 {
-						want = len(tt.keys) // before it was known
+						want = len(tt.keys) // the first request tries all keys
 					}
 					if n := u.count() - before; n != want {
 						t.Errorf("request %d was sent %d times, want %d", i+1, n, want)
@@ -114,7 +114,7 @@ func TestARefusedKeyIsAvoidedWhileThereIsAnother(t *testing.T) {
 				refused++
 			}
 		}
-		if refused > 1 { // a key is chosen by chance, so that it may be none
+		if refused > 1 { // keys are chosen at random, so it may be none
 			t.Errorf("the refused key was used %d times beside one that is not refused", refused)
 		}
 		if bad.count() != 1 {
@@ -123,7 +123,7 @@ func TestARefusedKeyIsAvoidedWhileThereIsAnother(t *testing.T) {
 		if st := f.settled("main"); st.Failovers[0].Why != "401 on all keys" || st.Why != "its keys were rejected (401)" {
 			t.Errorf("failed over because of %q; %q", st.Failovers[0].Why, st.Why)
 		}
-		// The fallback goes away: what is left is the refused key.
+		// The fallback becomes unavailable: only the rejected key is left.
 		if err := f.Control("spare", Open); err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestOneKeyIsRefusedAndTheOtherWaits(t *testing.T) {
 				fmt.Fprint(w, "done")
 			}
 		})
-		for range 8 { // a key is chosen by chance
+		for range 8 { // keys are chosen at random
 			waited.Store(false)
 			before := u.count()
 			r := newRig(t, []Spec{spec(t, "it", Anthropic, u.URL, keys("bad", "good"))})
@@ -161,13 +161,13 @@ func TestOneKeyIsRefusedAndTheOtherWaits(t *testing.T) {
 	})
 }
 
-// A fallback with a bad key takes nothing from the attempts of the provider that it
-// stands in for.
+// A fallback with a bad key does not reduce the attempts of the provider that was asked
+// for.
 func TestAFallbackWithABadKeyIsNoEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newTestServer(t, shaky(3, 503)), newTestServer(t, fails(401))
 		r := newRig(t, []Spec{spec(t, "main", Anthropic, u.URL, fallback("spare")), spec(t, "spare", Anthropic, spare.URL)})
-		// Two attempts, the fallback, and the last one here.
+		// Two attempts at main, one at the fallback, and the last one at main.
 		got := r.ask(http.MethodPost, "/p/main/x", chat)
 		if got.code != 503 || u.count() != 3 || spare.count() != 1 {
 			t.Errorf("got %d %q after %d and %d requests", got.code, got.body, u.count(), spare.count())

@@ -80,7 +80,7 @@ func TestAReloadKeepsWhatIsStillRight(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*Spec)
-		lost   string // what of the state is new
+		lost   string // part of the state that is lost
 	}{
 		{"nothing changes", func(*Spec) {}, ""},
 		{"another policy", func(s *Spec) { s.Policy = policy(t, "fixed(1s) attempts=2 total-timeout=20s") }, ""},
@@ -226,8 +226,8 @@ func TestDrainOfNothing(t *testing.T) {
 	})
 }
 
-// TestAProviderThatIsGoneServesWorkInProgress renames a provider: those outside can't
-// ask for it any more, and work of this process that names it still can.
+// TestAProviderThatIsGoneServesWorkInProgress renames a provider: callers of the port can't
+// use the old name any more, but the RoundTripper still can.
 func TestAProviderThatIsGoneServesWorkInProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, other := newTestServer(t, says("old")), newTestServer(t, says("new"))

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 )
 
-// onPath is a provider that answers one path with the status, and all others well.
+// onPath returns a handler that answers one path with the status, and all others with 200.
 func onPath(path string, code int, text string) func(int, http.ResponseWriter, *http.Request) {
 	return func(n int, w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == path {
@@ -27,7 +27,7 @@ func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 		name   string
 		refuse int
 		main   func(int, http.ResponseWriter, *http.Request) // nil means that no server listens
-		asked  int                                           // how often main is asked by the first request
+		asked  int                                           // requests to main for the first request
 	}{
 		{"after 503", 401, fails(503), 2},
 		{"after 503, and its key is not paid", 402, fails(503), 2},
@@ -63,8 +63,8 @@ func TestAnAvoidedFallbackTakesOver(t *testing.T) {
 	}
 }
 
-// A provider that is known to be down is not waited for while an avoided fallback has
-// not been asked.
+// The gateway does not wait for a provider that is down while an avoided fallback has
+// not been tried.
 func TestAnAvoidedFallbackIsBetterThanAWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		main, spare := newTestServer(t, fails(503)), newTestServer(t, onPath("/secret", 401, "the spare"))
@@ -87,8 +87,8 @@ func TestAnAvoidedFallbackIsBetterThanAWait(t *testing.T) {
 	})
 }
 
-// The key of a fallback that really is bad is shown to its server once by a request,
-// which then has the rest of its attempts at the provider that it asked for.
+// A request tries a rejected key of a fallback once. It then makes the rest of its
+// attempts at the provider that it asked for.
 func TestAnAvoidedFallbackIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lifted atomic.Bool
@@ -100,7 +100,7 @@ func TestAnAvoidedFallbackIsAskedOnce(t *testing.T) {
 			fails(503)(n, w, r)
 		})
 		spare := newTestServer(t, func(n int, w http.ResponseWriter, r *http.Request) {
-			lifted.Store(true) // main is back when the spare has been asked
+			lifted.Store(true) // main is back after the fallback was tried
 			fails(401)(n, w, r)
 		})
 		r := newRig(t, []Spec{spec(t, "main", Generic, main.URL, fallback("spare"), withoutBreaker), spec(t, "spare", Generic, spare.URL)})

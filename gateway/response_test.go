@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// When a failover fails too, the caller sees what tells most: the answer of the
-// provider that it asked for rather than our trouble with a fallback.
+// If a failover fails too, the caller gets the response that tells most: that of the
+// provider that it asked for, rather than a problem with a fallback.
 func TestTheMostTellingAnswer(t *testing.T) {
-	long := strings.Repeat("x", 200<<10) // more than anybody reads ahead
+	long := strings.Repeat("x", 200<<10) // more than is read ahead
 	forbids := func(_ int, w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Own", "yes")
 		w.WriteHeader(403)
@@ -24,9 +24,9 @@ func TestTheMostTellingAnswer(t *testing.T) {
 		name        string
 		main, spare func(int, http.ResponseWriter, *http.Request) // spare nil means that no server listens
 		code        int
-		begins      string // of the body
+		begins      string // beginning of the body
 		from        string
-		why         string // given up
+		why         string // reason for giving up
 	}{
 		{"forbidden here, unreachable there", forbids, nil, 403, "you may not", "main", "attempts"},
 		{"forbidden here, refused there", forbids, fails(401), 403, "you may not", "main", "permanent"},
@@ -65,8 +65,8 @@ func TestTheMostTellingAnswer(t *testing.T) {
 	}
 }
 
-// A fallback that has no room after all is no reason to hide what the provider said
-// that was asked for.
+// If the fallback has no room in the end, the caller still gets the response of the
+// provider that it asked for.
 func TestTheAnswerOfTheAskedIsBetterThanOurs(t *testing.T) {
 	for _, code := range []int{401, 403, 429} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestEveryAnswerNamesItsProvider(t *testing.T) {
 	})
 }
 
-// An answer that is kept is closed in the end, however the request ends.
+// A kept response is closed in the end, however the request ends.
 func TestKeptAnswersAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// shaky is a provider that fails so often before it works.
+// shaky returns a handler that fails this many times before it succeeds.
 func shaky(times, code int, headers ...string) func(int, http.ResponseWriter, *http.Request) {
 	return func(n int, w http.ResponseWriter, r *http.Request) {
 		if n <= times {
@@ -83,7 +83,7 @@ func TestA1WhatIsSentAgain(t *testing.T) {
 					}
 				}
 				failed := tt.code >= 500
-				// After a success, only where the user does not say that it may be repeated.
+				// After a success, only if the configuration does not allow to repeat the request.
 				if no := got.header.Get(shouldRetry); (no == "false") != failed && (tt.method != "POST" || tt.code >= 400) {
 					t.Errorf("%s: %q", shouldRetry, no)
 				}
@@ -95,7 +95,7 @@ func TestA1WhatIsSentAgain(t *testing.T) {
 	}
 }
 
-// breaksOff answers the second time.
+// breaksOff is a handler that breaks off its first answer.
 func breaksOff(n int, w http.ResponseWriter, _ *http.Request) {
 	if n == 1 {
 		hijack(w, "")
@@ -121,8 +121,8 @@ func TestH18TheLastAnswerComesBackAsItWas(t *testing.T) {
 	})
 }
 
-// A retry at the same provider costs a part of its budget; that another provider
-// takes over costs nothing.
+// A retry at the same provider uses the retry budget; a failover to another provider does
+// not.
 func TestI1Budget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, fails(503))

@@ -55,7 +55,7 @@ func FuzzPathsStayBelow(f *testing.F) {
 			return
 		}
 		u := below(base, rest, "")
-		// What a server makes of it that resolves dots.
+		// The path as a server sees it that resolves dots.
 		if got := u.JoinPath().Path; !strings.HasPrefix(got, "/base/") && got != "/base" {
 			t.Errorf("%q leads to %q", rest, got)
 		}

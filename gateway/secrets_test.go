@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 )
 
-// No secret is in anything that the gateway tells anybody, even if a provider
+// No secret is in any output of the gateway, even if a provider
 // repeats it.
 func TestSecretsStaySecret(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

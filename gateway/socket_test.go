@@ -21,8 +21,8 @@ type socketUpstream struct {
 	requests atomic.Int32
 }
 
-// newSocketUpstream starts a provider. It reads each request, and answers with what
-// handle writes. A connection carries one request; it is closed when handle returns.
+// newSocketUpstream starts a provider. It reads each request, and handle writes the
+// answer. A connection carries one request; it is closed when handle returns.
 func newSocketUpstream(t testing.TB, handle func(c net.Conn, r *http.Request)) *socketUpstream {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func newSocketUpstream(t testing.TB, handle func(c net.Conn, r *http.Request)) *
 	return u
 }
 
-// writes answers every request with the text, and closes the connection.
+// writes returns a handle function that answers every request with the text.
 func writes(text string) func(net.Conn, *http.Request) {
 	return func(c net.Conn, _ *http.Request) { _, _ = io.WriteString(c, text) }
 }

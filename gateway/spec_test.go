@@ -154,7 +154,7 @@ func TestFillTwiceIsFillOnce(t *testing.T) {
 	}
 }
 
-// New is the boundary to programs: it fills in defaults and returns all problems.
+// New fills in the defaults and returns all problems of the specs.
 func TestNewFillsAndValidates(t *testing.T) {
 	t.Parallel()
 	specs := []Spec{{Name: "it", Preset: Anthropic}}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A stream that stalls before its first content ends, with an error that says why; and
-// where the request may be repeated, another provider takes over.
+// A stream that stalls before its first content ends with an error that says why. If
+// the request may be repeated, another provider takes over.
 func TestAStreamThatStallsBeforeItsFirstContent(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 	chunk := func(text string) string { return fmt.Sprintf("%x\r\n%s\r\n", len(text), text) }
@@ -19,9 +19,9 @@ func TestAStreamThatStallsBeforeItsFirstContent(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		answer string
-		key    string // of idempotency
+		key    string // Idempotency-Key
 		spare  bool
-		want   string // in what the caller gets
+		want   string // part of what the caller gets
 		after  time.Duration
 	}{
 		{"nothing comes", head, "", true, `event: error`, defaultHold + idle},
@@ -68,7 +68,7 @@ func TestAStreamThatStallsBeforeItsFirstContent(t *testing.T) {
 	}
 }
 
-// A stream that is slow and not silent is passed on, also if it may be repeated.
+// A stream that is slow but not silent is passed on, also if the request may be repeated.
 func TestASlowStreamIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newTestServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) {

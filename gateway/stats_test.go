@@ -27,7 +27,7 @@ func samples(g *Gateway) map[string]float64 {
 	return all
 }
 
-// addSamples adds the numbers of a provider.
+// addSamples adds the numbers of a provider to all.
 func addSamples(all map[string]float64, p *ProviderStats) {
 	st, t := &p.Status, &p.Status.Totals
 	set := func(name string, n float64, labels ...string) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// day is a wait that no caller waits for.
+// day is a Retry-After that is longer than any caller waits.
 const day = "86400"
 
 // limited is a provider that answers 429 to some requests.
@@ -38,7 +38,7 @@ func newLimited(t testing.TB, closed func(path, body string) bool, headers ...st
 	return l
 }
 
-// lift makes the provider take everything.
+// lift makes the provider accept all requests.
 func (l *limited) lift() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,14 +59,14 @@ func modelBody(model string) string {
 	return `{"messages":[{"role":"user","content":"the \"model\": \"none\" } of it"}],"nested":{"model":"inner"},"model":"` + model + `"}`
 }
 
-// A 429 closes the key for the route and the model that it is about. Everything else
-// goes on, however long the wait is and however often it is asked for.
+// A 429 closes the key only for the route and the model of the request. All other requests
+// are sent, however long the wait is and however often the provider asks for it.
 func TestRetryAfterOfOnePathShutsNothingElse(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
 		closed      func(path, body string) bool
-		path, body  string // what the provider throttles
-		other, with string // what it does not throttle
+		path, body  string // requests that the provider throttles
+		other, with string // requests that it does not throttle
 		header      []string
 		preset      string
 		change      func(*Spec)
@@ -121,14 +121,14 @@ func TestRetryAfterOfOnePathShutsNothingElse(t *testing.T) {
 	}
 }
 
-// A wait above a minute is not taken for granted: one request a minute finds out.
-// A reset that the account states is.
+// During a wait above a minute, one request a minute probes whether it is over. If the
+// account states its reset, no request probes.
 func TestOneRequestAMinuteProbesALongWait(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		headers []string
 		body    string
-		probes  int // in ten minutes
+		probes  int // number in ten minutes
 	}{
 		{"a day, for no stated reason", []string{"Retry-After", day}, "", 10},
 		{"five minutes, then as long again", []string{"Retry-After", "300"}, "", 10},
@@ -169,8 +169,8 @@ func TestOneRequestAMinuteProbesALongWait(t *testing.T) {
 	}
 }
 
-// The probe that succeeds opens for all, and those who waited go at once. Others fail
-// over meanwhile.
+// A probe that succeeds ends the wait for all, and waiting requests are sent at once.
+// Requests with a fallback fail over meanwhile.
 func TestAProbeOpensWhatWasThrottled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, spare := newLimited(t, func(path, _ string) bool { return path == "/a" }, "Retry-After", "110"), newTestServer(t, says("the spare"))
@@ -210,8 +210,8 @@ func TestAProbeOpensWhatWasThrottled(t *testing.T) {
 	})
 }
 
-// What is closed is on the page and in the API, by key, route and model, and in
-// metrics without labels that callers choose.
+// The status lists throttles by key, route and model. Metrics have no labels that callers
+// choose.
 func TestThrottlesAreShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLimited(t, func(_, body string) bool { return strings.Contains(body, "big") }, "Retry-After", day)
@@ -255,8 +255,8 @@ func TestThrottlesSurviveAReload(t *testing.T) {
 	})
 }
 
-// The gateway remembers few throttled routes and models, even if a provider throttles
-// many.
+// The gateway keeps a limited number of throttles, even if a provider throttles
+// many routes and models.
 func TestThrottlesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLimited(t, func(path, _ string) bool { return path != "/ok" }, "Retry-After", day)

@@ -21,7 +21,7 @@ func newTestGate(t *testing.T) *healthGate {
 	return g
 }
 
-// A caller of try never waits, even if the gate changes at the same moment.
+// try never waits, even if the gate changes at the same moment.
 func TestTryNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate(t)
@@ -53,7 +53,7 @@ func TestTryNeverWaits(t *testing.T) {
 	})
 }
 
-// One who tries when a probe is due is the prober, and the only one.
+// If a probe is due, the first request that tries is the probe, and the only one.
 func TestTheProbeIsForOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newTestGate(t)
