@@ -18,7 +18,7 @@ func post(t *testing.T, s *Server, path, body string, headers ...string) (*http.
 		t.Fatalf("POST %s: %v", path, err)
 	}
 	var v map[string]any
-	_ = json.Unmarshal([]byte(text), &v) // or it is none
+	_ = json.Unmarshal([]byte(text), &v) // v stays nil if the answer is not JSON
 	return resp, v, text
 }
 
@@ -69,7 +69,7 @@ func TestBodies(t *testing.T) {
 		spec, path, body string
 		status           int
 		kind             string
-		want             map[string]any // paths; "" is the whole text
+		want             map[string]any // values by path; "" is the whole text
 	}{
 		"a text":              {`200(body="hi")`, "/", "", 200, "text/plain; charset=utf-8", map[string]any{"": "hi"}},
 		"a filler":            {`200 body=20`, "/", "", 200, "application/octet-stream", map[string]any{"": "0123456789abcde\n0123"}},

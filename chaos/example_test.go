@@ -12,10 +12,10 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// myClient stands for the client that you want to test.
+// myClient stands for the client to test.
 var myClient = &http.Client{Transport: retryhttp.Must("fixed(1ms) attempts=5", nil)}
 
-// Does the client retry, and no more often than it should?
+// The client must retry, but no more often than necessary.
 func TestMyClientRetriesTwice(t *testing.T) {
 	server := chaos.StartTest(t, "503,503,200")
 	resp, err := myClient.Get(server.URL() + "/prices")

@@ -15,14 +15,14 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestFaultsOnTheWire looks at the bytes: what came, and how it ended.
+// TestFaultsOnTheWire checks the bytes that arrive and how the connection ends.
 func TestFaultsOnTheWire(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		spec  string
-		want  string // the whole, or a part with dots around
+		want  string // the whole text, or parts with ... for anything between
 		never string
-		err   error // nil is a proper end of the connection
+		err   error // nil means that the connection ends properly
 	}{
 		"a reset before the headers":     {"reset", "", "", syscall.ECONNRESET},
 		"a reset in the body":            {`200(body="0123456789" reset=4)`, "...Content-Length: 10\r\n...\r\n\r\n0123", "4567", syscall.ECONNRESET},
@@ -59,7 +59,7 @@ func TestFaultsOnTheWire(t *testing.T) {
 	}
 }
 
-// checkParts compares a text with one in which dots stand for anything.
+// checkParts compares a text with a pattern in which dots stand for anything.
 func checkParts(t *testing.T, got, want string) {
 	t.Helper()
 	rest := got
@@ -76,13 +76,13 @@ func checkParts(t *testing.T, got, want string) {
 	}
 }
 
-// TestFaultsAsClientsSeeThem has every protocol.
+// TestFaultsAsClientsSeeThem runs all faults with every protocol.
 func TestFaultsAsClientsSeeThem(t *testing.T) {
 	t.Parallel()
-	const rst = "" // looked for on the connection; a client may call it an unexpected end
+	const rst = "" // checked on the connection; a client may report it as an unexpected end
 	cases := map[string]struct {
 		spec string
-		body string // what arrives
+		body string // the part of the body that arrives
 		err  map[string]string
 	}{
 		"reset":             {"reset", "", map[string]string{http1: rst, http1s: rst, h2c: rst, h2: rst}},
@@ -113,7 +113,7 @@ func TestFaultsAsClientsSeeThem(t *testing.T) {
 				if want == "unexpected EOF" && !errors.Is(err, io.ErrUnexpectedEOF) {
 					t.Errorf("error = %v, want io.ErrUnexpectedEOF", err)
 				}
-				// What HTTP/2 has sent before a RST may be on its way yet.
+				// Data that HTTP/2 sent before a RST may be lost.
 				if body != tt.body && !(fails && want == rst && resp != nil && resp.ProtoMajor == 2 && strings.HasPrefix(tt.body, body)) {
 					t.Errorf("body = %q, want %q", body, tt.body)
 				}
@@ -220,7 +220,7 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// TestUploadsAreReadSlowly sends more than all buffers between take.
+// TestUploadsAreReadSlowly sends more than all buffers on the way can hold.
 //
 // real clock: the least time that it takes.
 func TestUploadsAreReadSlowly(t *testing.T) {
@@ -304,7 +304,7 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
-// TestARefusal has the listener closed and opened again.
+// TestARefusal closes the listener and opens it again.
 func TestARefusal(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "200")
@@ -388,7 +388,7 @@ func TestAPortThatSomebodyElseHas(t *testing.T) {
 	})
 }
 
-// isWithinTheHour reports whether a Retry-After is what may be left of an hour.
+// isWithinTheHour reports whether a Retry-After is between 0 and an hour.
 func isWithinTheHour(after string) bool {
 	n, err := strconv.Atoi(after)
 	return err == nil && n > 0 && n <= 3600

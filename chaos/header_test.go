@@ -10,14 +10,14 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// TestWaitsAreStatedInEveryForm has the words, and what our own reader makes of
-// them.
+// TestWaitsAreStatedInEveryForm checks the header that is sent in each form, and the wait
+// that retryhttp reads from it.
 func TestWaitsAreStatedInEveryForm(t *testing.T) {
 	t.Parallel()
 	for args, tt := range map[string]struct {
-		header, value string // a pattern
+		header, value string // value is a pattern
 		wait          time.Duration
-		none          bool // no wait is to be read from it
+		none          bool // retryhttp must read no wait from it
 	}{
 		"retry-after=2":                                      {"Retry-After", `2`, 2 * time.Second, false},
 		"retry-after=1.5":                                    {"Retry-After", `1\.5`, 1500 * time.Millisecond, false},
@@ -78,18 +78,18 @@ func TestALimitWithAResetIsUsedUp(t *testing.T) {
 	}
 }
 
-// TestWhatIsDueIsNeverTooEarly has every form of the time until there is room.
+// TestWhatIsDueIsNeverTooEarly checks every form of the time until there is room.
 func TestWhatIsDueIsNeverTooEarly(t *testing.T) {
 	for _, fraction := range []time.Duration{0, 1, 300 * time.Millisecond, 999 * time.Millisecond} {
 		for _, left := range []time.Duration{1, 400 * time.Millisecond, time.Second, 1300 * time.Millisecond, 7 * time.Second} {
 			now := t0.Add(fraction)
 			for _, f := range waitForms {
 				if f.name == "ms" {
-					continue // is for headers that say so, which follow
+					continue // Retry-After is never in milliseconds; the headers that are follow
 				}
 				h := http.Header{}
 				writeHeaders(h, []Header{{"retry-after", f.name + ":due"}}, now, left)
-				h.Del("Date") // for a client that goes by its own clock
+				h.Del("Date") // for a client that uses its own clock
 				got, ok := retryhttp.ServerDelay(h, now)
 				if !ok || got < left-time.Microsecond || got > left+2*time.Second {
 					t.Errorf("%s: %v after the second, due in %v: %q is read as %v", f.name, fraction, left, h.Get("Retry-After"), got)

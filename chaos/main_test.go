@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// TestMain fails when a goroutine of this package is left behind.
+// TestMain fails if the tests leak a goroutine of this package.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 {
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// serve starts a server that ends with the test.
+// serve starts a server that is closed at the end of the test.
 func serve(t *testing.T, spec string, opts ...Option) *Server {
 	t.Helper()
 	parsed, err := Parse(spec)
@@ -49,7 +49,7 @@ func serve(t *testing.T, spec string, opts ...Option) *Server {
 	return s
 }
 
-// The protocols that a client may speak.
+// The protocols of a client.
 const (
 	http1  = "HTTP/1.1"
 	http1s = "HTTP/1.1 over TLS"
@@ -57,8 +57,7 @@ const (
 	h2     = "HTTP/2"
 )
 
-// client returns a client that speaks just the one protocol, with new connections
-// for new requests unless they may be shared.
+// client returns a client of the server that uses only this protocol.
 func client(t *testing.T, s *Server, proto string) *http.Client {
 	t.Helper()
 	tr := &http.Transport{Protocols: new(http.Protocols), MaxResponseHeaderBytes: 64 << 10}
@@ -73,7 +72,7 @@ func client(t *testing.T, s *Server, proto string) *http.Client {
 	return &http.Client{Transport: tr}
 }
 
-// spy is a connection that remembers how it failed. One error is returned once, to
+// spy is a connection that records its error, because an error is returned only once, to
 // the first reader or writer.
 type spy struct {
 	net.Conn
@@ -94,7 +93,7 @@ func (s spy) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// resets counts the connections of a client that end with a RST.
+// resets counts the connections of a client that end with a TCP RST.
 func resets(c *http.Client) *atomic.Int32 {
 	n := new(atomic.Int32)
 	c.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -122,7 +121,7 @@ func serveProto(t *testing.T, proto, spec string) (*Server, *http.Client) {
 	return s, client(t, s, proto)
 }
 
-// do makes a request and reads what it can of the answer.
+// do makes a request and reads as much of the answer as it can.
 func do(t *testing.T, c *http.Client, method, url, body string, headers ...string) (*http.Response, string, error) {
 	t.Helper()
 	return doWith(t.Context(), t, c, method, url, body, headers...)
@@ -138,7 +137,7 @@ func doWith(ctx context.Context, t *testing.T, c *http.Client, method, url, body
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.GetBody = nil // so that the client does not repeat what is lost
+	req.GetBody = nil // so that the client does not repeat the request by itself
 	for i := 0; i+1 < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
@@ -151,7 +150,7 @@ func doWith(ctx context.Context, t *testing.T, c *http.Client, method, url, body
 	return resp, string(text), err
 }
 
-// get wants an answer.
+// get makes a GET request, and fails the test if there is no answer.
 func get(t *testing.T, s *Server, path string, headers ...string) (*http.Response, string) {
 	t.Helper()
 	resp, text, err := do(t, client(t, s, http1), http.MethodGet, s.URL()+path, "", headers...)
@@ -161,7 +160,7 @@ func get(t *testing.T, s *Server, path string, headers ...string) (*http.Respons
 	return resp, text
 }
 
-// wire is a connection without a client.
+// wire is a raw connection to a server.
 type wire struct {
 	*net.TCPConn
 	t *testing.T
@@ -187,13 +186,13 @@ func (w *wire) send(text string) {
 
 const getRequest = "GET /x HTTP/1.1\r\nHost: chaos\r\n\r\n"
 
-// rest reads to the end.
+// rest reads until the connection ends.
 func (w *wire) rest() (string, error) {
 	text, err := io.ReadAll(w.r)
 	return string(text), err
 }
 
-// answer reads one answer.
+// answer reads one response.
 func (w *wire) answer() (*http.Response, string) {
 	w.t.Helper()
 	resp, err := http.ReadResponse(w.r, nil)

@@ -46,8 +46,8 @@ func TestExactlyTwoRetries(t *testing.T) {
 	}
 }
 
-// TestTheSameSeedHasTheSameFaults has many clients at once: what the n-th request
-// of a rule meets does not depend on their order.
+// TestTheSameSeedHasTheSameFaults has many clients at once: the fault of the n-th request
+// of a rule does not depend on the order of the clients.
 func TestTheSameSeedHasTheSameFaults(t *testing.T) {
 	t.Parallel()
 	run := func(seed int) (list []string) {
@@ -100,8 +100,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// TestWorkGoesOnThoughNobodyWaits is why a retry storm hurts: those who gave up
-// take room from those who did not.
+// TestWorkGoesOnThoughNobodyWaits checks the cause of retry storms: requests whose clients
+// have given up still take room.
 func TestWorkGoesOnThoughNobodyWaits(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "concurrent=1 service=1h")
@@ -281,7 +281,7 @@ func TestAnyProtocolOnOnePort(t *testing.T) {
 	}
 }
 
-// TestPresetsServe asks each of them for something.
+// TestPresetsServe sends requests to a server with each preset.
 func TestPresetsServe(t *testing.T) {
 	t.Parallel()
 	for name := range Presets {
@@ -302,26 +302,27 @@ func TestPresetsServe(t *testing.T) {
 				}()
 				testwait.Until(t, "it is asked", func() bool {
 					select {
-					case <-ended: // without an answer, if it refuses connections
+					case <-ended: // no answer, because it refuses connections
 						return true
 					default:
 						return s.Stats().Requests > before
 					}
 				})
-				cancel() // hangs are among them
+				cancel() // some requests hang
 				<-ended
 			}
 		})
 	}
 }
 
-// TestOneAfterTheOther has no client in its own way.
+// TestOneAfterTheOther checks that a client with one request at a time never exceeds
+// concurrent=1.
 func TestOneAfterTheOther(t *testing.T) {
 	t.Parallel()
 	for _, spec := range []string{"200", "503", "200(chunked)", "200(stream=plain events=3)", "200(cut=50%)", "close", "200(body=100KiB)", "204"} {
 		for _, proto := range []string{http1, h2c} {
 			if spec == "close" && proto == h2c {
-				continue // which Go's client repeats by itself, after a second or more
+				continue // Go's client repeats these by itself, after a second or more
 			}
 			s, c := serveProto(t, proto, spec+" concurrent=1 over=418")
 			for range 8 {

@@ -11,7 +11,7 @@ import (
 
 var t0 = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
-// ask decides about a GET of the path.
+// ask returns the verdict about a GET of the path.
 func ask(s *state, path string, now time.Time, headers ...string) verdict {
 	h := http.Header{}
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -20,7 +20,7 @@ func ask(s *state, path string, now time.Time, headers ...string) verdict {
 	return s.decide(http.MethodGet, path, h, now)
 }
 
-// answers returns what so many requests get.
+// answers returns the answers to the next n requests.
 func answers(s *state, n int, headers ...string) (list []string) {
 	for range n {
 		v := ask(s, "/", t0, headers...)
@@ -104,7 +104,7 @@ func TestValuesOfAHeaderAreForgotten(t *testing.T) {
 	}
 }
 
-// TestLuck has the share and the seed.
+// TestLuck checks that random answers have their share and depend on the seed.
 func TestLuck(t *testing.T) {
 	const n = 10000
 	of := func(spec string) []string { return answers(newState(MustParse(spec), t0), n) }
@@ -133,7 +133,7 @@ func TestLuck(t *testing.T) {
 	}
 }
 
-// TestTheSequenceOfASeedStays is for those who have written a seed down.
+// TestTheSequenceOfASeedStays checks that a seed gives the same answers in all versions.
 func TestTheSequenceOfASeedStays(t *testing.T) {
 	s := newState(MustParse("seed=7; fail=30% reset=10% delay=1ms..2s"), t0)
 	var got []string
@@ -254,7 +254,7 @@ func TestRoomForSoManyAtOnce(t *testing.T) {
 	if third.By != ByLimit || third.Answer != "503(retry-after=due)" || third.due != 1500*time.Millisecond {
 		t.Errorf("the third got %s by %s, due in %v", third.Answer, third.By, third.due)
 	}
-	s.release(third) // took no room
+	s.release(third) // used no capacity
 	if v := ask(s, "/", t0.Add(time.Second)); v.By != ByLimit {
 		t.Errorf("the fourth got %s by %s", v.Answer, v.By)
 	}
@@ -272,8 +272,8 @@ func TestRoomOfUnknownEnd(t *testing.T) {
 	}
 }
 
-// TestRate admits, in any span, no more than the rate says, and every request that comes
-// at the stated time.
+// TestRate checks that the server admits no more than the rate in any period, and every
+// request that comes at the stated time.
 func TestRate(t *testing.T) {
 	s := newState(MustParse("rate=5/s over=429(retry-after-ms=due)"), t0)
 	var admitted []time.Duration

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// sse is an event as a client reads it.
+// sse is a server-sent event.
 type sse struct{ name, data string }
 
-// readEvents reads events; one that does not end is left out.
+// readEvents reads events, and ignores an incomplete one at the end.
 func readEvents(text string) (list []sse) {
 	blocks := strings.Split(text, "\n\n")
 	for _, block := range blocks[:len(blocks)-1] {
@@ -34,7 +34,7 @@ func readEvents(text string) (list []sse) {
 	return list
 }
 
-// brief returns what kind each event is; those of one kind in a row are counted.
+// brief returns the kinds of the events, with a count for several of a kind in a row.
 func brief(t *testing.T, list []sse) string {
 	t.Helper()
 	var kinds []string
@@ -118,7 +118,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestAStreamIsSentToWhoAsksForOne has what an SDK puts together from it.
+// TestAStreamIsSentToWhoAsksForOne checks the text that an SDK would assemble from it.
 func TestAStreamIsSentToWhoAsksForOne(t *testing.T) {
 	t.Parallel()
 	for path, delta := range map[string]string{"/v1/chat/completions": "choices.0.delta.content", "/v1/messages": "delta.text", "/v1/responses": "delta"} {
@@ -138,7 +138,7 @@ func TestAStreamIsSentToWhoAsksForOne(t *testing.T) {
 	}
 }
 
-// TestEventsComeOneByOne reads each before the next is sent.
+// TestEventsComeOneByOne reads each event before the next is sent.
 //
 // real clock: the least time that it takes.
 func TestEventsComeOneByOne(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// specs are texts in the one spelling that they have.
+// specs are texts in canonical form.
 var specs = []string{
 	"*: 200",
 	"*: 503,503,200",
@@ -161,7 +161,7 @@ func TestMistakesAreNamed(t *testing.T) {
 
 func TestASpecThatIsDataIsChecked(t *testing.T) {
 	for want, s := range map[string]Spec{
-		"":                            {Rules: []Rule{{Script: []Step{{Answer: Answer{Status: 503}}}}}}, // once
+		"":                            {Rules: []Rule{{Script: []Step{{Answer: Answer{Status: 503}}}}}}, // Times 0 means once
 		"the spec has no rule":        {},
 		`"503hang" is no answer`:      {Rules: []Rule{{Script: []Step{{Answer: Answer{Status: 503, Act: Hang}, Times: 1}}}}},
 		`"50" is no answer`:           {Rules: []Rule{{Script: []Step{{Answer: Answer{Status: 50}, Times: 1}}}}},
@@ -198,7 +198,7 @@ func TestPresets(t *testing.T) {
 	}
 }
 
-// TestThePageHasEveryFault keeps docs/chaos.md and the code together.
+// TestThePageHasEveryFault checks that docs/chaos.md lists every fault.
 func TestThePageHasEveryFault(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "docs", "chaos.md"))
 	if err != nil {
