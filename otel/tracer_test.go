@@ -24,7 +24,7 @@ func traced(t testing.TB) (*otel.Tracer, func() tracetest.SpanStubs) {
 	return otel.New(p), mem.GetSpans
 }
 
-// describe returns a span in words.
+// describe returns a span as text.
 func describe(s *tracetest.SpanStub) string {
 	text := s.Name
 	for _, a := range s.Attributes {

@@ -91,7 +91,7 @@ func names(text string) (list []string) {
 }
 
 // TestTheNamesAreThoseOfTheCommand compares the names with the page that
-// documents both.
+// documents them for the library and the command.
 func TestTheNamesAreThoseOfTheCommand(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/metrics.md")
