@@ -37,7 +37,7 @@ type keyPool struct {
 	avoidUntil atomic.Int64 // reading of the clock until which at least one key is avoided
 
 	throttles throttles  // waits that the server asked for
-	mu        sync.Mutex // held while a key is avoided or readmitted
+	mu        sync.Mutex // held while keys are marked as avoided or readmitted
 }
 
 // key is one key of a provider, or an entry that stands for the keys of its callers.

@@ -22,7 +22,7 @@ type Spec struct {
 	Format  string   // wire format; a fallback must have the same. The default is the preset's name, or "" for Generic
 	BaseURL *url.URL // the path of a request is appended to it
 
-	H2C bool // speak HTTP/2 without TLS and without negotiation to an http:// use HTTP/2 without TLS and without negotiation; requires an http:// address
+	H2C bool // use HTTP/2 without TLS and without negotiation; requires an http:// address
 
 	Keys       []Key  // the gateway picks one for each attempt; none means that callers send their own, unless Keyless is set
 	Keyless    bool   // send no credentials, neither ours nor those of callers

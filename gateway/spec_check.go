@@ -115,7 +115,7 @@ func (c *checker) credentials(s *Spec) {
 		case k.Value.IsZero():
 			c.bad("auth", "key %q is empty", k.Name)
 		case !sendable(k.Value.Reveal()):
-			c.bad("auth", "key %q is not a valid header value", k.Name)
+			c.bad("auth", "the value of key %q can't be sent in a header", k.Name)
 		case k.Account != "" && !validName.MatchString(k.Account):
 			c.bad("auth", "key %q: %q is not a valid name for an account", k.Name, k.Account)
 		}
@@ -134,7 +134,7 @@ func (c *checker) credentials(s *Spec) {
 		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(h.Name)):
 			c.bad("headers", "%s is set by the HTTP client and can't be configured", h.Name)
 		case !sendable(h.Value.Reveal()):
-			c.bad("headers", "the value of %s is not a valid header value", h.Name)
+			c.bad("headers", "the value of %s can't be sent in a header", h.Name)
 		}
 	}
 }

@@ -33,7 +33,7 @@ type healthGate struct {
 	askedUntil     atomic.Int64 // reading of the clock until which the server asks for no requests
 	isOpen         atomic.Bool  // the gate is open; a fast check for most requests
 	probeRequested atomic.Bool  // an operator wants the next probe at once
-	mu             sync.Mutex   // held while the gate is closed, so that events come in order
+	mu             sync.Mutex   // held while the state of the gate is read or changed, so that events come in order
 }
 
 func newHealthGate(s *Spec, name string, u *upstreamState, changed func(breaker.Event, health.GateStats)) (*healthGate, error) {

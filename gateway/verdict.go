@@ -31,7 +31,7 @@ type resultKind uint8
 
 const (
 	succeeded    resultKind = iota // the provider answered, perhaps with an error of the caller
-	neutral                        // says nothing: the caller disconnected, its body could not be read, or this machine lacks resources
+	neutral                        // no information about the provider: the caller disconnected, its body could not be read, or this machine lacks resources
 	failed                         // the provider failed
 	keyThrottled                   // too many requests with the key
 	keyRejected                    // the key is not accepted, or has no credit

@@ -46,7 +46,7 @@ func (r *Runner) Resume(ctx context.Context, s State, op func(context.Context) e
 	return r.run(ctx, s, op)
 }
 
-// run makes all attempts of a call that goes on from state s; the zero state is a
+// run makes all attempts of a call that continues from state s; the zero state is a
 // new call.
 func (r *Runner) run(ctx context.Context, s State, op func(context.Context) error) error {
 	if err := r.misuse(ctx, op); err != nil {

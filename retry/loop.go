@@ -229,7 +229,7 @@ func (c *call) hooked(err error) {
 }
 
 // safely calls a function that the user of the package supplied. A panic becomes an
-// event of kind HookFailed; what is the name of the function there.
+// event of kind HookFailed, in which the argument what names the function.
 func (c *call) safely(what string, f func()) {
 	if err := panics(f); err != nil {
 		c.emit(HookFailed, fmt.Errorf("%s: %w", what, err))

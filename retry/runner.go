@@ -18,8 +18,8 @@ import (
 // Runner runs operations under a policy. Make it once and share it: it never
 // changes, and all goroutines may use it. Each call has its own context.
 type Runner struct {
-	direct   bool // no admission, no budget, and no clock before the first failure
-	bare     bool // no admission: no breaker, limit, observer or context of its own for an attempt
+	direct   bool // bare, and without a budget: a first attempt that succeeds is only a function call
+	bare     bool // an attempt needs no breaker, limit, observer or own context
 	timed    bool // the elapsed time is needed before the call ends
 	observed bool // there is an observer
 	draws    bool // the policy's delays need a random number

@@ -309,7 +309,7 @@ func (x *exchange) note(key, value any) {
 }
 
 // spentKey is the context key of a [retry.State] in the request of a redirect answer:
-// the attempts and the time that the request after the redirect has no more.
+// the attempts and the time that were used before the redirect.
 type spentKey struct{}
 
 // redirected stores the attempts and the time used so far, if the answer is a redirect.

@@ -283,7 +283,7 @@ func (p *pace) ended(now, took time.Duration) {
 	p.service = max(p.service+(took-p.service)/serviceWeight, 1)
 }
 
-// room estimates in what time there is room after all waiting requests, and the
+// room estimates the time until there is room after all waiting requests, and the
 // time between two places that become free, if atOnce requests run at the same time. It
 // does not use the throughput, which is low if few requests arrive.
 func (p *pace) room(now time.Duration, atOnce, waiting int) (first, gap time.Duration) {

@@ -300,7 +300,7 @@ func (s *attemptTimer) close(resp *http.Response) error {
 }
 
 // end ends the limits. If the attempt has reached one, or has lost, it returns the
-// attempt's error: err, unless another one says more.
+// error of the attempt: err, or one that says that a limit was reached.
 func (s *attemptTimer) end(err error) error {
 	s.mu.Lock()
 	fired, mine := s.fired, s.mine
