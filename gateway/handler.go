@@ -25,20 +25,21 @@ import (
 // such as counters, clocks and breakers, return at once.
 //
 //	Gateway.ServeHTTP            checks the caller and finds the provider
-//	newRequest                   request.go: what the caller asks for
+//	newRequest                   request.go: makes the state of the request
 //	httputil.ReverseProxy        copies the request and the response
-//	transports.choose            upstream.go: the retryhttp.Transport of the provider
+//	transports.choose            upstream.go: chooses the retryhttp.Transport
 //	retryhttp.Transport          retryhttp/transport.go: makes an exchange
-//	  retry.Runner.Resume        retry/call.go: makes the first attempt in its time
-//	  exchange.attempt           retryhttp/exchange.go: the request of the attempt, with its
+//	  retry.Runner.Resume        retry/call.go: makes the first attempt within its time
+//	  exchange.attempt           retryhttp/exchange.go: makes the attempt's request, with its
 //	                             body (replay.go) and its time limits (timeout.go)
 //	    router.Route             attempt.go: an attempt begins
-//	      targetPicker.pick      pick.go: provider, gate, limits (upstream.go), and the key
+//	      targetPicker.pick      pick.go: picks the provider, passes its gate and limits
+//	                             (upstream.go), and picks the key
 //	                             (keypool.go, health/pool.go)
-//	    upstreamTransport        upstream.go: sends it
+//	    upstreamTransport        upstream.go: sends the request
 //	    attempt.Done             attempt.go: reports the result to key, breaker and gate
-//	response.best, modify        request.go: what the caller gets
-//	response.finish              request.go: counts how the request ended
+//	response.best, modify        request.go: choose and change the caller's response
+//	response.finish              request.go: counts the result of the request
 //
 // After a failure, retry/loop.go calls router.Next: verdict.go decides what the failure
 // means and what follows, and wait.go waits if no provider can take the request.

@@ -93,7 +93,7 @@ type KeyInfo struct {
 	Refused   bool       `json:"refused,omitempty"`    // until CoolUntil it is used only if nothing else can take a request
 	Reason    string     `json:"reason,omitempty"`     // status with which it was rejected, such as "401" or "429 insufficient_quota"
 	Failures  int        `json:"failures"`             // in a row
-	Score     float64    `json:"score"`                // seconds; lower is better
+	Score     float64    `json:"score"`                // cost of using the key, in seconds; the lowest is preferred
 }
 
 // Throttle is a wait that a provider asked for: requests of this route

@@ -135,7 +135,7 @@ func (r *Runner) openFor() time.Duration {
 	return r.breaker.ShutFor()
 }
 
-// closedDoor returns the breaker's error if it is open, otherwise nil.
+// closedDoor returns a [*breaker.OpenError] if the breaker is open, otherwise nil.
 func (r *Runner) closedDoor() error {
 	if d := r.openFor(); d > 0 {
 		return &breaker.OpenError{Name: r.breaker.Name(), State: r.breaker.State(), For: d}

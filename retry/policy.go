@@ -160,7 +160,7 @@ var presets = func() []preset {
 	}
 }()
 
-// Preset returns the named policy.
+// Preset returns the policy of the preset with the name, and false if there is none.
 func Preset(name string) (Policy, bool) {
 	i := slices.IndexFunc(presets, func(p preset) bool { return p.name == name })
 	if i < 0 {

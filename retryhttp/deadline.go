@@ -60,7 +60,8 @@ type Deadline struct {
 	cfg  DeadlineConfig
 }
 
-// NewDeadline returns a handler that calls next.
+// NewDeadline returns a [Deadline] in front of next. It returns an error if next is nil or
+// cfg is not valid.
 func NewDeadline(next http.Handler, cfg DeadlineConfig) (*Deadline, error) {
 	err := cfg.Validate()
 	if next == nil {
@@ -226,7 +227,7 @@ func (w *watched) ReadFrom(r io.Reader) (int64, error) {
 // Flush implements [http.Flusher].
 func (w *watched) Flush() { _ = w.FlushError() }
 
-// FlushError is what [http.ResponseController] calls.
+// FlushError flushes the writer below. [http.ResponseController] calls it.
 func (w *watched) FlushError() error {
 	err := http.NewResponseController(w.ResponseWriter).Flush()
 	if err == nil {

@@ -110,7 +110,8 @@ type Limiter struct {
 	slots promises // times given to clients above the rate
 }
 
-// NewLimiter returns a handler that calls next.
+// NewLimiter returns a [Limiter] in front of next. It returns an error if next is nil or
+// cfg is not valid.
 func NewLimiter(next http.Handler, cfg LimiterConfig) (*Limiter, error) {
 	err := cfg.Validate()
 	if next == nil {
