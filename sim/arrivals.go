@@ -34,9 +34,9 @@ func (w arrivals) nextGap() int64 {
 	return int64(exponential(w.root.draw(forArrivals, w.arrived)) * float64(time.Second) / w.plan.scenario.Clients.Rate)
 }
 
-// nextArrival starts a call of open arrivals and schedules the next one. The
-// arrivals of many independent clients are one stream, each call with a client
-// drawn at random.
+// nextArrival starts a call of open arrivals and schedules the next one. It
+// draws the client of each call at random; statistically, that is the same as
+// many independent clients.
 func (w arrivals) nextArrival() {
 	if !w.acceptsCalls() {
 		return
@@ -55,7 +55,7 @@ func (w arrivals) scheduleNextCall(who uint32) {
 	w.queue.add(int64(d), clientCalls, who, 0)
 }
 
-// acceptsCalls reports whether calls still begin.
+// acceptsCalls reports whether new calls may still begin.
 func (w arrivals) acceptsCalls() bool { return w.queue.now < int64(w.plan.scenario.Duration) }
 
 // startClientCall starts a call of a client. All its random numbers come from
@@ -90,7 +90,8 @@ func (w arrivals) drawPriority(own stream) limit.Priority {
 	return limit.Highest
 }
 
-// endClientCall records the end of a client's call.
+// endClientCall records the end of a client's call. With closed arrivals it also
+// schedules the client's next call. A reason of 0 means success.
 func (w arrivals) endClientCall(c *call, why retry.Reason) {
 	if why == 0 {
 		w.clients[c.client].succeeded++

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// none is the index that refers to nothing.
+// none is an index that refers to no call and to no job.
 const none = ^uint32(0)
 
 // call is one operation with its attempts, as [retry.Runner] makes them.
@@ -17,7 +17,7 @@ type call struct {
 	stream    stream
 	start     int64
 	began     int64 // start of the attempt in flight
-	deadline  int64 // when its caller stops waiting; 0 means never
+	deadline  int64 // when the caller of the parent job stops waiting; 0 means never
 	prev      time.Duration
 	client    uint32
 	process   uint32
@@ -28,11 +28,11 @@ type call struct {
 	caller    uint8
 	target    uint8 // service of the attempt in flight
 	open      uint8 // answers that are still expected
-	backlogOf uint8 // 1 + the service in whose backlog it is; 0 for none
+	backlogOf uint8 // 1 + the service whose backlog contains the call; 0 for none
 	priority  limit.Priority
 }
 
-// callTable holds the calls, and reuses the places of those that have ended.
+// callTable holds the calls, and reuses the indexes of those that have ended.
 type callTable struct {
 	calls         []call
 	freeCalls     []uint32
@@ -51,7 +51,8 @@ func (w *serviceModel) startCall(c call) {
 	w.startAttempt(id)
 }
 
-// addCallColumns makes the slices parallel to calls that the callers need.
+// addCallColumns creates those of the slices parallel to calls that at least one
+// caller needs.
 func (t *callTable) addCallColumns(callers []caller) {
 	for _, c := range callers {
 		if c.budgets != nil && t.accounts == nil {
@@ -66,7 +67,7 @@ func (t *callTable) addCallColumns(callers []caller) {
 	}
 }
 
-// reserveCalls allocates room for n calls at once.
+// reserveCalls allocates room for n calls.
 func (t *callTable) reserveCalls(n int) {
 	t.calls = make([]call, 0, n)
 	if t.accounts != nil {
@@ -110,8 +111,8 @@ func (t *callTable) account(id uint32) *limit.Call {
 	return &t.accounts[id]
 }
 
-// startAttempt makes the next attempt of a call, in the runner's order:
-// breaker, timeout, hedge, operation.
+// startAttempt makes the next attempt of a call, with breaker, timeout and
+// hedge in the order of [retry.Runner].
 func (w *serviceModel) startAttempt(id uint32) {
 	c := &w.calls[id]
 	r := &w.callers[c.caller]
@@ -143,8 +144,8 @@ func (w *serviceModel) startAttempt(id uint32) {
 	}
 }
 
-// knownDuration returns how long the attempt that was just sent will take, if
-// that is already known: a timer that cannot fire need not be set.
+// knownDuration returns how long the attempt that was just sent will take; the
+// maximum if that is not known yet. Timers after that need not be set.
 func (w *serviceModel) knownDuration(id uint32) int64 {
 	j := w.calls[id].jobs[0]
 	if j == none || w.jobs[j].answer == 0 {
@@ -153,7 +154,8 @@ func (w *serviceModel) knownDuration(id uint32) int64 {
 	return w.jobs[j].answer - w.queue.now
 }
 
-// timeLeft returns how long the attempt that begins may take; 0 means no limit.
+// timeLeft returns how long an attempt that starts at c.began may take; 0 means
+// no limit.
 func (c *call) timeLeft(p *retry.Policy) int64 {
 	left := int64(p.AttemptTimeout)
 	shorten := func(d int64) {
@@ -170,7 +172,8 @@ func (c *call) timeLeft(p *retry.Policy) int64 {
 	return left
 }
 
-// startHedge starts a second attempt beside a slow one.
+// startHedge starts a hedge beside a slow attempt, if the hedge rule allows it
+// and the attempt with this generation has not ended.
 func (w *serviceModel) startHedge(id, gen uint32) {
 	c := &w.calls[id]
 	if c.gen&generations != gen || !w.callers[c.caller].hedgeRule(c.process).Take() {
@@ -180,8 +183,8 @@ func (w *serviceModel) startHedge(id, gen uint32) {
 	jobServer{w}.sendJob(id, 1)
 }
 
-// expireAttempt ends an attempt that timed out. Its work continues at the
-// service.
+// expireAttempt ends an attempt that timed out, if the attempt with this
+// generation has not ended. Its work continues at the service.
 func (w *serviceModel) expireAttempt(id, gen uint32) {
 	c := &w.calls[id]
 	if c.gen&generations != gen {

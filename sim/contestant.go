@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Contestant is a policy to compare, with the parts that a real client has
-// beside it.
+// Contestant is a policy to compare, with an optional breaker and delay
+// function, as a real client has them.
 type Contestant struct {
 	Name    string
 	Policy  retry.Policy
@@ -23,7 +23,7 @@ type Contestant struct {
 	// policy's schedule.
 	Delay func(s retry.State, o retry.Outcome, u uint64) time.Duration
 
-	// prepaid makes the budget that of the published simulations: every call
+	// prepaid makes the budget work as in the published simulations: every call
 	// adds its credit when it begins, and no retry is refunded.
 	prepaid bool
 
@@ -75,8 +75,8 @@ func Check(s Scenario, cs []Contestant) error {
 	return errors.Join(p...)
 }
 
-// checkWriter reports the settings that have no meaning for a writer, which has
-// no slow and no failed calls.
+// checkWriter adds a problem for each setting that has no effect for a writer:
+// a writer has neither slow nor failed calls.
 func (c Contestant) checkWriter(p *problems, at string) {
 	err := c.Policy.Refuse("a writer", "attempt-timeout", "throttle-base", "server-wait", "server-slack", "hedge")
 	p.check(err == nil, at, "%w", err)
@@ -111,7 +111,8 @@ func newCaller(c *Contestant, targets []int, processes int) caller {
 	return r
 }
 
-// account starts the budget account of a call.
+// account opens the budget account of a new call of the process. Without a
+// budget it returns the zero account, which allows every retry.
 func (r *caller) account(process uint32) limit.Call {
 	if r.budgets == nil {
 		return limit.Call{}
@@ -151,7 +152,8 @@ func (r *caller) hedgeRule(process uint32) *retry.HedgeRule {
 	return h
 }
 
-// shutFor returns how long the breakers of all targets reject calls.
+// shutFor returns the time until the breaker of at least one target admits
+// calls; 0 without breakers.
 func (r *caller) shutFor(process uint32, now int64, root stream) time.Duration {
 	if r.breakers == nil {
 		return 0
@@ -164,8 +166,8 @@ func (r *caller) shutFor(process uint32, now int64, root stream) time.Duration {
 }
 
 // chooseTarget returns the target of the next attempt: the one whose turn it
-// is, or the next whose breaker allows it. The error is that of the last
-// breaker.
+// is, or the first after it whose breaker admits the attempt. If all breakers
+// reject it, the error is that of the last breaker.
 func (r *caller) chooseTarget(c *call, now int64, root stream) (target int, permit breaker.Permit, err error) {
 	for i := range r.targets {
 		at := (int(c.attempts) + i) % len(r.targets)

@@ -18,8 +18,8 @@
 // by [retry.DecideWithin], every budget is a [limit.Budget], every breaker a
 // [breaker.Breaker], every hedge follows a [retry.HedgeRule]; the rate limit of
 // a service is a [limit.Rate], and a queue by priority a [limit.Concurrency]. A
-// test makes the calls of a simulated client with a real [retry.Runner], and
-// both agree to the nanosecond.
+// test makes the same calls with a simulated client and with a real
+// [retry.Runner], and requires the same times to the nanosecond.
 //
 // The rest is modelled:
 //
@@ -29,11 +29,13 @@
 //   - Services have workers, a queue, a latency that may grow with concurrency,
 //     a rate limit, and may call other services while a worker waits: that is
 //     how retries multiply. A rejection takes a millisecond.
-//   - An attempt that times out leaves its work behind. It stays in the queue
-//     and is done for no caller, unless the service supports deadlines.
+//   - The work of an attempt that has timed out stays at the service, which
+//     does it although no caller waits for it, unless the service supports
+//     deadlines.
 //   - Failures last for a time: errors, an outage, a black hole, slowness, a
 //     loss of workers.
-//   - Or writers change one value, and all but the first must start again.
+//   - Instead of clients and services, a scenario can have writers that change
+//     one value at the same time, or a group of members that agree on changes.
 //
 // # How to read a report
 //
@@ -43,9 +45,9 @@
 // seed, is much more precise than the difference of two means. Do not call one
 // contestant better if that interval contains zero.
 //
-// A peak depends on its bucket: jitter makes the peak of the same herd 28 times
-// lower in buckets of 10 ms, and hardly lower in buckets of a second.
-// Report.Bucket is the bucket that was used.
+// A peak depends on the width of the buckets: jitter makes the peak of the same
+// herd 28 times lower in buckets of 10 ms, and hardly lower in buckets of a
+// second. Report.Bucket is the width that was used.
 //
 // Percentiles are those of the calls that succeeded. A policy that gives up
 // early has low ones; compare Success too. NeverRecovers is the share of the
@@ -57,9 +59,9 @@
 //
 // It is no forecast for a real service: the latency and the failures of the
 // next outage are unknown. It compares policies under stated conditions. It
-// models no network, no processor and no garbage collector; a response that is
-// ready has arrived. Clients of a process do not wait for each other:
-// client-side limits of concurrency and rate are not simulated.
+// models no network, no processor and no garbage collector: a response arrives
+// at the moment when it is ready. Clients of a process do not wait for each
+// other: client-side limits of concurrency and rate are not simulated.
 //
 // # Determinism
 //
@@ -67,5 +69,5 @@
 // the order in which they were caused, and every random number is a function of
 // the seed, the client, the call and its purpose. The same arguments give the
 // same report, byte for byte, with any number of workers. On another processor
-// architecture the last digit of a logarithm may differ, and with it a run.
+// architecture the last digit of a logarithm may differ, and so may the report.
 package sim

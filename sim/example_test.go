@@ -53,12 +53,12 @@ func ExamplePresets() {
 		fmt.Printf("%-10s  %s\n", name, about)
 	}
 	// Output:
-	// herd        a thousand clients fail in step; do they come back in step?
-	// outage      a service at two thirds of what it can take is down for half a minute
+	// herd        a thousand clients fail at the same moment; do they also retry at the same moment?
+	// outage      a service at two thirds of its capacity is down for half a minute
 	// brownout    a service loses half of its workers for half a minute, and a fifth of its answers are errors
 	// ratelimit   ten thousand clients want one call each within 20 s from a service that allows 50 a second
-	// contention  fifty writers change one thing at the same moment
+	// contention  fifty writers change one value at the same moment
 	// layers      three layers that all retry, above a database that is down
-	// metastable  ten seconds without capacity, and a load that never lets go again
+	// metastable  ten seconds without capacity; do retries keep the service overloaded afterwards?
 	// hedge       one answer in a hundred takes thirty times as long
 }

@@ -27,11 +27,11 @@ type group struct {
 	out         paxos.Output
 }
 
-// member proposes one change.
+// member is a member that proposes one change.
 type member struct {
 	*paxos.Proposer
 	rival
-	over bool // it has committed, or given up
+	over bool // its change is committed, or it has given up
 }
 
 // runGroup runs the scenario once.
@@ -71,8 +71,8 @@ func newGroup(p *plan, c *Contestant, seed uint64) (*group, error) {
 	return w, nil
 }
 
-// missedEpochs returns what was decided, by another member, while the members
-// were disconnected.
+// missedEpochs returns the decisions of this many epochs, made by a member
+// outside the group while the members were disconnected.
 func missedEpochs(epochs int) (slots []paxos.Slot) {
 	const elsewhere = math.MaxInt32 // no member has this number
 	for e := 1; e <= epochs; e++ {
@@ -101,10 +101,10 @@ func (w *group) handle(e event) {
 	w.handleOutput(uint32(m.To))
 }
 
-// startAttempt proposes, or proposes again.
+// startAttempt makes a member propose its change, or propose it again.
 func (w *group) startAttempt(who uint32) {
 	m := &w.members[who]
-	if m.over { // other members have completed its proposal
+	if m.over { // another member has completed its proposal during the wait
 		return
 	}
 	m.attempts++
@@ -139,7 +139,7 @@ func (w *group) handleOutput(who uint32) {
 	}
 }
 
-// sendMessages sends the messages of the output.
+// sendMessages schedules the arrival of each message of the output.
 func (w *group) sendMessages() {
 	g := w.plan.scenario.Group
 	for _, m := range w.out.Send {

@@ -30,8 +30,8 @@ func (l *jobList) pop(jobs []job) uint32 {
 	return id
 }
 
-// priorityQueue is a [limit.Concurrency] used as the queue of a service: by
-// priority, with aging, and the least urgent job shed when it is full.
+// priorityQueue is the queue of a service whose order is by priority. It is a
+// [limit.Concurrency]: jobs age, and a full queue sheds the least urgent job.
 type priorityQueue struct {
 	limit *limit.Concurrency
 	jobs  map[*limit.Waiter]uint32
@@ -63,9 +63,9 @@ func (c *priorityQueue) removeJob(w *limit.Waiter) uint32 {
 	return id
 }
 
-// dispatchByPriority releases permits until as many are in use as workers are
-// busy, and starts the jobs that get them. Call it after a worker became free
-// or the number of workers has changed.
+// dispatchByPriority gives the permits of free workers to waiting jobs and
+// starts those jobs. Call it after a worker became free or the number of
+// workers has changed.
 func (w jobServer) dispatchByPriority(v *service) {
 	now := time.Duration(w.queue.now)
 	granted, _ := v.byPriority.limit.SetMaxAt(now, max(v.workers(), 1))

@@ -14,17 +14,17 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// MaxMemory is the largest memory of a run in bytes, the report included. A run
-// that is certain to need more is rejected before it starts; a run that needs
-// more because its calls accumulate stops with an error.
+// MaxMemory is how many bytes a run may use, the report included. A run that is
+// certain to need more is rejected before it starts; a run that needs more
+// because its calls accumulate stops with an error.
 const MaxMemory = 4 << 30
 
 // growthFactor is how much larger than its contents a growing slice may be.
 const growthFactor = 2
 
-// Bytes of the objects that each process has once it needs them, and of a call
-// that waits by priority in two heaps and a map. A test compares them with the
-// real allocations.
+// Bytes of the objects that each process creates when it needs them, and of a
+// call that waits in a queue by priority, which is in two heaps and a map. A
+// test compares them with the real allocations.
 const (
 	bytesBreaker = 800
 	bytesHedge   = 4300
@@ -43,11 +43,11 @@ const (
 // bytesBucket is the memory of one bucket of all series.
 const bytesBucket = 8 * (5 + heatRows)
 
-// part is an object that takes memory, and the field that can make it smaller.
+// part is a part of the memory of a run.
 type part struct {
-	field string
+	field string // field of the scenario that determines the size
 	bytes float64
-	what  string
+	what  string // description for the error message
 }
 
 // parts lists the memory that a run is known to need.
@@ -57,7 +57,7 @@ func (p *parts) add(field string, n, each float64, format string, args ...any) {
 	*p = append(*p, part{field, n * each, fmt.Sprintf(format, args...)})
 }
 
-// total returns the bytes of all of them.
+// total returns the sum of the bytes.
 func (p parts) total() (sum float64) {
 	for _, x := range p {
 		sum += x.bytes
@@ -75,7 +75,7 @@ func (p parts) check(to *problems) {
 
 func gib(bytes float64) string { return fmt.Sprintf("%.1f GiB", bytes/(1<<30)) }
 
-// memory returns the memory of a run of the valid scenario, with the contestant
+// memory returns the memory of a run of a valid scenario, for the contestant
 // that needs most.
 func memory(s Scenario, cs []Contestant) (most parts) {
 	for i := range cs {
@@ -103,7 +103,8 @@ func contestantMemory(s *Scenario, c *Contestant) (p parts) {
 	return p
 }
 
-// addGroup adds the memory of the acceptors, and what every member learns.
+// addGroup adds the memory of the acceptors, of the epochs that every member
+// learns, and of the first messages.
 func (p *parts) addGroup(s *Scenario) {
 	g := s.Group
 	epochs := g.Behind + min(g.Members, int(s.length()/g.Hop))
@@ -112,8 +113,8 @@ func (p *parts) addGroup(s *Scenario) {
 	p.add("group.members", float64(g.Members*g.acceptors()), float64(growthFactor*unsafe.Sizeof(paxos.Message{})), "the first messages of %d members", g.Members)
 }
 
-// addCalls adds the memory of the clients, and of their calls if all may
-// call at once.
+// addCalls adds the memory of the clients. Unless arrivals are open, it also
+// adds the memory of one call of each client, because all may call at once.
 func (p *parts) addCalls(s *Scenario, c *Contestant) {
 	n := s.Clients.Count
 	p.add("clients.count", float64(n), float64(unsafe.Sizeof(client{})), "%d clients", n)
@@ -133,7 +134,8 @@ func (p *parts) addCalls(s *Scenario, c *Contestant) {
 	}
 }
 
-// addProcesses adds what each process has for itself.
+// addProcesses adds the memory of the breakers, budgets and hedge rules, which
+// each process has for itself.
 func (p *parts) addProcesses(s *Scenario, c *Contestant) {
 	plan := newPlan(*s)
 	all, active := float64(plan.processes), float64(plan.processes)
@@ -160,12 +162,13 @@ func (p *parts) addProcesses(s *Scenario, c *Contestant) {
 // the policy, so some runs need too much only after a while.
 type memoryShare struct {
 	plan  *plan
-	large bool // it is the one run that may use more than its share
+	large bool // this is the one run that may use more than its share
 }
 
-// reserve checks a total of bytes. A run that needs more than its share waits
-// until no other run uses more than its own, so that all runs together use at
-// most twice the limit.
+// reserve returns an error if the bytes that the run uses exceed the limit. A
+// run that needs more than its share waits until no other run uses more than
+// its own, so that all runs together use at most twice the limit. now, field
+// and what are for the error message.
 func (r *memoryShare) reserve(ctx context.Context, bytes, now int64, field, what string) error {
 	switch {
 	case bytes > r.plan.memoryLimit:

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// presets are the named scenarios, in reading order.
+// presets are the named scenarios, in the order in which they are listed.
 var presets = []Scenario{herd, outage, brownout, rateLimit, contention, layers, metastable, hedge}
 
 var (
 	herd = Scenario{
 		Name:     "herd",
-		About:    "a thousand clients fail in step; do they come back in step?",
+		About:    "a thousand clients fail at the same moment; do they also retry at the same moment?",
 		Duration: 10 * time.Second, Drain: 50 * time.Second, Bucket: 10 * time.Millisecond,
 		Clients:  Clients{Count: 1000, Arrivals: Herd, Spread: 10 * time.Millisecond},
 		Services: []Service{{Name: "service", Workers: 50, Latency: Latency{Distribution: Constant, Mean: 10 * time.Millisecond}}},
@@ -19,7 +19,7 @@ var (
 	}
 	outage = Scenario{
 		Name:     "outage",
-		About:    "a service at two thirds of what it can take is down for half a minute",
+		About:    "a service at two thirds of its capacity is down for half a minute",
 		Duration: 2 * time.Minute, Drain: time.Minute, Bucket: time.Second,
 		Clients:  Clients{Count: 1000, Arrivals: Open, Rate: 200, Sharing: 50},
 		Services: []Service{queuedService},
@@ -48,7 +48,7 @@ var (
 	}
 	contention = Scenario{
 		Name:     "contention",
-		About:    "fifty writers change one thing at the same moment",
+		About:    "fifty writers change one value at the same moment",
 		Duration: 10 * time.Minute, Bucket: 100 * time.Millisecond,
 		Writers: &Writers{Count: 50, Hop: 10 * time.Millisecond, Sigma: 2 * time.Millisecond},
 	}
@@ -66,7 +66,7 @@ var (
 	}
 	metastable = Scenario{
 		Name:     "metastable",
-		About:    "ten seconds without capacity, and a load that never lets go again",
+		About:    "ten seconds without capacity; do retries keep the service overloaded afterwards?",
 		Duration: 5 * time.Minute, Drain: 2 * time.Minute, Bucket: time.Second,
 		Clients:  Clients{Count: 1000, Arrivals: Open, Rate: 280, Sharing: 50},
 		Services: []Service{queuedService},
@@ -106,7 +106,7 @@ func Presets(yield func(name, about string) bool) {
 	}
 }
 
-// clone returns a copy that shares nothing with the scenario.
+// clone returns a copy that shares no memory with the scenario.
 func (s Scenario) clone() Scenario {
 	s.Services, s.Failures = slices.Clone(s.Services), slices.Clone(s.Failures)
 	s.Clients.Fallback = slices.Clone(s.Clients.Fallback)

@@ -11,19 +11,19 @@ import (
 // collection.
 type event struct {
 	at  int64  // nanoseconds since the start
-	who uint32 // what it happens to: an index that the model defines
+	who uint32 // what it happens to: an index whose meaning depends on the kind
 	tag uint32 // its kind in the upper 8 bits, a generation in the lower 24
 }
 
-// generations is the mask of a generation, which identifies timers that are out
-// of date.
+// generations is the mask of the generation of an event. A timer is out of date
+// if its call has another generation by now.
 const generations = 1<<24 - 1
 
 func (e event) kind() uint8        { return uint8(e.tag >> 24) }
 func (e event) generation() uint32 { return e.tag & generations }
 
-// queue yields scheduled events in order of time; events of the same moment in
-// the order in which they were added.
+// queue returns scheduled events in order of time, and events of the same moment
+// in the order in which they were added.
 //
 // It is a radix heap. Time never goes back, so an event's bucket is the highest
 // bit in which its time differs from that of the last event: equal times share
@@ -51,7 +51,8 @@ func (q *queue) add(after int64, kind uint8, who, generation uint32) {
 	q.pending++
 }
 
-// next removes the next event and moves the time to it; false if there is none.
+// next removes and returns the next event and moves the time to it; false if
+// there is none.
 func (q *queue) next() (event, bool) {
 	if q.pending == 0 {
 		return event{}, false
@@ -78,8 +79,8 @@ func (q *queue) next() (event, bool) {
 	return e, true
 }
 
-// redistribute moves the time to the first event of bucket i, the lowest one
-// that is not empty, and its events to lower buckets.
+// redistribute moves the time to the first event of bucket i, and the events of
+// that bucket to lower buckets. Bucket i must be the lowest that is not empty.
 func (q *queue) redistribute(i int) {
 	b := q.buckets[i]
 	first := b[0].at
@@ -99,15 +100,15 @@ func (q *queue) redistribute(i int) {
 // model is a simulated system that handles events.
 type model interface {
 	handle(event)
-	checkMemory(context.Context) error // an error if it exceeds the memory limit; may wait for other runs
+	checkMemory(context.Context) error // returns an error if the run exceeds the memory limit; may wait for other runs
 }
 
 // checkInterval is how many events are handled, or added, between two checks of
 // the context and of the memory.
 const checkInterval = 1 << 14
 
-// runModel handles events until there are none, the time is over or the context
-// has ended. It returns the number of events.
+// runModel handles events until there are none, the time until is over or the
+// context has ended. It returns the number of events that it handled.
 func runModel(ctx context.Context, q *queue, w model, until int64) (events int, err error) {
 	for pending := q.pending; ; {
 		if events%checkInterval == 0 || q.pending > pending+checkInterval {

@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// step is the resolution of the time of recovery.
+// step is the resolution of Measures.Recovery.
 const step = int64(100 * time.Millisecond)
 
 // recorder records what happens in one run.
@@ -27,30 +27,30 @@ type recorder struct {
 
 	byStart [][2]int32 // for each step: calls that began in it, and those of them that succeeded
 
-	active     int // clients that called
-	sum, sumSq float64
+	active     int     // clients that called
+	sum, sumSq float64 // of the clients' shares of success, and of their squares
 }
 
 // sums are the sums over the runs of a contestant. All are integers, so that
 // the order of adding does not matter.
 type sums struct {
-	all      []int64   // the values of all series below
-	latency  histogram // of the calls that succeeded
-	offered  []int64   // calls that began, for each bucket
-	load     []int64   // attempts that reached the last service
-	goodput  []int64   // calls that ended with a success
-	waiting  []int64   // calls in queues at the end of the bucket
-	retries  []int64   // attempts of the clients, without first attempts
-	attempts [heatRows][]int64
+	all      []int64                 // the array of which the series below are parts
+	latency  histogram               // of the calls that succeeded
+	offered  []int64                 // calls that began, for each bucket
+	load     []int64                 // attempts that reached the last service
+	goodput  []int64                 // calls that ended with a success
+	waiting  []int64                 // calls in queues at the end of the bucket
+	retries  []int64                 // attempts of the clients, without first attempts
+	attempts [heatRows][]int64       // attempts of the clients, by their number
 	reasons  [reasons]int64          // calls by the reason they ended for, 0 for success
 	classes  [limit.Classes][2]int64 // calls that began and that succeeded, by priority
 }
 
-// reasons is an upper bound of the number of reasons.
+// reasons is an upper bound of the number of [retry.Reason] values.
 const reasons = 32
 
-// heatRows is how many attempts have a row of their own; the last row counts
-// all others.
+// heatRows is the number of rows of Series.Attempts; the last row counts all
+// further attempts, too.
 const heatRows = 10
 
 func newRecorder(p *plan) recorder {
@@ -134,7 +134,7 @@ func (r *recorder) recordEnd(start, now int64, why retry.Reason) {
 	r.latency.record(now - start)
 }
 
-// recordClient records the calls of a client.
+// recordClient records a client's number of calls, and how many succeeded.
 func (r *recorder) recordClient(calls, succeeded int) {
 	if calls == 0 {
 		return
@@ -177,8 +177,8 @@ func ratio(a, b int) float64 { return float64(a) / float64(b) }
 
 func seconds(ns int64) float64 { return time.Duration(ns).Seconds() }
 
-// peak returns the largest number, and its ratio to the mean between the first
-// and the last number that is not zero.
+// peak returns the largest number of a series, and its ratio to the mean of the
+// numbers from the first to the last one that is not zero.
 func peak(series []int64) (top, over float64) {
 	first, last, sum := -1, 0, int64(0)
 	for i, n := range series {
@@ -194,17 +194,17 @@ func peak(series []int64) (top, over float64) {
 	return top, top * float64(last-first+1) / float64(sum)
 }
 
-// A run has recovered when at least this share of the calls that begin succeeds
-// in each of this many seconds in a row.
+// A run has recovered when, in each of healthySeconds seconds in a row, at least
+// healthyShare of the calls that begin in that second succeed.
 const (
 	healthyShare   = 0.95
 	healthySeconds = 3
 )
 
-// recovery returns the seconds from the end of the last failure until the run
-// has recovered: until the first of the healthy seconds. A herd, whose calls
-// begin all at once, has recovered when that share of them has succeeded. It is
-// NaN if the run never recovered.
+// recovery returns the time in seconds from the end of the last failure to the
+// first of the healthy seconds; NaN if the run never recovered. A herd, whose
+// calls begin all at once, has recovered when healthyShare of them have
+// succeeded; so have writers and groups.
 func (r *recorder) recovery(p *plan) float64 {
 	if p.scenario.Writers != nil || p.scenario.Group != nil || p.scenario.Clients.Arrivals == Herd {
 		return r.timeToCatchUp(p)
@@ -219,9 +219,10 @@ func (r *recorder) recovery(p *plan) float64 {
 	return math.NaN()
 }
 
-// isHealthy reports whether each second from step t on is healthy. A second
-// without calls is, but not three of them: all clients may be waiting for an
-// answer.
+// isHealthy reports whether each of the healthySeconds seconds from step t on is
+// healthy; per is the number of steps in a second. A second in which no call
+// begins is healthy, unless all of them are like that: then all clients may be
+// waiting for an answer.
 func (r *recorder) isHealthy(t, per int) bool {
 	calls := int32(0)
 	for s := range healthySeconds {
@@ -238,7 +239,8 @@ func (r *recorder) isHealthy(t, per int) bool {
 	return calls > 0
 }
 
-// timeToCatchUp returns when enough of all calls had succeeded.
+// timeToCatchUp returns the seconds from the end of the last failure until
+// healthyShare of all calls had succeeded; NaN if that never happened.
 func (r *recorder) timeToCatchUp(p *plan) float64 {
 	good := int64(0)
 	for i, n := range r.goodput {

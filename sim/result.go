@@ -9,14 +9,14 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Report is the results of all contestants. The same scenario, contestants,
+// Report has the results of all contestants. The same scenario, contestants,
 // seed and number of seeds give the same report, byte for byte.
 type Report struct {
 	Scenario string   `json:"scenario"`
 	Seed     uint64   `json:"seed"`
 	Seeds    int      `json:"seeds"`
-	Bucket   float64  `json:"bucket_s"` // of peaks and series
-	Events   int      `json:"events"`   // simulated in all runs together
+	Bucket   float64  `json:"bucket_s"` // width of the buckets of peaks and series, in seconds
+	Events   int      `json:"events"`   // simulated events of all runs together
 	Results  []Result `json:"results"`  // in the order of the contestants
 }
 
@@ -50,7 +50,7 @@ type Result struct {
 type Measures[T any] struct {
 	Calls          T `json:"calls"`            // begun by the clients
 	Success        T `json:"success"`          // share of them that succeeded
-	All            T `json:"all"`              // 1 if all succeeded, else 0: over the seeds, how often all do
+	All            T `json:"all"`              // 1 if all succeeded, else 0; the mean is the share of the seeds in which all did
 	Unfinished     T `json:"unfinished"`       // share of them that had not ended when the run ended
 	Goodput        T `json:"goodput"`          // calls that succeeded, per second of the whole run, the drain included
 	Amplification  T `json:"amplification"`    // attempts that reached the last service, per call
@@ -58,13 +58,13 @@ type Measures[T any] struct {
 	Peak           T `json:"peak"`             // most attempts that reached the last service in a bucket
 	PeakRatio      T `json:"peak_ratio"`       // Peak divided by the mean of the buckets from the first attempt to the last
 	PeakRetries    T `json:"peak_retries"`     // most attempts of the clients in a bucket, first attempts not counted
-	Recovery       T `json:"recovery_s"`       // from the end of the last failure; of the seeds that recovered
+	Recovery       T `json:"recovery_s"`       // time from the end of the last failure to recovery; only of the seeds that recovered
 	Wasted         T `json:"wasted"`           // share of the work whose caller was gone
 	P50            T `json:"p50_s"`            // median latency of the calls that succeeded
-	P99            T `json:"p99_s"`            // 99th percentile of it
-	P999           T `json:"p999_s"`           // 99.9th
-	GiveUp         T `json:"give_up_s"`        // mean time of the calls that failed
-	CallsPerClient T `json:"calls_per_client"` // attempts and hedges
+	P99            T `json:"p99_s"`            // 99th percentile of that latency
+	P999           T `json:"p999_s"`           // 99.9th percentile of that latency
+	GiveUp         T `json:"give_up_s"`        // mean duration of the calls that failed
+	CallsPerClient T `json:"calls_per_client"` // attempts and hedges per client that called
 	Fairness       T `json:"fairness"`         // Jain's index of the clients' shares of success; 1 is fair
 	Last           T `json:"last_s"`           // when the last call ended
 }
@@ -89,7 +89,7 @@ func summarise(runs []Measures[float64]) (all Measures[Estimate]) {
 	return all
 }
 
-// differences returns runs minus base, seed by seed.
+// differences returns the measures of runs minus those of base, seed by seed.
 func differences(runs, base []Measures[float64]) []Measures[float64] {
 	d := slices.Clone(runs)
 	for n := range d {
@@ -104,17 +104,19 @@ func differences(runs, base []Measures[float64]) []Measures[float64] {
 // Series are measures over time, the mean of all seeds: one value for each
 // bucket.
 type Series struct {
-	Offered []float64 `json:"offered"` // calls that began in it
-	Load    []float64 `json:"load"`    // attempts that reached the last service in it
-	Goodput []float64 `json:"goodput"` // calls that succeeded in it, whenever they began
-	Waiting []float64 `json:"waiting"` // calls in queues at its end
+	Offered []float64 `json:"offered"` // calls that began in the bucket
+	Load    []float64 `json:"load"`    // attempts that reached the last service in the bucket
+	Goodput []float64 `json:"goodput"` // calls that succeeded in the bucket, whenever they began
+	Waiting []float64 `json:"waiting"` // calls in queues at the end of the bucket
 
-	// Attempts counts the clients' attempts: a row for the first attempts, one
-	// for the second ones…, the last for all further ones.
+	// Attempts counts the clients' attempts: the first row the first attempts,
+	// the second row the second attempts, and so on. The tenth row, if there is
+	// one, counts the tenth and all later attempts.
 	Attempts [][]float64 `json:"attempts"`
 }
 
-// Point is a point of a distribution: this share took at most this long.
+// Point is a point of a distribution: this share of the calls took at most this
+// many seconds.
 type Point struct {
 	Seconds float64 `json:"s"`
 	Share   float64 `json:"share"`
@@ -146,8 +148,8 @@ func (s *sums) byPriority() map[string]float64 {
 	return shares
 }
 
-// series returns the means over the seeds, without rows for attempts that were
-// never made.
+// series returns the means over the seeds. It omits the last rows of Attempts
+// if no such attempts were made.
 func (s *sums) series(seeds int) Series {
 	r := Series{
 		Offered: mean(s.offered, seeds), Load: mean(s.load, seeds),
@@ -172,8 +174,8 @@ func mean(sum []int64, n int) []float64 {
 	return m
 }
 
-// cdf returns the distribution at every per cent, and at some quantiles above
-// 99 %.
+// cdf returns the points of the distribution at every per cent, and at some
+// quantiles above 99 %.
 func (h *histogram) cdf() []Point {
 	points := []Point{}
 	add := func(share float64) {

@@ -15,8 +15,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Options say how often a scenario is run and on how many workers. Only Seed
-// and Seeds affect the results.
+// Options say how often a scenario is run and how many runs are executed at
+// once. Only Seed and Seeds affect the results.
 type Options struct {
 	Seed     uint64                // of the first run; the following runs use the following numbers
 	Seeds    int                   // runs of each contestant; 0 means 5
@@ -48,9 +48,9 @@ func (o Options) fit(contestants int) error {
 	return fmt.Errorf("seeds: the results of %d runs of each of %d contestants take %s of memory; at most %s: use fewer seeds", o.Seeds, contestants, gib(bytes), gib(MaxMemory))
 }
 
-// Run runs every contestant through the scenario, once for each seed. It
-// returns every problem of the arguments before anything runs. When the context
-// ends, Run stops at once and returns the cause.
+// Run runs every contestant through the scenario, once for each seed. If an
+// argument is invalid, it runs nothing and returns all problems. When the
+// context ends, Run stops at once and returns the cause.
 func Run(ctx context.Context, s Scenario, contestants []Contestant, o Options) (*Report, error) {
 	o.Seeds = cmp.Or(o.Seeds, DefaultSeeds)
 	if err := errors.Join(s.Validate(), Check(s, contestants), o.Validate(), o.fit(len(contestants))); err != nil {
@@ -115,7 +115,8 @@ func (t *tournament) workers() int {
 	return min(n, t.total(), max(fit, 1))
 }
 
-// work executes one run after the other. Those of one seed follow each other.
+// work executes one run after the other until all have been taken. Runs with
+// the same seed, one for each contestant, are taken in a row.
 func (t *tournament) work(ctx context.Context) error {
 	for {
 		i := int(t.next.Add(1)) - 1
@@ -141,7 +142,7 @@ func runOnce(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorde
 	return runServices(ctx, p, c, seed)
 }
 
-// add adds the results of a run.
+// add adds the results of a run of contestant n with the given seed.
 func (t *tournament) add(n, seed int, r *recorder) {
 	m := r.measure(t.plan)
 	t.mu.Lock()

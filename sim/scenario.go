@@ -18,7 +18,7 @@ type Scenario struct {
 	Drain    time.Duration `json:"drain,omitempty" yaml:"drain"`       // time for calls to end after Duration; 0 means none
 	Bucket   time.Duration `json:"bucket,omitempty" yaml:"bucket"`     // width of the buckets of peaks and series; 0 means 100ms
 	Clients  Clients       `json:"clients,omitzero" yaml:"clients"`    // who calls the first service
-	Services []Service     `json:"services,omitempty" yaml:"services"` // the first is called by the clients
+	Services []Service     `json:"services,omitempty" yaml:"services"` // the clients call the first one
 	Failures []Failure     `json:"failures,omitempty" yaml:"failures"` // what fails, and when
 	Writers  *Writers      `json:"writers,omitempty" yaml:"writers"`   // instead of clients and services
 	Group    *Group        `json:"group,omitempty" yaml:"group"`       // instead of clients, services and writers
@@ -39,7 +39,7 @@ const (
 type Clients struct {
 	Count    int           `json:"count" yaml:"count"`
 	Arrivals Arrivals      `json:"arrivals" yaml:"arrivals"`
-	Rate     float64       `json:"rate,omitempty" yaml:"rate"`         // open: calls per second of all together
+	Rate     float64       `json:"rate,omitempty" yaml:"rate"`         // open: calls per second of all clients together
 	Think    time.Duration `json:"think,omitempty" yaml:"think"`       // closed: mean pause between calls
 	Start    time.Duration `json:"start,omitempty" yaml:"start"`       // herd: when the first call begins
 	Spread   time.Duration `json:"spread,omitempty" yaml:"spread"`     // herd: time within which all calls begin; 0 means at once
@@ -63,8 +63,8 @@ const (
 )
 
 // Service answers calls with a number of workers, each of which serves one call
-// at a time. Work whose caller is gone stays in the queue and is done for no
-// caller, unless Deadlines is set.
+// at a time. Workers also serve queued calls whose caller no longer waits,
+// unless Deadlines is set.
 type Service struct {
 	Name      string     `json:"name" yaml:"name"`
 	Workers   int        `json:"workers,omitempty" yaml:"workers"`     // 0 means no limit
@@ -91,7 +91,7 @@ const (
 type Latency struct {
 	Distribution Distribution  `json:"distribution" yaml:"distribution"`
 	Mean         time.Duration `json:"mean" yaml:"mean"`
-	Sigma        float64       `json:"sigma,omitempty" yaml:"sigma"`   // lognormal: of the logarithm
+	Sigma        float64       `json:"sigma,omitempty" yaml:"sigma"`   // lognormal: standard deviation of the logarithm
 	Growth       float64       `json:"growth,omitempty" yaml:"growth"` // share added for every other call in progress; 0 means none
 }
 
@@ -111,9 +111,9 @@ type RateLimit struct {
 	Burst      int        `json:"burst,omitempty" yaml:"burst"`             // calls at once after a pause; 0 means 1
 	RetryAfter RetryAfter `json:"retry-after,omitempty" yaml:"retry-after"` // sent with refusals
 
-	// foreseen is how many calls the backlog counts before they have arrived,
-	// as in the published simulation. With 0 the service counts the calls that
-	// it has refused.
+	// foreseen is how many calls the backlog contains before any call has
+	// arrived, as in the published simulation. With 0 the backlog contains the
+	// calls that the service has refused.
 	foreseen int
 }
 
@@ -139,8 +139,8 @@ type Failure struct {
 	Service string        `json:"service,omitempty" yaml:"service"` // empty means the first
 	From    time.Duration `json:"from,omitempty" yaml:"from"`
 	Until   time.Duration `json:"until,omitempty" yaml:"until"`   // 0 means to the end
-	Share   float64       `json:"share,omitempty" yaml:"share"`   // of the calls; of the workers left for capacity; not for an outage
-	Factor  float64       `json:"factor,omitempty" yaml:"factor"` // slow: times as long
+	Share   float64       `json:"share,omitempty" yaml:"share"`   // share of the calls that are affected; for capacity, of the workers that are left; not for an outage
+	Factor  float64       `json:"factor,omitempty" yaml:"factor"` // slow: how many times as long the work takes
 }
 
 // Writers change one value: each reads it, writes it, and starts again if
@@ -148,7 +148,7 @@ type Failure struct {
 type Writers struct {
 	Count int           `json:"count" yaml:"count"`
 	Hop   time.Duration `json:"hop" yaml:"hop"`               // mean time of a message one way; an attempt takes four
-	Sigma time.Duration `json:"sigma,omitempty" yaml:"sigma"` // its standard deviation: a hop takes |N(hop, sigma)|
+	Sigma time.Duration `json:"sigma,omitempty" yaml:"sigma"` // standard deviation of that time: a hop takes |N(hop, sigma)|
 }
 
 // Group is a set of members that each propose one change of a replicated state.
@@ -159,11 +159,11 @@ type Group struct {
 	Members   int           `json:"members" yaml:"members"`
 	Acceptors int           `json:"acceptors,omitempty" yaml:"acceptors"` // 0 means 5
 	Hop       time.Duration `json:"hop" yaml:"hop"`                       // mean time of a message one way
-	Sigma     float64       `json:"sigma,omitempty" yaml:"sigma"`         // its standard deviation, as a share of the mean
+	Sigma     float64       `json:"sigma,omitempty" yaml:"sigma"`         // standard deviation of that time, as a share of the mean
 	Behind    int           `json:"behind,omitempty" yaml:"behind"`       // epochs that were decided while the members were disconnected
 }
 
 func (g *Group) acceptors() int { return cmp.Or(g.Acceptors, 5) }
 
-// DefaultBucket is the bucket of a scenario that sets none.
+// DefaultBucket is the width of the buckets if Scenario.Bucket is 0.
 const DefaultBucket = 100 * time.Millisecond

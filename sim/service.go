@@ -11,7 +11,7 @@ import (
 // service is the state of a service.
 type service struct {
 	Service
-	caller int // its index among the callers, if it calls another service
+	caller int // index in serviceModel.callers, if it calls another service
 	rate   *limit.Rate
 	faults
 
@@ -40,9 +40,9 @@ func newService(v Service) service {
 // job is an attempt at a service.
 type job struct {
 	stream  stream
-	time    int64  // of a worker
-	answer  int64  // when it will be answered; 0 while that is unknown
-	call    uint32 // the call whose attempt it is; none after that has ended
+	time    int64  // how long a worker needs
+	answer  int64  // when the service will answer; 0 while that is unknown
+	call    uint32 // the call whose attempt it is; none after the attempt has ended
 	next    uint32 // the next in the list of waiting jobs
 	service uint8
 	slot    uint8 // 0 for an attempt, 1 for its hedge
@@ -59,7 +59,8 @@ type jobTable struct {
 	freeJobs []uint32
 }
 
-// sendJob sends an attempt to its service as a job.
+// sendJob sends an attempt of the call to its target as a job. slot is 0 for
+// the attempt itself, 1 for its hedge.
 func (w jobServer) sendJob(id uint32, slot uint8) {
 	c := &w.calls[id]
 	j := w.addJob(job{
@@ -168,7 +169,7 @@ func (w jobServer) enqueue(id uint32) {
 // workers returns the present number of workers.
 func (v *service) workers() int { return v.workersLeft(v.capacity) }
 
-// workersLeft returns the number of workers of a share.
+// workersLeft returns how many workers the share is, rounded.
 func (v *Service) workersLeft(share float64) int { return int(math.Round(float64(v.Workers) * share)) }
 
 // startJob gives a job to a worker.
@@ -219,8 +220,8 @@ func (w jobServer) finishWork(id uint32) {
 	w.startCall(own)
 }
 
-// callerDeadline returns when the job's caller stops waiting, if the service
-// supports deadlines; else 0.
+// callerDeadline returns when the job's caller stops waiting. It is 0 if the
+// caller has no timeout or the service does not support deadlines.
 func (w jobServer) callerDeadline(j *job) int64 {
 	c := &w.calls[j.call]
 	if left := c.timeLeft(&w.callers[c.caller].Policy); left > 0 && w.services[j.service].Deadlines {
@@ -229,7 +230,7 @@ func (w jobServer) callerDeadline(j *job) int64 {
 	return 0
 }
 
-// answerJob answers a job and gives its worker the next.
+// answerJob answers a job and gives its worker the next waiting job.
 func (w jobServer) answerJob(id uint32, ok bool) {
 	j := w.jobs[id]
 	w.freeJobs = append(w.freeJobs, id)
@@ -276,7 +277,8 @@ type slowFailure struct {
 
 var noFaults = faults{capacity: 1}
 
-// updateFaults recomputes the faults of the service that a failure affects.
+// updateFaults recomputes the faults of the service that failure n affects, and
+// starts waiting jobs if it has more workers now.
 func (w jobServer) updateFaults(n int) {
 	i := max(w.plan.scenario.index(w.plan.scenario.Failures[n].Service), 0)
 	w.services[i].faults = faultsAt(&w.plan.scenario, i, time.Duration(w.queue.now))
@@ -297,7 +299,7 @@ func faultsAt(s *Scenario, i int, now time.Duration) faults {
 	return t
 }
 
-// addFailure adds a failure; n is its number among the slow ones.
+// addFailure adds a failure. If it is of kind Slow, n is its number among those.
 func (t *faults) addFailure(f Failure, n uint64) {
 	switch f.Kind {
 	case Outage:
@@ -322,5 +324,5 @@ func (t *faults) slowdown(job stream) float64 {
 			times *= s.factor
 		}
 	}
-	return min(times, float64(maxTime)) // finite, so that products stay numbers
+	return min(times, float64(maxTime)) // stays finite, because infinity times zero is NaN
 }

@@ -10,7 +10,7 @@ import (
 type Estimate struct {
 	Mean float64 `json:"mean"`
 	Half float64 `json:"half"`  // half the width of the 95 % interval; 0 with fewer than two seeds
-	N    int     `json:"seeds"` // seeds for which there is a value
+	N    int     `json:"seeds"` // number of seeds that have a value
 }
 
 // estimate returns the estimate from a value for each seed. NaN values are
@@ -52,8 +52,8 @@ func student(freedom int) float64 {
 	return z + (z*z*z+z)/(4*float64(freedom))
 }
 
-// fine is the number of buckets for each doubling, as a power of two: the error
-// of a value is at most half of one in 128, less than half a per cent.
+// fine is the binary logarithm of the number of histogram buckets for each
+// doubling of the value: with 128 buckets, the error is below half a per cent.
 const fine = 7
 
 // histogram counts values in buckets that grow with the value. Its sums do not
@@ -72,8 +72,8 @@ func (h *histogram) record(v int64) {
 	h.total++
 }
 
-// slot returns the number of the bucket: exact below 256, then 128 for each
-// doubling.
+// slot returns the number of the bucket of a value: each value below 256 has its
+// own, then there are 128 for each doubling.
 func slot(v uint64) int {
 	shift := max(bits.Len64(v)-fine-1, 0)
 	return shift<<fine + int(v>>shift)
@@ -95,8 +95,8 @@ func (h *histogram) add(o *histogram) {
 	h.total += o.total
 }
 
-// quantile returns the value below which the share of all lies; false if there
-// are none.
+// quantile returns the value below which this share of the values lies; false if
+// the histogram is empty.
 func (h *histogram) quantile(share float64) (float64, bool) {
 	rank := min(int64(share*float64(h.total)), h.total-1)
 	for i, n := range h.counts {

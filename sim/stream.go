@@ -35,7 +35,8 @@ const (
 // newStream returns the stream of a run.
 func newStream(seed uint64) stream { return stream(scramble(seed + golden)) }
 
-// derive returns the stream of a part: of a client, of a call, of an attempt.
+// derive returns the stream of a part of the run, such as the n-th client, call
+// or attempt.
 func (s stream) derive(p purpose, n uint64) stream {
 	return stream(scramble(uint64(s) ^ scramble(n*golden+uint64(p))))
 }

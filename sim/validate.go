@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Limits that bound the memory and the time of a run. They are far above any
-// use.
+// The limits of a scenario bound the memory and the time of a run. They are far
+// above what real scenarios need.
 const (
 	maxClients  = 20_000_000
 	maxBuckets  = 200_000
@@ -22,7 +22,7 @@ const (
 	maxRate     = 1e9
 )
 
-// problems collects the problems of fields.
+// problems collects what is wrong with the fields of a struct.
 type problems []error
 
 func (p *problems) add(field, format string, args ...any) {
@@ -60,7 +60,7 @@ func (p *problems) checkInt(field string, v, lo, hi int) {
 }
 
 // checkUnused adds a problem if a field is set that has no effect in the
-// scenario.
+// scenario. The message is "only" and what, such as "allowed with services".
 func (p *problems) checkUnused(field string, set bool, what string) {
 	p.check(!set, field, "only %s", what)
 }
@@ -130,10 +130,10 @@ func (c Clients) check(p *problems, s Scenario) {
 	default:
 		p.add("clients.arrivals", "%q: want open, closed or herd", c.Arrivals)
 	}
-	p.checkUnused("clients.rate", c.Rate != 0 && c.Arrivals != Open, "open arrivals have one")
-	p.checkUnused("clients.think", c.Think != 0 && c.Arrivals != Closed, "closed arrivals have one")
-	p.checkUnused("clients.start", c.Start != 0 && c.Arrivals != Herd, "a herd has one")
-	p.checkUnused("clients.spread", c.Spread != 0 && c.Arrivals != Herd, "a herd has one")
+	p.checkUnused("clients.rate", c.Rate != 0 && c.Arrivals != Open, "allowed with open arrivals")
+	p.checkUnused("clients.think", c.Think != 0 && c.Arrivals != Closed, "allowed with closed arrivals")
+	p.checkUnused("clients.start", c.Start != 0 && c.Arrivals != Herd, "allowed with a herd")
+	p.checkUnused("clients.spread", c.Spread != 0 && c.Arrivals != Herd, "allowed with a herd")
 	for i, name := range c.Fallback {
 		p.check(s.index(name) >= 0, fmt.Sprintf("clients.fallback[%d]", i), "there is no service %q", name)
 	}
@@ -161,7 +161,7 @@ func (f Failure) check(p *problems, at string, s Scenario) {
 	case f.Until != 0 && f.Until <= f.From:
 		p.add(at+"until", "%v is not after from %v", f.Until, f.From)
 	case f.From > s.length():
-		p.add(at+"from", "%v is after the end", f.From)
+		p.add(at+"from", "%v is after the end of the run", f.From)
 	}
 	p.check(f.Service == "" || s.index(f.Service) >= 0, at+"service", "there is no service %q", f.Service)
 	switch f.Kind {
@@ -174,14 +174,15 @@ func (f Failure) check(p *problems, at string, s Scenario) {
 		p.checkRange(at+"share", f.Share, 0, 1)
 		f.checkCapacity(p, at, s)
 	case Outage:
-		p.checkUnused(at+"share", f.Share != 0, "errors, blackhole, slow and capacity have one")
+		p.checkUnused(at+"share", f.Share != 0, "allowed for errors, blackhole, slow and capacity")
 	default:
 		p.add(at+"kind", "%q: want errors, outage, blackhole, slow or capacity", f.Kind)
 	}
-	p.checkUnused(at+"factor", f.Factor != 0 && f.Kind != Slow, "slow has one")
+	p.checkUnused(at+"factor", f.Factor != 0 && f.Kind != Slow, "allowed for slow")
 }
 
-// checkCapacity adds a problem if the service cannot lose this capacity.
+// checkCapacity adds a problem if the service of a capacity failure has no limit
+// of workers, or would lose the last worker that its order needs.
 func (f Failure) checkCapacity(p *problems, at string, s Scenario) {
 	if len(s.Services) == 0 {
 		return
@@ -213,7 +214,7 @@ func (s Scenario) checkServices(p *problems) {
 	case n == 0:
 		p.add("services", "the list is empty: add at least one")
 	case n > maxServices:
-		p.add("services", "%d are more than %d", n, maxServices)
+		p.add("services", "%d services are more than %d", n, maxServices)
 	}
 	for i, v := range s.Services {
 		at := fmt.Sprintf("services[%d].", i)
@@ -226,7 +227,7 @@ func (s Scenario) checkServices(p *problems) {
 		v.check(p, at)
 		switch j := s.index(v.Calls); {
 		case v.Calls == "":
-			p.checkUnused(at+"policy", v.Policy != "", "a service that calls another has one")
+			p.checkUnused(at+"policy", v.Policy != "", "allowed for a service that calls another")
 		case j < 0:
 			p.add(at+"calls", "there is no service %q", v.Calls)
 		case j <= i:
@@ -241,12 +242,12 @@ func (v Service) check(p *problems, at string) {
 	switch v.Order {
 	case "", FIFO:
 	case LIFO, ByPriority:
-		p.checkUnused(at+"order", v.Workers == 0, "a service with workers has a queue")
+		p.checkUnused(at+"order", v.Workers == 0, "allowed for a service with workers")
 		p.check(v.Order != ByPriority || v.Queue != 0, at+"queue", "is 0, but an order by priority needs a limit: set it")
 	default:
 		p.add(at+"order", "%q: want fifo, lifo or priority", v.Order)
 	}
-	p.checkUnused(at+"queue", v.Queue != 0 && v.Workers == 0, "a service with workers has a queue")
+	p.checkUnused(at+"queue", v.Queue != 0 && v.Workers == 0, "allowed for a service with workers")
 	v.Latency.check(p, at+"latency.")
 	if v.Limit != nil {
 		v.Limit.check(p, at+"limit.")
@@ -266,7 +267,7 @@ func (l Latency) check(p *problems, at string) {
 	p.checkRange(at+"growth", l.Growth, 0, 1e6)
 	switch l.Distribution {
 	case Constant, Exponential:
-		p.checkUnused(at+"sigma", l.Sigma != 0, "a lognormal has one")
+		p.checkUnused(at+"sigma", l.Sigma != 0, "allowed for lognormal")
 	case Lognormal:
 		p.check(l.Sigma > 0 && l.Sigma <= 10, at+"sigma", "%v is not between 0 and 10", l.Sigma)
 	default:

@@ -18,7 +18,8 @@ const (
 	writerDue                      // the wait is over
 )
 
-// contest is what the models of conflicting writers have in common.
+// contest is the common part of the models in which writers conflict: writers
+// and group.
 type contest struct {
 	queue queue
 	plan  *plan
@@ -27,7 +28,8 @@ type contest struct {
 	policy caller
 }
 
-// rival makes one call, which fails while others win.
+// rival is the state of one writer or member: it makes one call, whose attempts
+// fail while others win.
 type rival struct {
 	prev     time.Duration
 	attempts uint32
@@ -39,8 +41,8 @@ func newContest(p *plan, c *Contestant, count int, seed uint64) contest {
 	return contest{plan: p, root: newStream(seed), recorder: newRecorder(p), policy: newCaller(c, nil, count)}
 }
 
-// handleLoss schedules the event of the next attempt, or returns the reason to
-// give up.
+// handleLoss schedules the next attempt of a rival as an event of the kind due.
+// If the policy gives up, it returns the reason instead, else 0.
 func (w *contest) handleLoss(x *rival, who uint32, due uint8) retry.Reason {
 	x.account.Fail()
 	u := w.root.derive(forBackoff, uint64(who)).draw(forBackoff, uint64(x.attempts))
@@ -66,21 +68,21 @@ func (w *contest) finish(x *rival, why retry.Reason) {
 	w.recordEnd(0, w.queue.now, why)
 }
 
-// writers simulates writers that conflict.
+// writers simulates writers that change one value.
 type writers struct {
 	contest
 	writers []writer
 	version uint32 // of the value that they write
 }
 
-// writer writes once.
+// writer is a writer that changes the value once.
 type writer struct {
 	rival
-	hops uint64
+	hops uint64 // messages sent so far
 	seen uint32 // the version that it read
 }
 
-// runWriters runs the scenario once. All begin at the same moment.
+// runWriters runs the scenario once. All writers begin at the same moment.
 func runWriters(ctx context.Context, p *plan, c *Contestant, seed uint64) (*recorder, error) {
 	n := p.scenario.Writers.Count
 	w := &writers{contest: newContest(p, c, n, seed), writers: make([]writer, n)}
@@ -132,7 +134,7 @@ func (w *writers) handle(e event) {
 	}
 }
 
-// startAttempt starts to read and write.
+// startAttempt sends the read request of a new attempt.
 func (w *writers) startAttempt(who uint32) {
 	x := &w.writers[who]
 	x.attempts++
@@ -140,7 +142,8 @@ func (w *writers) startAttempt(who uint32) {
 	w.sendMessage(readArrives, who)
 }
 
-// sendMessage sends a message, which arrives as an event of the kind.
+// sendMessage sends a message to or from the writer. Its arrival is an event of
+// the given kind.
 func (w *writers) sendMessage(kind uint8, who uint32) {
 	x := &w.writers[who]
 	s := w.plan.scenario.Writers

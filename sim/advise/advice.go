@@ -11,13 +11,13 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// Request says what a policy is needed for.
+// Request has the scenarios and goals for which a policy is needed.
 type Request struct {
 	Cases    []Case        // all with services, or all with writers
 	Deadline time.Duration // longest wait of a caller: the policy's total timeout; 0 means 30s
 }
 
-// Case is a scenario that a policy must handle, and how well.
+// Case is a scenario that a policy must handle, and what it must reach there.
 type Case struct {
 	Scenario sim.Scenario
 	Goal     Goal
@@ -26,7 +26,7 @@ type Case struct {
 // Options say how much is simulated.
 type Options struct {
 	Seed     uint64                // of the first run of each candidate
-	Seeds    int                   // runs of the last candidates, 2 or more; 0 means 8, or 400 for writers, of which there are few
+	Seeds    int                   // runs of each candidate in the last round, 2 or more; 0 means 8, or 400 for writers, which call only once each
 	Workers  int                   // goroutines; 0 means one for each processor
 	Progress func(done, total int) // called after each run, one call at a time; the total is an estimate; nil means none
 }
@@ -48,10 +48,10 @@ type Advice struct {
 	Seeds    int           `json:"seeds"`
 	Tried    int           `json:"tried"`  // number of candidates
 	Runs     int           `json:"runs"`   // number of simulated runs
-	Events   int           `json:"events"` // number of events in them
+	Events   int           `json:"events"` // number of simulated events in those runs
 }
 
-// Outcome is the result of a scenario with the policy.
+// Outcome is the result of a policy in one scenario.
 type Outcome struct {
 	Scenario string `json:"scenario"`
 	Goal     Goal   `json:"goal"`

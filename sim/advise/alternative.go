@@ -19,7 +19,8 @@ type Alternative struct {
 // near is how much further from the goal an alternative may be.
 const near = 0.2
 
-// alternatives returns the standings that are better in some respect.
+// alternatives returns, for each respect, the standing that improves most on the
+// best one, if one does and is near enough to the goal.
 func (s *search) alternatives(best standing, standings []standing) []Alternative {
 	list := []Alternative{}
 	taken := map[candidate]bool{best.candidate: true}
@@ -65,8 +66,8 @@ func (s *search) outcomes(st standing) (list []Outcome) {
 	return list
 }
 
-// shortfalls sets Best of each miss: the best value of any candidate, even if
-// that one misses other parts of the goal.
+// shortfalls sets Best of each miss: the best value of any candidate in all,
+// even of a candidate that misses other parts of the goal.
 func (s *search) shortfalls(misses []Miss, all []standing) []Miss {
 	for i := range misses {
 		m := &misses[i]

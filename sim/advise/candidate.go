@@ -32,8 +32,7 @@ func (c candidate) contestant() sim.Contestant {
 	return s
 }
 
-// parts returns how many features the candidate has that a reader must
-// understand.
+// parts returns how many features the candidate has: fewer are simpler.
 func (c candidate) parts() int {
 	n := 0
 	for _, has := range []bool{c.breaker, c.policy.Attempts > 1, c.policy.Budget != limit.BudgetSpec{}, c.policy.AttemptTimeout > 0, c.policy.Kind == backoff.Decorrelated} {
@@ -44,7 +43,7 @@ func (c candidate) parts() int {
 	return n
 }
 
-// searchSpace is the space in which candidates are searched.
+// searchSpace generates candidates that fit the scenarios.
 type searchSpace struct {
 	unit     time.Duration // duration of a call without failures
 	deadline time.Duration // longest wait of a caller
@@ -72,10 +71,11 @@ func newSearchSpace(cases []Case, deadline time.Duration) searchSpace {
 	return f
 }
 
-// budget is the library's default.
+// budget is the library's default retry budget.
 var budget = limit.Refund(1, 0.1, 10)
 
-// candidates returns a coarse grid; refine searches around the best one later.
+// candidates returns a coarse grid of candidates. Later, search.refine searches
+// around the best one.
 func (f searchSpace) candidates() (list []candidate) {
 	timeouts := []time.Duration{nice(10 * f.unit), nice(40 * f.unit)}
 	budgets, breakers := []limit.BudgetSpec{{}, budget}, []bool{false, true}
@@ -176,7 +176,8 @@ func without(c candidate) (names []string, list []candidate) {
 	return names, list
 }
 
-// nice rounds to 1, 2 or 5 times a power of ten, at least a millisecond.
+// nice rounds d to 1, 2 or 5 times a power of ten, and to at least a
+// millisecond.
 func nice(d time.Duration) time.Duration {
 	if d < time.Millisecond {
 		return time.Millisecond

@@ -6,19 +6,19 @@
 //
 // It simulates candidates, keeps the best third, simulates these with more
 // seeds, and so on (successive halving). Then it varies the best one in every
-// direction. Finally it removes each part of the winner, one at a time: what
-// gets worse without the part is the reason for it.
+// direction. Finally it removes each feature of the winner, one at a time, and
+// reports the measure that gets worse as the reason for that feature.
 //
 // Policies that reach the goal are ranked by these criteria, in this order:
 //
-//   - They do no harm: no fewer calls succeed than with one patient attempt,
-//     and the service recovers.
+//   - They do no harm: no fewer calls succeed than with a single attempt that
+//     waits until the deadline, and the service recovers.
 //   - They put less load on the service.
 //   - Their slow calls are faster.
 //   - They are simpler.
 //
-// If no policy reaches the goal, the closest one is returned, with what it
-// misses and by how much.
+// If no policy reaches the goal, the closest one is returned, with the parts of
+// the goal that it misses and by how much.
 //
 // The advice is only as good as the scenarios, which say what can fail. It is a
 // starting point, not a proof.

@@ -13,7 +13,7 @@ import (
 // Goal says what a policy must reach in a scenario. A zero field sets no goal.
 type Goal struct {
 	Success       float64       `json:"success,omitempty"`       // least share of the calls that succeed
-	P99           time.Duration `json:"p99_ns,omitempty"`        // highest latency of 99 % of the calls, which must therefore succeed
+	P99           time.Duration `json:"p99_ns,omitempty"`        // time within which 99 % of all calls must succeed
 	Amplification float64       `json:"amplification,omitempty"` // most attempts per call
 	Recovery      time.Duration `json:"recovery_ns,omitempty"`   // longest time to recover after the last failure has ended
 }
@@ -44,11 +44,11 @@ func (p *problems) check(holds bool, format string, args ...any) {
 type aim struct {
 	name  string
 	want  float64
-	least bool // want is a lower bound, not an upper one
-	of    func(*sim.Result) sim.Estimate
+	least bool                           // want is a lower bound, not an upper one
+	of    func(*sim.Result) sim.Estimate // returns the measure
 }
 
-// aims returns the parts of the goal.
+// aims returns the parts of the goal that are set.
 func (g Goal) aims() []aim {
 	all := []aim{
 		{"success", g.Success, true, func(r *sim.Result) sim.Estimate { return r.Success }},
@@ -65,14 +65,14 @@ type Miss struct {
 	Scenario string       `json:"scenario"`
 	Want     float64      `json:"want"` // times in seconds
 	Got      sim.Estimate `json:"got"`
-	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds in which there was none
+	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds in which the service did not recover
 	Best     float64      `json:"best"`            // the best value of any candidate, even if it misses other parts
 }
 
 // check returns the parts of the goal that a result misses, and its distance
-// from the goal: 0 if it misses nothing. The worse end of the interval counts,
-// so that a goal is reached beyond doubt. Distances of different parts can be
-// added: each is the logarithm of the factor by which a value is too large; for
+// from the goal: 0 if it misses nothing. It compares the worse end of the 95 %
+// interval with the goal. The distance is a sum over the parts. The distance of
+// a part is the logarithm of the factor by which the value is too large; for
 // success, the value is the share of calls that fail.
 func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance float64) {
 	for _, a := range g.aims() {
@@ -82,7 +82,7 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 		case a.least:
 			got.Half = math.Max(got.Half, resolution(r))
 			d = math.Log((1 - got.Mean + got.Half) / (1 - a.want))
-		case a.name == "p99" && r.Success.Mean < 0.99: // a policy that gives up early is not fast
+		case a.name == "p99" && r.Success.Mean < 0.99: // more than 1 % of the calls fail, so that 99 % can't succeed in time
 			d = math.Max(d, math.Log((1-r.Success.Mean)/0.01))
 		case a.name == "recovery" && r.NeverRecovers > 0:
 			d = math.Max(d, 0) + 5*r.NeverRecovers
@@ -100,8 +100,8 @@ func (g Goal) check(scenario string, r *sim.Result) (misses []Miss, distance flo
 	return misses, distance
 }
 
-// resolution returns the uncertainty of the share of success due to the number
-// of calls alone; if none of n calls failed, up to 3/n may fail.
+// resolution returns the uncertainty of the share of success that is due to the
+// number of calls. If none of n calls failed, it is 3/n (the rule of three).
 func resolution(r *sim.Result) float64 {
 	n := math.Max(r.Calls.Mean*float64(r.Calls.N), 1)
 	p := r.Success.Mean

@@ -7,8 +7,8 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// Reason says what one feature of the policy is good for: how much worse a
-// measure is without it.
+// Reason says why the policy has one of its features: how much worse a measure
+// is without the feature.
 type Reason struct {
 	For      string       `json:"for"`                // retries, jitter, the last attempt, the budget, the breaker, the attempt timeout
 	Scenario string       `json:"scenario,omitempty"` // where the effect is largest; empty if there is none
@@ -27,17 +27,17 @@ type Trade struct {
 	Better   bool         `json:"better"` // with the policy
 }
 
-// lesser is the best policy without one of its features. Its results are
-// compared with those of the best, seed by seed.
+// lesser is the best policy without one of its features.
 type lesser struct {
 	lacks string
 	standing
 }
 
-// strip removes the features that the best policy does not need to reach the
-// goal. It returns the rest, and the rest without each of its features. Jitter
-// and the attempt timeout always stay: they are for callers that fail together
-// and for calls that are never answered, which few scenarios contain.
+// strip removes features from the best policy as long as it ranks higher
+// without them. It returns the policy that is left, and that policy without
+// each of its features. It keeps jitter and the attempt timeout: they help
+// callers that fail together and calls that are never answered, which few
+// scenarios contain.
 func (s *search) strip(ctx context.Context, best standing) (standing, []lesser, error) {
 	for {
 		names, list := without(best.candidate)
@@ -68,7 +68,7 @@ func (s *search) strip(ctx context.Context, best standing) (standing, []lesser, 
 // measure is a measure that a reason or a trade may name.
 type measure struct {
 	name string
-	more bool // more is better
+	more bool // a larger value is better
 	of   func(*sim.Measures[sim.Estimate]) sim.Estimate
 }
 
@@ -80,8 +80,8 @@ var measures = []measure{
 	{"peak", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Peak }},
 }
 
-// worse returns how much worse b is than a: the logarithm of their ratio; for
-// success, that of the shares that fail.
+// worse returns how much worse b is than a: the logarithm of the ratio of the
+// values; for success, of the shares that fail. It is negative if b is better.
 func (m measure) worse(a, b sim.Estimate) float64 {
 	x, y := a.Mean, b.Mean
 	if m.more {
@@ -90,14 +90,16 @@ func (m measure) worse(a, b sim.Estimate) float64 {
 	return math.Log(math.Max(y, 1e-6) / math.Max(x, 1e-6))
 }
 
-// slight is a difference that does not matter even if it is significant.
+// slight is the largest result of worse that is ignored even if the difference
+// is significant.
 const slight = 0.01
 
-// differs reports whether a difference is significant.
+// differs reports whether a difference is significant: its 95 % interval does
+// not contain zero.
 func differs(d sim.Estimate) bool { return d.N > 1 && math.Abs(d.Mean) > d.Half }
 
-// reasons returns, for each feature of the best policy, where its effect is
-// largest.
+// reasons returns, for each feature of the best policy, the scenario and the
+// measure that get worst without it.
 func (s *search) reasons(best standing, others []lesser) []Reason {
 	list := []Reason{}
 	for _, o := range others {

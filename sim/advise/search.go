@@ -23,8 +23,8 @@ type standing struct {
 	slow     float64 // p99 in seconds, the mean over the scenarios
 }
 
-// compare orders standings, the best first. Differences below the noise of a
-// few seeds are ignored.
+// compare orders standings, the best first. It rounds values, so that
+// differences below the noise of a few seeds are ignored.
 func compare(a, b standing) int {
 	return cmp.Or(
 		cmp.Compare(min(len(a.misses), 1), min(len(b.misses), 1)),
@@ -47,21 +47,22 @@ type search struct {
 	searchSpace searchSpace
 	known       map[candidate]bool
 	patient     []float64  // for each case, the success of one attempt that waits until the deadline
-	first       []standing // of the whole grid
+	first       []standing // standings of the first round: all candidates of the grid
 	fresh       uint64     // added to the seed for the final ranking, so that it does not use the seeds that selected the best
 	runs        int
 	events      int
 	total       int // estimated number of runs
 }
 
-// rungs are the rounds of the search: the seeds of each candidate, and the
-// fraction that stays (1/keep).
+// rungs are the rounds of the search: the number of seeds for each candidate,
+// and the fraction of the candidates that stays (1/keep).
 var rungs = []struct{ seeds, keep int }{{1, 3}, {2, 3}, {4, 2}}
 
 // fewest is the least number of candidates that stay in each round.
 const fewest = 6
 
-// climb compares the candidates in rounds until a few are left, the best first.
+// climb compares the candidates in rounds until a few are left, and returns
+// those, the best first.
 func (s *search) climb(ctx context.Context) ([]standing, error) {
 	list := s.searchSpace.candidates()
 	s.estimateRuns(len(list))
@@ -85,8 +86,8 @@ func candidatesOf(standings []standing) (list []candidate) {
 	return list
 }
 
-// measurePatience measures how many calls succeed without retries and without a
-// breaker: a policy with fewer does harm.
+// measurePatience measures the success of one attempt that waits until the
+// deadline, without a breaker. A policy with less success does harm.
 func (s *search) measurePatience(ctx context.Context) error {
 	patience := s.searchSpace.deadline
 	if s.searchSpace.writers { // whose attempts have no timeout
@@ -113,7 +114,8 @@ func (s *search) estimateRuns(n int) {
 	s.total += (n + 2*(n+8) + n + 8 + 7) * s.options.Seeds * each
 }
 
-// refine searches around the best candidate, twice.
+// refine compares the best candidate with its neighbours, and repeats that once
+// if a neighbour was better.
 func (s *search) refine(ctx context.Context, standings []standing) ([]standing, error) {
 	for range 2 {
 		best := standings[0].candidate
@@ -159,12 +161,12 @@ func (st *standing) add(g Goal, scenario string, patient float64, r *sim.Result)
 	misses, distance := g.check(scenario, r)
 	st.misses = append(st.misses, misses...)
 	st.distance += distance
-	// A call that was rejected before it was made does not count as saved load.
+	// Below 1, a breaker has rejected calls: that does not count as less load.
 	st.load += math.Max(r.Amplification.Mean, 1)
 	st.never += r.NeverRecovers
 	st.harm += math.Max(patient-r.Success.Mean, 0)
 	st.slow += r.P99.Mean
-	// The series are not needed for a hundred candidates.
+	// The series are not needed, and those of a hundred candidates are large.
 	st.results = append(st.results, sim.Result{
 		Name: r.Name, Policy: r.Policy, Measures: r.Measures, NeverRecovers: r.NeverRecovers, Versus: r.Versus,
 	})

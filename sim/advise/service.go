@@ -14,7 +14,7 @@ type Service struct {
 	Rate      float64       // calls per second
 	Capacity  float64       // calls per second that it can serve, rounded up to whole workers; 0 means twice the rate
 	Latency   time.Duration // mean duration of a call without queueing
-	Processes int           // that call it, each with its own budget and breaker; 0 means 10
+	Processes int           // number of processes that call it, each with its own budget and breaker; 0 means 10
 	Errors    float64       // share of the calls that fail on a normal day; 0 means 1 %
 	Outage    time.Duration // how long it may be down; 0 means 30s
 }
@@ -36,7 +36,7 @@ func (s Service) Validate() error {
 
 const (
 	maxRate = 100_000
-	calls   = 20_000 // of a scenario, about; fewer are not enough for a p99
+	calls   = 20_000 // approximate number of calls in a scenario; fewer are not enough for a p99
 )
 
 // withDefaults returns the service with every zero replaced by its default.
@@ -49,15 +49,15 @@ func (s Service) withDefaults() Service {
 }
 
 // Cases returns the scenarios that a policy for the service must handle: a
-// normal day, with the goal's success and p99; an outage; and a time in which
-// the service has half of its workers and a fifth of its answers are errors.
-// The last two have the goal's recovery, and all have its amplification.
-// through is the share of the calls that must succeed during the scenario with
-// the outage; 0 sets no such goal.
+// normal day; an outage; and a brownout, in which the service has half of its
+// workers and a fifth of its answers are errors. The normal day has the goal's
+// success and p99, the other two have its recovery, and all have its
+// amplification. through is the share of the calls that must succeed in the
+// scenario with the outage; 0 sets no such goal.
 func (s Service) Cases(g Goal, through float64) []Case {
 	s = s.withDefaults()
 	everyday := sim.Failure{Kind: sim.Errors, Share: s.Errors}
-	ordinary := s.scenario("ordinary", "errors as on every day", 0, everyday)
+	ordinary := s.scenario("ordinary", "the usual share of errors", 0, everyday)
 
 	const from = 10 * time.Second
 	until := from + s.Outage
@@ -86,8 +86,8 @@ func (s Service) scenario(name, about string, failing time.Duration, failures ..
 	}
 }
 
-// lasting returns the duration of a scenario: the time until its failures end,
-// and enough time after that to see a recovery and to count calls.
+// lasting returns the duration of a scenario whose failures end after failing:
+// that time, and enough time after it for a recovery and for enough calls.
 func (s Service) lasting(failing time.Duration) time.Duration {
 	enough := time.Duration(calls / s.Rate * float64(time.Second))
 	return failing + min(max(enough-failing, 30*time.Second), 10*time.Minute).Round(time.Second)
