@@ -41,7 +41,7 @@ func TestDetect(t *testing.T) {
 			`rule limit-resets of pack claude-code, evidence: line; time parsed from "3pm (UTC)" as moment`,
 		}},
 		"an explanation": {[]string{"--explain", "--pack", "claude-code"}, detectLog, []string{
-			"LINE  RULE", "decoy: contains its words", "alive: the program continues", "decides",
+			"LINE  RULE", "decoy: contains words of a rule", "alive: the program continues", "decides",
 		}},
 		"no explanation without words":  {[]string{"--explain"}, "done\n", []string{"no line contains a phrase of any rule"}},
 		"a pack that knows only a part": {[]string{"--pack", "aider", "--exit", "1"}, detectLog, []string{"overloaded\n", "the program was retrying"}},

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// decodeJSON decodes a pack in JSON. A program wrote it, for example from the configuration, so its
-// lines mean nothing to the user: errors name the path instead.
+// decodeJSON decodes a pack in JSON. Errors name the path of a value and not its line, because the
+// JSON was written by a program, for example from the configuration, and the user does not see it.
 func decodeJSON(text []byte) (spec Spec, err error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -25,7 +25,8 @@ func decodeJSON(text []byte) (spec Spec, err error) {
 	return spec, fill(reflect.ValueOf(&spec).Elem(), v, "")
 }
 
-// fill sets a field to a decoded value. The error joins all values that do not fit.
+// fill sets a part of a Spec to a decoded value. The error joins an error for each value of the
+// wrong type or with an unknown key; path is the position of v.
 func fill(to reflect.Value, v any, path string) error {
 	if v == nil {
 		return nil

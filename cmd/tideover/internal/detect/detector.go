@@ -16,7 +16,7 @@ import (
 type Options struct {
 	Location *time.Location // for times without a zone; nil means the machine's zone
 	Lines    int            // number of last lines that count; 0 means 20
-	At       time.Time      // when the output was written; zero means the time of each Write
+	At       time.Time      // when the output was written; zero means the time of each call of Write
 	Explain  bool           // record data for [Detector.Explain], which costs time
 
 	// OnSessionID is called once, with the session id that the program has printed. It must not
@@ -57,7 +57,7 @@ type Detector struct {
 	said   bool    // the current text comes from an event
 	fenced bool    // the current text is in a code block
 	indent bool    // the current line is indented like code
-	open   bool    // an event reported a problem that later progress would cancel
+	open   bool    // an event has reported a problem, which progress of the program would cancel
 	events []match // the last matching events
 	whole  []byte  // the last event, not shortened
 }
@@ -215,7 +215,7 @@ func (d *Detector) event(line []byte) {
 
 // interesting reports whether the event must be decoded, which takes a hundred times as long as a
 // search for literals. Signs of progress occur in most events, so their literals count only while
-// there is something to cancel.
+// there is a problem that they can cancel.
 func (d *Detector) interesting(line []byte) bool {
 	return hasAny(line, d.pack.literals) || d.open && hasAny(line, d.pack.movedOn)
 }
@@ -240,7 +240,7 @@ func (d *Detector) matchEvent(event any, e entry) *rule {
 	return nil
 }
 
-// readMessages processes the text in an event as if it had been printed.
+// readMessages processes the text in an event as if the program had printed it.
 func (d *Detector) readMessages(event any) {
 	d.said = true
 	defer func() { d.said = false }()

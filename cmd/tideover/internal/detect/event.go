@@ -13,10 +13,10 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// path selects values of an event.
+// path selects values of an event by the names of its fields.
 type path []string
 
-// parsePath parses a.b, a.*.b and **.b.
+// parsePath parses paths such as a.b, a.*.b and **.b; see [Rule].
 func parsePath(text string) (path, error) {
 	p := path(strings.Split(text, "."))
 	for i, name := range p {
@@ -30,8 +30,8 @@ func parsePath(text string) (path, error) {
 	return p, nil
 }
 
-// visit calls more for the values at the path until it returns false. Names are visited in sorted
-// order, so that the order is stable.
+// visit calls more with each value at the path, until more returns false; then visit returns false,
+// too. Names are visited in sorted order, so that the order is stable.
 func (p path) visit(v any, more func(any) bool) bool {
 	if len(p) == 0 {
 		return more(v)
@@ -61,7 +61,7 @@ func (p path) visit(v any, more func(any) bool) bool {
 	return true
 }
 
-// below continues in a child: with the same path if it starts with **.
+// below continues visit in a child: with the same path if the path starts with **, else with the rest.
 func (p path) below(child any, more func(any) bool) bool {
 	if p[0] == "**" {
 		return p.visit(child, more)
@@ -73,7 +73,7 @@ func (p path) below(child any, more func(any) bool) bool {
 type condition []wanted
 
 type wanted struct {
-	text   string
+	text   string // the path as written in the pack
 	path   path
 	values []string
 }
@@ -105,7 +105,8 @@ func compileCondition(spec map[string]any) (condition, error) {
 	return c, nil
 }
 
-// fails returns the part of the condition that the event does not meet; "" if it meets all.
+// fails returns a description of the first part of the condition that the event does not meet; "" if
+// it meets all.
 func (c condition) fails(event any) string {
 	for _, w := range c {
 		found, held := "nothing", false
@@ -122,8 +123,8 @@ func (c condition) fails(event any) string {
 	return ""
 }
 
-// has reports whether the value is one of those wanted. *text* matches a part, and !text any other
-// value.
+// has reports whether the value is one of those wanted. In a pack, *text* means any value that
+// contains text, and !text means any value except text.
 func (w *wanted) has(text string) bool {
 	return slices.ContainsFunc(w.values, func(v string) bool {
 		if other, ok := strings.CutPrefix(v, "!"); ok {
@@ -141,7 +142,7 @@ func scalar(v any) (string, bool) {
 	switch v := v.(type) {
 	case nil, map[string]any, []any:
 		return "", false
-	case float64: // of a pack that was stored as JSON
+	case float64: // the pack was stored as JSON
 		return strconv.FormatFloat(v, 'f', -1, 64), true
 	default:
 		return fmt.Sprint(v), true

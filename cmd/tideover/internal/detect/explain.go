@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Finding is a line that contains a literal of a rule, and the verdict on it.
+// Finding is a line that contains one of the literals of a rule, and the verdict on that line.
 type Finding struct {
 	Number  int    `json:"number"` // of the line, from 1
 	Line    string `json:"line"`
@@ -23,7 +23,7 @@ func (d *Detector) Explain(code int) (Stop, []Finding) {
 	defer d.mu.Unlock()
 	stop, list := d.decide(code)
 	var out []Finding
-	events, texts := map[int]bool{}, map[int]bool{} // by number and by count: several events may be on one line, and a message on several
+	events, texts := map[int]bool{}, map[int]bool{} // lines with matches: events by number, because a line may have several; texts by count, because a message may have several lines
 	for _, m := range list {
 		if m.rule.trust == ByEvent {
 			events[m.number] = true
@@ -57,7 +57,7 @@ func (d *Detector) almost(e entry) Finding {
 		}
 	}
 	f.Rule = strings.Join(ids, ", ")
-	f.Verdict = "decoy: contains its words, but is not a message"
+	f.Verdict = "decoy: contains words of a rule, but is not its message"
 	if d.lines.count-e.count >= d.lines.limit {
 		f.Verdict += "; also outside of the last lines"
 	}
@@ -75,7 +75,8 @@ func (t *trace) addText(e entry, rules []*rule) {
 	}
 }
 
-// hints reports whether the line is worth an explanation. Signs of progress are not.
+// hints reports whether the explanation should mention the rule for a line, which is in lower case:
+// the line contains a literal of the rule, and the rule is not a sign of progress.
 func (r *rule) hints(lower string) bool { return !r.MovedOn && r.near(lower) }
 
 // add records a line.

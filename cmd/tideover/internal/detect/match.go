@@ -16,7 +16,7 @@ type match struct {
 	end     int // lineRing.count of its last line
 	order   int
 	said    bool   // the text comes from an event
-	verdict string // for an explanation
+	verdict string // why the match counts or not; "" means that it counts so far
 }
 
 // own reports whether the message is specific to the program. A match of generic may come from
@@ -30,7 +30,8 @@ type lineMatcher struct {
 	wrapped int            // greatest number of continuation lines of a message
 }
 
-// matchLines matches the lines that count and, for an explanation, the recorded ones above them.
+// matchLines matches the last lines. traced are recorded lines above them, which it matches for an
+// explanation.
 func (l *lineMatcher) matchLines(lines *lineRing, traced []entry) (list []match) {
 	for _, e := range traced {
 		if older := lines.count - e.count; older >= lines.limit && !e.event {
@@ -65,7 +66,7 @@ func (l *lineMatcher) matchAt(kept []entry, i int) *match {
 			continue
 		}
 		if best == nil && l.matchOneOf(kept, i+1, i+n) {
-			break // that line matches without this one
+			break // a later line matches alone, so it is a message of its own
 		}
 		m.end = kept[i+n].count
 		best = m
@@ -88,7 +89,8 @@ func (e *entry) continues(first entry) bool {
 	return !e.event && e.said == first.said && (!e.said || e.number == first.number)
 }
 
-// completes reports whether a match of several lines says more than one of fewer, which may be nil.
+// completes reports whether m, a match of several lines, says more than part, a match of fewer of
+// these lines. part may be nil.
 func (m *match) completes(part *match) bool {
 	stated := !m.reading.until.IsZero()
 	switch {
@@ -103,8 +105,8 @@ func (m *match) completes(part *match) bool {
 	}
 }
 
-// matchText matches a text with the rules for lines; nil if none matches. above is its context; nil
-// matches any context.
+// matchText matches a text with the rules for lines; nil if none matches. above has the lines above
+// it, in which a rule may require a context; nil turns that requirement off.
 func (l *lineMatcher) matchText(text string, e entry, above []entry) *match {
 	lower := strings.ToLower(text)
 	for _, r := range l.rules {
@@ -121,7 +123,8 @@ func (l *lineMatcher) matchText(text string, e entry, above []entry) *match {
 	return nil
 }
 
-// inContext reports whether the line or one of those above it contains the context of the rule.
+// inContext reports whether the line or one of those above it contains the context of the rule. It
+// returns true if the rule has no context, or if above is nil.
 func (r *rule) inContext(e entry, above []entry) bool {
 	has := func(e entry) bool { return containsAny(strings.ToLower(string(e.text)), r.Context) }
 	return len(r.Context) == 0 || above == nil || has(e) || slices.ContainsFunc(above, has)
@@ -134,7 +137,8 @@ func containsAny(text string, list []string) bool {
 	return slices.ContainsFunc(list, func(part string) bool { return strings.Contains(text, part) })
 }
 
-// matchLine matches a line that contains a literal.
+// matchLine reports whether the rule matches a line that contains one of its literals, and returns
+// the time in the line.
 func (r *rule) matchLine(line string, at time.Time, zone *time.Location) (reading, bool) {
 	m := r.pattern.FindStringSubmatch(line)
 	if m == nil {
@@ -149,7 +153,7 @@ func (r *rule) matchLine(line string, at time.Time, zone *time.Location) (readin
 	return r.orWait(got, at), true
 }
 
-// matchEvent matches an event.
+// matchEvent reports whether the rule matches an event, and returns the time in the event.
 func (r *rule) matchEvent(event any, at time.Time, zone *time.Location) (reading, bool) {
 	if r.event.fails(event) != "" {
 		return reading{}, false
@@ -169,7 +173,8 @@ func (r *rule) matchEvent(event any, at time.Time, zone *time.Location) (reading
 	return r.orWait(got, at), true
 }
 
-// orWait adds the rule's own wait if no time was stated.
+// orWait returns the stated time, or else the time that the rule itself sets. It returns no time if
+// there is nothing to wait for.
 func (r *rule) orWait(got reading, at time.Time) reading {
 	if got.until.IsZero() && r.wait > 0 {
 		got.until, got.stated, got.as = at.Add(r.wait), r.For, asRule

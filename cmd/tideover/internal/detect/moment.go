@@ -35,7 +35,7 @@ var (
 		`(?:,? (?P<year>\d{4}))?,?(?: at)? )?(?:at )?(?P<hour>\d{1,2})(?::(?P<min>\d{2}))?(?::(?P<sec>\d{2}))?(?: ?(?P<half>[ap])\.?m\b\.?)?` + zoneAtEnd + `)`)
 )
 
-// wall is a wall-clock time with an optional date. Missing parts are -1.
+// wall is a wall-clock time with an optional date. Missing parts of the date are -1.
 type wall struct {
 	year, month, day  int
 	weekday, ahead    int // ahead in days: 0 today, 1 tomorrow
@@ -43,9 +43,9 @@ type wall struct {
 	zone              *time.Location
 }
 
-// A program may be retried just after the end of a limit and print the same moment again. So if
-// the last such moment is more recent than this, it is in the past, and the next one is not
-// meant.
+// A program that is retried just after the end of a limit may print the same moment again. So if the
+// last such moment was less than this ago, the text means that moment, which is in the past, and not
+// the next one.
 const (
 	recentTime    = time.Hour            // for a time of day
 	recentWeekday = 24 * time.Hour       // with a weekday
@@ -78,8 +78,8 @@ func readMoment(text string, at time.Time, zone *time.Location) (time.Time, erro
 	return time.Time{}, errPast
 }
 
-// readDate parses a day without a time. It means the beginning of that day, or its end if it has
-// begun: the limit ends some time on that day.
+// readDate parses a date without a time of day: the limit ends some time on that day. It returns the
+// beginning of the day, or if that is over, the end of the day.
 func readDate(text string, at time.Time, zone *time.Location) (time.Time, error) {
 	day, err := time.Parse("1/2/2006", text)
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *wall) next(at time.Time) time.Time {
 	}
 }
 
-// recent returns how long ago the last such moment may be to count as recent.
+// recent returns how long ago a moment of this form may be to count as recent.
 func (w *wall) recent() time.Duration {
 	switch {
 	case w.month > 0:
@@ -161,7 +161,7 @@ func parseWall(text string, zone *time.Location) (w wall, err error) {
 	return w, err
 }
 
-// digits parses a number; it returns none if there is none.
+// digits parses a number. If the text is not a number, it returns the value of none.
 func digits(text string, none int) int {
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -187,8 +187,8 @@ func (w *wall) clock(half string, minutes bool) error {
 	return nil
 }
 
-// days returns the possible days; the first that fits counts. They are given as noon UTC, which no
-// clock change moves to another day.
+// days returns the days that the date may mean, in order; the first that fits counts. Each is given
+// as noon UTC, which no clock change moves to another day.
 func (w *wall) days(today time.Time) (list []time.Time) {
 	noon := func(year int, month time.Month, day int) time.Time {
 		return time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
@@ -207,7 +207,7 @@ func (w *wall) days(today time.Time) (list []time.Time) {
 	case w.ahead >= 0:
 		list = append(list, noon(today.Year(), today.Month(), today.Day()+w.ahead))
 	default:
-		for n := -1; n <= 8; n++ { // a clock change may skip the time, or it may be over
+		for n := -1; n <= 8; n++ { // more than a week: a clock change may skip the time of one day, or the time may be over
 			d := noon(today.Year(), today.Month(), today.Day()+n)
 			if w.weekday < 0 || d.Weekday() == time.Weekday(w.weekday) {
 				list = append(list, d)

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxKept limits the stored part of a line. Of a longer one the beginning and the end are stored,
-// because patterns are anchored there.
+// maxKept limits the stored bytes of a line. Of a longer line, only the beginning and the end are
+// stored, because patterns are anchored there.
 const maxKept = 4 << 10
 
 // normalizer converts output to the plain lines that a terminal would show. It reuses its buffer,
@@ -31,7 +31,7 @@ func (n *normalizer) line(raw []byte) {
 			raw = n.escape(raw)
 			continue
 		case c == '\r':
-			// The text after it overwrites the line, if there is any.
+			// The text after a carriage return overwrites the line, if there is any.
 			if seen(raw[1:]) {
 				n.buf = n.buf[:0]
 			}
@@ -54,7 +54,8 @@ func (n *normalizer) line(raw []byte) {
 	n.emit(n.buf)
 }
 
-// plain reports whether the line needs only trimming.
+// plain reports whether the line is printable ASCII without double spaces, so that it needs only
+// trimming.
 func plain(line []byte) bool {
 	before := byte(0)
 	for _, c := range line {
@@ -78,7 +79,8 @@ func (n *normalizer) space() {
 	}
 }
 
-// rune adds a character that is not ASCII, or the equivalent that patterns use.
+// rune adds a character that is not ASCII. It replaces variants of quotes, dashes and dots by the
+// characters that patterns use.
 func (n *normalizer) rune(r rune) {
 	switch r {
 	case '‘', '’', 'ʼ', '‛', '′':
@@ -109,7 +111,7 @@ func (n *normalizer) rune(r rune) {
 	}
 }
 
-// emit yields the line without its ornaments, unless it is empty then.
+// emit removes the ornaments around the line and yields it, unless nothing is left.
 func (n *normalizer) emit(line []byte) {
 	line = bytes.TrimFunc(line, ornament)
 	for echoed(line) {
@@ -120,8 +122,8 @@ func (n *normalizer) emit(line []byte) {
 	}
 }
 
-// echoed reports whether the line begins with an echoed control key: ^@, ^C. A letter that is
-// followed by a word belongs to that word.
+// echoed reports whether the line begins with an echoed control key, such as ^@ or ^C. In a text such
+// as ^Cannot, the letter belongs to the word.
 func echoed(line []byte) bool {
 	if len(line) < 2 || line[0] != '^' {
 		return false
@@ -153,8 +155,8 @@ func appendShort(dst, line []byte) []byte {
 	return append(append(append(dst, head...), "..."...), tail...)
 }
 
-// escape processes the escape sequence at the start of raw and returns the rest. It handles only
-// effects that change the visible text.
+// escape processes the escape sequence at the start of raw and returns the text after it. It handles
+// only sequences that change the visible text, and skips all others.
 func (n *normalizer) escape(raw []byte) []byte {
 	if len(raw) < 2 {
 		return nil

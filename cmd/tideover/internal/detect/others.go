@@ -4,11 +4,10 @@ import (
 	"slices"
 )
 
-// StopByAny is [Detector.Stop] with a second try: if no rule of the pack explains the stop, the
-// other built-in packs are used, because a shell may have run an assistant. Only their specific
-// rules count, in the last 5 lines, and the note of the verdict names the pack. Exit code 0 is
-// doubted only if the pack is generic, because a specific pack knows how its program reports a
-// failure.
+// StopByAny is [Detector.Stop] with a second try: if no rule of the pack explains the stop, it tries
+// the other built-in packs, because a shell may have run an assistant. Only their specific rules
+// count, in the last 5 lines, and the note of the verdict names the pack. With exit code 0 it tries
+// them only if the pack is generic, because a specific pack knows how its program reports a failure.
 func (d *Detector) StopByAny(code int) Stop {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -37,7 +36,7 @@ func (d *Detector) StopByAny(code int) Stop {
 	return stop
 }
 
-// readBy returns the verdict of another pack on the last lines.
+// readBy returns the verdict of another pack on the stored last lines.
 func (d *Detector) readBy(pack *Pack, code int) Stop {
 	other := New(pack, Options{Location: d.options.Location, Lines: d.options.Lines, At: d.options.At})
 	other.foreign = true

@@ -53,7 +53,7 @@ func Names() []string {
 	return []string{"claude-code", "codex", "gemini", "agy", "copilot-cli", "cursor-agent", "opencode", "aider", "generic"}
 }
 
-// lookup finds the pack that another one extends.
+// lookup returns the pack with this name, for a pack that extends it.
 type lookup func(name string) (*Pack, error)
 
 // builtins has the built-in packs. Compiling one takes milliseconds, so each is compiled at its
@@ -72,7 +72,7 @@ var builtins = func() map[string]func() (*Pack, error) {
 	return packs
 }()
 
-// Builtin returns a built-in pack; each call returns the same one.
+// Builtin returns the built-in pack with this name. Calls with the same name return the same pack.
 func Builtin(name string) (*Pack, error) {
 	if p := builtins[name]; p != nil {
 		return p()
@@ -136,8 +136,8 @@ func decodeSpec(text []byte) (spec Spec, err error) {
 	return spec, nil
 }
 
-// Compile checks a pack and makes it usable. The rules of the pack that it extends come after its
-// own; an own rule replaces one with the same id.
+// Compile checks a spec and returns the pack. If the spec extends another pack, the rules of that
+// pack come after its own, except those whose id one of its own rules has.
 func Compile(spec Spec) (*Pack, error) { return compile(spec, Builtin) }
 
 func compile(spec Spec, base lookup) (*Pack, error) {
@@ -224,8 +224,8 @@ func addLiterals(to *[][]byte, list []string) {
 }
 
 // extend adds everything of the base pack that the pack does not define. A pack may have the name
-// of the built-in pack that it extends; the configuration does not allow that, because a name must
-// stand for one pack there.
+// of the built-in pack that it extends, but the configuration rejects that, because names of packs
+// must be unique there.
 func (p *Pack) extend(find lookup, ids map[string]bool) error {
 	base, err := find(p.spec.Extends)
 	if err != nil {
@@ -269,8 +269,8 @@ func closest(name string, words []string) (best string) {
 	return best
 }
 
-// alike counts the pairs of neighbouring letters that two words share. That finds a word by a part
-// of it as well as by a misspelling.
+// alike counts the pairs of neighbouring letters that two words share. The count is high for a
+// misspelling of a word, and also for a part of it.
 func alike(a, b string) (n int) {
 	for i := range len(a) - 1 {
 		if strings.Contains(b, a[i:i+2]) {

@@ -11,7 +11,7 @@ import (
 )
 
 // together is the distance in lines within which matches belong to one message, of which the most
-// important counts. Beyond it, a later match is a new message.
+// important match counts. A later match that is farther away is a new message.
 const together = 5
 
 func beside(a, b *match) bool { return max(a.count-b.end, b.count-a.end) <= together }
@@ -50,9 +50,9 @@ func (r *ranking) void() (alive int) {
 	return alive
 }
 
-// outdated says why a match is too far up to count; "" if it counts. The less specific the message,
-// the nearer to the end it must be. If the program succeeded, it must be among the program's own
-// last lines.
+// outdated returns why a match is too far above the end of the output to count; "" if it counts. The
+// less specific the message, the nearer to the end it must be. If the program succeeded, the message
+// must be specific and among the last lines, and must not be quoted.
 func (r *ranking) outdated(m *match) string {
 	older := r.lines.count - m.end
 	switch {
@@ -92,15 +92,15 @@ func (r *ranking) voids(sign, before *match) bool {
 	case sign.rule.MovedOn:
 		return !before.own() || r.done || r.foreign
 	default:
-		// Anything that the program ran may print that it is retrying. Without a reason, that does
-		// not cancel a limit with a stated end, unless the program makes progress.
+		// The sign says that something is retrying, which may be any tool that the program ran. If it
+		// has no reason, it does not cancel a limit with a stated end, unless more output follows.
 		return sign.rule.Reason != Unknown || !before.own() || before.reading.until.IsZero() || r.lines.count-sign.end > lastWords
 	}
 }
 
-// choose returns the index of the match that decides; -1 if none counts. It is the last one, or a
-// more important one near it; events come before text. fallback is the last match of a rule that
-// decides if no other does.
+// choose returns the index of the match that decides; -1 if none counts. It is the last match, or a
+// more important one near it; events come before text. fallback is the index of the last match of a
+// fallback rule, which decides if no other does; -1 if there is none.
 func choose(list []match) (best, fallback int) {
 	last := -1
 	fallback = -1
@@ -147,7 +147,7 @@ func (m *match) weight() int {
 // codeFence begins and ends a code block in Markdown.
 var codeFence = []byte("```")
 
-// errorHead matches a line that only announces an error.
+// errorHead matches a line that only announces an error, such as "API Error:".
 var errorHead = lazyregexp.New(`(?i)^(?:[a-z_-]+ )?[\w.]*error:$`)
 
 // quoted reports whether a matching line is probably part of an answer: it is in a code block, the
@@ -172,7 +172,7 @@ func (r *ranking) quoted(m *match) bool {
 	return false
 }
 
-// isMessage reports whether a specific rule matches the line.
+// isMessage reports whether a specific rule matches the line with this count.
 func isMessage(list []match, count int) bool {
 	return slices.ContainsFunc(list, func(m match) bool {
 		return m.count <= count && count <= m.end && m.own() && !m.rule.MovedOn
@@ -192,7 +192,7 @@ func isProse(line []byte) bool {
 }
 
 // looksLikeCode reports whether a line begins like code, with two spaces or more, or like a test
-// result. Any other symbol before the text makes it a message.
+// result, with a symbol such as ✓. A line that begins with any other symbol may be a message.
 func looksLikeCode(raw []byte) bool {
 	rest := bytes.TrimLeft(raw, " \t")
 	indented := len(raw)-len(rest) >= 2 || len(raw) > 0 && raw[0] == '\t'

@@ -25,7 +25,7 @@ var (
 	errPast    = errors.New("in the past")
 )
 
-// The formats of a time that the rule sets, not the output.
+// The values of reading.as for a time that is set by the rule and not stated in the output.
 const (
 	asRule     = "rule"      // by [Rule.For]
 	asRuleTime = "rule-time" // by [Rule.At]
@@ -36,11 +36,11 @@ type reading struct {
 	until  time.Time // zero on an error
 	stated string    // the words that were parsed
 	as     string    // the format they were parsed as
-	note   string    // the error
+	note   string    // why the stated time is not used; "" without an error
 }
 
-// forms has a parser for each format of a time. It gets the time and the zone in which the text was
-// written.
+// forms has a parser for each format of a time. A parser gets the text, and the time and the zone in
+// which it was written.
 var forms = map[string]func(text string, at time.Time, zone *time.Location) (time.Time, error){
 	"duration":     fromNow(readDuration),
 	"seconds":      fromNow(func(text string) (time.Duration, error) { return readNumber(text, time.Second) }),
@@ -54,8 +54,8 @@ var forms = map[string]func(text string, at time.Time, zone *time.Location) (tim
 // formNames returns the names of the formats, for errors.
 func formNames() string { return strings.Join(slices.Sorted(maps.Keys(forms)), ", ") }
 
-// read parses a text. The result is a moment between tolerance before the time of writing and
-// longest after it, or has a note with the error.
+// read parses a text in the format as, which was written at the time at. It accepts times from
+// tolerance before at to longest after at; otherwise the result has a note with the error.
 func read(text, as string, at time.Time, zone *time.Location) reading {
 	r := reading{stated: textfmt.TruncateWithin(strings.TrimSpace(text), 100, "..."), as: as}
 	until, err := forms[as](r.stated, at, zone)
@@ -80,9 +80,9 @@ func fromNow(parse func(string) (time.Duration, error)) func(string, time.Time, 
 	}
 }
 
-// readEpoch parses seconds or milliseconds since 1970, told apart by their size: as seconds, the
-// smallest number of milliseconds would be in the year 5138. It also accepts 2026-04-11T20:30:24Z,
-// which some programs write instead.
+// readEpoch parses seconds or milliseconds since 1970. Numbers from 1e11 on are milliseconds: as
+// seconds, they would be after the year 5138. It also accepts 2026-04-11T20:30:24Z, which some
+// programs write instead.
 func readEpoch(text string, at time.Time, zone *time.Location) (time.Time, error) {
 	if isoMoment.MatchString(text) {
 		return readMoment(text, at, zone)
@@ -101,7 +101,7 @@ func readEpoch(text string, at time.Time, zone *time.Location) (time.Time, error
 	}
 }
 
-// readRetryAfter parses the value of the header: seconds or a date.
+// readRetryAfter parses the value of a Retry-After header: seconds, a duration such as 2m, or a date.
 func readRetryAfter(text string, at time.Time, _ *time.Location) (time.Time, error) {
 	if number.MatchString(text) {
 		d, err := readNumber(text, time.Second)
@@ -126,7 +126,7 @@ var (
 )
 
 // readDuration parses durations such as 11.75s, 1m30s, 2 days 17 hours 14 minutes, 1 hour and 5
-// minutes. The units must decrease: 20s 35s is two durations.
+// minutes. The units must decrease: "20s 35s" is an error, because it is two durations.
 func readDuration(text string) (time.Duration, error) {
 	sum, above := 0.0, time.Duration(math.MaxInt64)
 	for rest := strings.TrimSpace(text); ; {
@@ -158,7 +158,7 @@ const (
 	week = 7 * day
 )
 
-// units has the names of units in lower case.
+// units maps the names of units, in lower case, to their lengths.
 var units = map[string]time.Duration{
 	"w": week, "week": week, "weeks": week, "d": day, "day": day, "days": day,
 	"h": time.Hour, "hr": time.Hour, "hrs": time.Hour, "hour": time.Hour, "hours": time.Hour,

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// macros are the words in braces and their patterns.
+// macros has pairs: a word in braces, which a pattern in a pack may contain, and its replacement.
 var macros = []string{
 	// The beginning of a message: at the start of its line, after a timestamp and words that mark
 	// an error, or as the text of an error in JSON.
@@ -57,7 +57,7 @@ func unknownMacro(name string) error {
 	if best := closest("{"+name+"}", words); best != "" {
 		msg += fmt.Sprintf(" (did you mean %s?)", best)
 	}
-	return fmt.Errorf(`%s; the words are %s, and a brace is \{`, msg, strings.Join(words, ", "))
+	return fmt.Errorf(`%s; the words are %s; write \{ for a brace`, msg, strings.Join(words, ", "))
 }
 
 // rule is a compiled [Rule].
@@ -78,7 +78,7 @@ type fieldAt struct {
 	as   string
 }
 
-// compileRule checks and compiles a rule. The errors name its fields.
+// compileRule checks and compiles a rule of the named pack. The errors name the fields of the rule.
 func compileRule(pack string, spec Rule) (*rule, error) {
 	r := &rule{Rule: spec, pack: pack}
 	errs := []error{r.checkKind(), r.checkVerdict()}
@@ -142,7 +142,7 @@ func (r *rule) checkVerdict() error {
 	case !slices.Contains([]Reason{Unknown, RateLimit, ContextFull, Terminal, Overloaded, Crashed}, r.Reason):
 		return fmt.Errorf("reason: %s is not allowed in a rule: it comes from the exit code", r.Reason)
 	case r.MovedOn && (r.Reason != Unknown || r.Alive || r.Terminal || r.waits()):
-		return errors.New("moved-on: cancels earlier matches, so reason, alive, terminal, for and until are not allowed")
+		return errors.New("moved-on: cancels earlier matches, so reason, alive, terminal, for, at and until are not allowed")
 	case r.Alive && r.Terminal:
 		return errors.New("alive: can't be used with terminal")
 	case r.Terminal && r.waits():
@@ -153,7 +153,7 @@ func (r *rule) checkVerdict() error {
 	return nil
 }
 
-// waits reports whether the rule sets a wait, or where it is stated.
+// waits reports whether the rule sets a wait or says where the output states one.
 func (r *rule) waits() bool { return r.For != "" || r.At != "" || len(r.Until) > 0 }
 
 func (r *rule) compileLine(pattern string) (err error) {

@@ -13,7 +13,7 @@ import (
 
 const (
 	screenWrapped = 6 // continuation rows of a message: screens are narrow
-	screenProse   = 2 // rows of prose that may follow a message; more are an answer
+	screenProse   = 2 // rows of prose that may follow a message; more rows mean that the program continued with an answer
 )
 
 // OnScreen is a limit on the screen of a running program.
@@ -22,10 +22,10 @@ type OnScreen struct {
 	Choice bool // the program asks the user to choose
 }
 
-// FindOnScreen looks for a limit on the screen of a program and returns the last one that is not
-// over. lines includes blank ones. Only specific messages count; for the pack generic, those of all
-// assistants. A message in prose, in the output of a tool, or one after which the program continued
-// does not count. zone is for times without a zone.
+// FindOnScreen returns the last limit on the screen of a program. lines are all rows of the screen,
+// including blank ones. Only specific messages count; for the pack generic, those of all assistants.
+// A message in prose, in the output of a tool, or one after which the program continued does not
+// count. at is the present time, and zone is for times without a zone.
 func (p *Pack) FindOnScreen(lines []string, at time.Time, zone *time.Location) (OnScreen, bool) {
 	rows := readScreen(lines)
 	if p.Name() != "generic" {
@@ -116,7 +116,7 @@ func isBorder(line string) bool {
 	return drawn >= 2 || ruled >= 3 && others == 0
 }
 
-// findOnScreen is FindOnScreen for one pack.
+// findOnScreen is FindOnScreen with the rules of this pack only.
 func (p *Pack) findOnScreen(rows []screenRow, at time.Time, zone *time.Location) (OnScreen, bool) {
 	d := New(p, Options{Location: zone, Lines: len(rows), At: at})
 	d.matcher.wrapped = screenWrapped
@@ -170,7 +170,7 @@ func quotedOnScreen(rows []screenRow, list []match, first, end int) bool {
 	return false
 }
 
-// announced reports whether the last row with text announces a quotation.
+// announced reports whether the last row with text announces a quotation: it ends with a colon.
 func announced(rows []screenRow) bool {
 	for i := len(rows) - 1; i >= 0 && !rows[i].border; i-- {
 		if text := rows[i].text; len(text) > 0 {

@@ -51,7 +51,7 @@ type sessionRule struct {
 type sessionReader struct {
 	rules  []*sessionRule
 	onID   func(id string) // as in [Options]; may be nil
-	id     string          // the first session id in the first lines; "" if none was printed
+	id     string          // the first session id that was printed in the first maxIDLine lines; "" if there was none
 	goneAt int             // count of the line that reports a missing session; 0 for none
 	lower  []byte          // reused buffer for a line in lower case
 }
@@ -59,7 +59,8 @@ type sessionReader struct {
 // idGroup is the name of the pattern group with the session id.
 const idGroup = "id"
 
-// maxIDLine is the number of first lines in which the id is searched: later output may quote one.
+// maxIDLine is the number of first lines in which the id is searched: later output may quote the id
+// of another session.
 const maxIDLine = 50
 
 // plausibleID matches session ids. They become arguments of commands, so they must not look like
@@ -108,7 +109,7 @@ func compileSessionRule(spec SessionID, gone bool) (*sessionRule, error) {
 	return r, r.checkExamples(spec.Examples)
 }
 
-// compileID sets where the id is.
+// compileID sets the path of the id in an event, or its group in a pattern.
 func (r *sessionRule) compileID(spec SessionID) (err error) {
 	if r.pattern == nil {
 		if r.path, err = parsePath(spec.Path); err != nil {
@@ -143,8 +144,8 @@ func (p *Pack) StatesSessionID() bool {
 	return slices.ContainsFunc(p.session, func(r *sessionRule) bool { return !r.gone })
 }
 
-// readLine looks for session messages in a line of text. above is the number of lines above it; with
-// said, the text comes from an event.
+// readLine looks for session messages in a line of text. above is the number of lines above it; said
+// means that the text comes from an event.
 func (s *sessionReader) readLine(line []byte, above int, said bool) {
 	if len(s.rules) == 0 {
 		return
@@ -204,7 +205,8 @@ func (r *sessionRule) idInEvent(event any) (id string) {
 	return id
 }
 
-// found records the id, or the missing session, that a rule has found.
+// found records what a rule has found in the line below above other lines: the id, or that the
+// session does not exist.
 func (s *sessionReader) found(r *sessionRule, id string, above int) {
 	switch id = strings.TrimSpace(id); {
 	case r.gone:

@@ -28,9 +28,9 @@ type Message struct {
 type Rule struct {
 	ID string `yaml:"id" json:"id"`
 
-	// Event is for lines of JSON: paths and the values there; a list means any of them, !text any
-	// other value. A path is names separated by dots; * is any name or index, and ** at the start
-	// is any depth.
+	// Event is for lines of JSON. It maps paths to the values that an event must have there. A list
+	// means any of its values, *text* any value that contains text, and !text any value except text.
+	// A path is names separated by dots; * is any name or index, and ** at the start is any depth.
 	Event map[string]any `yaml:"event" json:"event,omitempty"`
 
 	// Header is the name of a header, whose value is parsed like Retry-After.
@@ -44,15 +44,15 @@ type Rule struct {
 	// case; those for an event are spelled as in the event. A header needs none.
 	Literals []string `yaml:"literals" json:"literals,omitempty"`
 
-	// Context is for a line that is too unspecific alone: it, or one of the 8 lines above it, must
-	// contain one of these texts, in lower case.
+	// Context is for a line that is too unspecific alone: the line, or one of the 8 lines above it,
+	// must contain one of these texts. They are in lower case; case is ignored.
 	Context []string `yaml:"context" json:"context,omitempty"`
 
 	Reason   Reason  `yaml:"reason" json:"reason"`
-	Until    []Field `yaml:"until" json:"until,omitempty"`       // in an event; the first that exists counts
-	For      string  `yaml:"for" json:"for,omitempty"`           // wait if none is stated, such as 60s
-	At       string  `yaml:"at" json:"at,omitempty"`             // time of day at which the limit ends if none is stated, such as 00:00 America/Los_Angeles
-	Terminal bool    `yaml:"terminal" json:"terminal,omitempty"` // never wait
+	Until    []Field `yaml:"until" json:"until,omitempty"`       // fields of an event that state the end of the limit; the first that exists counts
+	For      string  `yaml:"for" json:"for,omitempty"`           // how long to wait if no end is stated, such as 60s
+	At       string  `yaml:"at" json:"at,omitempty"`             // time of day at which the limit ends if no end is stated, such as 00:00 America/Los_Angeles
+	Terminal bool    `yaml:"terminal" json:"terminal,omitempty"` // waiting does not help
 	Alive    bool    `yaml:"alive" json:"alive,omitempty"`       // the program continues by itself, which cancels earlier matches
 
 	// MovedOn is for signs that a program works, or failed for another reason. An event cancels

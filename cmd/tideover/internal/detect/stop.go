@@ -11,13 +11,13 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// Stop is why a command stopped.
+// Stop describes why a command stopped.
 type Stop struct {
 	Reason   Reason    `json:"reason"`
 	Terminal bool      `json:"terminal"`          // waiting does not help
 	Until    time.Time `json:"until,omitzero"`    // when it can continue; zero if not stated
 	Stated   string    `json:"stated,omitempty"`  // the words that Until was parsed from
-	As       string    `json:"as,omitempty"`      // the format they were parsed as; rule and rule-time mean that the rule sets it
+	As       string    `json:"as,omitempty"`      // the format of Stated; "rule" and "rule-time" mean that the rule sets Until
 	Note     string    `json:"note,omitempty"`    // remark, such as why a time was not used
 	Trust    Trust     `json:"trust"`             // kind of evidence
 	Pack     string    `json:"pack"`              // pack of the rule; without a rule, the pack of the detector
@@ -26,7 +26,7 @@ type Stop struct {
 	Number   int       `json:"number,omitempty"`  // of the line, from 1
 	Meaning  string    `json:"meaning,omitempty"` // of the exit code
 
-	fallback bool // the rule decides if no other does
+	fallback bool // Rule.Fallback of the rule that decided
 }
 
 // Stop returns why the command stopped. code is its exit code, negative if it is unknown, and 128
@@ -62,7 +62,7 @@ func (d *Detector) decide(code int) (Stop, []match) {
 }
 
 // saysFailed reports whether the last event about the outcome reports a failure. Then exit code 0
-// means nothing.
+// does not mean success.
 func saysFailed(list []match) (failed bool) {
 	for i := range list {
 		switch m := &list[i]; {
@@ -75,7 +75,7 @@ func saysFailed(list []match) (failed bool) {
 	return failed
 }
 
-// endLines ends incomplete lines, because the output has ended.
+// endLines processes incomplete lines as if they had ended.
 func (d *Detector) endLines() {
 	for _, s := range d.streams {
 		if len(s.partial) > 0 {
@@ -119,8 +119,8 @@ var limitWords = lazyregexp.New(`(?i)\b(?:rate|usage|request|token)s?[ _-]?limit
 // limit.
 const NotUnderstood = "not recognised as a limit: 'tideover detect --explain' shows why; to add a rule, see docs/detect.md"
 
-// Misread returns NotUnderstood if the stop counts as a crash although the last lines contain the
-// words of a limit.
+// Misread returns NotUnderstood if the stop counts as a crash although the last lines contain words
+// that messages about limits have; else "".
 func (s *Stop) Misread(tail []string) string {
 	last := tail[max(len(tail)-lastWords, 0):]
 	if s.Reason == Crashed && s.Rule == "" && slices.ContainsFunc(last, limitWords.MatchString) {
@@ -176,8 +176,8 @@ type Reason uint8
 // The reasons.
 const (
 	Unknown     Reason = iota
-	RateLimit          // can continue later
-	ContextFull        // can continue in a new session
+	RateLimit          // a rate or usage limit: the command can continue later
+	ContextFull        // the context is full: the work can continue in a new session
 	Terminal           // waiting does not help: no credits, a spending cap, not logged in
 	Overloaded         // the server is temporarily overloaded
 	UserExit           // the user ended it

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxLine limits the length of a line. A longer event is ignored. Of longer text the last part is
-// used: it comes from a program that draws on the screen and never ends a line.
+// maxLine limits the length of a line. A longer event is ignored. Of a longer text only the last part
+// is used: such text comes from a program that draws on the screen and never ends a line.
 const maxLine = 1 << 20
 
 // Stream receives one stream of output for its [Detector]. Lines of several streams are ordered by
@@ -18,7 +18,7 @@ type Stream struct {
 	dropped bool   // the line is an event that is too long; only its beginning is stored
 }
 
-// Write processes the next piece. It never fails.
+// Write processes the next piece of the output. It never fails.
 func (s *Stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -39,8 +39,8 @@ func (s *Stream) Write(p []byte) (int, error) {
 	}
 }
 
-// appendPartial stores a piece of a line. Where a long line is cut depends only on its length, not
-// on the pieces.
+// appendPartial stores a piece of a line, and shortens a line that is too long. Where it cuts the line
+// depends only on the length of the line, not on the sizes of the pieces.
 func (s *Stream) appendPartial(p []byte) {
 	for len(p) > 0 && !s.dropped {
 		n := min(len(p), maxLine-len(s.partial))

@@ -1,5 +1,5 @@
-// Package detecttest has the messages of today's assistants, with what they mean, for
-// the tests of the packages that read them and for the table of the documentation.
+// Package detecttest has the messages that current assistants print, with their meanings. They are
+// for the tests of the packages that parse them, and for the table in the documentation.
 package detecttest
 
 import (
@@ -15,17 +15,17 @@ var Now = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 
 // Message is what an assistant prints before it ends.
 type Message struct {
-	Tool   string // that prints it
-	Pack   string // of the tool
+	Tool   string // name of the program that prints the message
+	Pack   string // detection pack of the tool
 	Text   string
 	Reason string // why the tool stopped, with exit code 1
-	Zero   string // the same with exit code 0; "" means Reason
-	Final  bool   // no wait helps
+	Zero   string // why it stopped, with exit code 0; "" means Reason
+	Final  bool   // waiting does not help
 	Until  until  // when the limit ends; nil if that is not stated
 }
 
-// until returns when the limit of a message ends that is printed at a time, on a machine in a zone. It is zero if the
-// message states nothing at that time.
+// until returns when a limit ends whose message is printed at a time, on a machine in a zone. It returns zero if the
+// stated end is already over at that time.
 type until func(at time.Time, zone *time.Location) time.Time
 
 // ReasonAt returns why the tool stopped, given its exit code.
@@ -36,13 +36,13 @@ func (m *Message) ReasonAt(code int) string {
 	return m.Reason
 }
 
-// UntilAt returns when the limit ends, given the exit code, the zone of the machine, and that the message is printed at
-// [Now]. It is zero if that is not stated, or if the tool did not stop because of it.
+// UntilAt returns when the limit ends if the message is printed at [Now], given the exit code and the zone of the
+// machine. It returns zero if the end is not stated, or if the tool did not stop because of a limit.
 func (m *Message) UntilAt(code int, zone *time.Location) time.Time {
 	return m.UntilFrom(Now, code, zone)
 }
 
-// UntilFrom is [Message.UntilAt] of a message that is printed at a time.
+// UntilFrom is [Message.UntilAt] for a message that is printed at the time at.
 func (m *Message) UntilFrom(at time.Time, code int, zone *time.Location) time.Time {
 	if m.Until == nil || m.ReasonAt(code) != "rate-limit" {
 		return time.Time{}
@@ -50,7 +50,7 @@ func (m *Message) UntilFrom(at time.Time, code int, zone *time.Location) time.Ti
 	return m.Until(at, zone)
 }
 
-// What a session does after a stop.
+// The results of [Message.Follows]: what a session does after a stop.
 const (
 	Completes     = "is completed"
 	GivesUp       = "gives up at once"
@@ -66,7 +66,7 @@ func (m *Message) Follows(code int, zone *time.Location) string {
 	return m.FollowsFrom(Now, code, zone)
 }
 
-// FollowsFrom is [Message.Follows] of a message that is printed at a time.
+// FollowsFrom is [Message.Follows] for a message that is printed at the time at.
 func (m *Message) FollowsFrom(at time.Time, code int, zone *time.Location) string {
 	left := m.UntilFrom(at, code, zone).Sub(at)
 	switch {
@@ -87,13 +87,13 @@ func (m *Message) FollowsFrom(at time.Time, code int, zone *time.Location) strin
 	}
 }
 
-// in returns a time that passes.
+// in returns the end of a limit that is stated as a duration.
 func in(d time.Duration) until {
 	return func(at time.Time, _ *time.Location) time.Time { return at.Add(d) }
 }
 
-// calendar has the dates and the times of day of messages that are written at a time: those that they have at [Now], and
-// so many whole days later, or hours.
+// calendar shifts the dates in messages by whole days and the times of day by whole hours, so that messages that are
+// written later than [Now] do not state ends in the past.
 type calendar struct{ days, hours int }
 
 func calendarAt(now time.Time) calendar {
@@ -101,9 +101,9 @@ func calendarAt(now time.Time) calendar {
 	return calendar{int(math.Ceil(later.Hours() / 24)), int(math.Ceil(later.Hours()))}
 }
 
-// stated is what a message says of the end of its limit.
+// stated is the end of a limit as a message states it.
 type stated struct {
-	time.Time // whose clock and date the message shows
+	time.Time // date and time of day to print in the message
 	until
 }
 
@@ -120,8 +120,8 @@ func (c calendar) local(month time.Month, day, hour, minute, second int) stated 
 	}}
 }
 
-// daily returns a time of day in a zone, nil for that of the machine, of which the next one is meant. A time that has passed
-// within the hour is past, and states nothing.
+// daily returns a time of day in a zone; nil means the zone of the machine. The limit ends at the next such time. If the
+// time has passed within the last hour, the limit is over.
 func (c calendar) daily(hour, minute int, where *time.Location) stated {
 	hour = ((hour+c.hours)%24 + 24) % 24
 	return stated{time.Date(2026, 11, 15, hour, minute, 0, 0, time.UTC), func(at time.Time, zone *time.Location) time.Time {
@@ -129,7 +129,8 @@ func (c calendar) daily(hour, minute int, where *time.Location) stated {
 	}}
 }
 
-// nextDaily returns the next such time of day after a time, in its zone; zero if the last one is that recent.
+// nextDaily returns the next time of day hour:minute after at, in the zone of at. It returns zero if the last one was at
+// most recent ago.
 func nextDaily(at time.Time, hour, minute int, recent time.Duration) time.Time {
 	t := time.Date(at.Year(), at.Month(), at.Day(), hour, minute, 0, 0, at.Location())
 	switch passed := at.Sub(t); {
@@ -142,12 +143,12 @@ func nextDaily(at time.Time, hour, minute int, recent time.Duration) time.Time {
 	}
 }
 
-// midnightInCalifornia is when the quota of a day begins anew.
+// midnightInCalifornia returns when a daily quota of Gemini resets: at midnight Pacific time.
 func midnightInCalifornia(at time.Time, _ *time.Location) time.Time {
 	return nextDaily(at.In(place("America/Los_Angeles")), 0, 0, 0)
 }
 
-// place returns the zone of that name.
+// place returns the time zone with that name.
 func place(name string) *time.Location {
 	zone, err := time.LoadLocation(name)
 	if err != nil {
@@ -167,11 +168,11 @@ func ordinal(day int) string {
 
 const copilotLimit = "Sorry, you've hit a rate limit that restricts the number of Copilot model requests you can make within a specific time period. "
 
-// Messages are those that are known, in the order of the documentation, written at [Now].
+// Messages are all known messages as they are written at [Now], in the order of the documentation.
 var Messages = MessagesAt(Now)
 
-// MessagesAt returns the messages as they are written at a time. A date or a time of day in them is after that time: it is
-// as far away as in [Messages], and less than a day more, or less than an hour.
+// MessagesAt returns the messages as they are written at a time. Dates and times of day in them are after that time. A
+// date is less than a day farther away than in [Messages], a time of day less than an hour.
 func MessagesAt(now time.Time) []Message {
 	c := calendarAt(now)
 	var (
@@ -276,13 +277,13 @@ func MessagesAt(now time.Time) []Message {
 	}
 }
 
-// Decoy is output that has the words of a message and is none.
+// Decoy is output that contains the words of a message but is not one.
 type Decoy struct {
 	Pack, Text string
-	Zero       bool // it is told apart with exit code 0 only
+	Zero       bool // it is recognised as a decoy only with exit code 0
 }
 
-// Decoys are to be left alone.
+// Decoys are outputs that must not be detected as limits or other failures.
 var Decoys = []Decoy{
 	{Pack: "claude-code", Text: "The client now shows API Error: Rate limit reached as a banner."},
 	{Pack: "claude-code", Text: "I handle \"API Error: Rate limit reached\", 529 Overloaded and Credit balance is too low."},

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// newAsker returns how a session identifies itself to the gate of an account.
+// newAsker returns the description of a session for the gate of its account.
 func newAsker(s *Spec, run string, p *retry.Policy) account.Asker {
 	return account.Asker{
 		ID: run, Name: "session " + s.Name, Slack: p.ServerSlack, Longest: cmp.Or(p.ServerWait, retry.DefaultServerWait),
@@ -31,11 +31,11 @@ type usage struct {
 	asker   account.Asker
 	pass    *account.Pass
 	begun   time.Time
-	proven  *time.Timer
+	proven  *time.Timer // reports that the account works if the command runs long enough; nil if nothing waits for that
 }
 
 // useAccount asks the gate of the session's account for permission. id identifies the asker; forced
-// overrides the gate. If the gate holds the attempt back, end it with the error of
+// overrides the gate. If held is not nil, the caller must end the attempt with the error of
 // [attempt.waitForAccount], which uses neither an attempt nor a window.
 func (a *attempt) useAccount(id string, forced bool) (u *usage, held *account.Held) {
 	gate := a.runner.gate(a.spec.AccountName())
@@ -67,8 +67,9 @@ func (u *usage) release() {
 	u.pass.Leave()
 }
 
-// recordStop reports to the account why the command stopped. If the limit was known already, it
-// returns the wait that applies to all sessions, which uses up nothing.
+// recordStop reports to the account why the command stopped. If the limit was known already and the
+// session would resume after it, it returns the wait that applies to all sessions of the account. That
+// wait uses neither an attempt nor a window.
 func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
 	h := u.reportStop(stop)
 	if h == nil {
@@ -83,7 +84,7 @@ func (u *usage) recordStop(stop detect.Stop, memo *Memo) (held *account.Held) {
 }
 
 // reportStop reports to the account why the command stopped. If the limit was known already, it returns
-// the wait that applies to all sessions.
+// the wait that applies to all sessions of the account.
 func (u *usage) reportStop(stop detect.Stop) *account.Held {
 	if u == nil {
 		return nil
@@ -125,7 +126,7 @@ func (u *usage) probeDelay(ran time.Duration) time.Duration {
 	return retry.Decide(p, state, retry.Outcome{}, retry.Gates{}, math.MaxUint64).Wait
 }
 
-// gate returns the gate of an account; nil if there is none, so that the session runs alone.
+// gate returns the gate of an account; nil if the name is "" or the runner shares no limits.
 func (r *Runner) gate(name string) *account.Gate {
 	if r.Accounts == nil || name == "" {
 		return nil
@@ -148,7 +149,7 @@ type heldRuns struct {
 type heldRun struct {
 	gate  *account.Gate
 	asker account.Asker
-	due   time.Time // end of its own wait
+	due   time.Time // end of the run's own wait
 }
 
 // add adds a run and schedules checks. It does nothing if the runner can't wake runs.

@@ -28,8 +28,8 @@ type resumption struct {
 	dir    string   // the folder that the command changes to, "" if it does not
 }
 
-// assistants are those that can be resumed. Each function gets the command with its arguments, and
-// whether its standard input is piped.
+// assistants maps the assistants that can be resumed to functions that plan it. Each function gets
+// the command with its arguments, and whether its standard input is piped.
 var assistants = map[string]func(argv []string, piped bool) (resumption, error){
 	"claude": resumeClaude,
 	"codex":  resumeCodex,
@@ -58,10 +58,10 @@ var claudeCommands = []string{
 	"ultrareview", "update", "upgrade",
 }
 
-// resumeClaude chooses the id of the session with --session-id. Claude Code accepts that
-// together with --continue and --resume only with --fork-session ("--session-id can only be used
-// with --continue or --resume if --fork-session is also specified"), which copies the
-// conversation to the new id.
+// resumeClaude returns how a command of Claude Code is started and resumed. It sets the id of the
+// session with --session-id. Claude Code accepts that flag together with --continue and --resume only
+// with --fork-session ("--session-id can only be used with --continue or --resume if --fork-session
+// is also specified"), which copies the conversation to the new id.
 func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 	tokens, _, err := claudeFlags.parse(argv[1:], false)
 	if err != nil {
@@ -118,8 +118,9 @@ func resumeClaude(argv []string, _ bool) (r resumption, err error) {
 	return r, nil
 }
 
-// codexShared are flags of Codex that "codex" and "codex exec" have, as the sources
-// of August 2026 have them (codex-rs/utils/cli/src/shared_options.rs and exec/src/cli.rs).
+// The flags that both "codex" and "codex exec" accept: codexSharedOne with one value, codexShared
+// without a value. They are from the sources of August 2026
+// (codex-rs/utils/cli/src/shared_options.rs and exec/src/cli.rs).
 const (
 	codexSharedOne = "-m --model --local-provider -p --profile -s --sandbox -C --cd --add-dir -c --config --enable --disable"
 	codexShared    = "--oss --approve-for-me --not-so-yolo --dangerously-bypass-approvals-and-sandbox --yolo --dangerously-bypass-hook-trust --full-auto --strict-config"
@@ -146,7 +147,8 @@ var codexPrograms = []string{
 	"login", "logout", "mcp", "mcp-server", "app-server", "completion", "sandbox", "debug", "apply", "a", "cloud", "features", "help", "doctor", "update", "plugin",
 }
 
-// resumeCodex relies on the output for the id: Codex chooses it and prints it first.
+// resumeCodex returns how a command of Codex is started and resumed. Codex chooses the id of the
+// session itself and prints it first, so the id comes from the output.
 func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 	root, rest, err := codexRootFlags.parse(argv[1:], true)
 	switch {
@@ -198,7 +200,7 @@ func resumeCodex(argv []string, _ bool) (r resumption, err error) {
 	if !r.stdin {
 		r.prompt = tokens[words[len(words)-1]].value()
 	}
-	var before, after []token // the word resume; the session contains the images already
+	var before, after []token // flags before and after the word resume; without images, which the session contains already
 	for _, t := range without(tokens, "-i", "--image", "--last", "--all", endOfFlags) {
 		switch {
 		case t.flag == "":
@@ -231,7 +233,8 @@ var (
 	geminiIndex    = lazyregexp.New(`^[0-9]+$`)
 )
 
-// resumeGemini chooses the id of the session with --session-id, which Gemini CLI has since 0.41.
+// resumeGemini returns how a command of Gemini CLI is started and resumed. It sets the id of the
+// session with --session-id, which Gemini CLI has since 0.41.
 func resumeGemini(argv []string, piped bool) (r resumption, err error) {
 	tokens, _, err := geminiFlags.parse(argv[1:], false)
 	if err != nil {

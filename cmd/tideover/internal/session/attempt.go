@@ -22,14 +22,15 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// attempt is one attempt of a session: one start or resume command, and what follows its end.
+// attempt is one attempt of a session: it runs one start or resume command and decides what follows.
 type attempt struct {
 	runner *Runner
 	spec   *Spec // of the session, or of its fallback
 	task   *engine.Task
 }
 
-// handle runs the command of the attempt and returns what follows.
+// handle runs the command of the attempt. It returns the output of a completed session, or an error
+// that makes the engine wait, retry or give up.
 func (a *attempt) handle(ctx context.Context) ([]byte, error) {
 	r, s, t := a.runner, a.spec, a.task
 	before := ReadMemo(t.Progress)
@@ -85,7 +86,7 @@ func (a *attempt) reportStop(s Stop) {
 // commandEnd is how the command of an attempt ended.
 type commandEnd struct {
 	memo    Memo // for the next attempt
-	ran     bool // false if it could not be run
+	ran     bool // false if the command could not be run
 	resumed bool // it was a resume command
 	stop    detect.Stop
 	exit    int
@@ -93,7 +94,8 @@ type commandEnd struct {
 }
 
 // runCommand runs the start or the resume command of an attempt. It returns an error if the command
-// could not be run or was interrupted. Meanwhile it stores what whole returns for the memo.
+// could not be run or was interrupted. While the command runs, it stores whole(memo) as the progress
+// of the run; memo starts with the value of before.
 func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) Memo) (commandEnd, error) {
 	s, t := a.spec, a.task
 	notRun := commandEnd{memo: before}
@@ -119,13 +121,13 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 	if len(s.Fallback) > 0 {
 		memo.beginTurn(s.AssistantName(), false, time.Now())
 	}
-	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // needed by an attempt after a crash
+	if err := engine.SaveProgress(ctx, whole(memo)); err != nil { // the next attempt after a crash needs it
 		return notRun, cmp.Or(context.Cause(ctx), err)
 	}
 	running := &attemptMemo{memo: memo, whole: whole}
 	running.ctx, running.cancel = context.WithCancel(ctx)
 	options := detect.Options{}
-	if !mentions(s.Start, "Session") { // otherwise we have chosen the id, and the output may quote another
+	if !mentions(s.Start, "Session") { // otherwise we have chosen the id, and the output may contain the id of another session
 		options.OnSessionID = running.setStated
 	}
 	d := detect.New(pack, options)
@@ -162,8 +164,8 @@ func (a *attempt) runCommand(ctx context.Context, before Memo, whole func(Memo) 
 	return done, nil
 }
 
-// checkDir returns an error if the folder is missing, which would otherwise look like a missing
-// command.
+// checkDir returns an error if the folder is missing. Without this check, the system reports a
+// missing command instead. "" is valid.
 func checkDir(dir string) error {
 	if dir == "" {
 		return nil
@@ -192,8 +194,8 @@ type runEnd struct {
 	quit bool // its user typed after a limit had appeared on its screen
 }
 
-// run runs the command and passes its output to the detector. Secrets are redacted before the
-// output is split, so that no part of one remains.
+// run runs the command and passes its output to the detector. It redacts secrets before the detector
+// splits the output, so that no part of a secret remains.
 func (a *attempt) run(ctx context.Context, c commandRun) (runEnd, error) {
 	r, s := a.runner, a.spec
 	streams, err := r.Open(s)
@@ -209,7 +211,7 @@ func (a *attempt) run(ctx context.Context, c commandRun) (runEnd, error) {
 	switch {
 	case streams.Terminal:
 	case c.resumes || s.handedOver:
-		g.Stdin = nil // piped input is the first prompt, which the session has had
+		g.Stdin = nil // piped input is the first prompt, which the session already has
 	case s.Stdin != "":
 		g.Stdin = strings.NewReader(s.Stdin)
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// DefaultMorning is when a session continues that was stopped for the night and has no quiet hours.
+// DefaultMorning is the time of day at which a session continues that was stopped for the night, if
+// it has no quiet hours.
 const DefaultMorning = "07:00"
 
 // withRun calls f with the session. It returns ErrState if the session has no run.
@@ -79,8 +80,9 @@ func (m *Manager) Tonight(name string) time.Time {
 	return h.End(time.Now())
 }
 
-// Resume continues a session that was paused or postponed; an earlier wait goes on. A session that
-// gave up gets new attempts; another one that has ended starts again from the beginning.
+// Resume continues a session that was paused or postponed; a wait that is not over yet continues. A
+// session that gave up gets new attempts. Any other session that has ended starts again from the
+// beginning.
 func (m *Manager) Resume(ctx context.Context, name, by string) error {
 	return m.withSession(name, func(g *managed) error {
 		if g.run == "" {
@@ -120,8 +122,8 @@ func (m *Manager) retry(ctx context.Context, g *managed, i *engine.Info, by stri
 	return m.Engine.Retry(ctx, g.run, by)
 }
 
-// notPaused returns the error for a session that is not paused, with the command that ends its
-// wait.
+// notPaused returns the error for a session that is not paused. If the session waits, the error
+// names the command that ends the wait.
 func notPaused(st Status) error {
 	if st.State != "waiting" || st.Next == nil {
 		return fmt.Errorf("%w: session %q is %s, not paused: nothing to resume", ErrState, st.Name, st.State)
@@ -130,7 +132,7 @@ func notPaused(st Status) error {
 		ErrState, st.Name, st.Next.Local().Format("Jan 2 15:04:05 MST"), st.Name)
 }
 
-// Begin starts a session that has ended again from the beginning.
+// Begin starts an ended session again, from the beginning.
 func (m *Manager) Begin(ctx context.Context, name, by string) error {
 	return m.withRun(name, func(g *managed) error {
 		if g.spec == nil {
@@ -195,7 +197,8 @@ func (m *Manager) ReportLimit(ctx context.Context, name string, report LimitRepo
 	return nil
 }
 
-// ownWait returns the end of the session's wait without postponements by operators.
+// ownWait returns the end of the session's wait as it was before an operator postponed it; waits is
+// false if the session does not wait.
 func ownWait(i *engine.Info) (due time.Time, waits bool) {
 	a := lastAttempt(i)
 	if a == nil || a.Wait == nil || a.Ended == nil {

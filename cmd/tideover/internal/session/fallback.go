@@ -20,8 +20,8 @@ const DefaultFallbackAfter = time.Hour
 // promptField is the template field of the prompt of a handover.
 const promptField = "{{.Prompt}}"
 
-// headless has the arguments with which assistants work on a prompt without user interaction. They
-// allow changes of files in the folder.
+// headless has the arguments with which each assistant works on a prompt without user interaction.
+// They allow the assistant to change files in the folder.
 var headless = map[string][]string{
 	"claude": {"-p", promptField, "--permission-mode", "acceptEdits"},
 	"codex":  {"exec", "--json", "--sandbox", "workspace-write", promptField},

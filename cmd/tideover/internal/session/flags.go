@@ -171,7 +171,7 @@ func replaceArgument(tokens []token, at int, arg string) []token {
 	return tokens
 }
 
-// addFlag returns the tokens with one more flag, before the end of the flags.
+// addFlag returns the tokens with one more flag, args[0], and its values. It inserts them before "--".
 func addFlag(tokens []token, args ...string) []token {
 	at := slices.IndexFunc(tokens, func(t token) bool { return t.flag == endOfFlags })
 	if at < 0 {

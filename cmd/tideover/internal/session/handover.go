@@ -19,15 +19,15 @@ import (
 // has a limit. It is part of the [Memo].
 type Handover struct {
 	Number    int       `json:"number"`              // of the handover within the run, from 1
-	Assistant string    `json:"assistant,omitempty"` // the one that works
+	Assistant string    `json:"assistant,omitempty"` // name of the assistant that works
 	Next      int       `json:"next,omitempty"`      // its index in Spec.Fallback
 	Memo      *Memo     `json:"memo,omitempty"`      // of its own session; nil before its start
 	Until     time.Time `json:"until"`               // stated end of the limit
 	Back      time.Time `json:"back"`                // when the session's own assistant continues
 	Held      bool      `json:"held,omitempty"`      // another session has found the limit, so no window is used
 	Over      bool      `json:"over,omitempty"`      // the handover has ended
-	Worked    []string  `json:"worked,omitempty"`    // those whose commands were run
-	Returned  bool      `json:"returned,omitempty"`  // the session's own assistant was informed
+	Worked    []string  `json:"worked,omitempty"`    // names of the assistants whose commands were run
+	Returned  bool      `json:"returned,omitempty"`  // the session's own assistant was told who worked meanwhile
 }
 
 // Turn is a period in which one assistant worked.
@@ -60,8 +60,8 @@ const maxTurnLine = 120
 // stored truncates a time to seconds, because a memo has little room. A zero time stays zero.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// beginTurn records that the assistant works from now on. An assistant that was interrupted
-// continues its turn.
+// beginTurn records that the assistant works from now on. If its last turn has not ended, it
+// continues that turn.
 func (m *Memo) beginTurn(assistant string, fallback bool, now time.Time) {
 	if t := m.CurrentTurn(); t != nil {
 		if t.Assistant == assistant && t.Fallback == fallback {
@@ -81,7 +81,8 @@ func (m *Memo) CurrentTurn() *Turn {
 	return nil
 }
 
-// endTurn records how the current turn ended.
+// endTurn records the end of the current turn, if there is one. It copies Ended, Until and Line from
+// how.
 func (m *Memo) endTurn(how Turn, now time.Time) {
 	if m.CurrentTurn() == nil {
 		return
@@ -96,8 +97,9 @@ func turnEnd(stop detect.Stop) Turn {
 	return Turn{Ended: stop.Reason.String(), Until: stop.Until, Line: stop.Line}
 }
 
-// handOver records in the memo that other assistants work until the end of a limit. It returns
-// false if they do not: there is at most one handover per limit.
+// handOver records in the memo that other assistants work until back, because a limit lasts until
+// the time until. held means that another session has found the limit. It returns false, and records
+// nothing, if there is no fallback, the limit is too short, or its handover is already over.
 func (a *attempt) handOver(m *Memo, until, back time.Time, held bool) bool {
 	s := a.spec
 	now := time.Now()
@@ -120,8 +122,8 @@ func (h *Handover) describe() string {
 	return fmt.Sprintf("handed over to %s until %s", h.Assistant, h.Back.Local().Format("Jan 2 15:04:05 MST"))
 }
 
-// limitReached returns the error that ends an attempt at a limit during which other assistants
-// work; nil if there are none. It uses a window.
+// limitReached hands the session over to other assistants if it stopped at a limit that lasts long
+// enough. It returns the error that ends the attempt and uses a window; nil if nothing is handed over.
 func (a *attempt) limitReached(m *Memo, stop detect.Stop, err error) error {
 	slack := a.spec.storedPolicy().ServerSlack
 	if stop.Reason != detect.RateLimit || stop.Until.IsZero() || time.Until(stop.Until) <= min(shortWait, slack) {
@@ -134,8 +136,8 @@ func (a *attempt) limitReached(m *Memo, stop detect.Stop, err error) error {
 	return engine.SpendWindow(stop.Until, err.Error()+"; "+m.Handover.describe())
 }
 
-// waitForAccount returns the error that ends an attempt that the account holds back: other
-// assistants work until the end of the limit, or the run waits.
+// waitForAccount returns the error that ends an attempt that the account holds back. It hands the
+// session over to other assistants if it can; otherwise the run waits.
 func (a *attempt) waitForAccount(use *usage, m Memo, h *account.Held) error {
 	until := time.Now().Add(h.Wait)
 	if h.Stated && a.handOver(&m, until, until, true) {
@@ -163,7 +165,7 @@ func (a *attempt) isHandedOver(m *Memo) bool {
 	return false
 }
 
-// withFallback returns the memo with the memo of the fallback's session in it.
+// withFallback returns the memo with of, the memo of the fallback's own session, in its handover.
 func (m Memo) withFallback(of Memo) Memo {
 	h := *m.Handover
 	h.Memo = &of
@@ -224,8 +226,9 @@ func (a *attempt) handleFallback(ctx context.Context, before Memo) ([]byte, erro
 	return nil, a.nextFallback(memo, turnEnd(end.stop))
 }
 
-// nextFallback returns the error that ends an attempt of a fallback. If the fallback has completed
-// its work, or there is no other, the session's own assistant continues at the end of its limit.
+// nextFallback returns the error that ends an attempt of a fallback, whose turn ended as how says. The
+// next fallback works next. If the fallback has completed its work, or was the last one, the session's
+// own assistant continues at the end of its limit.
 func (a *attempt) nextFallback(m Memo, how Turn) error {
 	s := a.spec
 	now := time.Now()

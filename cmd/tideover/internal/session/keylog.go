@@ -19,7 +19,7 @@ type keyLog struct {
 // capabilities.
 var terminalReport = lazyregexp.New(`\x1b\[(?:[IO]|[0-9;]+[Rnt]|[?>=][0-9;]*[cnuy$]+|<[0-9;]+[Mm]|M(?s:...))|\x1b[\]P_][^\x07\x1b]*(?:\x07|\x1b\\)`)
 
-// typed records input of the user.
+// typed records input that was read from the terminal, unless the terminal itself has sent it.
 func (k *keyLog) typed(text []byte, now time.Time) {
 	text = terminalReport.ReplaceAll(text, nil)
 	if len(text) == 0 {

@@ -23,8 +23,8 @@ import (
 const (
 	logSize  = 10 << 20 // size at which a file is rotated
 	logKeep  = 3        // number of rotated files
-	tailSize = 16 << 10
-	tailMost = 50 // lines
+	tailSize = 16 << 10 // bytes that Tail reads
+	tailMost = 50       // lines that Tail returns
 )
 
 // Logs stores the output of sessions in files.
@@ -35,7 +35,7 @@ type Logs struct {
 
 func (l Logs) path(name string) string { return filepath.Join(l.Dir, name+".log") }
 
-// Open is [Runner.Open].
+// Open is a [Runner.Open] that appends the output to the session's file.
 func (l Logs) Open(s *Spec) (Streams, error) {
 	if err := os.MkdirAll(l.Dir, 0o700); err != nil {
 		return Streams{}, err
@@ -82,13 +82,13 @@ func (l Logs) Tee(open func(*Spec) (Streams, error)) func(*Spec) (Streams, error
 	}
 }
 
-// Known reports whether the session has a file.
+// Known reports whether the session has an output file.
 func (l Logs) Known(name string) bool {
 	_, err := os.Stat(l.path(name))
 	return err == nil
 }
 
-// Tail returns the path of a session's file and its last lines; "" if there is none.
+// Tail returns the path of a session's file and the last lines in it; "" if there is no file.
 func (l Logs) Tail(name string) (path string, lines []string) {
 	path = l.path(name)
 	f, err := os.Open(path)
@@ -167,7 +167,7 @@ func (l *logFile) Close() error {
 	return l.f.Close()
 }
 
-// maxOutput limits the size of one part.
+// maxOutput limits the bytes of one [OutputPart].
 const maxOutput = 256 << 10
 
 // OutputPart is a part of the output of a session.
@@ -179,7 +179,7 @@ type OutputPart struct {
 }
 
 // ErrPosition means that a position was not returned by [Logs.Read].
-var ErrPosition = errors.New("not a position of the output: use next of an answer, or nothing for the beginning")
+var ErrPosition = errors.New("not a position of the output: use the value of next in an earlier answer, or nothing for the beginning")
 
 // Read returns the output of a session after a position: "" is the beginning of the stored output,
 // and [OutputPart.Next] is the position after a part. A session without output has an empty part.
@@ -274,7 +274,7 @@ func parsePosition(text string) (id uint64, offset int64, err error) {
 var escapeSequence = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])`)
 
 // PlainText removes escape sequences, and characters that could change how a terminal shows the
-// rest.
+// text after them.
 func PlainText(output string) string {
 	text := strings.ReplaceAll(escapeSequence.ReplaceAllString(output, ""), "\r\n", "\n")
 	return strings.Map(func(r rune) rune {

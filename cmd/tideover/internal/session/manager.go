@@ -46,13 +46,13 @@ type Manager struct {
 
 // managed is a session of the manager.
 type managed struct {
-	spec *Spec            // nil if it is no longer configured
-	flow *engine.Workflow // of the spec, or of the last one
+	spec *Spec            // nil if the session is no longer configured
+	flow *engine.Workflow // of the spec, or of the last spec; nil if this process has never had a spec
 	run  string           // latest run; "" for none
 }
 
 // Set replaces the configured sessions. Sessions that have never run are started; the others keep
-// their state. It reports whether there were any that had run before.
+// their state. before reports whether at least one of them has run before.
 func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workflow) (before bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -89,8 +89,8 @@ func (m *Manager) Set(ctx context.Context, specs []*Spec, flows []*engine.Workfl
 	return before, m.orphans(ctx)
 }
 
-// Kept returns the workflows of running sessions that are not among specs. They still notify when
-// they give up.
+// Kept returns the workflows of sessions that have a run and are not among specs. The engine still
+// needs them, so that these sessions notify when they give up.
 func (m *Manager) Kept(specs []*Spec) (flows []*engine.Workflow) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +130,7 @@ func (m *Manager) latest(ctx context.Context, g *managed) error {
 	if g.run != "" {
 		return nil
 	}
-	// After a crash, lists are a moment behind the log.
+	// After a crash, lists are behind the log for a moment: wait until they are current.
 	for {
 		stats, err := m.Engine.Stats(ctx)
 		if err != nil {
@@ -152,7 +152,7 @@ func (m *Manager) latest(ctx context.Context, g *managed) error {
 	return err
 }
 
-// begin starts the session.
+// begin starts a new run of the session.
 func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
 	s, err := m.Engine.StartRegistered(ctx, g.flow, g.spec.work(), engine.Source(by))
 	if err == nil {
@@ -161,7 +161,7 @@ func (m *Manager) begin(ctx context.Context, g *managed, by string) error {
 	return err
 }
 
-// Runs returns the latest stored runs of the sessions. Each is read when the iteration reaches it.
+// Runs returns the latest stored run of each session. It reads a run when the iteration reaches it.
 func (m *Manager) Runs(ctx context.Context) iter.Seq[*engine.Info] {
 	m.mu.Lock()
 	var ids []string

@@ -19,11 +19,11 @@ import (
 type Memo struct {
 	Session    string `json:"session"`              // session id; "" if the command chooses it and has not printed it yet
 	Stated     bool   `json:"stated,omitempty"`     // the command has printed the id
-	Generation int    `json:"generation"`           // how often it started again from the beginning
+	Generation int    `json:"generation"`           // how often the session started again from the beginning
 	Started    bool   `json:"started,omitempty"`    // the start command was run
 	Ended      bool   `json:"ended,omitempty"`      // a command of the session has ended without being interrupted
 	UseLatest  bool   `json:"use_latest,omitempty"` // resume the latest session of the folder, because the command printed no id
-	Gone       int    `json:"gone,omitempty"`       // how often it started again because the session no longer existed
+	Gone       int    `json:"gone,omitempty"`       // how often it started again because the assistant no longer had the session
 	NoResume   string `json:"no_resume,omitempty"`  // why the session can never be resumed
 	Resumes    int    `json:"resumes,omitempty"`
 	InARow     int    `json:"in_a_row,omitempty"` // consecutive stops for the reason of Last
@@ -34,7 +34,7 @@ type Memo struct {
 	Turns    []Turn       `json:"turns,omitempty"`    // which assistant worked when, if the session has a fallback; the last maxTurns
 }
 
-// Stop is why a command stopped.
+// Stop describes why a command stopped.
 type Stop struct {
 	Reason string    `json:"reason"`
 	Line   string    `json:"line,omitempty"` // line of output with the reason
@@ -92,8 +92,8 @@ func (m *Memo) startOver() {
 	m.Started, m.Session, m.Stated, m.Ended, m.UseLatest = false, "", false, false, false
 }
 
-// command returns the command of the attempt, and whether it resumes the session: the first one
-// starts it, later ones resume it.
+// command returns the command of the attempt, and whether it resumes the session. The first command
+// starts the session; later ones resume it, if they can. It updates the memo.
 func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, err error) {
 	m.chooseID(s, cmp.Or(s.idSeed, t.Run))
 	argv = s.Start
@@ -106,7 +106,7 @@ func (m *Memo) command(s *Spec, t *engine.Task) (argv []string, resumes bool, er
 	case m.UseLatest && !m.Stated:
 		argv, resumes = s.ResumeLatest, true
 	case m.Session == "":
-		// The command ended before it printed an id, which it does first: there is no session yet.
+		// The command prints its id first, and has printed none: there is no session to resume yet.
 	default:
 		argv, resumes = s.Resume, true
 	}
@@ -143,8 +143,8 @@ func (m *Memo) chooseID(s *Spec, run string) {
 	}
 }
 
-// attemptMemo is the memo of an attempt whose command is running. Its output may contain the
-// session id at any time.
+// attemptMemo is the memo of an attempt whose command is running. It is stored again when the command
+// prints its session id or shows a limit.
 type attemptMemo struct {
 	mu     sync.Mutex
 	memo   Memo
@@ -155,8 +155,8 @@ type attemptMemo struct {
 	saving sync.WaitGroup
 }
 
-// setStated records the id that the command has printed and stores it without blocking the output:
-// an attempt after a kill needs it.
+// setStated records the id that the command has printed, and stores the memo in the background, so
+// that the output is not blocked. If this process is killed, the next attempt needs the id.
 func (a *attemptMemo) setStated(id string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,7 +175,7 @@ func (a *attemptMemo) setLimit(l *ScreenLimit) {
 	a.save()
 }
 
-// save stores the memo. On an error, the end of the attempt stores it.
+// save stores the memo. It ignores errors, because the end of the attempt stores the memo again.
 func (a *attemptMemo) save() {
 	a.inLine.Lock()
 	defer a.inLine.Unlock()

@@ -24,8 +24,8 @@ type Outcome struct {
 	Windows int    `json:"windows"`
 }
 
-// nextAction returns what follows the stop of a command: the output of a completed session, or an
-// error that makes the engine wait, retry or give up.
+// nextAction decides what follows the stop of a command. It returns the output of a completed
+// session, or an error that makes the engine wait, retry or give up.
 func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop) ([]byte, error) {
 	if stop.Reason == detect.Completed {
 		return json.Marshal(Outcome{memo.Session, memo.Last.Exit, memo.Resumes, a.task.Windows})
@@ -56,8 +56,8 @@ func (a *attempt) nextAction(ctx context.Context, memo Memo, stop detect.Stop) (
 	return nil, engine.Keep(a.wait(stop, err), memo)
 }
 
-// prepareResume decides how the session continues after a stop, and adds that to err. If it can't
-// be resumed, the error is permanent.
+// prepareResume records in the memo how the session continues after a stop, and returns err with a
+// description of that. If the session can't be resumed, the error is permanent.
 func (a *attempt) prepareResume(memo *Memo, stop detect.Stop, err error) error {
 	r, s := a.runner, a.spec
 	memo.NoResume = s.CannotResume()
@@ -72,7 +72,7 @@ func (a *attempt) prepareResume(memo *Memo, stop detect.Stop, err error) error {
 	case len(s.ResumeLatest) == 0:
 		memo.NoResume = noID + ": set resume to the command that resumes it, or restart to have its first prompt run again"
 	case r.Shared == nil || r.Shared(s):
-		memo.NoResume = noID + ", and another session uses the same folder, so that the latest one there may not be this: " +
+		memo.NoResume = noID + ", and another session uses the same folder, so the latest session there may be the other one: " +
 			"resume it by hand, or run one session at a time in a folder"
 	default:
 		memo.UseLatest = true
@@ -111,8 +111,8 @@ type delayed struct {
 // RetryOutcome implements [retry.Classified].
 func (d *delayed) RetryOutcome() retry.Outcome { return retry.Outcome{AtLeast: d.wait} }
 
-// wait returns an error with the wait: until the stated time if that is in the future, otherwise by
-// the policy. A time in quiet hours is moved to their end.
+// wait returns err with the wait that follows: until the stated time if that is in the future,
+// otherwise as long as the policy says. A time in quiet hours is moved to their end.
 func (a *attempt) wait(stop detect.Stop, err error) error {
 	s := a.spec
 	left := time.Until(stop.Until)
@@ -131,7 +131,7 @@ func (a *attempt) wait(stop detect.Stop, err error) error {
 	return engine.Limited(stop.Until, err.Error())
 }
 
-// detectStop says why a command that was not ended by us stopped.
+// detectStop returns why a command stopped that this process has not ended.
 func detectStop(d *detect.Detector, code int) detect.Stop {
 	stop := d.StopByAny(code)
 	tail := d.Tail()

@@ -9,9 +9,9 @@ import (
 	"slices"
 )
 
-// PlanResume sets the resume command of an assistant's session, unless one is given. If none is
-// known, it sets NoResume to the reason. piped means that standard input is a pipe, which may
-// contain the prompt.
+// PlanResume sets the resume command of an assistant's session, unless the user has given one. If it
+// is not known how to resume the session, it sets NoResume to the reason. piped means that standard
+// input is a pipe, which may contain the prompt.
 func (s *Spec) PlanResume(piped bool) {
 	s.typed = slices.Clone(s.Start)
 	if len(s.Start) == 0 || len(s.Resume) > 0 || s.Restart {
@@ -68,8 +68,8 @@ func (s *Spec) CannotResume() string {
 		"set resume to the command that resumes it, or restart to run its first prompt again", s.Name, s.NoResume)
 }
 
-// planOf returns the assistant that a command runs, and how its session is started and resumed. The
-// latter is empty if it is unknown.
+// planOf returns the assistant that a command runs, and how its session is started and resumed; the
+// zero resumption if that is unknown.
 func planOf(argv []string, piped bool) (assistant string, r resumption) {
 	w, assistant, understood := unwrap(argv)
 	plan := assistants[assistant]
@@ -83,7 +83,7 @@ func planOf(argv []string, piped bool) (assistant string, r resumption) {
 	return assistant, r
 }
 
-// AboutFile is the name of the file in the folder of a watch that contains its command.
+// AboutFile is the name of the file in the folder of a watch that describes the watched command.
 const AboutFile = "about.json"
 
 // Command is the start command of a session and its working folder.
@@ -102,8 +102,8 @@ func (s *Spec) Commands() []Command {
 	return list
 }
 
-// Watched returns the commands of all sessions in a folder of watches, including those that have
-// ended, except the one with this name.
+// Watched returns the commands of all sessions in a folder of watches, including sessions that have
+// ended, but not that of the session with this name.
 func Watched(folder, name string) (list []Command) {
 	entries, _ := os.ReadDir(folder) // on an error, no watch has run yet
 	for _, e := range entries {

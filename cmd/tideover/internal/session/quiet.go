@@ -40,7 +40,7 @@ func ParseHours(text string) (*Hours, error) {
 // String returns the hours in the format of ParseHours.
 func (h *Hours) String() string { return strings.TrimSpace(h.From + "-" + h.To + " " + h.Zone) }
 
-// location returns the zone, which ParseHours has checked.
+// location returns the zone of the hours; the machine's zone if Zone is "" or unknown.
 func (h *Hours) location() *time.Location {
 	if zone, err := time.LoadLocation(h.Zone); err == nil && h.Zone != "" {
 		return zone
@@ -48,8 +48,8 @@ func (h *Hours) location() *time.Location {
 	return time.Local
 }
 
-// Until returns the end of the hours, and whether now is within them. There are none on a day on
-// which a clock change skips them.
+// Until returns the end of the hours, and whether now is within them. On a day on which a clock
+// change skips all of them, there are no hours.
 func (h *Hours) Until(now time.Time) (end time.Time, in bool) {
 	if h == nil {
 		return time.Time{}, false
@@ -78,7 +78,7 @@ func (h *Hours) End(now time.Time) time.Time {
 	}
 }
 
-// on returns the time of day, days after the date of t.
+// on returns the time of day clock on the date of t plus days.
 func (h *Hours) on(t time.Time, days int, clock string) time.Time {
 	c := clockOf(clock)
 	return time.Date(t.Year(), t.Month(), t.Day()+days, c.Hour(), c.Minute(), 0, 0, t.Location())

@@ -45,10 +45,10 @@ type Runner struct {
 	// Hidden returns the names of variables that commands do not inherit; nil means none.
 	Hidden func() []string
 
-	// Cancel ends a run that its user has ended.
+	// Cancel cancels the run of a session whose user has ended the command.
 	Cancel func(ctx context.Context, run, by string) error
 
-	// Shared reports whether another session may have the latest conversation in the folder.
+	// Shared reports whether the latest conversation in the folder may belong to another session.
 	// Nil means that it may.
 	Shared func(s *Spec) bool
 
@@ -64,28 +64,28 @@ type Runner struct {
 	// Control is the address of the API to which programs report limits, the value of TIDEOVER_CONTROL; "" means none.
 	Control string
 
-	// TypeAtReset is how often the prompt to continue is typed into an interactive command at the stated end of a limit;
-	// 0 means never.
+	// TypeAtReset is how many times the prompt to continue may be typed into an interactive command at the stated end of a
+	// limit; 0 means never.
 	TypeAtReset int
 
 	// Accounts stores the limits of accounts; nil means that sessions share nothing.
 	Accounts *account.Store
 
-	// Wake ends the wait of a run that its account holds back, see [WakeHeld]; nil means that such a run waits to the end.
+	// Wake ends the wait of a run that its account holds back, as [WakeHeld] does; nil means that such a run waits to the end.
 	Wake func(ctx context.Context, run, by string) error
 
-	// Replaced by tests; nil means guard.Run and askQuota.
+	// Tests replace these functions; nil means guard.Run and askQuota.
 	launch    func(context.Context, guard.Command) (guard.Result, error)
 	readQuota func(ctx context.Context, s *Spec, env []string) ([]quota.Window, error)
 
-	ending  atomic.Bool
-	screens sync.Map // of commands on a terminal, by session name: *screenWatch
-	slots   sync.Map // by session name: a chan struct{} of capacity 1, which serialises its commands
-	forced  sync.Map // runs whose next attempt ignores the gate of the account
+	ending  atomic.Bool // the process is shutting down
+	screens sync.Map    // of commands on a terminal, by session name: *screenWatch
+	slots   sync.Map    // by session name: a chan struct{} of capacity 1, which serialises its commands
+	forced  sync.Map    // runs whose next attempt ignores the gate of the account
 	held    heldRuns
 }
 
-// Streams are the standard streams of a command. They are closed after it.
+// Streams are the standard streams of a command. The runner calls Close after the command.
 type Streams struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
@@ -95,11 +95,13 @@ type Streams struct {
 	Close          func() error
 }
 
-// End marks that the process is shutting down. From now on, a command that a signal ends was not
-// ended by its user.
+// End marks that the process is shutting down. From now on, a command that is ended by a signal
+// counts as interrupted, not as ended by its user.
 func (r *Runner) End() { r.ending.Store(true) }
 
-// Handle makes one attempt: it runs the start or the resume command and returns what follows.
+// Handle is the step handler of sessions. It makes one attempt: it runs the start or the resume
+// command, and returns the output of a completed session, or an error that makes the engine wait,
+// retry or give up.
 func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	a := &attempt{runner: r, spec: new(Spec), task: t}
 	if err := json.Unmarshal(t.Args, a.spec); err != nil {
@@ -108,9 +110,9 @@ func (r *Runner) Handle(ctx context.Context, t *engine.Task) ([]byte, error) {
 	return a.handle(ctx)
 }
 
-// acquire waits until no other command of the session runs in this process, and returns the
-// function that releases it. The guard's lock does the same between processes, but the terminal is
-// used before it.
+// acquire waits until commands may start and no other command of the session runs in this process.
+// Call leave after the command. The guard's lock does the same between processes, but the terminal is
+// in use before the guard takes that lock.
 func (r *Runner) acquire(ctx context.Context, s *Spec) (leave func(), err error) {
 	if r.Ready != nil {
 		select {
@@ -129,8 +131,8 @@ func (r *Runner) acquire(ctx context.Context, s *Spec) (leave func(), err error)
 	}
 }
 
-// Pass is [Runner.Open] for a process without a terminal: the first command reads our standard
-// input, and all output is passed through.
+// Pass returns a [Runner.Open] for a process without a terminal: the first command reads stdin, and
+// all commands write to stdout and stderr.
 func Pass(stdin *os.File, stdout, stderr io.Writer) func(*Spec) (Streams, error) {
 	first := true
 	return func(*Spec) (Streams, error) {

@@ -62,9 +62,9 @@ type screenWatch struct {
 
 	changed chan struct{}     // has an element if the screen has changed since the last check
 	over    chan struct{}     // closed when run has returned
-	end     func()            // ends run, and the delivery of reports to it
+	end     func()            // ends run, and removes the watch from those that get reports
 	hooks   chan *ScreenLimit // limits reported by the program itself
-	hooked  *ScreenLimit      // the last reported one, until it is on the screen or the user continues
+	hooked  *ScreenLimit      // the last limit from hooks; nil after a limit is on the screen or the user has typed a command
 
 	limitTracker
 	due   time.Time // when to type the prompt; zero means never
@@ -162,6 +162,7 @@ func (w *screenWatch) stored(line string) string {
 
 // typePrompt types the prompt to continue if it is due, the message is still on the screen, and the
 // user has not typed since it appeared. It types nothing while the program asks the user to choose.
+// stands means that the message is on the screen without such a choice.
 func (w *screenWatch) typePrompt(now time.Time, stands bool) {
 	typed, draft := w.control.Typed()
 	switch {
@@ -205,7 +206,7 @@ func (w *screenWatch) wait(now time.Time) time.Duration {
 type limitTracker struct {
 	candidate *ScreenLimit // on the screen for less than screenStands
 	current   *ScreenLimit // reported, and not gone yet
-	last      *ScreenLimit // the previous current
+	last      *ScreenLimit // the last limit that is gone
 	missing   time.Time    // since when current is missing on the screen; zero if it is there
 }
 
@@ -260,7 +261,7 @@ func typeTime(s *Spec, l *ScreenLimit, now time.Time) time.Time {
 	return at
 }
 
-// watchScreen starts to watch the screen of a command; nil if it has none.
+// watchScreen starts to watch the screen of a command. It returns nil if the command has no terminal.
 func (r *Runner) watchScreen(ctx context.Context, s *Spec, control TerminalControl, report func(*ScreenLimit)) *screenWatch {
 	if control == nil {
 		return nil
@@ -321,8 +322,8 @@ type LimitReport struct {
 // LimitReasons are the reasons of a [LimitReport].
 var LimitReasons = []string{detect.RateLimit.String(), detect.Terminal.String()}
 
-// reportLimit passes a report to the screen watch of the session, and returns false if there is
-// none. The end of the limit is parsed from the line.
+// reportLimit passes a report to the screen watch of the session. It returns false if the session has
+// no screen watch. It parses the end of the limit from the line.
 func (r *Runner) reportLimit(ctx context.Context, name string, report LimitReport) bool {
 	v, ok := r.screens.Load(name)
 	if !ok {

@@ -13,8 +13,8 @@ import (
 // shells are the shells whose -c scripts are parsed.
 var shells = []string{"sh", "bash", "dash", "zsh", "ksh", "ash"}
 
-// shellScript matches the flag before a script, alone or joined with flags that do not change its
-// meaning.
+// shellScript matches the flag -c of a shell, which precedes a script, alone or joined with other
+// flags, as in -ec.
 var shellScript = lazyregexp.New(`^-[leux]*c$`)
 
 // assignment matches the setting of a variable for one command.
@@ -22,8 +22,8 @@ var assignment = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
 // wrapped is a command inside another one: in a shell script, or after env.
 type wrapped struct {
-	inner []string // the command itself
-	wrap  func(inner []string) []string
+	inner []string                      // the command itself
+	wrap  func(inner []string) []string // returns the whole command with another inner command
 }
 
 // unwrap returns the command that argv runs, which may be argv itself. ok is false if an assistant
@@ -137,7 +137,8 @@ func quoteWords(words []string) string {
 // plainWord matches a word that needs no quotes.
 var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+:,./-]+$`)
 
-// quoteWord quotes a word for a shell. A session id in a template never contains quotes.
+// quoteWord quotes a word for a shell. The word may be a template: the session id that replaces
+// {{.Session}} never contains quotes.
 func quoteWord(w string) string {
 	if plainWord.MatchString(w) {
 		return w
@@ -176,7 +177,7 @@ func splitWords(line string) (argv []string, plain bool, err error) {
 		case c == '\'' || c == '"':
 			quote, open = c, true
 		case c == ' ' || c == '\t' || c == '\n':
-			plain = plain && c != '\n' // which ends a command
+			plain = plain && c != '\n' // a line break ends a command
 			if open {
 				argv = append(argv, arg.String())
 				arg.Reset()
@@ -236,8 +237,8 @@ var packages = map[string]string{
 	"@github/copilot": "copilot-cli", "opencode-ai": "opencode", "aider-chat": "aider", "aider": "aider",
 }
 
-// PackOf returns the pack for a command: of an assistant, or of a program that runs one, such as npx
-// or gh. It is generic if the command is unknown.
+// PackOf returns the pack for the command of an assistant, or for a program such as npx or gh that
+// runs an assistant. It returns "generic" if the command is unknown.
 func PackOf(argv []string) string {
 	if len(argv) == 0 {
 		return "generic"
@@ -261,8 +262,8 @@ func PackOf(argv []string) string {
 	return cmp.Or(pack, "generic")
 }
 
-// CommandPack returns the pack for a command, also for one that a shell or another program runs;
-// generic if it contains no known assistant.
+// CommandPack is [PackOf] for commands that may be inside a shell script or after a program such as
+// env. It returns "generic" if the command contains no known assistant.
 func CommandPack(argv []string) string {
 	if _, assistant, _ := unwrap(argv); packs[assistant] != "" {
 		return packs[assistant]

@@ -32,7 +32,7 @@ var Refused = []string{"hedge", "budget"}
 // Prefix is the beginning of the names of sessions' workflows.
 const Prefix = "session."
 
-// quotaPacks are the packs of tools whose quota can be read.
+// quotaPacks are the detection packs of the tools whose quota can be read.
 var quotaPacks = []string{"claude-code", "codex"}
 
 // stepName is the name of the only step of a session's workflow.
@@ -73,10 +73,10 @@ type Spec struct {
 	// Set for a fallback.
 	handedOver bool
 	prompt     string // for its start command
-	idSeed     string // its session id is derived from it instead of from the run
+	idSeed     string // the session id is derived from this instead of from the run
 
-	// Account is the account whose limit the session shares with others: "" means that of the tool, account.None no
-	// account. Sessions that were held back continue within AccountSpread; 0 means account.DefaultSpread.
+	// Account is the account whose limit the session shares with others: "" means the account of the tool, account.None
+	// means no account. Sessions that were held back continue within AccountSpread; 0 means account.DefaultSpread.
 	Account       string        `json:"account,omitempty"`
 	AccountSpread time.Duration `json:"account_spread_ns,omitempty"`
 
@@ -87,10 +87,10 @@ type Spec struct {
 	Deadline time.Duration `json:"-"` // of the whole session; 0 means none
 }
 
-// Action is what follows a stop.
+// Action says what to do after a command has stopped.
 type Action struct {
 	Do       string `json:"do"`                 // one of Actions
-	Attempts int    `json:"attempts,omitempty"` // consecutive stops for this reason; 0 means as many as the policy allows
+	Attempts int    `json:"attempts,omitempty"` // give up after so many consecutive stops for this reason; 0 means that only the policy limits them
 }
 
 // The actions after a stop.
@@ -101,7 +101,7 @@ const (
 	DoGiveUp = "give-up" // end the session as failed
 )
 
-// Actions are the words for actions. wait means resume.
+// Actions are the words that [ParseAction] accepts. "wait" is another word for [DoResume].
 var Actions = []string{DoResume, "wait", DoStart, DoStop, DoGiveUp}
 
 // defaults has the default actions, for all reasons whose action can be set.
@@ -134,14 +134,14 @@ type FieldError struct {
 	Err   error
 }
 
-// Error names the field.
+// Error returns the name of the field and the problem.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the problem without the name of the field.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// Fill sets defaults of the policy that are special to sessions: a stated reset may be days ahead,
-// and slack is added to it.
+// Fill sets ServerWait, ServerSlack and ResetAfter of the policy to those of [DefaultPolicy], if they
+// are zero: sessions need other defaults than the retry package has.
 func (s *Spec) Fill() {
 	usual, err := retry.Parse(DefaultPolicy)
 	if err != nil {
@@ -155,7 +155,7 @@ func (s *Spec) Fill() {
 // fieldErrors collects the errors of the fields of a Spec.
 type fieldErrors []error
 
-// fail adds an error.
+// fail adds an error about the field.
 func (e *fieldErrors) fail(field, format string, args ...any) {
 	*e = append(*e, &FieldError{field, fmt.Errorf(format, args...)})
 }
@@ -254,8 +254,8 @@ func (s *Spec) quotaPack() string {
 	return s.Pack
 }
 
-// NeedsStatusLine reports whether the quota is known only from its status line, because the tool
-// can't be asked.
+// NeedsStatusLine reports whether the session's tool shows its quota only in its status line. Other
+// tools have a command that returns it.
 func (s *Spec) NeedsStatusLine() bool { return s.quotaPack() == "claude-code" }
 
 // AccountName returns the account whose limit the session shares with others; "" for none. The
@@ -282,7 +282,8 @@ func (s *Spec) toolAccount() string {
 	return ""
 }
 
-// storedPolicy returns the policy of a session that was read back from a run.
+// storedPolicy returns the policy of a session that was read back from a run; the default if none is
+// stored or it is invalid.
 func (s *Spec) storedPolicy() retry.Policy {
 	p, err := retry.Parse(cmp.Or(s.PolicyText, DefaultPolicy)) // earlier releases did not store it here
 	if err != nil {
@@ -291,7 +292,8 @@ func (s *Spec) storedPolicy() retry.Policy {
 	return p
 }
 
-// Work identifies what a session works on. It is the input of its runs.
+// Work identifies the task of a session: its command, folder and prompt. It is the input of the
+// session's runs.
 type Work struct {
 	Start   []string `json:"start"`
 	Dir     string   `json:"dir,omitempty"`
@@ -319,8 +321,9 @@ func (w *Work) given() []string {
 	return w.Start
 }
 
-// Same reports whether a run with the input has the same work. An earlier version may have derived
-// another start command from it.
+// Same decodes the input of a run, and reports whether the run has the same work as the session. It
+// also compares the commands as the user gave them, because an earlier release may have derived
+// another start command from the same command.
 func (s *Spec) Same(input json.RawMessage) (was Work, same bool) {
 	if json.Unmarshal(input, &was) != nil {
 		return was, false
@@ -343,7 +346,7 @@ func (s *Spec) action(reason detect.Reason) Action {
 }
 
 // Workflow returns the workflow of the session. A run that gives up starts a run of alarm, unless
-// that is nil.
+// alarm is nil.
 func (s *Spec) Workflow(alarm *engine.Workflow) (*engine.Workflow, error) {
 	stored := *s
 	stored.PolicyText = s.Policy.String()

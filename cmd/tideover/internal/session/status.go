@@ -29,7 +29,7 @@ type Status struct {
 	NoResume string     `json:"no_resume,omitempty"` // why it can't be resumed; "" if it can
 	Last     *Stop      `json:"last,omitempty"`      // why the last command stopped
 	Next     *time.Time `json:"next,omitempty"`      // end of the wait
-	WaitBy   string     `json:"wait_by,omitempty"`   // what set it: server, policy, handler, account, human or engine
+	WaitBy   string     `json:"wait_by,omitempty"`   // what set the wait: server, policy, handler, account, human or engine
 	WaitFor  string     `json:"wait_for,omitempty"`  // reason of the wait
 	Started  *time.Time `json:"started,omitempty"`
 	Ended    *time.Time `json:"ended,omitempty"`
@@ -140,7 +140,8 @@ func lastAttempt(i *engine.Info) *engine.AttemptInfo {
 	return &i.Steps[0].Attempts[len(i.Steps[0].Attempts)-1]
 }
 
-// setPostponed sets who paused a running command: there is no wait of its own that was prolonged.
+// setPostponed sets WaitBy and WaitFor of a session that an operator has paused until a time while its
+// command ran. Such a session has no wait of its own.
 func (s *Status) setPostponed(notes []engine.Note) {
 	for _, n := range slices.Backward(notes) {
 		if n.What == "postponed" {

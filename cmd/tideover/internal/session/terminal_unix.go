@@ -16,8 +16,8 @@ import (
 	"golang.org/x/term"
 )
 
-// Terminal is [Runner.Open] for a process on a terminal. The command gets a terminal of its own,
-// with the same size and settings, and we relay input and output. So the command works as usual,
+// Terminal returns a [Runner.Open] for a process on a terminal. The command gets a terminal of its
+// own, with the same size and settings, and we relay input and output. So the command works as usual,
 // and we see its output.
 func Terminal(in, out, errs *os.File) func(*Spec) (Streams, error) {
 	return func(*Spec) (Streams, error) {
@@ -46,8 +46,8 @@ type terminalRelay struct {
 	tty, out *os.File // our terminal
 	pty      *os.File // our side of the command's terminal
 	signals  chan os.Signal
-	stop     *os.File // closing it ends keyboard
-	stopped  *os.File // the other end of stop
+	stop     *os.File // closing this end of a pipe ends keyboard
+	stopped  *os.File // the other end of the pipe
 	done     chan struct{}
 	parts    sync.WaitGroup
 
@@ -57,7 +57,7 @@ type terminalRelay struct {
 	modes sync.Mutex  // held while the modes of our terminal change
 	was   *term.State // original modes
 	raw   bool        // the terminal is in raw mode
-	ended bool        // raw mode is not set again
+	ended bool        // the terminal must stay in its original modes
 
 	keys keyLog
 }
@@ -196,8 +196,8 @@ func (p *terminalRelay) keyboard() {
 // watch starts to relay input, and output to our terminal and to watcher.
 func (p *terminalRelay) watch(watcher io.Writer) {
 	p.parts.Go(p.keyboard)
-	// Not waited for: it can't end while a process that the command has left keeps the terminal
-	// open.
+	// close waits for this goroutine for a second only: it can't end while a process that the command
+	// has left running keeps the terminal open.
 	go func() {
 		defer close(p.done)
 		fds := []unix.PollFd{{Fd: int32(p.pty.Fd()), Events: unix.POLLIN}}
@@ -214,8 +214,8 @@ func (p *terminalRelay) watch(watcher io.Writer) {
 	}()
 }
 
-// show relays the available output; false if the relay has ended. It reads while holding the lock,
-// so that no output is in flight for another holder of the lock.
+// show relays the available output; false if the relay has ended. It reads while holding the lock, so
+// that drain, which also takes the lock, never misses output that was read and not yet relayed.
 func (p *terminalRelay) show(watcher io.Writer, buf []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -243,7 +243,7 @@ func (p *terminalRelay) drain() {
 	}
 }
 
-// stopWait is how long stopping ourselves may take.
+// stopWait is how long we wait for the system to stop our job.
 const stopWait = 100 * time.Millisecond
 
 // Suspend restores our terminal and stops our job, as the terminal does for Ctrl-Z, because the
@@ -268,7 +268,7 @@ func (p *terminalRelay) Suspend() {
 func (p *terminalRelay) close() error {
 	select {
 	case <-p.done:
-	case <-time.After(time.Second): // a process that the command has left keeps it open
+	case <-time.After(time.Second): // a process that the command has left running keeps the terminal open
 	}
 	p.mu.Lock()
 	p.over = true

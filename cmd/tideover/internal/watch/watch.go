@@ -41,16 +41,16 @@ type Options struct {
 	Dir      string                                       // folder for the state; created if it does not exist
 	Accounts string                                       // folder for the limits of accounts; "" means that nothing is shared
 	Anew     bool                                         // end the stored session and start a new one
-	Open     func(*session.Spec) (session.Streams, error) // of [session.Runner]
-	Expand   func(string) (string, error)                 // of [session.Runner]
+	Open     func(*session.Spec) (session.Streams, error) // as in [session.Runner]
+	Expand   func(string) (string, error)                 // as in [session.Runner]
 	Outbox   *outbox.Outbox                               // sends messages
 	Notify   []string                                     // names of the notifiers for this session
-	Observer func(retry.Event)
+	Observer func(retry.Event)                            // called with each event of the engine
 
 	TypeAtReset bool // type the prompt to continue when a limit on the screen is over
 
 	Say      func(format string, args ...any) // prints a line for the user
-	Shared   func(*session.Spec) bool         // of [session.Runner]
+	Shared   func(*session.Spec) bool         // as in [session.Runner]
 	Redactor *secret.Redactor
 	Logger   *slog.Logger
 	Version  string
@@ -114,7 +114,7 @@ func Start(ctx context.Context, o Options) (_ *Watch, err error) {
 	for run := range w.manager.Runs(ctx) {
 		w.Outbox.Recover(run)
 	}
-	w.serve() // before the first line and the first command, which may use it at once
+	w.serve() // before the first command, which may call the API at once
 	if continued != "" {
 		w.Say("%s", continued)
 	}
@@ -270,7 +270,8 @@ func (w *Watch) Last() *session.Stop { return w.last.Load() }
 // StoppedItself reports whether the session was ended by its own command, and not by an operator.
 func (w *Watch) StoppedItself() bool { return w.itself.Load() }
 
-// End announces that Close follows because of a signal, which the command may have got, too.
+// End announces that Close follows because of a signal. The command may have received the same signal;
+// it then counts as interrupted, not as ended by its user.
 func (w *Watch) End() { w.runner.End() }
 
 // Wait waits until the session has ended.
@@ -281,14 +282,14 @@ func (w *Watch) Wait(ctx context.Context) (session.Status, error) {
 	return w.manager.Get(ctx, w.Spec.Name)
 }
 
-// later is the shortest wait of a message that Drain does not wait for.
+// later is the shortest time to the next retry of a message for which Drain gives up.
 const later = 2 * time.Second
 
-// errNotSent means that a message is stored for the next time.
+// errNotSent means that a message could not be sent and stays stored.
 var errNotSent = errors.New("sending failed and is not retried soon")
 
-// Drain waits until the messages about the end of the session are sent. It does not wait for a
-// message that failed and is not retried soon, because its notifier is down.
+// Drain waits until the messages about the end of the session are sent. It returns an error if all
+// messages that are left have failed and are not retried soon, because their notifiers are down.
 func (w *Watch) Drain(ctx context.Context) error {
 	for {
 		stats, err := w.engine.Stats(ctx)
