@@ -29,13 +29,13 @@ type Command struct {
 	Stdout, Stderr io.Writer
 	Terminal       bool // the streams are a terminal that belongs to the command
 
-	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when to continue it; nil continues it
-	// at once.
+	// Suspend is called when the command was stopped, as by Ctrl-Z. The command continues when Suspend returns; nil
+	// continues it at once.
 	Suspend func()
 }
 
-// Environ returns the environment of this process for a command, without the settings of the server
-// and the hidden variables.
+// Environ returns the environment of this process for a command, without the variables that are
+// settings of the server, and without the hidden variables.
 func Environ(hidden ...string) []string {
 	return EnvironOnly(func(string) bool { return true }, hidden...)
 }
@@ -55,8 +55,8 @@ func isSetting(name string) bool {
 	return name == "TIDEOVER_TOKEN" || slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(name, s) })
 }
 
-// TooBig says what to do about a command line that is too long for the system (E2BIG), which fails
-// at every attempt.
+// TooBig is the hint for the error E2BIG: the command line is too long for the system, and fails at
+// every attempt.
 const TooBig = "on Linux, an argument or a variable can have 128 KiB, and all of them about 2 MiB: pass large values on stdin or in a file"
 
 // Result is how a command ended.
@@ -65,13 +65,13 @@ type Result struct {
 	Told bool // the guard ended it, so its exit code means nothing
 }
 
-// outputDelay is how long output is read after the end of the command if a process that it left
-// running keeps the output open. On a busy machine this is also the time for the last lines, which
-// may explain the end; output after it is lost.
+// outputDelay is how long output is read after the end of the command, if a process that the command
+// left running keeps the output open. Later output is lost. It is long enough for a busy machine to
+// deliver the last lines, which may explain the end.
 const outputDelay = 10 * time.Second
 
-// Run runs the command. The end of the context ends it. An error comes from the guard: the command
-// was not run, or its end is unknown.
+// Run runs the command under a guard. The end of the context ends the command. An error means that
+// the command was not run, or that it is not known how it ended.
 func Run(ctx context.Context, c Command) (Result, error) {
 	pass, hold, err := os.Pipe() // the command may run while it is open
 	if err != nil {
@@ -105,7 +105,8 @@ func Run(ctx context.Context, c Command) (Result, error) {
 	return conclude(ctx, cmd, c.Lock, c.listen(says, hold))
 }
 
-// listen returns the message of the guard, and handles stops of the command.
+// listen handles stops of the command until the guard sends its last message or ends. It returns that
+// message; "" if there was none.
 func (c *Command) listen(says io.Reader, hold io.Writer) string {
 	for {
 		var first [1]byte
@@ -126,7 +127,8 @@ func (c *Command) listen(says io.Reader, hold io.Writer) string {
 	}
 }
 
-// conclude waits for the guard and returns how the command ended.
+// conclude waits for the guard and returns how the command ended. said is the last message of the
+// guard. If the guard was killed, conclude kills the processes of the command.
 func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, err error) {
 	said, told := strings.CutPrefix(said, saysTold)
 	r.Told = told
@@ -152,7 +154,7 @@ func conclude(ctx context.Context, cmd *exec.Cmd, lock, said string) (r Result, 
 }
 
 // Inherit has the names of the variables of this process that a command gets, in addition
-// to [BaseVariables]. A name that ends in * stands for all that begin so, "*" for all.
+// to [BaseVariables]. A name that ends in * stands for all names with that prefix.
 type Inherit []string
 
 // InheritAll is `env-inherit: all`.
@@ -162,7 +164,7 @@ var InheritAll = Inherit{"*"}
 // settings of the server.
 var BaseVariables = Inherit{"PATH", "HOME", "USER", "LANG", "LC_*", "TZ", "TMPDIR", "TIDEOVER_*"}
 
-// Has reports whether the variable is one of them.
+// Has reports whether a name in the list stands for the variable.
 func (i Inherit) Has(name string) bool {
 	return slices.ContainsFunc(i, func(pattern string) bool {
 		prefix, open := strings.CutSuffix(pattern, "*")
@@ -181,7 +183,8 @@ func (i Inherit) Plus(more Inherit) Inherit {
 	return all
 }
 
-// MarshalJSON writes the list, which is never null: steps of earlier releases have none.
+// MarshalJSON encodes a nil list as [] and never as null: only steps of earlier releases have no
+// list.
 func (i Inherit) MarshalJSON() ([]byte, error) {
 	if i == nil {
 		return []byte("[]"), nil

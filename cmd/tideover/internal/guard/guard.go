@@ -2,8 +2,8 @@
 //
 // A command runs under a separate process, the guard, which is this program with a hidden
 // command name. When the process that started the guard ends, for any reason, the guard ends the
-// command and all processes that it started. Until then it holds a lock, for which the next
-// attempt waits.
+// command and all processes that the command started. Until they have ended, the guard holds a
+// lock, for which the next attempt waits.
 package guard
 
 import (
@@ -24,8 +24,8 @@ import (
 // Name is the hidden command name of a guard.
 const Name = "__guard"
 
-// The file descriptors of a guard: the command may run while the first is open, and the second is
-// for messages of the guard itself.
+// The file descriptors of a guard: the command may run while the other end of guardHold is open, and
+// the guard writes its own messages to guardSays.
 const (
 	guardHold = 3
 	guardSays = 4
@@ -34,7 +34,7 @@ const (
 // Main is the main function of a guard. args are a grace period, the path of a lock, "--", and the
 // command with its arguments. It ends the command, and all processes that the command has started,
 // when the other end of descriptor 3 is closed: at the end of the attempt or of the server. Until
-// then it holds the lock, so that an attempt of the next server does not overlap. It returns the
+// they have ended it holds the lock, so that the next attempt does not overlap. It returns the
 // command's exit code.
 func Main(args []string) int {
 	// The command is killed when the thread that started it ends.
@@ -49,27 +49,27 @@ func Main(args []string) int {
 	case shortage.Is(err):
 		fmt.Fprint(says, saysShortage, err)
 	case ok && !start.Transient():
-		fmt.Fprintf(os.Stderr, "tideover: %v\n", err) // treated like an error of the command itself
+		fmt.Fprintf(os.Stderr, "tideover: %v\n", err) // part of the command's output: the attempt counts as a failure of the command
 	case err != nil:
 		fmt.Fprint(says, err)
 	}
 	return code
 }
 
-// saysShortage is the prefix of a message that the machine lacks resources to start the command.
+// saysShortage is the prefix of an error message if the machine lacks resources to start the command.
 const saysShortage = "\x01"
 
-// saysStopped is the message that the command was stopped, as by Ctrl-Z. It precedes all other
-// messages, and the answer is holdContinue.
+// saysStopped means that the command was stopped, as by Ctrl-Z. The process that started the guard
+// answers with holdContinue. The guard can send it several times, before any other message.
 const saysStopped = "\x02"
 
 // Messages to a guard, on descriptor guardHold. Guards of earlier releases ignore them.
 const (
-	holdSuspends = 'j' // we answer saysStopped
+	holdSuspends = 'j' // the sender answers saysStopped
 	holdContinue = 'c' // continue the command
 )
 
-// saysTold is the prefix of messages after the guard has ended the command.
+// saysTold is the prefix of the last message if the guard has ended the command.
 const saysTold = "\x00"
 
 func guard(args []string, says *os.File) (code int, told bool, err error) {
@@ -120,9 +120,9 @@ func guard(args []string, says *os.File) (code int, told bool, err error) {
 // holder is the process that started the guard, as seen by the guard.
 type holder struct {
 	says      io.StringWriter
-	suspends  atomic.Bool   // it answers saysStopped
+	suspends  atomic.Bool   // the process answers saysStopped
 	continued chan struct{} // has an element after holdContinue
-	over      chan struct{} // closed when it has ended
+	over      chan struct{} // closed when the process has ended
 }
 
 // read handles the messages of the holder, until it has ended.
@@ -162,8 +162,9 @@ func (h *holder) suspend() bool {
 	return true
 }
 
-// identity returns the variables that identify the processes of this attempt, and of no other: the
-// command of a notifier has run and step, too. Without an attempt there are none.
+// identity returns the variables that only the processes of this attempt have in their environment.
+// It returns none if the command is not an attempt: the command of a notifier has a run and a step,
+// too, but no attempt number.
 func identity() (env []string) {
 	if os.Getenv("TIDEOVER_RUN_ID") == "" || os.Getenv("TIDEOVER_ATTEMPT_TOTAL") == "" {
 		return nil

@@ -24,8 +24,8 @@ import (
 func closeOnExec(f *os.File) { unix.CloseOnExec(int(f.Fd())) }
 
 // lockFile is a lock that is held while a command runs. The file records how the processes of that
-// command can be identified. It is removed at the end: a file without a lock belongs to a guard
-// that was killed.
+// command can be identified. The guard removes it at the end, so a file that is not locked belongs to
+// a guard that was killed.
 type lockFile struct{ file *os.File }
 
 // lock waits for the lock at the path.
@@ -38,7 +38,7 @@ func lock(ctx context.Context, path string) (*lockFile, error) {
 		if err := flock(ctx, f); err != nil {
 			return nil, errors.Join(err, f.Close())
 		}
-		// The last holder may have removed the file, and others may lock a new one.
+		// The last holder may have removed the file, and another process may have locked a new file.
 		locked, err1 := f.Stat()
 		there, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(locked, there) {
@@ -54,7 +54,7 @@ func (l *lockFile) unlock() {
 	_ = l.file.Close()
 }
 
-// leftovers returns the record of a guard that was killed.
+// leftovers returns the record that a killed guard has left in the file; nil if there is none.
 func (l *lockFile) leftovers() []process.Leftovers { return readLeftovers(l.file) }
 
 // record records how the processes of the next command can be identified.
@@ -140,8 +140,8 @@ func Sweep(ctx context.Context, dir string, grace time.Duration, log *slog.Logge
 	return nil
 }
 
-// ownSession makes the guard the leader of a session, by which everything that it has
-// started is known should it be killed; if it has a terminal, that is the session's.
+// ownSession makes the guard the leader of a session. If the guard is killed, its processes can be
+// found by the session. terminal means that standard input becomes the terminal of the session.
 func ownSession(cmd *exec.Cmd, terminal bool) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: terminal}
 }

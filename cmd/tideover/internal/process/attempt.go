@@ -12,7 +12,7 @@ import (
 
 // attempt is one run of the command.
 type attempt struct {
-	pid        int // of the command and of its process group; not reused while a member lives
+	pid        int // of the command and of its process group; the system does not reuse it while the group has a member
 	states     chan change
 	stops      chan struct{} // we got SIGTSTP
 	running    bool          // the command itself has not been reaped
@@ -20,7 +20,7 @@ type attempt struct {
 	termSent   time.Time     // when TERM was sent; zero if it was not
 	termSentTo map[int]bool  // processes that got TERM then
 	lent       bool          // the group has the terminal's foreground instead of us
-	terminal   bool          // the group has, or had, the foreground
+	terminal   bool          // the group has or had the terminal's foreground
 	hungUp     bool          // the terminal was closed while the group had it
 	timedOut   bool
 }
@@ -61,8 +61,8 @@ func (s *Supervisor) Run(ctx context.Context, extra ...string) (Result, error) {
 	return r, err
 }
 
-// finish waits until the outputs are written. A stuck reader uses the attempt's time, as it would
-// for a command that writes to that reader directly.
+// finish waits until the outputs are written. If their reader is stuck until the attempt's time is
+// over, the attempt counts as timed out, as if the command itself had written to that reader.
 func (s *Supervisor) finish(ctx context.Context, r *Result) error {
 	var errs [2]error
 	r.MatchedStdout, errs[0] = s.stdout.finish(ctx, s)
@@ -174,7 +174,7 @@ func (s *Supervisor) suspendWith(a *attempt) {
 	select {
 	case c := <-a.states:
 		if !c.Stopped() {
-			a.states <- c // its end: put it back for waitForEnd
+			a.states <- c // the command has ended: put that back for waitForEnd
 			return
 		}
 	case <-time.After(stopWait):

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrUnsupported is what [New] returns on systems without process groups.
+// ErrUnsupported is returned by [New] on systems without process groups.
 var ErrUnsupported = errors.New("unsupported on this system: commands run on Linux and macOS only")
 
 // ErrInputTooLong means that standard input can't be replayed because it is longer than its limit.
@@ -19,7 +19,7 @@ var ErrInputTooLong = errors.New("standard input is longer than its limit")
 
 // Conventional exit codes of shells.
 const (
-	CodeInternal      = 125 // the wrapper's own error
+	CodeInternal      = 125 // an error of tideover itself, not of the command
 	CodeNotExecutable = 126
 	CodeNotFound      = 127
 	CodeSignal        = 128 // plus the number of the signal
@@ -40,12 +40,12 @@ type Config struct {
 	MatchStdout *regexp.Regexp
 	MatchStderr *regexp.Regexp
 
-	// Suspend is called when the command was stopped, as by Ctrl-Z, and returns when to continue it. If it is nil or
-	// returns false, our own group is stopped, and the command is continued together with us.
+	// Suspend is called when the command was stopped, as by Ctrl-Z. The command continues when it returns true. If it is
+	// nil or returns false, our own group is stopped, and the command continues together with us.
 	Suspend func() bool
 
-	// Notice is called with messages for the user that are not part of a result, such as a
-	// process that may not be signalled. It may be called from any goroutine; nil drops the
+	// Notice is called with messages for the user that are not part of a result, for example about
+	// a process that may not be signalled. It may be called from any goroutine; nil drops the
 	// messages.
 	Notice func(string)
 
@@ -57,7 +57,7 @@ type Config struct {
 type Result struct {
 	Code     int            // exit code; 128+n if signal n killed the command
 	Signal   syscall.Signal // signal that killed the command; 0 if it exited
-	TimedOut bool           // the attempt's context ended it
+	TimedOut bool           // the attempt's context ended before the command
 	Terminal bool           // the command had the terminal's foreground, where Ctrl-C reaches it and not us
 	HungUp   bool           // the terminal was closed while the command had it
 	Duration time.Duration
@@ -83,7 +83,7 @@ type OutputError struct {
 	Err error
 }
 
-// Error says what went wrong.
+// Error returns the message with the cause.
 func (e *OutputError) Error() string { return "writing the command's output: " + e.Err.Error() }
 
 // Unwrap returns the cause.
@@ -129,9 +129,9 @@ func (e *StartError) hint() string {
 	return ""
 }
 
-// Leftovers identifies processes that an attempt has left running. It is needed after the
-// supervising process was killed.
+// Leftovers identifies processes that an attempt has left running because the supervising process
+// was killed.
 type Leftovers struct {
-	Env    []string `json:"env"`              // "NAME=value" entries that a leftover has in its environment, all of them; empty finds nothing
+	Env    []string `json:"env"`              // "NAME=value" entries; a process that has all of them in its environment is a leftover; empty finds none
 	Cgroup string   `json:"cgroup,omitempty"` // folder of the cgroup of the command
 }

@@ -20,8 +20,8 @@ import (
 // had other children at its start.
 const markKey = "TIDEOVER_RUN"
 
-// becoming is how many milliseconds to wait for the environment of a process, which is empty while
-// it executes a new program.
+// becoming is how many milliseconds to wait for the environment of a process. The environment is
+// empty while the process starts a new program with exec.
 const becoming = 500
 
 // family finds the descendants of this process that belong to our command.
@@ -32,14 +32,14 @@ const becoming = 500
 // there were children at our start, a process belongs to our command only if its environment
 // contains our mark, or if it descends from such a process. The drawback is that an orphan with an
 // empty environment is not found in that case. The alternative, a list of the processes at our
-// start, would kill processes that such a child starts later.
+// start, would make us kill processes that such a child starts later.
 type family struct {
 	self    int
 	foreign map[int]bool // children from before the first attempt, which we must not touch
 	mark    string       // "KEY=value"; empty if there are no foreign children
 }
 
-// relative is a process that is still alive.
+// relative is a live process with its parent, group and session.
 type relative struct {
 	pid, parent, group, session int
 }
@@ -53,7 +53,7 @@ func newFamily() *family {
 		f.foreign[pid] = true
 	}
 	if len(f.foreign) > 0 {
-		// If another tideover runs us, its mark comes first.
+		// If another tideover runs us, the mark begins with that of the other one.
 		f.mark = fmt.Sprintf("%s=%s/%d.%016x", markKey, os.Getenv(markKey), f.self, rand.Uint64())
 	}
 	return f
@@ -83,7 +83,7 @@ func (f *family) ours(pid int) bool {
 	}
 	for kv := range bytes.SplitSeq(env, []byte{0}) {
 		if bytes.HasPrefix(kv, []byte(f.mark)) {
-			return true // may be followed by the mark of a tideover inside ours
+			return true // only a prefix, because a tideover inside our command appends its own mark
 		}
 	}
 	return false

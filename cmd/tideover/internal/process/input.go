@@ -56,7 +56,7 @@ func (in *input) open() (uintptr, error) {
 	return uintptr(in.feed.child), nil
 }
 
-// started must be called when the attempt has its descriptor, or does not need it.
+// started must be called when the command has inherited the descriptor of open, or was not started.
 func (in *input) started() {
 	if in.feed != nil {
 		in.feed.start()
@@ -86,8 +86,8 @@ func (in *input) close() error {
 	return in.spool.file.Close()
 }
 
-// pipe returns a pipe that is not inherited: one end in blocking mode for the command, the other
-// one with deadlines for us.
+// pipe returns a pipe whose ends are closed on exec. child is the end for the command, in blocking
+// mode; ours is our end, which supports deadlines. oursWrites means that we write and the command reads.
 func pipe(oursWrites bool) (child int, ours *os.File, err error) {
 	var p [2]int
 	syscall.ForkLock.RLock()
@@ -107,8 +107,8 @@ func pipe(oursWrites bool) (child int, ours *os.File, err error) {
 	return p[1], os.NewFile(uintptr(p[0]), "|"), nil
 }
 
-// scratch returns an empty file without a name, which no other process can open and which vanishes
-// at our end.
+// scratch returns an empty temporary file without a name. No other process can open it, and the
+// system deletes it when it is closed.
 func scratch() (*os.File, error) {
 	f, err := os.CreateTemp("", "tideover-*") // mode 0600
 	if err != nil {

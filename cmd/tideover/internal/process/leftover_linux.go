@@ -14,7 +14,7 @@ import (
 )
 
 // EndLeftovers ends processes that attempts have left running: with TERM, and with KILL after the
-// grace period. It returns an error if one does not end.
+// grace period. It returns an error if a process does not end, or if the context ends first.
 func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) error {
 	if len(list) == 0 {
 		return nil // don't read the list of all processes
@@ -61,7 +61,8 @@ func EndLeftovers(ctx context.Context, list []Leftovers, grace time.Duration) er
 	}
 }
 
-// findLeftovers returns handles of the processes. A handle stays valid if the pid is reused.
+// findLeftovers returns handles of the processes that are leftovers, except those in spared. A handle
+// never refers to another process, even if the pid is reused.
 func findLeftovers(list []Leftovers, cgroups []string, spared map[int]bool) (found []*os.Process) {
 	byCgroup := map[int]bool{}
 	for _, dir := range cgroups {
@@ -86,7 +87,7 @@ func findLeftovers(list []Leftovers, cgroups []string, spared map[int]bool) (fou
 	return found
 }
 
-// hasEnvironment reports whether the process has the variables of one of the leftovers.
+// hasEnvironment reports whether the process has all variables of at least one entry of the list.
 func hasEnvironment(pid int, list []Leftovers) bool {
 	if !slices.ContainsFunc(list, func(l Leftovers) bool { return len(l.Env) > 0 }) {
 		return false
@@ -116,7 +117,8 @@ func ancestors() map[int]bool {
 	return found
 }
 
-// signalLeftovers sends TERM to each process once, or KILL.
+// signalLeftovers sends KILL to each process, or without kill, TERM to each process that is not in
+// told, to which it adds them.
 func signalLeftovers(list []*os.Process, kill bool, told map[int]bool) {
 	for _, p := range list {
 		switch {
@@ -154,8 +156,8 @@ func RemoveCgroup(dir string) {
 	_ = os.Remove(dir)
 }
 
-// RemoveEmptyCgroups removes cgroups whose daemons have ended. It leaves those of processes that
-// still run: they may be about to start a command there.
+// RemoveEmptyCgroups removes cgroups of [NewCgroup] that contain no process any more, such as a daemon
+// that has ended. It leaves cgroups whose creator still runs and may be about to start a command there.
 func RemoveEmptyCgroups() {
 	if own := ownCgroup(); own != "" {
 		removeEmptyCgroups(own, func(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH })
@@ -171,14 +173,15 @@ func removeEmptyCgroups(parent string, runs func(pid int) bool) {
 	}
 }
 
-// cgroupOwner returns the process that has made a cgroup. Names of earlier releases don't have it.
+// cgroupOwner returns the pid of the process that created a cgroup, from its name. ok is false for
+// cgroups of earlier releases, whose names do not contain it.
 func cgroupOwner(dir string) (pid int, ok bool) {
 	owner, _, ok := strings.Cut(strings.TrimPrefix(filepath.Base(dir), cgroupPrefix), "-")
 	pid, err := strconv.Atoi(owner)
 	return pid, ok && err == nil && pid > 0
 }
 
-// cgroupsOf returns the folders of the cgroups that we have made.
+// cgroupsOf returns the folders of those cgroups of the list that [NewCgroup] has created.
 func cgroupsOf(list []Leftovers) (dirs []string) {
 	for _, l := range list {
 		if filepath.IsAbs(l.Cgroup) && strings.HasPrefix(filepath.Base(l.Cgroup), cgroupPrefix) {
@@ -215,7 +218,7 @@ func ownCgroup() string {
 	return ""
 }
 
-// cgroupMount returns which cgroup is mounted, and where.
+// cgroupMount returns the path of the cgroup that is mounted, and its mount point; "" if none is.
 func cgroupMount() (root, point string) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {

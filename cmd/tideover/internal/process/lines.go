@@ -11,7 +11,7 @@ const maxLine = 1 << 20
 // lines looks for a matching line in a stream that arrives in pieces.
 type lines struct {
 	match   *regexp.Regexp // nil matches nothing
-	prefix  []byte         // begins every match
+	prefix  []byte         // literal text with which every match begins; may be empty
 	partial []byte         // beginning of an incomplete line
 	found   bool
 }
@@ -25,7 +25,7 @@ func newLines(match *regexp.Regexp) *lines {
 	return l
 }
 
-// write processes the next piece.
+// write processes the next piece of the stream.
 func (l *lines) write(p []byte) {
 	if l.match == nil || l.found {
 		return
@@ -59,7 +59,7 @@ func (l *lines) scan(p []byte) {
 	}
 }
 
-// finish processes the end of the stream.
+// finish processes the last line if it has no line end. Call it at the end of the stream.
 func (l *lines) finish() {
 	if len(l.partial) > 0 {
 		l.test(l.partial)

@@ -18,7 +18,8 @@ import (
 // copySize is the size of the copy buffer.
 const copySize = 256 << 10
 
-// onlyReader hides WriteTo, and onlyWriter hides ReadFrom, which would bypass our buffer.
+// onlyReader hides WriteTo, and onlyWriter hides ReadFrom: with these methods, io.CopyBuffer would not
+// use our buffer.
 type (
 	onlyReader struct{ io.Reader }
 	onlyWriter struct{ io.Writer }
@@ -33,7 +34,7 @@ type output struct {
 	held   *os.File        // output of the latest attempt, if buffer is set
 	broken error           // why held is incomplete
 	tee    *tee            // of the current attempt; nil if the command has our descriptor
-	last   <-chan struct{} // closed when an abandoned tee has finished; nil without one
+	last   <-chan struct{} // closed when the last abandoned tee has finished; nil if none was abandoned
 }
 
 // open returns the descriptor for the next attempt.
@@ -60,7 +61,7 @@ func (o *output) open() (uintptr, error) {
 	return uintptr(child), nil
 }
 
-// started must be called when the attempt has its descriptor, or does not need it.
+// started must be called when the command has inherited the descriptor of open, or was not started.
 func (o *output) started() {
 	if o.tee != nil {
 		_ = syscall.Close(o.tee.child)
@@ -68,8 +69,8 @@ func (o *output) started() {
 	}
 }
 
-// finish must be called when the command has ended. It returns whether a line matched, and why
-// output was not written. It does not wait for processes that the command left running, which may
+// finish must be called when the command has ended. It returns whether a line matched, and an error
+// if output was not written. It does not wait for processes that the command left running, which may
 // still write.
 func (o *output) finish(ctx context.Context, s *Supervisor) (matched bool, err error) {
 	if o.tee == nil {
@@ -95,9 +96,8 @@ func (o *output) finish(ctx context.Context, s *Supervisor) (matched bool, err e
 // errStalled means that the reader of our output has stopped reading.
 var errStalled = errors.New("the reader does not read")
 
-// wait returns true when all output is copied. The reader of our output may be stuck for ever:
-// after the end of the supervisor or of the attempt's time, it waits only for the grace period and
-// then returns false.
+// wait returns true when all output is copied. Because the reader of our output may be stuck for ever,
+// wait returns false a grace period after the end of the supervisor or of ctx.
 func (t *tee) wait(ctx context.Context, s *Supervisor) bool {
 	select {
 	case <-t.done:
@@ -136,7 +136,7 @@ func (o *output) close() error {
 
 // tee copies a stream and matches its lines.
 type tee struct {
-	child int // end of the command
+	child int // the command's end of the pipe
 	r     *os.File
 	dst   *os.File
 	lines *lines

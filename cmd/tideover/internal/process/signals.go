@@ -116,9 +116,9 @@ func drain[T any](c <-chan T) {
 // ourselves after a kill.
 const stopWait = 100 * time.Millisecond
 
-// stopSelf stops the process, or with 0 its whole group, and returns when it has been continued.
-// The system ignores the stop if our group is orphaned, because no shell could continue it; then
-// stopSelf returns, too.
+// stopSelf stops the process pid, or if pid is 0 our whole group, and returns when it has been
+// continued. The system ignores the stop if our group is orphaned, because no shell could continue
+// it; then stopSelf returns after stopWait.
 func (g *signals) stopSelf(pid int, sig syscall.Signal) {
 	drain(g.continued)
 	g.withDefault(sig, func() {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// spool stores an input that can be read only once. It reads only when an attempt reads, except for
-// the capacity of a pipe.
+// spool stores an input that can be read only once, so that later attempts can read it again. It reads
+// no more of the input than the attempts have read, plus the capacity of a pipe.
 type spool struct {
 	src   *os.File
 	limit int64
@@ -41,7 +41,7 @@ func newSpool(src *os.File, limit int64) *spool {
 // feed writes the whole input to one attempt: first the stored part, then the rest as it arrives.
 type feed struct {
 	spool *spool
-	child int // end of the command
+	child int // the command's end of the pipe
 	w     *os.File
 	wake  *os.File // closing it ends readable
 	woken int      // becomes readable when wake is closed
@@ -172,7 +172,8 @@ func (s *spool) store(data []byte) {
 	s.size += int64(len(data))
 }
 
-// lose gives up on replaying. It does not affect the current attempt.
+// lose deletes the stored input and records why later attempts can't get it. The current attempt still
+// gets all of its input.
 func (s *spool) lose(err error) {
 	s.lost = err
 	if s.file != nil {

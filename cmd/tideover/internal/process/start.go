@@ -19,7 +19,8 @@ import (
 // errBusy is the system's error for a program that is open for writing.
 var errBusy error = syscall.ETXTBSY
 
-// lookup finds the program like a shell.
+// lookup returns the path of a program, which it searches in PATH like a shell. The error is a
+// [*StartError].
 func lookup(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	switch {
@@ -68,8 +69,7 @@ func bare(path string) bool {
 	return err == nil && len(head) > 0 && !bytes.HasPrefix(head, []byte("#!")) && bytes.IndexByte(head, 0) < 0
 }
 
-// inPath reports whether PATH contains a file of that name; the caller knows that it can't be
-// executed.
+// inPath reports whether a folder of PATH contains a file with that name, executable or not.
 func inPath(name string) bool {
 	if strings.Contains(name, "/") {
 		return false
@@ -115,7 +115,7 @@ func startCode(err error) int {
 	}
 }
 
-// environ returns base with the variables of extra set, each once.
+// environ returns base with the variables of extra, which replace those of the same name.
 func environ(base, extra []string) []string {
 	isSet := func(kv string) bool {
 		key, _, _ := strings.Cut(kv, "=")

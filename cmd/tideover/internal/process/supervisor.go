@@ -25,7 +25,7 @@ type Supervisor struct {
 	tree     *processTree
 	signals  *signals
 
-	ctx    context.Context // ends with the first signal to end
+	ctx    context.Context // ends with the first of the signals endings
 	cancel context.CancelCauseFunc
 }
 
@@ -58,8 +58,8 @@ func New(cfg Config) (*Supervisor, error) {
 	return s, nil
 }
 
-// Context returns a context that ends with the first signal to end; its cause is a [*SignalError].
-// Waits between attempts should end with it.
+// Context returns a context that ends when this process gets TERM, INT, HUP or QUIT; its cause is a
+// [*SignalError]. Waits between attempts should end with it.
 func (s *Supervisor) Context() context.Context { return s.ctx }
 
 // Stopped returns the signal that ended the supervisor; nil if there was none.
@@ -68,7 +68,7 @@ func (s *Supervisor) Stopped() *SignalError {
 	return e
 }
 
-// Replayable returns nil if another attempt would get all of standard input, else the reason.
+// Replayable returns nil if another attempt would get all of standard input, else why it would not.
 func (s *Supervisor) Replayable() error { return s.stdin.lost() }
 
 // ReaderGone reports whether our standard output is a pipe without a reader, so that no attempt can

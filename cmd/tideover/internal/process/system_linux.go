@@ -28,9 +28,9 @@ func forkExec(cfg *Config, path string, attr *syscall.ProcAttr) (int, error) {
 	return syscall.ForkExec(path, cfg.Args, attr)
 }
 
-// await waits for a change of the command's state. It first only sees the change, and then collects
-// it under the lock, so that its order relative to our CONT signals is known, and the command's pid
-// is valid while the lock is held.
+// await waits for a change of the command's state. It first waits without collecting the change, and
+// then collects it under the lock. So the order of the change and our CONT signals is known, and the
+// command's pid is valid while the lock is held.
 func (t *processTree) await(a *attempt) (change, error) {
 	err := unix.Waitid(unix.P_PID, a.pid, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
 	if err != nil {
@@ -41,7 +41,7 @@ func (t *processTree) await(a *attempt) (change, error) {
 	c := change{continued: a.continues}
 	pid, err := syscall.Wait4(a.pid, &c.WaitStatus, syscall.WUNTRACED|syscall.WNOHANG, nil)
 	if pid == 0 && err == nil {
-		return c, syscall.EINTR // continued in between
+		return c, syscall.EINTR // the command was continued between the two calls: wait again
 	}
 	a.running = a.running && err == nil && c.Stopped()
 	return c, err
@@ -50,8 +50,8 @@ func (t *processTree) await(a *attempt) (change, error) {
 // withDefault runs f while the signal has its default effect. Package os/signal can't do that:
 // Notify installs a handler for TSTP that Reset does not remove.
 func (*signals) withDefault(sig syscall.Signal, f func()) {
-	// The kernel's struct sigaction. Its layout depends on the processor; all zeros mean the default
-	// on each.
+	// The kernel's struct sigaction. Its layout depends on the processor, but all zeros mean the
+	// default on each.
 	var dfl, old [16]uint64
 	if !sigaction(sig, &dfl, &old) {
 		return
@@ -67,12 +67,12 @@ func sigaction(sig syscall.Signal, act, old *[16]uint64) bool {
 	return errno == 0
 }
 
-// stop stops the process, or with 0 its whole group.
+// stop sends the stop signal to the process, or if pid is 0 to our whole group.
 func stop(pid int, sig syscall.Signal) { _ = syscall.Kill(pid, sig) }
 
-// withoutTTOU runs f, which may then change the terminal from the background. It blocks the signal
-// on one thread instead of ignoring it, because os/signal can't undo Ignore, and commands would
-// inherit it.
+// withoutTTOU runs f without the signal TTOU, so that f can change the terminal from the background.
+// It blocks the signal on one thread. It does not ignore the signal, because os/signal can't undo
+// Ignore, and commands would inherit the ignored signal.
 func withoutTTOU(f func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -45,9 +45,8 @@ func (*family) children() []int { return nil }
 
 func (*family) descendants() []relative { return nil }
 
-// withDefault runs f, in which [stop] can stop us although Notify has installed a handler for TSTP
-// that os/signal can't remove. Ignoring TSTP lets the other processes of the group be stopped
-// without a signal to us.
+// withDefault runs f while TSTP is ignored, so that [stop] can send TSTP to our whole group without a
+// signal to us. os/signal can't remove the handler that Notify has installed for TSTP.
 func (g *signals) withDefault(sig syscall.Signal, f func()) {
 	if sig == syscall.SIGTSTP && !signal.Ignored(sig) {
 		signal.Ignore(sig)
@@ -56,8 +55,8 @@ func (g *signals) withDefault(sig syscall.Signal, f func()) {
 	f()
 }
 
-// stop stops the process, or with 0 its whole group. It stops ourselves with TTIN, which has the
-// same default effect and no handler.
+// stop stops this process, and if pid is 0 also the other processes of our group. It stops this
+// process with TTIN, which has the same default effect as TSTP and no handler.
 func stop(pid int, sig syscall.Signal) {
 	if pid == 0 {
 		_ = syscall.Kill(pid, sig)
@@ -65,8 +64,8 @@ func stop(pid int, sig syscall.Signal) {
 	_ = syscall.Kill(syscall.Getpid(), syscall.SIGTTIN)
 }
 
-// withoutTTOU runs f, which may then change the terminal from the background. Notify afterwards
-// restores the default for commands.
+// withoutTTOU runs f while the signal TTOU is ignored, so that f can change the terminal from the
+// background. Then it calls Notify, so that commands do not inherit the ignored signal.
 func withoutTTOU(f func()) {
 	signal.Ignore(syscall.SIGTTOU)
 	defer signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
@@ -75,8 +74,8 @@ func withoutTTOU(f func()) {
 
 // Die ends the process with the signal, so that the parent process sees the cause: shells and make
 // stop at a child that an interrupt killed, and continue after one that only exited with 130. If
-// the signal has no effect it exits with 128+n. It does the same for QUIT, for which Go would print
-// stack traces.
+// the signal has no effect it exits with 128+n. For QUIT it always exits with 128+n, because the Go
+// runtime would print stack traces.
 func Die(sig syscall.Signal) {
 	if sig != syscall.SIGQUIT {
 		signal.Reset(sig)

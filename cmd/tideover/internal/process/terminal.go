@@ -9,14 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal of the process. Its methods do nothing on nil, which means
-// that there is none.
+// terminal is the controlling terminal of the process. A nil terminal means that there is none; close
+// does nothing then, is returns false, and holder returns a negative number.
 type terminal struct {
-	file  *os.File
+	file  *os.File // /dev/tty; nil if standard input is the terminal
 	input *os.File // standard input, if that is the terminal
 	fd    int
-	own   int // our process group
-	modes *unix.Termios
+	own   int           // our process group
+	modes *unix.Termios // original modes; nil if they are unknown
 }
 
 // openTerminal returns the controlling terminal; nil if there is none.
@@ -62,18 +62,18 @@ func (t *terminal) give(group int) (err error) {
 
 // lend gives the terminal's foreground to the attempt, if we have it.
 //
-// The command has been running for some microseconds by then. If it has used the terminal already,
-// it was stopped for that, which [Supervisor.handleStop] handles. Setting the foreground in the child
-// between fork and exec would require ignoring TTOU there, and the command would inherit that.
+// The command has already run for some microseconds by then. If it has used the terminal in that time,
+// the system has stopped it, and [Supervisor.handleStop] continues it. To set the foreground in the
+// child between fork and exec, TTOU would have to be ignored there, and the command would inherit that.
 func (t *terminal) lend(a *attempt) {
 	if t.holder() == t.own && t.give(a.pid) == nil {
 		a.lent, a.terminal = true, true
 	}
 }
 
-// reclaim takes the foreground back from the attempt. If the command was ended by us or by a
-// signal, it also restores the terminal's modes; a command that ended normally may have changed
-// them on purpose.
+// reclaim takes the foreground back from the attempt. cutShort means that the command was ended by us
+// or by a signal; then reclaim also restores the terminal's modes. A command that ended normally may
+// have changed them on purpose.
 func (t *terminal) reclaim(a *attempt, cutShort bool) {
 	if !a.lent {
 		return

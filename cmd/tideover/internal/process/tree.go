@@ -21,11 +21,11 @@ type processTree struct {
 
 	mu      sync.Mutex // held while processes are started, signalled by number, or reaped
 	current *attempt   // nil between attempts
-	refused bool       // the user was informed that the command may not be signalled
+	refused bool       // notice was called because we may not signal the command
 }
 
-// add starts the command of an attempt, which becomes the current one. A signal comes either before
-// the start or finds the attempt to forward it to.
+// add starts the command of an attempt, which becomes the current one. It holds the lock, so that a
+// signal is handled either before the start, or after it and is then forwarded to the command.
 func (t *processTree) add(a *attempt, start func() (pid int, err error)) (err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +45,7 @@ func (t *processTree) clear() {
 // change is a change of the command's state.
 type change struct {
 	syscall.WaitStatus
-	continued int // number of CONT signals sent before it
+	continued int // number of CONT signals that we had sent before the change
 }
 
 // watch reports each change of the command's state; the last one is its end. No other function
@@ -63,7 +63,8 @@ func (t *processTree) watch(a *attempt) {
 	}
 }
 
-// stale reports whether the stop happened before our latest CONT.
+// stale reports whether the stop happened before our latest CONT signal, so that the command already
+// runs again.
 func (t *processTree) stale(a *attempt, c change) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,8 +122,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// unkillable is how long to wait for a process to disappear after KILL. It may sleep in the kernel,
-// or we may not signal it.
+// unkillable is how long to wait for a process to disappear after KILL. A process that sleeps in the
+// kernel, or that we may not signal, does not disappear.
 const unkillable = 2 * time.Second
 
 // sweep ends the processes that the attempt has left running: the rest of its group and, where they

@@ -13,7 +13,7 @@ import (
 // Alarm samples counters and reports when a retry storm begins and ends.
 type Alarm struct {
 	count func() map[Subject]Count
-	tell  func(Change)
+	tell  func(Change) // called with each beginning and end of a storm
 
 	mu      sync.Mutex
 	watch   *Watch
@@ -21,13 +21,13 @@ type Alarm struct {
 	changed chan struct{}      // signals a new rule; capacity 1
 }
 
-// New returns an alarm that starts with Run. count returns the attempts of all subjects since the
-// start. tell is called with each change, by one goroutine at a time.
+// New returns an alarm; call Run to start it. count returns the attempts of all subjects since the
+// start. tell is called with each beginning and end of a storm, by one goroutine at a time.
 func New(r Rule, count func() map[Subject]Count, tell func(Change)) *Alarm {
 	return &Alarm{count: count, tell: tell, watch: NewWatch(r), total: map[Subject]uint64{}, changed: make(chan struct{}, 1)}
 }
 
-// Become replaces the rule.
+// Become replaces the rule and keeps the samples.
 func (a *Alarm) Become(r Rule) {
 	a.mu.Lock()
 	a.watch.rule = r // the samples stay

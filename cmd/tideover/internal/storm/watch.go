@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Rule defines a storm.
+// Rule says when there is a retry storm.
 type Rule struct {
 	Amplification float64       // attempts per first attempt above which there is a storm
 	For           time.Duration // how long the load must be high for a storm to begin, and low for it to end
@@ -21,7 +21,7 @@ func (r Rule) window() time.Duration { return r.For / 2 }
 // near the limit is one storm and not many.
 func (r Rule) calm() float64 { return 1 + (r.Amplification-1)*3/4 }
 
-// Subject is a part of a layer whose attempts are counted.
+// Subject is something whose attempts are counted, such as one workflow or one provider.
 type Subject struct {
 	Layer string `json:"layer"` // workflow, session, notification, job, provider
 	Name  string `json:"name"`
@@ -80,8 +80,8 @@ type sample struct {
 // NewWatch returns a watch without samples.
 func NewWatch(r Rule) *Watch { return &Watch{rule: r, parts: map[Subject]*part{}} }
 
-// Sample adds the counts of all subjects and returns the changes. Subjects without a count are
-// removed. Samples must be more frequent than windows.
+// Sample adds the counts of all subjects and returns the storms that begin or end with them. Subjects
+// that are not in counts are removed. The time between two samples must be shorter than the window.
 func (w *Watch) Sample(now time.Time, counts map[Subject]Count) (changes []Change) {
 	if now.Before(w.last) {
 		return nil // the clock was set back
@@ -110,7 +110,8 @@ func (w *Watch) Sample(now time.Time, counts map[Subject]Count) (changes []Chang
 	return changes
 }
 
-// part returns the state of a subject. A new one had no attempts at the last sample.
+// part returns the state of a subject. For a new subject it assumes that there were no attempts
+// before the last sample.
 func (w *Watch) part(s Subject, now time.Time, c Count) *part {
 	p := w.parts[s]
 	if p == nil {
@@ -155,7 +156,7 @@ func (p *part) update(r Rule, now time.Time) bool {
 	return p.storm
 }
 
-// mark records since when a condition holds.
+// mark sets since to the time since when a condition holds; zero if it does not hold now.
 func mark(since *time.Time, holds bool, now time.Time) {
 	if !holds {
 		*since = time.Time{}
