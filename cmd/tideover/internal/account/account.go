@@ -23,7 +23,7 @@ var validName = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 type Store struct {
 	Dir string // created at the first use
 
-	// Warn is called once with a problem of a file; it may be nil.
+	// Warn is called when a file can't be read or written, once until the file works again; it may be nil.
 	Warn func(text string)
 
 	// Uptime returns the time since the boot of the machine, and the id of the boot; nil means the real ones. Tests with
@@ -60,7 +60,7 @@ func newMutex() mutex   { return make(mutex, 1) }
 func (m mutex) lock()   { m <- struct{}{} }
 func (m mutex) unlock() { <-m }
 
-// Gate decides who may use an account.
+// Gate decides which sessions and steps may use an account.
 type Gate struct {
 	store *Store
 	name  string
@@ -77,7 +77,7 @@ type Asker struct {
 	Name    string        // for display, such as "session todo"
 	Slack   time.Duration // added to a stated end
 	Longest time.Duration // longest stated wait that it accepts
-	Spread  time.Duration // time over which it continues after a limit
+	Spread  time.Duration // after a limit it continues at a random time within this
 	Forced  bool          // an operator overrides the limit
 }
 
@@ -94,8 +94,8 @@ type Pass struct {
 	asker Asker
 
 	mu      mutex
-	serial  int64  // of the state when it was given
-	probes  bool   // the others wait for its result
+	serial  int64  // serial of the state when the pass was given
+	probes  bool   // the pass is a probe: the others wait for its result
 	unlease func() // releases the lease of the probe; may be nil
 }
 
@@ -109,7 +109,7 @@ func (g *Gate) now() moment {
 	return m
 }
 
-// warn reports a problem of the file once.
+// warn reports a problem of the file, unless it has reported one since the last successful write.
 func (g *Gate) warn(err error) {
 	if g.warned || g.store.Warn == nil {
 		return
@@ -143,8 +143,8 @@ func (g *Gate) update(change func(s *state, now moment) bool) {
 	g.unsaved, g.warned = nil, false
 }
 
-// begin takes the lock and reads the file. Without the lock it returns the state, but nothing may
-// be written.
+// begin takes the lock and reads the file. If it can't take the lock, it returns the state and an
+// error; then the caller must not write the file.
 func (g *Gate) begin() (s *state, unlock func(), err error) {
 	unlock = func() {}
 	if err := makeFolder(g.store.Dir); err != nil {
@@ -162,8 +162,8 @@ func (g *Gate) begin() (s *state, unlock func(), err error) {
 func (g *Gate) lockPath() string  { return g.path[:len(g.path)-len(".json")] + ".lock" }
 func (g *Gate) leasePath() string { return g.path[:len(g.path)-len(".json")] + ".probe" }
 
-// load reads the file. It renames a damaged one and returns the empty state. The caller holds the
-// lock.
+// load reads the file. If the file is damaged, it renames the file and returns the empty state. The
+// caller holds the lock.
 func (g *Gate) load() (*state, error) {
 	s, err := readState(g.path)
 	if errors.Is(err, errDamaged) {
@@ -177,7 +177,8 @@ func (g *Gate) load() (*state, error) {
 	return s, err
 }
 
-// newest returns a copy of the unsaved state of this process if that is newer, else s.
+// newest returns a copy of the unsaved state of this process if that is newer, else s. A nil s means
+// the empty state.
 func (g *Gate) newest(s *state) *state {
 	if s == nil {
 		s = new(state)
@@ -278,8 +279,8 @@ func (r Reset) wait(now moment) time.Duration {
 	return wait
 }
 
-// Limited records that the account has a limit. Without a stated end, this asker probes it next,
-// after probeIn. If the limit was known already, it returns the wait of the asker.
+// Limited records that the account has a limit. If the end is not stated, this asker probes the limit
+// next, after probeIn. If the limit was known already, it returns the wait of the asker, else nil.
 func (p *Pass) Limited(r Reset, why string, probeIn time.Duration) (held *Held) {
 	p.mu.lock()
 	defer p.mu.unlock()
@@ -349,8 +350,8 @@ func (p *Pass) endProbe(s *state) (changed bool) {
 	return true
 }
 
-// Free reports whether an asker may ask again before its wait is over: the limit has ended, or the
-// process that probed it.
+// Free reports whether an asker may ask again before its wait is over, because the limit has ended, or
+// because the process that probed it has ended.
 func (g *Gate) Free(a Asker) bool {
 	s, now := g.current(), g.now()
 	l := s.Limit

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxFile is the size of the largest file that is read.
+// maxFile is the size of the largest file that is read; a larger one counts as damaged.
 const maxFile = 64 << 10
 
 // lockTimeout limits the wait for the lock of a file, which is held for one write to the disk.
@@ -86,8 +86,8 @@ func parseState(text []byte) (*state, error) {
 	return s, nil
 }
 
-// writeState writes the file atomically. The caller holds the lock, so that one name is enough for
-// the temporary file, and a kill leaves at most one.
+// writeState writes the file atomically. The caller holds the lock, so the temporary file always has
+// the same name, and a kill leaves at most one of them.
 func writeState(path string, s *state) error {
 	s.Version = stateVersion
 	text, err := json.Marshal(s)
@@ -139,7 +139,7 @@ func tryLock(path string) (unlock func(), held bool, err error) {
 	}, false, nil
 }
 
-// takeLock waits for the lock of a file.
+// takeLock waits up to lockTimeout for the lock of a file.
 func takeLock(path string) (unlock func(), err error) {
 	for end := time.Now().Add(lockTimeout); ; {
 		unlock, held, err := tryLock(path)

@@ -6,8 +6,8 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// sameEnd is the tolerance within which two stated ends are the same. Without it, a repeated "in 2
-// hours" would change the file each time.
+// sameEnd is the tolerance within which two stated ends are the same. Without it, each repetition of
+// "in 2 hours" changes the file.
 const sameEnd = time.Minute
 
 // Limit describes the limit of an account.
@@ -51,8 +51,8 @@ func (g *Gate) RecordLimit(a Asker, r Reset, why string) (known *Limit, recorded
 	return known, recorded
 }
 
-// EndLimit removes the limit with this serial or an earlier one, because the account was used
-// since. A limit that was recorded later stays.
+// EndLimit removes the limit, unless it was recorded after the one with this serial. Call it after
+// the account was used successfully.
 func (g *Gate) EndLimit(serial int64) {
 	g.update(func(s *state, _ moment) bool {
 		if s.Limit == nil || s.Limit.Serial > serial {

@@ -13,10 +13,10 @@ const (
 	// ProvenAfter is how long a command must run without a limit to prove that the limit is over.
 	ProvenAfter = 2 * time.Minute
 
-	// DefaultSpread is the time over which held askers continue.
+	// DefaultSpread is the default of Asker.Spread in callers of this package.
 	DefaultSpread = 30 * time.Second
 
-	// maxStated is the longest wait that is shared. The longest known limits are monthly.
+	// maxStated is the longest stated wait that is believed. The longest known limits are monthly.
 	maxStated = 60 * 24 * time.Hour
 
 	// maxProbeDelay is the longest delay before a probe.
@@ -100,8 +100,8 @@ func (s *state) rebase(now moment) (changed bool) {
 // stated reports whether the end of the limit is known.
 func (l *limit) stated() bool { return l.Wait > 0 }
 
-// left returns the time until a stated limit ends. A date and time counts by the wall clock, but
-// never later than it was away when it was stated.
+// left returns the time until a stated limit ends. A limit that ends at a date and time ends when the
+// wall clock reaches it, but at the latest after Wait, in case the clock was set back.
 func (l *limit) left(now moment) time.Duration {
 	left := l.Wait - l.elapsed(now)
 	if !l.Until.IsZero() {
@@ -126,8 +126,8 @@ func (s *state) active(now moment) *limit {
 	return s.Limit
 }
 
-// probedBy returns the probe of another asker; nil if there is none. A probe that is too old does
-// not count, nor the asker's own from before a kill.
+// probedBy returns the probe of an asker other than id; nil if there is none. A probe that is too old
+// does not count.
 func (s *state) probedBy(id string, now moment) *probe {
 	if p := s.Probe; p != nil && p.ID != id && p.elapsed(now) < leaseTime {
 		return p
@@ -139,8 +139,8 @@ func (s *state) probedBy(id string, now moment) *probe {
 // probe in progress, or nil.
 func (l *limit) heldFor(account string, a *Asker, busy *probe, now moment) *Held {
 	if l.stated() {
-		// An asker with the ID knows the end, and waits itself. A wait that is too long for its policy
-		// makes an asker run into the limit and give up.
+		// The asker that found the limit knows its end and waits on its own. An asker whose policy
+		// does not accept so long a wait is let through: it runs into the limit and gives up.
 		left := l.left(now)
 		if l.ID == a.ID || left > a.Longest || left+a.Slack <= 0 {
 			return nil
@@ -158,12 +158,12 @@ func (l *limit) heldFor(account string, a *Asker, busy *probe, now moment) *Held
 	return nil
 }
 
-// newHeld returns a wait plus a random part of the spread.
+// newHeld returns a Held that waits for the given time plus a random part of the asker's spread.
 func newHeld(wait time.Duration, a *Asker, why string) *Held {
 	return &Held{Wait: max(wait, minWait) + Jitter(a.Spread), Why: HeldPrefix + why}
 }
 
-// Jitter returns a random part of the spread.
+// Jitter returns a random duration below the spread.
 func Jitter(spread time.Duration) time.Duration {
 	return time.Duration(rand.Int64N(int64(max(spread, 1))))
 }
@@ -197,8 +197,8 @@ type moment struct {
 	Boot   string        `json:"boot,omitempty"`      // id of the boot; "" if unknown
 }
 
-// elapsed returns the time from m to now. After a reboot it uses the wall clock; it is never
-// negative.
+// elapsed returns the time from m to now by the uptime, or after a reboot by the wall clock. It is
+// never negative.
 func (m moment) elapsed(now moment) time.Duration {
 	if m.sameBoot(now) {
 		return now.Uptime - m.Uptime

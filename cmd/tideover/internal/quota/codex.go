@@ -15,14 +15,14 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Limits for a misbehaving server.
+// Limits that protect against a misbehaving server.
 const (
 	askTimeout = 30 * time.Second
 	maxAnswer  = 4 << 20 // bytes
 )
 
-// Codex gets the limits of the account from "codex app-server". command, dir and env are those of
-// the app-server.
+// Codex gets the limits of the account from "codex app-server". command, dir and env are the command
+// line, the working folder and the environment of the app-server.
 //
 // The protocol is JSON-RPC over lines: https://learn.chatgpt.com/docs/app-server, "Rate limits".
 func Codex(ctx context.Context, command []string, dir string, env []string) ([]Window, error) {
@@ -55,7 +55,7 @@ func Codex(ctx context.Context, command []string, dir string, env []string) ([]W
 	return windows, nil
 }
 
-// The requests. The server answers those with an id.
+// The messages to the server, which answers those with an id.
 const (
 	codexInitialize = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"tideover","title":"tideover","version":"1"}}}`
 	codexReady      = `{"method":"initialized"}`
@@ -77,7 +77,7 @@ func askCodex(in io.Writer, out io.Reader) ([]Window, error) {
 	return parseCodex(result)
 }
 
-// codexAnswer reads until the answer to a request, skipping notifications.
+// codexAnswer returns the answer to the request with this id. It skips notifications before it.
 func codexAnswer(lines *bufio.Scanner, id int) (json.RawMessage, error) {
 	for lines.Scan() {
 		var m struct {
@@ -99,7 +99,7 @@ func codexAnswer(lines *bufio.Scanner, id int) (json.RawMessage, error) {
 	return nil, errors.New("the server ended without an answer")
 }
 
-// parseCodex parses the limits of all buckets.
+// parseCodex parses an answer, which has limits in several buckets. It removes duplicates.
 func parseCodex(result []byte) (windows []Window, err error) {
 	type window struct {
 		UsedPercent        *float64

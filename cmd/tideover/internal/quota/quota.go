@@ -23,7 +23,7 @@ type Window struct {
 	Resets time.Time `json:"resets,omitzero"` // start of the next period; zero if unknown
 }
 
-// String says how much is used.
+// String returns a sentence that says how much of the quota is used.
 func (w Window) String() string { return fmt.Sprintf("%.4g%% of the %s quota is used", w.Used, w.Name) }
 
 // Above returns the window of which at least this percentage is used; nil if there is none. Of
@@ -38,7 +38,7 @@ func Above(windows []Window, percent float64) *Window {
 	return found
 }
 
-// nameOf returns the name of a window by its length.
+// nameOf returns the name of a window of this length; "whole" if the length is unknown.
 func nameOf(length time.Duration) string {
 	switch {
 	case length <= 0:
@@ -99,7 +99,7 @@ func pathOf(dir, account string) (string, error) {
 	return filepath.Join(dir, account+".json"), nil
 }
 
-// Save records the windows of an account in a folder, which it creates.
+// Save records the windows of an account in a folder, which it creates if necessary.
 func Save(dir, account string, windows []Window) error {
 	path, err := pathOf(dir, account)
 	if err != nil {
@@ -127,10 +127,10 @@ func Save(dir, account string, windows []Window) error {
 	return nil
 }
 
-// maxFile is the largest size of a file of Save.
+// maxFile is the largest size of a file that Load accepts.
 const maxFile = 64 << 10
 
-// Load returns the windows that [Save] has recorded and that are not over. It returns
+// Load returns those windows that [Save] has recorded and whose reset is after now. It returns
 // [fs.ErrNotExist] if nothing was recorded.
 func Load(dir, account string, now time.Time) (windows []Window, err error) {
 	path, err := pathOf(dir, account)

@@ -1,5 +1,5 @@
-// Package screen models the text on the screen of a terminal, so that it can be read in the order
-// of its rows, independent of the order in which the program drew them.
+// Package screen emulates the screen of a terminal: it processes the output of a program, and returns
+// the text on the screen row by row, whatever the order in which the program drew it.
 //
 // The model has no colours, no scrollback and no reflow. Escape sequences that do not move the
 // cursor, write or erase are ignored.
@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// The largest size of a screen. Text outside of it is drawn at its edge.
+// The largest size of a screen. Text outside of it is drawn at the edge.
 const (
 	maxCols = 1000
 	maxRows = 500
@@ -34,10 +34,10 @@ type position struct {
 	pending bool // the last column was written, so the next character starts a row
 }
 
-// page is one of the two pages of a terminal.
+// page is one of the two pages of a terminal: the main or the alternate screen.
 type page struct {
 	rows  []row
-	saved position
+	saved position // cursor position to restore
 }
 
 // Screen is the screen of a terminal. It is safe for concurrent use.
@@ -49,7 +49,7 @@ type Screen struct {
 	at         position
 	top, under int // scroll region: rows from top to under-1
 
-	wrap, insert, origin bool
+	wrap, insert, origin bool    // modes: wrap long lines, insert characters, cursor positions relative to the scroll region
 	graphics             [2]bool // the character sets G0 and G1 are line-drawing sets
 	shift                int     // index of the active character set
 	last                 rune    // last written character
@@ -57,7 +57,8 @@ type Screen struct {
 	parser
 }
 
-// New returns an empty screen.
+// New returns an empty screen. Sizes outside of the allowed range are changed to the nearest allowed
+// size.
 func New(cols, rows int) *Screen {
 	s := &Screen{}
 	s.cols = min(max(cols, 1), maxCols)
@@ -226,7 +227,7 @@ func (s *Screen) reverseFeed() {
 	}
 }
 
-// scroll moves the rows from the given one to the end of the scroll region up by n, or down if n is
+// scroll moves the rows from index from to the end of the scroll region up by n, or down if n is
 // negative. New rows are blank.
 func (s *Screen) scroll(from, n int) {
 	area := s.rows()[from:s.under]
@@ -255,7 +256,8 @@ func (r *row) clear() {
 	r.wrapped = false
 }
 
-// show switches between the main and the alternate screen.
+// show switches between the main and the alternate screen. erase clears the alternate screen when it
+// is switched on.
 func (s *Screen) show(alternate, erase bool) {
 	if s.alternate == alternate {
 		return
@@ -291,7 +293,8 @@ func (s *Screen) home(x, y int) {
 	s.moveTo(x, y)
 }
 
-// putAgain repeats the last character.
+// putAgain writes the last character again. The character was already converted, so putAgain turns
+// line-drawing sets off meanwhile.
 func (s *Screen) putAgain() {
 	graphics := s.graphics
 	s.graphics = [2]bool{}
@@ -315,7 +318,8 @@ func (s *Screen) moveDown(n int) {
 	s.moveTo(s.at.x, min(s.at.y+n, most))
 }
 
-// scrollArea sets the scroll region; rows are counted from 1.
+// scrollArea sets the scroll region; rows are counted from 1, and 0 means the default. It ignores an
+// invalid region.
 func (s *Screen) scrollArea(first, last int) {
 	rows := len(s.rows())
 	if last == 0 || last > rows {
@@ -328,7 +332,8 @@ func (s *Screen) scrollArea(first, last int) {
 	s.home(0, 0)
 }
 
-// eraseScreen erases from the cursor (0), up to it (1), or everything.
+// eraseScreen erases the screen from the cursor on if which is 0, up to the cursor if it is 1, not at
+// all if it is 3, else the whole screen.
 func (s *Screen) eraseScreen(which int) {
 	first, under := 0, len(s.rows())
 	switch which {
@@ -347,7 +352,8 @@ func (s *Screen) eraseScreen(which int) {
 	s.at.pending = false
 }
 
-// eraseLine erases from the cursor (0), up to it (1), or the line.
+// eraseLine erases the line from the cursor on if which is 0, up to the cursor if it is 1, else the
+// whole line.
 func (s *Screen) eraseLine(which int) {
 	switch which {
 	case 0:
@@ -360,7 +366,7 @@ func (s *Screen) eraseLine(which int) {
 	s.at.pending = false
 }
 
-// erase erases cells in the row of the cursor.
+// erase erases the cells from column from to column to-1 in the row of the cursor.
 func (s *Screen) erase(from, to int) {
 	r := &s.rows()[s.at.y]
 	for x := from; x < min(to, s.cols); x++ {
@@ -371,7 +377,7 @@ func (s *Screen) erase(from, to int) {
 	}
 }
 
-// shiftCells inserts or deletes cells at the cursor.
+// shiftCells inserts n blank cells at the cursor, or deletes n cells, and shifts the rest of the row.
 func (s *Screen) shiftCells(insert bool, n int) {
 	r := &s.rows()[s.at.y]
 	area := r.cells[s.at.x:]

@@ -27,7 +27,7 @@ const (
 // maxParams limits the stored part of a control sequence.
 const maxParams = 64
 
-// feed processes a byte.
+// feed processes the next byte of the output.
 func (p *parser) feed(s *Screen, c byte) {
 	switch {
 	case p.state == inString || p.state == inEnd:
@@ -115,7 +115,7 @@ func (p *parser) feedText(s *Screen, c byte) {
 	}
 }
 
-// tabWidth is the distance of tab stops. Full-screen programs set no others.
+// tabWidth is the distance of tab stops. Sequences that set other tab stops are ignored.
 const tabWidth = 8
 
 // control executes a control character.
@@ -136,7 +136,7 @@ func control(s *Screen, c byte) {
 	}
 }
 
-// escape executes an escape sequence, with its intermediate byte or 0.
+// escape executes the escape sequence that ends with c. inter is its intermediate byte; 0 for none.
 func escape(s *Screen, inter, c byte) {
 	switch inter {
 	case '(':
@@ -164,7 +164,7 @@ func escape(s *Screen, inter, c byte) {
 	}
 }
 
-// sequence executes a control sequence.
+// sequence executes the control sequence with these parameters that ends with c.
 func sequence(s *Screen, params []byte, c byte) {
 	private := byte(0)
 	if len(params) > 0 && params[0] >= '<' {
@@ -187,7 +187,7 @@ func sequence(s *Screen, params []byte, c byte) {
 	}
 }
 
-// numbers parses the parameters of a sequence; a missing one is 0.
+// numbers parses the parameters of a sequence; a missing or invalid one is 0.
 func numbers(params []byte) (list []int) {
 	for part := range bytes.SplitSeq(params, []byte{';'}) {
 		first, _, _ := bytes.Cut(part, []byte{':'})
@@ -200,7 +200,7 @@ func numbers(params []byte) (list []int) {
 	return list
 }
 
-// setMode sets a private mode of the terminal.
+// setMode sets or resets the private mode with number n. Unknown modes are ignored.
 func setMode(s *Screen, n int, on bool) {
 	switch n {
 	case 6:
@@ -229,7 +229,7 @@ func setMode(s *Screen, n int, on bool) {
 	}
 }
 
-// execute executes a control sequence that does not set a mode.
+// execute executes a control sequence that does not set a private mode.
 func execute(s *Screen, list []int, c byte) {
 	first := list[0]
 	n := max(first, 1)
