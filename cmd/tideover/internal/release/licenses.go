@@ -16,27 +16,27 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// own is the path of our modules, whose licence is beside the binary.
+// own is the path of our own modules. Their licence is a separate file beside the binary.
 const own = "github.com/tideover/tideover"
 
 // platforms are the released platforms. They link different packages.
 var platforms = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 
-// licenseName matches the names of files with licence terms, also in packages that contain code of
-// others.
+// licenseName matches the names of files with licence terms, including those with a prefix or suffix,
+// such as LICENSE-3RD-PARTY.md.
 var licenseName = lazyregexp.New(`(?i)^(\w+-)?(un)?(licen[sc]es?|copying|notice|copyright)([-._].*)?$`)
 
-// pkg is the output of go list for a linked package.
+// pkg describes a linked package, as go list prints it.
 type pkg struct {
 	Dir    string
 	Module *struct{ Path, Version, Dir string }
 }
 
-// terms is a licence text and everything that is used under it.
+// terms is a licence text and the components that have it.
 type terms struct {
-	kind string
-	text string
-	uses []string
+	kind string   // name of the licence, such as MIT
+	text string   // text of the licence file
+	uses []string // components
 }
 
 // licenses returns the texts of all licences of the command in the folder: of the packages that are
@@ -58,7 +58,7 @@ func licenses(folder string) (string, error) {
 	return render(list), nil
 }
 
-// linked adds the modules of the packages that are linked on a platform.
+// linked adds to files the licence files of the modules that are linked on a platform.
 func linked(folder, platform string, files map[string][]string) error {
 	packages, err := list(folder, platform)
 	if err != nil {
@@ -73,8 +73,8 @@ func linked(folder, platform string, files map[string][]string) error {
 	return nil
 }
 
-// list returns the packages of the command and all that they import. It ignores the workspace,
-// which raises versions above those that are released.
+// list returns the package of the command and all packages that it imports. It ignores the
+// workspace, in which modules may have higher versions than in a release.
 func list(folder, platform string) (packages []pkg, err error) {
 	system, machine, _ := strings.Cut(platform, "/")
 	cmd := exec.Command("go", "list", "-deps", "-json=Dir,Module", ".") //nolint:noctx // ends by itself
@@ -98,7 +98,7 @@ func list(folder, platform string) (packages []pkg, err error) {
 }
 
 // termsAbove returns the licence files in the folder of a package and in its parent folders, up to
-// its module: some packages have authors of their own.
+// the folder of its module: some packages have other authors than their module.
 func termsAbove(dir, module string) (files []string) {
 	for ; strings.HasPrefix(dir, module); dir = filepath.Dir(dir) {
 		entries, _ := os.ReadDir(dir) // exists: go list returned it
@@ -117,7 +117,7 @@ func isTerms(name string) bool {
 	return licenseName.MatchString(name) && filepath.Ext(name) != ".go" && !strings.HasSuffix(name, "-LOGO")
 }
 
-// embedded adds Go and the scripts of the web page, whose licences are beside them.
+// embedded adds the licence files of Go and of the scripts of the web page.
 func embedded(folder string, files map[string][]string) error {
 	files["Go, its standard library and its runtime"] = []string{filepath.Join(folder, "internal/release/go.LICENSE")}
 	found, err := filepath.Glob(filepath.Join(folder, "internal/web/static/*.LICENSE"))
@@ -180,8 +180,8 @@ var known = []struct{ kind, phrase string }{
 	{"public domain", "public domain"},
 }
 
-// kindOf returns the name of a licence; "" if it is unknown. A notice is recognised by its file
-// name.
+// kindOf returns the name of the licence in a file with this name and text; "" if it is unknown. A
+// notice is recognised by the name of its file.
 func kindOf(name, text string) string {
 	if name == "LICENSE-3RD-PARTY.md" {
 		return kindOfCollection(text)
@@ -202,8 +202,8 @@ func kindOf(name, text string) string {
 	return ""
 }
 
-// kindOfCollection returns the kind of a file with the terms of all parts of a module of
-// modernc.org. Its first section lists what is linked; the others list what its tests use.
+// kindOfCollection is kindOf for a file with the terms of all parts of a module of modernc.org. The
+// first section of the file lists the parts that are linked; the others list parts for tests.
 func kindOfCollection(text string) string {
 	linked, _, _ := strings.Cut(text, "\n## 2.")
 	if linked = strings.ToLower(linked); strings.Contains(linked, "gpl") || strings.Contains(linked, "gnu general public") || strings.Contains(linked, "gnu affero") {

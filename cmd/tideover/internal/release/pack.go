@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// member is a file of an archive. Its mode is 0755 for programs and 0644 for all other files, for
-// any umask.
+// member is a file of an archive. Its mode is 0755 for executable files and 0644 for all others, so
+// that it does not depend on the umask.
 type member struct {
 	name string // with slashes, including the name of the folder
 	mode fs.FileMode
 	data []byte
 }
 
-// pack writes the folder into an archive, .tar.gz or .zip. Its bytes depend only on names, contents
-// and the given time.
+// pack writes the folder into an archive, .tar.gz or .zip. The bytes of the archive depend only on
+// the names, modes and contents of the files and on the given time.
 func pack(file, folder string, at time.Time) (err error) {
 	write := writeTar
 	if strings.HasSuffix(file, ".zip") {

@@ -2,5 +2,5 @@
 // files, and renders a report as a table with plots for a terminal, as an SVG chart, and as a
 // self-contained HTML page.
 //
-// All its numbers and statements come from the report.
+// It computes no results itself: all numbers and statements come from the [sim.Report].
 package simulate

@@ -22,11 +22,11 @@ type figure struct {
 	Heads   []string // of the table
 	Rows    [][]string
 
-	high float64 // height on the page; 0 means the default
-	plot func(panel) string
+	high float64            // height on the page; 0 means the default
+	plot func(panel) string // draws the chart as SVG elements; nil if there is nothing to draw
 }
 
-// pagePanel is small enough for a phone.
+// pagePanel is the size of a chart on the page, small enough for a phone.
 var pagePanel = panel{wide: 440, high: 230, left: 52, right: 12, top: 8, bottom: 24}
 
 // SVG returns the chart for the page.
@@ -37,7 +37,8 @@ func (f figure) SVG() template.HTML {
 		p.wide, p.high, f.ID, f.ID, chart.Escape(f.Title+": "+f.Caption), f.plot(p)))
 }
 
-// overTime adds a plot of all policies over time, and a table of some values.
+// overTime returns f with a plot of a series over time for all policies, and a table of its highest
+// values. pick selects the series, and per divides its values.
 func overTime(v *View, f figure, pick func(*sim.Series) []float64, per float64) figure {
 	buckets := v.shown()
 	end := v.time(buckets)
@@ -74,10 +75,11 @@ func scaled(values []float64, per float64) []float64 {
 	return out
 }
 
-// tableRows is the number of rows of the table of a chart.
+// tableRows is the largest number of rows in the table of a chart.
 const tableRows = 20
 
-// sampled lists the highest values of equal periods.
+// sampled returns the rows of a table: for each of tableRows equal periods, its start and the highest
+// value of each policy in it.
 func sampled(all [][]float64, buckets int, at func(int) time.Duration) (rows [][]string) {
 	n := min(buckets, tableRows)
 	for i := range n {
@@ -119,7 +121,7 @@ func cdfFigure(v *View) figure {
 	s := chart.Scale{Log: true}
 	for i := range v.Report.Results {
 		for _, p := range v.Report.Results[i].CDF {
-			if p.Share >= 0.01 { // otherwise one fast call would use half of the scale
+			if p.Share >= 0.01 { // so that one very fast call does not take up half of the scale
 				s.Include(seconds(p.Seconds))
 			}
 		}
@@ -151,7 +153,8 @@ func cdfFigure(v *View) figure {
 	return f
 }
 
-// quantile returns the time within which this share of the calls succeeded.
+// quantile returns the time within which the share q of the successful calls ended, for display; "-"
+// if there were none.
 func quantile(points []sim.Point, q float64) string {
 	for _, p := range points {
 		if p.Share >= q {
@@ -201,7 +204,8 @@ func heatFigure(v *View, n int) figure {
 	return f
 }
 
-// ordinal returns the label of a row; the last row of a full map includes all later attempts.
+// ordinal returns the label of a row of a heat map. The last row of a full map includes all later
+// attempts, so its label ends with "+".
 func ordinal(row, rows int) string {
 	if row == rows-1 && rows >= heatFull {
 		return strconv.Itoa(row+1) + "+"
@@ -212,7 +216,8 @@ func ordinal(row, rows int) string {
 // heatFull is the number of rows from which the last one includes later attempts.
 const heatFull = 10
 
-// heatRow draws a row: neighbours of the same level are one rectangle.
+// heatRow draws a row of a heat map at the height y. Neighbouring cells of the same level are one
+// rectangle.
 func (c *canvas) heatRow(n int, row []float64, y, tall, top float64) {
 	cells := max(min(len(row), heatCells), 1)
 	level := func(i int) int {
@@ -231,8 +236,8 @@ func (c *canvas) heatRow(n int, row []float64, y, tall, top float64) {
 	}
 }
 
-// heat returns a level from 0 for nothing to heatLevels for the most; each level is three times as
-// much as the one below.
+// heat returns the level of a value: 0 for nothing, heatLevels for top. Each level begins at three
+// times the value of the level below.
 func heat(v, top float64) int {
 	if v <= 0 || top <= 0 {
 		return 0
@@ -240,7 +245,7 @@ func heat(v, top float64) int {
 	return max(heatLevels+int(math.Floor(math.Log(v/top)/math.Log(3)+0.001)), 1)
 }
 
-// mostAttempts returns the highest number of attempts of one row in a bucket, of all policies.
+// mostAttempts returns the highest value in the heat maps of all policies.
 func mostAttempts(v *View) (top float64) {
 	for i := range v.Report.Results {
 		for _, row := range v.Report.Results[i].Series.Attempts {
@@ -282,7 +287,8 @@ func recoveryFigure(v *View) figure {
 	return f
 }
 
-// bar draws the recovery of a policy.
+// bar draws the recovery time of policy n as a bar at the height y. top is the end of the scale in
+// seconds.
 func (c *canvas) bar(v *View, n int, y, top float64) {
 	e := v.Report.Results[n].Recovery
 	c.text("soft", c.left, y+12, visible(textfmt.ClipWithin(v.name(n), 34, ".."))+": "+formatRecovery(v, n))
@@ -295,7 +301,8 @@ func (c *canvas) bar(v *View, n int, y, top float64) {
 	}
 }
 
-// formatRecovery formats the recovery time.
+// formatRecovery formats the recovery time of policy n, with its interval and the number of seeds that
+// recovered if not all did.
 func formatRecovery(v *View, n int) string {
 	c := v.cell(byName("recovery"), n)
 	if c.Half != "" {

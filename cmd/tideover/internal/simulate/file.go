@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// maxFile limits how much of a file is read.
+// maxFile limits how many bytes of a file are read.
 const maxFile = 1 << 21
 
 // File is a scenario with its policies.
@@ -44,8 +44,9 @@ func Read(name string) (File, error) {
 	return Parse(name, data)
 }
 
-// Parse parses a scenario in YAML. Its keys are those of [sim.Scenario], and policies. The error
-// lists all problems with their lines.
+// Parse parses a scenario in YAML. The keys are those of [sim.Scenario], and policies. name is the
+// name of the file; without its extension it is the default name of the scenario. The error lists all
+// problems with their lines.
 func Parse(name string, data []byte) (File, error) {
 	d := strictyaml.NewDocument(name, data)
 	if err := d.Err(); err != nil {
@@ -71,7 +72,7 @@ func Parse(name string, data []byte) (File, error) {
 	return f, nil
 }
 
-// checkPolicies checks the policies independent of the scenario.
+// checkPolicies validates the policies without a scenario.
 func checkPolicies(cs []sim.Contestant) error {
 	var errs []error
 	for i, c := range cs {
@@ -82,7 +83,7 @@ func checkPolicies(cs []sim.Contestant) error {
 	return errors.Join(errs...)
 }
 
-// Explain rewrites an error of [sim.Check] with the names of the policies.
+// Explain returns an error of [sim.Check] in which policies have their names instead of numbers.
 func (f File) Explain(err error) error {
 	var errs []error
 	for _, e := range strictyaml.JoinedErrors(err) {
@@ -97,7 +98,8 @@ func (f File) Explain(err error) error {
 	return errors.Join(errs...)
 }
 
-// Impossible reports whether the error is about the contents of a file, as opposed to reading it.
+// Impossible reports whether an error of [Read] is about the contents of the file, and not about
+// reading it.
 func Impossible(err error) bool {
 	_, ok := errors.AsType[strictyaml.FieldErrors](err)
 	return ok

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// mostFindings limits the number of sentences.
+// mostFindings limits the number of comparisons in [View.Findings].
 const mostFindings = 3
 
 // Findings returns the conclusions of the report as sentences, the most important first. A
@@ -98,13 +98,14 @@ func peakFinding(v *View) string {
 	return v.compared("peak retries", "At the peak, %[3]s makes %[4]s retries in %[5]s, and %[1]s %[2]s.")
 }
 
-// latencyFinding says which policy has the shortest tail, if that can be compared.
+// latencyFinding says which policy has the lowest p99, if equally many calls succeed with all of them.
 func latencyFinding(v *View) string {
 	return v.compared("latency p99", "99%% of the calls take %[2]s or less with %[1]s, and %[4]s with %[3]s.")
 }
 
-// compared formats the best policy by a measure, its value, the worst policy, its value, and the
-// bucket; "" if the difference is not significant.
+// compared returns a sentence about the best and the worst policy by a measure; "" if the difference
+// is not significant. The arguments of the format are the best policy, its value, the worst policy,
+// its value, and the bucket.
 func (v *View) compared(name, format string) string {
 	m := byName(name)
 	best := v.best(m)
@@ -129,8 +130,8 @@ func hasWaiting(r *sim.Report) bool {
 // even is the tolerance within which shares of success count as equal.
 const even = 0.001
 
-// best returns the index of the best policy by a measure; -1 if it is not significant: the policy
-// must differ from each other one by more than chance.
+// best returns the index of the best policy by a measure; -1 if it does not differ from each other
+// policy by more than chance, or if the policies can't be compared.
 func (v *View) best(m *measure) int {
 	if m.better == 0 || len(v.Report.Results) < 2 || m.given && !v.sameSuccess() {
 		return -1
@@ -142,7 +143,8 @@ func (v *View) best(m *measure) int {
 	return top
 }
 
-// extremes returns the best and the worst mean, significant or not.
+// extremes returns the indexes of the policies with the best and the worst mean, whether the
+// difference is significant or not.
 func (v *View) extremes(m *measure) (best, worst int) {
 	for n := range v.Report.Results {
 		x := float64(m.better) * v.get(m, n).Mean
@@ -156,7 +158,7 @@ func (v *View) extremes(m *measure) (best, worst int) {
 	return best, worst
 }
 
-// apart reports whether a policy differs from each other one by more than chance.
+// apart reports whether policy n differs from each other policy by more than chance.
 func (v *View) apart(m *measure, n int) bool {
 	for other := range v.Report.Results {
 		if other != n && !v.differs(m, n, other) {
@@ -166,8 +168,8 @@ func (v *View) apart(m *measure, n int) bool {
 	return len(v.Report.Results) > 1
 }
 
-// sameSuccess reports whether equally many calls succeed with all policies. A policy that gives up
-// early has fast successes only because it has few.
+// sameSuccess reports whether equally many calls succeed with all policies. Otherwise latencies can't
+// be compared: with a policy that gives up early, only fast calls succeed.
 func (v *View) sameSuccess() bool {
 	success := byName("success")
 	most, least := v.extremes(success)
@@ -177,9 +179,10 @@ func (v *View) sameSuccess() bool {
 // differs reports whether the interval of the difference between two policies, seed by seed,
 // excludes zero.
 //
-// The report has the difference of each policy to the first. For two others, the interval can't be
-// wider than both intervals together, either those of the measures or those of the differences to
-// the first. So a difference may be missed, but none is claimed that does not exist.
+// The report has only the differences to the first policy. The interval of the difference between two
+// others can't be wider than the sum of their intervals, and not wider than the sum of the intervals
+// of their differences to the first. differs uses the smaller sum. So it may miss a difference, but
+// it reports none that does not exist.
 func (v *View) differs(m *measure, a, b int) bool {
 	x, y := v.get(m, a), v.get(m, b)
 	if x.N != v.Report.Seeds || y.N != v.Report.Seeds || x.N < 2 {

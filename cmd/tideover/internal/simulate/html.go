@@ -24,7 +24,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // sheet is the data of the HTML page.
 type sheet struct {
-	Policy   string // content security policy: only this style
+	Policy   string // content security policy, which allows nothing but this style
 	Style    template.CSS
 	Name     string
 	About    string
@@ -57,13 +57,14 @@ type sheetRow struct {
 	Cells        []cell
 }
 
-// sheetShares is a row of shares.
+// sheetShares is a row of a table of shares, with one share for each policy.
 type sheetShares struct {
 	Name   string
 	Shares []string
 }
 
-// shareRows returns a row of shares for each kind that occurs.
+// shareRows returns a row of shares for each key with a share above 0. pick returns the shares of a
+// policy, by key.
 func shareRows(v *View, pick func(*sim.Result) map[string]float64) (rows []sheetShares) {
 	kinds := map[string]bool{}
 	for i := range v.Report.Results {

@@ -21,12 +21,12 @@ const (
 
 // measure is a row of the table.
 type measure struct {
-	name   string // without the bucket of a peak
+	name   string // title of the row, without the bucket of a peak
 	about  string
 	unit   unit
-	peak   bool // in a bucket
+	peak   bool // the value depends on the length of a bucket
 	better int  // 1 if more is better, -1 if less is better, 0 if neither
-	given  bool // about successful calls: comparable only if equally many succeed
+	given  bool // the measure is about successful calls only, so policies are comparable only if equally many calls succeed
 	get    func(m *sim.Measures[sim.Estimate]) sim.Estimate
 }
 
@@ -60,7 +60,7 @@ func (m *measure) title(v *View) string {
 	return m.name
 }
 
-// meaning explains the row.
+// meaning returns the explanation of the row.
 func (m *measure) meaning(v *View) string {
 	switch {
 	case m.name != "recovery" || !v.crowd():
@@ -85,7 +85,8 @@ func (u unit) value(f float64) string {
 	}
 }
 
-// interval formats half of the interval, with as many decimals as the number.
+// interval formats half of the interval of an estimate, with as many decimals as value uses for its
+// mean.
 func (u unit) interval(e sim.Estimate) string {
 	switch u {
 	case share:
@@ -120,14 +121,14 @@ func decimals(f float64) string {
 	} else if a > 0 && a < 0.00095 {
 		return strconv.FormatFloat(f, 'g', 2, 64)
 	}
-	if f > 99 && f < 100 { // must not be rounded to 100
+	if f > 99 && f < 100 { // round down, so that it does not become 100
 		f = math.Floor(f*1000) / 1000
 	}
 	return strconv.FormatFloat(f, 'f', places(f), 64)
 }
 
-// places returns the useful number of decimals. 99.99 must not become 100, and a small number must
-// not become 0.
+// places returns how many decimals to show. There are enough that 99.99 does not become 100, and that
+// a small number does not become 0.
 func places(f float64) int {
 	switch a := math.Abs(f); {
 	case a == 0 || a >= 100:

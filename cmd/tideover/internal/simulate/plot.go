@@ -13,17 +13,17 @@ import (
 
 // Sizes of a plot in a terminal.
 const (
-	plotHigh  = 6
-	leastPlot = 20
-	mostPlot  = 120
+	plotHigh  = 6   // rows
+	leastPlot = 20  // columns
+	mostPlot  = 120 // columns
 )
 
 // loadPlot is a plot of load and goodput over time, with the same scale for all policies.
 type loadPlot struct {
 	width   int // columns
 	buckets int
-	top     float64 // per second
-	label   int     // width of the labels
+	top     float64 // highest value of any policy, per second
+	label   int     // width of the labels on the left, in columns
 }
 
 func (p *page) newLoadPlot() loadPlot {
@@ -48,7 +48,7 @@ func highest(values []float64, from, to int) (top float64) {
 	return top
 }
 
-// span returns the part of n values that a column shows, at least one.
+// span returns which of n values a column shows: those from index from to to-1, at least one.
 func span(column, columns, n int) (from, to int) {
 	from = column * n / columns
 	return from, max((column+1)*n/columns, from+1)
@@ -75,7 +75,7 @@ func (c loadPlot) draw(p *page, n int) {
 	c.axis(p)
 }
 
-// level converts a rate to rows.
+// level converts a rate to a height in rows.
 func (c loadPlot) level(rate float64) float64 {
 	if c.top == 0 {
 		return 0
@@ -90,8 +90,8 @@ const (
 	light
 )
 
-// glyph returns the character of a cell. good and load are the levels relative to the bottom of the
-// cell.
+// glyph returns the kind and the character of a cell. good and load are the heights of goodput and
+// load above the bottom of the cell, in rows.
 func (p *page) glyph(good, load float64) (kind int, text string) {
 	switch n := len(p.signs.eighths); {
 	case good >= 1:
@@ -106,7 +106,7 @@ func (p *page) glyph(good, load float64) (kind int, text string) {
 	return blank, " "
 }
 
-// run writes cells, with one colour code for neighbours of the same kind.
+// run builds a line of cells, with one colour code for neighbours of the same kind.
 type run struct {
 	strings.Builder
 	paint chart.Paint
@@ -165,7 +165,7 @@ func (c loadPlot) axis(p *page) {
 	p.WriteString(p.paint.Dim(strings.Repeat(" ", c.label+2)+ticks(chart.Scale{High: end}, c.width, column)) + "\n")
 }
 
-// ticks returns the labels of the time axis.
+// ticks returns the line with the labels of the time axis. column returns the column of a time.
 func ticks(s chart.Scale, width int, column func(time.Duration) int) string {
 	line := []byte(strings.Repeat(" ", width))
 	free := 0

@@ -30,7 +30,7 @@ func (r *reader) file(root strictyaml.Place, f *File) {
 	}
 }
 
-// policies reads a list of policies, or a map by name.
+// policies reads the policies of a file: a list, or a map from names to policies.
 func (r *reader) policies(p strictyaml.Place, f *File) {
 	if p.IsList() {
 		items, _ := p.Items()
@@ -50,7 +50,8 @@ func (r *reader) policies(p strictyaml.Place, f *File) {
 	}
 }
 
-// policy adds a policy and returns it; nil if it is invalid.
+// policy parses a policy, adds it to the file and returns it. If the text is invalid, it records the
+// problem and returns nil.
 func (r *reader) policy(at strictyaml.Place, name, text string, f *File) *sim.Contestant {
 	p, err := retry.Parse(text)
 	if err != nil {
@@ -62,13 +63,13 @@ func (r *reader) policy(at strictyaml.Place, name, text string, f *File) *sim.Co
 	return &f.Policies[len(f.Policies)-1]
 }
 
-// equipment is a policy with a breaker.
+// equipment is a policy in a file that is written as a map, with an optional breaker.
 type equipment struct {
 	Policy  string
 	Breaker *breaker.Config
 }
 
-// equipped reads a policy with a breaker.
+// equipped reads a policy that is written as a map, with an optional breaker.
 func (r *reader) equipped(name string, at strictyaml.Place, f *File) {
 	var e equipment
 	r.value(at, reflect.ValueOf(&e).Elem())
@@ -87,7 +88,7 @@ func (r *reader) equipped(name string, at strictyaml.Place, f *File) {
 	}
 }
 
-// schedule returns the delays of a breaker, in the form of a policy.
+// schedule parses the delays of a breaker, which are written like the schedule of a policy.
 func schedule(at strictyaml.Place) (s backoff.Schedule, ok bool) {
 	text, ok := at.Text()
 	if !ok || text == "" {
@@ -108,7 +109,7 @@ func schedule(at strictyaml.Place) (s backoff.Schedule, ok bool) {
 var flagName = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9-]*$`)
 
 // ParsePolicy parses a policy of the command line: its text form or the name of a preset,
-// optionally with NAME= before it.
+// optionally with NAME= before it. Without NAME=, the text is the name.
 func ParsePolicy(text string) (sim.Contestant, error) {
 	name, rest, named := strings.Cut(text, "=")
 	if !named || !flagName.MatchString(name) || slices.Contains(retry.Keys(), name) {
@@ -124,7 +125,8 @@ func ParsePolicy(text string) (sim.Contestant, error) {
 // named is a built-in policy.
 type named struct{ name, text string }
 
-// defaults are the policies that are compared by default: common first choices, and better ones.
+// defaults has, for each preset, the policies that are compared by default: policies that many
+// programs start with, and better ones.
 var defaults = map[string][]named{
 	"herd": {
 		{"fixed", "fixed(200ms) attempts=20"},
@@ -169,9 +171,8 @@ var defaults = map[string][]named{
 	},
 }
 
-// ofWriters and ofServices are for scenarios in files.
+// ofWriters and ofServices are the default policies for scenarios in files.
 var (
-	// ofWriters and ofServices are the defaults for scenarios in files.
 	ofWriters  = defaults["contention"]
 	ofServices = []named{
 		{"fixed", "fixed(100ms) attempts=5 attempt-timeout=1s"},

@@ -17,10 +17,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// reader sets structs from a file, by the names in their tags.
+// reader sets the fields of structs from a file. The yaml tags of the fields are the keys of the file.
 type reader struct {
-	places map[string]strictyaml.Place // by path: values in the file
-	broken map[string]bool             // by path: values that could not be read
+	places map[string]strictyaml.Place // position of each value in the file, by its path
+	broken map[string]bool             // paths of the values that could not be read
 }
 
 var (
@@ -135,7 +135,7 @@ func names(fields []field) (list []string) {
 	return list
 }
 
-// contestant returns the path of a policy in errors of the simulator.
+// contestant returns the path of policy i in errors of package sim.
 func contestant(i int) string { return fmt.Sprintf("contestants[%d]", i) }
 
 // YAML returns the file as YAML for [Parse]. It leaves out zero values.
@@ -219,7 +219,7 @@ func yamlScalar(v reflect.Value) string {
 // bare matches text that needs no quotes in YAML.
 var bare = lazyregexp.New(`^[a-zA-Z][a-zA-Z0-9=()+%/. _-]*$`)
 
-// words matches words that YAML does not read as text.
+// words matches words that YAML parses as a boolean or null if they have no quotes.
 var words = lazyregexp.New(`^(?i:true|false|null|yes|no|on|off|y|n)$`)
 
 func yamlText(text string) string {

@@ -128,7 +128,7 @@ func (c *canvas) y(f float64) float64 {
 	return c.top + (1-min(max(f, 0), 1))*high
 }
 
-// upright draws a vertical axis that begins at zero.
+// upright draws a vertical axis from zero to top. write formats its labels.
 func (c *canvas) upright(top float64, write func(float64) string) {
 	for _, v := range nice(top, 5) {
 		at := c.y(v / top)
@@ -137,7 +137,7 @@ func (c *canvas) upright(top float64, write func(float64) string) {
 	}
 }
 
-// along draws a horizontal time axis below the panel.
+// along draws a horizontal time axis with about n labels below the panel.
 func (c *canvas) along(s chart.Scale, n int) {
 	for _, t := range s.Ticks(n) {
 		at := c.x(s.At(t))
@@ -155,7 +155,8 @@ func (c *canvas) failures(v *View, end time.Duration) {
 	}
 }
 
-// series draws a line through equidistant values: in each column of pixels the highest.
+// series draws the line of policy n through values at equal distances. If a column of pixels has
+// several values, it draws the highest. top is the upper end of the scale.
 func (c *canvas) series(n int, name string, values []float64, top float64) {
 	wide, _ := c.inside()
 	columns := max(min(len(values), int(wide)), 1)
@@ -170,8 +171,8 @@ func (c *canvas) series(n int, name string, values []float64, top float64) {
 // point returns a point of a line. Both positions are between 0 and 1.
 func (c *canvas) point(x, y float64) string { return fmt.Sprintf("%.1f %.1f", c.x(x), c.y(y)) }
 
-// line draws the line of a policy. Each is thinner than the previous one, so that both are visible
-// where they overlap.
+// line draws the line of policy n. It is thinner than the line of the policy before, so that both
+// lines are visible where they overlap.
 func (c *canvas) line(n int, name string, points []string) {
 	d := strings.Join(points, "L")
 	if d != "" {
@@ -198,7 +199,7 @@ func nice(top float64, n int) (list []float64) {
 	return list
 }
 
-// compact formats a number in little space.
+// compact formats a number briefly, such as 12k.
 func compact(f float64) string {
 	switch {
 	case f >= 1e9:

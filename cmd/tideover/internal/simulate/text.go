@@ -21,10 +21,10 @@ type Style struct {
 
 // signs are the special characters of the text.
 type signs struct {
-	give, best           string // of the table
-	good, load, failed   string // of the plots
-	side, corner, bottom string
-	eighths              []string
+	give, best           string   // of the table: before the interval, and after the best value
+	good, load, failed   string   // of the plots: cells of goodput and load, and periods of failures
+	side, corner, bottom string   // axes of the plots
+	eighths              []string // partly filled cells, from the lowest to the full one
 }
 
 var (
@@ -35,7 +35,7 @@ var (
 	asciiSigns = signs{give: "+-", best: "*", good: "#", load: ":", failed: "x", side: "|", corner: "+", bottom: "-", eighths: []string{"#"}}
 )
 
-// page builds the text.
+// page builds the text of a report.
 type page struct {
 	strings.Builder
 	v     *View
@@ -122,7 +122,7 @@ func (p *page) plots() {
 }
 
 // visible escapes characters that could change how a terminal shows other text, including line
-// breaks. Names come from files of others.
+// breaks. Names come from files, which may have other authors than the user.
 func visible(text string) string {
 	return escaped(text, func(r rune) bool { return unicode.IsGraphic(r) && r != unicode.ReplacementChar })
 }
@@ -132,7 +132,7 @@ func asciiOnly(text string) string {
 	return escaped(text, func(r rune) bool { return r < utf8.RuneSelf })
 }
 
-// escaped escapes the characters that do not stay.
+// escaped escapes all characters for which stays returns false.
 func escaped(text string, stays func(rune) bool) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -145,7 +145,8 @@ func escaped(text string, stays func(rune) bool) string {
 	return b.String()
 }
 
-// table writes the measures, with a column for each policy: as many as fit, and the others below.
+// table writes the measures, with a column for each policy. Policies that do not fit into the width
+// follow in another table below.
 func (p *page) table() {
 	rows := p.v.rows()
 	lead := 0
@@ -212,7 +213,8 @@ func (p *page) column(rows []*measure, n int) column {
 	return c
 }
 
-// block writes some policies side by side.
+// block writes a table with some of the policies. lead is the width of the titles of the rows, and
+// first the index of the first policy.
 func (p *page) block(rows []*measure, lead int, columns []column, first int) {
 	heads := []string{strings.Repeat(" ", lead)}
 	for i, c := range columns {
@@ -232,12 +234,12 @@ func (p *page) block(rows []*measure, lead int, columns []column, first int) {
 	}
 }
 
-// line writes cells side by side.
+// line writes the text before and then the cells on one line.
 func (p *page) line(cells []string, before string) {
 	p.WriteString(before + strings.TrimRight(strings.Join(cells, "  "), " ") + "\n")
 }
 
-// blanks returns the padding to the width.
+// blanks returns the spaces that pad the text to the width.
 func blanks(text string, width int) string {
 	return strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0))
 }

@@ -15,7 +15,7 @@ type View struct {
 	Scenario    sim.Scenario
 	Contestants []sim.Contestant
 	Report      *sim.Report
-	Command     string // command line that reproduces it
+	Command     string // command line that reproduces the report
 }
 
 // name returns the name of a policy.
@@ -35,8 +35,8 @@ func (v *View) bucket() string { return textfmt.ShortDuration(seconds(v.Report.B
 // length returns the length of a run.
 func (v *View) length() time.Duration { return v.Scenario.Duration + v.Scenario.Drain }
 
-// shown returns the number of buckets to draw: until the last activity of any policy, and the end
-// of all failures that end.
+// shown returns the number of buckets to draw: at least until the last activity of any policy, and
+// until the last end of a failure within the run.
 func (v *View) shown() int {
 	last := 0
 	for i := range v.Report.Results {
@@ -61,7 +61,8 @@ func (v *View) shown() int {
 // time returns the start of a bucket.
 func (v *View) time(bucket int) time.Duration { return seconds(float64(bucket) * v.Report.Bucket) }
 
-// rows returns the measures with a value for some policy. Success and recovery are always included.
+// rows returns the measures that are not 0 for at least one policy. Success is always included, and
+// recovery if there is something to recover from.
 func (v *View) rows() (list []*measure) {
 	for i := range measures {
 		m := &measures[i]
@@ -78,13 +79,14 @@ func (v *View) rows() (list []*measure) {
 	return list
 }
 
-// settles reports whether there are failures, and all end while calls still start.
+// settles reports whether there are failures, and all of them end while calls still start. With a
+// crowd of calls, it does not matter when they end.
 func (v *View) settles() bool {
 	lasts := func(f sim.Failure) bool { return v.until(f) >= v.Scenario.Duration && !v.crowd() }
 	return len(v.Scenario.Failures) > 0 && !slices.ContainsFunc(v.Scenario.Failures, lasts)
 }
 
-// until returns when a failure ends.
+// until returns when a failure ends: at the end of the run if it has no end of its own.
 func (v *View) until(f sim.Failure) time.Duration {
 	if f.Until == 0 {
 		return v.length()
@@ -96,7 +98,7 @@ func (v *View) until(f sim.Failure) time.Duration {
 // calls.
 func (v *View) recoverable() bool { return v.settles() || v.crowd() }
 
-// crowd reports whether all calls come at once.
+// crowd reports whether all calls arrive at once: as a herd, or from writers or members.
 func (v *View) crowd() bool {
 	return contended(v.Scenario) || v.Scenario.Clients.Arrivals == sim.Herd
 }

@@ -144,7 +144,7 @@ func failureTime(f sim.Failure) string {
 	}
 }
 
-// happens returns a format for what a failure does, with %s for the service.
+// happens returns a description of what a failure does, as a format string with %s for the service.
 func happens(f sim.Failure) string {
 	part := strings.Replace(percent(f.Share), "%", "%%", 1)
 	switch f.Kind {
@@ -184,7 +184,7 @@ func and(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
-// number formats a number of the user unchanged.
+// number formats a number from the scenario without rounding it.
 func number(f float64) string {
 	if f == math.Trunc(f) && math.Abs(f) < 1e15 {
 		return grouped(int64(f))
@@ -192,5 +192,5 @@ func number(f float64) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// percent formats a share of the user.
+// percent formats a share from the scenario.
 func percent(f float64) string { return number(math.Round(f*1e11)/1e9) + "%" }
