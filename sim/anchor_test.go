@@ -11,7 +11,7 @@ import (
 )
 
 // clamped is the decorrelated schedule as it was published: delays above the
-// cap become the cap. Ours limits the range instead.
+// cap become the cap. Our schedule limits the range of the delays instead.
 func clamped(s retry.State, _ retry.Outcome, u uint64) time.Duration {
 	const base, most = 5 * ms, 2000 * ms
 	prev := max(s.Prev, base)
@@ -29,7 +29,7 @@ func TestAnchorOptimisticWriters(t *testing.T) {
 		{contestant(t, "exponential(10ms..2s) attempts=unlimited"), map[int]row{10: {3376, 50.7}, 50: {36354, 624}, 100: {63477, 1856}}},
 		{contestant(t, "exponential(10ms..2s) jitter=equal attempts=unlimited"), map[int]row{10: {727, 42.4}, 50: {4220, 347}, 100: {6574, 813}}},
 		{contestant(t, "exponential(10ms..2s) jitter=full attempts=unlimited"), map[int]row{10: {458, 38.9}, 50: {2901, 333}, 100: {4864, 796}}},
-		// Ours spreads late delays below the cap.
+		// Our schedule spreads late delays below the cap.
 		{contestant(t, "decorrelated(5ms..2s) attempts=unlimited"), map[int]row{10: {436, 37.7}, 50: {2192, 375}, 100: {4234, 1002}}},
 		{published, map[int]row{10: {438, 37.7}, 50: {2228, 376}, 100: {4567, 1003}}},
 	}
@@ -161,8 +161,9 @@ func TestAnchorRateLimit(t *testing.T) {
 	wantNear(t, "published, with Retry-After: time", r.Last, 212, 0.03)
 	wantNear(t, "published, with Retry-After: calls", r.CallsPerClient, 2.2, 0.05)
 
-	// Our clients add up to a fifth, and a real service only knows the calls
-	// that it has refused: it takes a little longer, with more calls.
+	// Our clients add up to a fifth to Retry-After, and a real service only
+	// knows the calls that it has refused. So the run takes a little longer,
+	// with more calls.
 	ours := s.clone()
 	ours.Services[0].Limit.RetryAfter = SayBacklog
 	r = run(t, ours, seeds, contestant(t, "exponential(1s..30s) jitter=full attempts=unlimited server-wait=10m"))[0]

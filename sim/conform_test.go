@@ -13,7 +13,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// record is what both the simulator and a real runner report about a run.
+// record has the numbers of a run that the test compares between the simulator
+// and a real runner.
 type record struct {
 	calls, attempts, good int
 	last                  time.Duration
@@ -123,8 +124,8 @@ func live(t *testing.T, c *Contestant, seed uint64) (r record) {
 	return r
 }
 
-// doFunc returns the function that makes the calls: of a runner, or of a
-// hedger.
+// doFunc returns the Do method of a runner or of a hedger, whichever makes the
+// calls.
 func doFunc(t *testing.T, p retry.Policy, options []retry.Option) func(context.Context, func(context.Context) error) error {
 	t.Helper()
 	if p.Hedge == (retry.Hedge{}) {
@@ -144,7 +145,8 @@ func doFunc(t *testing.T, p retry.Policy, options []retry.Option) func(context.C
 	}
 }
 
-// fakeService is the service of the scenario as an operation.
+// fakeService implements the service of the scenario as an operation for a
+// real runner.
 type fakeService struct {
 	mu       sync.Mutex
 	last     context.Context // of the attempt under way

@@ -10,7 +10,7 @@ import (
 )
 
 // A service at 93 % of its capacity stops for ten seconds. With retries alone it
-// never comes back; with a budget and a breaker it does.
+// never recovers; with a budget and a breaker it does.
 func ExampleRun() {
 	scenario, _ := sim.Preset("metastable")
 	eager, _ := retry.Parse("exponential(50ms..20s) jitter=full attempts=3 attempt-timeout=1s")
@@ -43,7 +43,7 @@ func ExampleScenario() {
 	fmt.Println(s.Validate())
 	// Output:
 	// duration: must be above zero
-	// clients.rate: 0 is not between 0 and 1e+09 calls per second
+	// clients.rate: 0 is not above 0 and at most 1e+09 calls per second
 	// services[0].latency.distribution: "quick": want constant, exponential or lognormal
 	// services[0].calls: there is no service "bank"
 }

@@ -17,15 +17,15 @@ func devices(members int, hop time.Duration, behind int) Scenario {
 	}
 }
 
-// oldPolicy and newPolicy are the policies of source 002: the one it replaced,
-// and the one it has.
+// oldPolicy and newPolicy are the policies of source 002, before and after its
+// change.
 func oldPolicy(t testing.TB) Contestant { t.Helper(); return contestant(t, "linear(10ms) attempts=4") }
 func newPolicy(t testing.TB) Contestant { t.Helper(); return contestant(t, "contention") }
 
 // TestAnchorGroup checks published results about conflicting proposals: the
 // share of the runs in which all devices commit. The published protocol is not
-// known in all details. Where ours gives other numbers the test expects those:
-// see docs/adr/0015.
+// known in all details. Where our protocol gives other numbers, the test
+// expects ours: see docs/adr/0015.
 func TestAnchorGroup(t *testing.T) {
 	seeds := size(200, 2000)
 	for _, tt := range []struct {

@@ -19,7 +19,7 @@ const (
 // simulator must reproduce. With -anchors they run at full size.
 var full = flag.Bool("anchors", false, "run the anchors at full size")
 
-// size returns small, or large with -anchors.
+// size returns the argument large with -anchors, else small.
 func size(small, large int) int {
 	if *full {
 		return large
@@ -67,8 +67,8 @@ func queueing(workers int, mean time.Duration) Service {
 	return Service{Name: "service", Workers: workers, Latency: Latency{Distribution: Exponential, Mean: mean}}
 }
 
-// wantNear reports a measure that differs from want by more than the tolerance,
-// a share of want.
+// wantNear fails the test if a measure differs from want by more than the
+// tolerance, which is a share of want.
 func wantNear(t testing.TB, what string, got Estimate, want, tolerance float64) {
 	t.Helper()
 	rows = append(rows, measured{what, got, want})

@@ -55,7 +55,8 @@ func TestEventKeepsItsKindAndGeneration(t *testing.T) {
 	}
 }
 
-// hold is the classic test of event queues: every event adds one.
+// hold runs the hold model, the classic test of event queues: each event that
+// is removed adds a new one.
 type hold struct {
 	q queue
 	n uint64

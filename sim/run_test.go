@@ -130,7 +130,7 @@ func TestRunRefusesTheImpossibleAllAtOnce(t *testing.T) {
 	}
 }
 
-// TestTimesThatAreTooLong has delays that no clock can count.
+// TestTimesThatAreTooLong has delays that overflow the simulated time.
 func TestTimesThatAreTooLong(t *testing.T) {
 	s, _ := Preset("outage")
 	s.Duration, s.Drain = 30*second, 0
@@ -141,7 +141,8 @@ func TestTimesThatAreTooLong(t *testing.T) {
 	}
 }
 
-// TestSilenceIsNoRecovery has every client wait for an answer that never comes.
+// TestSilenceIsNoRecovery has clients that all wait for an answer that never
+// comes. A run without calls must not count as recovered.
 func TestSilenceIsNoRecovery(t *testing.T) {
 	s := Scenario{
 		Name: "silence", Duration: time.Minute, Bucket: second,

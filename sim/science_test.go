@@ -104,8 +104,9 @@ func claims(t *testing.T) string {
 	return doc.String()
 }
 
-// periods returns the number of retries after which clients that began together
-// are spread.
+// periods returns the number of retries after which clients that began at the
+// same time are spread: no second has more than twice the mean. It returns -1 if
+// that takes more than 1000 retries.
 func periods(t *testing.T, text string) int {
 	t.Helper()
 	const clients, window = 1000, 30
@@ -129,7 +130,8 @@ func periods(t *testing.T, text string) int {
 	return -1
 }
 
-// onTheCap returns the share of k-th delays that are exactly the cap.
+// onTheCap returns the share of k-th delays that are exactly the cap: with
+// samples cut off at the cap, and with our schedule.
 func onTheCap(k int) (cut, ours float64) {
 	const n, most = 100_000, 16 * second
 	s := backoff.Schedule{Kind: backoff.Exponential, Base: second, Cap: most, Jitter: backoff.Wide}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// million returns clients that find a service down when they call, and retry
-// until it is back.
+// million returns a scenario in which the service is down when all clients call,
+// and the clients retry until it works again.
 func million(clients int) Scenario {
 	return Scenario{
 		Name: "million", Duration: 10 * second, Drain: 10 * time.Minute, Bucket: second,

@@ -119,7 +119,7 @@ func (c Clients) check(p *problems, s Scenario) {
 	p.checkRange("clients.sharing", float64(c.Sharing), 0, maxClients)
 	switch c.Arrivals {
 	case Open:
-		p.check(c.Rate > 0 && c.Rate <= maxRate, "clients.rate", "%v is not between 0 and %g calls per second", c.Rate, maxRate)
+		p.check(c.Rate > 0 && c.Rate <= maxRate, "clients.rate", "%v is not above 0 and at most %g calls per second", c.Rate, maxRate)
 	case Closed:
 		p.checkDuration("clients.think", c.Think, false)
 	case Herd:
@@ -269,7 +269,7 @@ func (l Latency) check(p *problems, at string) {
 	case Constant, Exponential:
 		p.checkUnused(at+"sigma", l.Sigma != 0, "allowed for lognormal")
 	case Lognormal:
-		p.check(l.Sigma > 0 && l.Sigma <= 10, at+"sigma", "%v is not between 0 and 10", l.Sigma)
+		p.check(l.Sigma > 0 && l.Sigma <= 10, at+"sigma", "%v is not above 0 and at most 10", l.Sigma)
 	default:
 		p.add(at+"distribution", "%q: want constant, exponential or lognormal", l.Distribution)
 	}

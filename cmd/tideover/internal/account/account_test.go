@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// proberVar makes a process of the test binary take a pass and keep it.
+// proberVar is the variable that makes a process of the test binary take a pass and keep it.
 const proberVar = "TIDEOVER_TEST_PROBER"
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// clocks is the uptime clock of a machine.
+// clocks simulates the uptime clock of a machine.
 type clocks struct {
 	boot string
 	up   time.Duration
@@ -64,7 +64,7 @@ func asker(id string) Asker {
 	return Asker{ID: id, Name: "session " + id, Slack: 90 * time.Second, Longest: 8 * 24 * time.Hour, Spread: 30 * time.Second}
 }
 
-// enter requires a pass.
+// enter returns a pass of the asker, and fails the test if the gate holds it back.
 func enter(t *testing.T, g *Gate, id string) *Pass {
 	t.Helper()
 	p, held := g.Enter(asker(id))
@@ -101,7 +101,7 @@ func TestAStatedResetHoldsTheOthers(t *testing.T) {
 		}
 		p.Leave()
 		wantHeld(t, there, "b", time.Hour+90*time.Second)
-		// A pass from before the limit learns nothing new.
+		// A pass that was given before the limit does not change the limit.
 		held := late.Limited(Reset{}, "limited", time.Minute)
 		if held == nil || held.Wait < time.Hour || !strings.Contains(held.Why, "reported by session a: come back later") {
 			t.Errorf("held by %+v", held)

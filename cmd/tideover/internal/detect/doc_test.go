@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// docs is held by a test that reads or writes the documentation.
+// docs is the lock for tests that read or write the documentation.
 var docs sync.Mutex
 
 const (

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// stopByAny gives the output of a command to a detector.
+// stopByAny returns the verdict of [Detector.StopByAny] on the output of a command.
 func stopByAny(t testing.TB, pack, output string, code int, zone *time.Location) Stop {
 	t.Helper()
 	d := New(builtin(t, pack), Options{Location: zone, At: detecttest.Now})
@@ -156,7 +156,8 @@ func TestTheDocumentationHasEveryMessage(t *testing.T) {
 	replaceInDocs(t, messagesBegin, messagesEnd, messageTable(t))
 }
 
-// replaceInDocs compares a generated part of the documentation, or writes it.
+// replaceInDocs compares a generated part of the documentation with the file; with -update it writes
+// the part.
 func replaceInDocs(t *testing.T, begin, end, want string) {
 	t.Helper()
 	docs.Lock()
@@ -189,7 +190,7 @@ func TestAnotherPackIsAskedLast(t *testing.T) {
 		pack, output string
 		code         int
 		want         Reason
-		by           string // the pack that is named
+		by           string // the pack that the note names
 	}{
 		"a shell that fails":                  {"generic", codexLimit, 1, RateLimit, "codex"},
 		"a shell that exits with 0":           {"generic", codexLimit, 0, RateLimit, "codex"},

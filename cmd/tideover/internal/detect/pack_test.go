@@ -24,7 +24,7 @@ func builtin(t testing.TB, name string) *Pack {
 	return p
 }
 
-// stopOf gives one piece of output to a detector.
+// stopOf returns the verdict of a detector on one piece of output.
 func stopOf(t testing.TB, pack, output string, code int) Stop {
 	t.Helper()
 	d := New(builtin(t, pack), Options{Location: time.UTC, At: noon})
@@ -182,7 +182,7 @@ func TestReasonsHaveNames(t *testing.T) {
 	}
 }
 
-// The configuration passes its packs as JSON, whose single line means nothing to the user.
+// The configuration passes its packs as JSON on one line, so errors must name the path and not the line.
 func TestMistakesInJSONAreNamedInWords(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ text, want string }{
@@ -268,7 +268,7 @@ func parseAny(text []byte) (*Pack, error) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, text := range []string{ // short, because what is found is made as short as it can be
+	for _, text := range []string{ // short, so that the fuzzer needs little time to minimise its findings
 		"name: a\nextends: generic\nexit-codes: {7: {reason: terminal, meaning: x}}\n",
 		"name: a\nmessages: [{event: {type: b}, text: c.d, literals: [xxx]}]\n",
 		"name: a\nrules: [{id: b, line: '^x {duration}{end}', literals: [xxx], reason: rate-limit, examples: [xxx]}]\n",

@@ -16,7 +16,7 @@ const (
 	perDay    = `{"error":{"code":429,"details":[{"violations":[{"quotaId":"XPerDay"}]}]}}`
 )
 
-// A message is weighed by its source and by what follows.
+// Whether a message counts depends on its source and on the output after it.
 func TestWhatIsBelieved(t *testing.T) {
 	t.Parallel()
 	ordinary := strings.Repeat("more\n", 6)

@@ -76,9 +76,9 @@ func TestMoments(t *testing.T) {
 		{"15:04", noon, time.UTC, "2026-11-15T15:04:00Z"},
 		{"3pm", noon, berlin, "2026-11-15T14:00:00Z"},
 		{"11:59am", noon, time.UTC, "2026-11-15T11:59:00Z"}, // a minute ago is now
-		{"11:57am", noon, time.UTC, "in the past"},          // three are not, and tomorrow is not meant
+		{"11:57am", noon, time.UTC, "in the past"},          // three minutes ago is the past, and does not mean tomorrow
 		{"11am", noon, time.UTC, "in the past"},
-		{"10:59am", noon, time.UTC, "2026-11-16T10:59:00Z"}, // it is, of more than an hour
+		{"10:59am", noon, time.UTC, "2026-11-16T10:59:00Z"}, // more than an hour ago means tomorrow
 		{"9:34am", utc(11, 15, 9, 36, 54), time.UTC, "in the past"},
 		{"11:30pm", utc(11, 16, 0, 15, 0), time.UTC, "in the past"}, // yesterday's
 		{"11:59pm", utc(11, 16, 0, 1, 0), time.UTC, "2026-11-15T23:59:00Z"},

@@ -30,7 +30,7 @@ var messages = []struct {
 	{"claude-code", "5-hour limit reached ∙ resets 3am", RateLimit, utc(11, 16, 3, 0, 0)},
 	{"claude-code", "5-hour limit reached • resets 3pm", RateLimit, utc(11, 15, 15, 0, 0)},
 	{"claude-code", "You’ve hit your session limit · resets 4:20pm (Asia/Tbilisi)", RateLimit, utc(11, 15, 12, 20, 0)},
-	{"claude-code", "You've hit your weekly limit · resets Sep 15 at 7pm", RateLimit, time.Time{}}, // that is past
+	{"claude-code", "You've hit your weekly limit · resets Sep 15 at 7pm", RateLimit, time.Time{}}, // a date in the past
 	{"claude-code", "You've hit your weekly limit · resets Dec 15 at 7pm", RateLimit, utc(12, 15, 19, 0, 0)},
 	{"claude-code", "You've hit your weekly limit · resets Monday", RateLimit, time.Time{}},
 	{"claude-code", "You've hit your limit · resets 3pm (UTC)", RateLimit, utc(11, 15, 15, 0, 0)},
@@ -64,7 +64,7 @@ var messages = []struct {
 	{"codex", "Error: Codex error: {\"type\":\"error\",\"error\":{\"type\":\"usage_limit_reached\",\"message\":\"The usage limit has been\n reached\",\"resets_at\":1794747600}}", RateLimit, utc(11, 15, 13, 0, 0)},
 	{"codex", "■ You've hit your usage limit. Upgrade to Pro or try again at 3:07 PM.", RateLimit, utc(11, 15, 15, 7, 0)},
 	{"codex", "ERROR: You've hit your usage limit. Try again at Nov 20th, 2026 11:52\u202fAM.", RateLimit, utc(11, 20, 11, 52, 0)},
-	{"codex", "You've hit your usage limit. Try again at Jul 10th, 2026 11:52 AM.", RateLimit, time.Time{}}, // that is past
+	{"codex", "You've hit your usage limit. Try again at Jul 10th, 2026 11:52 AM.", RateLimit, time.Time{}}, // a date in the past
 	{"codex", "You've hit your usage limit. Try again later.", RateLimit, time.Time{}},
 	{"codex", "Your workspace is out of credits. Ask your owner.", Terminal, time.Time{}},
 	{"codex", "You've hit your spend cap.", Terminal, time.Time{}},

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 )
 
-// TestMain plays the guard, which is the program itself with a hidden command name.
+// TestMain runs the guard if the test binary is started with the hidden command name.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == guard.Name {
 		os.Exit(guard.Main(os.Args[2:]))
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// slowWriter is the reader of an output on a busy machine: it takes 5 s for each part.
+// slowWriter receives output as on a busy machine: it takes 5 s for each part.
 type slowWriter struct{ strings.Builder }
 
 func (w *slowWriter) Write(p []byte) (int, error) {
@@ -37,7 +37,7 @@ func TestTheOutputOfACommandIsReadLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	lock := filepath.Join(t.TempDir(), "lock")
-	const filler = 40 << 10 // more than one read gets, and less than the pipe holds
+	const filler = 40 << 10 // bytes; more than one read returns, and less than the pipe holds
 	script := "printf '%040960d\\n' 0; echo 'retry after 3600s'; exit 1"
 	synctest.Test(t, func(t *testing.T) {
 		var out slowWriter

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// supervisor opens one for the command. Tests with one do not run in parallel, because it reaps
-// every child of the process.
+// supervisor opens a supervisor for the test. Tests that use it do not run in parallel, because a
+// supervisor reaps every child of the process.
 func supervisor(t *testing.T, cfg Config) *Supervisor {
 	t.Helper()
 	s, err := New(cfg)

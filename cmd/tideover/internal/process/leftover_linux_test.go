@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Another process may have made a cgroup, and not have started its command yet.
+// A cgroup stays if the process that created it still runs: it may not have started its command yet.
 func TestCgroupsOfProcessesThatRunAreLeft(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()

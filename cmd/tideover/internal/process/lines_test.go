@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// found feeds the text in pieces of the given size.
+// found writes the text in pieces of the given size, and reports whether a line matched.
 func found(match, text string, piece int) bool {
 	l := newLines(regexp.MustCompile(match))
 	for p := range slices.Chunk([]byte(text), piece) {

@@ -111,7 +111,7 @@ func TestReadThatBlocksDoesNotOutliveTheAttempt(t *testing.T) {
 	}
 	f := in.feed
 	done := make(chan struct{})
-	go func() { // as feed.run would, had the pipe been readable
+	go func() { // as feed.run does if the pipe is readable
 		defer close(done)
 		if data, err := f.read(); err == nil {
 			t.Errorf("read %q from an empty pipe", data)

@@ -28,7 +28,8 @@ func TestThirdPartyLicensesAreUpToDate(t *testing.T) {
 	t.Error("THIRD_PARTY_LICENSES is not what the binary links: run make licenses")
 }
 
-// differing returns the lines of the lists, before the texts, that only one has.
+// differing compares the lists at the beginning of two files, before the licence texts. It returns the
+// lines that only one of them has.
 func differing(got, want string) (lines []string) {
 	got, _, _ = strings.Cut(got, "\n====")
 	want, _, _ = strings.Cut(want, "\n====")

@@ -85,9 +85,9 @@ type sessionHost struct {
 	specs  []*Spec
 	flows  []*engine.Workflow
 	launch func(context.Context, guard.Command) (guard.Result, error) // of the runner
-	said   []string                                                   // warnings of the accounts
+	said   []string                                                   // warnings of the account store
 
-	accounts string // the folder
+	accounts string // folder of the account store
 	runner   *Runner
 	engine   *engine.Engine
 	manager  *Manager
@@ -180,8 +180,8 @@ func (k *sessionHost) wait() {
 	}
 }
 
-// wantTogether checks that all sessions continued within the spread after from, and that there were
-// at most this many commands between their first ones and then.
+// wantTogether checks that all sessions continued within the spread after from, and that at most this
+// many commands ran between the first commands of the sessions and from.
 func (s *limitedService) wantTogether(t *testing.T, sessions []string, from time.Time, spread time.Duration, most int) {
 	t.Helper()
 	first, after := map[string]bool{}, map[string]bool{}
@@ -211,8 +211,8 @@ func (s *limitedService) wantTogether(t *testing.T, sessions []string, from time
 
 var five = []string{"one", "two", "three", "four", "five"}
 
-// toldOnce is an account whose limit ends in half an hour, and only one session gets that time.
-// With a delay, the other sessions find the limit first.
+// toldOnce is an account whose limit ends in half an hour. Only one session gets a message with that
+// time. With a delay, the other sessions find the limit before it.
 func toldOnce(after time.Duration) *limitedService {
 	time.Sleep(time.Until(time.Date(2026, 7, 9, 12, 0, 0, 0, time.UTC))) // virtual time begins in 2000, before all messages
 	reset := time.Now().Add(30 * time.Minute).Truncate(time.Second)

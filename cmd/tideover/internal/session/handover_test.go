@@ -218,8 +218,8 @@ func TestOnlyALongLimitIsHandedOver(t *testing.T) {
 	}
 }
 
-// The process ends while another assistant works, and a new process continues: with the session of
-// that assistant, or with the session's own one if its limit has ended.
+// The process ends while a fallback works, and a new process continues: with the session of the
+// fallback, or with the session's own assistant if its limit has ended.
 func TestAHandOverGoesOnAfterARestart(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -452,7 +452,7 @@ func TestQuietHoursOfAHandOver(t *testing.T) {
 		reset time.Duration
 		hours Hours
 		want  string
-		at    string // of the second command
+		at    string // when the second command starts
 	}{
 		"the limit ends in them":    {5 * time.Hour, Hours{"12:01", "18:00", "UTC"}, "claude claude", "18:00"},
 		"the limit ends after them": {8 * time.Hour, Hours{"12:01", "18:00", "UTC"}, "claude codex claude", "18:00"},
@@ -473,7 +473,7 @@ func TestQuietHoursOfAHandOver(t *testing.T) {
 	}
 }
 
-// A session that its account holds back is handed over, too, and uses up nothing.
+// A session that its account holds back is handed over, too, and uses neither an attempt nor a window.
 func TestAHeldSessionIsHandedOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -657,7 +657,8 @@ func TestWhatIsWrongWithAFallback(t *testing.T) {
 	}
 }
 
-// The prompt of a handover contains the first prompt of the session, however that was given.
+// The first prompt of a session, which the prompt of a handover repeats, is found in all forms of
+// commands.
 func TestTheTaskIsHandedOver(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{

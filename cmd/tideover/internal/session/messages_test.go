@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/detecttest"
 )
 
-// messageSlack and messageSpread are what the policy adds to a stated time: server-slack, and up to
-// 30 s of jitter.
+// messageSlack and messageSpread are added to a stated time: the server-slack of the policy, and up
+// to 30 s of jitter.
 const messageSlack, messageSpread = 90 * time.Second, 30 * time.Second
 
 // A fake assistant prints each message of current assistants and exits, with 0 and with 1. The
@@ -83,7 +83,7 @@ func playMessage(t *testing.T, m *detecttest.Message, pack string, code int) {
 	}
 }
 
-// The pack of a shell is generic. Another pack recognises the message, and is named.
+// The pack of a shell is generic. Another pack recognises the message, and the note names that pack.
 func TestAnotherPackReadsTheMessage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +125,8 @@ func TestDecoysOfTodaysMessages(t *testing.T) {
 	}
 }
 
-// A limit of milliseconds uses an attempt and no window, has no slack, and ends at some point.
+// A limit of milliseconds uses an attempt and no window, and gets no slack. The session gives up when
+// it has no attempts left.
 func TestShortWaitsAreBackoff(t *testing.T) {
 	t.Parallel()
 	const limit = "1\nRate limit reached for gpt-5. Please try again in 28ms.\n"

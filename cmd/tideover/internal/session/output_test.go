@@ -27,8 +27,8 @@ func readAll(t *testing.T, l session.Logs, after string) (text, next string, los
 	}
 }
 
-// The output of a session is read in parts, also while its files are rotated, and a reader learns
-// what it has missed.
+// The output of a session is read in parts, also while its files are rotated. A reader that has missed
+// output gets Lost.
 func TestTheOutputIsReadPartByPart(t *testing.T) {
 	t.Parallel()
 	l := session.Logs{Dir: t.TempDir(), Redactor: new(secret.Redactor)}

@@ -189,7 +189,7 @@ func TestSessionsThatShareAFolder(t *testing.T) {
 	}
 }
 
-// An earlier version derived another start command from the same one.
+// An earlier release derived another start command from the same command of the user.
 func TestTheSameWorkOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	s := planned(t, "claude -p --verbose x")

@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/quota"
 )
 
-// A session with pause-at starts nothing until the quota is reset, and checks again before it uses
-// a turn: a quota that is still used after its reset delays it further.
+// A session with pause-at starts no command until the quota is reset, and then checks the quota again.
+// If the quota is still used up, it waits further.
 func TestNothingBeginsBeforeTheQuotaIsReset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestTheQuotaOfAnAccountIsRead(t *testing.T) {
 	for _, tt := range []struct {
 		spec Spec
 		used float64
-		want string // in the error
+		want string // part of the error
 	}{
 		{Spec{Pack: "claude-code"}, 10, ""},
 		{Spec{Pack: "claude-code", Account: account.None}, 10, ""},
@@ -124,7 +124,7 @@ func TestTheQuotaOfAnAccountIsRead(t *testing.T) {
 	}
 }
 
-// The app-server runs like the tool: with its settings folder, at its path.
+// The app-server is started like the tool: at the same path, and with the same settings folder.
 func TestTheAppServerRunsWhereTheToolDoes(t *testing.T) {
 	t.Parallel()
 	for start, want := range map[string]string{

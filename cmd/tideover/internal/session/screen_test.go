@@ -16,9 +16,9 @@ import (
 // fakeTerminal is a [TerminalControl] of 80 columns without a user.
 type fakeTerminal struct {
 	mu    sync.Mutex
-	at    time.Time // of the last key
+	at    time.Time // when the user pressed the last key
 	draft bool
-	typed []string // for the user
+	typed []string // texts that the watch has typed
 }
 
 func (f *fakeTerminal) Size() (cols, rows int) { return 80, 24 }
@@ -281,12 +281,12 @@ func TestReportsOfTheTerminalAreNoTyping(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 11, 15, 14, 0, 0, 0, time.UTC)
 	for text, typed := range map[string]bool{
-		"\x1b[12;40R":                      false, // where the cursor is
+		"\x1b[12;40R":                      false, // position of the cursor
 		"\x1b[I":                           false, // the window has the focus
 		"\x1b[O\x1b[I":                     false,
-		"\x1b[?62;22c":                     false, // what the terminal can do
+		"\x1b[?62;22c":                     false, // capabilities of the terminal
 		"\x1b[?2026;2$y":                   false,
-		"\x1b]11;rgb:0000/0000/0000\x1b\\": false, // its colour
+		"\x1b]11;rgb:0000/0000/0000\x1b\\": false, // background colour of the terminal
 		"\x1b[<35;10;10M":                  false, // the mouse
 		"x":                                true,
 		"\r":                               true,

@@ -33,7 +33,7 @@ type sessionTest struct {
 	spec   *Spec
 	flow   *engine.Workflow
 	run    string
-	begun  []time.Time // when commands were
+	begun  []time.Time // when the commands began
 }
 
 // newSessionTest creates a session. answers has the reaction to each call: the exit code, and after
@@ -74,7 +74,7 @@ func newSessionTest(t *testing.T, change func(*Spec), answers ...string) *sessio
 	return p
 }
 
-// open opens the engine, also again after close.
+// open opens the engine. It can be called again after close.
 func (p *sessionTest) open() {
 	p.t.Helper()
 	var err error
@@ -140,7 +140,7 @@ func sleepUntil(t *testing.T, at time.Time) {
 	time.Sleep(time.Until(at))
 }
 
-// The test has every form in which an assistant reports a used quota.
+// The test contains every form in which assistants report that a quota is used up.
 func TestResumedAtTheRightMoment(t *testing.T) {
 	t.Parallel()
 	utc := func(text string) time.Time {
@@ -372,7 +372,7 @@ func TestTheStatedIDIsUsed(t *testing.T) {
 	})
 }
 
-// An id that was chosen at the start stays, because the output may quote another.
+// An id that tideover has chosen for the start command stays, because the output may quote another id.
 func TestAChosenIDStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// keysBelow returns the keys of a struct as the page writes them.
+// keysBelow returns the keys of a struct as docs/sim.md writes them.
 func keysBelow(path string, typ reflect.Type) (keys []string) {
 	for _, f := range fieldsOf(typ) {
 		at, t := path+f.name, f.typ
@@ -82,7 +82,7 @@ func TestThePageHasEveryRow(t *testing.T) {
 	}
 }
 
-// The example of the page can be run.
+// The example in docs/sim.md can be run.
 func TestTheFileOfThePageIsRight(t *testing.T) {
 	t.Parallel()
 	m := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindStringSubmatch(docs(t))

@@ -14,7 +14,7 @@ services:
 `))
 	fmt.Println(err)
 	// Output:
-	// shop.yaml:2:10: clients.rate: 0 is not between 0 and 1e+09 calls per second
+	// shop.yaml:2:10: clients.rate: 0 is not above 0 and at most 1e+09 calls per second
 	// >  2 | clients: {count: 10, arrivals: open, rat: 5}
 	//                 ^
 	// shop.yaml:2:38: clients: key "rat" is unknown; did you mean "rate"?

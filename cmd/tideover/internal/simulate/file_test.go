@@ -111,7 +111,7 @@ func TestWrongFiles(t *testing.T) {
 		{"a text for a number", strings.Replace(good, "workers: 1", "workers: many", 1), `services[0].workers: "many" is not a whole number`},
 		{"a fraction", strings.Replace(good, "workers: 1", "workers: 1.5", 1), `services[0].workers: "1.5" is not a whole number`},
 		{"not a number", strings.Replace(good, "rate: 1", "rate: .nan", 1), "x.yaml:2:43: .nan: this YAML value is not supported"},
-		{"infinite", strings.Replace(good, "rate: 1", "rate: Infinity", 1), "clients.rate: +Inf is not between"},
+		{"infinite", strings.Replace(good, "rate: 1", "rate: Infinity", 1), "clients.rate: +Inf is not above 0"},
 		{"no truth", strings.Replace(good, "workers: 1", "deadlines: 1", 1), "services[0].deadlines: a number, where true or false is expected"},
 		{"too few shares", strings.Replace(good, "rate: 1", "rate: 1, priorities: [1]", 1), "clients.priorities: 1 values: want 5"},
 		{"no value", good + "drain:\n", "x.yaml:4:8: drain: the value is missing"},

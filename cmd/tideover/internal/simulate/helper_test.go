@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/sim"
 )
 
-// simulated runs a file and returns the view of its report.
+// simulated runs the scenario of a file and returns the view of the report.
 func simulated(t *testing.T, f File, seeds int) *View {
 	t.Helper()
 	r, err := sim.Run(t.Context(), f.Scenario, f.Policies, sim.Options{Seeds: seeds})

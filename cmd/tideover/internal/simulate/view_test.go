@@ -37,7 +37,7 @@ func minus(a, b []float64) []float64 {
 	return d
 }
 
-// madeUp returns a view of policies with these shares of success in five seeds.
+// madeUp returns a view of an invented report: each policy has these shares of success in five seeds.
 func madeUp(success ...[]float64) *View {
 	v := &View{Scenario: madeUpScenario, Report: &sim.Report{Scenario: "made-up", Seeds: 5, Bucket: 1}}
 	for i, values := range success {
@@ -139,7 +139,7 @@ func TestSomeSeedsAreNotCompared(t *testing.T) {
 	}
 }
 
-// One seed has no intervals.
+// A report with one seed has no intervals.
 func TestOneSeedProvesNothing(t *testing.T) {
 	t.Parallel()
 	v := madeUp([]float64{1, 1, 1, 1, 1}, []float64{0, 0, 0, 0, 0})
