@@ -69,7 +69,7 @@ func (p parts) total() (sum float64) {
 func (p parts) check(to *problems) {
 	if all := p.total(); all > MaxMemory {
 		most := slices.MaxFunc(p, func(a, b part) int { return cmp.Compare(a.bytes, b.bytes) })
-		to.add(most.field, "%s take %s of memory, the run %s; at most %s", most.what, gib(most.bytes), gib(all), gib(MaxMemory))
+		to.add(most.field, "%s take %s of memory, and the whole run takes %s: a run may take at most %s", most.what, gib(most.bytes), gib(all), gib(MaxMemory))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // Goal says what a policy must reach in a scenario. A zero field sets no goal.
 type Goal struct {
 	Success       float64       `json:"success,omitempty"`       // least share of the calls that succeed
-	P99           time.Duration `json:"p99_ns,omitempty"`        // time within which 99 % of all calls must succeed
+	P99           time.Duration `json:"p99_ns,omitempty"`        // highest p99 latency; at least 99 % of the calls must succeed, too
 	Amplification float64       `json:"amplification,omitempty"` // most attempts per call
 	Recovery      time.Duration `json:"recovery_ns,omitempty"`   // longest time to recover after the last failure has ended
 }

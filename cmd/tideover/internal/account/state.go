@@ -25,7 +25,8 @@ const (
 	// forgetAfter is the age at which a limit without a stated end is dropped.
 	forgetAfter = 24 * time.Hour
 
-	// leaseTime is how long others wait for a probe whose process neither reports nor ends, for example because it is stopped.
+	// leaseTime is how long others wait for a probe whose process neither reports a result nor ends, for example because
+	// the process is stopped.
 	leaseTime = ProvenAfter + time.Minute
 
 	// minWait is the shortest wait of a held asker.

@@ -80,8 +80,8 @@ func inPath(name string) bool {
 	})
 }
 
-// spawn starts the command with extra environment variables in its own group and returns the pid, which is also the number of the
-// group.
+// spawn starts the command in its own process group, with extra environment variables. It returns the
+// pid, which is also the number of the group.
 //
 // It does not use os.StartProcess, because an os.Process reaps its child itself and does not report
 // stops.

@@ -71,7 +71,8 @@ type Runner struct {
 	// Accounts stores the limits of accounts; nil means that sessions share nothing.
 	Accounts *account.Store
 
-	// Wake ends the wait of a run that its account holds back, as [WakeHeld] does; nil means that such a run waits to the end.
+	// Wake ends the wait of a run that its account holds back, as [WakeHeld] does; nil means that such a run waits until the
+	// end of its wait.
 	Wake func(ctx context.Context, run, by string) error
 
 	// Tests replace these functions; nil means guard.Run and askQuota.
