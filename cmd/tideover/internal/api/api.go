@@ -22,17 +22,17 @@ import (
 // Prefix is the path under which the API is served.
 const Prefix = httpserver.APIPrefix
 
-// MaxStreams is the default limit of event streams at the same time, over TCP and over the Unix
-// socket each.
+// MaxStreams is the default limit of concurrent event streams. It applies to TCP and to the Unix
+// socket separately.
 const MaxStreams = 256
 
-// Options configure the API.
+// Options configures the API.
 type Options struct {
 	Control *control.Service
 	Guard   httpserver.GuardOptions // who may send requests
 
-	// Streams and LocalStreams limit the event streams at the same time over TCP and over the
-	// Unix socket. 0 means MaxStreams.
+	// Streams and LocalStreams limit the concurrent event streams over TCP and over the Unix
+	// socket. 0 means MaxStreams.
 	Streams, LocalStreams int
 
 	Logger *slog.Logger // gets errors with the status 500; nil means slog.Default
@@ -40,7 +40,7 @@ type Options struct {
 
 // router calls the handler of each request.
 type router struct {
-	engine bool // the server has one
+	engine bool // the server has an engine
 	logger *slog.Logger
 	table  []route
 
@@ -51,14 +51,14 @@ type router struct {
 	system    systemHandler
 }
 
-// New returns the handler of everything under [Prefix], behind a [httpserver.Guard]. Without an
-// engine it serves only providers, the health check and the description.
+// New returns the handler for all paths under [Prefix], behind a [httpserver.Guard]. Without an
+// engine it serves only the providers, the health check and the OpenAPI description.
 func New(o Options) http.Handler {
 	c := o.Control
 	a := &router{
 		engine: c.Runs != nil, logger: cmp.Or(o.Logger, slog.Default()),
 		runs: runsHandler{c.Runs}, providers: providersHandler{c.Providers, c.System}, system: systemHandler{c.System},
-		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // that has none
+		sessions: sessionsHandler{cmp.Or(c.Sessions, &control.Sessions{SessionManager: new(session.Manager)})}, // an empty manager has no sessions
 	}
 	if a.engine {
 		a.events = newEventStream(c.Runs, cmp.Or(o.Streams, MaxStreams), cmp.Or(o.LocalStreams, MaxStreams))
@@ -67,23 +67,24 @@ func New(o Options) http.Handler {
 	return httpserver.Guard(o.Guard, a)
 }
 
-// request is a request to a route.
+// request is a request that a route handles, and the writer of its response.
 type request struct {
 	*http.Request
 	w  http.ResponseWriter
 	id string // the part of the path that names a run, a session or a provider
 }
 
-// handler returns the value to answer with, a [reply] or [alreadyAnswered].
+// handler handles a request. It returns the value to encode as the response, a [reply] for another
+// status than 200, or [alreadyAnswered].
 type handler func(r *request) (any, error)
 
-// reply is an answer with another status than 200.
+// reply is a response with a status other than 200.
 type reply struct {
 	status int
 	value  any
 }
 
-// alreadyAnswered says that the handler has answered.
+// alreadyAnswered is returned by a handler that has written the response itself.
 type alreadyAnswered struct{}
 
 type route struct {
@@ -91,12 +92,12 @@ type route struct {
 	handler      handler
 }
 
-// get returns the handler of a request that must not have a query.
+// get returns a handler that answers with the result of load. The request must not have a query.
 func get[T any](load func(ctx context.Context) (T, error)) handler {
 	return getOne(func(ctx context.Context, _ string) (T, error) { return load(ctx) })
 }
 
-// getOne is get for a path with an id.
+// getOne is get for a path with an id, which it passes to load.
 func getOne[T any](load func(ctx context.Context, id string) (T, error)) handler {
 	return func(r *request) (any, error) {
 		if err := r.query().err; err != nil {
@@ -106,11 +107,12 @@ func getOne[T any](load func(ctx context.Context, id string) (T, error)) handler
 	}
 }
 
-// answerTimeout limits requests that are answered at once. Another process of a cluster may not
-// answer.
+// answerTimeout limits the time of a request, unless it isLong. Without it, a request would wait
+// forever for a process of the cluster that does not answer.
 const answerTimeout = 45 * time.Second
 
-// isLong reports whether the client decides how long the response takes.
+// isLong reports whether a request to the route may take longer than answerTimeout: a stream, a wait
+// for a run, a backup, or a change of many runs.
 func (t *route) isLong() bool {
 	return slices.Contains([]string{"events", "backup", "runs/retry", "runs/cancel", "runs/{id}/result", "runs/{id}/events"}, t.path)
 }
@@ -159,13 +161,13 @@ func (a *router) routes() []route {
 	}
 }
 
-// needsEngine reports whether a server without an engine lacks the route.
+// needsEngine reports whether the route exists only on a server with an engine.
 func (t *route) needsEngine() bool {
 	return t.path != "healthz" && t.path != "openapi.yaml" && t.path != "providers" && !strings.HasPrefix(t.path, "providers/")
 }
 
-// match reports whether the route has the path, and returns the id in it. The path is still
-// escaped: a key may have slashes.
+// match reports whether the route matches the path, and returns the id in the path. The path must
+// still be escaped, since the key of a run may contain slashes.
 func (t *route) match(path string) (id string, ok bool) {
 	want, got := strings.Split(t.path, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
@@ -236,11 +238,11 @@ func (a *router) serve(w http.ResponseWriter, r *http.Request) (any, error) {
 	return nil, control.NewError(control.CodeMethod, "method "+r.Method+" is not allowed here", "use "+allow)
 }
 
-// unversioned has the routes of paths that are not below [Prefix]: a client may request these
-// before it knows the version of the API.
+// unversioned maps paths outside of [Prefix] to routes. A client can request these before it knows
+// the version of the API.
 var unversioned = map[string]string{"/healthz": "healthz", "/api/openapi.yaml": "openapi.yaml"}
 
-// answer sends the result of a [handler].
+// answer writes the result of a [handler] as JSON.
 func answer(w http.ResponseWriter, v any) error {
 	status := http.StatusOK
 	switch r := v.(type) {
@@ -251,7 +253,7 @@ func answer(w http.ResponseWriter, v any) error {
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("answer: %w", err)
+		return fmt.Errorf("encode the response: %w", err)
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(text)+1))
@@ -263,7 +265,8 @@ func answer(w http.ResponseWriter, v any) error {
 // byHeader names the user or program that sends a request, for the history of a run.
 const byHeader = "Tideover-By"
 
-// by returns who sends the request.
+// by returns the name of the sender: the header [byHeader], or else "page" for a browser and "api"
+// for any other client.
 func (r *request) by() (string, error) {
 	who := r.Header.Get(byHeader)
 	if len(who) > 64 || strings.ContainsFunc(who, func(c rune) bool { return c < ' ' || c > '~' }) {
@@ -279,7 +282,7 @@ func (r *request) by() (string, error) {
 	}
 }
 
-// change returns who sends a request with a body, and the body.
+// change returns the name of the sender and the body of a request.
 func (r *request) change() (who string, o object, err error) {
 	if who, err = r.by(); err == nil {
 		o, err = r.body()
@@ -298,7 +301,8 @@ func (r *request) plainChange() (who string, o object, err error) {
 	return who, o, err
 }
 
-// read returns who sends a request that must not have a query, and decodes its body into the fields.
+// read decodes the body of a request that must not have a query, and returns the name of the
+// sender. fields are those of [object.fields].
 func (r *request) read(fields ...any) (who string, err error) {
 	who, o, err := r.plainChange()
 	if err == nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/tideover/tideover/internal/surrogate"
 )
 
-// object is a JSON object that was parsed strictly: each name occurs once, and its case counts.
-// encoding/json uses the last of several and accepts "Timeout" for "timeout", so that a run could
-// start with another value than the client meant.
+// object is a JSON object that was parsed strictly: a name must not occur twice, and names are case
+// sensitive. encoding/json would use the last of two values and accept "Timeout" for "timeout", so
+// that a run could start with another value than the client meant.
 type object map[string]json.RawMessage
 
 // body parses the body of a request, which must be a JSON object. A missing body is an empty
@@ -57,7 +57,8 @@ func parseObject(data []byte) (object, error) {
 	return o, nil
 }
 
-// decode decodes a field into v and removes it. A field that is missing leaves v unchanged.
+// decode decodes a field into v, and removes the field from the object. A missing field leaves v
+// unchanged.
 func (o object) decode(name string, v any) error {
 	text, ok := o[name]
 	if !ok {
@@ -72,7 +73,7 @@ func (o object) decode(name string, v any) error {
 		return control.Invalid(name, "is null; leave it out instead")
 	}
 	if at, half := surrogate.Next(text); at >= 0 {
-		return control.Invalid(name, `\u%04x is half of a character, and is not text: send both halves, or the character itself`, half)
+		return control.Invalid(name, `\u%04x is only half of a surrogate pair: send both halves, or the character itself`, half)
 	}
 	if err := json.Unmarshal(text, v); err != nil {
 		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
@@ -83,8 +84,8 @@ func (o object) decode(name string, v any) error {
 	return nil
 }
 
-// fields decodes the whole object into the targets, which alternate names and pointers. Another
-// field is an error.
+// fields decodes all fields of the object. targets alternates the name of a field and a pointer to
+// its value. A field that is not in targets is an error.
 func (o object) fields(targets ...any) error {
 	var known []string
 	for i := 0; i < len(targets); i += 2 {
@@ -100,7 +101,7 @@ func (o object) fields(targets ...any) error {
 	return unknown(slices.Min(slices.Collect(maps.Keys(o))), "field", known)
 }
 
-// unknown returns the error for the name of a field or a parameter that is not known.
+// unknown returns the error for an unknown name. what is "field" or "parameter".
 func unknown(name, what string, known []string) error {
 	e := control.Invalid(name, "unknown %s", what)
 	if len(known) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
-// bulk returns the handler of an action on many runs.
+// bulk returns the handler that applies an action to many runs.
 func (h runsHandler) bulk(action control.BulkAction) handler {
 	return func(r *request) (any, error) {
 		who, o, err := r.change()
@@ -30,7 +30,7 @@ func (h runsHandler) bulk(action control.BulkAction) handler {
 	}
 }
 
-// readBulk reads the body of a request for many runs.
+// readBulk decodes and validates the body of a request to change many runs.
 func readBulk(o object, action control.BulkAction) (b control.Bulk, err error) {
 	var filter object
 	b.Limit = maxLimit
@@ -49,12 +49,12 @@ func readBulk(o object, action control.BulkAction) (b control.Bulk, err error) {
 			return b, err
 		}
 	} else if filter != nil {
-		b.Filter = new(control.Filter) // rejected together with ids
+		b.Filter = new(control.Filter) // Validate rejects a filter together with ids
 	}
 	return b, b.Validate(action)
 }
 
-// readFilter reads the filter of a request for many runs.
+// readFilter decodes the filter of a request to change many runs.
 func readFilter(o object) (*control.Filter, error) {
 	given := maps.Clone(o)
 	f := new(control.Filter)
@@ -72,8 +72,8 @@ func readFilter(o object) (*control.Filter, error) {
 	return f, q.err
 }
 
-// rejectEmpty returns an error for a field of a filter that is given and selects all runs: an
-// empty variable in a script must not change all runs.
+// rejectEmpty returns an error if a field of a filter is present but empty, and so matches every
+// run. An empty variable in a script must not change all runs.
 func (o object) rejectEmpty(f *control.Filter, since, until string) error {
 	blank := func(text string) bool { return strings.TrimSpace(text) == "" }
 	for _, c := range []struct {

@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// eventStream answers requests for events.
+// eventStream handles requests for event streams.
 type eventStream struct {
 	runs    *control.Runs
 	process string        // distinguishes the event numbers of this process from those of others
@@ -26,15 +26,15 @@ type eventStream struct {
 	local   chan struct{} // limits the streams over the Unix socket
 }
 
-// newEventStream returns the handler. From then on the engine keeps its latest events for readers
-// that come later.
+// newEventStream returns the handler of event streams. It makes the engine keep its latest events
+// from now on, for readers that connect later.
 func newEventStream(runs *control.Runs, streams, local int) eventStream {
 	runs.LastEvent()
 	return eventStream{runs, strconv.FormatUint(rand.Uint64N(1<<40), 36), make(chan struct{}, streams), make(chan struct{}, local)}
 }
 
-// open counts a stream against the limit, and returns its context. Streams over TCP and over the
-// Unix socket have limits of their own.
+// open counts a stream against the limit of TCP or of the Unix socket, and returns its context. The
+// caller must call end when the stream has ended.
 func (h eventStream) open(r *request) (ctx context.Context, end func(), err error) {
 	limit := h.streams
 	if httpserver.Local(r.Context()) {
@@ -54,8 +54,8 @@ type eventFilter struct {
 	run, workflow string
 	kinds         []string
 	after         uint64
-	restarted     bool // after is a number of another process
-	follow        bool
+	restarted     bool // the client named an event of another process; after is 0 then
+	follow        bool // keep the stream open for new events
 }
 
 // filter parses the query of a request for events.
@@ -83,8 +83,8 @@ func (h eventStream) filter(r *request) (f eventFilter, err error) {
 	return f, h.parsePosition(cmp.Or(r.Header.Get("Last-Event-ID"), q.values["after"]), &f)
 }
 
-// parsePosition parses the position after which events are sent: a number, or the id of an
-// event.
+// parsePosition sets the position after which events are sent. The text is the number or the id of
+// an event, "now", or empty, which means now.
 func (h eventStream) parsePosition(text string, f *eventFilter) error {
 	if text == "" || text == "now" {
 		return nil
@@ -92,7 +92,7 @@ func (h eventStream) parsePosition(text string, f *eventFilter) error {
 	number, process, ok := strings.Cut(text, "-")
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || n == engine.Now {
-		return control.Invalid("after", "%q is not the number of an event, or now", control.Excerpt(text))
+		return control.Invalid("after", "%q is neither the number of an event nor now", control.Excerpt(text))
 	}
 	if f.after = n; ok && process != h.process {
 		f.after, f.restarted = 0, true
@@ -105,8 +105,8 @@ func (f *eventFilter) matches(e *engine.Event) bool {
 		(len(f.kinds) == 0 || slices.Contains(f.kinds, e.Kind.String()))
 }
 
-// id returns the id of an event in the stream. The numbers of the engine start again in each
-// process, so that a number alone would be ambiguous.
+// id returns the id of an event in the stream: its number and a random text for this process. Each
+// process numbers its events from 1, so that the number alone would be ambiguous after a restart.
 func (h eventStream) id(seq uint64) string { return strconv.FormatUint(seq, 10) + "-" + h.process }
 
 // events sends the events that match a filter.
@@ -123,7 +123,7 @@ func (h eventStream) events(r *request) (any, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if !f.follow {
-		cancel() // the events so far are sent anyway
+		cancel() // the engine still yields the events that it has kept
 	}
 	if f.after == engine.Now {
 		f.after = h.runs.LastEvent()
@@ -135,7 +135,7 @@ func (h eventStream) events(r *request) (any, error) {
 	out.position = h.id(f.after)
 	out.stream.beat(out.position) // starts the response, with the position
 	if out.stream.flush() == nil {
-		_ = out.run(ctx) // the client has disconnected, or the server ends
+		_ = out.run(ctx) // fails only if the client has disconnected
 	}
 	return alreadyAnswered{}, nil
 }
@@ -145,8 +145,8 @@ type eventWriter struct {
 	handler  eventStream
 	stream   *stream
 	filter   eventFilter
-	last     retry.Event // the event before
-	position string
+	last     retry.Event // the previous event, sent or not
+	position string      // id of that event
 }
 
 func (t *eventWriter) run(ctx context.Context) error {
@@ -171,7 +171,8 @@ func (t *eventWriter) run(ctx context.Context) error {
 	}
 }
 
-// add adds an event to what is sent next, if it matches the filter.
+// add adds an event to the next write if it matches the filter. Before it, add reports events that
+// were missed.
 func (t *eventWriter) add(e *eventWithGap) error {
 	t.position = t.handler.id(e.Seq)
 	if e.missed > 0 && t.filter.after != 0 {
@@ -191,13 +192,13 @@ func (t *eventWriter) add(e *eventWithGap) error {
 	return t.stream.add("", t.position, control.Event{Seq: e.Seq, Message: control.Describe(&ev, 0), Member: e.Member, Event: ev})
 }
 
-// eventWithGap is an event, and how many were missed before it.
+// eventWithGap is an event, and how many events before it were missed.
 type eventWithGap struct {
 	engine.Event
 	missed uint64
 }
 
-// feed collects the engine's events in batches, so that a burst is one write.
+// feed collects the engine's events in batches, so that a burst of events needs only one write.
 type feed struct {
 	events chan eventWithGap
 	cancel context.CancelFunc
@@ -216,8 +217,8 @@ func newFeed(ctx context.Context, runs *control.Runs, after uint64) *feed {
 	return f
 }
 
-// next waits for an event and returns it with those that follow at once. It returns none if there
-// was none for a heartbeat, and false at the end.
+// next waits for an event and returns it with the events that are already queued behind it. It
+// returns an empty batch if no event came within a heartbeat, and false at the end of the feed.
 func (f *feed) next() (batch []eventWithGap, ok bool) {
 	f.tick.Reset(control.Heartbeat)
 	select {
@@ -247,11 +248,11 @@ func (f *feed) next() (batch []eventWithGap, ok bool) {
 func (f *feed) stop() {
 	f.cancel()
 	f.tick.Stop()
-	for range f.events { // until it is closed
+	for range f.events { // until the goroutine closes the channel
 	}
 }
 
-// readerTimeout is how long a client may receive nothing before its stream is ended.
+// readerTimeout is how long a write to a client may take before the stream is closed.
 const readerTimeout = 30 * time.Second
 
 // stream writes events to a client.
@@ -264,13 +265,13 @@ type stream struct {
 func newStream(w http.ResponseWriter) *stream {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would collect what is sent
+	h.Set("X-Accel-Buffering", "no") // nginx would buffer the events
 	w.WriteHeader(http.StatusOK)
 	return &stream{w: w, rc: http.NewResponseController(w)}
 }
 
-// add adds an event to what is sent next: its name, its id, from which a client can continue, and
-// its data. Name and id may be empty.
+// add adds an event with the data v to the next write. A client can continue after the event with
+// the id. name and id may be empty.
 func (s *stream) add(name, id string, v any) error {
 	if id != "" {
 		s.buf.WriteString("id: " + id + "\n")
@@ -288,8 +289,9 @@ func (s *stream) add(name, id string, v any) error {
 	return nil
 }
 
-// beat adds a comment, which shows both sides that the connection works, and the id that was
-// reached, which may be far beyond the last event that was sent.
+// beat adds a heartbeat to the next write: an empty comment, which shows that the connection works.
+// id is the current position, which the filter may have moved far beyond the last event that was
+// sent; it may be empty.
 func (s *stream) beat(id string) {
 	if id != "" {
 		s.buf.WriteString("id: " + id + "\n")
@@ -297,9 +299,9 @@ func (s *stream) beat(id string) {
 	s.buf.WriteString(": \n\n")
 }
 
-// flush sends what was added.
+// flush writes everything that was added since the last flush.
 func (s *stream) flush() error {
-	_ = s.rc.SetWriteDeadline(time.Now().Add(readerTimeout)) // not all writers have one
+	_ = s.rc.SetWriteDeadline(time.Now().Add(readerTimeout)) // not all writers support deadlines
 	if _, err := s.w.Write(s.buf.Bytes()); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// follow sends the events of a run from its start, and ends with the run.
+// follow sends the events of one run, from its start to its end.
 func (h eventStream) follow(r *request) (any, error) {
 	if err := r.query().err; err != nil {
 		return nil, err
@@ -32,14 +32,14 @@ func (h eventStream) follow(r *request) (any, error) {
 	}
 	defer end()
 	f := &follower{runs: h.runs, stream: newStream(r.w), id: info.ID, opened: opened, resume: at, sent: map[eventKey]bool{}}
-	_ = f.run(ctx, info) // the client has disconnected, or the server ends
+	_ = f.run(ctx, info) // fails only if the client has disconnected, or the server shuts down
 	return alreadyAnswered{}, nil
 }
 
 // position is the position of an event in the history of a run: its time, and its index among the
-// events of that time. It is the same in every process.
+// events with the same time. It is the same in every process.
 type position struct {
-	time  int64
+	time  int64 // Unix time in nanoseconds
 	index int
 }
 
@@ -69,7 +69,7 @@ type eventKey struct {
 	step    string
 	attempt int
 	time    int64
-	note    string // of progress, of which the history has only the last, without its time
+	note    string // only for progress: the history has only the last one, and without its time
 }
 
 func keyOf(e *retry.Event) eventKey {
@@ -79,21 +79,21 @@ func keyOf(e *retry.Event) eventKey {
 	return eventKey{kind: e.Kind, step: e.Step, attempt: e.Attempt, time: e.Time.UnixNano()}
 }
 
-// follower sends the events of one run to one client. It sends the history of the run, and reads it
-// again when the engine has an event of the run. So a slow client loses nothing, and every event
-// has one form.
+// follower sends the events of one run to one client. It sends the stored history of the run, and
+// reads it again whenever the engine reports an event of the run. So a slow client misses no event,
+// and live events look like those of the history.
 type follower struct {
 	runs   *control.Runs
 	stream *stream
 	id     string
-	opened time.Time // earlier events are in the history
-	resume position  // of the last event that the client has received before
+	opened time.Time // when the stream began; earlier events are in the history
+	resume position  // of the last event that the client received on an earlier connection
 	sent   map[eventKey]bool
-	place  string
+	place  string // position of the last event that was sent
 }
 
 func (f *follower) run(ctx context.Context, info *engine.Info) error {
-	feed := newFeed(ctx, f.runs, 0) // from a time before the history was read
+	feed := newFeed(ctx, f.runs, 0) // includes kept events from before the history was read
 	defer feed.stop()
 	for {
 		if info != nil {
@@ -126,7 +126,8 @@ func (f *follower) run(ctx context.Context, info *engine.Info) error {
 	}
 }
 
-// live handles an event of the engine, and reports whether the history may have changed.
+// live handles a live event of the engine. It sends progress at once; read reports whether the
+// history must be read for all other events.
 func (f *follower) live(e *eventWithGap) (read bool, err error) {
 	ev := e.Event.Event
 	key := keyOf(&ev)
@@ -149,7 +150,8 @@ func (f *follower) send(err error) error {
 	return f.stream.flush()
 }
 
-// sendHistory sends the events of the history that were not sent before.
+// sendHistory sends the events of the history that were not sent before. over reports whether the
+// run has ended, and with it the stream.
 func (f *follower) sendHistory(info *engine.Info) (over bool, err error) {
 	at := position{index: -1}
 	for _, e := range control.History(info) {

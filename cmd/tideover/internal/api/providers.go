@@ -7,7 +7,7 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// providersHandler answers requests about providers.
+// providersHandler handles requests about providers.
 type providersHandler struct {
 	providers *control.Providers
 	system    *control.System
@@ -26,7 +26,7 @@ func (h providersHandler) show(_ context.Context, name string) (gateway.Status, 
 	return withoutNull(st), err
 }
 
-// apply returns the handler of an action.
+// apply returns the handler that applies one of [gateway.Actions] to a provider.
 func (h providersHandler) apply(action string) handler {
 	return func(r *request) (any, error) {
 		who, err := r.read()

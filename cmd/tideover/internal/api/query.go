@@ -13,19 +13,19 @@ import (
 
 // Limits of lists and waits.
 const (
-	defaultLimit = 100
-	maxLimit     = control.MaxBulk
+	defaultLimit = 100             // runs in a page of a list
+	maxLimit     = control.MaxBulk // runs in a page or a bulk request
 	maxWait      = 10 * time.Minute
 )
 
-// query is the query of a request, in which each parameter occurs at most once. It keeps its
-// first error.
+// query has the query parameters of a request. A parameter occurs at most once. err is the first
+// error of parsing them.
 type query struct {
 	values map[string]string
 	err    error
 }
 
-// query returns the query. A parameter that is not known is an error.
+// query parses the query of the request. A parameter that is not in known is an error.
 func (r *request) query(known ...string) *query {
 	q := &query{values: map[string]string{}}
 	values, err := url.ParseQuery(r.URL.RawQuery)
@@ -40,14 +40,14 @@ func (r *request) query(known ...string) *query {
 		case len(v) > 1:
 			q.fail(name, "is given twice")
 		case !utf8.ValidString(v[0]) || strings.ContainsRune(v[0], 0):
-			q.fail(name, "is not text")
+			q.fail(name, "must be UTF-8 text without NUL characters")
 		}
 		q.values[name] = v[0]
 	}
 	return q
 }
 
-// fail sets the error of a parameter, unless there is one.
+// fail sets the error of the query, unless it has one already.
 func (q *query) fail(name, format string, args ...any) {
 	if q.err == nil {
 		q.err = control.Invalid(name, format, args...)
@@ -66,7 +66,7 @@ func (q *query) number(name string, def, most int) int {
 	return n
 }
 
-// yes parses a boolean.
+// yes parses a boolean parameter; def is the value of a missing one.
 func (q *query) yes(name string, def bool) bool {
 	text := q.values[name]
 	if text == "" {
@@ -79,7 +79,7 @@ func (q *query) yes(name string, def bool) bool {
 	return yes
 }
 
-// moment parses a time, or a duration that means that long ago.
+// moment parses a time; a duration such as 2h means that long ago. A missing parameter returns zero.
 func (q *query) moment(name string) (t time.Time) {
 	text := q.values[name]
 	if text == "" {
@@ -94,7 +94,7 @@ func (q *query) moment(name string) (t time.Time) {
 
 var filterKeys = []string{"state", "workflow", "search", "error", "since", "until", "min_attempts", "internal", "order", "limit", "after"}
 
-// filter parses the filter of a list.
+// filter converts the parameters of a list of runs to a filter.
 func (q *query) filter() (control.Filter, error) {
 	v := q.values
 	f := control.Filter{

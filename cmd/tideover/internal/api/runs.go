@@ -11,10 +11,10 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// runsHandler answers requests about runs and workflows.
+// runsHandler handles requests about runs and workflows.
 type runsHandler struct{ runs *control.Runs }
 
-// readStart reads the body of a start.
+// readStart decodes the body of a request to start a run.
 func readStart(o object) (st control.Start, err error) {
 	var at *string
 	in := o["in"]
@@ -25,7 +25,7 @@ func readStart(o object) (st control.Start, err error) {
 		return st, control.Invalid("workflow", "is missing")
 	}
 	if at != nil && in != nil {
-		return st, control.Invalid("in", "at is given too; one of them is enough")
+		return st, control.Invalid("in", "can't be combined with at")
 	}
 	if at != nil {
 		if st.At, err = time.Parse(time.RFC3339, *at); err != nil {
@@ -50,7 +50,7 @@ func (h runsHandler) start(r *request) (any, error) {
 	return r.started(h.runs.Start(r.Context(), st, who))
 }
 
-// started answers with a run that was started, or with one that has the same key.
+// started returns the response for a run: 201 if it was started, 200 if a run with the key existed.
 func (r *request) started(run control.Started, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -70,7 +70,8 @@ func (h runsHandler) list(r *request) (any, error) {
 	return h.runs.ListOf(r.Context(), f)
 }
 
-// result answers with the output of a run: at once, or at its end.
+// result answers with the output of a run. With the parameter wait it first waits for the end of the
+// run. It answers 202 with the outcome if the run has not ended.
 func (h runsHandler) result(r *request) (any, error) {
 	q := r.query("wait")
 	if q.err != nil {
@@ -100,7 +101,7 @@ func (h runsHandler) result(r *request) (any, error) {
 	return output, nil
 }
 
-// await waits for the end of a run, and returns the run as it is then.
+// await waits for the end of a run, for at most the time wait, and returns the run as it is then.
 func (h runsHandler) await(r *request, id string, wait time.Duration) (*engine.Info, error) {
 	ctx, cancel := httpserver.LongRequest(r.w, r.Request, wait)
 	defer cancel()
@@ -112,7 +113,8 @@ func (h runsHandler) await(r *request, id string, wait time.Duration) (*engine.I
 	return h.runs.Get(r.Context(), id)
 }
 
-// read decodes the body of a request to change a run, and finds the run.
+// read decodes the body of a request to change a run, and returns the id of the run and the name of
+// the sender. fields are those of [object.fields].
 func (h runsHandler) read(r *request, fields ...any) (id, who string, err error) {
 	who, o, err := r.change()
 	if err == nil {
@@ -124,7 +126,7 @@ func (h runsHandler) read(r *request, fields ...any) (id, who string, err error)
 	return id, who, err
 }
 
-// change returns the handler of an operation on a run, which answers with the run's outcome.
+// change returns the handler that calls do for a run, and answers with the run's outcome.
 func (h runsHandler) change(do func(runs *control.Runs, ctx context.Context, id, by string) error) handler {
 	return func(r *request) (any, error) {
 		id, who, err := h.read(r)

@@ -689,7 +689,7 @@ func TestKeyWithHalfASurrogatePairIsRejected(t *testing.T) {
 	f := serve(t)
 	for _, key := range []string{`\ud800`, `\udbff`, `order-\udc00-1`} {
 		got := f.ask(false, "POST", Prefix+"runs", `{"workflow":"echo","key":"`+key+`"}`)
-		if p := got.problem(t); got.status != 400 || p.Field != "key" || !strings.Contains(p.Message, "half of a character") {
+		if p := got.problem(t); got.status != 400 || p.Field != "key" || !strings.Contains(p.Message, "half of a surrogate pair") {
 			t.Errorf("the key %s: %d %s", key, got.status, got.text)
 		}
 	}

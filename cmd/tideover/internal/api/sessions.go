@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// sessionsHandler answers requests about sessions.
+// sessionsHandler handles requests about sessions.
 type sessionsHandler struct{ sessions *control.Sessions }
 
 func (h sessionsHandler) list(ctx context.Context) (any, error) {
@@ -28,7 +28,8 @@ func (h sessionsHandler) output(r *request) (any, error) {
 	return h.sessions.ReadOutput(r.Context(), r.id, q.values["after"])
 }
 
-// after answers with the state of a session after an operation that returned the error.
+// after returns the response to an operation that returned err: the error, or else the new state of
+// the session.
 func (h sessionsHandler) after(r *request, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func (h sessionsHandler) after(r *request, err error) (any, error) {
 	return h.sessions.Get(r.Context(), r.id)
 }
 
-// change returns the handler of an operation without a body.
+// change returns the handler that calls do for a session. The request has no body.
 func (h sessionsHandler) change(do func(s *control.Sessions, ctx context.Context, name, by string) error) handler {
 	return func(r *request) (any, error) {
 		who, err := r.read()
@@ -47,7 +48,7 @@ func (h sessionsHandler) change(do func(s *control.Sessions, ctx context.Context
 	}
 }
 
-// readPause reads the body of a pause.
+// readPause decodes and validates the body of a request to pause a session.
 func readPause(o object, p *control.SessionPause) error {
 	var until *string
 	if err := o.fields("until", &until, "tonight", &p.Tonight); err != nil {
@@ -57,7 +58,7 @@ func readPause(o object, p *control.SessionPause) error {
 		return nil
 	}
 	if p.Tonight {
-		return control.Invalid("tonight", "until is given too; one of them is enough")
+		return control.Invalid("tonight", "can't be combined with until")
 	}
 	var err error
 	if p.Until, err = time.Parse(time.RFC3339, *until); err != nil {

@@ -215,9 +215,9 @@ func TestRequestsAboutSessionsAreReadStrictly(t *testing.T) {
 		status           int
 		text             string
 	}{
-		{"both ways", "pause", `{"until":"2199-01-01T00:00:00Z","tonight":true}`, 400, "one of them is enough"},
+		{"both ways", "pause", `{"until":"2199-01-01T00:00:00Z","tonight":true}`, 400, "can't be combined with until"},
 		{"no time", "pause", `{"until":"tomorrow"}`, 400, "until: "},
-		{"a time that is over", "pause", `{"until":"2001-01-01T00:00:00Z"}`, 400, "is over"},
+		{"a time that is over", "pause", `{"until":"2001-01-01T00:00:00Z"}`, 400, "is in the past"},
 		{"a year that can't be stored", "pause", `{"until":"2999-01-01T00:00:00Z"}`, 400, "2200"},
 		{"of another type", "pause", `{"until":7}`, 400, "wrong type"},
 		{"null", "pause", `{"until":null}`, 400, "null"},

@@ -17,7 +17,7 @@ import (
 //go:embed openapi.yaml
 var openapi string
 
-// systemHandler answers requests about the server itself.
+// systemHandler handles requests about the server itself.
 type systemHandler struct{ system *control.System }
 
 func (h systemHandler) openapi(r *request) (any, error) {
@@ -37,7 +37,8 @@ func (h systemHandler) health(*request) (any, error) {
 
 func (h systemHandler) doctor(context.Context) (control.Diagnosis, error) { return h.system.Doctor() }
 
-// backup is only for clients that could also copy the files themselves.
+// backup stores a backup on the server's machine. It accepts only requests over the Unix socket,
+// whose clients could copy the files themselves.
 func (h systemHandler) backup(r *request) (any, error) {
 	if !httpserver.Local(r.Context()) {
 		return nil, control.NewError(control.CodeForbidden, "a backup can only be requested over the Unix socket", "run 'tideover backup' on the machine itself")

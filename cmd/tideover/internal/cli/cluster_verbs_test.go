@@ -90,7 +90,7 @@ func TestAServerWithoutACluster(t *testing.T) {
 	s := newInProcessServer(t)
 	o := s.runCommand("cluster")
 	wantCode(t, o, codeNoRun)
-	wantIn(t, "the error", o.stderr, "this server is in no cluster; engine.nats in its configuration makes it one of several")
+	wantIn(t, "the error", o.stderr, "this server is in no cluster; to make it a member of a cluster, set engine.nats in its configuration")
 }
 
 func TestAReloadInACluster(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 	"github.com/tideover/tideover/engine/move"
 )
 
-// BackupRequest says where a backup is made.
+// BackupRequest says where to store a backup and which shards to leave out.
 type BackupRequest struct {
 	Dir           string // absolute path of an empty or missing folder on the server's machine
-	WithoutShards []int  // lost shards to leave out
+	WithoutShards []int  // lost shards of a cluster to leave out; a shard that is not lost is an error
 }
 
 // Backup copies all runs to a folder.
@@ -33,7 +33,8 @@ func (s *System) Backup(ctx context.Context, q BackupRequest) (Backup, error) {
 	return Backup{q.Dir, c.FromShards, c.Runs, c.Keys, c.Schedules, c.LeftOut}, nil
 }
 
-// backupProblem returns the error of a backup with its field, code and hint.
+// backupProblem converts the error of a backup to an [*Error]: with the field of the request that
+// caused it, or with a hint about a lost shard. It returns [engine.ErrClosed] unchanged.
 func backupProblem(err error, dir string) error {
 	switch {
 	case atTarget(err, dir):
@@ -51,8 +52,8 @@ func backupProblem(err error, dir string) error {
 	return p
 }
 
-// checkTarget returns an error for a folder that can't hold a backup. Missing permissions show
-// only when the backup begins.
+// checkTarget returns an error if a backup can't be stored in dir: the path is relative, it is in
+// the data folder, or the folder is not empty. It does not check whether the folder is writable.
 func checkTarget(data, dir string) error {
 	if !filepath.IsAbs(dir) || strings.ContainsRune(dir, 0) {
 		return Invalid("dir", "%q is not the absolute path of a folder", Excerpt(dir))
@@ -70,7 +71,7 @@ func checkTarget(data, dir string) error {
 	return nil
 }
 
-// resolved returns a path without symbolic links in the part that exists.
+// resolved resolves the symbolic links in the part of the path that exists.
 func resolved(path string) string {
 	path = filepath.Clean(path)
 	if found, err := filepath.EvalSymlinks(path); err == nil {
@@ -82,13 +83,13 @@ func resolved(path string) string {
 	return path
 }
 
-// within reports whether a path is the folder or below it.
+// within reports whether path is the folder dir or is inside it.
 func within(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// atTarget reports whether a backup failed because of its target folder.
+// atTarget reports whether a backup failed because its target folder dir can't be written.
 func atTarget(err error, dir string) bool {
 	p, ok := errors.AsType[*fs.PathError](err)
 	if !ok || !within(dir, p.Path) && !within(p.Path, dir) {

@@ -14,17 +14,17 @@ import (
 // BulkAction is an operation on many runs.
 type BulkAction string
 
-// The operations on many runs.
+// The actions of [Runs.Bulk] and [Runs.ForAll].
 const (
 	BulkRetry       BulkAction = "retry"
-	BulkRetryLatest BulkAction = "latest" // with the current definition
+	BulkRetryLatest BulkAction = "latest" // retry with the current definition of the workflow
 	BulkCancel      BulkAction = "cancel"
 )
 
-// unfinished are the states of runs that are not over.
+// unfinished are the states of runs that have not ended.
 var unfinished = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused"}
 
-// DefaultStates returns the states of runs that the action applies to if a filter names none.
+// DefaultStates returns the states that a filter without states selects for the action.
 func (a BulkAction) DefaultStates() []string {
 	if a == BulkCancel {
 		return slices.Clone(unfinished)
@@ -32,7 +32,7 @@ func (a BulkAction) DefaultStates() []string {
 	return []string{"dead"}
 }
 
-// PossibleStates returns the states of runs that the action is possible in.
+// PossibleStates returns the states in which a run allows the action.
 func (a BulkAction) PossibleStates() []string {
 	if a == BulkCancel {
 		return append([]string{"dead"}, unfinished...)
@@ -43,21 +43,21 @@ func (a BulkAction) PossibleStates() []string {
 // MaxBulk is the largest number of runs that one [Runs.Bulk] changes.
 const MaxBulk = 1000
 
-// Validate checks the request and fills in the defaults of the action. A request for all runs
-// is an error: it is too easy to send by mistake.
+// Validate checks the request and adds the default states of the action to its filter. A request
+// with neither ids nor a filter is an error: it would select all runs by mistake.
 func (b *Bulk) Validate(action BulkAction) error {
 	if b.Limit < 1 || b.Limit > MaxBulk {
 		return Invalid("limit", "%d is not a number from 1 to %d", b.Limit, MaxBulk)
 	}
 	switch {
 	case (b.Filter == nil) == (len(b.IDs) == 0):
-		return Invalid("filter", "either it or ids must say which runs are meant")
+		return Invalid("filter", "set either filter or ids, and not both")
 	case len(b.IDs) > b.Limit:
-		return Invalid("ids", "%d are more than %d", len(b.IDs), b.Limit)
+		return Invalid("ids", "%d ids are more than the limit of %d", len(b.IDs), b.Limit)
 	case slices.Contains(b.IDs, ""):
-		return Invalid("ids", "one of them is empty, which would be the beginning of every id")
+		return Invalid("ids", "one of them is empty, and an empty id matches every run")
 	case b.Filter == nil && b.After != "":
-		return Invalid("after", "is for a filter")
+		return Invalid("after", "is possible only with filter")
 	case b.Filter == nil:
 		return nil
 	}
@@ -70,14 +70,14 @@ func (b *Bulk) Validate(action BulkAction) error {
 	}
 	for _, state := range f.States {
 		if !slices.Contains(action.PossibleStates(), state) {
-			return Invalid("state", "this is not possible with runs that are %s", state)
+			return Invalid("state", "the action is not possible for runs in the state %s", state)
 		}
 	}
 	f.Order, f.Limit, f.After, f.Fresh = "oldest", b.Limit, b.After, b.After == ""
 	return nil
 }
 
-// change returns the operation on one run.
+// change returns the function that applies the action to one run.
 func (a BulkAction) change(r *Runs) func(ctx context.Context, id, by string) error {
 	switch a {
 	case BulkCancel:
@@ -92,8 +92,8 @@ func (a BulkAction) change(r *Runs) func(ctx context.Context, id, by string) err
 	}
 }
 
-// Bulk applies the action to at most [MaxBulk] runs. Done.Next is where the next request
-// continues. The request must be valid.
+// Bulk applies the action to at most [MaxBulk] runs, one after the other. [Bulk.Validate] must
+// have accepted the request. Done.Next is the cursor for the After of the next request.
 func (r *Runs) Bulk(ctx context.Context, action BulkAction, b Bulk, by string) (Done, error) {
 	done, ids, change := Done{Failed: []Failed{}}, b.IDs, action.change(r)
 	if b.Filter != nil {
@@ -125,7 +125,7 @@ func (r *Runs) Bulk(ctx context.Context, action BulkAction, b Bulk, by string) (
 }
 
 const (
-	// bulkWorkers is how many runs are changed at the same time: the engine stores concurrent
+	// bulkWorkers is how many runs ForAll changes at the same time. The engine stores concurrent
 	// changes in one write.
 	bulkWorkers = 16
 
@@ -135,13 +135,13 @@ const (
 
 // BulkResult is the result of [Runs.ForAll].
 type BulkResult struct {
-	Done    int64
-	Refused int64 // runs in another state by then, or whose attempt does not end
-	More    bool  // the time was over before all runs were reached
+	Done    int64 // runs that were changed
+	Refused int64 // runs that were not: the state had changed, or an attempt does not end
+	More    bool  // the time limit ended the call before it reached all runs
 }
 
-// ForAll applies the action to all runs of a filter, for 15 seconds at most. It reads the list
-// from the oldest run to the newest once, so that it meets a run that dies again only once.
+// ForAll applies the action to all runs that match a filter, for 15 seconds at most. It reads the
+// list once, from the oldest run to the newest, so that it retries a run that dies again only once.
 func (r *Runs) ForAll(ctx context.Context, action BulkAction, f Filter, by string) (result BulkResult, err error) {
 	change := action.change(r)
 	f.Order, f.Limit = "oldest", 1000
@@ -160,7 +160,8 @@ func (r *Runs) ForAll(ctx context.Context, action BulkAction, f Filter, by strin
 	}
 }
 
-// add changes the runs concurrently, until one of the changes finds the engine closed.
+// add calls change concurrently for the runs, and counts the results. It stops at the first
+// [engine.ErrClosed], which it returns.
 func (b *BulkResult) add(ctx context.Context, runs []engine.Info, change func(id string) error) error {
 	rest, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -10,33 +10,33 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// Cluster is the processes that share the work, the shards, and their problems.
+// Cluster has the members of a cluster, its shards, and their problems.
 type Cluster struct {
 	engine.ClusterInfo
-	Troubles []engine.Trouble `json:"troubles"` // of this server, and of the shards of other processes
+	Troubles []engine.Trouble `json:"troubles"` // of this server, and of shards that other members own
 }
 
 // clusterTimeout is how long the other processes of a cluster may take to answer.
 const clusterTimeout = 10 * time.Second
 
-// Cluster returns the processes that share the work, and the shards. The error of an engine that is
-// in no cluster has the code [CodeNotFound].
+// Cluster returns the members and the shards of the cluster. If the engine is not in a cluster, the
+// error has the code [CodeNotFound].
 func (s *System) Cluster(ctx context.Context) (Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
 	defer cancel()
 	info, ok, err := s.engine.Cluster(ctx)
 	if !ok {
-		return Cluster{}, NewError(CodeNotFound, "this server is in no cluster", "engine.nats in its configuration makes it one of several")
+		return Cluster{}, NewError(CodeNotFound, "this server is in no cluster", "to make it a member of a cluster, set engine.nats in its configuration")
 	}
 	if err != nil {
-		return Cluster{}, fmt.Errorf("look at the cluster: %w", err)
+		return Cluster{}, fmt.Errorf("read the state of the cluster: %w", err)
 	}
 	c := Cluster{ClusterInfo: info, Troubles: NotNil(s.engine.Troubles())}
 	c.Members, c.Shards = NotNil(c.Members), NotNil(c.Shards)
 	for i := range c.Shards {
 		shard := &c.Shards[i]
 		if shard.Owner == info.Self {
-			continue // in Troubles already
+			continue // s.engine.Troubles has them already
 		}
 		for _, t := range shard.Troubles {
 			t.What = fmt.Sprintf("shard %d %s", shard.Number, t.What)
@@ -56,7 +56,7 @@ func (c *Cluster) Owned(m *journal.Member) (n int) {
 	return n
 }
 
-// Silent returns a sentence with the shards that did not answer; "" if all did.
+// Silent returns a sentence that names the shards that did not answer; "" for an empty list.
 func Silent(shards []int) string {
 	switch len(shards) {
 	case 0:
@@ -67,7 +67,7 @@ func Silent(shards []int) string {
 	return fmt.Sprintf("shards %s did not answer; their runs are missing", numbers(shards))
 }
 
-// numbers formats sorted numbers, consecutive ones as a range.
+// numbers formats a sorted list: three or more consecutive numbers as a range, such as "1, 4-7".
 func numbers(list []int) string {
 	var parts []string
 	for i := 0; i < len(list); {

@@ -10,10 +10,10 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// Code says for programs why an operation failed.
+// Code is the reason why an operation failed, for programs.
 type Code string
 
-// The codes. Codes are only ever added.
+// The codes of errors. They are part of the API: a code is never removed or renamed.
 const (
 	CodeBadRequest   Code = "bad-request"
 	CodeUnauthorized Code = "unauthorized"
@@ -21,22 +21,22 @@ const (
 	CodeNotFound     Code = "not-found"
 	CodeMethod       Code = "method-not-allowed"
 	CodeAmbiguous    Code = "ambiguous"
-	CodeState        Code = "not-possible-now"
-	CodeConflict     Code = "key-taken"
+	CodeState        Code = "not-possible-now" // the state of the run or the session forbids it
+	CodeConflict     Code = "key-taken"        // a run of another workflow has the key
 	CodeDead         Code = "run-dead"
 	CodeCanceled     Code = "run-canceled"
-	CodeReplaced     Code = "run-replaced"
+	CodeReplaced     Code = "run-replaced" // another run took its place
 	CodeTooLarge     Code = "too-large"
 	CodeMediaType    Code = "media-type"
-	CodeHost         Code = "unknown-host"
-	CodeNoEngine     Code = "no-engine"
-	CodeBusy         Code = "busy"
-	CodeClosed       Code = "closed"
-	CodeAway         Code = "away" // a shard has no owner at the moment
+	CodeHost         Code = "unknown-host" // of the Host header
+	CodeNoEngine     Code = "no-engine"    // the server is a gateway alone
+	CodeBusy         Code = "busy"         // too many event streams are open
+	CodeClosed       Code = "closed"       // the server shuts down, or the request was canceled or timed out
+	CodeAway         Code = "away"         // a shard has no owner at the moment
 	CodeInternal     Code = "internal"
 )
 
-// HTTPStatus returns the status with which a failure is answered over HTTP.
+// HTTPStatus returns the HTTP status of a response with the code.
 func (c Code) HTTPStatus() int {
 	switch c {
 	case CodeBadRequest:
@@ -64,11 +64,11 @@ func (c Code) HTTPStatus() int {
 	}
 }
 
-// causes has the code of each error that an operation may return. The first match counts.
+// causes maps the errors of operations to codes. [AsError] uses the first that matches.
 var causes = []struct {
 	err   error
 	code  Code
-	field string // that the error is about
+	field string // field of the request that caused the error; may be empty
 }{
 	{engine.ErrNotFound, CodeNotFound, ""},
 	{session.ErrUnknown, CodeNotFound, ""},
@@ -82,39 +82,40 @@ var causes = []struct {
 	{context.DeadlineExceeded, CodeClosed, ""}, // another process did not answer in time
 }
 
-// Error is why an operation failed. Its JSON form is the body of the API's response, and the
-// client returns it as it was received.
+// Error is the error of an operation. Its JSON form is the body of the API's response; package
+// client decodes that body into an Error again.
 type Error struct {
-	Status     int      `json:"status"` // of HTTP
+	Status     int      `json:"status"` // HTTP status of the response
 	Code       Code     `json:"code"`
 	Message    string   `json:"error"`
-	Field      string   `json:"field,omitempty"`      // of the request
+	Field      string   `json:"field,omitempty"`      // field of the request that is wrong
 	Hint       string   `json:"hint,omitempty"`       // what to do
-	Candidates []string `json:"candidates,omitempty"` // runs that an ambiguous name may mean
-	Outcome    *Outcome `json:"run,omitempty"`        // of a run that did not succeed
+	Candidates []string `json:"candidates,omitempty"` // ids of the runs that match an ambiguous name
+	Outcome    *Outcome `json:"run,omitempty"`        // the run whose result was requested and that did not succeed
 	Err        error    `json:"-"`                    // the cause; may be nil
 }
 
-// NewError returns an error with the status of its code.
+// NewError returns an error with the HTTP status of the code. hint says what to do, and may be
+// empty.
 func NewError(code Code, message, hint string) *Error {
 	return &Error{Status: code.HTTPStatus(), Code: code, Message: message, Hint: hint}
 }
 
-// Invalid returns an error about a field of the request.
+// Invalid returns an error with [CodeBadRequest] about a field of the request.
 func Invalid(field, format string, args ...any) *Error {
 	e := NewError(CodeBadRequest, fmt.Sprintf(format, args...), "")
 	e.Field = field
 	return e
 }
 
-// WithHint sets what to do, and returns the error.
+// WithHint sets the hint of the error, and returns the error.
 func (e *Error) WithHint(hint string) *Error {
 	e.Hint = hint
 	return e
 }
 
-// AsError returns the error as an [*Error]: itself, the one that it wraps, or one with the code
-// of its cause.
+// AsError converts an error to an [*Error]. It returns the one that err is or wraps, or else a new
+// one with the code of the cause; an unknown cause has [CodeInternal].
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -134,7 +135,7 @@ func AsError(err error) *Error {
 	return e
 }
 
-// Error returns field, message and hint in one line.
+// Error returns the field, the message and the hint in one line.
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Field != "" {

@@ -10,12 +10,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Event is an event of the engine with a sentence for people, and with its number if it comes
-// from the stream of all events.
+// Event is an event of the engine with a sentence that describes it.
 type Event struct {
-	Seq     uint64
+	Seq     uint64 // number in the stream of all events; 0 for an event of the history of a run
 	Message string
-	Member  string // the process of a cluster in which it happened; empty for this one
+	Member  string // the cluster member in which it happened; empty for this process
 	retry.Event
 }
 
@@ -39,7 +38,7 @@ func (e Event) MarshalJSON() ([]byte, error) {
 	return append(more, inner[1:]...), nil
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
+// UnmarshalJSON decodes the form that MarshalJSON encodes.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	var more eventExtra
 	if err := json.Unmarshal(data, &more); err != nil {
@@ -49,7 +48,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, &e.Event)
 }
 
-// Kinds returns the names of the kinds of events.
+// Kinds returns the names of all kinds of events that the engine sends.
 func Kinds() (names []string) {
 	for k := retry.AttemptStarted; k <= retry.NeedsHandler; k++ {
 		names = append(names, k.String())
@@ -57,17 +56,17 @@ func Kinds() (names []string) {
 	return names
 }
 
-// Heartbeat is how often a server sends something to every reader of a stream of events.
+// Heartbeat is the longest time that a server sends nothing on an open event stream.
 const Heartbeat = 15 * time.Second
 
-// Missed tells a reader of a stream that it did not receive all events.
+// Missed is a message in an event stream: the reader did not receive all events.
 type Missed struct {
-	Count uint64 `json:"missed"` // 0 means unknown: the server was restarted
+	Count uint64 `json:"missed"` // number of events; 0 means unknown, since the server was restarted
 	Why   string `json:"why"`
 }
 
-// Describe returns a sentence about the event. The number is that of the retry that follows a
-// failed attempt; 0 means unknown.
+// Describe returns a sentence about the event. number is the number of the retry that follows a
+// failed attempt, for an event of the kind [retry.Waiting]; 0 means unknown.
 func Describe(e *retry.Event, number int) string {
 	what := "Attempt " + ofLimit(e.Attempt, e.Attempts)
 	if e.Step != "" {
@@ -148,8 +147,9 @@ func describeEnd(e *retry.Event) string {
 	return text
 }
 
-// ofLimit returns "2/5", or "2" if there is no limit or the number exceeds it: a run that is
-// retried continues its numbers, and lost attempts do not count against the limit.
+// ofLimit returns "2/5", or "2" if there is no limit or n exceeds it. n may exceed the limit
+// because attempts keep their numbering when a run is retried, and because lost attempts have a
+// number but do not count against the limit.
 func ofLimit(n, most int) string {
 	if most == retry.Unlimited || n > most {
 		return fmt.Sprint(n)
@@ -171,8 +171,8 @@ func errText(err error) string {
 	return err.Error()
 }
 
-// timedOut returns the sentence for a timeout if the error of an attempt is one, else "". The
-// engine stores only the text of an error, and the step may have added to it.
+// timedOut returns a sentence if the text of an attempt's error reports a timeout, else "". It
+// searches the text because the engine stores only that, and the step may have added to it.
 func timedOut(text string) string {
 	_, rest, ok := strings.Cut(text, engine.ErrTimeout.Error()+" after ")
 	if !ok {
@@ -197,9 +197,9 @@ func TimeoutText(i *engine.Info) string {
 	return overdue(i, *i.Ended)
 }
 
-// overdue returns a sentence if the deadline of the run had passed at a time, else "". The timeout
-// counts from the start, from the last retry, or from the first attempt of a run that was
-// started for later.
+// overdue returns a sentence with the timeout of the run if its deadline is not after the time at,
+// else "". The timeout counts from the start of the run, from its last retry, or, for a run that
+// was started for later, from its first attempt.
 func overdue(i *engine.Info, at time.Time) string {
 	if i.Deadline == nil || at.Before(*i.Deadline) {
 		return ""
@@ -217,8 +217,8 @@ func overdue(i *engine.Info, at time.Time) string {
 	return fmt.Sprintf("Operation timed out after %dms", limit.Milliseconds())
 }
 
-// firstAttempt returns the start of the first attempt since a time, or that time if there is
-// none.
+// firstAttempt returns when the first attempt started that did not start before since. It returns
+// since if there is none.
 func firstAttempt(i *engine.Info, since time.Time) time.Time {
 	var first time.Time
 	for _, s := range i.Steps {

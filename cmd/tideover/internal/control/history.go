@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// History returns the events of a run so far, in order. They come from the history that is stored
-// with the run, so that they are the same after a restart of the server.
+// History returns the events of a run so far, in order of time. It builds them from the stored
+// notes and attempts of the run, so that they are the same after a restart of the server.
 func History(i *engine.Info) []Event {
 	f := &history{info: i}
 	for _, n := range i.Notes {
@@ -44,14 +44,14 @@ var noteKinds = map[string]retry.EventKind{
 	"paused": retry.Paused, "resumed": retry.Resumed,
 }
 
-// addNote adds an event of the run as a whole.
+// addNote adds the event for a note of the run, if its kind is in noteKinds.
 func (f *history) addNote(n engine.Note) {
 	if kind, ok := noteKinds[n.What]; ok {
 		f.add(retry.Event{Kind: kind, Time: n.At, Step: n.Step, Note: n.Text}, 0)
 	}
 }
 
-// addStep adds the events of a step.
+// addStep adds the events of the attempts of a step, and its progress if an attempt is running.
 func (f *history) addStep(s *engine.StepInfo) {
 	limit := 1
 	if p, err := retry.Parse(s.Policy); err == nil {
@@ -80,8 +80,8 @@ func (f *history) addStep(s *engine.StepInfo) {
 	}
 }
 
-// retriedBefore returns the time of the last retry of the run before t. A retry gives the steps
-// new attempts.
+// retriedBefore returns the time of the last retry of the run that is not after t; zero if there is
+// none. A retry resets the number of failed attempts.
 func (f *history) retriedBefore(t time.Time) (at time.Time) {
 	for _, n := range f.info.Notes {
 		if n.What == "retried" && !n.At.After(t) && n.At.After(at) {
@@ -91,7 +91,8 @@ func (f *history) retriedBefore(t time.Time) (at time.Time) {
 	return at
 }
 
-// addAttempt adds the events of an attempt and of the wait after it.
+// addAttempt adds the events of an attempt and of the wait after it. base has the fields that these
+// events share. failed is how many attempts have failed since the last retry of the run.
 func (f *history) addAttempt(base retry.Event, a *engine.AttemptInfo, failed int) {
 	add := func(kind retry.EventKind, at time.Time, change func(*retry.Event)) {
 		e := base
@@ -113,7 +114,7 @@ func (f *history) addAttempt(base retry.Event, a *engine.AttemptInfo, failed int
 	case "failed":
 		add(retry.AttemptFailed, at, fail)
 		if text := overdue(f.info, at); text != "" && timedOut(a.Error) != "" {
-			f.list[len(f.list)-1].Message = text // the timeout of the run, not the rest of it
+			f.list[len(f.list)-1].Message = text // shows the timeout of the run, not the part of it that this attempt had
 		}
 	case "late":
 		add(retry.AttemptFailed, at, func(e *retry.Event) { fail(e); e.Note = "the run was over" })
@@ -138,7 +139,7 @@ func (f *history) addAttempt(base retry.Event, a *engine.AttemptInfo, failed int
 	}
 }
 
-// addEnd adds the outcome of the run as the last event.
+// addEnd adds the event for the end of a run that succeeded or is dead.
 func (f *history) addEnd() {
 	i := f.info
 	if i.Ended == nil {
@@ -159,7 +160,7 @@ func (f *history) addEnd() {
 	}
 }
 
-// sourceOf returns the source of a wait by its name.
+// sourceOf returns the source of a wait by its name; ByPolicy for an unknown name.
 func sourceOf(name string) retry.Source {
 	for s := retry.ByPolicy; s <= retry.ByEngine; s++ {
 		if s.String() == name {
@@ -169,7 +170,7 @@ func sourceOf(name string) retry.Source {
 	return retry.ByPolicy
 }
 
-// reasonOf returns a reason by its name; 0 for one that is not known.
+// reasonOf returns the reason with the name; 0 for an unknown name.
 func reasonOf(name string) retry.Reason {
 	r, _ := retry.ParseReason(name)
 	return r

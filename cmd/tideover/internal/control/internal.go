@@ -2,7 +2,8 @@ package control
 
 import "strings"
 
-// Parts of the names of workflows that tideover defines itself. The configuration rejects them.
+// Parts of the names of workflows that tideover defines itself. The configuration rejects other
+// workflows with such names.
 const (
 	sessionPrefix = "session."
 	NotifyPrefix  = "notify."
@@ -11,9 +12,9 @@ const (
 	answers       = jobPrefix + "answer"
 )
 
-// Internal reports whether tideover starts the runs of a workflow itself: those of sessions,
-// messages, answers to jobs, and follow-up runs of runs that gave up. Users neither start nor
-// repeat them, and lists contain them only on request.
+// Internal reports whether tideover starts the runs of a workflow itself: sessions, messages,
+// answers to jobs, and follow-up runs of runs that gave up. Users can't start or repeat these
+// runs, and lists contain them only on request.
 func Internal(workflow string) bool {
 	return workflow == answers || strings.HasPrefix(workflow, sessionPrefix) || strings.HasPrefix(workflow, NotifyPrefix) || strings.HasSuffix(workflow, GiveUpSuffix)
 }
@@ -24,25 +25,25 @@ func Message(workflow string) bool {
 	return strings.HasPrefix(workflow, NotifyPrefix) && !strings.HasSuffix(workflow, GiveUpSuffix)
 }
 
-// InternalNames returns patterns for the names of [Internal] workflows, for a filter of the
-// engine.
+// InternalNames returns patterns that match the names of [Internal] workflows, for the Exclude of
+// an [engine.Filter].
 func InternalNames() []string {
 	return []string{sessionPrefix + "*", NotifyPrefix + "*", "*" + GiveUpSuffix, answers}
 }
 
-// Startable returns an error for a workflow whose runs a user may neither start nor repeat: one
-// that is [Internal], or a job that customers request.
+// Startable returns an error if users can neither start nor repeat runs of the workflow: it is
+// [Internal], or it is a NIP-90 job that customers start.
 func Startable(workflow string) error {
 	if !Internal(workflow) && !strings.HasPrefix(workflow, jobPrefix) {
 		return nil
 	}
 	switch {
 	case strings.HasSuffix(workflow, GiveUpSuffix):
-		return NewError(CodeState, workflow+" is started when a run gives up", "retry the one that failed")
+		return NewError(CodeState, workflow+" is started when a run gives up", "retry that run instead")
 	case strings.HasPrefix(workflow, sessionPrefix):
 		return NewError(CodeState, workflow+" is a session; use tideover sessions", "")
 	case strings.HasPrefix(workflow, jobPrefix):
-		return NewError(CodeState, workflow+" is started by who asks for it over Nostr", "use tideover nip90 request")
+		return NewError(CodeState, workflow+" is started only by a request over Nostr", "use tideover nip90 request")
 	}
 	return NewError(CodeState, workflow+" sends messages", "use tideover notify")
 }

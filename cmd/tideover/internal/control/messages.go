@@ -16,18 +16,18 @@ import (
 type Messages struct {
 	runs     *Runs
 	settings func() Settings
-	place    func() notify.Place // may be nil
+	place    func() notify.Place // returns the origin of messages; may be nil
 }
 
-// Notifier sends messages.
+// Notifier describes a notifier, which sends messages.
 type Notifier struct {
 	Name     string
-	Workflow string // whose runs send its messages
-	Policy   string // of the attempts to send one
+	Workflow string // the workflow whose runs send its messages
+	Policy   string // retry policy for sending a message
 	NotifierSettings
 }
 
-// Notifiers returns the notifiers by name.
+// Notifiers returns the notifiers, sorted by name.
 func (m *Messages) Notifiers() (list []Notifier) {
 	settings := m.settings()
 	for _, flow := range m.runs.Definitions() {
@@ -59,8 +59,8 @@ func (m *Messages) workflow(name string) (*engine.Workflow, error) {
 	return flow, nil
 }
 
-// SendTest starts the run of a test message. Like every message it is retried, and listed with
-// the others.
+// SendTest starts a run that sends a test message. The run is retried and listed like that of any
+// other message. by names the user who requests it.
 func (m *Messages) SendTest(ctx context.Context, name, by string) error {
 	flow, err := m.workflow(name)
 	if err != nil {

@@ -11,23 +11,24 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// Gateway has providers. A [*gateway.Gateway] is one.
+// Gateway is the part of a [*gateway.Gateway] that [Providers] needs.
 type Gateway interface {
 	// Status returns the state of all providers.
 	Status() []gateway.Status
 
-	// Control applies one of gateway.Actions to a provider. The error wraps
-	// gateway.ErrUnknownProvider or gateway.ErrUnknownAction if there is no such thing.
+	// Control applies one of gateway.Actions to a provider. The error for an unknown name wraps
+	// gateway.ErrUnknownProvider or gateway.ErrUnknownAction.
 	Control(name, action string) error
 }
 
 // Providers has the operations on the providers of the gateway.
 type Providers struct {
-	gateway Gateway // may be nil
+	gateway Gateway // nil means no providers
 	log     *slog.Logger
 }
 
-// NewProviders returns the operations on the providers of a gateway, which may be nil.
+// NewProviders returns the operations on the providers of a gateway. A nil gateway has no
+// providers; a nil logger means slog.Default.
 func NewProviders(g Gateway, log *slog.Logger) *Providers {
 	return &Providers{g, cmp.Or(log, slog.Default())}
 }
@@ -54,8 +55,8 @@ func (p *Providers) Get(name string) (gateway.Status, error) {
 	return gateway.Status{}, e
 }
 
-// Apply applies one of [gateway.Actions] to a provider and returns its state after that. It logs
-// the action and who requested it: a provider has no history.
+// Apply applies one of [gateway.Actions] to a provider and returns the new state. It logs the
+// action and by, which names the user, since a provider has no history that could show them.
 func (p *Providers) Apply(name, action, by string) (gateway.Status, error) {
 	before, err := p.Get(name)
 	if err != nil {

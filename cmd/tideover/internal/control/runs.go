@@ -18,7 +18,8 @@ import (
 // Runs has the operations on runs and workflows.
 type Runs struct{ engine *engine.Engine }
 
-// Find returns the id of the run that a text names: its id, the beginning of the id, or its key.
+// Find returns the id of the run that text names. The text may be the id, the beginning of the id,
+// or the key of the run. If several runs match, the error has the code [CodeAmbiguous].
 func (r *Runs) Find(ctx context.Context, text string) (string, error) {
 	ids, err := r.engine.Find(ctx, text, 11)
 	switch {
@@ -27,7 +28,7 @@ func (r *Runs) Find(ctx context.Context, text string) (string, error) {
 	case len(ids) == 0:
 		return "", fmt.Errorf("%w: %s", engine.ErrNotFound, Excerpt(text))
 	case len(ids) > 1:
-		e := NewError(CodeAmbiguous, fmt.Sprintf("%q may stand for several runs", Excerpt(text)), "use more of the id")
+		e := NewError(CodeAmbiguous, fmt.Sprintf("%q matches several runs", Excerpt(text)), "use more of the id")
 		e.Candidates = ids[:min(len(ids), 10)]
 		return "", e
 	}
@@ -39,7 +40,7 @@ func (r *Runs) Get(ctx context.Context, id string) (*engine.Info, error) {
 	return r.engine.Get(ctx, id)
 }
 
-// Lookup returns the run that a text names, as for [Runs.Find].
+// Lookup returns the run that text names, as in [Runs.Find].
 func (r *Runs) Lookup(ctx context.Context, text string) (*engine.Info, error) {
 	id, err := r.Find(ctx, text)
 	if err != nil {
@@ -48,19 +49,19 @@ func (r *Runs) Lookup(ctx context.Context, text string) (*engine.Info, error) {
 	return r.engine.Get(ctx, id)
 }
 
-// Wait waits for the end of a run.
+// Wait waits until a run has ended, and returns the run.
 func (r *Runs) Wait(ctx context.Context, id string) (*engine.Info, error) {
 	return r.engine.Wait(ctx, id)
 }
 
-// Events returns the events after a number, and how many were missed before each, until the
-// context ends. It first returns the events that the engine has kept.
+// Events yields the events whose number is greater than after, first those that the engine has
+// kept, until the context ends. With each event it yields how many events before it were missed.
 func (r *Runs) Events(ctx context.Context, after uint64) iter.Seq2[engine.Event, uint64] {
 	return r.engine.Events(ctx, after)
 }
 
-// LastEvent returns the number of the last event; 0 if there was none. The engine keeps its
-// latest events from the first call on.
+// LastEvent returns the number of the last event that the engine has kept; 0 if there is none. The
+// first call makes the engine keep its latest events.
 func (r *Runs) LastEvent() (seq uint64) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -70,7 +71,7 @@ func (r *Runs) LastEvent() (seq uint64) {
 	return seq
 }
 
-// options returns the options of the start for the engine.
+// options converts the request to options of the engine. by names the user who starts the run.
 func (s *Start) options(by string) []engine.StartOption {
 	opts := []engine.StartOption{engine.Source(by)}
 	if s.Key != "" {
@@ -88,7 +89,7 @@ func (s *Start) options(by string) []engine.StartOption {
 	return opts
 }
 
-// Start starts a run.
+// Start starts a run. by names the user who starts it, in the history of the run.
 func (r *Runs) Start(ctx context.Context, s Start, by string) (Started, error) {
 	if s.Workflow == "" {
 		return Started{}, Invalid("workflow", "is missing")
@@ -108,7 +109,7 @@ func (r *Runs) Start(ctx context.Context, s Start, by string) (Started, error) {
 	return Started{run.ID, run.Existing, run.InputDiffers}, err
 }
 
-// suggestWorkflow returns the hint for a name that no workflow has.
+// suggestWorkflow returns a hint for an unknown workflow: the names that exist.
 func suggestWorkflow(name string, list []*engine.Workflow) string {
 	var names []string
 	for _, w := range list {
@@ -120,7 +121,7 @@ func suggestWorkflow(name string, list []*engine.Workflow) string {
 	return strictyaml.SuggestName("workflow", name, names)
 }
 
-// Validate returns an error for a filter with a value that does not exist.
+// Validate returns an error for an unknown state or order, or a negative number of attempts.
 func (f *Filter) Validate() error {
 	for _, s := range f.States {
 		if !slices.Contains(stateNames, s) {
@@ -136,7 +137,8 @@ func (f *Filter) Validate() error {
 	return nil
 }
 
-// exclude returns the workflows whose runs the filter leaves out.
+// exclude returns patterns for the workflows that the filter leaves out: the [Internal] ones, unless
+// the filter includes them or names a workflow.
 func (f *Filter) exclude() []string {
 	if f.Internal || f.Workflow != "" {
 		return nil
@@ -144,7 +146,7 @@ func (f *Filter) exclude() []string {
 	return InternalNames()
 }
 
-// engine returns the filter of the engine.
+// engine converts the filter to that of the engine.
 func (f *Filter) engine() engine.Filter {
 	return engine.Filter{
 		States: f.States, Workflow: f.Workflow, Exclude: f.exclude(), Search: f.Search, ErrorLike: f.Error, Since: f.Since, Until: f.Until,
@@ -152,8 +154,8 @@ func (f *Filter) engine() engine.Filter {
 	}
 }
 
-// List returns one page of a list of runs. The error of a cursor of another list is about the
-// field "after".
+// List returns one page of the runs that match a filter. If the cursor f.After belongs to another
+// list, the error names the field "after".
 func (r *Runs) List(ctx context.Context, f Filter) (engine.Page, error) {
 	page, err := r.engine.List(ctx, f.engine())
 	if err != nil && f.After != "" && !errors.Is(err, engine.ErrClosed) {
@@ -161,13 +163,14 @@ func (r *Runs) List(ctx context.Context, f Filter) (engine.Page, error) {
 		first := f
 		first.After, first.Limit = "", 1
 		if _, err := r.engine.List(ctx, first.engine()); err == nil {
-			return page, Invalid("after", "%q is not from a page of the same list", Excerpt(f.After))
+			return page, Invalid("after", "%q is not the cursor of a page of this list", Excerpt(f.After))
 		}
 	}
 	return page, err
 }
 
-// checkWorkflow returns an error if there is no workflow of the name, and no run of one.
+// checkWorkflow returns an error if the name is unknown: no workflow has it, and no run belongs to a
+// workflow that had it. An empty name is valid.
 func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
 	if _, ok := r.engine.Workflow(name); ok || name == "" {
 		return nil
@@ -186,8 +189,7 @@ func (r *Runs) checkWorkflow(ctx context.Context, name string) error {
 	return NewError(CodeNotFound, fmt.Sprintf("unknown workflow %q", Excerpt(name)), suggestWorkflow(name, r.engine.Workflows()))
 }
 
-// ListOf is [Runs.List], with an error if the filter names an unknown workflow and the list is
-// empty because of that.
+// ListOf is [Runs.List], but an empty list is an error if the filter names an unknown workflow.
 func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 	page, err := r.List(ctx, f)
 	if err == nil && len(page.Runs) == 0 && f.After == "" {
@@ -197,7 +199,7 @@ func (r *Runs) ListOf(ctx context.Context, f Filter) (engine.Page, error) {
 	return page, err
 }
 
-// Cancel ends a run.
+// Cancel ends a run and its attempts.
 func (r *Runs) Cancel(ctx context.Context, id, by string) error {
 	return r.explain(ctx, id, r.engine.Cancel(ctx, id, by))
 }
@@ -207,12 +209,13 @@ func (r *Runs) Retry(ctx context.Context, id, by string) error {
 	return r.explain(ctx, id, r.engine.Retry(ctx, id, by))
 }
 
-// Wake ends the waits of a run.
+// Wake ends the waits of a run, so that its next attempts start now.
 func (r *Runs) Wake(ctx context.Context, id, by string) error {
 	return r.explain(ctx, id, r.engine.Wake(ctx, id, by))
 }
 
-// explain returns a better error if an operation was refused because the run is over.
+// explain returns a clearer error if the engine refused an operation because the run was replaced
+// or canceled. It returns all other errors, and nil, unchanged.
 func (r *Runs) explain(ctx context.Context, id string, err error) error {
 	if !errors.Is(err, engine.ErrState) {
 		return err
@@ -229,7 +232,8 @@ func (r *Runs) explain(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// Repeatable returns an error if no other run can be started in place of the run.
+// Repeatable returns an error if no new run can be started in place of the run: users can't start
+// its workflow, or another run has replaced it already.
 func Repeatable(i *engine.Info) error {
 	if err := Startable(i.Workflow); err != nil {
 		return err
@@ -240,17 +244,17 @@ func Repeatable(i *engine.Info) error {
 	return nil
 }
 
-// replaced is the error of an operation on a run that another run has replaced.
+// replaced returns the error for an operation on a run that another run has replaced.
 func replaced(i *engine.Info) *Error {
 	e := NewError(CodeState, "run "+i.ID+" was replaced", "")
 	if i.ReplacedBy != "" {
 		e.Message += " by " + i.ReplacedBy
-		e.Hint = "do it with that one"
+		e.Hint = "use that run instead"
 	}
 	return e
 }
 
-// repeatable returns the run if another run can be started in its place.
+// repeatable returns the run with the id, or the error of [Repeatable].
 func (r *Runs) repeatable(ctx context.Context, id string) (*engine.Info, error) {
 	info, err := r.engine.Get(ctx, id)
 	if err != nil {
@@ -259,7 +263,7 @@ func (r *Runs) repeatable(ctx context.Context, id string) (*engine.Info, error) 
 	return info, Repeatable(info)
 }
 
-// Replay starts a run in place of one that has ended, with another input unless it is nil.
+// Replay starts a new run in place of one that has ended. A nil input means that of the old run.
 func (r *Runs) Replay(ctx context.Context, id string, input json.RawMessage, by string) (Started, error) {
 	if _, err := r.repeatable(ctx, id); err != nil {
 		return Started{}, err
@@ -268,7 +272,8 @@ func (r *Runs) Replay(ctx context.Context, id string, input json.RawMessage, by 
 	return Started{ID: run.ID}, err
 }
 
-// Rerun starts a run in place of one that has ended, from a step on.
+// Rerun starts a new run in place of one that has ended. It begins with the step of the request and
+// keeps the results of the steps before it.
 func (r *Runs) Rerun(ctx context.Context, q engine.RerunRequest) (Started, error) {
 	info, err := r.repeatable(ctx, q.Run)
 	if err != nil {
@@ -281,9 +286,10 @@ func (r *Runs) Rerun(ctx context.Context, q engine.RerunRequest) (Started, error
 	return Started{ID: run.ID}, err
 }
 
-// RetryLatest starts a run in place of one that has ended, with the current definition and the
-// results of the steps that are the same. from is the step to begin with; nil means the first
-// that failed or has changed. input replaces that of the run unless it is nil.
+// RetryLatest starts a new run in place of one that has ended. The new run uses the current
+// definition of the workflow and keeps the results of steps that have not changed. from is the step
+// to begin with; nil means the first that failed or has changed. A nil input means that of the old
+// run. from and input can't be combined.
 func (r *Runs) RetryLatest(ctx context.Context, id string, from *string, input json.RawMessage, by string) (Started, error) {
 	info, err := r.repeatable(ctx, id)
 	if err != nil {
@@ -292,9 +298,9 @@ func (r *Runs) RetryLatest(ctx context.Context, id string, from *string, input j
 	latest := engine.Latest{Input: input}
 	if from != nil {
 		if latest.From = *from; input != nil {
-			return Started{}, Invalid("input", "from is given too; one of them is possible, since another input changes all results")
+			return Started{}, Invalid("input", "can't be combined with from: another input changes the results of all steps")
 		}
-		// For an unknown workflow the engine returns a better error.
+		// If the workflow no longer exists, the error of the engine is clearer.
 		if flow, ok := r.engine.Workflow(info.Workflow); ok {
 			if err := hasStep("from", info.Workflow, flow.Steps(), latest.From); err != nil {
 				return Started{}, err
@@ -305,7 +311,7 @@ func (r *Runs) RetryLatest(ctx context.Context, id string, from *string, input j
 	return Started{ID: run.ID}, explainLatest(err)
 }
 
-// hasStep returns an error if the steps do not include one of the name.
+// hasStep returns an error about the field if none of the steps has the name.
 func hasStep(field, workflow string, steps []engine.StepInfo, name string) error {
 	var names []string
 	for _, s := range steps {
@@ -318,7 +324,7 @@ func hasStep(field, workflow string, steps []engine.StepInfo, name string) error
 	return e.WithHint(strictyaml.SuggestName("step", name, names))
 }
 
-// explainLatest adds a hint if the current definition lacks steps of the run.
+// explainLatest adds a hint to the error of a run with steps that the current definition lacks.
 func explainLatest(err error) error {
 	removed, ok := errors.AsType[*engine.RemovedStepsError](err)
 	if !ok {
@@ -339,8 +345,8 @@ func NewOutcome(i *engine.Info) *Outcome {
 	}
 }
 
-// Result returns the output of a run that has succeeded, and false for one that is not over. The
-// error of a run that is over and has not succeeded has the run's outcome.
+// Result returns the output of a run that has succeeded. over is false if the run has not ended. If
+// it has ended without success, the error has the outcome of the run.
 func Result(i *engine.Info) (output json.RawMessage, over bool, err error) {
 	var e *Error
 	switch i.State {

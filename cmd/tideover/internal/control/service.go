@@ -13,23 +13,23 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Service has all operations on a server, by their subject.
+// Service has all operations on a server, grouped by what they operate on.
 type Service struct {
 	Runs      *Runs     // nil without an engine
-	Sessions  *Sessions // nil if the server has none
+	Sessions  *Sessions // nil if the server can't run sessions
 	Providers *Providers
 	Messages  *Messages // nil without an engine
 	System    *System
 }
 
-// Config says what a [Service] operates on. Every field may be zero.
+// Config has the components of a server that a [Service] operates on. Every field may be zero.
 type Config struct {
 	Engine    *engine.Engine // nil means a gateway alone
 	Clustered bool           // the engine shares its work with other processes
-	Sessions  SessionManager // nil means none
-	Providers Gateway        // nil means none
+	Sessions  SessionManager // nil means no sessions
+	Providers Gateway        // nil means no providers
 
-	Data    string // data folder of the server, in which no backup may be made; empty means unknown
+	Data    string // data folder of the server; no backup may be stored in it; empty means unknown
 	Version string // such as "tideover v1.2.3 0123abcd, go1.26"
 	Logger  *slog.Logger
 
@@ -37,12 +37,12 @@ type Config struct {
 	ConfigFile func() ConfigFile
 	Storms     func() []storm.Storm
 	Doctor     func() Diagnosis           // checks the machine and the configuration
-	Findings   func() []doctor.Finding    // of the machine and the addresses, without the engine's warnings
-	Place      func() notify.Place        // where messages come from
-	Relays     func() []nostr.RelayStatus // of NIP-90
+	Findings   func() []doctor.Finding    // about the machine and the addresses, without the engine's warnings
+	Place      func() notify.Place        // the origin that messages name
+	Relays     func() []nostr.RelayStatus // state of the relays for NIP-90
 }
 
-// New returns the service.
+// New returns a service for the components in c.
 func New(c Config) *Service {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	version, _, _ := strings.Cut(strings.TrimPrefix(c.Version, "tideover "), " ")

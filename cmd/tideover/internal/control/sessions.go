@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// SessionManager runs sessions. A [*session.Manager] is one.
+// SessionManager is the part of a [*session.Manager] that [Sessions] needs.
 type SessionManager interface {
 	List(ctx context.Context) ([]session.Status, error)
 	Get(ctx context.Context, name string) (session.Status, error)
@@ -26,10 +26,11 @@ type SessionManager interface {
 	ReportLimit(ctx context.Context, name string, report session.LimitReport, by string) error
 }
 
-// Sessions has the operations on sessions: those of its manager, with the errors of the API.
+// Sessions has the operations on sessions. It validates requests and passes them to its manager.
 type Sessions struct{ SessionManager }
 
-// ReadOutput returns the output of a session after a position.
+// ReadOutput returns the output of a session after a position; "" is the beginning of the output
+// that is kept.
 func (s *Sessions) ReadOutput(ctx context.Context, name, after string) (session.OutputPart, error) {
 	part, err := s.SessionManager.ReadOutput(ctx, name, after)
 	if errors.Is(err, session.ErrPosition) {
@@ -38,24 +39,24 @@ func (s *Sessions) ReadOutput(ctx context.Context, name, after string) (session.
 	return part, err
 }
 
-// Validate returns an error for a pause that is over or contradicts itself.
+// Validate returns an error if the end of the pause is in the past, or set in two ways.
 func (p *SessionPause) Validate() error {
 	if p.Until.IsZero() {
 		return nil
 	}
 	if p.Tonight {
-		return Invalid("tonight", "until is given too; one of them is enough")
+		return Invalid("tonight", "can't be combined with until")
 	}
 	if err := CheckMoment(p.Until); err != nil {
 		return Invalid("until", "%v", err)
 	}
 	if !p.Until.After(time.Now()) {
-		return Invalid("until", "%s is over", p.Until.Format(time.RFC3339))
+		return Invalid("until", "%s is in the past", p.Until.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// Pause pauses a session.
+// Pause pauses a session. by names the user who requests it.
 func (s *Sessions) Pause(ctx context.Context, name string, p SessionPause, by string) error {
 	if p.Tonight {
 		p.Until = s.Tonight(name)
@@ -66,7 +67,7 @@ func (s *Sessions) Pause(ctx context.Context, name string, p SessionPause, by st
 	return s.PauseUntil(ctx, name, p.Until, by)
 }
 
-// ReportLimit reports a limit that the program of a session has reached.
+// ReportLimit records that the program of a session has reached a limit.
 func (s *Sessions) ReportLimit(ctx context.Context, name string, r session.LimitReport, by string) error {
 	if !slices.Contains(session.LimitReasons, r.Reason) {
 		return Invalid("reason", "%q is not a reason for a limit; want %s", Excerpt(r.Reason), strings.Join(session.LimitReasons, " or "))

@@ -11,8 +11,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// System has the operations on the server itself. Those that read the state of the engine are
-// only for a server that has one: see [Service].
+// System has the operations on the server itself. Only a server with an engine may call Status,
+// Stats, DiskUsage, Cluster and Backup.
 type System struct {
 	config  Config
 	engine  *engine.Engine // nil for a gateway alone
@@ -20,7 +20,7 @@ type System struct {
 	started time.Time
 }
 
-// Settings are the parts of the configuration in effect that can be shown.
+// Settings are the parts of the configuration in effect that the web pages show.
 type Settings struct {
 	Policies  map[string]retry.Policy     // by name
 	Notifiers map[string]NotifierSettings // by name
@@ -30,16 +30,16 @@ type Settings struct {
 // NotifierSettings are the settings of a notifier.
 type NotifierSettings struct {
 	Kind string   // such as ntfy; empty if the configuration is unknown
-	On   []string // the events that it sends
+	On   []string // the events about which it sends messages
 }
 
-// Reload is the last reload of the configuration file.
+// Reload is the result of the last reload of the configuration file.
 type Reload struct {
-	At  time.Time // zero if there was none
-	Err error     // why it failed; nil if it did not
+	At  time.Time // zero if there was no reload
+	Err error     // nil if it succeeded
 }
 
-// call calls a function of the configuration. A missing one returns zero.
+// call calls f and returns its result; if f is nil, the zero value.
 func call[T any](f func() T) (v T) {
 	if f != nil {
 		v = f()
@@ -50,26 +50,26 @@ func call[T any](f func() T) (v T) {
 // Settings returns the settings in effect; zero if they are unknown.
 func (s *System) Settings() Settings { return call(s.config.Settings) }
 
-// ConfigFile returns the result of the last reload in the form of the API.
+// ConfigFile returns the result of the last reload of the configuration file, for the API.
 func (s *System) ConfigFile() ConfigFile { return call(s.config.ConfigFile) }
 
-// Version returns the version of the program as it was given.
+// Version returns Config.Version.
 func (s *System) Version() string { return s.config.Version }
 
 // Clustered reports whether the engine shares its work with other processes.
 func (s *System) Clustered() bool { return s.config.Clustered }
 
-// Storms returns the retry storms at the moment.
+// Storms returns the current retry storms.
 func (s *System) Storms() []storm.Storm { return NotNil(call(s.config.Storms)) }
 
-// Relays returns the relays of NIP-90.
+// Relays returns the state of the Nostr relays that NIP-90 uses.
 func (s *System) Relays() []nostr.RelayStatus { return call(s.config.Relays) }
 
-// Health returns whether the server works.
+// Health returns whether the server is healthy: its engine runs and has no problems.
 func (s *System) Health() Health {
 	h := Health{OK: true}
 	if s.engine == nil {
-		return h // a gateway works as long as it answers
+		return h // a gateway that answers is healthy
 	}
 	for _, t := range s.engine.Troubles() {
 		h.Troubles = append(h.Troubles, t.What)
@@ -104,13 +104,13 @@ func (s *System) Status(ctx context.Context) (Status, error) {
 // Stats returns the counters of the engine.
 func (s *System) Stats(ctx context.Context) (engine.Stats, error) { return s.engine.Stats(ctx) }
 
-// DiskUsage is the size of the files of the engine, and the free space beside them.
+// DiskUsage has the sizes of the engine's files, and the free space on their file system.
 type DiskUsage struct {
-	Files map[string]int64 // by path in the data folder
-	Free  uint64           // 0 if unknown
+	Files map[string]int64 // bytes by path in the data folder
+	Free  uint64           // bytes; 0 if unknown
 }
 
-// DiskUsage returns the size of the data folder.
+// DiskUsage returns the sizes of the engine's files, and the free space.
 func (s *System) DiskUsage() (DiskUsage, error) {
 	files, err := s.engine.DiskUsage()
 	u := DiskUsage{Files: files}
@@ -122,19 +122,19 @@ func (s *System) DiskUsage() (DiskUsage, error) {
 	return u, err
 }
 
-// Doctor checks the server. The error of a server that can't be checked has the code
-// [CodeNotFound].
+// Doctor checks the machine and the configuration of the server. If the server has no such checks,
+// the error has the code [CodeNotFound].
 func (s *System) Doctor() (Diagnosis, error) {
 	if s.config.Doctor == nil {
-		return Diagnosis{}, NewError(CodeNotFound, "this server does not look at itself", "")
+		return Diagnosis{}, NewError(CodeNotFound, "this server has no doctor checks", "")
 	}
 	d := s.config.Doctor()
 	d.Findings = NotNil(d.Findings)
 	return d, nil
 }
 
-// Findings returns the findings about the machine and the addresses, and false if they are
-// unknown.
+// Findings returns the findings about the machine and the addresses. It returns false if the server
+// has no such checks.
 func (s *System) Findings() ([]doctor.Finding, bool) {
 	return call(s.config.Findings), s.config.Findings != nil
 }

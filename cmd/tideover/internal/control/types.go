@@ -11,43 +11,43 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// stateNames are the states of a run, in the order of its life.
+// stateNames are the states of a run, in the order in which lists of states show them.
 var stateNames = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused"}
 
-// States returns the states of a run, in the order of its life.
+// States returns all states of runs, from scheduled to paused.
 func States() []string { return append([]string(nil), stateNames...) }
 
 // Status is the state of the server.
 type Status struct {
 	Version      string           `json:"version"`
 	Started      time.Time        `json:"started"`
-	Uptime       float64          `json:"uptime_s"`
+	Uptime       float64          `json:"uptime_s"` // seconds
 	Workflows    []WorkflowCounts `json:"workflows"`
-	Timers       int              `json:"timers"`        // waits and deadlines
-	Running      int              `json:"running"`       // attempts
-	Stuck        int64            `json:"stuck"`         // handlers whose attempts were given up and that have not returned
-	NeedsHandler map[string]int   `json:"needs_handler"` // steps that wait for a handler, by handler
-	ViewBehind   int              `json:"view_behind"`   // runs that lists do not contain yet
-	Next         *time.Time       `json:"next,omitempty"`
-	Troubles     []engine.Trouble `json:"troubles"`
-	Warnings     []engine.Trouble `json:"warnings,omitempty"` // do not make the server unhealthy: scheduled starts that were refused
+	Timers       int              `json:"timers"`             // number of waits and deadlines
+	Running      int              `json:"running"`            // number of running attempts
+	Stuck        int64            `json:"stuck"`              // handlers whose attempts were given up and that have not returned
+	NeedsHandler map[string]int   `json:"needs_handler"`      // steps that wait for a handler, by handler
+	ViewBehind   int              `json:"view_behind"`        // runs that lists do not contain yet
+	Next         *time.Time       `json:"next,omitempty"`     // end of the first wait or deadline
+	Troubles     []engine.Trouble `json:"troubles"`           // problems that make the server unhealthy
+	Warnings     []engine.Trouble `json:"warnings,omitempty"` // other problems: scheduled starts that were refused
 	Storms       []storm.Storm    `json:"storms"`             // layers whose retries multiply the load at the moment
 	Config       ConfigFile       `json:"config"`
 	Silent       []int            `json:"silent,omitempty"` // shards that did not answer; their runs are not counted
 }
 
-// ConfigFile is the result of the last reload of the configuration file. A file with an error
-// changes nothing: the server keeps the configuration that it had.
+// ConfigFile is the result of the last reload of the configuration file. If the reload fails, the
+// server keeps its configuration.
 type ConfigFile struct {
 	Read    time.Time `json:"read,omitzero"`     // when it was last reloaded; zero if never
-	Problem string    `json:"problem,omitempty"` // why the reload failed; empty if it did not
+	Problem string    `json:"problem,omitempty"` // why the reload failed; empty if it succeeded
 	More    int       `json:"more,omitempty"`    // number of further problems
 }
 
-// WorkflowCounts is the number of runs of a workflow by state.
+// WorkflowCounts has the numbers of runs of a workflow.
 type WorkflowCounts struct {
 	Name   string         `json:"name"`
-	States map[string]int `json:"states"` // runs that are not finished, and dead ones
+	States map[string]int `json:"states"` // by state: runs that have not ended, and dead runs
 	Totals Totals         `json:"totals"`
 }
 
@@ -67,8 +67,8 @@ type Workflow struct {
 	Name      string        `json:"name"`
 	Timeout   time.Duration `json:"timeout_ns,omitempty"` // of a run; 0 means none
 	Steps     []Step        `json:"steps"`
-	Schedules []string      `json:"schedules,omitempty"` // names of those that start it
-	Next      *time.Time    `json:"next,omitempty"`      // the first start by one of them
+	Schedules []string      `json:"schedules,omitempty"` // names of the schedules that start it
+	Next      *time.Time    `json:"next,omitempty"`      // the next start by a schedule
 }
 
 // Workflows are the workflows that can be started.
@@ -77,29 +77,29 @@ type Workflows struct {
 	Missing   string     `json:"schedules_missing,omitempty"` // why the schedules are unknown: their owner does not answer
 }
 
-// Step is a step of a workflow as it is defined.
+// Step is the definition of a step of a workflow.
 type Step struct {
 	Name    string   `json:"name"`
-	Needs   []string `json:"needs,omitempty"`
+	Needs   []string `json:"needs,omitempty"` // steps that must succeed before it starts
 	Policy  string   `json:"policy"`
 	Handler string   `json:"handler"`
-	MaxLost int      `json:"max_lost"` // how many attempts in a row may be lost with a process before the step fails
+	MaxLost int      `json:"max_lost"` // how many attempts in a row may be lost because a process ended, before the step fails
 }
 
 // Start is a request to start a run.
 type Start struct {
 	Workflow string          `json:"workflow"`
 	Input    json.RawMessage `json:"input,omitempty"`
-	Key      string          `json:"key,omitempty"`
-	Timeout  Span            `json:"timeout,omitzero"`
-	At       time.Time       `json:"at,omitzero"`
-	In       Span            `json:"in,omitzero"`
+	Key      string          `json:"key,omitempty"`    // if a run has the key already, no run is started
+	Timeout  Span            `json:"timeout,omitzero"` // of the run; 0 means that of the workflow
+	At       time.Time       `json:"at,omitzero"`      // when to start it; zero means now
+	In       Span            `json:"in,omitzero"`      // delay of the start, instead of At
 }
 
-// Started is a run that was accepted.
+// Started is the response to a [Start]: the new run, or the run that has the key already.
 type Started struct {
 	ID       string `json:"id"`
-	Existing bool   `json:"existing"` // a run with the key existed; nothing was started
+	Existing bool   `json:"existing"` // a run with the key existed; no run was started
 
 	InputDiffers bool `json:"input_differs"` // the existing run has another input than the request
 }
@@ -110,7 +110,7 @@ type Outcome struct {
 	State     string            `json:"state"`
 	Step      string            `json:"step,omitempty"`
 	Attempts  int               `json:"attempts"`
-	Next      *time.Time        `json:"next,omitempty"` // end of the wait
+	Next      *time.Time        `json:"next,omitempty"` // end of the current wait
 	Reason    string            `json:"reason,omitempty"`
 	LastError string            `json:"last_error,omitempty"`
 	Replaced  string            `json:"replaced_by,omitempty"` // the run that replaced this dead one
@@ -118,41 +118,42 @@ type Outcome struct {
 	Retry     *engine.RetryInfo `json:"retry,omitempty"`
 }
 
-// Filter selects runs. A field that is zero selects all.
+// Filter selects the runs that match all of its fields. A zero field matches every run.
 type Filter struct {
 	States      []string  `json:"state,omitempty"` // any of them
 	Workflow    string    `json:"workflow,omitempty"`
 	Search      string    `json:"search,omitempty"` // words, or the beginning of an id
-	Error       string    `json:"error,omitempty"`  // a text, or the pattern of a Group
+	Error       string    `json:"error,omitempty"`  // the text of an error, or the pattern of a Group; selects runs with similar errors
 	Since       time.Time `json:"since,omitzero"`
 	Until       time.Time `json:"until,omitzero"`
 	MinAttempts int       `json:"min_attempts,omitempty"`
-	Internal    bool      `json:"internal,omitempty"` // include runs of [Internal] workflows; Workflow selects one of them without it
+	Internal    bool      `json:"internal,omitempty"` // include [Internal] workflows; not needed if Workflow names one
 	Order       string    `json:"order,omitempty"`    // newest (the default), oldest, next; only in lists
 	Limit       int       `json:"limit,omitempty"`
-	After       string    `json:"after,omitempty"`
+	After       string    `json:"after,omitempty"` // cursor: Next of the previous page
 
-	// Fresh makes a list wait until it contains all runs that were started before. It is not
-	// part of a request.
+	// Fresh makes a list wait until it contains all runs that were started before the call. It is
+	// not part of a request.
 	Fresh bool `json:"-"`
 }
 
-// Bulk is a request to retry or cancel runs: those of IDs, or those that match the filter. Its
-// own Limit and After count instead of those of the filter. Latest is for retries only.
+// Bulk is a request to retry or cancel many runs: the runs in IDs, or those that match Filter.
+// Limit and After replace those of the filter.
 type Bulk struct {
 	IDs    []string `json:"ids,omitempty"`
 	Filter *Filter  `json:"filter,omitempty"`
 	Limit  int      `json:"limit,omitempty"` // of this request; 0 means 1000, the maximum
-	After  string   `json:"after,omitempty"` // Done.Next of the request before
+	After  string   `json:"after,omitempty"` // Done.Next of the previous request
 
-	// Latest retries with the current definition: each run is replaced by a new one.
+	// Latest retries with the current definition: a new run replaces each run. A request to cancel
+	// runs must not set it.
 	Latest bool `json:"latest,omitempty"`
 }
 
 // Latest is a request to continue a run with the current definition. Both fields are optional.
 type Latest struct {
 	From  string          `json:"from,omitempty"`  // the step to begin with
-	Input json.RawMessage `json:"input,omitempty"` // replaces the input of the run; results are not kept then
+	Input json.RawMessage `json:"input,omitempty"` // replaces the input of the run, and discards all results
 }
 
 // Done is the result of a Bulk.
@@ -160,8 +161,8 @@ type Done struct {
 	Matched int      `json:"matched"`
 	Done    int      `json:"done"`
 	Failed  []Failed `json:"failed"`
-	Next    string   `json:"next,omitempty"`   // for Bulk.After if there may be more runs
-	Silent  []int    `json:"silent,omitempty"` // shards that did not answer; their runs were left alone
+	Next    string   `json:"next,omitempty"`   // for Bulk.After; empty if there are no more runs
+	Silent  []int    `json:"silent,omitempty"` // shards that did not answer; their runs were not changed
 }
 
 // Failed is a run of a Bulk for which the operation failed.
@@ -170,7 +171,7 @@ type Failed struct {
 	Error string `json:"error"`
 }
 
-// Dead is the dead runs, grouped by how they failed.
+// Dead has the dead runs, grouped by similar errors.
 type Dead struct {
 	Groups []Group `json:"groups"`
 	Silent []int   `json:"silent,omitempty"` // shards that did not answer; their runs are missing
@@ -179,7 +180,7 @@ type Dead struct {
 // Group is a set of dead runs with similar errors.
 type Group struct {
 	Error    string    `json:"error"`   // of the newest run
-	Pattern  string    `json:"pattern"` // for Filter.Error
+	Pattern  string    `json:"pattern"` // matches the errors of the group; for Filter.Error
 	Workflow string    `json:"workflow"`
 	Step     string    `json:"step"`
 	Count    int       `json:"count"`
@@ -190,34 +191,34 @@ type Group struct {
 // Health is the result of a health check.
 type Health struct {
 	OK       bool     `json:"ok"`
-	Troubles []string `json:"troubles,omitempty"`
+	Troubles []string `json:"troubles,omitempty"` // why the server is not healthy
 	Warnings []string `json:"warnings,omitempty"` // do not make the server unhealthy
 }
 
 // Backup is the result of a backup.
 type Backup struct {
 	Dir       string         `json:"dir"`
-	Shards    int            `json:"shards,omitempty"` // of the cluster; 0 without one, and then the following fields are unknown
+	Shards    int            `json:"shards,omitempty"` // of the cluster; 0 without a cluster, and then the fields below are not set
 	Runs      map[string]int `json:"runs,omitempty"`   // by state
 	Keys      int            `json:"keys,omitempty"`
 	Schedules int            `json:"schedules,omitempty"`
 	LeftOut   []move.LeftOut `json:"left_out,omitempty"` // lost shards, whose runs are not in the copy
 }
 
-// Diagnosis is what weakens the guarantees of a server.
+// Diagnosis has the problems that the doctor finds on a server.
 type Diagnosis struct {
-	Engine   string           `json:"engine"` // where runs are stored, in words
+	Engine   string           `json:"engine"` // where runs are stored, such as "the folder /var/lib/tideover"
 	Findings []doctor.Finding `json:"findings"`
 }
 
-// ProviderList is all providers, and the result of the last reload of their configuration file.
+// ProviderList has all providers, and the result of the last reload of their configuration file.
 type ProviderList struct {
 	Providers []gateway.Status `json:"providers"`
 	Config    ConfigFile       `json:"config"`
 }
 
-// SessionPause says for how long a session is paused. The zero value means until it is resumed.
+// SessionPause says how long to pause a session. The zero value means until it is resumed.
 type SessionPause struct {
 	Until   time.Time `json:"until,omitzero"`
-	Tonight bool      `json:"tonight,omitempty"` // until the end of its quiet hours, or seven in the morning
+	Tonight bool      `json:"tonight,omitempty"` // until the end of the session's quiet hours; without them, until 7 a.m.
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// longest is the longest duration that a request may have. A longer one could end after the
-// last time that can be stored.
+// longest is the longest duration that a request may contain. The end of a longer one could be a
+// time that can't be stored.
 const longest = 100 * 365 * 24 * time.Hour
 
 // Span is a positive duration. In JSON it is a whole number of seconds, or a string such as
 // "1m30s" or "2d".
 type Span time.Duration
 
-// MarshalJSON writes the span as a string.
+// MarshalJSON encodes the span as a string.
 func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).String()) }
 
-// UnmarshalJSON reads either form.
+// UnmarshalJSON decodes a number of seconds or a string.
 func (s *Span) UnmarshalJSON(data []byte) error {
 	var text string
 	if len(data) > 0 && data[0] == '"' {
@@ -49,12 +49,12 @@ func (s *Span) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// ParseSpan parses a positive duration in the syntax of policies: that of Go, and d for days.
+// ParseSpan parses a positive duration in the syntax of policies: that of Go, with d for days.
 func ParseSpan(text string) (time.Duration, error) {
 	d, err := retry.ParseDuration(text)
 	switch {
 	case err != nil:
-		return 0, fmt.Errorf("%q is not a duration such as 30s, 1m30s or 2d that is longer than nothing", Excerpt(text))
+		return 0, fmt.Errorf("%q is not a positive duration such as 30s, 1m30s or 2d", Excerpt(text))
 	case d <= 0:
 		return 0, fmt.Errorf("%q is not positive", text)
 	case d > longest:
@@ -63,8 +63,8 @@ func ParseSpan(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// ParseMoment parses a time such as 2026-11-15T08:00:00Z, or a duration from now in the
-// direction of sign.
+// ParseMoment parses a time such as 2026-11-15T08:00:00Z, or a duration such as 2h. A duration
+// counts from now: into the future if sign is 1, into the past if it is -1.
 func ParseMoment(text string, sign int) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, CheckMoment(t)
@@ -76,7 +76,7 @@ func ParseMoment(text string, sign int) (time.Time, error) {
 	return time.Now().Add(time.Duration(sign) * d), nil
 }
 
-// CheckMoment returns an error for a time that can't be stored.
+// CheckMoment returns an error for a time outside of the years 1970 to 2200, which can't be stored.
 func CheckMoment(t time.Time) error {
 	if y := t.Year(); y < 1970 || y > 2200 {
 		return fmt.Errorf("the year %d is not between 1970 and 2200", y)
@@ -84,12 +84,12 @@ func CheckMoment(t time.Time) error {
 	return nil
 }
 
-// CheckKey returns an error for a key of a run that can't be used: keys become variables of
-// commands and headers of requests, too.
+// CheckKey returns an error if a run can't have the key. Keys are passed on in environment
+// variables and HTTP headers, so they must be short and without control characters.
 func CheckKey(key string) error {
 	switch {
 	case len(key) > 512:
-		return fmt.Errorf("has %d bytes, at most 512 are possible", len(key))
+		return fmt.Errorf("has %d bytes; the limit is 512", len(key))
 	case !utf8.ValidString(key):
 		return errors.New("is not UTF-8")
 	case strings.ContainsFunc(key, unicode.IsControl):
@@ -98,7 +98,7 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// Excerpt returns the beginning of a value of a request, for an error message.
+// Excerpt shortens a value of a request to 60 bytes, for an error message.
 func Excerpt[T ~string | ~[]byte](data T) string {
 	if len(data) > 60 {
 		return string(data[:60]) + "…"
@@ -106,8 +106,8 @@ func Excerpt[T ~string | ~[]byte](data T) string {
 	return string(data)
 }
 
-// Duplicate returns the path of a name that occurs twice in one object of a JSON text, which
-// parsers treat differently. The text must be valid JSON.
+// Duplicate returns the path of the first name that occurs twice in the same object of a JSON text.
+// JSON parsers treat such a text differently. The text must be valid JSON.
 func Duplicate(data []byte) (path string, twice bool) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -115,7 +115,8 @@ func Duplicate(data []byte) (path string, twice bool) {
 	return strings.Join(names, "."), twice
 }
 
-// findDuplicate reads a value, up to the end or to a name that occurs twice.
+// findDuplicate reads a value up to its end, or up to a name that occurs twice, whose path it
+// returns.
 func findDuplicate(dec *json.Decoder) (path []string, twice bool) {
 	start, _ := dec.Token()
 	if start != json.Delim('{') && start != json.Delim('[') {
@@ -136,6 +137,6 @@ func findDuplicate(dec *json.Decoder) (path []string, twice bool) {
 			return append(path, below...), true
 		}
 	}
-	_, _ = dec.Token() // the end
+	_, _ = dec.Token() // the closing bracket
 	return nil, false
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// Definition returns the workflow of the name as it is defined now.
+// Definition returns the current definition of a workflow.
 func (r *Runs) Definition(name string) (*engine.Workflow, bool) { return r.engine.Workflow(name) }
 
-// Definitions returns all workflows as they are defined now.
+// Definitions returns the current definitions of all workflows.
 func (r *Runs) Definitions() []*engine.Workflow { return r.engine.Workflows() }
 
-// Workflows returns the workflows that can be started, on request with those that are
-// [Internal].
+// Workflows returns the workflows, sorted by name. It includes the [Internal] ones only if internal
+// is true.
 func (r *Runs) Workflows(ctx context.Context, internal bool) (Workflows, error) {
 	all := Workflows{Workflows: []Workflow{}}
 	schedules, err := r.engine.Schedules(ctx)
 	switch {
-	case errors.Is(err, engine.ErrAway): // the workflows are still known
+	case errors.Is(err, engine.ErrAway): // the schedules are unknown, but the workflows are not
 		all.Missing = err.Error()
 	case err != nil:
 		return all, err
@@ -35,7 +35,7 @@ func (r *Runs) Workflows(ctx context.Context, internal bool) (Workflows, error) 
 	return all, nil
 }
 
-// newWorkflow returns a workflow with those of the schedules that start it.
+// newWorkflow returns a workflow with the names of the schedules that start it.
 func newWorkflow(flow *engine.Workflow, schedules []engine.Schedule) Workflow {
 	out := Workflow{Name: flow.Name(), Timeout: flow.Timeout()}
 	for _, step := range flow.Steps() {
@@ -54,7 +54,7 @@ func newWorkflow(flow *engine.Workflow, schedules []engine.Schedule) Workflow {
 	return out
 }
 
-// Schedules returns the schedules by name.
+// Schedules returns the schedules, sorted by name.
 func (r *Runs) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 	list, err := r.engine.Schedules(ctx)
 	slices.SortFunc(list, func(a, b engine.Schedule) int { return cmp.Compare(a.Name, b.Name) })
@@ -63,12 +63,12 @@ func (r *Runs) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 
 // DeadQuery selects groups of dead runs.
 type DeadQuery struct {
-	Limit    int  // of groups
+	Limit    int  // largest number of groups
 	Internal bool // include runs of [Internal] workflows
-	Fresh    bool // wait until all runs that died before the call are known
+	Fresh    bool // wait until the groups contain all runs that died before the call
 }
 
-// DeadGroups returns the dead runs grouped by their errors.
+// DeadGroups returns the dead runs grouped by similar errors.
 func (r *Runs) DeadGroups(ctx context.Context, q DeadQuery) (engine.Groups, error) {
 	f := Filter{Internal: q.Internal}
 	if q.Fresh {
