@@ -327,7 +327,7 @@ func (f *eventStream) sees(what string) {
 func (s *tlsServer) badRenewal() {
 	s.t.Helper()
 	before := s.shown()
-	const stays = "the certificate stays as it was"
+	const stays = "the certificate was not reloaded"
 	good := s.ca.Issue(s.t, time.Now().Add(60*aDay), "127.0.0.1")
 	s.ca.Issue(s.t, time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC), "127.0.0.1").Write(s.t, s.dir)
 	testwait.Until(s.t, "the log says why", func() bool { return strings.Contains(s.out.String(), stays) })

@@ -22,13 +22,13 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
-// maxAnswer is the largest response that is read, in bytes.
+// maxAnswer limits how much of a response the client reads, in bytes.
 const maxAnswer = 64 << 20
 
 // byHeader names the user or program that sends a request, for the history of runs.
 const byHeader = "Tideover-By"
 
-// Client calls a server. Its methods may be called by several goroutines.
+// Client calls the API of a server. It is safe for concurrent use.
 type Client struct {
 	*connection
 	runCalls
@@ -41,13 +41,13 @@ type Client struct {
 // connection sends requests to a server.
 type connection struct {
 	target  Target
-	socket  string // empty for TCP
-	base    string
+	socket  string // path of the Unix socket; empty for TCP
+	base    string // beginning of all URLs, without a slash at its end
 	http    *http.Client
-	reached atomic.Bool // the server has answered before: after a failure it is expected back
+	reached atomic.Bool // the server has answered before, so a failure may be a restart: retry
 
-	// OnReconnect is called when a stream or a wait is interrupted, with the reason and the time
-	// until the next try. It may be nil.
+	// OnReconnect is called when a stream or a wait is interrupted, with the reason and the delay
+	// before the next attempt. It may be nil.
 	OnReconnect func(err error, wait time.Duration)
 }
 
@@ -86,13 +86,13 @@ func (c *connection) Where() string {
 	return c.base
 }
 
-// UnreachableError is the error of a request without an answer.
+// UnreachableError is the error of a request that got no response from a tideover server.
 type UnreachableError struct {
-	Where string
+	Where string // address of the server
 	Err   error
 }
 
-// Error returns a message with what to do.
+// Error returns a message that says what to do, if the cause is known.
 func (e *UnreachableError) Error() string {
 	switch {
 	case errors.Is(e.Err, fs.ErrPermission):
@@ -103,13 +103,14 @@ func (e *UnreachableError) Error() string {
 	if t, ok := errors.AsType[*trustError](e.Err); ok {
 		return e.Where + ": " + t.Error()
 	}
-	return fmt.Sprintf("no answer of tideover serve at %s: %v", e.Where, e.Err)
+	return fmt.Sprintf("no answer from tideover serve at %s: %v", e.Where, e.Err)
 }
 
 // Unwrap returns the error of the connection.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// request returns a request with the headers that all requests have.
+// request returns a request with the token and the headers that the API expects. body is encoded as
+// JSON; nil means no body.
 func (c *connection) request(ctx context.Context, method, path string, query url.Values, body any) (*http.Request, error) {
 	var in io.Reader
 	if body != nil {
@@ -139,7 +140,7 @@ func (c *connection) request(ctx context.Context, method, path string, query url
 	return r, nil
 }
 
-// send sends a request. It returns an error response as an error.
+// send sends a request. An error response of the API becomes a [*control.Error].
 func (c *connection) send(r *http.Request) (*http.Response, error) {
 	resp, err := c.http.Do(r)
 	if err != nil {
@@ -152,7 +153,7 @@ func (c *connection) send(r *http.Request) (*http.Response, error) {
 		return nil, &UnreachableError{c.Where(), untrusted(err)}
 	}
 	c.reached.Store(true)
-	// A health check has an answer also if the server is unhealthy.
+	// An unhealthy server answers a health check with 503 and a normal body.
 	ill := resp.StatusCode == http.StatusServiceUnavailable && httpserver.IsHealthPath(r.URL.Path)
 	ours := resp.Header.Get(httpserver.APIHeader) != ""
 	if ours && (resp.StatusCode/100 == 2 || ill) {
@@ -162,7 +163,7 @@ func (c *connection) send(r *http.Request) (*http.Response, error) {
 	p := &control.Error{Status: resp.StatusCode, Code: control.CodeInternal}
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
 	if wantsTLS(resp, text) {
-		c.reached.Store(false) // this was not an answer of the API
+		c.reached.Store(false) // the TLS layer has answered, not the API
 		return nil, &UnreachableError{c.Where(), errWantsTLS}
 	}
 	if !ours || json.Unmarshal(text, p) != nil || p.Message == "" {
@@ -190,24 +191,24 @@ func (c *connection) call(ctx context.Context, method, path string, query url.Va
 		err = json.Unmarshal(text, out)
 	}
 	if err != nil {
-		return fmt.Errorf("answer of %s: %w", c.Where(), err)
+		return fmt.Errorf("response of %s: %w", c.Where(), err)
 	}
 	return nil
 }
 
-// get requests a value.
+// get sends a GET request and decodes the response.
 func get[T any](ctx context.Context, c *connection, path string, query url.Values) (out T, err error) {
 	err = c.call(ctx, http.MethodGet, path, query, nil, &out)
 	return out, err
 }
 
-// post sends a value, and returns the response.
+// post sends a POST request with the body in, and decodes the response.
 func post[T any](ctx context.Context, c *connection, path string, in any) (out T, err error) {
 	err = c.call(ctx, http.MethodPost, path, nil, in, &out)
 	return out, err
 }
 
-// pathOf returns the path with the names.
+// pathOf escapes the names and joins them to a path.
 func pathOf(names ...string) string {
 	for i, name := range names {
 		names[i] = url.PathEscape(name)

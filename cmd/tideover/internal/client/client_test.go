@@ -21,7 +21,7 @@ func TestTargets(t *testing.T) {
 		{"the state folder", "", map[string]string{"XDG_STATE_HOME": "/state", "HOME": "/h"}, "/state/tideover/tideover.sock", ""},
 		{"a relative one does not count", "", map[string]string{"XDG_STATE_HOME": "state", "HOME": "/h"}, "/h/.local/state/tideover/tideover.sock", ""},
 		{"the home folder", "", map[string]string{"HOME": "/h"}, "/h/.local/state/tideover/tideover.sock", ""},
-		{"no folder at all", "", nil, "", "no home folder"},
+		{"no folder at all", "", nil, "", "HOME is not set"},
 		{"the variable", "", map[string]string{ServerVar: "unix:/x", "HOME": "/h"}, "/x", ""},
 		{"the flag counts more", "http://127.0.0.1:1/", map[string]string{ServerVar: "unix:/x"}, "http://127.0.0.1:1", ""},
 		{"the form of addresses", "unix:///x", nil, "/x", ""},

@@ -16,7 +16,7 @@ func (c runCalls) Start(ctx context.Context, s control.Start) (control.Started, 
 	return post[control.Started](ctx, c.connection, "runs", s)
 }
 
-// List returns runs.
+// List returns one page of the runs that match a filter.
 func (c runCalls) List(ctx context.Context, f control.Filter) (engine.Page, error) {
 	return get[engine.Page](ctx, c.connection, "runs", queryOf(map[string]any{
 		"state": f.States, "workflow": f.Workflow, "search": f.Search, "error": f.Error, "order": f.Order, "after": f.After,
@@ -24,13 +24,13 @@ func (c runCalls) List(ctx context.Context, f control.Filter) (engine.Page, erro
 	}))
 }
 
-// Get returns a run with its whole history. id may be the id, its beginning, or the key of the
-// run.
+// Get returns a run with its whole history. id is the id of the run, the beginning of the id, or the
+// key of the run. So is the id of the other methods.
 func (c runCalls) Get(ctx context.Context, id string) (*engine.Info, error) {
 	return get[*engine.Info](ctx, c.connection, pathOf("runs", id), nil)
 }
 
-// Cancel ends a run.
+// Cancel ends a run and its attempts.
 func (c runCalls) Cancel(ctx context.Context, id string) (control.Outcome, error) {
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "cancel"), nil)
 }
@@ -40,12 +40,12 @@ func (c runCalls) Retry(ctx context.Context, id string) (control.Outcome, error)
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "retry"), nil)
 }
 
-// Wake ends the waits of a run.
+// Wake ends the waits of a run, so that its next attempts start now.
 func (c runCalls) Wake(ctx context.Context, id string) (control.Outcome, error) {
 	return post[control.Outcome](ctx, c.connection, pathOf("runs", id, "wake"), nil)
 }
 
-// Replay starts a run in place of one that has ended, with another input unless it is nil.
+// Replay starts a new run in place of one that has ended. A nil input means that of the old run.
 func (c runCalls) Replay(ctx context.Context, id string, input json.RawMessage) (control.Started, error) {
 	in := map[string]json.RawMessage{}
 	if input != nil {
@@ -54,28 +54,30 @@ func (c runCalls) Replay(ctx context.Context, id string, input json.RawMessage) 
 	return post[control.Started](ctx, c.connection, pathOf("runs", id, "replay"), in)
 }
 
-// Rerun starts a run in place of one that has ended, from a step on.
+// Rerun starts a new run in place of one that has ended. It begins with the step and keeps the
+// results of the steps before it.
 func (c runCalls) Rerun(ctx context.Context, id, step string) (control.Started, error) {
 	return post[control.Started](ctx, c.connection, pathOf("runs", id, "rerun"), map[string]string{"step": step})
 }
 
-// RetryLatest starts a run in place of one that has ended, with the current definition and the
-// results of the steps that are the same.
+// RetryLatest starts a new run in place of one that has ended. The new run uses the current
+// definition of the workflow and keeps the results of steps that have not changed.
 func (c runCalls) RetryLatest(ctx context.Context, id string, l control.Latest) (control.Started, error) {
 	return post[control.Started](ctx, c.connection, pathOf("runs", id, "retry-latest"), l)
 }
 
-// RetryMany retries many dead runs: at most a thousand in a call.
+// RetryMany retries at most [control.MaxBulk] dead runs.
 func (c runCalls) RetryMany(ctx context.Context, b control.Bulk) (control.Done, error) {
 	return post[control.Done](ctx, c.connection, "runs/retry", withoutPage(b))
 }
 
-// CancelMany ends many runs: at most a thousand in a call.
+// CancelMany ends at most [control.MaxBulk] runs.
 func (c runCalls) CancelMany(ctx context.Context, b control.Bulk) (control.Done, error) {
 	return post[control.Done](ctx, c.connection, "runs/cancel", withoutPage(b))
 }
 
-// withoutPage returns the request without the fields of a list in its filter.
+// withoutPage removes Limit, After and Order from the filter of a request: they are for lists, and
+// the server rejects them here.
 func withoutPage(b control.Bulk) control.Bulk {
 	if b.Filter != nil {
 		f := *b.Filter

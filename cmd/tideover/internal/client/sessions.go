@@ -10,7 +10,7 @@ import (
 // sessionCalls are the operations on sessions.
 type sessionCalls struct{ *connection }
 
-// Sessions returns the state of all sessions, by name.
+// Sessions returns the state of all sessions, sorted by name.
 func (c sessionCalls) Sessions(ctx context.Context) ([]session.Status, error) {
 	out, err := get[struct{ Sessions []session.Status }](ctx, c.connection, "sessions", nil)
 	return out.Sessions, err
@@ -21,13 +21,14 @@ func (c sessionCalls) Session(ctx context.Context, name string) (session.Status,
 	return get[session.Status](ctx, c.connection, pathOf("sessions", name), nil)
 }
 
-// SessionOutput returns the output of a session after a position: "" is the beginning of the
-// output that is kept, and Next of a part is the position after it.
+// SessionOutput returns a part of the output of a session after a position. The position "" is the
+// beginning of the kept output; that of the next part is the Next of this part.
 func (c sessionCalls) SessionOutput(ctx context.Context, name, after string) (session.OutputPart, error) {
 	return get[session.OutputPart](ctx, c.connection, pathOf("sessions", name, "output"), queryOf(map[string]any{"after": after}))
 }
 
-// change applies an operation to a session, and returns its state after that.
+// change applies the operation verb to a session, and returns the new state. in is the body of the
+// request; nil means none.
 func (c sessionCalls) change(ctx context.Context, name, verb string, in any) (session.Status, error) {
 	return post[session.Status](ctx, c.connection, pathOf("sessions", name, verb), in)
 }
@@ -42,22 +43,22 @@ func (c sessionCalls) ResumeSession(ctx context.Context, name string) (session.S
 	return c.change(ctx, name, "resume", nil)
 }
 
-// RetrySession ends the wait of a session.
+// RetrySession ends the wait of a session, so that its next attempt starts now.
 func (c sessionCalls) RetrySession(ctx context.Context, name string) (session.Status, error) {
 	return c.change(ctx, name, "retry-now", nil)
 }
 
-// StopSession ends a session, or pauses it until tomorrow.
+// StopSession ends a session. If tonight is true, it only pauses the session until the morning.
 func (c sessionCalls) StopSession(ctx context.Context, name string, tonight bool) (session.Status, error) {
 	return c.change(ctx, name, "stop", map[string]bool{"tonight": tonight})
 }
 
-// ResetSession forgets the attempts and windows that a session has used.
+// ResetSession sets the used attempts and windows of a session to zero.
 func (c sessionCalls) ResetSession(ctx context.Context, name string) (session.Status, error) {
 	return c.change(ctx, name, "reset", nil)
 }
 
-// ReportSessionLimit reports a limit that the program of a session has reached.
+// ReportSessionLimit reports that the program of a session has reached a limit.
 func (c sessionCalls) ReportSessionLimit(ctx context.Context, name string, report session.LimitReport) (session.Status, error) {
 	return c.change(ctx, name, "limit", report)
 }

@@ -18,10 +18,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// reconnect is the policy for a server that has answered before.
+// reconnect is the retry policy for requests to a server that has answered before.
 const reconnect = "exponential(50ms..20s) jitter=full attempts=unlimited"
 
-// untilBack calls do until the server is back, and returns the last error.
+// untilBack calls do until it succeeds, with delays by the policy reconnect. It returns the first
+// permanent error, or the cause of the context's end.
 func (c *connection) untilBack(ctx context.Context, do func(context.Context) error) error {
 	err := retry.Must(reconnect, retry.WithOnRetry(func(_ context.Context, e retry.Event) error {
 		if c.OnReconnect != nil {
@@ -41,8 +42,8 @@ func (c *connection) untilBack(ctx context.Context, do func(context.Context) err
 	return err
 }
 
-// permanent marks an error that a repetition would not change: a rejection that is not about the
-// state of the server, or a server that never answered.
+// permanent marks errors that a retry would not change: the server never answered, or it rejected
+// the request with a status other than 502, 503 and 504.
 func (c *connection) permanent(err error) error {
 	if err != nil && !c.reached.Load() {
 		return retry.Permanent(err)
@@ -53,11 +54,11 @@ func (c *connection) permanent(err error) error {
 	return err
 }
 
-// streamCalls are the operations that outlast a restart of the server.
+// streamCalls are the operations that continue after a restart of the server.
 type streamCalls struct{ *connection }
 
-// Result waits for the outcome of a run, also across a restart of the server. The error of a run
-// that is dead or was canceled is a [*control.Error] with its Outcome.
+// Result waits for the end of a run and returns its output. It continues after a restart of the
+// server. If the run did not succeed, the error is a [*control.Error] with the run's Outcome.
 func (c streamCalls) Result(ctx context.Context, id string) (output json.RawMessage, err error) {
 	for over := false; !over && err == nil; {
 		err = c.untilBack(ctx, func(ctx context.Context) error {
@@ -72,7 +73,7 @@ func (c streamCalls) Result(ctx context.Context, id string) (output json.RawMess
 	return output, nil
 }
 
-// Outcome returns the state of a run, also across a restart of the server.
+// Outcome returns the state of a run. If the server restarts meanwhile, Outcome retries.
 func (c streamCalls) Outcome(ctx context.Context, id string) (o control.Outcome, err error) {
 	err = c.untilBack(ctx, func(ctx context.Context) error {
 		info, err := runCalls(c).Get(ctx, id)
@@ -84,7 +85,8 @@ func (c streamCalls) Outcome(ctx context.Context, id string) (o control.Outcome,
 	return o, err
 }
 
-// poll waits up to 30 seconds for the outcome of a run.
+// poll waits up to 30 seconds for the end of a run. over reports whether the run has succeeded; for
+// a run that ended in another way it returns an error.
 func (c streamCalls) poll(ctx context.Context, id string) (over bool, output json.RawMessage, err error) {
 	r, err := c.request(ctx, http.MethodGet, pathOf("runs", id, "result"), url.Values{"wait": {"30s"}}, nil)
 	if err != nil {
@@ -101,15 +103,16 @@ func (c streamCalls) poll(ctx context.Context, id string) (over bool, output jso
 
 // EventFilter selects events.
 type EventFilter struct {
-	After    string // number or id of an event; empty means those to come, "0" all that are kept
+	After    string // number or id of an event; empty means only new events, "0" all kept events
 	Run      string
 	Workflow string
 	Kinds    []string
-	Once     bool // end with those that are there
+	Once     bool // end after the kept events, without waiting for new ones
 }
 
-// Events calls yield with each event, until it returns false, the context ends, or the server
-// rejects the request. After a lost connection it continues with the next event.
+// Events calls yield with each event until yield returns false, the context ends, or the server
+// rejects the request. After a lost connection it continues with the next event, and calls missed,
+// which may be nil, if the server no longer has all events.
 func (c streamCalls) Events(ctx context.Context, w EventFilter, yield func(control.Event) bool, missed func(control.Missed)) error {
 	q := queryOf(map[string]any{"after": w.After, "run": w.Run, "workflow": w.Workflow, "kind": w.Kinds})
 	if w.Once {
@@ -133,12 +136,12 @@ func (c streamCalls) Events(ctx context.Context, w EventFilter, yield func(contr
 				missed(m)
 			}
 		}
-		return true, nil // an event of a newer server is ignored
+		return true, nil // ignore kinds of messages that a newer server may send
 	})
 }
 
-// Follow calls yield with the events of a run from its start, and returns how it ended. After a
-// lost connection it continues with the next event.
+// Follow calls yield with the events of a run, from its start to its end, and returns the outcome of
+// the run. After a lost connection it continues with the next event.
 func (c streamCalls) Follow(ctx context.Context, id string, yield func(control.Event)) (end control.Outcome, err error) {
 	over := false
 	s := &source{client: c.connection, path: pathOf("runs", id, "events")}
@@ -157,19 +160,19 @@ func (c streamCalls) Follow(ctx context.Context, id string, yield func(control.E
 		return true, nil
 	})
 	if err == nil && !over {
-		err = fmt.Errorf("the events of run %s ended before it", id)
+		err = fmt.Errorf("the event stream of run %s ended before the run", id)
 	}
 	return end, err
 }
 
-// source is a stream of events that is opened again after a lost connection.
+// source reads an event stream, and opens it again after a lost connection.
 type source struct {
 	client *connection
 	path   string
 	query  url.Values
-	once   bool // do not open it again after its end
-	last   string
-	over   bool
+	once   bool   // do not open the stream again after its end
+	last   string // id of the last message
+	over   bool   // the caller needs no more messages, or a stream with once has ended
 }
 
 var errBroken = errors.New("the connection to the server broke")
@@ -182,7 +185,7 @@ func (s *source) run(ctx context.Context, take func(name, data string) (bool, er
 				if s.client.OnReconnect != nil {
 					s.client.OnReconnect(err, 0)
 				}
-				return nil // begins anew, with no failures
+				return nil // the loop calls untilBack again, which counts failures from 0
 			}
 			return err
 		})
@@ -193,8 +196,9 @@ func (s *source) run(ctx context.Context, take func(name, data string) (bool, er
 	return nil
 }
 
-// open reads the stream until it ends, and reports whether the server sent something: one that
-// only closes the connection must not be called again and again.
+// open reads the stream until it ends, and calls take with each message until take returns false.
+// alive reports whether the server has sent data, or kept the stream open for a heartbeat; otherwise
+// the next attempt must wait.
 func (s *source) open(ctx context.Context, take func(name, data string) (bool, error)) (alive bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -242,13 +246,13 @@ func (s *source) open(ctx context.Context, take func(name, data string) (bool, e
 	}
 }
 
-// message is an event of a stream, not decoded.
+// message is an undecoded message of an event stream.
 type message struct{ id, name, data string }
 
-// maxLine is the longest line that is read: the largest payload, escaped.
+// maxLine is the longest line that is read, in bytes. The largest payload, escaped, fits into it.
 const maxLine = 4 << 20
 
-// readMessage reads up to the next empty line. It calls alive for each line.
+// readMessage reads a message, up to the empty line that ends it. It calls alive for each line.
 func readMessage(in *bufio.Scanner, alive func()) (m message, err error) {
 	for in.Scan() {
 		alive()

@@ -16,12 +16,12 @@ func (c systemCalls) Status(ctx context.Context) (control.Status, error) {
 	return get[control.Status](ctx, c.connection, "status", nil)
 }
 
-// Healthy returns whether the server works. An unhealthy server is not an error.
+// Healthy returns the result of the server's health check. An unhealthy server is not an error.
 func (c systemCalls) Healthy(ctx context.Context) (control.Health, error) {
 	return get[control.Health](ctx, c.connection, "healthz", nil)
 }
 
-// Workflows returns the workflows that can be started, and whether their schedules are known.
+// Workflows returns the workflows that can be started, with their schedules.
 func (c systemCalls) Workflows(ctx context.Context) (control.Workflows, error) {
 	return get[control.Workflows](ctx, c.connection, "workflows", nil)
 }
@@ -32,13 +32,14 @@ func (c systemCalls) Schedules(ctx context.Context) ([]engine.Schedule, error) {
 	return out.Schedules, err
 }
 
-// Dead returns the dead runs grouped by their errors, on request with those of internal
-// workflows.
+// Dead returns the dead runs grouped by similar errors. limit is the largest number of groups; 0
+// means the default of the server. internal includes the runs of internal workflows.
 func (c systemCalls) Dead(ctx context.Context, limit int, internal bool) (control.Dead, error) {
 	return get[control.Dead](ctx, c.connection, "dead", queryOf(map[string]any{"internal": internal, "limit": max(limit, 0)}))
 }
 
-// BackupWithout copies everything to a folder on the server's machine, except lost shards.
+// BackupWithout copies all runs to the folder dir on the server's machine, except those of the lost
+// shards in the list.
 func (c systemCalls) BackupWithout(ctx context.Context, dir string, shards []int) (control.Backup, error) {
 	in := map[string]any{"dir": dir}
 	if len(shards) > 0 {
@@ -47,12 +48,12 @@ func (c systemCalls) BackupWithout(ctx context.Context, dir string, shards []int
 	return post[control.Backup](ctx, c.connection, "backup", in)
 }
 
-// Cluster returns the processes that share the work of the server.
+// Cluster returns the members and the shards of the server's cluster.
 func (c systemCalls) Cluster(ctx context.Context) (control.Cluster, error) {
 	return get[control.Cluster](ctx, c.connection, "cluster", nil)
 }
 
-// Doctor returns what weakens the guarantees of the server.
+// Doctor returns the problems that the server's checks of its installation have found.
 func (c systemCalls) Doctor(ctx context.Context) (control.Diagnosis, error) {
 	return get[control.Diagnosis](ctx, c.connection, "doctor", nil)
 }
@@ -61,7 +62,7 @@ func (c systemCalls) Doctor(ctx context.Context) (control.Diagnosis, error) {
 type providerCalls struct{ *connection }
 
 // Providers returns the state of the providers in the order of the configuration, and the result
-// of its last reload.
+// of the last reload of the configuration.
 func (c providerCalls) Providers(ctx context.Context) (control.ProviderList, error) {
 	return get[control.ProviderList](ctx, c.connection, "providers", nil)
 }
@@ -71,7 +72,7 @@ func (c providerCalls) Provider(ctx context.Context, name string) (gateway.Statu
 	return get[gateway.Status](ctx, c.connection, pathOf("providers", name), nil)
 }
 
-// ApplyProvider applies one of [gateway.Actions] to a provider, and returns its state after that.
+// ApplyProvider applies one of [gateway.Actions] to a provider, and returns the new state.
 func (c providerCalls) ApplyProvider(ctx context.Context, name, action string) (gateway.Status, error) {
 	return post[gateway.Status](ctx, c.connection, pathOf("providers", name, action), nil)
 }

@@ -16,9 +16,10 @@ import (
 // Environment variables with the address of the server and the credentials for it.
 const (
 	ServerVar = "TIDEOVER_SERVER"
-	TokenVar  = "TIDEOVER_TOKEN" //nolint:gosec // the name of one
+	TokenVar  = "TIDEOVER_TOKEN" //nolint:gosec // not a token, but the name of a variable
 
-	// CAVar names a file with certificates. SSL_CERT_FILE works only on some systems.
+	// CAVar names a file with certificates of authorities. Go supports SSL_CERT_FILE, which could
+	// do the same, only on some systems.
 	CAVar = "TIDEOVER_CA"
 )
 
@@ -28,18 +29,19 @@ type Target struct {
 	// DefaultSocket.
 	Server string
 
-	// Token is for servers that are called over TCP.
+	// Token is sent to servers over TCP. Unix sockets need none.
 	Token secret.String
 
-	// Roots are the authorities that may have issued the server's certificate. nil means those
-	// of the system.
+	// Roots are the authorities that may have issued the server's certificate. nil means the
+	// authorities of the system.
 	Roots *x509.CertPool
 
 	// By names the caller in the history of runs. Empty means "api".
 	By string
 }
 
-// TargetOf returns the target of a flag and the environment. The flag takes precedence.
+// TargetOf returns the target that the flag --server and the environment name. The flag takes
+// precedence over [ServerVar].
 func TargetOf(flag string, getenv func(string) string) (Target, error) {
 	t := Target{Server: cmp.Or(flag, getenv(ServerVar)), Token: secret.New(getenv(TokenVar))}
 	if path := getenv(CAVar); path != "" && strings.HasPrefix(t.Server, "https:") {
@@ -58,22 +60,22 @@ func TargetOf(flag string, getenv func(string) string) (Target, error) {
 	return t, nil
 }
 
-// DefaultSocket returns the path of the socket if none is configured. It is the default of the
-// configuration, too.
+// DefaultSocket returns the default path of the server's socket. Servers and clients use it if
+// nothing else is configured.
 func DefaultSocket(getenv func(string) string) (string, error) {
 	dir := getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) { // the XDG specification ignores relative paths
 		home := getenv("HOME")
 		if home == "" {
-			return "", errors.New("there is no home folder to look for the server in; name it with --server")
+			return "", errors.New("the default socket is unknown because HOME is not set; name the server with --server")
 		}
 		dir = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(dir, "tideover", "tideover.sock"), nil
 }
 
-// UserFolder returns a folder of this user's state that all processes of the user share,
-// independent of their data folders. It is "" if there is no home folder.
+// UserFolder returns the path of a folder with the name that all processes of this user share,
+// whatever their data folders are. It returns "" if there is no home folder.
 func UserFolder(name string) string {
 	socket, err := DefaultSocket(os.Getenv)
 	if err != nil {
@@ -82,14 +84,14 @@ func UserFolder(name string) string {
 	return filepath.Join(filepath.Dir(socket), name)
 }
 
-// AccountsFolder returns the folder with the limits of accounts: that of the user, or one in the
+// AccountsFolder returns the folder with the limits of accounts: a [UserFolder], or a folder in the
 // data folder if there is no home folder.
 func AccountsFolder(data string) string {
 	const name = "accounts"
 	return cmp.Or(UserFolder(name), filepath.Join(data, name))
 }
 
-// resolve returns the path of the socket, or the base of the addresses.
+// resolve returns the base of all URLs, and the path of the socket, which is empty for TCP.
 func (t Target) resolve() (socket, base string, err error) {
 	if path, ok := strings.CutPrefix(t.Server, "unix:"); ok {
 		path = strings.TrimPrefix(path, "//")

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// authorities reads certificates.
+// authorities reads the certificates of authorities from a PEM file.
 func authorities(path string) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -17,12 +17,12 @@ func authorities(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("there is no certificate in %s, as PEM", path)
+		return nil, fmt.Errorf("there is no certificate in %s; it must be a PEM file", path)
 	}
 	return pool, nil
 }
 
-// trustError is why a TLS connection to a server failed, with what to do.
+// trustError is the error of a TLS connection to a server. Its text says what to do.
 type trustError struct {
 	text string
 	err  error
@@ -31,10 +31,10 @@ type trustError struct {
 func (e *trustError) Error() string { return e.text }
 func (e *trustError) Unwrap() error { return e.err }
 
-// errWantsTLS is the error of a request without TLS to a server with TLS.
-var errWantsTLS = &trustError{text: "the server speaks TLS: write https:// in the place of http://"}
+// errWantsTLS is the error of a plain HTTP request to a server that expects TLS.
+var errWantsTLS = &trustError{text: "the server speaks TLS: write https:// in place of http://"}
 
-// wantsTLS reports whether a response is that of a Go server with TLS to a request without.
+// wantsTLS reports whether a Go server that expects TLS sent the response to a plain HTTP request.
 func wantsTLS(resp *http.Response, text []byte) bool {
 	return resp.StatusCode == http.StatusBadRequest && resp.TLS == nil && strings.Contains(string(text), "HTTP request to an HTTPS server")
 }
@@ -43,16 +43,16 @@ func wantsTLS(resp *http.Response, text []byte) bool {
 func untrusted(err error) error {
 	text := ""
 	if errors.Is(err, http.ErrSchemeMismatch) {
-		text = "the server speaks no TLS: write http:// in the place of https://"
+		text = "the server does not speak TLS: write http:// in place of https://"
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		text = "its certificate is from an authority that is not known here: set " + CAVar + " to a file with the authority's certificate, or with the server's if it has made its own"
+		text = "its certificate is from an authority that is not known here: set " + CAVar + " to a file with the authority's certificate, or with the server's own certificate if it is self-signed"
 	}
 	if e, ok := errors.AsType[x509.HostnameError](err); ok {
-		text = strings.TrimPrefix(e.Error(), "x509: ") + ": name it with --server as its certificate does"
+		text = strings.TrimPrefix(e.Error(), "x509: ") + ": use a name of its certificate in --server"
 	}
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
-		text = fmt.Sprintf("its certificate counts from %s to %s: renew it, or set the clock", e.Cert.NotBefore.UTC().Format(trustTime), e.Cert.NotAfter.UTC().Format(trustTime))
+		text = fmt.Sprintf("its certificate is valid from %s to %s: renew it, or set the clock of this machine", e.Cert.NotBefore.UTC().Format(trustTime), e.Cert.NotAfter.UTC().Format(trustTime))
 	}
 	if text == "" {
 		return err

@@ -44,10 +44,10 @@ func TestServersWithTLS(t *testing.T) {
 	for _, c := range []struct{ name, server, ca, want string }{
 		{"one that is known", "https://" + good, a.File, ""},
 		{"an authority that is not known", "https://" + good, "", "https://" + good + ": its certificate is from an authority that is not known here: set TIDEOVER_CA to"},
-		{"without TLS", "http://" + good, a.File, "http://" + good + ": the server speaks TLS: write https:// in the place of http://"},
-		{"TLS where there is none", "https://" + plain.Listener.Addr().String(), a.File, "the server speaks no TLS: write http:// in the place of https://"},
-		{"one that has expired", "https://" + old, a.File, "its certificate counts from 2019-11-05 04:05 UTC to 2020-02-03 04:05 UTC: renew it, or set the clock"},
-		{"another name", "https://" + other, a.File, "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs: name it with --server as its certificate does"},
+		{"without TLS", "http://" + good, a.File, "http://" + good + ": the server speaks TLS: write https:// in place of http://"},
+		{"TLS where there is none", "https://" + plain.Listener.Addr().String(), a.File, "the server does not speak TLS: write http:// in place of https://"},
+		{"one that has expired", "https://" + old, a.File, "its certificate is valid from 2019-11-05 04:05 UTC to 2020-02-03 04:05 UTC: renew it, or set the clock"},
+		{"another name", "https://" + other, a.File, "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs: use a name of its certificate in --server"},
 	} {
 		target, err := TargetOf(c.server, func(name string) string { return map[string]string{CAVar: c.ca}[name] })
 		if err != nil {

@@ -11,35 +11,35 @@ import (
 
 // CertificateFiles are the files that a certificate is read from.
 type CertificateFiles interface {
-	// Fingerprint returns a text that differs whenever the content of the files does.
+	// Fingerprint returns a text that changes whenever the content of the files changes.
 	Fingerprint() string
 
 	// Load reads and checks the files.
 	Load(now time.Time) (*tls.Certificate, error)
 }
 
-// Warning is a problem with the certificate, and what to do about it.
+// Warning describes a problem with the certificate, and what to do about it.
 type Warning struct{ What, Do string }
 
-// Certificate is the certificate of a server. It follows its files: a valid new pair replaces
-// the current one, and open connections stay.
+// Certificate is the TLS certificate of a server. When its files change, [Certificate.Run] loads the
+// new pair, if it is valid. Open connections keep the old one.
 type Certificate struct {
 	files   CertificateFiles
 	log     *slog.Logger
 	brief   func(error) (first string, more int)
-	trigger chan struct{} // asks run to read the files now
+	trigger chan struct{} // makes Run read the files now
 
 	handled  string    // fingerprint of the files that were last loaded or rejected
-	unusable string    // fingerprint of the files that could not be loaded last
-	warned   []Warning // that were logged last
+	unusable string    // fingerprint of the files at the last poll that found a change
+	warned   []Warning // the warnings that were logged last
 
 	mu       sync.Mutex
 	current  *tls.Certificate
-	rejected error
+	rejected error // why the current files were rejected; nil if they were loaded
 }
 
-// NewCertificate reads the files, which must be valid. brief shortens an error to its first
-// problem and the number of further ones, for the log.
+// NewCertificate loads the files, and returns an error if they are not valid. brief shortens an
+// error to its first problem and the number of further problems, for the log.
 func NewCertificate(files CertificateFiles, log *slog.Logger, brief func(error) (first string, more int)) (*Certificate, error) {
 	c := &Certificate{files: files, log: log, brief: brief, trigger: make(chan struct{}, 1), handled: files.Fingerprint()}
 	var err error
@@ -47,8 +47,9 @@ func NewCertificate(files CertificateFiles, log *slog.Logger, brief func(error) 
 	return c, err
 }
 
-// TLSConfig returns Go's defaults with at least TLS 1.2. There is no HSTS header: browsers apply
-// it to all ports of a host, and other ports may not use TLS. This port accepts only TLS.
+// TLSConfig returns a configuration with this certificate, Go's defaults, and at least TLS 1.2.
+// Servers send no HSTS header: browsers would apply it to all ports of the host, and other ports may
+// not use TLS. This port accepts only TLS in any case.
 func (c *Certificate) TLSConfig() *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		pair, _ := c.Current()
@@ -56,8 +57,8 @@ func (c *Certificate) TLSConfig() *tls.Config {
 	}}
 }
 
-// Current returns the certificate in use, and why the files were rejected if they differ from
-// it.
+// Current returns the certificate in use. The error says why newer files were rejected; nil means
+// that the certificate is that of the files.
 func (c *Certificate) Current() (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,12 +73,13 @@ func (c *Certificate) Reload() {
 	}
 }
 
-// pollInterval is how often the files are read. Polling works on every file system, and with
-// the symbolic links that some tools replace.
+// pollInterval is how often Run reads the files. Unlike notifications, polling works on every file
+// system, and with symbolic links that a tool replaces.
 const pollInterval = time.Second
 
-// Run follows changes of the files until the context ends. It logs the warnings of check
-// whenever they change; a warning with the number of days that are left changes once a day.
+// Run loads the files whenever they change, until the context ends. It logs the warnings that check
+// returns whenever they change. A warning that contains the days until the expiry is so logged once
+// a day.
 func (c *Certificate) Run(ctx context.Context, check func() []Warning) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -93,8 +95,8 @@ func (c *Certificate) Run(ctx context.Context, check func() []Warning) error {
 	}
 }
 
-// poll loads the files if they have changed. Files that can't be loaded are read twice before
-// they are rejected: another process may have written only one of the two.
+// poll loads the files if they have changed. It rejects files only if the next poll can't load them
+// either: another process may have written only one of the two so far.
 func (c *Certificate) poll(now time.Time) {
 	found := c.files.Fingerprint()
 	if found == c.handled {
@@ -113,7 +115,7 @@ func (c *Certificate) poll(now time.Time) {
 	c.unusable = found
 }
 
-// reject logs in one line why the certificate stays as it was.
+// reject keeps the current certificate, and logs in one line why the files were rejected.
 func (c *Certificate) reject(err error) {
 	pair, _ := c.Current()
 	c.set(pair, err)
@@ -122,7 +124,7 @@ func (c *Certificate) reject(err error) {
 	if more > 0 {
 		attrs = append(attrs, "more", more)
 	}
-	c.log.Error("the certificate stays as it was", attrs...)
+	c.log.Error("the certificate was not reloaded", attrs...)
 }
 
 func (c *Certificate) set(pair *tls.Certificate, rejected error) {

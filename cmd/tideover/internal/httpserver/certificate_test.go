@@ -47,7 +47,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, third := a.Issue(t, now.Add(time.Hour), "second"), a.Issue(t, now.Add(time.Hour), "third")
-	const loaded, stays = "level=INFO msg=\"certificate loaded\"", "level=ERROR msg=\"the certificate stays as it was\" error=\"server.tls."
+	const loaded, stays = "level=INFO msg=\"certificate loaded\"", "level=ERROR msg=\"the certificate was not reloaded\" error=\"server.tls."
 	for _, step := range []struct {
 		name   string
 		change func()

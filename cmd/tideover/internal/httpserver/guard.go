@@ -21,31 +21,31 @@ import (
 // APIPrefix is the path under which the API is served.
 const APIPrefix = "/api/v1/"
 
-// MetricsPath is the path that Prometheus reads. It requires the token, and a client without
-// one gets an answer for a program, not for a browser.
+// MetricsPath is the path of the metrics for Prometheus. It requires the token. The answer to a
+// request without a token is written for programs, not for users of a browser.
 const MetricsPath = "/metrics"
 
-// APIHeader is in every response of a [Guard], so that a client can tell a tideover server from
-// any other. Its value is the version of the API.
+// APIHeader is a header of every response of a [Guard], so that a client can distinguish a tideover
+// server from other servers. Its value is the version of the API.
 const APIHeader = "X-Tideover-Api"
 
-// DefaultMaxBody is the default size of the largest request body, in bytes.
+// DefaultMaxBody is the default limit of request bodies, in bytes.
 const DefaultMaxBody = 1 << 20
 
-// GuardOptions say who may send requests.
+// GuardOptions configures a [Guard].
 type GuardOptions struct {
 	// Token is required of requests over TCP. Without a token all requests over TCP are
 	// rejected. Requests over the Unix socket need none.
 	Token secret.String
 
-	// Hosts are further values of the Host header that are accepted over TCP, with or without
-	// a port. Names of the loopback interface are always accepted.
+	// Hosts are values of the Host header that are accepted over TCP, with or without a port, in
+	// addition to the names of the loopback interface.
 	Hosts []string
 
-	// MaxBody is the size of the largest request body in bytes. 0 means DefaultMaxBody.
+	// MaxBody limits request bodies, in bytes. 0 means DefaultMaxBody.
 	MaxBody int64
 
-	// Command is the command that prints the link with the token. Empty means
+	// Command is the command that prints the link with the token, for error messages. Empty means
 	// "tideover serve".
 	Command string
 }
@@ -73,17 +73,18 @@ type guard struct {
 	hosts   hosts.Set
 	maxBody int64
 	cross   *http.CrossOriginProtection
-	command string // prints the link with the token
+	command string // the command that prints the link with the token
 }
 
-// Guard passes requests on to the handler if the sender may send them: over the Unix socket
-// every sender, over TCP a sender with the token in the Authorization header, or a browser with
-// the cookie of a session. A link with ?token= starts such a session. Guard rejects values of
-// the Host header that are not ours, which stops DNS rebinding, and changes that a page of
-// another site requests. It limits request bodies and sets headers that forbid everything to a
-// browser; a page that needs more sets its own Content-Security-Policy.
+// Guard returns a handler that passes authorized requests to next and rejects all others. A request
+// over the Unix socket is always authorized. A request over TCP needs the token in its Authorization
+// header, or the cookie of a browser session, which a link with ?token= starts.
 //
-// A request that has passed one Guard passes all further ones.
+// Guard rejects unknown values of the Host header, which prevents DNS rebinding, and changes that a
+// page of another site requests. It limits request bodies. It sets headers that forbid a browser to
+// load or run anything; a page that needs more sets its own Content-Security-Policy.
+//
+// If Guards are nested, only the outermost one checks the request.
 func Guard(o GuardOptions, next http.Handler) http.Handler {
 	g := &guard{
 		next: next, token: o.Token, maxBody: cmp.Or(o.MaxBody, DefaultMaxBody), cross: http.NewCrossOriginProtection(),
@@ -105,7 +106,7 @@ type rejection struct {
 
 func (p rejection) write(w http.ResponseWriter) { WriteProblem(w, p.Status, p) }
 
-// WriteProblem sends the JSON form of an error. v must be a value that has one.
+// WriteProblem sends v, encoded as JSON, as a response of the type application/problem+json.
 func WriteProblem(w http.ResponseWriter, status int, v any) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -141,7 +142,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.cross.Handler(g.next).ServeHTTP(w, r)
 }
 
-// forbid sets headers that allow a browser to do nothing with the response.
+// forbid sets headers that forbid a browser to run, embed, store or share the response.
 func forbid(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -152,12 +153,13 @@ func forbid(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// admit reports whether a request over TCP is accepted. It answers a request that is not.
+// admit reports whether a request over TCP is authorized, and returns the context for the handler.
+// If it is not, admit has sent the response.
 func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Request) (context.Context, bool) {
 	if !g.hosts.Has(r.Host) {
 		rejection{
-			Status: http.StatusMisdirectedRequest, Code: "unknown-host", Message: "this server is not " + textfmt.TruncateMark(r.Host, 60, "…"),
-			Hint: "use its address, or localhost",
+			Status: http.StatusMisdirectedRequest, Code: "unknown-host", Message: "the host " + textfmt.TruncateMark(r.Host, 60, "…") + " is not a name of this server",
+			Hint: "use its address or localhost, or add the name to server.hosts",
 		}.write(w)
 		return ctx, false
 	}
@@ -180,15 +182,15 @@ func (g *guard) admit(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	return ctx, false
 }
 
-// valid reports whether a token is the server's. It compares in constant time; an empty token
-// is never valid.
+// valid reports whether the token is that of the server. It compares in constant time. If the server
+// has no token, none is valid.
 func (g *guard) valid(token string) bool { return !g.token.IsZero() && g.token.Equal(token) }
 
-// tokenPlace says where the token is, without the path of the data folder: a client without a
-// token must not learn it.
+// tokenPlace describes where the token is stored. It does not contain the path of the data folder,
+// which a client without a token must not learn.
 const tokenPlace = "in the file 'token' of the data folder (server.data), unless server.token refers to another"
 
-// refuse answers a request without a valid token.
+// refuse answers a request without a valid token with status 401.
 func (g *guard) refuse(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="tideover"`)
 	switch path := r.URL.Path; {
@@ -215,24 +217,24 @@ func (g *guard) login(w http.ResponseWriter, r *http.Request) {
 	}
 	http.SetCookie(w, g.session(time.Now(), r.TLS != nil))
 	q.Del("token")
-	// More than one slash at the beginning would lead to another server.
+	// A path that begins with two slashes would be the address of another server.
 	to := url.URL{Path: "/" + strings.TrimLeft(r.URL.Path, "/\\"), RawQuery: q.Encode()}
 	w.Header().Set("Location", to.String())
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// IsHealthPath reports whether a path is one of the health check, which needs no token.
+// IsHealthPath reports whether the path is that of the health check, which needs no token.
 func IsHealthPath(path string) bool { return path == "/healthz" || path == APIPrefix+"healthz" }
 
 // sessionAge is how long a browser session lasts.
 const sessionAge = 30 * 24 * time.Hour
 
-// cookieName returns a name that differs between servers: browsers send a cookie to all ports
-// of a host.
+// cookieName returns the name of the session cookie. It differs between servers, since browsers send
+// a cookie to all ports of a host.
 func (g *guard) cookieName() string { return "tideover-" + g.mac("cookie")[:8] }
 
-// session returns the cookie of a session that starts now. It is derived from the token and
-// does not contain it: a copied cookie is no bearer token, and expires.
+// session returns the cookie of a session that starts now. Its value is derived from the token, but
+// does not contain it: a stolen cookie expires and can't be used as a bearer token.
 func (g *guard) session(now time.Time, secure bool) *http.Cookie {
 	until := strconv.FormatInt(now.Add(sessionAge).Unix(), 10)
 	return &http.Cookie{

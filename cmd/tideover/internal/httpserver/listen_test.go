@@ -69,14 +69,14 @@ func TestOnlyASocketThatWasLeftBehindIsReplaced(t *testing.T) {
 				t.Fatal(err)
 			}
 			return func() { _ = l.Close() }
-		}, "another tideover serves there"},
+		}, "another tideover server uses this socket"},
 		{"one of ours", func(path string) func() {
 			l, err := ListenUnix(path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			return func() { _ = l.Close() }
-		}, "another tideover serves there"},
+		}, "another tideover server uses this socket"},
 		{"a file", func(path string) func() {
 			if err := os.WriteFile(path, []byte("precious"), 0o600); err != nil {
 				t.Fatal(err)

@@ -18,12 +18,12 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/lockfile"
 )
 
-// maxSocket is the longest path of a socket that all systems accept, in bytes.
+// maxSocket is the longest socket path that all systems accept, in bytes.
 const maxSocket = 103
 
-// ListenUnix listens on a Unix socket that only the user can open. It creates the folder, for
-// the user alone, if it does not exist. It replaces a socket on which no process listens any
-// more, but neither a socket in use nor another file. Closing the listener removes the socket.
+// ListenUnix listens on a Unix socket that only this user can open. It creates a missing folder, with
+// access for this user only. It replaces a stale socket, on which no process listens; a socket in use
+// or another file at the path is an error. Closing the listener removes the socket.
 func ListenUnix(path string) (net.Listener, error) {
 	l, err := listenUnix(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func ListenUnix(path string) (net.Listener, error) {
 
 func listenUnix(path string) (net.Listener, error) {
 	if len(path) > maxSocket {
-		return nil, fmt.Errorf("%d bytes are too long for the path of a socket, which has at most %d", len(path), maxSocket)
+		return nil, fmt.Errorf("the path is too long: it has %d bytes, and the path of a socket can have at most %d", len(path), maxSocket)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
@@ -59,8 +59,8 @@ func listenUnix(path string) (net.Listener, error) {
 	})}, nil
 }
 
-// lockSocket locks the socket, so that of several servers that start at the same time only one
-// replaces it.
+// lockSocket locks a file beside the socket, so that only one of several servers that start at the
+// same time replaces the socket.
 func lockSocket(path string) (*os.File, error) {
 	lock, err := os.OpenFile(path+".lock", os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {
@@ -76,10 +76,10 @@ func lockSocket(path string) (*os.File, error) {
 	return lock, nil
 }
 
-var errInUse = errors.New("another tideover serves there")
+var errInUse = errors.New("another tideover server uses this socket")
 
-// replaceSocket creates the socket in a private folder and moves it to its path, so that other
-// users can't open it at any time. (The umask is shared by all goroutines.)
+// replaceSocket creates the socket in a private folder and then moves it to its path, so that other
+// users can never open it. Setting the umask instead would affect all goroutines.
 func replaceSocket(path string) (net.Listener, error) {
 	if err := checkStale(path); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func replaceSocket(path string) (net.Listener, error) {
 	if err := os.Mkdir(private, 0o700); err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(private) //nolint:errcheck // empty by then, or to be left
+	defer os.RemoveAll(private) //nolint:errcheck // a folder that remains does no harm
 	made := filepath.Join(private, "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: made, Net: "unix"})
 	if err != nil {
@@ -104,7 +104,7 @@ func replaceSocket(path string) (net.Listener, error) {
 	return l, nil
 }
 
-// checkStale returns an error unless the path is free or has a socket without a listener.
+// checkStale returns an error unless the path does not exist or is a socket without a listener.
 func checkStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -113,9 +113,9 @@ func checkStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("there is something that is not a socket")
+		return errors.New("the path exists and is not a socket")
 	}
-	c, err := net.DialTimeout("unix", path, time.Second) //nolint:noctx // it has a second
+	c, err := net.DialTimeout("unix", path, time.Second) //nolint:noctx // it has a timeout
 	if err == nil {
 		return errors.Join(errInUse, c.Close())
 	}
@@ -135,5 +135,5 @@ type socket struct {
 // Close removes the socket, unless another process has replaced it.
 func (s *socket) Close() error { return s.close() }
 
-// Addr returns the path of the socket after it was moved.
+// Addr returns the path of the socket. That of the inner listener is the path before the move.
 func (s *socket) Addr() net.Addr { return &net.UnixAddr{Name: s.path, Net: "unix"} }

@@ -11,9 +11,9 @@ import (
 // [ProgressTimeout] closes its connection.
 const DefaultProgressTimeout = time.Minute
 
-// ProgressTimeout is for handlers with long uploads and streams. It limits the time of each
-// read and write instead of the time of the whole request: a client that makes no progress for
-// the timeout, or at most twice as long, is disconnected.
+// ProgressTimeout returns a handler that limits the time of each read and write instead of the time
+// of the whole request, for long uploads and streams. It disconnects a client that makes no progress
+// for between one and two times the timeout.
 func ProgressTimeout(next http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		own := &progressWriter{ResponseWriter: w, rc: http.NewResponseController(w), timeout: timeout, perWrite: r.ProtoMajor > 1}
@@ -22,11 +22,11 @@ func ProgressTimeout(next http.Handler, timeout time.Duration) http.Handler {
 			r.Body = body
 			defer body.release()
 			if !own.perWrite {
-				body.extend() // net/http reads some of a body that the handler leaves unread
+				body.extend() // also limits the reads of net/http after a handler that did not read the whole body
 			}
 		}
 		if !own.perWrite {
-			own.extend() // replaces the deadline of the request before on this connection
+			own.extend() // replaces the deadline that the previous request on this connection has set
 		}
 		next.ServeHTTP(own, r)
 	})
@@ -38,31 +38,31 @@ type progressBody struct {
 	timeout time.Duration
 
 	mu       sync.Mutex
-	rc       *http.ResponseController // nil once the request is answered
-	deadline time.Time                // as it was set last
+	rc       *http.ResponseController // nil after the handler has returned
+	deadline time.Time                // the current read deadline
 }
 
-// extend moves the deadline on if less than the timeout is left. Setting it for every read would
-// cost more.
+// extend sets the deadline to twice the timeout from now if less than the timeout is left. Setting it
+// for every read would cost more.
 func (b *progressBody) extend() {
 	if now := time.Now(); b.deadline.Sub(now) < b.timeout {
 		b.setDeadline(now.Add(2 * b.timeout))
 	}
 }
 
-// setDeadline sets the deadline of reads, unless the request is answered.
+// setDeadline sets the deadline of reads, unless the handler has returned.
 func (b *progressBody) setDeadline(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.rc != nil {
 		b.deadline = t
-		_ = b.rc.SetReadDeadline(t) // not all writers have one
+		_ = b.rc.SetReadDeadline(t) // not all writers support deadlines
 	}
 }
 
-// release is called when the request is answered. A transport that forwards the body may still
-// read it, but the response controller must not be used any more: with HTTP/2, setting a
-// deadline would panic.
+// release makes the body stop setting deadlines; it is called when the handler has returned. A
+// transport that forwards the body may still read it then, and with HTTP/2 setting a deadline would
+// panic.
 func (b *progressBody) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,7 @@ func (b *progressBody) Read(p []byte) (int, error) {
 	b.extend()
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.setDeadline(time.Time{}) // the server goes on reading, to notice when the client disconnects
+		b.setDeadline(time.Time{}) // net/http keeps reading in the background, to notice when the client disconnects
 	}
 	return n, err
 }
@@ -85,10 +85,10 @@ type progressWriter struct {
 	rc       *http.ResponseController
 	timeout  time.Duration
 	perWrite bool      // remove the deadline after each write: HTTP/2 resets a stream whose deadline passes between two writes
-	deadline time.Time // as it was set last
+	deadline time.Time // the current write deadline
 }
 
-// extend moves the deadline on if less than the timeout is left.
+// extend sets the deadline to twice the timeout from now if less than the timeout is left.
 func (w *progressWriter) extend() {
 	if now := time.Now(); w.deadline.Sub(now) < w.timeout {
 		w.deadline = now.Add(2 * w.timeout)
@@ -96,7 +96,7 @@ func (w *progressWriter) extend() {
 	}
 }
 
-// written is called after each write.
+// written removes the deadline after a write, if perWrite is set.
 func (w *progressWriter) written() {
 	if w.perWrite {
 		w.deadline = time.Time{}

@@ -10,13 +10,13 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/connlimit"
 )
 
-// writeTimeout is how long a response may take. Streams and long waits extend it as they go.
+// writeTimeout is the default limit for writing a response. Streams and long waits extend it.
 const writeTimeout = time.Minute
 
-// NewServer returns a server for the handler, for any number of listeners. It records which
-// connections come over a Unix socket (see [Local]), limits slow clients, and ends the contexts
-// of [LongRequest] when it is shut down. It does not limit the time of whole requests, which
-// costs a little for each: that is the task of [Timely].
+// NewServer returns a server that can serve several listeners. It records which connections come
+// over a Unix socket (see [Local]), limits the time for reading headers, and ends the contexts of
+// [LongRequest] when it shuts down. It does not limit the time of whole requests; use [Timely] for
+// the handlers that need it, since it costs time for each request.
 func NewServer(h http.Handler) *http.Server {
 	stopping, stop := context.WithCancel(context.Background())
 	s := &http.Server{
@@ -39,7 +39,7 @@ func NewServer(h http.Handler) *http.Server {
 	s.Protocols = new(http.Protocols)
 	s.Protocols.SetHTTP1(true)
 	s.Protocols.SetHTTP2(true)
-	s.Protocols.SetUnencryptedHTTP2(true) // callers on this machine have no TLS
+	s.Protocols.SetUnencryptedHTTP2(true) // for callers on this machine, which use no TLS
 	s.RegisterOnShutdown(stop)
 	return s
 }
@@ -47,7 +47,8 @@ func NewServer(h http.Handler) *http.Server {
 // readTimeout is how long a request body may take to arrive.
 const readTimeout = 30 * time.Second
 
-// Timely limits how long every request of the handler may take to arrive and to be answered.
+// Timely returns a handler that limits how long a request body may take to arrive (30 s), and how
+// long the response may take (1 min).
 func Timely(h http.Handler) http.Handler { return TimelyWithin(h, readTimeout, writeTimeout) }
 
 // TimelyWithin is [Timely] with other limits.
@@ -55,18 +56,19 @@ func TimelyWithin(h http.Handler, read, write time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rc := http.NewResponseController(w)
 		if r.Body != nil && r.Body != http.NoBody {
-			_ = rc.SetReadDeadline(time.Now().Add(read)) // not all writers have one
+			_ = rc.SetReadDeadline(time.Now().Add(read)) // not all writers support deadlines
 		}
 		_ = rc.SetWriteDeadline(time.Now().Add(write))
 		h.ServeHTTP(w, r)
 	})
 }
 
-// LongRequest removes the deadlines of [Timely] from a request whose response may take as long
-// as wait. The context that it returns ends with the request and with the server.
+// LongRequest replaces the deadlines of [Timely] for a request whose handler may wait as long as
+// wait before it answers: it removes the read deadline, and moves the write deadline to wait plus one
+// minute from now. The context that it returns ends with the request, and when the server shuts down.
 func LongRequest(w http.ResponseWriter, r *http.Request, wait time.Duration) (context.Context, context.CancelFunc) {
 	rc := http.NewResponseController(w)
-	_ = rc.SetReadDeadline(time.Time{}) // not all writers have one
+	_ = rc.SetReadDeadline(time.Time{}) // not all writers support deadlines
 	_ = rc.SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 	ctx, cancel := context.WithCancel(r.Context())
 	if stopping, ok := r.Context().Value(stoppingKey).(context.Context); ok {
