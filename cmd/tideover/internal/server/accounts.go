@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	// accountsInterval is how often the files of the accounts that keys name are read.
+	// accountsInterval is how often run reads the files of the accounts that keys of the gateway use.
 	accountsInterval = time.Second
 
-	// quotaInterval is the least time between two records of the quota of an account.
+	// quotaInterval is the shortest time between two writes of the quota of an account.
 	quotaInterval = 5 * time.Second
 
-	// maxHold is the longest limit that keys wait for. Steps have the same maximum.
+	// maxHold is the longest time that the keys of an account wait for its limit to end; a longer
+	// limit has no end for them. Steps have the same maximum.
 	maxHold = 8 * 24 * time.Hour
 
-	// minWindow is the least time until the reset of a recorded quota. A shorter window is a rate
-	// limit, for which a session does not pause.
+	// minWindow is the shortest time until the reset of a quota that is recorded. A shorter window is
+	// a rate limit, for which a session does not pause.
 	minWindow = time.Hour
 )
 
@@ -36,21 +37,21 @@ const (
 type keyAccounts struct {
 	gateway *gateway.Gateway
 	store   *account.Store
-	quotas  string // folder
+	quotas  string // folder with the files of the quotas
 	log     *slog.Logger
 
-	wakeup chan struct{} // a limit began or ended; buffer of one
+	wakeup chan struct{} // makes run call sync now; buffer of one
 
 	mu      sync.Mutex
-	limited map[string]gateway.KeyLimit               // by account, the one that ends last
-	worked  map[string]int64                          // by account, the serial of a limit that ended
-	used    map[string]map[string]gateway.QuotaWindow // by account and name
+	limited map[string]gateway.KeyLimit               // new limits by account: the one that ends last
+	worked  map[string]int64                          // by account, the serial number of a limit that has ended
+	used    map[string]map[string]gateway.QuotaWindow // new quotas by account and window
 
 	files  sync.Mutex            // held while files are read or written; guards the fields below
-	names  []string              // accounts that keys name, sorted
+	names  []string              // accounts that the keys use, sorted
 	own    map[string]ownLimit   // by account
 	quota  map[string]savedQuota // by account
-	warned bool                  // the last record of a quota failed
+	warned bool                  // the last write of a quota failed, which was logged
 }
 
 // ownLimit is a limit that a provider reported to a key of this process.
@@ -59,7 +60,7 @@ type ownLimit struct {
 	gateway.KeyLimit
 }
 
-// savedQuota is the recorded quota of an account.
+// savedQuota is the quota of an account as it was last written to its file.
 type savedQuota struct {
 	at      time.Time
 	windows map[string]gateway.QuotaWindow
@@ -91,8 +92,8 @@ func (a *keyAccounts) Worked(name string, serial int64) {
 	a.wake()
 }
 
-// Used implements [gateway.Accounts]. It does not wake run, which records the quota at its next
-// interval.
+// Used implements [gateway.Accounts]. It does not wake run, which writes the quota to its file at the
+// next interval.
 func (a *keyAccounts) Used(name string, windows []gateway.QuotaWindow) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,7 +107,7 @@ func (a *keyAccounts) Used(name string, windows []gateway.QuotaWindow) {
 	}
 }
 
-// wake makes run read and write the files at once.
+// wake makes run read and write the files now.
 func (a *keyAccounts) wake() {
 	select {
 	case a.wakeup <- struct{}{}:
@@ -114,8 +115,8 @@ func (a *keyAccounts) wake() {
 	}
 }
 
-// setProviders sets the accounts to share: those that the keys of the providers name. The gateway
-// receives the known limits before it returns.
+// setProviders sets the accounts to share: those that the keys of the providers use. It passes the
+// known limits of these accounts to the gateway before it returns.
 func (a *keyAccounts) setProviders(specs []gateway.Spec) {
 	names := map[string]bool{}
 	for _, s := range specs {
@@ -132,8 +133,8 @@ func (a *keyAccounts) setProviders(specs []gateway.Spec) {
 	a.wake()
 }
 
-// run records the limits and quotas of the requests, and passes the limits that other processes
-// have recorded to the gateway, until the context ends.
+// run writes the limits and quotas that requests report to files, and passes the limits that other
+// processes have written to the gateway, until the context ends.
 func (a *keyAccounts) run(ctx context.Context) {
 	for {
 		var next <-chan time.Time
@@ -150,7 +151,7 @@ func (a *keyAccounts) run(ctx context.Context) {
 	}
 }
 
-// hasAccounts reports whether any key names an account.
+// hasAccounts reports whether any key uses an account.
 func (a *keyAccounts) hasAccounts() bool {
 	a.files.Lock()
 	defer a.files.Unlock()
@@ -158,7 +159,7 @@ func (a *keyAccounts) hasAccounts() bool {
 }
 
 // sync writes the new limits and quotas to the files, and passes the limits in the files to the
-// gateway. The last call records all quotas, however recent their last record is.
+// gateway. If last is true, it writes all quotas, even those written less than quotaInterval ago.
 func (a *keyAccounts) sync(last bool) {
 	a.files.Lock()
 	defer a.files.Unlock()
@@ -167,8 +168,8 @@ func (a *keyAccounts) sync(last bool) {
 	a.saveQuotas(last)
 }
 
-// recordLimits records the ends of limits, and then the new limits: a limit that was reported
-// after a success stays.
+// recordLimits records the ends of limits first and the new limits second, so that a limit that was
+// reported after a success is kept.
 func (a *keyAccounts) recordLimits() {
 	a.mu.Lock()
 	limited, worked := a.limited, a.worked
@@ -202,7 +203,7 @@ func (a *keyAccounts) updateGateway() {
 	}
 }
 
-// gatewayLimit converts a recorded limit for the gateway; nil means that there is none.
+// gatewayLimit converts a recorded limit for the gateway; nil means no limit.
 func (a *keyAccounts) gatewayLimit(name string, known *account.Limit) *gateway.AccountLimit {
 	if known == nil {
 		delete(a.own, name)
@@ -218,7 +219,7 @@ func (a *keyAccounts) gatewayLimit(name string, known *account.Limit) *gateway.A
 	return l
 }
 
-// saveQuotas records the used parts of the quotas that have changed.
+// saveQuotas writes the quotas that have changed to their files. last is that of sync.
 func (a *keyAccounts) saveQuotas(last bool) {
 	now := time.Now()
 	due := map[string]map[string]gateway.QuotaWindow{}
@@ -237,15 +238,15 @@ func (a *keyAccounts) saveQuotas(last bool) {
 		}
 		err := a.saveQuota(name, next.windows, now)
 		if a.quota[name] = next; err != nil && !a.warned {
-			a.log.Warn("the quota of an account is not recorded: pause-at has no effect for it", "account", name, "error", err)
+			a.log.Warn("can't record the quota of an account: pause-at has no effect for it", "account", name, "error", err)
 		}
 		a.warned = err != nil
 	}
 }
 
-// merge adds windows to the record, and reports whether it has changed. A window of unknown length
-// is added if its reset is at least minWindow away, or if it was added before: a long window stays
-// long until its reset.
+// merge returns the quota with the windows added, and reports whether it has changed. It adds a
+// window of unknown length only if its reset is at least minWindow away, or if it was added before,
+// when its reset was still that far away.
 func (s savedQuota) merge(windows map[string]gateway.QuotaWindow, now time.Time) (next savedQuota, changed bool) {
 	next = savedQuota{now, maps.Clone(s.windows)}
 	if next.windows == nil {
@@ -265,8 +266,8 @@ func (s savedQuota) merge(windows map[string]gateway.QuotaWindow, now time.Time)
 	return next, changed
 }
 
-// saveQuota records windows of an account. Windows with other names stay, such as those that a
-// status line has recorded.
+// saveQuota writes the windows of an account to its file. It keeps windows with other names, such as
+// those that a status line has recorded.
 func (a *keyAccounts) saveQuota(name string, windows map[string]gateway.QuotaWindow, now time.Time) error {
 	list, err := quota.Load(a.quotas, name, now)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

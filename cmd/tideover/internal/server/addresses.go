@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// addresses has the addresses of the server, its names and its certificate.
+// addresses has the listen address of the server, its host names and its certificate.
 type addresses struct {
 	cfg         *config.Config
 	gatewayOnly bool
@@ -28,7 +28,7 @@ type addresses struct {
 	page atomic.Pointer[string] // URL of the page; nil before the server listens
 }
 
-// newAddresses reads the certificate, if one is configured.
+// newAddresses returns the addresses of a server. It loads the certificate, if one is configured.
 func newAddresses(cfg *config.Config, gatewayOnly bool, log *slog.Logger) (a *addresses, err error) {
 	a = &addresses{cfg: cfg, gatewayOnly: gatewayOnly, log: log}
 	if cfg.Server.TLS.On() {
@@ -49,8 +49,8 @@ func (a *addresses) hosts() []string {
 	return hosts
 }
 
-// ListenAddress returns the address on which a server with the configuration listens, or a
-// gateway that runs alone. The certificate is not filled in.
+// ListenAddress returns the address on which a server with the configuration listens; that of a
+// gateway alone if gateway is true. It does not set the certificate.
 func ListenAddress(cfg *config.Config, gateway bool) doctor.Door {
 	d := doctor.Door{Key: "server.listen", Address: cfg.Server.Listen}
 	if gateway {
@@ -61,8 +61,9 @@ func ListenAddress(cfg *config.Config, gateway bool) doctor.Door {
 	return d
 }
 
-// hostNames returns the names by which clients address the server: the host of the address, unless
-// it stands for all addresses, then the hosts of the configuration.
+// hostNames returns the names by which clients reach the server: the host of the listen address,
+// unless it is a wildcard such as 0.0.0.0, the hosts of the configuration, and localhost for a
+// loopback address.
 func hostNames(cfg *config.Config, address string) (list []string) {
 	host, _, _ := net.SplitHostPort(address)
 	if ip := net.ParseIP(host); host != "" && (ip == nil || !ip.IsUnspecified()) {
@@ -88,8 +89,8 @@ func (a *addresses) listenAddress() doctor.Door {
 // findings returns what the doctor finds about the address and the certificate.
 func (a *addresses) findings() []doctor.Finding { return a.listenAddress().Check(time.Now()) }
 
-// certificateWarnings returns the findings except that the files of the certificate were
-// rejected, which is logged when it happens.
+// certificateWarnings returns the findings as warnings for the log. It leaves out the rejection of
+// new files, which the certificate logs itself.
 func (a *addresses) certificateWarnings() (list []httpserver.Warning) {
 	d := a.listenAddress()
 	d.Refused = nil
@@ -99,14 +100,14 @@ func (a *addresses) certificateWarnings() (list []httpserver.Warning) {
 	return list
 }
 
-// reloadCertificate reads the files of the certificate again.
+// reloadCertificate makes the server read the files of the certificate now.
 func (a *addresses) reloadCertificate() {
 	if a.certificate != nil {
 		a.certificate.Reload()
 	}
 }
 
-// serveTCP returns the function that serves connections over TCP, with TLS if it is configured.
+// serveTCP returns the function that serves a TCP listener, with TLS if it is configured.
 func (a *addresses) serveTCP(h *http.Server) func(net.Listener) error {
 	if a.certificate != nil {
 		h.TLSConfig = a.certificate.TLSConfig()
@@ -118,8 +119,8 @@ func (a *addresses) serveTCP(h *http.Server) func(net.Listener) error {
 	return h.Serve
 }
 
-// publicURL returns the URL of the page for other programs. A server that listens on all
-// addresses uses the first configured name; one with TLS prefers a name in its certificate.
+// publicURL returns the URL of the page for users and other programs. Its host is the first of the
+// host names, with TLS the first that the certificate is valid for.
 func (a *addresses) publicURL(addr net.Addr) string {
 	_, port, _ := net.SplitHostPort(addr.String())
 	known := hostNames(a.cfg, addr.String())

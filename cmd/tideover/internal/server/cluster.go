@@ -18,7 +18,8 @@ import (
 	"github.com/tideover/tideover/internal/logsample"
 )
 
-// checkStorage rejects a demo that could not work, and a cluster whose data folder still has runs.
+// checkStorage returns an error for a demo that the configuration makes impossible, and for a cluster
+// whose data folder still contains runs.
 func checkStorage(o Options, cfg *config.Config) error {
 	if o.Demo && cfg.Server.TLS.On() {
 		return errors.New("the demo calls the gateway without TLS: leave out --demo, or server.tls")
@@ -32,8 +33,8 @@ func checkStorage(o Options, cfg *config.Config) error {
 	return checkNoRuns(cfg.Server.Data)
 }
 
-// checkNoRuns rejects a folder with runs that were not moved to a cluster: no process would continue
-// them.
+// checkNoRuns returns an error if the data folder has runs that were not moved to a cluster. A
+// process of the cluster would not continue them.
 func checkNoRuns(data string) error {
 	for _, name := range []string{"log.db", filepath.Join("blobs", "moved")} {
 		_, err := os.Stat(filepath.Join(data, name))
@@ -47,7 +48,7 @@ func checkNoRuns(data string) error {
 	return fmt.Errorf("server.data: %s has runs that the cluster would not continue: move them to the cluster with `tideover move`, or name another folder", data)
 }
 
-// joinCluster configures the engine as a process of the cluster.
+// joinCluster connects to the cluster, and sets the log and the folder in the engine's configuration.
 func (p *parts) joinCluster(ctx context.Context, ec *engine.Config) error {
 	data := p.cfg.Server.Data
 	ec.Logger = sampleWarnings(p.log)
@@ -59,8 +60,8 @@ func (p *parts) joinCluster(ctx context.Context, ec *engine.Config) error {
 	return nil
 }
 
-// applyToCluster makes the engine of a cluster use the plan. It does not wait until the other
-// processes have the schedules.
+// applyToCluster makes the engine of a cluster use the plan. It does not wait until all shards have
+// the schedules.
 func (p *parts) applyToCluster(n plan) error {
 	if err := p.engine.Replace(n.workflows); err != nil {
 		return err
@@ -81,8 +82,8 @@ func sampleWarnings(log *slog.Logger) *slog.Logger {
 const missingPause = 30 * time.Second
 
 // snoozeMissing makes handlers wait instead of fail if the configuration of this process lacks
-// a provider or a notifier that the step names. Outside of a cluster that error is permanent. In a
-// cluster, another process may already have a newer file, or this one may still have an old one.
+// a provider or a notifier that the step names. Without a cluster that error is permanent. In a
+// cluster, another process may have loaded a newer configuration that this one does not have yet.
 func snoozeMissing(handlers map[string]engine.Handler) {
 	for name, handle := range handlers {
 		handlers[name] = func(ctx context.Context, t *engine.Task) ([]byte, error) {

@@ -15,7 +15,7 @@ import (
 type clusterSchedules struct {
 	set    func(context.Context, []engine.Schedule) error
 	log    *slog.Logger
-	latest chan []engine.Schedule // buffer of one: the newest schedules
+	latest chan []engine.Schedule // the newest schedules that run has not received yet; buffer of one
 }
 
 // schedulesPolicy is the retry policy for setting the schedules.
@@ -25,8 +25,8 @@ func newClusterSchedules(e *engine.Engine, log *slog.Logger) *clusterSchedules {
 	return &clusterSchedules{set: e.SetSchedules, log: log, latest: make(chan []engine.Schedule, 1)}
 }
 
-// replace makes run replace all schedules by the list. Only one goroutine at a time may
-// call it.
+// replace makes run set the list in place of all schedules. Only one goroutine at a time may call
+// it.
 func (c *clusterSchedules) replace(list []engine.Schedule) {
 	select {
 	case <-c.latest: // replaced before run received it
@@ -42,7 +42,7 @@ func (c *clusterSchedules) run(ctx context.Context) error {
 	for {
 		select {
 		case list := <-c.latest:
-			stop() // the list before is outdated
+			stop() // the previous list is outdated
 			stop = c.start(ctx, runner, list)
 		case <-ctx.Done():
 			stop()
@@ -51,7 +51,8 @@ func (c *clusterSchedules) run(ctx context.Context) error {
 	}
 }
 
-// start sets a list in the background. stop gives up, and waits until it has ended.
+// start sets a list in the background, with retries. stop cancels that, and waits until the goroutine
+// has ended.
 func (c *clusterSchedules) start(ctx context.Context, runner *retry.Runner, list []engine.Schedule) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -19,8 +19,8 @@ type connections struct {
 	socket *connlimit.Limiter
 }
 
-// newConnections divides the file descriptors of this process. If the limit of the configuration
-// leaves too few descriptors for everything else, it is lowered, with a warning.
+// newConnections divides the file descriptors of this process between connections and everything
+// else. It lowers server.max-connections, with a warning, if there are too few descriptors for it.
 func newConnections(cfg *config.Config, gatewayOnly bool, log *slog.Logger) *connections {
 	attempts := cfg.Server.Concurrency + len(cfg.Sessions)
 	if gatewayOnly {
@@ -39,7 +39,7 @@ func newConnections(cfg *config.Config, gatewayOnly bool, log *slog.Logger) *con
 	return c
 }
 
-// logLimit returns a function that logs that a limit of the listener was reached.
+// logLimit returns a function that logs which limit of the listener was reached.
 func logLimit(log *slog.Logger, listener string) func(connlimit.Reason) {
 	return func(r connlimit.Reason) {
 		log.Warn("too many connections: unused ones are closed, new ones are refused", "listener", listener, "reason", string(r),
@@ -47,13 +47,13 @@ func logLimit(log *slog.Logger, listener string) func(connlimit.Reason) {
 	}
 }
 
-// streams returns the maximum numbers of event streams over TCP and over the socket: at most half of
-// the connections, so that other requests find a free one.
+// streams returns the limits of event streams over TCP and over the socket: at most half of the
+// connections, so that enough remain for other requests.
 func (c *connections) streams() (tcp, local int) {
 	return min(api.MaxStreams, max(c.tcp.Max/2, 1)), min(api.MaxStreams, max(c.socket.Max/2, 1))
 }
 
-// tooManyRequests answers a request of the gateway that exceeds the limit.
+// tooManyRequests answers requests to the gateway that exceed the limit of concurrent requests.
 var tooManyRequests = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, "The server has too many requests at once: try again later.", http.StatusServiceUnavailable)

@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// openFolder checks, creates and locks the data folder.
+// openFolder checks who can access the data folder, creates it if necessary, and locks it.
 func openFolder(data string) (unlock func(), err error) {
 	if err := fileaccess.CheckFolder(data); err != nil {
 		return nil, fmt.Errorf("server.data: %w, or name another folder with --data or server.data", err)
@@ -28,14 +28,13 @@ func openFolder(data string) (unlock func(), err error) {
 	return lockData(data)
 }
 
-// lockName is the file in the data folder that a server or a gateway locks. A gateway alone has no
-// engine, whose log would be locked.
+// lockName is the file in the data folder that a server or a gateway locks. The lock of the engine's
+// log is not enough, since a gateway alone has no engine.
 const lockName = "server.lock"
 
-// lockData makes this process the only server of the folder; processes with another address or
-// socket are excluded, too. The operating system releases the lock when the process ends. The file
-// stays: if it were removed, a third process could lock a new file while a second one has the old
-// file open.
+// lockData locks the data folder, so that no other server uses it, whatever its address and socket
+// are. The operating system releases the lock when the process ends. unlock does not remove the file:
+// a third process could then lock a new file while a second one has locked the old one.
 func lockData(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
@@ -67,13 +66,13 @@ func lockHolder(f *os.File) string {
 	n, _ := f.ReadAt(text, 0)
 	pid, err := strconv.Atoi(strings.TrimSpace(string(text[:n])))
 	if err != nil {
-		return "another tideover" // it is starting or stopping
+		return "another tideover" // it is starting or stopping, and its pid is not in the file
 	}
 	return fmt.Sprintf("another tideover (pid %d)", pid)
 }
 
-// loadToken returns the token of the configuration, or the one in the data folder. It creates that
-// one if the file does not exist.
+// loadToken returns the token of the configuration or, if none is configured, the token in the data
+// folder. It creates that file if it does not exist.
 func loadToken(cfg *config.Config) (secret.String, error) {
 	if t := cfg.Server.Token; t != nil {
 		token, err := t.Resolve(cfg.Secrets())
@@ -93,22 +92,22 @@ func loadToken(cfg *config.Config) (secret.String, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < config.MinToken {
-		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least %d are needed; delete it and a new one is made", path, len(token), config.MinToken)
+		return secret.String{}, fmt.Errorf("token: %s has %d characters, at least %d are needed; delete the file and a new token is made", path, len(token), config.MinToken)
 	}
 	info, err := os.Stat(path)
 	if err == nil {
 		err = fileaccess.Check(path, info, fileaccess.GroupOrOthers)
 	}
 	if err != nil {
-		return secret.String{}, fmt.Errorf("token: %w, or delete it and a new one is made", err)
+		return secret.String{}, fmt.Errorf("token: %w, or delete the file and a new token is made", err)
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return secret.String{}, fmt.Errorf("token: others may read %s (%v): chmod 600 it, or delete it and a new one is made", path, info.Mode().Perm())
+		return secret.String{}, fmt.Errorf("token: other users can read %s (%v): run chmod 600, or delete the file and a new token is made", path, info.Mode().Perm())
 	}
 	return secret.New(token), nil
 }
 
-// writeToken creates the file with access for its owner only, from the start.
+// writeToken creates the file of the token. Only its owner can ever access it.
 func writeToken(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -17,15 +17,17 @@ import (
 	"github.com/tideover/tideover/retryhttp"
 )
 
-// drainTime is how long the requests of the gateway may take to end when the server shuts down.
+// drainTime is how long a shutdown waits for the requests of the gateway to end.
 const drainTime = 30 * time.Second
 
-// decoders decode the bodies of failed responses in encodings that the library does not support.
+// decoders decode the bodies of failed responses, by encoding. The library supports the other
+// encodings itself.
 var decoders = map[string]retryhttp.Decoder{
 	"br": func(r io.Reader) (io.Reader, error) { return brotli.NewReader(r), nil },
 }
 
-// openGateway creates the gateway, even without providers: a reload may add some.
+// openGateway creates the gateway and the shared limits of accounts. It does so even without
+// providers, since a reload may add some.
 func (p *parts) openGateway() error {
 	specs, err := p.providers(p.cfg)
 	if err != nil {
@@ -63,8 +65,8 @@ func (p *parts) providers(cfg *config.Config) ([]gateway.Spec, error) {
 	return specs, nil
 }
 
-// drain waits until the requests of the gateway have ended, and records the limits that the last
-// of them reported. It waits for at most drainTime, and not after hurry ends.
+// drain waits until the requests of the gateway have ended, for at most drainTime and not after hurry
+// ends. Then it records the limits that the last requests reported.
 func (p *parts) drain(hurry context.Context) {
 	limit, cancel := context.WithTimeout(hurry, drainTime)
 	defer cancel()
@@ -78,7 +80,7 @@ func (p *parts) drain(hurry context.Context) {
 type Provider struct {
 	Name    string
 	Keys    []string // references to its keys; if empty, callers send their own key, unless Keyless
-	Keyless bool     // no credentials are sent
+	Keyless bool     // the provider needs no credentials, and none are sent
 }
 
 // providersOf returns the providers of the configuration, in its order.
@@ -94,7 +96,7 @@ func providersOf(cfg *config.Config) (list []Provider) {
 	return list
 }
 
-// requireProviders rejects a configuration without providers for a gateway that runs alone.
+// requireProviders returns an error if a gateway alone is to run without providers.
 func requireProviders(o Options, cfg *config.Config) error {
 	if !o.Gateway || len(cfg.Providers) > 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/web"
 )
 
-// newControl returns the operations on this server.
+// newControl returns the operations on this server, for the API and the pages.
 func (s *server) newControl() *control.Service {
 	p := s.parts
 	c := control.Config{
@@ -44,7 +44,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	service := s.newControl()
 	o := api.Options{Control: service, Guard: guard, Logger: s.options.Log}
 	o.Streams, o.LocalStreams = s.connections.streams()
-	shown := *service // the pages also show the sessions of every watch
+	shown := *service // for the pages, which also show the sessions of every watch
 	if own := s.parts.sessions; own != nil {
 		shown.Sessions = &control.Sessions{SessionManager: &pageSessions{own, s.cfg.Server.Data}}
 	}
@@ -55,8 +55,8 @@ func (s *server) handler(addr net.Addr) http.Handler {
 	gateway := s.parts.gateway
 	local := httpserver.ProgressTimeout(gateway, httpserver.DefaultProgressTimeout)
 	providers := s.connections.tcp.LimitRequests(local, tooManyRequests)
-	unknown := httpserver.Timely(gateway) // its error lists the paths of the gateway
-	// A ServeMux would redirect a path with two slashes in a key.
+	unknown := httpserver.Timely(gateway) // answers with an error that lists the paths of the gateway
+	// This is not a ServeMux, which would redirect a path whose key contains two slashes.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
 		case strings.HasPrefix(path, "/p/") && httpserver.Local(r.Context()):
@@ -69,7 +69,7 @@ func (s *server) handler(addr net.Addr) http.Handler {
 			metrics.ServeHTTP(w, r)
 		case acceptsHTML(r) || site.Has(r):
 			page.ServeHTTP(w, r)
-		default: // a client whose base URL names no provider
+		default: // probably a client of the gateway whose base URL names no provider
 			unknown.ServeHTTP(w, r)
 		}
 	})
@@ -93,7 +93,7 @@ func metricsHandler(list []prometheus.Collector) http.Handler {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 }
 
-// certificateCollector collects the expiry of a certificate, which may be nil.
+// certificateCollector collects the time when the certificate expires; nothing if it is nil.
 type certificateCollector struct{ *httpserver.Certificate }
 
 var metricCertificate = prometheus.NewDesc("tideover_certificate_end_timestamp_seconds", "When the current certificate expires, in seconds since 1970; absent without TLS.", nil, nil)

@@ -33,13 +33,13 @@ type observer struct {
 	gateway *gateway.Gateway // its attempts count for retry storms
 	outbox  *outbox.Outbox   // sends messages about events; nil for a gateway alone
 
-	// engine is nil for a gateway alone, and until the engine is open. Its first steps may already
-	// send requests through the gateway while it is being opened.
+	// engine is nil for a gateway alone, and until the engine is open. It is atomic because the
+	// first steps may send requests through the gateway while the engine is being opened.
 	engine atomic.Pointer[engine.Engine]
 }
 
-// newObserver opens the audit trail and starts the tracing exporter. Close the observer after
-// everything that sends events to it.
+// newObserver opens the audit trail and starts the tracing exporter. The caller must close the
+// observer after all parts that send events to it.
 func newObserver(ctx context.Context, o Options, cfg *config.Config) (_ *observer, err error) {
 	b := &observer{log: o.Log, tally: metrics.NewTally(), stopTracing: func() {}}
 	b.alarm = storm.New(cfg.Alarm, b.attempts, b.reportStorm)
@@ -73,14 +73,15 @@ func (b *observer) close() error {
 	return b.audit.Close()
 }
 
-// addWorkflows makes the metrics count the workflows by name.
+// addWorkflows makes the metrics count these workflows under their own names.
 func (b *observer) addWorkflows(workflows []*engine.Workflow) {
 	for _, w := range workflows {
 		b.tally.Know(w.Name())
 	}
 }
 
-// publish sends an event of the gateway to the subscribers of the engine's events, and records it.
+// publish sends an event of the gateway, or about a retry storm, to the subscribers of the engine's
+// events, of which observe is one. Without an engine it only records the event.
 func (b *observer) publish(ev retry.Event) {
 	if e := b.engine.Load(); e != nil {
 		e.Tell(ev)
@@ -115,7 +116,7 @@ func (b *observer) observe(ev retry.Event) {
 	case retry.AttemptFailed:
 		level, text = slog.LevelInfo, "attempt failed"
 	case retry.GaveUp:
-		if ev.Step == "" { // that of a step has the same error
+		if ev.Step == "" { // the event of the step has the same error as that of the run
 			level = slog.LevelError
 		}
 	case retry.AttemptLost, retry.NeedsHandler, retry.AttemptStuck:
@@ -142,8 +143,8 @@ func (b *observer) observe(ev retry.Event) {
 	b.log.LogAttrs(ctx, level, text, attrs...)
 }
 
-// firstLine returns the first line of an error. The page of the run shows the rest, such as the
-// stack of a panic.
+// firstLine returns the first line of an error. The rest, such as the stack of a panic, is on the
+// page of the run.
 func firstLine(err error) string {
 	if err == nil {
 		return ""
@@ -152,7 +153,7 @@ func firstLine(err error) string {
 	return text
 }
 
-// attempts returns the attempts of all workflows and providers since the start.
+// attempts returns the numbers of attempts of all workflows and providers since the start.
 func (b *observer) attempts() map[storm.Subject]storm.Count {
 	counts := b.tally.Counts()
 	for name, l := range b.gateway.Loads() {

@@ -33,7 +33,7 @@ import (
 // parts has the components of a server: the gateway, the engine, and the components that they
 // need or that need them.
 type parts struct {
-	cfg       *config.Config        // at the start
+	cfg       *config.Config        // the configuration at the start
 	current   func() *config.Config // returns the configuration in effect
 	log       *slog.Logger
 	redactor  *secret.Redactor
@@ -57,7 +57,8 @@ type parts struct {
 	sessionsReady chan struct{} // closed when sessions may start
 }
 
-// newParts returns the parts of a server, which openGateway and openEngine fill.
+// newParts returns the parts of a server. openGateway and openEngine create the gateway and the
+// engine.
 func newParts(ctx context.Context, o Options, cfg *config.Config, current func() *config.Config, a *addresses, b *observer) (*parts, error) {
 	p := &parts{cfg: cfg, current: current, log: o.Log, redactor: o.Source.Redactor, addresses: a, observer: b, sessionsReady: make(chan struct{})}
 	if !o.Demo {
@@ -118,7 +119,7 @@ func (p *parts) openEngine(ctx context.Context) error {
 	return nil
 }
 
-// startSessions sets the schedules and the sessions of a server without a cluster.
+// startSessions sets the schedules and starts the sessions of a server without a cluster.
 func (p *parts) startSessions(ctx context.Context, n plan) error {
 	p.sessions.Engine = p.engine
 	if err := p.engine.SetSchedules(ctx, n.schedules); err != nil {
@@ -134,8 +135,8 @@ func (p *parts) startSessions(ctx context.Context, n plan) error {
 	return nil
 }
 
-// closeEngine closes the engine, if there is one. Its attempts have [Grace] to end, or until
-// hurry ends.
+// closeEngine closes the engine, if there is one. It waits for the running attempts, for at most
+// [Grace] and not after hurry ends.
 func (p *parts) closeEngine(hurry context.Context) error {
 	if p.engine == nil {
 		return nil
@@ -145,8 +146,8 @@ func (p *parts) closeEngine(hurry context.Context) error {
 	return p.engine.Close(limit)
 }
 
-// handlers returns the handlers of steps, messages, NIP-90 jobs and sessions. A cluster runs no
-// sessions.
+// handlers returns the handlers of steps, messages, NIP-90 jobs and, without a cluster, sessions. self
+// is the path of this program; locks is the folder with the locks of commands.
 func (p *parts) handlers(self, locks string) map[string]engine.Handler {
 	runner := &steps.Runner{
 		Self: self, Locks: locks, Secrets: func() secret.Resolver { return p.current().Secrets() }, Hidden: p.hiddenVariables,
@@ -167,8 +168,8 @@ func (p *parts) handlers(self, locks string) map[string]engine.Handler {
 // hiddenVariables returns the environment variables that commands do not inherit.
 func (p *parts) hiddenVariables() []string { return p.current().HiddenVariables() }
 
-// newSessions returns the manager of the sessions, and sets their runner. The output of sessions
-// goes to files.
+// newSessions returns the manager of the sessions, and sets p.runner. The sessions write their output
+// to files in the data folder.
 func (p *parts) newSessions(self, locks string) *session.Manager {
 	logs := session.Logs{Dir: filepath.Join(p.cfg.Server.Data, "sessions"), Redactor: p.redactor}
 	p.runner = &session.Runner{
@@ -183,8 +184,8 @@ func (p *parts) newSessions(self, locks string) *session.Manager {
 	return &session.Manager{Output: logs.Tail, Read: logs.Read, Known: logs.Known, Runner: p.runner}
 }
 
-// otherSessions returns the commands of all sessions but one: those of the configuration, and
-// those of every watch.
+// otherSessions returns the commands of all sessions except the named one: the sessions of the
+// configuration, and those of every watch.
 func (p *parts) otherSessions(name string) []session.Command {
 	cfg := p.current()
 	list := session.Watched(filepath.Join(cfg.Server.Data, "watch"), "")
@@ -196,8 +197,8 @@ func (p *parts) otherSessions(name string) []session.Command {
 	return list
 }
 
-// run starts all parts with start, which is given the name of a part and its function. A
-// function returns when the context ends. page is the URL of the page.
+// run starts all parts. It calls start with the name of each part and a function that runs the part
+// until the context ends. page is the URL of the page.
 func (p *parts) run(ctx context.Context, page string, start func(name string, f func() error)) {
 	if p.engine != nil {
 		start("engine", func() error {
@@ -224,8 +225,8 @@ func (p *parts) run(ctx context.Context, page string, start func(name string, f 
 	}
 }
 
-// markShutdown makes the sessions treat a command that a signal ends from now on as ended by the
-// shutdown, not by its user.
+// markShutdown tells the sessions that the server shuts down: if a signal ends a command from now on,
+// the shutdown is the cause, and not the user.
 func (p *parts) markShutdown() {
 	if p.runner != nil {
 		p.runner.End()

@@ -15,18 +15,19 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// plan is the part of a configuration that the engine runs.
+// plan has the workflows, schedules, sessions and jobs that the engine runs, built from a
+// configuration.
 type plan struct {
 	outbox    *outbox.Outbox
 	workflows []*engine.Workflow // including those of sessions, messages, jobs and the demo
 	schedules []engine.Schedule
 	specs     []*session.Spec
-	sessions  []*engine.Workflow // of the specs
+	sessions  []*engine.Workflow // the workflows of specs
 	offer     nip90.Offer
 }
 
-// newPlan builds the workflows of a configuration: its own, and those of its sessions, of the
-// messages about them, and of the NIP-90 jobs that it offers.
+// newPlan builds the plan of a configuration. Besides the configured workflows it contains those of
+// the sessions, of the messages, of the NIP-90 jobs and of the demo.
 func (p *parts) newPlan(cfg *config.Config) (n plan, err error) {
 	if n.outbox, err = outbox.New(outbox.Config{
 		Notifiers: cfg.OrderedNotifiers(), Env: cfg.NotifyEnv(), Place: p.addresses.place, Retention: cfg.Server.Retention,
@@ -65,11 +66,11 @@ func (p *parts) newPlan(cfg *config.Config) (n plan, err error) {
 type change struct {
 	providers        []gateway.Spec
 	replaceProviders func() error
-	plan             plan // empty without an engine
+	plan             plan // zero without an engine
 }
 
-// prepare validates a new configuration. After it has succeeded, no fault of the file can stop
-// the change.
+// prepare validates a new configuration and builds everything that it needs, so that an error in the
+// file can't stop the change halfway.
 func (p *parts) prepare(cfg *config.Config) (c change, err error) {
 	if c.providers, err = p.providers(cfg); err != nil {
 		return c, err

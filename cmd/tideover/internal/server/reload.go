@@ -18,14 +18,14 @@ import (
 // reloader has the configuration in effect, and replaces it when its file changes.
 type reloader struct {
 	options   Options
-	started   *config.Config    // at the start
-	fixed     map[string]string // its values by path; a change of some needs a restart
+	started   *config.Config    // the configuration at the start
+	fixed     map[string]string // its values by path, to find changes that need a restart
 	addresses *addresses
 	observer  *observer
 	parts     *parts
 
-	current atomic.Pointer[config.Config]  // in effect
-	last    atomic.Pointer[control.Reload] // nil before the first
+	current atomic.Pointer[config.Config]  // the configuration in effect
+	last    atomic.Pointer[control.Reload] // the last reload; nil before the first
 }
 
 // newReloader returns a reloader whose configuration in effect is cfg. Its parts must be set
@@ -114,7 +114,7 @@ func (r *reloader) file() control.ConfigFile {
 	return f
 }
 
-// partialError reports that the engine could not apply all of a valid configuration.
+// partialError is the error of a reload that changed the gateway but failed in the engine.
 type partialError struct{ err error }
 
 // Error implements [error].
@@ -142,8 +142,8 @@ func (r *reloader) logError(err error) {
 	r.options.Log.Error("the configuration was not reloaded", attrs...)
 }
 
-// reload replaces the configuration as a whole, or not at all. Runs in progress continue with the
-// previous one.
+// reload replaces the configuration. An error in the file changes nothing; if the engine fails to
+// apply a valid one, the error is a [*partialError]. Runs in progress keep their definition.
 func (r *reloader) reload(ctx context.Context, cfg *config.Config) error {
 	if err := requireProviders(r.options, cfg); err != nil {
 		return err
@@ -175,10 +175,10 @@ func (r *reloader) setCurrent(cfg *config.Config) {
 	r.observer.alarm.Become(cfg.Alarm)
 }
 
-// fixedSections are the sections whose values need a restart to change.
+// fixedSections are the sections of the configuration whose changes need a restart.
 var fixedSections = []string{"engine", "server", "audit", "gateway", "tracing"}
 
-// restartOnly logs and returns the keys whose change needs a restart.
+// restartOnly logs and returns the keys that have changed since the start and need a restart.
 func (r *reloader) restartOnly(cfg *config.Config) (later []string) {
 	now := map[string]string{}
 	for _, v := range cfg.Values() {

@@ -30,30 +30,30 @@ type Options struct {
 	Source  config.Source // its Redactor must be set
 	Gateway bool          // run only the gateway
 	Demo    bool          // run the demo in addition to the configuration
-	AnyPort bool          // use another port if the configured one is in use
+	AnyPort bool          // use any free port if the configured one is in use
 	Version string
 	Log     *slog.Logger
 
 	// Ready is called when the server accepts connections.
 	Ready func(Page)
 
-	// Reload makes the server read its file again; nil means that only a change
-	// of the file does.
+	// Reload makes the server read its configuration and certificate again. It does that in any
+	// case when a file changes; Reload may be nil.
 	Reload <-chan struct{}
 }
 
-// Page has the address of the page, and the token that it requires.
+// Page describes a server that is ready: the address of its page, the token, and the providers.
 type Page struct {
 	Address   string
 	Token     secret.String
-	TokenAt   string     // the file or the reference that has the token
+	TokenAt   string     // the file with the token, or the configured reference to it
 	Providers []Provider // of the configuration, in its order
 }
 
 // server is a running server.
 type server struct {
 	options     Options
-	cfg         *config.Config // at the start
+	cfg         *config.Config // the configuration at the start
 	token       secret.String
 	addresses   *addresses
 	observer    *observer
@@ -62,8 +62,8 @@ type server struct {
 	connections *connections
 }
 
-// Run serves until the context ends, and then shuts down in order. When hurry ends, it stops
-// waiting for requests and attempts.
+// Run runs a server until ctx ends, and then shuts it down. The shutdown waits for running requests
+// and attempts, until hurry ends.
 func Run(ctx, hurry context.Context, o Options) (err error) {
 	cfg, err := config.Load(o.Source)
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *server) serve(ctx, hurry context.Context) error {
 	return nil
 }
 
-// listen opens the listeners, with the limits of their connections.
+// listen opens both listeners, which limit their connections.
 func (s *server) listen(ctx context.Context) (tcp, unix net.Listener, err error) {
 	if unix, err = httpserver.ListenUnix(s.cfg.Server.Socket); err != nil {
 		return nil, nil, err
@@ -188,7 +188,7 @@ func (s *server) listen(ctx context.Context) (tcp, unix net.Listener, err error)
 	return s.connections.tcp.Listen(tcp, s.addresses.certificate != nil), s.connections.socket.Listen(unix, false), nil
 }
 
-// page returns the argument of Ready.
+// page returns the argument for Options.Ready.
 func (s *server) page(address string) Page {
 	p := Page{address, s.token, filepath.Join(s.cfg.Server.Data, "token"), providersOf(s.cfg)}
 	if t := s.cfg.Server.Token; t != nil {

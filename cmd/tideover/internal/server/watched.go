@@ -14,27 +14,27 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/watch"
 )
 
-// watchTimeout is how long a watch may take to answer. The sessions of a slower one are not shown.
+// watchTimeout is how long a watch may take to answer. The sessions of a slower watch are not shown.
 const watchTimeout = 2 * time.Second
 
-// inWatch is the value of In for a session of a watch. With a colon it is the prefix of the
-// session's name if the server has a session of the same name.
+// inWatch is the value of Status.In for a session of a watch. If the server has a session of the same
+// name, the page shows that of the watch as "watch:NAME".
 const inWatch = "watch"
 
-// pageSessions has the sessions that the page shows: those of this server, and those of every
-// watch of the same user.
+// pageSessions manages the sessions that the page shows: those of this server, and those of every
+// `tideover watch` of the same user.
 type pageSessions struct {
-	*session.Manager        // of this server
+	*session.Manager        // manages the sessions of this server
 	data             string // data folder of this server
 }
 
 // watched is a session of a watch.
 type watched struct {
 	session.Status
-	socket string
+	socket string // of the watch
 }
 
-// List returns all sessions, by name.
+// List returns all sessions, sorted by name.
 func (p *pageSessions) List(ctx context.Context) ([]session.Status, error) {
 	list, err := p.Manager.List(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (p *pageSessions) List(ctx context.Context) ([]session.Status, error) {
 	return list, nil
 }
 
-// watched requests the sessions of all watches concurrently.
+// watched returns the sessions of all watches. It asks the watches concurrently.
 func (p *pageSessions) watched(ctx context.Context) (list []watched) {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
@@ -76,8 +76,8 @@ func (p *pageSessions) watched(ctx context.Context) (list []watched) {
 	return list
 }
 
-// callWatch calls f with a client of the watch at a socket. by names the caller in the
-// history of runs.
+// callWatch calls f with a client of the watch that listens on the socket. by names the caller in
+// the history of runs.
 func callWatch(socket, by string, f func(*client.Client) error) error {
 	c, err := client.Dial(client.Target{Server: "unix:" + socket, By: by})
 	if err != nil {
@@ -87,8 +87,8 @@ func callWatch(socket, by string, f func(*client.Client) error) error {
 	return f(c)
 }
 
-// owner returns the watch that runs a session, or nil if this server runs it. If neither does, the
-// error is that of an unknown session.
+// owner returns the session of the name if a watch runs it, or nil if this server does. If neither
+// does, it returns the error for an unknown session.
 func (p *pageSessions) owner(ctx context.Context, name string) (*watched, error) {
 	if slices.Contains(p.Names(), name) {
 		return nil, nil //nolint:nilnil // nil means this server
@@ -144,7 +144,7 @@ func (p *pageSessions) ReadOutput(ctx context.Context, name, after string) (part
 	return part, err
 }
 
-// Tonight returns when a session continues that is paused for tonight.
+// Tonight returns when a session would continue if it were paused for tonight.
 func (p *pageSessions) Tonight(name string) time.Time {
 	ctx, cancel := context.WithTimeout(context.Background(), watchTimeout)
 	defer cancel()
@@ -189,7 +189,7 @@ func (p *pageSessions) Resume(ctx context.Context, name, by string) error {
 	return p.change(ctx, name, by, p.Manager.Resume, (*client.Client).ResumeSession)
 }
 
-// RetryNow ends the wait of a session.
+// RetryNow ends the wait of a session, so that its next attempt starts now.
 func (p *pageSessions) RetryNow(ctx context.Context, name, by string) error {
 	return p.change(ctx, name, by, p.Manager.RetryNow, (*client.Client).RetrySession)
 }
