@@ -15,10 +15,10 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// offer is an action that a page offers. Its URL leads to a question, which is a page, or a dialog
-// if there is JavaScript.
+// offer is a button or link for an action. Its URL opens a question that asks for confirmation: as a
+// page, or as a dialog if JavaScript is enabled.
 type offer struct {
-	Name   string // in the URL
+	Name   string // of the action in the URL
 	Label  string
 	URL    string
 	Danger bool
@@ -45,7 +45,7 @@ func offers(i *engine.Info) (list []offer) {
 			add("replay", "Edit and replay")
 		}
 		add("cancel", "Discard")
-	case i.State == "replaced" || control.Internal(i.Workflow): // another run has its place
+	case i.State == "replaced" || control.Internal(i.Workflow): // nothing is possible
 	default:
 		add("rerun", "Rerun from a step")
 		add("replay", "Edit and replay")
@@ -53,7 +53,7 @@ func offers(i *engine.Info) (list []offer) {
 	return list
 }
 
-// letterOffers returns the actions for a dead run in a list.
+// letterOffers returns the actions for a dead run in a list of dead letters.
 func letterOffers(i *engine.Info) []offer {
 	list := []offer{newOffer(i.ID, "retry", "Retry"), newOffer(i.ID, "replay", "Edit and replay"), newOffer(i.ID, "cancel", "Discard")}
 	if control.Internal(i.Workflow) {
@@ -62,10 +62,10 @@ func letterOffers(i *engine.Info) []offer {
 	return list
 }
 
-// runActions are the actions on one run.
+// runActions handles the actions on one run.
 type runActions struct{ *Site }
 
-// question asks whether to apply an action to a run.
+// question returns the question whether to apply an action to a run.
 func (h runActions) question(r *http.Request) (*question, error) {
 	id, action := r.PathValue("id"), r.PathValue("action")
 	i, err := h.control.Runs.Get(r.Context(), id)
@@ -113,7 +113,7 @@ func (h runActions) question(r *http.Request) (*question, error) {
 	return q, nil
 }
 
-// currentSteps returns the steps of the run's workflow as it is defined now.
+// currentSteps returns the steps of the current definition of the run's workflow.
 func (h runActions) currentSteps(i *engine.Info) ([]engine.StepInfo, error) {
 	flow, ok := h.control.Runs.Definition(i.Workflow)
 	if !ok {
@@ -122,7 +122,7 @@ func (h runActions) currentSteps(i *engine.Info) ([]engine.StepInfo, error) {
 	return flow.Steps(), nil
 }
 
-// chosenStep returns the name of the step that a form has chosen.
+// chosenStep returns the name of the step that the user has chosen in the form.
 func chosenStep(r *http.Request, steps []engine.StepInfo) (string, error) {
 	n, err := strconv.Atoi(r.PostForm.Get("step"))
 	if err != nil || n < 0 || n >= len(steps) {
@@ -142,7 +142,7 @@ var runTexts = map[string]string{
 	"rerun": "This is the new run.", "replay": "This is the new run.", "latest": "This is the new run.",
 }
 
-// act applies an action to a run. It leads to the new run if there is one.
+// act applies an action to a run. The URL to is that of the new run if the action has started one.
 func (h runActions) act(r *http.Request) (did, to string, err error) {
 	ctx, id, by, action := r.Context(), r.PathValue("id"), h.actor(r), r.PathValue("action")
 	var next control.Started
@@ -186,8 +186,8 @@ func (h runActions) rerun(r *http.Request, id, by string) (next control.Started,
 	return h.control.Runs.Rerun(r.Context(), engine.RerunRequest{Run: id, Step: step, By: by})
 }
 
-// retryLatest continues a run with the current definition, from the chosen step if there is one. If
-// a step must be chosen, the question is asked again.
+// retryLatest continues a run with the current definition, from the step that the user has chosen, if
+// any. If the user must choose a step, it returns an [*inputError], which shows the question again.
 func (h runActions) retryLatest(r *http.Request, id, by string) (next control.Started, err error) {
 	var from *string
 	if r.PostForm.Get("step") != "" {
@@ -212,8 +212,8 @@ func (h runActions) retryLatest(r *http.Request, id, by string) (next control.St
 	return next, err
 }
 
-// edited returns the input of the form, or nil if it was not changed: secrets in the original are
-// not shown and must not get lost.
+// edited returns the input of the form, or nil if the user did not change it. The form shows the
+// input without its secrets, so an unchanged text must not replace the original.
 func (h runActions) edited(r *http.Request, id string) (json.RawMessage, error) {
 	i, err := h.get(r.Context(), id)
 	if err != nil {
@@ -243,7 +243,7 @@ func (h runActions) edited(r *http.Request, id string) (json.RawMessage, error) 
 	return small.Bytes(), nil
 }
 
-// place returns the position of a JSON error in a text.
+// place returns the message of a JSON error, with its line and column in the text if it has them.
 func place(text string, err error) string {
 	s, ok := errors.AsType[*json.SyntaxError](err)
 	if !ok {

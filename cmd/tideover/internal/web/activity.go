@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	slotWidth = 10 * time.Second // of a slot of time
-	slotCount = 60               // slots that are kept
+	slotWidth = 10 * time.Second // length of a time slot
+	slotCount = 60               // number of slots that are kept
 )
 
-// counts are the events of users' runs in one slot of time.
+// counts has the numbers of events in one time slot, without internal workflows.
 type counts struct {
 	Began     int // runs
 	Succeeded int // runs
@@ -23,7 +23,7 @@ type counts struct {
 	Dead      int // runs
 }
 
-// activity counts the events of the last minutes. It uses the times of events and needs no clock.
+// activity counts the events of the last minutes by their own times, so that it needs no clock.
 type activity struct {
 	mu    sync.Mutex
 	slots [slotCount]struct {
@@ -59,7 +59,8 @@ func (p *activity) count(ev *retry.Event) {
 	}
 }
 
-// last returns the slots up to a time, the oldest first. The last one is not over.
+// last returns the slots up to now, the oldest first. The last slot is the current one, which is not
+// complete yet.
 func (p *activity) last(now time.Time) (list [slotCount]counts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -73,18 +74,18 @@ func (p *activity) last(now time.Time) (list [slotCount]counts) {
 	return list
 }
 
-// sparkline is a drawing of the activity: runs that succeeded, and on top of them attempts that
-// failed and runs that died.
+// sparkline is a bar chart of the activity. Each bar stacks the runs that succeeded, the attempts that
+// failed and the runs that died.
 type sparkline struct {
 	Bars   []sparkBar
-	Minute counts // of the last minute
-	All    counts // of all slots
-	Most   int    // count at the full height
-	Span   time.Duration
-	Width  time.Duration // of a bar
+	Minute counts        // sum of the last minute
+	All    counts        // sum of all slots
+	Most   int           // the count that a bar of full height stands for
+	Span   time.Duration // that the whole chart covers
+	Width  time.Duration // that a bar covers
 }
 
-// sparkBar is a slot with events. All measures are in percent.
+// sparkBar is the bar of a slot with events. Positions and sizes are in percent.
 type sparkBar struct {
 	X, W  string
 	Title string
@@ -99,7 +100,7 @@ func (b *counts) add(o counts) {
 
 func (b *counts) height() int { return b.Succeeded + b.Failed + b.Dead }
 
-// newSparkline draws the slots up to a time.
+// newSparkline returns the chart of the slots, of which the last contains the time now.
 func newSparkline(list [slotCount]counts, now time.Time) sparkline {
 	s := sparkline{Span: slotCount * slotWidth, Width: slotWidth, Most: 1}
 	for i := range list {
@@ -139,7 +140,7 @@ func (s *sparkline) bar(i int, b *counts, at time.Time) sparkBar {
 	return out
 }
 
-// Said returns the drawing in words.
+// Said describes the chart in words, for screen readers.
 func (s sparkline) Said() string {
 	return fmt.Sprintf("in the last %d minutes %s started, %d succeeded and %d gave up; %s failed",
 		int(s.Span/time.Minute), textfmt.Plural(s.All.Began, "run"), s.All.Succeeded, s.All.Dead, textfmt.Plural(s.All.Failed, "attempt"))

@@ -15,17 +15,17 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// bulkActions are the actions on many runs.
+// bulkActions handles the actions on many runs.
 type bulkActions struct{ *Site }
 
-// bulkAction is how an action on many runs is shown.
+// bulkAction has the texts for an action on many runs.
 type bulkAction struct {
 	name   control.BulkAction
-	label  string
-	verb   string // the question is: verb, number of runs, how
+	label  string // of the button
+	verb   string // the title of the question is: verb, number of runs, how
 	how    string
-	past   string
-	text   string
+	past   string // for the sentence after the action: "3 retried."
+	text   string // explains the action
 	danger bool
 }
 
@@ -54,7 +54,8 @@ func bulkActionOf(r *http.Request) (*bulkAction, error) {
 	return &bulkKinds[i], nil
 }
 
-// states returns the states of the query in which the action is possible.
+// states returns those states of the query in which the action is possible. For a query without
+// states it returns the default states of the action.
 func (e *bulkAction) states(q query) []string {
 	if len(q.States) == 0 {
 		return e.name.DefaultStates()
@@ -62,8 +63,8 @@ func (e *bulkAction) states(q query) []string {
 	return slices.DeleteFunc(slices.Clone(q.States), func(s string) bool { return !slices.Contains(e.name.PossibleStates(), s) })
 }
 
-// words returns the verb of the action and its explanation. For dead runs, cancel is called
-// discard.
+// words returns the verb of the action and its explanation. To cancel dead runs is called to discard
+// them.
 func (e *bulkAction) words(states []string) (verb, what string) {
 	if e.danger && len(states) == 1 && states[0] == "dead" {
 		return "Discard", "They will not be retried. Their history is kept until their retention ends."
@@ -71,8 +72,8 @@ func (e *bulkAction) words(states []string) (verb, what string) {
 	return e.verb, e.text
 }
 
-// bulkOffers returns the actions on all runs of a query. A query for all runs has none: they would
-// be too easy to use by mistake.
+// bulkOffers returns the actions on all runs that match a query. A query that matches every run has
+// none, since a user could change all runs by mistake.
 func bulkOffers(q query) (list []offer) {
 	if !q.Narrow() {
 		return nil
@@ -86,7 +87,8 @@ func bulkOffers(q query) (list []offer) {
 	return list
 }
 
-// filter returns the filter of a query for an action.
+// filter returns the filter for the runs that match the query and allow the action. It returns an
+// error if there can be none, or if the query matches every run.
 func (h bulkActions) filter(ctx context.Context, e *bulkAction, q query) (control.Filter, error) {
 	q.After = ""
 	f := q.filter()
@@ -105,11 +107,11 @@ func (h bulkActions) filter(ctx context.Context, e *bulkAction, q query) (contro
 	return f, nil
 }
 
-// counted limits the number of runs that are counted one by one for a question.
+// counted is the number of runs after which matches stops counting one by one.
 const counted = 10_000
 
-// matches counts the runs of a filter, and reports whether there are more. It uses the counters of
-// the engine if they are enough.
+// matches counts the runs that match a filter. more reports that there are more than n, because it
+// stopped counting. It uses the counters of the engine if the filter allows that.
 func (h bulkActions) matches(ctx context.Context, q query, f control.Filter) (n int, more bool, err error) {
 	if f.Search == "" && f.Error == "" && f.MinAttempts == 0 && q.Since.IsZero() && q.Until.IsZero() {
 		t, err := h.totals(ctx, true)
@@ -135,7 +137,7 @@ func (t *totals) count(q query, states []string) (n int) {
 	return n
 }
 
-// question asks whether to apply an action to all runs of a query.
+// question returns the question whether to apply an action to all runs that match a query.
 func (h bulkActions) question(r *http.Request) (*question, error) {
 	q := parseQuery(r.URL.Query())
 	e, err := bulkActionOf(r)
@@ -193,7 +195,7 @@ func back(q query) string {
 	return q.url("/runs")
 }
 
-// earlier returns the earlier of two times, of which the first may be zero.
+// earlier returns the earlier of two times. A zero t counts as later than or.
 func earlier(t, or time.Time) time.Time {
 	if !t.IsZero() && t.Before(or) {
 		return t
@@ -201,7 +203,8 @@ func earlier(t, or time.Time) time.Time {
 	return or
 }
 
-// act applies an action to the runs that matched when the question was asked.
+// act applies an action to the runs that match the query of the form, except those that started after
+// the question was asked.
 func (h bulkActions) act(r *http.Request) (did, to string, err error) {
 	e, err := bulkActionOf(r)
 	if err != nil {
@@ -221,12 +224,12 @@ func (h bulkActions) act(r *http.Request) (did, to string, err error) {
 	q.After = ""
 	to = q.url("/runs")
 	if q.Group != "" {
-		to = "/dead" // the group may be empty by now
+		to = "/dead" // not the page of the group, which may be empty after the action
 	}
 	return h.forAll(r, e, f, to)
 }
 
-// groupQuestion asks whether to retry all runs of a group.
+// groupQuestion returns the question whether to retry all runs of a group of dead letters.
 func (h bulkActions) groupQuestion(r *http.Request) (*question, error) {
 	g, err := h.groupOf(r.Context(), r.URL.Query().Get("group"))
 	if err != nil {
@@ -239,7 +242,7 @@ func (h bulkActions) groupQuestion(r *http.Request) (*question, error) {
 	}, nil
 }
 
-// retryGroup retries the runs of a group that died before the request.
+// retryGroup retries the runs of a group that were started before the request.
 func (h bulkActions) retryGroup(r *http.Request) (did, to string, err error) {
 	g, err := h.groupOf(r.Context(), r.PostForm.Get("group"))
 	if err != nil {
@@ -249,7 +252,8 @@ func (h bulkActions) retryGroup(r *http.Request) (did, to string, err error) {
 	return h.forAll(r, &bulkKinds[0], f, "/dead")
 }
 
-// forAll applies an action to all runs of a filter. The sentence says how many they were.
+// forAll applies an action to all runs that match a filter. The sentence did says how many runs were
+// changed; to is the URL back with the same numbers in its query.
 func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, back string) (did, to string, err error) {
 	t, err := h.control.Runs.ForAll(r.Context(), a.name, f, h.actor(r))
 	if err != nil {
@@ -266,8 +270,8 @@ func (h bulkActions) forAll(r *http.Request, a *bulkAction, f control.Filter, ba
 	return done(v), back + sign + v.Encode(), nil
 }
 
-// done returns a sentence about the last action on a run, or on many. The URL contains the name of
-// the action, never the sentence.
+// done returns the sentence about the last action, which the query of a URL names; "" for an unknown
+// name. A URL never contains the sentence itself, so that a link can't show any text on our page.
 func done(v url.Values) string {
 	did := v.Get("did")
 	i := slices.IndexFunc(bulkKinds, func(a bulkAction) bool { return string(a.name)+"-all" == did })

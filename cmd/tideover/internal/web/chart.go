@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// chart shows the attempts and waits of a run over time, with a lane for each step.
+// chart is a drawing of the attempts and waits of a run over time, with a lane for each step.
 type chart struct {
 	Lanes []lane
 	From  time.Time
@@ -21,8 +21,8 @@ type lane struct {
 	Bars []bar
 }
 
-// bar is an attempt or a wait. Positions and widths are percentages in attributes of SVG: the
-// Content-Security-Policy forbids styles.
+// bar is an attempt or a wait in the chart. X and W are percentages, which templates write into SVG
+// attributes: the Content-Security-Policy forbids inline styles.
 type bar struct {
 	X, W  string
 	Class string // the outcome, or "wait"
@@ -32,12 +32,12 @@ type bar struct {
 }
 
 const (
-	thinnest = 0.3 // percent: a shorter bar would not be visible
-	labelled = 9   // percent: enough room for a word
+	thinnest = 0.3 // width of the shortest bar, in percent: less would not be visible
+	labelled = 9   // least width of a bar with a label, in percent
 )
 
-// newChart draws the history of a run. It draws a history of thousands of attempts
-// no finer than the eye can see.
+// newChart returns the chart of a run. It leaves out bars that would only cover others of their class,
+// so that a run with thousands of attempts has a small chart.
 func newChart(i *engine.Info, now time.Time) chart {
 	c := chart{From: i.Created, To: i.Created}
 	for k := range i.Steps {
@@ -63,15 +63,15 @@ func newChart(i *engine.Info, now time.Time) chart {
 	return c
 }
 
-// stretch makes room for a time, which may be nil.
+// stretch moves the end of the chart to t if t is later. A nil t changes nothing.
 func (c *chart) stretch(t *time.Time) {
 	if t != nil && t.After(c.To) {
 		c.To = *t
 	}
 }
 
-// ahead makes room for the current wait: at most a third of the width, so that a wait of days leaves
-// room for the history.
+// ahead makes room for the rest of the current waits: about a third of the width at most, so that a
+// wait of days leaves room for the history.
 func (c *chart) ahead(i *engine.Info, now time.Time) {
 	limit := now.Add(now.Sub(c.From)/2 + time.Second)
 	for k := range i.Steps {
@@ -83,7 +83,7 @@ func (c *chart) ahead(i *engine.Info, now time.Time) {
 	}
 }
 
-// place returns the position of a time, in percent.
+// place returns the position of a time in the chart, in percent.
 func (c *chart) place(t time.Time) float64 {
 	return min(max(100*float64(t.Sub(c.From))/float64(c.To.Sub(c.From)), 0), 100)
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// spacedDuration returns a duration with spaces between its units, to the second.
-// static/app.js has the same function, which rewrites the text every second.
+// spacedDuration formats a duration with its two largest units, such as "2 min 05 s". static/app.js has
+// the same function, which rewrites the text every second.
 func spacedDuration(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)
 	switch {
@@ -21,7 +21,7 @@ func spacedDuration(d time.Duration) string {
 	return fmt.Sprintf("%d d %02d h", s/86400, s/3600%24)
 }
 
-// exact returns a duration with about three digits.
+// exact formats a duration with about three digits, such as "1.25 s".
 func exact(d time.Duration) string {
 	switch {
 	case d <= 0:
@@ -38,8 +38,8 @@ func exact(d time.Duration) string {
 	return spacedDuration(d)
 }
 
-// Formats of a time. JavaScript converts it to the time zone of the browser; without, it is in that
-// of the server, which it names.
+// Formats of times. They contain the time zone, which is that of the server; JavaScript, if enabled,
+// converts times to the time zone of the browser.
 const (
 	stampLayout = "2006-01-02 15:04:05 MST (-07:00)"
 	clockLayout = "15:04:05 MST"

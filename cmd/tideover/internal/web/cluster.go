@@ -15,21 +15,21 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// clusterBody is the processes and the shards.
+// clusterBody is the content of the page with the members and shards of the cluster.
 type clusterBody struct {
 	Members  []memberRow
 	Shards   []shardRow
 	Troubles []engine.Trouble
-	Said     string // numbers of shards and processes
-	Error    string // why the state is unknown
+	Said     string // a sentence with the numbers of shards and members
+	Error    string // why the state is unknown or outdated
 }
 
-// memberRow is a process in the list.
+// memberRow is a member of the cluster in the list.
 type memberRow struct {
 	journal.Member
 	Self   bool
 	Owned  int
-	Silent string // since when; "" if it has sent a heartbeat lately
+	Silent string // how long it has sent no heartbeat; "" if it has sent one lately
 }
 
 // shardRow is a shard in the list.
@@ -38,20 +38,20 @@ type shardRow struct {
 	Entries uint64
 	Size    string
 	Trouble string
-	Mute    bool // its owner did not answer
-	Unseen  bool // the state of its log is unknown
+	Mute    bool // the owner of the shard did not answer
+	Unseen  bool // the state of the shard's log is unknown
 }
 
 const (
-	// clusterAge is how old the cached state of a cluster may be: a new one costs every process
-	// something.
+	// clusterAge is how old the cached state of a cluster may be. To get a new one, every member of
+	// the cluster has to answer.
 	clusterAge = 2 * time.Second
 
-	// clusterTimeout is how long a page waits for processes that do not answer.
+	// clusterTimeout is how long a page waits for members that do not answer.
 	clusterTimeout = 3 * time.Second
 )
 
-// clusterCache is the last known state of the cluster, for all pages.
+// clusterCache caches the state of the cluster for all open pages.
 type clusterCache struct {
 	mu   sync.Mutex
 	at   time.Time
@@ -59,7 +59,7 @@ type clusterCache struct {
 	err  error
 }
 
-// get returns the state of the cluster, and why it is outdated or unknown.
+// get returns the last known state of the cluster. The error says why it is outdated or unknown.
 func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Cluster, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,7 +78,7 @@ func (g *clusterCache) get(ctx context.Context, s *control.System) (control.Clus
 	return g.last, g.err
 }
 
-// clusterPage is the list of processes and shards.
+// clusterPage shows the members and shards of the cluster.
 type clusterPage struct{ *Site }
 
 func (h clusterPage) load(ctx context.Context, now time.Time) (part, error) {
@@ -115,7 +115,7 @@ func owned(c *control.Cluster) (n int) {
 	return n
 }
 
-// worthSaying is the silence of a process from which on it is shown.
+// worthSaying is how long a member must be silent before the page says so.
 const worthSaying = 3 * time.Second
 
 func (h clusterPage) newMemberRow(c *control.Cluster, m *journal.Member) memberRow {

@@ -13,45 +13,45 @@ import (
 // shownGroups is how many groups of dead letters are shown.
 const shownGroups = 100
 
-// deadBody is the list of dead runs.
+// deadBody is the content of the page with the dead letters, which are dead runs.
 type deadBody struct {
 	Query  query
 	Count  int
 	Groups []group
-	Group  *group // the selected one
+	Group  *group // the selected one; nil for all
 	Rows   []deadRow
-	First  string
-	More   string
-	All    string // address without the group
-	Unsent int    // messages that are left out
-	Hidden string // URL of the list with them
+	First  string // URL of the first page; "" if this is it
+	More   string // URL of the next page; "" if there is none
+	All    string // URL of the list of all groups
+	Unsent int    // messages that could not be sent, and that the list leaves out
+	Hidden string // URL of the list with these messages
 	Silent string // which shards did not answer
 }
 
 // group is a set of dead runs with similar errors.
 type group struct {
 	engine.Group
-	Key    string
-	URL    string // URL of its list
+	Key    string // see groupKey
+	URL    string // URL of the list of its runs
 	Retry  string // URL of the question whether to retry all
-	Latest string // the same with the current definition; none for workflows that are internal
-	Drop   string // and whether to discard all
-	On     bool
+	Latest string // URL of the question whether to retry all with the current definition; "" for internal workflows
+	Drop   string // URL of the question whether to discard all
+	On     bool   // it is the selected group
 }
 
 type deadRow struct {
 	row
-	Why    string
+	Why    string // why the run gave up, in words
 	Offers []offer
 }
 
-// groupKey returns the name of a group for URLs and forms, which must not contain the text of an
-// error.
+// groupKey returns an id of the group for URLs and forms. It is a hash, since they must not contain
+// the text of an error.
 func groupKey(g *engine.Group) string {
 	return hash(g.Workflow+"\x00"+g.Pattern, 8)
 }
 
-// deadPage is the list of dead runs.
+// deadPage shows the dead runs.
 type deadPage struct{ *Site }
 
 func (h deadPage) serve(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func (h deadPage) load(ctx context.Context, q query, now time.Time) (part, error
 	if q.Group != "" {
 		b.Group = findGroup(b.Groups, q.Group)
 		if b.Group == nil {
-			f.Limit = 0 // it is empty by now
+			f.Limit = 0 // the group has no runs any more
 		} else {
 			b.Group.On = true
 			f.Workflow, f.Error = b.Group.Workflow, b.Group.Pattern

@@ -3,13 +3,13 @@
 // to, the notifications, the health of the server, and the providers of the gateway. Without an
 // engine there are only providers and health.
 //
-// A site renders templates, follows events and answers errors; each page is a type of its own that
-// embeds it. Every page and every action works without JavaScript. With it, pages follow a stream
-// of events (htmx and its SSE extension, embedded), count down, and ask for confirmation in a
-// dialog. There is no build step, and nothing is loaded from other servers.
+// A [Site] renders templates, sends live updates and shows errors. Each page is a type that embeds
+// the Site. Every page and every action works without JavaScript. With JavaScript, pages update
+// themselves by an event stream (htmx and its SSE extension, embedded), count down, and ask for
+// confirmation in a dialog. There is no build step, and nothing is loaded from other servers.
 //
 // Text that users and programs wrote is shown as text: html/template escapes it, and all output
 // passes through one function that makes control and direction characters visible.
 //
-// It does not decide who may see or do what: [httpserver.Guard] does, in front of it.
+// The package does not check who may see or do something: [httpserver.Guard] must be in front of it.
 package web

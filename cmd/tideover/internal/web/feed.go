@@ -8,7 +8,7 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// feed reads the engine's events once for all open pages.
+// feed reads the engine's events for all open pages, and tells the pages when to update.
 type feed struct {
 	done     chan struct{} // closed after the last event
 	activity activity
@@ -18,13 +18,14 @@ type feed struct {
 	readers map[*reader]struct{}
 }
 
-// reader is an open page. It learns that there was an event, not which one.
+// reader is an open page. It learns only that there was an event, not which one.
 type reader struct {
-	run   string // whose events it reads; "" for all
-	dirty chan struct{}
+	run   string        // id of the run whose events it needs; "" for all events
+	dirty chan struct{} // signals an event; buffer of one
 }
 
-// newFeed reads events until the engine is closed. runs is nil without an engine.
+// newFeed returns a feed that reads events until the engine is closed. runs is nil without an engine;
+// then there are no events.
 func newFeed(runs *control.Runs) *feed {
 	f := &feed{done: make(chan struct{}), readers: map[*reader]struct{}{}}
 	if runs == nil {
@@ -51,7 +52,7 @@ func (f *feed) publish(ev engine.Event, missed bool) {
 	}
 }
 
-// touchAll marks all readers as changed.
+// touchAll makes all open pages update.
 func (f *feed) touchAll() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,7 +61,7 @@ func (f *feed) touchAll() {
 	}
 }
 
-// touch marks the reader as changed.
+// touch makes the page of the reader update.
 func (r *reader) touch() {
 	select {
 	case r.dirty <- struct{}{}:
@@ -68,7 +69,8 @@ func (r *reader) touch() {
 	}
 }
 
-// subscribe adds a reader. It counts as changed: its page may be outdated already.
+// subscribe adds a reader for the events of a run; "" means all events. It touches the reader, since
+// the page may be outdated already.
 func (f *feed) subscribe(run string) *reader {
 	r := &reader{run, make(chan struct{}, 1)}
 	r.touch()
@@ -84,7 +86,7 @@ func (f *feed) unsubscribe(r *reader) {
 	delete(f.readers, r)
 }
 
-// latest returns the last event. There is none if its Seq is 0.
+// latest returns the last event; one with Seq 0 if there was none.
 func (f *feed) latest() engine.Event {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// glyphs are shown beside the names of states and outcomes, so that colour is not the only
-// difference.
+// glyphs has a symbol for each state and outcome, so that pages distinguish them not only by colour.
 var glyphs = map[string]string{
 	"running": "●", "waiting": "◐", "queued": "◌", "scheduled": "○", "needs-handler": "?", "blocked": "◌",
 	"dead": "✕", "failed": "✕", "succeeded": "✓", "canceled": "⊘", "replaced": "→", "lost": "!", "late": "!", "released": "↺", "snoozed": "◐", "limited": "◐", "paused": "∥",
@@ -40,8 +39,8 @@ func templateFuncs(a assets) template.FuncMap {
 	}
 }
 
-// stateLabel returns the name of a state as pages show it. A provider that an operator has blocked is
-// "opened" in the API.
+// stateLabel returns the name of a state as pages show it. The state "opened" of a provider is shown
+// as "blocked".
 func stateLabel(state string) string {
 	if state == gateway.Opened {
 		return "blocked"

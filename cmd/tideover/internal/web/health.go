@@ -18,15 +18,15 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// healthBody is the state of the server.
+// healthBody is the content of the page with the state of the server.
 type healthBody struct {
 	State    string // succeeded, waiting or failed, for the colour
-	Said     string
+	Said     string // the state in words
 	Totals   totals
 	Error    string // why the state of the engine is unknown
-	Engine   bool   // there is one
+	Engine   bool   // the server has an engine
 	Findings []finding
-	Doctor   bool // its findings are known
+	Doctor   bool // the doctor has checked the server
 	Facts    []fact
 	Disk     []fact
 	Reload   reloadRow
@@ -46,11 +46,11 @@ type reloadRow struct {
 	Problems []string
 }
 
-// unrelated is the id of no run: a page that follows it is updated at every heartbeat instead of
-// every event.
+// unrelated is an id that no run has. A page that follows its events is updated at every heartbeat
+// instead of at every event.
 const unrelated = "-"
 
-// healthPage is the state of the server.
+// healthPage shows the state of the server.
 type healthPage struct{ *Site }
 
 func (h healthPage) load(ctx context.Context, now time.Time) (part, error) {
@@ -89,7 +89,7 @@ func (h healthPage) addEngine(ctx context.Context, b *healthBody) {
 	b.Disk = h.disk()
 }
 
-// wrong counts the problems of engine and configuration.
+// wrong counts the problems of the engine and the configuration.
 func (b *healthBody) wrong() (n int) {
 	s := &b.Totals.Stats
 	n = len(s.Troubles) + len(s.Warnings) + len(s.Missing)
@@ -101,7 +101,7 @@ func (b *healthBody) wrong() (n int) {
 	return n
 }
 
-// verdict returns the state of the server in words.
+// verdict returns the state of the server, for the colour and in words.
 func verdict(bad, weak int) (state, text string) {
 	switch {
 	case bad > 0:
@@ -112,13 +112,14 @@ func verdict(bad, weak int) (state, text string) {
 	return "succeeded", "Healthy"
 }
 
-// severities are the colours of findings, and severityLabels the names of their severities.
+// severities maps the severity of a finding to the state whose colour it has, and severityLabels to
+// the name that the page shows.
 var (
 	severities     = map[string]string{journal.Broken: "failed", journal.Weak: "waiting", journal.Note: ""}
 	severityLabels = map[string]string{journal.Broken: "problem", journal.Weak: "warning", journal.Note: "note"}
 )
 
-// process returns facts about the process.
+// process returns the version, uptime and memory use of the process, for the page.
 func (h healthPage) process(now time.Time) []fact {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(sample)
@@ -138,7 +139,7 @@ func (h healthPage) process(now time.Time) []fact {
 	}
 }
 
-// ofEngine returns facts about the engine.
+// ofEngine returns the counters of the engine, for the page.
 func ofEngine(s *engine.Stats) []fact {
 	return []fact{
 		{"running attempts", fmt.Sprint(s.Running)},
@@ -148,7 +149,7 @@ func ofEngine(s *engine.Stats) []fact {
 	}
 }
 
-// worthShowing is the smallest size of a file that is shown.
+// worthShowing is the size in bytes from which on a group of files is listed.
 const worthShowing = 64 << 10
 
 // disk returns the size of the data folder, and the free space.
@@ -174,8 +175,8 @@ func (h healthPage) disk() (list []fact) {
 	return list
 }
 
-// fileGroup returns the group of a file of the data folder: a database with the files beside it, or a
-// folder.
+// fileGroup returns the name under which a file of the data folder is counted: that of its folder, or
+// that of the database to which it belongs.
 func fileGroup(name string) string {
 	if folder, _, ok := strings.Cut(strings.ReplaceAll(name, `\`, "/"), "/"); ok {
 		return folder + "/"
@@ -187,7 +188,7 @@ func fileGroup(name string) string {
 // findingsAge is how old the cached findings of the doctor may be.
 const findingsAge = 30 * time.Second
 
-// findingsCache is the last findings of the doctor, for all pages.
+// findingsCache caches the findings of the doctor for all pages.
 type findingsCache struct {
 	mu    sync.Mutex
 	at    time.Time
@@ -195,7 +196,8 @@ type findingsCache struct {
 	known bool
 }
 
-// list returns the findings about the machine and the addresses, and false if they are unknown.
+// list returns the findings about the machine and the addresses. It returns false if the server has
+// no such checks.
 func (c *findingsCache) list(s *control.System, now time.Time) ([]doctor.Finding, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,7 +208,7 @@ func (c *findingsCache) list(s *control.System, now time.Time) ([]doctor.Finding
 	return slices.Clone(c.last), c.known
 }
 
-// severe counts the findings that break a promise, and those that weaken one.
+// severe counts the findings with the severities broken and weak.
 func severe(list []doctor.Finding) (broken, weak int) {
 	for _, f := range list {
 		switch f.Severity {

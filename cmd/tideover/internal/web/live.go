@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// maxStreams limits the pages that follow events at the same time.
+// maxStreams limits the number of pages with live updates at the same time.
 const maxStreams = 512
 
-// part is the part of a page that follows events.
+// part is the part of a page that is updated live.
 type part struct {
-	template string // of the page; that of the part ends with "-live"
+	template string // name of the page's template; that of the part has the suffix "-live"
 	data     page
 	behind   bool // lists do not contain the newest runs yet
-	moving   bool // it changes with time, without events
-	polled   bool // it changes without events, so that it must be polled
+	moving   bool // the part shows times: it is sent again at every heartbeat
+	polled   bool // the part can change without an event: it is checked every h.pace
 }
 
-// loader reads the data of a page for the part that follows events.
+// loader reads the data of a page.
 type loader func(ctx context.Context, now time.Time) (part, error)
 
 // loaderOf returns the loader of a page for a request.
@@ -30,8 +30,9 @@ type loaderOf func(*http.Request) loader
 // always returns the same loader for every request.
 func always(load loader) loaderOf { return func(*http.Request) loader { return load } }
 
-// live adds a page, and the stream that updates it with the events of a run; "" for all events.
-// texts has the sentences about the actions that the query of the page may name.
+// live adds the routes of a page and of the stream that updates it. The page is updated at the events
+// of run; "" means all events. texts has the sentence for each action that the query parameter did may
+// name.
 func (h *Site) live(path, run string, of loaderOf, texts map[string]string) {
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		p, err := of(r)(r.Context(), time.Now())
@@ -45,7 +46,7 @@ func (h *Site) live(path, run string, of loaderOf, texts map[string]string) {
 	h.mux.HandleFunc("GET /live"+path, func(w http.ResponseWriter, r *http.Request) { h.stream(w, r, run, of(r)) })
 }
 
-// stream sends the part of a page whenever it has changed, at most once in h.pace.
+// stream sends the live part of a page whenever it has changed, at most once per h.pace.
 func (h *Site) stream(w http.ResponseWriter, r *http.Request, run string, load loader) {
 	defer h.streams.Add(-1)
 	if h.streams.Add(1) > maxStreams {
@@ -57,7 +58,7 @@ func (h *Site) stream(w http.ResponseWriter, r *http.Request, run string, load l
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would collect what is sent
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would buffer the updates
 	s := &stream{h: h, out: w, rc: http.NewResponseController(w), load: load}
 	s.reader = h.feed.subscribe(run)
 	defer h.feed.unsubscribe(s.reader)
@@ -71,16 +72,16 @@ type stream struct {
 	reader *reader
 	load   loader
 
-	last []byte
-	at   time.Time // of last
-	part part      // of last
+	last []byte    // the HTML that was sent last
+	at   time.Time // when last was rendered
+	part part      // from which last was rendered
 }
 
 // follow sends updates until the client disconnects or the engine is closed.
 func (s *stream) follow(ctx context.Context) {
 	beat := time.NewTicker(s.h.beat)
 	defer beat.Stop()
-	var again <-chan time.Time // for a further look without an event
+	var again <-chan time.Time // makes the loop check for changes without an event
 	looks, delay := 0, s.h.pace
 	for {
 		var err error
@@ -90,8 +91,8 @@ func (s *stream) follow(ctx context.Context) {
 		case <-s.h.feed.done:
 			return
 		case <-s.reader.dirty:
-			// Lists are a moment behind events, and do not count as behind while they are
-			// being written.
+			// Lists show an event only a moment later, and part.behind may be false while they are
+			// being written: check twice more.
 			err, looks, delay = s.update(ctx), 2, s.h.pace
 		case <-again:
 			err, looks = s.refresh(ctx), looks-1
@@ -121,7 +122,8 @@ func (s *stream) follow(ctx context.Context) {
 	}
 }
 
-// refresh sends the part if it differs from the last one for another reason than the time.
+// refresh sends the part if it has changed. It renders it for the time of the last one, so that
+// the times in it do not count as a change.
 func (s *stream) refresh(ctx context.Context) error {
 	p, b, err := s.paint(ctx, s.at)
 	if err != nil || bytes.Equal(b, s.last) {
@@ -131,7 +133,7 @@ func (s *stream) refresh(ctx context.Context) error {
 	return s.update(ctx)
 }
 
-// update sends the part.
+// update renders the part for the current time and sends it.
 func (s *stream) update(ctx context.Context) error {
 	now := time.Now()
 	p, b, err := s.paint(ctx, now)
@@ -145,7 +147,7 @@ func (s *stream) update(ctx context.Context) error {
 func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error) {
 	p, err := s.load(ctx, now)
 	if err != nil && statusOf(err) == http.StatusNotFound {
-		_ = s.send("gone", nil) // it was deleted at the end of its retention
+		_ = s.send("gone", nil) // the run was deleted at the end of its retention
 	}
 	if err != nil {
 		return p, nil, err
@@ -158,7 +160,7 @@ func (s *stream) paint(ctx context.Context, now time.Time) (part, []byte, error)
 	return p, b, err
 }
 
-// alive sends the time, which shows the page that the connection works.
+// alive sends a heartbeat with the time, so that the page knows that the connection works.
 func (s *stream) alive() error {
 	return s.send("beat", fmt.Appendf(nil, "%d", time.Now().UnixMilli()))
 }
@@ -174,8 +176,8 @@ func (s *stream) send(event string, data []byte) error {
 		b.WriteByte('\n')
 	}
 	b.WriteByte('\n')
-	// This deadline replaces the one for the whole response, and ends the stream of a client
-	// that receives nothing.
+	// This deadline replaces the one for the whole response. It ends the stream if the client does
+	// not read.
 	if err := s.rc.SetWriteDeadline(time.Now().Add(20 * time.Second)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}

@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	shownMessages = 30 // at once
-	messageFlows  = 60 // workflows whose messages are shown
+	shownMessages = 30 // messages on the page
+	messageFlows  = 60 // most workflows whose messages are listed
 )
 
-// notificationsBody is the notifiers and their messages.
+// notificationsBody is the content of the page with the notifiers and their messages.
 type notificationsBody struct {
 	Rows     []notifierRow
 	Messages []messageRow
 	Failed   int
 	Waiting  int
-	AllURL   string // URL of the list of all that could not be sent
-	Silent   string
+	AllURL   string // URL of the list of all messages that could not be sent
+	Silent   string // which shards did not answer
 }
 
-// notifierRow is a notifier.
+// notifierRow is a notifier in the list.
 type notifierRow struct {
 	control.Notifier
 	On      string
@@ -40,7 +40,7 @@ type notifierRow struct {
 	Test    offer
 }
 
-// messageRow is a message.
+// messageRow is a message in the list: the run that sends it.
 type messageRow struct {
 	row
 	To     string // the notifier
@@ -50,7 +50,7 @@ type messageRow struct {
 	Offers []offer
 }
 
-// notificationsPage is the list of notifiers and their messages.
+// notificationsPage shows the notifiers and their messages.
 type notificationsPage struct{ *Site }
 
 func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error) {
@@ -82,7 +82,7 @@ func (h notificationsPage) load(ctx context.Context, now time.Time) (part, error
 	}, nil
 }
 
-// notifiers returns the notifiers, and what became of their messages.
+// notifiers returns the notifiers, with the numbers of their messages by outcome.
 func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
 	for _, n := range h.control.Messages.Notifiers() {
 		row := notifierRow{Notifier: n, On: strings.Join(n.On, ", ")}
@@ -98,8 +98,8 @@ func (h notificationsPage) notifiers(t *totals) (list []notifierRow) {
 	return list
 }
 
-// messageWorkflows returns the workflows of notifiers and of follow-up runs that have started to
-// send a message.
+// messageWorkflows returns the workflows that send messages and have had a run: those of notifiers, and
+// those of follow-up runs that only send messages.
 func (h notificationsPage) messageWorkflows(t *totals) (names []string) {
 	for _, w := range t.Stats.Workflows {
 		if w.Totals.Started > 0 && (control.Message(w.Name) || h.sendsMessages(w.Name)) {
@@ -118,7 +118,7 @@ func (h notificationsPage) sendsMessages(workflow string) bool {
 	return ok && !slices.ContainsFunc(flow.Steps(), func(s engine.StepInfo) bool { return !strings.HasPrefix(s.Handler, "notify") })
 }
 
-// notifierNames returns the notifiers that a workflow uses.
+// notifierNames returns the names of the notifiers that a workflow uses, separated by commas.
 func (h notificationsPage) notifierNames(workflow string) string {
 	if !strings.HasSuffix(workflow, control.GiveUpSuffix) {
 		return strings.TrimPrefix(workflow, control.NotifyPrefix)
@@ -126,14 +126,14 @@ func (h notificationsPage) notifierNames(workflow string) string {
 	var names []string
 	if flow, ok := h.control.Runs.Definition(workflow); ok {
 		for _, s := range flow.Steps() {
-			names = append(names, s.Name) // the name of the notifier
+			names = append(names, s.Name) // such a step has the name of its notifier
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// newMessageRow reads the message from the input of its run. A list contains only the beginning of
-// an input, so that the message may be cut off.
+// newMessageRow returns the row of the message in the input of the run. Lists contain only the
+// beginning of an input, so the message may be cut off.
 func newMessageRow(r row, to string) messageRow {
 	m := messageRow{row: r, To: to}
 	in := texts(r.InputPreview)
@@ -153,7 +153,7 @@ func newMessageRow(r row, to string) messageRow {
 	return m
 }
 
-// texts returns the texts of a JSON object that may be cut off.
+// texts returns the string fields of a JSON object, which may be cut off at its end.
 func texts(object string) map[string]string {
 	out := map[string]string{}
 	d := json.NewDecoder(strings.NewReader(object))
@@ -177,14 +177,13 @@ func texts(object string) map[string]string {
 	}
 }
 
-// testURL returns the URL of the test of a notifier.
+// testURL returns the URL for sending a test message with a notifier.
 func testURL(name string) string { return "/notifications/" + url.PathEscape(name) + "/test" }
 
-// notificationTexts has the sentence that is shown after a test message was started. The list shows
-// whether it arrives.
+// notificationTexts has the sentence that is shown after a test message was queued.
 var notificationTexts = map[string]string{"test": "The test message is queued; the list shows its result."}
 
-// question asks whether to send a test message.
+// question returns the question whether to send a test message.
 func (h notificationsPage) question(r *http.Request) (*question, error) {
 	name := r.PathValue("notifier")
 	return &question{
@@ -193,7 +192,7 @@ func (h notificationsPage) question(r *http.Request) (*question, error) {
 	}, h.control.Messages.Check(name)
 }
 
-// sendTest sends a test message.
+// sendTest starts a run that sends a test message.
 func (h notificationsPage) sendTest(r *http.Request) (did, to string, err error) {
 	err = h.control.Messages.SendTest(r.Context(), r.PathValue("notifier"), h.actor(r))
 	return notificationTexts["test"], "/notifications?did=test", err

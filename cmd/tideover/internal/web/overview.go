@@ -12,44 +12,44 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// How much of each thing the overview shows. Their own pages show all.
+// The largest numbers of rows in the tables of the overview. Other pages show all.
 const (
-	shownWakeUps  = 8
-	shownAgain    = 5
-	shownFailures = 5
+	shownWakeUps  = 8 // runs that wait
+	shownAgain    = 5 // runs that are retried now
+	shownFailures = 5 // groups of dead letters
 	shownSessions = 6
-	shownDue      = 4
+	shownDue      = 4 // schedules
 )
 
-// overviewBody is the state of everything in short.
+// overviewBody is the content of the overview.
 type overviewBody struct {
 	Totals   totals
 	Pulse    sparkline
 	Alerts   []alert
-	Next     []row             // runs that wait, the first due first
-	Again    []row             // runs that run and have failed before
-	Due      []engine.Schedule // scheduled starts, the first due first
-	Sick     []providerRow
-	Fleet    int // number of all providers
+	Next     []row             // runs that wait, by the end of the wait
+	Again    []row             // running runs whose current step has failed before
+	Due      []engine.Schedule // schedules, by their next start
+	Sick     []providerRow     // providers that are not up, or that an operator has forced
+	Fleet    int               // number of all providers
 	Groups   []group
 	Sessions []sessionRow
 	Kept     int // number of all sessions
 	Relays   []relay
-	Silent   string
+	Silent   string // which shards did not answer
 	RetryURL string // URL of the list of runs that wait
-	AgainURL string
+	AgainURL string // URL of the list of running runs with several attempts
 }
 
 // alert is a problem that an operator should look at.
 type alert struct{ Text, URL string }
 
-// relay is a relay of NIP-90. Its URL is not shown as a link.
+// relay is a Nostr relay for NIP-90. The page does not show its URL as a link.
 type relay struct {
 	nostr.RelayStatus
 	State string
 }
 
-// overviewPage is the first page of a server with an engine.
+// overviewPage shows the overview, the first page of a server with an engine.
 type overviewPage struct{ *Site }
 
 func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
@@ -73,7 +73,7 @@ func (h overviewPage) load(ctx context.Context, now time.Time) (part, error) {
 	}, nil
 }
 
-// addWork adds the runs that wait, and those that run and have failed before.
+// addWork adds the runs that wait, the schedules, and the runs that are retried now.
 func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) {
 	waiting := query{States: []string{"waiting"}, Order: "next"}
 	again := query{States: []string{"running"}, Attempts: 2, Order: orders[0]}
@@ -91,7 +91,7 @@ func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) 
 	f.Limit = 4 * shownAgain
 	rows, _, err := h.list(ctx, f)
 	for i := range rows {
-		// A run of several steps has several attempts without a failure, too.
+		// A run with several steps has several attempts even if none has failed: read its steps.
 		if full, err := h.control.Runs.Get(ctx, rows[i].ID); err == nil && triesAgain(full) && len(b.Again) < shownAgain {
 			b.Again = append(b.Again, rows[i])
 		}
@@ -99,8 +99,8 @@ func (h overviewPage) addWork(ctx context.Context, b *overviewBody) (err error) 
 	return err
 }
 
-// addSchedules adds the next scheduled starts. There are none if a shard does not answer; the page
-// names such shards.
+// addSchedules adds the next scheduled starts. If their shard does not answer, it adds none: the page
+// names the shards that did not answer.
 func (h overviewPage) addSchedules(ctx context.Context, b *overviewBody) {
 	b.Due, _ = h.control.Runs.Schedules(ctx) //nolint:errcheck // see above
 	for i := range b.Due {
@@ -113,7 +113,7 @@ func (h overviewPage) addSchedules(ctx context.Context, b *overviewBody) {
 	}
 }
 
-// triesAgain reports whether a step that runs has failed before.
+// triesAgain reports whether a running step of the run has had attempts before.
 func triesAgain(i *engine.Info) bool {
 	return slices.ContainsFunc(i.Steps, func(s engine.StepInfo) bool { return s.Status == "running" && len(s.Attempts) > 1 })
 }

@@ -11,26 +11,26 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// page is the data that every page needs.
+// page is the data of the layout that all pages share, and the content of one page.
 type page struct {
 	Title   string
 	Place   string // name of its entry in the navigation
 	Live    string // URL of its stream; "" for none
 	Version string
-	Flash   string // what the last action did
+	Flash   string // sentence about the last action; "" for none
 	Now     time.Time
-	Dead    int  // dead letters, for the navigation
-	Alone   bool // there is no engine
-	Home    string
+	Dead    int    // number of dead letters, for the navigation
+	Alone   bool   // the server has no engine
+	Home    string // URL of the first page
 	Nav     []navEntry
 	Storms  []storm.Storm
-	Body    any
+	Body    any // the content
 }
 
-// navEntry is an entry of the navigation.
+// navEntry is an entry of the navigation. Key is its keyboard shortcut, after the key g.
 type navEntry struct{ Name, Label, URL, Key string }
 
-// navigation returns the entries of the pages that exist. The keys g and Key open a page.
+// navigation returns the entries of the pages that this server has.
 func (h *Site) navigation() (list []navEntry) {
 	add := func(there bool, p navEntry) {
 		if there {
@@ -50,7 +50,7 @@ func (h *Site) navigation() (list []navEntry) {
 	return list
 }
 
-// show sends a page.
+// show renders the template with the name, and sends the page with the status.
 func (h *Site) show(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	p.Version, p.Alone, p.Home, p.Nav = "tideover "+strings.TrimPrefix(h.control.System.Version(), "tideover "), !h.hasEngine(), h.home(), h.navigation()
 	if p.Now.IsZero() {
@@ -78,24 +78,24 @@ func (h *Site) render(name string, data any) ([]byte, error) {
 	return visible(b.Bytes()), nil
 }
 
-// question is asked before an action.
+// question asks a user to confirm an action, with a form.
 type question struct {
 	Title   string
 	Text    string
 	Button  string
 	Danger  bool
-	Action  string // URL of the form
-	Back    string
-	Run     *engine.Info
-	Steps   []engine.StepInfo // to choose from
-	Same    bool              // or no step, to keep the results of the steps that are the same
-	Step    int               // chosen
-	Input   *string           // to edit
+	Action  string            // URL to which the form is sent
+	Back    string            // URL of the page to return to
+	Run     *engine.Info      // nil if the action is not about one run
+	Steps   []engine.StepInfo // steps to choose from
+	Same    bool              // the user may also choose no step, to keep the results of unchanged steps
+	Step    int               // index of the step that is chosen at first; -1 for none
+	Input   *string           // input to edit; nil for none
 	Hidden  bool              // parts of the input are not shown
-	Key     string            // of a group
-	Fields  []fact            // what else the form sends
-	Problem string            // with what was sent
-	Dialog  bool
+	Key     string            // of a group of dead letters
+	Fields  []fact            // hidden fields that the form also sends
+	Problem string            // what is wrong with the form that was sent; "" for a new form
+	Dialog  bool              // shown in a dialog, not as a page
 }
 
 // showQuestion shows a question as a page or a dialog.
@@ -104,7 +104,7 @@ func (h *Site) showQuestion(w http.ResponseWriter, r *http.Request, status int, 
 	h.showDialog(w, r, status, "confirm", page{Title: q.Title, Body: q})
 }
 
-// showDialog sends a page, or only its content for a dialog.
+// showDialog sends a page; for a request by htmx, only its content, which a dialog shows.
 func (h *Site) showDialog(w http.ResponseWriter, r *http.Request, status int, name string, p page) {
 	if fromHTMX(r) {
 		name += "-part"
@@ -112,12 +112,13 @@ func (h *Site) showDialog(w http.ResponseWriter, r *http.Request, status int, na
 	h.show(w, r, status, name, p)
 }
 
-// action does what a form requests. It returns a sentence about what it did, for the page on which
-// the question was asked, and the URL of the page for a browser that is not on it. Without a sentence
-// the browser always goes there.
+// action handles a form that was sent. did is a sentence about the result, for the page that is open
+// behind the dialog. to is the URL for a browser without such a page. If did is "", the browser always
+// goes to that URL.
 type action func(*http.Request) (did, to string, err error)
 
-// form adds the question before an action, and the action.
+// form adds the routes of an action: GET shows the question that ask returns, POST calls do. After an
+// [*inputError] it shows the question again, with the problem.
 func (h *Site) form(path string, ask func(*http.Request) (*question, error), do action) {
 	h.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 		q, err := ask(r)
@@ -158,12 +159,13 @@ func (h *Site) form(path string, ask func(*http.Request) (*question, error), do 
 	})
 }
 
-// inputError is an error in a form.
+// inputError says that a field of a form is wrong. text is the input that the user has typed, so that
+// the form can show it again.
 type inputError struct{ problem, text string }
 
 func (e *inputError) Error() string { return e.problem }
 
-// flash shows the result of an action on an open page. The stream of the page updates the rest.
+// flash shows the sentence about an action on the open page. The stream of the page updates the rest.
 func (h *Site) flash(w http.ResponseWriter, r *http.Request, text string) {
 	w.Header().Set("HX-Trigger", "done")
 	h.show(w, r, http.StatusOK, "flash", page{Flash: text})

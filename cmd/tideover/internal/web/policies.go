@@ -15,30 +15,30 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// shownRetries is how many retries of a policy are drawn.
+// shownRetries is how many retries of a policy its plot shows.
 const shownRetries = 20
 
-// policiesBody is the policies that are in use, or have a name.
+// policiesBody is the content of the page with the policies that are in use or have a name.
 type policiesBody struct {
 	Rows   []*policyRow
 	Looked time.Time // when the waits were collected
 }
 
-// policyRow is a policy, its users, and its waits.
+// policyRow is a policy with the steps and providers that use it, and the waits that it led to.
 type policyRow struct {
-	Names []string // of the configuration, or of a preset
-	Text  string
-	Use   string // what it is for, if it is a preset
+	Names []string // in the configuration, or of a preset; may be empty
+	Text  string   // the policy in its text form
+	Use   string   // the purpose of the preset; "" for other policies
 	Plan  plan.Plan
-	Uses  []named
-	Plot  *plot // nil if it never waits
-	ID    string
+	Uses  []named // steps and providers with the policy
+	Plot  *plot   // nil if the policy never waits
+	ID    string  // of the HTML element
 }
 
 // Title returns the names of the policy.
 func (r *policyRow) Title() string { return strings.Join(r.Names, ", ") }
 
-// policiesPage is the list of policies, with the waits that they led to.
+// policiesPage shows the policies, with the waits that they led to.
 type policiesPage struct{ *Site }
 
 func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
@@ -55,8 +55,8 @@ func (h policiesPage) serve(w http.ResponseWriter, r *http.Request) {
 	h.show(w, r, http.StatusOK, "policies", page{Title: "Policies", Place: "policies", Now: now, Dead: h.deadCount(r.Context()), Body: b})
 }
 
-// rows returns the policies of everything that retries, those with a name
-// first.
+// rows returns the policies of the configuration, of all steps and of all providers. Those with a
+// name come first.
 func (h policiesPage) rows() []*policyRow {
 	all := map[string]*policyRow{}
 	for name, p := range h.control.System.Settings().Policies {
@@ -85,7 +85,7 @@ func (h policiesPage) rows() []*policyRow {
 	return rows
 }
 
-// rowOf returns the row of a policy.
+// rowOf returns the row of a policy. It adds the row to all if it is missing.
 func rowOf(all map[string]*policyRow, p retry.Policy) *policyRow {
 	text := p.String()
 	if row := all[text]; row != nil {
@@ -96,7 +96,8 @@ func rowOf(all map[string]*policyRow, p retry.Policy) *policyRow {
 	return row
 }
 
-// addUse adds a user of a policy. It ignores a policy of another version that can't be parsed.
+// addUse adds a step or a provider to the row of its policy. It ignores a policy that this version
+// can't parse.
 func addUse(all map[string]*policyRow, text string, by named) {
 	p, err := retry.Parse(text)
 	if err != nil {
@@ -106,7 +107,7 @@ func addUse(all map[string]*policyRow, text string, by named) {
 	row.Uses = append(row.Uses, by)
 }
 
-// useOf returns a link to the runs of a step.
+// useOf returns a link with the name of a step to the runs of its workflow.
 func useOf(workflow, step string) named {
 	q := query{Workflow: workflow, Order: orders[0]}
 	name := workflow + " · " + step
@@ -116,7 +117,7 @@ func useOf(workflow, step string) named {
 	return named{name, q.url("/runs")}
 }
 
-// presets adds the names of presets to the policies that are one.
+// presets adds the name and the purpose of a preset to each policy that is equal to a preset.
 func presets(all map[string]*policyRow) {
 	for name, use := range retry.Presets {
 		p, _ := retry.Preset(name)
@@ -129,16 +130,16 @@ func presets(all map[string]*policyRow) {
 	}
 }
 
-// used is a wait of a run: set by the policy, or by another source instead.
+// used is a wait of a run, which its policy or another source has set.
 type used struct {
-	Retry int
+	Retry int // number of the retry after the wait, from 1
 	Delay time.Duration
-	By    string
+	By    string // the source that has set the wait
 	Title string
 }
 
-// waitsOf returns the waits of a step. A failure after which none followed ends a
-// set of attempts; further attempts belong to a retry of the run.
+// waitsOf returns the waits of a step. The numbers of retries start again after the failure with which
+// the step gave up: further attempts belong to a retry of the run.
 func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 	n := 0
 	for i := range s.Attempts {
@@ -146,7 +147,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 		if a.Outcome == "failed" {
 			n++
 		}
-		if w := a.Wait; w != nil && a.Outcome != "lost" { // the policy did not set that wait
+		if w := a.Wait; w != nil && a.Outcome != "lost" { // the policy does not set the wait after a lost attempt
 			u := used{Retry: max(n, 1), Delay: w.Delay, By: w.By}
 			u.Title = workflow + " · " + s.Name + ", wait of " + exact(w.Delay) + " set by " + waitSetter(w.By)
 			list = append(list, u)
@@ -158,7 +159,7 @@ func waitsOf(workflow string, s *engine.StepInfo) (list []used) {
 	return list
 }
 
-// collect returns the waits of the newest runs that were retried, by policy.
+// collect reads runs that were retried, and returns their waits by the text of the policy.
 func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 	out := map[string][]used{}
 	flows := h.control.Runs.Definitions()
@@ -170,7 +171,7 @@ func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 		for _, id := range ids {
 			i, err := h.control.Runs.Get(ctx, id)
 			if err != nil {
-				continue // it was deleted
+				continue // probably deleted since it was listed
 			}
 			for k := range i.Steps {
 				s := &i.Steps[k]
@@ -184,10 +185,10 @@ func (h policiesPage) collect(ctx context.Context) (map[string][]used, error) {
 	return out, nil
 }
 
-// retried returns runs of a workflow that were retried or wait for a retry. It reads few runs,
-// independent of their number: some that wait or are dead, and the newest of the others.
+// retried returns the ids of some runs of a workflow that were retried or wait. It looks at a limited
+// number of runs: some that wait or are dead, and the newest that run or have succeeded.
 func (h policiesPage) retried(ctx context.Context, workflow string) (ids []string, err error) {
-	steps := 1 // the attempts of a run without failures
+	steps := 1 // number of attempts of a run without failures
 	if flow, ok := h.control.Runs.Definition(workflow); ok {
 		steps = len(flow.Steps())
 	}
@@ -210,12 +211,12 @@ func (h policiesPage) retried(ctx context.Context, workflow string) (ids []strin
 	return ids, nil
 }
 
-// How many runs are read for the waits that policies led to.
+// Limits for collecting the waits that policies led to.
 const (
-	sampledFlows  = 40  // workflows
-	sampledRuns   = 12  // of a workflow, in full
-	sampledNewest = 100 // of a workflow, in a list
-	sampleTime    = 5 * time.Second
+	sampledFlows  = 40              // workflows
+	sampledRuns   = 12              // runs of a workflow that are read in full
+	sampledNewest = 100             // runs of a workflow that are listed
+	sampleTime    = 5 * time.Second // how long the waits are cached
 )
 
 // waitSamples caches the waits that policies led to.

@@ -12,23 +12,23 @@ import (
 // plot shows the delay before each retry, with the range of its jitter, and the waits of runs as
 // dots. All positions are in percent.
 type plot struct {
-	Ticks   []tick // up the side
-	Columns []tick // along the bottom
+	Ticks   []tick // labels of the vertical axis
+	Columns []tick // labels of the horizontal axis
 	Bands   []band
 	Dots    []dot
-	Left    int    // waits of retries beyond the last column
-	Said    string // the drawing in words
+	Left    int    // number of waits before retries beyond the last column
+	Said    string // the plot in words
 	Legend  []string
 }
 
 type tick struct{ At, Label string }
 
-// band is the range of the delay before a retry.
+// band is the range of the delay before a retry. Positions and sizes are in percent.
 type band struct {
 	X, W, Y, H string
-	Line       string // delay without jitter
-	End        string // of the line
-	Never      bool   // the total timeout has always ended the call by then
+	Line       string // vertical position of the delay without jitter
+	End        string // right end of the line for that delay
+	Never      bool   // the retry never happens: the total timeout ends the call before it
 	Title      string
 }
 
@@ -37,7 +37,8 @@ type dot struct{ X, Y, Class, Title string }
 // shownDots limits the number of dots.
 const shownDots = 300
 
-// newPlot draws a plan and the waits of runs. It returns nil if the policy never waits.
+// newPlot returns the plot of a policy's plan and of the waits of runs. It returns nil if the policy
+// never waits.
 func newPlot(p *plan.Plan, waits []used) *plot {
 	waits = waits[:min(len(waits), shownDots)]
 	columns := len(p.Retries)
@@ -95,7 +96,7 @@ func bandTitle(r *plan.Retry) string {
 	return t
 }
 
-// addDots adds the waits of runs as dots, those of one retry beside each other.
+// addDots adds the waits of runs as dots. It spreads the dots of the same retry over its column.
 func (v *plot) addDots(waits []used, columns int, wide float64, up func(time.Duration) float64) {
 	count, legend := map[int]int{}, map[string]bool{}
 	for _, w := range waits {
@@ -106,7 +107,7 @@ func (v *plot) addDots(waits []used, columns int, wide float64, up func(time.Dur
 		n := count[w.Retry]
 		count[w.Retry]++
 		by := waitSetter(w.By)
-		aside := (float64(n*37%100)/100 - 0.5) * 0.5 // spread, and the same in every drawing
+		aside := (float64(n*37%100)/100 - 0.5) * 0.5 // spread over the column; not random, so that the plot does not change
 		v.Dots = append(v.Dots, dot{percent((float64(w.Retry) - 0.5 + aside) * wide), percent(up(w.Delay)), "by-" + by, w.Title})
 		if !legend[by] {
 			legend[by] = true

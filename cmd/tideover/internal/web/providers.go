@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// How much of a provider the list shows. Its own page shows all.
+// The largest numbers of rows that the list shows of each provider. The provider's page shows all.
 const (
 	listedKeys      = 5
 	listedThrottles = 5
@@ -22,45 +22,45 @@ const (
 	listedFailovers = 3
 )
 
-// providersBody is the list of providers.
+// providersBody is the content of the page with all providers.
 type providersBody struct {
 	Rows []providerRow
-	Said string // number of providers by state
+	Said string // numbers of providers by state, in words
 }
 
-// providerRow is a provider in the list.
+// providerRow is a provider, in the list or on its own page.
 type providerRow struct {
 	gateway.Status
 	URL      string // URL of its page
-	Meaning  string // of its state, in words
+	Meaning  string // effect of its state on requests, in words
 	Offers   []offer
-	Next     *time.Time // time of the next probe
-	Expected *time.Time // when it is expected back
-	Probed   *gateway.Recovery
-	First    string // mean time to the first byte
-	Ratio    string // attempts per request
-	Others   []named
+	Next     *time.Time        // time of the next probe
+	Expected *time.Time        // when it is expected back
+	Probed   *gateway.Recovery // of the current outage; nil if there is none
+	First    string            // mean time to the first byte
+	Ratio    string            // attempts per request
+	Others   []named           // fallbacks
 
 	Classes []gauge // waiting requests by priority
-	Cooling []key   // all keys
+	Cooling []key   // all keys, whether they cool down or not
 	Limits  []gauge // quotas
 	Course  []outage
-	Handed  []gateway.Failover
-	Left    []gauge // budgets
-	More    int     // keys, waits, quotas, outages and failovers that are not shown
+	Handed  []gateway.Failover // the latest failovers
+	Left    []gauge            // budgets
+	More    int                // keys, waits, quotas, outages and failovers that are not shown
 }
 
-// named is a link to something with a name.
+// named is a link, and the name that it shows.
 type named struct{ Name, URL string }
 
 // key is one of the keys of a provider.
 type key struct {
 	gateway.KeyInfo
-	Cools bool
-	Rank  string
+	Cools bool   // the key is not used at the moment
+	Rank  string // the score of the key, in seconds
 }
 
-// providersPage is the list of providers, and the page of each.
+// providersPage shows the list of providers, and the page of each.
 type providersPage struct{ *Site }
 
 func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error) {
@@ -86,7 +86,7 @@ func (h providersPage) loadList(ctx context.Context, now time.Time) (part, error
 	return p, nil
 }
 
-// loader returns the loader of the provider that a request names.
+// loader returns the loader for the page of the provider in the request's path.
 func (h providersPage) loader(r *http.Request) loader {
 	name := r.PathValue("provider")
 	return func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) }
@@ -105,13 +105,13 @@ func (h providersPage) load(ctx context.Context, name string, now time.Time) (pa
 	return p, nil
 }
 
-// newPart returns what all pages with providers have.
+// newPart returns the part of a page about providers, without its content.
 func (h providersPage) newPart(ctx context.Context, template, title, live string, now time.Time) part {
 	p := page{Title: title, Place: "providers", Live: live, Now: now, Dead: h.deadCount(ctx)}
 	return part{template: template, polled: true, data: p}
 }
 
-// changesWithTime reports whether the row of a provider changes with time alone.
+// changesWithTime reports whether the row of a provider shows times that change without an event.
 func changesWithTime(r *providerRow) bool {
 	return r.State != gateway.Up || len(r.Throttles) > 0 || slices.ContainsFunc(r.Cooling, func(k key) bool { return k.Cools })
 }
@@ -142,8 +142,8 @@ func newProviderRow(st *gateway.Status, now time.Time) providerRow {
 	return r
 }
 
-// recovery returns the recovery of an outage, or nil if the provider is not down or an operator has
-// set its state.
+// recovery returns the recovery from the current outage. It returns nil if the provider is not down,
+// or if an operator has set its state.
 func recovery(st *gateway.Status) *gateway.Recovery {
 	if st.State != gateway.Down && st.State != gateway.Probing {
 		return nil
@@ -162,7 +162,8 @@ func (r *providerRow) shorten() {
 	r.Handed, r.More = limitList(r.Handed, listedFailovers, r.More)
 }
 
-// limitList returns at most n elements, and adds the number of the others to more.
+// limitList returns the first n elements of the list, and more plus the number of the elements that
+// it left out.
 func limitList[T any](list []T, n, more int) ([]T, int) {
 	if len(list) <= n {
 		return list, more
@@ -170,10 +171,10 @@ func limitList[T any](list []T, n, more int) ([]T, int) {
 	return list[:n], more + len(list) - n
 }
 
-// providerPage returns the URL of a provider.
+// providerPage returns the URL of the page of a provider.
 func providerPage(name string) string { return "/providers/" + url.PathEscape(name) }
 
-// providerTexts has the sentence that is shown after each action.
+// providerTexts has the sentence that is shown after each action on a provider.
 var providerTexts = map[string]string{
 	gateway.Open: "Blocked: no requests are sent to it.", gateway.Close: "Forced: it counts as up even if it fails.",
 	gateway.Reset: "Reset: its health decides again.", gateway.Drain: "Draining: no new requests are sent to it.",
@@ -201,12 +202,12 @@ func providerOffers(st *gateway.Status) (list []offer) {
 	return list
 }
 
-// isCooling reports whether a key must not be used at a time.
+// isCooling reports whether the key cools down at the time now, after it was rejected.
 func isCooling(k *gateway.KeyInfo, now time.Time) bool {
 	return k.CoolUntil != nil && k.CoolUntil.After(now)
 }
 
-// question asks whether to apply an action to a provider.
+// question returns the question whether to apply an action to a provider.
 func (h providersPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("provider"), r.PathValue("action")
 	st, err := h.control.Providers.Get(name)
@@ -233,7 +234,7 @@ func (h providersPage) question(r *http.Request) (*question, error) {
 	return q, nil
 }
 
-// fallbackText returns a sentence about requests that the provider does not get.
+// fallbackText returns a sentence about where requests go while the provider gets none.
 func fallbackText(st *gateway.Status) string {
 	if len(st.Fallback) == 0 {
 		return "It has no fallback: requests are rejected."

@@ -9,17 +9,17 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// gauge is a bar with the amount of something.
+// gauge is a bar that shows an amount, such as the rest of a quota.
 type gauge struct {
 	Name  string
-	Of    string // owner
+	Of    string // key to which a quota belongs
 	Text  string
-	W     string     // in percent; "" if the limit is unknown
+	W     string     // width in percent; "" if the limit is unknown
 	Class string     // good, wait or bad
 	Reset *time.Time // when the quota is reset
 }
 
-// classes returns the waiting requests by priority, the most urgent first.
+// classes returns gauges for the waiting requests of each priority, the highest first.
 func classes(counts map[string]int) (list []gauge) {
 	most := 1
 	for _, n := range counts {
@@ -33,7 +33,7 @@ func classes(counts map[string]int) (list []gauge) {
 	return list
 }
 
-// level returns the class of a share that is left.
+// level returns the CSS class of a gauge for the share of a limit that is left.
 func level(part float64) string {
 	switch {
 	case part < 0.1:
@@ -44,7 +44,7 @@ func level(part float64) string {
 	return "good"
 }
 
-// newGauge returns the part of a limit that is left; 0 means that the limit is unknown.
+// newGauge returns a gauge for the rest of a limit. A limit of 0 means that it is unknown.
 func newGauge(name string, left, limit float64) gauge {
 	if limit <= 0 {
 		return gauge{Name: name, Text: fmt.Sprintf("%.0f left", left)}
@@ -69,18 +69,18 @@ func budgets(list []gateway.Budget) (out []gauge) {
 	return out
 }
 
-// outage is the real and the expected duration of an outage.
+// outage shows the actual and the predicted duration of an outage as two bars.
 type outage struct {
 	Began  time.Time
-	Lasted string
-	Wanted string // "" if unknown
-	W, P   string // widths of both, in percent
+	Lasted string // actual duration
+	Wanted string // predicted duration; "" if unknown
+	W, P   string // widths of the bars of Lasted and Wanted, in percent
 	Probes int
 	Cause  string
-	Now    bool // it is not over
+	Now    bool // it is the current outage
 }
 
-// outageBars returns the outages of a provider, the newest first, with the current one. All bars
+// outageBars returns the outages of a provider, the newest first, including the current one. All bars
 // have the same scale.
 func outageBars(st *gateway.Status, now time.Time) (list []outage) {
 	all := st.Outages
@@ -109,7 +109,7 @@ func outageBars(st *gateway.Status, now time.Time) (list []outage) {
 	return list
 }
 
-// share returns a part of the whole in percent, wide enough to be visible unless it is 0.
+// share returns part/whole in percent, and at least a visible width unless part is 0.
 func share(part, whole float64) string {
 	if part <= 0 || whole <= 0 {
 		return percent(0)
@@ -117,7 +117,7 @@ func share(part, whole float64) string {
 	return percent(max(100*min(part/whole, 1), 2*thinnest))
 }
 
-// seconds formats a number of seconds; 0 means unknown.
+// seconds formats a number of seconds. It returns "" for 0, which means unknown.
 func seconds(f float64) string {
 	if f <= 0 {
 		return ""

@@ -19,22 +19,22 @@ var orders = []string{"newest", "oldest", "next"}
 // rowsPerPage is how many runs are listed at once.
 const rowsPerPage = 50
 
-// query is the filter of a list in a URL.
+// query is the filter of a list of runs, as it is in a URL.
 type query struct {
 	States   []string
 	Workflow string
 	Search   string
-	Attempts int // lower limit
+	Attempts int // least number of attempts
 	Since    time.Time
 	Until    time.Time // exclusive
 	Order    string    // newest, oldest, next
-	After    string    // cursor: the end of the page before
+	After    string    // cursor: the end of the previous page
 	Group    string    // of dead letters, see groupKey
 	Internal bool      // include runs of internal workflows
 }
 
-// parseQuery parses a query and drops the parts that it does not know. The browser is redirected to
-// the URL without them, so that a URL never says more than its page shows.
+// parseQuery parses the query of a URL. It ignores unknown parameters and values: the list of runs
+// redirects the browser to the URL without them, so that the URL shows the filter in effect.
 func parseQuery(v url.Values) query {
 	q := query{
 		Workflow: v.Get("workflow"), Search: strings.TrimSpace(v.Get("q")), After: v.Get("after"), Group: v.Get("group"),
@@ -56,8 +56,8 @@ func parseQuery(v url.Values) query {
 	return q
 }
 
-// moment parses a time, a day, or a duration that means that long ago. It returns zero for other
-// texts.
+// moment parses a time, a day, or a duration such as 2h, which means that long ago. It returns zero
+// for any other text.
 func moment(text string) time.Time {
 	text = strings.TrimSpace(text)
 	if day, err := time.Parse(time.DateOnly, text); err == nil {
@@ -70,7 +70,7 @@ func moment(text string) time.Time {
 	return t.UTC().Truncate(time.Second)
 }
 
-// encode returns the query in the form of a URL.
+// encode returns the query as the query string of a URL, without empty values and defaults.
 func (q query) encode() string {
 	v := url.Values{"workflow": {q.Workflow}, "q": {q.Search}, "after": {q.After}, "group": {q.Group}, "state": q.States}
 	if q.Internal {
@@ -99,8 +99,8 @@ func (q query) url(path string) string {
 	return path
 }
 
-// pages returns the URLs of the first page of a list and of the page after the cursor; "" for the
-// page that is shown, and without a cursor.
+// pages returns the URL of the first page of a list, "" if the current page is the first one, and that
+// of the page after the cursor, "" without a cursor.
 func (q query) pages(path, cursor string) (first, more string) {
 	if q.After != "" {
 		q.After = ""
@@ -112,7 +112,7 @@ func (q query) pages(path, cursor string) (first, more string) {
 	return first, more
 }
 
-// filter returns the query as a filter of runs.
+// filter converts the query to a filter of runs. It does not contain the group.
 func (q query) filter() control.Filter {
 	return control.Filter{
 		States: q.States, Workflow: q.Workflow, Internal: q.Internal, Search: q.Search, MinAttempts: q.Attempts,
@@ -120,12 +120,12 @@ func (q query) filter() control.Filter {
 	}
 }
 
-// leaves reports whether the query leaves out the runs of a workflow.
+// leaves reports whether the query leaves out the runs of a workflow because it is internal.
 func (q query) leaves(workflow string) bool {
 	return !q.Internal && workflow != q.Workflow && control.Internal(workflow)
 }
 
-// Narrow reports whether the query selects less than all runs.
+// Narrow reports whether the query has any condition, so that it may match fewer than all runs.
 func (q query) Narrow() bool {
 	return len(q.States) > 0 || q.Workflow != "" || q.Search != "" || q.Attempts > 0 || q.Group != "" || !q.Since.IsZero() || !q.Until.IsZero()
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// redactor removes secrets from a text.
+// redactor returns a text without the secrets in it.
 type redactor func(string) string
 
-// changed returns a copy of the list whose elements were changed.
+// changed returns a copy of the list, after calling change for each element of the copy.
 func changed[T any](list []T, change func(*T)) []T {
 	list = slices.Clone(list)
 	for i := range list {
@@ -22,7 +22,7 @@ func changed[T any](list []T, change func(*T)) []T {
 	return list
 }
 
-// changedCopy returns a changed copy of a value, nil for nil.
+// changedCopy returns a copy of *p, after calling change for the copy; nil for nil.
 func changedCopy[T any](p *T, change func(*T)) *T {
 	if p == nil {
 		return nil
@@ -32,7 +32,7 @@ func changedCopy[T any](p *T, change func(*T)) *T {
 	return &c
 }
 
-// roundToSecond returns the nearest full second.
+// roundToSecond returns the time rounded to a full second; nil for nil.
 func roundToSecond(t *time.Time) *time.Time {
 	return changedCopy(t, func(t *time.Time) { *t = t.Round(time.Second) })
 }
@@ -63,8 +63,8 @@ func (redact redactor) json(text json.RawMessage) json.RawMessage {
 	return json.RawMessage(redact(string(text)))
 }
 
-// provider removes secrets from the state of a provider. It rounds times that differ a little in
-// each call, so that a page is not sent again because of them.
+// provider removes secrets from the state of a provider. It also rounds times, which the gateway
+// computes slightly differently at each call: a page must not be sent again because of that.
 func (redact redactor) provider(st gateway.Status) gateway.Status {
 	st.Since = roundToSecond(st.Since)
 	st.Recovery = changedCopy(st.Recovery, func(r *gateway.Recovery) {

@@ -13,10 +13,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// shownAttempts is how many attempts of a step are shown by default.
+// shownAttempts is how many attempts of a step the page shows, unless it shows all.
 const shownAttempts = 25
 
-// runBody is one run.
+// runBody is the content of the page of a run.
 type runBody struct {
 	*engine.Info
 	By       string // who set the current wait
@@ -25,9 +25,9 @@ type runBody struct {
 	Chart    chart
 	Offers   []offer
 	AllURL   string // URL of the page with all attempts
-	ReplayOf link
-	First    link // of the chain of replays, if it is not ReplayOf
-	Replaced link
+	ReplayOf link   // the run that this one repeats
+	First    link   // the first run of the chain of replays, if it is not ReplayOf
+	Replaced link   // the run that replaced this one
 }
 
 type link struct{ ID, URL string }
@@ -36,8 +36,8 @@ type link struct{ ID, URL string }
 type step struct {
 	engine.StepInfo
 	Number   int
-	Made     int    // attempts that count for the policy, also the one that runs or succeeded
-	Limit    string // of attempts, by the policy
+	Made     int    // attempts that count for the policy, including one that runs or has succeeded
+	Limit    string // largest number of attempts, by the policy
 	Attempts []attempt
 	Hidden   int // attempts that are not shown
 }
@@ -45,13 +45,13 @@ type step struct {
 // attempt is an attempt, and the wait after it.
 type attempt struct {
 	engine.AttemptInfo
-	ID      string // in the page
+	ID      string // of the HTML element
 	Took    time.Duration
-	Waiting bool   // it is the current wait
-	Why     string // why none follows, in words
+	Waiting bool   // the wait after it is the current one
+	Why     string // why no attempt follows, in words
 }
 
-// runPage is the page of one run.
+// runPage shows one run.
 type runPage struct{ *Site }
 
 func (h runPage) serve(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,8 @@ func (h runPage) load(ctx context.Context, id string, all bool, now time.Time) (
 	return newRunPart(i, t.States["dead"], all, now), nil
 }
 
-// newRunPart returns the page of a run.
+// newRunPart returns the page of a run. dead is the number of dead letters, for the navigation; all
+// shows all attempts.
 func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 	b := runBody{
 		Info: i, By: waitSetter(setBy(i)), Why: inWords(i.Reason), Chart: newChart(i, now), Offers: offers(i), AllURL: runURL(i.ID) + "?all",
@@ -112,7 +113,7 @@ func newRunPart(i *engine.Info, dead int, all bool, now time.Time) part {
 func newStep(s *engine.StepInfo, number int, all bool) step {
 	v := step{StepInfo: *s, Number: number, Made: s.Spent}
 	if s.Status == "running" || s.Status == "succeeded" {
-		v.Made++ // Spent counts only those that failed
+		v.Made++ // Spent counts only failed attempts
 	}
 	if p, err := retry.Parse(s.Policy); err == nil {
 		v.Limit = strconv.Itoa(p.Attempts)
@@ -135,7 +136,7 @@ func newStep(s *engine.StepInfo, number int, all bool) step {
 	return v
 }
 
-// inWords returns why there is no further attempt.
+// inWords returns a sentence for the reason why a run or a step gave up.
 func inWords(reason string) string {
 	if r, ok := retry.ParseReason(reason); ok {
 		return r.Error()

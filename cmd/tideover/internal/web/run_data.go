@@ -27,13 +27,13 @@ func newRunData(o Options) *runData {
 	return d
 }
 
-// hasEngine reports whether there is an engine, and not only providers.
+// hasEngine reports whether the server has an engine, and not only providers.
 func (h *runData) hasEngine() bool { return h.control.Runs != nil }
 
 // clustered reports whether the engine shares its work with other processes.
 func (h *runData) clustered() bool { return h.control.System.Clustered() }
 
-// get returns a run.
+// get returns a run without its secrets.
 func (h *runData) get(ctx context.Context, id string) (*engine.Info, error) {
 	i, err := h.control.Runs.Get(ctx, id)
 	if err != nil {
@@ -42,20 +42,20 @@ func (h *runData) get(ctx context.Context, id string) (*engine.Info, error) {
 	return h.redact.run(i), nil
 }
 
-// totals are the numbers of runs.
+// totals has the numbers of runs.
 type totals struct {
 	Stats     engine.Stats
-	States    map[string]int // runs that are not finished, and dead ones
+	States    map[string]int // runs that have not ended, and dead runs, by state
 	Succeeded int            // since the log began
-	Canceled  int
-	Last      engine.Event // Seq is 0 if there was none
-	LastURL   string
-	Idle      bool
-	Others    bool // there are runs of internal workflows
-	Unsent    int  // messages that could not be sent
+	Canceled  int            // since the log began
+	Last      engine.Event   // the last event; Seq is 0 if there was none
+	LastURL   string         // URL of the run of that event
+	Idle      bool           // no run is running, waiting or queued
+	Others    bool           // there are runs of internal workflows
+	Unsent    int            // messages that could not be sent
 }
 
-// totals counts the runs of users, or all runs.
+// totals counts the runs, with those of internal workflows if internal is true.
 func (h *runData) totals(ctx context.Context, internal bool) (totals, error) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()
@@ -91,7 +91,7 @@ func (h *runData) totals(ctx context.Context, internal bool) (totals, error) {
 	return t, nil
 }
 
-// byState counts the runs of the query's workflow.
+// byState counts the runs of the query's workflow by state; those of all workflows if it names none.
 func (t *totals) byState(q query) map[string]int {
 	count := map[string]int{}
 	for _, w := range t.Stats.Workflows {
@@ -106,7 +106,7 @@ func (t *totals) byState(q query) map[string]int {
 	return count
 }
 
-// chips returns the states to filter by, with the counts of the query's workflow.
+// chips returns a link for each state, with the number of runs of the query's workflow.
 func (t *totals) chips(q query) []chip {
 	count := t.byState(q)
 	q.After = ""
@@ -124,8 +124,7 @@ func (t *totals) chips(q query) []chip {
 	return chips
 }
 
-// workflows returns the names of all workflows: those that have runs, those that are defined, and
-// the one of the query.
+// workflows returns the names of all workflows that have runs or are defined, and that of the query.
 func (h *runData) workflows(t totals, q query) []string {
 	var names []string
 	for _, w := range t.Stats.Workflows {
@@ -142,11 +141,11 @@ func (h *runData) workflows(t totals, q query) []string {
 	return slices.Compact(names)
 }
 
-// listTimeout is how long a page waits for processes of a cluster that do not answer, before it is
-// shown without their runs.
+// listTimeout is how long a page waits for members of the cluster. The runs of members that do not
+// answer in time are missing on the page.
 const listTimeout = 2 * time.Second
 
-// soon returns the context for calls to other processes of a cluster.
+// soon returns the context for a call that may ask other members of a cluster, with listTimeout.
 func (h *runData) soon(ctx context.Context) (context.Context, context.CancelFunc) {
 	if !h.clustered() {
 		return ctx, func() {}
@@ -154,7 +153,7 @@ func (h *runData) soon(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, listTimeout)
 }
 
-// countTimeout is how long a page that is not about runs waits for their number.
+// countTimeout is how long a page that is not about runs waits for the number of dead runs.
 const countTimeout = time.Second
 
 // deadCount returns the number of dead runs for the navigation, or 0 if it is unknown: pages that
@@ -172,7 +171,7 @@ func (h *runData) deadCount(ctx context.Context) int {
 	return t.States["dead"]
 }
 
-// list returns runs as rows of a table.
+// list returns the runs that match a filter as rows of a table.
 func (h *runData) list(ctx context.Context, f control.Filter) ([]row, engine.Page, error) {
 	soon, cancel := h.soon(ctx)
 	defer cancel()
@@ -188,7 +187,7 @@ func (h *runData) list(ctx context.Context, f control.Filter) ([]row, engine.Pag
 	return rows, list, nil
 }
 
-// waitSources caches who set the waits of runs, which lists do not contain.
+// waitSources caches the sources of the current waits of runs, which lists do not contain.
 type waitSources struct {
 	mu    sync.Mutex
 	known map[string]waitSource
@@ -199,7 +198,7 @@ type waitSource struct {
 	by    string
 }
 
-// waitSource returns who set the current wait of a run.
+// waitSource returns the source that set the current wait of a run; "" if unknown.
 func (h *runData) waitSource(ctx context.Context, i *engine.Info) string {
 	if i.Next == nil || i.State == "scheduled" {
 		return ""
@@ -226,7 +225,8 @@ func (h *runData) waitSource(ctx context.Context, i *engine.Info) string {
 	return s.by
 }
 
-// setBy returns who set the wait of the run that ends first.
+// setBy returns the source that set a wait of the run. Of several waits it takes the one that ends
+// first.
 func setBy(i *engine.Info) (by string) {
 	var first *time.Time
 	for k := range i.Steps {
@@ -241,7 +241,7 @@ func setBy(i *engine.Info) (by string) {
 	return by
 }
 
-// groups returns the groups of dead runs, with secrets.
+// groups returns the groups of dead runs. It does not remove secrets from their errors.
 func (h *runData) groups(ctx context.Context, internal bool) ([]group, error) {
 	ctx, cancel := h.soon(ctx)
 	defer cancel()

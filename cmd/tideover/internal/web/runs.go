@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// runsBody is the list of runs.
+// runsBody is the content of the page with the list of runs.
 type runsBody struct {
 	Query     query
 	Totals    totals
@@ -18,9 +18,9 @@ type runsBody struct {
 	Workflows []string
 	Rows      []row
 	Bulk      []offer // actions on all runs that match
-	Hidden    *link   // to the list with the runs that are left out
+	Hidden    *link   // the list that includes runs of internal workflows; nil if there are none
 	First     string  // URL of the first page; "" if this is it
-	More      string  // URL of the next page
+	More      string  // URL of the next page; "" if there is none
 	Behind    int     // runs that the list does not contain yet
 	Silent    string  // which shards did not answer
 }
@@ -29,21 +29,21 @@ type runsBody struct {
 type row struct {
 	engine.Info
 	URL string
-	By  string // who set the wait
+	By  string // the source that set the current wait; "" if there is none
 }
 
-// chip is a state to filter by.
+// chip is a link that filters the list by a state.
 type chip struct {
 	State string // "" for all
 	Label string
 	Count int
 	URL   string
-	On    bool
+	On    bool // the list is filtered by the state
 	Total bool // Count includes runs that were deleted
-	Bare  bool // they are not counted
+	Bare  bool // runs in the state are not counted
 }
 
-// runsPage is the list of runs.
+// runsPage shows the list of runs.
 type runsPage struct{ *Site }
 
 func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func (h runsPage) serve(w http.ResponseWriter, r *http.Request) {
 // listLoader reads the data of a page of a list.
 type listLoader func(ctx context.Context, q query, now time.Time) (part, error)
 
-// showList shows a page of a list.
+// showList shows a page of a list. If the cursor is not valid, it redirects to the first page.
 func (h *Site) showList(w http.ResponseWriter, r *http.Request, path string, q query, load listLoader) {
 	p, err := load(r.Context(), q, time.Now())
 	if err != nil {
@@ -74,7 +74,7 @@ func (h *Site) showList(w http.ResponseWriter, r *http.Request, path string, q q
 			h.failWith(w, r, err)
 			return
 		}
-		q.After = "" // of another list, or of another time, or it can't be read
+		q.After = "" // the cursor belongs to another list, is outdated, or can't be parsed
 		http.Redirect(w, r, q.url(path), http.StatusSeeOther)
 		return
 	}
@@ -88,7 +88,7 @@ func (h runsPage) live(w http.ResponseWriter, r *http.Request) {
 }
 
 func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error) {
-	// The totals are read first: if they say that the list is not behind, it is not.
+	// Read the totals first: if they say that lists are complete, the list below is complete.
 	t, err := h.totals(ctx, q.Internal)
 	if err != nil {
 		return part{}, err
@@ -111,7 +111,7 @@ func (h runsPage) load(ctx context.Context, q query, now time.Time) (part, error
 	}, nil
 }
 
-// silentText returns a sentence with the shards of both lists, which did not answer.
+// silentText returns a sentence that names the shards of both lists, which did not answer.
 func silentText(first, second []int) string {
 	all := slices.Concat(first, second)
 	slices.Sort(all)

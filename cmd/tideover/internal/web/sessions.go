@@ -12,13 +12,13 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/session"
 )
 
-// sessionsBody is the list of sessions.
+// sessionsBody is the content of the page with all sessions.
 type sessionsBody struct {
 	Rows   []sessionRow
-	States map[string]int
+	States map[string]int // number of sessions by state
 }
 
-// sessionRow is a session in the list.
+// sessionRow is a session, in the list or on its own page.
 type sessionRow struct {
 	session.Status
 	URL    string // URL of its page
@@ -26,16 +26,16 @@ type sessionRow struct {
 	Offers []offer
 }
 
-// sessionBody is one session.
+// sessionBody is the content of the page of a session.
 type sessionBody struct {
 	sessionRow
-	RunURL string // URL of its run; "" before the first
-	AllURL string // and with all attempts
+	RunURL string // URL of its run; "" before its first run
+	AllURL string // URL of its run with all attempts
 	Chart  *chart
 	Steps  []step
 }
 
-// sessionsPage is the list of sessions, and the page of each.
+// sessionsPage shows the list of sessions, and the page of each.
 type sessionsPage struct{ *Site }
 
 func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error) {
@@ -48,7 +48,7 @@ func (h sessionsPage) loadList(ctx context.Context, now time.Time) (part, error)
 		return part{}, err
 	}
 	b := sessionsBody{States: map[string]int{}}
-	polled := false // the events of a watch are not in our stream
+	polled := false // true if a watch runs a session, whose events this server does not get
 	for i := range list {
 		s := h.redact.session(list[i])
 		polled = polled || s.In != ""
@@ -65,7 +65,7 @@ func newSessionRow(s session.Status) sessionRow {
 	return sessionRow{Status: s, URL: sessionPage(s.Name), Why: inWords(s.Reason), Offers: sessionOffers(&s)}
 }
 
-// loader returns the loader of the session that a request names.
+// loader returns the loader for the page of the session in the request's path.
 func (h sessionsPage) loader(r *http.Request) loader {
 	name := r.PathValue("session")
 	return func(ctx context.Context, now time.Time) (part, error) { return h.load(ctx, name, now) }
@@ -84,11 +84,11 @@ func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (par
 	b := sessionBody{sessionRow: newSessionRow(s)}
 	if s.Run != "" && s.In == "" {
 		b.RunURL, b.AllURL = runURL(s.Run), runURL(s.Run)+"?all"
-		if i, err := h.get(ctx, s.Run); err == nil { // it may have been deleted
+		if i, err := h.get(ctx, s.Run); err == nil { // the run may have been deleted
 			c := newChart(i, now)
 			b.Chart = &c
 			for k := range i.Steps {
-				i.Steps[k].Progress = nil // the page shows it already
+				i.Steps[k].Progress = nil // the page shows the output of the session instead
 				b.Steps = append(b.Steps, newStep(&i.Steps[k], k, false))
 			}
 		}
@@ -101,8 +101,8 @@ func (h sessionsPage) load(ctx context.Context, name string, now time.Time) (par
 	}, nil
 }
 
-// Line returns the line of output that made the session wait, or "" if it waits for another reason
-// by now.
+// Line returns the line of output because of which the session waits or gave up. It returns "" if the
+// session now waits for another reason, or has ended.
 func (r *sessionRow) Line() string {
 	if r.Last == nil || slices.Contains([]string{"human", "handler", "account"}, r.WaitBy) || r.State == "completed" || r.State == "stopped" {
 		return ""
@@ -110,7 +110,7 @@ func (r *sessionRow) Line() string {
 	return r.Last.Line
 }
 
-// sessionPage returns the URL of a session.
+// sessionPage returns the URL of the page of a session.
 func sessionPage(name string) string { return "/sessions/" + url.PathEscape(name) }
 
 // Actions on a session, as they are named in URLs.
@@ -123,7 +123,7 @@ const (
 	doReset    = "reset"
 )
 
-// sessionTexts has the sentence that is shown after each action.
+// sessionTexts has the sentence that is shown after each action on a session.
 var sessionTexts = map[string]string{
 	doPause: "Paused.", doResume: "Resumed.", doRetryNow: "The wait was ended; the next command starts now.", doStop: "Stopped.",
 	doTonight: "Stopped for tonight.", doReset: "Attempts and windows were reset.",
@@ -160,7 +160,7 @@ func sessionOffers(s *session.Status) (list []offer) {
 	return list
 }
 
-// question asks whether to apply an action to a session.
+// question returns the question whether to apply an action to a session.
 func (h sessionsPage) question(r *http.Request) (*question, error) {
 	name, action := r.PathValue("session"), r.PathValue("action")
 	s, err := h.control.Sessions.Get(r.Context(), name)
@@ -211,7 +211,7 @@ func (h sessionsPage) act(r *http.Request) (did, to string, err error) {
 	if err := h.change(r.Context(), r.PathValue("session"), action, h.actor(r)); err != nil {
 		return "", "", err
 	}
-	h.feed.touchAll() // not all of this has an event
+	h.feed.touchAll() // some of these actions cause no event
 	return sessionTexts[action], "/sessions?did=" + action, nil
 }
 

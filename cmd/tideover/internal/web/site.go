@@ -15,32 +15,33 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 )
 
-// Options configure the pages.
+// Options configures the pages.
 type Options struct {
 	Control *control.Service
-	Redact  func(string) string        // applied to all text that is shown; nil means none
-	Actor   func(*http.Request) string // who sends a request, for the history of a run; nil means "page"
+	Redact  func(string) string        // removes secrets from all text that is shown; nil removes none
+	Actor   func(*http.Request) string // returns the name of the user for the history of a run; nil means "page"
 }
 
-// contentPolicy lets a page load only files of this package.
+// contentPolicy is the Content-Security-Policy of all pages: they can load files only from this
+// server.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// Site is all pages. It renders them, follows events for those that are open, and answers errors.
-// Each page is a type of its own that embeds the site.
+// Site is the handler of all pages. It renders them, sends live updates to open pages, and shows
+// errors. Each page is a type that embeds the Site.
 type Site struct {
 	*runData
 	actor     func(*http.Request) string
 	mux       *http.ServeMux
 	templates *template.Template
 	assets    assets
-	streams   atomic.Int64
+	streams   atomic.Int64 // number of open streams
 	findings  findingsCache
 	cluster   clusterCache
 	samples   waitSamples
 	began     time.Time
 
-	requestTimeout time.Duration // how long a page of a cluster waits for other processes
+	requestTimeout time.Duration // how long a page of a cluster waits for other members
 	pace           time.Duration // shortest time between two updates of a page
 	beat           time.Duration // time between two heartbeats of a stream
 }
@@ -53,8 +54,8 @@ var loadTemplates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(templateFuncs(loadAssets())).ParseFS(templates, "templates/*.html"))
 })
 
-// New returns the pages. They read the engine's events until the engine is closed. Without an
-// engine there are only providers and health.
+// New returns the handler of all pages. It reads the engine's events in the background until the
+// engine is closed. Without an engine there are only the pages of providers and health.
 func New(o Options) *Site {
 	h := &Site{
 		runData: newRunData(o), actor: o.Actor, mux: http.NewServeMux(), assets: loadAssets(), templates: loadTemplates(),
@@ -67,7 +68,7 @@ func New(o Options) *Site {
 	return h
 }
 
-// noPage is the pattern of all paths without a page.
+// noPage is the pattern that matches all paths without a page.
 const noPage = "/"
 
 func (h *Site) routes() {
@@ -117,8 +118,8 @@ func (h *Site) engineRoutes() {
 	}
 }
 
-// Has reports whether a page or an action has the path of the request, even if the run or provider
-// in it does not exist.
+// Has reports whether the path of the request belongs to a page or an action. It does not check
+// whether the run or the provider in the path exists.
 func (h *Site) Has(r *http.Request) bool {
 	_, pattern := h.mux.Handler(r)
 	return pattern != "" && pattern != noPage
@@ -132,12 +133,12 @@ func (h *Site) home() string {
 	return "/overview"
 }
 
-// maxBody limits the body of a form: the largest payload of an engine, which the encoding of forms
-// makes up to three times as long.
+// maxBody limits the body of a form, in bytes. It is large enough for the largest payload of an
+// engine, although the encoding of forms makes it up to three times as long.
 const maxBody = 2 << 20
 
-// requestTimeout is how long a page of a cluster waits for the owner of a run: long enough for
-// another process to take it over.
+// requestTimeout is how long a page of a cluster waits for the owner of a run. It is long enough for
+// another member to take over the run's shard.
 const requestTimeout = 20 * time.Second
 
 // ServeHTTP implements [http.Handler].
@@ -156,22 +157,22 @@ func (h *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// fromHTMX reports whether the browser requests a part of a page instead of a page.
+// fromHTMX reports whether htmx sent the request, which then needs only a part of a page.
 func fromHTMX(r *http.Request) bool { return r.Header.Get("HX-Request") == "true" }
 
-// problem is the page of an error.
+// problem is the content of the page for an error.
 type problem struct {
 	Status int
 	Text   string
-	Back   string
+	Back   string // URL of a page to go to
 }
 
-// failWith answers with an error and its status.
+// failWith shows an error, with the status of its code.
 func (h *Site) failWith(w http.ResponseWriter, r *http.Request, err error) {
 	h.fail(w, r, statusOf(err), err)
 }
 
-// fail answers with an error and a status.
+// fail shows an error, with the given status.
 func (h *Site) fail(w http.ResponseWriter, r *http.Request, status int, err error) {
 	p := problem{Status: status, Text: h.redact(err.Error()), Back: h.home()}
 	if id := r.PathValue("id"); id != "" && status != http.StatusNotFound {
@@ -185,11 +186,11 @@ func (h *Site) fail(w http.ResponseWriter, r *http.Request, status int, err erro
 	h.showDialog(w, r, status, "problem", page{Title: http.StatusText(status), Body: p})
 }
 
-// statusOf returns the status of an error: the same one with which the API answers it.
+// statusOf returns the HTTP status of an error, which is the same as in the API.
 func statusOf(err error) int { return control.AsError(err).Status }
 
 // runURL returns the URL of a run. URLs are built in Go, never in a template.
 func runURL(id string) string { return "/runs/" + url.PathEscape(id) }
 
-// actionURL returns the URL of an action on the thing that has the page.
+// actionURL returns the URL of an action on the run, session or provider whose URL is page.
 func actionURL(page, action string) string { return page + "/" + url.PathEscape(action) }

@@ -12,8 +12,8 @@ import (
 //go:embed static
 var static embed.FS
 
-// assets are the files that pages load. Their URLs contain a part of their checksum, so that
-// browsers may cache them for ever.
+// assets are the scripts, styles and images of the pages, by name. Their URLs contain a part of their
+// checksum, so that browsers can cache them without a time limit.
 type assets map[string]asset
 
 type asset struct {
@@ -22,15 +22,15 @@ type asset struct {
 	version string
 }
 
-// scripts are the parts of page.js in their order. They are one file because htmx reads the page at
-// the end of its own script: an extension or a listener in a later script would miss that.
+// scripts are the files that page.js consists of, in this order. They must be one file: htmx processes
+// the page at the end of its own script, before a later script could add an extension or a listener.
 var scripts = []string{"htmx-4.0.0.min.js", "hx-sse-4.0.0.min.js", "app.js"}
 
-// loadAssets reads the files once for all pages of the process.
+// loadAssets returns the files, which it reads at the first call.
 var loadAssets = sync.OnceValue(func() assets {
 	files, err := static.ReadDir("static")
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // impossible: the folder is embedded
 	}
 	a := assets{}
 	for _, f := range files {
@@ -52,7 +52,8 @@ func (a assets) add(name string, body []byte) {
 	a[name] = asset{body, cmp.Or(kinds[path.Ext(name)], "text/plain; charset=utf-8"), hash(string(body), 6)}
 }
 
-// kinds has the media types of files. The tables of systems differ, so that none is used.
+// kinds has the media types of files by extension. Package mime would also use a table of the
+// operating system, which differs between machines.
 var kinds = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
 }

@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// visible replaces characters that do not show, or change how others show: terminal escapes, marks
-// of direction, joiners, bytes that are not UTF-8. The templates contain none of them except line
-// ends and tabs, so that all of them come from data.
+// visible replaces characters that are invisible or change how others look: terminal escapes, marks
+// of direction, joiners, bytes that are not UTF-8. It can process a whole page, since the templates
+// contain none of them except line ends and tabs.
 func visible(page []byte) []byte {
 	i := bytes.IndexFunc(page, hidden)
 	if i < 0 {
@@ -40,7 +40,7 @@ func visible(page []byte) []byte {
 	return out
 }
 
-// hidden reports whether a character is invisible or changes others.
+// hidden reports whether a character is invisible or changes how others look.
 func hidden(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -75,7 +75,8 @@ func pretty(text string) string {
 	return out.String()
 }
 
-// firstLine returns the first line of a text, of at most n characters.
+// firstLine returns the first line of a text, cut to n characters. It adds " …" if something is left
+// out.
 func firstLine(s string, n int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	line, _, more := strings.Cut(s, "\n")
@@ -88,8 +89,8 @@ func firstLine(s string, n int) string {
 	return line
 }
 
-// head returns the beginning of an id, which commands accept as an id: the time, and enough of the
-// rest to distinguish runs.
+// head shortens the id of a run for display. Commands accept the result as an id: it contains the time,
+// and enough of the rest to distinguish runs.
 func head(id string) string {
 	if len(id) != 26 {
 		return firstLine(id, 26)
@@ -97,7 +98,7 @@ func head(id string) string {
 	return id[:14]
 }
 
-// waitSetter returns who set a wait, in the words of the command line.
+// waitSetter returns the name of the source of a wait as the command line shows it.
 func waitSetter(who string) string {
 	if who == "human" {
 		return "hand"
@@ -105,7 +106,7 @@ func waitSetter(who string) string {
 	return who
 }
 
-// hash returns the first n bytes of the checksum of a text.
+// hash returns the first n bytes of the SHA-256 checksum of a text, in hexadecimal.
 func hash(text string, n int) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:n])
