@@ -2,5 +2,5 @@
 
 package connlimit
 
-// Descriptors returns a large number: there is no limit on this system, only memory.
+// Descriptors returns a large number: on this system only the memory limits open files.
 func Descriptors() int { return 1 << 16 }

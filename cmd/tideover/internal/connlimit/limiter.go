@@ -1,9 +1,9 @@
 // Package connlimit limits the number of open connections of a server, in total and per address, so that a
 // flood of connections leaves descriptors and memory for everything else.
 //
-// When a limit is reached, a new connection replaces one that is not in use: the oldest one without a
-// complete request after a second, or the one that has been idle for longest. If all are in use, the new
-// connection is rejected.
+// When a limit is reached, a new connection replaces one that is not in use: the oldest connection that
+// has sent no complete request within a second, or else the one that has been idle for longest. If all
+// connections are in use, the new connection is rejected.
 package connlimit
 
 import (
@@ -17,48 +17,48 @@ import (
 	"time"
 )
 
-// Reason is the limit that was reached.
+// Reason is the limit because of which a connection or a request was rejected, or a connection closed.
 type Reason string
 
-// The limits.
+// The reasons.
 const (
 	ListenerLimit Reason = "listener-limit" // connections in total
 	AddressLimit  Reason = "address-limit"  // connections from one address
-	RequestLimit  Reason = "request-limit"  // concurrent requests, of which HTTP/2 can have many on a connection
+	RequestLimit  Reason = "request-limit"  // concurrent requests; one HTTP/2 connection can have many
 )
 
-// Reasons are all limits.
+// Reasons has all reasons.
 var Reasons = []Reason{ListenerLimit, AddressLimit, RequestLimit}
 
 const (
 	noticeEvery = time.Minute // minimum time between calls of OnLimit
-	requestTime = time.Second // time to the first request after which a connection may be replaced
+	requestTime = time.Second // how long a new connection may take to send its first request before it is replaced first
 )
 
-// Limiter counts the connections of one listener. Set the exported fields before using it.
+// Limiter limits the connections of one listener. Set the exported fields before using it.
 type Limiter struct {
 	Max        int // concurrent connections; 0 means no limit
-	PerAddress int // concurrent connections from an address, or from a /64 network of IPv6; 0 means no limit
+	PerAddress int // concurrent connections from an IPv4 address or a /64 network of IPv6; 0 means no limit
 	Requests   int // concurrent requests through [Limiter.LimitRequests]; 0 means no limit
 
 	// OnLimit is called when a limit is reached, at most once a minute. It must not block.
 	OnLimit func(Reason)
 
-	requests atomic.Int64
+	requests atomic.Int64 // current requests of LimitRequests
 
 	mu      sync.Mutex
 	open    []*conn
-	from    map[netip.Prefix]int
+	from    map[netip.Prefix]int // number of open connections by address
 	refused map[Reason]uint64
 	closed  map[Reason]uint64
-	noticed time.Time
+	noticed time.Time // last call of OnLimit
 }
 
 // Stats are the counts of a limiter.
 type Stats struct {
 	Open    int               // current connections
-	Refused map[Reason]uint64 // rejected connections and requests, because all others were in use
-	Closed  map[Reason]uint64 // unused connections that were closed for new ones
+	Refused map[Reason]uint64 // connections and requests that were rejected because all others were in use
+	Closed  map[Reason]uint64 // unused connections that were closed to make room for new ones
 }
 
 // Stats returns the counts.
@@ -75,21 +75,21 @@ type conn struct {
 	address netip.Prefix
 	since   time.Time // when it was accepted
 
-	// idle is noRequestYet, inUse, or the time in ns from since to the moment at which it became
-	// idle. It changes with each request, without the limiter's mutex.
+	// idle is noRequestYet, inUse, or the nanoseconds from since until the connection became idle.
+	// It is atomic because it changes with each request, without the limiter's mutex.
 	idle atomic.Int64
 
-	index int // in the limiter's list; -1 after removal; guarded by its mutex
+	index int // in limiter.open; -1 after removal; guarded by limiter.mu
 }
 
-// States of a connection that is not idle.
+// Values of conn.idle for a connection that is not idle.
 const (
 	noRequestYet = 0
 	inUse        = -1
 )
 
-// addressOf returns the key for counting: the address, or the /64 network, which one IPv6 host has
-// for itself.
+// addressOf returns the key by which connections are counted: the IPv4 address, or the /64 network of an
+// IPv6 address, since one host usually has a whole /64 network. It is invalid for a Unix socket.
 func addressOf(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -104,7 +104,8 @@ func addressOf(a net.Addr) netip.Prefix {
 	return p
 }
 
-// admit counts the connection, or returns nil if there is no room for it.
+// admit adds the connection to the counts, and closes unused ones to make room for it. It returns nil if
+// there is no room.
 func (l *Limiter) admit(c net.Conn) *conn {
 	own := &conn{Conn: c, limiter: l, address: addressOf(c.RemoteAddr()), since: time.Now()}
 	victims, ok := l.makeRoom(own)
@@ -117,8 +118,8 @@ func (l *Limiter) admit(c net.Conn) *conn {
 	return own
 }
 
-// makeRoom adds the connection, if necessary in place of others, which it returns. ok is false if
-// there is no room.
+// makeRoom adds the connection to the counts. If necessary, it first removes unused connections, which it
+// returns; the caller must close them. ok is false if there is no room.
 func (l *Limiter) makeRoom(c *conn) (victims []*conn, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,9 +151,10 @@ func (l *Limiter) makeRoom(c *conn) (victims []*conn, ok bool) {
 	}
 }
 
-// unused returns the unused connection to close first: the oldest one that had its time to send a
-// request, the one that is idle for longest, or the oldest one that was just accepted. The search
-// takes microseconds, and happens only at the limit.
+// unused returns the unused connection to close first, among those that wanted accepts: the oldest that
+// sent no request within requestTime, else the one that is idle for longest, else the oldest that has
+// sent no request yet. It returns nil if all are in use. It searches all connections, which takes
+// microseconds and happens only at the limit.
 func (l *Limiter) unused(wanted func(*conn) bool) *conn {
 	var fresh, idle *conn
 	var idleSince time.Time
@@ -176,7 +178,7 @@ func (l *Limiter) unused(wanted func(*conn) bool) *conn {
 	return idle
 }
 
-// notice calls OnLimit, unless it was called shortly before.
+// notice calls OnLimit, unless it was called less than noticeEvery ago.
 func (l *Limiter) notice(r Reason) {
 	if now := time.Now(); l.OnLimit != nil && now.Sub(l.noticed) >= noticeEvery {
 		l.noticed = now
@@ -184,7 +186,8 @@ func (l *Limiter) notice(r Reason) {
 	}
 }
 
-// remove removes the connection from the counts.
+// remove removes the connection from the counts, if it is still counted. The caller must hold the
+// limiter's mutex.
 func (c *conn) remove() {
 	l := c.limiter
 	if c.index < 0 {
@@ -208,7 +211,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// ConnState is a hook for [http.Server], by which limiters know which connections are in use.
+// ConnState is the ConnState hook for [http.Server]. It tells limiters which connections are in use.
 func ConnState(c net.Conn, state http.ConnState) {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -225,8 +228,8 @@ func ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// LimitRequests returns a handler that calls next for at most l.Requests requests at once, and calls
-// refuse for the others.
+// LimitRequests returns a handler that passes at most l.Requests concurrent requests to next, and the
+// others to refuse.
 func (l *Limiter) LimitRequests(next, refuse http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := l.requests.Add(1); l.Requests > 0 && n > int64(l.Requests) {
@@ -251,27 +254,27 @@ func (l *Limiter) countRefused() {
 	l.notice(RequestLimit)
 }
 
-// Numbers for the division of file descriptors; see docs/security.md.
+// Numbers for the division of file descriptors by [Divide]; see docs/security.md.
 const (
 	DefaultMax = 4096 // maximum connections of the TCP listener, if there are enough descriptors
 
 	ownFiles      = 128 // databases, locks, logs, relays, connections of notifiers
 	perAttempt    = 8   // pipes of a command and its guard, while it runs
 	perConnection = 3   // the connection, the one to a provider, and the file of a large body
-	maxSocket     = 512 // connections of the owner's socket
-	leastOfAll    = 16
+	maxSocket     = 512 // most connections of the Unix socket
+	leastOfAll    = 16  // least number of connections of each listener
 )
 
 // Budget is the division of the file descriptors of a process.
 type Budget struct {
 	Descriptors int // limit of the process
-	Reserve     int // for files, commands and the owner's socket
-	Socket      int // connections of the owner's socket, a part of Reserve
-	Connections int // possible connections of the TCP listener
+	Reserve     int // descriptors for files, commands and the Unix socket
+	Socket      int // most connections of the Unix socket, a part of Reserve
+	Connections int // most connections of the TCP listener
 }
 
-// Divide divides the descriptors between connections and everything else, for a process with this
-// many concurrent attempts. At least a quarter is for connections.
+// Divide divides the descriptors of a process between TCP connections and everything else. attempts is
+// the number of concurrent attempts. TCP connections get at least a quarter of the descriptors.
 func Divide(descriptors, attempts int) Budget {
 	b := Budget{Descriptors: descriptors, Socket: max(min(maxSocket, descriptors/8), leastOfAll)}
 	b.Reserve = min(ownFiles+perAttempt*attempts+b.Socket, descriptors/4*3)
@@ -279,5 +282,5 @@ func Divide(descriptors, attempts int) Budget {
 	return b
 }
 
-// Default returns the default maximum of connections of the TCP listener.
+// Default returns the default limit of connections of the TCP listener.
 func (b Budget) Default() int { return min(b.Connections, DefaultMax) }

@@ -8,17 +8,16 @@ import (
 )
 
 const (
-	refusalTime = time.Second // time for a client to read the rejection
-	refusals    = 64          // concurrent rejections with an answer; others are only disconnected
+	refusalTime = time.Second // how long a client may take to read the answer to a rejected connection
+	refusals    = 64          // rejected connections that are answered at the same time; others are closed without an answer
 )
 
-// refusal is the answer to a client for whose connection there is no room.
+// refusal is the answer on a rejected connection.
 const refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain; charset=utf-8\r\nRetry-After: 1\r\n" +
 	"Connection: close\r\nContent-Length: 66\r\n\r\nThe server has too many connections, all in use: try again later.\n"
 
-// Listen returns a listener whose connections are counted. A connection without room is answered
-// with 503. If encrypted is true, the client expects TLS, and the connection is closed without an
-// answer.
+// Listen returns a listener that limits the connections of inner. It answers a rejected connection with
+// 503. If encrypted is true, clients expect TLS, and a rejected connection is closed without an answer.
 func (l *Limiter) Listen(inner net.Listener, encrypted bool) net.Listener {
 	return &listener{Listener: inner, limiter: l, encrypted: encrypted, places: make(chan struct{}, refusals)}
 }
@@ -27,7 +26,7 @@ type listener struct {
 	net.Listener
 	limiter   *Limiter
 	encrypted bool
-	places    chan struct{} // slots for rejections with an answer
+	places    chan struct{} // limits the rejections with an answer
 	refusing  sync.WaitGroup
 }
 
@@ -45,7 +44,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// refuse closes the connection, with an answer if there are not too many at once.
+// refuse answers the connection in the background and closes it. If too many are being answered, it only
+// closes the connection.
 func (l *listener) refuse(c net.Conn) {
 	select {
 	case l.places <- struct{}{}:

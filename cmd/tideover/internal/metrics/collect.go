@@ -6,7 +6,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/storm"
 )
 
-// sink receives samples.
+// sink is the channel to which a collector sends its samples.
 type sink chan<- prometheus.Metric
 
 func (ch sink) counter(d *prometheus.Desc, n uint64, labels ...string) {
@@ -61,7 +61,7 @@ func (f *flow) collect(ch sink, s storm.Subject) {
 	}
 }
 
-// Storms returns the metrics of an alarm.
+// Storms returns a collector of the metrics about retry storms.
 func Storms(a *storm.Alarm) prometheus.Collector { return storms{a} }
 
 type storms struct{ *storm.Alarm }

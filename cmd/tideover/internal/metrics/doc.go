@@ -1,6 +1,6 @@
-// Package metrics collects the server's metrics for Prometheus. Counters are computed from the
-// event stream; gauges are read from their source at each scrape. Names, labels and meanings are
-// in docs/metrics.md; they may be added, but not changed.
+// Package metrics collects the server's metrics for Prometheus. It computes counters from the event
+// stream, and reads gauges from the engine and the gateway at each scrape. docs/metrics.md lists the
+// metrics and their labels. New ones may be added, but existing ones must not change.
 //
-// The NIP-90 provider has its own collector.
+// Package nip90 has a collector of its own.
 package metrics

@@ -13,16 +13,17 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// askTime limits the time to get the engine's numbers. A scrape without them is better than none.
+// askTime limits how long a scrape waits for the engine's numbers. After it, the scrape returns the
+// other metrics without them.
 const askTime = 5 * time.Second
 
-// Source has the sources of gauges.
+// Source collects the gauges about the engine of this process, its files and its sessions.
 type Source struct {
 	Engine    *engine.Engine
-	Clustered bool
-	Tally     *Tally // knows which names have their own labels
+	Clustered bool   // the engine is a member of a cluster
+	Tally     *Tally // knows which workflows are counted under their own names
 
-	// Sessions returns the sessions; nil means none.
+	// Sessions returns the sessions; nil means that there are none.
 	Sessions func(context.Context) ([]session.Status, error)
 }
 
@@ -32,7 +33,7 @@ func (s *Source) Describe(ch chan<- *prometheus.Desc) {
 		metricTroubles, metricWarnings, metricDisk, metricShards, metricSessions)
 }
 
-// Collect implements [prometheus.Collector]. It leaves out values that it can't get.
+// Collect implements [prometheus.Collector]. It leaves out metrics whose values it can't read.
 func (s *Source) Collect(out chan<- prometheus.Metric) {
 	ch := sink(out)
 	ctx, cancel := context.WithTimeout(context.Background(), askTime)
@@ -48,10 +49,10 @@ func (s *Source) Collect(out chan<- prometheus.Metric) {
 	s.sessions(ctx, ch)
 }
 
-// runStates are the states with counts.
+// runStates are the states for which runs are counted.
 var runStates = []string{"scheduled", "queued", "running", "waiting", "needs-handler", "paused", "dead"}
 
-// runs collects the runs of all known workflows by state.
+// runs collects the numbers of runs by state. A workflow without runs has zeros.
 func (s *Source) runs(ch sink, workflows []engine.WorkflowStats) {
 	sums := map[storm.Subject]map[string]int{}
 	s.Tally.mu.Lock()
@@ -90,7 +91,7 @@ func (s *Source) load(ch sink, stats *engine.Stats) {
 	ch.gauge(metricWarnings, float64(len(stats.Warnings)))
 }
 
-// disk collects the sizes of files by their purpose.
+// disk collects the sizes of the files in the data folder, summed up by partOf.
 func (s *Source) disk(ch sink) {
 	files, err := s.Engine.DiskUsage()
 	if err != nil {
@@ -105,7 +106,8 @@ func (s *Source) disk(ch sink) {
 	}
 }
 
-// partOf returns the purpose of a file in the data folder. SQLite adds files with the same prefix.
+// partOf returns the label of a file in the data folder. It compares prefixes, since SQLite has
+// further files beside a database, such as log.db-wal.
 func partOf(name string) string {
 	base := filepath.Base(name)
 	switch {
@@ -119,7 +121,7 @@ func partOf(name string) string {
 	return "rest"
 }
 
-// sessions collects the sessions by state.
+// sessions collects the numbers of sessions by state.
 func (s *Source) sessions(ctx context.Context, ch sink) {
 	if s.Sessions == nil {
 		return

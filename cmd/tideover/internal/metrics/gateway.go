@@ -57,7 +57,7 @@ var breakerStates = []string{
 	breaker.ForcedOpen.String(), breaker.ForcedClosed.String(),
 }
 
-// Gateway returns the metrics of a gateway, computed at each scrape.
+// Gateway returns a collector of the metrics of a gateway.
 func Gateway(g *gateway.Gateway) prometheus.Collector { return gatewayCollector{g} }
 
 type gatewayCollector struct{ g *gateway.Gateway }
@@ -97,7 +97,7 @@ func (s scrape) gauge(d *prometheus.Desc, n float64, labels ...string) {
 	s.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, append([]string{s.provider}, labels...)...)
 }
 
-// oneOf writes 1 for the word that holds, and 0 for all others.
+// oneOf writes a gauge for each of the words: 1 for the one that holds, and 0 for the others.
 func (s scrape) oneOf(d *prometheus.Desc, all []string, holds string) {
 	for _, word := range all {
 		n := 0.0

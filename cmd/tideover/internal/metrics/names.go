@@ -11,7 +11,7 @@ func layerDesc(name, help string, labels ...string) *prometheus.Desc {
 	return desc(name, help, append([]string{"layer", "name"}, labels...)...)
 }
 
-// Computed from events.
+// Metrics that a [Tally] computes from events.
 var (
 	metricAttempts = layerDesc("attempts_total", "Attempts that were started.")
 	metricFirst    = layerDesc("first_attempts_total", "Attempts that were started, without retries.")
@@ -24,14 +24,14 @@ var (
 	metricEnded    = layerDesc("runs_ended_total", "Runs that ended, by outcome.", "outcome")
 )
 
-// About retry storms.
+// Metrics about retry storms.
 var (
 	metricAmplified = layerDesc("amplification", "Recent attempts per first attempt; 1 means no retries.")
 	metricStorm     = layerDesc("retry_storm", "1 during a retry storm.")
 	metricStorms    = layerDesc("retry_storms_total", "Retry storms that have begun.")
 )
 
-// Read from the engine of this process.
+// Metrics that a [Source] reads from the engine of this process.
 var (
 	metricRuns     = layerDesc("runs", "Runs that are not finished, and dead ones, by state.", "state")
 	metricQueue    = desc("queue_depth", "Steps that are due and wait because of a concurrency limit.")

@@ -11,11 +11,11 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// maxNames limits the number of names with their own labels, including those of earlier
-// configurations.
+// maxNames limits the number of workflows that are counted under their own names, including those of
+// earlier configurations.
 const maxNames = 1000
 
-// alarmSuffix is the suffix of workflows that run when another gives up.
+// alarmSuffix is the suffix of the workflows of follow-up runs, which start when a run gives up.
 const alarmSuffix = ".on-give-up"
 
 // Tally counts the events of durable runs. It is safe for concurrent use.
@@ -25,7 +25,7 @@ type Tally struct {
 	waits map[wait]*histogram
 }
 
-// flow has the counts of a workflow.
+// flow has the counters of a subject: a workflow, a session, a notifier or a job.
 type flow struct {
 	storm.Count
 	failures, lost uint64
@@ -35,19 +35,19 @@ type flow struct {
 	giveUps        map[retry.Reason]uint64
 }
 
-// wait is the label set of a histogram.
+// wait has the labels of a histogram of waits.
 type wait struct {
 	layer string
 	by    retry.Source
 }
 
-// NewTally returns a tally without names.
+// NewTally returns a tally that knows no workflow yet: see [Tally.Know].
 func NewTally() *Tally {
 	return &Tally{flows: map[storm.Subject]*flow{}, waits: map[wait]*histogram{}}
 }
 
-// Know adds workflows that are counted by their names from now on. All others count as [Other].
-// Names are never removed, so that counters do not disappear.
+// Know makes the tally count the workflows under their own names from now on. All other workflows
+// count as [Other]. Names are never removed, so that counters do not disappear.
 func (t *Tally) Know(workflows ...string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t *Tally) Know(workflows ...string) {
 	}
 }
 
-// flow returns the counts of a subject, creating them if necessary.
+// flow returns the counters of a subject. It creates them if necessary.
 func (t *Tally) flow(s storm.Subject) *flow {
 	f := t.flows[s]
 	if f == nil {
@@ -68,7 +68,8 @@ func (t *Tally) flow(s storm.Subject) *flow {
 	return f
 }
 
-// bounded returns the subject under which a workflow is counted.
+// bounded returns the subject under which a workflow is counted: its own, or that of [Other]. A
+// follow-up run counts for the workflow that gave up.
 func (t *Tally) bounded(workflow string) storm.Subject {
 	s := SubjectOf(strings.TrimSuffix(workflow, alarmSuffix))
 	if t.flows[s] == nil {
@@ -104,7 +105,7 @@ func (t *Tally) Observe(ev retry.Event) {
 	}
 }
 
-// life counts the start and the end of a run.
+// life counts the start or the end of a run. It ignores all other events.
 func (f *flow) life(ev *retry.Event) {
 	switch {
 	case ev.Step != "":
@@ -129,7 +130,7 @@ func (t *Tally) wait(w wait) *histogram {
 	return h
 }
 
-// Counts returns the attempts of all subjects, for a [storm.Alarm].
+// Counts returns the numbers of attempts of all subjects, for a [storm.Alarm].
 func (t *Tally) Counts() map[storm.Subject]storm.Count {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +141,7 @@ func (t *Tally) Counts() map[storm.Subject]storm.Count {
 	return counts
 }
 
-// bounds are the upper limits of the buckets of waits, in seconds.
+// bounds are the upper bounds of the buckets of a histogram, in seconds.
 var bounds = [...]float64{0.01, 0.1, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400}
 
 // histogram counts waits. The lock of the tally guards it.
@@ -156,7 +157,8 @@ func (h *histogram) observe(d time.Duration) {
 	h.sum += s
 }
 
-// snapshot returns cumulative buckets, as Prometheus expects them.
+// snapshot returns the number of waits, their sum in seconds, and cumulative buckets, as Prometheus
+// expects them.
 func (h *histogram) snapshot() (n uint64, sum float64, buckets map[float64]uint64) {
 	buckets = make(map[float64]uint64, len(bounds))
 	for i, c := range h.counts {
@@ -167,7 +169,7 @@ func (h *histogram) snapshot() (n uint64, sum float64, buckets map[float64]uint6
 	return n, h.sum, buckets
 }
 
-// The layers that retry.
+// The layers of tideover that retry, which are values of the label layer.
 const (
 	Workflow     = "workflow"
 	Session      = "session"
@@ -176,16 +178,16 @@ const (
 	Provider     = "provider"
 )
 
-// Other is the name for everything that is not configured, so that the number of labels is bounded
-// by the configuration.
+// Other is the name under which all workflows count that the tally does not know. It bounds the
+// number of label values.
 const Other = "other"
 
-// prefixes are the prefixes of internal workflows.
+// prefixes maps the prefixes of internal workflows to layers.
 var prefixes = []struct{ prefix, layer string }{
 	{session.Prefix, Session}, {"notify.", Notification}, {"nip90.", Job},
 }
 
-// SubjectOf returns the layer and the display name of a workflow.
+// SubjectOf returns the layer of a workflow, and its name without the prefix of the layer.
 func SubjectOf(workflow string) storm.Subject {
 	for _, p := range prefixes {
 		if name, ok := strings.CutPrefix(workflow, p.prefix); ok {
