@@ -1,9 +1,10 @@
-// Package tracing makes OpenTelemetry spans of the one event stream and sends them as
-// OTLP over HTTP, in its JSON form, which needs no dependency. [Fold] is pure;
-// [Exporter] sends.
+// Package tracing converts the events of the engine and the gateway to OpenTelemetry spans.
+// A [Fold] converts events without any I/O; an [Exporter] sends the spans as OTLP over HTTP,
+// in its JSON form, which needs no dependency.
 //
-// A run is a trace: its span is the root, each attempt is below it, each wait is an
-// event of the root. The ids follow from that of the run, so that a trace goes on
-// across restarts and processes. A request at the gateway is a trace when it needed
-// more than one attempt: of what goes right at once there are no events.
+// A run is a trace: the run is the root span, each attempt is a child span, and each wait is
+// an event of the root span. The ids of a trace are derived from the id of the run, so that a
+// trace continues after a restart and in another process. A request to the gateway is a trace
+// only if it needed more than one attempt: the gateway sends no events about a request that
+// succeeds at once.
 package tracing

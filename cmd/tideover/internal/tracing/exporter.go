@@ -20,18 +20,18 @@ import (
 )
 
 const (
-	maxBuffer = 8192            // spans that may wait to be sent; further ones are dropped
-	maxBatch  = 512             // spans of one request
-	pause     = 2 * time.Second // between two looks for spans
-	sendTime  = 10 * time.Second
-	lastTime  = 2 * time.Second // for what is left at the end
+	maxBuffer = 8192             // spans that can wait to be sent; further spans are dropped
+	maxBatch  = 512              // spans in one request
+	pause     = 2 * time.Second  // time between two flushes, unless a batch is full
+	sendTime  = 10 * time.Second // timeout of one attempt to send a batch
+	lastTime  = 2 * time.Second  // time to send the last spans when the server shuts down
 )
 
-// sends is how a batch is sent again.
+// sends is the retry policy for sending a batch.
 const sends = "exponential(1s..30s) jitter=full attempts=5 server-wait=1m"
 
-// Exporter converts events to spans, and sends them. It never blocks the caller: spans that
-// can't be sent in time are dropped, and the log has their number.
+// Exporter converts events to spans, and sends them. It never blocks the caller: it drops
+// spans that it can't send in time, and logs their number.
 type Exporter struct {
 	url     string
 	headers http.Header
@@ -39,30 +39,30 @@ type Exporter struct {
 	redact  func(string) string
 	log     *slog.Logger
 	client  *http.Client
-	full    chan struct{} // there is a batch; has room for one
+	full    chan struct{} // signals Run that a batch is full; buffer of one
 
 	mu      sync.Mutex
 	fold    *Fold
-	spans   []Span
-	dropped int
+	spans   []Span // that wait to be sent
+	dropped int    // spans that were dropped since the last log line
 }
 
-// Config is where spans are sent.
+// Config says where to send spans.
 type Config struct {
 	Endpoint *template.SecretText   // base URL of an OTLP/HTTP receiver
-	Headers  []template.NamedSecret // of each request, sorted by name
+	Headers  []template.NamedSecret // sent with each request, sorted by name
 }
 
-// Options are the settings of an exporter.
+// Options configures an [Exporter].
 type Options struct {
 	Config  *Config
 	Secrets secret.Resolver
-	Redact  func(string) string // takes secrets out of texts
+	Redact  func(string) string // removes secrets from texts
 	Version string
 	Logger  *slog.Logger
 }
 
-// New returns an exporter that sends nothing before Run.
+// New returns an exporter. It collects spans, but sends them only while [Exporter.Run] runs.
 func New(o Options) (*Exporter, error) {
 	base, err := o.Config.Endpoint.Resolve(o.Secrets)
 	if err != nil {
@@ -83,7 +83,7 @@ func New(o Options) (*Exporter, error) {
 	return x, nil
 }
 
-// Observe takes an event.
+// Observe adds an event. It does not block.
 func (x *Exporter) Observe(ev retry.Event) {
 	if ev.Err != nil {
 		ev.Err = errors.New(x.redact(ev.Err.Error()))
@@ -105,7 +105,7 @@ func (x *Exporter) Observe(ev retry.Event) {
 	}
 }
 
-// Run sends until the context ends, and then once more what is left.
+// Run sends spans until the context ends. Then it makes one attempt to send the remaining ones.
 func (x *Exporter) Run(ctx context.Context) error {
 	runner := retry.Must(sends)
 	t := time.NewTicker(pause)
@@ -124,7 +124,7 @@ func (x *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// flush sends all there is.
+// flush sends all spans that wait, in batches. It drops a batch that can't be sent, and stops.
 func (x *Exporter) flush(ctx context.Context, runner *retry.Runner) {
 	for batch, dropped := x.take(); len(batch) > 0; batch, dropped = x.take() {
 		body, err := json.Marshal(x.request(batch))
@@ -138,7 +138,7 @@ func (x *Exporter) flush(ctx context.Context, runner *retry.Runner) {
 			x.log.Warn("spans were dropped", "spans", dropped, "error", err)
 		}
 		if err != nil {
-			return // the next look is soon enough
+			return // the next flush sends the rest
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (x *Exporter) take() (batch []Span, dropped int) {
 	return batch, dropped
 }
 
-// request returns what OTLP wants around spans.
+// request returns the body of an OTLP request with the spans.
 func (x *Exporter) request(spans []Span) any {
 	type object = map[string]any
 	return object{"resourceSpans": []object{{
@@ -167,11 +167,11 @@ func (x *Exporter) request(spans []Span) any {
 	}}}
 }
 
-// send makes one attempt to send.
+// send makes one attempt to send a batch. An error that a retry would not change is permanent.
 func (x *Exporter) send(ctx context.Context, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, x.url, bytes.NewReader(body))
 	if err != nil {
-		return retry.Permanent(errors.New("tracing: the endpoint is no URL"))
+		return retry.Permanent(errors.New("tracing: the endpoint is not a URL"))
 	}
 	req.Header = x.headers.Clone()
 	resp, err := x.client.Do(req)

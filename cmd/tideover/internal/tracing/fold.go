@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	maxOpen   = 10000 // runs and requests that have no end yet; with more of them, some begin later than they did
-	maxEvents = 32    // of one span
+	maxOpen   = 10000 // runs and requests that are remembered until they end; see Fold.trace
+	maxEvents = 32    // waits of one root span, and attempts at the same time
 )
 
-// Fold makes spans of events. It is not safe for use by several goroutines.
+// Fold converts events to spans. It is not safe for concurrent use.
 type Fold struct {
-	salt string // tells the requests of this process from another's
-	open map[string]*trace
+	salt string            // distinguishes the requests of this process from those of others
+	open map[string]*trace // by subject.key
 }
 
-// trace is a run, or a request, that has not ended.
+// trace is a run or a request that has not ended.
 type trace struct {
 	began    time.Time
 	waits    []Event
-	attempts map[string]time.Time // when those began that are under way
+	attempts map[string]time.Time // start of each running attempt, by attemptKey
 }
 
-// NewFold returns a fold. The salt is different in each process.
+// NewFold returns a fold. The salt must be different in each process.
 func NewFold(salt string) *Fold { return &Fold{salt: salt, open: map[string]*trace{}} }
 
-// subject is whom an event is about.
+// subject is the run or the request that an event is about.
 type subject struct {
-	key, trace, root string
-	call             bool // a request at the gateway
+	key, trace, root string // an unambiguous name, the id of the trace, and that of its root span
+	call             bool   // it is a request to the gateway
 }
 
 func (f *Fold) subject(ev *retry.Event) (s subject, ok bool) {
@@ -49,7 +49,7 @@ func (f *Fold) subject(ev *retry.Event) (s subject, ok bool) {
 	return s, true
 }
 
-// Add takes an event, and returns the spans that end with it.
+// Add adds an event, and returns the spans that end with the event.
 func (f *Fold) Add(ev retry.Event) (spans []Span) {
 	s, ok := f.subject(&ev)
 	if !ok {
@@ -77,15 +77,16 @@ func (f *Fold) Add(ev retry.Event) (spans []Span) {
 	return spans
 }
 
-// trace returns what is known of a subject. Of one that is not known it begins with
-// the event, less the time that the event says it has taken.
+// trace returns the trace of a subject. A new trace starts at the time of the event, minus
+// the time that the call has taken so far. If there are maxOpen traces, it forgets one of
+// them, whose root span then starts too late.
 func (f *Fold) trace(key string, ev *retry.Event) *trace {
 	t := f.open[key]
 	if t == nil {
 		t = &trace{began: ev.Time.Add(-ev.Elapsed), attempts: map[string]time.Time{}}
 		if len(f.open) >= maxOpen {
-			// In a cluster the end of a run may be seen by another process, so that those that are
-			// known the longest are no better than any.
+			// It forgets any trace, not the oldest: in a cluster, another process may see the end of
+			// a run, so that the age of a trace does not say whether it will end here.
 			for other := range f.open {
 				delete(f.open, other)
 				break
@@ -104,8 +105,8 @@ func (t *trace) begin(ev *retry.Event) {
 	}
 }
 
-// wait notes a wait. The gateway does not tell when attempts begin: after a wait is
-// when the next one does.
+// wait adds a wait to the trace. The gateway sends no event at the start of an attempt, so
+// for a request the next attempt starts at the end of the wait.
 func (t *trace) wait(s subject, ev *retry.Event) {
 	if len(t.waits) < maxEvents {
 		t.waits = append(t.waits, Event{nanos(ev.Time), "wait", []Attr{
@@ -120,14 +121,14 @@ func (t *trace) wait(s subject, ev *retry.Event) {
 	}
 }
 
-// end returns the span of an attempt.
+// end returns the span of an attempt that ends with the event.
 func (t *trace) end(s subject, ev *retry.Event) Span {
 	key := attemptKey(ev)
 	began, known := t.attempts[key]
 	if !known && s.call {
 		began = t.began
 	} else if !known {
-		began = ev.Time // the process that saw it begin is gone
+		began = ev.Time // the start is unknown: another process saw it
 	}
 	delete(t.attempts, key)
 	kind := kindInternal
@@ -147,7 +148,7 @@ func (t *trace) end(s subject, ev *retry.Event) Span {
 	return span
 }
 
-// root returns the span of the run or the request.
+// root returns the root span, of a run or a request that ends with the event.
 func (t *trace) root(s subject, ev *retry.Event) Span {
 	kind := kindInternal
 	if s.call {

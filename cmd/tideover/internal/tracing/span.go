@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Span is one of OTLP. Its JSON is the protocol's.
+// Span is a span in the JSON form of OTLP.
 type Span struct {
 	TraceID    string  `json:"traceId"`
 	SpanID     string  `json:"spanId"`
@@ -21,20 +21,20 @@ type Span struct {
 	Status     *Status `json:"status,omitempty"`
 }
 
-// The kinds of spans that are made.
+// Kinds of spans, as OTLP numbers them.
 const (
 	kindInternal = 1
 	kindServer   = 2
 	kindClient   = 3
 )
 
-// Attr is an attribute.
+// Attr is an attribute of a span or of an event.
 type Attr struct {
 	Key   string `json:"key"`
 	Value value  `json:"value"`
 }
 
-// value is a text, or a whole number, which OTLP writes as a text, too.
+// value is a string or an integer. OTLP encodes integers as strings, too.
 type value struct {
 	Text   *string `json:"stringValue,omitempty"`
 	Number *string `json:"intValue,omitempty"`
@@ -47,16 +47,16 @@ func number(key string, n int64) Attr {
 	return Attr{key, value{Number: &s}}
 }
 
-// Event is something that happened during a span.
+// Event is an event in a span, such as a wait.
 type Event struct {
 	Time       nanos  `json:"timeUnixNano"`
 	Name       string `json:"name"`
 	Attributes []Attr `json:"attributes,omitempty"`
 }
 
-// Status says that a span failed.
+// Status is the status of a span that failed. Other spans have none.
 type Status struct {
-	Code    int    `json:"code"` // 2 is an error
+	Code    int    `json:"code"` // 2 means error
 	Message string `json:"message,omitempty"`
 }
 
@@ -68,7 +68,7 @@ func failed(err error) *Status {
 	return s
 }
 
-// nanos is a time as OTLP writes it.
+// nanos is a time that is encoded as OTLP requires: in nanoseconds since 1970, as a string.
 type nanos time.Time
 
 // MarshalText implements [encoding.TextMarshaler].
@@ -76,7 +76,7 @@ func (n nanos) MarshalText() ([]byte, error) {
 	return strconv.AppendInt(nil, time.Time(n).UnixNano(), 10), nil
 }
 
-// id returns so many bytes that follow from the parts.
+// id returns an id of the given number of bytes, in hexadecimal. It is a hash of the parts.
 func id(bytes int, parts ...string) string {
 	h := sha256.New()
 	for _, p := range parts {
