@@ -22,8 +22,9 @@ const (
 	// quotaInterval is the shortest time between two writes of the quota of an account.
 	quotaInterval = 5 * time.Second
 
-	// maxHold is the longest time that the keys of an account wait for its limit to end; a longer
-	// limit has no end for them. Steps have the same maximum.
+	// maxHold is the longest time that the keys of an account wait for its limit to end. A longer
+	// limit counts as one with an unknown end, which does not hold keys back. Steps have the same
+	// maximum.
 	maxHold = 8 * 24 * time.Hour
 
 	// minWindow is the shortest time until the reset of a quota that is recorded. A shorter window is
