@@ -2,6 +2,5 @@
 // can read and that is rotated by size.
 //
 // A [Sink] never blocks its caller. It drops events that it can't write in time, and writes their
-// number as a line. The engine's log is the authority on runs; the audit log is a history for later
-// questions.
+// number as a line. So the audit log may be incomplete; the engine's log has the state of all runs.
 package audit

@@ -23,17 +23,18 @@ type file struct {
 	size int64
 }
 
-// open opens the file, makes it private, and completes a line that was cut off when a process died.
+// open opens the file, and makes it accessible only to its owner. If a process died while it wrote a
+// line, open ends that line.
 func (f *file) open() error {
 	if err := os.MkdirAll(filepath.Dir(f.path), 0o700); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
-	// Checked before opening: opening a pipe may block.
+	// Check the type before opening the file: opening a pipe could block.
 	if info, err := os.Lstat(f.path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("audit: %s is not a regular file: it is %v", f.path, info.Mode().Type())
 	}
-	// A user who could place a symbolic link there would choose the file that is made private and
-	// appended to.
+	// Do not follow a symbolic link: a user who can create one here could make us change another
+	// file.
 	h, err := os.OpenFile(f.path, os.O_RDWR|os.O_APPEND|os.O_CREATE|lockfile.NoFollow, 0o600)
 	if err != nil {
 		return fmt.Errorf("audit: %w", err)
@@ -89,7 +90,7 @@ func (f *file) write(p []byte) (done int, err error) {
 	return done, nil
 }
 
-// ready makes sure that a line of this size can be added to the file.
+// ready opens or rotates the file if necessary, so that a line of this size can be added.
 func (f *file) ready(line int) error {
 	if f.f != nil {
 		// Another program, such as logrotate, may have moved or removed it.
@@ -108,7 +109,7 @@ func (f *file) ready(line int) error {
 	return nil
 }
 
-// fit returns as many complete lines as the file has room for, and at least one.
+// fit returns the first lines of p that fit into the file before its next rotation, at least one.
 func (f *file) fit(p []byte) []byte {
 	room := f.maxSize - f.size
 	if f.maxSize == 0 || room >= int64(len(p)) {
@@ -121,8 +122,8 @@ func (f *file) fit(p []byte) []byte {
 // firstLine returns the first line including its line end.
 func firstLine(p []byte) []byte { return p[:bytes.IndexByte(p, '\n')+1] }
 
-// rotate renames the file, removes old ones, and starts a new one. It renames the highest number
-// first, so that nothing is lost if the process ends meanwhile.
+// rotate renames the file, removes the oldest ones, and starts a new file. It renames the file with
+// the highest number first, so that no file is lost if the process ends meanwhile.
 func (f *file) rotate() error {
 	if err := f.close(); err != nil {
 		return err
@@ -137,7 +138,7 @@ func (f *file) rotate() error {
 			return fmt.Errorf("audit: %w", err)
 		}
 	}
-	for more, i := true, f.keep+1; more; i++ { // from an earlier, larger setting
+	for more, i := true, f.keep+1; more; i++ { // remove files that an earlier, larger keep has left
 		more = os.Remove(f.aside(i)) == nil
 	}
 	return f.open()

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	queued   = 8192        // capacity of the queue
-	maxBatch = 64 << 10    // bytes per write
-	pause    = time.Second // after a failed write
+	queued   = 8192        // capacity of the queue, in events
+	maxBatch = 64 << 10    // bytes after which a batch is written
+	pause    = time.Second // delay after a failed write
 )
 
 // Config configures a [Sink]. Only Path is required.
@@ -26,7 +26,7 @@ type Config struct {
 	MaxSize  int64            // size in bytes at which the file is rotated; 0 means never
 	Keep     int              // number of rotated files: Path.1 is the newest
 	Redactor *secret.Redactor // redacts secrets; nil means none
-	Logger   *slog.Logger     // gets a line when writing starts to fail and when it works again; nil means slog's default
+	Logger   *slog.Logger     // logs when writing starts to fail and when it works again; nil means slog.Default
 }
 
 // Sink writes events to the audit log. It is safe for concurrent use.
@@ -35,16 +35,16 @@ type Sink struct {
 	logger   *slog.Logger
 	file     *file
 	queue    chan retry.Event
-	dropped  atomic.Int64 // since the last line with the number
-	failing  bool         // the last write failed; used by run only
-	closing  chan struct{}
+	dropped  atomic.Int64  // events that were dropped since the last line with their number
+	failing  bool          // the last write failed; used by run only
+	closing  chan struct{} // closed by Close
 	once     sync.Once
 	done     chan struct{} // closed when run has returned
-	err      error         // why events are missing; read it after done
+	err      error         // why events are missing; may be read only after done is closed
 }
 
-// Open opens the audit log, so that problems with the path show at once, and starts to write.
-// [Sink.Close] ends it.
+// Open opens the audit log, so that it can return an error about the path, and starts a goroutine
+// that writes events. [Sink.Close] ends it.
 func Open(cfg Config) (*Sink, error) {
 	f := &file{path: cfg.Path, maxSize: cfg.MaxSize, keep: cfg.Keep}
 	if err := f.open(); err != nil {
@@ -73,7 +73,8 @@ func (s *Sink) Observe(e retry.Event) {
 	}
 }
 
-// Close writes the events in the queue and closes the file. The error says why events are missing.
+// Close writes the events in the queue and closes the file. It returns an error if events could not be
+// written.
 func (s *Sink) Close() error {
 	s.once.Do(func() { close(s.closing) })
 	<-s.done
@@ -97,10 +98,10 @@ func (s *Sink) run() {
 	}
 }
 
-// gather adds queued events to the batch, up to the size of one write, and the number of dropped
-// events.
+// gather adds queued events to the batch, up to the size of one write. If events were dropped, it adds
+// a line with their number.
 func (s *Sink) gather(batch []byte) []byte {
-	for len(batch) < maxBatch && len(s.queue) > 0 { // no other goroutine receives
+	for len(batch) < maxBatch && len(s.queue) > 0 { // can't block: no other goroutine receives
 		batch = s.line(batch, <-s.queue)
 	}
 	if n := s.dropped.Swap(0); n > 0 {
@@ -114,14 +115,14 @@ func (s *Sink) gather(batch []byte) []byte {
 func (s *Sink) line(batch []byte, e retry.Event) []byte {
 	data, err := json.Marshal(e)
 	if err != nil {
-		s.dropped.Add(1) // a time that JSON can't represent
+		s.dropped.Add(1) // the event has a time that JSON can't represent
 		return batch
 	}
 	return append(append(batch, s.redactor.Bytes(data)...), '\n')
 }
 
-// store writes a batch, and retries until it is written or the sink is closed. New events wait in
-// the queue.
+// store writes a batch, and retries until it is written or the sink is closed. Meanwhile new events
+// wait in the queue.
 func (s *Sink) store(batch []byte) {
 	for {
 		n, err := s.file.write(batch)

@@ -14,7 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// flags spare the browser all work that no test needs.
+// flags disable parts of the browser that no test needs.
 var flags = map[string]any{
 	"disable-background-networking":                      true,
 	"disable-breakpad":                                   true,
@@ -31,7 +31,7 @@ var flags = map[string]any{
 	"metrics-recording-only":                             true,
 	"no-default-browser-check":                           true,
 	"no-pings":                                           true,
-	// A tab of one test does not get slower because of a tab of another test.
+	// Do not slow down a tab because the tab of another test is in front of it.
 	"disable-background-timer-throttling":    true,
 	"disable-backgrounding-occluded-windows": true,
 	"disable-renderer-backgrounding":         true,
@@ -114,7 +114,7 @@ func start(path string) (*browser, error) {
 	ctx, cancel := chromedp.NewContext(alloc)
 	b := &browser{ctx: ctx}
 	b.close = func() error {
-		err := chromedp.Cancel(ctx) // ends the browser as a user does
+		err := chromedp.Cancel(ctx) // closes the browser and waits for it, instead of killing it
 		cancel()
 		stop()
 		if e := os.RemoveAll(dir); err == nil {

@@ -20,16 +20,16 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Tab is a tab of the browser with cookies and storage of its own. Each method fails
-// the test if the browser does not do what it is asked for. A wait ends shortly before
-// the deadline of the test binary.
+// Tab is a tab of the browser with its own cookies and storage. Each method fails the test
+// if the browser returns an error. A wait ends shortly before the deadline of the test
+// binary.
 type Tab struct {
 	t       testing.TB
 	ctx     context.Context
-	noTimer bool // scripts of the page are disabled, and their timers with them
+	noTimer bool // scripts of the page are disabled, and so are timers
 
 	mu         sync.Mutex
-	complaints []string
+	complaints []string // warnings and errors of the browser, and dialogs
 }
 
 // Open opens an empty tab, which is closed when the test ends. It skips the test if no
@@ -58,8 +58,9 @@ func Open(t testing.TB) *Tab {
 	return x
 }
 
-// With returns the tab for another test, such as a subtest: empty, with the settings of a
-// new tab and the storage of this one. The test that used it before must have ended.
+// With prepares the tab for another test, such as a subtest, and returns it. The tab is empty and
+// has the settings of a new tab, but keeps its cookies and storage. The test that used it before
+// must have ended.
 func (x *Tab) With(t testing.TB) *Tab {
 	t.Helper()
 	x.t = t
@@ -68,7 +69,7 @@ func (x *Tab) With(t testing.TB) *Tab {
 	return x
 }
 
-// reset undoes what Resize, SetColorScheme and EnableScripts have changed.
+// reset undoes the changes of Resize, SetColorScheme and EnableScripts, and removes all complaints.
 func (x *Tab) reset() {
 	x.t.Helper()
 	x.ForgetComplaints("")
@@ -77,7 +78,8 @@ func (x *Tab) reset() {
 	x.Resize(1024, 600)
 }
 
-// listen records warnings and errors of the browser, and dialogs that a script opens.
+// listen starts goroutines that record warnings and errors of the browser, and dialogs that a
+// script opens.
 func (x *Tab) listen(listeners *sync.WaitGroup) {
 	messages, dialogs := chromedp.Console(x.ctx), chromedp.Events(x.ctx, page.JavascriptDialogOpening)
 	listeners.Go(func() {
@@ -107,8 +109,8 @@ func (x *Tab) complain(text string) {
 	x.complaints = append(x.complaints, text)
 }
 
-// Complaints returns the warnings and errors of the browser since the last call of
-// ForgetComplaints.
+// Complaints returns the recorded warnings and errors of the browser, without those that
+// ForgetComplaints has removed.
 func (x *Tab) Complaints() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -133,8 +135,8 @@ func (x *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// PressEnter presses and releases the Enter key. The character comes with the key: what
-// gets the focus because of the key must not get the character.
+// PressEnter presses and releases the Enter key. It sends the character in the same event as the
+// key press: if the key moves the focus, the newly focused element must not get the character.
 func (x *Tab) PressEnter() {
 	x.t.Helper()
 	for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
@@ -148,7 +150,7 @@ func (x *Tab) PressEnter() {
 	}
 }
 
-// Eval returns the value of a JavaScript expression.
+// Eval evaluates a JavaScript expression in the page, and returns its value.
 func Eval[T any](x *Tab, expr string) T {
 	x.t.Helper()
 	v, err := chromedp.Run(x.ctx, chromedp.Evaluate[T](expr))
@@ -164,7 +166,7 @@ func (x *Tab) Resize(width, height int64) {
 	x.Do(chromedp.EmulateViewport(width, height))
 }
 
-// SetColorScheme sets whether the user prefers light or dark pages.
+// SetColorScheme sets the preferred color scheme of the user: "light" or "dark".
 func (x *Tab) SetColorScheme(scheme string) {
 	x.t.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
@@ -198,9 +200,9 @@ func (x *Tab) Screenshot(folder, name string) {
 	}
 }
 
-// untilTrue is the JavaScript of a promise that is kept once a condition holds. The
-// page checks it when the document changes, which costs less than to ask the page again
-// and again. The timer is for conditions outside the document, such as the focus.
+// untilTrue is the JavaScript of a promise that is fulfilled when a condition is true. The
+// page checks the condition when the document changes, which costs less than polling by
+// the test. The timer is for conditions outside of the document, such as the focus.
 const untilTrue = `((holds) => new Promise((resolve) => {
 	const check = () => {
 		try { if (!holds()) return; } catch { return; }
@@ -214,8 +216,8 @@ const untilTrue = `((holds) => new Promise((resolve) => {
 	check();
 }))(() => (%s))`
 
-// Wait waits until a JavaScript expression is true. The page may be replaced by another
-// page meanwhile.
+// Wait waits until a JavaScript expression is true, even if the tab loads another page
+// meanwhile. what describes the condition, for the message of a failed test.
 func (x *Tab) Wait(what, expr string) {
 	x.t.Helper()
 	script, opts := fmt.Sprintf(untilTrue, expr), []chromedp.EvaluateOption{chromedp.EvalAwaitPromise}
@@ -238,7 +240,7 @@ func (x *Tab) Wait(what, expr string) {
 	}
 }
 
-// text returns the text of the page, for the message of a test that failed.
+// text returns the text of the page, for the message of a failed test.
 func (x *Tab) text() string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), 5*time.Second) // real clock: the test has failed already
 	defer cancel()

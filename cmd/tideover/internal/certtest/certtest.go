@@ -16,14 +16,14 @@ import (
 	"time"
 )
 
-// Authority is one that nobody knows.
+// Authority is a certificate authority that no system trusts.
 type Authority struct {
-	File string // its certificate, as PEM
+	File string // path of its certificate, a PEM file
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// New returns an authority, whose certificate is in a folder of the test.
+// New returns a new authority. Its certificate is in a temporary folder of the test.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t), File: filepath.Join(t.TempDir(), "ca.pem")}
@@ -42,18 +42,18 @@ func New(t testing.TB) *Authority {
 	return a
 }
 
-// Pool returns what trusts the authority alone.
+// Pool returns a pool that trusts only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Pair is a certificate and its key, as PEM.
+// Pair is a certificate and its private key, in PEM form.
 type Pair struct{ Cert, Key []byte }
 
-// Issue returns a certificate for the names and addresses, until the time. Its whole
-// life is 90 days.
+// Issue returns a server certificate for the host names and IP addresses. It is valid for
+// 90 days, which end at the time until.
 func (a *Authority) Issue(t testing.TB, until time.Time, names ...string) Pair {
 	t.Helper()
 	template := &x509.Certificate{
@@ -79,7 +79,7 @@ func (a *Authority) Issue(t testing.TB, until time.Time, names ...string) Pair {
 	return Pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})}
 }
 
-// Write puts the pair into cert.pem and key.pem of the folder.
+// Write writes the pair to cert.pem and key.pem in the folder, and returns their paths.
 func (p Pair) Write(t testing.TB, dir string) (cert, key string) {
 	t.Helper()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")

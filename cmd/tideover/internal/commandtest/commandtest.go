@@ -1,5 +1,5 @@
-// Package commandtest gives tests the command as users run it: built without the race
-// detector, once for all packages.
+// Package commandtest builds the tideover command for tests as users run it, without the
+// race detector.
 package commandtest
 
 import (
@@ -13,13 +13,13 @@ import (
 	"testing"
 )
 
-// Variable names the command that the tests start. If it is not set, they build the
-// command as `make build` does.
+// Variable is the environment variable with the path of the command that tests start. If
+// it is not set, Path builds the command as `make build` does.
 const Variable = "TIDEOVER_TEST_COMMAND"
 
 var built = sync.OnceValues(build)
 
-// Path returns the path of the command.
+// Path returns the path of the command. Its first call in a process builds it, if necessary.
 func Path(t testing.TB) string {
 	t.Helper()
 	path, err := built()
@@ -33,7 +33,7 @@ func build() (string, error) {
 	if path := os.Getenv(Variable); path != "" {
 		return path, nil
 	}
-	//nolint:noctx // it ends by itself
+	//nolint:noctx // go list ends by itself
 	out, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/tideover/tideover/cmd/tideover").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the source of the command: %w", err)
@@ -43,7 +43,7 @@ func build() (string, error) {
 	if runtime.GOOS == "windows" {
 		path += ".exe"
 	}
-	//nolint:noctx // it ends by itself
+	//nolint:noctx // go build ends by itself
 	if text, err := exec.Command("go", "build", "-C", source, "-o", path).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the command: %w\n%s", err, text)
 	}

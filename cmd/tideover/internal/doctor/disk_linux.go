@@ -2,7 +2,7 @@ package doctor
 
 import "golang.org/x/sys/unix"
 
-// magics are the file systems that do not store data like a local disk.
+// magics maps the magic numbers of file systems that are not a local disk to their kinds and names.
 var magics = map[int64]disk{
 	unix.TMPFS_MAGIC:           {kind: inMemory, name: "tmpfs"},
 	unix.RAMFS_MAGIC:           {kind: inMemory, name: "ramfs"},
@@ -26,7 +26,8 @@ func diskOf(path string) (disk, error) {
 	return d, nil
 }
 
-// unset reports whether the kernel says that its clock is not synchronised.
+// unset reports whether the kernel says that the system clock is not synchronised. It returns false
+// if that is unknown.
 func unset() bool {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {

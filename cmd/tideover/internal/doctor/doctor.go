@@ -1,5 +1,5 @@
 // Package doctor checks the machine for problems that could lose data, expose a server or stop it.
-// It reports only what is certain and cheap to find, and changes nothing.
+// Its checks are cheap, report only certain problems, and change nothing.
 package doctor
 
 import (
@@ -19,7 +19,7 @@ func (f *findings) add(severity, do, why, format string, args ...any) {
 	*f = append(*f, Finding{Severity: severity, What: fmt.Sprintf(format, args...), Why: why, Do: do})
 }
 
-// Weakens reports whether a finding is weak or broken. The others are only notes.
+// Weakens reports whether any finding in the list has the severity weak or broken, and not only note.
 func Weakens(list []Finding) bool {
 	return slices.ContainsFunc(list, func(f Finding) bool { return f.Severity != journal.Note })
 }
@@ -28,7 +28,7 @@ func Weakens(list []Finding) bool {
 type kind int
 
 const (
-	onDisk kind = iota // or unknown
+	onDisk kind = iota // a local disk, or unknown
 	inMemory
 	ofNetwork
 	ofContainer
@@ -37,7 +37,7 @@ const (
 // disk describes the storage of a folder.
 type disk struct {
 	kind kind
-	name string // of the file system
+	name string // type of the file system, such as "nfs"; empty for a local disk
 	free uint64 // free bytes for this user
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// Door is an address on which a server listens.
+// Door is an address on which a server listens, with its certificate.
 type Door struct {
 	Key     string   // configuration key of the address
 	Address string   // host:port
@@ -18,14 +18,14 @@ type Door struct {
 	Hosts   []string // accepted host names
 
 	Certificate *x509.Certificate // nil without TLS
-	Refused     error             // why the certificate in the files is not used
+	Refused     error             // why a newer certificate in the files was rejected; nil if there is none
 }
 
-// early is how long before its expiry a certificate should be renewed. One with a short lifetime is
-// renewed in its last third.
+// early is how long before its expiry a certificate should be renewed. A certificate with a lifetime
+// under 42 days should be renewed in the last third of its lifetime.
 const early = 14 * 24 * time.Hour
 
-// Check checks the address.
+// Check checks the encryption of the address, and the dates and names of its certificate.
 func (d Door) Check(now time.Time) []Finding {
 	var f findings
 	if d.Open && d.Certificate == nil && d.Refused == nil {
@@ -58,10 +58,10 @@ func (d Door) checkTime(f *findings, now time.Time) {
 	}
 }
 
-// day formats a time.
+// day formats a time to the minute, in UTC.
 func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// remaining formats the remaining time in days, so that the text changes once a day.
+// remaining formats the remaining time in days, so that the text changes only once a day.
 func remaining(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch n := d / day; n {
@@ -74,7 +74,7 @@ func remaining(d time.Duration) string {
 	}
 }
 
-// checkNames checks that the certificate is valid for a name of the server.
+// checkNames checks that the certificate is valid for at least one host name of the server.
 func (d Door) checkNames(f *findings) {
 	if len(d.Hosts) == 0 || slices.ContainsFunc(d.Hosts, func(h string) bool { return d.Certificate.VerifyHostname(h) == nil }) {
 		return

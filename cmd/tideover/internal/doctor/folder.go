@@ -16,8 +16,8 @@ import (
 // Folder is the data folder of a server.
 type Folder struct {
 	Path  string
-	Keeps bool // it stores the runs; otherwise its contents can be recreated
-	Lazy  bool // acknowledged writes may not be on the disk yet
+	Keeps bool // the folder stores the runs; if not, its contents can be recreated
+	Lazy  bool // server.durability is os: acknowledged writes may not be on the disk yet
 }
 
 const (
@@ -25,7 +25,8 @@ const (
 	full  = 64 << 20 // free bytes below which the next snapshot may fail
 )
 
-// Check checks the folder.
+// Check checks the durability setting, the permissions, the disk and, if Keeps is set, the log and the
+// clock.
 func (d Folder) Check() []Finding {
 	var f findings
 	if d.Lazy {
@@ -54,7 +55,7 @@ func (d Folder) Check() []Finding {
 	return f
 }
 
-// checkLog checks for a missing log and for a defective SQLite version.
+// checkLog reports a missing log and a defective version of SQLite.
 func (d Folder) checkLog(f *findings) {
 	if err := sqlitelog.CheckFolder(d.Path); err != nil {
 		f.add(journal.Broken, "restore log.db and blobs from a backup, or set server.data to another folder", "all runs and keys are missing, and serve does not start", "%v", err)
@@ -74,7 +75,7 @@ func existing(path string) string {
 	}
 }
 
-// checkAccess checks the permissions of the folder.
+// checkAccess checks that only this user can access the folder, and that it is writable.
 func (d Folder) checkAccess(f *findings, info fs.FileInfo) {
 	if err := fileaccess.Check(d.Path, info, fileaccess.GroupOrOthers); err != nil {
 		f.add(journal.Broken, "chown and chmod 700 "+d.Path, "serve does not start: other users could replace the token and change stored data", "the data folder: %v", err)
@@ -117,10 +118,10 @@ func (d Folder) checkDisk(f *findings, path string) {
 	}
 }
 
-// slack is how far in the future file times may be without a wrong clock.
+// slack is how far in the future the time of a file may be before the clock counts as wrong.
 const slack = time.Minute
 
-// checkTimes checks for a wrong clock.
+// checkTimes reports a clock that is behind the last write of the log, or is not synchronised.
 func (d Folder) checkTimes(f *findings) {
 	info, err := os.Stat(filepath.Join(d.Path, "log.db"))
 	if err == nil && time.Until(info.ModTime()) > slack {
@@ -132,7 +133,7 @@ func (d Folder) checkTimes(f *findings) {
 	}
 }
 
-// checkMoved checks whether the runs were moved to another place.
+// checkMoved reports that the runs of the folder were moved to another place.
 func (d Folder) checkMoved(f *findings) {
 	if _, err := os.Stat(filepath.Join(d.Path, "blobs", "moved")); err == nil {
 		f.add(journal.Broken, "use the configuration of the new place, or set server.data to another folder",
