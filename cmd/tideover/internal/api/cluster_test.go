@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// shared returns a fixture that shares its store with another member.
+// shared returns a fixture whose engine is in a cluster of two members, and the other member.
 func shared(t *testing.T) (f *fixture, other *memlog.Member) {
 	t.Helper()
 	store := &memlog.Store{Shards: 4, Silence: time.Hour}
@@ -64,12 +64,12 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// TestSilentShards has half of the shards not answer: responses contain the runs of the others, and
-// name the silent shards.
+// TestSilentShards checks a cluster of which half of the shards do not answer: responses contain the
+// runs of the other shards, and name the silent ones.
 func TestSilentShards(t *testing.T) {
 	t.Parallel()
 	f, other := shared(t)
-	for i := range 16 { // keys spread them
+	for i := range 16 { // their keys distribute the runs over the shards
 		s, err := f.client().Start(t.Context(), control.Start{Workflow: "echo", Key: strconv.Itoa(i)})
 		if err != nil {
 			t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// opened is an open stream, read message by message.
+// opened is an open event stream that a test reads message by message.
 type opened struct {
 	t    *testing.T
 	resp *http.Response
@@ -54,7 +54,7 @@ func (f *fixture) open(path string, header ...string) *opened {
 // message is an event of a stream.
 type message struct{ id, name, data string }
 
-// read reads up to the next empty line.
+// read reads a message, up to the empty line that ends it.
 func (o *opened) read() (m message, err error) {
 	for {
 		line, err := o.in.ReadString('\n')
@@ -73,7 +73,7 @@ func (o *opened) read() (m message, err error) {
 	}
 }
 
-// next returns the next message that has data.
+// next returns the next message with data. It skips heartbeats.
 func (o *opened) next() message {
 	o.t.Helper()
 	for {
@@ -197,7 +197,7 @@ func TestEventsResumeAfterLastEventID(t *testing.T) {
 	}
 	s := f.open("events?after=0")
 	var all []message
-	for range 12 { // started, attempt, step, run
+	for range 12 { // three runs of four events: run started, attempt started, step succeeded, run succeeded
 		all = append(all, s.next())
 	}
 	for i, m := range all[:len(all)-1] {
@@ -254,11 +254,11 @@ func TestEventsAreFiltered(t *testing.T) {
 func TestSlowReadersGetAMissedEvent(t *testing.T) {
 	t.Parallel()
 	f := serve(t, func(_ *fixture, cfg *engine.Config) {
-		cfg.Log = (&memlog.Store{Shards: 1, Silence: time.Hour}).Join("it") // so many runs take long on a disk
+		cfg.Log = (&memlog.Store{Shards: 1, Silence: time.Hour}).Join("it") // in memory: on a disk, so many runs would take too long
 	})
 	first := f.start("echo", `1`)
 	f.over(first)
-	const runs = 2200 // of four events each, more than are kept
+	const runs = 2200 // each has four events; together they are more than the engine keeps
 	done := make(chan error)
 	for range 8 {
 		go func() {
@@ -322,7 +322,8 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 			t.Fatalf("event %s, want %s", got, want)
 		}
 	}
-	// A stream goes on after the last event that it has seen: it must have seen one.
+	// After a restart, a stream continues after the last event that it has received. So wait until it
+	// has received one.
 	testwait.Until(t, "the stream of all events is open", func() bool {
 		f.start("gate", `{}`)
 		return len(seen) > 0
@@ -343,7 +344,7 @@ func TestAClientOutlivesTheServer(t *testing.T) {
 			t.Errorf("event %s, want %s", got, want)
 		}
 	}
-	for got := ""; got != "succeeded"; got = <-seen { // of the engine, which has gone on
+	for got := ""; got != "succeeded"; got = <-seen { // the event of the engine, which was not restarted
 		if got != "" && got != "missed" && got != "attempt-started" && got != "run-started" {
 			t.Errorf("event %s", got)
 		}

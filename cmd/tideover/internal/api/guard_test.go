@@ -10,7 +10,7 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// cookie begins a session as a browser does, and returns its cookie.
+// cookie starts a browser session by the link with the token, and returns the session's cookie.
 func (f *fixture) cookie() string {
 	f.t.Helper()
 	got := f.ask(true, "GET", "/?token="+token, "")

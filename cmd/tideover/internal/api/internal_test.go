@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// own adds internal workflows.
+// own returns an option of serve that adds workflows with these names, whose runs always fail.
 func own(names ...string) func(*fixture, *engine.Config) {
 	return func(f *fixture, cfg *engine.Config) {
 		for _, name := range names {
@@ -27,7 +27,7 @@ func own(names ...string) func(*fixture, *engine.Config) {
 	}
 }
 
-// begin starts a run as the server itself does.
+// begin starts a run directly in the engine, as the server does for internal workflows.
 func (f *fixture) begin(workflow, input string) string {
 	f.t.Helper()
 	w, ok := f.engine.Workflow(workflow)

@@ -30,8 +30,8 @@ import (
 
 const token = "a-token-of-these-tests"
 
-// TestMain checks for leaked goroutines. The test binary is also the guard of the commands of
-// sessions.
+// TestMain checks for leaked goroutines. The commands of sessions start the test binary as their
+// guard, so TestMain also runs the guard.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == commands.Name {
 		os.Exit(commands.Main(os.Args[2:]))
@@ -46,18 +46,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fixture is a server with an engine of its own, on a socket and on TCP.
+// fixture is a server with its own engine, which listens on a socket and on TCP.
 type fixture struct {
 	t       *testing.T
 	engine  *engine.Engine
 	server  *http.Server
 	serving sync.WaitGroup
-	dir     string // of the engine
+	dir     string // data folder of the engine
 	socket  string
 	tcp     string // host:port
 	gate    chan struct{}
 	mu      sync.Mutex
-	failed  map[string]int // how often a run has failed
+	failed  map[string]int // number of failed attempts by run
 	calls   int
 
 	sessions  control.SessionManager
@@ -66,11 +66,11 @@ type fixture struct {
 }
 
 type job struct {
-	Fail int    `json:"fail"` // so many times
-	Text string `json:"text"` // of the error, or the output
+	Fail int    `json:"fail"` // number of attempts that fail
+	Text string `json:"text"` // of the error or of the output
 }
 
-// work fails as often as its input says.
+// work is the handler of a step that fails in.Fail times and then succeeds.
 func (f *fixture) work(ctx context.Context, in job) (string, error) {
 	task, _ := engine.TaskOf(ctx)
 	f.mu.Lock()
@@ -83,7 +83,8 @@ func (f *fixture) work(ctx context.Context, in job) (string, error) {
 	return "did " + in.Text, nil
 }
 
-// wait waits until the gate opens or the context ends.
+// wait is the handler of a step that succeeds when f.gate is closed. It fails if the context ends
+// before.
 func (f *fixture) wait(ctx context.Context, in job) (string, error) {
 	if in.Text == "progress" {
 		if err := engine.Progress(ctx, map[string]int{"percent": 50}); err != nil {
@@ -124,12 +125,12 @@ func (f *fixture) workflows() []*engine.Workflow {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newOptions returns the options of a service with the token of the tests.
+// newOptions returns options with a new service and the token of the tests.
 func newOptions(c control.Config) Options {
 	return Options{Control: control.New(c), Guard: httpserver.GuardOptions{Token: secret.New(token)}, Logger: c.Logger}
 }
 
-// serve starts a server.
+// serve starts a server for the test. The functions change the configuration of its engine.
 func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 	t.Helper()
 	f := &fixture{t: t, dir: t.TempDir(), gate: make(chan struct{}), failed: map[string]int{}}
@@ -158,7 +159,7 @@ func serve(t *testing.T, change ...func(*fixture, *engine.Config)) *fixture {
 	return f
 }
 
-// listen begins to serve the engine.
+// listen starts to serve the API of the engine, on the TCP address and on the socket.
 func (f *fixture) listen(address string) {
 	f.t.Helper()
 	unix, err := httpserver.ListenUnix(f.socket)
@@ -185,7 +186,7 @@ func (f *fixture) listen(address string) {
 	}
 }
 
-// close ends the server, but not the engine.
+// close stops the server, but not the engine.
 func (f *fixture) close() {
 	f.t.Helper()
 	if err := f.server.Shutdown(testwait.Context(f.t)); err != nil {
@@ -210,7 +211,7 @@ func (f *fixture) dial(target client.Target) *client.Client {
 	return c
 }
 
-// answered is the answer to a request.
+// answered is the response to a request.
 type answered struct {
 	status int
 	header http.Header
@@ -225,7 +226,7 @@ func (a *answered) problem(t *testing.T) (p control.Error) {
 	return p
 }
 
-// ask sends a request as it is, over the socket or TCP.
+// ask sends a request over TCP or over the socket. header alternates names and values.
 func (f *fixture) ask(overTCP bool, method, path, body string, header ...string) *answered {
 	f.t.Helper()
 	var in io.Reader
@@ -273,7 +274,7 @@ func (f *fixture) start(workflow, input string) string {
 	return s.ID
 }
 
-// over waits until the run has ended, and returns it.
+// over waits until the run has ended, and returns the run.
 func (f *fixture) over(id string) *engine.Info {
 	f.t.Helper()
 	info, err := f.engine.Wait(f.t.Context(), id)
@@ -283,7 +284,7 @@ func (f *fixture) over(id string) *engine.Info {
 	return info
 }
 
-// listed waits until lists know as many runs in the state.
+// listed waits until lists contain n runs in the state.
 func (f *fixture) listed(state string, n int) {
 	f.t.Helper()
 	testwait.Until(f.t, fmt.Sprintf("%d runs that are %s", n, state), func() bool {

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// listedIn returns the names in the hint of a response, and whether the response rejects an unknown
-// name.
+// listedIn returns the known names in the hint of a response. unknown reports whether the response
+// rejects an unknown field or parameter.
 func listedIn(t *testing.T, a *answered) (names []string, unknown bool) {
 	t.Helper()
 	if a.status != http.StatusBadRequest {
@@ -125,7 +125,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "sessions/todo/resume", "", 200},
 		{"POST", "sessions/todo/retry-now", "", 200},
 		{"POST", "sessions/todo/reset", "", 200},
-		{"POST", "sessions/todo/limit", `{"reason": "rate-limit", "line": "x"}`, 409}, // it has no terminal
+		{"POST", "sessions/todo/limit", `{"reason": "rate-limit", "line": "x"}`, 409}, // the session has no terminal
 		{"POST", "sessions/todo/stop", "{}", 200},
 		{"GET", "providers", "", 200},
 		{"GET", "providers/claude", "", 200},
@@ -134,7 +134,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "providers/plain/reset", "", 200},
 		{"POST", "providers/plain/drain", "", 200},
 	} {
-		switch tt.path { // what needs a state that comes with time
+		switch tt.path { // these requests need a state that is reached only after a while
 		case "runs/cancel":
 			k.listed("scheduled", 1)
 		case "sessions/todo/retry-now":

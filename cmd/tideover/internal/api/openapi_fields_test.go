@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// schemaTypes are the types whose JSON the schemas describe.
+// schemaTypes maps the names of schemas to the types whose JSON they describe.
 var schemaTypes = map[string]reflect.Type{
 	"Status": reflect.TypeFor[control.Status](), "Storm": reflect.TypeFor[storm.Storm](), "ConfigFile": reflect.TypeFor[control.ConfigFile](), "WorkflowCounts": reflect.TypeFor[control.WorkflowCounts](), "Totals": reflect.TypeFor[control.Totals](),
 	"Workflow": reflect.TypeFor[control.Workflow](), "Workflows": reflect.TypeFor[control.Workflows](), "Step": reflect.TypeFor[control.Step](),
@@ -36,7 +36,7 @@ var schemaTypes = map[string]reflect.Type{
 	"LeftOut": reflect.TypeFor[move.LeftOut](), "Member": reflect.TypeFor[journal.Member](), "Shard": reflect.TypeFor[engine.ShardInfo](),
 }
 
-// fieldsOf returns the names that a struct has in JSON, and those it always has.
+// fieldsOf returns the names of the JSON fields of a struct, and of those that are never omitted.
 func fieldsOf(typ reflect.Type) (all, always []string) {
 	for _, f := range reflect.VisibleFields(typ) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -14,7 +14,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// judge compares the responses of a server with the description.
+// judge compares the responses of a server with the description in openapi.yaml.
 type judge struct {
 	*described
 	t     *testing.T
@@ -27,13 +27,13 @@ func newJudge(t *testing.T) *judge {
 	return &judge{described: d, t: t, rules: strict()}
 }
 
-// rules are the resolved schemas.
+// rules caches the resolved schemas.
 type rules struct {
 	mu    sync.Mutex
 	ready map[string]*jsonschema.Resolved
 }
 
-// strict returns the rules of all judges of this process: resolving them is slow.
+// strict returns the rules that all judges of this process share, since resolving schemas is slow.
 var strict = sync.OnceValue(func() *rules { return &rules{ready: map[string]*jsonschema.Resolved{}} })
 
 // follows returns an error if a value does not match a schema.
@@ -54,7 +54,8 @@ func (j *judge) follows(schema map[string]any, value any) error {
 	return resolved.Validate(value)
 }
 
-// resolve returns a schema that rejects properties that are not described. Clients ignore them.
+// resolve returns a schema that rejects properties that the description lacks. A client would ignore
+// them.
 func (j *judge) resolve(schema map[string]any) (*jsonschema.Resolved, error) {
 	closed := map[string]any{}
 	if err := j.close(schema, closed); err != nil {
@@ -71,8 +72,8 @@ func (j *judge) resolve(schema map[string]any) (*jsonschema.Resolved, error) {
 	return s.Resolve(nil)
 }
 
-// close adds the components that a schema refers to, and forbids properties that are not described.
-// It adds only these: resolving all components for each schema takes seconds.
+// close adds the components to which a schema refers to closed, and forbids properties that are not
+// described. It does not add all components: resolving them for each schema would take seconds.
 func (j *judge) close(schema map[string]any, closed map[string]any) error {
 	text, err := json.Marshal(schema)
 	if err != nil {
@@ -98,7 +99,7 @@ func (j *judge) close(schema map[string]any, closed map[string]any) error {
 
 var componentNames = regexp.MustCompile(`#/components/schemas/(\w+)`)
 
-// route returns the operation that a request is for.
+// route returns the described operation of a request; nil if there is none.
 func (j *judge) route(r *http.Request) *operation {
 	if unversioned[r.URL.Path] != "" {
 		return j.operation(r.Method, r.URL.Path)
@@ -126,7 +127,7 @@ func (j *judge) operation(method, path string) *operation {
 func (j *judge) verdict(r *http.Request, status int, header http.Header, text string) error {
 	kind := header.Get("Content-Type")
 	o := j.route(r)
-	if o == nil { // nothing is there, or not with this method
+	if o == nil { // the path does not exist, or does not allow the method
 		o = &operation{Responses: map[string]response{}}
 		for _, operations := range j.Paths {
 			for _, other := range operations {
@@ -161,15 +162,15 @@ func (j *judge) verdict(r *http.Request, status int, header http.Header, text st
 	return nil
 }
 
-// problems returns the responses that several routes share.
+// problems returns the responses that refer to a shared component.
 func problems(all map[string]response) map[string]response {
 	shared := maps.Clone(all)
 	maps.DeleteFunc(shared, func(_ string, r response) bool { return r.Ref == "" })
 	return shared
 }
 
-// messages returns an error if the first messages of a stream do not match the description. The last
-// one may be cut off.
+// messages returns an error if one of the first 200 messages of a stream does not match the description.
+// It ignores the last message, which may be cut off.
 func (j *judge) messages(text string) error {
 	schemas := map[string]string{"": "Event", "missed": "Missed", "end": "Outcome"}
 	list := strings.Split(text, "\n\n")
@@ -217,8 +218,7 @@ func (w *witness) Write(p []byte) (int, error) {
 // Unwrap is for [http.ResponseController].
 func (w *witness) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// before returns a handler in front of the server, which compares the responses to all requests of
-// the tests with openapi.yaml.
+// before returns a handler that calls next, and compares each response with openapi.yaml.
 func (j *judge) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen := &witness{ResponseWriter: w, status: http.StatusOK}
@@ -229,7 +229,7 @@ func (j *judge) before(next http.Handler) http.Handler {
 	})
 }
 
-// look fails the test if a response does not match the description. It ignores pages.
+// look fails the test if a response does not match the description. It ignores responses of pages.
 func (j *judge) look(r *http.Request, status int, header http.Header, text string) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") && r.URL.Path != "/healthz" {
 		return

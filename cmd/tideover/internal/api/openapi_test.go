@@ -22,7 +22,7 @@ import (
 	"github.com/tideover/tideover/internal/testfile"
 )
 
-// The parts of the file that tests read.
+// The parts of openapi.yaml that tests read.
 type (
 	described struct {
 		Paths      map[string]map[string]operation `json:"paths"`
@@ -51,10 +51,10 @@ type (
 	}
 )
 
-// name returns the last part of a reference.
+// name returns the last part of a reference, which is the name of the component.
 func (r reference) name() string { return r.Ref[strings.LastIndex(r.Ref, "/")+1:] }
 
-// document reads the file.
+// document returns the parsed openapi.yaml.
 func document(t *testing.T) *described {
 	t.Helper()
 	d, err := parsed()
@@ -64,7 +64,8 @@ func document(t *testing.T) *described {
 	return d
 }
 
-// parsed parses the file once, which is slow with the race detector. Tests do not change the result.
+// parsed parses openapi.yaml at the first call, since that is slow with the race detector. Tests must
+// not change the result.
 var parsed = sync.OnceValues(func() (*described, error) {
 	text, err := yaml.YAMLToJSON([]byte(openapi))
 	if err != nil {
@@ -74,7 +75,8 @@ var parsed = sync.OnceValues(func() (*described, error) {
 	return d, json.Unmarshal(text, d)
 })
 
-// parameters returns the names of those in a part of the request.
+// parameters returns the names of the parameters of an operation in one part of the request, such as
+// "query".
 func (d *described) parameters(o *operation, in string) (names []string) {
 	for _, r := range o.Parameters {
 		if p := d.Components.Parameters[r.name()]; p.In == in {
@@ -101,7 +103,7 @@ func (d *described) required(schema string) (names []string) {
 	return names
 }
 
-// enum returns the values that a property may have.
+// enum returns the possible values of a property; those of the schema itself if property is "".
 func (d *described) enum(schema, property string) (words []string) {
 	s := d.Components.Schemas[schema]
 	if property != "" {
@@ -151,7 +153,7 @@ func TestTheDescriptionInTheDocsIsTheSame(t *testing.T) {
 	}
 }
 
-// constants returns the values of the constants of a file whose names begin so.
+// constants returns the values of the constants in a Go file whose names begin with the prefix.
 func constants(t *testing.T, file, prefix string) (values []string) {
 	t.Helper()
 	tree, err := parser.ParseFile(gotoken.NewFileSet(), file, nil, 0)
@@ -170,7 +172,7 @@ func constants(t *testing.T, file, prefix string) (values []string) {
 	return values
 }
 
-// eventKinds returns the kinds that the schema of events has.
+// eventKinds returns the kinds, the reasons and the fields in the schema of events.
 func eventKinds(t *testing.T) (kinds, reasons, fields []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../../../retry/testdata/event.schema.json")
@@ -206,7 +208,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 			t.Errorf("openapi.yaml has the %s\n%v\nand there are\n%v", tt.what, tt.got, tt.want)
 		}
 	}
-	// Each code stands beside the status that it comes with.
+	// The description of a response names the codes that have its status.
 	for _, code := range d.enum("Problem", "code") {
 		found := false
 		for _, r := range d.Components.Responses {
@@ -221,7 +223,7 @@ func TestTheDescriptionHasEveryWord(t *testing.T) {
 func TestEveryReferenceOfTheDescriptionLeadsSomewhere(t *testing.T) {
 	t.Parallel()
 	d := document(t)
-	used := map[string]bool{"Event": true, "Missed": true} // in streams
+	used := map[string]bool{"Event": true, "Missed": true} // used only in streams
 	for line := range strings.Lines(openapi) {
 		for rest := line; ; {
 			_, after, ok := strings.Cut(rest, "'#/components/")

@@ -28,17 +28,17 @@ var _ control.Gateway = (*gateway.Gateway)(nil)
 type fleet struct {
 	mu   sync.Mutex
 	list []gateway.Status
-	lost bool // Control removes all providers
+	lost bool // makes Control remove all providers
 }
 
-// Status implements [Providers].
+// Status implements [control.Gateway].
 func (f *fleet) Status() []gateway.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]gateway.Status(nil), f.list...)
 }
 
-// Control implements [Providers].
+// Control implements [control.Gateway].
 func (f *fleet) Control(name, action string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -89,7 +89,7 @@ func rich() gateway.Status {
 	}
 }
 
-// pair serves a provider with all fields set, and one without any.
+// pair starts a server with two providers: one with all fields set, and one with almost none.
 func pair(t *testing.T) (*fixture, *fleet) {
 	t.Helper()
 	f := &fleet{list: []gateway.Status{rich(), {Name: "a/b", State: gateway.Up, Breaker: "closed"}}}

@@ -16,9 +16,9 @@ import (
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
-// TestTheResultOfARunThatTimesOutHasItsRetries ends the time of a run in the middle of
-// its third attempt. The result over HTTP has the number of that attempt and says that
-// the time was over.
+// TestTheResultOfARunThatTimesOutHasItsRetries has a run whose timeout ends in the middle
+// of its third attempt. The result over HTTP must contain the number of that attempt, and
+// say that the run timed out.
 func TestTheResultOfARunThatTimesOutHasItsRetries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

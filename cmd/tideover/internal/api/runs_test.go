@@ -300,7 +300,7 @@ func TestControl(t *testing.T) {
 	}
 }
 
-// TestRetryLatest continues dead runs with a workflow that was repaired.
+// TestRetryLatest continues dead runs with a new, repaired definition of their workflow.
 func TestRetryLatest(t *testing.T) {
 	t.Parallel()
 	f := serve(t)
@@ -639,7 +639,7 @@ func TestBackupIsForTheMachineItself(t *testing.T) {
 			t.Errorf("%.100q: %d %s, want 400 and %q", dir, got.status, got.text, part)
 		}
 	}
-	if os.Geteuid() != 0 { // who may do everything
+	if os.Geteuid() != 0 { // root ignores file permissions
 		closed := t.TempDir()
 		if err := os.Chmod(closed, 0o500); err != nil {
 			t.Fatal(err)
@@ -682,8 +682,8 @@ func TestAnEngineThatHasStoppedIsUnhealthy(t *testing.T) {
 	}
 }
 
-// encoding/json replaces half of a surrogate pair by U+FFFD: different keys would become equal, and
-// the second start would be ignored.
+// The API must reject half of a surrogate pair in a key. encoding/json would replace it by U+FFFD, so
+// that different keys would become equal, and the second start would be ignored.
 func TestKeyWithHalfASurrogatePairIsRejected(t *testing.T) {
 	t.Parallel()
 	f := serve(t)

@@ -15,7 +15,7 @@ import (
 
 // prompt waits until the condition holds, and logs how long that took.
 //
-// real clock: the time is only logged. 100 ms are promised.
+// real clock: the time is only logged. The documentation promises 100 ms.
 func prompt(t *testing.T, what string, since time.Time, holds func() bool) {
 	t.Helper()
 	testwait.Until(t, what, holds)
@@ -26,11 +26,11 @@ func TestSessionsObeyAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, script string
-		first        string // the state that the session is in
+		first        string // state of the session before the action
 		do           func(context.Context, *client.Client) (session.Status, error)
-		state        string // what it shall be, "" for any
-		commands     int    // that shall have been begun
-		stopped      bool   // the command is stopped
+		state        string // expected state after the action; "" means any
+		commands     int    // expected number of started commands
+		stopped      bool   // the action is expected to stop the command
 	}{
 		{"pause while a command runs", working, "running", func(ctx context.Context, c *client.Client) (session.Status, error) {
 			return c.PauseSession(ctx, "s", control.SessionPause{})

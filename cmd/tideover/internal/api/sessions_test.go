@@ -23,8 +23,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The commands of sessions. They create the file $SIGNS.begun when they can be stopped, and
-// $SIGNS.stopped when they are.
+// Commands of sessions. They create the file $SIGNS.begun when they are ready to be stopped, and
+// $SIGNS.stopped when they are stopped.
 const (
 	limited = `echo "retry after 3600s"; exit 1`
 	working = `trap 'kill $!; echo > "$SIGNS.stopped"; exit 143' TERM; sleep 3600 & echo > "$SIGNS.begun"; wait`
@@ -37,7 +37,8 @@ type keeper struct {
 	signs   string // path prefix of the files that the commands create
 }
 
-// keep starts a server with sessions whose commands are scripts, by name.
+// keep starts a server with a session for each script. scripts maps the name of a session to its
+// command.
 func keep(t *testing.T, scripts map[string]string) *keeper {
 	t.Helper()
 	self, err := os.Executable()
@@ -86,13 +87,14 @@ func (k *keeper) specs(t *testing.T, scripts map[string]string) (specs []*sessio
 	return specs, flows
 }
 
-// soon returns quiet hours that begin later than any session waits, at any time of day.
+// soon returns quiet hours that start so late that no session of the tests reaches them, at whatever
+// time of day the tests run.
 func soon() *session.Hours {
 	now := time.Now()
 	return &session.Hours{From: now.Add(3 * time.Hour).Format("15:04"), To: now.Add(4 * time.Hour).Format("15:04")}
 }
 
-// until waits for a state of a session in the API.
+// until waits until the API shows one of the states of a session, and returns its status.
 func (k *keeper) until(name string, states ...string) (st session.Status) {
 	k.t.Helper()
 	c := k.client()
@@ -106,7 +108,7 @@ func (k *keeper) until(name string, states ...string) (st session.Status) {
 	return st
 }
 
-// sign reports whether a command has created the file.
+// sign reports whether a command has created the file with the suffix name.
 func (k *keeper) sign(name string) bool {
 	_, err := os.Stat(k.signs + "." + name)
 	return err == nil

@@ -37,7 +37,7 @@ func TestIncompleteBodyTimesOut(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _ = fmt.Fprintf(c, "POST /api/v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nContent-Length: 100\r\n\r\n{", who)
-			text, err := io.ReadAll(c) // ends with the connection
+			text, err := io.ReadAll(c) // returns when the server closes the connection
 			t.Logf("%s, asked by %s: read %q, %v", name, who, text, err)
 			_ = c.Close()
 		}

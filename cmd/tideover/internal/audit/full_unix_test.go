@@ -20,8 +20,8 @@ import (
 
 const fullEnv = "AUDIT_TEST_FULL"
 
-// A write ends in the middle of a line, because of a limit on file sizes in a separate process.
-// When there is room again, the whole line is written.
+// A limit on the file size, set in a separate process, ends a write in the middle of a line. When there
+// is room again, the whole line must be written.
 func TestAFullDiskCutsOneLine(t *testing.T) {
 	if os.Getenv(fullEnv) == "" {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestAFullDiskCutsOneLine$")

@@ -154,7 +154,7 @@ func TestRotation(t *testing.T) {
 	for _, c := range []struct{ keep, files int }{{0, 1}, {1, 2}, {3, 4}, {100, 0}} {
 		t.Run(fmt.Sprint(c.keep), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
-			for _, n := range []int{c.keep + 1, c.keep + 2} { // from an earlier, larger setting
+			for _, n := range []int{c.keep + 1, c.keep + 2} { // files that an earlier, larger setting of keep has left
 				if err := os.WriteFile(fmt.Sprint(path, ".", n), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
@@ -169,7 +169,7 @@ func TestRotation(t *testing.T) {
 			if err != nil || c.files > 0 && len(files) != c.files {
 				t.Errorf("%d files, %v, want %d: %v", len(files), err, c.files, files)
 			}
-			next := all // from the newest back to the oldest, without a gap
+			next := all // the files must contain the events from the newest back to the oldest, without a gap
 			for i := range files {
 				name := path
 				if i > 0 {
@@ -234,7 +234,7 @@ func TestAFileThatIsRemovedIsMadeAgain(t *testing.T) {
 func TestASinkIsUsedByMany(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	s := open(t, audit.Config{Path: path, MaxSize: 50_000, Keep: 1000})
-	const writers, each = 8, 500 // less than the queue holds
+	const writers, each = 8, 500 // together fewer events than the queue can hold
 	var wg sync.WaitGroup
 	for range writers {
 		wg.Go(func() {
@@ -259,8 +259,8 @@ func TestASinkIsUsedByMany(t *testing.T) {
 	}
 }
 
-// The folder is removed. The caller does not notice, the log has one line about the failure and one
-// about its end, and the audit log says how many events are missing.
+// After the folder was removed, Observe must not block. The log must have one line about the failure and
+// one about its end, and the audit log must say how many events are missing.
 func TestTheDiskComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "d")
@@ -272,7 +272,7 @@ func TestTheDiskComesBack(t *testing.T) {
 		}
 		s.Observe(event(0))
 		synctest.Wait()
-		for i := range 10_000 { // 8192 of them wait
+		for i := range 10_000 { // the queue holds 8192 of them; the others are dropped
 			s.Observe(event(i + 1))
 		}
 		time.Sleep(time.Minute)
@@ -325,8 +325,8 @@ func size(path string) (n int64) {
 	return n
 }
 
-// A process that writes is killed repeatedly. Each process continues the file, with complete lines
-// except for the one that was cut.
+// A process that writes is killed repeatedly, and the next process continues the file. All lines must be
+// complete, except the one that was cut off by each kill.
 func TestAKillLeavesATrail(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	const kills = 3

@@ -16,7 +16,8 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/httpserver"
 )
 
-// overTLS starts a server that answers as healthy, with a certificate until then.
+// overTLS starts a TLS server whose certificate expires at the time until, and returns its address. It
+// answers every request as a health check.
 func overTLS(t *testing.T, a *certtest.Authority, until time.Time, names ...string) string {
 	t.Helper()
 	p := a.Issue(t, until, names...)
@@ -63,7 +64,7 @@ func TestServersWithTLS(t *testing.T) {
 			"follow":  func() error { _, err := client.Follow(t.Context(), "x", nil); return err },
 		} {
 			if c.want == "" && name == "follow" {
-				continue // it has no runs
+				continue // the test server has no event stream
 			}
 			err := ask()
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

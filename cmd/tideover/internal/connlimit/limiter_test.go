@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// testServer is a server with limits. Requests of /wait are sent to waiting, and last until release
+// testServer is a server with limits. Each request for /wait signals waiting, and lasts until release
 // is closed.
 type testServer struct {
 	t       *testing.T
@@ -59,7 +59,7 @@ func newTestServer(t *testing.T, l *connlimit.Limiter) *testServer {
 	return s
 }
 
-// client is one connection.
+// client is a client with one connection.
 type client struct {
 	net.Conn
 	r *bufio.Reader
@@ -76,7 +76,7 @@ func (s *testServer) dial(from string) *client {
 	return &client{c, bufio.NewReader(c)}
 }
 
-// get returns the status of a request on the connection; 0 if the connection is closed.
+// get sends a request on the connection, and returns the status; 0 if the connection is closed.
 func (c *client) get(path string) int {
 	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
 		return 0
@@ -115,9 +115,9 @@ func TestTheConnectionThatIsIdleForLongestIsClosedFirst(t *testing.T) {
 	t.Parallel()
 	s := newTestServer(t, &connlimit.Limiter{Max: 3})
 	a, b, c := s.dial("127.0.0.1"), s.dial("127.0.0.2"), s.dial("127.0.0.3")
-	for _, each := range []*client{b, a, c, b} { // a is now idle for longest
+	for _, each := range []*client{b, a, c, b} { // after this, a has been idle for longest
 		s.want("a request", each.get("/"), 200)
-		testwait.Receive(t, "the connection is idle", s.idle) // which it is after the answer
+		testwait.Receive(t, "the connection is idle", s.idle) // it becomes idle only after the client has received the answer
 	}
 	d := s.dial("127.0.0.4")
 	s.want("a new connection", d.get("/"), 200)
@@ -177,7 +177,7 @@ func TestRequestsOverHTTP2AreLimited(t *testing.T) {
 		s.want("a request that was under way", testwait.Receive(t, "an answer", codes), 200)
 	}
 	s.open(1)
-	// A connection of HTTP/2 without a request is idle, and makes way.
+	// An HTTP/2 connection without a request is idle, and is closed for a new connection.
 	var all []*client
 	for range 4 {
 		all = append(all, s.dial("127.0.0.1"))

@@ -105,7 +105,7 @@ func TestOperationsOnManyRuns(t *testing.T) {
 	if err != nil || done.Matched != 2 || done.Done != 2 || done.Next == "" {
 		t.Errorf("Bulk = %+v, %v, want 2 of 3", done, err)
 	}
-	for _, id := range ids { // until they are dead again
+	for _, id := range ids { // wait until the runs are dead again
 		if _, err := r.Wait(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}

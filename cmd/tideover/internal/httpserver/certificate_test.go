@@ -17,7 +17,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/strictyaml"
 )
 
-// saying returns a log without times, and its text.
+// saying returns a logger that prints no times, and its output.
 func saying() (*slog.Logger, *bytes.Buffer) {
 	var text bytes.Buffer
 	return slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -35,7 +35,8 @@ func overwrite(t *testing.T, path string, data []byte) {
 	}
 }
 
-// TestACertificateIsRenewed changes the files in the ways in which they are changed.
+// TestACertificateIsRenewed replaces the files of a certificate in different ways, and checks which
+// certificate is in use and what is logged.
 func TestACertificateIsRenewed(t *testing.T) {
 	t.Parallel()
 	a, dir, now := certtest.New(t), t.TempDir(), time.Now()
@@ -52,7 +53,7 @@ func TestACertificateIsRenewed(t *testing.T) {
 		name   string
 		change func()
 		shows  string
-		says   string // the beginning of the line; empty means none
+		says   string // beginning of the expected log line; empty means none
 	}{
 		{"nothing", func() {}, "first", ""},
 		{"the certificate is written", func() { overwrite(t, files.Cert, second.Cert) }, "first", ""},
@@ -92,7 +93,8 @@ func TestACertificateMustBeGoodAtTheStart(t *testing.T) {
 	}
 }
 
-// TestTheEndOfACertificateIsSaidDaily lets three days pass.
+// TestTheEndOfACertificateIsSaidDaily lets three days pass shortly before a certificate expires. The
+// warning must be logged once a day.
 func TestTheEndOfACertificateIsSaidDaily(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -110,7 +112,7 @@ func TestTheEndOfACertificateIsSaidDaily(t *testing.T) {
 		go func() {
 			done <- c.Run(ctx, func() (list []httpserver.Warning) {
 				looks++
-				time.Sleep(time.Hour) // so that a day has few polls
+				time.Sleep(time.Hour) // makes Run poll only once an hour, so that the test is fast
 				pair, _ := c.Current()
 				for _, f := range (doctor.Door{Certificate: pair.Leaf}).Check(time.Now()) {
 					list = append(list, httpserver.Warning{What: f.What, Do: f.Do})

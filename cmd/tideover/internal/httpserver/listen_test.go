@@ -51,7 +51,7 @@ func TestOnlyASocketThatWasLeftBehindIsReplaced(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		there func(path string) func()
-		want  string // in the error; empty for none
+		want  string // part of the expected error; empty means none
 	}{
 		{"nothing", func(string) func() { return func() {} }, ""},
 		{"a socket without a listener", func(path string) func() {

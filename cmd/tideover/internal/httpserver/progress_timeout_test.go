@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/memnet"
 )
 
-// startServer serves a handler that gives each read and write 300 to 600 ms. It must be
-// called in a bubble.
+// startServer starts a server with a [ProgressTimeout] of 300 ms, so that a read or write
+// may take 300 to 600 ms. It must be called in a synctest bubble.
 func startServer(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := memnet.NewUnstartedServer(ProgressTimeout(h, 300*time.Millisecond))
@@ -27,7 +27,7 @@ func startServer(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// connect returns a connection without a client, and sends the text.
+// connect opens a raw connection to the server, and sends the text.
 func connect(t *testing.T, s *httptest.Server, text string) net.Conn {
 	t.Helper()
 	c, err := memnet.Dial(t.Context(), "tcp", s.Listener.Addr().String())
@@ -94,7 +94,7 @@ func TestAStreamMayBeSilent(t *testing.T) {
 		s := startServer(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, "a")
 			_ = http.NewResponseController(w).Flush()
-			time.Sleep(time.Second) // more than any deadline that a write has
+			time.Sleep(time.Second) // longer than the deadline of any write
 			_, _ = io.WriteString(w, "b")
 		})
 		for _, http2 := range []bool{false, true} {
@@ -126,8 +126,8 @@ func TestACallerThatSendsNothingMoreIsGone(t *testing.T) {
 	})
 }
 
-// A handler that refuses a request does not read its body. The server does, to keep
-// the connection.
+// A handler that rejects a request may not read its body. net/http then reads the rest, to
+// keep the connection; a client that sends nothing must not block that forever.
 func TestACallerThatIsRefusedHoldsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -160,8 +160,8 @@ func TestACallerThatTakesNothingIsGone(t *testing.T) {
 	})
 }
 
-// A transport that sends the body on may read it when the answer is complete: HTTP/2 answers
-// before it has the whole request. The deadlines of the answered request are gone then.
+// A transport that forwards the body may still read it after the handler has returned, since
+// HTTP/2 can answer before the whole request has arrived. Setting a deadline would panic then.
 func TestABodyMayBeReadAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// One run has an attempt in progress, and two wait for a free slot.
+// One run is running, and two wait because of the concurrency limit.
 func TestWhereRunsAre(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})

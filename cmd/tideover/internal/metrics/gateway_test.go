@@ -19,7 +19,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The names and labels of the gateway's metrics must not change: docs/metrics.md.
+// The names and labels of the gateway's metrics must not change: docs/metrics.md promises that.
 func TestTheMetricsOfAGateway(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -56,7 +56,7 @@ func wants(t *testing.T, got, want map[string]float64) {
 	}
 }
 
-// life returns the events of a run that fails once and then gives up.
+// life returns the events of a run that is retried once and then gives up.
 func life(workflow string) []retry.Event {
 	of := func(e retry.Event) retry.Event { e.Name, e.Run = workflow, "r"; return e }
 	return []retry.Event{
@@ -75,7 +75,7 @@ func TestARunIsCounted(t *testing.T) {
 	t.Parallel()
 	tally := NewTally()
 	tally.Know("order", "session.night", "notify.phone", "nip90.5900")
-	wants(t, samples(t, tally), map[string]float64{ // from the start
+	wants(t, samples(t, tally), map[string]float64{ // known names have counters before their first event
 		`attempts_total{layer="workflow",name="order"}`: 0, `first_attempts_total{layer="session",name="night"}`: 0,
 		`runs_ended_total{layer="notification",name="phone",outcome="dead"}`: 0, `runs_started_total{layer="job",name="5900"}`: 0,
 	})
@@ -87,7 +87,7 @@ func TestARunIsCounted(t *testing.T) {
 	}
 	tally.Observe(retry.Event{Kind: retry.Succeeded, Name: "order", Run: "q"})
 	tally.Observe(retry.Event{Kind: retry.Canceled, Name: "order", Run: "p"})
-	tally.Observe(retry.Event{Kind: retry.AttemptStarted, Name: "gateway/openai", Attempt: 1}) // counted there
+	tally.Observe(retry.Event{Kind: retry.AttemptStarted, Name: "gateway/openai", Attempt: 1}) // ignored: the gateway counts its own attempts
 	wants(t, samples(t, tally), map[string]float64{
 		`attempts_total{layer="workflow",name="order"}`: 2, `first_attempts_total{layer="workflow",name="order"}`: 1,
 		`attempt_failures_total{layer="workflow",name="order"}`: 1, `attempts_lost_total{layer="workflow",name="order"}`: 1,
@@ -102,7 +102,7 @@ func TestARunIsCounted(t *testing.T) {
 	}
 }
 
-// There are runs of more workflows than are configured.
+// Workflows that are not configured count under the name "other".
 func TestNamesAreBounded(t *testing.T) {
 	t.Parallel()
 	tally := NewTally()

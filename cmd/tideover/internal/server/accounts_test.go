@@ -13,7 +13,8 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// newTestAccounts returns the account "a" of two keys, and the gate of another process to it.
+// newTestAccounts returns the accounts of a gateway with two keys, which use the account "a", and the
+// gate by which another process uses that account.
 func newTestAccounts(t *testing.T, dir string) (*keyAccounts, *account.Gate) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -44,8 +45,8 @@ func (a *keyAccounts) held() (keys string) {
 	return keys
 }
 
-// A limit of one key holds the other keys of its account, and a limit that another process records
-// holds all of them within a second.
+// After a limit of one key, the other keys of its account wait, too. After a limit that another process
+// records, all keys wait within a second.
 func TestKeysShareTheLimitsOfTheirAccount(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestKeysShareTheLimitsOfTheirAccount(t *testing.T) {
 		stop()
 		<-done
 
-		// After a restart the key with the limit is held like the others.
+		// After a restart, the key that reported the limit waits like the others.
 		gate.EndLimit(1 << 50)
 		a.Limited(gateway.KeyLimit{Account: "a", Provider: "it", Key: "one", Until: time.Now().Add(2 * time.Hour), Why: "429"})
 		a.sync(true)
@@ -91,7 +92,7 @@ func TestKeysShareTheLimitsOfTheirAccount(t *testing.T) {
 	})
 }
 
-// Quotas are recorded in the background, and records of other programs stay.
+// Quotas are written in the background, and windows that other programs have written are kept.
 func TestQuotasOfKeysAreRecorded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ type fakeScheduler struct {
 	calls    int
 	failures int    // how many calls fail
 	blocked  bool   // calls return when their context ends
-	accepted string // name of the first schedule
+	accepted string // name of the first schedule that was accepted
 }
 
 func (f *fakeScheduler) set(ctx context.Context, list []engine.Schedule) error {
@@ -98,7 +98,7 @@ func TestNewSchedulesReplaceThoseBeingSet(t *testing.T) {
 		f.mu.Lock()
 		f.blocked = true
 		f.mu.Unlock()
-		c.replace(oneSchedule("last")) // still blocked when the context ends
+		c.replace(oneSchedule("last")) // the call is still blocked when the context ends
 		synctest.Wait()
 		cancel()
 		if err := <-done; err != nil {

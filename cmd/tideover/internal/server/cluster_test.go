@@ -38,7 +38,8 @@ func TestAFolderWithRunsIsRejected(t *testing.T) {
 	}
 }
 
-// A step that names an unknown provider or notifier waits: another process may know it.
+// A step that names an unknown provider or notifier waits instead of failing: another process of the
+// cluster may know it.
 func TestStepsWithAMissingProviderWait(t *testing.T) {
 	t.Parallel()
 	oops := errors.New("oops")

@@ -37,7 +37,7 @@ type metricInfo struct {
 
 var descText = regexp.MustCompile(`^Desc\{fqName: "(\w+)", help: "(.*?)", (?:unit: "\w*", )?constLabels: \{\}, variableLabels: \{(.*)\}\}$`)
 
-// allMetrics returns the metrics of this program, by name.
+// allMetrics returns the metrics that this program defines, by name.
 func allMetrics(t *testing.T) map[string]metricInfo {
 	t.Helper()
 	g, err := gateway.New([]gateway.Spec{gateway.Spec{Name: "p", Preset: gateway.OpenAI, BaseURL: &url.URL{Scheme: "https", Host: "a.example"}, Policy: retry.Policy{Attempts: 1}}.Fill()}, gateway.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -77,7 +77,7 @@ func kindOf(name string) string {
 	return "gauge"
 }
 
-// table returns the table of docs/metrics.md.
+// table returns the table of metrics as it must be in docs/metrics.md.
 func table(all map[string]metricInfo) []byte {
 	var names []string
 	for name := range all {

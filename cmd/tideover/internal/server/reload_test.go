@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/secret"
 )
 
-// The load is a storm only by the rule of the new configuration.
+// A load that is no storm by the first configuration becomes one when a reload changes the rule.
 func TestAReloadChangesTheAlarmRule(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -34,7 +34,7 @@ type testServer struct {
 // newTestServer runs a server with a configuration until the test ends.
 func newTestServer(t *testing.T, text string) *testServer {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "to") // short enough for a socket
+	dir, err := os.MkdirTemp("", "to") // not t.TempDir, whose path may be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func (s *testServer) request(method, path, body string) string {
 	return string(text)
 }
 
-// storms returns the retry storms of the status, as layer and name.
+// storms returns the layer and the name of each retry storm in the status.
 func (s *testServer) storms() (list []string) {
 	s.t.Helper()
 	var st control.Status
@@ -150,14 +150,14 @@ func (c *receiver) countSpans(r *http.Request) {
 	}
 }
 
-// hasSpans reports whether there are spans with all the names.
+// hasSpans reports whether spans with all of the names were received.
 func (c *receiver) hasSpans(names ...string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return !slices.ContainsFunc(names, func(name string) bool { return c.spans[name] == 0 })
 }
 
-// hasMessage reports whether a message was received.
+// hasMessage reports whether a message with the text was received.
 func (c *receiver) hasMessage(text string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -263,7 +263,7 @@ func (s *testServer) causeStorm() (stop func()) {
 	return func() { close(stopped); all.Wait() }
 }
 
-// hasEvent reports whether the audit trail has an event.
+// hasEvent reports whether the text of the audit trail has an event of the kind and the name.
 func hasEvent(text, kind, name string) bool {
 	for line := range strings.Lines(text) {
 		var ev struct{ Kind, Name, Note string }

@@ -19,10 +19,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// receiver takes spans, after it has refused some requests.
+// receiver is an OTLP receiver that rejects the first requests and accepts the others.
 type receiver struct {
 	mu     sync.Mutex
-	refuse int
+	refuse int // number of requests that it still rejects
 	bodies []string
 	auth   string
 	path   string
@@ -40,12 +40,12 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.bodies, r.auth, r.path = append(r.bodies, string(body)), req.Header.Get("Authorization"), req.URL.Path
 }
 
-// roundTrip is the way to a receiver without a socket.
+// roundTrip is an [http.RoundTripper] that is a function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// handledBy returns the way to the handler.
+// handledBy returns a transport that calls the handler without a socket.
 func handledBy(h http.Handler) roundTrip {
 	return func(req *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
@@ -63,7 +63,7 @@ func secretText(t *testing.T, src string) *template.SecretText {
 	return template.NewSecretText(text, "/")
 }
 
-// exporter returns one whose requests go to the receiver.
+// exporter returns an exporter that sends its requests through the transport receiver.
 func exporter(t *testing.T, receiver roundTrip, log *slog.Logger) *Exporter {
 	t.Helper()
 	redactor := new(secret.Redactor)
@@ -79,10 +79,10 @@ func exporter(t *testing.T, receiver roundTrip, log *slog.Logger) *Exporter {
 	return x
 }
 
-// TestSpansAreSent also looks for the secret, which an error has in it.
+// TestSpansAreSent also checks that spans do not contain a secret of an error.
 func TestSpansAreSent(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { // what is left at the end has two seconds
+	synctest.Test(t, func(t *testing.T) { // virtual time: Run has only two seconds to send the last spans
 		r := &receiver{}
 		x := exporter(t, handledBy(r), slog.New(slog.DiscardHandler))
 		for _, ev := range run() {
@@ -92,7 +92,7 @@ func TestSpansAreSent(t *testing.T) {
 			x.Observe(ev)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // what is left is sent at the end
+		cancel() // Run sends the remaining spans when its context ends
 		if err := x.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,8 @@ func TestAReceiverMayBeAwayForAMoment(t *testing.T) {
 	}
 }
 
-// TestNobodyIsHeldUp has more spans than are kept, and a receiver that is gone.
+// TestNobodyIsHeldUp adds more spans than the buffer can hold, while the receiver rejects all requests.
+// Observe must not block.
 func TestNobodyIsHeldUp(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

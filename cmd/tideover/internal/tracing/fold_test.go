@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
-// at returns an event so many seconds after the start.
+// at returns the event with a time that is the given number of seconds after the start.
 func at(seconds int, e retry.Event) retry.Event {
 	e.Time = start.Add(time.Duration(seconds) * time.Second)
 	return e
@@ -22,7 +22,7 @@ func at(seconds int, e retry.Event) retry.Event {
 
 var errBusy = errors.New("busy")
 
-// run is the events of a run that fails once.
+// run returns the events of a run whose first attempt fails.
 func run() []retry.Event {
 	of := func(s int, e retry.Event) retry.Event { e.Name, e.Run = "order", "01K9"; return at(s, e) }
 	return []retry.Event{
@@ -36,8 +36,8 @@ func run() []retry.Event {
 	}
 }
 
-// request is the events of a request at the gateway, which does not tell when
-// attempts begin.
+// request returns the events of a request to the gateway, which sends no event at the start
+// of an attempt.
 func request() []retry.Event {
 	of := func(s int, e retry.Event) retry.Event { e.Name, e.Call = "gateway/openai", 7; return at(s, e) }
 	return []retry.Event{
@@ -48,7 +48,7 @@ func request() []retry.Event {
 	}
 }
 
-// TestSpans compares what events become with the golden file.
+// TestSpans compares the spans of the events with the golden file.
 func TestSpans(t *testing.T) {
 	t.Parallel()
 	f := NewFold("salt")
@@ -66,7 +66,8 @@ func TestSpans(t *testing.T) {
 	testfile.Golden(t, "testdata/spans.json", got)
 }
 
-// TestATraceGoesOnElsewhere has another process see the rest of a run.
+// TestATraceGoesOnElsewhere passes the first events of a run to one process and the rest to
+// another. The spans must belong to the same trace.
 func TestATraceGoesOnElsewhere(t *testing.T) {
 	t.Parallel()
 	a, b := NewFold("a"), NewFold("b")

@@ -16,7 +16,7 @@ func TestPulse(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		events []retry.Event
-		at     int // slices before the last
+		at     int // index of the slot, counted back from the last
 		want   counts
 	}{
 		{"nothing happened", nil, 0, counts{}},

@@ -17,8 +17,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// BenchmarkPages measures how long the server renders pages over many runs, of which one in a
-// hundred waits for a retry and one in two hundred is dead. TIDEOVER_RUNS is the number of runs.
+// BenchmarkPages measures how long the server takes to render pages with many runs. One in a hundred
+// runs waits for a retry, and one in two hundred is dead. TIDEOVER_RUNS is the number of runs.
 func BenchmarkPages(b *testing.B) {
 	total, err := strconv.Atoi(cmp.Or(os.Getenv("TIDEOVER_RUNS"), "20000"))
 	if err != nil {
@@ -41,15 +41,15 @@ func BenchmarkPages(b *testing.B) {
 					b.Fatalf("%d %s", w.Code, w.Body)
 				}
 				h.samples.mu.Lock()
-				h.samples.at = time.Time{} // or only the first would be measured
+				h.samples.at = time.Time{} // clears the cache: each iteration must collect the waits
 				h.samples.mu.Unlock()
 			}
 		})
 	}
 }
 
-// full returns an engine with many runs, to which it adds the given workflows, and the id of one of
-// the runs.
+// full returns an engine with total runs, and the id of one of them. The engine also has the workflows
+// in more.
 func full(b testing.TB, total int, more ...*engine.Workflow) (e *engine.Engine, last string) {
 	b.Helper()
 	quick, slow := flowOf(b, "quick", "fixed(1ms) attempts=2"), flowOf(b, "slow", "exponential(1h..9h) jitter=full attempts=9")
@@ -87,7 +87,7 @@ func full(b testing.TB, total int, more ...*engine.Workflow) (e *engine.Engine, 
 	return e, last
 }
 
-// flowOf returns a workflow of one step.
+// flowOf returns a workflow with one step.
 func flowOf(b testing.TB, name, policy string) *engine.Workflow {
 	b.Helper()
 	w, err := engine.NewWorkflow(name, engine.Step("call", do, engine.Policy(policy)))
@@ -97,7 +97,7 @@ func flowOf(b testing.TB, name, policy string) *engine.Workflow {
 	return w
 }
 
-// waitUntilIdle waits until nothing runs, and lists and search have all runs.
+// waitUntilIdle waits until no run is running, and lists and search contain all runs.
 func waitUntilIdle(b testing.TB, e *engine.Engine) {
 	b.Helper()
 	testwait.Until(b, "nothing runs, and lists and search have all runs", func() bool {

@@ -17,13 +17,13 @@ import (
 // TestMain closes the browser that the tests share.
 func TestMain(m *testing.M) { os.Exit(browsertest.Main(m)) }
 
-// tab is a page in a browser.
+// tab is a tab of the browser that shows the pages of a test site.
 type tab struct {
 	*testSite
 	*browsertest.Tab
 }
 
-// open opens a tab for the pages of a server.
+// open opens a tab for the pages of a test site.
 func open(b *testSite) *tab {
 	b.Helper()
 	return &tab{b, browsertest.Open(b)}
@@ -46,14 +46,14 @@ func (x *tab) visit(path string) {
 	x.Do(chromedp.Navigate(x.srv.URL + path))
 }
 
-// live visits a page and waits until its stream is connected.
+// live opens a page and waits until its stream is connected.
 func (x *tab) live(path string) {
 	x.Helper()
 	x.visit(path)
 	x.Wait("the page is live", `document.getElementById("link").dataset.state === "live"`)
 }
 
-// eval returns the value of an expression.
+// eval returns the value of a JavaScript expression.
 func eval[T any](x *tab, expr string) T {
 	x.Helper()
 	return browsertest.Eval[T](x.Tab, expr)
@@ -65,7 +65,7 @@ func (x *tab) exec(script string) {
 	eval[bool](x, "(() => {"+script+"\nreturn true})()")
 }
 
-// seen waits until the page has an element with the text.
+// seen waits until an element that matches the selector contains the text.
 func (x *tab) seen(selector, text string) {
 	x.Helper()
 	x.Wait(selector+" has "+text, fmt.Sprintf(`[...document.querySelectorAll(%q)].some(e => e.innerText.includes(%q))`, selector, text))
@@ -77,17 +77,17 @@ func (x *tab) click(selector string) {
 	x.Do(chromedp.Click(chromedp.CSS(selector)))
 }
 
-// visitor is a test in a tab of the browser, which it shares with the tests before it.
+// visitor is a subtest with the browser tab that all subtests of a test share.
 type visitor struct {
 	*testing.T
 	tab *browsertest.Tab
 }
 
-// open shows the pages of a server in the tab.
+// open returns the shared tab for the pages of a test site.
 func (v visitor) open(b *testSite) *tab { return &tab{b, v.tab} }
 
-// Subtests share servers and run one after the other. A subtest may expect that no run
-// before it has given up or waits.
+// TestBrowser runs subtests one after the other on shared servers. A subtest may rely on
+// the fact that no earlier subtest has left a run that is dead or waits.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	b, tab := newTestSite(t), browsertest.Open(t)
@@ -166,7 +166,7 @@ func (v visitor) appears(b *testSite) {
 	x.seen(row, "503")
 	x.seen("#totals", "next wake-up")
 
-	// Record every text of the countdown, also between two frames.
+	// Record every text of the countdown, even one that is replaced before it is drawn.
 	x.exec(fmt.Sprintf(`window.texts = []; window.swaps = 0;
 		const note = () => texts.push(document.querySelector("%s time[data-in]")?.textContent ?? "gone");
 		note();
@@ -178,7 +178,7 @@ func (v visitor) appears(b *testSite) {
 		x.Wait("another run swaps the list", fmt.Sprintf("swaps > %d", n))
 	}
 	x.Wait("it counts down", `new Set(texts).size >= 3`)
-	last := 51 * 60 // the page may take the server's clock to be behind
+	last := 51 * 60 // a minute more than the wait: the page may assume that the server's clock is behind
 	for _, text := range eval[[]string](x, "texts") {
 		minutes, seconds := 0, 0
 		_, err := fmt.Sscanf(text, "in %d min %d s", &minutes, &seconds)
@@ -322,7 +322,7 @@ func (v visitor) hostile(b *testSite) {
 	for _, h := range hostile {
 		text := strings.ReplaceAll(h.text, "alert(1)", "window.planted=1")
 		ids = append(ids, b.start("quick", job{Name: text, Fail: 3, Error: text, Progress: text}, engine.Source(text)))
-		b.start("quick", job{Name: text, Out: text}, engine.Key(strings.ToValidUTF8(text, ""))) // others are refused
+		b.start("quick", job{Name: text, Out: text}, engine.Key(strings.ToValidUTF8(text, ""))) // a key that is not UTF-8 would be rejected
 	}
 	for _, id := range ids {
 		b.until(id, "dead")
@@ -338,7 +338,7 @@ func (v visitor) hostile(b *testSite) {
 		x.visit(path)
 		check(path)
 	}
-	// The same in an update by the stream.
+	// Check an update by the stream, too.
 	x.live("/runs/" + ids[1])
 	b.act(ids[1], "retry")
 	x.seen("#said", "succeeded")
@@ -358,7 +358,7 @@ func (v visitor) reconnects(b *testSite) {
 	x.Wait("the page is live again", `document.getElementById("link").dataset.state === "live"`)
 	x.seen("#r-"+id, "succeeded")
 
-	// The first connection of a page may fail, too.
+	// A page whose first connection fails also reconnects.
 	b.h.streams.Add(maxStreams)
 	x.visit("/runs")
 	x.Wait("the page says so", `document.getElementById("link").innerText === "reconnecting…"`)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// form returns the hidden fields of a question.
+// form returns the hidden fields of the form in a question.
 func form(body string) url.Values {
 	v := url.Values{}
 	for part := range strings.SplitSeq(body, `<input type="hidden" name="`) {

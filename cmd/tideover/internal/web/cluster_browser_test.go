@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/browsertest"
 )
 
-// Subtests share a cluster and run one after the other.
+// TestAClusterInABrowser runs subtests one after the other on a shared cluster.
 func TestAClusterInABrowser(t *testing.T) {
 	t.Parallel()
 	p, tab := newClusterSite(t), browsertest.Open(t)

@@ -13,14 +13,14 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// clusterSite is the site of one of the two engines of a cluster.
+// clusterSite is the site of one of the two members of a cluster.
 type clusterSite struct {
 	*testSite
 	store *memlog.Store
 	here  *memlog.Member
 	there *memlog.Member
 	other *engine.Engine
-	root  *testing.T // for what all subtests share
+	root  *testing.T // the test that owns the cluster, which its subtests share
 }
 
 func newClusterSite(t *testing.T, change ...func(*setup)) *clusterSite {
@@ -61,7 +61,7 @@ func (p *clusterSite) engine(m *memlog.Member) *engine.Engine {
 func TestThePageOfACluster(t *testing.T) {
 	t.Parallel()
 	p := newClusterSite(t)
-	// A shard that takes long to answer is reported as silent.
+	// A shard that does not answer in time is reported as silent.
 	var body string
 	testwait.Until(t, "a page of the cluster without trouble", func() bool {
 		body = p.page("/cluster")
@@ -86,7 +86,7 @@ func TestPagesNameSilentShards(t *testing.T) {
 		"/cluster": "did not answer; its runs are missing in lists",
 	} {
 		var body string
-		testwait.Until(t, path+" has "+want, func() bool { // or no shard has answered in time
+		testwait.Until(t, path+" has "+want, func() bool { // retry: on a slow machine, no shard may answer in time
 			a := p.request("GET", path, nil)
 			body = a.body
 			return a.status == http.StatusOK && strings.Contains(body, want)

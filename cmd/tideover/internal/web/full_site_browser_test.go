@@ -15,7 +15,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// busy starts runs and sends test messages, so that every page has content. It does so once.
+// busy starts runs and sends test messages, so that every page has content. Only its first call does
+// anything.
 func (g *fullSite) busy() {
 	if g.isBusy {
 		return
@@ -158,7 +159,7 @@ func (v visitor) keys(g *fullSite) {
 	press("?")
 	x.seen("#dialog[open]", "Keyboard")
 	press("g")
-	press("d") // nothing, while a dialog is open
+	press("d") // must do nothing while a dialog is open
 	press(kb.Escape)
 	x.Wait("it is closed", `!document.getElementById("dialog").open && location.pathname === "/runs" && !document.getElementById("dialog").contains(document.activeElement)`)
 	press("j")
@@ -171,11 +172,11 @@ func (v visitor) keys(g *fullSite) {
 	x.Wait("the first again", `document.activeElement === document.querySelector("#rows tr a")`)
 	press("/")
 	x.Wait("the search has the focus", `document.activeElement.name === "q"`)
-	x.exec(`document.activeElement.value = ""`) // a character that a real keyboard would not send once the key is taken
-	press("gd?")                                // typed into a text field
+	x.exec(`document.activeElement.value = ""`) // remove the "/": a real keyboard would not type it, since the page handles the key
+	press("gd?")                                // in a text field, shortcuts are normal text
 	x.Wait("it was typed", `document.activeElement.value === "gd?" && !document.getElementById("dialog").open`)
 	x.exec(`document.activeElement.blur()
-		const now = Date.now(); // two keys that follow each other must not be far apart
+		const now = Date.now(); // stop the clock: the two keys of a shortcut must follow each other quickly
 		Date.now = () => now;`)
 	press("g")
 	press("o")

@@ -21,7 +21,7 @@ func TestHealthPage(t *testing.T) {
 	}
 
 	g.update(func() { g.reload = errors.New("tideover.yaml:3: unknown key <b>\ntideover.yaml:9: no such policy") })
-	if err := os.Chmod(g.cfg.Server.Data, 0o755); err != nil { //nolint:gosec // what the doctor shall find
+	if err := os.Chmod(g.cfg.Server.Data, 0o755); err != nil { //nolint:gosec // the problem that the doctor must find
 		t.Fatal(err)
 	}
 	g.h.findings.mu.Lock()

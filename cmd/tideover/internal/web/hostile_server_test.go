@@ -11,8 +11,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// TestHostileTextAroundTheServer plants hostile texts outside runs: in names of storms, errors of
-// relays, errors of the configuration and findings of the doctor.
+// TestHostileTextAroundTheServer plants hostile texts in data that does not come from runs: in the
+// names of storms, errors of relays, errors of the configuration and findings of the doctor.
 func TestHostileTextAroundTheServer(t *testing.T) {
 	t.Parallel()
 	var found []doctor.Finding

@@ -11,7 +11,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// hostile are texts that an attacker might plant. Each contains a mark, by which the test finds it.
+// hostile are texts that an attacker might plant. Each contains a marker, by which the test finds the
+// text in a page.
 var hostile = []struct{ name, text, shown string }{
 	{"a script", "m1<script>alert(1)</script>", "m1&lt;script&gt;"},
 	{"an image with a handler", "m2<img src=x onerror=alert(1)>", "m2&lt;img"},
@@ -80,11 +81,11 @@ func TestHostileText(t *testing.T) {
 func (b *testSite) hostileRun(text, shown string) {
 	b.Helper()
 	j := job{Name: text, Error: text, Progress: text, Out: text}
-	good := b.start("quick", j, engine.Key(strings.ToValidUTF8(text, ""))) // others are refused
+	good := b.start("quick", j, engine.Key(strings.ToValidUTF8(text, ""))) // a key that is not UTF-8 would be rejected
 	wait := b.start("slow", job{Name: text, Fail: 2, Error: text, Progress: text})
 	dead := b.dead(1, j, engine.Source(text))[0]
 	b.until(wait, "waiting")
-	b.act(wait, "wake") // now the history has the name of who did it
+	b.act(wait, "wake") // adds the name of the actor to the history
 	testwait.Until(b, "the second attempt", func() bool { return must(b.e.Get(b.Context(), wait)).Attempts == 2 })
 	b.until(wait, "waiting")
 	b.until(good, "succeeded")
@@ -93,7 +94,7 @@ func (b *testSite) hostileRun(text, shown string) {
 	}
 	b.message("/live/runs/" + dead)
 	has(b, "the list", b.page("/runs?q="+dead), shown)
-	b.page("/runs/" + dead + "/replay") // has the input
+	b.page("/runs/" + dead + "/replay") // this page shows the input
 }
 
 // act applies an action to a run.

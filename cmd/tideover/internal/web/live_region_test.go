@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Regions that screen readers announce must not contain times that change every second.
+// Screen readers announce every change of a live region, so live regions must not contain times that
+// change every second.
 func TestAnnouncementsDoNotTick(t *testing.T) {
 	t.Parallel()
 	files, err := templates.ReadDir("templates")

@@ -14,7 +14,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// listen opens a stream and returns a channel of its messages; the last one is "end".
+// listen opens a stream and returns a channel with the event name and the data of each message. The
+// last message is "end".
 func (b *testSite) listen(path string) <-chan [2]string {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -44,7 +45,8 @@ func (b *testSite) listen(path string) <-chan [2]string {
 	return messages
 }
 
-// hear waits for a message with the texts, and returns the number of messages before it.
+// hear waits for a message of the event that contains the texts, and returns the number of messages
+// before it.
 func hear(t *testing.T, messages <-chan [2]string, event string, want ...string) (before int) {
 	t.Helper()
 	for ; ; before++ {
@@ -107,7 +109,7 @@ func TestAReaderFollowsItsRunOnly(t *testing.T) {
 	f := newFeed(nil)
 	reader := f.subscribe("a")
 	defer f.unsubscribe(reader)
-	<-reader.dirty // from the start
+	<-reader.dirty // a new reader is touched at once
 	for _, c := range []struct {
 		name, run    string
 		missed, want bool

@@ -20,8 +20,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// fullSite is the site of a server with everything: providers, relays, notifiers, a configuration
-// that was reloaded, and a storm on demand.
+// fullSite is the site of a server with all features: providers, relays, notifiers and a configuration
+// that was reloaded. A test can add a retry storm.
 type fullSite struct {
 	*testSite
 	fleet *fleet
@@ -35,20 +35,20 @@ type fullSite struct {
 	isBusy bool // see busy
 }
 
-// with returns the server for another test, such as a subtest.
+// with returns the site for another test, such as a subtest.
 func (g *fullSite) with(t *testing.T) *fullSite {
 	g.testSite = g.testSite.with(t)
 	return g
 }
 
-// update changes the state of the server.
+// update calls change while no page reads the state of the server.
 func (g *fullSite) update(change func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	change()
 }
 
-// current returns a field of the state of the server.
+// current returns the value of a field of the site, which update may change concurrently.
 func current[T any](g *fullSite, field *T) T {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +74,7 @@ func loadConfig(t testing.TB, text string) *config.Config {
 	return cfg
 }
 
-// settings returns the settings of the file, as a server does.
+// settings returns the settings of the configuration, as a real server does.
 func (g *fullSite) settings() control.Settings {
 	s := control.Settings{Policies: g.cfg.Policies, Notifiers: map[string]control.NotifierSettings{}}
 	for name, n := range g.cfg.Notifiers {

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/gateway"
 )
 
-// Subtests share a server and run one after the other.
+// TestProvidersInABrowser runs subtests one after the other on a shared server.
 func TestProvidersInABrowser(t *testing.T) {
 	t.Parallel()
 	p, tab := newProviderSite(t, nil), browsertest.Open(t)
@@ -43,7 +43,7 @@ func (v visitor) providerFollows(p *providerSite) {
 	x.seen("#p-openai .state", "up")
 	p.fleet.change("openai", func(st *gateway.Status) {
 		*st = sick("openai")
-		for i := range st.Outages { // they are longer than the one that goes on will ever be
+		for i := range st.Outages { // make past outages longer than the current one will get during the test
 			st.Outages[i].Seconds *= 60
 			st.Outages[i].Predicted *= 60
 		}
@@ -54,7 +54,7 @@ func (v visitor) providerFollows(p *providerSite) {
 	x.seen("#p-openai .meters", "predicted 50 min 00 s")
 	x.Wait("there is a countdown", `/^in 2 h \d+ min$/.test([...document.querySelectorAll("#p-openai .cools time[data-in]")].at(-1).textContent)`)
 
-	// The bars are as long as they should be: the longest outage is the second that is over.
+	// Check the widths of the bars. The first bar is the current outage; the third is the longest.
 	widths := eval[[]float64](x, `[...document.querySelectorAll("#p-openai .lasted:not(.swatch)")].map(r => r.getBoundingClientRect().width / r.closest("svg").getBoundingClientRect().width)`)
 	if len(widths) != 4 || widths[2] < 0.59 || widths[2] > 0.61 || widths[1] < 0.30 || widths[1] > 0.32 {
 		v.Errorf("widths of the bars: %v", widths)
@@ -240,7 +240,7 @@ func (v visitor) providerPictures(p *providerSite) {
 		if shot.name == "providers-none" {
 			p.fleet.set()
 		}
-		if shot.name != "provider-dialog" { // which is on the page before it
+		if shot.name != "provider-dialog" { // the dialog opens on the page of the previous shot
 			x.live(shot.path)
 		} else {
 			x.click(`a[href$="/open"]`)

@@ -69,10 +69,10 @@ func (f *fleet) remove(name string) {
 	f.list = slices.DeleteFunc(f.list, func(st gateway.Status) bool { return st.Name == name })
 }
 
-// near returns the time after a duration from now; before now if it is negative.
+// near returns the time that is d from now, in the past if d is negative.
 func near(d time.Duration) *time.Time { t := time.Now().Add(d); return &t }
 
-// sick returns a provider that is down, with all fields set.
+// sick returns the state of a provider that is down, with all fields set.
 func sick(name string) gateway.Status {
 	return gateway.Status{
 		Name: name, Preset: gateway.Anthropic, Format: gateway.Anthropic, BaseURL: "https://api.anthropic.com", Policy: "exponential(1s..2m) jitter=full attempts=6",
@@ -104,7 +104,7 @@ func sick(name string) gateway.Status {
 	}
 }
 
-// fine returns a provider that is up.
+// fine returns the state of a provider that is up.
 func fine(name string) gateway.Status {
 	return gateway.Status{
 		Name: name, Preset: gateway.OpenAI, Format: gateway.OpenAI, BaseURL: "https://api.openai.com/v1", State: gateway.Up, Breaker: "closed", TTFB: 0.42, InFlight: 3,
@@ -112,7 +112,7 @@ func fine(name string) gateway.Status {
 	}
 }
 
-// providerSite is a site with providers. The one of newGatewaySite has no engine.
+// providerSite is a site with providers. One that newGatewaySite returns has no engine.
 type providerSite struct {
 	*testSite
 	fleet *fleet
@@ -189,7 +189,7 @@ func TestProviderPage(t *testing.T) {
 
 func TestWithoutProviders(t *testing.T) {
 	t.Parallel()
-	b := newTestSite(t) // and without a gateway
+	b := newTestSite(t) // has no gateway
 	has(t, "no gateway", b.page("/providers"), "There are no providers", "providers:\n  anthropic:\n", "${env:ANTHROPIC_API_KEY}", "docs/gateway.md")
 	has(t, "the stream", b.message("/live/providers"), "There are no providers")
 	if a := b.request("POST", "/providers/x/open", url.Values{}); a.status != http.StatusNotFound {
@@ -246,7 +246,7 @@ func TestProviderActions(t *testing.T) {
 	}
 }
 
-// A gateway sends no events: the pages of providers poll.
+// The pages of providers are updated although a gateway sends no events about its state: they poll.
 func TestProviderPagesUpdate(t *testing.T) {
 	t.Parallel()
 	for name, p := range map[string]*providerSite{"with an engine": newProviderSite(t, []gateway.Status{fine("openai")}), "alone": newGatewaySite(t, []gateway.Status{fine("openai")})} {
@@ -335,7 +335,8 @@ func TestProvidersAlone(t *testing.T) {
 	}
 }
 
-// poisoned returns a provider with the text in all fields, except those that only the gateway sets.
+// poisoned returns the state of a provider with the text in all fields, except those whose values only
+// the gateway chooses.
 func poisoned(name, text string) gateway.Status {
 	st := sick(name)
 	st.Preset, st.Format, st.BaseURL, st.Policy, st.Fallback, st.Breaker = text, text+"x", text, text, []string{text}, text
@@ -438,7 +439,7 @@ func TestOutageBars(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	began := now.Add(-30 * time.Second)
-	expected := began.Add(70 * time.Second) // by now; what was predicted is another number
+	expected := began.Add(70 * time.Second) // the current estimate, which differs from the prediction at the start
 	st := gateway.Status{
 		State: gateway.Down, Since: &began, Recovery: &gateway.Recovery{Expected: &expected, Predicted: 100, Probes: 2},
 		Outages: []gateway.Outage{{Seconds: 50, Predicted: 25}, {AtLeast: true, Seconds: 0.001, Predicted: 0}, {Seconds: 200, Predicted: 1000}, {AtLeast: true}},

@@ -15,7 +15,8 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// Subtests share a server and run one after the other. Each has sessions of its own.
+// TestSessionsInABrowser runs subtests one after the other on a shared server. Each uses other
+// sessions.
 func TestSessionsInABrowser(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{
@@ -24,7 +25,7 @@ func TestSessionsInABrowser(t *testing.T) {
 		"a-very-long-name-of-a-session-that-does-not-fit-in": `echo "You've hit your usage limit, ` + strings.Repeat("and it goes on and on ", 20) + ` try again in 2 days 17 hours"; exit 1`,
 	}
 	dir := t.TempDir()
-	for i, h := range hostile[:2] { // TestHostileSessions has the others
+	for i, h := range hostile[:2] { // TestHostileSessions uses the other texts
 		text := strings.ReplaceAll(h.text, "alert(1)", "window.planted=1")
 		name := fmt.Sprintf("h%d", i)
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+" retry after 5400s\n"), 0o600); err != nil {
@@ -60,7 +61,7 @@ func (v visitor) sessionWaits(d *sessionSite) {
 	x.seen("#s-night", "windows 1/10")
 	x.Wait("there is a countdown", `/^in 1 h \d+ min$/.test(document.querySelector("#s-night time[data-in]").textContent)`)
 
-	// The countdown continues without the clock and the texts of the server.
+	// The script of the page counts down without further messages from the server.
 	x.exec(`window.texts = new Set();
 		const el = document.querySelector("#s-night time[data-in]");
 		el.dateTime = new Date(Date.now() + 90e3).toISOString();

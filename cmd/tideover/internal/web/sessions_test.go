@@ -23,15 +23,15 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The commands of sessions.
+// Commands of sessions.
 const (
 	limited = `echo "retry after 5400s"; exit 1`
-	working = `echo working; cat <&3; printf '\0' >&4` // until it is stopped
+	working = `echo working; cat <&3; printf '\0' >&4` // runs until it is stopped
 )
 
-// guardScript runs the command of a session in place of the guard: a copy of the test binary as the
-// guard of each command would be slow, and these tests are not about the guard. Closing descriptor 3
-// stops the command; a NUL on descriptor 4 acknowledges that.
+// guardScript replaces the guard, which normally starts the command of a session. To start the test
+// binary as the guard of each command would be slow, and these tests are not about the guard. The
+// session closes descriptor 3 to stop the command; a NUL on descriptor 4 acknowledges that.
 const guardScript = `#!/bin/sh
 shift 4
 exec "$@"
@@ -43,7 +43,8 @@ type sessionSite struct {
 	manager *session.Manager
 }
 
-// newSessionSite returns a site with sessions whose commands are scripts, by name.
+// newSessionSite returns a site with a session for each script. scripts maps the name of a session to
+// its command.
 func newSessionSite(t *testing.T, scripts map[string]string, change ...func(*setup)) *sessionSite {
 	t.Helper()
 	self := filepath.Join(t.TempDir(), "guard")
@@ -73,12 +74,12 @@ func newSessionSite(t *testing.T, scripts map[string]string, change ...func(*set
 
 func sessionSpecs(t *testing.T, scripts map[string]string) (specs []*session.Spec, flows []*engine.Workflow) {
 	t.Helper()
-	// A command that crashes is not run again during the test.
+	// The delay of an hour makes sure that a command that crashes is not retried during the test.
 	policy, err := retry.Parse("fixed(1h) attempts=6 server-wait=8d server-slack=90s reset-after=10m")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The quiet hours end later than any session waits, at any time of day.
+	// The quiet hours start so late that no session of the test reaches them.
 	quiet := &session.Hours{From: time.Now().Add(3 * time.Hour).Format("15:04"), To: time.Now().Add(4 * time.Hour).Format("15:04")}
 	for name, script := range scripts {
 		s := &session.Spec{Name: name, Start: []string{"sh", "-c", script}, Pack: "generic", Policy: policy, Quiet: quiet}
@@ -91,7 +92,7 @@ func sessionSpecs(t *testing.T, scripts map[string]string) (specs []*session.Spe
 	return specs, flows
 }
 
-// reach waits for a state of a session.
+// reach waits until a session has one of the states, and returns its status.
 func (d *sessionSite) reach(name string, states ...string) (s session.Status) {
 	d.Helper()
 	testwait.Until(d, name+" is one of "+strings.Join(states, ", "), func() bool {
@@ -203,12 +204,12 @@ func TestTheSessionsFollow(t *testing.T) {
 	hear(t, m, "", "windows 0/10")
 }
 
-// Names of sessions have only letters and digits, but requests may contain any text.
+// Names of sessions can't contain special characters, but the name in a request can be any text.
 func TestHostileSessions(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{}
 	dir := t.TempDir()
-	for i, x := range hostile[:9] { // those that are HTML
+	for i, x := range hostile[:9] { // the texts that are HTML
 		name := "h" + string(rune('a'+i))
 		text := strings.ReplaceAll(strings.ReplaceAll(x.text, "\x00", ""), "\n", " ")
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text+"\n"), 0o600); err != nil {
@@ -320,7 +321,7 @@ func TestSessionPage(t *testing.T) {
 	has(t, "one that is completed", d.page("/sessions/day/resume"), "Start day again?", ">Start again</button>")
 }
 
-// oneSession is a list of one session.
+// oneSession is a session manager whose list has exactly one session.
 type oneSession struct {
 	control.SessionManager
 	status session.Status

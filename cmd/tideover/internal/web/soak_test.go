@@ -33,12 +33,12 @@ var (
 // looks is how often the long test measures a page while it is open.
 const looks = 12
 
-// TestPageSoak keeps each page open for a while over many runs, of which one in a
+// TestPageSoak keeps each page open for a while, on a server with many runs, of which one in a
 // hundred fails and is retried all the time. The memory of the browser must not grow, and the browser
-// must not get a message for every single event. The short version checks that pages are updated;
-// `make soak-page` runs for minutes over a million runs, and checks the memory and the time of lists.
+// must not get a message for every single event. The short version only checks that pages are updated.
+// `make soak-page` runs for minutes with a million runs, and checks the memory and the time of lists.
 //
-// Not parallel: other pages would be measured, too.
+// It is not parallel, since it would also measure the pages of other tests.
 func TestPageSoak(t *testing.T) { //nolint:paralleltest // see above
 	s := newSoak(t)
 	x := open(s.testSite)
@@ -63,14 +63,14 @@ func TestPageSoak(t *testing.T) { //nolint:paralleltest // see above
 // long reports whether the test runs long enough to distinguish leaks from garbage.
 func long() bool { return *soakFor >= time.Minute }
 
-// soak serves pages over an engine that is always busy.
+// soak is the site of an engine that is always busy, with measurements.
 type soak struct {
 	*testSite
 	fleet *fleet
 	busy  string       // the run that is retried more often than others
-	api   http.Handler // of the same engine
+	api   http.Handler // the API of the same engine
 
-	took map[string][]time.Duration // by the server, for a page or an answer
+	took map[string][]time.Duration // times of the server for each list, by name
 }
 
 // limitedAgain is the handler of a session that always hits a limit.
@@ -155,24 +155,24 @@ func (s *soak) feed() {
 	})
 }
 
-// stay is the measurements of a page that was open for a while.
+// stay has the measurements of a page that was open for a while.
 type stay struct {
 	path    string
 	live    bool
 	lasted  time.Duration
 	weights []weight
-	updates int    // that the page was sent
-	asked   int    // requests that it made
-	events  uint64 // that happened meanwhile
+	updates int    // updates that the page received
+	asked   int    // requests that the page sent
+	events  uint64 // events of the engine in that time
 	pace    time.Duration
 
-	private int // bytes that the processes which show pages have at the end; 0 if unknown
+	private int // private memory of the renderer processes at the end, in bytes; 0 if unknown
 }
 
 // stay keeps a page open, and measures it and the lists from time to time.
 //
-// real clock: a page is open for as long as the flag says. Only the long test judges
-// what happened in that time.
+// real clock: a page is open for as long as the flag says. Only the long test checks
+// the measurements.
 func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
 	s.Helper()
 	y := &stay{path: path, live: path != "/policies", pace: s.h.pace}
@@ -205,7 +205,7 @@ func (s *soak) stay(x *tab, path string, share time.Duration) *stay {
 	return y
 }
 
-// judge checks the limits of a page that is open for long.
+// judge checks in the long test that the page did not grow, and got few updates.
 func (y *stay) judge(t *testing.T) {
 	t.Helper()
 	if !long() {
@@ -219,8 +219,8 @@ func (y *stay) judge(t *testing.T) {
 	}
 }
 
-// part returns the smallest weight in the first, second or last third of the time, which contains the
-// least garbage.
+// part returns the smallest weight in a third of the time; n is 0, 1 or 2. The smallest weight contains
+// the least garbage.
 func (y *stay) part(n int) weight {
 	third := (len(y.weights) + 2) / 3
 	list := y.weights[min(n*third, len(y.weights)-1):min((n+1)*third, len(y.weights))]

@@ -15,7 +15,7 @@ import (
 // soakToken is the token for the API.
 const soakToken = "a-token-for-the-soak"
 
-// measure requests the lists once, and records how long the server took.
+// measure requests each list once, and records how long the server took.
 func (s *soak) measure() {
 	s.Helper()
 	some := "q=name-" + strconv.Itoa(*soakRuns/2)
@@ -32,7 +32,7 @@ func (s *soak) measure() {
 
 // time sends a request and records its duration.
 //
-// real clock: the long test judges the times; the short one only prints them.
+// real clock: the long test checks the times; the short one only prints them.
 func (s *soak) time(name string, h http.Handler, path string) {
 	s.Helper()
 	r := httptest.NewRequestWithContext(s.Context(), http.MethodGet, "http://localhost"+path, nil)

@@ -14,8 +14,8 @@ import (
 // weight is the memory of a page after a garbage collection.
 type weight struct {
 	heap      int // bytes
-	nodes     int // of the document
-	loose     int // nodes that are in no document, and still there
+	nodes     int // nodes of the document
+	loose     int // nodes in memory that are not part of the document
 	listeners int
 }
 
@@ -23,16 +23,17 @@ func (w weight) String() string {
 	return fmt.Sprintf("%d kB, %d+%d nodes, %d listeners", w.heap>>10, w.nodes, w.loose, w.listeners)
 }
 
-// excess is the number of nodes outside the page, except those of the last update, which htmx keeps.
+// excess returns the number of loose nodes that htmx does not keep: it keeps those of the last update,
+// which are about as many as the document has.
 func (w weight) excess() int { return w.loose - w.nodes }
 
-// grown reports whether heap, nodes or listeners have grown beyond a margin. The margin of nodes
-// allows for those that the page has removed recently.
+// grown reports whether heap, loose nodes or listeners have grown beyond a margin. The margin of nodes
+// allows for nodes that the page has removed recently.
 func (w weight) grown(from weight) bool {
 	return w.heap > from.heap+from.heap/10+300<<10 || w.excess() > from.excess()+w.nodes/2+200 || w.listeners > from.listeners+from.listeners/10+10
 }
 
-// weigh measures the page.
+// weigh collects garbage and measures the memory of the page.
 func (x *tab) weigh() weight {
 	x.Helper()
 	if _, err := chromedp.Call(x.Chromedp(), heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
@@ -58,7 +59,7 @@ func (x *tab) private() (sum int) {
 		x.Fatal(err)
 	}
 	for _, p := range got.ProcessInfo {
-		var all, resident, shared int // pages
+		var all, resident, shared int // in memory pages
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.ID))
 		if n, _ := fmt.Sscan(string(text), &all, &resident, &shared); err == nil && n == 3 && p.Type == "renderer" {
 			sum += (resident - shared) * os.Getpagesize()

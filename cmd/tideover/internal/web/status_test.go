@@ -10,7 +10,8 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// TestPagesAnswerErrorsAsTheAPIDoes has the statuses of docs/openapi.yaml.
+// TestPagesAnswerErrorsAsTheAPIDoes checks that pages answer errors with the statuses of
+// docs/openapi.yaml.
 func TestPagesAnswerErrorsAsTheAPIDoes(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{

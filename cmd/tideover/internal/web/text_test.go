@@ -76,7 +76,7 @@ func FuzzPretty(f *testing.F) {
 		out := pretty(in)
 		var a, b any
 		if json.Unmarshal([]byte(in), &a) != nil {
-			return // a number that is too large
+			return // in contains a number that is too large for float64
 		}
 		if err := json.Unmarshal([]byte(out), &b); err != nil || !reflect.DeepEqual(a, b) {
 			t.Errorf("pretty(%q) = %q, which is other JSON: %v", in, out, err)

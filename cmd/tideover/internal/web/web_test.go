@@ -30,13 +30,13 @@ type job struct {
 	Fail     int    `json:"fail,omitempty"` // number of attempts that fail
 	Error    string `json:"error,omitempty"`
 	Progress string `json:"progress,omitempty"`
-	Server   string `json:"server,omitempty"` // the wait that a server asks for
+	Server   string `json:"server,omitempty"` // the Retry-After of a failure, as a duration
 	Snooze   string `json:"snooze,omitempty"`
-	Hold     bool   `json:"hold,omitempty"` // until the run is canceled
+	Hold     bool   `json:"hold,omitempty"` // the attempt lasts until the run is canceled
 	Out      string `json:"out,omitempty"`
 }
 
-// do does a job.
+// do is the handler of the steps: it fails, waits or succeeds as the job says.
 func do(ctx context.Context, j job) (string, error) {
 	t, _ := engine.TaskOf(ctx)
 	if j.Progress != "" {
@@ -111,7 +111,7 @@ func newTestSite(t *testing.T, change ...func(*setup)) *testSite {
 	return b
 }
 
-// serve serves the page of an engine.
+// serve starts a server with the pages of an engine.
 func (b *testSite) serve(e *engine.Engine, change ...func(*setup)) {
 	b.Helper()
 	b.e = e
@@ -134,7 +134,7 @@ func (b *testSite) serve(e *engine.Engine, change ...func(*setup)) {
 	})
 }
 
-// with returns the page for another test, such as a subtest.
+// with returns the site for another test, such as a subtest.
 func (b *testSite) with(t *testing.T) *testSite {
 	c := *b
 	c.T = t
@@ -157,7 +157,7 @@ func (b *testSite) start(workflow string, j job, opts ...engine.StartOption) str
 	return s.ID
 }
 
-// until waits until a run has a state, also in the list of runs.
+// until waits until a run has a state, and the list of runs shows that state.
 func (b *testSite) until(id, state string) *engine.Info {
 	b.Helper()
 	if slices.Contains([]string{"succeeded", "dead", "canceled"}, state) {
@@ -177,7 +177,7 @@ func (b *testSite) until(id, state string) *engine.Info {
 	return i
 }
 
-// dead starts runs and waits until they are dead.
+// dead starts n runs and waits until they are dead.
 func (b *testSite) dead(n int, j job, opts ...engine.StartOption) (ids []string) {
 	b.Helper()
 	j.Fail = cmp.Or(j.Fail, 3)
@@ -194,7 +194,7 @@ type answer struct {
 	status int
 	head   http.Header
 	body   string
-	to     string // where it was redirected
+	to     string // target of a redirect
 }
 
 // request sends a request and does not follow redirects.
@@ -227,7 +227,7 @@ func (b *testSite) request(method, path string, form url.Values, head ...string)
 	return answer{resp.StatusCode, resp.Header, string(text), resp.Header.Get("Location")}
 }
 
-// page returns a page and fails the test if its status is not 200.
+// page returns the body of a page. It fails the test if the status is not 200.
 func (b *testSite) page(path string) string {
 	b.Helper()
 	a := b.request("GET", path, nil)
@@ -280,8 +280,8 @@ func read(r *bufio.Reader) (event, data string) {
 	}
 }
 
-// audit checks every element of a page: no scripts, event handlers, styles or links except to our own
-// files, and no invisible characters.
+// audit fails the test if a page has inline scripts, event handlers or styles, links to other servers,
+// unknown elements, or invisible characters.
 func audit(t testing.TB, name, body string) {
 	t.Helper()
 	for i, r := range body {
@@ -487,7 +487,7 @@ func TestRunPage(t *testing.T) {
 	b := newTestSite(t)
 	id := b.start("order", job{Name: "x", Fail: 1, Server: "50m", Error: "503 from upstream\nwith a second line", Progress: "half"}, engine.Source("cron"), engine.Key("k-9"))
 	b.until(id, "waiting")
-	b.act(id, "wake") // the wait of the first step
+	b.act(id, "wake") // ends the wait of the first step
 	testwait.Until(t, "pack and label wait", func() bool {
 		i, err := b.e.Get(t.Context(), id)
 		return err == nil && i.State == "waiting" && i.Steps[1].Next != nil && i.Steps[2].Next != nil
@@ -573,7 +573,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 	has(t, "the run", b.page("/runs/"+good), "***")
 
-	// Left as it is, the input is sent as it was.
+	// If the user does not edit the input, the new run gets the original one, with its secrets.
 	body := b.page("/runs/" + dead[0] + "/replay")
 	has(t, "the question", body, "Secrets in the input are hidden")
 	shown := pretty(`{"name":"***","fail":3,"error":"*** refused","progress":"***","out":"***"}`)
@@ -588,7 +588,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 }
 
-// everyPage returns the addresses of all kinds of pages.
+// everyPage returns a URL of each kind of page.
 func everyPage(b *testSite, dead string, others ...string) []string {
 	b.Helper()
 	paths := []string{"/overview", "/policies", "/notifications", "/health", "/keys", "/runs", "/dead", "/runs?state=dead", "/bulk/cancel?workflow=quick&state=dead", "/nothing"}
@@ -621,7 +621,7 @@ func TestThePageKnowsWhatBelongsToIt(t *testing.T) {
 	alone := newSiteOf(setup{})
 	for _, c := range []struct {
 		method, path string
-		has, alone   bool // with an engine, and without
+		has, alone   bool // expected results with and without an engine
 	}{
 		{"GET", "/", true, true},
 		{"HEAD", "/", true, true},
