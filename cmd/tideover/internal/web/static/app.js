@@ -3,7 +3,7 @@
 (() => {
 	"use strict";
 	const $ = (id) => document.getElementById(id);
-	let ahead = 0; // of the server's clock, in milliseconds
+	let ahead = 0; // how far the server's clock is ahead of the browser's, in milliseconds
 
 	// The same format as in clock.go, so that the text does not change when it is updated.
 	const two = (n) => String(n).padStart(2, "0");
@@ -31,8 +31,8 @@
 			if (el.title !== title) el.title = title;
 		}
 	};
-	// A delayed message makes the server's clock look behind. The largest of the last
-	// differences has the smallest delay; a delayed message does not set times back.
+	// A delayed message makes the server's clock look behind. So use the largest of the last
+	// differences, which belongs to the message with the smallest delay.
 	const differences = [];
 	const server = (ms) => {
 		if (!(ms > 0)) return;
