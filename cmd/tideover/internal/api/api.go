@@ -107,8 +107,8 @@ func getOne[T any](load func(ctx context.Context, id string) (T, error)) handler
 	}
 }
 
-// answerTimeout limits the time of a request, unless it isLong. Without it, a request would wait
-// forever for a process of the cluster that does not answer.
+// answerTimeout limits the time of a request, except to routes that are long (see isLong). Without it,
+// a request could wait forever for a process of the cluster that does not answer.
 const answerTimeout = 45 * time.Second
 
 // isLong reports whether a request to the route may take longer than answerTimeout: a stream, a wait

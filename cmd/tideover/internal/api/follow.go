@@ -126,8 +126,8 @@ func (f *follower) run(ctx context.Context, info *engine.Info) error {
 	}
 }
 
-// live handles a live event of the engine. It sends progress at once; read reports whether the
-// history must be read for all other events.
+// live handles a live event of the engine. It sends progress at once. read reports whether the caller
+// must read the history again, because of another event of the run or because events were missed.
 func (f *follower) live(e *eventWithGap) (read bool, err error) {
 	ev := e.Event.Event
 	key := keyOf(&ev)

@@ -217,8 +217,8 @@ func overdue(i *engine.Info, at time.Time) string {
 	return fmt.Sprintf("Operation timed out after %dms", limit.Milliseconds())
 }
 
-// firstAttempt returns when the first attempt started that did not start before since. It returns
-// since if there is none.
+// firstAttempt returns the start of the run's first attempt at or after the time since. It returns
+// since if there is no such attempt.
 func firstAttempt(i *engine.Info, since time.Time) time.Time {
 	var first time.Time
 	for _, s := range i.Steps {

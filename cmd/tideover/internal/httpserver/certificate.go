@@ -78,8 +78,8 @@ func (c *Certificate) Reload() {
 const pollInterval = time.Second
 
 // Run loads the files whenever they change, until the context ends. It logs the warnings that check
-// returns whenever they change. A warning that contains the days until the expiry is so logged once
-// a day.
+// returns whenever they change: a warning with the number of days until the expiry changes once a
+// day.
 func (c *Certificate) Run(ctx context.Context, check func() []Warning) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// spacedDuration formats a duration with its two largest units, such as "2 min 05 s". static/app.js has
-// the same function, which rewrites the text every second.
+// spacedDuration formats a duration with its one or two largest units, such as "2 min 05 s".
+// static/app.js has the same function, which rewrites the text every second.
 func spacedDuration(d time.Duration) string {
 	s := int64(d.Round(time.Second) / time.Second)
 	switch {
