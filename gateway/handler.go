@@ -51,7 +51,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		bad.write(w)
 		return
 	}
-	defer g.traffic.leave()
+	defer g.traffic.finish()
 	ctx := req.Context()
 	if n := retryhttp.PriorRetries(req.Header); n > 0 {
 		ctx = retryhttp.WithPriorRetries(ctx, n)
@@ -390,7 +390,7 @@ func (t *traffic) enter() bool {
 	return true
 }
 
-func (t *traffic) leave() {
+func (t *traffic) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.n--; t.n == 0 && t.idle != nil {

@@ -65,7 +65,7 @@ func (i *inProcessTransport) fail(r *request, err error) error {
 		r.response.giveUp(r.problemOf(err).reason)
 	}
 	r.response.finish()
-	i.g.traffic.leave()
+	i.g.traffic.finish()
 	if own, ok := errors.AsType[*problem](err); ok {
 		own.outcome = own.later
 		return own
@@ -105,7 +105,7 @@ func (i *inProcessTransport) succeed(r *request, req *http.Request, resp *http.R
 	end := &closingBody{resp.Body, sync.OnceFunc(func() {
 		r.response.complete()
 		r.response.finish()
-		i.g.traffic.leave()
+		i.g.traffic.finish()
 	})}
 	if w, ok := resp.Body.(io.Writer); ok {
 		resp.Body = &closingConn{end, w}

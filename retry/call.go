@@ -159,8 +159,8 @@ func smooth(k EventKind, attempt int) bool {
 }
 
 // guard holds what one attempt has acquired: its place under the concurrency limit,
-// its token of the adaptive limit, its breaker permit and its context. leave
-// releases them, also when the operation panics.
+// its token of the adaptive limit, its breaker permit and its context. release
+// gives them back, also when the operation panics.
 type guard struct {
 	r      *Runner
 	ctx    *attemptContext
@@ -177,7 +177,7 @@ type guard struct {
 func (c *call) guarded(ctx context.Context, op func(context.Context) error, h *history) (err error) {
 	r := c.r
 	g := guard{r: r, health: breaker.Failure, load: limit.Ignored} // used if the operation panics
-	defer g.leave()
+	defer g.release()
 	if why, err := c.admit(ctx, &g); why != 0 {
 		c.refused = true
 		g.health = breaker.Canceled
@@ -300,8 +300,8 @@ func (g *guard) enter(ctx context.Context) (why Reason, err error) {
 	return 0, nil
 }
 
-// leave releases everything that the attempt has acquired, in reverse order.
-func (g *guard) leave() {
+// release gives back everything that the attempt has acquired, in reverse order.
+func (g *guard) release() {
 	if g.ctx != nil {
 		g.ctx.end()
 	}

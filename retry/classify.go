@@ -26,7 +26,7 @@ func (c Class) String() string { return name(classNames[:], c) }
 // transient failure.
 type Outcome struct {
 	Class Class
-	Final bool          // no retry, whatever the class
+	Final bool          // no retry, regardless of the class
 	After time.Duration // the shortest wait that the server stated; 0 means none
 	Delay time.Duration // used instead of the schedule's delay, within the cap; 0 means none
 

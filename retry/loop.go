@@ -41,7 +41,7 @@ func (c *call) retry(ctx context.Context, op func(context.Context) error, err er
 }
 
 // judge classifies a failure and sets the outcome. If the caller has canceled, the
-// failure is a cancellation, whatever the classifier would say.
+// failure is a cancellation, and the classifier is not asked.
 func (c *call) judge(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		c.outcome = Outcome{Class: ClassCanceled}

@@ -90,7 +90,7 @@ func (c LimiterConfig) paced() bool  { return c.Rate != limit.RateConfig{} }
 // times the average time that recent requests took, divided by the number that
 // may run at once. It is longer if no request has started or ended for some time.
 //
-// Rejected clients must not all come back at once. Each is told to come back after the
+// Rejected clients must not all come back at once. The response asks each to come back after the
 // one before, by the time in which a place becomes free, plus a random part of up to a
 // fifth.
 //
@@ -170,7 +170,7 @@ func (l *Limiter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.refuse(w, err)
 		return
 	}
-	defer a.leave()
+	defer a.release()
 	if l.adaptive != nil {
 		a.seen = &watched{ResponseWriter: w}
 		w = a.seen
@@ -230,7 +230,7 @@ func (a *admittedRequest) enter() (err error) {
 	return nil
 }
 
-func (a *admittedRequest) leave() {
+func (a *admittedRequest) release() {
 	l := a.l
 	now := clock.Now()
 	l.mu.Lock()

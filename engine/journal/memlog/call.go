@@ -20,7 +20,7 @@ type server struct {
 
 func newServer(m *Member) *server { return &server{member: m, left: make(chan struct{})} }
 
-func (s *server) leave() {
+func (s *server) stop() {
 	s.answer = nil
 	if !isClosed(s.left) {
 		close(s.left)

@@ -87,7 +87,7 @@ func (l *lease) free() {
 	if l.shard.owner == l {
 		l.shard.owner = nil
 	}
-	l.server.leave()
+	l.server.stop()
 }
 
 // use locks the store, if the lease is valid. The caller must call unlock.

@@ -154,10 +154,10 @@ func (m *Member) end() {
 func (m *Member) leave() {
 	s := m.store
 	s.members = slices.DeleteFunc(s.members, func(other *Member) bool { return other == m })
-	m.server.leave()
+	m.server.stop()
 	for l := range m.leases {
 		l.shard.owner = nil
-		l.server.leave()
+		l.server.stop()
 	}
 	if m.thawed == nil { // a process that is not frozen learns that at once
 		m.assignOf(nil)

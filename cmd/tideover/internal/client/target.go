@@ -75,7 +75,7 @@ func DefaultSocket(getenv func(string) string) (string, error) {
 }
 
 // UserFolder returns the path of a folder with the name that all processes of this user share,
-// whatever their data folders are. It returns "" if there is no home folder.
+// independent of their data folders. It returns "" if there is no home folder.
 func UserFolder(name string) string {
 	socket, err := DefaultSocket(os.Getenv)
 	if err != nil {

@@ -27,7 +27,7 @@ const codeTempFail = 75
 func (s *Sender) command(ctx context.Context, m Message, k *mask) error {
 	argv, err := s.notifier.Argv(m.Fields())
 	if err != nil {
-		m.Note = note(err, k)
+		m.Note = maskedText(err, k)
 	}
 	if len(argv) == 0 || argv[0] == "" {
 		return retry.Permanent(cmp.Or(err, errors.New("the command is empty")))

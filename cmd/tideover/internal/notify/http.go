@@ -95,7 +95,7 @@ func (s *Sender) body(m Message, k *mask) (string, error) {
 	case errors.Is(err, secret.ErrUnavailable):
 		return "", err // the secret may be available at the next attempt
 	case err != nil:
-		m.Note = note(err, k)
+		m.Note = maskedText(err, k)
 	case ok:
 		return body.Reveal(), nil
 	}
@@ -103,8 +103,8 @@ func (s *Sender) body(m Message, k *mask) (string, error) {
 	return string(data), retry.Permanent(err)
 }
 
-// note returns the text of Message.Note for an error of a template.
-func note(err error, k *mask) string { return plainly(k.text(err.Error())) }
+// maskedText returns the text of Message.Note for an error of a template.
+func maskedText(err error, k *mask) string { return plainly(k.text(err.Error())) }
 
 // post sends the body to the notifier's URL.
 func (s *Sender) post(ctx context.Context, method string, header http.Header, m Message, body string, k *mask) error {

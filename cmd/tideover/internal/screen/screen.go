@@ -1,5 +1,5 @@
 // Package screen emulates the screen of a terminal: it processes the output of a program, and returns
-// the text on the screen row by row, whatever the order in which the program drew it.
+// the text on the screen row by row, in whichever order the program drew it.
 //
 // The model has no colours, no scrollback and no reflow. Escape sequences that do not move the
 // cursor, write or erase are ignored.

@@ -116,7 +116,7 @@ func (s *Spec) checkFallback(errs *fieldErrors) {
 	errs.check(s.FallbackAfter >= 0, "fallback-after", "%v is negative", s.FallbackAfter)
 	_, err := s.handoverPrompt("", time.Time{})
 	errs.checkError("fallback-prompt", err)
-	own := cmp.Or(s.AccountName(), s.toolAccount())
+	own := cmp.Or(s.AccountName(), toolAccount(s))
 	for i := range s.Fallback {
 		f := &s.Fallback[i]
 		name := f.Account()

@@ -265,11 +265,11 @@ func (s *Spec) AccountName() string {
 	if s.Account == account.None {
 		return ""
 	}
-	return cmp.Or(s.Account, s.toolAccount())
+	return cmp.Or(s.Account, toolAccount(s))
 }
 
-// toolAccount returns the account of the tool; "" if the tool is unknown.
-func (s *Spec) toolAccount() string {
+// toolAccount returns the account of the tool of a session; "" if the tool is unknown.
+func toolAccount(s *Spec) string {
 	pack := s.Pack
 	if s.Rules != nil {
 		pack = s.Rules.Extends

@@ -36,7 +36,7 @@ func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (
 	if held != nil {
 		return result{}, held
 	}
-	defer use.leave()
+	defer use.release()
 	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &tail{}
 	// Mask secrets before the output is truncated: a truncated secret is not recognised.
 	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
@@ -162,8 +162,8 @@ func (u *usage) record(s *Step, code int, said string) (held error) {
 	return nil
 }
 
-// leave ends the use of the account.
-func (u *usage) leave() {
+// release ends the use of the account.
+func (u *usage) release() {
 	if u == nil {
 		return
 	}

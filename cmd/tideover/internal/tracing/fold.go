@@ -61,10 +61,10 @@ func (f *Fold) Add(ev retry.Event) (spans []Span) {
 	case retry.AttemptStarted:
 		t.begin(&ev)
 	case retry.AttemptFailed, retry.AttemptLost:
-		spans = append(spans, t.end(s, &ev))
+		spans = append(spans, t.endSpan(s, &ev))
 	case retry.Succeeded:
 		if ev.Step != "" || s.call {
-			spans = append(spans, t.end(s, &ev))
+			spans = append(spans, t.endSpan(s, &ev))
 		}
 	case retry.Waiting:
 		t.wait(s, &ev)
@@ -121,8 +121,8 @@ func (t *trace) wait(s subject, ev *retry.Event) {
 	}
 }
 
-// end returns the span of an attempt that ends with the event.
-func (t *trace) end(s subject, ev *retry.Event) Span {
+// endSpan returns the span of an attempt that ends with the event.
+func (t *trace) endSpan(s subject, ev *retry.Event) Span {
 	key := attemptKey(ev)
 	began, known := t.attempts[key]
 	if !known && s.call {
