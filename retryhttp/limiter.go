@@ -90,9 +90,9 @@ func (c LimiterConfig) paced() bool  { return c.Rate != limit.RateConfig{} }
 // times the average time that recent requests took, divided by the number that
 // may run at once. It is longer if no request has started or ended for some time.
 //
-// Rejected clients must not all come back at once. The response asks each to come back after the
-// one before, by the time in which a place becomes free, plus a random part of up to a
-// fifth.
+// Rejected clients must not all come back at once. The response asks each client to come
+// back later than the one before, by the time in which a place becomes free, plus a
+// random part of up to a fifth.
 //
 // Rejected requests were not processed: a [Transport] repeats a rejected POST.
 type Limiter struct {

@@ -32,9 +32,9 @@ func openFolder(data string) (unlock func(), err error) {
 // log is not enough, since a gateway alone has no engine.
 const lockName = "server.lock"
 
-// lockData locks the data folder, so that no other server uses it, even one with another address and socket
-// are. The operating system releases the lock when the process ends. unlock does not remove the file:
-// a third process could then lock a new file while a second one has locked the old one.
+// lockData locks the data folder, so that no other server uses it, even one with another address and
+// socket. The operating system releases the lock when the process ends. unlock does not remove the
+// file: a third process could then lock a new file while a second one has locked the old one.
 func lockData(dir string) (unlock func(), err error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|lockfile.NoFollow, 0o600)
