@@ -15,29 +15,30 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The causes of the context of an attempt that is ended from outside.
+// The causes, as context.Cause returns them, of an attempt whose context the engine ends.
 var (
 	// ErrShutdown says that the engine is being closed. The attempt will be made
-	// again, and does not count.
+	// again, and does not count for the policy.
 	ErrShutdown = errors.New("the engine is being closed")
 
-	// errHandover is the ErrShutdown of a shard that goes to another process.
+	// errHandover is an ErrShutdown. It says that another process takes over the shard.
 	errHandover error = handover{}
 
-	// ErrTimeout says that the attempt, its step or its run has no time left.
+	// ErrTimeout says that the timeout of the attempt or the total timeout of its step
+	// is over.
 	ErrTimeout = errors.New("attempt timed out")
 
-	// ErrSilent says that there was no heartbeat for too long.
+	// ErrSilent says that the attempt sent no [Heartbeat] within its HeartbeatTimeout.
 	ErrSilent = errors.New("no heartbeat")
 
-	// ErrPaused says that the run was paused. The attempt will be made again when the
-	// run goes on, and does not count.
+	// ErrPaused says that the run was paused or postponed. The attempt will be made
+	// again when the run continues, and does not count for the policy.
 	ErrPaused = errors.New("the run is paused")
 
 	errRunOver = fmt.Errorf("the run is over: %w", context.Canceled)
 )
 
-// progressEvery is how often progress is stored, at most.
+// progressEvery is the shortest time between two stored calls of [Progress].
 const progressEvery = time.Second
 
 type attemptKey struct {
@@ -54,26 +55,26 @@ type attempt struct {
 	task     Task
 	def      *machine.Definition
 	outputs  [][]byte
-	timeout  time.Duration // until the deadline; 0 means none
-	silence  time.Duration // longest time without a heartbeat; 0 means any
+	timeout  time.Duration // time until the deadline; 0 means no deadline
+	silence  time.Duration // longest time without a heartbeat; 0 means no limit
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
-	ended    atomic.Bool // its outcome is known; nothing changes it
-	reported atomic.Bool // its outcome is on the way to the owner
-	alive    *time.Timer // fires when there was no heartbeat
+	ended    atomic.Bool // the outcome is decided: a later return of the handler does not change it
+	reported atomic.Bool // the outcome was sent to the owner, or is about to be
+	alive    *time.Timer // ends the attempt if there was no heartbeat; nil without a limit
 	beat     atomic.Int64
-	lent     bool        // others have its place, because it can't begin
+	lent     bool        // its place was lent to other attempts, because it can't begin
 	left     atomic.Bool // its place was given back
-	trial    *trial      // of a suspect; nil for others
+	trial    *trial      // nil if the step is not a suspect: see quarantine
 }
 
-// end cancels the context of the attempt.
+// end cancels the context of the attempt, and gives the handler the grace time to return.
 func (a *attempt) end(cause error) {
 	a.cancel(cause)
 	a.grace(cause)
 }
 
-// leave gives back the place of the attempt.
+// leave gives back the place of the attempt and ends its trial, once.
 func (a *attempt) leave() {
 	if a.left.CompareAndSwap(false, true) {
 		a.sh.places.give()
@@ -111,8 +112,7 @@ func (a *attempt) run() {
 	result = a.result(ctx, out, err)
 }
 
-// call calls the handler. A panic is a failure like others, but for the stack
-// in its text.
+// call calls the handler. It returns a panic of the handler as an error with the stack.
 func (a *attempt) call(ctx context.Context) (out []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -125,7 +125,7 @@ func (a *attempt) call(ctx context.Context) (out []byte, err error) {
 	return a.handler(ctx, &a.task)
 }
 
-// stack returns the stack of a panic without what leads from it to here.
+// stack returns the stack of a panic, without the frames of recovering from it.
 func stack() string {
 	s := string(debug.Stack())
 	if _, rest, ok := strings.Cut(s, "\npanic("); ok {
@@ -136,16 +136,18 @@ func stack() string {
 	return s
 }
 
-// handover is a shutdown that concerns some runs only.
+// handover is the type of errHandover. It matches ErrShutdown, but only the runs of one
+// shard are concerned: the engine is not being closed.
 type handover struct{}
 
 func (handover) Error() string        { return "the run goes on in another process" }
 func (handover) Is(target error) bool { return target == ErrShutdown }
 
-// grace gives an attempt whose context has ended some time to return.
+// grace gives the handler of an attempt whose context has ended some time to return. If
+// the handler does not return in time, the attempt fails as stuck.
 func (a *attempt) grace(cause error) {
 	if errors.Is(cause, ErrShutdown) {
-		return // the caller of Close decides how long
+		return // the context of Close limits the time
 	}
 	time.AfterFunc(a.sh.cfg.Grace, func() {
 		if !a.ended.CompareAndSwap(false, true) {
@@ -159,8 +161,8 @@ func (a *attempt) grace(cause error) {
 	})
 }
 
-// result says how the handler's return looks to the machine. An error of the handler may
-// panic when it is looked at.
+// result makes the result for the state machine from what the handler returned. The
+// methods of the handler's error may panic: then the attempt fails.
 func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine.Result) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -190,15 +192,15 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 	}
 	outcome := retry.OutcomeOf(err)
 	if outcome.Class == retry.ClassCanceled {
-		// The run was not canceled, or this would not be asked: something that the
-		// handler called was canceled, and that may pass.
+		// If the run was canceled, the machine does not use the class. Otherwise a
+		// function that the handler called was canceled, which a retry may cure.
 		outcome.Class = retry.ClassTransient
 	}
 	return &machine.Result{Failed: true, Outcome: outcome, Error: a.sh.errorText(err.Error()), Memo: memo}
 }
 
-// errorText returns the text of an error as it is stored: without secrets, of
-// bounded length, valid UTF-8.
+// errorText returns the text of an error as it is stored: redacted, shortened to a limit,
+// and as valid UTF-8.
 func (p *process) errorText(s string) string {
 	s = p.cfg.Redact(s)
 	if len(s) > maxError {
@@ -217,11 +219,11 @@ func (a *attempt) report(r *machine.Result) {
 	case <-a.sh.done:
 	}
 	if a.sh.dead.Load() {
-		a.leave() // the owner may not have received it
+		a.leave() // the owner has stopped, and may not have read the result
 	}
 }
 
-// output returns what an earlier step returned.
+// output returns the output of a step that the attempt's step depends on, directly or not.
 func (a *attempt) output(step string) (json.RawMessage, error) {
 	i := a.def.Index(step)
 	switch {
@@ -233,7 +235,7 @@ func (a *attempt) output(step string) (json.RawMessage, error) {
 	return a.outputs[i], nil
 }
 
-// before returns the steps that this one comes after.
+// before returns the names of the steps that the attempt's step depends on, directly or not.
 func (a *attempt) before() (names []string) {
 	for i := range a.def.Steps {
 		if a.def.Upstream(a.key.step, i) {
@@ -243,7 +245,8 @@ func (a *attempt) before() (names []string) {
 	return names
 }
 
-// heartbeat says that the attempt is alive.
+// heartbeat restarts the heartbeat timeout. It also sends the progress to the owner, unless
+// progress is nil or was sent less than progressEvery ago.
 func (a *attempt) heartbeat(progress any) error {
 	if a.alive != nil {
 		a.alive.Reset(a.silence)
@@ -268,7 +271,7 @@ func (a *attempt) heartbeat(progress any) error {
 	return nil
 }
 
-// saveProgress stores the progress, and waits until it is stored.
+// saveProgress restarts the heartbeat timeout, and returns when the progress is stored.
 func (a *attempt) saveProgress(ctx context.Context, progress any) error {
 	if a.alive != nil {
 		a.alive.Reset(a.silence)
@@ -283,7 +286,7 @@ func (a *attempt) saveProgress(ctx context.Context, progress any) error {
 	return nil
 }
 
-// encodeNote returns the progress or the memo of an attempt as it is stored.
+// encodeNote returns the progress or the memo of an attempt as it is stored: redacted JSON.
 func (p *process) encodeNote(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -293,12 +296,13 @@ func (p *process) encodeNote(v any) ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes, at most %d", len(text), maxError)
 	}
 	if text = []byte(p.cfg.Redact(string(text))); !json.Valid(text) {
-		text, _ = json.Marshal(string(text)) // a string can be
+		text, _ = json.Marshal(string(text)) // Redact broke the JSON: store it as a string
 	}
 	return text, nil
 }
 
-// memo returns what the attempt keeps for the next.
+// memo returns the encoded memo that the handler added to its error by [Keep]; nil if there
+// is none or it can't be stored.
 func (a *attempt) memo(err error) []byte {
 	k, ok := errors.AsType[*kept](err)
 	if !ok {

@@ -2,18 +2,18 @@ package engine
 
 import "time"
 
-// jump is how far the wall clock may move away from the time that passes before
-// that is recorded.
+// jump is the largest difference between the wall clock and the time that has passed
+// which is not reported as a change of the clock.
 const jump = 500 * time.Millisecond
 
-// clock reads the wall clock, and notices when it was set.
+// clock reads the wall clock, and detects when someone has set it.
 type clock struct {
-	mono time.Time                               // the last look
-	up   time.Duration                           // time since boot then; 0 when unknown
-	off  time.Duration                           // how far the wall clock went its own way since that was last reported
-	last int64                                   // what the wall clock said then
-	wall func(time.Time) int64                   // what it says; a test may set it
-	boot func() (since time.Duration, id string) // time since the machine's boot, and which one; 0 and "" when unknown
+	mono time.Time                               // time of the last call of now, by the monotonic clock
+	up   time.Duration                           // time since boot at the last call of now; 0 if unknown
+	off  time.Duration                           // drift of the wall clock since the last reported jump
+	last int64                                   // Unix nanoseconds of the wall clock at the last call of now
+	wall func(time.Time) int64                   // returns the Unix nanoseconds of a time; a test may set it
+	boot func() (since time.Duration, id string) // returns the time since boot and the id of the boot; 0 and "" if unknown
 }
 
 func newClock(boot func() (time.Duration, string)) *clock {
@@ -22,12 +22,13 @@ func newClock(boot func() (time.Duration, string)) *clock {
 	return c
 }
 
-// now returns the time, and by how much the clock was set since the last look.
+// now returns the time in Unix nanoseconds, and by how much the wall clock was set since
+// the last reported jump; 0 if it was not.
 func (c *clock) now() (at int64, jumped time.Duration) {
 	mono := time.Now()
 	at = c.wall(mono)
-	// The monotonic clock stands still while the machine sleeps; that of the boot
-	// does not, and sleep is time that passes.
+	// The monotonic clock stops while the machine sleeps. The time since boot does not,
+	// so it is preferred if it is known.
 	passed, up := mono.Sub(c.mono), c.uptime()
 	if up > 0 && c.up > 0 {
 		passed = up - c.up
@@ -44,9 +45,10 @@ func (c *clock) uptime() time.Duration {
 	return up
 }
 
-// since returns by how much the wall clock was set since an entry that was written at the
-// time, so long after a boot. If the machine was started again since, only one thing is
-// certain: time does not go back.
+// since returns by how much the wall clock was set since an entry was written. The
+// arguments are the entry's wall clock time, its time since boot, and the id of that boot.
+// If the machine was booted again, or the boot is unknown, since can only detect a clock
+// that went back.
 func (c *clock) since(at int64, sinceBoot time.Duration, boot string) time.Duration {
 	wall := time.Duration(c.last - at)
 	if elapsed, id := c.boot(); id != "" && id == boot && elapsed >= sinceBoot {

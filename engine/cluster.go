@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/engine/move"
 )
 
-// cluster keeps the shards that fall to this process.
+// cluster runs the shards that are assigned to this process.
 type cluster struct {
 	e   *Engine
 	log journal.Cluster
@@ -19,11 +19,11 @@ type cluster struct {
 	calls     remoteCalls
 	placement placement
 	follower  eventFollower
-	left      chan *shardKeeper // keepers that have given up their shard
+	left      chan *shardKeeper // keepers that have released their shard
 
-	stop  context.Context // until the engine is closed
+	stop  context.Context // ends when the engine is closed
 	halt  context.CancelFunc
-	hurry context.Context // until there is no time left for an orderly end
+	hurry context.Context // ends when the context of Close ends: shards must stop at once
 	rush  context.CancelFunc
 }
 
@@ -57,15 +57,15 @@ func join(ctx context.Context, e *Engine, log journal.Cluster) (*cluster, error)
 	return cl, nil
 }
 
-// checkUnmoved fails if everything was moved out of the cluster. An error of reading does
-// not matter here: no shard will be opened then.
+// checkUnmoved returns a [move.MovedError] if the data was moved out of the cluster. It
+// ignores read errors: opening a shard will report them.
 func checkUnmoved(ctx context.Context, log journal.Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, peekTime)
 	defer cancel()
 	for n := range log.Shards() {
 		r, err := log.Peek(ctx, n)
 		if errors.Is(err, journal.ErrDamaged) {
-			continue // it is lost, and was left out of a move
+			continue // a lost shard has no mark of a move; the next one may have it
 		}
 		if err == nil {
 			err = move.Check(ctx, r)
@@ -81,13 +81,14 @@ func checkUnmoved(ctx context.Context, log journal.Cluster) error {
 // peekTime is how long checkUnmoved may take.
 const peekTime = 5 * time.Second
 
-// ender is a log that may end by itself, and be of no use any more.
+// ender is a log that may fail for good, after which it can't be used any more.
 type ender interface {
-	Ended() <-chan struct{} // closed when it is
-	Err() error             // why
+	Ended() <-chan struct{} // returns a channel that is closed when the log has failed
+	Err() error             // returns why
 }
 
-// ended returns a channel that is closed when the log is of no use any more.
+// ended returns a channel that is closed when the log has failed for good; nil if the log
+// can't say so.
 func (cl *cluster) ended() <-chan struct{} {
 	if m, ok := cl.log.(ender); ok {
 		return m.Ended()
@@ -95,7 +96,7 @@ func (cl *cluster) ended() <-chan struct{} {
 	return nil
 }
 
-// reason returns why nothing is kept any more.
+// reason returns why the cluster has stopped: the error of the log, or ErrClosed.
 func (cl *cluster) reason() error {
 	if m, ok := cl.log.(ender); ok && m.Err() != nil {
 		return m.Err()
@@ -103,8 +104,8 @@ func (cl *cluster) reason() error {
 	return ErrClosed
 }
 
-// run keeps what is assigned to this process until the engine is closed, or its log
-// is of no use any more.
+// run runs the shards that are assigned to this process, until the engine is closed or
+// its log has failed for good.
 func (cl *cluster) run() error {
 	keepers := map[int]*shardKeeper{}
 	ended := cl.ended()
@@ -129,7 +130,7 @@ func (cl *cluster) run() error {
 		}
 		select {
 		case <-changed:
-		case k := <-cl.left: // and may be wanted again
+		case k := <-cl.left: // the shard may be assigned to this process again
 			delete(keepers, k.number)
 		case <-stop:
 			stop = nil
@@ -140,7 +141,8 @@ func (cl *cluster) run() error {
 	}
 }
 
-// close ends all shards.
+// close stops all shards and waits until the engine has stopped. When ctx ends, the
+// shards stop at once.
 func (cl *cluster) close(ctx context.Context) {
 	cl.halt()
 	stop := context.AfterFunc(ctx, cl.rush)
@@ -148,14 +150,14 @@ func (cl *cluster) close(ctx context.Context) {
 	stop()
 }
 
-// troubles returns what keeps the cluster's work in this process from being done.
+// troubles returns the troubles with shards and limits in this process, the oldest first.
 func (cl *cluster) troubles() []Trouble {
 	list := append(cl.shardTable.troubles(), cl.placement.troubles()...)
 	slices.SortFunc(list, func(a, b Trouble) int { return a.Since.Compare(b.Since) })
 	return list
 }
 
-// ClusterInfo is who shares the work of a cluster.
+// ClusterInfo has the members of a cluster and its shards.
 type ClusterInfo struct {
 	Self    string           `json:"self"` // id of the member that was asked
 	Members []journal.Member `json:"members"`
@@ -163,17 +165,18 @@ type ClusterInfo struct {
 	Silent  []int            `json:"silent,omitempty"` // shards whose owners did not answer
 }
 
-// ShardInfo is a part of the work and how it goes on.
+// ShardInfo is a shard of a cluster, with its owner and its load.
 type ShardInfo struct {
 	journal.Shard
-	Name     string    `json:"name,omitempty"` // of the owner
-	Running  int       `json:"running"`        // attempts
-	Waiting  int       `json:"timers"`         // waits and deadlines
-	Behind   int       `json:"view_behind"`    // runs the view has yet to see
+	Name     string    `json:"name,omitempty"` // name of the owner
+	Running  int       `json:"running"`        // running attempts
+	Waiting  int       `json:"timers"`         // pending waits and deadlines
+	Behind   int       `json:"view_behind"`    // changed runs that are not in the view yet
 	Troubles []Trouble `json:"troubles,omitempty"`
 }
 
-// Cluster returns who shares the work. Without a cluster it reports false.
+// Cluster returns the members and shards of the cluster. ok is false if the engine is not
+// part of a cluster.
 func (e *Engine) Cluster(ctx context.Context) (info ClusterInfo, ok bool, err error) {
 	if e.cluster == nil {
 		return info, false, nil
@@ -183,7 +186,7 @@ func (e *Engine) Cluster(ctx context.Context) (info ClusterInfo, ok bool, err er
 		return info, true, err
 	}
 	info.Self, info.Members = e.cluster.log.Member(), status.Members
-	answers, silent, _ := e.gather(ctx, &call{Op: opStats}) // an error is that all are silent
+	answers, silent, _ := e.gather(ctx, &call{Op: opStats}) // an error means that no shard has answered: silent says so too
 	info.Silent = silent
 	for _, s := range status.Shards {
 		one := ShardInfo{Shard: s}

@@ -11,27 +11,28 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
-// What callers tell apart.
+// Errors that callers can test for with errors.Is.
 var (
-	ErrNotFound = machine.ErrUnknown  // there is no such run
-	ErrState    = machine.ErrState    // the run is not in a state for it
-	ErrConflict = machine.ErrConflict // the key belongs to a run of another workflow
-	ErrTooLarge = errors.New("too large")
+	ErrNotFound = machine.ErrUnknown      // no run has this id
+	ErrState    = machine.ErrState        // the command is not possible in the current state of the run
+	ErrConflict = machine.ErrConflict     // the key belongs to a run of another workflow
+	ErrTooLarge = errors.New("too large") // an input, a result or a request is larger than its limit
 )
 
-// commands does what callers ask of a shard, in their goroutines: it starts and changes
-// runs. Each change is made by the owner.
+// commands has the operations of a shard that start and change runs. They run in the
+// goroutines of the callers, and have the owner make each change.
 type commands struct{ sh *shard }
 
-// Cancel ends a run. The contexts of its attempts end, and what these still return is
-// noted and dropped. A dead run that is canceled leaves the dead letters.
+// Cancel cancels a run. The contexts of its attempts end. What their handlers still return
+// is only noted in the history. A dead run that is canceled is not listed as dead any more.
+// by is the name of the caller, which the history shows; so it is for the methods below.
 func (e *Engine) Cancel(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opCancel, By: by})
 }
 
-// Retry puts a dead run back to work: steps that failed get a new set of
-// attempts, what succeeded is kept. The run keeps its definition;
-// [Engine.RetryLatest] continues with the current one.
+// Retry continues a dead run: steps that failed get all their attempts again, and the
+// results of steps that succeeded are kept. The run keeps its definition;
+// [Engine.RetryLatest] continues with the current definition of the workflow.
 func (e *Engine) Retry(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opRetry, By: by})
 }
@@ -42,32 +43,34 @@ func (e *Engine) Wake(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opWake, By: by})
 }
 
-// Pause stops a run until Resume: nothing of it begins, and attempts that run are ended
-// and will be made again. Waits keep their times.
+// Pause stops a run until [Engine.Resume]: no attempt of it begins. Attempts that are
+// running are ended, and made again after Resume. Waits end at the same times as before.
 func (e *Engine) Pause(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opPause, By: by})
 }
 
-// Resume lets a run go on that was paused.
+// Resume continues a run that was paused.
 func (e *Engine) Resume(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opResume, By: by})
 }
 
-// Postpone has a run wait until a time of the calendar. Attempts that run are ended, and
-// made again then; they do not count.
+// Postpone makes a run wait until a point in time, by the wall clock. Attempts that are
+// running are ended and made again at that time; they do not count for the policy.
 func (e *Engine) Postpone(ctx context.Context, id string, until time.Time, by string) error {
 	return e.change(ctx, id, &call{Op: opPostpone, Until: until, By: by})
 }
 
-// Reset forgets what a run has spent: attempts, windows and lost ones.
+// Reset sets the counters of a run to zero: attempts that count for the policy, windows
+// ([MaxWindows]) and lost attempts.
 func (e *Engine) Reset(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opReset, By: by})
 }
 
-// decision is a method of the machine that decides about a command of a caller.
+// decision is a method of the machine that returns the record of a caller's command, or
+// why the command is not possible.
 type decision func(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error)
 
-// change changes a run as the machine decides.
+// change records the decision about a run.
 func (c *commands) change(ctx context.Context, asked *call, decide decision) error {
 	return c.changeSteps(ctx, asked, func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error) {
 		rec, err := decide(m, run, by, now)
@@ -78,7 +81,7 @@ func (c *commands) change(ctx context.Context, asked *call, decide decision) err
 	})
 }
 
-// changeSteps is change for a decision with a record for each step.
+// changeSteps is change for a decision that returns a record for each step.
 func (c *commands) changeSteps(ctx context.Context, asked *call, decide func(m *machine.Machine, run machine.ID, by string, now int64) ([]machine.Record, error)) error {
 	return c.with(ctx, string(asked.Op), asked.ID, func(t *turn, run machine.ID) error {
 		recs, err := decide(t.o.m, run, name(asked.By), t.now)
@@ -89,7 +92,8 @@ func (c *commands) changeSteps(ctx context.Context, asked *call, decide func(m *
 	})
 }
 
-// retry puts a dead run back to work, unless an attempt of it still runs.
+// retry is the decision of [Engine.Retry]. It fails if the handler of a stuck attempt of the
+// run has not returned.
 func (c *commands) retry(m *machine.Machine, run machine.ID, by string, now int64) (machine.Record, error) {
 	if err := c.sh.dispatcher.checkStuck(run); err != nil {
 		return machine.Record{}, err
@@ -97,7 +101,7 @@ func (c *commands) retry(m *machine.Machine, run machine.ID, by string, now int6
 	return m.Retry(run, by, now)
 }
 
-// with asks the owner to do something with a run.
+// with has the owner call f with a run. what is the name of the command, for errors.
 func (c *commands) with(ctx context.Context, what, id string, f func(*turn, machine.ID) error) error {
 	run, err := machine.ParseID(id)
 	if err != nil {
@@ -109,12 +113,14 @@ func (c *commands) with(ctx context.Context, what, id string, f func(*turn, mach
 	return nil
 }
 
-// overWords are the states of runs that have left the memory, in words.
+// overWords has the words for the states of runs that are not in memory any more, as the
+// end of the sentence "run X ...".
 var overWords = map[string]string{
 	StateSucceeded: "has succeeded", StateCanceled: "was canceled", StateReplaced: "was replaced", StateDead: "is dead",
 }
 
-// explain makes an error clearer if the run is not in memory any more.
+// explain turns ErrNotFound into an ErrState that names the state of the run, if the run has
+// ended and is stored, but is not in memory any more.
 func (c *commands) explain(ctx context.Context, what, id string, err error) error {
 	if !errors.Is(err, ErrNotFound) {
 		return err
@@ -125,10 +131,10 @@ func (c *commands) explain(ctx context.Context, what, id string, err error) erro
 	return err
 }
 
-// Replay starts a new run in the place of one that has ended, by the same
-// definition, with another input if it is not nil. A dead run is replaced by it,
-// and leaves the dead letters. The input is prepared and checked like that of
-// [Engine.Start], as far as this engine has a workflow of the name.
+// Replay starts a new run with the definition of a run that has ended. The new run has the
+// same input, unless input is not nil. If the old run is dead, it becomes replaced and is
+// not listed as dead any more. A new input is prepared and checked like that of
+// [Engine.Start], if the workflow is registered in this engine.
 func (e *Engine) Replay(ctx context.Context, id string, input json.RawMessage, by string) (Started, error) {
 	if input != nil {
 		i, err := e.Get(ctx, id)
@@ -156,16 +162,17 @@ func (c *commands) replay(ctx context.Context, id string, input json.RawMessage,
 	})
 }
 
-// RerunRequest is what [Engine.Rerun] starts anew.
+// RerunRequest says which run [Engine.Rerun] repeats, and from which step on.
 type RerunRequest struct {
 	Run  string // id of a run that has ended
 	Step string // first step of the new run
-	By   string // who asks for it; shown as the source of the new run
+	By   string // name of the caller; the source of the new run
 }
 
-// Rerun starts a new run in the place of one that has ended. The new run begins with
-// the step of the request and keeps the results of the steps before it. It follows the
-// definition of the old run; [Engine.RetryLatest] follows the current one.
+// Rerun starts a new run that repeats a part of a run that has ended: the step of the
+// request and all steps that depend on it. The new run keeps the results of the other steps
+// that succeeded. If the old run is dead, it becomes replaced. The new run has the
+// definition of the old one; [Engine.RetryLatest] uses the current definition.
 func (e *Engine) Rerun(ctx context.Context, r RerunRequest) (Started, error) {
 	return e.started(e.of(ctx, r.Run, &call{Op: opRerun, Step: r.Step, By: r.By}))
 }
@@ -186,8 +193,8 @@ func (c *commands) rerun(ctx context.Context, id, step, by string) (*Started, er
 	})
 }
 
-// repeat starts a run like another one. change says what differs, and returns the
-// definition that the new run follows.
+// repeat starts a run with the input of another one. change may change the start, and
+// returns the definition of the new run.
 func (c *commands) repeat(ctx context.Context, id, by string, change func(*machine.Run, *machine.Start) (*machine.Definition, error)) (*Started, error) {
 	r, err := c.sh.queries.load(ctx, id)
 	if err != nil {
@@ -215,9 +222,9 @@ func (c *commands) repeat(ctx context.Context, id, by string, change func(*machi
 	return &Started{ID: s.ID.String()}, nil
 }
 
-// origin returns the first run of the chain of repetitions that r ends, and its key.
-// Runs of earlier versions have only the previous run: they are followed as far as
-// they are kept.
+// origin returns the first run of the chain of repetitions whose last run is r, and the key
+// of that first run. A run that an earlier version has stored knows only the run before it:
+// origin follows the chain to the oldest run that is still stored.
 func (c *commands) origin(ctx context.Context, r *machine.Run) (id machine.ID, key string, err error) {
 	for {
 		id, key, known := r.Origin()
@@ -235,8 +242,8 @@ func (c *commands) origin(ctx context.Context, r *machine.Run) (id machine.ID, k
 	}
 }
 
-// repeatIn starts a run, and says of a dead one that the new one does its work. Both
-// or neither: of two who repeat a dead run at once, one is refused.
+// repeatIn starts the run s and, if r is dead, records that the new run replaces r. It does
+// both or neither: if two callers repeat a dead run at the same time, the second one fails.
 func (c *commands) repeatIn(t *turn, r *machine.Run, s *machine.Start, def *machine.Definition) error {
 	if r.Outcome == machine.Dead {
 		if _, err := t.o.m.Replace(r.ID, r.ID, t.now); err != nil {

@@ -12,72 +12,76 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Config says how an engine works. Dir or Log must be set.
+// Config has the settings of an engine. Set either Dir or Log; with a Log that is a
+// [journal.Cluster], Dir may be set too.
 type Config struct {
-	// Dir is the folder that keeps everything. It is made if it is not there.
-	// One process at a time can use it.
+	// Dir is the folder in which the engine stores all data. It is created if it does
+	// not exist. Only one process at a time can use it.
 	Dir string
 
-	// Log keeps the log instead of a folder. One that is a journal.Cluster is shared
-	// with other processes: then Dir is where this one keeps what it lists and
-	// searches, and may be lost.
+	// Log stores the log instead of a folder. A Log that is a [journal.Cluster] is
+	// shared with other processes. With a cluster, Dir has only the views of this
+	// process, for lists and searches: the engine rebuilds them if the folder is lost.
+	// Without Dir there are no views, and lists come from memory.
 	Log journal.Log
 
-	// Durability says when something is stored. The zero value means on disk.
+	// Durability says when data counts as stored. The zero value, [Full], means when it
+	// is on disk.
 	Durability Durability
 
-	// Workflows are those whose runs this process can work on. A workflow that is
-	// given to Start is added.
+	// Workflows are the workflows whose runs this process can execute. [Engine.Start]
+	// adds the workflow that it is called with.
 	Workflows []*Workflow
 
-	// Handlers do the work of steps that are data, by name.
+	// Handlers are the functions, by name, that execute the steps made by [Call].
 	Handlers map[string]Handler
 
-	// Concurrency is how many attempts are made at once. 0 means 256. An attempt whose
-	// handler waits for another run by Wait counts: see [Engine.Wait].
+	// Concurrency limits how many attempts run at the same time. 0 means 256. An
+	// attempt whose handler waits for another run counts: see [Engine.Wait].
 	Concurrency int
 
-	// Retention is how long runs are kept that succeeded or were canceled. 0 means
-	// 14 days.
+	// Retention is how long runs that succeeded, were canceled or were replaced are
+	// kept. 0 means 14 days.
 	Retention time.Duration
 
 	// DeadRetention is how long dead runs are kept. 0 means 90 days.
 	DeadRetention time.Duration
 
-	// MaxPayload is the size of the largest input or output. 0 means 256 KiB,
-	// more than 512 KiB is refused.
+	// MaxPayload is the largest size of an input or output, in bytes. 0 means 256 KiB.
+	// Open fails if it is more than 512 KiB.
 	MaxPayload int
 
-	// Grace is how long an attempt may take to end after its context has, before
-	// it is held to be stuck. 0 means 10 seconds.
+	// Grace is how long a handler may take to return after its context has ended. After
+	// that the attempt fails as stuck. 0 means 10 seconds.
 	Grace time.Duration
 
-	// Logger gets what an operator should know. nil means slog.Default.
+	// Logger gets messages for operators. nil means slog.Default.
 	Logger *slog.Logger
 
-	// Observer is shown all events, in order. It must not block for long: events
-	// are dropped, and counted, when it is too far behind.
+	// Observer is called with each event, in order. It must not block for long: when it
+	// is too far behind, events are dropped, and the log says how many.
 	Observer func(retry.Event)
 
-	// Redact is applied to the text of every error before it is stored or shown.
+	// Redact is applied to the texts of errors, progress and memos before they are
+	// stored or shown. nil means no change.
 	Redact func(string) string
 
-	// Rand draws the randomness of waits and ids. nil means a good source; a test
-	// wants the same one every time. It is called by one goroutine.
+	// Rand returns random numbers for waits and ids. nil means a random seed. Tests set
+	// it to get the same numbers every time. Calls never overlap.
 	Rand func() uint64
 
-	snapshotAfter int64                          // bytes of log between snapshots, at least; tests want them often
-	maxCalls      int                            // requests of other processes that are handled at once; tests want few
-	uptime        func() (time.Duration, string) // time since boot, and the boot's id; nil reads the machine's; virtual time has none
+	snapshotAfter int64                          // least number of bytes of log between snapshots; tests set it to get many snapshots
+	maxCalls      int                            // limit of requests of other processes that are handled at once; tests set it low
+	uptime        func() (time.Duration, string) // returns the time since boot and the id of the boot; nil reads those of the machine; tests with virtual time return 0 and ""
 }
 
-// Durability says when something is stored.
+// Durability says when data counts as stored.
 type Durability int
 
 // The durabilities.
 const (
-	Full Durability = iota // on disk before the answer: survives the loss of power
-	OS                     // with the operating system: survives the end of the process
+	Full Durability = iota // written and synced to disk: survives a power failure
+	OS                     // written to the operating system: survives the end of the process
 )
 
 const (
@@ -85,7 +89,8 @@ const (
 	maxError   = 4 << 10
 )
 
-// withDefaults returns the config with its zero values replaced.
+// withDefaults returns the config with its zero values replaced by defaults, and all
+// errors in it.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	check := func(name string, v int64) {

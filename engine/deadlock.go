@@ -14,25 +14,25 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// A handler that waits for another run keeps its place meanwhile. If all places are
-// kept in this way by handlers that wait for runs which need one of these places,
-// nothing goes on. Engine.Wait knows from its context which attempt it is called in,
-// so such a deadlock is found, and not guessed.
+// A handler that waits for another run keeps its place meanwhile. If handlers that wait
+// have all places, and the runs that they wait for need one of these places, that is a
+// deadlock. Engine.Wait knows from its context which attempt calls it, so a deadlock is
+// detected exactly and not by a timeout.
 
 const (
-	deadlockEvery  = time.Second      // between two searches while handlers wait
-	deadlockRemote = 10 * time.Second // the same, while the states of runs are asked of other processes
-	deadlockAfter  = time.Minute      // how long runs of other processes must be queued for it
+	deadlockEvery  = time.Second      // time between two checks while handlers wait
+	deadlockRemote = 10 * time.Second // the same, if other processes must be asked for states of runs
+	deadlockAfter  = time.Minute      // how long a deadlock with runs of other processes must last before it is reported
 )
 
-// deadlockWatcher has the calls of Wait that are made in handlers of this process, and
-// looks for deadlocks among them.
+// deadlockWatcher knows the calls of Engine.Wait by handlers of this process, and looks for
+// deadlocks among them.
 type deadlockWatcher struct {
 	router *router
 
 	mu       sync.Mutex
-	waits    map[handlerWait]int // how many calls there are of each
-	watching bool                // the goroutine that looks for deadlocks runs
+	waits    map[handlerWait]int // number of calls of Wait, by attempt and run
+	watching bool                // the goroutine that looks for deadlocks is running
 	closed   bool
 	stop     context.CancelFunc
 	watch    sync.WaitGroup
@@ -44,7 +44,8 @@ type handlerWait struct {
 	run     machine.ID
 }
 
-// begin notes that a handler waits for a run, and returns a function that ends that.
+// begin notes that a handler waits for a run. The caller must call end when the handler does
+// not wait any more.
 func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -65,8 +66,8 @@ func (w *deadlockWatcher) begin(a *attempt, run machine.ID) (end func()) {
 	}
 }
 
-// list returns which runs each attempt waits for. Without any, it reports that the
-// goroutine that looks for deadlocks may end.
+// list returns the runs that each attempt waits for. If no attempt waits, ends is true, and
+// the goroutine that looks for deadlocks must end.
 func (w *deadlockWatcher) list() (waits map[*attempt][]machine.ID, ends bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,9 +93,9 @@ func (w *deadlockWatcher) close() {
 	w.watch.Wait()
 }
 
-// run looks for deadlocks for as long as handlers wait for runs. The
-// shards of a process are not looked at in the same moment: what is found counts
-// when it is found twice.
+// run looks for deadlocks as long as handlers wait for runs. It reads the shards of the
+// process one after the other, not at the same moment. So it reports a deadlock only if it
+// finds it twice in a row.
 func (w *deadlockWatcher) run(ctx context.Context) {
 	var last deadlock
 	since := time.Now()
@@ -111,7 +112,7 @@ func (w *deadlockWatcher) run(ctx context.Context) {
 		}
 		found, err := w.find(ctx, waits)
 		if err != nil {
-			continue // a shard can't answer, which is a trouble of its own
+			continue // a shard can't answer: it reports that trouble itself
 		}
 		if wait = deadlockEvery; found.remote > 0 {
 			wait = deadlockRemote
@@ -128,8 +129,8 @@ func (w *deadlockWatcher) run(ctx context.Context) {
 	}
 }
 
-// report makes a deadlock a trouble of the shard of its first attempt, where
-// troubles are looked for, or clears the trouble if there is none.
+// report makes a deadlock a trouble of the shard of its first attempt, and clears the
+// trouble of all other shards.
 func (w *deadlockWatcher) report(d deadlock) {
 	for _, sh := range w.router.shards() {
 		if len(d.attempts) == 0 || sh.number != d.shard {
@@ -146,16 +147,16 @@ func (w *deadlockWatcher) report(d deadlock) {
 	}
 }
 
-// deadlock is a set of attempts that wait for each other's places. Without attempts
-// there is none.
+// deadlock is a set of attempts that wait for each other's places. The zero value means no
+// deadlock.
 type deadlock struct {
-	attempts []string // id of the run, step and number of each
-	shard    int      // of the first
-	remote   int      // runs of other processes that are queued, and waited for
-	text     string
+	attempts []string // run id, step and number of each attempt
+	shard    int      // shard of the first attempt
+	remote   int      // number of queued runs of other processes that the attempts wait for
+	text     string   // description for operators
 }
 
-// find looks at all shards of this process.
+// find reads the state of all shards of this process and looks for a deadlock.
 func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine.ID) (d deadlock, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fanOut)
 	defer cancel()
@@ -176,7 +177,8 @@ func (w *deadlockWatcher) find(ctx context.Context, waits map[*attempt][]machine
 	return g.deadlock(g.stuck()), nil
 }
 
-// askElsewhere asks for the states of runs that other processes own.
+// askElsewhere asks other processes for the states of their runs, and keeps only the queued
+// ones in g.elsewhere.
 func (w *deadlockWatcher) askElsewhere(ctx context.Context, g *waitGraph) {
 	for id := range g.elsewhere {
 		if i, err := w.router.process.getRun(ctx, id.String()); err == nil && i.State == StateQueued {
@@ -188,50 +190,52 @@ func (w *deadlockWatcher) askElsewhere(ctx context.Context, g *waitGraph) {
 	g.asked = true
 }
 
-// waitGraph is who waits for what in this process.
+// waitGraph has the attempts of this process and the runs that they wait for.
 type waitGraph struct {
-	places     int  // of the process
+	places     int  // number of places of the process
 	full       bool // no place is free
 	attempts   map[attemptKey]*waitingAttempt
 	runs       map[machine.ID]*waitedRun
 	stepLimits map[limitKey]int
 	runLimits  map[limitKey]*runLimit
-	elsewhere  map[machine.ID]string // runs that no shard of this process has: the workflow of one that is queued
-	asked      bool                  // elsewhere has only runs that are queued
+	elsewhere  map[machine.ID]string // runs that no shard of this process has, with their workflows once they were asked for
+	asked      bool                  // other processes were asked: elsewhere has only queued runs
 }
 
-// limitKey is what a limit holds for; without a step, for the runs of the workflow.
+// limitKey says what a limit applies to: attempts of a step, or runs of the workflow if step
+// is "".
 type limitKey struct {
 	shard          int
 	workflow, step string
 }
 
-// runLimit is a limit of runs that is used up, and the runs that use it.
+// runLimit is a used-up limit of runs in progress, and the runs that count for it.
 type runLimit struct {
 	limit, active int
 	runs          []machine.ID
 }
 
-// waitingAttempt is an attempt that is being made.
+// waitingAttempt is a running attempt, which may wait for runs.
 type waitingAttempt struct {
 	attemptKey
 	limitKey
 	number int
-	waits  []machine.ID // none: it does something
-	stuck  bool
+	waits  []machine.ID // the runs that its handler waits for; nil if it does not wait
+	stuck  bool         // all runs that it waits for are blocked, as far as is known
 }
 
-// waitedRun is a run that an attempt waits for, or that uses a limit.
+// waitedRun is a run that an attempt waits for, or that counts for a used-up limit.
 type waitedRun struct {
 	shard    int
 	workflow string
-	goesOn   bool     // it is over, or something else than an attempt is waited for
-	running  []int    // steps
-	queued   []string // names of steps
-	hasPlace bool     // among the runs that a limit counts
+	goesOn   bool     // the run is not blocked by places: it has ended, is paused, or waits for a time or a handler
+	running  []int    // indexes of running steps
+	queued   []string // names of queued steps
+	hasPlace bool     // the run counts for the limit of runs
 }
 
-// addShard adds the attempts and runs of a shard to the graph. It is called by the owner.
+// addShard adds the attempts and runs of a shard to the graph. The owner's goroutine calls
+// it.
 func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
 	for _, a := range sh.dispatcher.running {
 		g.attempts[a.key] = &waitingAttempt{
@@ -258,7 +262,7 @@ func (g *waitGraph) addShard(sh *shard, waits map[*attempt][]machine.ID) {
 	}
 }
 
-// addRun adds a run to the graph, and the limits it is queued for.
+// addRun adds a run to the graph, and the limits that its queued steps wait for.
 func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	if g.runs[run.ID] != nil {
 		return
@@ -285,7 +289,7 @@ func (g *waitGraph) addRun(sh *shard, run *machine.Run) {
 	}
 }
 
-// addRunLimit adds a limit of runs that is used up, with the runs that use it.
+// addRunLimit adds a limit of runs with the runs that count for it, if it is used up.
 func (g *waitGraph) addRunLimit(sh *shard, workflow string, limit int) {
 	w := sh.owner.m.Workflows()[workflow]
 	key := limitKey{shard: sh.number, workflow: workflow}
@@ -302,9 +306,9 @@ func (g *waitGraph) addRunLimit(sh *shard, workflow string, limit int) {
 	}
 }
 
-// stuck returns the attempts that can't go on: each waits only for runs that can't.
-// All that wait are held to be stuck first, and then those are let go that wait for a
-// run which can go on, until there are none.
+// stuck returns the attempts that wait only for blocked runs. It first assumes that all
+// waiting attempts are stuck. Then it clears those that wait for a run that can go on, and
+// repeats this until nothing changes.
 func (g *waitGraph) stuck() (list []*waitingAttempt) {
 	for _, a := range g.attempts {
 		a.stuck = len(a.waits) > 0
@@ -328,16 +332,17 @@ func (g *waitGraph) stuck() (list []*waitingAttempt) {
 	return list
 }
 
-// String tells the attempt from all others.
+// String identifies the attempt.
 func (a *waitingAttempt) String() string {
 	return fmt.Sprintf("%s/%s/%d", a.run, a.limitKey.step, a.number)
 }
 
-// canGoOn reports whether something of the run can happen.
+// canGoOn reports whether a run is not blocked: an attempt of it can begin or end, or it
+// waits for something else.
 func (g *waitGraph) canGoOn(id machine.ID) bool {
 	r := g.runs[id]
 	if r == nil {
-		_, queued := g.elsewhere[id] // before it was asked for, it may be
+		_, queued := g.elsewhere[id] // until other processes were asked, all their runs count as queued
 		return !queued
 	}
 	if r.goesOn {
@@ -351,7 +356,8 @@ func (g *waitGraph) canGoOn(id machine.ID) bool {
 	return slices.ContainsFunc(r.queued, func(step string) bool { return g.missing(r, step) == "" })
 }
 
-// missing returns what a step in the queue can't get, empty if it can get everything.
+// missing returns the limit, in words, that keeps a queued step from beginning; "" if there
+// is none.
 func (g *waitGraph) missing(r *waitedRun, step string) string {
 	all := func(of func(*waitingAttempt) bool) (n int, stuck bool) {
 		for _, a := range g.attempts {
@@ -384,7 +390,7 @@ func (g *waitGraph) missing(r *waitedRun, step string) string {
 	return fmt.Sprintf("all %d runs of workflow %s that may be in progress (its limit of runs)", l.limit, r.workflow)
 }
 
-// deadlock describes what is stuck.
+// deadlock describes the deadlock of the stuck attempts.
 func (g *waitGraph) deadlock(stuck []*waitingAttempt) (d deadlock) {
 	if len(stuck) == 0 || len(g.elsewhere) > 0 && !g.asked {
 		return d
@@ -429,7 +435,8 @@ func (g *waitGraph) deadlock(stuck []*waitingAttempt) (d deadlock) {
 	return d
 }
 
-// counted returns how many there are of each name, as "4 attempts of a/b and 1 of c/d wait".
+// counted returns a text with the count of each name, as "4 attempts of a/b and 1 of c/d
+// wait". verb follows a total of 1, and verbs any other total.
 func counted(counts map[string]int, noun, verb, verbs string) string {
 	total := 0
 	var parts []string

@@ -14,33 +14,33 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// dispatcher begins attempts while there are places for them, and has those that run. It
-// is called by the owner, but for handlerStuck, stuckCount and handlerReturned.
+// dispatcher begins attempts while places are free, and knows the running attempts. Only the
+// owner's goroutine calls it, except for handlerStuck, stuckCount and handlerReturned.
 type dispatcher struct {
 	sh *shard
 	o  *owner
 
 	running  map[attemptKey]*attempt
-	stuck    map[stuckHandler]bool // true for those that have returned before the owner knew that they are stuck
-	stuckNow atomic.Int64          // handlers that are stuck and have not returned
-	launches []*attempt            // that begin when the entry is stored
-	stops    []stop
-	known    int64 // version of the registry that parked steps were compared with
+	stuck    map[stuckHandler]bool // stuck handlers; true if the handler returned before the owner knew that it was stuck
+	stuckNow atomic.Int64          // number of stuck handlers that have not returned
+	launches []*attempt            // attempts to begin when the entry is stored
+	stops    []stop                // attempts to cancel when the entry is stored
+	known    int64                 // version of the registry at the last check of parked steps
 
-	offset   int  // of the queue that comes first
-	more     bool // the entry was full before everything was begun
-	full     bool // there was no place for another attempt
-	held     bool // others wait for an attempt that runs alone
+	offset   int  // index of the queue to begin with
+	more     bool // the entry was full before all queues were empty: another turn must follow at once
+	full     bool // no place was free for another attempt
+	held     bool // attempts must wait, because a suspect runs alone or is about to
 	suspects suspects
 }
 
-// stop is an attempt whose context is to be canceled.
+// stop is an attempt whose context is to be canceled with a cause.
 type stop struct {
 	*attempt
 	cause error
 }
 
-// stuckHandler is an attempt that was given up while its handler was running.
+// stuckHandler identifies an attempt that failed as stuck while its handler was running.
 type stuckHandler struct {
 	attemptKey
 	number int
@@ -53,8 +53,9 @@ func (d *dispatcher) init(sh *shard) {
 	d.suspects.d = d
 }
 
-// dispatch begins attempts while there are places: of suspects, and then one of each queue in
-// turn. A suspect that has to run alone comes last, or no other attempt would ever begin.
+// dispatch begins attempts while places are free: first those of suspects, then one from each
+// queue in turn. A suspect that has to run alone comes last, because no other attempt can
+// begin while it waits.
 func (d *dispatcher) dispatch() {
 	d.full, d.held = false, false
 	d.suspects.dispatch()
@@ -80,7 +81,8 @@ func (d *dispatcher) dispatchQueues() {
 	d.more = d.o.turn.isFull()
 }
 
-// dispatchFrom begins an attempt from the queue, if there may be one.
+// dispatchFrom begins an attempt of the first step in the queue, if the limits allow it. It
+// returns whether the step has left the queue.
 func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
 	sh := d.sh
 	runs, attempts := sh.handlers.limits(q.Workflow.Name, q.Step)
@@ -109,7 +111,8 @@ func (d *dispatcher) dispatchFrom(q *machine.Queue) bool {
 	return true
 }
 
-// parkStep lets a step wait for its handler, once there was time to register it.
+// parkStep records that a step waits for its handler. It does nothing during the registration
+// time, in which the handler may still be registered.
 func (d *dispatcher) parkStep(run *machine.Run, step int) bool {
 	if d.o.isRegistering() {
 		return false
@@ -119,7 +122,7 @@ func (d *dispatcher) parkStep(run *machine.Run, step int) bool {
 	return true
 }
 
-// unpark lets steps go on whose handlers are known by now.
+// unpark records that parked steps continue whose handlers have been registered.
 func (d *dispatcher) unpark() {
 	version := d.sh.handlers.version.Load()
 	if version == d.known {
@@ -141,7 +144,8 @@ func (d *dispatcher) unpark() {
 	}
 }
 
-// launch records that an attempt begins, and has it begun when that is stored.
+// launch records that an attempt begins. The handler is called when the record is stored.
+// trial is nil for a step that is not a suspect.
 func (d *dispatcher) launch(run *machine.Run, step int, handler Handler, trial *trial, rec *machine.Record) {
 	d.o.turn.must(rec)
 	a := d.newAttempt(run, step, handler, rec)
@@ -162,7 +166,7 @@ func (d *dispatcher) newAttempt(run *machine.Run, step int, handler Handler, rec
 	origin, key, _ := run.Origin()
 	a.task.Origin, a.task.OriginKey = origin.String(), key
 	a.outputs = slices.Clone(run.Outputs())
-	// At the run's own deadline the owner ends it, and says why.
+	// The attempt needs no timeout for the deadline of the run: the owner ends the run.
 	if rec.Deadline != 0 && rec.Deadline != run.Deadline {
 		if a.timeout = time.Duration(rec.Deadline - rec.At); a.timeout <= 0 {
 			a.timeout, a.handler = 0, timedOutInQueue(def.Policy.TotalTimeout)
@@ -173,18 +177,18 @@ func (d *dispatcher) newAttempt(run *machine.Run, step int, handler Handler, rec
 	return a
 }
 
-// timedOutInQueue is called instead of the handler of a step whose total timeout ended
-// before the attempt could begin.
+// timedOutInQueue returns a handler that only fails. It replaces the handler of a step whose
+// total timeout ended before the attempt could begin.
 func timedOutInQueue(total time.Duration) Handler {
 	return func(context.Context, *Task) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the step's total timeout of %v ended in the queue for a free place; the handler was not called", ErrTimeout, total)
 	}
 }
 
-// limit returns how many attempts a policy allows.
+// limit returns the number of attempts that a policy allows.
 func limit(p retry.Policy) int { return cmp.Or(p.Attempts, 1) }
 
-// act begins and ends attempts, as was decided in the turn, now that it is stored.
+// act begins and cancels attempts as the turn has decided. The turn must be stored.
 func (d *dispatcher) act() {
 	for i, a := range d.launches {
 		d.sh.attempts.Add(1)
@@ -215,7 +219,8 @@ func (d *dispatcher) conclude(r *machine.Result) {
 	}
 }
 
-// noteStuck notes that a handler is stuck, or that it has returned. Either may come first.
+// noteStuck notes that a handler is stuck, or that a stuck handler has returned. It is called
+// once for each, in any order; the second call removes the handler.
 func (d *dispatcher) noteStuck(h stuckHandler, returned bool) {
 	if _, known := d.stuck[h]; known {
 		delete(d.stuck, h)
@@ -224,14 +229,15 @@ func (d *dispatcher) noteStuck(h stuckHandler, returned bool) {
 	}
 }
 
-// handlerStuck counts a handler that is given up.
+// handlerStuck counts a handler whose attempt fails as stuck. Any goroutine may call it.
 func (d *dispatcher) handlerStuck() { d.stuckNow.Add(1) }
 
-// stuckCount returns how many handlers are stuck and have not returned.
+// stuckCount returns the number of stuck handlers that have not returned. Any goroutine may
+// call it.
 func (d *dispatcher) stuckCount() int64 { return d.stuckNow.Load() }
 
-// handlerReturned says that a handler which was given up has returned after all. It is
-// called by the goroutine of the handler.
+// handlerReturned notes that a stuck handler has returned. The goroutine of the handler calls
+// it.
 func (d *dispatcher) handlerReturned(h stuckHandler) {
 	d.stuckNow.Add(-1)
 	select {
@@ -240,8 +246,8 @@ func (d *dispatcher) handlerReturned(h stuckHandler) {
 	}
 }
 
-// checkStuck fails if an attempt of the run was given up and still runs: the run must not
-// begin again beside it.
+// checkStuck returns an error if a stuck handler of the run has not returned: the run must not
+// continue beside it.
 func (d *dispatcher) checkStuck(id machine.ID) error {
 	for h, returned := range d.stuck {
 		if h.run == id && !returned {
@@ -251,7 +257,7 @@ func (d *dispatcher) checkStuck(id machine.ID) error {
 	return nil
 }
 
-// progress records the progress of an attempt.
+// progress records the progress of an attempt, if the attempt is running.
 func (d *dispatcher) progress(key attemptKey, attempt int, progress json.RawMessage) error {
 	if rec, ok := d.o.m.Report(key.run, key.step, attempt, progress, d.o.turn.now); ok {
 		d.o.turn.must(&rec)
@@ -259,7 +265,7 @@ func (d *dispatcher) progress(key attemptKey, attempt int, progress json.RawMess
 	return nil
 }
 
-// stopAttempts has the attempts of a run end when that is stored.
+// stopAttempts cancels the contexts of all attempts of a run when the turn is stored.
 func (d *dispatcher) stopAttempts(run *machine.Run, cause error) {
 	for i := range run.Steps {
 		if a := d.running[attemptKey{run.ID, i}]; a != nil {
@@ -268,8 +274,8 @@ func (d *dispatcher) stopAttempts(run *machine.Run, cause error) {
 	}
 }
 
-// releaseAll ends all attempts, because the engine is being closed or the shard given
-// away.
+// releaseAll cancels the contexts of all attempts, because the engine is being closed or
+// another process takes over the shard.
 func (d *dispatcher) releaseAll() {
 	cause := ErrShutdown
 	if d.sh.given.Load() {
@@ -280,10 +286,11 @@ func (d *dispatcher) releaseAll() {
 	}
 }
 
-// abandon ends all attempts, and gives their places back. Their results are not stored.
+// abandon cancels all attempts and gives back their places, when the owner has stopped. Their
+// results are not stored.
 func (d *dispatcher) abandon() {
 	for _, a := range d.launches {
-		a.ended.Store(true) // it did not begin
+		a.ended.Store(true) // its handler was never called
 		if a.lent {
 			a.left.Store(true)
 		} else {
@@ -300,8 +307,8 @@ func (d *dispatcher) abandon() {
 	d.suspects.leave()
 }
 
-// lendPlaces lets other shards have the places of attempts that can't begin, or whose end
-// can't be stored, for as long as nothing can.
+// lendPlaces lets other shards use the places of this shard while it can't store anything:
+// those of attempts that can't begin, and those of attempts that have ended.
 func (d *dispatcher) lendPlaces() {
 	sh := d.sh
 	for _, a := range d.launches {
@@ -317,12 +324,12 @@ func (d *dispatcher) lendPlaces() {
 			a.leave()
 		}
 	}
-	sh.places.leave(sh) // it can't use one
+	sh.places.leave(sh) // the shard can't use a free place now
 	d.suspects.leave()
 }
 
-// reclaimPlaces takes the places back. For a while there may be more attempts than there
-// should be.
+// reclaimPlaces takes back the places that lendPlaces lent for attempts that begin now. For a
+// short time more attempts may run than Config.Concurrency allows.
 func (d *dispatcher) reclaimPlaces() {
 	for _, a := range d.launches {
 		if a.lent {
@@ -333,15 +340,16 @@ func (d *dispatcher) reclaimPlaces() {
 	}
 }
 
-// places are how many attempts the process may make. Its shards share them.
+// places is a semaphore for the attempts of the process (Config.Concurrency). The shards of
+// the process share it.
 type places struct {
 	mu      sync.Mutex
-	free    int
-	waiting []*shard // shards that found none, the first first
+	free    int      // number of free places; negative after reclaim
+	waiting []*shard // shards that wait for a free place, in order
 }
 
-// take takes a place for the shard. If there is none, the shard is woken when there may be
-// one.
+// take takes a place for the shard. If none is free, it returns false, and the shard is woken
+// when one may be free.
 func (p *places) take(sh *shard) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -362,7 +370,7 @@ func (p *places) none() bool {
 	return p.free <= 0
 }
 
-// reclaim takes a place that was lent, whether there is one or not.
+// reclaim takes a place even if none is free.
 func (p *places) reclaim() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -378,7 +386,7 @@ func (p *places) give() {
 	}
 }
 
-// pass lets the next shard have what this one did not need.
+// pass wakes the next shard that waits, if this one was woken and did not use all free places.
 func (p *places) pass() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -387,7 +395,7 @@ func (p *places) pass() {
 	}
 }
 
-// wakeFirst wakes the first shard that waits. It needs the lock.
+// wakeFirst wakes the first shard that waits. The caller must hold the lock.
 func (p *places) wakeFirst() {
 	if len(p.waiting) == 0 {
 		return
@@ -400,7 +408,7 @@ func (p *places) wakeFirst() {
 	}
 }
 
-// leave forgets a shard that has ended.
+// leave removes a shard that can't begin attempts any more from the waiting shards.
 func (p *places) leave(sh *shard) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

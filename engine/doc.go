@@ -9,29 +9,33 @@
 //	eng, err := engine.Open(ctx, engine.Config{Dir: "data", Workflows: []*engine.Workflow{order}})
 //	run, err := eng.Start(ctx, order, input, engine.Key("order-4711"))
 //
-// A step is a plain function of the run's input. What it returns is kept, and a
-// step after it reads it with [Result]. Each step has a policy of its own, in the
-// text form of package retry; its waits outlive the process.
+// A step is a plain function of the run's input. The engine stores the value that
+// the function returns, and later steps read that value with [Result]. Each step has
+// a retry policy of its own, in the text form of package retry. A wait between two
+// attempts continues after a restart of the process.
 //
 // # What is promised
 //
-// A start that was acknowledged runs at least once until one outcome, and exactly
-// one outcome is recorded. No wait is shortened by the wall clock. Attempts never
-// exceed the policy; those in which the process ended are counted apart, and
-// limited apart. Cancellation is recorded before it is acted on. With the default
-// durability, what was acknowledged is on disk.
+//   - A run whose start was acknowledged runs until it has an outcome, and exactly
+//     one outcome is recorded.
+//   - A change of the wall clock never shortens a wait.
+//   - The number of attempts never exceeds the policy. Attempts that were lost
+//     because the process died have a counter and a limit of their own ([MaxLost]).
+//   - A cancellation is recorded before attempts are ended.
+//   - With the default durability, everything that was acknowledged is on disk.
 //
-// A step may run more than once: after a crash, it is not known how far it got.
-// Make steps idempotent: [Task.Origin] and [Task.Step] together are a key that stays
-// the same in all attempts, also when the run is retried, replayed or rerun.
+// A step may run more than once: after a crash, the engine does not know how far the
+// step got. Make steps idempotent: [Task.Origin] and [Task.Step] together are a key
+// that is the same in all attempts, also when the run is retried, replayed or rerun.
 //
 // # How it works
 //
-// The truth is a log of what happened. The state is in memory, a fold over the
-// log, and one goroutine owns it: it gathers what is asked of it, appends what
-// follows to the log in one write, and only then acts on it and answers. A
-// snapshot now and then lets the log be cut off. Lists and searches read a view,
-// which is written behind the log and can be deleted at any time.
+// The log of events is the source of truth. The state in memory is a fold over the
+// log, and one goroutine owns it. That goroutine collects requests, appends the
+// resulting records to the log in one write, and only then begins attempts and
+// answers the requests. Snapshots allow the beginning of the log to be removed.
+// Lists and searches read a view: a database that follows the log with a small
+// delay, and is rebuilt if it is deleted.
 //
 // # What it is not for
 //

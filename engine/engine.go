@@ -12,39 +12,39 @@ import (
 	"github.com/tideover/tideover/engine/move"
 )
 
-// ErrClosed says that the engine has been closed, or has stopped.
+// ErrClosed says that the engine has been closed, or has stopped because of an error.
 var ErrClosed = errors.New("the engine is closed")
 
 // Engine runs workflows. Its methods may be called by several goroutines.
 //
-// It has many methods because it is the whole of what a program uses: start, read and
-// change runs, schedules and workflows. Each method checks its arguments and passes a call
-// to a shard by the router; what a shard does is not here.
+// It has many methods because a program does everything through it: it starts, reads and
+// changes runs, schedules and workflows. Each method checks its arguments and sends a call
+// to a shard through the router. The shards do the work.
 type Engine struct {
 	process
 	router
 	deadlocks deadlockWatcher
 	log       journal.Log
 
-	observing chan struct{} // closed when the observer has seen everything; nil without one
-	done      chan struct{} // closed when nothing runs any more
-	err       error         // why; valid after done
+	observing chan struct{} // closed when the observer has got all events; nil without an observer
+	done      chan struct{} // closed when the engine has stopped
+	err       error         // why the engine has stopped; valid after done is closed
 }
 
-// process is what the engine and all its shards have in common.
+// process has the data that the engine and all its shards share.
 type process struct {
 	cfg        Config
 	hub        hub
 	handlers   registry
 	places     places
 	quarantine quarantine
-	pens       chan struct{} // as many views as it holds are written at a time
+	pens       chan struct{} // semaphore: limits how many views are written at the same time
 
-	getRun func(ctx context.Context, id string) (*Info, error) // from any shard
+	getRun func(ctx context.Context, id string) (*Info, error) // reads a run from any shard
 }
 
-// Open opens an engine, and goes on with everything that is not finished. In a
-// cluster it does so with the shards that fall to this process, as they do.
+// Open opens an engine and continues all runs that are not finished. In a cluster it
+// continues the runs of each shard when the shard is assigned to this process.
 func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -63,7 +63,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	if err := e.handlers.add(cfg.Workflows, cfg.Handlers); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	e.hub.wanted.Store(cfg.Observer != nil) // also what was lost with the last process is shown
+	e.hub.wanted.Store(cfg.Observer != nil) // before begin: the observer gets the events of attempts that were lost with the last process
 	if err := e.begin(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -75,7 +75,7 @@ func Open(ctx context.Context, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// begin opens what there is to open.
+// begin opens the log and joins the cluster, or opens the only shard without a cluster.
 func (e *Engine) begin(ctx context.Context) (err error) {
 	if e.log = e.cfg.Log; e.log == nil {
 		if e.log, err = openFolder(ctx, e.cfg); err != nil {
@@ -94,7 +94,7 @@ func (e *Engine) begin(ctx context.Context) (err error) {
 	return nil
 }
 
-// run waits until nothing runs any more.
+// run runs the shards until the engine stops, and closes the log and the event stream then.
 func (e *Engine) run() {
 	if e.cluster != nil {
 		e.err = e.cluster.run()
@@ -110,9 +110,10 @@ func (e *Engine) run() {
 	close(e.done)
 }
 
-// Close ends the engine: no attempt begins, and the contexts of those that run are
-// canceled. Close waits for them until its own context ends. What they have not finished begins again
-// when the engine is opened next, or at once by another process of the cluster.
+// Close stops the engine: no attempt begins any more, and the contexts of running attempts
+// are canceled. Close waits for these attempts until ctx ends. Attempts that have not
+// finished are made again when the engine is opened next, or soon by another process of
+// the cluster.
 func (e *Engine) Close(ctx context.Context) error {
 	if e.cluster != nil {
 		e.cluster.close(ctx)
@@ -132,10 +133,12 @@ func (e *Engine) Close(ctx context.Context) error {
 	return e.err
 }
 
-// Done is closed when the engine has stopped, by Close or because it can't go on.
+// Done returns a channel that is closed when the engine has stopped, by Close or because
+// of an error. [Engine.Err] returns the reason.
 func (e *Engine) Done() <-chan struct{} { return e.done }
 
-// Err returns why the engine has stopped.
+// Err returns why the engine has stopped: [ErrClosed] after Close. It is nil while the
+// engine runs.
 func (e *Engine) Err() error {
 	select {
 	case <-e.done:
@@ -145,18 +148,18 @@ func (e *Engine) Err() error {
 	}
 }
 
-// Backup copies everything to a folder, while the engine goes on. The copy is
-// opened like an engine's own folder. It has everything that was acknowledged
-// before the call, and attempts that were running then are lost in it. Of a
-// cluster the copy is one folder too, from which [move.Move] makes a cluster again.
+// Backup copies all data to the folder dir, while the engine keeps running. [Open] can
+// open the copy as [Config.Dir]. The copy has everything that was acknowledged before the
+// call; attempts that were running then count as lost in it. The backup of a cluster is
+// one folder too, and [move.Move] makes a cluster of it again.
 func (e *Engine) Backup(ctx context.Context, dir string) error {
 	_, err := e.BackupWithout(ctx, dir, nil)
 	return err
 }
 
-// BackupWithout is Backup of a cluster that has lost shards: what is in them is left
-// out. A shard that can be read, or may be later, is an error. Of a cluster it returns
-// what was copied.
+// BackupWithout is [Engine.Backup] for a cluster that has lost shards: it leaves out the
+// given shards. It fails if one of them can be read, or may become readable later. It
+// returns what was copied, but only for a cluster.
 func (e *Engine) BackupWithout(ctx context.Context, dir string, shards []int) (copied move.Moved, err error) {
 	if e.cluster != nil {
 		copied, err = move.Copy(ctx, e.cluster.log, dir, shards)
@@ -173,7 +176,8 @@ func (e *Engine) BackupWithout(ctx context.Context, dir string, shards []int) (c
 	return copied, nil
 }
 
-// DiskUsage returns the bytes that the engine's folder takes, by file.
+// DiskUsage returns the size in bytes of each file in [Config.Dir], by its path relative
+// to Dir.
 func (e *Engine) DiskUsage() (map[string]int64, error) {
 	sizes := map[string]int64{}
 	err := filepath.WalkDir(e.cfg.Dir, func(path string, d fs.DirEntry, err error) error {

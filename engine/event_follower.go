@@ -13,30 +13,30 @@ import (
 )
 
 const (
-	followBatch  = 256                    // events of another process that are taken at once
-	followPause  = 100 * time.Millisecond // between batches: a reader sees no difference
-	followWait   = 2 * time.Second        // for the first of a batch
+	followBatch  = 256                    // most events of another process in one answer
+	followPause  = 100 * time.Millisecond // pause between two requests to the same process
+	followWait   = 2 * time.Second        // how long the other process waits for a first event before it answers
 	membersEvery = time.Second            // how often the list of members is read
 )
 
-// followPolicy is how a member is waited for that does not answer.
+// followPolicy is the retry policy for a member that does not answer.
 var followPolicy = retry.Must("exponential(200ms..5s) attempts=unlimited")
 
-// remoteEvents are events of a process on their way to another.
+// remoteEvents is the answer of a process that another process asks for events.
 type remoteEvents struct {
 	Events []retry.Event `json:"events,omitempty"`
-	After  uint64        `json:"after"` // where to go on
+	After  uint64        `json:"after"` // sequence number to ask from next time
 }
 
-// eventFollower puts the events of all other processes of a cluster into the stream of this
-// one.
+// eventFollower adds the events of all other processes of a cluster to the event stream of
+// this process.
 type eventFollower struct {
 	hub  *hub
 	log  journal.Cluster
-	stop context.Context // until the engine is closed
+	stop context.Context // ends when the engine is closed
 
-	watch     func() // has the events of others followed
-	watched   chan struct{}
+	watch     func()        // starts following; the first reader of events calls it
+	watched   chan struct{} // closed by watch
 	followers sync.WaitGroup
 }
 
@@ -84,10 +84,10 @@ func (f *eventFollower) run() {
 	}
 }
 
-// followMember follows one process.
+// followMember adds the events of one process to the stream, until the context ends.
 func (f *eventFollower) followMember(ctx context.Context, id string) {
 	after := Now
-	_ = followPolicy.Do(ctx, func(ctx context.Context) error { // until the context ends
+	_ = followPolicy.Do(ctx, func(ctx context.Context) error { // unlimited attempts: the only error is that the context has ended
 		for {
 			h, err := f.askEvents(ctx, id, after)
 			if err != nil {
@@ -104,7 +104,7 @@ func (f *eventFollower) followMember(ctx context.Context, id string) {
 	})
 }
 
-// askEvents asks a member for events.
+// askEvents asks a member for its events after a sequence number.
 func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) (h remoteEvents, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*followWait)
 	defer cancel()
@@ -129,7 +129,7 @@ func (f *eventFollower) askEvents(ctx context.Context, id string, after uint64) 
 	return *a.Events, nil
 }
 
-// perform answers what is asked of this process, and not of one of its shards.
+// perform answers requests to the process as a whole, not to one of its shards.
 func (f *eventFollower) perform(ctx context.Context, c *call) (a answer, err error) {
 	if c.Op != opEvents {
 		return a, errCall
@@ -138,8 +138,8 @@ func (f *eventFollower) perform(ctx context.Context, c *call) (a answer, err err
 	return a, nil
 }
 
-// remoteEvents returns events of this process for another one. It waits for the first for
-// a while.
+// remoteEvents returns events of this process after a sequence number, for another process.
+// It waits up to followWait for the first event.
 func (h *hub) remoteEvents(ctx context.Context, after uint64) *remoteEvents {
 	h.wanted.Store(true)
 	if after == Now {
@@ -161,7 +161,7 @@ func (h *hub) remoteEvents(ctx context.Context, after uint64) *remoteEvents {
 			return out
 		}
 		if len(list) > 0 {
-			continue // of others, which are asked themselves
+			continue // events of other processes: the caller asks those processes itself
 		}
 		select {
 		case <-more:

@@ -12,43 +12,43 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Event is a retry.Event with its place in the stream of all events.
+// Event is a retry.Event with its sequence number in the event stream of the process.
 type Event struct {
-	Seq uint64 // grows by one; from 1 in each process
+	Seq uint64 // sequence number; begins at 1 in each process
 	retry.Event
-	Member string // the process of the cluster that it happened in; empty for this one
+	Member string // id of the cluster member in which the event happened; "" for this process
 }
 
-// backlog is how many events are kept for readers that come late or are slow.
+// backlog is how many events are kept in memory for slow and late readers.
 const backlog = 8192
 
-// hub passes events on. It never waits for a reader: a slow one misses some, and gets
-// their number.
+// hub delivers events to readers. It never waits for a reader: a reader that is too slow
+// misses events, and gets the number of missed events.
 type hub struct {
 	mu      sync.Mutex
-	ring    []Event // the last ones; it grows up to backlog
-	seq     uint64
-	changed chan struct{} // closed at the next event
+	ring    []Event       // ring buffer of the last events; it grows up to backlog
+	seq     uint64        // sequence number of the last event
+	changed chan struct{} // closed at the next event, and replaced by a new channel
 	closed  bool
-	wanted  atomic.Bool // there is or was a reader
+	wanted  atomic.Bool // there is or was a reader; events are dropped before the first one
 }
 
 func (h *hub) init() { h.changed = make(chan struct{}) }
 
-// eventBatch has the events of a turn that is not stored yet.
+// eventBatch collects the events of a turn until the turn is stored.
 type eventBatch struct {
 	hub     *hub
 	pending []retry.Event
 }
 
-// add adds an event, to be published when what the turn has decided is stored.
+// add adds an event, to be published when the turn is stored.
 func (b *eventBatch) add(ev retry.Event) {
 	if b.hub.wanted.Load() {
 		b.pending = append(b.pending, ev)
 	}
 }
 
-// note makes the events of a record, to be published when it is stored.
+// note adds the events that follow from a record.
 func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
 	if !b.hub.wanted.Load() {
 		return
@@ -110,7 +110,7 @@ func (b *eventBatch) note(rec *machine.Record, run *machine.Run) {
 	}
 }
 
-// verdict adds what follows an attempt.
+// verdict adds the event for the decision after an attempt: to give up, or to wait.
 func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 	if rec.Reason != 0 {
 		p := add(retry.GaveUp)
@@ -127,23 +127,22 @@ func verdict(add func(retry.EventKind) *retry.Event, rec *machine.Record) {
 	}
 }
 
-// publish passes on what is stored now.
+// publish publishes the events of the turn, which is stored now.
 func (b *eventBatch) publish() {
 	b.hub.publish(b.pending, "")
 	clear(b.pending)
 	b.pending = b.pending[:0]
 }
 
-// Tell puts an event of something beside the engine into the stream, so that
-// there is one for all that a process does. It is passed on and not stored.
+// Tell adds an event that did not happen in the engine to the event stream, so that one
+// stream has all events of the process. The event is not stored.
 func (e *Engine) Tell(ev retry.Event) {
 	if e.hub.wanted.Load() {
 		e.hub.publish([]retry.Event{ev}, "")
 	}
 }
 
-// publish puts events of a member of the cluster at the end of the stream; the member
-// without a name is this process.
+// publish adds events of a member of the cluster to the stream; "" stands for this process.
 func (h *hub) publish(list []retry.Event, member string) {
 	if len(list) == 0 {
 		return
@@ -159,7 +158,7 @@ func (h *hub) publish(list []retry.Event, member string) {
 	h.wake()
 }
 
-// add puts an event at the end. It needs the lock.
+// add adds an event to the ring buffer. The caller must hold the lock.
 func (h *hub) add(ev Event) {
 	h.seq++
 	ev.Seq = h.seq
@@ -170,7 +169,7 @@ func (h *hub) add(ev Event) {
 	}
 }
 
-// wake wakes the readers, because there is more. It needs the lock.
+// wake wakes the readers. The caller must hold the lock.
 func (h *hub) wake() {
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -183,14 +182,15 @@ func (h *hub) close() {
 	h.wake()
 }
 
-// after returns events after the sequence, how many were missed, and a channel
-// that is closed when there are more.
+// after returns at most that many events after a sequence number, how many events between
+// them are not kept any more, a channel that is closed when there are more events, and
+// whether the stream has ended.
 func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-chan struct{}, closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	first := h.seq - uint64(len(h.ring)) + 1
 	if seq > h.seq {
-		seq = first - 1 // of another process
+		seq = first - 1 // the number is that of an earlier process: begin with the oldest event
 	}
 	if seq+1 < first {
 		missed = first - 1 - seq
@@ -202,12 +202,12 @@ func (h *hub) after(seq uint64, most int) (list []Event, missed uint64, more <-c
 	return list, missed, h.changed, h.closed
 }
 
-// Events yields what happens, from the event after the given one on: 0 for all
-// that are still there (none are kept before there is a reader or an observer),
-// [Now] for those after the call. It ends with the context or the
-// engine. The number is how many were missed before the event because the reader
-// was too slow. In a cluster these are the events of all processes; of the others,
-// as many as can be followed.
+// Events yields the events after the one with sequence number after. 0 means all events
+// that are still in memory: none are kept before the first reader or observer. [Now] means
+// only events that happen after the call. With each event it yields how many events before
+// it were missed because the reader was too slow. It ends when the context ends or the
+// engine stops. In a cluster it yields the events of all processes, but it may miss events
+// of other processes.
 func (e *Engine) Events(ctx context.Context, after uint64) iter.Seq2[Event, uint64] {
 	if e.cluster != nil {
 		e.cluster.follower.watch()
@@ -247,10 +247,10 @@ func (h *hub) events(ctx context.Context, after uint64) iter.Seq2[Event, uint64]
 	}
 }
 
-// Now as the place in the stream of events stands for its end.
+// Now is the argument of [Engine.Events] for only new events.
 const Now = ^uint64(0)
 
-// observe shows all events to the observer.
+// observe calls the observer with each event of this process, until the stream ends.
 func (e *Engine) observe() {
 	defer close(e.observing)
 	for ev, missed := range e.hub.events(context.Background(), 0) {
@@ -263,7 +263,7 @@ func (e *Engine) observe() {
 	}
 }
 
-// show shows an event to the observer, whose panics are its own.
+// show calls the observer with an event. It logs a panic of the observer.
 func (e *Engine) show(ev retry.Event) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Ended is the input of a run that is started because another has ended.
+// Ended is the input of a run that is started by [OnEnd].
 type Ended struct {
 	Run      string    `json:"run"`
 	Workflow string    `json:"workflow"`
@@ -22,22 +22,23 @@ type Ended struct {
 	State    string    `json:"state"` // succeeded, dead or canceled
 	At       time.Time `json:"at"`
 
-	// Of a repetition, the first run of the chain and its key.
+	// Origin and OriginKey are the id and the key of the first run of a chain of
+	// repetitions; "" if the run repeats no other.
 	Origin    string `json:"origin,omitempty"`
 	OriginKey string `json:"origin_key,omitempty"`
 }
 
-// OnEnd starts a run of another workflow when one of this workflow ends for the
-// first time, with any outcome, and has an [Ended] as its input. It is recorded
-// together with the end, and so happens exactly once: a dead run that is retried or
-// canceled has ended before, and starts nothing when it ends again. With [OnGiveUp]
-// in the same workflow, a run that dies starts both.
+// OnEnd starts a run of the workflow w when a run of this workflow ends, with any outcome.
+// The input of the new run is an [Ended]. The new run is stored together with the end, so
+// exactly one is started. It is started only the first time that a run ends: a dead run that
+// is retried or canceled starts no second one. With [OnGiveUp] in the same workflow, a run
+// that dies starts both.
 //
-// A run ends when its outcome is decided. Attempts of one that was canceled, or
-// whose time is over, may still be running then.
+// A run ends when its outcome is decided. Attempts of a run that was canceled or timed out
+// may still be running then.
 //
-// It is part of the definition that a run follows to its end, and so happens also
-// where the workflow is no longer registered; the new run waits as needs-handler then.
+// OnEnd is part of the definition that a run keeps until its end. So the new run is started
+// even if w is no longer registered; it waits in state needs-handler then.
 func OnEnd(w *Workflow) Part {
 	return func(b *builder) {
 		switch {
@@ -52,7 +53,8 @@ func OnEnd(w *Workflow) Part {
 	}
 }
 
-// family returns the workflow and all that may follow from its runs, each once.
+// family returns the workflow and the workflows of its follow-up runs, recursively, each
+// once.
 func (w *Workflow) family() []*Workflow {
 	return w.join(nil)
 }
@@ -64,8 +66,8 @@ func (w *Workflow) join(family []*Workflow) []*Workflow {
 	return w.onEnd.join(w.onGiveUp.join(append(family, w)))
 }
 
-// checkFamily refuses two workflows of one name, of which one would take the place
-// of the other where they are looked up.
+// checkFamily returns an error if two workflows of the family have the same name, since
+// workflows are looked up by name.
 func (w *Workflow) checkFamily() error {
 	names := map[string]bool{}
 	for _, w := range w.family() {
@@ -77,16 +79,16 @@ func (w *Workflow) checkFamily() error {
 	return nil
 }
 
-// followUps are the workflows of which runs are started with the end of another run.
+// followUps are the workflows of the runs to start when a run ends.
 type followUps struct {
 	onGiveUp *Workflow           // nil for none
-	onEnd    *machine.Definition // the same
-	ended    []byte              // input of the latter
+	onEnd    *machine.Definition // nil for none
+	ended    []byte              // input of the run of onEnd
 }
 
-// followUps returns what is to be started with the record. Their definitions are stored
-// ahead of it: they can be larger than what an entry has left for all of this, and
-// do no harm if nothing follows.
+// followUps returns the follow-up runs to start with the record. It records their
+// definitions before that: they may not fit into one entry together with the record and the
+// starts. A definition without a run does no harm.
 func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	if rec.Ends == machine.Undecided {
 		return f, nil
@@ -112,7 +114,7 @@ func (t *turn) followUps(rec *machine.Record) (f followUps, err error) {
 	return f, err
 }
 
-// inputOfEnd returns the input of the run that follows the one that the record ends.
+// inputOfEnd returns the input, an Ended, of the run to start after the record ends a run.
 func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
 	origin, key := originOf(run)
 	text, err := json.Marshal(Ended{
@@ -125,9 +127,9 @@ func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
 	return text, nil
 }
 
-// room is what an entry must have left for them.
+// room returns the bytes that an entry must have left for the starts of the follow-up runs.
 func (f *followUps) room() (n int) {
-	const start = 1000 // beside the input
+	const start = 1000 // bytes of a start beside its input
 	if f.onGiveUp != nil {
 		n += giveUpInput + start
 	}
@@ -137,7 +139,7 @@ func (f *followUps) room() (n int) {
 	return n
 }
 
-// startFollowUps starts what follows from the end of the run.
+// startFollowUps records the starts of the follow-up runs of a run.
 func (t *turn) startFollowUps(id machine.ID, f followUps) error {
 	if f.onGiveUp != nil {
 		if run, ok := t.o.m.Run(id); ok {
@@ -154,8 +156,7 @@ func (t *turn) startFollowUps(id machine.ID, f followUps) error {
 	return err
 }
 
-// GaveUp is the input of a run that is started because another has died: the
-// follow-up run.
+// GaveUp is the input of the follow-up run that [OnGiveUp] starts.
 type GaveUp struct {
 	// ByReference is set in the stored input of the follow-up run if Input and Outputs
 	// are too large to be stored again. A handler never sees it: the engine reads both
@@ -167,13 +168,14 @@ type GaveUp struct {
 	Key      string                     `json:"key,omitempty"`
 	Created  time.Time                  `json:"created"`
 	Attempts int                        `json:"attempts"`
-	Step     string                     `json:"step"` // the one that failed
+	Step     string                     `json:"step"` // the step that failed
 	Reason   string                     `json:"reason"`
 	Error    string                     `json:"error"`
 	Input    json.RawMessage            `json:"input,omitempty"`
-	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // of the steps that succeeded
+	Outputs  map[string]json.RawMessage `json:"outputs,omitempty"` // outputs of the steps that succeeded, by step
 
-	// Of a repetition, the first run of the chain and its key.
+	// Origin and OriginKey are the id and the key of the first run of a chain of
+	// repetitions; "" if the run repeats no other.
 	Origin    string `json:"origin,omitempty"`
 	OriginKey string `json:"origin_key,omitempty"`
 }
@@ -185,14 +187,14 @@ type GaveUpReference struct {
 	Outputs []string `json:"outputs,omitempty"` // the steps that had succeeded
 }
 
-// OnGiveUp starts a run of another workflow whenever one of this workflow dies,
-// with a [GaveUp] as its input. It is recorded together with the death, and so
-// happens exactly once for each.
+// OnGiveUp starts a run of the workflow w, the follow-up run, whenever a run of this
+// workflow dies. The input of the follow-up run is a [GaveUp]. The follow-up run is stored
+// together with the death, so exactly one is started for each death.
 //
-// Large inputs and outputs are not stored again. They are read from the dead run when
-// an attempt of the follow-up run begins. The dead run is kept until the follow-up run
-// is over; if someone ends it by Cancel or Replay, it is kept for Config.Retention
-// like any other. An attempt that finds it gone fails, and its error says so.
+// Large inputs and outputs are not stored again. They are read from the dead run when an
+// attempt of the follow-up run begins. The dead run is kept until the follow-up run has
+// ended. But a dead run that is canceled or replayed is kept only for Config.Retention. If
+// it does not exist any more, the attempt fails with an error that says so.
 func OnGiveUp(w *Workflow) Part {
 	return func(b *builder) {
 		if w == nil {
@@ -202,15 +204,15 @@ func OnGiveUp(w *Workflow) Part {
 	}
 }
 
-// giveUpInput is the size of the largest input of a follow-up run that is stored by
-// value. The entry of the death has room for it.
+// giveUpInput is the largest input of a follow-up run that is stored as a whole, in bytes.
+// An entry has room for it beside the death of the run.
 const giveUpInput = 150 << 10
 
-// giveUpSource is how the source of a follow-up run begins; the id of the dead run
-// follows.
+// giveUpSource is the beginning of the source of a follow-up run. The id of the dead run
+// comes after it.
 const giveUpSource = "on-give-up of "
 
-// giveUp starts a run of the next workflow, because the run is dead.
+// giveUp records the start of a follow-up run of the workflow next for a dead run.
 func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	g := GaveUp{
 		Run: run.ID.String(), Workflow: run.Def.Name, Key: run.Key, Created: time.Unix(0, run.Created),
@@ -234,7 +236,8 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 	return err
 }
 
-// byReference returns g as it is stored if it is too large.
+// byReference returns g with a reference to the dead run instead of input and outputs. size
+// is the size of the complete g in bytes.
 func (g GaveUp) byReference(run *machine.Run, size int) GaveUp {
 	g.Input, g.Outputs = nil, nil
 	g.ByReference = &GaveUpReference{Run: g.Run, Bytes: size}
@@ -291,12 +294,13 @@ func (p *process) completeInput(ctx context.Context, input json.RawMessage) (jso
 	return text, nil
 }
 
-// purgeEvery is how often old runs are looked for.
+// purgeEvery returns the time between two searches for runs that were kept long enough.
 func (o *owner) purgeEvery() time.Duration {
 	return min(time.Hour, o.sh.cfg.Retention/20, o.sh.cfg.DeadRetention/20)
 }
 
-// purge forgets runs that were kept long enough.
+// purge deletes runs that were kept long enough, if it is time to look for them. It also
+// records an entry if a snapshot needs one to begin.
 func (o *owner) purge() {
 	idle := o.sh.snapshots.needsEntry()
 	if now := time.Now(); idle || now.Sub(o.purgedAt) >= o.purgeEvery() {
@@ -309,15 +313,16 @@ func (o *owner) purge() {
 	}
 }
 
-// purgeRecord decides to forget runs that were kept long enough. Dead runs that a
-// follow-up run refers to are kept.
+// purgeRecord returns the record that deletes runs which were kept long enough, but not dead
+// runs that a follow-up run refers to. ok is false if there is nothing to delete.
 func (o *owner) purgeRecord(now int64) (rec machine.Record, ok bool) {
 	dead := now - int64(o.sh.cfg.DeadRetention)
 	return o.m.Purge(now-int64(o.sh.cfg.Retention), dead, o.referenced(dead))
 }
 
-// referenced returns the dead runs whose input a follow-up run may still need: one that
-// is not over, or dead and not forgotten yet.
+// referenced returns the dead runs whose input a follow-up run may still need. A follow-up
+// run may need it until it has succeeded or was canceled, or was dead for longer than the
+// retention: dead is the time before which dead runs are deleted.
 func (o *owner) referenced(dead int64) map[machine.ID]bool {
 	ids := map[machine.ID]bool{}
 	for _, r := range o.m.All() {
@@ -326,7 +331,7 @@ func (o *owner) referenced(dead int64) map[machine.ID]bool {
 		}
 		text, follows := strings.CutPrefix(r.Source(), giveUpSource)
 		switch {
-		case r.IsCold(): // its input is not in memory: the run is kept in case it is needed
+		case r.IsCold(): // its input is not in memory, and may be a reference
 		case !isReference(r.Input):
 			continue
 		case !follows: // it repeats a follow-up run

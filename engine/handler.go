@@ -10,47 +10,47 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Handler does the work of a step. The output is JSON; nil stands for null.
+// Handler executes an attempt of a step. The output must be JSON; nil means null.
 type Handler func(ctx context.Context, t *Task) (output []byte, err error)
 
-// Task is what a handler is called for.
+// Task describes the attempt that a handler is called for.
 //
 // Origin and Step together are the same in all attempts of a step, also after
-// Retry, [Engine.RetryLatest], [Engine.Replay] and [Engine.Rerun]: use them as
-// idempotency key for what must not be done twice. Run and Key are not: a
-// repetition is a run of its own, and has no key.
+// [Engine.Retry], [Engine.RetryLatest], [Engine.Replay] and [Engine.Rerun]: use them as
+// the idempotency key of calls that must not be made twice. Do not use Run or Key: a
+// repetition is a run with an id of its own and without a key.
 type Task struct {
 	Run       string // id of the run
-	Workflow  string // its workflow
-	Key       string // the key it was started with
-	Origin    string // id of the first run of the chain of replays and reruns; that of Run if it repeats no other
-	OriginKey string // the key that run was started with
+	Workflow  string // name of the run's workflow
+	Key       string // the key that the run was started with; "" for none
+	Origin    string // id of the first run of the chain of replays and reruns; the same as Run if the run repeats no other
+	OriginKey string // the key that the run Origin was started with
 
 	Step     string          // name of the step
-	Attempt  int             // of the Attempts, from 1: Spent + 1. One that was lost, released or snoozed is made again under its number
-	Attempts int             // the policy's limit; retry.Unlimited for none
-	Total    int             // number of the attempt among all that were ever made of the step, from 1, as in AttemptInfo
+	Attempt  int             // number of the attempt for the policy, from 1: Spent + 1. An attempt that was lost, released or snoozed is made again with the same number
+	Attempts int             // limit of the policy; retry.Unlimited means no limit
+	Total    int             // number of the attempt among all attempts of the step, from 1, as in AttemptInfo
 	Created  time.Time       // when the run was accepted
-	Source   string          // who started it
-	Args     json.RawMessage // of a step that is data
-	Input    json.RawMessage // of the run
-	Progress json.RawMessage // what an attempt of the step said last by Progress, SaveProgress or Keep
-	Spent    int             // attempts that count for the policy
-	Windows  int             // times an attempt returned Limited
+	Source   string          // who started the run
+	Args     json.RawMessage // arguments of a step made by Call
+	Input    json.RawMessage // input of the run
+	Progress json.RawMessage // what the step last stored by Progress, SaveProgress or Keep
+	Spent    int             // earlier attempts that count for the policy
+	Windows  int             // number of times an attempt returned Limited
 
 	attempt *attempt
-	encoded bool // the output is JSON, because we made it
+	encoded bool // the output is known to be JSON, because adapt encoded it
 }
 
-// Output returns what an earlier step returned. The step must be one that this
-// one comes after, by however many others.
+// Output returns the output of another step of the run. This step must depend on that
+// step, directly or through others.
 func (t *Task) Output(step string) (json.RawMessage, error) { return t.attempt.output(step) }
 
-// Before returns the steps that this one comes after, by however many others, in
-// the order of the workflow.
+// Before returns the names of the steps that this step depends on, directly or through
+// others, in the order of the workflow.
 func (t *Task) Before() []string { return t.attempt.before() }
 
-// adapt makes a handler of a function of types.
+// adapt makes a [Handler] from a function with typed input and output.
 func adapt[In, Out any](do func(context.Context, In) (Out, error)) Handler {
 	return func(ctx context.Context, t *Task) ([]byte, error) {
 		var in In
@@ -74,7 +74,7 @@ func adapt[In, Out any](do func(context.Context, In) (Out, error)) Handler {
 
 type taskKey struct{}
 
-// TaskOf returns the task that a handler's context belongs to.
+// TaskOf returns the task of a handler's context. It returns false for other contexts.
 func TaskOf(ctx context.Context) (*Task, bool) {
 	t, ok := ctx.Value(taskKey{}).(*Task)
 	return t, ok
@@ -82,8 +82,8 @@ func TaskOf(ctx context.Context) (*Task, bool) {
 
 var errNoTask = errors.New("not the context of a step")
 
-// Result returns what an earlier step of the run returned. The context is that
-// of the handler.
+// Result returns the output of another step of the run, decoded. ctx must be the context
+// of a handler whose step depends on that step, directly or through others.
 func Result[T any](ctx context.Context, step string) (v T, err error) {
 	t, ok := TaskOf(ctx)
 	if !ok {
@@ -99,25 +99,27 @@ func Result[T any](ctx context.Context, step string) (v T, err error) {
 	return v, nil
 }
 
-// Heartbeat says that the attempt is alive. A step with a HeartbeatTimeout must
-// call it, or Progress, often enough. It returns why the attempt should end, if
-// it should.
+// Heartbeat says that the attempt is alive. The handler of a step with a
+// [HeartbeatTimeout] must call it, or [Progress], more often than that. It returns why the
+// attempt should end, or nil if it may continue.
 func Heartbeat(ctx context.Context) error { return Progress(ctx, nil) }
 
-// Progress is a Heartbeat that says how far the attempt is, with anything that
-// encoding/json can write. It is shown with the run; when called often, one of
-// each second is kept.
+// Progress is a [Heartbeat] that also reports how far the attempt is. progress is any small
+// value that encoding/json can write; it is shown with the run. At most one value per
+// second is stored, and others are dropped.
 func Progress(ctx context.Context, progress any) error {
 	return report(ctx, func(a *attempt) error { return a.heartbeat(progress) })
 }
 
-// SaveProgress is Progress that is never left out. It is stored when SaveProgress
-// returns nil, so that the next attempt has it even if this process is killed.
+// SaveProgress is [Progress] for a value that must not be dropped. When SaveProgress
+// returns nil, the value is stored: the next attempt gets it as [Task.Progress] even if
+// this process is killed.
 func SaveProgress(ctx context.Context, progress any) error {
 	return report(ctx, func(a *attempt) error { return a.saveProgress(ctx, progress) })
 }
 
-// report calls do with the attempt of the context, and returns why the attempt should end.
+// report calls do with the attempt of the context. It returns the error of do, or else why
+// the attempt should end.
 func report(ctx context.Context, do func(*attempt) error) error {
 	t, ok := TaskOf(ctx)
 	if !ok {
@@ -129,49 +131,50 @@ func report(ctx context.Context, do func(*attempt) error) error {
 	return context.Cause(ctx)
 }
 
-// snooze is not a failure.
+// snooze is an error that asks for another attempt later. It does not count as a failure.
 type snooze struct {
 	wait    time.Duration
-	until   int64 // by the calendar, instead of wait
-	limited bool
-	now     bool // the next attempt begins at once; only with limited
+	until   int64 // Unix nanoseconds; if not 0, it replaces wait
+	limited bool  // made by Limited, LimitedFor or SpendWindow
+	now     bool  // the next attempt begins at once; only with limited
 	note    string
 }
 
-// Snooze is what a handler returns to be called again later without having
-// failed: no attempt of the policy is spent. The note says why; it is shown with the
-// run.
+// Snooze returns an error that a handler returns to be called again after a wait. The
+// attempt has not failed, and does not count for the policy. The note says why; it is shown
+// with the run.
 func Snooze(wait time.Duration, note string) error {
 	return &snooze{wait: max(wait, time.Nanosecond), note: note}
 }
 
-// SnoozeUntil is Snooze until a time of the calendar, which stays where it is
-// when the clock is set.
+// SnoozeUntil is [Snooze] until a point in time by the wall clock. If the clock is set, the
+// wait becomes longer or shorter.
 func SnoozeUntil(t time.Time, note string) error {
 	return &snooze{until: calendar(t), note: note}
 }
 
-// Limited is what a handler returns if it knows when to try again: when a quota is filled
-// up, say. It uses one of [MaxWindows] instead of an attempt, and resets the attempt count. The
-// policy's server-wait, server-slack and jitter apply. Like that of SnoozeUntil,
-// the time is one of the calendar.
+// Limited returns an error that a handler returns if it knows when to try again, for
+// example when a quota is renewed. It uses one of [MaxWindows] instead of an attempt, and
+// resets the attempt count. The policy's server-wait, server-slack and jitter apply. Like
+// the time of [SnoozeUntil], until is a point in time by the wall clock.
 func Limited(until time.Time, note string) error {
 	return &snooze{until: calendar(until), limited: true, note: note}
 }
 
-// LimitedFor is Limited for a duration, which does not change when the clock is set.
+// LimitedFor is [Limited] with a duration, which does not change when the clock is set.
 func LimitedFor(wait time.Duration, note string) error {
 	return &snooze{wait: max(wait, time.Nanosecond), limited: true, note: note}
 }
 
-// SpendWindow is Limited for a handler that has something else to do until then. It spends a
-// window, or the step gives up, just as Limited would have it; but the next attempt begins at
-// once. That one may return [SnoozeUntil] when it is done.
+// SpendWindow is [Limited] for a handler that has other work to do until then. Like Limited
+// it uses one of [MaxWindows], or the step gives up if none is left. But the next attempt
+// begins at once. When the other work is done, that attempt may return [SnoozeUntil].
 func SpendWindow(until time.Time, note string) error {
 	return &snooze{until: calendar(until), limited: true, now: true, note: note}
 }
 
-// calendar returns the time as it is stored, which is never zero.
+// calendar returns the time in Unix nanoseconds, at least 1 and at most farthest: 0 would
+// mean no time.
 func calendar(t time.Time) int64 {
 	if t.After(farthest) {
 		t = farthest
@@ -190,7 +193,7 @@ func (s *snooze) Error() string {
 	return fmt.Sprintf("snoozed %s: %s", when, s.note)
 }
 
-// kept is an error with something for the next attempt.
+// kept is an error with a memo for the next attempt: see Keep.
 type kept struct {
 	error
 	memo any
@@ -198,9 +201,10 @@ type kept struct {
 
 func (k *kept) Unwrap() error { return k.error }
 
-// Keep adds a memo to the error that a handler returns, of any kind. The step's next
-// attempt finds it as [Task.Progress]. Both are stored together or not at all. The memo is
-// anything small that encoding/json can write.
+// Keep adds a memo to any error that a handler returns. The next attempt of the step gets
+// the memo as [Task.Progress]. The outcome of the attempt and the memo are stored in one
+// write. The memo is any small value that encoding/json can write; one that can't be stored
+// is logged and dropped. Keep returns nil if err is nil.
 func Keep(err error, memo any) error {
 	if err == nil {
 		return nil

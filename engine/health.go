@@ -10,17 +10,17 @@ import (
 	"github.com/tideover/tideover/internal/logsample"
 )
 
-// health is what is wrong at the moment.
+// health has the current troubles and warnings of a shard. Any goroutine may use it.
 type health struct {
 	mu       sync.Mutex
-	troubles [4]trouble
+	troubles [4]trouble // by the constants troubleStore and so on
 	warnings []Trouble
-	wrong    error                     // for good
-	logged   logsample.Sampler[string] // by message
+	wrong    error                     // an internal error that stops the shard; nil if there is none
+	logged   logsample.Sampler[string] // limits repeated log lines, by message
 	cfg      *Config
 }
 
-// init sets how often a trouble that goes on is logged.
+// init sets the config, and logs each message at most once a minute.
 func (h *health) init(cfg *Config) { h.cfg, h.logged.Every = cfg, time.Minute }
 
 // logError logs an error, at most once a minute for each message.
@@ -58,15 +58,15 @@ func (h *health) get(which int) error {
 	return h.troubles[which].err
 }
 
-// warn replaces the warnings.
+// warn replaces all warnings.
 func (h *health) warn(list []Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.warnings = list
 }
 
-// broken notes that the engine contradicts itself, which stops it before
-// anything of that is stored.
+// broken notes an internal error: a record contradicts the state. The owner stops before
+// it stores the turn in which that happened.
 func (h *health) broken(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -81,14 +81,14 @@ func (h *health) fatal() error {
 	return h.wrong
 }
 
-// Trouble is something that keeps the engine from doing its work.
+// Trouble is a problem that keeps the engine from working. Warnings have the same form.
 type Trouble struct {
-	What  string    `json:"what"`
+	What  string    `json:"what"` // what the engine can't do
 	Since time.Time `json:"since"`
 	Error string    `json:"error"`
 }
 
-// list returns what keeps the shard from doing its work at the moment.
+// list returns the current troubles of the shard.
 func (h *health) list() (list []Trouble) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,7 +100,7 @@ func (h *health) list() (list []Trouble) {
 	return list
 }
 
-// listWarnings returns what someone should look at, while the shard does its work.
+// listWarnings returns the problems that do not keep the shard from working.
 func (h *health) listWarnings() []Trouble {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,7 +111,7 @@ func (h *health) listWarnings() []Trouble {
 	return list
 }
 
-// listFor returns the troubles with the number of the shard.
+// listFor returns the current troubles, with the number of the shard in their texts.
 func (h *health) listFor(shard int) []Trouble {
 	list := h.list()
 	for i := range list {

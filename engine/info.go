@@ -12,42 +12,43 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Info is a run as it looks from outside. Lists have the fields that summary (list.go) fills
-// in: they come from the view, whose rows are made by row (view_writer.go).
+// Info describes a run. [Engine.Get] fills all fields. Lists come from the view and have
+// fewer: those that summary (list.go) sets.
 type Info struct {
 	ID            string          `json:"id"`
 	Workflow      string          `json:"workflow"`
 	Key           string          `json:"key,omitempty"`
-	Source        string          `json:"source,omitempty"` // who started it
+	Source        string          `json:"source,omitempty"` // who started the run
 	State         string          `json:"state"`            // one of StateScheduled, StateQueued and so on
 	Created       time.Time       `json:"created"`
 	Updated       time.Time       `json:"updated"`
 	Ended         *time.Time      `json:"ended,omitempty"`
 	Deadline      *time.Time      `json:"deadline,omitempty"`
-	Next          *time.Time      `json:"next,omitempty"` // end of the wait
-	Attempts      int             `json:"attempts"`
-	Step          string          `json:"step,omitempty"`   // the step that matters now
-	Error         string          `json:"error,omitempty"`  // the last one
-	Reason        string          `json:"reason,omitempty"` // why it is dead
+	Next          *time.Time      `json:"next,omitempty"`   // when the current wait ends
+	Attempts      int             `json:"attempts"`         // of all steps
+	Step          string          `json:"step,omitempty"`   // the step that runs, waits or failed
+	Error         string          `json:"error,omitempty"`  // the last error
+	Reason        string          `json:"reason,omitempty"` // why the run is dead
 	Input         json.RawMessage `json:"input,omitempty"`
 	Output        json.RawMessage `json:"output,omitempty"`
-	ReplayOf      string          `json:"replay_of,omitempty"`  // the run that it repeats
-	Origin        string          `json:"origin,omitempty"`     // of a repetition: the first run of the chain
-	OriginKey     string          `json:"origin_key,omitempty"` // the key of that run
-	ReplacedBy    string          `json:"replaced_by,omitempty"`
-	InputPreview  string          `json:"input_preview,omitempty"` // in lists
-	OutputPreview string          `json:"output_preview,omitempty"`
+	ReplayOf      string          `json:"replay_of,omitempty"`      // id of the run that this run repeats
+	Origin        string          `json:"origin,omitempty"`         // id of the first run of the chain of repetitions; "" if this run repeats no other
+	OriginKey     string          `json:"origin_key,omitempty"`     // key of the run Origin
+	ReplacedBy    string          `json:"replaced_by,omitempty"`    // id of the run that replaced this dead run
+	InputPreview  string          `json:"input_preview,omitempty"`  // beginning of the input; only in lists
+	OutputPreview string          `json:"output_preview,omitempty"` // the output, if it is short; only in lists
 	Steps         []StepInfo      `json:"steps,omitempty"`
-	Notes         []Note          `json:"notes,omitempty"`   // what happened to the run as a whole
-	Omitted       int             `json:"omitted,omitempty"` // entries of a long history that are not kept: they are neither first nor last
+	Notes         []Note          `json:"notes,omitempty"`   // events of the run as a whole
+	Omitted       int             `json:"omitted,omitempty"` // number of events from the middle of a long history that are not stored any more
 }
 
-// Finished reports whether the run has its outcome.
+// Finished reports whether the run has ended. A dead run has ended too, although it can be
+// retried.
 func (i *Info) Finished() bool {
 	return i.State == "succeeded" || i.State == "dead" || i.State == "canceled" || i.State == "replaced"
 }
 
-// StepInfo is a step of a run.
+// StepInfo describes a step of a run.
 type StepInfo struct {
 	Name       string          `json:"name"`
 	Needs      []string        `json:"needs,omitempty"`
@@ -56,40 +57,40 @@ type StepInfo struct {
 	Status     string          `json:"status"` // blocked, waiting, running, succeeded, failed, canceled, needs-handler
 	Next       *time.Time      `json:"next,omitempty"`
 	Spent      int             `json:"spent"`                // attempts that count for the policy
-	Lost       int             `json:"lost,omitempty"`       // lost ones in a row
-	MaxLost    int             `json:"max_lost"`             // how many are made up for
-	Quarantine string          `json:"quarantine,omitempty"` // what the next attempt waits for, if the process died in the last ones
-	Windows    int             `json:"windows,omitempty"`    // times an attempt returned Limited
-	MaxWindows int             `json:"max_windows"`          // how often it may be
+	Lost       int             `json:"lost,omitempty"`       // attempts in a row that were lost because the process died
+	MaxLost    int             `json:"max_lost"`             // limit of Lost: see MaxLost
+	Quarantine string          `json:"quarantine,omitempty"` // if Lost is not 0: what the next attempt waits for, in words
+	Windows    int             `json:"windows,omitempty"`    // number of times an attempt returned Limited
+	MaxWindows int             `json:"max_windows"`          // limit of Windows
 	Output     json.RawMessage `json:"output,omitempty"`
 	Progress   json.RawMessage `json:"progress,omitempty"`
 	Attempts   []AttemptInfo   `json:"attempts,omitempty"`
-	Omitted    int             `json:"omitted,omitempty"` // attempts that are not listed, because the history is too long
+	Omitted    int             `json:"omitted,omitempty"` // number of attempts that are not in Attempts, because the history is too long
 }
 
 // AttemptInfo is one attempt of a step, and the wait after it.
 type AttemptInfo struct {
 	Number  int        `json:"number"`
-	Omitted int        `json:"omitted,omitempty"` // attempts before this one that are not listed
+	Omitted int        `json:"omitted,omitempty"` // number of attempts between the one listed before and this one
 	Started time.Time  `json:"started"`
 	Ended   *time.Time `json:"ended,omitempty"`
 	Outcome string     `json:"outcome"` // running, succeeded, failed, lost, released, snoozed, limited, late
 	Error   string     `json:"error,omitempty"`
-	Reason  string     `json:"reason,omitempty"` // why none follows
-	Alone   bool       `json:"alone,omitempty"`  // no other attempt ran when it began: the process had died too often in the ones before
+	Reason  string     `json:"reason,omitempty"` // why the step gave up after this attempt
+	Alone   bool       `json:"alone,omitempty"`  // no other attempt ran in the process when it began, because earlier attempts were lost: see MaxLost
 	Wait    *WaitInfo  `json:"wait,omitempty"`
 }
 
 // WaitInfo is a wait after an attempt.
 type WaitInfo struct {
-	Delay time.Duration `json:"delay_ns"` // as it was decided
+	Delay time.Duration `json:"delay_ns"` // as it was decided when the attempt ended
 	Until time.Time     `json:"until"`
-	By    string        `json:"by"`              // who set it
+	By    string        `json:"by"`              // what decided the delay: the policy's backoff, a server and so on
 	Moved string        `json:"moved,omitempty"` // who prolonged it
 	Woken string        `json:"woken,omitempty"` // who ended it early
 }
 
-// Note is something that happened to a run as a whole.
+// Note is an event of a run as a whole, or of a step between attempts.
 type Note struct {
 	At   time.Time `json:"at"`
 	What string    `json:"what"` // started, canceled, retried, expired, replaced, parked, unparked, paused, resumed, postponed, reset
@@ -125,8 +126,9 @@ func describe(r *machine.Run) *Info {
 	return i
 }
 
-// countOmitted says how many of the attempts that were made are not listed, and where.
-// Of an attempt whose end is not kept it is not known how it ended: it is not listed.
+// countOmitted sets how many attempts are not listed, in all and before each listed one.
+// made is the number of attempts of the step. It first removes the attempts whose end is
+// not in the history any more, because their outcome is unknown.
 func (s *StepInfo) countOmitted(made int) {
 	s.Attempts = slices.DeleteFunc(s.Attempts, func(a AttemptInfo) bool {
 		return a.Outcome == "running" && (a.Number != made || s.Status != machine.Running.String())
@@ -140,7 +142,7 @@ func (s *StepInfo) countOmitted(made int) {
 	}
 }
 
-// originOf returns the origin of a run that repeats another, as it is shown.
+// originOf returns the origin of a run and its key, both "" for a run that repeats no other.
 func originOf(r *machine.Run) (id, key string) {
 	if r.Previous().IsZero() {
 		return "", ""
@@ -161,9 +163,9 @@ func describeStep(r *machine.Run, k int) StepInfo {
 	return i
 }
 
-// stepStatus returns the status of a step as it is shown. A step of a run that is over
-// waits for nothing: it has failed if the run's time was over, and is canceled if
-// another step failed or someone canceled the run. Only Retry puts it back to work.
+// stepStatus returns the status of a step as it is shown. A step that was waiting when its
+// run ended is shown as failed if the run timed out, and as canceled if another step failed
+// or a caller canceled the run.
 func stepStatus(r *machine.Run, k int) string {
 	s := r.Steps[k].Status
 	if s != machine.Waiting || r.Outcome == machine.Undecided {
@@ -175,7 +177,8 @@ func stepStatus(r *machine.Run, k int) string {
 	return machine.Canceled.String()
 }
 
-// quarantineText says what a suspect waits for, or how it runs.
+// quarantineText returns what a step with lost attempts waits for, or how it runs; "" if it
+// has no lost attempts.
 func quarantineText(r *machine.Run, step int) string {
 	s := &r.Steps[step]
 	if s.Lost == 0 || r.Outcome != machine.Undecided {
@@ -199,7 +202,7 @@ func quarantineText(r *machine.Run, step int) string {
 	return died + ": the next one begins when few attempts run that were lost before"
 }
 
-// add adds a record of the history.
+// add adds a record of the history to the attempts or the notes.
 func (i *Info) add(r *machine.Run, rec *machine.Record) {
 	at := time.Unix(0, rec.At)
 	s := &i.Steps[min(rec.Step, len(i.Steps)-1)]
@@ -243,8 +246,8 @@ var outcomes = map[machine.Kind]string{
 	machine.Limited: "limited", machine.Lost: "lost", machine.Released: "released", machine.Late: "late",
 }
 
-// attempt returns the attempt with the number. It is there, unless the history
-// was shortened.
+// attempt returns the last attempt if it has the number. Otherwise the beginning of the
+// attempt is not in the history any more, and attempt adds it.
 func (s *StepInfo) attempt(number int, at time.Time) *AttemptInfo {
 	if n := len(s.Attempts); n > 0 && s.Attempts[n-1].Number == number {
 		return &s.Attempts[n-1]
@@ -261,7 +264,7 @@ func pointer(ns int64) *time.Time {
 	return &t
 }
 
-// Retry returns a short account of the retries.
+// Retry returns a summary of the retries of the run.
 func (i *Info) Retry() RetryInfo {
 	var m RetryInfo
 	s := i.retryStep()
@@ -276,11 +279,11 @@ func (i *Info) Retry() RetryInfo {
 		if a.Wait != nil && a.Outcome == "failed" {
 			m.Backoff = append(m.Backoff, a.Wait.Delay.Milliseconds())
 		}
-		if a.Error != "" && a.Outcome != "late" { // a late one ended because its context did
+		if a.Error != "" && a.Outcome != "late" { // the error of a late attempt only says that its context ended
 			m.LastError = a.Error
 		}
 		if k == len(s.Attempts)-1 && (a.Outcome == "running" || a.Outcome == "late" || a.Outcome == "succeeded") {
-			made++ // it counts, and has not failed
+			made++ // it counts, but is not in Spent, because it has not failed
 		}
 	}
 	m.Attempt = max(made-1, 0)
@@ -290,8 +293,8 @@ func (i *Info) Retry() RetryInfo {
 	return m
 }
 
-// retryStep returns the step that the account of the retries is about: the one that
-// matters now, or the last that had an attempt. It is nil if there are no steps.
+// retryStep returns the step that RetryInfo describes: the step that Info.Step names, or
+// else the step with the latest attempt. It is nil if the run has no steps.
 func (i *Info) retryStep() *StepInfo {
 	var last *StepInfo
 	for k := range i.Steps {
@@ -306,7 +309,7 @@ func (i *Info) retryStep() *StepInfo {
 	return last
 }
 
-// lastStart returns when the last attempt began, zero if there was none.
+// lastStart returns when the last attempt began; zero if there was none.
 func (s *StepInfo) lastStart() time.Time {
 	if n := len(s.Attempts); n > 0 {
 		return s.Attempts[n-1].Started
@@ -314,39 +317,39 @@ func (s *StepInfo) lastStart() time.Time {
 	return time.Time{}
 }
 
-// RetryInfo is a short account of the retries of a run. Of one with several steps it is
-// about the step that [Info].Step names, or else about the step that ran last.
+// RetryInfo is a summary of the retries of a run. For a run with several steps it describes
+// the step that [Info].Step names, or else the step that ran last.
 type RetryInfo struct {
-	Attempt    int     `json:"attemptNumber"`       // of the last attempt that counts, from 0; one that is running, or was cut off, does
-	MaxRetries int     `json:"maxRetries"`          // -1 for no limit
-	LastError  string  `json:"lastError,omitempty"` // of an attempt, or that the run's time was over
-	Backoff    []int64 `json:"backoffHistory"`      // milliseconds
+	Attempt    int     `json:"attemptNumber"`       // number of the last attempt, from 0; only attempts that count for the policy, and one that runs or was canceled
+	MaxRetries int     `json:"maxRetries"`          // -1 means no limit
+	LastError  string  `json:"lastError,omitempty"` // the error of an attempt, or the timeout of the run
+	Backoff    []int64 `json:"backoffHistory"`      // waits after failed attempts, in milliseconds
 }
 
 // The states of a run, as [Info.State] has them.
 const (
-	StateScheduled    = "scheduled"     // its start is yet to come
-	StateQueued       = "queued"        // due, and waits for a free place
-	StateRunning      = "running"       // an attempt is being made
-	StateWaiting      = "waiting"       // for the next attempt
-	StateNeedsHandler = "needs-handler" // no process that runs knows the handler
-	StatePaused       = "paused"        // by hand
+	StateScheduled    = "scheduled"     // its start time is in the future
+	StateQueued       = "queued"        // an attempt is due, and waits for a free place
+	StateRunning      = "running"       // an attempt is running
+	StateWaiting      = "waiting"       // waits for the time of the next attempt
+	StateNeedsHandler = "needs-handler" // waits until the handler of a step is registered
+	StatePaused       = "paused"        // stopped by Pause
 	StateSucceeded    = "succeeded"
-	StateDead         = "dead" // it gave up; Retry puts it back to work
+	StateDead         = "dead" // gave up; Retry continues it
 	StateCanceled     = "canceled"
-	StateReplaced     = "replaced" // it was dead, and another run does its work
+	StateReplaced     = "replaced" // was dead, and was replaced by a replay or rerun
 )
 
-// What [Info.Err] is, by errors.Is.
+// The errors that [Info.Err] returns wrap one of these.
 var (
 	ErrDead     = errors.New("the run is dead")
 	ErrCanceled = errors.New("the run was canceled")
 	ErrReplaced = errors.New("the run is dead, and was replaced")
 )
 
-// Err returns why the run came to nothing: [ErrDead], [ErrCanceled] or
-// [ErrReplaced], with the step, the reason and the last error. It is nil for a run
-// that succeeded, and for one that is not over.
+// Err returns why the run has ended without success: [ErrDead], [ErrCanceled] or
+// [ErrReplaced], with the step, the reason and the last error. It is nil for a run that
+// succeeded or has not ended.
 func (i *Info) Err() error {
 	var kind error
 	switch i.State {
@@ -372,8 +375,9 @@ func (i *Info) Err() error {
 	return fmt.Errorf("run %s: %w%s", i.ID, kind, text)
 }
 
-// Output returns what a run returned that has succeeded: of one with several last
-// steps, an object of what they did. Otherwise the error says why there is none.
+// Output returns the decoded output of a run that has succeeded. The output of a run with
+// several last steps is an object with the output of each. For other runs the error says
+// why there is no output.
 func Output[T any](i *Info) (v T, err error) {
 	if err := i.Err(); err != nil {
 		return v, err

@@ -12,25 +12,27 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
-// Latest says how [Engine.RetryLatest] begins. The zero value keeps the results of all
-// steps that are the same.
+// Latest has the options of [Engine.RetryLatest]. The zero value keeps the results of all
+// steps that have not changed.
 type Latest struct {
 	// From is the step of the current definition to begin with. The results of the
 	// steps before it are kept, even if those steps have changed.
 	From string
 
-	// Input is instead of the input of the run. No result is kept then. It is prepared
-	// and checked like that of [Engine.Start].
+	// Input replaces the input of the run. It is prepared and checked like that of
+	// [Engine.Start]. No result is kept then. nil means the input of the run. Input and
+	// From can't be used together.
 	Input json.RawMessage
 }
 
-// RemovedStepsError says that steps of a run have succeeded, and that the current
-// definition has no steps of their names: they were renamed or removed. What they did
-// would be lost or done twice, so [Latest.From] must say with which step to begin.
+// RemovedStepsError says that the current definition has no steps with the names of some
+// steps of the run that succeeded: they were renamed or removed. Their results would be
+// lost, or their work done twice. So the caller must set [Latest.From] to the step to
+// begin with.
 type RemovedStepsError struct {
 	Run      string
 	Workflow string
-	Removed  []string // the steps that have succeeded
+	Removed  []string // the steps that succeeded and are not in the current definition
 	Steps    []string // the steps of the current definition
 }
 
@@ -46,18 +48,18 @@ func (e *RemovedStepsError) Error() string {
 // Is makes it an [ErrState].
 func (e *RemovedStepsError) Is(target error) bool { return target == ErrState }
 
-// RetryLatest continues a run that has ended with the current definition of its
-// workflow: a new run takes its place, like that of [Engine.Rerun]. The results of
-// steps that succeeded and are the same are kept. Steps that failed, that are new or
-// have changed, and all that come after those run.
+// RetryLatest continues a run that has ended, with the current definition of its
+// workflow. Like [Engine.Rerun] it starts a new run. The new run keeps the results of
+// steps that succeeded and have not changed. It runs the steps that failed, are new or have
+// changed, and all steps that depend on those.
 //
-// A step is the same if its name, its handler, its arguments and what it comes after are
-// the same; see [CompareArgs]. Its policy and limits do not count. The code of a Go
-// function can't be compared: use [Version] to say that it has changed.
+// A step has not changed if its name, its handler, its arguments and the steps that it
+// directly depends on are the same; see [CompareArgs]. Its policy and limits do not count.
+// The code of a Go function can't be compared: use [Version] to say that it has changed.
 //
-// If a step that succeeded has no counterpart of its name, the error is a
-// [*RemovedStepsError]. The input is that of the run, to which [PrepareInput] adds what
-// the current definition wants in addition.
+// If the current definition has no step with the name of a step that succeeded, the error
+// is a [*RemovedStepsError]. The input is that of the old run, passed through the current
+// [PrepareInput].
 func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string) (Started, error) {
 	if o.From != "" && o.Input != nil {
 		return Started{}, errors.New("retry with the current definition: both a step to begin with and an input: one of them is possible, since another input changes all results")
@@ -88,15 +90,15 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	return e.started(e.of(ctx, id, &call{Op: opLatest, By: by, Keep: keep, Start: &start{Definition: w.def.Text(), Input: input, def: w.def}}))
 }
 
-// CompareArgs says by which function [Engine.RetryLatest] decides whether the arguments
-// of a step that is data mean the same work. Without it they are the same if they are
-// the same JSON value.
+// CompareArgs sets the function by which [Engine.RetryLatest] decides whether two
+// arguments of a step made by [Call] mean the same work. It is called only for arguments
+// that are not the same JSON value: equal values always mean the same work.
 func CompareArgs(same func(before, now json.RawMessage) bool) Part {
 	return func(b *builder) { b.w.sameArgs = same }
 }
 
-// keptResults returns the steps of the current definition whose results are taken from a
-// run that followed another one.
+// keptResults returns the steps of the current definition whose results a new run takes
+// from an old run. before is the definition of the old run; from is [Latest.From].
 func (w *Workflow) keptResults(before *machine.Definition, run *Info, from string) (keep []string, err error) {
 	succeeded := map[string]bool{}
 	for _, s := range run.Steps {
@@ -152,7 +154,7 @@ func stepNames(d *machine.Definition) (names []string) {
 	return names
 }
 
-// removedSteps returns the steps that succeeded and that the current definition has not.
+// removedSteps returns the steps that succeeded and are not in the current definition.
 func removedSteps(before, now *machine.Definition, succeeded map[string]bool) (names []string) {
 	for i := range before.Steps {
 		if name := before.Steps[i].Name; succeeded[name] && now.Index(name) < 0 {
@@ -162,7 +164,8 @@ func removedSteps(before, now *machine.Definition, succeeded map[string]bool) (n
 	return names
 }
 
-// isSameStep reports whether a step does the same work as the one of its name before.
+// isSameStep reports whether the old definition has a step with the same name, handler,
+// arguments and needs.
 func (w *Workflow) isSameStep(before *machine.Definition, now *machine.Step) bool {
 	i := before.Index(now.Name)
 	if i < 0 {
@@ -173,8 +176,8 @@ func (w *Workflow) isSameStep(before *machine.Definition, now *machine.Step) boo
 		(sameJSON(old.Args, now.Args) || w.sameArgs != nil && w.sameArgs(old.Args, now.Args))
 }
 
-// repeatInput returns the input of a run that repeats another, made and checked like
-// that of a start.
+// repeatInput prepares and checks the input of a run that repeats another, like the input
+// of a start. most is the largest size in bytes.
 func (w *Workflow) repeatInput(given json.RawMessage, run *Info, most int) (json.RawMessage, error) {
 	if len(given) > most {
 		return nil, fmt.Errorf("input: %w: %d bytes, at most %d", ErrTooLarge, len(given), most)
@@ -196,8 +199,8 @@ func (w *Workflow) repeatInput(given json.RawMessage, run *Info, most int) (json
 	return input, nil
 }
 
-// scheduledTime returns the time for which a run was scheduled, by its key; zero if it
-// was not.
+// scheduledTime returns the time for which a schedule started the run with this key; zero
+// if the key is not that of a schedule.
 func scheduledTime(key string) time.Time {
 	rest, ok := strings.CutPrefix(key, "schedule/")
 	if !ok {
@@ -207,8 +210,8 @@ func scheduledTime(key string) time.Time {
 	return at
 }
 
-// definition returns the definition that a run follows, and the run without its history
-// and results: both must fit into one message.
+// definition returns the definition of a run, and the run without its history and results:
+// both must fit into one message to another process.
 func (q *queries) definition(ctx context.Context, id string) (text json.RawMessage, info *Info, err error) {
 	r, err := q.load(ctx, id)
 	if err != nil {
@@ -222,8 +225,8 @@ func (q *queries) definition(ctx context.Context, id string) (text json.RawMessa
 	return r.Def.Text(), info, nil
 }
 
-// retryLatest starts a run by another definition in the place of one that has ended. It
-// takes over the results of the steps in keep.
+// retryLatest starts a new run that continues one that has ended, with the definition and
+// the input of the call. It takes over the results of the steps that the call keeps.
 func (c *commands) retryLatest(ctx context.Context, asked *call) (*Started, error) {
 	if asked.Start == nil {
 		return nil, fmt.Errorf("%w: no definition", errCall)
@@ -232,7 +235,7 @@ func (c *commands) retryLatest(ctx context.Context, asked *call) (*Started, erro
 	if err != nil {
 		return nil, err
 	}
-	// An attempt of the run that does not end must not meet one of its successor.
+	// A stuck attempt of the old run must not run beside an attempt of the new run.
 	err = c.with(ctx, "retry", asked.ID, func(_ *turn, run machine.ID) error { return c.sh.dispatcher.checkStuck(run) })
 	if err != nil {
 		return nil, err

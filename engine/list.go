@@ -8,31 +8,32 @@ import (
 	"github.com/tideover/tideover/engine/internal/view"
 )
 
-// Filter says which runs are listed.
+// Filter says which runs [Engine.List] returns, and in which order. A field with its zero
+// value does not exclude any run.
 type Filter struct {
-	States      []string // any of them; none means all
+	States      []string // runs in any of these states
 	Workflow    string
-	Exclude     []string // workflows that are left out: names, and beginnings and ends of such as in "a.*" and "*.b"
-	Search      string   // words, or the beginning of one
-	ErrorLike   string   // the pattern of a Group
-	Since       time.Time
-	Until       time.Time
+	Exclude     []string  // leaves out these workflows: names, or patterns with a * at the beginning or end, as "a.*" and "*.b"
+	Search      string    // words, or beginnings of words
+	ErrorLike   string    // runs with errors of this pattern: see Group.Pattern
+	Since       time.Time // runs that were created at this time or later
+	Until       time.Time // runs that were created before this time
 	MinAttempts int
-	Order       string // newest (the default), oldest, or next for the end of the wait
-	After       string // Page.Next of the page before
-	Limit       int    // 0 means 50, and 1000 is the most
-	Fresh       bool   // the list waits, for a second at most, until it has what was acknowledged before
+	Order       string // "newest" (the default), "oldest", or "next": by the end of the current wait
+	After       string // Page.Next of the previous page; "" for the first page
+	Limit       int    // most runs of a page; 0 means 50, and the maximum is 1000
+	Fresh       bool   // wait, for at most a second, until the list includes everything that was acknowledged before the call
 }
 
 // Page is a part of a list.
 type Page struct {
-	Runs   []Info `json:"runs"` // without steps; input and output may be cut
-	Next   string `json:"next,omitempty"`
-	Behind int    `json:"behind,omitempty"` // runs that a search has yet to learn of
+	Runs   []Info `json:"runs"`             // without steps; input and output only as previews
+	Next   string `json:"next,omitempty"`   // cursor of the next page, for Filter.After; "" if this is the last one
+	Behind int    `json:"behind,omitempty"` // number of changed runs that searches do not find yet
 	Silent []int  `json:"silent,omitempty"` // shards that did not answer: their runs are missing
 }
 
-// passed is the cursor of a shard whose runs are not in a list.
+// passed is the cursor of a shard whose runs are left out of a list: see passFar.
 const passed = "-"
 
 func (f *Filter) view() view.Filter {
@@ -43,14 +44,14 @@ func (f *Filter) view() view.Filter {
 	}
 }
 
-// matches is for engines without a view.
+// matches reports whether a run passes the filter. It is for engines without a view.
 func (f *Filter) matches(r *view.Run) bool {
 	return (len(f.States) == 0 || slices.Contains(f.States, r.State)) && (f.Workflow == "" || f.Workflow == r.Workflow) &&
 		!view.Like(f.Exclude, r.Workflow) && r.Attempts >= f.MinAttempts && (f.Since.IsZero() || !r.Created.Before(f.Since)) && (f.Until.IsZero() || r.Created.Before(f.Until)) &&
 		(f.Search == "" || strings.Contains(strings.Join([]string{r.ID, r.Key, r.Workflow, r.Error, string(r.Input)}, "\n"), f.Search))
 }
 
-// summary returns the short form of a run.
+// summary returns a run as it is shown in lists.
 func summary(r *view.Run) Info {
 	i := Info{
 		ID: r.ID, Workflow: r.Workflow, Key: r.Key, State: r.State, Created: r.Created, Updated: r.Updated,
@@ -66,11 +67,11 @@ func summary(r *view.Run) Info {
 	return i
 }
 
-// Group is dead runs that failed alike: with the same pattern of error, in the same
-// step of the same workflow.
+// Group is a group of dead runs that failed in the same step of the same workflow with
+// similar errors.
 type Group struct {
-	Error    string // of the newest run
-	Pattern  string // for Filter.ErrorLike
+	Error    string // error of the newest run
+	Pattern  string // the common pattern of the errors, for Filter.ErrorLike
 	Workflow string
 	Step     string
 	Count    int
@@ -78,37 +79,37 @@ type Group struct {
 	Last     time.Time // Created of the newest run
 }
 
-// Groups are the dead runs, grouped by how they failed.
+// Groups are the groups of dead runs that [Engine.DeadGroups] returns.
 type Groups struct {
 	Groups []Group
 	Silent []int // shards that did not answer: their runs are missing
 }
 
-// Stats is where everything is.
+// Stats counts runs by workflow and state, and other things that wait or run.
 type Stats struct {
 	Workflows []WorkflowStats `json:"workflows"`
-	Waiting   int             `json:"timers"`           // waits and deadlines
-	Running   int             `json:"running"`          // attempts
-	Queued    int             `json:"queued"`           // steps that are due and wait for a free place, at most
-	Oldest    *time.Time      `json:"oldest,omitempty"` // since when the first of them has been due
-	Stuck     int64           `json:"stuck"`            // handlers that were given up and have not returned
-	Missing   map[string]int  `json:"needs_handler"`    // steps that wait for a handler, by handler
-	Behind    int             `json:"view_behind"`      // runs the view has yet to see
-	Next      *time.Time      `json:"next,omitempty"`
+	Waiting   int             `json:"timers"`           // pending waits and deadlines
+	Running   int             `json:"running"`          // running attempts
+	Queued    int             `json:"queued"`           // upper bound of the steps that are due and wait for a free place
+	Oldest    *time.Time      `json:"oldest,omitempty"` // when the first of the queued steps became due
+	Stuck     int64           `json:"stuck"`            // handlers of stuck attempts that have not returned
+	Missing   map[string]int  `json:"needs_handler"`    // number of steps that wait for a handler, by its name
+	Behind    int             `json:"view_behind"`      // changed runs that are not in the view yet
+	Next      *time.Time      `json:"next,omitempty"`   // when the next wait or deadline ends
 	Troubles  []Trouble       `json:"troubles,omitempty"`
 	Warnings  []Trouble       `json:"warnings,omitempty"` // see [Engine.Warnings]
 	Silent    []int           `json:"silent,omitempty"`   // shards that did not answer: they are not counted
 }
 
-// Totals counts what happened since the log began.
+// Totals counts runs and attempts since the log began.
 type Totals struct {
 	Started, Succeeded, Dead, Canceled uint64 // runs
 	Attempts, Failures, Lost           uint64 // attempts
 }
 
-// WorkflowStats is where the runs of a workflow are.
+// WorkflowStats counts the runs of a workflow.
 type WorkflowStats struct {
 	Name   string         `json:"name"`
-	States map[string]int `json:"states"` // runs that are not finished, and dead ones
+	States map[string]int `json:"states"` // number of runs in each state; only unfinished and dead runs
 	Totals Totals         `json:"totals"` // since the log began
 }

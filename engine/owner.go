@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	fullEntry = 500_000 // an entry of this size takes no further command
-	fullTurn  = 4096    // nor one with so many
-	dueAtOnce = 1000    // timers of a turn: a herd is let go in parts
-	farBehind = 100_000 // runs the view may be behind before new ones wait
+	fullEntry = 500_000 // an entry of this size, in bytes, gets no further request
+	fullTurn  = 4096    // a turn handles at most this many requests after the first
+	dueAtOnce = 1000    // a turn handles at most this many timers that are due
+	farBehind = 100_000 // if the view lacks more than this many changed runs, new starts wait
 )
 
-// owner has the state of a shard and decides about requests, one turn after the other.
-// One goroutine uses it, that of [shard.run], and so do the parts that are called in it:
-// they read the state (m) and record what they decide in the turn.
+// owner has the state of a shard and handles requests, in one turn after the other. Only the
+// goroutine of [shard.run] uses it. Other parts of the shard that this goroutine calls read
+// the state (m) and add records to the turn.
 type owner struct {
 	sh     *shard
 	m      *machine.Machine // the state
 	turn   turn
 	clock  *clock
-	seq    uint64 // last entry of the log
+	seq    uint64 // number of the last entry of the log
 	entry  machine.Entry
 	random func() uint64
 	events eventBatch
 
-	storeWait context.Context // ends the wait for a log that can't store
+	storeWait context.Context // while the shard is being opened: ends the wait for a log that can't store
 	waiters   waiters
 	openedAt  time.Time
 	purgedAt  time.Time
@@ -53,7 +53,8 @@ func (o *owner) init(sh *shard) {
 	}
 }
 
-// serve makes turns until the shard is closed.
+// serve makes turns until the shard is closed or can't continue. It returns ErrClosed, or why
+// it can't continue.
 func (o *owner) serve() error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -109,14 +110,14 @@ func (o *owner) serve() error {
 	}
 }
 
-// finish ends the shard in order.
+// finish writes the view, and closes the parts of the shard.
 func (o *owner) finish() error {
 	o.sh.views.flush()
 	o.sh.shut()
 	return ErrClosed
 }
 
-// delay returns how long there is nothing to do.
+// delay returns how long the owner can wait for a request before it makes the next turn.
 func (o *owner) delay() time.Duration {
 	wait := min(time.Minute, o.purgeEvery(), o.sh.snapshots.maxAge())
 	wait = min(wait, o.sh.views.delay(), o.sh.snapshots.delay())
@@ -129,7 +130,7 @@ func (o *owner) delay() time.Duration {
 	return max(wait, 0)
 }
 
-// nextDue returns when something is due.
+// nextDue returns when the next timer, schedule or suspect is due, in Unix nanoseconds.
 func (o *owner) nextDue() int64 {
 	if o.stopping {
 		return 1<<63 - 1
@@ -141,17 +142,19 @@ func (o *owner) nextDue() int64 {
 	return min(next, o.sh.dispatcher.suspects.nextDue())
 }
 
-// registrationTime is how long handlers and workflows may be registered after the engine
-// was opened, before it is recorded that one is missing.
+// registrationTime is how long the engine waits, after it was opened, for handlers and
+// workflows to be registered, before it records that one is missing.
 const registrationTime = 2 * time.Second
 
-// registeredBy returns the end of the registration time.
+// registeredBy returns the end of the registration time, in Unix nanoseconds.
 func (o *owner) registeredBy() int64 { return o.openedAt.Add(registrationTime).UnixNano() }
 
-// isRegistering reports whether handlers may still be registered.
+// isRegistering reports whether the registration time is not over.
 func (o *owner) isRegistering() bool { return time.Since(o.openedAt) < registrationTime }
 
-// makeTurn gathers what there is to do, stores what follows, and acts on it.
+// makeTurn handles the pending requests and everything that is due, stores the resulting
+// entry, and then answers the requests and begins attempts. first may be nil; starts is nil
+// if no start is accepted.
 func (o *owner) makeTurn(first *request, starts chan *request) error {
 	t, sh := &o.turn, o.sh
 	if err := o.beginTurn(); err != nil {
@@ -187,11 +190,11 @@ func (o *owner) makeTurn(first *request, starts chan *request) error {
 		return err
 	}
 	t.act()
-	runtime.Gosched() // those who were answered or called do their work before more is gathered
+	runtime.Gosched() // let callers and handlers run, so that the next turn has more requests
 	return nil
 }
 
-// beginTurn begins a turn.
+// beginTurn begins a turn: it reads the clock and opens an entry.
 func (o *owner) beginTurn() error {
 	now, jumped := o.clock.now()
 	o.turn.now = now
@@ -199,7 +202,8 @@ func (o *owner) beginTurn() error {
 	return o.recordJump(jumped)
 }
 
-// recordJump records that the clock was set, before anything is decided by it.
+// recordJump records that the clock was set, unless by is 0. It must be called before any
+// decision that depends on the new time.
 func (o *owner) recordJump(by time.Duration) error {
 	if by == 0 {
 		return nil
@@ -214,8 +218,9 @@ func (o *owner) recordJump(by time.Duration) error {
 	return nil
 }
 
-// doDue does what the time has brought: it ends runs and steps whose time is over, starts
-// scheduled runs, and forgets old ones.
+// doDue handles everything that is due: it ends runs whose time is over, enqueues steps whose
+// waits are over, starts scheduled runs, deletes old runs, ends isolations and continues
+// parked steps.
 func (o *owner) doDue() {
 	t := &o.turn
 	for _, run := range o.m.Due(t.now, dueAtOnce) {
@@ -228,8 +233,8 @@ func (o *owner) doDue() {
 	o.sh.dispatcher.unpark()
 }
 
-// slot returns a slot for a new run. With a key it is that of the key, unless
-// the key belongs to another shard: that of a schedule's start may.
+// slot returns a slot of this shard for a new run: the slot of the key, or a random one if
+// there is no key or its slot is in another shard. The key of a scheduled start may be.
 func (o *owner) slot(key string) int {
 	sh := o.sh
 	if slot := machine.KeySlot(key); key != "" && slot%sh.shards == sh.number {
@@ -238,7 +243,8 @@ func (o *owner) slot(key string) int {
 	return int(o.random()%uint64(machine.Slots/sh.shards))*sh.shards + sh.number
 }
 
-// abandon answers all requests and ends all waits, when the owner has stopped.
+// abandon answers the requests of the last turn with an error and ends all waits for runs,
+// when the owner has stopped.
 func (o *owner) abandon() {
 	for _, r := range o.turn.requests {
 		if r.done != nil {
@@ -249,18 +255,18 @@ func (o *owner) abandon() {
 	o.waiters.endAll()
 }
 
-// turn is one round of the owner: requests, the entry that stores what follows from them,
-// and what is to be done when that is stored.
+// turn is one round of the owner: it handles requests, adds records to an entry, stores the
+// entry, and then acts on it.
 type turn struct {
 	o        *owner
-	now      int64
-	opened   int64 // the time of the entry
-	records  int
-	requests []*request
-	ended    []machine.ID // runs that are closed
+	now      int64        // the current time, in Unix nanoseconds
+	opened   int64        // the time of the entry
+	records  int          // number of records in the entry
+	requests []*request   // requests to answer when the entry is stored
+	ended    []machine.ID // runs that have ended and that callers may wait for
 }
 
-// open begins an entry.
+// open begins a new entry.
 func (t *turn) open() {
 	boot, _ := t.o.clock.boot()
 	t.records, t.opened = 0, t.now
@@ -274,7 +280,7 @@ func (t *turn) readClock() error {
 	return t.o.recordJump(jumped)
 }
 
-// handle decides about a request.
+// handle handles a request. It is answered when the turn is stored.
 func (t *turn) handle(r *request) {
 	if r == nil {
 		return
@@ -284,8 +290,8 @@ func (t *turn) handle(r *request) {
 	case r.start != nil:
 		t.startRequested(r)
 	case r.result != nil:
-		// The attempt may have ended after the turn began, and its wait must not
-		// begin before it ended.
+		// The attempt may have ended after the turn began. Its wait must not begin
+		// before its end.
 		if r.err = t.readClock(); r.err == nil {
 			t.o.sh.dispatcher.conclude(r.result)
 		}
@@ -294,19 +300,19 @@ func (t *turn) handle(r *request) {
 	}
 }
 
-// isFull reports whether the entry takes no further attempt.
+// isFull reports whether the entry is so large that no further attempt may begin.
 func (t *turn) isFull() bool { return t.o.entry.Size() >= fullEntry }
 
-// must records what the machine has decided itself. That it could contradict the
-// state would be an error of this program, which stops the engine at the commit.
+// must is record for a decision of the machine, which can't contradict the state. If it does,
+// this program has an error: the shard stops before the turn is stored.
 func (t *turn) must(rec *machine.Record) {
 	if err := t.record(rec); err != nil {
 		t.o.sh.health.broken(err)
 	}
 }
 
-// record adds a record to the entry of the turn, with the starts of follow-up runs, and
-// applies it.
+// record adds a record to the entry of the turn and applies it, with the starts of follow-up
+// runs. If the entry has no room, it stores the entry first and opens another.
 func (t *turn) record(rec *machine.Record) error {
 	o := t.o
 	next, err := t.followUps(rec)
@@ -326,7 +332,7 @@ func (t *turn) record(rec *machine.Record) error {
 	t.records++
 	o.entry.Add(rec)
 	if err := o.m.Apply(rec); err != nil {
-		// What was decided from the state can't contradict it.
+		// This is an error of the program: the record was decided from the same state.
 		return fmt.Errorf("record %s: %w", rec.Kind, err)
 	}
 	if !rec.Run.IsZero() {
@@ -335,7 +341,8 @@ func (t *turn) record(rec *machine.Record) error {
 	return t.startFollowUps(rec.Run, next)
 }
 
-// noteConsequences notes what is to be done about a record when it is stored.
+// noteConsequences notes what to do when a record is stored: publish events, end waits for
+// the run, cancel attempts.
 func (t *turn) noteConsequences(rec *machine.Record) {
 	run, ok := t.o.m.Run(rec.Run)
 	if !ok {
@@ -354,7 +361,8 @@ func (t *turn) noteConsequences(rec *machine.Record) {
 	}
 }
 
-// commit stores the entry. It does not return before that, unless it can't ever.
+// commit stores the entry. It tries again until that succeeds, and returns an error only if
+// it can never succeed or the shard must end.
 func (t *turn) commit() error {
 	if t.records == 0 {
 		return nil
@@ -389,8 +397,8 @@ func (t *turn) commit() error {
 
 var errKilled = errors.New("the engine must end at once")
 
-// waitToStore waits before the next attempt to store, and answers reads meanwhile. It
-// returns why there must be no other attempt.
+// waitToStore waits before the next attempt to store, and answers reads meanwhile. Its error
+// says why there must be no other attempt.
 func (t *turn) waitToStore(wait time.Duration) error {
 	over := time.NewTimer(wait)
 	defer over.Stop()
@@ -412,8 +420,8 @@ func (t *turn) waitToStore(wait time.Duration) error {
 	}
 }
 
-// answerReads answers the reads of the turn, which do not depend on what is stored. They
-// may show what is not stored yet.
+// answerReads answers the reads of the turn before the turn is stored. Their answers may
+// include changes that are not stored yet.
 func (t *turn) answerReads() {
 	t.requests = slices.DeleteFunc(t.requests, func(r *request) bool {
 		if r.read {
@@ -423,7 +431,8 @@ func (t *turn) answerReads() {
 	})
 }
 
-// act does what was decided, now that it is stored.
+// act answers the requests, begins and cancels attempts, ends waits and publishes events. The
+// turn must be stored.
 func (t *turn) act() {
 	for i, r := range t.requests {
 		if r.done != nil {
@@ -440,5 +449,5 @@ func (t *turn) act() {
 	t.o.events.publish()
 }
 
-// storePolicy is how the engine waits for its own disk.
+// storePolicy is the retry policy of writing to the log.
 var storePolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited").Policy()

@@ -8,36 +8,38 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
-// quarantine says when the process makes attempts of suspects: steps whose last attempt was
-// lost with a process, which it may have ended. A process that dies takes all its attempts with
-// it, so the shards of a process share its quarantine.
+// quarantine decides when attempts of suspects may begin. A suspect is a step whose last
+// attempt was lost because the process died: the attempt may have caused that. A process that
+// dies loses the attempts of all its shards, so the shards share the quarantine.
 //
-// A suspect begins beside few others, those with the fewest losses first; it is on trial until
-// it ends or the process has survived it for a while. One with many losses runs alone: no
-// attempt begins from when it wants to until its trial is over.
+// A suspect runs beside few other suspects, and those with the fewest losses begin first. It is
+// on trial until it ends or the process has survived it for trialTime. A suspect with many
+// losses runs alone: from the moment it is due until its trial is over, no other attempt
+// begins.
 type quarantine struct {
 	mu       sync.Mutex
-	running  int            // attempts of the process
-	trials   int            // suspects among them that are on trial
-	isolated *shard         // whose suspect runs alone, or waits until it can
-	wants    map[*shard]int // losses of the suspect that each shard would begin next
-	waiting  map[*shard]struct{}
+	running  int                 // running attempts of the process
+	trials   int                 // running suspects that are on trial and not alone
+	isolated *shard              // the shard whose suspect runs alone, or waits until it can; nil if there is none
+	wants    map[*shard]int      // losses of the suspect that each shard would begin next
+	waiting  map[*shard]struct{} // shards to wake when another attempt may begin
 }
 
 const (
-	trialTime = 5 * time.Second // after which a suspect that does not run alone counts as survived
-	wantAlone = math.MaxInt     // of a suspect that has to run alone
+	trialTime = 5 * time.Second // length of the trial of a suspect that does not run alone
+	wantAlone = math.MaxInt     // value of wants for a suspect that has to run alone
 )
 
-// trialsAtOnce returns how many suspects may be on trial when one with so many losses begins.
+// trialsAtOnce returns how many suspects may be on trial at the same time when a suspect with
+// this many losses begins.
 func trialsAtOnce(losses int) int {
 	if losses == 1 {
-		return 8 // a single loss is most often no fault of the attempt
+		return 8 // the attempt is most often not the cause of a single loss
 	}
 	return 2
 }
 
-// trial is the trial of a suspect. The nil trial is that of an attempt that is no suspect.
+// trial is the trial of a suspect. It is nil for an attempt of a step that is not a suspect.
 type trial struct {
 	q     *quarantine
 	alone bool
@@ -45,7 +47,7 @@ type trial struct {
 	timer *time.Timer
 }
 
-// end ends the trial, if it has not ended.
+// end ends the trial, and wakes the shards that wait for it. Further calls do nothing.
 func (t *trial) end() {
 	if t == nil {
 		return
@@ -65,8 +67,8 @@ func (t *trial) end() {
 	})
 }
 
-// enter admits an attempt that is no suspect. If it can't begin now, the shard is woken when it
-// may.
+// enter admits an attempt of a step that is not a suspect. If a suspect runs alone or is about
+// to, it returns false, and the shard is woken later.
 func (q *quarantine) enter(sh *shard) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,14 +80,14 @@ func (q *quarantine) enter(sh *shard) bool {
 	return true
 }
 
-// reenter counts an attempt that is going to begin after all.
+// reenter counts an attempt again that lendPlaces has uncounted, because it begins now.
 func (q *quarantine) reenter() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.running++
 }
 
-// exit says that an attempt has ended.
+// exit uncounts an attempt that has ended, or does not begin.
 func (q *quarantine) exit() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -94,7 +96,8 @@ func (q *quarantine) exit() {
 	}
 }
 
-// try admits a suspect with so many losses.
+// try admits a suspect with this many losses. If it can't begin now, try returns nil, and the
+// shard is woken later.
 func (q *quarantine) try(sh *shard, losses int) *trial {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -110,7 +113,7 @@ func (q *quarantine) try(sh *shard, losses int) *trial {
 }
 
 // isolate keeps other attempts from beginning, for a suspect of the shard that has to run
-// alone. It returns false if that has to wait for another suspect.
+// alone. It returns false if another suspect comes first.
 func (q *quarantine) isolate(sh *shard) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,8 +128,9 @@ func (q *quarantine) isolate(sh *shard) bool {
 	return true
 }
 
-// tryAlone admits the suspect that others wait for. Unless it is late, that is when no other
-// attempt runs.
+// tryAlone admits the suspect for which isolate was called, if no other attempt runs or late is
+// true. alone reports whether no other attempt runs. If the suspect can't begin, the trial is
+// nil.
 func (q *quarantine) tryAlone(sh *shard, late bool) (t *trial, alone bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -138,7 +142,7 @@ func (q *quarantine) tryAlone(sh *shard, late bool) (t *trial, alone bool) {
 	return &trial{q: q, alone: true}, alone
 }
 
-// withdraw says that the shard has no suspect that could begin.
+// withdraw notes that the shard has no suspect to begin.
 func (q *quarantine) withdraw(sh *shard) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -149,14 +153,15 @@ func (q *quarantine) withdraw(sh *shard) {
 	}
 }
 
-// wantIsolation says that the next suspect of the shard has to run alone.
+// wantIsolation notes that the next suspect of the shard has to run alone.
 func (q *quarantine) wantIsolation(sh *shard) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.want(sh, wantAlone)
 }
 
-// release lets others begin that wait for a suspect which has not begun.
+// release ends the isolation for a suspect of the shard that has not begun, so that other
+// attempts can begin.
 func (q *quarantine) release(sh *shard) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -166,7 +171,7 @@ func (q *quarantine) release(sh *shard) {
 	}
 }
 
-// leave forgets a shard that begins no attempts: it has stopped, or it can't store.
+// leave removes a shard that can't begin attempts: it has stopped, or it can't store.
 func (q *quarantine) leave(sh *shard) {
 	q.withdraw(sh)
 	q.mu.Lock()
@@ -174,9 +179,10 @@ func (q *quarantine) leave(sh *shard) {
 	delete(q.waiting, sh)
 }
 
-// want notes what the shard would begin next. It needs the lock, as do those that follow.
-// Others are woken only if that lets them begin: two shards that wait must not wake each other
-// for ever.
+// want notes the losses of the suspect that the shard would begin next. It wakes the waiting
+// shards only if the number has grown, so that one of them may come first now: otherwise two
+// waiting shards would wake each other forever. The caller of want and of the methods below
+// must hold the lock.
 func (q *quarantine) want(sh *shard, losses int) {
 	before, wanted := q.wants[sh]
 	q.wants[sh] = losses
@@ -185,7 +191,7 @@ func (q *quarantine) want(sh *shard, losses int) {
 	}
 }
 
-// isNext reports whether no shard has a suspect with fewer losses.
+// isNext reports whether no shard wants to begin a suspect with fewer losses.
 func (q *quarantine) isNext(losses int) bool {
 	for _, other := range q.wants {
 		if other < losses {
@@ -197,35 +203,36 @@ func (q *quarantine) isNext(losses int) bool {
 
 func (q *quarantine) wait(sh *shard) { q.waiting[sh] = struct{}{} }
 
-// wake wakes the shards that wait, because something has changed.
+// wake wakes all waiting shards, so that they try again.
 func (q *quarantine) wake() {
 	for sh := range q.waiting {
 		select {
 		case sh.room <- struct{}{}:
-		default: // it knows
+		default: // it is woken already
 		}
 	}
 	clear(q.waiting)
 }
 
-// suspects begins the attempts of a shard's suspects, as the quarantine of the process
-// allows. It is part of the dispatcher.
+// suspects begins the attempts of a shard's suspects when the quarantine of the process
+// admits them. It is part of the dispatcher.
 type suspects struct {
 	d        *dispatcher
 	isolated isolated
-	survived *trial // the time of an attempt that ran alone is over, when that is stored
+	survived *trial // trial of a suspect that ran alone, to end when the turn is stored; nil if there is none
 }
 
 // isolated is the suspect of a shard that runs alone, or waits until it can.
 type isolated struct {
 	key    attemptKey
-	waits  bool     // others don't begin, and it has not
-	late   int64    // when it begins, whether it is alone or not
-	runs   *attempt // nil if it has not begun
-	lasted time.Duration
+	waits  bool          // it waits until no other attempt runs, and no other attempt begins
+	late   int64         // while it waits: when it begins even if other attempts run
+	runs   *attempt      // its attempt; nil if it has not begun
+	lasted time.Duration // length of its trial
 }
 
-// next returns when there is something to do about it.
+// next returns when the wait or the trial of the suspect ends; math.MaxInt64 if there is
+// neither.
 func (i *isolated) next(m *machine.Machine) int64 {
 	switch {
 	case i.waits:
@@ -236,7 +243,8 @@ func (i *isolated) next(m *machine.Machine) int64 {
 	return math.MaxInt64
 }
 
-// ends returns when its trial is over. The clock may be set meanwhile: the state knows of it.
+// ends returns when the trial is over. It reads the begin of the attempt from the state, which
+// is adjusted when the clock is set.
 func (i *isolated) ends(m *machine.Machine) int64 {
 	run, ok := m.Run(i.key.run)
 	if !ok {
@@ -245,7 +253,7 @@ func (i *isolated) ends(m *machine.Machine) int64 {
 	return run.Steps[i.key.step].At + int64(i.lasted)
 }
 
-// dispatch begins attempts of suspects that need not run alone.
+// dispatch begins attempts of suspects that do not have to run alone.
 func (s *suspects) dispatch() {
 	d, sh := s.d, s.d.sh
 	for !d.full && !d.o.turn.isFull() {
@@ -277,8 +285,7 @@ func (s *suspects) dispatch() {
 	}
 }
 
-// next returns the suspect that comes first of those which the limits of their workflows
-// allow.
+// next returns the first suspect that the limits of its workflow allow to begin.
 func (s *suspects) next() (run *machine.Run, step int, ok bool) {
 	sh, o := s.d.sh, s.d.o
 	early := o.isRegistering()
@@ -296,9 +303,9 @@ func (s *suspects) next() (run *machine.Run, step int, ok bool) {
 	return nil, 0, false
 }
 
-// isolate begins the attempt of a suspect that has to run alone. Others don't begin from here
-// on. If those that run take too long, the attempt begins beside them, and proves nothing if it
-// is lost.
+// isolate begins the attempt of a suspect that has to run alone, once no other attempt runs.
+// Until then no other attempt begins. If the running attempts take too long, the attempt begins
+// beside them: if it is lost then, it does not count as lost alone.
 func (s *suspects) isolate() {
 	d, sh := s.d, s.d.sh
 	t, i, q := &d.o.turn, &s.isolated, &sh.quarantine
@@ -312,7 +319,7 @@ func (s *suspects) isolate() {
 		return
 	}
 	if s.survived != nil {
-		d.more = true // others may begin after this turn, and it may wait for them then
+		d.more = true // try again in the next turn, after other attempts had a chance to begin
 		return
 	}
 	handler := sh.handlers.handler(run.Def.Steps[step].Handler)
@@ -348,8 +355,9 @@ func (s *suspects) isolate() {
 	q.withdraw(sh)
 }
 
-// endIsolation lets others begin after an attempt has run alone for long enough. That is stored
-// before: from then on, a process that dies may do so because of another attempt.
+// endIsolation ends the isolation of an attempt that has run alone for long enough. It records
+// an entry first, and other attempts begin when that is stored. The time of the entry shows that
+// the attempt was not alone any more if the process dies later.
 func (s *suspects) endIsolation() {
 	o, i := s.d.o, &s.isolated
 	switch {
@@ -358,24 +366,23 @@ func (s *suspects) endIsolation() {
 		*i = isolated{}
 	case o.turn.opened >= i.ends(o.m):
 		rec, _ := o.purgeRecord(o.turn.now)
-		o.turn.must(&rec) // an entry of this time is what counts
+		o.turn.must(&rec) // any record will do: only the time of the entry matters
 		s.survived = i.runs.trial
 		*i = isolated{}
 	}
 }
 
-// act ends the trial of an attempt that has run alone for long enough, now that it is
-// stored.
+// act ends the trial of an attempt that has run alone for long enough. The turn must be stored.
 func (s *suspects) act() {
 	s.survived.end()
 	s.survived = nil
 }
 
-// nextDue returns when there is something to do about a suspect that runs alone.
+// nextDue returns when the wait or the trial of a suspect that runs alone ends.
 func (s *suspects) nextDue() int64 { return s.isolated.next(s.d.o.m) }
 
-// leave lets other shards begin attempts, because this one begins none: it has stopped, or
-// it can't store.
+// leave removes this shard from the quarantine, so that other shards can begin attempts. The
+// shard has stopped, or it can't store.
 func (s *suspects) leave() {
 	sh := s.d.sh
 	if s.isolated.waits {

@@ -20,13 +20,13 @@ func (e *Engine) Get(ctx context.Context, id string) (*Info, error) {
 	return a.Info, err
 }
 
-// Wait waits for the outcome of a run. That the run is dead is not an error of
-// Wait, but of its [Info.Err].
+// Wait waits until a run has ended. It returns no error for a run that is dead: see
+// [Info.Err].
 //
-// A handler that waits for a run keeps its place meanwhile. If all places are kept in
-// this way, nothing goes on: [Engine.Troubles] reports it, provided that handlers
-// call Wait with their own context. Better let the handler end, and start the rest
-// by [OnEnd].
+// A handler that waits for a run counts for [Config.Concurrency] meanwhile. If all running
+// handlers wait for runs that can't begin, that is a deadlock. [Engine.Troubles] reports it
+// if the handlers call Wait with their own context. It is better to let the handler return,
+// and to start the rest of the work by [OnEnd].
 func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 	if t, ok := TaskOf(ctx); ok && t.attempt != nil && t.attempt.sh.process == &e.process {
 		if run, err := machine.ParseID(id); err == nil {
@@ -39,16 +39,17 @@ func (e *Engine) Wait(ctx context.Context, id string) (*Info, error) {
 			return nil, fmt.Errorf("wait for %s: %w", id, err)
 		}
 		if !a.Over {
-			continue // the owner in another process does not wait for long
+			continue // an owner in another process answers after some time, even if the run has not ended
 		}
 		if i, err := e.Get(ctx, id); err != nil || i.Finished() {
 			return i, err
 		}
-		// It was put back to work meanwhile.
+		// The run was retried after it had ended: wait again.
 	}
 }
 
-// Find returns the ids of the runs that begin with the text, or have it as key.
+// Find returns the ids of the runs whose id begins with the text or whose key is the text,
+// at most limit of them. It does not check whether a complete id exists.
 func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string, err error) {
 	if _, err := machine.ParseID(text); err == nil {
 		return []string{text}, nil
@@ -69,8 +70,8 @@ func (e *Engine) Find(ctx context.Context, text string, limit int) (ids []string
 	return ids[:min(len(ids), max(limit, 0))], nil
 }
 
-// List returns runs. It reads the view, which is a moment behind unless the filter
-// says that it must not be.
+// List returns a page of the runs that match the filter. It reads the view, which is
+// slightly behind the log: see [Filter.Fresh].
 func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 	if e.alone == nil {
 		f.Limit = min(cmp.Or(max(f.Limit, 0), view.DefaultLimit), view.MaxLimit)
@@ -85,12 +86,13 @@ func (e *Engine) List(ctx context.Context, f Filter) (Page, error) {
 	return mergePages(answers, silent, &f), nil
 }
 
-// mergePages puts the pages of all shards together. Each of them is in order.
+// mergePages merges the pages of all shards, each of which is sorted, into one page with a
+// cursor that has a part for each shard.
 func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
 	limit := 0
 	for _, a := range answers {
 		if a != nil && len(a.Cursors) == 0 {
-			limit += len(a.Page.Runs) // without views there are no pages
+			limit += len(a.Page.Runs) // a shard without a view returns all its runs
 		}
 	}
 	limit = cmp.Or(limit, f.Limit)
@@ -99,7 +101,7 @@ func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
 	more := len(silent) > 0
 	for len(page.Runs) < limit {
 		first := -1
-		ended := false // what comes next is not known
+		ended := false // a shard has more runs, which are not in its page: the merge must end here
 		for n, a := range answers {
 			if a == nil || taken[n] >= len(a.Page.Runs) {
 				ended = ended || a != nil && a.Page.Next != ""
@@ -137,9 +139,9 @@ func mergePages(answers []*answer, silent []int, f *Filter) (page Page) {
 	return page
 }
 
-// passFar passes over the shards that found something, but nothing as close to
-// what is searched for as others did. Alone a search would have found what is
-// close, and looked no further.
+// passFar drops the results of shards whose search results match less closely than those of
+// other shards, and returns which shards these are. A search in one view does the same: it
+// returns only the closest kind of match.
 func passFar(answers []*answer) (far []bool) {
 	closest := math.MaxInt
 	for _, a := range answers {
@@ -157,7 +159,7 @@ func passFar(answers []*answer) (far []bool) {
 	return far
 }
 
-// before reports whether a run comes before another in the list.
+// before reports whether the run a comes before the run b in the order of the filter.
 func (f *Filter) before(a, b *Info) bool {
 	switch {
 	case f.Order == "oldest":
@@ -169,8 +171,8 @@ func (f *Filter) before(a, b *Info) bool {
 	}
 }
 
-// cursorOf returns the part of a cursor that belongs to a shard. A cursor that is not made
-// of parts belongs to all shards: each of them says what is wrong with it.
+// cursorOf returns the part of a cursor that belongs to a shard. A cursor without parts is
+// returned as it is: the shard rejects it if it is not valid.
 func cursorOf(after string, shard int) string {
 	parts := strings.Split(after, ".")
 	if shard < len(parts) && len(parts) > 1 {
@@ -179,14 +181,14 @@ func cursorOf(after string, shard int) string {
 	return after
 }
 
-// DeadGroups returns the dead runs grouped by how they failed, the largest first.
-// Of the workflows that exclude describes, as in Filter, there are none.
+// DeadGroups returns at most limit groups of dead runs that failed alike, the largest
+// first. It leaves out workflows like [Filter.Exclude].
 func (e *Engine) DeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
 	return e.deadGroups(ctx, limit, &call{Exclude: exclude})
 }
 
-// FreshDeadGroups is DeadGroups of what was acknowledged before the call, as with
-// [Filter.Fresh].
+// FreshDeadGroups is [Engine.DeadGroups] that waits, for at most a second, until the groups
+// include everything that was acknowledged before the call.
 func (e *Engine) FreshDeadGroups(ctx context.Context, limit int, exclude ...string) (Groups, error) {
 	return e.deadGroups(ctx, limit, &call{Exclude: exclude, Fresh: true})
 }
@@ -206,11 +208,11 @@ func (e *Engine) deadGroups(ctx context.Context, limit int, c *call) (Groups, er
 	return Groups{mergeGroups(answers, limit), silent}, nil
 }
 
-// manyGroups is how many groups each shard is asked for, at least. One that is large in all
-// may be small in each.
+// manyGroups is the least number of groups that each shard is asked for. A group that is
+// large in the whole cluster may be small in each shard.
 const manyGroups = 1000
 
-// mergeGroups puts together what failed alike in several shards.
+// mergeGroups merges the groups of all shards, and returns the largest ones first.
 func mergeGroups(answers []*answer, limit int) (groups []Group) {
 	type alike struct{ pattern, workflow, step string }
 	at := map[alike]int{}
@@ -239,8 +241,8 @@ func mergeGroups(answers []*answer, limit int) (groups []Group) {
 	return groups[:min(len(groups), max(limit, 0))]
 }
 
-// Stats returns where everything is. It costs the same however many runs there
-// are.
+// Stats returns counts of runs, attempts and timers. Its cost does not depend on the number
+// of runs.
 func (e *Engine) Stats(ctx context.Context) (Stats, error) {
 	answers, silent, err := e.gather(ctx, &call{Op: opStats})
 	if err != nil {
@@ -255,9 +257,9 @@ func (e *Engine) Stats(ctx context.Context) (Stats, error) {
 	return s, nil
 }
 
-// OwnStats is [Engine.Stats] of this process alone, and how many shards it owns;
-// without a cluster that is everything there is, and 1. It asks no other process,
-// so that it may be asked often.
+// OwnStats is [Engine.Stats] of the shards that this process owns, and their number. Without
+// a cluster it returns the same as Stats, and 1. It is cheap, because it sends no requests
+// to other processes.
 func (e *Engine) OwnStats(ctx context.Context) (s Stats, shards int, err error) {
 	if e.alone != nil {
 		s, err = e.Stats(ctx)
@@ -265,7 +267,7 @@ func (e *Engine) OwnStats(ctx context.Context) (s Stats, shards int, err error) 
 	}
 	answers := make([]*answer, e.count())
 	for _, sh := range e.cluster.own() {
-		// One that is being given away is counted by the process that has it next.
+		// A shard that is being handed over is counted by its next owner.
 		if one, err := sh.queries.stats(ctx); err == nil {
 			answers[sh.number] = &answer{Stats: one}
 			shards++
@@ -329,7 +331,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// Troubles returns what keeps this process from doing its work at the moment.
+// Troubles returns the current problems that keep this process from working.
 func (e *Engine) Troubles() []Trouble {
 	if e.alone != nil {
 		return e.alone.health.list()
@@ -341,7 +343,7 @@ func (e *Engine) Troubles() []Trouble {
 	return list
 }
 
-// Warnings returns what someone should look at while this process does its work:
+// Warnings returns problems that an operator should look at, although this process works:
 // schedules whose last start was refused.
 func (e *Engine) Warnings() (list []Trouble) {
 	for _, sh := range e.shards() {

@@ -13,7 +13,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// recovery restores the state of a shard that was opened, and takes it over.
+// recovery restores the state of a shard from the last snapshot and the log, and records that
+// this process is the owner.
 type recovery struct {
 	sh *shard
 	o  *owner
@@ -41,7 +42,8 @@ func (r recovery) run(ctx context.Context) error {
 	return nil
 }
 
-// restore reads the last snapshot that can be read.
+// restore reads the newest snapshot that is not damaged. Without snapshots the state is empty,
+// if the log is complete from its first entry.
 func (r recovery) restore(ctx context.Context) error {
 	first, snapshots, _, err := store.List(ctx, r.sh.lease)
 	if err != nil {
@@ -56,7 +58,7 @@ func (r recovery) restore(ctx context.Context) error {
 		}
 		if err == nil {
 			r.o.m, r.o.seq = m, m.Seq()
-			// They must not be counted on when the log is cut off.
+			// Delete the damaged snapshots: cutLog must not rely on them.
 			return store.Delete(ctx, r.sh.lease, unreadable)
 		}
 		if !store.IsDamage(err) {
@@ -75,7 +77,7 @@ func (r recovery) restore(ctx context.Context) error {
 	return nil
 }
 
-// replay applies what the log has after the snapshot.
+// replay applies the entries of the log that are newer than the snapshot.
 func (r recovery) replay(ctx context.Context) error {
 	r.sh.views.skipKnown(r.o.seq)
 	return store.Replay(ctx, r.sh.lease, r.o.m, func(entry journal.Entry) {
@@ -85,8 +87,8 @@ func (r recovery) replay(ctx context.Context) error {
 	})
 }
 
-// takeOver records that this process goes on, what the clock did meanwhile, and
-// the attempts that were lost with the last one.
+// takeOver records that this process is the owner now, by how much the clock was set
+// meanwhile, and which attempts were lost with the previous process.
 func (r recovery) takeOver() error {
 	o, t := r.o, &r.o.turn
 	head, bootWas := o.m.Clock()
@@ -103,7 +105,7 @@ func (r recovery) takeOver() error {
 	if err := t.record(&machine.Record{Kind: machine.Opened, At: t.now, Text: boot, Attempt: int(r.sh.lease.Epoch())}); err != nil {
 		return err
 	}
-	_, shared := r.sh.lease.(journal.Shared) // it may not have been this process
+	_, shared := r.sh.lease.(journal.Shared) // in a cluster the previous owner may still be alive, but cut off
 	var names []string
 	for _, orphan := range orphans {
 		run, _ := o.m.Run(orphan.run)
@@ -124,14 +126,15 @@ func (r recovery) takeOver() error {
 	return nil
 }
 
-// orphan is an attempt that ran when the last process ended.
+// orphan is an attempt that was running when the previous process ended.
 type orphan struct {
 	attemptKey
 	alone bool // no other attempt ran in that process
 }
 
-// orphans returns the attempts that are running by the state, before anything of this process
-// is recorded. If there is only one, it ran alone, whether or not that was recorded.
+// orphans returns the attempts that are running according to the restored state. It must be
+// called before this process records anything. If there is only one orphan and only one shard,
+// it ran alone.
 func (r recovery) orphans() (list []orphan) {
 	r.o.m.Orphans(func(run *machine.Run, step int) {
 		list = append(list, orphan{attemptKey{run.ID, step}, r.o.m.RanAlone(run, step)})
@@ -142,10 +145,10 @@ func (r recovery) orphans() (list []orphan) {
 	return list
 }
 
-// maxNamed is how many runs a line of the log names.
+// maxNamed is how many runs a log line names at most.
 const maxNamed = 10
 
-// warnOfLost names the runs whose attempts were lost.
+// warnOfLost logs the runs whose attempts were lost.
 func (r recovery) warnOfLost(runs []string) {
 	if n := len(runs); n > 0 {
 		r.sh.cfg.Logger.Warn("attempts were lost with the process that made them", "attempts", n, "shard", r.sh.number,

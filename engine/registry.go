@@ -9,17 +9,17 @@ import (
 	"sync/atomic"
 )
 
-// registry is what this process can do. It only grows.
+// registry has the workflows and handlers of this process. Handlers are never removed.
 type registry struct {
 	mu        sync.RWMutex
 	handlers  map[string]Handler
-	workflows map[string]*Workflow
-	known     map[string]*Workflow // also those that no new run can follow any more
-	version   atomic.Int64         // grows when something is added
+	workflows map[string]*Workflow // workflows that can be started, by name
+	known     map[string]*Workflow // the same, and workflows that Replace has removed: runs in progress may need their limits
+	version   atomic.Int64         // increases when something is added
 }
 
-// add adds workflows and handlers. A workflow of a known name replaces it for
-// new runs; the functions of the old one stay, for the runs that want them.
+// add adds workflows and handlers. A workflow replaces another one with the same name for
+// new runs. The functions of the old one stay, for runs that began with it.
 func (r *registry) add(workflows []*Workflow, handlers map[string]Handler) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,12 +50,11 @@ func (r *registry) addLocked(workflows []*Workflow, handlers map[string]Handler)
 	return nil
 }
 
-// ErrRegistered says that another workflow of the name is registered.
+// ErrRegistered says that another workflow with the same name is registered.
 var ErrRegistered = errors.New("another workflow of this name is registered")
 
-// admit adds a workflow that is given to Start, unless it is there. It refuses one
-// that would take the place of another: runs in progress and new ones would follow
-// different steps, without anyone having said so.
+// admit adds a workflow that is given to Start, unless it is registered already. It returns
+// ErrRegistered if another workflow has the same name: replacing that one must be explicit.
 func (r *registry) admit(w *Workflow) error {
 	if w == nil {
 		return errors.New("workflow: nil")
@@ -86,8 +85,8 @@ func (r *registry) workflow(name string) *Workflow {
 	return r.workflows[name]
 }
 
-// limits returns how many runs of a workflow, and how many attempts of a step,
-// there may be at once. 0 means any number.
+// limits returns the limits of concurrent runs of a workflow and of concurrent attempts of
+// a step. 0 means no limit.
 func (r *registry) limits(workflow, step string) (runs, attempts int) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -97,8 +96,8 @@ func (r *registry) limits(workflow, step string) (runs, attempts int) {
 	return 0, 0
 }
 
-// Register adds workflows, or replaces them for new runs. Steps that waited for
-// a handler go on.
+// Register adds workflows. A workflow replaces another one with the same name for new runs.
+// Steps that waited for a handler of these workflows continue.
 func (e *Engine) Register(workflows ...*Workflow) error {
 	if err := e.handlers.add(workflows, nil); err != nil {
 		return err
@@ -106,8 +105,8 @@ func (e *Engine) Register(workflows ...*Workflow) error {
 	return e.wakeShards()
 }
 
-// Replace makes these all the workflows that new runs can follow. Runs in progress
-// go on by the definition they began with.
+// Replace replaces all workflows for new runs. Runs in progress continue with the
+// definition that they began with.
 func (e *Engine) Replace(workflows []*Workflow) error {
 	if err := e.handlers.add(workflows, nil); err != nil {
 		return err
@@ -123,13 +122,13 @@ func (e *Engine) Replace(workflows []*Workflow) error {
 	return e.wakeShards()
 }
 
-// Workflow returns the workflow of the name that new runs follow.
+// Workflow returns the workflow that is registered with this name for new runs.
 func (e *Engine) Workflow(name string) (*Workflow, bool) {
 	w := e.handlers.workflow(name)
 	return w, w != nil
 }
 
-// Workflows returns the workflows that new runs follow.
+// Workflows returns the workflows that are registered for new runs, in no particular order.
 func (e *Engine) Workflows() []*Workflow {
 	e.handlers.mu.RLock()
 	defer e.handlers.mu.RUnlock()

@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	maxCalls = 4096             // of other processes, that are worked on at once
-	maxWaits = 16384            // of those that only wait
-	callTime = 30 * time.Second // that one may take here
+	maxCalls = 4096             // calls of other processes that are handled at once, at most
+	maxWaits = 16384            // the same for calls that only wait
+	callTime = 30 * time.Second // how long a call of another process may take
 )
 
-// ErrAway says that the shard of a run did not answer, or one that may have what
-// is asked for. It may do so later.
+// ErrAway says that the shard of a run, or a shard that may have the run, did not answer.
+// It may answer later.
 var ErrAway = errors.New("did not answer")
 
 // shardUnreachable is the error of a call to a shard that has no owner, or whose owner did
@@ -34,7 +34,7 @@ type shardUnreachable struct {
 func (e *shardUnreachable) Error() string { return fmt.Sprintf("shard %d: %v", e.shard, e.err) }
 func (e *shardUnreachable) Unwrap() error { return e.err }
 
-// Is makes it an [ErrAway].
+// Is makes errors.Is match [ErrAway].
 func (e *shardUnreachable) Is(target error) bool { return target == ErrAway }
 
 func isUnreachable(err error) bool {
@@ -42,30 +42,31 @@ func isUnreachable(err error) bool {
 	return ok
 }
 
-// remoteCalls passes calls to the owners of shards, in this process or in others, and
-// answers those of other processes.
+// remoteCalls sends calls to the owners of shards, in this process or in others, and answers
+// the calls of other processes.
 type remoteCalls struct {
 	log    journal.Cluster
 	shards *shardTable
-	stop   context.Context // until the engine is closed
+	stop   context.Context // ends when the engine is closed
 
-	working chan struct{} // places for calls of others
-	waiting chan struct{} // and for those that wait
+	working chan struct{} // semaphore: limits the calls of other processes
+	waiting chan struct{} // the same for calls that only wait
 }
 
-// ask asks the owner of a shard. It waits for one as long as there is none.
+// ask sends a call to the owner of a shard. While the shard has no owner, it tries again as
+// store.CallPolicy says.
 func (rc *remoteCalls) ask(ctx context.Context, shard int, c *call) (answer, error) {
 	return rc.askAt(ctx, shard, c, func() int { return shard })
 }
 
-// askAt asks the owner of a shard. If no owner accepts the call, it asks that of another
-// shard.
+// askAt is ask with a function that returns another shard. askAt calls other if the shard
+// did not accept the call, unless the call may have been carried out there.
 func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func() int) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(rc.stop, cancel)()
-	var last, refused error // why no owner was asked, and what one answered
-	sent := false           // the shard may have done it
+	var last, refused error // the last error that is retried, and an error that is final
+	sent := false           // the shard may have carried out the call
 	a, err := retry.Value(ctx, store.CallPolicy, func(ctx context.Context) (answer, error) {
 		if last != nil && !sent {
 			shard = other()
@@ -93,7 +94,7 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 		return a, ErrClosed
 	case refused != nil:
 		return a, refused
-	case ctx.Err() != nil && last != nil: // otherwise the runner's error ends with it
+	case ctx.Err() != nil && last != nil: // if the context has not ended, err includes last already
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), last)
 	}
 	if why := rc.shards.anyTrouble(); why != "" && errors.Is(err, journal.ErrNobody) {
@@ -102,8 +103,8 @@ func (rc *remoteCalls) askAt(ctx context.Context, shard int, c *call, other func
 	return a, &shardUnreachable{shard, err}
 }
 
-// markRepeated makes the call one that is repeated, because it is not known whether it was
-// carried out. It reports false if it must not be repeated.
+// markRepeated marks a call that is sent again, because it is not known whether it was
+// carried out. It returns false if the call must not be sent again.
 func (c *call) markRepeated() bool {
 	if c.Op == opStart {
 		c.Start.Again = true
@@ -136,8 +137,9 @@ func (rc *remoteCalls) askOnce(ctx context.Context, shard int, c *call) (a answe
 	return a, reached(shard, a.Error.err())
 }
 
-// reached returns the error of a shard that was asked. If the shard has ended meanwhile, it
-// is not known what became of the call.
+// reached returns the error of a shard that was asked. ErrClosed becomes shardUnreachable,
+// unless the shard did not accept the call: it is not known whether the call was carried
+// out.
 func reached(shard int, err error) error {
 	if _, gone := errors.AsType[notAccepted](err); !gone && errors.Is(err, ErrClosed) {
 		return &shardUnreachable{shard, err}
@@ -145,8 +147,8 @@ func reached(shard int, err error) error {
 	return err
 }
 
-// answerWith returns a function that answers calls of other processes, a limited number at
-// once.
+// answerWith returns a function that answers calls of other processes by perform. It answers
+// errBusy if too many calls are being handled.
 func (rc *remoteCalls) answerWith(perform func(context.Context, *call) (answer, error)) journal.Answer {
 	return func(request []byte, reply func([]byte)) {
 		c := new(call)
@@ -173,7 +175,8 @@ func (rc *remoteCalls) answerWith(perform func(context.Context, *call) (answer, 
 	}
 }
 
-// guarded is perform for requests that no version of this program sends.
+// guarded calls perform, and returns a panic as errCall: a malformed request of another
+// process must not end this one.
 func guarded(ctx context.Context, c *call, perform func(context.Context, *call) (answer, error)) (a answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -188,12 +191,13 @@ func encodeAnswer(a answer, err error) []byte {
 	a.Error = faultOf(err)
 	text, err := encode(a)
 	if err != nil {
-		text, _ = encode(answer{Error: faultOf(err)}) // of strings
+		text, _ = encode(answer{Error: faultOf(err)}) // can't fail: strings
 	}
 	return text
 }
 
-// encode returns JSON, in which the JSON of others is as it was.
+// encode returns JSON without HTML escaping, so that inputs and outputs in it stay the same
+// bytes.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -202,9 +206,9 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// fault is an error on its way from one process to another.
+// fault is an error as it is sent from one process to another.
 type fault struct {
-	Kind string `json:"kind,omitempty"`
+	Kind string `json:"kind,omitempty"` // a key of faults, or "untaken" for notAccepted; "" for other errors
 	Text string `json:"text"`
 }
 
@@ -213,13 +217,14 @@ var (
 	errBusy = errors.New("the owner of the shard has too much to do")
 )
 
-// faults are the errors that are the same on both sides.
+// faults has the errors that keep their identity when they are sent: errors.Is matches them
+// in the other process too.
 var faults = map[string]error{
 	"not-found": ErrNotFound, "state": ErrState, "conflict": ErrConflict, "too-large": ErrTooLarge, "cursor": view.ErrCursor,
 	"closed": ErrClosed, "away": ErrAway, "busy": errBusy, "call": errCall, "deadline": context.DeadlineExceeded, "canceled": context.Canceled,
 }
 
-// faultOf returns the error as it is sent.
+// faultOf returns the error as it is sent; nil for nil.
 func faultOf(err error) *fault {
 	if err == nil {
 		return nil
@@ -236,7 +241,7 @@ func faultOf(err error) *fault {
 	return f
 }
 
-// err returns the error as it was.
+// err returns the error that was sent; nil for nil.
 func (f *fault) err() error {
 	if f == nil {
 		return nil
@@ -247,7 +252,7 @@ func (f *fault) err() error {
 	return &remote{f.Text, faults[f.Kind]}
 }
 
-// remote is an error of another process.
+// remote is an error of another process: its text, and the error of faults that it matches.
 type remote struct {
 	text string
 	is   error
@@ -256,8 +261,8 @@ type remote struct {
 func (r *remote) Error() string { return r.text }
 func (r *remote) Unwrap() error { return r.is }
 
-// notAccepted is the error of a shard that has not read a request: another owner can be
-// asked.
+// notAccepted is the error of a shard that has stopped or is stopping. It says that the
+// request changed nothing here, and can be asked of another owner without harm.
 type notAccepted struct{ error }
 
 func (e notAccepted) Unwrap() error { return e.error }

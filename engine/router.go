@@ -17,18 +17,18 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// fanOut is how long a list waits for a shard before it does without.
+// fanOut is how long a call of all shards waits for their answers.
 const fanOut = 5 * time.Second
 
-// router finds the shard that has a run or takes a call, in this process or in another
-// one of the cluster.
+// router sends calls to the shards that can answer them, in this process or in other
+// processes of the cluster.
 type router struct {
 	process *process
-	alone   *shard   // without a cluster there is one
-	cluster *cluster // nil without
+	alone   *shard   // the only shard of an engine without a cluster; nil in a cluster
+	cluster *cluster // nil without a cluster
 }
 
-// count returns how many shards there are.
+// count returns the number of shards.
 func (r *router) count() int {
 	if r.alone != nil {
 		return 1
@@ -36,7 +36,7 @@ func (r *router) count() int {
 	return r.cluster.log.Shards()
 }
 
-// at asks a shard.
+// at sends a call to a shard and returns its answer.
 func (r *router) at(ctx context.Context, shard int, c *call) (answer, error) {
 	if r.alone != nil {
 		return r.alone.commands.perform(ctx, c)
@@ -69,13 +69,15 @@ func (r *router) of(ctx context.Context, id string, c *call) (answer, error) {
 	}
 }
 
-// change asks the shard of a run to change it.
+// change sends a call that changes a run to the shard that has the run.
 func (r *router) change(ctx context.Context, id string, c *call) error {
 	_, err := r.of(ctx, id, c)
 	return err
 }
 
-// locate looks for a run in all shards but one.
+// locate asks all shards for a run, and returns the shard that has it. It ignores an error
+// of the shard not, which the caller has asked already. An error of another shard, which
+// may have the run, is returned if the run is found nowhere.
 func (r *router) locate(ctx context.Context, id string, not int) (shard int, there bool, err error) {
 	var silent []int
 	for n, got := range r.all(ctx, &call{Op: opHas, ID: id}) {
@@ -92,7 +94,7 @@ func (r *router) locate(ctx context.Context, id string, not int) (shard int, the
 	return 0, false, nil
 }
 
-// away is the error of shards that did not answer.
+// away returns the error that these shards did not answer.
 func away(shards []int) error {
 	if len(shards) == 1 {
 		return fmt.Errorf("shard %d %w", shards[0], ErrAway)
@@ -107,7 +109,8 @@ type reply struct {
 	err error
 }
 
-// all asks all shards, and waits for their answers as long as a list may take.
+// all sends a call to all shards, and waits for their answers up to fanOut. The replies are
+// in the order of the shards.
 func (r *router) all(ctx context.Context, c *call) []reply {
 	list := make([]reply, r.count())
 	if r.alone != nil {
@@ -132,8 +135,9 @@ func (r *router) all(ctx context.Context, c *call) []reply {
 	return list
 }
 
-// gather returns the answers of all shards, and which gave none. Without any
-// answer there is an error, and so there is when a shard refuses.
+// gather sends a call to all shards. It returns their answers, nil for a shard that did not
+// answer, and the numbers of those shards. It fails if no shard answers, if a shard rejects
+// the cursor of a list, and without a cluster if the only shard fails.
 func (r *router) gather(ctx context.Context, c *call) (answers []*answer, silent []int, err error) {
 	list := r.all(ctx, c)
 	answers = make([]*answer, len(list))
@@ -154,7 +158,8 @@ func (r *router) gather(ctx context.Context, c *call) (answers []*answer, silent
 	return answers, silent, err
 }
 
-// wakeShards has the shards of this process begin what it can do now.
+// wakeShards wakes the shards of this process after handlers were registered: steps that
+// waited for them can begin.
 func (r *router) wakeShards() error {
 	if r.alone != nil {
 		return r.alone.do(context.Background(), func(*turn) error { return nil })
@@ -162,7 +167,7 @@ func (r *router) wakeShards() error {
 	for _, sh := range r.cluster.own() {
 		select {
 		case sh.room <- struct{}{}:
-		default: // it is about to
+		default: // it is woken already
 		}
 	}
 	return nil
@@ -176,19 +181,20 @@ func (r *router) shards() []*shard {
 	return r.cluster.own()
 }
 
-// placement decides in which shard of a cluster runs are started.
+// placement decides in which shard of a cluster a run is started.
 type placement struct {
 	log   journal.Cluster
 	calls *remoteCalls
 	cfg   *Config
-	next  startPlacement // of runs without a key
+	next  startPlacement // for runs without a key
 
 	mu       sync.Mutex
-	gathered map[string]bool    // whether the runs of a workflow are in one shard
-	loose    map[string]Trouble // workflows whose limits do not hold for all their runs
+	gathered map[string]bool    // by workflow: whether all its runs are in one shard
+	loose    map[string]Trouble // by workflow: its limits hold only within each shard
 }
 
-// start starts a run where it belongs.
+// start starts a run. The shard follows from the workflow if its runs are gathered, or from
+// the key. Without a key any shard is chosen.
 func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
 	gathered, err := p.isGathered(ctx, w)
 	if err != nil {
@@ -213,7 +219,8 @@ func (p *placement) start(ctx context.Context, w *Workflow, s *machine.Start) (a
 	return p.calls.ask(ctx, shard, c)
 }
 
-// startAnywhere starts a run in a shard that has an owner.
+// startAnywhere starts a run without a key. If the chosen shard does not accept the run, it
+// tries other shards.
 func (p *placement) startAnywhere(ctx context.Context, c *call) (answer, error) {
 	n := p.log.Shards()
 	shard := p.next.next(n)
@@ -230,12 +237,12 @@ func newID(slot int) string {
 	return machine.NewID(time.Now().UnixNano(), rand.Uint64(), rand.Uint64()).In(slot).String()
 }
 
-// anySlot returns one of the slots of a shard.
+// anySlot returns a random slot of a shard. shards is the number of all shards.
 func anySlot(shard, shards int) int { return rand.IntN(machine.Slots/shards)*shards + shard }
 
-// isGathered reports whether a workflow has one shard for all its runs. A workflow with a
-// limit has, because only an owner can count. That is decided when it is first started, or
-// a key that was used before might be looked for in another shard.
+// isGathered reports whether all runs of a workflow are in one shard. Those of a workflow
+// with a limit are, because one owner must count them. This is decided for good when the
+// workflow is first started: otherwise a key could belong to runs in two shards.
 func (p *placement) isGathered(ctx context.Context, w *Workflow) (bool, error) {
 	name := w.Name()
 	p.mu.Lock()
@@ -263,32 +270,32 @@ func (p *placement) isGathered(ctx context.Context, w *Workflow) (bool, error) {
 	return gathered, nil
 }
 
-// troubles returns the workflows whose limits do not hold for all their runs.
+// troubles returns a trouble for each workflow whose limits hold only within each shard.
 func (p *placement) troubles() []Trouble {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Values(p.loose))
 }
 
-// startPlacement says where runs without a key are started. Those that come together go to the
-// same shard, whose owner stores them in one entry; those that come one after the
-// other are spread, as are all over time.
+// startPlacement chooses the shards of runs without a key. Starts at the same time go to
+// the same shard, whose owner stores them in one entry of the log. After a number of starts
+// or some time it chooses another shard, so that runs are spread over all shards.
 type startPlacement struct {
 	mu    sync.Mutex
-	shard int
-	until time.Time
-	left  int // starts before the next shard's turn
-	open  int // starts that are not answered
-	peak  int // the most that were open during this turn
+	shard int       // the shard of the current turn
+	until time.Time // end of the turn
+	left  int       // number of starts until the turn ends
+	open  int       // starts that are not answered yet
+	peak  int       // largest value of open in this turn
 }
 
 const (
-	aimFor   = 50 * time.Millisecond
-	aimTimes = 16 // starts of a turn for each caller that starts at the same time
-	aimRuns  = 1000
+	aimFor   = 50 * time.Millisecond // longest turn of a shard
+	aimTimes = 16                    // starts in a turn for each concurrent caller
+	aimRuns  = 1000                  // most starts in a turn
 )
 
-// next returns the shard of a start, which is followed by done.
+// next returns the shard of a start. The caller must call done when the start is answered.
 func (a *startPlacement) next(shards int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,7 +309,8 @@ func (a *startPlacement) next(shards int) int {
 	return a.shard
 }
 
-// other returns the shard of a start that was refused: that shard's turn is over.
+// other returns another shard for a start that the shard refused did not accept, and ends
+// the turn of that shard.
 func (a *startPlacement) other(refused, shards int) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,34 +15,35 @@ import (
 	"github.com/tideover/tideover/engine/internal/store"
 )
 
-// Schedule starts a workflow by the calendar.
+// Schedule starts runs of a workflow at the times of a cron expression.
 type Schedule struct {
 	Name     string          `json:"name"`
 	Workflow string          `json:"workflow"`
-	Cron     string          `json:"cron"` // five fields, or @daily and its like; TZ=Europe/Berlin may stand before
+	Cron     string          `json:"cron"` // five fields, or @daily and the like, optionally after TZ=Europe/Berlin
 	Input    json.RawMessage `json:"input,omitempty"`
-	Skip     bool            `json:"skip,omitempty"` // starts that were missed are not made up for; otherwise once
-	Next     time.Time       `json:"next"`           // the next start
+	Skip     bool            `json:"skip,omitempty"` // skip starts that were missed by a minute or more; otherwise all missed starts are made up for by one
+	Next     time.Time       `json:"next"`           // time of the next start; SetSchedules ignores it
 
-	// Refused is set while the last start was refused. SetSchedules ignores it.
+	// Refused describes the last start if it was refused; nil if it was not.
+	// SetSchedules ignores it.
 	Refused *RefusedStart `json:"refused,omitempty"`
 }
 
-// RefusedStart is a start of a schedule that was due and refused: its input could not be
-// made, or its workflow is not registered. It is stored with the schedule, until a start
-// succeeds or [Engine.SetSchedules] finds that the next one can.
+// RefusedStart describes a scheduled start that was due and refused: its input could not be
+// prepared, or its workflow is not registered. It stays with the schedule until a start
+// succeeds, or until [Engine.SetSchedules] finds that the next start can succeed.
 type RefusedStart struct {
 	At    time.Time `json:"at"`    // when the last start was due
-	Since time.Time `json:"since"` // when the first of those was due that were refused in a row
-	Count int       `json:"count"` // how many those are
+	Since time.Time `json:"since"` // when the first of the starts that were refused in a row was due
+	Count int       `json:"count"` // number of starts that were refused in a row
 	Error string    `json:"error"`
 }
 
-// ParseCron returns when the schedule is due first after the time, or what is wrong with
-// its text.
+// ParseCron returns the first time after the given one at which a cron expression is due.
+// It fails if the expression is not valid or is never due.
 func ParseCron(text string, after time.Time) (next time.Time, err error) {
 	defer func() {
-		if p := recover(); p != nil { // of the parser, for a time zone and nothing else
+		if p := recover(); p != nil { // the parser panics if the text has only a time zone
 			err = fmt.Errorf("cron %q: %v", text, p)
 		}
 	}()
@@ -60,10 +61,10 @@ func ParseCron(text string, after time.Time) (next time.Time, err error) {
 // ErrUnknownWorkflow says that no workflow of the name is registered.
 var ErrUnknownWorkflow = errors.New("no workflow of this name is registered")
 
-// SetSchedules makes these all the schedules there are. One that is known goes on
-// with its next start, unless it has changed. If a workflow is not registered, the error
-// is [ErrUnknownWorkflow] and nothing changes. In a cluster it must be registered here,
-// or have been started or scheduled before by a process that knows it.
+// SetSchedules replaces all schedules. A schedule that has not changed keeps its next
+// start. If a workflow is not registered, the error is [ErrUnknownWorkflow] and nothing
+// changes. In a cluster the workflow must be registered in this process, or have been
+// started or scheduled before by a process that knows it.
 func (e *Engine) SetSchedules(ctx context.Context, list []Schedule) error {
 	s := scheduleSpreader{&e.router}
 	if err := s.check(ctx, list); err != nil {
@@ -72,7 +73,7 @@ func (e *Engine) SetSchedules(ctx context.Context, list []Schedule) error {
 	return s.spread(ctx, list)
 }
 
-// Schedules returns the schedules.
+// Schedules returns all schedules. It fails if a shard does not answer.
 func (e *Engine) Schedules(ctx context.Context) (list []Schedule, err error) {
 	answers, silent, err := e.gather(ctx, &call{Op: opSchedules})
 	if err != nil {
@@ -89,16 +90,16 @@ func (e *Engine) Schedules(ctx context.Context) (list []Schedule, err error) {
 	return list, nil
 }
 
-// sameAs reports whether two schedules start the same at the same times.
+// sameAs reports whether two schedules are equal, apart from Next and Refused.
 func (s Schedule) sameAs(other Schedule) bool {
 	s.Refused, other.Refused = nil, nil
 	return string(s.data()) == string(other.data())
 }
 
-// data returns what is stored of the schedule.
+// data returns the schedule as it is stored: JSON without Next, which the record has.
 func (s Schedule) data() []byte {
 	s.Next = time.Time{}
-	text, _ := json.Marshal(s) // of strings and JSON that was checked
+	text, _ := json.Marshal(s) // can't fail: strings and valid JSON
 	return text
 }
 
@@ -111,10 +112,10 @@ func (s *Schedule) noteRefused(why string) {
 	s.Refused = &r
 }
 
-// scheduleSpreader gives each shard the schedules that belong to it.
+// scheduleSpreader assigns schedules to shards.
 type scheduleSpreader struct{ *router }
 
-// check says what is wrong with the schedules.
+// check returns the errors of all schedules.
 func (s scheduleSpreader) check(ctx context.Context, list []Schedule) error {
 	names := map[string]bool{}
 	var errs []error
@@ -155,9 +156,9 @@ func (s scheduleSpreader) knowsWorkflow(ctx context.Context, name string) (bool,
 	return place != store.Undecided, err
 }
 
-// spread gives each shard its schedules. A schedule whose home is another shard now is
-// taken from the old one before the new one has it: it may start nothing for a moment, but
-// never everything twice.
+// spread gives each shard its schedules. A schedule that belongs to another shard now is
+// removed from the old shard before it is added to the new one. It may miss a start in
+// between, but never starts a run twice.
 func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 	if s.alone != nil {
 		return s.setAt(ctx, map[int][]Schedule{0: list})
@@ -181,13 +182,14 @@ func (s scheduleSpreader) spread(ctx context.Context, list []Schedule) error {
 	return s.setAt(ctx, parts)
 }
 
-// home returns the shard of a schedule. It starts runs where it is itself.
+// home returns the shard that a schedule belongs to. The runs that it starts are in the
+// same shard.
 func (s scheduleSpreader) home(ctx context.Context, one *Schedule) (int, error) {
 	var gathered bool
 	var err error
 	if w := s.process.handlers.workflow(one.Workflow); w != nil {
 		gathered, err = s.cluster.placement.isGathered(ctx, w)
-	} else { // other processes may know it
+	} else { // other processes may have decided where its runs are
 		var place store.Place
 		place, err = store.PlaceOf(ctx, s.cluster.log, one.Workflow, store.Undecided)
 		gathered = place == store.Gathered
@@ -198,7 +200,7 @@ func (s scheduleSpreader) home(ctx context.Context, one *Schedule) (int, error) 
 	return machine.KeySlot(one.Name) % s.count(), err
 }
 
-// evict takes the schedules away that are not where they belong.
+// evict removes the schedules from the shards that they do not belong to any more.
 func (s scheduleSpreader) evict(ctx context.Context, homes map[string]int) error {
 	answers, silent, err := s.gather(ctx, &call{Op: opSchedules})
 	if err != nil {
@@ -220,7 +222,7 @@ func (s scheduleSpreader) evict(ctx context.Context, homes map[string]int) error
 	return s.setAt(ctx, moved)
 }
 
-// setAt makes these all the schedules of the shards.
+// setAt replaces all schedules of the given shards.
 func (s scheduleSpreader) setAt(ctx context.Context, parts map[int][]Schedule) error {
 	errs := make([]error, s.count())
 	var each sync.WaitGroup

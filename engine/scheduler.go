@@ -14,14 +14,14 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// scheduler starts the runs of a shard's schedules. It is called by the owner, but for set
-// and list.
+// scheduler starts the runs of a shard's schedules. Only the owner's goroutine calls it, except
+// for set and list.
 type scheduler struct {
 	sh *shard
 	o  *owner
 
-	decoded     map[*machine.Schedule]Schedule
-	unstartable map[string]bool // schedules that are due, and whose workflow is not registered here
+	decoded     map[*machine.Schedule]Schedule // cache of decode
+	unstartable map[string]bool                // names of schedules that are due, but whose workflow is not registered here
 }
 
 func (s *scheduler) init(sh *shard) {
@@ -30,7 +30,7 @@ func (s *scheduler) init(sh *shard) {
 	s.unstartable = map[string]bool{}
 }
 
-// set makes these all the schedules of the shard.
+// set replaces all schedules of the shard. Any goroutine may call it.
 func (s *scheduler) set(ctx context.Context, list []Schedule) error {
 	wanted := map[string]Schedule{}
 	for _, one := range list {
@@ -61,7 +61,7 @@ func (s *scheduler) set(ctx context.Context, list []Schedule) error {
 	})
 }
 
-// list returns the schedules as they are shown.
+// list returns the schedules as they are shown. Any goroutine may call it.
 func (s *scheduler) list(ctx context.Context) ([]Schedule, error) {
 	return ask(ctx, s.sh, func(*turn) (list []Schedule, err error) {
 		for _, stored := range s.o.m.Schedules() {
@@ -81,18 +81,19 @@ func (s *scheduler) canStart(one *Schedule) bool {
 	return err == nil
 }
 
-// plan records when the schedule is due after the time.
+// plan records the schedule with its next start after the given time.
 func (s *scheduler) plan(one *Schedule, after time.Time) {
 	next, err := ParseCron(one.Cron, after)
 	due := next.UnixNano()
 	if err != nil {
-		due = math.MaxInt64 // it was due for the last time
+		due = math.MaxInt64 // it is never due again
 	}
 	t := &s.o.turn
 	t.must(&machine.Record{Kind: machine.Cron, At: t.now, Text: one.Name, Due: due, Data: one.data()})
 }
 
-// reschedule makes schedules due that the clock, when it was ahead, has put off.
+// reschedule computes the next starts again after the clock was set back. It moves starts that
+// were planned too late while the clock was ahead.
 func (s *scheduler) reschedule() {
 	now := time.Unix(0, s.o.turn.now)
 	for _, stored := range s.o.m.Schedules() {
@@ -103,14 +104,14 @@ func (s *scheduler) reschedule() {
 	}
 }
 
-// nextDue returns when the first schedule is due.
+// nextDue returns when the first schedule is due; math.MaxInt64 if none is.
 func (s *scheduler) nextDue() int64 {
 	due := int64(math.MaxInt64)
 	for _, stored := range s.o.m.Schedules() {
 		switch {
 		case s.sh.handlers.workflow(s.decode(stored).Workflow) != nil:
 			due = min(due, stored.Due)
-		case !s.unstartable[stored.Name]: // that is reported when it is due
+		case !s.unstartable[stored.Name]: // its workflow is not registered: that is reported once when it is due
 			due = min(due, max(stored.Due, s.o.registeredBy()))
 		}
 	}
@@ -121,7 +122,7 @@ func (s *scheduler) nextDue() int64 {
 func (s *scheduler) decode(stored *machine.Schedule) (out Schedule) {
 	out, ok := s.decoded[stored]
 	if !ok {
-		_ = json.Unmarshal(stored.Data, &out) // as data wrote it
+		_ = json.Unmarshal(stored.Data, &out) // can't fail: Schedule.data wrote it
 		out.Next = time.Unix(0, stored.Due)
 		if len(s.decoded) > 2*len(s.o.m.Schedules()) {
 			clear(s.decoded)
@@ -131,8 +132,8 @@ func (s *scheduler) decode(stored *machine.Schedule) (out Schedule) {
 	return out
 }
 
-// fire starts the runs of the schedules that are due. The key makes sure that no start is
-// made twice.
+// fire starts the runs of the schedules that are due. The key of a run has the time of the
+// start in it, so that no start is made twice.
 func (s *scheduler) fire() {
 	now := s.o.turn.now
 	changed := false
@@ -164,7 +165,7 @@ func (s *scheduler) fire() {
 	}
 }
 
-// start starts a run for the time at which the schedule is due.
+// start starts the run of a schedule that is due.
 func (s *scheduler) start(one *Schedule, w *Workflow) error {
 	input, err := s.input(one, w)
 	if err != nil {
@@ -189,16 +190,16 @@ func (s *scheduler) input(one *Schedule, w *Workflow) (json.RawMessage, error) {
 	return input, nil
 }
 
-// reportUnstartable reports a schedule that is due, if the process does not know its
-// workflow. The start is made when the workflow is registered. After the engine was opened
-// there is some time to do so. It returns true when it has reported something new.
+// reportUnstartable reports, once, a schedule that is due and whose workflow is not registered
+// in this process. The start is made when the workflow is registered. Nothing is reported
+// during the registration time. It returns true if it has reported the schedule.
 func (s *scheduler) reportUnstartable(one *Schedule) bool {
 	if s.unstartable[one.Name] || s.o.turn.now < s.o.registeredBy() {
 		return false
 	}
 	s.unstartable[one.Name] = true
 	one.noteRefused(unknownWorkflow(one.Workflow))
-	s.reportRefused(one, one.Next) // the same time after a restart: it is the same event
+	s.reportRefused(one, one.Next) // not the current time: a report after a restart must have the same time
 	return true
 }
 
@@ -206,7 +207,7 @@ func unknownWorkflow(name string) string {
 	return fmt.Sprintf("workflow %q: %v in the process that has this schedule: register it, and the start is made", name, ErrUnknownWorkflow)
 }
 
-// reportRefused logs a refused start, and makes it an event.
+// reportRefused logs a refused start and publishes an event.
 func (s *scheduler) reportRefused(one *Schedule, at time.Time) {
 	s.sh.cfg.Logger.Error("a scheduled start was refused", "schedule", one.Name, "workflow", one.Workflow, "due", one.Next, "error", one.Refused.Error)
 	s.o.events.add(retry.Event{
@@ -214,8 +215,8 @@ func (s *scheduler) reportRefused(one *Schedule, at time.Time) {
 	})
 }
 
-// describe returns the schedule as it is shown. That its workflow is unknown is
-// not stored: it is a fact about this process.
+// describe returns the schedule as it is shown. If its workflow is not registered here, it adds
+// a refused start; that is not stored, because it depends on the process.
 func (s *scheduler) describe(stored *machine.Schedule) Schedule {
 	one := s.decode(stored)
 	if s.unstartable[one.Name] {
@@ -224,7 +225,7 @@ func (s *scheduler) describe(stored *machine.Schedule) Schedule {
 	return one
 }
 
-// warn makes a warning of each schedule whose last start was refused.
+// warn sets the warnings of the shard: one for each schedule whose last start was refused.
 func (s *scheduler) warn() {
 	var list []Trouble
 	for _, stored := range s.o.m.Schedules() {

@@ -14,31 +14,33 @@ import (
 	"github.com/tideover/tideover/engine/sqlitelog"
 )
 
-// shard is the engine of one log: everything there is, or in a cluster a part of
-// it that this process owns.
+// shard runs the runs of one log. An engine without a cluster has one shard with all runs.
+// In a cluster each process owns some of the shards.
 //
-// It opens and closes its parts and passes requests to the owner. The owner's goroutine
-// uses all other parts but commands and queries, which the callers' goroutines use.
+// The shard opens and closes its parts and passes requests to the owner. commands, queries
+// and health are used by the goroutines of callers. The owner's goroutine uses the other
+// parts, except for a few of their methods that callers use too: get and refresh of views,
+// set and list of scheduler, and stuckCount of dispatcher.
 type shard struct {
 	*process
 	number int
-	shards int // how many there are
+	shards int // number of all shards
 	lease  journal.Lease
 
-	starts chan *request // requests that may have to wait
-	others chan *request // requests that must not
-	reads  chan *request // requests that change nothing
-	room   chan struct{} // there may be a place for an attempt
-	stop   chan struct{} // closed by close
+	starts chan *request // starts of runs: they wait while the view is far behind
+	others chan *request // other requests that change the state
+	reads  chan *request // requests that only read the state
+	room   chan struct{} // wakes the owner: an attempt may be able to begin
+	stop   chan struct{} // closed by close: the owner ends in order
 	kill   chan struct{} // closed when the shard must end at once
 	done   chan struct{} // closed when the owner has returned
-	err    error         // why; valid after done
+	err    error         // why the owner has returned; valid after done is closed
 	closed sync.Once
 	killed sync.Once
-	dead   atomic.Bool // no result of an attempt is stored any more
-	given  atomic.Bool // the shard ends because another process gets it
+	dead   atomic.Bool // the owner has stopped: results of attempts are not stored any more
+	given  atomic.Bool // the shard ends because another process takes it over
 
-	attempts sync.WaitGroup // handlers that run
+	attempts sync.WaitGroup // running handlers
 
 	owner      owner
 	dispatcher dispatcher
@@ -67,7 +69,7 @@ func newShard(p *process, number, shards int, dir string) *shard {
 	return sh
 }
 
-// openFolder opens the log that is in a folder.
+// openFolder opens the log in the folder cfg.Dir.
 func openFolder(ctx context.Context, cfg Config) (journal.Log, error) {
 	mode := sqlitelog.Full
 	if cfg.Durability == OS {
@@ -76,7 +78,8 @@ func openFolder(ctx context.Context, cfg Config) (journal.Log, error) {
 	return sqlitelog.Open(ctx, sqlitelog.Config{Dir: cfg.Dir, Durability: mode})
 }
 
-// open takes the shard over: it restores the state, and records that this process has it.
+// open takes the lease of the shard, restores the state, and records that this process owns
+// the shard now.
 func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	defer func() {
 		if err != nil {
@@ -90,7 +93,7 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 		return err
 	}
 	boot := sh.cfg.uptime
-	if sh.cfg.Log != nil { // it may have been another machine that was there last
+	if sh.cfg.Log != nil { // the last owner may have been on another machine: times since boot can't be compared
 		boot = func() (time.Duration, string) { return 0, "" }
 	}
 	sh.owner.clock = newClock(boot)
@@ -103,7 +106,7 @@ func (sh *shard) open(ctx context.Context, log journal.Log) (err error) {
 	return nil
 }
 
-// shut closes what was opened.
+// shut closes the snapshots and the view, and releases the lease.
 func (sh *shard) shut() {
 	sh.snapshots.close()
 	sh.views.close()
@@ -114,7 +117,7 @@ func (sh *shard) shut() {
 	}
 }
 
-// run owns the state until the shard is closed.
+// run runs the owner until the shard is closed or fails, and cleans up.
 func (sh *shard) run() {
 	defer close(sh.done)
 	err := sh.owner.serve()
@@ -129,7 +132,7 @@ func (sh *shard) run() {
 	}
 }
 
-// abandon answers everyone who still waits.
+// abandon answers all pending requests with an error, and ends all attempts.
 func (sh *shard) abandon() {
 	sh.owner.abandon()
 	sh.dead.Store(true)
@@ -138,7 +141,7 @@ func (sh *shard) abandon() {
 
 // close ends the shard in order, or at once when the context ends.
 func (sh *shard) close(ctx context.Context) {
-	if ctx.Err() != nil { // there is no time for an orderly end, not even to begin one
+	if ctx.Err() != nil { // no time is left to end in order
 		sh.killed.Do(func() { close(sh.kill) })
 	}
 	sh.closed.Do(func() { close(sh.stop) })
@@ -168,30 +171,33 @@ func (sh *shard) closedError() error {
 	return fmt.Errorf("%w: %w", ErrClosed, sh.err)
 }
 
-// request is something that is asked of the owner.
+// request is a request to the owner: a start, the result of an attempt, or a function to
+// call.
 type request struct {
-	start  *machine.Start // with def: a start
+	start  *machine.Start // the start of a run with the definition def
 	def    *machine.Definition
-	result *machine.Result // the end of an attempt
-	do     func(*turn) error
-	read   bool // it changes nothing
-	done   chan struct{}
-	id     machine.ID
-	err    error
+	result *machine.Result   // the end of an attempt
+	do     func(*turn) error // a function that the owner calls, if start and result are nil
+	read   bool              // do only reads the state
+	done   chan struct{}     // closed when the request is answered; nil if the sender does not wait
+	id     machine.ID        // answer to a start: the id of the run
+	err    error             // answer: why the request failed
 
-	existing  bool // of a start: the key is that of the run id
-	sameInput bool // and its input is the same, byte for byte
+	existing  bool // answer to a start: the key belongs to the earlier run id
+	sameInput bool // answer to a start, if existing: the inputs are the same bytes
 }
 
-// do asks the owner to do something, and waits until what follows is stored. If
-// the context ends first it may still be done: what f fills in must not be read then.
+// do has the owner call f, and waits until the changes that f records are stored. If the
+// context ends first, f may still be called later: then the caller must not read the
+// variables that f sets.
 func (sh *shard) do(ctx context.Context, f func(*turn) error) error {
 	return sh.send(ctx, sh.others, &request{do: f, done: make(chan struct{})})
 }
 
-// ask reads the state. It is answered also while nothing can be stored.
+// ask has the owner call f, which only reads the state, and returns its result. The owner
+// answers also while it can't store anything.
 func ask[T any](ctx context.Context, sh *shard, f func(*turn) (T, error)) (v T, err error) {
-	answer := new(T) // not v: see do
+	answer := new(T) // not v: f may set it after ask has returned
 	err = sh.send(ctx, sh.reads, &request{read: true, done: make(chan struct{}), do: func(t *turn) (err error) {
 		*answer, err = f(t)
 		return err
@@ -220,7 +226,8 @@ func (sh *shard) send(ctx context.Context, to chan *request, r *request) error {
 	}
 }
 
-// answerOf returns the answer of a request, if the engine stopped after it.
+// answerOf returns the error of a request when the shard has stopped: the answer if there
+// was one before, else that the shard is closed.
 func (sh *shard) answerOf(r *request) error {
 	select {
 	case <-r.done:

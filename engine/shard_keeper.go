@@ -17,26 +17,26 @@ import (
 )
 
 const (
-	wellFor    = time.Minute            // after which a shard that ends is begun again at once
-	lockedWait = 200 * time.Millisecond // before a shard is asked for again
+	wellFor    = time.Minute            // a shard that has run for longer is reopened with the shortest delay
+	lockedWait = 200 * time.Millisecond // delay before the next try to open a shard that has another owner
 )
 
 var (
-	// openPolicy is how a shard is waited for: that its owner lets go of it, or that
-	// its log can be read.
+	// openPolicy is the retry policy of opening a shard: its owner may not have
+	// released it yet, or its log may not be readable.
 	openPolicy = retry.Must("decorrelated(100ms..5s) attempts=unlimited")
 
-	// keepPolicy is how a shard is begun again that ended soon after it began: each
-	// time its attempts are lost.
+	// keepPolicy is the retry policy of reopening a shard that has failed. Its delays
+	// grow, because each failure loses the attempts of the shard.
 	keepPolicy = retry.Must("exponential(1s..30s) jitter=equal attempts=unlimited").Policy()
 )
 
-// shardKeeper keeps a shard in this process: it opens it, and opens it again when it has
-// ended by an error.
+// shardKeeper runs a shard in this process: it opens the shard, and reopens it after an error,
+// until the shard is to be released.
 type shardKeeper struct {
 	cl     *cluster
 	number int
-	ctx    context.Context //nolint:containedctx // until the shard is to be given up
+	ctx    context.Context //nolint:containedctx // ends when the shard is to be released
 	cancel context.CancelFunc
 }
 
@@ -55,7 +55,7 @@ func (k *shardKeeper) run() {
 		sh, err := retry.Value(k.ctx, openPolicy, k.open)
 		if err != nil {
 			k.cl.clearTrouble(k.number)
-			return // it is to be given up
+			return // the context has ended: the shard is to be released
 		}
 		k.cl.put(sh)
 		begin := time.Now()
@@ -80,7 +80,8 @@ func (k *shardKeeper) run() {
 	}
 }
 
-// open opens the shard, once no other process has it.
+// open opens the shard and serves calls of other processes. It fails while another process
+// owns the shard.
 func (k *shardKeeper) open(ctx context.Context) (*shard, error) {
 	e := k.cl.e
 	dir, err := k.dir(ctx)
@@ -105,15 +106,16 @@ func (k *shardKeeper) open(ctx context.Context) (*shard, error) {
 		k.cl.clearTrouble(k.number)
 		return sh, nil
 	case errors.Is(err, journal.ErrLocked), errors.Is(err, journal.ErrStale):
-		return nil, retry.After(err, lockedWait) // the process that has it is about to give it up
+		return nil, retry.After(err, lockedWait) // the owner is about to release it
 	case ctx.Err() == nil:
 		k.cl.setTrouble(k.number, err)
 	}
 	return nil, err
 }
 
-// dir makes the folder of the shard's view. The views of another cluster that used
-// Dir are somewhere else.
+// dir creates the folder of the shard's view and returns its path; "" without Config.Dir. The
+// path has the name of the cluster in it, so that clusters which use the same Dir have
+// separate views.
 func (k *shardKeeper) dir(ctx context.Context) (string, error) {
 	root := k.cl.e.cfg.Dir
 	if root == "" {
@@ -127,7 +129,8 @@ func (k *shardKeeper) dir(ctx context.Context) (string, error) {
 	return dir, os.MkdirAll(dir, 0o700)
 }
 
-// close gives up the shard: in order, as far as there is time.
+// close closes the shard. If another process takes it over, the attempts have Config.Grace to
+// end. If the engine is being closed, they have until the context of Close ends.
 func (k *shardKeeper) close(sh *shard) {
 	ctx, cancel := context.WithCancel(k.cl.hurry)
 	defer cancel()
@@ -139,9 +142,8 @@ func (k *shardKeeper) close(sh *shard) {
 	sh.close(ctx)
 }
 
-// waitForHandlers waits until the handlers of a shard that was lost have ended, so that
-// they are not called again beside themselves. One that does not end is not
-// waited for longer than its grace.
+// waitForHandlers waits until the handlers of a closed shard have returned, so that the next
+// attempts do not run beside them. It waits for at most Config.Grace.
 func (k *shardKeeper) waitForHandlers(sh *shard) {
 	ended := make(chan struct{})
 	go func() {
@@ -155,8 +157,7 @@ func (k *shardKeeper) waitForHandlers(sh *shard) {
 	}
 }
 
-// pace says how long to wait before something is tried again that is tried for
-// ever.
+// pace computes the delays of an operation that is retried without limit.
 type pace struct {
 	policy retry.Policy
 	state  retry.State
@@ -169,21 +170,22 @@ func (p *pace) next(err error, random uint64) time.Duration {
 	return d.Wait
 }
 
-// shardTable has the shards of this process in a cluster, and why some do not work.
+// shardTable has the shards of this process in a cluster, and the errors of those that can't
+// be opened or have failed.
 type shardTable struct {
 	cfg *Config
 
 	mu      sync.Mutex
-	shards  map[int]*shard  // that work
-	opening map[int]*shard  // that are about to
-	wrong   map[int]Trouble // those that don't
+	shards  map[int]*shard  // open shards, by number
+	opening map[int]*shard  // shards that are being opened
+	wrong   map[int]Trouble // shards that can't be opened or have failed
 }
 
 func (st *shardTable) init(cfg *Config) {
 	st.cfg, st.shards, st.opening, st.wrong = cfg, map[int]*shard{}, map[int]*shard{}, map[int]Trouble{}
 }
 
-// put adds a shard that works.
+// put adds an open shard.
 func (st *shardTable) put(sh *shard) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -209,21 +211,21 @@ func (st *shardTable) beginOpening(sh *shard) (done func()) {
 	}
 }
 
-// get returns a shard of this process.
+// get returns an open shard of this process; nil if this process does not have it.
 func (st *shardTable) get(n int) *shard {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.shards[n]
 }
 
-// own returns the shards of this process.
+// own returns the open shards of this process.
 func (st *shardTable) own() []*shard {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return slices.Collect(maps.Values(st.shards))
 }
 
-// setTrouble notes why a shard does not work.
+// setTrouble notes why a shard can't be opened or has failed, and logs a new error.
 func (st *shardTable) setTrouble(n int, err error) {
 	text := st.cfg.Redact(err.Error())
 	st.mu.Lock()
@@ -239,7 +241,8 @@ func (st *shardTable) setTrouble(n int, err error) {
 	st.wrong[n] = t
 }
 
-// anyTrouble returns why a shard can't be worked on, if there is one.
+// anyTrouble returns the error of any shard that can't be opened or has failed; "" if there is
+// none.
 func (st *shardTable) anyTrouble() string {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -249,7 +252,7 @@ func (st *shardTable) anyTrouble() string {
 	return ""
 }
 
-// clearTrouble notes that a shard works, or that another process has it.
+// clearTrouble notes that a shard is open, or is not assigned to this process any more.
 func (st *shardTable) clearTrouble(n int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -259,7 +262,7 @@ func (st *shardTable) clearTrouble(n int) {
 	delete(st.wrong, n)
 }
 
-// troubles returns why shards do not work.
+// troubles returns the troubles of shards that are not open.
 func (st *shardTable) troubles() (list []Trouble) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

@@ -15,35 +15,36 @@ import (
 )
 
 const (
-	snapshotAfter = 64 << 20         // bytes of log since the last one, at least
-	manyMoved     = 100_000          // runs whose memory is worth giving back
-	movedAtOnce   = 5000             // runs that are moved at once: the owner does nothing else meanwhile
-	snapshotAge   = 10 * time.Minute // of the oldest change that is not in one
-	restAfter     = 5 * time.Second  // the last change: then there is time to make much log superfluous
+	snapshotAfter = 64 << 20         // bytes of log that make a snapshot due, at least
+	manyMoved     = 100_000          // number of runs moved out of memory after which a garbage collection is started
+	movedAtOnce   = 5000             // runs that are moved out of memory in one step; the owner does nothing else meanwhile
+	snapshotAge   = 10 * time.Minute // age of the oldest change that is not in a snapshot, at which a snapshot is due
+	restAfter     = 5 * time.Second  // time without changes after which the shard counts as idle
 )
 
-// snapshotWriter writes a snapshot when the log has grown enough, while the engine goes
-// on. The owner makes the frames, a goroutine writes them. Then it moves runs that wait
-// for long out of the memory into the snapshot.
+// snapshotWriter writes a snapshot when the log has grown enough. The shard keeps working
+// meanwhile: the owner encodes the frames of the snapshot, and a goroutine writes them. After
+// that it moves runs with long waits out of memory: they are read from the snapshot when they
+// are needed.
 type snapshotWriter struct {
 	sh *shard
 	o  *owner
 
 	paging   store.Paging // reads runs that are in a snapshot and not in memory
-	log      int64        // bytes appended since the last one began
-	since    time.Time
-	rest     time.Time // if nothing is appended until then, there is time for more
-	before   int64     // bytes between the last two, which are kept too
-	taken    int64     // bytes that the one that is being written will make superfluous, with the next
-	size     int64     // of the last one
-	seq      uint64
-	frames   chan frame
+	log      int64        // bytes appended to the log since the last snapshot began
+	since    time.Time    // when the first of these bytes was appended
+	rest     time.Time    // the shard is idle from then on, if nothing is appended before
+	before   int64        // bytes of log between the last two snapshots, which are kept
+	taken    int64        // bytes of log between the last snapshot and the one that is being written
+	size     int64        // size of the last snapshot in bytes
+	seq      uint64       // last log entry before the snapshot began
+	frames   chan frame   // frames for the writing goroutine
 	progress chan snapshotProgress
-	current  *machine.Snapshot
-	base     uint32 // of the numbers of its frames
-	moving   bool   // it is complete, and runs are being moved to it
+	current  *machine.Snapshot // the snapshot that is being written, or to which runs are being moved
+	base     uint32            // added to the numbers of its frames
+	moving   bool              // the snapshot is complete, and runs are being moved out of memory
 
-	archive store.ArchiveBuffer // finished runs, which the next snapshot no longer has
+	archive store.ArchiveBuffer // finished runs that are not in a stored archive: snapshots leave them out
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
@@ -54,18 +55,18 @@ type frame struct {
 	err  error
 }
 
-// snapshotProgress is a message of the writing goroutine to the owner: it wants the next
-// frame, or has ended.
+// snapshotProgress is a message of the writing goroutine to the owner. The zero value asks for
+// the next frame.
 type snapshotProgress struct {
-	over   bool
-	err    error
+	over   bool  // the writing has ended
+	err    error // why it failed
 	size   int64
 	blocks []store.Block
 }
 
 func (s *snapshotWriter) init(sh *shard) { s.sh, s.o = sh, &sh.owner }
 
-// read restores the state of a snapshot.
+// read restores the state from a snapshot.
 func (s *snapshotWriter) read(ctx context.Context, b journal.Blob) (*machine.Machine, error) {
 	m, err := s.paging.ReadSnapshot(ctx, s.sh.lease, b.Name, s.o.clock.last)
 	if err == nil {
@@ -74,7 +75,7 @@ func (s *snapshotWriter) read(ctx context.Context, b journal.Blob) (*machine.Mac
 	return m, err
 }
 
-// logGrew notes that the log has grown.
+// logGrew notes that n bytes were appended to the log.
 func (s *snapshotWriter) logGrew(n int) {
 	if s.log == 0 {
 		s.since = time.Now()
@@ -85,12 +86,13 @@ func (s *snapshotWriter) logGrew(n int) {
 	s.log += int64(n)
 }
 
-// readUnstored reads the finished runs that are in no stored archive.
+// readUnstored calls yield with the finished runs that are in no stored archive.
 func (s *snapshotWriter) readUnstored(yield func(*machine.Run) error) error {
 	return s.archive.Read(s.o.m, yield)
 }
 
-// wake returns a channel that is ready when the writing goroutine has made progress.
+// wake returns the channel of messages of the writing goroutine; nil if nothing is being
+// written.
 func (s *snapshotWriter) wake() <-chan snapshotProgress {
 	if s.done == nil {
 		return nil
@@ -107,26 +109,27 @@ func (s *snapshotWriter) isDue() bool {
 		time.Since(s.since) >= s.maxAge() || s.isIdle()
 }
 
-// isFree reports whether one may be begun.
+// isFree reports whether a snapshot may begin: none is being written, no runs are being moved,
+// and the shard is not stopping.
 func (s *snapshotWriter) isFree() bool { return s.done == nil && !s.moving && !s.o.stopping }
 
-// isWorthwhile reports whether a snapshot would make enough of the log superfluous when
-// there is nothing else to do.
+// isWorthwhile reports whether an idle shard should write a snapshot: enough of the log could
+// be removed after it.
 func (s *snapshotWriter) isWorthwhile() bool {
 	return s.isFree() && s.before+s.log >= s.sh.cfg.snapshotAfter
 }
 
-// isIdle reports whether it would, and there is nothing else to do.
+// isIdle reports whether the shard is idle and a snapshot is worthwhile.
 func (s *snapshotWriter) isIdle() bool { return s.isWorthwhile() && !time.Now().Before(s.rest) }
 
-// needsEntry reports whether it is time for a snapshot and only an entry is missing: a
-// snapshot needs one to begin at.
+// needsEntry reports whether a snapshot is due except that there is no new entry: a snapshot
+// needs one to begin at.
 func (s *snapshotWriter) needsEntry() bool { return s.log == 0 && s.isIdle() }
 
-// maxAge is how old a change may be that is not in a snapshot.
+// maxAge returns the age at which a change that is not in a snapshot makes a snapshot due.
 func (s *snapshotWriter) maxAge() time.Duration { return min(snapshotAge, s.sh.cfg.Retention/4) }
 
-// delay returns how long there is nothing to do, if the log does not grow.
+// delay returns how long the snapshotWriter has nothing to do, if the log does not grow.
 func (s *snapshotWriter) delay() time.Duration {
 	switch {
 	case s.moving:
@@ -138,7 +141,7 @@ func (s *snapshotWriter) delay() time.Duration {
 	}
 }
 
-// begin begins a snapshot if it is time.
+// begin begins a snapshot if one is due.
 func (s *snapshotWriter) begin() {
 	if !s.isDue() {
 		return
@@ -160,7 +163,8 @@ func (s *snapshotWriter) begin() {
 	}(s.done)
 }
 
-// advance makes the frame that the writing goroutine wants, or notes how it has ended.
+// advance handles a message of the writing goroutine: it sends the next frame, or notes how
+// the writing has ended.
 func (s *snapshotWriter) advance(p snapshotProgress) {
 	if p.over {
 		s.current.Stop()
@@ -170,7 +174,7 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 			s.sh.health.set(troubleSnapshot, p.err)
 			s.sh.health.logError("can't write a snapshot; the log grows until it can", "error", p.err)
 			s.before += s.taken
-			s.log = 1 // try again when the log has grown, or has grown old
+			s.log = 1 // try again after maxAge, or when the log has grown enough
 			s.since = time.Now()
 			s.rest = s.since.Add(s.maxAge())
 			return
@@ -188,7 +192,7 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 	}
 }
 
-// beginMoving begins to move runs out of memory into the snapshot.
+// beginMoving begins to move runs out of memory: they can be read from the snapshot now.
 func (s *snapshotWriter) beginMoving(blocks []store.Block) {
 	raw, err := s.sh.lease.Get(context.Background(), store.SnapshotName(s.seq))
 	if err != nil {
@@ -197,22 +201,23 @@ func (s *snapshotWriter) beginMoving(blocks []store.Block) {
 	}
 	s.base ^= store.OtherSnapshot
 	if s.moving = s.paging.Use(s.base, raw, blocks); !s.moving {
-		_ = raw.Close() // it was only read
+		_ = raw.Close() // an error does not matter: it was only read
 	}
 }
 
-// moveRuns goes on with it.
+// moveRuns moves the next runs out of memory, if beginMoving has begun that. After the last one
+// it closes the previous snapshot.
 func (s *snapshotWriter) moveRuns() {
 	if s.moving && !s.current.Chill(s.o.clock.last, s.base, movedAtOnce) {
 		s.moving = false
 		s.paging.Drop(s.base ^ store.OtherSnapshot)
 		if s.current.Chilled >= manyMoved {
-			go runtime.GC() // what they took is not needed again soon
+			go runtime.GC() // return the memory of these runs soon
 		}
 	}
 }
 
-// close ends the writing, waits for it, and closes the snapshots.
+// close cancels the writing, waits until it has ended, and closes the snapshots.
 func (s *snapshotWriter) close() {
 	if s.done != nil {
 		s.cancel()
@@ -222,8 +227,8 @@ func (s *snapshotWriter) close() {
 	s.paging.Close()
 }
 
-// write stores the archive and the snapshot, reads it back, and cuts off what is not
-// needed any more. It is called by the writing goroutine.
+// write stores the archive and the snapshot, verifies the snapshot, and removes what is not
+// needed any more. The writing goroutine calls it.
 func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, newest int64) (p snapshotProgress) {
 	p.over = true
 	lease := s.sh.lease
@@ -243,7 +248,7 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 		return p
 	}
 	if err := store.VerifySnapshot(ctx, lease, name); err != nil {
-		// It must not be taken for one that can stand in for the log.
+		// Delete it: the log must not be cut because of a damaged snapshot.
 		p.err = errors.Join(fmt.Errorf("snapshot %s, read back: %w", name, err), lease.Delete(context.WithoutCancel(ctx), name))
 		return p
 	}
@@ -251,7 +256,7 @@ func (s *snapshotWriter) write(ctx context.Context, seq uint64, archive []byte, 
 	return p
 }
 
-// writeFrames asks the owner for frames until the last.
+// writeFrames asks the owner for frames, one after the other, and writes them.
 func (s *snapshotWriter) writeFrames(ctx context.Context, blocks *store.BlockWriter) error {
 	for {
 		select {
@@ -274,9 +279,9 @@ func (s *snapshotWriter) writeFrames(ctx context.Context, blocks *store.BlockWri
 	}
 }
 
-// cutLog removes what the last two snapshots make superfluous. The one before the
-// last is kept, with the log since then, for the day on which the last can't be
-// read.
+// cutLog removes log entries, snapshots and archives that are not needed any more. It keeps the
+// last two snapshots and the log since the older of them: if the last snapshot can't be read,
+// the older one replaces it.
 func (s *snapshotWriter) cutLog(ctx context.Context) error {
 	lease := s.sh.lease
 	blobs, err := lease.Blobs(ctx)

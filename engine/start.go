@@ -15,13 +15,14 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// ErrInput says that an input is not JSON, or not what the steps of its workflow take.
+// ErrInput says that an input is not JSON, can't be prepared, or can't be decoded as the
+// input type of the workflow's steps.
 var ErrInput = errors.New("input")
 
 // StartOption says how a run is started.
 type StartOption func(*startSettings) error
 
-// startSettings is what options set.
+// startSettings has the values that start options set.
 type startSettings struct {
 	key     string
 	source  string
@@ -29,9 +30,9 @@ type startSettings struct {
 	timeout time.Duration
 }
 
-// Key makes the start one that can be repeated: a second start with the key, for
-// as long as the run is kept, returns the first one's run. [Started.Existing] says
-// so, and [Started.InputDiffers] that the second start had another input.
+// Key makes a start idempotent. As long as the run is kept, another start with the same
+// key starts nothing and returns that run. Then [Started.Existing] is true, and
+// [Started.InputDiffers] says whether the inputs differ.
 func Key(key string) StartOption {
 	return func(s *startSettings) error {
 		if len(key) > 512 {
@@ -45,7 +46,7 @@ func Key(key string) StartOption {
 	}
 }
 
-// At starts the run at a time.
+// At starts the run at a point in time.
 func At(t time.Time) StartOption {
 	return func(s *startSettings) error {
 		if t.After(farthest) {
@@ -59,11 +60,10 @@ func At(t time.Time) StartOption {
 // farthest is the last time that can be stored, with room for waits after it.
 var farthest = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// In starts the run after a while.
+// In starts the run after a delay.
 func In(d time.Duration) StartOption { return At(time.Now().Add(d)) }
 
-// RunTimeout ends the run when it takes longer, instead of the workflow's
-// Timeout.
+// RunTimeout limits how long the run may take. It replaces the workflow's [Timeout].
 func RunTimeout(d time.Duration) StartOption {
 	return func(s *startSettings) error {
 		if d <= 0 {
@@ -74,12 +74,12 @@ func RunTimeout(d time.Duration) StartOption {
 	}
 }
 
-// Source says who starts the run.
+// Source sets who starts the run, for people who read its history.
 func Source(who string) StartOption {
 	return func(s *startSettings) error { s.source = name(who); return nil }
 }
 
-// name cuts the name of a caller to a length that can be shown.
+// name shortens the name of a caller to at most 200 bytes of valid UTF-8.
 func name(who string) string {
 	if len(who) > 200 {
 		who = who[:200]
@@ -87,28 +87,28 @@ func name(who string) string {
 	return strings.ToValidUTF8(who, "\uFFFD")
 }
 
-// Started is a run that was accepted.
+// Started is the result of a start.
 type Started struct {
 	ID       string `json:"id"`
-	Existing bool   `json:"existing,omitempty"` // the key was known, nothing was started
+	Existing bool   `json:"existing,omitempty"` // the key belongs to this earlier run; nothing was started
 
-	// InputDiffers says that the existing run has another input than this start. Two
-	// inputs are the same if they are the same JSON value: neither spaces nor the
-	// order of an object's fields count.
+	// InputDiffers says that the existing run has another input than this start. White
+	// space and the order of an object's fields do not count.
 	InputDiffers bool `json:"input_differs,omitempty"`
 
 	e *Engine
 }
 
-// Wait waits for the run's outcome.
+// Wait waits until the run has ended: see [Engine.Wait].
 func (s Started) Wait(ctx context.Context) (*Info, error) { return s.e.Wait(ctx, s.ID) }
 
-// Start starts a run. When it returns, the run is stored, and goes on even if the
-// process ends. The input is anything that encoding/json can write, and
-// read as the type that the workflow's steps take.
+// Start starts a run. When it returns without an error, the run is stored, and continues
+// after a restart if the process ends. The input is any value that encoding/json can write
+// and then decode as the input type of the workflow's steps. A json.RawMessage is used as
+// it is.
 //
-// A workflow that is not registered is registered first. If another workflow of the
-// same name is, nothing is started and the error is [ErrRegistered]: use
+// A workflow that is not registered is registered first. If another workflow with the same
+// name is registered, nothing is started and the error is [ErrRegistered]: use
 // [Engine.Register] to replace it, or start the one that [Engine.Workflow] returns.
 func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
 	if err := e.handlers.admit(w); err != nil {
@@ -139,7 +139,7 @@ func (e *Engine) Start(ctx context.Context, w *Workflow, input any, opts ...Star
 	return e.started(e.router.start(ctx, w, &machine.Start{Input: text, Key: s.key, Source: s.source, At: s.at, Timeout: s.timeout}))
 }
 
-// start starts a run where it belongs.
+// start starts a run, in the shard that the placement of the cluster chooses.
 func (r *router) start(ctx context.Context, w *Workflow, s *machine.Start) (a answer, err error) {
 	if r.alone != nil {
 		a.Started, err = r.alone.commands.start(ctx, w.def, s)
@@ -151,7 +151,7 @@ func (r *router) start(ctx context.Context, w *Workflow, s *machine.Start) (a an
 	return r.cluster.placement.start(ctx, w, s)
 }
 
-// started completes the answer to a start.
+// started returns the Started of an answer, so that its method Wait works.
 func (e *Engine) started(a answer, err error) (Started, error) {
 	if err != nil {
 		return Started{}, err
@@ -160,9 +160,9 @@ func (e *Engine) started(a answer, err error) (Started, error) {
 	return *a.Started, nil
 }
 
-// StartRegistered starts a run of the workflow that is registered under the name of w:
-// w itself, unless [Engine.Register] or [Engine.Replace] has replaced it meanwhile. It
-// is for programs that replace workflows while they start runs.
+// StartRegistered starts a run of the workflow that is registered with the name of w, or of
+// w itself if none is. It is for programs that replace workflows by [Engine.Register] or
+// [Engine.Replace] while they start runs.
 func (e *Engine) StartRegistered(ctx context.Context, w *Workflow, input any, opts ...StartOption) (Started, error) {
 	current := func() *Workflow {
 		if registered, ok := e.Workflow(w.Name()); ok {
@@ -177,8 +177,8 @@ func (e *Engine) StartRegistered(ctx context.Context, w *Workflow, input any, op
 	return s, err
 }
 
-// accepts says whether the steps can read the input. One of their own type needs no
-// second look.
+// accepts returns an error if the JSON text can't be decoded as the input type of the steps.
+// It does not decode the text if input has that type already.
 func (w *Workflow) accepts(input any, text json.RawMessage) error {
 	if w.input == nil || len(text) == 0 || reflect.TypeOf(input) == w.input {
 		return nil
@@ -210,7 +210,7 @@ func (c *commands) start(ctx context.Context, def *machine.Definition, s *machin
 	case <-sh.done:
 		err = sh.answerOf(r)
 	case <-ctx.Done():
-		// It may be stored or not; with a key, asking again finds out.
+		// The run may be stored or not. A second start with the same key finds out.
 		err = fmt.Errorf("%w before the start was known to be stored", context.Cause(ctx))
 	}
 	if err != nil {
@@ -225,11 +225,12 @@ func (c *commands) start(ctx context.Context, def *machine.Definition, s *machin
 	return st, nil
 }
 
-// inputDiffers reports whether the input of a stored run is another than this one.
+// inputDiffers reports whether a stored run has another input. It reports false if the run
+// is not stored any more.
 func (c *commands) inputDiffers(ctx context.Context, id string, input []byte) (bool, error) {
 	run, err := c.sh.queries.load(ctx, id)
 	if errors.Is(err, ErrNotFound) {
-		return false, nil // the key is kept, and the run is not
+		return false, nil // the key is still known, but the run was deleted
 	}
 	if err != nil {
 		return false, err
@@ -237,7 +238,7 @@ func (c *commands) inputDiffers(ctx context.Context, id string, input []byte) (b
 	return !sameJSON(run.Input, input), nil
 }
 
-// sameJSON reports whether two texts are the same JSON value. No text is null.
+// sameJSON reports whether two texts are the same JSON value. An empty text means null.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -263,8 +264,9 @@ func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
 	return fmt.Errorf("start %s: input: %w: %d bytes, at most %d; store it elsewhere and pass where", def.Name, ErrTooLarge, len(s.Input), most)
 }
 
-// start decides about a start. The run gets its id here, so that the id has the
-// time of the record in it.
+// start records the start of a run, and its definition if that is new. If the key belongs to
+// an earlier run, it returns the id of that run and true. A run without an id gets one here,
+// so that the id contains the time of the record.
 func (t *turn) start(s *machine.Start, def *machine.Definition) (id machine.ID, existing bool, err error) {
 	o := t.o
 	if err := t.define(def); err != nil {
@@ -287,8 +289,9 @@ func (t *turn) start(s *machine.Start, def *machine.Definition) (id machine.ID, 
 	return s.ID, false, nil
 }
 
-// startRequested decides about a start that was requested. Most starts with a known
-// key are the same start again: their input is compared here, at no cost.
+// startRequested handles the request of a start. For a known key it compares the inputs
+// byte by byte, if the run is in memory: most such starts are repetitions, and need no
+// comparison as JSON.
 func (t *turn) startRequested(r *request) {
 	r.id, r.existing, r.err = t.start(r.start, r.def)
 	if run, ok := t.o.m.Run(r.id); ok && r.existing && !run.IsCold() {
@@ -296,7 +299,7 @@ func (t *turn) startRequested(r *request) {
 	}
 }
 
-// define stores a definition, unless it is stored already.
+// define records a definition, unless it is recorded already.
 func (t *turn) define(def *machine.Definition) error {
 	rec, fresh := t.o.m.Define(def, t.now)
 	if !fresh {

@@ -13,8 +13,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// open opens the view, if there is one. If it is not as far as the snapshot, everything
-// that the snapshot and the archives have is written to it.
+// open opens the view, unless the shard has none. If the view is older than the snapshot, all
+// runs of the snapshot and the archives are written to it.
 func (v *viewWriter) open(ctx context.Context) (err error) {
 	if v.path == "" {
 		return nil
@@ -26,7 +26,7 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 	v.view.Store(opened)
 	defer func() {
 		if err != nil {
-			_ = v.view.Swap(nil).Close() // the error before says more
+			_ = v.view.Swap(nil).Close() // err is the error to report
 		}
 	}()
 	if why := opened.Rebuilt(); why != "" {
@@ -43,7 +43,7 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 	case v.cursor > last:
 		return v.rebuild(fmt.Errorf("it is of entry %d, and the log ends at %d", v.cursor, last))
 	case v.cursor > 0 && v.cursor < v.o.m.Seq():
-		// Another owner has been here, or a backup was restored.
+		// Another process owned the shard meanwhile, or a backup was restored.
 		return v.rebuild(fmt.Errorf("it is of entry %d, and the snapshot is of %d", v.cursor, v.o.m.Seq()))
 	case v.cursor < v.o.m.Seq():
 		return v.fill()
@@ -51,7 +51,7 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// tryReopen opens a view that could not be opened before.
+// tryReopen opens a view that could not be opened before, if it is time to try again.
 func (v *viewWriter) tryReopen() {
 	if time.Now().Before(v.reopen) {
 		return
@@ -65,7 +65,7 @@ func (v *viewWriter) tryReopen() {
 	v.startWriting()
 }
 
-// rebuild makes a new view in the place of one that is of no use.
+// rebuild deletes a view that can't be used, and makes a new one.
 func (v *viewWriter) rebuild(why error) error {
 	v.sh.cfg.Logger.Error("the view is of no use and is made anew from the log", "path", v.path, "because", why)
 	_ = v.view.Load().Close()
@@ -80,7 +80,8 @@ func (v *viewWriter) rebuild(why error) error {
 	return v.fill()
 }
 
-// fill writes to the view what is not in the log any more.
+// fill writes all runs to an empty view: first the finished runs of the archives. Those in
+// memory are marked as changed, and are written later.
 func (v *viewWriter) fill() error {
 	ctx := context.Background()
 	v.cursor = 0
@@ -97,14 +98,15 @@ func (v *viewWriter) fill() error {
 			if !store.IsDamage(err) {
 				return fmt.Errorf("archive %s: %w", name, err)
 			}
-			// What ended is gone from the lists, what goes on is not touched.
+			// The finished runs of this archive are missing in lists. Other runs are
+			// not affected.
 			v.sh.cfg.Logger.Error("an archive of finished runs can't be read", "name", name, "error", err)
 		}
 	}
 	return fillView(ctx, v.view.Load(), v.sh.snapshots.readUnstored)
 }
 
-// fillView writes the runs that read yields to a view.
+// fillView writes the runs that read yields to a view, in batches.
 func fillView(ctx context.Context, to *view.View, read func(yield func(*machine.Run) error) error) error {
 	var b view.Batch
 	flush := func() error {
@@ -124,15 +126,16 @@ func fillView(ctx context.Context, to *view.View, read func(yield func(*machine.
 	return errors.Join(err, flush())
 }
 
-// skipKnown skips changes that the view already has, if the log was read up to the last entry
-// that the view knows. Finished runs are still archived, because their archive is lost.
+// skipKnown drops the collected changes if seq, the last entry that was replayed, is the last
+// entry that the view has: the view has these changes already. Finished runs are still added to
+// the archive, because the buffer of the previous process is lost.
 func (v *viewWriter) skipKnown(seq uint64) {
 	if seq != v.cursor {
 		return
 	}
 	for _, r := range v.o.m.TakeChanged() {
 		if r.Version() > v.cursor {
-			v.o.m.Change(r) // as the snapshot knows it, it is ahead of the replay
+			v.o.m.Change(r) // the snapshot has a later state of the run than the view
 			continue
 		}
 		r.Seen()

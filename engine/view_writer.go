@@ -16,43 +16,43 @@ import (
 )
 
 const (
-	viewBatch  = 1000                   // runs of a write
-	viewPause  = 25 * time.Millisecond  // before a write that is not full, so that a run that ends soon is written once
-	indexPause = 100 * time.Millisecond // without changes, before search is brought up to date
-	indexBatch = 256
-	viewRetry  = 5 * time.Second // after an error
-	maxExpire  = 2000            // runs that leave the view at once
+	viewBatch  = 1000                   // most runs in a batch
+	viewPause  = 25 * time.Millisecond  // delay before a batch that is not full, so that a run that ends soon is written once
+	indexPause = 100 * time.Millisecond // time without batches after which the search index is updated
+	indexBatch = 256                    // runs that are indexed at once
+	viewRetry  = 5 * time.Second        // delay after an error
+	maxExpire  = 2000                   // runs that are deleted from the view at once
 )
 
-// viewWriter keeps the view behind the log. The owner gives it rows, in batches that
-// are copies; a goroutine of its own writes them.
+// viewWriter keeps the view up to date. The owner makes batches, which are copies of runs, and
+// a goroutine writes them.
 type viewWriter struct {
 	sh   *shard
 	o    *owner
-	path string                    // of the view; empty for none
-	view atomic.Pointer[view.View] // nil if there is none, or if it can't be opened
+	path string                    // path of the view; "" if the shard has no view
+	view atomic.Pointer[view.View] // nil if the shard has no view, or it can't be opened
 
 	batches chan viewJob
 	written chan error // results of writes, for confirm
 
-	todo     []*machine.Run // changed until the entry todoSeq
+	todo     []*machine.Run // runs that changed up to the entry todoSeq, and are in no batch yet
 	todoSeq  uint64
-	cursor   uint64         // the entry that the view is as far as
-	finished []*machine.Run // in the batch that is being written
-	deleted  []string
-	busy     bool
-	expire   bool      // it is time to look for runs that were kept long enough
-	since    time.Time // when the first change came that waits to be written
-	hurry    bool      // nothing is held back
-	retry    time.Time // not before then, after an error
-	sent     []string  // to be deleted, in the batch that is being written
+	cursor   uint64         // the view has all changes up to this entry, once the current batch is written
+	finished []*machine.Run // finished runs of the batch that is being written
+	deleted  []string       // ids of runs to delete with the next batch
+	busy     bool           // a batch is being written
+	expire   bool           // the next batch also deletes runs that were kept long enough
+	since    time.Time      // when the first change that is in no batch happened
+	hurry    bool           // write batches that are not full at once
+	retry    time.Time      // after an error: when to write the next batch
+	sent     []string       // ids of runs to delete in the batch that is being written
 	waits    []viewWait
-	pause    *time.Timer
-	reopen   time.Time // when to open the view again, if it could not be opened
-	done     chan struct{}
+	pause    *time.Timer   // wakes the owner when a delayed batch is due
+	reopen   time.Time     // when to try to open the view again; zero if it is open
+	done     chan struct{} // closed when the writing goroutine has ended
 }
 
-// init sets the folder of the view; an empty one means that there is none.
+// init sets the folder of the view; "" means that the shard has no view.
 func (v *viewWriter) init(sh *shard, dir string) {
 	v.sh, v.o = sh, &sh.owner
 	if dir != "" {
@@ -60,8 +60,8 @@ func (v *viewWriter) init(sh *shard, dir string) {
 	}
 }
 
-// get returns the view. Without an error it may be nil: then there is none, and all runs
-// are in memory.
+// get returns the view. If the view and the error are both nil, the shard has no view, and all
+// runs are in memory. Any goroutine may call it.
 func (v *viewWriter) get() (*view.View, error) {
 	found := v.view.Load()
 	if found == nil && v.path != "" {
@@ -70,8 +70,8 @@ func (v *viewWriter) get() (*view.View, error) {
 	return found, nil
 }
 
-// setMissing notes that the view can't be opened. The engine works without it, and opens it
-// later; lists are errors meanwhile.
+// setMissing notes that the view can't be opened. The shard works without the view, and tries
+// to open it again later. Lists fail meanwhile.
 func (v *viewWriter) setMissing(err error) {
 	v.sh.health.set(troubleView, err)
 	v.sh.health.logError("can't open the view; lists are not available until it can", "error", err)
@@ -79,18 +79,17 @@ func (v *viewWriter) setMissing(err error) {
 	v.reopen = time.Now().Add(viewRetry)
 }
 
-// viewJob is what the goroutine writes at once.
+// viewJob is a batch for the writing goroutine.
 type viewJob struct {
 	view.Batch
-	expire bool
-	busy   bool // more will follow at once
+	expire bool // also delete runs that were kept long enough
+	busy   bool // another batch follows at once
 }
 
-// behind returns how many runs the view has yet to see.
+// behind returns the number of changed runs that are in no batch yet.
 func (v *viewWriter) behind() int { return len(v.todo) + v.o.m.Behind() }
 
-// wake returns a channel that is ready when there is something to give to the
-// view that was held back.
+// wake returns a channel that is ready when a delayed batch is due; nil if nothing is written.
 func (v *viewWriter) wake() <-chan time.Time {
 	if v.pause == nil {
 		return nil
@@ -98,7 +97,8 @@ func (v *viewWriter) wake() <-chan time.Time {
 	return v.pause.C
 }
 
-// delay returns how long there is nothing to do but what wake and written say.
+// delay returns the time until the view is to be opened again. Other events of the viewWriter
+// come by wake and written.
 func (v *viewWriter) delay() time.Duration {
 	if v.reopen.IsZero() {
 		return math.MaxInt64
@@ -106,7 +106,7 @@ func (v *viewWriter) delay() time.Duration {
 	return time.Until(v.reopen)
 }
 
-// startWriting starts the goroutine that writes, if there is a view.
+// startWriting starts the writing goroutine, if the view is open.
 func (v *viewWriter) startWriting() {
 	if v.view.Load() == nil {
 		return
@@ -120,7 +120,7 @@ func (v *viewWriter) startWriting() {
 	}(v.done)
 }
 
-// stopWriting ends the goroutine.
+// stopWriting ends the writing goroutine, and waits for it.
 func (v *viewWriter) stopWriting() {
 	if v.batches != nil {
 		close(v.batches)
@@ -137,10 +137,10 @@ type viewGoroutine struct {
 	written chan<- error
 }
 
-// run writes batches as they come, and when none has come for a while,
-// or search is too old, adds to what can be searched. The views of a process
-// take turns, and leave it time for its work; a batch that waits for its turn
-// does no harm, as the next one is larger.
+// run writes batches as they come. When none has come for indexPause, it updates the search
+// index. The semaphore pens limits how many views of the process are written at the same time,
+// to leave processors for other work. While a batch waits, changes are collected for the next,
+// larger batch.
 func (w *viewGoroutine) run() {
 	pens := w.sh.pens
 	idle := time.NewTimer(indexPause)
@@ -160,7 +160,7 @@ func (w *viewGoroutine) run() {
 		case <-idle.C:
 			select {
 			case pens <- struct{}{}:
-			default: // others have runs to write, which goes before
+			default: // other views are being written: batches go before indexing
 				idle.Reset(indexPause)
 				continue
 			}
@@ -177,7 +177,7 @@ func (w *viewGoroutine) run() {
 	}
 }
 
-// write writes a batch, and looks for runs that were kept long enough.
+// write writes a batch. If the job says so, it also deletes runs that were kept long enough.
 func (w *viewGoroutine) write(j viewJob) error {
 	ctx, to := context.Background(), w.view.Load()
 	err := to.Write(ctx, j.Batch)
@@ -188,7 +188,7 @@ func (w *viewGoroutine) write(j viewJob) error {
 	return err
 }
 
-// feed gives the goroutine the next batch, if it is idle.
+// feed sends the next batch to the writing goroutine, if that is idle and there are changes.
 func (v *viewWriter) feed() {
 	if !v.reopen.IsZero() {
 		v.tryReopen()
@@ -229,8 +229,8 @@ func (v *viewWriter) feed() {
 	v.busy, v.expire, v.since = true, false, time.Time{}
 }
 
-// nextBatch makes the next batch. Only with the last of the runs that changed until an
-// entry is the view as far as the entry.
+// nextBatch makes the next batch. Its cursor becomes todoSeq only with the last runs of todo:
+// only then has the view all changes up to that entry.
 func (v *viewWriter) nextBatch() view.Batch {
 	n := min(len(v.todo), viewBatch)
 	b := view.Batch{Put: make([]view.Run, 0, n), Cursor: v.cursor}
@@ -240,7 +240,7 @@ func (v *viewWriter) nextBatch() view.Batch {
 		}
 		r.Seen()
 		if _, there := v.o.m.Run(r.ID); !there {
-			continue // forgotten meanwhile
+			continue // removed from memory meanwhile
 		}
 		whole := r
 		if r.IsCold() {
@@ -268,7 +268,7 @@ func (v *viewWriter) nextBatch() view.Batch {
 	return b
 }
 
-// confirm takes the result of a write.
+// confirm handles the result of writing a batch.
 func (v *viewWriter) confirm(err error) {
 	v.busy = false
 	defer func() { v.endWaits(err != nil) }()
@@ -284,7 +284,7 @@ func (v *viewWriter) confirm(err error) {
 			v.startWriting()
 			return
 		}
-		// The rows are lost, but everything that is in memory can be written again.
+		// The batch is lost: write all runs in memory again.
 		v.sh.health.logError("can't write the view; lists may be incomplete until it can", "error", err)
 		v.finished = v.finished[:0]
 		v.deleted = append(v.deleted, v.sent...)
@@ -295,14 +295,14 @@ func (v *viewWriter) confirm(err error) {
 	v.sh.health.set(troubleView, nil)
 	for i, r := range v.finished {
 		if !r.Dirty() {
-			_ = v.o.m.Forget(r) // finished is finished
+			_ = v.o.m.Forget(r) // can't fail: the run is finished
 		}
 		v.finished[i] = nil
 	}
 	v.finished = v.finished[:0]
 }
 
-// markAllChanged makes everything that is in memory be written to the view again.
+// markAllChanged marks all runs in memory as changed, so that they are written again.
 func (v *viewWriter) markAllChanged() {
 	v.o.m.TakeChanged()
 	v.todo, v.todoSeq = slices.Clone(v.o.m.All()), v.o.seq
@@ -311,7 +311,7 @@ func (v *viewWriter) markAllChanged() {
 	}
 }
 
-// flush writes what the view has yet to see, and ends the writing.
+// flush writes all changes to the view, and ends the writing goroutine.
 func (v *viewWriter) flush() {
 	if v.batches == nil {
 		return
@@ -320,7 +320,7 @@ func (v *viewWriter) flush() {
 		if v.busy {
 			v.confirm(<-v.written)
 			if v.sh.health.get(troubleView) != nil {
-				break // it will be made up for when the engine is opened next
+				break // the changes are written when the shard is opened next
 			}
 		}
 		if v.behind() == 0 {
@@ -341,7 +341,7 @@ func (v *viewWriter) close() {
 	}
 }
 
-// row returns how the run looks in the view.
+// row returns the run as it is written to the view.
 func row(r *machine.Run) view.Run {
 	v := view.Run{
 		ID: r.ID.String(), Workflow: r.Def.Name, Key: r.Key, State: r.State().String(),
@@ -355,7 +355,7 @@ func row(r *machine.Run) view.Run {
 	if out := r.Result(); len(out) <= preview {
 		v.Output = out
 	}
-	if r.Finished() { // of the others, the memory knows more
+	if r.Finished() { // the details of other runs are read from memory
 		v.Detail = r.EncodeWithout(nil)
 	}
 	return v
@@ -363,7 +363,7 @@ func row(r *machine.Run) view.Run {
 
 const preview = 256
 
-// moment returns the time, or none for zero.
+// moment returns the time of Unix nanoseconds; the zero time for 0.
 func moment(ns int64) time.Time {
 	if ns == 0 {
 		return time.Time{}
@@ -371,18 +371,18 @@ func moment(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// freshWithin is how long a list waits for the view at most.
+// freshWithin is the longest time that a list waits for the view.
 const freshWithin = time.Second
 
-// viewWait is a list that waits until the view is as far as an entry.
+// viewWait is a list that waits until the view has all changes up to an entry.
 type viewWait struct {
-	seq  uint64
-	seen chan struct{} // closed when it is
+	seq  uint64        // number of the entry
+	seen chan struct{} // closed when the view has them, or after an error
 }
 
-// refresh waits until the view has what was acknowledged before the call, but not for
-// longer than freshWithin if the owner can't store or the view can't be written: a list
-// that is behind is better than none. Any goroutine may call it.
+// refresh waits until the view has everything that was acknowledged before the call. It waits
+// for at most freshWithin, in case the owner can't store or the view can't be written: an old
+// list is better than none. Any goroutine may call it.
 func (v *viewWriter) refresh(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, freshWithin)
 	defer cancel()
@@ -401,8 +401,8 @@ func (v *viewWriter) refresh(ctx context.Context) {
 	}
 }
 
-// addWait has the channel closed when the view has everything up to now. Nothing is held
-// back meanwhile.
+// addWait closes the channel when the view has all changes up to now. Batches are not delayed
+// while a list waits.
 func (v *viewWriter) addWait(seen chan struct{}) {
 	if v.batches == nil || v.isCurrent() {
 		close(seen)
@@ -411,12 +411,12 @@ func (v *viewWriter) addWait(seen chan struct{}) {
 	v.waits = append(v.waits, viewWait{v.o.seq, seen})
 }
 
-// isCurrent reports whether the view has everything.
+// isCurrent reports whether the view has all changes.
 func (v *viewWriter) isCurrent() bool {
 	return !v.busy && len(v.deleted) == 0 && v.behind() == 0
 }
 
-// endWaits ends the waits that the view is far enough for, and after an error all of them.
+// endWaits ends the waits whose entries the view has, and all waits if a write has failed.
 func (v *viewWriter) endWaits(failed bool) {
 	v.waits = slices.DeleteFunc(v.waits, func(w viewWait) bool {
 		over := failed || w.seq <= v.cursor || v.isCurrent()

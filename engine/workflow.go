@@ -14,21 +14,21 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// DefaultPolicy is the policy of a step that has none: three attempts, one
-// second apart.
+// DefaultPolicy is the name of the policy of a step without [Policy] or [WithPolicy]: three
+// attempts, one second apart.
 const DefaultPolicy = "workflow"
 
-// DefaultMaxLost is the [MaxLost] of a step that has none.
+// DefaultMaxLost is the limit of a step without [MaxLost].
 const DefaultMaxLost = 3
 
-// Workflow is a set of steps and what they need. It does not change, and may be
-// used with several engines.
+// Workflow is a set of steps and their dependencies. It is immutable, and several engines
+// may use the same one.
 type Workflow struct {
 	def      *machine.Definition
 	handlers map[string]Handler
-	steps    map[string]int // concurrency of each
-	runs     int            // concurrency of all
-	input    reflect.Type   // nil for any
+	steps    map[string]int // limit of attempts at once, by step; 0 means no limit
+	runs     int            // limit of runs in progress; 0 means no limit
+	input    reflect.Type   // input type of the steps that are functions; nil if there are none
 	onGiveUp *Workflow
 	onEnd    *Workflow
 	prepare  func(json.RawMessage, time.Time) (json.RawMessage, error)
@@ -38,12 +38,11 @@ type Workflow struct {
 // Name returns the workflow's name.
 func (w *Workflow) Name() string { return w.def.Name }
 
-// Timeout returns how long a run may take that says nothing else; 0 means any
-// time.
+// Timeout returns how long a run without [RunTimeout] may take; 0 means no limit.
 func (w *Workflow) Timeout() time.Duration { return w.def.Timeout }
 
-// Steps returns the steps as they were written: names, needs, policies and
-// handlers, and how many lost attempts are made up for.
+// Steps returns the definitions of the steps. Only the fields Name, Needs, Policy, Handler
+// and MaxLost are set.
 func (w *Workflow) Steps() []StepInfo {
 	list := make([]StepInfo, len(w.def.Steps))
 	for i, s := range w.def.Steps {
@@ -52,10 +51,10 @@ func (w *Workflow) Steps() []StepInfo {
 	return list
 }
 
-// Part is a step of a workflow, or something that applies to all of them.
+// Part is a part of a workflow: a step, or an option of the whole workflow.
 type Part func(*builder)
 
-// StepOption is something that applies to a step.
+// StepOption is an option of a step.
 type StepOption func(*stepBuilder)
 
 type builder struct {
@@ -70,9 +69,9 @@ type stepBuilder struct {
 	errs        []error
 }
 
-// NewWorkflow returns a workflow. It reports everything that is wrong with it:
-// names, policies, needs that do not exist or go in a circle, types that differ
-// or can't be stored.
+// NewWorkflow returns a workflow with the given steps and options. Its error lists
+// everything that is wrong: names, policies, dependencies that do not exist or form a
+// cycle, input types that differ, types that can't be stored as JSON.
 func NewWorkflow(name string, parts ...Part) (*Workflow, error) {
 	b := &builder{w: &Workflow{
 		def: &machine.Definition{Name: name}, handlers: map[string]Handler{}, steps: map[string]int{},
@@ -89,9 +88,9 @@ func NewWorkflow(name string, parts ...Part) (*Workflow, error) {
 	return b.w, nil
 }
 
-// Step is a step that calls a function. In is the run's input, the same for all
-// steps of a workflow; Out is kept, and must be something that encoding/json can
-// write.
+// Step is a step that calls a Go function with the run's input. All functions of a workflow
+// must have the same input type In. The output is stored, so encoding/json must be able to
+// write Out.
 func Step[In, Out any](name string, do func(context.Context, In) (Out, error), opts ...StepOption) Part {
 	return func(b *builder) {
 		s := newStep(name, opts)
@@ -115,8 +114,9 @@ func Step[In, Out any](name string, do func(context.Context, In) (Out, error), o
 	}
 }
 
-// Call is a step that is data: one of the engine's Handlers is called with the
-// arguments, which are stored with the run.
+// Call is a step that is described by data: it calls a handler of [Config.Handlers] by its
+// name. The handler gets the arguments as [Task.Args]; they are stored with the definition.
+// nil means no arguments.
 func Call(name, handler string, args any, opts ...StepOption) Part {
 	return func(b *builder) {
 		s := newStep(name, opts)
@@ -155,14 +155,15 @@ func (b *builder) add(s *stepBuilder) {
 	b.w.steps[s.Name] = s.concurrency
 }
 
-// Timeout ends each run of the workflow that has not ended by itself. The run is
-// dead then, and can be retried.
+// Timeout limits how long a run of the workflow may take. A run that takes longer is dead
+// then, and can be retried.
 func Timeout(d time.Duration) Part {
 	return func(b *builder) { b.w.def.Timeout = d }
 }
 
 // Limited reports whether the workflow limits its runs ([MaxRuns]) or attempts
-// ([Concurrency]). In a cluster all runs of such a workflow are in one shard.
+// ([Concurrency]). In a cluster, all runs of a workflow that had a limit when it was first
+// started are in one shard.
 func (w *Workflow) Limited() bool {
 	for _, n := range w.steps {
 		if n > 0 {
@@ -183,15 +184,16 @@ func MaxRuns(n int) Part {
 	}
 }
 
-// PrepareInput makes the input of every run out of what it is started with, and
-// the time for which it was scheduled, if it was. [Engine.RetryLatest] calls it with
-// the input of the run that it continues: what it has made must be something that it
-// takes, and leaves as it is.
+// PrepareInput sets a function that makes the input of every run from the value that the
+// run is started with. scheduled is the time of a scheduled start, and zero for other
+// starts. [Engine.RetryLatest] calls the function with the prepared input of an earlier
+// run, so the function must accept its own results and not change them.
 func PrepareInput(prepare func(given json.RawMessage, scheduled time.Time) (json.RawMessage, error)) Part {
 	return func(b *builder) { b.w.prepare = prepare }
 }
 
-// prepared returns the input of a run.
+// prepared returns the input of a run after PrepareInput. A panic of that function is an
+// error.
 func (w *Workflow) prepared(given json.RawMessage, at time.Time) (input json.RawMessage, err error) {
 	if w.prepare == nil {
 		return given, nil
@@ -207,14 +209,14 @@ func (w *Workflow) prepared(given json.RawMessage, at time.Time) (input json.Raw
 	return input, nil
 }
 
-// After makes the step wait for others. Steps that wait for nothing, or for the
-// same, run side by side.
+// After makes the step depend on others: it begins when they have succeeded. Steps that do
+// not depend on each other run concurrently.
 func After(steps ...string) StepOption {
 	return func(s *stepBuilder) { s.Needs = append(s.Needs, steps...) }
 }
 
-// Policy sets the step's policy in its text form. A step can't hedge, has no
-// budget.
+// Policy sets the step's retry policy in its text form. Hedging and retry budgets are not
+// possible for a step.
 func Policy(text string) StepOption {
 	return func(s *stepBuilder) {
 		p, err := retry.Parse(text)
@@ -226,13 +228,13 @@ func Policy(text string) StepOption {
 	}
 }
 
-// WithPolicy sets the step's policy.
+// WithPolicy sets the step's retry policy.
 func WithPolicy(p retry.Policy) StepOption {
 	return func(s *stepBuilder) { s.Policy = p }
 }
 
-// Concurrency limits how many attempts of the step are made at once, in all runs.
-// 0 means no limit but the engine's.
+// Concurrency limits how many attempts of the step run at once, in all runs together.
+// 0 means only the limit of [Config.Concurrency].
 func Concurrency(n int) StepOption {
 	return func(s *stepBuilder) {
 		if n < 0 {
@@ -242,35 +244,35 @@ func Concurrency(n int) StepOption {
 	}
 }
 
-// HeartbeatTimeout ends an attempt that has not called [Heartbeat] or [Progress]
-// for so long.
+// HeartbeatTimeout ends an attempt that does not call [Heartbeat], [Progress] or
+// [SaveProgress] for this long.
 func HeartbeatTimeout(d time.Duration) StepOption {
 	return func(s *stepBuilder) { s.Heartbeat = d }
 }
 
-// MaxLost sets how many attempts in a row may be lost, because the process died, and are made
-// again. After more the step is given up, but only if the process died while no other attempt
-// ran in it: a step is not given up because of what ran beside it. After three losses, or
-// MaxLost if that is less, an attempt runs alone. 0 means that a lost attempt is never made
-// again, for any end of the process.
+// MaxLost limits how many attempts in a row may be lost because the process died. Lost
+// attempts are made again. After more losses the step gives up, but only if no other
+// attempt ran in the process when it died: another attempt may have caused it. So after
+// three losses, or MaxLost if that is less, the next attempt runs alone in its process.
+// 0 means that a lost attempt is never made again.
 func MaxLost(n int) StepOption {
 	return func(s *stepBuilder) { s.MaxLost = n }
 }
 
-// MaxWindows sets how often an attempt may return [Limited] before the step is
-// given up. Retry and Reset begin anew. 0 means ten.
+// MaxWindows limits how often attempts may return [Limited] before the step gives up.
+// [Engine.Retry] and [Engine.Reset] reset the count. 0 means ten.
 func MaxWindows(n int) StepOption {
 	return func(s *stepBuilder) { s.Windows = n }
 }
 
-// Version tells functions of one name apart. Runs in progress want the version
-// they started with, and wait as needs-handler for a program that has it.
+// Version sets a version of the step's function. Runs in progress need the version that
+// they started with: if the program has another one, they wait in state needs-handler.
 func Version(v string) StepOption {
 	return func(s *stepBuilder) { s.version = v }
 }
 
-// checkName says what is wrong with the name of a workflow or step. Names stand
-// in addresses, commands and files.
+// checkName returns what is wrong with the name of a workflow or step. Names are used in
+// URLs, commands and files.
 func checkName(name string) error {
 	if name == "" || len(name) > 128 {
 		return fmt.Errorf("name: %q must have 1 to 128 characters", name)
@@ -283,7 +285,8 @@ func checkName(name string) error {
 
 const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
-// checkType says whether values of the type can be stored as JSON.
+// checkType returns an error if values of the type can't be stored as JSON. what is
+// "input" or "output".
 func checkType(t reflect.Type, what string) error {
 	if bad := unstorable(t, map[reflect.Type]bool{}); bad != nil {
 		return fmt.Errorf("%s: %v can't be stored, because of %v", what, t, bad)
@@ -293,7 +296,8 @@ func checkType(t reflect.Type, what string) error {
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// unstorable returns the part of the type that encoding/json can't write.
+// unstorable returns a part of the type that encoding/json can't write; nil if there is
+// none. seen has the types that were checked already.
 func unstorable(t reflect.Type, seen map[reflect.Type]bool) reflect.Type {
 	if seen[t] || t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
 		return nil
