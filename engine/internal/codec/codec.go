@@ -1,5 +1,5 @@
-// Package codec has what the stored formats of runs have in common: numbers and byte strings
-// one after the other, and the text of ids.
+// Package codec has the common parts of the stored formats of runs: sequences of numbers and
+// byte strings, and the text form of ids.
 package codec
 
 import (
@@ -8,21 +8,22 @@ import (
 	"math"
 )
 
-// ErrEncoding says that stored bytes are not in the format of the reader.
+// ErrEncoding says that stored bytes can't be decoded.
 var ErrEncoding = errors.New("stored record is not readable")
 
 // Reader reads values that were written by AppendBytes and the append functions of
-// encoding/binary. The first one that is missing makes it fail for good; the caller checks
-// Err once, at the end.
+// encoding/binary. After the first value that can't be read, all further reads fail too and
+// return zero values. So the caller needs to check Err only once, at the end.
 type Reader struct {
-	Data []byte // what is left to read
-	Err  error
+	Data []byte // the rest to read
+	Err  error  // ErrEncoding after a failed read
 }
 
-// Fail makes the reader fail.
+// Fail makes this and all further reads fail.
 func (r *Reader) Fail() { r.Err, r.Data = ErrEncoding, nil }
 
-// skip skips a number of n bytes; 0 and less mean that there is none.
+// skip skips a number that took n bytes. It fails if n is not positive: then the data had no
+// valid number.
 func (r *Reader) skip(n int) {
 	if n <= 0 {
 		r.Fail()
@@ -45,7 +46,7 @@ func (r *Reader) Varint() int64 {
 	return v
 }
 
-// Number reads an int that is not negative.
+// Number reads an int from 0 to math.MaxInt32.
 func (r *Reader) Number() int {
 	v := r.Uvarint()
 	if v > math.MaxInt32 {
@@ -55,7 +56,7 @@ func (r *Reader) Number() int {
 	return int(v)
 }
 
-// Bytes returns a part of the data, not a copy.
+// Bytes reads a byte string. The result shares the memory of Data.
 func (r *Reader) Bytes() []byte {
 	n := r.Uvarint()
 	if n > uint64(len(r.Data)) {
@@ -78,7 +79,7 @@ func (r *Reader) Byte() byte {
 	return b
 }
 
-// Array reads an id or a hash.
+// Array reads 16 bytes: an id or a hash.
 func (r *Reader) Array() (a [16]byte) {
 	if len(r.Data) < len(a) {
 		r.Fail()
@@ -89,19 +90,19 @@ func (r *Reader) Array() (a [16]byte) {
 	return a
 }
 
-// AppendBytes writes bytes after their number.
+// AppendBytes appends the length of v and v to b.
 func AppendBytes[T ~[]byte | ~string](b []byte, v T) []byte {
 	b = binary.AppendUvarint(b, uint64(len(v)))
 	return append(b, v...)
 }
 
-// idLen is the length of the text of an id.
+// idLen is the length of an id's text.
 const idLen = 26
 
-// alphabet has no letters that are taken for digits (Crockford's base 32).
+// alphabet is Crockford's base 32: it has no letters that look like digits.
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// FormatID returns the text of an id.
+// FormatID returns the text form of an id.
 func FormatID(id [16]byte) string {
 	var text [idLen]byte
 	hi, lo := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
@@ -113,7 +114,7 @@ func FormatID(id [16]byte) string {
 	return string(text[:])
 }
 
-// ParseID reads the text of an id, or reports that it is none.
+// ParseID parses the text form of an id. ok is false if the text is not an id.
 func ParseID(text string) (id [16]byte, ok bool) {
 	if len(text) != idLen || text[0] > '7' {
 		return id, false
@@ -132,8 +133,8 @@ func ParseID(text string) (id [16]byte, ok bool) {
 	return id, true
 }
 
-// digits maps a character to its value, and all that are not in the alphabet, upper case
-// included, to -1: an id must be got back as it was.
+// digits maps a character to its value, or to -1 if it is not in the alphabet. Upper case is not:
+// each id must have only one text form.
 var digits = func() (d [256]int8) {
 	for i := range d {
 		d[i] = -1

@@ -1,5 +1,5 @@
-// Package disk opens files beside SQLite. It is apart so that tests can simulate a disk
-// that fails: see package faultdisk.
+// Package disk opens files that the engine accesses without SQLite. It is a separate package so
+// that tests can simulate a disk that fails: see package faultdisk.
 package disk
 
 import (
@@ -13,7 +13,8 @@ type File interface {
 	io.WriterAt
 	io.Closer
 
-	// Sync returns when everything that was written is on disk.
+	// Sync writes everything to the disk. When it returns nil, the data survives a power
+	// failure.
 	Sync() error
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Begin starts an entry: the records that follow are part of it.
+// Begin starts the entry with the number seq. Apply is then called with each of its records.
 func (m *Machine) Begin(seq uint64, h Header) {
 	m.seq = seq
 	m.at, m.sinceBoot = h.At, h.SinceBoot
@@ -23,8 +23,8 @@ func (m *Machine) Apply(rec *Record) error {
 	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Opened:
 		m.boot = rec.Text
-		// A snapshot belongs to one owner. If a run in it knows later entries, those
-		// are of a log that has lost its end.
+		// A snapshot belongs to one owner. If a run of the snapshot knows entries after
+		// this one, the log has lost them: apply the new entries to the run.
 		for _, r := range m.all {
 			r.restored = false
 		}
@@ -65,15 +65,15 @@ func (m *Machine) Apply(rec *Record) error {
 	}
 	m.applyRun(r, rec)
 	if r.extra != nil && r.running == 0 {
-		r.extra.until = 0 // the attempts that ran then have ended
+		r.extra.until = 0 // all attempts that were postponed have ended
 	}
 	m.giveUpPlace(r)
 	m.touch(r)
 	return nil
 }
 
-// count counts the record. Totals depend on records alone, because a snapshot has the
-// totals of its beginning and the runs as they were later.
+// count adds the record to the totals. Totals must depend only on records, and not on the
+// state of runs: a snapshot has the totals of its beginning, but later states of the runs.
 func (t *Totals) count(rec *Record) {
 	switch rec.Kind { //nolint:exhaustive // the others do nothing here
 	case Started:
@@ -140,7 +140,7 @@ func (m *Machine) applyRun(r *Run, rec *Record) {
 	case Progress:
 		setProgress(r, rec.Step, bytes.Clone(rec.Data))
 	case Parked:
-		m.timers.unset(r, int32(rec.Step)) // in replay it has not left the timers
+		m.timers.unset(r, int32(rec.Step)) // in a replay its timer may still be set
 		m.dequeue(r, rec.Step)
 		s.Status = NoHandler
 		m.park(r, rec.Step)
@@ -240,7 +240,7 @@ func (m *Machine) applyStarted(rec *Record) error {
 	m.add(r)
 	m.claimKey(r)
 	if m.snapshot != nil {
-		r.snap = m.snapshot.no // the log has it from the beginning
+		r.snap = m.snapshot.no // the snapshot need not have it: the replayed log starts the run
 	}
 	m.use(rec.Hash, rec.At)
 	d.workflow.Totals.count(rec)
@@ -288,7 +288,7 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 			s.forgive()
 			m.wait(r, i, rec.At)
 		case Waiting:
-			s.First = 0 // the time it was dead does not count
+			s.First = 0 // the time in which the run was dead does not count for the total timeout
 			clock := s.clock
 			m.wait(r, i, max(s.At, rec.At))
 			s.clock = clock
@@ -301,8 +301,8 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 	}
 }
 
-// applyJumped moves all times that were measured by elapsed time along with the clock.
-// Times that were asked for by the calendar stay.
+// applyJumped moves all times along with the wall clock, so that the rest of each wait stays
+// the same. It does not move times that a caller has set as points of the wall clock.
 func (m *state) applyJumped(rec *Record) {
 	by, was := rec.Delay, rec.At-int64(rec.Delay)
 	for _, r := range m.all {
@@ -310,7 +310,8 @@ func (m *state) applyJumped(rec *Record) {
 			continue
 		}
 		if start := endOfWait(r); start > was && !r.begun() {
-			// Its time is yet to begin, with the start, which may be now.
+			// The run's time begins with its start, which is still in the future, or is
+			// now because of the jump.
 			move(&r.Deadline, time.Duration(max(rec.At-start, 0)))
 		} else {
 			move(&r.Deadline, by)
@@ -333,7 +334,7 @@ func (m *state) applyJumped(rec *Record) {
 	m.timers.rebuild()
 }
 
-// move changes a time, if there is one, as far as times go.
+// move adds a duration to a time, without overflow. 0 means no time, and stays 0.
 func move(t *int64, by time.Duration) {
 	switch {
 	case *t == 0:
@@ -344,16 +345,16 @@ func move(t *int64, by time.Duration) {
 	}
 }
 
-// applyPurged removes the keys of runs that ended before At, the dead runs that died
-// before Due and are not in Data, and definitions that were not used since. It must not
-// depend on which finished runs are in memory: that is not recorded.
+// applyPurged removes the keys of runs that ended before At, the runs that died before Due
+// and are not in Data, and the definitions that were not used since then. It must not depend
+// on which finished runs are in memory, because that is not recorded.
 func (m *state) applyPurged(rec *Record) {
 	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
 		if e.at >= rec.At {
 			return false
 		}
 		if r := m.runs[m.keys[e.key].id]; r != nil && r.knows(m.seq) {
-			return false // it ends later
+			return false // the snapshot has a later state: the run ends after this entry
 		}
 		delete(m.keys, e.key)
 		return true
@@ -378,8 +379,8 @@ func (m *state) applyPurged(rec *Record) {
 		if k := m.keys[r.Key]; k.id == r.ID {
 			delete(m.keys, r.Key)
 		}
-		// In a snapshot that the run is written to when it is removed, it must not know
-		// this entry, which may have changed it too.
+		// If the run is written to a snapshot when it is removed, a replay must apply
+		// this entry to it again, which removes it.
 		r.version = min(r.version, m.seq-1)
 		m.remove(r)
 		m.purged = append(m.purged, r.ID)

@@ -12,16 +12,16 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The reasons for which a command is rejected.
+// The errors of rejected commands.
 var (
 	ErrUnknown  = errors.New("no such run")
 	ErrState    = errors.New("not possible now")
 	ErrConflict = errors.New("key is taken")
 )
 
-// Commands decides about commands of users and about the ends of attempts. A decision returns the
-// record that [Machine.Apply] applies, or why the command is rejected. It changes nothing,
-// except that it reads cold runs back into memory.
+// Commands decides about commands of users and about the ends of attempts. Each method returns
+// the record that [Machine.Apply] is to apply, or why the command is rejected. A method does
+// not change the state, except that it reads cold runs back into memory.
 type Commands struct {
 	*state
 }
@@ -31,20 +31,21 @@ type Start struct {
 	ID      ID
 	Hash    Hash
 	Key     string
-	Source  string // who starts it
+	Source  string // who starts the run
 	Input   []byte
 	At      int64         // when to begin; 0 means now
-	Timeout time.Duration // instead of the definition's; 0 means that one
-	Outputs [][]byte      // of steps that need not run again
+	Timeout time.Duration // 0 means the timeout of the definition
+	Outputs [][]byte      // outputs of steps that do not run again; nil for the others
 
-	// Of a run that repeats another.
+	// The following fields are set only for a run that repeats another.
+
 	Previous  ID     // the run that it repeats
-	Origin    ID     // the first run of the chain
-	OriginKey string // its key
+	Origin    ID     // the first run of the chain of repetitions
+	OriginKey string // the key of the run Origin
 }
 
-// Start decides about a start. A key that is known is not an error if it was used
-// for the same workflow: the run that has it is returned.
+// Start decides about a start. If a run of the same workflow has the key, Start returns its id
+// as existing, and no record. If a run of another workflow has it, the error is ErrConflict.
 func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err error) {
 	if !c.stored(req.Hash) {
 		return rec, ID{}, errors.New("definition is not stored")
@@ -61,7 +62,7 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 	if len(req.Outputs) >= len(d.Steps) && !slices.ContainsFunc(req.Outputs[:len(d.Steps)], func(out []byte) bool { return out == nil }) {
 		return rec, ID{}, fmt.Errorf("%w: all steps have their outputs, and nothing is left to run", ErrState)
 	}
-	source, _, _ := strings.Cut(req.Source, "\x00") // which ends it in the record
+	source, _, _ := strings.Cut(req.Source, "\x00") // in the record a zero byte separates source and key
 	rec = Record{
 		Kind: Started, Run: req.ID, At: now, Hash: req.Hash, Data: req.Input, Other: req.Previous, Outputs: req.outputs(len(d.Steps)),
 		Text: source + "\x00" + req.Key,
@@ -76,8 +77,8 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 	return rec, ID{}, nil
 }
 
-// outputs returns the outputs as the record has them. The origin of the chain comes
-// after those of the steps, where a version that does not know of it ignores it.
+// outputs returns the outputs as the record has them. The origin of the chain comes after the
+// outputs of the steps, where older versions ignore it.
 func (s *Start) outputs(steps int) [][]byte {
 	if s.Origin.IsZero() {
 		return s.Outputs
@@ -88,7 +89,7 @@ func (s *Start) outputs(steps int) [][]byte {
 	return list
 }
 
-// later returns the time d after t, at most the largest one there is.
+// later returns t + d, or the largest int64 if that overflows.
 func later(t int64, d time.Duration) int64 {
 	if s := t + int64(d); s >= t {
 		return s
@@ -96,8 +97,7 @@ func later(t int64, d time.Duration) int64 {
 	return 1<<63 - 1
 }
 
-// Cancel decides about a cancellation. A dead run may be canceled too: it will not be
-// put back to work.
+// Cancel decides to cancel a run. A dead run may be canceled too: it can't be retried then.
 func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
@@ -106,7 +106,7 @@ func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
 }
 
-// Retry decides to put a dead run back to work.
+// Retry decides to continue a dead run.
 func (c Commands) Retry(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
 	switch {
@@ -126,7 +126,7 @@ func (c Commands) Retry(id ID, by string, now int64) (Record, error) {
 	return rec, nil
 }
 
-// timeout returns the time that the run was given when it was started.
+// timeout returns the timeout that the run was started with; 0 if it has none.
 func timeout(r *Run) time.Duration {
 	for rec := range r.Records() {
 		if rec.Kind == Started && rec.Deadline != 0 {
@@ -137,7 +137,7 @@ func timeout(r *Run) time.Duration {
 	return 0
 }
 
-// Wake decides to end the waits of a run now. There is a record for each.
+// Wake decides to end the waits of a run now. It returns a record for each waiting step.
 func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 	r, err := c.find(id)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c Commands) Hold(id ID, by string, now int64) (Record, error) {
 	return Record{Kind: Held, Run: id, At: now, Text: by}, err
 }
 
-// Free decides that a paused run goes on.
+// Free decides to resume a paused run.
 func (c Commands) Free(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && !r.Held {
@@ -172,9 +172,9 @@ func (c Commands) Free(id ID, by string, now int64) (Record, error) {
 	return Record{Kind: Freed, Run: id, At: now, Text: by}, err
 }
 
-// Postpone decides that a run waits until a time of the calendar: its waits are
-// moved there, and attempts that run are canceled and made again then. There is
-// a record for each.
+// Postpone decides that a run waits until a point in time by the wall clock. Its waits are moved
+// to that time. Running attempts are canceled, and made again at that time. It returns a record
+// for each step.
 func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Record, err error) {
 	r, err := c.find(id)
 	if err != nil {
@@ -194,7 +194,8 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 	return recs, nil
 }
 
-// Forgive decides to reset what a run has spent: attempts, windows, lost attempts.
+// Forgive decides to set the counters of a run to zero: attempts that count for the policy,
+// windows, lost attempts.
 func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && r.Outcome != Undecided {
@@ -203,7 +204,7 @@ func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
 	return Record{Kind: Forgiven, Run: id, At: now, Text: by}, err
 }
 
-// Replace decides that another run does the work of a dead one.
+// Replace decides that the run by replaces the dead run id.
 func (c Commands) Replace(id, by ID, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && (!r.Closed() || r.Outcome != Dead || !r.ReplacedBy().IsZero()) {
@@ -219,7 +220,7 @@ func (c Commands) find(id ID) (*Run, error) {
 	return nil, fmt.Errorf("%w: %s", ErrUnknown, id)
 }
 
-// Define decides to store a definition, unless it is stored already.
+// Define decides to store a definition. ok is false if it is stored already.
 func (c Commands) Define(d *Definition, now int64) (rec Record, ok bool) {
 	if c.stored(d.hash) {
 		return rec, false
@@ -227,11 +228,11 @@ func (c Commands) Define(d *Definition, now int64) (rec Record, ok bool) {
 	return Record{Kind: Defined, At: now, Data: d.text}, true
 }
 
-// maxKept is how many dead runs one record can keep from being forgotten.
+// maxKept is how many ids of dead runs to keep fit into one record of Purge.
 const maxKept = 20_000
 
-// Purge decides to forget the runs that ended before the one time, and those that died
-// before the other, if there are any. The dead runs in keep are not forgotten.
+// Purge decides to delete the runs that ended before the time ended, and the runs that died
+// before the time dead, except the dead runs in keep. ok is false if there is nothing to delete.
 func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok bool) {
 	rec = Record{Kind: Purged, At: ended, Due: dead}
 	ok = len(c.ended) > 0 && c.ended[0].at < ended
@@ -247,8 +248,8 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 	return rec, ok
 }
 
-// Attempt decides to begin an attempt of a step that is in its queue. Its
-// deadline is the first of those of the attempt, the step and the run.
+// Attempt decides to begin an attempt of a queued step. Its deadline is the earliest of those
+// of the attempt, the step and the run.
 func (c Commands) Attempt(r *Run, step int, now int64) Record {
 	s, p := &r.Steps[step], &r.Def.Steps[step].Policy
 	end := r.Deadline
@@ -266,25 +267,25 @@ func (c Commands) Attempt(r *Run, step int, now int64) Record {
 	return Record{Kind: Begun, Run: r.ID, Step: step, At: now, Attempt: int(s.Attempt) + 1, Deadline: end}
 }
 
-// Result is how an attempt ended.
+// Result says how an attempt ended.
 type Result struct {
 	Run     ID
 	Step    int
 	Attempt int
-	Output  []byte // of one that succeeded
-	Error   string // of one that did not
-	Failed  bool
-	Outcome retry.Outcome // how it failed
-	Snooze  time.Duration // not a failure: call again then
-	Until   int64         // the same by the calendar, if it is not 0
-	Limited bool          // a service has stated to come back then
-	Now     bool          // with Limited: it has something else to do until then, and is called again at once
-	Release bool          // not a failure: the process ends, or the run is paused
-	Memo    []byte        // for the next attempt
+	Output  []byte        // output, if the attempt succeeded
+	Error   string        // error or note, if it did not
+	Failed  bool          // the attempt failed, as Outcome says
+	Outcome retry.Outcome // how the attempt failed
+	Snooze  time.Duration // if not 0, the attempt has not failed: make the next one after this wait
+	Until   int64         // if not 0: like Snooze, until a point in time by the wall clock
+	Limited bool          // Snooze or Until is when a service has asked to come back: it uses a window
+	Now     bool          // with Limited: the next attempt begins at once
+	Release bool          // the attempt has not failed: the process ends, or the run is paused
+	Memo    []byte        // memo for the next attempt; nil for none
 }
 
-// Finish decides what follows the end of an attempt. There is nothing to record
-// of an attempt that is not running. u is a uniform random number.
+// Finish decides what follows the end of an attempt: success, failure, or a wait. ok is false
+// if the attempt is not running by the state. u is a uniform random number.
 func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool) {
 	r, known := c.runs[res.Run]
 	if !known || res.Step >= len(r.Steps) {
@@ -320,7 +321,7 @@ func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool)
 	return rec, true
 }
 
-// late returns the text of the record about an attempt that ended after its run.
+// late returns the text for the end of an attempt whose run had ended before.
 func late(res *Result) string {
 	if res.Failed || res.Release || res.Limited || res.Snooze > 0 || res.Until != 0 {
 		return res.Error
@@ -328,7 +329,8 @@ func late(res *Result) string {
 	return "succeeded too late; the result is dropped"
 }
 
-// failedRecord completes the record about a failed attempt: the policy decides.
+// failedRecord completes the record of a failed attempt. The policy decides whether the step
+// waits or gives up.
 func failedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	s := &r.Steps[res.Step]
 	state := retry.State{Attempt: int(s.Spent) + 1, Prev: s.Prev, Elapsed: time.Duration(rec.At - s.First), Left: timeLeft(r, rec.At)}
@@ -342,9 +344,9 @@ func failedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	}
 }
 
-// limitedRecord completes the record about an attempt to which a service has stated when
-// to come back. That uses one of the windows, and the policy limits how long the wait
-// may be.
+// limitedRecord completes the record of an attempt that returned Limited: a service has said
+// when to come back. That uses one of the windows. The step gives up if no window is left, or
+// if the wait is longer than the policy allows.
 func limitedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	def := &r.Def.Steps[res.Step]
 	p := def.Policy
@@ -371,7 +373,8 @@ func limitedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	}
 }
 
-// timeLeft returns how much time the run has, in the form of [retry.State].
+// timeLeft returns the time until the run's deadline, in the form of [retry.State]: 0 means no
+// deadline, and a negative value means that it is over.
 func timeLeft(r *Run, now int64) time.Duration {
 	if r.Deadline == 0 {
 		return 0
@@ -382,14 +385,15 @@ func timeLeft(r *Run, now int64) time.Duration {
 	return -1
 }
 
-// healthy reports whether the attempt that ends then has lasted so long that the
-// failures before it do not count any more.
+// healthy reports whether the attempt that ends at this time has lasted for the policy's
+// ResetAfter, so that earlier failures do not count any more.
 func healthy(r *Run, step int, at int64) bool {
 	after := r.Def.Steps[step].Policy.ResetAfter
 	return after > 0 && at-r.Steps[step].At >= int64(after)
 }
 
-// outcomeAfter returns the outcome that the end of an attempt gives the run, if any.
+// outcomeAfter returns the outcome of the run after the end of an attempt; Undecided if the
+// run has not ended.
 func outcomeAfter(r *Run, rec *Record) Outcome {
 	switch {
 	case r.Outcome != Undecided || r.running > 1:
@@ -402,10 +406,10 @@ func outcomeAfter(r *Run, rec *Record) Outcome {
 	return Undecided
 }
 
-// Lose decides what follows an attempt in which the process ended: another one, after a delay.
-// There is none if there have been more than MaxLost, and the last one ran alone: without that,
-// another attempt may be what ended the process. A MaxLost of 0 means that a lost attempt is
-// never repeated.
+// Lose decides what follows an attempt that was lost because the process died: another attempt
+// after a delay, or the step gives up. The step gives up after more than MaxLost losses if the
+// last attempt ran alone: otherwise another attempt may have ended the process. With a MaxLost
+// of 0 it gives up at the first loss.
 func (c Commands) Lose(r *Run, step int, now int64, alone bool) Record {
 	s, most := &r.Steps[step], r.Def.Steps[step].MaxLost
 	lost := int(s.Lost) + 1
@@ -423,7 +427,7 @@ func (c Commands) Lose(r *Run, step int, now int64, alone bool) Record {
 	return rec
 }
 
-// lostText returns the text about so many lost attempts in a row.
+// lostText returns the error text after this many lost attempts in a row.
 func lostText(lost int, alone bool) string {
 	text := "the process died while this attempt ran"
 	if lost > 1 {
@@ -435,9 +439,9 @@ func lostText(lost int, alone bool) string {
 	return text
 }
 
-// RanAlone reports whether the attempt that runs by the state was the only one of its process
-// for as long as is known: it began alone, and no entry of the log is from after the time for
-// which others waited. It must be asked before the clock is set.
+// RanAlone reports whether the running attempt of a step was the only one in its process. It was
+// if it began alone, and the log has no entry after the end of its isolation, when other
+// attempts could begin. RanAlone must be called before a change of the clock is applied.
 func (c Commands) RanAlone(r *Run, step int) bool {
 	var isolated time.Duration
 	for rec := range r.Records() {
@@ -448,9 +452,9 @@ func (c Commands) RanAlone(r *Run, step int) bool {
 	return isolated > 0 && c.at < later(r.Steps[step].At, isolated)
 }
 
-// Expire decides that the run's time is over. The text of the record says if the run was
-// waiting for a free place then. opened is when this process began to work on the run:
-// before that the run was in no queue.
+// Expire decides that a run has timed out. If the run was waiting for a free place, the text of
+// the record says so. opened is when this process took over the run: before that the run was in
+// no queue.
 func (c Commands) Expire(r *Run, opened, now int64) Record {
 	_ = c.warm(r) // Apply returns the error
 	rec := Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}
@@ -468,8 +472,8 @@ func (c Commands) Expire(r *Run, opened, now int64) Record {
 	return rec
 }
 
-// queuedSince returns since when a step of the run has been in its queue, if one is
-// and no other is running.
+// queuedSince returns when the first queued step of the run became due. queued is false if the
+// run is not in the state queued.
 func queuedSince(r *Run) (at int64, queued bool) {
 	if r.State() != StateQueued {
 		return 0, false
@@ -482,7 +486,8 @@ func queuedSince(r *Run) (at int64, queued bool) {
 	return at, queued
 }
 
-// Report decides about progress of an attempt.
+// Report decides to record the progress of an attempt. ok is false if the attempt is not
+// running.
 func (c Commands) Report(id ID, step, attempt int, progress json.RawMessage, now int64) (rec Record, ok bool) {
 	r, known := c.runs[id]
 	if !known || step >= len(r.Steps) || r.Steps[step].Status != Running || int(r.Steps[step].Attempt) != attempt {
@@ -491,12 +496,12 @@ func (c Commands) Report(id ID, step, attempt int, progress json.RawMessage, now
 	return Record{Kind: Progress, Run: id, Step: step, Attempt: attempt, At: now, Data: progress}, true
 }
 
-// Park decides that the step waits for its handler, which is not known here.
+// Park decides that a step waits until its handler is registered.
 func (c Commands) Park(r *Run, step int, now int64) Record {
 	return Record{Kind: Parked, Run: r.ID, Step: step, At: now, Text: r.Def.Steps[step].Handler}
 }
 
-// Unpark decides that the step's handler is known now.
+// Unpark decides that a parked step continues, because its handler is registered now.
 func (c Commands) Unpark(r *Run, step int, now int64) Record {
 	return Record{Kind: Unparked, Run: r.ID, Step: step, At: now}
 }

@@ -15,47 +15,48 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Hash identifies a definition.
+// Hash is the SHA-256 hash of a stored definition, shortened. It identifies the definition.
 type Hash [16]byte
 
-// Definition is a workflow as it was written. A run keeps the one it started
-// with; it is stored once for all its runs.
+// Definition is a version of a workflow. A run keeps the definition that it started with. A
+// definition is stored once for all its runs.
 type Definition struct {
 	Name    string        `json:"name"`
-	Timeout time.Duration `json:"timeout_ns,omitempty"` // of a run; 0 means none
+	Timeout time.Duration `json:"timeout_ns,omitempty"` // timeout of a run; 0 means none
 	Steps   []Step        `json:"steps"`
-	OnEnd   *Definition   `json:"on_end,omitempty"` // of which a run is started when one of this ends; nil for none
+	OnEnd   *Definition   `json:"on_end,omitempty"` // definition of the run to start when a run ends; nil for none
 
 	hash     Hash
 	text     []byte
 	workflow *Workflow
-	runs     int  // runs in memory that follow it
-	open     bool // some of them are not finished; see applyPurged
+	runs     int  // number of runs in memory with this definition
+	open     bool // some of these runs are not finished; see applyPurged
 }
 
-// Step is a step as it was written.
+// Step is the definition of a step.
 type Step struct {
 	Name      string          `json:"name"`
 	Needs     []string        `json:"needs,omitempty"`
 	Policy    retry.Policy    `json:"policy"`
 	Handler   string          `json:"handler"`                // name of the function that does the work
 	Args      json.RawMessage `json:"args,omitempty"`         // arguments of the handler beside the input
-	Heartbeat time.Duration   `json:"heartbeat_ns,omitempty"` // longest silence of an attempt; 0 means any
-	MaxLost   int             `json:"max_lost"`               // lost attempts in a row that are repeated
-	Windows   int             `json:"max_windows,omitempty"`  // times that a service may state when to come back; 0 means DefaultWindows
+	Heartbeat time.Duration   `json:"heartbeat_ns,omitempty"` // longest time without a heartbeat of an attempt; 0 means no limit
+	MaxLost   int             `json:"max_lost"`               // limit of lost attempts in a row that are made again
+	Windows   int             `json:"max_windows,omitempty"`  // limit of attempts that return Limited; 0 means DefaultWindows
 
-	needs []int // positions of Needs
-	opens []int // positions of the steps that need this one
+	needs []int // indexes of the steps in Needs
+	opens []int // indexes of the steps that need this one
 	queue *Queue
 }
 
-// Refused are the keys of a policy that a step can't honour.
+// Refused has the keys of a retry policy that are not supported for steps.
 var Refused = []string{"hedge", "budget"}
 
-// DefaultWindows is how often a service may state to a step when to come back.
+// DefaultWindows is how often attempts of a step may return Limited if Step.Windows is 0.
 const DefaultWindows = 10
 
-// Prepare checks the definition, all of it, and makes it ready for use.
+// Prepare checks the definition and makes it ready for use. Its error lists everything that is
+// wrong.
 func (d *Definition) Prepare() error {
 	var errs []error
 	if d.Name == "" {
@@ -158,7 +159,8 @@ func (d *Definition) connect(i int, index map[string]int) (errs []error) {
 	return errs
 }
 
-// cycle returns the name of a step that can never begin, if there is one.
+// cycle returns the name of a step that can never begin, because its dependencies form a cycle;
+// "" if there is none.
 func (d *Definition) cycle() string {
 	missing := make([]int, len(d.Steps))
 	var ready []int
@@ -188,13 +190,13 @@ func (d *Definition) Hash() Hash { return d.hash }
 // Text returns the definition as it is stored.
 func (d *Definition) Text() []byte { return d.text }
 
-// Index returns the position of the step of that name, or -1.
+// Index returns the index of the step with this name, or -1.
 func (d *Definition) Index(name string) int {
 	return slices.IndexFunc(d.Steps, func(s Step) bool { return s.Name == name })
 }
 
-// Downstream returns which steps are the one at the position or need it, by
-// however many others.
+// Downstream returns, for each step, whether it is step i or depends on it, directly or through
+// others.
 func (d *Definition) Downstream(i int) []bool {
 	in := make([]bool, len(d.Steps))
 	in[i] = true
@@ -209,11 +211,10 @@ func (d *Definition) Downstream(i int) []bool {
 	return in
 }
 
-// Upstream reports whether the step at position i needs the one at j, by
-// however many others.
+// Upstream reports whether step i depends on step j, directly or through others.
 func (d *Definition) Upstream(i, j int) bool { return i != j && d.Downstream(j)[i] }
 
-// ParseDefinition reads a stored definition.
+// ParseDefinition decodes a stored definition.
 func ParseDefinition(text []byte) (*Definition, error) {
 	d := new(Definition)
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -223,17 +224,17 @@ func ParseDefinition(text []byte) (*Definition, error) {
 	if err := d.Prepare(); err != nil {
 		return nil, fmt.Errorf("definition %q: %w", d.Name, err)
 	}
-	// The stored text counts, even if this version would write it differently.
+	// Keep the stored text and its hash, even if this version encodes it differently.
 	sum := sha256.Sum256(text)
 	d.text, d.hash = bytes.Clone(text), Hash(sum[:16])
 	return d, nil
 }
 
-// definitionSet has the definitions that runs in memory follow or new ones may, and
+// definitionSet has the definitions of the runs in memory and those that new runs can use, and
 // the workflows by name.
 type definitionSet struct {
 	defs      map[Hash]*Definition
-	used      map[Hash]int64 // when a definition was last started from, or a run of it finished
+	used      map[Hash]int64 // for each stored definition: when a run with it last started or finished
 	workflows map[string]*Workflow
 }
 
@@ -243,13 +244,13 @@ func (s *definitionSet) Definition(h Hash) (*Definition, bool) {
 	return d, ok
 }
 
-// Definitions yields the hashes of the definitions that are known.
+// Definitions yields the hashes of all definitions.
 func (s *definitionSet) Definitions() iter.Seq[Hash] { return maps.Keys(s.defs) }
 
 // Workflows returns the workflows by name.
 func (s *definitionSet) Workflows() map[string]*Workflow { return s.workflows }
 
-// Learn makes a definition known that another machine knows.
+// Learn adds a definition of another machine.
 func (s *definitionSet) Learn(h Hash, from *Machine) {
 	if used, stored := from.used[h]; stored {
 		s.use(h, used)
@@ -258,7 +259,7 @@ func (s *definitionSet) Learn(h Hash, from *Machine) {
 		return
 	}
 	d := *from.defs[h]
-	d.Steps = slices.Clone(d.Steps) // they know their queues
+	d.Steps = slices.Clone(d.Steps) // steps point to the queues of their machine
 	d.runs, d.open = 0, false
 	s.define(&d)
 }
@@ -269,10 +270,10 @@ func (s *definitionSet) stored(h Hash) bool {
 	return stored
 }
 
-// use records that the definition was used then.
+// use notes that the definition was used at this time.
 func (s *definitionSet) use(h Hash, at int64) { s.used[h] = max(s.used[h], at) }
 
-// define adds a definition.
+// define adds a definition, unless it is known.
 func (s *definitionSet) define(d *Definition) {
 	if _, known := s.defs[d.hash]; known {
 		return
@@ -285,7 +286,7 @@ func (s *definitionSet) define(d *Definition) {
 	s.defs[d.hash] = d
 }
 
-// workflow returns the workflow of that name, which it adds if it is new.
+// workflow returns the workflow with this name. It adds a new one if there is none.
 func (s *definitionSet) workflow(name string) *Workflow {
 	w := s.workflows[name]
 	if w == nil {
@@ -295,8 +296,9 @@ func (s *definitionSet) workflow(name string) *Workflow {
 	return w
 }
 
-// purge removes the definitions that were last used before the time and that no run in
-// memory follows. Those that are open are followed by a run that is not finished.
+// purge removes the definitions that were last used before the time and have no run in memory.
+// A definition with only finished runs in memory stays until they are gone, but must be stored
+// again before the next start. It skips definitions with unfinished runs.
 func (s *definitionSet) purge(before int64) {
 	for h, d := range s.defs {
 		if d.open || s.used[h] >= before {

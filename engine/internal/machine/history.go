@@ -9,14 +9,14 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// The history of a run is its own records, encoded one after the other. A run
-// that fails for months must not fill the memory, so beyond maxHistory the
-// middle is left out; headHistory is kept of its beginning.
+// The history of a run is the encoded records of the run. A run that fails for months must not
+// fill the memory. So when its history is longer than maxHistory, the middle is removed:
+// headHistory is kept of the beginning, and tailHistory of the end.
 const (
 	maxHistory  = 256 << 10
 	headHistory = 64 << 10
 	tailHistory = 128 << 10
-	maxText     = 16 << 10 // of a record in it
+	maxText     = 16 << 10 // longest text of a record in a history
 )
 
 // appendHistory adds the record to the run's history.
@@ -24,9 +24,9 @@ func appendHistory(r *Run, rec *Record) {
 	short := *rec
 	short.Run, short.Data, short.Outputs, short.Hash = ID{}, nil, nil, Hash{}
 	if rec.Kind == Started {
-		short.Text = "" // the run has the source and the key
+		short.Text = "" // fields of the run have the source and the key
 		if n := len(r.Steps); len(rec.Outputs) > n {
-			short.Text = string(rec.Outputs[n]) // the origin
+			short.Text = string(rec.Outputs[n]) // the origin: see Start.outputs
 		}
 	}
 	short.Text = textfmt.TruncateValid(short.Text, maxText, "")
@@ -36,7 +36,7 @@ func appendHistory(r *Run, rec *Record) {
 	}
 }
 
-// shortenHistory leaves out the middle of the history.
+// shortenHistory removes the middle of the history. A record of kind Omitted replaces it.
 func shortenHistory(r *Run) {
 	head, left := 0, 0
 	tail := len(r.History)
@@ -74,8 +74,8 @@ func lastRecorded(r *Run) (at int64) {
 	return at
 }
 
-// Records yields the history of the run, oldest first. Kind Omitted says that
-// some were left out.
+// Records yields the history of the run, oldest first. A record of kind Omitted says how many
+// records were removed there.
 func (r *Run) Records() iter.Seq[Record] {
 	return func(yield func(Record) bool) {
 		in := codec.Reader{Data: r.History}
@@ -89,8 +89,9 @@ func (r *Run) Records() iter.Seq[Record] {
 	}
 }
 
-// Situation returns the step that matters most now, the last error, and the time of the
-// last record.
+// Situation returns the step to show for the run, the last error, and the time of the last
+// record. The step is the one whose status comes last in the order of matters; it is "" for a
+// run that succeeded.
 func (r *Run) Situation() (step, text string, at time.Time) {
 	var last int64
 	best := -1
@@ -99,7 +100,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 			best = i
 		}
 	}
-	cutOff := false // the run's time ended in the middle of an attempt
+	cutOff := false // the run timed out while an attempt was running
 	for rec := range r.Records() {
 		last = max(last, rec.At)
 		if rec.Kind == Expired && rec.Text == "" {
@@ -113,7 +114,7 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 		case Failed, Lost, Limited:
 			text, cutOff = rec.Text, false
 		case Late:
-			if !cutOff { // otherwise it failed because it was canceled
+			if !cutOff { // after a timeout the late error only says that the attempt was canceled
 				text = rec.Text
 			}
 		case Expired:
@@ -133,8 +134,8 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 	return step, text, time.Unix(0, last)
 }
 
-// cutOffText returns a text that says that the run's time ended then in the middle of an
-// attempt; it is empty if no attempt was running.
+// cutOffText returns the error text of a run that timed out at this time while an attempt was
+// running; "" if no attempt was running.
 func cutOffText(r *Run, at int64) string {
 	running := map[int]bool{} // by step
 	var limit time.Duration
@@ -159,7 +160,7 @@ func cutOffText(r *Run, at int64) string {
 	return fmt.Sprintf("timed out after %v while an attempt ran", limit)
 }
 
-// matters orders statuses by how much they matter to a user.
+// matters returns the rank of a status: the step with the highest rank is shown for a run.
 func (s Status) matters() int {
 	return [...]int{Blocked: 1, Waiting: 3, Running: 4, Complete: 0, Exhausted: 5, NoHandler: 2}[s]
 }

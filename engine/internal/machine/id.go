@@ -8,21 +8,21 @@ import (
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
-// ID names a run. It begins with the time of its making, so that ids sort by
-// age.
+// ID is the id of a run. It begins with the time of its creation, so that ids sort by age. The
+// zero value means no run.
 type ID [16]byte
 
-// NewID returns an ID made at the time, from two random numbers.
+// NewID returns an ID for a time in Unix nanoseconds, with random bits from hi and lo.
 func NewID(at int64, hi, lo uint64) (id ID) {
 	binary.BigEndian.PutUint64(id[:8], uint64(at/1e6)<<16|hi&0xffff)
 	binary.BigEndian.PutUint64(id[8:], lo)
 	return id
 }
 
-// IsZero reports whether there is no ID.
+// IsZero reports whether the ID is zero, which means no run.
 func (id ID) IsZero() bool { return id == ID{} }
 
-// String returns the text of the ID; that of no ID is empty.
+// String returns the text of the ID; "" for the zero ID.
 func (id ID) String() string {
 	if id.IsZero() {
 		return ""
@@ -30,7 +30,7 @@ func (id ID) String() string {
 	return codec.FormatID(id)
 }
 
-// ParseID reads the text of an ID.
+// ParseID parses the text of an ID.
 func ParseID(text string) (ID, error) {
 	id, ok := codec.ParseID(text)
 	if !ok || ID(id).IsZero() {
@@ -39,12 +39,12 @@ func ParseID(text string) (ID, error) {
 	return id, nil
 }
 
-// Slots is how many places a run can belong to. A log of n shards keeps the runs
-// of a slot in the shard slot % n, and so they are found by their id, or by their
-// key, without asking all.
+// Slots is the number of slots. Each run has a slot, which its id contains. In a cluster of n
+// shards the runs of a slot are in the shard slot % n. So a run is found by its id or its key
+// without asking all shards.
 const Slots = 1 << 16
 
-// Slot returns the slot of the run with the id.
+// Slot returns the slot that the id contains.
 func (id ID) Slot() int { return int(binary.BigEndian.Uint16(id[14:])) }
 
 // In returns the id with another slot.
@@ -53,7 +53,7 @@ func (id ID) In(slot int) ID {
 	return id
 }
 
-// KeySlot returns the slot of runs that are started with the key.
+// KeySlot returns the slot of a run that is started with the key.
 func KeySlot(key string) int {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(key)) // never fails

@@ -11,11 +11,11 @@ import (
 // ErrEncoding says that stored bytes are not in the format of this package.
 var ErrEncoding = codec.ErrEncoding
 
-// ErrFormat says that something was stored by a newer version.
+// ErrFormat says that an entry or a snapshot was stored by a newer version.
 var ErrFormat = errors.New("stored by a newer version")
 
-// Machine is the state of a shard. [Commands] decides what happens next and returns
-// records; [Machine.Apply] changes the state by them.
+// Machine is the state of a shard. [Commands] decides what happens next and returns records;
+// [Machine.Apply] applies them to the state.
 type Machine struct {
 	Commands
 }
@@ -23,20 +23,20 @@ type Machine struct {
 // New returns the state of an empty log.
 func New() *Machine { return &Machine{Commands{newState()}} }
 
-// Seq returns the entry that was applied last.
+// Seq returns the number of the entry that was applied last.
 func (m *Machine) Seq() uint64 { return m.seq }
 
-// Clock returns the times in the header of the last entry, and the boot that they
-// belong to.
+// Clock returns the times in the header of the last entry, and the id of the machine's boot at
+// that time.
 func (m *Machine) Clock() (h Header, boot string) {
 	return Header{At: m.at, SinceBoot: m.sinceBoot}, m.boot
 }
 
-// Schedule is a workflow that is started by the calendar.
+// Schedule starts runs of a workflow at times of the wall clock.
 type Schedule struct {
 	Name string
-	Due  int64 // the next start, by the wall clock
-	Data []byte
+	Due  int64  // time of the next start
+	Data []byte // the rest of the schedule, which this package does not decode
 }
 
 // Schedules returns the schedules by name.
@@ -50,9 +50,9 @@ func (m *Machine) applyCron(rec *Record) {
 	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
 }
 
-// Due removes the timers that are due, at most so many, and puts their steps into
-// their queues. It returns the runs whose time is over: they need a record.
-// The changes are not recorded, because they follow from the time.
+// Due removes at most that many timers that are due, and puts their steps into their queues. It
+// returns the runs that have timed out: the caller must record that. Moving steps to queues is
+// not recorded, because it follows from the time.
 func (m *Machine) Due(now int64, most int) (expired []*Run) {
 	for range most {
 		t, ok := m.timers.first()
@@ -70,13 +70,13 @@ func (m *Machine) Due(now int64, most int) (expired []*Run) {
 	return expired
 }
 
-// Forget removes a run from memory that is finished and has been seen by the reader of
-// changes. Its key stays until it is purged.
+// Forget removes a finished run from memory, after the reader of changes has seen it. The key
+// of the run stays until it is purged. It fails if the run is not finished.
 func (m *Machine) Forget(r *Run) error {
 	if !r.Finished() {
 		return fmt.Errorf("run %s is not finished", r.ID)
 	}
-	if m.runs[r.ID] == r { // and was not purged meanwhile
+	if m.runs[r.ID] == r { // it was not purged meanwhile
 		m.remove(r)
 	}
 	return nil

@@ -6,17 +6,18 @@ import (
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
-// A run that waits for long, or is dead, needs neither its input nor its history in
-// memory. Once a snapshot has the present state of the run, only its place in the
-// snapshot is kept: the run is cold. Each record of a run makes it warm again.
+// A run with a long wait, or a dead run, does not need its input and history in memory. Once a
+// snapshot has the current state of the run, these parts can be removed: then the run is cold,
+// and has only a reference to its frame in the snapshot. A cold run is read back into memory
+// before a record is applied to it.
 //
-// The machine reads no files. It calls a function that returns the content of a frame,
-// and [Snapshot.Chill] is called when frames have been written.
+// The machine reads no files: it calls a function that returns the content of a frame. The
+// caller calls [Snapshot.Chill] when the frames have been written.
 
-// coldAfter is how far ahead a wait must end for the run to be cold.
+// coldAfter is how long, in nanoseconds, a wait must last for the run to become cold.
 const coldAfter = 30e9
 
-// Load returns the content of a frame of runs, by its number.
+// Load returns the content of the frame with this number.
 type Load func(frame uint32) ([]byte, error)
 
 // pageStore reads the parts of cold runs that are not in memory.
@@ -28,15 +29,15 @@ type pageStore struct {
 // Cold sets the function that reads frames with cold runs.
 func (p *pageStore) Cold(load Load) { p.load = load }
 
-// written is a run as it was written into a frame.
+// written says where a run is in a snapshot.
 type written struct {
 	run     *Run
-	version uint64
-	frame   uint32
+	version uint64 // version of the run when it was written
+	frame   uint32 // number of the frame
 	at      uint32 // offset in the content of the frame
 }
 
-// chillable reports whether the run can be cold at the time.
+// chillable reports whether the run can be cold: nothing of it runs or is due soon.
 func chillable(r *Run, now int64) bool {
 	if r.running > 0 {
 		return false
@@ -55,7 +56,7 @@ func chillable(r *Run, now int64) bool {
 	return true
 }
 
-// chill removes the parts of the run from memory that the frame has.
+// chill makes the run cold: it removes the parts from memory that the frame has.
 func chill(r *Run, frame, at uint32) {
 	r.Input, r.History = nil, nil
 	if r.extra != nil {
@@ -64,9 +65,10 @@ func chill(r *Run, frame, at uint32) {
 	r.coldFrame, r.coldAt = frame, at
 }
 
-// Chill makes runs cold whose present state the snapshot has, at most so many, and
-// moves those that are cold already to it. more is false after the last. base is
-// added to the numbers of the frames, to tell them from those of another snapshot.
+// Chill handles at most that many runs of the snapshot. It makes runs cold if the snapshot has
+// their current state, and makes runs that are cold already refer to this snapshot. more is
+// false after the last run. base is added to the numbers of the frames, to distinguish them
+// from the frames of another snapshot.
 func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 	n := min(most, len(s.written))
 	for _, w := range s.written[:n] {
@@ -122,7 +124,7 @@ func (p *pageStore) warm(r *Run) error {
 	return nil
 }
 
-// refill gives the run the parts that it had left in a frame.
+// refill gives the run r the parts that were removed from memory, from the decoded run left.
 func refill(r, left *Run) {
 	r.Input, r.History = left.Input, left.History
 	if left.extra != nil && left.extra.outputs != nil {
@@ -130,7 +132,7 @@ func refill(r, left *Run) {
 	}
 }
 
-// Copy returns a copy of the run, whole, that is not part of the state.
+// Copy returns a complete copy of the run that is not part of the state.
 func (p *pageStore) Copy(r *Run) (*Run, error) {
 	data, err := p.Encode(nil, r)
 	if err != nil {
@@ -145,7 +147,7 @@ func (p *pageStore) Copy(r *Run) (*Run, error) {
 	return c, err
 }
 
-// Encode adds the run to b, whole, in the form of Decode.
+// Encode appends the complete run to b, in the form that Decode reads.
 func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
 	whole, err := p.whole(r)
 	if err != nil {
@@ -154,8 +156,8 @@ func (p *pageStore) Encode(b []byte, r *Run) ([]byte, error) {
 	return whole.Encode(b), nil
 }
 
-// whole returns the run, a cold one with the parts from its frame. It shares the rest
-// with the run, and is not to be changed.
+// whole returns the run with all its parts. For a cold run it returns a copy with the parts
+// from its frame. The copy shares other data with the run, and must not be changed.
 func (p *pageStore) whole(r *Run) (*Run, error) {
 	if r.coldFrame == 0 {
 		return r, nil

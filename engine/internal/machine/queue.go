@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// Workflow is what all runs of a name have in common, even if they follow different
+// Workflow has the counts and queues of all runs of a workflow, also of runs with different
 // definitions.
 type Workflow struct {
 	Name   string
-	Active int         // runs that have a place: they have begun and are not closed
-	Counts [States]int // runs in memory, by state
+	Active int         // number of runs that count for a limit of runs: see Run.HasPlace
+	Counts [States]int // number of runs in memory, by state
 	Totals Totals
 	queues []*Queue
 }
@@ -25,23 +25,23 @@ type Totals struct {
 	Attempts, Failures, Lost           uint64
 }
 
-// Queue is the steps of a name that are due, oldest first. Runs that have a place
-// go before those that have none, so that a limit on the runs of a workflow does not
-// block those within it.
+// Queue has the steps of one name that are due, in all runs of a workflow, oldest first. Steps of
+// runs that have a place come before those of other runs: a limit of runs must not block runs
+// that count for it already.
 type Queue struct {
 	Workflow *Workflow
 	Step     string
-	Running  int // attempts
+	Running  int // number of running attempts of the step
 
-	begun, fresh fifo
-	gone         int  // that left since the last compaction, at most
-	listed       bool // in queueSet.busy
+	begun, fresh fifo // steps of runs that have a place, and of other runs
+	gone         int  // upper bound of the entries whose steps have left the queue
+	listed       bool // the queue is in queueSet.busy
 }
 
-// Len returns how many steps are in the queue, at most: some may have left.
+// Len returns an upper bound of the steps in the queue: some may have left it already.
 func (q *Queue) Len() int { return q.begun.len() + q.fresh.len() }
 
-// queue returns the queue of the step, which it adds if it is new.
+// queue returns the queue of the step. It adds a new one if there is none.
 func (w *Workflow) queue(step string) *Queue {
 	for _, q := range w.queues {
 		if q.Step == step {
@@ -59,7 +59,7 @@ type place struct {
 	step int32
 }
 
-// fifo is a queue in a ring.
+// fifo is a queue in a ring buffer.
 type fifo struct {
 	ring []place
 	head int
@@ -99,10 +99,10 @@ func (f *fifo) pop() {
 	}
 }
 
-// queueSet has the steps that are due: those in queues that are not empty, and suspects.
+// queueSet has the steps that are due: those in queues, and suspects.
 type queueSet struct {
-	busy     []*Queue
-	suspects []place // that are due, in the order of compareSuspects
+	busy     []*Queue // queues that may not be empty
+	suspects []place  // suspects that are due, in the order of compareSuspects
 }
 
 // enqueue puts a step that is due into its queue.
@@ -128,9 +128,9 @@ func (s *queueSet) enqueue(run *Run, step int) {
 	}
 }
 
-// dequeue removes a step from its queue, if it is there. Its place stays until it is
-// found to be empty; when many are, the queue is compacted, because each keeps a run in
-// memory, and a queue may be blocked for long.
+// dequeue marks a step as removed from its queue. Its entry stays in the queue until it is
+// skipped. When many entries are marked, the queue is compacted: each entry keeps a run in
+// memory, and a queue may be blocked for a long time.
 func (s *queueSet) dequeue(run *Run, step int) {
 	ss := &run.Steps[step]
 	if !ss.queued {
@@ -149,8 +149,8 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	}
 }
 
-// requeue moves the steps of a run after it got or lost its place: a limit on the runs
-// must neither delay a run that is within it nor let another pass.
+// requeue moves the queued steps of a run between the two parts of their queues, after the run
+// got or lost its place.
 func (s *queueSet) requeue(run *Run) {
 	for i := range run.Steps {
 		if ss := &run.Steps[i]; ss.queued && ss.Lost == 0 {
@@ -166,7 +166,7 @@ func (p place) waits() bool {
 	return s.queued && s.Lost == 0
 }
 
-// compact removes the places of steps that have left.
+// compact removes the entries of steps that have left the queue.
 func (f *fifo) compact() {
 	var kept fifo
 	for i := range f.n {
@@ -186,8 +186,8 @@ func (s *queueSet) Busy() []*Queue {
 	return s.busy
 }
 
-// First returns the step of the queue that is next. A fresh run is returned only
-// if it may begin. It stays in the queue until it begins, is parked or ends.
+// First returns the next step of the queue. It returns a step of a run without a place only if
+// fresh is true. The step stays in the queue until it begins, is parked or its run ends.
 func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 	if run, step, ok = q.begun.next(true); ok || !fresh {
 		return run, step, ok
@@ -195,7 +195,8 @@ func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 	return q.fresh.next(false)
 }
 
-// next returns the first step that is still in this queue.
+// next returns the first step that is still in the queue, and removes the entries before it.
+// active says whether the runs of this fifo have a place.
 func (f *fifo) next(active bool) (*Run, int, bool) {
 	for {
 		p, ok := f.first()
@@ -209,7 +210,8 @@ func (f *fifo) next(active bool) (*Run, int, bool) {
 	}
 }
 
-// Oldest returns since when the one in the queue that was due first has been due.
+// Oldest returns when the step that has been in the queue for longest became due. ok is false
+// for an empty queue.
 func (q *Queue) Oldest() (at int64, ok bool) {
 	for active, f := range map[bool]*fifo{true: &q.begun, false: &q.fresh} {
 		if run, step, there := f.next(active); there && (!ok || run.Steps[step].At < at) {
@@ -232,20 +234,20 @@ func (t *Totals) Add(o Totals) {
 	}
 }
 
-// A step is a suspect if its last attempt was lost with the process: the attempt may be what
-// ended the process. A suspect waits longer after each loss, is not in the queue of its step,
-// and begins when the process admits it. After a few losses it has to run alone, so that
-// a process that ends then ends because of it.
+// A step is a suspect if its last attempt was lost because the process died: the attempt may have
+// caused that. A suspect waits longer after each loss. It is not in the queue of its step, and
+// begins when the process admits it. After a few losses it has to run alone: if the process dies
+// again, the suspect is the cause.
 
 const (
-	aloneAfter   = 3 // losses after which a step runs alone, unless MaxLost is less
-	firstLostGap = time.Second
-	maxLostGap   = time.Minute
-	firstAlone   = 10 * time.Second
-	maxDoublings = 13 // of firstAlone: to almost a day
+	aloneAfter   = 3                // losses after which a step runs alone, unless MaxLost is less
+	firstLostGap = time.Second      // delay after the first loss; it doubles with each loss
+	maxLostGap   = time.Minute      // longest delay after a loss
+	firstAlone   = 10 * time.Second // isolation of the first attempt that runs alone; it doubles with each loss
+	maxDoublings = 13               // how often firstAlone doubles: up to almost a day
 )
 
-// lostDelay returns how long a step waits after so many lost attempts in a row.
+// lostDelay returns how long a step waits after this many lost attempts in a row.
 func lostDelay(lost int) time.Duration {
 	if lost > 6 { // 2^6 seconds are more than the longest delay
 		return maxLostGap
@@ -253,11 +255,10 @@ func lostDelay(lost int) time.Duration {
 	return min(firstLostGap<<max(lost-1, 0), maxLostGap)
 }
 
-// Losses returns how many attempts of the step in a row were lost.
+// Losses returns the number of attempts of the step that were lost in a row.
 func (r *Run) Losses(step int) int { return int(r.Steps[step].Lost) }
 
-// NeedsIsolation reports whether the next attempt of the step has to be the only one that the
-// process makes.
+// NeedsIsolation reports whether the next attempt of the step has to run alone in its process.
 func (r *Run) NeedsIsolation(step int) bool {
 	s := &r.Steps[step]
 	return s.Lost > 0 && int(s.Lost) >= isolatedAfter(r, step)
@@ -268,9 +269,9 @@ func isolatedAfter(r *Run, step int) int {
 	return min(max(r.Def.Steps[step].MaxLost, 1), aloneAfter)
 }
 
-// Isolation returns how long others wait for the next attempt of a step that has to run alone:
-// before it begins, for those that run to end, and then for it. It doubles with each further
-// loss: an attempt that ends its process late is found too.
+// Isolation returns how long no other attempt begins for a step that has to run alone: this long
+// before its attempt, while running attempts end, and this long after it began. It doubles with
+// each further loss, to detect an attempt that ends its process late.
 func (r *Run) Isolation(step int) time.Duration {
 	return firstAlone << min(max(r.Losses(step)-isolatedAfter(r, step), 0), maxDoublings)
 }
@@ -279,7 +280,7 @@ func (r *Run) Isolation(step int) time.Duration {
 func (r *Run) Queue(step int) *Queue { return r.Def.Steps[step].queue }
 
 // Suspects yields the suspects that are due: those with the fewest losses first, and those that
-// have to run alone last. The machine must not change meanwhile.
+// have to run alone last. The state must not change during the iteration.
 func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 	return func(yield func(*Run, int) bool) {
 		for _, p := range s.suspects {
@@ -301,8 +302,8 @@ func (s *queueSet) removeSuspect(p place) {
 	}
 }
 
-// compareSuspects orders suspects. Those that have to run alone take turns in an order that
-// differs after each loss, or one that never ends would always come before another.
+// compareSuspects orders suspects by losses. The order of suspects that have to run alone changes
+// after each loss: otherwise the same suspect could always come first and block the others.
 func compareSuspects(a, b place) int {
 	rank := func(p place) (losses int, turn uint64) {
 		if p.run.NeedsIsolation(int(p.step)) {
@@ -317,7 +318,7 @@ func compareSuspects(a, b place) int {
 
 func (p place) due() int64 { return p.run.Steps[p.step].At }
 
-// turn returns a number that is different for each step of a run, and after each loss.
+// turn returns a hash of the run, the step and its losses.
 func (p place) turn() uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(p.run.ID[:]) // never fails

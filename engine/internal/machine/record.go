@@ -10,39 +10,39 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Kind is the kind of an event that a record records. The numbers are a stored format:
-// kinds are only ever added.
+// Kind is the kind of a record. The numbers are stored: add new kinds at the end, and never
+// change or remove one.
 type Kind uint8
 
 // The kinds of records.
 const (
-	Opened    Kind = iota + 1 // an owner took over: Text is the machine's boot
+	Opened    Kind = iota + 1 // an owner took over the shard: Text is the id of its machine's boot
 	Defined                   // Data is a definition
 	Started                   // a run was accepted
-	Begun                     // an attempt begins; its handler has not been called before this is stored
+	Begun                     // an attempt begins; its handler is called after this is stored
 	Done                      // an attempt succeeded; Data is its output
-	Failed                    // an attempt failed; either Reason or Due says what follows
-	Snoozed                   // an attempt asks to be made again at Due, without having failed
-	Lost                      // the process ended in the attempt
-	Released                  // the attempt was given up for an orderly end of the process
-	Cancel                    // the run is over; Text says by whom
-	Expired                   // the run's time is over; Text says it if that was in the queue
-	Retry                     // a dead run is put back to work; Text says by whom
-	Woken                     // a wait is ended by hand; Text says by whom
-	Progress                  // Data says how far the attempt is
-	Parked                    // the step's handler is not known here
-	Unparked                  // it is known now
-	Late                      // an attempt of a run that is over has ended; Text says how
+	Failed                    // an attempt failed; Reason says why the step gives up, or Due when the next attempt begins
+	Snoozed                   // an attempt has not failed, and is to be made again at Due
+	Lost                      // an attempt was lost because the process died
+	Released                  // an attempt was ended because the process is closed, or the run paused or postponed; it is made again
+	Cancel                    // the run is canceled; Text says by whom
+	Expired                   // the run timed out; Text says whether it was in the queue then
+	Retry                     // a dead run is retried; Text says by whom
+	Woken                     // a user ended a wait; Text says who
+	Progress                  // an attempt reported its progress in Data
+	Parked                    // a step waits for its handler, which is not registered
+	Unparked                  // the handler of a parked step is registered now
+	Late                      // an attempt ended after its run; Text says how
 	Jumped                    // the wall clock was set: Delay says by how much
-	Purged                    // runs that ended before At, or died before Due, are forgotten, except the dead ones whose ids are Data
-	Cron                      // Text is the name of a schedule, Due when it is due next, Data the rest
-	Replaced                  // the run Other does the work of this dead one
-	Omitted                   // in a history: Attempt records were left out here
-	Limited                   // a service has stated when to come back: a window is spent, and no attempt
+	Purged                    // runs that ended before At, or died before Due, are deleted, except the dead runs whose ids are in Data
+	Cron                      // a schedule was set: Text is its name, Due its next start, Data the rest; nil Data deletes it
+	Replaced                  // the run Other replaces this dead run
+	Omitted                   // only in a history: Attempt is the number of records that were removed here
+	Limited                   // a service has said when to come back: it uses a window instead of an attempt
 	Held                      // the run is paused; Text says by whom
-	Freed                     // it goes on; Text says by whom
-	Postponed                 // a wait is prolonged by hand, until Due; Text says by whom
-	Forgiven                  // the attempts that a run has spent count no longer; Text says by whom
+	Freed                     // the run is resumed; Text says by whom
+	Postponed                 // a user moved a wait to Due; Text says who
+	Forgiven                  // a user reset the counters of the run; Text says who
 	kinds
 )
 
@@ -60,29 +60,29 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Record is one event. The comment of its kind says which fields it uses.
+// Record is one event in the log. The comment of its kind says what the fields mean.
 type Record struct {
 	Kind     Kind
 	Run      ID
 	Step     int
 	At       int64 // when it happened
 	Attempt  int
-	Due      int64         // when the next thing is due
+	Due      int64         // when the next attempt or start is due
 	Delay    time.Duration // the wait, as it was decided
-	Prev     time.Duration // the delay that the policy computed
-	By       retry.Source  // who set the wait
-	Reason   retry.Reason  // why there is no further attempt
-	Deadline int64         // when the run, or the attempt, is over at the latest
-	Other    ID            // the run that this one came from, or that came from this one
-	Hash     Hash          // of the definition
+	Prev     time.Duration // the delay that the policy computed: see retry.State
+	By       retry.Source  // what decided the wait
+	Reason   retry.Reason  // why the step gives up; 0 if it does not
+	Deadline int64         // deadline of the run or the attempt; 0 means none
+	Other    ID            // Started: the run that this run repeats; Replaced: the run that replaces it
+	Hash     Hash          // hash of the definition
 	Text     string
 	Data     []byte
-	Ends     Outcome  // the record decides the run
-	Clock    bool     // Due was asked for by the calendar: it stays when the clock is set
-	Outputs  [][]byte // of the steps that need not run again; nil for those that do
+	Ends     Outcome  // the outcome that the record gives the run; Undecided if none
+	Clock    bool     // Due is a point of the wall clock, which stays the same when the clock is set
+	Outputs  [][]byte // outputs of the steps that do not run again; nil for the others
 }
 
-// The parts of a record that are not always there. The numbers are stored.
+// The bits that say which fields of a record are encoded. The numbers are stored.
 const (
 	hasRun = 1 << iota
 	hasStep
@@ -128,7 +128,7 @@ func (r *Record) mask() (m uint64) {
 	return m
 }
 
-// Size returns at most how many bytes the record takes in an entry.
+// Size returns an upper bound of the bytes that the record takes in an entry.
 func (r *Record) Size() int {
 	n := 200 + len(r.Text) + len(r.Data)
 	for _, out := range r.Outputs {
@@ -137,7 +137,7 @@ func (r *Record) Size() int {
 	return n
 }
 
-// append writes the record. Its times are written as distances from base.
+// append appends the encoded record to b. Times are encoded relative to base.
 func (r *Record) append(b []byte, base int64) []byte {
 	m := r.mask()
 	b = append(b, byte(r.Kind))
@@ -191,7 +191,7 @@ func (r *Record) append(b []byte, base int64) []byte {
 	return b
 }
 
-// read reads a record that append wrote. Its bytes are part of the data.
+// read decodes a record that append wrote. Its byte slices share the memory of the input.
 func (r *Record) read(in *codec.Reader, base int64) {
 	*r = Record{Kind: Kind(in.Byte())}
 	m := in.Uvarint()
@@ -248,8 +248,7 @@ func (r *Record) read(in *codec.Reader, base int64) {
 	r.Clock = m&isClock != 0
 }
 
-// appendOutputs writes outputs of which some may be missing, which is not the
-// same as empty.
+// appendOutputs encodes outputs. A nil output is not the same as an empty one.
 func appendOutputs(b []byte, outputs [][]byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(outputs)))
 	for _, out := range outputs {
@@ -278,20 +277,20 @@ func readOutputs(in *codec.Reader) [][]byte {
 	return outputs
 }
 
-// Format is the version of the stored formats. A log or a snapshot of a
-// newer one is refused.
+// Format is the version of the stored formats. Entries and snapshots with a newer version are
+// rejected with ErrFormat.
 const Format = 1
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Entry gathers the records of one append to the log.
+// Entry encodes the records of one append to the log.
 type Entry struct {
 	base int64
 	data []byte
 }
 
-// Reset begins an entry at the time of the wall clock. The elapsed time since the boot of
-// the computer shows whether the wall clock was set.
+// Reset begins a new entry. at is the time of the wall clock, and sinceBoot the time since the
+// boot of the machine: both together show later whether the wall clock was set.
 func (e *Entry) Reset(at, sinceBoot int64) {
 	e.base = at
 	e.data = append(e.data[:0], Format)
@@ -299,26 +298,26 @@ func (e *Entry) Reset(at, sinceBoot int64) {
 	e.data = binary.AppendVarint(e.data, sinceBoot)
 }
 
-// Add adds a record.
+// Add adds a record to the entry.
 func (e *Entry) Add(r *Record) { e.data = r.append(e.data, e.base) }
 
 // Size returns the size of the entry that Bytes would return.
 func (e *Entry) Size() int { return len(e.data) + crc32.Size }
 
-// Bytes ends the entry and returns it. It is valid until Reset.
+// Bytes adds the checksum and returns the encoded entry. The bytes are valid until Reset.
 func (e *Entry) Bytes() []byte {
 	e.data = binary.LittleEndian.AppendUint32(e.data, crc32.Checksum(e.data, castagnoli))
 	return e.data
 }
 
-// Header is the times of an entry.
+// Header has the times of an entry: see Entry.Reset.
 type Header struct {
 	At        int64
 	SinceBoot int64
 }
 
-// ReadEntry calls apply with each record of an entry. The bytes of a record are part of
-// the data.
+// ReadEntry calls apply with each record of an entry. The byte slices of a record share the
+// memory of data.
 func ReadEntry(data []byte, apply func(Header, *Record) error) (h Header, err error) {
 	data, err = entryBody(data)
 	if err != nil {
@@ -339,8 +338,8 @@ func ReadEntry(data []byte, apply func(Header, *Record) error) (h Header, err er
 	return h, in.Err
 }
 
-// entryBody returns the data without its sum, if that is right and the format is
-// one that this version knows.
+// entryBody returns the data of an entry without its checksum. It fails if the checksum is
+// wrong or this version does not know the format.
 func entryBody(data []byte) ([]byte, error) {
 	if len(data) < crc32.Size+1 {
 		return nil, fmt.Errorf("%w: entry of %d bytes", ErrEncoding, len(data))

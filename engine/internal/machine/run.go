@@ -10,10 +10,10 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Outcome is how a run ended. It is recorded once.
+// Outcome says how a run ended.
 type Outcome uint8
 
-// The outcomes. A dead run may be put back to work.
+// The outcomes. A dead run can be retried, and is Undecided again then.
 const (
 	Undecided Outcome = iota
 	Succeeded
@@ -23,25 +23,25 @@ const (
 
 var outcomeNames = [...]string{"undecided", "succeeded", "dead", "canceled"}
 
-// String returns the outcome's name, which is that of the state it leads to.
+// String returns the name of the outcome, which is also the name of the run's state.
 func (o Outcome) String() string { return outcomeNames[o] }
 
-// State is where a run is, as people see it.
+// State is the state of a run as users see it.
 type State uint8
 
 // The states of a run.
 const (
-	StateScheduled    State = iota // waits for its start
+	StateScheduled    State = iota // waits for its start time
 	StateQueued                    // waits for a free place
-	StateRunning                   // at least one step is being attempted
-	StateWaiting                   // waits before the next attempt
-	StateNeedsHandler              // no program here knows the step
+	StateRunning                   // at least one attempt is running
+	StateWaiting                   // waits for the time of the next attempt
+	StateNeedsHandler              // waits until the handler of a step is registered
 	StateSucceeded
 	StateDead
 	StateCanceled
-	StateReplaced // dead, and another run does its work
-	StatePaused   // by a user
-	States
+	StateReplaced // was dead, and was replaced by another run
+	StatePaused   // paused by a user
+	States        // number of states
 )
 
 var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs-handler", "succeeded", "dead", "canceled", "replaced", "paused"}
@@ -49,17 +49,17 @@ var stateNames = [...]string{"scheduled", "queued", "running", "waiting", "needs
 // String returns the state's name.
 func (s State) String() string { return stateNames[s] }
 
-// Status is where a step is.
+// Status is the status of a step.
 type Status uint8
 
 // The statuses of a step. The numbers are stored.
 const (
-	Blocked   Status = iota // needs others first
-	Waiting                 // until At
-	Running                 // since At
-	Complete                // has an output
-	Exhausted               // failed for good
-	NoHandler               // parked
+	Blocked   Status = iota // waits for steps that it depends on
+	Waiting                 // waits until StepState.At, or is queued
+	Running                 // an attempt has been running since StepState.At
+	Complete                // succeeded, and has an output
+	Exhausted               // gave up
+	NoHandler               // parked: waits for its handler
 )
 
 var statusNames = [...]string{"blocked", "waiting", "running", "succeeded", "failed", "needs-handler"}
@@ -67,70 +67,70 @@ var statusNames = [...]string{"blocked", "waiting", "running", "succeeded", "fai
 // String returns the status's name.
 func (s Status) String() string { return statusNames[s] }
 
-// Run is one run of a workflow. There may be a million of them.
+// Run is a run of a workflow. It is kept small, because there may be a million of them.
 type Run struct {
 	ID       ID
 	Def      *Definition
 	Key      string
 	Input    []byte
 	Created  int64
-	Deadline int64 // 0 means none
-	Ended    int64 // 0 means not yet
-	History  []byte
+	Deadline int64  // 0 means none
+	Ended    int64  // 0 means not ended
+	History  []byte // encoded records: see Records
 	Steps    []StepState
 	Outcome  Outcome
-	Reason   retry.Reason // why it is dead
-	Failing  bool         // a step failed for good; the running ones are waited for
-	Held     bool         // paused: nothing begins before it is resumed
-	Archived bool         // the reader of changes has put it into an archive; of no meaning here
+	Reason   retry.Reason // why the run is dead
+	Failing  bool         // a step gave up: the run dies when the running attempts have ended
+	Held     bool         // paused: no attempt begins before it is resumed
+	Archived bool         // the reader of changes has archived the run; this package does not use it
 
 	*extra
-	version uint64 // the entry that changed it last
-	index   int32  // in runIndex.all
-	timer   int32  // of the deadline, in the timers; -1 means none
-	snap    uint32 // the last snapshot it was written to
+	version uint64 // number of the entry that changed the run last
+	index   int32  // index in runIndex.all
+	timer   int32  // index of the deadline's timer; noTimer if it is not set
+	snap    uint32 // number of the last snapshot that the run was written to
 
-	coldFrame uint32 // the frame that has its input and history; 0 means that they are here
-	coldAt    uint32 // where in it
+	coldFrame uint32 // number of the frame that has the input and history; 0 if they are in memory
+	coldAt    uint32 // offset in the frame
 
-	running uint16
-	done    uint16
-	shown   State
+	running uint16 // number of running attempts
+	done    uint16 // number of complete steps
+	shown   State  // the state that Workflow.Counts counts
 	changeMark
-	active  bool // counted in Workflow.Active
-	retried bool // it was dead, and was put back to work
+	active  bool // the run is counted in Workflow.Active
+	retried bool // the run was dead, and was retried
 
-	restored bool // came from a snapshot, and nothing has happened since
+	restored bool // the run came from a snapshot, and no entry has been applied to it since
 }
 
-// StepState is where a step of a run is.
+// StepState is the state of a step of a run.
 type StepState struct {
 	At      int64         // end of the wait, or begin of the attempt
-	First   int64         // when the first attempt that counts began
-	Prev    time.Duration // the last delay the policy computed
-	Attempt int32         // attempts begun
-	Spent   int32         // those of them that count for the policy
-	timer   int32         // in the timers; -1 means none
-	Lost    uint16        // lost ones since the last that was not
-	Windows uint16        // times that a service stated when to come back
+	First   int64         // when the first attempt that counts for the policy began; 0 for none
+	Prev    time.Duration // the last delay that the policy computed
+	Attempt int32         // number of attempts that have begun
+	Spent   int32         // number of attempts that count for the policy
+	timer   int32         // index of the step's timer; noTimer if it is not set
+	Lost    uint16        // number of attempts that were lost in a row
+	Windows uint16        // number of attempts that returned Limited
 	Status  Status
-	queued  bool // is in its queue
-	clock   bool // At was asked for by the calendar
+	queued  bool // the step is due, and in its queue
+	clock   bool // At is a point of the wall clock, which stays the same when the clock is set
 }
 
-// extra has the fields that most waiting runs do not need. A nil one is empty.
+// extra has the fields that most waiting runs do not need. nil means that all are zero.
 type extra struct {
-	outputs    [][]byte
-	progress   [][]byte
-	previous   ID
-	replacedBy ID
-	source     string
-	until      int64 // when an attempt that runs is to be made again
+	outputs    [][]byte // by step; nil if no step has one
+	progress   [][]byte // by step; nil if no step has one
+	previous   ID       // the run that this run repeats
+	replacedBy ID       // the run that replaced this dead run
+	source     string   // who started the run
+	until      int64    // end of a postponement while attempts are running; 0 for none
 }
 
 var noExtra extra
 
-// read returns the fields, to be read.
+// read returns the fields for reading: zero values if x is nil.
 func (x *extra) read() *extra {
 	if x == nil {
 		return &noExtra
@@ -138,14 +138,14 @@ func (x *extra) read() *extra {
 	return x
 }
 
-// Output returns the output of the step at the position, nil if it has none yet.
+// Output returns the output of a step; nil if it has none yet.
 func (x *extra) Output(step int) []byte { return partOf(x.read().outputs, step) }
 
-// Outputs returns the outputs of the steps, nil for those that have none yet. It is
-// not to be changed, and nil if no step has one.
+// Outputs returns the outputs by step, nil for steps that have none yet. It returns nil if no
+// step has one. The result must not be changed.
 func (x *extra) Outputs() [][]byte { return x.read().outputs }
 
-// Progress returns the last progress that the step's attempt has reported.
+// Progress returns the last progress or memo of a step; nil if there is none.
 func (x *extra) Progress(step int) []byte { return partOf(x.read().progress, step) }
 
 func partOf(parts [][]byte, step int) []byte {
@@ -155,19 +155,19 @@ func partOf(parts [][]byte, step int) []byte {
 	return parts[step]
 }
 
-// Previous returns the run that this one repeats, if it repeats one.
+// Previous returns the run that this run repeats; zero if it repeats none.
 func (x *extra) Previous() ID { return x.read().previous }
 
-// ReplacedBy returns the run that does the work of this dead one.
+// ReplacedBy returns the run that replaced this dead run; zero if there is none.
 func (x *extra) ReplacedBy() ID { return x.read().replacedBy }
 
 // Source returns who started the run.
 func (x *extra) Source() string { return x.read().source }
 
-// Origin returns the first run of the chain of repetitions that this run ends, and
-// its key. They are those of the run itself if it repeats no other. known is false
-// for a run that was stored by a version that kept only the previous run: that is
-// returned then. The run must not be cold.
+// Origin returns the first run of the chain of repetitions, and its key. It returns the run
+// itself and its key if the run repeats no other. For a run that was stored by an earlier
+// version the origin is not known: then Origin returns the previous run, and known is false.
+// The run must not be cold.
 func (r *Run) Origin() (id ID, key string, known bool) {
 	if r.Previous().IsZero() {
 		return r.ID, r.Key, true
@@ -184,8 +184,8 @@ func (r *Run) Origin() (id ID, key string, known bool) {
 	return id, key, true
 }
 
-// encodeOrigin returns the first run of a chain as it is stored: in the start of a
-// run, and in the first record of its history.
+// encodeOrigin returns the origin as it is stored in the record of a start and in the first
+// record of the history.
 func encodeOrigin(id ID, key string) string { return id.String() + "\x00" + key }
 
 func decodeOrigin(text string) (id ID, key string, ok bool) {
@@ -197,7 +197,7 @@ func decodeOrigin(text string) (id ID, key string, ok bool) {
 	return id, key, err == nil
 }
 
-// more returns the extra fields, to be changed.
+// more returns the extra fields for changing. It allocates them if needed.
 func (r *Run) more() *extra {
 	if r.extra == nil {
 		r.extra = new(extra)
@@ -216,26 +216,26 @@ func setPart(parts *[][]byte, r *Run, step int, p []byte) {
 	(*parts)[step] = p
 }
 
-// InQueue reports whether the step is due and has not begun.
+// InQueue reports whether the step is due and waits for a free place.
 func (r *Run) InQueue(step int) bool { return r.Steps[step].queued }
 
-// HasPlace reports whether the run is among those that a limit of the workflow's
-// runs counts.
+// HasPlace reports whether the run counts for a limit of the workflow's runs: it has begun, has
+// not ended, and is not paused or parked.
 func (r *Run) HasPlace() bool { return r.active }
 
-// Closed reports whether nothing of the run goes on.
+// Closed reports whether the run has an outcome and no attempt of it is running.
 func (r *Run) Closed() bool { return r.Outcome != Undecided && r.running == 0 }
 
-// HasEnded reports whether the run has an outcome, or had one before it was put back
-// to work. The history can't tell: its middle may be left out.
+// HasEnded reports whether the run has an outcome, or had one before it was retried. The history
+// does not say so reliably: its middle may have been removed.
 func (r *Run) HasEnded() bool { return r.Outcome != Undecided || r.retried }
 
-// Finished reports whether the run is closed and can't be put back to work.
+// Finished reports whether the run is closed and can't be retried.
 func (r *Run) Finished() bool {
 	return r.Closed() && (r.Outcome != Dead || !r.ReplacedBy().IsZero())
 }
 
-// State returns where the run is.
+// State returns the state of the run.
 func (r *Run) State() State {
 	switch r.Outcome {
 	case Succeeded:
@@ -274,7 +274,8 @@ func (r *Run) State() State {
 	return state
 }
 
-// Next returns when the next wait of the run ends, 0 if it waits for nothing.
+// Next returns when the first wait of the run ends; 0 if no step waits, or the run is paused or
+// has ended.
 func (r *Run) Next() (at int64) {
 	if r.Outcome != Undecided || r.Held {
 		return 0
@@ -282,7 +283,8 @@ func (r *Run) Next() (at int64) {
 	return endOfWait(r)
 }
 
-// endOfWait is Next for runs that are paused too.
+// endOfWait returns when the first wait of the run ends, also for a paused run; 0 if no step
+// waits.
 func endOfWait(r *Run) (at int64) {
 	for i := range r.Steps {
 		if s := &r.Steps[i]; s.Status == Waiting && (at == 0 || s.At < at) {
@@ -297,20 +299,21 @@ func (r *Run) begun() bool {
 	return slices.ContainsFunc(r.Steps, func(s StepState) bool { return s.Attempt > 0 })
 }
 
-// knows reports whether the run came from a snapshot that was written after the entry
-// that is being replayed.
+// knows reports whether the run came from a snapshot that includes the entry seq already, so
+// that a replay must not apply the entry to it again.
 func (r *Run) knows(seq uint64) bool { return r.restored && r.version >= seq }
 
-// waits reports whether the waits of the run end by themselves.
+// waits reports whether the timers of the run's steps are set: the run has not ended, no step
+// has given up, and it is not paused.
 func (r *Run) waits() bool { return r.Outcome == Undecided && !r.Failing && !r.Held }
 
-// Version returns the entry that changed the run last.
+// Version returns the number of the entry that changed the run last.
 func (r *Run) Version() uint64 { return r.version }
 
 // IsCold reports whether the run's input and history are not in memory.
 func (r *Run) IsCold() bool { return r.coldFrame != 0 }
 
-// Attempts returns how many attempts were begun.
+// Attempts returns the number of attempts of all steps.
 func (r *Run) Attempts() (n int) {
 	for i := range r.Steps {
 		n += int(r.Steps[i].Attempt)
@@ -318,8 +321,9 @@ func (r *Run) Attempts() (n int) {
 	return n
 }
 
-// Result returns the output of a run that succeeded: that of its last step, or
-// an object of them by name when there are several last ones.
+// Result returns the output of a run that succeeded; nil for other runs. It is the output of the
+// step that no other step depends on. If there are several such steps, it is an object with
+// their outputs by name.
 func (r *Run) Result() []byte {
 	if r.Outcome != Succeeded {
 		return nil
@@ -339,7 +343,7 @@ func (r *Run) Result() []byte {
 		if n > 0 {
 			b.WriteByte(',')
 		}
-		name, _ := json.Marshal(r.Def.Steps[i].Name) // a string always can be
+		name, _ := json.Marshal(r.Def.Steps[i].Name) // can't fail: a string
 		b.Write(name)
 		b.WriteByte(':')
 		if out := r.Output(i); len(out) > 0 {

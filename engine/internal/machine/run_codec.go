@@ -14,14 +14,14 @@ import (
 const (
 	runFailing  = 1
 	runHeld     = 2
-	runIdle     = 4 // it has no place among those that a limit counts
-	runUntil    = 8 // the end of a postponement follows
+	runIdle     = 4 // not Run.active
+	runUntil    = 8 // extra.until follows
 	runRetried  = 16
-	stepClock   = 0x80
-	stepWindows = 0x40
+	stepClock   = 0x80 // StepState.clock
+	stepWindows = 0x40 // StepState.Windows follows
 )
 
-// bitIf returns the bit if it is set.
+// bitIf returns the bit if set is true, else 0.
 func bitIf(set bool, bit byte) byte {
 	if set {
 		return bit
@@ -29,7 +29,7 @@ func bitIf(set bool, bit byte) byte {
 	return 0
 }
 
-// Encode adds a run that is not cold to b, in the form of Decode.
+// Encode appends a run that is not cold to b, in the form that Decode reads.
 func (r *Run) Encode(b []byte) []byte {
 	b = append(b, r.ID[:]...)
 	b = append(b, r.Def.hash[:]...)
@@ -72,7 +72,7 @@ func (r *Run) Encode(b []byte) []byte {
 	return codec.AppendBytes(b, x.source)
 }
 
-// EncodeWithout is Encode without the input, for a reader that has it elsewhere.
+// EncodeWithout is Encode without the input, for a caller that stores the input elsewhere.
 func (r *Run) EncodeWithout(b []byte) []byte {
 	input := r.Input
 	r.Input = nil
@@ -81,18 +81,18 @@ func (r *Run) EncodeWithout(b []byte) []byte {
 	return b
 }
 
-// runDecoder reads runs that were encoded. They need the definitions that they follow.
+// runDecoder decodes runs. It needs their definitions.
 type runDecoder struct {
 	definitions *definitionSet
 }
 
-// Decode reads a run by itself. It is not part of the state.
+// Decode decodes a single run. The run is not part of the state.
 func (d *runDecoder) Decode(data []byte) (*Run, error) {
 	in := codec.Reader{Data: data}
 	return d.readRun(&in)
 }
 
-// readRun reads an encoded run. It copies the parts that it keeps.
+// readRun decodes a run. The run does not share the memory of the input.
 func (d *runDecoder) readRun(in *codec.Reader) (*Run, error) {
 	r, err := d.parseRun(in)
 	if err == nil {
@@ -101,7 +101,7 @@ func (d *runDecoder) readRun(in *codec.Reader) (*Run, error) {
 	return r, err
 }
 
-// copyParts copies the parts of the run that belong to the bytes that it was read from.
+// copyParts replaces the parts of the run that share the memory of the decoded input by copies.
 func copyParts(r *Run) {
 	r.Input = append([]byte(nil), r.Input...)
 	r.History = append([]byte(nil), r.History...)
@@ -110,7 +110,7 @@ func copyParts(r *Run) {
 	}
 }
 
-// parseRun reads an encoded run. The large parts of the run are part of the data.
+// parseRun decodes a run. Its input, history and outputs share the memory of the input.
 func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
 	r := &Run{ID: in.Array(), timer: noTimer}
 	hash := Hash(in.Array())
@@ -170,7 +170,7 @@ func (d *runDecoder) parseRun(in *codec.Reader) (*Run, error) {
 	return r, in.Err
 }
 
-// cloned returns copies, or nil if there is not one for each step.
+// cloned returns parts with copied elements; nil if there are not n of them.
 func cloned(parts [][]byte, n int) [][]byte {
 	if len(parts) != n {
 		return nil

@@ -3,22 +3,22 @@ package machine
 // runIndex has the runs that are in memory, by id and by key.
 type runIndex struct {
 	runs  map[ID]*Run
-	all   []*Run // the same, in no order; see Snapshot
-	keys  map[string]keyed
-	ended []expiry // keys of runs that are closed, oldest first
+	all   []*Run           // the same runs in no particular order; Snapshot walks them by index
+	keys  map[string]keyed // also keys of finished runs that are not in memory any more
+	ended []expiry         // keys of finished runs, oldest end first
 }
 
 // keyed is the run that was started with a key.
 type keyed struct {
 	id    ID
 	of    *Workflow
-	ended int64 // 0 means that the key does not expire yet
+	ended int64 // when the run finished; 0 if it has not, and the key does not expire
 }
 
-// expiry is a key that can be forgotten some time after the run has ended.
+// expiry is the key of a finished run. Purge removes it some time after the run has ended.
 type expiry struct {
 	key string
-	at  int64
+	at  int64 // when the run ended
 }
 
 // Run returns a run that is in memory.
@@ -27,10 +27,11 @@ func (x *runIndex) Run(id ID) (*Run, bool) {
 	return r, ok
 }
 
-// Len returns how many runs are in memory.
+// Len returns the number of runs in memory.
 func (x *runIndex) Len() int { return len(x.all) }
 
-// All returns the runs in memory, in no order. It is valid until the next change.
+// All returns the runs in memory, in no particular order. The slice is valid until the next
+// change of the state.
 func (x *runIndex) All() []*Run { return x.all }
 
 // ByKey returns the run that was started with the key.
@@ -39,7 +40,7 @@ func (x *runIndex) ByKey(key string) (ID, bool) {
 	return k.id, ok
 }
 
-// Orphans calls yield with every attempt that is running by the state.
+// Orphans calls yield with every step that has a running attempt according to the state.
 func (x *runIndex) Orphans(yield func(*Run, int)) {
 	for _, r := range x.all {
 		if r.running == 0 {
@@ -70,14 +71,14 @@ func (x *runIndex) drop(r *Run) {
 	delete(x.runs, r.ID)
 }
 
-// claimKey gives the run its key.
+// claimKey registers the key of the run, if it has one.
 func (x *runIndex) claimKey(r *Run) {
 	if r.Key != "" {
 		x.keys[r.Key] = keyed{id: r.ID, of: r.Def.workflow}
 	}
 }
 
-// expireKey lets the key of the run be forgotten some time after it has ended.
+// expireKey notes that the run finished at this time, so that Purge can remove its key later.
 func (x *runIndex) expireKey(r *Run, at int64) {
 	if r.Key != "" {
 		x.keys[r.Key] = keyed{id: r.ID, of: r.Def.workflow, ended: at}
@@ -85,7 +86,7 @@ func (x *runIndex) expireKey(r *Run, at int64) {
 	}
 }
 
-// addExpired adds the key of a run that has ended and may be in memory no longer.
+// addExpired adds the key of a finished run, which may not be in memory any more.
 func (x *runIndex) addExpired(e expiry, id ID, of *Workflow) {
 	x.keys[e.key] = keyed{id, of, e.at}
 	x.ended = append(x.ended, e)

@@ -14,42 +14,43 @@ import (
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
-// A snapshot is written while the machine goes on. It begins with the state without the
-// runs, as it was at one entry. The runs follow, each as it is when its turn comes and
-// with the entry that changed it last. Replay starts after the entry of the beginning,
-// and skips for each run the entries that the run knows.
+// A snapshot is written while entries are applied. It begins with the state at one entry,
+// without the runs. The runs follow. Each run is written in the state that it has at that
+// moment, with the number of the entry that changed it last. A replay starts after the entry of
+// the beginning. For each run it skips the entries that the snapshot of the run includes.
 //
-// It is a sequence of frames: a letter, the length, the content, its sum.
+// A snapshot is a sequence of frames: a letter, the length, the content, a checksum.
 const (
-	frameState = 's'
-	frameRuns  = 'r'
-	frameEnd   = 'e'
-	maxFrame   = 1 << 30
-	fullFrame  = 4 << 20 // gets no further run
+	frameState = 's'     // the state without the runs
+	frameRuns  = 'r'     // encoded runs
+	frameEnd   = 'e'     // the number of runs
+	maxFrame   = 1 << 30 // largest content, in bytes
+	fullFrame  = 4 << 20 // a frame with this many bytes gets no further run
 )
 
 // Snapshot is a snapshot that is being written.
 type Snapshot struct {
 	m       *state
-	Seq     uint64 // the entry it begins at
-	Chilled int    // runs that were moved out of memory into it
-	no      uint32
-	next    int    // the runs from this index on are written; it counts down
-	state   []byte // not yet in a frame
-	removed []byte // runs that were removed before their turn, not yet in a frame
-	count   uint64
-	done    bool
-	err     error // of a run that could not be read
+	Seq     uint64 // number of the last entry before the snapshot began
+	Chilled int    // number of runs that Chill made cold
+	no      uint32 // number of the snapshot
+	next    int    // the runs of runIndex.all from this index on are written; it counts down
+	state   []byte // encoded state that is not in a frame yet
+	removed []byte // encoded runs that were removed from memory before their turn, and are in no frame yet
+	count   uint64 // number of runs written
+	done    bool   // the last frame was written
+	err     error  // why a run could not be read
 
-	frames  uint32 // written so far
-	written []written
+	frames  uint32    // number of frames written
+	written []written // runs for Chill
 }
 
-// Err returns why the snapshot can't be complete.
+// Err returns why the snapshot can't be completed; nil if it can.
 func (s *Snapshot) Err() error { return s.err }
 
-// Snapshot begins a snapshot, between two entries. There is at most one at a time. The
-// state is encoded here and not by the first Next: entries may come between.
+// Snapshot begins a snapshot. It must be called between two entries, and replaces a snapshot
+// that is being written. It encodes the state at once, because further entries may be applied
+// before the first call of Next.
 func (m *Machine) Snapshot() *Snapshot {
 	m.snapshots++
 	s := &Snapshot{m: m.state, Seq: m.seq, no: m.snapshots, next: len(m.all), state: encodeState(m.state)}
@@ -57,14 +58,15 @@ func (m *Machine) Snapshot() *Snapshot {
 	return s
 }
 
-// Stop ends the writing, whether it is complete or not.
+// Stop ends the snapshot, whether it is complete or not.
 func (s *Snapshot) Stop() {
 	if s.m.snapshot == s {
 		s.m.snapshot = nil
 	}
 }
 
-// writeRemoved writes a run that is removed from memory before its turn.
+// writeRemoved writes a run that is removed from memory, unless it was written already or was
+// added after the snapshot began.
 func (s *Snapshot) writeRemoved(r *Run) {
 	if r.snap != s.no && int(r.index) < s.next {
 		r.snap = s.no
@@ -72,7 +74,7 @@ func (s *Snapshot) writeRemoved(r *Run) {
 	}
 }
 
-// add writes a run.
+// add appends an encoded run to body.
 func (s *Snapshot) add(body *[]byte, r *Run) {
 	b, err := s.m.Encode(*body, r)
 	if err != nil {
@@ -83,18 +85,19 @@ func (s *Snapshot) add(body *[]byte, r *Run) {
 	s.count++
 }
 
-// Next adds the next frame to b, of at most so many runs. more is false after the
-// last.
+// Next appends the next frame to b, with at most that many runs. more is false after the last
+// frame. It may append nothing although more is true.
 func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 	if state := s.state; state != nil {
 		s.state = nil
 		s.frames++
 		return frame(b, frameState, state), true
 	}
-	body := s.removed // frame makes a copy of it
+	body := s.removed // frame copies it, so the memory can be used again
 	for n := 0; n < most && s.next > 0 && len(body) < fullFrame; n++ {
-		// Runs that were added after the beginning are at the end, and need no turn. One
-		// that was moved when another was removed may get two.
+		// Runs that were added after the beginning are at the end, and are not written. A
+		// run that moved to another index may be met twice: r.snap shows that it was
+		// written.
 		s.next = min(s.next, len(s.m.all)) - 1
 		if s.next < 0 {
 			s.next = 0
@@ -128,7 +131,7 @@ func frame(b []byte, kind byte, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(body, castagnoli))
 }
 
-// Frame returns the content of a frame of runs.
+// Frame returns the content of an encoded frame with runs.
 func Frame(data []byte) (body []byte, err error) {
 	kind, body, err := readFrame(bufio.NewReader(bytes.NewReader(data)), nil)
 	if err == nil && kind != frameRuns {
@@ -137,7 +140,7 @@ func Frame(data []byte) (body []byte, err error) {
 	return body, err
 }
 
-// readFrame reads one into buf.
+// readFrame reads a frame. It uses the memory of buf for the content if that is large enough.
 func readFrame(in *bufio.Reader, buf []byte) (kind byte, body []byte, err error) {
 	if kind, err = in.ReadByte(); err != nil {
 		return 0, nil, fmt.Errorf("%w: it ends too soon", ErrEncoding)
@@ -146,7 +149,7 @@ func readFrame(in *bufio.Reader, buf []byte) (kind byte, body []byte, err error)
 	if err != nil || n > maxFrame {
 		return 0, nil, fmt.Errorf("%w: length of a frame", ErrEncoding)
 	}
-	// A length may be damaged: memory is taken as there is something to put there.
+	// The length may be damaged: allocate memory only as data is read.
 	for body = buf[:0]; len(body) < int(n)+crc32.Size; {
 		part := min(int(n)+crc32.Size-len(body), 1<<20)
 		body = slices.Grow(body, part)[:len(body)+part]
@@ -162,8 +165,8 @@ func readFrame(in *bufio.Reader, buf []byte) (kind byte, body []byte, err error)
 	return kind, body, nil
 }
 
-// Verify reads a snapshot and checks that it is whole: every frame by its sum, and
-// that they are those of a snapshot in their order.
+// Verify reads a snapshot and checks that it is complete: it checks the checksum of every frame
+// and the order of the frames. It does not decode the runs.
 func Verify(stream io.Reader) error {
 	in := bufio.NewReaderSize(stream, 1<<16)
 	var buf []byte
@@ -183,7 +186,7 @@ func Verify(stream io.Reader) error {
 	}
 }
 
-// encodeState returns the first frame of a snapshot: the state without the runs.
+// encodeState returns the content of the first frame of a snapshot: the state without the runs.
 func encodeState(m *state) []byte {
 	b := []byte{Format}
 	b = binary.AppendUvarint(b, m.seq)
@@ -219,12 +222,12 @@ func encodeState(m *state) []byte {
 	return b
 }
 
-// Restore returns the state that a snapshot has. The log from the entry after Seq on
-// makes it complete.
+// Restore returns the state of a snapshot. The caller then replays the log from the entry after
+// Machine.Seq on.
 func Restore(stream io.Reader) (*Machine, error) { return restore(stream, 0, false) }
 
-// RestoreCold is Restore, and leaves the runs that can be cold at the time in their
-// frames. The numbers of frames begin at 0.
+// RestoreCold is Restore that makes runs cold which can be cold at the time now. The numbers of
+// their frames count from 0, which is the frame of the state.
 func RestoreCold(stream io.Reader, now int64) (*Machine, error) { return restore(stream, now, true) }
 
 func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
@@ -283,7 +286,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 	return m, nil
 }
 
-// decodeState reads the first frame of a snapshot, which has the state without the runs.
+// decodeState decodes the content of the first frame of a snapshot: the state without the runs.
 func decodeState(m *state, body []byte) error {
 	if len(body) == 0 || body[0] != Format {
 		return fmt.Errorf("%w: a snapshot that is not of format %d", ErrFormat, Format)
@@ -325,10 +328,10 @@ func decodeState(m *state, body []byte) error {
 
 // An archive is a stream of frames with finished runs.
 
-// AppendArchive adds a frame with encoded runs to b.
+// AppendArchive appends a frame with encoded runs to b.
 func AppendArchive(b []byte, runs []byte) []byte { return frame(b, frameRuns, runs) }
 
-// ReadArchive calls yield with each run of a stream of frames.
+// ReadArchive calls yield with each run of an archive.
 func (d *runDecoder) ReadArchive(stream io.Reader, yield func(*Run) error) error {
 	in := bufio.NewReaderSize(stream, 1<<16)
 	var buf []byte

@@ -12,15 +12,15 @@ import (
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
-// Layout assigns runs, keys and schedules to shards: where they would be if they had been
-// started there.
+// Layout assigns runs, keys and schedules to the shards of a cluster, by the same rules as the
+// engine does when it starts runs.
 type Layout struct {
 	shards    int
-	schedules map[string]string // the workflow that each starts
-	together  map[string]bool   // workflows
+	schedules map[string]string // workflow of each schedule, by its name; "" if it is not known
+	together  map[string]bool   // workflows whose runs are all in one shard
 }
 
-// NewLayout returns the layout of so many shards for the schedules of the machines.
+// NewLayout returns a layout for this many shards. It knows the schedules of the machines.
 func NewLayout(shards int, from ...*Machine) *Layout {
 	l := &Layout{shards: shards, schedules: map[string]string{}, together: map[string]bool{}}
 	for _, m := range from {
@@ -31,11 +31,10 @@ func NewLayout(shards int, from ...*Machine) *Layout {
 	return l
 }
 
-// Together makes all runs of a workflow belong in one shard, where they can be
-// counted.
+// Together assigns all runs of a workflow to one shard, so that one owner can count them.
 func (l *Layout) Together(workflow string) { l.together[workflow] = true }
 
-// Starts records which workflow a schedule starts.
+// Starts sets the workflow that a schedule starts.
 func (l *Layout) Starts(schedule, workflow string) { l.schedules[schedule] = workflow }
 
 // OfRun returns the shard of a run.
@@ -46,8 +45,8 @@ func (l *Layout) OfRun(r *Run) int {
 	return l.OfKey(r.Key, r.Def.Name)
 }
 
-// OfKey returns the shard of the runs of a workflow with a key: where a second start
-// with the key looks for the first. A schedule starts runs where it is itself.
+// OfKey returns the shard of a run of a workflow with this key. A second start with the key goes
+// to the same shard. A run that a schedule started is in the shard of the schedule.
 func (l *Layout) OfKey(key, workflow string) int {
 	if name, ok := scheduleOf(key); ok {
 		if _, known := l.schedules[name]; known {
@@ -60,11 +59,11 @@ func (l *Layout) OfKey(key, workflow string) int {
 	return KeySlot(key) % l.shards
 }
 
-// WorkflowSlot returns the slot of the runs of a workflow that are in one shard.
+// WorkflowSlot returns the slot of a workflow whose runs are all in one shard.
 func WorkflowSlot(name string) int { return KeySlot("workflow " + name) }
 
-// scheduleOf returns the schedule that makes starts with such a key, by its name
-// and the time.
+// scheduleOf returns the name of the schedule that started a run with this key. ok is false if
+// the key has not the form that schedules use.
 func scheduleOf(key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, "schedule/")
 	i := strings.LastIndexByte(rest, '/')
@@ -75,8 +74,8 @@ func scheduleOf(key string) (name string, ok bool) {
 	return rest[:i], err == nil
 }
 
-// OfSchedule returns the shard of a schedule. One of a workflow that is in one
-// shard is there too: it starts runs where it is itself.
+// OfSchedule returns the shard of a schedule. If all runs of its workflow are in one shard, the
+// schedule is in that shard too: it starts runs in its own shard.
 func (l *Layout) OfSchedule(name string) int {
 	if w := l.schedules[name]; l.together[w] {
 		return WorkflowSlot(w) % l.shards
@@ -84,7 +83,7 @@ func (l *Layout) OfSchedule(name string) int {
 	return KeySlot(name) % l.shards
 }
 
-// Check returns an error if something in the machine does not belong in the shard.
+// Check returns an error if a run, key or schedule of the machine does not belong in the shard.
 func (l *Layout) Check(shard int, m *Machine) error {
 	for _, r := range m.all {
 		if at := l.OfRun(r); at != shard {
@@ -104,15 +103,15 @@ func (l *Layout) Check(shard int, m *Machine) error {
 	return nil
 }
 
-// Distribute moves everything out of the machines, which are the shards of one state in
-// any layout, and returns the shards of this layout. They are states of an empty log: no
-// run knows an entry. Steps that were in a queue wait in the timers again, and are due
-// at the same times.
+// Distribute moves everything out of the given machines and returns a machine for each shard of
+// this layout. The given machines are all shards of a source with any layout. The new machines
+// have no log entries yet. Steps that were in a queue have timers again, with the same due
+// times.
 //
-// A cold run stays cold, and is read from where it was. So the memory that Distribute
-// needs does not depend on the size of the inputs.
+// A cold run stays cold, and is read from the snapshot of the source. So the memory that
+// Distribute needs does not depend on the size of the inputs.
 //
-// The machines keep only the definitions, for reading archives.
+// The given machines keep only their definitions, for reading archives.
 func (l *Layout) Distribute(from ...*Machine) ([]*Machine, error) {
 	d := distribution{Layout: l, to: make([]*Machine, l.shards), numbers: map[frameRef]uint32{}}
 	d.frames = append(d.frames, nil) // the number 0 means that a run is not cold
@@ -135,11 +134,11 @@ func (l *Layout) Distribute(from ...*Machine) ([]*Machine, error) {
 type distribution struct {
 	*Layout
 	to      []*Machine
-	frames  []func() ([]byte, error) // by their new number
-	numbers map[frameRef]uint32
+	frames  []func() ([]byte, error) // functions that load frames, by new number
+	numbers map[frameRef]uint32      // new numbers of frames
 }
 
-// frameRef is a frame with cold runs of a machine.
+// frameRef identifies a frame with cold runs of a source machine.
 type frameRef struct {
 	of    *Machine
 	frame uint32
@@ -185,7 +184,7 @@ func (d *distribution) moveAll(m *Machine) error {
 	return nil
 }
 
-// moveRun moves a run, which belongs to its new shard from then on.
+// moveRun moves a run of m to its new shard.
 func (d *distribution) moveRun(m *Machine, r *Run) error {
 	to := d.to[d.OfRun(r)]
 	if _, twice := to.runs[r.ID]; twice {
@@ -214,14 +213,14 @@ func (d *distribution) number(f frameRef) uint32 {
 	n, known := d.numbers[f]
 	if !known {
 		n = uint32(len(d.frames))
-		load := f.of.load // the machine is about to lose it
+		load := f.of.load // moveAll clears it in the machine later
 		d.frames = append(d.frames, func() ([]byte, error) { return load(f.frame) })
 		d.numbers[f] = n
 	}
 	return n
 }
 
-// moveKey moves a key whose run has ended.
+// moveKey moves the key of a finished run.
 func (d *distribution) moveKey(e expiry, k keyed) error {
 	to := d.to[d.OfKey(e.key, k.of.Name)]
 	if other, taken := to.keys[e.key]; taken {
@@ -231,8 +230,9 @@ func (d *distribution) moveKey(e expiry, k keyed) error {
 	return nil
 }
 
-// keyTwice is about a key that two shards have. For one workflow it can't be; two
-// may have used it, one of them with a shard to itself.
+// keyTwice returns the error for a key that two runs of different shards have. This is damage if
+// both are runs of the same workflow. Two workflows may have used the same key, if all runs of
+// one of them are in one shard.
 func keyTwice(key string, k keyed, id ID, workflow string) error {
 	if k.of.Name == workflow {
 		return fmt.Errorf("%w: key %q is of run %s and of run %s", ErrEncoding, key, k.id, id)
@@ -241,19 +241,18 @@ func keyTwice(key string, k keyed, id ID, workflow string) error {
 		"it can be moved when one of them has ended and is not kept any more", key, k.id, k.of.Name, id, workflow)
 }
 
-// Tally counts the contents of a machine. The sum over all shards is the same for every
-// layout of a state.
+// Tally counts the contents of a machine. The sum over all shards does not depend on the layout.
 type Tally struct {
-	Runs      [States]int // in memory, by state
-	Orphans   int         // attempts that run by the state
+	Runs      [States]int // number of runs in memory, by state
+	Orphans   int         // attempts that are running according to the state
 	Keys      int
 	Schedules int
 	Timers    int
 	Totals    Totals
-	Sum       uint64 // of all contents, in any order
+	Sum       uint64 // checksum of all contents, which does not depend on their order
 }
 
-// Tally counts everything. Sums are comparable that were made with the same seed.
+// Tally counts the contents of the machine. Tallies can be compared if they have the same seed.
 func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
 	var b []byte
 	add := func() { t.Sum += maphash.Bytes(seed, b) }
@@ -281,7 +280,7 @@ func (m *Machine) Tally(seed maphash.Seed) (t Tally, err error) {
 		add()
 	}
 	for name, w := range m.workflows {
-		// A total may be made up of those of several shards: the sum is linear in it.
+		// A total may be the sum over several shards, so the checksum must be linear in it.
 		for i, n := range w.Totals.fields() {
 			b = append(append(b[:0], 't', byte(i)), name...)
 			t.Sum += maphash.Bytes(seed, b) * *n
@@ -305,5 +304,5 @@ func (t *Tally) Add(o Tally) {
 	t.Sum += o.Sum
 }
 
-// Empty reports whether nothing was ever started, and nothing is to be.
+// Empty reports whether no run was ever started and there are no schedules.
 func (t *Tally) Empty() bool { return *t == Tally{} }

@@ -7,18 +7,18 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// state is what the log of a shard folds to: its runs, and where each of them waits.
-// Each part has its own fields and methods; those of state itself keep the parts
+// state is the state of a shard: its runs, and the timers and queues in which they wait. Each
+// embedded part has its own fields and methods. The methods of state itself keep the parts
 // consistent with each other.
 type state struct {
-	seq       uint64 // the entry applied last
-	at        int64  // of it
-	sinceBoot int64
-	boot      string
+	seq       uint64 // number of the entry that was applied last
+	at        int64  // time of that entry
+	sinceBoot int64  // time since boot of that entry
+	boot      string // id of the boot of the owner's machine
 	schedules map[string]*Schedule
 
-	snapshot  *Snapshot // the one that is being written; nil means none
-	snapshots uint32    // begun so far
+	snapshot  *Snapshot // the snapshot that is being written; nil means none
+	snapshots uint32    // number of snapshots that have begun
 
 	runIndex
 	definitionSet
@@ -40,14 +40,14 @@ func newState() *state {
 	return s
 }
 
-// touch marks the run as changed by the present entry.
+// touch marks the run as changed by the current entry.
 func (m *state) touch(r *Run) {
 	r.version, r.restored = m.seq, false
 	m.markChanged(r)
 	m.updateCounts(r)
 }
 
-// updateCounts keeps the counts of runs by state.
+// updateCounts updates the counts of runs by state, if the state of the run has changed.
 func (m *state) updateCounts(r *Run) {
 	if now := r.State(); now != r.shown {
 		w := r.Def.workflow
@@ -58,7 +58,7 @@ func (m *state) updateCounts(r *Run) {
 	}
 }
 
-// add puts the run into memory.
+// add adds a run to the state, without its key.
 func (m *state) add(r *Run) {
 	m.insert(r)
 	r.Def.runs++
@@ -66,7 +66,7 @@ func (m *state) add(r *Run) {
 	r.Def.workflow.Counts[r.shown]++
 }
 
-// remove removes the run from memory.
+// remove removes a run from memory. Its key stays.
 func (m *state) remove(r *Run) {
 	if m.snapshot != nil {
 		m.snapshot.writeRemoved(r)
@@ -82,7 +82,7 @@ func (m *state) remove(r *Run) {
 	r.Def.workflow.Counts[r.shown]--
 }
 
-// install puts a restored run into memory, with its timers.
+// install adds a run that was restored from a snapshot, with its timers and key.
 func (m *state) install(r *Run) {
 	r.restored = true
 	m.add(r)
@@ -111,7 +111,7 @@ func (m *state) install(r *Run) {
 	switch {
 	case !r.Finished():
 		m.claimKey(r)
-	case r.version > m.seq: // else the state has its key and when that expires
+	case r.version > m.seq: // it finished after the snapshot began: the stored state does not have the expiry of its key
 		m.retire(r, lastRecorded(r))
 	}
 	if r.Finished() {
@@ -120,7 +120,8 @@ func (m *state) install(r *Run) {
 	m.updateCounts(r)
 }
 
-// endIfDone ends the run if nothing is left to do, or to wait for.
+// endIfDone gives the run its outcome, or closes it, if no attempt is running and nothing is left
+// to do.
 func (m *state) endIfDone(r *Run, at int64) {
 	switch {
 	case r.running > 0:
@@ -149,8 +150,8 @@ func (m *state) setOutcome(r *Run, o Outcome, why retry.Reason, at int64) {
 	}
 }
 
-// giveUpPlace gives the place of a run that is paused, or waits for a handler, to
-// another run. It needs a place again to go on.
+// giveUpPlace takes the place of a run that is paused or waits for a handler, so that another run
+// can begin. The run needs a place again to continue.
 func (m *state) giveUpPlace(r *Run) {
 	parked := func(s StepState) bool { return s.Status == NoHandler }
 	if !r.active || r.running > 0 || !r.Held && !slices.ContainsFunc(r.Steps, parked) {
@@ -161,7 +162,7 @@ func (m *state) giveUpPlace(r *Run) {
 	m.requeue(r)
 }
 
-// close ends the work on a run that has its outcome.
+// close takes the place of a run that has its outcome and no running attempts.
 func (m *state) close(r *Run, at int64) {
 	if r.active {
 		r.active = false
@@ -172,24 +173,25 @@ func (m *state) close(r *Run, at int64) {
 	}
 }
 
-// retire lets the key and the definition of a finished run be purged some time later.
+// retire notes when a run finished, so that its key and its definition can be purged later.
 func (m *state) retire(r *Run, at int64) {
 	m.use(r.Def.hash, at)
 	m.expireKey(r, at)
 }
 
-// uncount makes an attempt one that does not count. The total timeout of a step begins
-// with the first that does.
+// uncount is called after an attempt that does not count for the policy. If no attempt counts
+// yet, the total timeout of the step begins with the next attempt.
 func (s *StepState) uncount() {
 	if s.Spent == 0 {
 		s.First = 0
 	}
 }
 
-// recount makes the next attempts count from the beginning.
+// recount makes the policy count attempts from zero again.
 func (s *StepState) recount() { s.Spent, s.Lost, s.First, s.Prev = 0, 0, 0, 0 }
 
-// forgive resets all that was spent. The time of an attempt that runs goes on.
+// forgive resets all counters of the step. The total timeout then begins with the attempt that
+// is running, if there is one.
 func (s *StepState) forgive() {
 	s.recount()
 	s.Windows = 0
@@ -198,15 +200,14 @@ func (s *StepState) forgive() {
 	}
 }
 
-// setMemo stores the memo of an attempt for the next.
+// setMemo keeps the memo of an attempt, if it has one, as the progress of the step.
 func setMemo(r *Run, rec *Record) {
 	if rec.Data != nil {
 		setProgress(r, rec.Step, bytes.Clone(rec.Data))
 	}
 }
 
-// waitOrFail applies the decision after an attempt without a result: the step waits, or
-// has failed for good.
+// waitOrFail applies the decision after a failed or lost attempt: the step waits, or gives up.
 func (m *state) waitOrFail(r *Run, rec *Record) {
 	if rec.Reason != 0 {
 		r.Steps[rec.Step].Status = Exhausted
@@ -219,8 +220,8 @@ func (m *state) waitOrFail(r *Run, rec *Record) {
 	}
 }
 
-// wait makes the step wait until the time. The waits of a run that is failing, or has
-// ended, go on when it is put back to work.
+// wait makes the step wait until the time. If the run is failing, paused or has ended, its timer
+// is set only when the run is retried or resumed.
 func (m *state) wait(r *Run, step int, due int64) {
 	s := &r.Steps[step]
 	s.Status, s.At, s.clock = Waiting, due, false
@@ -237,7 +238,7 @@ func (m *state) waitFor(r *Run, rec *Record) {
 	setMemo(r, rec)
 }
 
-// resumeWaits sets the timers of a run again that was paused.
+// resumeWaits sets the timers of a resumed run again.
 func (m *state) resumeWaits(r *Run) {
 	for i := range r.Steps {
 		if s := &r.Steps[i]; s.Status == Waiting && r.waits() {
@@ -254,7 +255,7 @@ func (m *state) stopWaits(r *Run) {
 	}
 }
 
-// startNext lets the steps begin that needed this one, and no other that is not complete.
+// startNext makes the steps due that depend on this step, if all their dependencies are complete.
 func (m *state) startNext(r *Run, step int, at int64) {
 	for _, i := range r.Def.Steps[step].opens {
 		if r.Steps[i].Status == Blocked && needsMet(r, i) {
@@ -267,27 +268,27 @@ func needsMet(r *Run, step int) bool {
 	return !slices.ContainsFunc(r.Def.Steps[step].needs, func(i int) bool { return r.Steps[i].Status != Complete })
 }
 
-// changeSet has the runs that the reader of changes has yet to see. The reader is the
-// part of the engine that keeps the lists of runs.
+// changeSet has the runs that have changed since the reader of changes took them. The reader is
+// the part of the engine that writes the view.
 type changeSet struct {
 	changed []*Run
 	purged  []ID
 }
 
-// changeMark says of a run whether the reader of changes has yet to see it.
+// changeMark marks a run that has changed since the reader of changes saw it.
 type changeMark struct{ dirty bool }
 
-// Seen records that the reader of changes has the present state of the run.
+// Seen notes that the reader of changes has the current state of the run.
 func (c *changeMark) Seen() { c.dirty = false }
 
-// Dirty reports whether the reader of changes has yet to see the run.
+// Dirty reports whether the run has changed since the last call of Seen.
 func (c *changeMark) Dirty() bool { return c.dirty }
 
-// Soil makes the run one that the reader of changes has yet to see.
+// Soil marks the run as changed.
 func (c *changeMark) Soil() { c.dirty = true }
 
-// TakeChanged returns the runs that have changed since the last call. Each of
-// them is dirty until it was Seen.
+// TakeChanged returns the runs that have changed since the last call. Each of them is dirty
+// until Seen is called.
 func (c *changeSet) TakeChanged() []*Run {
 	changed := c.changed
 	c.changed = nil
@@ -301,23 +302,23 @@ func (c *changeSet) TakePurged() []ID {
 	return ids
 }
 
-// Behind returns how many runs have changed since the reader of changes saw them.
+// Behind returns the number of runs that TakeChanged would return.
 func (c *changeSet) Behind() int { return len(c.changed) }
 
-// Change makes TakeChanged return the run.
+// Change marks the run as changed and adds it to the runs that TakeChanged returns.
 func (c *changeSet) Change(r *Run) {
 	r.dirty = true
 	c.changed = append(c.changed, r)
 }
 
-// markChanged is Change for a run that may be in the set already.
+// markChanged is Change, unless the run is marked already.
 func (c *changeSet) markChanged(r *Run) {
 	if !r.dirty {
 		c.Change(r)
 	}
 }
 
-// parkedSet has the steps that wait for a handler, by its name.
+// parkedSet has the steps that wait for a handler, by the name of the handler.
 type parkedSet struct {
 	parked map[string]map[place]struct{}
 }
@@ -329,7 +330,7 @@ func (s *parkedSet) Parked(handler string, yield func(*Run, int)) {
 	}
 }
 
-// ParkedHandlers returns how many steps wait for each handler.
+// ParkedHandlers returns the number of steps that wait for each handler.
 func (s *parkedSet) ParkedHandlers() map[string]int {
 	n := make(map[string]int, len(s.parked))
 	for h, set := range s.parked {

@@ -2,9 +2,9 @@ package machine
 
 import "math"
 
-// timers is a heap of the steps and deadlines by due time. It has four children a node,
-// which halves its depth, and knows the place of every timer, so that one can be
-// removed without a search.
+// timers is a heap of waiting steps and deadlines, ordered by due time. Each node has four
+// children, which halves the depth of the heap. Runs and steps have the index of their timer,
+// so that it can be removed without a search.
 type timers struct {
 	heap []timer
 }
@@ -12,12 +12,12 @@ type timers struct {
 type timer struct {
 	due  int64
 	run  *Run
-	step int32 // deadline for the deadline of the run
+	step int32 // index of the step, or the constant deadline for the deadline of the run
 }
 
 const (
-	deadline = -1
-	noTimer  = -1
+	deadline = -1 // timer.step of the deadline of a run
+	noTimer  = -1 // index of a timer that is not set
 )
 
 func (t *timer) place() *int32 {
@@ -27,7 +27,7 @@ func (t *timer) place() *int32 {
 	return &t.run.Steps[t.step].timer
 }
 
-// Next returns when the first timer is due.
+// Next returns when the first timer is due; math.MaxInt64 if there is none.
 func (h *timers) Next() int64 {
 	if t, ok := h.first(); ok {
 		return t.due
@@ -35,10 +35,10 @@ func (h *timers) Next() int64 {
 	return math.MaxInt64
 }
 
-// Waiting returns how many timers there are.
+// Waiting returns the number of timers.
 func (h *timers) Waiting() int { return len(h.heap) }
 
-// set sets the due time of the timer, which it adds if there is none.
+// set sets the due time of a timer. It adds the timer if it is not set.
 func (h *timers) set(run *Run, step int32, due int64) {
 	t := timer{due, run, step}
 	at := t.place()
@@ -54,7 +54,7 @@ func (h *timers) set(run *Run, step int32, due int64) {
 	}
 }
 
-// unset removes the timer, if there is one.
+// unset removes a timer, if it is set.
 func (h *timers) unset(run *Run, step int32) {
 	t := timer{run: run, step: step}
 	at := t.place()
@@ -126,7 +126,7 @@ func (h *timers) put(i int, t timer) {
 	*t.place() = int32(i)
 }
 
-// rebuild makes a heap again of timers whose times were changed in place.
+// rebuild restores the order of the heap after due times were changed in place.
 func (h *timers) rebuild() {
 	for i := len(h.heap)/4 + 1; i >= 0; i-- {
 		if i < len(h.heap) {
