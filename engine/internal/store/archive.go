@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	ArchiveSize  = 32 << 20  // bytes of finished runs in an archive
-	ArchiveFrame = 256 << 10 // bytes of finished runs that are compressed together
+	ArchiveSize  = 32 << 20  // compressed bytes at which an archive is full
+	ArchiveFrame = 256 << 10 // bytes of finished runs in a frame, before compression
 )
 
-// ArchiveName returns the name of an archive. seq is the entry of its snapshot, and
-// newest the Unix time in seconds at which its last run ended.
+// ArchiveName returns the name of an archive. seq is the number of the entry of the snapshot
+// that is written with it, and newest the Unix time in seconds at which its last run ended.
 func ArchiveName(seq uint64, newest int64) string {
 	return fmt.Sprintf("archive-%020d-%d", seq, newest)
 }
 
-// ParseArchiveName returns what [ArchiveName] was given.
+// ParseArchiveName returns the arguments of [ArchiveName] for a name. ok is false for other names.
 func ParseArchiveName(name string) (seq uint64, newest int64, ok bool) {
 	n, _ := fmt.Sscanf(name, "archive-%d-%d", &seq, &newest)
 	return seq, newest, n == 2
 }
 
-// ReadArchive reads the runs of a stored archive, by the definitions of the machine, until
-// the context ends.
+// ReadArchive calls yield with the runs of a stored archive. The machine known must have their
+// definitions.
 func ReadArchive(ctx context.Context, log journal.Reader, name string, known *machine.Machine, yield func(*machine.Run) error) error {
 	raw, err := log.Get(ctx, name)
 	if err != nil {
@@ -45,7 +45,7 @@ func ReadArchive(ctx context.Context, log journal.Reader, name string, known *ma
 	})
 }
 
-// unzipArchive reads the runs of a compressed archive.
+// unzipArchive calls yield with the runs of a compressed archive.
 func unzipArchive(in io.Reader, known *machine.Machine, yield func(*machine.Run) error) error {
 	unzip, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1))
 	if err != nil {
@@ -55,15 +55,15 @@ func unzipArchive(in io.Reader, known *machine.Machine, yield func(*machine.Run)
 	return known.ReadArchive(unzip, yield)
 }
 
-// ArchiveBuffer gathers finished runs for the next archive. The zero value is empty.
+// ArchiveBuffer collects finished runs for the next archive. The zero value is empty.
 type ArchiveBuffer struct {
-	kept       []byte // an archive that could not be stored yet
-	keptNewest int64  // end of the last run in it
-	runs       []byte // of the frame that is being filled
+	kept       []byte // the archive that Take returned last, until it is stored
+	keptNewest int64  // latest end of a run in kept
+	runs       []byte // encoded runs of the next frame
 	frame      []byte
-	zipped     bytes.Buffer
+	zipped     bytes.Buffer // compressed frames since the last Take
 	zip        *zstd.Encoder
-	newest     int64 // end of the last run since the last Take
+	newest     int64 // latest end of a run since the last Take
 }
 
 // Add adds a finished run.
@@ -83,7 +83,7 @@ func (a *ArchiveBuffer) endFrame() {
 		a.zip = NewEncoder(&a.zipped)
 	}
 	a.frame = machine.AppendArchive(a.frame[:0], a.runs)
-	_, _ = a.zip.Write(a.frame) // to memory
+	_, _ = a.zip.Write(a.frame) // can't fail: it writes to memory
 	a.runs = a.runs[:0]
 }
 
@@ -91,28 +91,29 @@ func (a *ArchiveBuffer) endFrame() {
 func (a *ArchiveBuffer) endStream() {
 	a.endFrame()
 	if a.zip != nil {
-		_ = a.zip.Close() // to memory
+		_ = a.zip.Close() // can't fail: it writes to memory
 		a.zip = nil
 	}
 }
 
-// IsFull reports whether it is time to store the archive.
+// IsFull reports whether the archive is so large that it should be stored.
 func (a *ArchiveBuffer) IsFull() bool { return a.zipped.Len() >= ArchiveSize }
 
-// Take returns an archive of all runs since it was last stored, and when the last of them
-// ended, in nanoseconds. The buffer keeps it until Stored is called.
+// Take returns an archive of all runs that were added and are not stored yet, and when the last
+// of them ended, in Unix nanoseconds. The buffer keeps the archive until Stored is called.
 func (a *ArchiveBuffer) Take() (archive []byte, newest int64) {
 	a.endStream()
-	a.kept = append(a.kept, a.zipped.Bytes()...) // streams may follow each other
+	a.kept = append(a.kept, a.zipped.Bytes()...) // an archive may have several compressed streams
 	a.keptNewest = max(a.keptNewest, a.newest)
 	a.zipped, a.newest = bytes.Buffer{}, 0
 	return a.kept, a.keptNewest
 }
 
-// Stored says that what Take returned last is stored.
+// Stored notes that the archive which Take returned last is stored.
 func (a *ArchiveBuffer) Stored() { a.kept, a.keptNewest = nil, 0 }
 
-// Read reads the runs that are in no stored archive, by the definitions of the machine.
+// Read calls yield with the runs that are in no stored archive. The machine known must have
+// their definitions.
 func (a *ArchiveBuffer) Read(known *machine.Machine, yield func(*machine.Run) error) error {
 	a.endStream()
 	for _, data := range [][]byte{a.kept, a.zipped.Bytes()} {

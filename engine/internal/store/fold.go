@@ -12,16 +12,16 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// State is the state that a log has.
+// State is the state of a shard that was read from its log.
 type State struct {
 	Machine  *machine.Machine
-	Archives []string // names
+	Archives []string // names of the archives
 
 	paging Paging
 }
 
-// Fold reads the last snapshot that can be read, and the log after it. It changes
-// nothing.
+// Fold returns the state of a log: it reads the newest snapshot that can be read, and replays
+// the entries after it. It does not change the log.
 func Fold(ctx context.Context, log journal.Reader) (*State, error) {
 	s := &State{Machine: machine.New()}
 	err := s.restore(ctx, log)
@@ -38,8 +38,8 @@ func Fold(ctx context.Context, log journal.Reader) (*State, error) {
 // Close closes the snapshot that the state was read from.
 func (s *State) Close() { s.paging.Close() }
 
-// List returns the first entry of a log, the snapshots that its entries follow on, the
-// newest first, and the names of the archives.
+// List returns the number of the first entry of a log, the snapshots after which the log has all
+// entries, newest first, and the names of the archives.
 func List(ctx context.Context, log journal.Reader) (first uint64, snapshots []journal.Blob, archives []string, err error) {
 	blobs, err := log.Blobs(ctx)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *State) restore(ctx context.Context, log journal.Reader) error {
 	return nil
 }
 
-// Replay applies the entries of the log that the machine does not know, and calls applied
-// after each.
+// Replay applies the entries of the log that are newer than the machine, and calls applied after
+// each.
 func Replay(ctx context.Context, log journal.Reader, m *machine.Machine, applied func(journal.Entry)) error {
 	for entry, err := range log.Read(ctx, m.Seq()+1) {
 		if err != nil {
@@ -102,7 +102,7 @@ func Replay(ctx context.Context, log journal.Reader, m *machine.Machine, applied
 // apply applies an entry of the log.
 func apply(m *machine.Machine, entry journal.Entry) error {
 	_, err := machine.ReadEntry(entry.Data, func(h machine.Header, rec *machine.Record) error {
-		m.Begin(entry.Seq, h) // the time of an entry without records does not count
+		m.Begin(entry.Seq, h) // not called for an entry without records: its time must not count
 		return m.Apply(rec)
 	})
 	if errors.Is(err, machine.ErrEncoding) {
@@ -114,7 +114,8 @@ func apply(m *machine.Machine, entry journal.Entry) error {
 	return nil
 }
 
-// IsDamage reports whether something that is stored can't be read, today or ever.
+// IsDamage reports whether an error says that stored data is damaged, so that reading it again
+// does not help.
 func IsDamage(err error) bool {
 	return errors.Is(err, journal.ErrDamaged) || errors.Is(err, machine.ErrEncoding) || errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -12,20 +12,20 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// OtherSnapshot is added to the numbers of the frames of every other snapshot, so that
-// the frames of two snapshots can be told apart while runs are moved from one to the other.
+// OtherSnapshot is added to the frame numbers of every second snapshot. It distinguishes the
+// frames of two snapshots while runs are moved from one to the other.
 const OtherSnapshot = 1 << 31
 
-// frameCache is how many frames are kept as read. Runs that were put into a frame
-// together often wake together.
+// frameCache is how many decoded frames are cached. Runs of one frame are often needed at the
+// same time.
 const frameCache = 16
 
-// Paging reads runs that are in a snapshot and not in memory. One goroutine may use it.
+// Paging reads cold runs from snapshots. Only one goroutine at a time may use it.
 type Paging struct {
-	files [2]pagedFile // by whether OtherSnapshot is in a number
+	files [2]pagedFile // index 1 is for frame numbers with OtherSnapshot
 	unzip *zstd.Decoder
 	cache [frameCache]pagedFrame
-	next  int
+	next  int // index of the cache entry to replace next
 }
 
 type pagedFile struct {
@@ -39,8 +39,8 @@ type pagedFrame struct {
 	body   []byte
 }
 
-// Use makes the snapshot one that runs can be read from. It reports false if the snapshot
-// can only be read from its beginning; the caller closes it then.
+// Use makes Load read the frames of a snapshot. base is 0 or OtherSnapshot. Use returns false if
+// the snapshot does not support random access (io.ReaderAt); the caller must close it then.
 func (p *Paging) Use(base uint32, raw io.ReadCloser, blocks []Block) bool {
 	at, ok := raw.(io.ReaderAt)
 	if !ok {
@@ -51,11 +51,11 @@ func (p *Paging) Use(base uint32, raw io.ReadCloser, blocks []Block) bool {
 	return true
 }
 
-// Drop closes a snapshot that no run is in any more.
+// Drop closes the snapshot of base, which must not be needed by a cold run any more.
 func (p *Paging) Drop(base uint32) {
 	f := &p.files[base/OtherSnapshot]
 	if f.Closer != nil {
-		_ = f.Close() // it was only read
+		_ = f.Close() // an error does not matter: it was only read
 	}
 	*f = pagedFile{}
 	clear(p.cache[:])
@@ -67,7 +67,7 @@ func (p *Paging) Close() {
 	p.Drop(OtherSnapshot)
 }
 
-// Load returns the content of a frame.
+// Load returns the content of the frame with this number.
 func (p *Paging) Load(number uint32) ([]byte, error) {
 	for i := range p.cache {
 		if p.cache[i].number == number && p.cache[i].body != nil {
@@ -85,7 +85,7 @@ func (p *Paging) Load(number uint32) ([]byte, error) {
 		return nil, fmt.Errorf("frame %d of a snapshot: %w", n, err)
 	}
 	if p.unzip == nil {
-		p.unzip, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1)) // the options are right
+		p.unzip, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1)) // fails only for wrong options
 	}
 	data, err := p.unzip.DecodeAll(data, nil)
 	if err != nil {
@@ -100,8 +100,8 @@ func (p *Paging) Load(number uint32) ([]byte, error) {
 	return body, nil
 }
 
-// ReadSnapshot restores the state of a snapshot. What need not be in memory stays in the
-// snapshot, if that can be read at any place.
+// ReadSnapshot restores the state of a snapshot. If the snapshot supports random access, runs
+// that can be cold at the time now stay in it, and Load reads them later.
 func (p *Paging) ReadSnapshot(ctx context.Context, log journal.Reader, name string, now int64) (*machine.Machine, error) {
 	raw, err := log.Get(ctx, name)
 	if err != nil {

@@ -8,21 +8,22 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// CallPolicy is how an answer of a cluster is waited for.
+// CallPolicy is the retry policy of requests in a cluster.
 var CallPolicy = retry.Must("exponential(20ms..1s) jitter=full attempts=unlimited total-timeout=1m")
 
-// Place says where the runs of a workflow are in a cluster. It is decided once.
+// Place says in which shards of a cluster the runs of a workflow are. It is decided once and
+// never changes.
 type Place string
 
-// The places. They are stored.
+// The places. The values are stored.
 const (
 	Undecided Place = ""
-	Gathered  Place = "gathered" // in the shard of the workflow
-	Spread    Place = "spread"   // in all shards
+	Gathered  Place = "gathered" // all runs are in one shard
+	Spread    Place = "spread"   // the runs are in all shards
 )
 
-// PlaceOf returns where the runs of a workflow are. If that is not decided, and wanted is
-// not [Undecided], it is decided to be wanted.
+// PlaceOf returns the place of a workflow. If it is not decided yet, PlaceOf decides for wanted,
+// unless wanted is [Undecided].
 func PlaceOf(ctx context.Context, log journal.Cluster, workflow string, wanted Place) (Place, error) {
 	place, err := retry.Value(ctx, CallPolicy, func(ctx context.Context) (string, error) {
 		return log.Settle(ctx, "workflow."+workflow, string(wanted))
@@ -33,8 +34,8 @@ func PlaceOf(ctx context.Context, log journal.Cluster, workflow string, wanted P
 	return Place(place), nil
 }
 
-// PlaceFor returns the place of runs that are, or are not, counted by a limit: only the
-// owner of one shard can count them.
+// PlaceFor returns the place for a workflow with or without a limit of runs or attempts. Runs
+// with a limit must be in one shard, because its owner counts them.
 func PlaceFor(limited bool) Place {
 	if limited {
 		return Gathered

@@ -1,13 +1,13 @@
-// Package store has the formats in which the engine stores its state beside the log:
-// snapshots, archives of finished runs, and the name under which a cluster keeps where
-// the runs of a workflow are.
+// Package store has the formats in which the engine stores its state beside the log: snapshots,
+// archives of finished runs, and, in a cluster, the decision in which shards the runs of a
+// workflow are.
 //
-// A snapshot is a sequence of blocks: the length of a compressed frame, and the frame. So
-// one frame can be read without the others. Inputs and histories of runs that wait for
-// long stay there; see [Paging].
+// A snapshot is a sequence of blocks: the length of a compressed frame, and the frame. So one
+// frame can be read without the others. The inputs and histories of runs with long waits are
+// read from there when they are needed; see [Paging].
 //
-// An archive has the finished runs that the snapshot of the same entry no longer has. It
-// is one compressed stream, or several after each other.
+// An archive has the finished runs that the snapshot of the same entry does not have any more.
+// It is one compressed stream, or several streams in sequence.
 package store
 
 import (
@@ -24,17 +24,17 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// FrameRuns is how many runs a frame of a snapshot has: as many are read for one that is
-// wanted.
+// FrameRuns is the largest number of runs in a frame of a snapshot. To read one run, the whole
+// frame must be read.
 const FrameRuns = 128
 
-// The beginnings of the names of blobs. The number of an entry follows.
+// The prefixes of the names of blobs. The number of an entry comes after the prefix.
 const (
 	SnapshotPrefix = "snapshot-"
 	ArchivePrefix  = "archive-"
 )
 
-// SnapshotName returns the name of the snapshot of an entry.
+// SnapshotName returns the name of the snapshot that begins after an entry.
 func SnapshotName(seq uint64) string { return fmt.Sprintf("snapshot-%020d", seq) }
 
 // ParseName returns the number of the entry in the name of a blob with the prefix.
@@ -47,13 +47,13 @@ func ParseName(name, prefix string) (seq uint64, ok bool) {
 	return seq, err == nil
 }
 
-// Block is the place of a frame in a snapshot.
+// Block says where a compressed frame is in a snapshot.
 type Block struct {
-	at   int64
-	size uint32
+	at   int64  // offset
+	size uint32 // bytes
 }
 
-// BlockWriter writes the frames of a snapshot and keeps their places.
+// BlockWriter writes the frames of a snapshot and remembers where they are.
 type BlockWriter struct {
 	w      io.Writer
 	zip    *zstd.Encoder
@@ -62,10 +62,10 @@ type BlockWriter struct {
 	blocks []Block
 }
 
-// NewBlockWriter returns a writer of a snapshot.
+// NewBlockWriter returns a BlockWriter that writes to w.
 func NewBlockWriter(w io.Writer) *BlockWriter { return &BlockWriter{w: w, zip: NewEncoder(nil)} }
 
-// Write writes a frame.
+// Write compresses a frame and writes it.
 func (b *BlockWriter) Write(frame []byte) error {
 	b.buf = b.zip.EncodeAll(frame, append(b.buf[:0], 0, 0, 0, 0))
 	size := uint32(len(b.buf) - 4)
@@ -76,13 +76,14 @@ func (b *BlockWriter) Write(frame []byte) error {
 	return err
 }
 
-// Size returns the bytes that were written.
+// Size returns the number of bytes that were written.
 func (b *BlockWriter) Size() int64 { return b.at }
 
-// Blocks returns the places of the frames that were written.
+// Blocks returns where the frames are, in the order in which they were written.
 func (b *BlockWriter) Blocks() []Block { return b.blocks }
 
-// blockReader reads the frames of blocks one after the other.
+// blockReader is an io.Reader of the decompressed frames of a snapshot, in sequence. It remembers
+// the blocks.
 type blockReader struct {
 	raw    io.Reader
 	unzip  *zstd.Decoder
@@ -93,12 +94,12 @@ type blockReader struct {
 	blocks []Block
 }
 
-// maxBlock is the size of the largest block that is read. The frame of everything that is
-// not part of a run, keys above all, may be large.
+// maxBlock is the largest block that is read, in bytes. The frame of the state without runs may
+// be large, because it has the keys of all finished runs.
 const maxBlock = 1 << 30
 
 func newBlockReader(raw io.Reader) *blockReader {
-	unzip, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*maxBlock)) // the options are right
+	unzip, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(2*maxBlock)) // fails only for wrong options
 	return &blockReader{raw: raw, unzip: unzip}
 }
 
@@ -123,7 +124,7 @@ func (b *blockReader) fill() error {
 	if size > maxBlock {
 		return fmt.Errorf("%w: a block of %d bytes", machine.ErrEncoding, size)
 	}
-	// The memory grows with what is really there: the length may be damaged.
+	// The length may be damaged: allocate memory only as data is read.
 	b.zipped.Reset()
 	if n, err := io.CopyN(&b.zipped, b.raw, int64(size)); err != nil || n < int64(size) {
 		return io.ErrUnexpectedEOF
@@ -140,7 +141,7 @@ func (b *blockReader) fill() error {
 
 func (b *blockReader) close() { b.unzip.Close() }
 
-// VerifySnapshot reads a snapshot back.
+// VerifySnapshot reads a stored snapshot and checks that it is complete.
 func VerifySnapshot(ctx context.Context, log journal.Reader, name string) error {
 	raw, err := log.Get(ctx, name)
 	if err != nil {
@@ -152,7 +153,8 @@ func VerifySnapshot(ctx context.Context, log journal.Reader, name string) error 
 	return machine.Verify(in)
 }
 
-// WriteState stores a state as the snapshot of an entry, and returns its size.
+// WriteState stores the state of a machine as the snapshot of the entry seq, and returns the size
+// of the snapshot in bytes.
 func WriteState(ctx context.Context, lease journal.Lease, m *machine.Machine, seq uint64) (size int64, err error) {
 	head, _ := m.Clock()
 	m.Begin(seq, head)
@@ -185,11 +187,11 @@ func Delete(ctx context.Context, lease journal.Lease, names []string) error {
 	return nil
 }
 
-// NewEncoder returns an encoder with the settings of everything that is stored here.
+// NewEncoder returns an encoder with the compression settings of snapshots and archives.
 func NewEncoder(w io.Writer) *zstd.Encoder {
 	zip, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
 	if err != nil {
-		panic(err) // the options are right
+		panic(err) // fails only for wrong options
 	}
 	return zip
 }

@@ -1,16 +1,15 @@
-// Package view keeps what pages and commands read about runs: a SQLite file
-// that is written behind the log.
+// Package view stores the data that lists and searches of runs read: a SQLite file that follows
+// the log with a small delay.
 //
-// It is never the truth. It may be deleted at any time and is then filled again
-// from the snapshot and the log; [View.Cursor] says how far it got, and moves
-// only in the transaction that writes the rows. So a file that can't be used is
-// put away and replaced instead of repaired.
+// The log is the source of truth, not the view. The view may be deleted at any time, and is then
+// filled again from the snapshot and the log. [View.Cursor] says up to which entry of the log the
+// view is complete. It changes only in the transaction that writes the rows. A file that can't be
+// used is replaced and not repaired.
 //
-// A write costs one table and one index. Two choices pay for that. A run's place
-// in the table is computed from the time and the random part of its id, so that
-// there is no index by id and the table is in order of creation. And words are
-// indexed later, by [View.Index], because that takes four times as long as
-// writing the run itself.
+// To make writes cheap, most writes change one table and one index. Two choices make that
+// possible. The place of a run, which is its rowid, is computed from the time and the random part
+// of its id: so there is no index by id, and the table is ordered by creation. And words are
+// indexed later, by [View.Index], because that takes four times as long as writing the run.
 //
-// It is not a queue and decides nothing: it knows no state of a run by name.
+// The package does not interpret the states of runs: they are only names to it.
 package view

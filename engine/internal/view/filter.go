@@ -17,12 +17,12 @@ import (
 // Order is the order of a list.
 type Order string
 
-// The orders of a list. By creation means by the millisecond of Created; within
-// one the order is fixed but means nothing.
+// The orders of a list. The order by creation has a precision of a millisecond. Runs of the same
+// millisecond are in a fixed, but arbitrary order.
 const (
-	Newest  Order = "newest" // by creation, the latest first; also if none is named
-	Oldest  Order = "oldest" // by creation
-	Soonest Order = "next"   // by Next; only runs that have one
+	Newest  Order = "newest" // by creation, newest first; the default
+	Oldest  Order = "oldest" // by creation, oldest first
+	Soonest Order = "next"   // by Run.Next; only runs whose Next is not zero
 )
 
 // Limits of Filter.Limit.
@@ -31,70 +31,70 @@ const (
 	MaxLimit     = 1000
 )
 
-// Filter says which runs are wanted. What is zero does not matter.
+// Filter says which runs a list has. A field with its zero value does not exclude any run.
 type Filter struct {
-	States      []string // any of them
+	States      []string // runs in any of these states
 	Workflow    string
-	Exclude     []string  // workflows that are left out: names, and beginnings and ends of such as in "a.*" and "*.b"
-	Search      string    // words that all occur, or if no run has them beginnings of words; or an id, a key, or a piece of one
-	Error       string    // a text, or a pattern of Groups
-	Since       time.Time // created at or after, to the millisecond
-	Until       time.Time // created before, to the millisecond
+	Exclude     []string  // leaves out these workflows: names, or patterns as "a.*" and "*.b"
+	Search      string    // see selection.find: an id, words, beginnings of words, or a part of an id or key
+	Error       string    // runs whose error has the same Pattern as this text
+	Since       time.Time // runs created at or after this millisecond
+	Until       time.Time // runs created before this millisecond
 	MinAttempts int
-	After       string // Page.Next of the page before
-	Limit       int    // 0 means DefaultLimit; more than MaxLimit means that
+	After       string // Page.Next of the previous page; "" for the first
+	Limit       int    // 0 means DefaultLimit; the maximum is MaxLimit
 	Order       Order
 }
 
 // Page is a part of a list.
 type Page struct {
 	Runs []Run  // without Detail; Input and Output cut to Preview bytes
-	Next string // for Filter.After; "" if this is the last page
+	Next string // cursor for Filter.After; "" if this is the last page
 
-	// Cursors are those of the runs: a list can be gone on with after any of them.
+	// Cursors has a cursor for each run: as Filter.After it gets the runs after that run.
 	Cursors []string
 
-	// SearchBehind is, in a search, how many runs are not indexed yet and so may
-	// be missing. It does not count further than 10 000.
+	// SearchBehind is, in a search, the number of runs that are not indexed yet and so may
+	// be missing. It is at most 10 000.
 	SearchBehind int
 
-	// Distance is, in a search, how it found the runs: the smaller, the closer they
-	// are to what was searched for. All runs of a page are equally close.
+	// Distance says how a search found the runs. A smaller value means a closer match. All
+	// runs of a page have the same value.
 	Distance int
 }
 
-// How a search looks for runs.
+// The ways in which a search finds runs, the closest match first.
 const (
 	byID    = iota // the text is the beginning of an id
-	byWords        // its words are words of the run
-	byStems        // its words are beginnings of such
-	byPiece        // the text is a piece of an id or a key
+	byWords        // the words of the text are words of the run
+	byStems        // the words of the text are beginnings of words of the run
+	byPiece        // the text is a part of an id or a key
 )
 
-// key is where a run is in a list.
+// key is the sort key of a run in a list. next is 0 unless the order is Soonest.
 type key struct{ next, place int64 }
 
 // selection is a filter in terms of the tables.
 type selection struct {
-	names      *names // of the view
+	names      *names // names of the view
 	states     []int64
 	anyState   bool
-	workflow   int64 // 0: any
+	workflow   int64 // 0 means any
 	excluded   []int64
-	from, to   int64 // places, without to
-	attempts   int64 // as the column has it
-	errorFirst int64
-	errorLast  int64 // 0: any, also none
+	from, to   int64 // range of places, without to
+	attempts   int64 // least value of the column attempts
+	errorFirst int64 // range of the column error
+	errorLast  int64 // 0 means any error, and runs without one
 	order      Order
 	search     string
 	limit      int
 
-	mode  int // of the search
-	after *key
-	id    uint32 // tells filters apart
+	mode  int    // byID, byWords and so on: how the search finds runs
+	after *key   // last run of the previous page; nil for the first page
+	id    uint32 // checksum of the filter: a cursor is valid only for the same filter
 }
 
-// resolve looks up the names of a filter. It reports false if nothing can match.
+// resolve returns the selection of a filter. ok is false if no run can match.
 func (n *names) resolve(f Filter) (s selection, ok bool, err error) {
 	s = selection{
 		names: n,
@@ -130,8 +130,8 @@ func (n *names) resolve(f Filter) (s selection, ok bool, err error) {
 	return s, ok, nil
 }
 
-// resume reads the place in the list. The list it belongs to must be the same:
-// going on in another one would skip runs without a word.
+// resume decodes the cursor of the filter. It fails if the cursor is from a list with another
+// filter: that would skip runs silently.
 func (s *selection) resume(f Filter) error {
 	after := f.After
 	f.After, f.Limit = "", 0
@@ -160,7 +160,7 @@ func (s *selection) resume(f Filter) error {
 
 const cursorSize = 1 + 8 + 8 + 4
 
-// cursor is the text that stands for a place in the list.
+// cursor returns the cursor of a run: the list continues after it.
 func (s *selection) cursor(k key) string {
 	b := append(make([]byte, 0, cursorSize), byte(s.mode))
 	b = binary.BigEndian.AppendUint64(b, uint64(k.next))
@@ -168,7 +168,7 @@ func (s *selection) cursor(k key) string {
 	return base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, s.id))
 }
 
-// past is the place in the order of Next from which the list goes on.
+// past returns the key after which the list continues, for the order Soonest.
 func (s *selection) past() key {
 	if s.after == nil {
 		return key{-1 << 63, minPlace}
@@ -176,8 +176,8 @@ func (s *selection) past() key {
 	return *s.after
 }
 
-// Like reports whether a name is one of the patterns, or begins with that of
-// "a.*", or ends with that of "*.b".
+// Like reports whether a name matches one of the patterns: a name, a prefix with a * at its end,
+// or a suffix with a * at its beginning.
 func Like(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		if head, ok := strings.CutSuffix(p, "*"); ok {
@@ -190,9 +190,9 @@ func Like(patterns []string, name string) bool {
 	})
 }
 
-// names are the workflows and states, of which rows and indexes keep numbers.
-// The writer adds a name before its transaction is committed, so that no reader
-// meets a number that it does not know, and takes it back if it is not.
+// names maps the names of workflows and states to numbers, which rows and indexes store. The
+// writer adds a name before it commits the transaction, so that readers know every number. It
+// removes the name again if the commit fails.
 type names struct {
 	mu   sync.RWMutex
 	ids  map[string]int64
@@ -200,9 +200,9 @@ type names struct {
 	next int64
 }
 
-// firstName is not smaller because SQLite stores 0 and 1 in no bytes at all: a
-// row whose state changes would change its length and could not stay in place.
-// Attempts are counted from it for the same reason.
+// firstName is the first number of a name. SQLite stores 0 and 1 without any bytes: if a row could
+// change from these to other values, it would grow and might have to move. For the same reason
+// the column attempts has firstName added to it.
 const firstName = 2
 
 func (n *names) add(id int64, text string) {
@@ -237,7 +237,7 @@ func (n *names) name(id int64) string {
 	return n.text[id]
 }
 
-// free returns a number that no name has.
+// free returns a number that is not used.
 func (n *names) free() int64 {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -256,7 +256,7 @@ func (n *names) known(texts []string) []int64 {
 	return slices.Sorted(maps.Keys(set))
 }
 
-// like returns the numbers of the names that a pattern describes.
+// like returns the numbers of the names that match a pattern: see Like.
 func (n *names) like(patterns []string) (ids []int64) {
 	if len(patterns) == 0 {
 		return nil

@@ -13,18 +13,18 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// Bounds of what is indexed of one run. Longer words are cut, so that a piece of
-// base64 is found by its beginning; text beyond the other bounds is not found.
+// Limits of the index. Long words are cut, so that a base64 string is found by its beginning.
+// Text beyond the other limits is not indexed.
 const (
-	maxText  = 64 << 10
-	maxWords = 2000
-	maxWord  = 40
-	minStem  = 3 // shorter words are searched for as they are, longer ones as a beginning
-	maxQuery = 16
+	maxText  = 64 << 10 // bytes of a text that are indexed
+	maxWords = 2000     // different words of a run
+	maxWord  = 40       // bytes of a word
+	minStem  = 3        // characters of a word that may match the beginning of a longer word
+	maxQuery = 16       // words of a search
 )
 
-// words splits a text as the index does: into runs of letters and digits, in
-// lower case. Bytes that are not UTF-8 separate words, as does NUL.
+// words calls f with each word of a text: a sequence of letters and digits, in lower case. Other
+// characters, and bytes that are not UTF-8, separate words. It stops when f returns false.
 func words(text string, f func(string) bool) {
 	for word := range strings.FieldsFuncSeq(text[:min(len(text), maxText)], separates) {
 		if !f(textfmt.Truncate(strings.ToLower(word), maxWord)) {
@@ -55,8 +55,8 @@ func document(r *Run) string {
 	return b.String()
 }
 
-// inputText returns the text of a payload. One that has escapes is decoded, as
-// people search for what they see.
+// inputText returns the text of an input to be indexed. JSON with escapes is decoded, because
+// users search for the characters that they see.
 func inputText(input []byte) string {
 	text := string(input[:min(len(input), maxText)])
 	if strings.IndexByte(text, '\\') < 0 || len(input) > maxText {
@@ -93,8 +93,9 @@ func collect(b *strings.Builder, v any) {
 	b.WriteByte(' ')
 }
 
-// query returns the words of a search, each quoted and all required, or "" if it
-// has none. Words have no quotes in them, so it is always well formed.
+// query returns an FTS5 query for all words of a search; "" if the search has no words. With
+// stems, words may match the beginnings of words. Words contain no quotes, so the query is always
+// valid.
 func query(search string, stems bool) string {
 	var list []string
 	words(search, func(w string) bool {
@@ -108,16 +109,16 @@ func query(search string, stems bool) string {
 	return strings.Join(list, " ")
 }
 
-// indexStep is how many runs are indexed in one transaction: about ten
-// milliseconds, for which a writer may have to wait.
+// indexStep is how many runs are indexed in one transaction. That takes about ten milliseconds,
+// for which other writes may have to wait.
 const indexStep = 256
 
-// maxBehind is how far SearchBehind counts.
+// maxBehind is the largest value of Page.SearchBehind.
 const maxBehind = 10_000
 
-// index goes on behind the last indexed place, and then does those before it
-// that have changed. Both are in order of place, which FTS5 needs to gather
-// words instead of writing each run's to disk.
+// index indexes up to most runs: first those after the last indexed place, then those before it
+// whose words have changed. Both are in order of place: only then does FTS5 collect the words of
+// many runs in memory before it writes them.
 func (w *writer) index(most int) (int, error) {
 	places, err := w.places("SELECT place FROM runs WHERE place>? ORDER BY place LIMIT ?", w.indexed, int64(most))
 	if err != nil {
@@ -172,7 +173,7 @@ func (w *writer) addWords(place int64) error {
 	return exec(w.conn, "INSERT INTO words(rowid, text) VALUES(?, ?)", place, document(&r))
 }
 
-// behind counts the runs that are not indexed, up to maxBehind.
+// behind returns the number of runs that are not indexed, at most maxBehind.
 func behind(c *sqlite.Conn) (int, error) {
 	n, err := queryInt(c, fmt.Sprintf(`SELECT
 		(SELECT count(*) FROM (SELECT 1 FROM runs WHERE place>(SELECT value FROM meta WHERE key=%d) LIMIT %d)) +

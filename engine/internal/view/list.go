@@ -10,7 +10,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// preview returns the runs of a list as a list shows them.
+// preview reads the runs of a list, with Input and Output shortened and without Detail.
 func (s *selection) preview(c *sqlite.Conn, keys []key) ([]Run, error) {
 	runs := make([]Run, 0, len(keys))
 	for _, k := range keys {
@@ -27,7 +27,7 @@ func (s *selection) preview(c *sqlite.Conn, keys []key) ([]Run, error) {
 	return runs, nil
 }
 
-// keys returns where the runs of a page are, and one more if there is another.
+// keys returns the keys of the runs of a page, and one more if there is another page.
 func (s *selection) keys(c *sqlite.Conn) ([]key, error) {
 	switch {
 	case s.from >= s.to:
@@ -45,8 +45,8 @@ func (s *selection) keys(c *sqlite.Conn) ([]key, error) {
 	}
 }
 
-// The statements of lists. Each walks a part of one index, or of the table, and
-// stops when it has a page; a test holds them to that.
+// The statements of lists. Each reads a range of one index, or of the table, and stops when it
+// has a page. A test checks their query plans.
 const (
 	listAll     = "SELECT place, 0 FROM runs WHERE place>=? AND place<?"
 	listCreated = `SELECT place, 0 FROM runs INDEXED BY runs_state
@@ -64,12 +64,12 @@ const (
 	nextFailure         = "SELECT workflow, state, error FROM runs INDEXED BY runs_error WHERE error IS NOT NULL AND error>? AND error<=? ORDER BY error, workflow, state LIMIT 1"
 )
 
-// pair is a part of an index within which places are in order.
+// pair identifies a range of an index within which the entries are ordered by place.
 type pair struct{ workflow, state, error int64 }
 
-// pairs returns each workflow and state that occur together. It skips from one
-// to the next in the index, independent of the number of runs. A comparison of both at
-// once would read shorter, but SQLite then looks at every run it skips.
+// pairs returns all combinations of workflow and state that occur. It jumps from one to the next
+// in the index, so its cost does not depend on the number of runs. One statement that compares
+// both columns would be shorter, but then SQLite reads every run in between.
 func pairs(c *sqlite.Conn) (all []pair, err error) {
 	for p, ok := (pair{}), true; ok; all = append(all, p) {
 		if ok, err = p.next(c, nextState, p.workflow, p.state); err == nil && !ok {
@@ -82,7 +82,8 @@ func pairs(c *sqlite.Conn) (all []pair, err error) {
 	return all, nil
 }
 
-// failures returns the same of the index of errors, for one pattern.
+// failures returns all combinations of error, workflow and state for the error pattern of the
+// selection.
 func (s *selection) failures(c *sqlite.Conn) (all []pair, err error) {
 	for p, ok := (pair{error: s.errorFirst - 1}), true; ok; all = append(all, p) {
 		if ok, err = p.next(c, nextFailingState, p.error, p.workflow, p.state); err == nil && !ok {
@@ -98,7 +99,7 @@ func (s *selection) failures(c *sqlite.Conn) (all []pair, err error) {
 	return all, nil
 }
 
-// next moves to what a statement finds, if it finds something.
+// next sets p to the row that a statement finds. It returns false if the statement finds none.
 func (p *pair) next(c *sqlite.Conn, query string, args ...int64) (ok bool, err error) {
 	err = each(c, query, func(s *sqlite.Stmt) error {
 		*p, ok = pair{s.ColumnInt64(0), s.ColumnInt64(1), s.ColumnInt64(2)}, true
@@ -107,7 +108,8 @@ func (p *pair) next(c *sqlite.Conn, query string, args ...int64) (ok bool, err e
 	return ok, err
 }
 
-// merge takes the beginning of each part that is wanted, and of these the first.
+// merge reads the first keys of each range that the selection includes, and returns the first of
+// all these in order.
 func (s *selection) merge(c *sqlite.Conn, parts func(*sqlite.Conn) ([]pair, error),
 	from func(*sqlite.Conn, pair, []key) ([]key, error),
 ) (keys []key, err error) {
@@ -122,7 +124,7 @@ func (s *selection) merge(c *sqlite.Conn, parts func(*sqlite.Conn) ([]pair, erro
 		if keys, err = from(c, p, keys); err != nil {
 			return nil, err
 		}
-		// Short of what a page needs there is nothing to throw away.
+		// Drop the keys that can't be in the page, but not too often.
 		if len(keys) > 8*MaxLimit {
 			keys = s.first(keys)
 		}
@@ -130,14 +132,14 @@ func (s *selection) merge(c *sqlite.Conn, parts func(*sqlite.Conn) ([]pair, erro
 	return s.first(keys), nil
 }
 
-// wants reports whether runs of a workflow and state are wanted. What is left out
-// is not read: however many runs that are, the page costs the same.
+// wants reports whether the selection includes the runs of a workflow and state. Other ranges are
+// not read, so their size does not matter.
 func (s *selection) wants(p pair) bool {
 	return (s.workflow == 0 || p.workflow == s.workflow) && !slices.Contains(s.excluded, p.workflow) &&
 		(s.anyState || slices.Contains(s.states, p.state))
 }
 
-// first returns the keys of a page in order, and one more.
+// first sorts the keys and returns those of a page, and one more.
 func (s *selection) first(keys []key) []key {
 	slices.SortFunc(keys, func(a, b key) int {
 		switch s.order {
@@ -152,7 +154,7 @@ func (s *selection) first(keys []key) []key {
 	return keys[:min(len(keys), s.limit+1)]
 }
 
-// created appends the runs of one workflow and state.
+// created appends the keys of runs of one workflow and state, in order of creation.
 func (s *selection) created(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 	query := listCreated
 	if s.attempts >= many {
@@ -161,12 +163,12 @@ func (s *selection) created(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 	return s.collect(c, keys, query, []int64{p.workflow, p.state, s.from, s.to})
 }
 
-// failed appends the runs of one error, workflow and state.
+// failed appends the keys of runs of one error, workflow and state.
 func (s *selection) failed(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 	return s.collect(c, keys, listFailed, []int64{p.error, p.workflow, p.state, s.from, s.to})
 }
 
-// soonest appends the runs of one workflow and state that something is due for.
+// soonest appends the keys of runs of one workflow and state, in order of Next.
 func (s *selection) soonest(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 	query := listSoonest
 	past := s.past()
@@ -178,7 +180,7 @@ func (s *selection) soonest(c *sqlite.Conn, p pair, keys []key) ([]key, error) {
 	return s.collect(c, keys, query, args)
 }
 
-// collect appends what a query finds in the order of the selection.
+// collect appends the keys that a query finds, in the order of the selection.
 func (s *selection) collect(c *sqlite.Conn, keys []key, query string, args []int64) ([]key, error) {
 	if s.attempts > firstName {
 		args = append(args, s.attempts)
@@ -190,8 +192,8 @@ func (s *selection) collect(c *sqlite.Conn, keys []key, query string, args []int
 	return keys, err
 }
 
-// ordered completes a statement. Only if it matters does it ask for attempts, for
-// which it needs the rows.
+// ordered adds the order, the limit and, if needed, the condition on attempts to a statement. That
+// condition is expensive, because the index does not have the attempts.
 func (s *selection) ordered(query string) string {
 	if s.attempts > firstName {
 		query += " AND attempts>=?"
@@ -207,11 +209,11 @@ func (s *selection) ordered(query string) string {
 	return query + " LIMIT ?"
 }
 
-// Group is a number of runs that failed alike: with the same pattern of error,
-// in the same step of the same workflow.
+// Group is a group of runs that failed in the same step of the same workflow, with errors of the
+// same pattern.
 type Group struct {
-	Error    string // of the newest run
-	Pattern  string // for Filter.Error
+	Error    string // error of the newest run
+	Pattern  string // pattern of the errors, for Filter.Error
 	Workflow string
 	Step     string
 	Count    int
@@ -219,7 +221,7 @@ type Group struct {
 	Last     time.Time // Created of the newest
 }
 
-// groups returns the groups of the selection.
+// groups returns at most that many groups of the selection, the largest first.
 func (s *selection) groups(c *sqlite.Conn, most int) (groups []Group, err error) {
 	err = sqlitex.ExecuteTransient(c, s.groupQuery(most), &sqlitex.ExecOptions{ResultFunc: func(st *sqlite.Stmt) error {
 		g, err := readGroup(s.names, c, st)
@@ -235,7 +237,7 @@ func (s *selection) groupQuery(most int) string {
 		GROUP BY error, workflow ORDER BY count(*) DESC, max(place) DESC LIMIT %d`, s.from, s.to, s.conditions(), most)
 }
 
-// readGroup describes a group by its oldest and its newest run.
+// readGroup makes a Group from a row of groupQuery, by reading its oldest and newest run.
 func readGroup(n *names, c *sqlite.Conn, st *sqlite.Stmt) (Group, error) {
 	oldest, ok, err := n.at(c, st.ColumnInt64(1))
 	if err != nil || !ok {

@@ -8,14 +8,14 @@ import (
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
-// maxPattern bounds a pattern, in bytes. Errors that differ only behind it are
-// taken for the same.
+// maxPattern is the largest length of a pattern, in bytes. Errors that differ only after it have
+// the same pattern.
 const maxPattern = 400
 
-// Pattern returns the first line of an error's text without what differs from one
-// failure to the next: numbers, durations, addresses, ids and hexadecimal numbers
-// become "#", and what is quoted becomes "…" in its quotes. Exit codes stay: they
-// say what went wrong. A pattern's pattern is itself.
+// Pattern returns the first line of an error's text without the parts that differ from one
+// failure to the next. Numbers, durations, addresses, ids and hexadecimal numbers become "#", and
+// quoted text becomes "…" in quotes. Exit codes stay, because they say what went wrong. The
+// pattern of a pattern is the pattern itself.
 func Pattern(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
@@ -48,7 +48,7 @@ const (
 	partVolatile
 )
 
-// part returns the length and the kind of what begins at i.
+// part returns the length and the kind of the part of s that begins at i.
 func part(s string, i int) (int, partKind) {
 	c := s[i]
 	switch {
@@ -76,15 +76,15 @@ func part(s string, i int) (int, partKind) {
 	return n, partPlain
 }
 
-// isExitCode reports whether a word is the exit code that the text before it
-// announces.
+// isExitCode reports whether a word is an exit code: the text before it ends with "exit code " or
+// "exit status ".
 func isExitCode(before, word string) bool {
 	return len(word) <= 3 && strings.Trim(word, "0123456789") == "" &&
 		(strings.HasSuffix(before, "exit code ") || strings.HasSuffix(before, "exit status "))
 }
 
-// volatile returns the length of a chain of volatile words: an address, a time,
-// a duration, a version.
+// volatile returns the length of a sequence of volatile words with separators, such as an
+// address, a time, a duration or a version.
 func volatile(s string, i int) int {
 	end := i + isVolatile(s, i)
 	for end+1 < len(s) && strings.IndexByte(".:-,/+", s[end]) >= 0 {
@@ -97,8 +97,8 @@ func volatile(s string, i int) int {
 	return end - i
 }
 
-// isVolatile returns the length of the word at i if it is unlikely to be the
-// same in the next error, and otherwise 0.
+// isVolatile returns the length of the word at i if the word is likely to differ in the next
+// error, and otherwise 0.
 func isVolatile(s string, i int) int {
 	if s[i] == '#' {
 		return 1
@@ -112,7 +112,7 @@ func isVolatile(s string, i int) int {
 	case n == 0:
 		return 0
 	case strings.ContainsAny(word, "0123456789"):
-		// s3, h2, ipv6 and utf8 are words.
+		// Short names with a digit, such as s3, h2, ipv6 and utf8, stay.
 		if n <= 4 && !isDigit(word[0]) {
 			return 0
 		}
@@ -123,7 +123,8 @@ func isVolatile(s string, i int) int {
 	return 0
 }
 
-// uuidLen is needed because parts of a UUID can look like words.
+// uuidLen returns the length of the UUID at i, or 0 if there is none. Without it, parts of a UUID
+// could be taken for words.
 func uuidLen(s string, i int) int {
 	const size = 36
 	if i+size > len(s) || i+size < len(s) && isWord(s[i+size]) {
@@ -151,14 +152,14 @@ func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 func isHex(c byte) bool   { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 func isWord(c byte) bool  { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'z' || c == '_' }
 
-// errorKey is what the index of errors keeps: 47 bits of the pattern's hash, so
-// that the errors of one pattern are together, and 16 of the step's.
+// errorKey returns the value of the column error: 47 bits of the pattern's hash, so that the
+// errors of one pattern are in one range of the index, and 16 bits of the step's hash.
 func errorKey(pattern, step string) int64 {
 	first, _ := errorRange(pattern)
 	return first | int64(hash(step)&0xffff)
 }
 
-// errorRange returns the first and the last key of a pattern.
+// errorRange returns the first and the last errorKey of a pattern.
 func errorRange(pattern string) (first, last int64) {
 	first = int64(hash(pattern) >> 17 << 16)
 	return first, first | 0xffff

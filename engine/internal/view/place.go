@@ -7,23 +7,25 @@ import (
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
-// The table is ordered by place: the millisecond of creation, and then one of
-// 1024 slots in it. The slot is drawn from the random part of the id, so the
-// place of most runs follows from their id alone; that is what saves an index by
-// id. A run whose slot is taken, or whose id is no ULID of about its Created, is
-// put aside: at the next free place, which the table aside remembers. Of two that
-// want one slot the first gets it, so a view that is made again may have them the
-// other way round: a list that is gone on with there can have one of them twice and
-// the other not at all. There must be many in one millisecond for that.
+// The table is ordered by place: the millisecond of creation, and then one of 1024 slots in it.
+// The slot is computed from the random part of the id. So the place of most runs, their home,
+// follows from their id alone, and no index by id is needed.
+//
+// A run is put aside if its home is taken, or if its id is not a ULID with about the time of
+// Created. Then it gets the next free place, and the table aside has its id and place.
+//
+// Of two runs with the same home, the first one that is written gets it. In a rebuilt view it may
+// be the other one. Then a list that continues in the rebuilt view may repeat one of the two and
+// miss the other. This is rare: it needs many runs in one millisecond.
 //
 // The epoch is recent because SQLite stores small numbers in fewer bytes.
 const (
 	slotBits = 10
-	epoch    = 1767225600000 // 2026-01-01 in milliseconds
-	maxMilli = 1 << 51       // far beyond any year we can print
+	epoch    = 1767225600000 // 2026-01-01 in Unix milliseconds
+	maxMilli = 1 << 51       // limit of the milliseconds since the epoch: later than any year that can be printed
 )
 
-// Every place is between these.
+// All places are between these two.
 const (
 	minPlace = -1 << 62
 	maxPlace = 1 << 62
@@ -34,7 +36,7 @@ func placeAt(milli int64) int64 {
 	return min(max(milli-epoch, -maxMilli), maxMilli) << slotBits
 }
 
-// milliAt is the inverse of placeAt for every place in the millisecond.
+// milliAt returns the millisecond of a place.
 func milliAt(place int64) int64 { return place>>slotBits + epoch }
 
 func placeOf(t time.Time) int64 { return placeAt(t.UnixMilli()) }
@@ -45,7 +47,7 @@ type ulid struct {
 	rest  [10]byte
 }
 
-// parseULID decodes an id, or reports that it is none.
+// parseULID decodes an id. ok is false if the id is not a ULID.
 func parseULID(id string) (u ulid, ok bool) {
 	b, ok := codec.ParseID(id)
 	return ulid{int64(binary.BigEndian.Uint64(b[:8]) >> 16), [10]byte(b[6:])}, ok
@@ -59,16 +61,16 @@ func (u ulid) String() string {
 	return codec.FormatID(b)
 }
 
-// home returns the place that follows from the id. The random bits are mixed, as
-// a generator may count up their end within a millisecond.
+// home returns the place that follows from the id. It hashes the random bits, because some
+// generators only increment them within a millisecond.
 func (u ulid) home() int64 {
 	head := uint64(binary.BigEndian.Uint16(u.rest[:2]))
 	h := (binary.BigEndian.Uint64(u.rest[2:]) ^ head<<32) * 0x9E3779B97F4A7C15
 	return placeAt(u.milli) | int64(h>>(64-slotBits))
 }
 
-// idAt returns the id that a row keeps: of a run at home only the random part,
-// as its place has the rest.
+// idAt returns the id of the row at a place. The row of a run at home stores only the random part
+// of the id, because the place has the time.
 func idAt(place int64, stored []byte) string {
 	switch {
 	case len(stored) == 10:
@@ -80,14 +82,14 @@ func idAt(place int64, stored []byte) string {
 	}
 }
 
-// Marks of ids that are kept whole. The second makes one byte more of an id that
-// would be as long as a random part.
+// The first byte of an id that is stored as a whole. longMark is written twice, for an id of nine
+// bytes: with one mark it would be as long as a random part.
 const (
 	mark     = 'x'
 	longMark = 'y'
 )
 
-// asideID is how a row keeps the id of a run that is not at home.
+// asideID returns the id of a run that is not at home, as its row stores it.
 func asideID(id string) []byte {
 	b := append(make([]byte, 0, len(id)+2), mark)
 	if len(id) == 9 {

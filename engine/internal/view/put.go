@@ -2,7 +2,7 @@ package view
 
 import "fmt"
 
-// put writes a run to the place of its id, if that is free or the run is there already.
+// put writes a run: at its home if that is free or has the run already, and otherwise aside.
 func (w *writer) put(r *Run) error {
 	if r.ID == "" {
 		return fmt.Errorf("a run of %q has no id", r.Workflow)
@@ -18,14 +18,14 @@ func (w *writer) put(r *Run) error {
 	return w.putAside(r, ok)
 }
 
-// near is how far the time of an id may be from Created, in milliseconds: in a
-// cluster, the process that requests a run draws its id.
+// near is the largest difference between the time in an id and Created, in milliseconds, for a
+// run at home. They may differ in a cluster, where another process creates the id.
 const near = 10_000
 
 func abs(n int64) int64 { return max(n, -n) }
 
-// putAside finds out where a run is; a new one gets its home, if it has one that
-// is free, or the first free place.
+// putAside writes a run to the place that it has already. A new run gets its home if hasHome is
+// true and the home is free, or else the first free place of its millisecond or after it.
 func (w *writer) putAside(r *Run, hasHome bool) error {
 	u, is := parseULID(r.ID)
 	place, found, err := locate(w.conn, r.ID)
@@ -57,7 +57,7 @@ func (w *writer) putAside(r *Run, hasHome bool) error {
 	return err
 }
 
-// free returns the first place from the given one on that has no run.
+// free returns the first free place at or after the given one.
 func (w *writer) free(from int64) (int64, error) {
 	place := from
 	if w.sought == from {
@@ -86,8 +86,7 @@ const upsert = `INSERT INTO runs VALUES(?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT(place) DO UPDATE SET workflow=excluded.workflow, state=excluded.state, attempts=excluded.attempts,
 	next=excluded.next, error=excluded.error, body=excluded.body WHERE runs.id=excluded.id`
 
-// store writes the row of a run. It reports false, and has done nothing, if the
-// place has another run.
+// store writes the row of a run. It returns false and writes nothing if the place has another run.
 func (w *writer) store(place int64, stored []byte, r *Run) (bool, error) {
 	workflow, err := w.name(r.Workflow)
 	if err != nil {
@@ -134,8 +133,8 @@ func (w *writer) store(place int64, stored []byte, r *Run) (bool, error) {
 
 const putStale = "INSERT OR IGNORE INTO stale VALUES(?)"
 
-// changed reports whether words of this place were indexed that are no longer
-// right. Behind the last indexed place there is nothing to be wrong.
+// changed reports whether the words of this place are indexed and will be wrong after the write.
+// Places after the last indexed one are not indexed yet.
 func (w *writer) changed(place int64, r *Run) (bool, error) {
 	if place > w.indexed {
 		return false, nil
@@ -146,8 +145,9 @@ func (w *writer) changed(place int64, r *Run) (bool, error) {
 
 const putPayload = "INSERT OR REPLACE INTO payloads VALUES(?, ?)"
 
-// spill writes payloads that are too large for the row. Those of a run that has
-// become small stay until it is deleted; its row says that they are not its.
+// spill writes payloads that are too large for the row to the table payloads. If the payloads
+// become small later, the old ones stay there until the run is deleted; the row says that they
+// are not used.
 func (w *writer) spill(place int64, r *Run) error {
 	if !spills(r) {
 		return nil
@@ -155,7 +155,7 @@ func (w *writer) spill(place int64, r *Run) error {
 	return exec(w.conn, putPayload, place, appendBlobs(nil, r.Input, r.Output, r.Detail))
 }
 
-// name returns the number of a workflow or state.
+// name returns the number of a workflow or state. It adds the name if it is new.
 func (w *writer) name(text string) (int64, error) {
 	if id, ok := w.names.id(text); ok {
 		return id, nil
@@ -169,7 +169,7 @@ func (w *writer) name(text string) (int64, error) {
 	return id, nil
 }
 
-// remove deletes a run, if there is one, and all that belongs to it.
+// remove deletes a run from all tables, if it exists.
 func (w *writer) remove(id string) error {
 	place, ok, err := locate(w.conn, id)
 	if err != nil || !ok {

@@ -8,7 +8,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// read calls f with a connection that sees one state of the view throughout.
+// read calls f with a connection in a read transaction: f sees one consistent state of the view.
+// op is the name of the operation, for errors.
 func (v *View) read(ctx context.Context, op string, f func(*sqlite.Conn) error) error {
 	ctx, cancel := v.live(ctx)
 	defer cancel()
@@ -21,7 +22,7 @@ func (v *View) read(ctx context.Context, op string, f func(*sqlite.Conn) error) 
 		return wrap(ctx, op, err)
 	}
 	err = f(c)
-	// The context may have ended, and the transaction has to as well.
+	// The transaction must be ended even if the context has ended.
 	c.SetInterrupt(nil)
 	if end := exec(c, "ROLLBACK"); err == nil {
 		err = end
@@ -29,7 +30,7 @@ func (v *View) read(ctx context.Context, op string, f func(*sqlite.Conn) error) 
 	return wrap(ctx, op, err)
 }
 
-// Get returns everything about a run.
+// Get returns a run with all its fields. ok is false if the view does not have it.
 func (v *View) Get(ctx context.Context, id string) (r Run, ok bool, err error) {
 	err = v.read(ctx, "get", func(c *sqlite.Conn) error {
 		place, found, err := locate(c, id)
@@ -42,8 +43,8 @@ func (v *View) Get(ctx context.Context, id string) (r Run, ok bool, err error) {
 	return r, ok, err
 }
 
-// List returns a page of the runs that a filter describes. It never sorts: every
-// list is put together from ranges of an index that are in order already.
+// List returns a page of the runs that match a filter. Without a search it does not sort all
+// matching runs: it merges ranges of an index that are in order already.
 func (v *View) List(ctx context.Context, f Filter) (p Page, err error) {
 	err = v.read(ctx, "list", func(c *sqlite.Conn) error {
 		s, ok, err := v.names.resolve(f)
@@ -76,9 +77,9 @@ func (v *View) List(ctx context.Context, f Filter) (p Page, err error) {
 	return p, err
 }
 
-// Find returns the ids of up to most runs whose id begins with a text, or whose
-// key is that text: of those that are indexed, among the thousand latest that
-// have its words; of the others, among the latest.
+// Find returns the ids of up to most runs whose id begins with a text, or whose key is the text.
+// It looks for the key in the latest 1000 indexed runs that have the words of the text, and in the
+// latest runs that are not indexed yet.
 func (v *View) Find(ctx context.Context, text string, most int) (ids []string, err error) {
 	if text == "" || most <= 0 {
 		return nil, nil
@@ -107,9 +108,9 @@ func (v *View) Find(ctx context.Context, text string, most int) (ids []string, e
 	return ids, err
 }
 
-// Groups returns the runs that have an error and match a filter, grouped, the
-// largest groups first. It reads the index of errors and nothing else, unless
-// the filter asks for attempts. Search, Order, After and Limit do not matter.
+// Groups returns groups of the runs that have an error and match a filter, the largest groups
+// first. It ignores Search, Order, After and Limit of the filter. It reads only the index of
+// errors, and one or two runs of each group, unless the filter has MinAttempts.
 func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, err error) {
 	if most <= 0 {
 		return nil, nil
@@ -127,7 +128,7 @@ func (v *View) Groups(ctx context.Context, f Filter, most int) (groups []Group, 
 
 const columns = "place, id, workflow, state, attempts, body"
 
-// scan reads a row of these columns, without what is kept elsewhere.
+// scan decodes a row of these columns. elsewhere is true if the payloads are in the table payloads.
 func (n *names) scan(s *sqlite.Stmt) (r Run, place int64, elsewhere bool, err error) {
 	place = s.ColumnInt64(0)
 	r.ID = idAt(place, columnBytes(s, 1))
@@ -139,7 +140,7 @@ func (n *names) scan(s *sqlite.Stmt) (r Run, place int64, elsewhere bool, err er
 	return r, place, elsewhere, err
 }
 
-// at returns the run at a place, whole.
+// at returns the run at a place with all its fields. ok is false if there is none.
 func (n *names) at(c *sqlite.Conn, place int64) (r Run, ok bool, err error) {
 	elsewhere := false
 	err = each(c, "SELECT "+columns+" FROM runs WHERE place=?", func(s *sqlite.Stmt) (err error) {
@@ -153,7 +154,7 @@ func (n *names) at(c *sqlite.Conn, place int64) (r Run, ok bool, err error) {
 	return r, ok && err == nil, err
 }
 
-// payloads reads what did not fit into the row.
+// payloads reads the payloads that did not fit into the row.
 func payloads(c *sqlite.Conn, place int64, r *Run) error {
 	whole := false
 	err := each(c, "SELECT data FROM payloads WHERE place=?", func(s *sqlite.Stmt) error {
@@ -166,7 +167,7 @@ func payloads(c *sqlite.Conn, place int64, r *Run) error {
 	return err
 }
 
-// locate finds the place of a run: where its id says, or where aside does.
+// locate returns the place of a run: its home, or the place that the table aside has for it.
 func locate(c *sqlite.Conn, id string) (place int64, ok bool, err error) {
 	if u, is := parseULID(id); is {
 		stored, ok, err := storedID(c, u.home())
@@ -186,7 +187,7 @@ func locate(c *sqlite.Conn, id string) (place int64, ok bool, err error) {
 	return s.ColumnInt64(0), true, nil
 }
 
-// storedID returns what the row at a place keeps of its id.
+// storedID returns the column id of the row at a place: see idAt.
 func storedID(c *sqlite.Conn, place int64) (stored []byte, ok bool, err error) {
 	err = each(c, "SELECT id FROM runs WHERE place=?", func(s *sqlite.Stmt) error {
 		stored, ok = columnBytes(s, 0), true

@@ -10,38 +10,37 @@ import (
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
-// Preview is how many bytes of Input and Output a list shows.
+// Preview is how many bytes of Input and Output a list has at most.
 const Preview = 256
 
-// Run is what is known of a run. Times are kept to the microsecond.
+// Run is a run as the view stores it. Times have a precision of a microsecond.
 type Run struct {
-	ID         string // cheapest if it is a ULID in lower case with the millisecond of Created
+	ID         string // takes the least space if it is a ULID in lower case with the time of Created
 	Workflow   string
 	Key        string // idempotency key; may be empty
 	State      string
-	Created    time.Time // must not change: the first one decides the place in lists
+	Created    time.Time // must not change: the first value decides the place in lists
 	Updated    time.Time
-	Ended      time.Time // zero: not yet
-	Next       time.Time // when the next thing is due; zero: nothing is
-	Attempts   int       // in all steps
-	Step       string    // that is running, waiting or failed
-	Error      string    // the last one, "" if there is none
-	Reason     string    // why it stopped
+	Ended      time.Time // zero if the run has not ended
+	Next       time.Time // when the current wait ends; zero if the run does not wait
+	Attempts   int       // number of attempts of all steps
+	Step       string    // the step that is running, waiting or failed
+	Error      string    // the last error; "" if there is none
+	Reason     string    // why the run is dead
 	Input      []byte
 	Output     []byte
-	Detail     []byte // of steps and history; only Get returns it
-	ReplacedBy string // the run that replays this one
+	Detail     []byte // the encoded run, with steps and history; only Get returns it
+	ReplacedBy string // id of the run that replaced this one
 }
 
-// Batch is what is written in one transaction: first the runs to put, in order,
-// then the ids to delete.
+// Batch is written in one transaction: first the runs of Put in their order, then the deletions.
 type Batch struct {
-	Cursor uint64 // sequence of the log up to which the view is complete then
+	Cursor uint64 // number of the log entry up to which the view is complete after the batch
 	Put    []Run
 	Delete []string
 }
 
-// preview returns the beginning of a payload that lists have, cut between two characters.
+// preview returns the beginning of a payload for lists, cut between two characters.
 func preview(p []byte) []byte {
 	if len(p) <= Preview {
 		return p
@@ -54,23 +53,23 @@ func preview(p []byte) []byte {
 	return p[:Preview]
 }
 
-// A row keeps what no query looks into as one blob, because every column and
-// every bound value costs. Payloads that would make rows long, and lists slow,
-// are kept in a table of their own and leave their previews in the row.
+// A row has all fields that no query needs in one blob, the body, because every column costs time.
+// Large payloads would make lists slow: they are in the table payloads, and the row has only their
+// previews.
 
-// inline is the size up to which payloads stay in the row: with it a row fits
-// into a page.
+// inline is the largest total size of payloads in a row, in bytes. A row with them still fits into
+// a page.
 const inline = 2048
 
-const spilled = 1
+const spilled = 1 // flag in the body: the payloads are in the table payloads
 
 var errBody = errors.New("a row can't be decoded")
 
-// spills reports whether the payloads of a run get a row of their own.
+// spills reports whether the payloads of a run are too large for its row.
 func spills(r *Run) bool { return len(r.Input)+len(r.Output)+len(r.Detail) > inline }
 
-// appendBody encodes what a row has beside its columns. A change of its layout needs a new
-// version in schema.go.
+// appendBody encodes the body of a row. A change of its layout needs a new version in
+// schema.go.
 func appendBody(b []byte, place int64, r *Run) []byte {
 	b = appendTimes(b, place, r)
 	for _, s := range [...]string{r.Key, r.Step, r.Error, r.Reason, r.ReplacedBy} {
@@ -82,12 +81,12 @@ func appendBody(b []byte, place int64, r *Run) []byte {
 	return appendBlobs(append(b, 0), r.Input, r.Output, r.Detail)
 }
 
-// timesSize is the room that the times of a run have from the start, so that
-// most rows keep their length, and their page, until the run has ended. Rows
-// that grow split pages that were full: that cost 50 bytes and 2 µs a run.
+// timesSize is the number of bytes that are reserved for the times of a run. So most rows keep
+// their length until the run has ended. A row that grows may split a full page, which costs about
+// 50 bytes and 2 µs per run.
 const timesSize = 12
 
-// appendTimes encodes the times with the number of bytes they take.
+// appendTimes encodes the times, padded to timesSize, after their length in bytes.
 func appendTimes(b []byte, place int64, r *Run) []byte {
 	start := len(b)
 	created := r.Created.UnixMicro()
@@ -103,8 +102,8 @@ func appendTimes(b []byte, place int64, r *Run) []byte {
 	return b
 }
 
-// base is what the end and the wait are measured from: they are closer to the
-// last change than to the beginning.
+// base returns the time to which Ended and Next are encoded relative: Updated if it is set, because
+// it is closer to them than Created.
 func base(created int64, updated time.Time) int64 {
 	if updated.IsZero() {
 		return created
@@ -112,7 +111,7 @@ func base(created int64, updated time.Time) int64 {
 	return updated.UnixMicro()
 }
 
-// appendTime encodes a time as its distance from a base, and none as one byte.
+// appendTime encodes a time relative to a base, and the zero time as one byte.
 func appendTime(b []byte, base int64, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, 0)
@@ -127,12 +126,12 @@ func appendBlobs(b []byte, blobs ...[]byte) []byte {
 	return b
 }
 
-// sameText reports whether what is searched for is the same.
+// sameText reports whether the indexed texts of two runs are the same.
 func sameText(a, b *Run) bool {
 	return a.Key == b.Key && a.Workflow == b.Workflow && a.Error == b.Error && bytes.Equal(a.Input, b.Input)
 }
 
-// readTime reads what appendTime wrote.
+// readTime decodes a time of appendTime.
 func readTime(d *codec.Reader, base int64) time.Time {
 	if d.Byte() == 0 {
 		return time.Time{}
@@ -140,7 +139,7 @@ func readTime(d *codec.Reader, base int64) time.Time {
 	return time.UnixMicro(base + d.Varint()).UTC()
 }
 
-// readBlobs reads what appendBlobs wrote. The run keeps parts of the data.
+// readBlobs decodes the payloads that appendBlobs wrote. They share the memory of the data.
 func readBlobs(d *codec.Reader, r *Run) {
 	for _, p := range [...]*[]byte{&r.Input, &r.Output, &r.Detail} {
 		if *p = d.Bytes(); len(*p) == 0 {
@@ -149,8 +148,8 @@ func readBlobs(d *codec.Reader, r *Run) {
 	}
 }
 
-// decodeBody fills in a run, and reports whether its payloads are elsewhere. The
-// run keeps parts of b.
+// decodeBody sets the fields of a run from the body of its row. elsewhere is true if its payloads
+// are in the table payloads. The run shares the memory of b.
 func decodeBody(place int64, b []byte, r *Run) (elsewhere bool, err error) {
 	d := codec.Reader{Data: b}
 	times := codec.Reader{Data: d.Bytes()}

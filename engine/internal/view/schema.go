@@ -9,27 +9,27 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// appID and version are in the header of the file. A file of another version is removed
-// and a new one is filled, which is simpler and safer than changing the old one.
+// appID and version are in the header of the file. A file with another version is replaced:
+// filling a new view is simpler and safer than converting an old one.
 const (
 	appID   = 0x74696476 // "tidv"
-	version = 2          // 2: patterns of errors are of the first line, and keep exit codes
+	version = 2          // since 2, patterns of errors have only the first line, and keep exit codes
 )
 
-// many is the number of attempts, as the column has it, from which on a run is in the
-// index of those that were tried often.
+// many is the value of the column attempts from which on a run is in the index runs_many: that of
+// a run with two attempts.
 const many = 2 + firstName
 
-// manyIndex is made when a file is opened, also one that was made before there was
-// such an index. It has few of the runs of steps that mostly succeed, which a list of
-// those that do not would otherwise go through one by one.
+// manyIndex creates the index runs_many. It is executed whenever a file is opened, because older
+// files do not have the index. The index has the runs with several attempts, which are often few.
+// Without it, a list of them would read all other runs too.
 var manyIndex = fmt.Sprintf("CREATE INDEX IF NOT EXISTS runs_many ON runs(workflow, state) WHERE attempts>=%d", many)
 
-// Of the indexes, runs_state serves lists by state and workflow, runs_next lists
-// by due time, and runs_error groups of errors; the last two have only the runs
-// that have such a thing. The place, being the rowid, ends each of them.
+// The index runs_state is for lists by state and workflow, runs_next for lists by due time, and
+// runs_error for groups of errors. The last two have only the runs with a due time or an error.
+// SQLite adds the place, which is the rowid, to the end of each index.
 //
-// In words there are no positions (detail=none): we search for words, not
+// The table words stores no positions (detail=none), because searches are for words and not for
 // phrases. The writer splits texts itself and joins the words with spaces.
 const schema = `
 CREATE TABLE runs(
@@ -63,13 +63,13 @@ const (
 	metaIndexed int64 = 2
 )
 
-// pragmas of the writer. In WAL mode, synchronous=NORMAL syncs only when the log
-// is moved into the file: a power cut loses the last transactions, cursor and
-// rows together, and never leaves a file that is wrong. OFF would save less than
-// a microsecond a run and could. The log is kept to 8 MB and the cache to 1 MB;
-// with a cache of 4 MB nothing is faster.
+// pragmas has the settings of the writer. In WAL mode, synchronous=NORMAL syncs only at a
+// checkpoint: a power failure may lose the last transactions, but cursor and rows together, and
+// never damages the file. synchronous=OFF could damage it, and would save less than a microsecond
+// per run. The write-ahead log is limited to 8 MB and the cache to 1 MB: a cache of 4 MB is not
+// faster.
 var pragmas = []string{
-	"PRAGMA page_size=8192", // first, these need an empty file; larger pages leave less unused
+	"PRAGMA page_size=8192", // the first two work only on an empty file; larger pages waste less space
 	"PRAGMA auto_vacuum=INCREMENTAL",
 	"PRAGMA journal_mode=WAL",
 	"PRAGMA synchronous=NORMAL",
@@ -81,7 +81,7 @@ var pragmas = []string{
 	"PRAGMA trusted_schema=OFF",
 }
 
-// pragmas of a reader.
+// readPragmas has the settings of a reader.
 var readPragmas = []string{
 	"PRAGMA query_only=ON",
 	"PRAGMA cache_size=-1024",
@@ -90,24 +90,24 @@ var readPragmas = []string{
 	"PRAGMA trusted_schema=OFF",
 }
 
-// create makes the tables of a new file, all or none.
+// create creates the tables of a new file, in one transaction.
 func create(c *sqlite.Conn) error {
 	script := fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d; %s", appID, version, schema)
 	if err := sqlitex.ExecuteScript(c, script, nil); err != nil {
 		return err
 	}
-	// The header says whose file it is; have it in the file, not in the log.
+	// looksOurs reads the header from the file, so it must not be only in the write-ahead log.
 	return sqlitex.ExecuteTransient(c, "PRAGMA wal_checkpoint(TRUNCATE)", nil)
 }
 
-// The errors that a caller tells apart.
+// Errors that callers can test for with errors.Is.
 var (
-	// ErrDamaged says that the file can't be read: close the view, delete the
-	// file, and fill a new one.
+	// ErrDamaged says that the file is damaged. The caller should close the view, delete
+	// the file, and fill a new one.
 	ErrDamaged = errors.New("the view is damaged")
 
-	// ErrFull says that there is no room on the disk. Nothing was written; the
-	// same call may succeed when there is room again, and reading goes on.
+	// ErrFull says that the disk is full. Nothing was written. The same call may succeed
+	// when there is space again. Reading still works.
 	ErrFull = errors.New("no room for the view")
 
 	// ErrClosed says that the view was closed.
@@ -117,7 +117,7 @@ var (
 	ErrCursor = errors.New("no such place in the list")
 )
 
-// wrap names the operation and sorts what SQLite reports into the errors above.
+// wrap adds the operation to an error, and makes errors of SQLite match the errors above.
 func wrap(ctx context.Context, op string, err error) error {
 	if err == nil {
 		return nil
@@ -128,21 +128,21 @@ func wrap(ctx context.Context, op string, err error) error {
 	case isDamage(code):
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	case code.ToPrimary() == sqlite.ResultFull, code == sqlite.ResultIOErrSHMSize:
-		// The latter is the file of shared memory that could not grow.
+		// ResultIOErrSHMSize means that the shared memory file could not grow.
 		err = fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return fmt.Errorf("view: %s: %w", op, err)
 }
 
-// isDamage reports whether a code is about the content of the file. A short read
-// is of one that was cut off.
+// isDamage reports whether a result code means that the file is damaged. A short read means that
+// the file was truncated.
 func isDamage(code sqlite.ResultCode) bool {
 	p := code.ToPrimary()
 	return p == sqlite.ResultCorrupt || p == sqlite.ResultNotADB || p == sqlite.ResultFormat || code == sqlite.ResultIOErrShortRead
 }
 
-// prepare prepares a statement of ours. These have no mistakes, so an error that
-// blames the statement means that the schema is not the one we wrote.
+// prepare prepares a statement of this package. The statements are correct, so an error in the
+// statement means that the schema of the file is damaged.
 func prepare(c *sqlite.Conn, query string) (*sqlite.Stmt, error) {
 	s, err := c.Prepare(query)
 	if err != nil && sqlite.ErrCode(err).ToPrimary() == sqlite.ResultError {
@@ -151,7 +151,7 @@ func prepare(c *sqlite.Conn, query string) (*sqlite.Stmt, error) {
 	return s, err
 }
 
-// exec runs a statement whose rows do not matter. Its arguments are int64, string or []byte.
+// exec executes a statement and ignores its rows. The arguments must be int64, string or []byte.
 func exec(c *sqlite.Conn, query string, args ...any) error {
 	s, err := prepare(c, query)
 	if err != nil {
@@ -206,7 +206,7 @@ func each(c *sqlite.Conn, query string, f func(*sqlite.Stmt) error, args ...int6
 	}
 }
 
-// queryInt returns the number that a query without parameters answers with.
+// queryInt returns the first column of a query without parameters; 0 if it has no row.
 func queryInt(c *sqlite.Conn, query string) (n int64, err error) {
 	err = each(c, query, func(s *sqlite.Stmt) error {
 		n = s.ColumnInt64(0)

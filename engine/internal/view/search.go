@@ -10,18 +10,22 @@ import (
 )
 
 const (
-	minPiece = 4      // characters of an id that a search takes for one
-	maxPiece = 50_000 // runs that are looked at for a piece of an id or a key
-	maxFound = 10_000 // runs that are sorted by due time
+	minPiece = 4      // least length of a search that may be a part of an id or a key
+	maxPiece = 50_000 // most runs that are read to find a part of an id or a key
+	maxFound = 10_000 // most runs that are sorted by due time
 )
 
-// find returns the runs that a search finds: those whose id begins with it; if
-// there are none, those that have all its words; if there are none, words that
-// begin so; and if there are none either, those of the latest whose id or key
-// has it somewhere. The first page decides, and its cursor remembers.
+// find returns the keys of the runs that a search finds. It tries, until one finds runs:
 //
-// Whole words come first because FTS5 walks the runs of a word as they are asked
-// for, but gathers all runs of all words that begin so before it answers.
+//  1. runs whose id begins with the text
+//  2. runs that have all its words
+//  3. runs that have words which begin with its words
+//  4. of the latest runs, those whose id or key contains the text
+//
+// The first page decides which of them, and its cursor has the decision.
+//
+// Whole words are tried before beginnings of words because they are faster: FTS5 reads the runs
+// of a word one by one, but collects all runs of all words with the same beginning first.
 func (s *selection) find(c *sqlite.Conn) (keys []key, err error) {
 	text := strings.TrimSpace(s.search)
 	single := len(text) >= minPiece && len(text) <= maxWord && !strings.ContainsAny(text, " \t\r\n")
@@ -44,7 +48,7 @@ func (s *selection) find(c *sqlite.Conn) (keys []key, err error) {
 	return nil, nil
 }
 
-// withWords asks the index of words. It answers in order of place.
+// withWords returns the runs that match an FTS5 query, in the order of the selection.
 func (s *selection) withWords(c *sqlite.Conn, match string) (keys []key, err error) {
 	if match == "" {
 		return nil, nil
@@ -71,8 +75,8 @@ func (s *selection) withWords(c *sqlite.Conn, match string) (keys []key, err err
 	return keys, err
 }
 
-// conditions returns what is asked of rows, as numbers in the statement's text:
-// such statements are not kept.
+// conditions returns the SQL conditions of the selection, each with AND before it. The values are
+// in the text of the statement, because such statements are not cached.
 func (s *selection) conditions() string {
 	var b strings.Builder
 	if s.workflow != 0 {
@@ -93,12 +97,12 @@ func (s *selection) conditions() string {
 	return b.String()
 }
 
-// numbers writes numbers as SQL has them.
+// numbers returns the numbers as a list for SQL, with commas.
 func numbers(list []int64) string {
 	return strings.Trim(strings.ReplaceAll(fmt.Sprint(list), " ", ","), "[]")
 }
 
-// withID looks where runs are whose id begins so, and among those put aside.
+// withID returns the runs whose id begins with the text, at home and aside.
 func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
 	prefix := strings.ToLower(text)
 	var keys []key
@@ -127,7 +131,7 @@ func (s *selection) withID(c *sqlite.Conn, text string) ([]key, error) {
 	return slices.Compact(keys), nil
 }
 
-// withPiece looks at the latest runs, one by one.
+// withPiece returns the runs whose id or key contains the text. It reads at most maxPiece runs.
 func (s *selection) withPiece(c *sqlite.Conn, text string) ([]key, error) {
 	lower := strings.ToLower(text)
 	keys, err := s.walk(c, maxPiece, func(r *Run) bool {
@@ -136,9 +140,9 @@ func (s *selection) withPiece(c *sqlite.Conn, text string) ([]key, error) {
 	return s.first(keys), err
 }
 
-// walk reads the runs of a selection in order of place and keeps those that
-// match, as many as a page needs, or enough to sort them. It looks at no more
-// than most runs; -1 means all.
+// walk reads the runs of a selection in order of place and returns the keys of those that match:
+// as many as a page needs, or up to maxFound if they must be sorted. It reads at most that many
+// runs; -1 means all.
 func (s *selection) walk(c *sqlite.Conn, most int, match func(*Run) bool) (keys []key, err error) {
 	if s.from >= s.to {
 		return nil, nil
@@ -181,7 +185,8 @@ func (s *selection) walk(c *sqlite.Conn, most int, match func(*Run) bool) (keys 
 	return keys, nil
 }
 
-// idRange returns the places of the runs at home whose id begins so.
+// idRange returns the range of places of the runs at home whose id begins with the prefix. ok is
+// false if no ULID begins with it.
 func idRange(prefix string) (from, to int64, ok bool) {
 	if len(prefix) > 26 {
 		return 0, 0, false
@@ -194,7 +199,7 @@ func idRange(prefix string) (from, to int64, ok bool) {
 	return placeAt(first.milli), placeAt(last.milli + 1), true
 }
 
-// asidePlaces returns the places of runs put aside whose id begins so.
+// asidePlaces returns the places of at most that many runs aside whose id begins with the prefix.
 func asidePlaces(c *sqlite.Conn, prefix string, most int) (places []int64, err error) {
 	s, err := prepare(c, "SELECT id, place FROM aside WHERE id>=? ORDER BY id LIMIT ?")
 	if err != nil {
@@ -212,7 +217,7 @@ func asidePlaces(c *sqlite.Conn, prefix string, most int) (places []int64, err e
 	}
 }
 
-// withKey returns runs that have exactly this key.
+// withKey returns runs whose key is the text: see View.Find.
 func (s *selection) withKey(c *sqlite.Conn, text string) (keys []key, err error) {
 	is := func(r *Run) bool { return r.Key == text }
 	indexed, err := queryInt(c, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaIndexed))
@@ -230,7 +235,7 @@ func (s *selection) withKey(c *sqlite.Conn, text string) (keys []key, err error)
 	if err != nil {
 		return nil, err
 	}
-	// The words of these have changed, and their keys may have.
+	// The texts of these runs have changed since they were indexed: the key may be new.
 	err = each(c, "SELECT place FROM stale ORDER BY place DESC LIMIT ?", func(st *sqlite.Stmt) error {
 		maybe = append(maybe, key{0, st.ColumnInt64(0)})
 		return nil

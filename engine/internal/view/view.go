@@ -15,8 +15,8 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// View is an open view. Its methods may be called by several goroutines; writes
-// wait for each other, reads do not wait.
+// View is an open view. Several goroutines may call its methods. Writes wait for each other; reads
+// do not wait for writes.
 type View struct {
 	path    string
 	rebuilt string
@@ -24,17 +24,16 @@ type View struct {
 	cursor  atomic.Uint64
 	readers *pool
 
-	writing chan *writer // has the writer while it is not in use
+	writing chan *writer // has the writer while no goroutine uses it
 	stopped context.Context
 	stop    context.CancelFunc
 	closing sync.Once
 	closed  error
 }
 
-// Open opens the view at path, whose folder must exist, or makes an empty one.
-// A file that is damaged, or of another version, is replaced by an empty one;
-// [View.Rebuilt] says so. One that was never a view is kept beside it, with
-// ".aside" added to its name.
+// Open opens the view at path, or creates an empty one. The folder must exist. A file that is
+// damaged or has another version is replaced by an empty view: see [View.Rebuilt]. A file that is
+// not a view is renamed, with ".aside" added to its name.
 func Open(ctx context.Context, path string) (*View, error) {
 	v := &View{path: path, writing: make(chan *writer, 1)}
 	w, err := v.open(ctx)
@@ -54,7 +53,7 @@ func Open(ctx context.Context, path string) (*View, error) {
 	return v, nil
 }
 
-// open makes one attempt at opening the file.
+// open tries once to open the file.
 func (v *View) open(ctx context.Context) (*writer, error) {
 	if err := touch(v.path); err != nil {
 		return nil, err
@@ -101,12 +100,10 @@ func (v *View) load(c *sqlite.Conn) (*writer, error) {
 	return w, nil
 }
 
-// Cursor returns the sequence of the log up to which everything is in the view.
-// That of a new one is 0.
+// Cursor returns the number of the log entry up to which the view is complete; 0 for a new view.
 func (v *View) Cursor() uint64 { return v.cursor.Load() }
 
-// Rebuilt returns why the file that Open found was replaced by an empty one. It is
-// empty if the file was opened as it was, or there was none.
+// Rebuilt returns why Open replaced the file by an empty view; "" if it did not.
 func (v *View) Rebuilt() string { return v.rebuilt }
 
 // Close interrupts reads and writes, waits for them, and closes the file.
@@ -115,7 +112,7 @@ func (v *View) Close() error {
 		v.stop()
 		err := v.readers.close()
 		w := <-v.writing
-		// Last, because the last connection moves the log into the file.
+		// Close the writer last: the last connection copies the write-ahead log to the file.
 		v.closed = wrap(v.stopped, "close", errors.Join(err, w.conn.Close()))
 	})
 	return v.closed
@@ -128,11 +125,10 @@ func (v *View) live(ctx context.Context) (context.Context, context.CancelFunc) {
 	return ctx, func() { detach(); cancel(nil) }
 }
 
-// busy is how long a connection waits for another process, such as a backup, to
-// let go of the file.
+// busy is how long a connection waits for another process, such as a backup, to unlock the file.
 const busy = 5 * time.Second
 
-// versionError says that the file has another format than ours.
+// versionError says that the file is not a view, or has another version.
 type versionError struct{ app, version int64 }
 
 func (e *versionError) Error() string {
@@ -146,8 +142,8 @@ func (e *versionError) Error() string {
 	}
 }
 
-// checkVersion reads whose file it is and what format it has. A file without
-// content is a new view.
+// checkVersion returns a versionError if the file is not a view or has another version. An empty
+// file is a new view.
 func checkVersion(c *sqlite.Conn) error {
 	var found [3]int64
 	for i, q := range [...]string{
@@ -164,7 +160,7 @@ func checkVersion(c *sqlite.Conn) error {
 	return &versionError{found[0], found[1]}
 }
 
-// unusable says why a file has to be replaced, or "" if it need not be.
+// unusable returns why a file must be replaced after an error; "" if the error has another cause.
 func unusable(err error) string {
 	v, other := errors.AsType[*versionError](err)
 	code := sqlite.ErrCode(err)
@@ -183,8 +179,8 @@ func unusable(err error) string {
 	return ""
 }
 
-// touch makes the file, so that only its owner can read it: SQLite would ask the
-// umask. Its log gets the same mode from SQLite.
+// touch creates the file if it does not exist, readable only for its owner: SQLite would use the
+// umask. SQLite gives the write-ahead log the same mode.
 func touch(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -193,8 +189,8 @@ func touch(path string) error {
 	return f.Close()
 }
 
-// putAway removes a file that can't be used. One that does not look like ours is
-// kept under another name: a mistyped path must not cost anybody a file.
+// putAway removes a file that can't be used. A file that does not look like a view is renamed
+// instead: a wrong path must not delete a file of the user.
 func putAway(path string) error {
 	ours := looksOurs(path)
 	for _, suffix := range [...]string{"", "-wal", "-shm"} {
@@ -211,7 +207,7 @@ func putAway(path string) error {
 	return nil
 }
 
-// looksOurs looks for our number at its place in the header of the file.
+// looksOurs reports whether the header of the file has our application id.
 func looksOurs(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -225,7 +221,7 @@ func looksOurs(path string) bool {
 	return string(header[68:]) == "tidv"
 }
 
-// maxReaders bounds the memory of reading: a megabyte of cache each.
+// maxReaders limits the connections of readers, and so their memory: each has a megabyte of cache.
 const maxReaders = 4
 
 // pool has the connections of readers, opened when they are first needed.
@@ -236,10 +232,11 @@ type pool struct {
 	idle  []*sqlite.Conn
 }
 
-// get waits for a connection. It is interrupted when ctx ends.
+// get waits for a free connection and returns it. When ctx ends, get fails and queries on the
+// connection are interrupted.
 func (p *pool) get(ctx context.Context) (*sqlite.Conn, error) {
-	// First, so that a pool that was closed gives out nothing: select may choose
-	// either of two that are ready.
+	// Check the context first, so that a closed pool returns no connection: if both cases of
+	// the select are ready, it may choose any.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -285,7 +282,8 @@ func (p *pool) put(c *sqlite.Conn) {
 	<-p.slots
 }
 
-// close waits for all readers. The contexts of those to come have ended.
+// close waits for all readers and closes their connections. The contexts of later readers have
+// ended.
 func (p *pool) close() error {
 	for range maxReaders {
 		p.slots <- struct{}{}

@@ -9,20 +9,21 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// writer is the one connection that writes, and what it knows of the file. It
-// belongs to the goroutine that received it from View.writing.
+// writer is the only connection that writes, with cached data of the file. Only the goroutine that
+// received it from View.writing may use it.
 type writer struct {
 	conn    *sqlite.Conn
 	names   *names
-	added   []int64 // names of this transaction
+	added   []int64 // numbers of the names that were added in this transaction
 	cursor  uint64
-	indexed int64 // the last place whose words are indexed; those in stale are not
+	indexed int64 // runs up to this place are indexed, except those in the table stale
 
-	// crowded has the homes of runs that were put aside: what is there, or is
-	// free there, says nothing about them.
+	// crowded has the homes of runs that were put aside. A run with such a home must be
+	// looked up in the table aside.
 	crowded map[int64]bool
 
-	// The place from which the last free one was sought, and where to go on.
+	// sought is the argument of the last call of free, and found the place after its result:
+	// the next call with the same argument begins there.
 	sought, found int64
 
 	buf []byte
@@ -33,8 +34,7 @@ func newWriter(c *sqlite.Conn, n *names) (*writer, error) {
 	return w, w.load()
 }
 
-// load reads what the writer keeps in memory, and in passing a bit of everything
-// that a damaged file could fail at.
+// load reads the cached data. It also reads a little of each table, to detect a damaged file early.
 func (w *writer) load() error {
 	cursor, err := queryInt(w.conn, fmt.Sprintf("SELECT value FROM meta WHERE key=%d", metaCursor))
 	if err != nil {
@@ -72,7 +72,8 @@ func (w *writer) load() error {
 	return nil
 }
 
-// write calls f in a transaction: all of it is done, or nothing.
+// write calls f in a transaction, which is rolled back if f fails. op is the name of the operation,
+// for errors.
 func (v *View) write(ctx context.Context, op string, f func(*writer) error) error {
 	ctx, cancel := v.live(ctx)
 	defer cancel()
@@ -108,7 +109,7 @@ func (w *writer) transact(f func(*writer) error) error {
 	if err == nil {
 		return nil
 	}
-	// The context may have ended, and the transaction has to as well.
+	// The transaction must be ended even if the context has ended.
 	w.conn.SetInterrupt(nil)
 	if !w.conn.AutocommitEnabled() {
 		if undo := exec(w.conn, "ROLLBACK"); undo != nil {
@@ -120,8 +121,8 @@ func (w *writer) transact(f func(*writer) error) error {
 	return err
 }
 
-// Write puts and deletes runs and moves the cursor, all in one transaction. The
-// cursor can't go back.
+// Write writes a batch in one transaction. It fails if the cursor of the batch is less than the
+// current one.
 func (v *View) Write(ctx context.Context, b Batch) error {
 	return v.write(ctx, "write", func(w *writer) error {
 		if b.Cursor < w.cursor {
@@ -145,9 +146,9 @@ func (v *View) Write(ctx context.Context, b Batch) error {
 	})
 }
 
-// Expire deletes up to most runs that are in one of the states and ended before a
-// time, and gives room back to the disk. It returns how many it deleted: fewer
-// than most means that none is left. Each of its transactions is short.
+// Expire deletes up to most runs that are in one of the states and ended before a time, and may
+// shrink the file. It returns how many it deleted: fewer than most means that none is left. It
+// uses several short transactions.
 func (v *View) Expire(ctx context.Context, states []string, before time.Time, most int) (deleted int, err error) {
 	e := expiry{states: states, before: before, reached: map[pair]int64{}}
 	for more := true; more && deleted < most; {
@@ -167,8 +168,8 @@ func (v *View) Expire(ctx context.Context, states []string, before time.Time, mo
 	return deleted, v.shrink(ctx)
 }
 
-// shrink gives free pages back to the disk, some at a time, if they are more
-// than an eighth of the file. Fewer are soon used again.
+// shrink removes some free pages from the file, if they are more than an eighth of it. Fewer pages
+// are soon used again.
 func (v *View) shrink(ctx context.Context) error {
 	return v.write(ctx, "shrink", func(w *writer) error {
 		pages, err := queryInt(w.conn, "PRAGMA page_count")
@@ -183,10 +184,10 @@ func (v *View) shrink(ctx context.Context) error {
 	})
 }
 
-// Index makes up to most runs searchable that were written since it was called
-// last, and returns how many it did: fewer means that none is left. It
-// is for the writer's idle moments, as it takes several times as long as writing
-// the run. Each of its transactions is short.
+// Index indexes up to most runs that are not indexed yet, so that searches find them. It returns
+// how many it indexed: fewer than most means that none is left. Call it when there is nothing to
+// write, because indexing a run takes several times as long as writing it. It uses several short
+// transactions.
 func (v *View) Index(ctx context.Context, most int) (done int, err error) {
 	for done < most {
 		want, n := min(most-done, indexStep), 0
@@ -204,18 +205,18 @@ func (v *View) Index(ctx context.Context, most int) (done int, err error) {
 	return done, nil
 }
 
-// expireStep is how many runs are looked at in one transaction.
+// expireStep is how many runs Expire reads in one transaction.
 const expireStep = 256
 
-// expiry is the state of one Expire. It walks the runs of each workflow and state
-// in order of creation, as none can have ended before it was created.
+// expiry is the state of one call of Expire. It reads the runs of each workflow and state in order
+// of creation, and stops at the time before: a run that was created later can't have ended before.
 type expiry struct {
 	states  []string
 	before  time.Time
-	reached map[pair]int64
+	reached map[pair]int64 // place of the last run that was read; maxPlace if there are no more
 }
 
-// step looks at up to most runs, and reports whether there may be more.
+// step reads up to most runs and deletes those that have expired. more is false if all were read.
 func (e *expiry) step(w *writer, most int) (deleted int, more bool, err error) {
 	all, err := pairs(w.conn)
 	if err != nil {
@@ -235,7 +236,7 @@ func (e *expiry) step(w *writer, most int) (deleted int, more bool, err error) {
 	return 0, false, nil
 }
 
-// walk does a step in the runs of one workflow and state.
+// walk is step for the runs of one workflow and state. It returns the number of deleted runs.
 func (e *expiry) walk(w *writer, p pair, most int) (int, error) {
 	var ids []string
 	seen, last := 0, e.reached[p]
