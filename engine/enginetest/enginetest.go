@@ -8,8 +8,8 @@
 //		}
 //	}
 //
-// Hours of backoff pass in microseconds. A workflow may only call fakes that
-// wait with package time and channels; sockets do not use virtual time.
+// Hours of backoff pass in microseconds. The steps must call only fakes that wait with package
+// time and channels: virtual time does not work with sockets.
 package enginetest
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
-// Run runs a workflow to its outcome in virtual time, and returns the run with
+// Run starts a run of the workflow in virtual time, waits until it has ended, and returns it with
 // its whole history. A dead run does not fail the test: check State.
 func Run(t *testing.T, w *engine.Workflow, input any, opts ...engine.StartOption) (run *engine.Info) {
 	t.Helper()
@@ -35,8 +35,8 @@ func Run(t *testing.T, w *engine.Workflow, input any, opts ...engine.StartOption
 	return run
 }
 
-// Test calls f with an engine in virtual time. It returns when f and everything
-// that f has started have ended.
+// Test calls f with an engine in virtual time that has the given workflows. It returns when f and all
+// goroutines that f has started have ended.
 func Test(t *testing.T, f func(t *testing.T, e *Engine), workflows ...*engine.Workflow) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +76,7 @@ func (e *Engine) close() {
 	}
 }
 
-// Run starts a run and waits for its outcome.
+// Run starts a run and waits until it has ended. An error of the engine fails the test.
 func (e *Engine) Run(w *engine.Workflow, input any, opts ...engine.StartOption) *engine.Info {
 	e.t.Helper()
 	s, err := e.Start(e.t.Context(), w, input, opts...)
@@ -90,10 +90,9 @@ func (e *Engine) Run(w *engine.Workflow, input any, opts ...engine.StartOption) 
 	return run
 }
 
-// Crash ends the engine like the end of the process, and opens it again on the
-// stored log: attempts in progress are lost. If workflows are given, the new
-// process has those instead. Handlers must end when their context ends, because
-// they still run in this process.
+// Crash stops the engine as if its process were killed, and opens it again with the stored log:
+// running attempts are lost. If workflows are given, they replace those of the engine. Handlers must
+// return when their context ends, because they still run in this process.
 func (e *Engine) Crash(workflows ...*engine.Workflow) {
 	e.t.Helper()
 	now, cancel := context.WithCancel(context.Background())
@@ -108,7 +107,7 @@ func (e *Engine) Crash(workflows ...*engine.Workflow) {
 	e.open()
 }
 
-// Waits returns the waits after the attempts of a step, in order.
+// Waits returns the delays after the attempts of a step, in order.
 func Waits(run *engine.Info, step string) (waits []time.Duration) {
 	for _, s := range run.Steps {
 		if s.Name != step {

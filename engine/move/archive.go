@@ -16,8 +16,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// writeArchives writes the archives of the target. They come before the states: a state
-// must have the definitions that its archives are read with.
+// writeArchives writes the archives of the target. It must run before the snapshots are written,
+// because it adds the definitions of archived runs to them.
 func (m *mover) writeArchives(ctx context.Context) error {
 	zip := store.NewEncoder(nil)
 	packers := make([]packer, len(m.to.leases))
@@ -43,7 +43,7 @@ func (m *mover) writeArchives(ctx context.Context) error {
 	return nil
 }
 
-// countArchives counts the finished runs that are in archives.
+// countArchives counts the finished runs in the archives of the source, and writes nothing.
 func (m *mover) countArchives(ctx context.Context) error {
 	return m.readArchives(ctx, func(int, *machine.Run, *machine.Machine) error { return nil })
 }
@@ -55,7 +55,8 @@ type archive struct {
 	newest int64
 }
 
-// addRun adds a run to a shard of the target. known has the definition of the run.
+// addRun is a function that adds a run to a shard of the target. known has the definition of the
+// run.
 type addRun func(shard int, r *machine.Run, known *machine.Machine) error
 
 // readArchives reads the archives of the source, oldest first.
@@ -64,7 +65,7 @@ func (m *mover) readArchives(ctx context.Context, add addRun) error {
 	for i, f := range m.source {
 		for _, name := range f.Archives {
 			a := archive{shard: i, name: name}
-			_, a.newest, _ = store.ParseArchiveName(name) // it is for the order alone
+			_, a.newest, _ = store.ParseArchiveName(name) // it only affects the order
 			list = append(list, a)
 		}
 	}
@@ -80,10 +81,11 @@ func (m *mover) readArchives(ctx context.Context, add addRun) error {
 	return nil
 }
 
-// readArchive reads an archive. Runs that the state has too are left out.
+// readArchive calls add with the runs of an archive. It skips runs that are also in the state or in
+// a previous archive.
 func (m *mover) readArchive(ctx context.Context, a archive, seen *recent, add addRun) error {
 	known := m.source[a.shard].Machine
-	var refused error // of the target: it says nothing about the archive
+	var refused error // error of the target, to be distinguished from errors of the archive
 	err := store.ReadArchive(ctx, m.from.readers[a.shard], a.name, known, func(r *machine.Run) error {
 		shard := m.layout.OfRun(r)
 		if _, there := m.parts[shard].Run(r.ID); there || !seen.add(r.ID) {
@@ -100,7 +102,7 @@ func (m *mover) readArchive(ctx context.Context, a archive, seen *recent, add ad
 	case err == nil || refused != nil:
 		return refused
 	case m.from.leases == nil && errors.Is(err, journal.ErrNoBlob):
-		return nil // its owner has removed it meanwhile: its runs were kept long enough
+		return nil // the owner has deleted it meanwhile, because its runs were kept long enough
 	case m.opts.LeaveUnreadable && ctx.Err() == nil && (errors.Is(err, machine.ErrEncoding) || errors.Is(err, journal.ErrDamaged)):
 		m.moved.Unreadable = append(m.moved.Unreadable, a.name)
 		return nil
@@ -108,8 +110,8 @@ func (m *mover) readArchive(ctx context.Context, a archive, seen *recent, add ad
 	return m.from.wrap(a.shard, fmt.Errorf("archive %s: %w", a.name, err))
 }
 
-// recent has the ids of the runs in the last archives of a shard. If a process ended
-// between an archive and its snapshot, the next archive has the same runs again.
+// recent has the ids of the runs in the last three archives of a shard. If a process ended after it
+// wrote an archive and before it wrote the snapshot, the next archive has the same runs again.
 type recent [3]map[machine.ID]bool
 
 func (r *recent) next() {
@@ -117,7 +119,7 @@ func (r *recent) next() {
 	r[0] = map[machine.ID]bool{}
 }
 
-// add adds a run, unless it is known.
+// add adds the id of a run. It returns false if the id is known.
 func (r *recent) add(id machine.ID) bool {
 	for _, known := range r {
 		if known[id] {
@@ -128,8 +130,8 @@ func (r *recent) add(id machine.ID) bool {
 	return true
 }
 
-// archiveSpan is the longest time between the ends of two runs in an archive, and so
-// how much longer than wanted the older one may be kept.
+// archiveSpan is the longest time, in nanoseconds, between the ends of two runs in an archive. An
+// archive is deleted as a whole, so a run may be kept for this much longer than its retention.
 const archiveSpan = int64(24 * time.Hour)
 
 // packer writes the archives of a shard of the target.
@@ -137,17 +139,17 @@ type packer struct {
 	lease journal.Lease
 	seq   uint64
 	zip   *zstd.Encoder
-	room  int // of an archive, in bytes
+	room  int // compressed size of a full archive, in bytes
 
-	runs           []byte // of a frame that is not full
-	data           []byte // frames, compressed
-	oldest, newest int64  // ends of them
-	named          int64  // end that the last archive has in its name, in seconds
+	runs           []byte // encoded runs of the next frame
+	data           []byte // compressed frames
+	oldest, newest int64  // earliest and latest end of the runs of the archive
+	named          int64  // the end, in Unix seconds, in the name of the last archive
 
 	seed   maphash.Seed
-	count  int // runs
-	sum    uint64
-	stored int64 // bytes
+	count  int    // number of runs
+	sum    uint64 // checksum of the runs
+	stored int64  // bytes written
 }
 
 func (p *packer) add(ctx context.Context, r *machine.Run) error {
@@ -172,8 +174,8 @@ func (p *packer) add(ctx context.Context, r *machine.Run) error {
 	return nil
 }
 
-// endFrame compresses a frame. Each is compressed by itself: an encoder for each shard would
-// take more memory than all that is gathered.
+// endFrame compresses the collected runs as a frame. All shards share one encoder, which compresses
+// each frame separately: an encoder for each shard would need too much memory.
 func (p *packer) endFrame() {
 	if len(p.runs) > 0 {
 		p.data = p.zip.EncodeAll(machine.AppendArchive(nil, p.runs), p.data)
@@ -181,7 +183,7 @@ func (p *packer) endFrame() {
 	}
 }
 
-// flush stores an archive. None of a shard has the name of another.
+// flush stores the collected frames as an archive, with a name that is unique in the shard.
 func (p *packer) flush(ctx context.Context) error {
 	if p.endFrame(); len(p.data) == 0 {
 		return nil

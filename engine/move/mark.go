@@ -17,27 +17,27 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// The blobs by which logs know of a move.
+// The names of the blobs that mark the logs of a move.
 const (
-	movedBlob  = "moved"  // in a source: it was moved
-	movingBlob = "moving" // in a target: it is not complete
-	originBlob = "origin" // in a source: how targets know it again
+	movedBlob  = "moved"  // in a source: everything was moved to a target
+	movingBlob = "moving" // in a target: the move is not complete
+	originBlob = "origin" // in a source: has an id by which a target recognises the source
 )
 
-// mark is the content of such a blob.
+// mark is the content of these blobs.
 type mark struct {
-	ID     string    `json:"id"`     // of the move to a target, however often it is begun
-	Origin string    `json:"origin"` // which source it is
+	ID     string    `json:"id"`     // id of the move; the same if the move is repeated
+	Origin string    `json:"origin"` // id of the source
 	From   string    `json:"from"`
 	To     string    `json:"to"`
 	At     time.Time `json:"at"`
 	Seq    uint64    `json:"seq,omitempty"` // the last entry that was moved
 }
 
-// MovedError says that everything in a log was moved to another one.
+// MovedError says that everything in a log was moved to another log.
 type MovedError struct {
-	To string
-	At time.Time
+	To string    // name of the other log
+	At time.Time // when it was moved
 }
 
 // Error implements error.
@@ -47,8 +47,8 @@ func (e *MovedError) Error() string {
 
 // MovingError says that a log is the target of a move that is not complete.
 type MovingError struct {
-	From string
-	At   time.Time
+	From string    // name of the source
+	At   time.Time // when the move began
 }
 
 // Error implements error.
@@ -56,8 +56,8 @@ func (e *MovingError) Error() string {
 	return fmt.Sprintf("a move from %s to here began on %s and is not complete; repeat it", e.From, e.At.Format(time.RFC3339))
 }
 
-// Check fails with a [*MovedError] or a [*MovingError] if no engine may open the log,
-// because it was moved or is being filled.
+// Check returns a [*MovedError] if the log was moved to another one, and a [*MovingError] if it is
+// the target of a move that is not complete. No engine may open such a log.
 func Check(ctx context.Context, lease journal.Reader) error {
 	moved, err := readMark(ctx, lease, movedBlob)
 	if err != nil {
@@ -76,7 +76,7 @@ func Check(ctx context.Context, lease journal.Reader) error {
 	return nil
 }
 
-// readMark returns a mark, or nil if there is none.
+// readMark returns the mark with this name; nil if there is none.
 func readMark(ctx context.Context, lease journal.Reader, name string) (*mark, error) {
 	in, err := lease.Get(ctx, name)
 	if errors.Is(err, journal.ErrNoBlob) {
@@ -97,7 +97,7 @@ func (k mark) put(ctx context.Context, lease journal.Lease, name string) error {
 	return lease.Put(ctx, name, func(out io.Writer) error { return json.NewEncoder(out).Encode(k) })
 }
 
-// marks returns the marks of all shards.
+// marks returns the mark with this name of each shard; nil for shards without it.
 func (s *side) marks(ctx context.Context, name string) (list []*mark, err error) {
 	for i, l := range s.leases {
 		k, err := readMark(ctx, l, name)
@@ -109,8 +109,8 @@ func (s *side) marks(ctx context.Context, name string) (list []*mark, err error)
 	return list, nil
 }
 
-// checkBoth finds out what earlier attempts have left, and whether the two logs can be the
-// source and the target.
+// checkBoth checks that the two logs can be the source and the target of a move, and finds the marks
+// of earlier attempts at the same move.
 func (m *mover) checkBoth(ctx context.Context) error {
 	if err := m.identify(ctx); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (m *mover) checkBoth(ctx context.Context) error {
 	}
 	for i, k := range begun {
 		if k != nil {
-			continue // its contents are of an earlier attempt
+			continue // its content is from an earlier attempt, and will be removed
 		}
 		if err := m.checkEmpty(ctx, i); err != nil {
 			return err
@@ -146,11 +146,11 @@ func newTicket(o Options) mark {
 	return mark{ID: rand.Text(), Origin: rand.Text(), From: o.From, To: o.To, At: time.Now()}
 }
 
-// identify finds out which source it is. It fails if one of the logs is part of another
-// move.
+// identify reads the id of the source, if it has one. It fails if the source is the target of
+// another move, or the target was moved to another log.
 func (m *mover) identify(ctx context.Context) error {
 	m.ticket = newTicket(m.opts)
-	// It is in the first shard, unless that was lost at an earlier attempt.
+	// The mark is in the first shard that was not lost at the first attempt.
 	origins, err := m.from.marks(ctx, originBlob)
 	if err != nil {
 		return err
@@ -177,9 +177,9 @@ func (m *mover) identify(ctx context.Context) error {
 
 func isThere(k *mark) bool { return k != nil }
 
-// isMarked reports whether the whole source was marked by an earlier attempt at this
-// move, which means that the target was complete then, and nothing has been
-// recorded in the source since. A source that is moving elsewhere is an error.
+// isMarked reports whether an earlier attempt at this move has marked all shards of the source, and
+// nothing was appended to the source since then. If so, the target is complete. It fails if the
+// source was moved to another target.
 func (m *mover) isMarked(ctx context.Context) (bool, error) {
 	gone, err := m.from.marks(ctx, movedBlob)
 	if err != nil {
@@ -203,8 +203,8 @@ func (m *mover) isMarked(ctx context.Context) (bool, error) {
 	return all, nil
 }
 
-// isUntouched reports whether nothing was recorded in a shard of the source after
-// the entry, but by this move.
+// isUntouched reports whether a shard of the source has no entries after seq, except the fences of
+// this move.
 func (m *mover) isUntouched(ctx context.Context, shard int, seq uint64) (bool, error) {
 	first, _, err := m.from.leases[shard].Bounds(ctx)
 	if err != nil {
@@ -224,7 +224,7 @@ func (m *mover) isUntouched(ctx context.Context, shard int, seq uint64) (bool, e
 	return true, nil
 }
 
-// checkEmpty fails if there is anything in a shard of the target.
+// checkEmpty returns an error if a shard of the target is not empty.
 func (m *mover) checkEmpty(ctx context.Context, shard int) error {
 	s, err := store.Fold(ctx, m.to.leases[shard])
 	if err != nil {
@@ -241,7 +241,7 @@ func (m *mover) checkEmpty(ctx context.Context, shard int) error {
 	return nil
 }
 
-// contents lists what a shard has.
+// contents describes what a shard has, for the error of checkEmpty.
 func contents(t *machine.Tally, archives int) string {
 	var list []string
 	add := func(n int, what string) {

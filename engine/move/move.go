@@ -2,8 +2,8 @@
 // folder to a cluster, back, or to a cluster with another number of shards. It also copies
 // a cluster that is in use to a folder.
 //
-// It works on logs that no engine has open: see engine.Engine.Backup for a copy of a
-// folder that is in use.
+// [Move] needs logs that no engine has open. For a copy of a folder that is in use, see
+// engine.Engine.Backup.
 package move
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/tideover/tideover/engine/sqlitelog"
 )
 
-// Options says how a move is done.
+// Options has the settings of a move.
 type Options struct {
-	// From and To are what people call the two logs: a folder, the name of a
-	// cluster. They are stored and shown, and must have no secrets in them.
+	// From and To are the names of the two logs for messages: a folder, or the name of a
+	// cluster. They are stored and shown, and must not contain secrets.
 	From, To string
 
 	// Limited are the names of the workflows that have a limit of runs or attempts in
@@ -33,49 +33,49 @@ type Options struct {
 	// runs of such a workflow are in one shard.
 	Limited []string
 
-	// DryRun counts what would be moved, and writes nothing.
+	// DryRun only counts what would be moved, and writes nothing.
 	DryRun bool
 
-	// LeaveUnreadable leaves archives of finished runs behind that can't be read.
-	// Otherwise such an archive is an error.
+	// LeaveUnreadable skips damaged archives of finished runs. Without it, a damaged archive
+	// is an error.
 	LeaveUnreadable bool
 
-	// WithoutShards are shards of the source, a cluster, that are lost: what is in
-	// them is left out. A shard that can be read, or may be later, is an error.
+	// WithoutShards has the numbers of lost shards of a source that is a cluster: the move
+	// leaves them out. It fails if one of them can be read, or may become readable later.
 	WithoutShards []int
 
-	// Progress is called when the move is a step further. nil means no call.
+	// Progress is called after each shard or archive of a stage. It may be nil.
 	Progress func(Progress)
 }
 
-// Progress is how far a stage of a move is.
+// Progress says how far a stage of a move is.
 type Progress struct {
 	Stage string // read, archives, write, verify
-	Done  int    // shards, or archives
+	Done  int    // number of shards, or of archives in the stage archives
 	Total int
 }
 
-// Moved is what was moved, or would be.
+// Moved says what was moved, or what would be moved by a dry run.
 type Moved struct {
-	Runs       map[string]int `json:"runs"`     // by state
-	Archived   int            `json:"archived"` // those of them that were in archives
-	Orphans    int            `json:"orphans"`  // attempts that had not ended; they will be recorded as lost
+	Runs       map[string]int `json:"runs"`     // number of runs, by state
+	Archived   int            `json:"archived"` // number of these runs that were in archives
+	Orphans    int            `json:"orphans"`  // attempts that had not ended; they will count as lost
 	Keys       int            `json:"keys"`
 	Schedules  int            `json:"schedules"`
-	Bytes      int64          `json:"bytes"` // as stored in the target
+	Bytes      int64          `json:"bytes"` // size in the target
 	FromShards int            `json:"from_shards"`
 	ToShards   int            `json:"to_shards"`
-	Unreadable []string       `json:"unreadable,omitempty"` // archives that were left behind
-	LeftOut    []LeftOut      `json:"left_out,omitempty"`   // shards of the source
-	Stood      time.Duration  `json:"stood_ns"`             // how long neither log could be used
+	Unreadable []string       `json:"unreadable,omitempty"` // names of damaged archives that were skipped
+	LeftOut    []LeftOut      `json:"left_out,omitempty"`   // lost shards of the source
+	Stood      time.Duration  `json:"stood_ns"`             // downtime: how long no engine could use either log
 }
 
-// Move moves everything from one log to another. No process may use either meanwhile.
+// Move moves everything from one log to another. No process may use either log meanwhile.
 //
-// The target must be empty. It is read back and compared before the source is marked as
-// moved. No engine opens the target before that, or the source after it. Nothing is
-// removed from the source. Repeat a move that was interrupted, at any point: it begins
-// anew, or does what is left to do.
+// The target must be empty. Move reads the target back and compares it with the source, and only
+// then marks the source as moved. No engine can open the target before that, and no engine can open
+// the source after it. Nothing is deleted in the source. A move that was interrupted, at any point,
+// must be repeated: it starts again, or completes the rest.
 func Move(ctx context.Context, from, to journal.Log, opts Options) (_ Moved, err error) {
 	began := time.Now()
 	m := newMover(opts)
@@ -90,12 +90,12 @@ func Move(ctx context.Context, from, to journal.Log, opts Options) (_ Moved, err
 	return m.moved, nil
 }
 
-// Copy copies a cluster that is in use to a folder, and leaves the cluster as it is.
-// Shards that are lost are left out if without names them.
+// Copy copies a cluster that is in use to a folder, and does not change the cluster. It leaves out
+// the lost shards in without, and fails if one of them can be read or may become readable.
 func Copy(ctx context.Context, from journal.Cluster, dir string, without []int) (copied Moved, err error) {
 	if before, _ := os.ReadDir(dir); len(before) == 0 {
 		defer func() {
-			if err != nil { // half a copy must not be taken for one
+			if err != nil { // remove an incomplete copy
 				err = errors.Join(err, removeAllIn(dir))
 			}
 		}()
@@ -128,29 +128,29 @@ func removeAllIn(dir string) error {
 	return err
 }
 
-// mover is a move that goes on.
+// mover is a move in progress.
 type mover struct {
 	opts     Options
 	from, to side
-	ticket   mark   // by which both logs know the move
-	known    bool   // the source has its origin stored
-	arrived  bool   // everything is in the target, and the source is marked
-	advice   string // what to do if it fails now
+	ticket   mark   // mark that identifies the move in both logs
+	known    bool   // the source has its id stored already
+	arrived  bool   // an earlier attempt has filled the target and marked the source
+	advice   string // added to an error: the state of the logs and what to do
 
-	source  []*store.State
-	layout  *machine.Layout
-	parts   []*machine.Machine // what is to be in the shards of the target
+	source  []*store.State     // states of the source's shards
+	layout  *machine.Layout    // assigns runs to the shards of the target
+	parts   []*machine.Machine // states of the target's shards
 	seed    maphash.Seed
 	want    account
-	missing map[machine.Hash]bool // definitions that were not read back
+	missing map[machine.Hash]bool // definitions that were not found in the target yet
 	moved   Moved
 }
 
-// account is what must be the same on both sides.
+// account has counts and checksums that must be the same for source and target.
 type account struct {
 	state machine.Tally
-	runs  int    // in archives
-	sum   uint64 // of them
+	runs  int    // number of runs in archives
+	sum   uint64 // checksum of the runs in archives
 }
 
 func newMover(opts Options) *mover {
@@ -201,7 +201,7 @@ func (m *mover) run(ctx context.Context) error {
 	return nil
 }
 
-// copy copies a cluster that is in use. Nothing is stored in the cluster.
+// copy copies a cluster that is in use. It stores nothing in the cluster.
 func (m *mover) copy(ctx context.Context, from journal.Cluster) error {
 	if err := m.from.peek(ctx, from); err != nil {
 		return err

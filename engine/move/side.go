@@ -15,19 +15,19 @@ import (
 
 // side is one of the two logs of a move.
 type side struct {
-	what    string
-	shards  int              // of the log
-	numbers []int            // of the shards that are moved: all but the lost ones
-	leases  []journal.Lease  // of these; none if the log is only read
-	readers []journal.Reader // of these
-	last    []uint64         // entry of each shard, as far as this process knows
+	what    string           // "source" or "target"
+	shards  int              // number of shards of the log
+	numbers []int            // numbers of the shards that are moved: all except the lost ones
+	leases  []journal.Lease  // leases of the shards in numbers; nil if the log is only read
+	readers []journal.Reader // readers of the shards in numbers
+	last    []uint64         // number of the last entry of each shard in numbers
 
-	without []int           // shards that are to be left out
-	lost    []LeftOut       // shards that are left out
-	cluster journal.Cluster // nil if the log is no cluster
+	without []int           // shards that the caller wants to leave out
+	lost    []LeftOut       // shards that are left out, and why
+	cluster journal.Cluster // nil if the log is not a cluster
 }
 
-// lease takes all shards.
+// lease takes the leases of all shards, except those to leave out.
 func (s *side) lease(ctx context.Context, log journal.Log) error {
 	s.cluster, _ = log.(journal.Cluster)
 	s.shards = 1
@@ -54,7 +54,7 @@ func (s *side) lease(ctx context.Context, log journal.Log) error {
 	return nil
 }
 
-// leaseOne takes a shard.
+// leaseOne takes the lease of a shard.
 func (s *side) leaseOne(ctx context.Context, log journal.Log, n int) error {
 	l, err := log.Lease(ctx, n)
 	if errors.Is(err, journal.ErrLocked) {
@@ -72,7 +72,7 @@ func (s *side) leaseOne(ctx context.Context, log journal.Log, n int) error {
 	return nil
 }
 
-// peek opens all shards of a cluster for reading, and owns none.
+// peek opens all shards of a cluster for reading, without leases.
 func (s *side) peek(ctx context.Context, log journal.Cluster) error {
 	s.shards = log.Shards()
 	if err := s.checkWithout(); err != nil {
@@ -94,7 +94,7 @@ func (s *side) peek(ctx context.Context, log journal.Cluster) error {
 	return nil
 }
 
-// holder returns the name of the process that has a shard, if that is known.
+// holder returns ": " and the name of the process that owns a shard; "" if it is not known.
 func holder(ctx context.Context, log journal.Log, shard int) string {
 	c, ok := log.(journal.Cluster)
 	if !ok {
@@ -122,16 +122,16 @@ func (s *side) release() error {
 	return errors.Join(errs...)
 }
 
-// wrap adds the shard at the index to an error.
+// wrap adds the shard to an error. at is an index of s.numbers.
 func (s *side) wrap(at int, err error) error { return s.wrapShard(s.numbers[at], err) }
 
 func (s *side) wrapShard(n int, err error) error {
 	return fmt.Errorf("shard %d of the %s: %w", n, s.what, err)
 }
 
-// fence records an entry that changes nothing. The log refuses it if another process has
-// recorded something, even if this process still counts on its lease. After it, a process
-// that has not read it can record nothing.
+// fence appends an entry without records. The append fails if another process has appended
+// something, even if this process still believes in its lease. After it, a process that has not
+// read the fence can't append anything.
 func (s *side) fence(ctx context.Context, shard int, move string) error {
 	var e machine.Entry
 	e.Reset(time.Now().UnixNano(), 0)
@@ -143,32 +143,33 @@ func (s *side) fence(ctx context.Context, shard int, move string) error {
 	return nil
 }
 
-// fenceID returns the id of the entry that is a fence of the move.
+// fenceID returns the id of the entry with this number that is a fence of the move.
 func fenceID(move string, seq uint64) journal.ID {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", move, seq))
 	return journal.ID(sum[:16])
 }
 
-// LeftOut is a shard that was not moved or copied, because it is lost.
+// LeftOut is a lost shard that was not moved or copied.
 type LeftOut struct {
 	Shard int    `json:"shard"`
 	Error string `json:"error"` // why it can't be read
 }
 
-// LostShardError says that a shard of a source with several can't be read, and that
-// this does not pass by itself.
+// LostShardError says that a shard of a source with several shards is damaged, so that trying again
+// does not help.
 type LostShardError struct {
 	Shard int
-	Err   error // why
+	Err   error // why the shard can't be read
 }
 
 // Error implements error.
 func (e *LostShardError) Error() string { return e.Err.Error() }
 
-// Unwrap returns why it can't be read.
+// Unwrap returns why the shard can't be read.
 func (e *LostShardError) Unwrap() error { return e.Err }
 
-// unreadable adds the shard to an error of reading, and whether it is lost.
+// unreadable adds the shard to a read error. It returns a LostShardError if the shard is damaged and
+// the source has other shards.
 func (s *side) unreadable(n int, err error) error {
 	wrapped := s.wrapShard(n, err)
 	if s.what == "source" && s.shards > 1 && store.IsDamage(err) {
@@ -177,11 +178,11 @@ func (s *side) unreadable(n int, err error) error {
 	return wrapped
 }
 
-// ErrNotLost says that a shard can't be left out of a move or a backup: it is there,
-// may be there later, or never was.
+// ErrNotLost says that a shard can't be left out of a move or a backup: it can be read, may become
+// readable later, or does not exist.
 var ErrNotLost = errors.New("can't be left out")
 
-// checkWithout fails if a shard that is to be left out is not there, or if all are.
+// checkWithout returns an error if a shard to leave out does not exist, or if no shard would be left.
 func (s *side) checkWithout() error {
 	s.without = slices.Compact(slices.Sorted(slices.Values(s.without)))
 	for _, n := range s.without {
@@ -198,7 +199,7 @@ func (s *side) checkWithout() error {
 	return nil
 }
 
-// leaveOutLeased leaves out a shard, and keeps its lease meanwhile.
+// leaveOutLeased leaves out a shard. It holds the lease while it checks that the shard is lost.
 func (s *side) leaveOutLeased(ctx context.Context, log journal.Log, n int) error {
 	l, err := log.Lease(ctx, n)
 	if err != nil {
@@ -207,8 +208,9 @@ func (s *side) leaveOutLeased(ctx context.Context, log journal.Log, n int) error
 	return errors.Join(s.leaveOut(ctx, n, l, nil), l.Release())
 }
 
-// leaveOut leaves out a shard, if it is lost. A mistake would cost all that is in it, so a
-// shard that can be read, or may be when servers are back, is not left out.
+// leaveOut notes that a shard is left out, if it is lost. r and err are the result of opening it. It
+// fails if the shard can be read, or may become readable when servers are back: leaving it out would
+// lose its data.
 func (s *side) leaveOut(ctx context.Context, n int, r journal.Reader, err error) error {
 	if err == nil {
 		var state *store.State

@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// foldPolicy is for a log that is in use: what was about to be read may have been
-// cut off, because there is a newer snapshot.
+// foldPolicy is the retry policy of reading a log. If the log is in use, its owner may truncate
+// entries while they are being read; then there is a newer snapshot to begin with.
 var foldPolicy = retry.Must("fixed(1s) attempts=5")
 
 // read reads the source, and distributes its state over the shards of the target.
@@ -52,8 +52,8 @@ func (m *mover) read(ctx context.Context) error {
 	return err
 }
 
-// plan returns where everything will be. In a cluster that also decides where runs will
-// be that are started later.
+// plan returns the layout of the target. If the target is a cluster, it also stores for each workflow
+// in which shards its runs are, which applies to later starts too.
 func (m *mover) plan(ctx context.Context, from []*machine.Machine) (*machine.Layout, error) {
 	layout := machine.NewLayout(len(m.to.leases), from...)
 	limited := map[string]bool{}
@@ -65,7 +65,7 @@ func (m *mover) plan(ctx context.Context, from []*machine.Machine) (*machine.Lay
 			var s struct {
 				Workflow string `json:"workflow"`
 			}
-			_ = json.Unmarshal(stored.Data, &s) // as the engine has written it
+			_ = json.Unmarshal(stored.Data, &s) // can't fail: the engine wrote it
 			layout.Starts(stored.Name, s.Workflow)
 		}
 	}
@@ -87,8 +87,8 @@ func (m *mover) plan(ctx context.Context, from []*machine.Machine) (*machine.Lay
 	return layout, nil
 }
 
-// prepare makes the target a log that no engine opens, and removes what an earlier
-// attempt has left there.
+// prepare marks the target, so that no engine opens it, and removes data of an earlier attempt from
+// it.
 func (m *mover) prepare(ctx context.Context) error {
 	if !m.known {
 		if err := m.ticket.put(ctx, m.from.leases[0], originBlob); err != nil {
@@ -110,7 +110,7 @@ func (m *mover) prepare(ctx context.Context) error {
 		if err := clearShard(ctx, l, m.to.last[i]); err != nil {
 			return m.to.wrap(i, err)
 		}
-		// Without it the removal of the others might not last.
+		// A truncation is durable only with the next append.
 		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
 			return err
 		}
@@ -118,8 +118,9 @@ func (m *mover) prepare(ctx context.Context) error {
 	return nil
 }
 
-// clearShard removes all that a shard has. The log then begins after its first entry: with
-// a snapshot that can't be read it must be damaged, and not empty.
+// clearShard removes all snapshots, archives and entries of a shard. After that the log does not
+// begin with its first entry: so if the new snapshot can't be read, the log counts as damaged and not
+// as empty.
 func clearShard(ctx context.Context, lease journal.Lease, last uint64) error {
 	blobs, err := lease.Blobs(ctx)
 	if err != nil {
@@ -148,13 +149,13 @@ func (m *mover) write(ctx context.Context) error {
 			return m.to.wrap(i, err)
 		}
 		m.moved.Bytes += size
-		m.parts[i] = nil // its memory is of use for reading it back
+		m.parts[i] = nil // free its memory for verify
 		m.reportProgress("write", i+1, len(m.to.leases))
 	}
 	return nil
 }
 
-// verify reads the target back, and compares it with what was in the source.
+// verify reads the target back and compares it with the source.
 func (m *mover) verify(ctx context.Context) error {
 	var got account
 	for i := range m.to.leases {
@@ -209,12 +210,13 @@ func (m *mover) verifyShard(ctx context.Context, shard int, got *account) error 
 	return nil
 }
 
-// seal marks the source, and then makes the target a log that engines open.
+// seal marks the source as moved, and then removes the mark of the target, so that engines can open
+// it.
 func (m *mover) seal(ctx context.Context) error {
 	m.advice = "; repeat the move to complete it, until then neither log can be relied on"
 	for i, l := range m.from.leases {
 		if m.arrived {
-			break // it is marked
+			break // the source is marked already
 		}
 		k := m.ticket
 		k.At, k.Seq = time.Now(), m.from.last[i]
@@ -222,9 +224,9 @@ func (m *mover) seal(ctx context.Context) error {
 			return m.from.wrap(i, err)
 		}
 	}
-	// Another process may have taken a shard over while this one slept. If it did so
-	// before the marks, it has recorded something, or can't after this; if it does so
-	// later, it sees the marks.
+	// Another process may have taken over a shard while this one was suspended. If that was
+	// before the marks, it has appended something and the fence fails, or the fence keeps it
+	// from appending. If it is later, that process reads the marks.
 	for i := range m.from.leases {
 		if err := m.from.fence(ctx, i, m.ticket.ID); err != nil {
 			return err
@@ -236,7 +238,7 @@ func (m *mover) seal(ctx context.Context) error {
 	}
 	for i, k := range begun {
 		if k == nil {
-			continue // an earlier attempt came that far, and an engine may use it
+			continue // an earlier attempt has removed the mark, and an engine may use the shard
 		}
 		if err := m.to.fence(ctx, i, m.ticket.ID); err != nil {
 			return err

@@ -12,13 +12,13 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// The epoch in the table is that of the latest lease. As long as it is ours,
-// no other owner has recorded anything, so the last sequence is known without
-// asking; and one statement that commits by itself is all that an append costs.
+// The table meta has the epoch of the latest lease. As long as that is our epoch, no other owner has
+// appended anything. So the number of the last entry is known without a query, and an append is a
+// single statement, which is its own transaction.
 const insert = "INSERT INTO log (seq, epoch, id, data) SELECT ?1, ?2, ?3, ?4 FROM meta WHERE epoch = ?2"
 
-// Append implements [journal.Lease]. A context that ends while the entry is
-// being recorded does not stop it.
+// Append implements [journal.Lease]. When the context ends while the entry is being written, the
+// write is not interrupted.
 func (l *leaseLog) Append(ctx context.Context, expected uint64, id journal.ID, data []byte) (seq uint64, err error) {
 	seq, err = l.append(ctx, expected, id, data)
 	if err != nil {
@@ -73,8 +73,8 @@ func (l *leaseLog) insert(conn *sqlite.Conn, seq uint64, id journal.ID, data []b
 	return seq, nil
 }
 
-// repeated answers an append that is not after the last entry: it is the repeat
-// of one under this lease that was recorded, or its caller is out of date.
+// repeated handles an append that does not follow the last entry. If the same append was stored
+// under this lease before, it returns its number. Otherwise the caller is out of date: ErrStale.
 func (l *leaseLog) repeated(conn *sqlite.Conn, expected, last uint64, id journal.ID) (uint64, error) {
 	stale := fmt.Errorf("%w: the last entry is %d", journal.ErrStale, last)
 	if expected > last {
@@ -98,14 +98,14 @@ func (l *leaseLog) repeated(conn *sqlite.Conn, expected, last uint64, id journal
 	return expected + 1, nil
 }
 
-// leaseLog is the log of a folder in the hands of its owner.
+// leaseLog has the methods of a lease for entries.
 type leaseLog struct {
 	lease       *lease
-	first, last atomic.Uint64 // written by the goroutine that has the turn of the writer
+	first, last atomic.Uint64 // numbers of the first and last entry; the goroutine that holds writer.turn sets them
 }
 
-// readBounds reads the bounds from the database: at the start, and after an append that
-// failed without saying whether it was recorded.
+// readBounds reads the numbers of the first and last entry from the database. It is called when the
+// lease is opened, and after a failed append that may have been stored.
 func (l *leaseLog) readBounds(conn *sqlite.Conn) error {
 	const query = "SELECT first, (SELECT max(seq) FROM log), (SELECT min(seq) FROM log) FROM meta"
 	var first, last, lowest int64
@@ -140,12 +140,12 @@ func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("bounds of %s: %w", l.lease.dir, err)
 	}
-	// In this order: last never falls, so it is never below first-1.
+	// Read first before last: last never decreases, so it is at least first-1.
 	first = l.first.Load()
 	return first, l.last.Load(), nil
 }
 
-// confirmBounds reads the bounds, after the appends before it have ended.
+// confirmBounds waits for its turn to write, and reads the bounds if they are unsure.
 func (l *leaseLog) confirmBounds(ctx context.Context) error {
 	if err := l.lease.lockChannel(ctx, l.lease.writer.turn); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (l *leaseLog) confirmBounds(ctx context.Context) error {
 	return l.readIfUnsure(conn)
 }
 
-// readIfUnsure reads the bounds if an append may or may not have been recorded.
+// readIfUnsure reads the bounds if a failed append may have been stored.
 func (l *leaseLog) readIfUnsure(conn *sqlite.Conn) error {
 	if !l.lease.writer.unsure.Load() {
 		return nil

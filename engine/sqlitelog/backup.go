@@ -13,12 +13,12 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// backupPages is how much is copied before the context is looked at again.
+// backupPages is how many pages are copied between two checks of the context.
 const backupPages = 256
 
-// Backup implements [journal.Backuper]. The folder must be empty or missing.
-// Appends go on meanwhile; blobs can't change until they are gathered. On the
-// same file system blobs are linked, not copied: they never change.
+// Backup implements [journal.Backuper]. The folder must be empty or not exist. Appends continue
+// during the backup. Changes of blobs wait until the blobs have been copied. On the same file system
+// blobs are hard-linked and not copied, because their content never changes.
 func (l *lease) Backup(ctx context.Context, dir string) error {
 	if err := l.backup(ctx, dir); err != nil {
 		return fmt.Errorf("back up %s to %s: %w", l.dir, dir, err)
@@ -44,7 +44,7 @@ func (l *lease) backup(ctx context.Context, dir string) (err error) {
 			clearTarget(dir, made)
 		}
 	}()
-	// A connection of its own: those of the readers are for short reads.
+	// Open a separate connection: those of the readers are for short reads.
 	conn, err := connectReader(l.path)
 	if err != nil {
 		return describe(l.path, err)
@@ -69,18 +69,18 @@ func makeTarget(dir string) (made bool, err error) {
 	return made, os.MkdirAll(filepath.Join(dir, "blobs"), 0o700)
 }
 
-// clearTarget removes a copy that was not finished.
+// clearTarget removes an incomplete copy. made says whether the backup created the folder.
 func clearTarget(dir string, made bool) {
 	for _, name := range []string{"log.db", "log.db.tmp", "log.db.tmp-journal", "blobs"} {
-		os.RemoveAll(filepath.Join(dir, name)) //nolint:errcheck // the error before says more
+		os.RemoveAll(filepath.Join(dir, name)) //nolint:errcheck // the error of the backup is the one to report
 	}
 	if made {
 		os.Remove(dir) //nolint:errcheck // as above
 	}
 }
 
-// copyAll copies the database as it is when the blobs are gathered. The name of
-// the database comes last: without it, the folder is not opened.
+// copyAll copies the blobs, and the database as it was at that moment. It renames the database to
+// log.db at the end: an incomplete copy can't be opened.
 func (l *lease) copyAll(ctx context.Context, conn *sqlite.Conn, dir string) error {
 	if err := l.lockChannel(ctx, l.changing); err != nil {
 		return err
@@ -103,8 +103,8 @@ func (l *lease) copyAll(ctx context.Context, conn *sqlite.Conn, dir string) erro
 	return os.Rename(tmp, filepath.Join(dir, "log.db"))
 }
 
-// gather starts the transaction that sees the database as it is now, and takes
-// the blobs that go with it: none is newer than the entries.
+// gather begins a read transaction and copies the blobs. The caller keeps blobs from changing, so no
+// blob is newer than the entries that the transaction sees.
 func (l *lease) gather(ctx context.Context, conn *sqlite.Conn, to string) error {
 	if err := sqlitex.ExecuteTransient(conn, "BEGIN", nil); err != nil {
 		return err
@@ -142,12 +142,13 @@ func copyFile(ctx context.Context, from, to string) error {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// copyPages copies what the transaction of conn sees.
+// copyPages copies the database, as the transaction of conn sees it, to a file.
 func (l *lease) copyPages(ctx context.Context, conn *sqlite.Conn, path string) (err error) {
-	if err := os.WriteFile(path, nil, 0o600); err != nil { // for the owner only
+	if err := os.WriteFile(path, nil, 0o600); err != nil { // readable only for the owner
 		return err
 	}
-	// It is synced when it is complete, and thrown away when it is not.
+	// No syncs are needed: the complete copy is synced at the end, and an incomplete one is
+	// removed.
 	to, err := connect(path, sqlite.OpenReadWrite, "synchronous = OFF", "journal_mode = OFF")
 	if err != nil {
 		return err

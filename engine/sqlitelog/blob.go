@@ -14,11 +14,11 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// tmpPrefix marks files that are being written; no blob's name starts with a dot.
+// tmpPrefix is the prefix of files that are being written. No name of a blob starts with a dot.
 const tmpPrefix = ".tmp-"
 
-// blobPath returns the file of a blob. A dot at the start would hide it or lead
-// out of the folder; one at the end is dropped by Windows.
+// blobPath returns the path of a blob's file, or an error if the name is not allowed. A dot at the
+// start would hide the file or lead out of the folder; Windows drops a dot at the end.
 func blobPath(dir, name string) (string, error) {
 	other := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
@@ -32,7 +32,7 @@ func blobPath(dir, name string) (string, error) {
 	return filepath.Join(dir, "blobs", name), nil
 }
 
-// leaseBlobs is the blobs of a folder in the hands of its owner.
+// leaseBlobs has the methods of a lease for blobs.
 type leaseBlobs struct{ lease *lease }
 
 // Put implements [journal.Lease].
@@ -56,13 +56,13 @@ func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer)
 	if err != nil {
 		return describe(dir, err)
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // gone if all went well, and swept later if not
+	defer os.Remove(f.Name()) //nolint:errcheck // after success it is renamed already; otherwise sweepBlobs removes it later
 	defer f.Close()
 	w := bufio.NewWriterSize(contextWriter{ctx, f}, 64<<10)
 	if err := errors.Join(write(w), w.Flush()); err != nil {
 		return describe(path, err)
 	}
-	// Also without full durability: a name may reach the disk before contents.
+	// Sync even without full durability: the name may reach the disk before the content.
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return describe(path, err)
 	}
@@ -74,7 +74,8 @@ func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer)
 	})
 }
 
-// changeBlobs makes a change that no backup sees half of.
+// changeBlobs calls change while no backup copies blobs, after checking that the lease is still
+// valid.
 func (b *leaseBlobs) changeBlobs(ctx context.Context, change func() error) error {
 	if err := b.lease.lockChannel(ctx, b.lease.changing); err != nil {
 		return err
@@ -84,7 +85,8 @@ func (b *leaseBlobs) changeBlobs(ctx context.Context, change func() error) error
 		return err
 	}
 	if b.lease.durability != Full {
-		// A snapshot must not outlive the entries that it was made of.
+		// Sync the entries first: after a power failure there must be no snapshot without the
+		// entries that it was made from.
 		if err := b.lease.lockChannel(ctx, b.lease.writer.turn); err != nil {
 			return err
 		}
@@ -159,8 +161,8 @@ func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// sweepBlobs removes what was being written when a process ended, and returns
-// how many blobs there are.
+// sweepBlobs removes files that were being written when a process ended, and returns the number of
+// blobs.
 func sweepBlobs(dir string) (stored int, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -178,7 +180,7 @@ func sweepBlobs(dir string) (stored int, err error) {
 	return stored, nil
 }
 
-// contextWriter stops a long write when its context ends.
+// contextWriter is a writer that fails when its context has ended.
 type contextWriter struct {
 	ctx context.Context
 	w   io.Writer

@@ -8,16 +8,16 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// checkpointEvery is how much is written to the write-ahead log before it is
-// copied to the database.
+// checkpointEvery is how many bytes are written to the write-ahead log before it is copied to the
+// database.
 const checkpointEvery = 4 << 20
 
-// checkpointer copies the write-ahead log to the database in the background, so
-// that no append pays for it. Most is copied while appends go on; only what
-// they have added since is copied in a turn of the writer's, and with no reader
-// about: the log starts over only when nothing in it is left to copy or in use.
+// checkpointer copies the write-ahead log to the database in the background, so that appends do not
+// have to. It copies most of the log while appends continue. Then it waits until no reader uses the
+// log, holds the writer's turn, and copies the rest: only then can the log start from the beginning
+// again.
 type checkpointer struct {
-	written atomic.Int64 // roughly, since the last time
+	written atomic.Int64 // approximate bytes written since the last checkpoint
 	wake    chan struct{}
 	done    chan struct{}
 	group   sync.WaitGroup
@@ -30,7 +30,8 @@ func (c *checkpointer) stop() {
 	c.group.Wait()
 }
 
-// wrote counts what a change adds: its data, and the page or two around it.
+// wrote counts the bytes that a change adds to the write-ahead log: its n bytes of data, and about
+// two pages. It wakes the checkpointer when there are enough.
 func (c *checkpointer) wrote(n int) {
 	if c.written.Add(int64(n)+2*pageSize) < checkpointEvery {
 		return
@@ -47,7 +48,7 @@ func (c *checkpointer) run(w *writer, r readers) {
 		select {
 		case <-c.done:
 			if conn != nil {
-				conn.Close() //nolint:errcheck // the writer's says more
+				conn.Close() //nolint:errcheck // an error matters only for the writer's connection
 			}
 			return
 		case <-c.wake:
@@ -56,21 +57,21 @@ func (c *checkpointer) run(w *writer, r readers) {
 	}
 }
 
-// checkpoint returns the connection to go on with. An error is not reported:
-// nothing is lost by it, it is tried again, and what is behind it, like a full
-// disk, meets the appends too.
+// checkpoint makes a checkpoint and returns the connection for the next one; nil after an error. An
+// error is not reported: no data is lost, the checkpoint is tried again later, and a cause such as a
+// full disk makes appends fail too.
 func (c *checkpointer) checkpoint(conn *sqlite.Conn, w *writer, r readers) *sqlite.Conn {
 	defer c.written.Store(0)
 	if w.unsynced.Load() {
-		return conn // the log must be rewritten before it is copied
+		return conn // a sync has failed: rewriteWAL must come first
 	}
 	var err error
 	if conn == nil {
 		if conn, err = connectWriter(w.path, w.durability); err != nil {
 			return nil
 		}
-		// A backup reads for long. It is better to try again later than to let
-		// appends wait for it.
+		// A backup may read for a long time. Fail and try again later: appends must not wait
+		// for it.
 		conn.SetBusyTimeout(time.Millisecond)
 	}
 	if err = pragma(conn, "wal_checkpoint(PASSIVE)"); err == nil {
@@ -78,14 +79,14 @@ func (c *checkpointer) checkpoint(conn *sqlite.Conn, w *writer, r readers) *sqli
 	}
 	if err != nil {
 		w.noteFailedSync(err)
-		conn.Close() //nolint:errcheck // see above
+		conn.Close() //nolint:errcheck // the first error is the one that counts
 		return nil
 	}
 	return conn
 }
 
-// restart copies the rest and lets the log start over. Appends wait only when
-// the readers have gone.
+// restart copies the rest of the log and lets it start from the beginning again. It waits for the
+// readers first, and only then makes appends wait.
 func (c *checkpointer) restart(conn *sqlite.Conn, w *writer, r readers) error {
 	for range maxReaders {
 		select {

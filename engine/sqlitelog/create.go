@@ -14,12 +14,13 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// markerName is the file that says that the folder has a log. A folder without log.db is
-// new only if it has no marker either.
+// markerName is the name of a file that says that the folder has a log. A folder without log.db is
+// new only if it does not have this file either.
 const markerName = "log.created"
 
-// prepareFiles makes what is missing in the folder and removes what an earlier owner did
-// not finish. It returns what shows that the folder has had a log.
+// prepareFiles creates missing files of the folder and removes incomplete ones of an earlier owner.
+// It fails if the folder has had a log and log.db is missing or empty. It returns the traces of a
+// log that the folder had before.
 func prepareFiles(dir, path string) (traces []string, err error) {
 	blobs := filepath.Join(dir, "blobs")
 	if err := makeDir(blobs); err != nil {
@@ -40,20 +41,20 @@ func prepareFiles(dir, path string) (traces []string, err error) {
 	return nil, createDatabase(dir, path)
 }
 
-// CheckFolder returns an error if the folder has had a log and has lost it. It changes
-// nothing.
+// CheckFolder returns an error if the folder has had a log, and log.db is missing or empty. It does
+// not change the folder.
 func CheckFolder(dir string) error {
 	path := filepath.Join(dir, "log.db")
 	size, err := fileSize(path)
 	if err != nil || size > 0 {
 		return err
 	}
-	blobs, _ := filepath.Glob(filepath.Join(dir, "blobs", "[^.]*")) // the pattern is right
+	blobs, _ := filepath.Glob(filepath.Join(dir, "blobs", "[^.]*")) // fails only for a wrong pattern
 	return refuseNew(path, whyNew(size), tracesOfLog(dir, len(blobs)))
 }
 
-// refuseNew returns an error if the folder has had a log: a new one would hide that
-// everything is gone.
+// refuseNew returns an error if there are traces of an earlier log: a new log would hide that the
+// data is lost. why says what is wrong with log.db.
 func refuseNew(path, why string, traces []string) error {
 	if len(traces) == 0 {
 		return nil
@@ -61,7 +62,7 @@ func refuseNew(path, why string, traces []string) error {
 	return damaged(path, fmt.Errorf("%s, and there was a log here: the folder has %s", why, strings.Join(traces, " and ")))
 }
 
-// whyNew returns why a database of that size is taken for a new one.
+// whyNew returns what is wrong with a log.db of this size, -1 or 0, for the error of refuseNew.
 func whyNew(size int64) string {
 	if size < 0 {
 		return "it is missing"
@@ -69,7 +70,7 @@ func whyNew(size int64) string {
 	return "it is empty"
 }
 
-// fileSize returns the size of a file, or -1 if there is none.
+// fileSize returns the size of a file, or -1 if it does not exist.
 func fileSize(path string) (int64, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,12 +82,12 @@ func fileSize(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// tracesOfLog returns what shows that the folder had a log.
+// tracesOfLog returns the names of files which show that the folder had a log.
 func tracesOfLog(dir string, blobs int) (traces []string) {
 	if n, err := fileSize(filepath.Join(dir, markerName)); err != nil || n >= 0 {
 		traces = append(traces, markerName)
 	}
-	// The view of the engine is made of the log. Earlier versions wrote no marker.
+	// Earlier versions wrote no marker. The view of the engine shows that there was a log too.
 	for _, name := range []string{"log.db-wal", "view.db"} {
 		if n, err := fileSize(filepath.Join(dir, name)); err != nil || n > 0 {
 			traces = append(traces, name)
@@ -98,8 +99,8 @@ func tracesOfLog(dir string, blobs int) (traces []string) {
 	return traces
 }
 
-// createDatabase makes a new database under another name, and renames it when it is on
-// disk: log.db is whole or not there.
+// createDatabase creates a new database with another name, and renames it to log.db when it is on
+// disk. So log.db is complete or does not exist.
 func createDatabase(dir, path string) (err error) {
 	tmp := path + ".new"
 	defer func() {
@@ -110,7 +111,7 @@ func createDatabase(dir, path string) (err error) {
 	if err := removeDatabase(tmp); err != nil {
 		return err
 	}
-	if err := os.WriteFile(tmp, nil, 0o600); err != nil { // for the owner only
+	if err := os.WriteFile(tmp, nil, 0o600); err != nil { // readable only for the owner
 		return err
 	}
 	conn, err := connect(tmp, sqlite.OpenReadWrite)
@@ -127,12 +128,12 @@ func createDatabase(dir, path string) (err error) {
 		return err
 	}
 	if err := syncDir(dir); err != nil {
-		return errors.Join(err, os.Remove(path)) // its name may not be on disk
+		return errors.Join(err, os.Remove(path)) // the name may not be on disk: begin again next time
 	}
 	return nil
 }
 
-// removeDatabase removes a database and what SQLite puts beside it.
+// removeDatabase removes a database and the files that SQLite creates beside it.
 func removeDatabase(path string) error {
 	for _, suffix := range []string{"", "-wal", "-shm", "-journal"} {
 		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -142,7 +143,8 @@ func removeDatabase(path string) error {
 	return nil
 }
 
-// mark writes the marker, unless it is there. On a full disk it is left for later.
+// mark writes the marker file, unless it exists. If the disk is full, it does nothing: the next
+// start writes it.
 func mark(dir string) error {
 	path := filepath.Join(dir, markerName)
 	if n, err := fileSize(path); err != nil || n > 0 {
@@ -160,15 +162,16 @@ func mark(dir string) error {
 	return err
 }
 
-// A log that is opened needs a little room: for shared memory, for the first entries, for
-// a view. So that a server starts on a full disk, and can say what is wrong, there is
-// a file that takes that much room until it is needed.
+// Opening a log needs some disk space: for shared memory, for the first entries, for a view. The
+// reserve is a file that keeps this space. If the disk is full at a start, the file is removed, so
+// that the server can start and report the full disk.
 const (
 	reserveName  = "log.reserve"
 	reserveBytes = 1 << 20
 )
 
-// keepReserve makes the file, unless it is there. Without room there is none.
+// keepReserve creates the reserve file, unless it exists. If there is no space, it removes the
+// incomplete file and does nothing more.
 func keepReserve(dir string) {
 	path := filepath.Join(dir, reserveName)
 	if n, err := fileSize(path); err != nil || n >= reserveBytes {
@@ -178,16 +181,17 @@ func keepReserve(dir string) {
 	if err != nil {
 		return
 	}
-	_, err = io.CopyN(f, rand.Reader, reserveBytes) // zeros would take no room on some file systems
+	_, err = io.CopyN(f, rand.Reader, reserveBytes) // some file systems do not allocate space for zeros
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		os.Remove(path) //nolint:errcheck // a part of it is better than nothing
+		os.Remove(path) //nolint:errcheck // if the file stays, it still reserves some space
 	}
 }
 
-// freeReserve removes the file, and reports whether there was one.
+// freeReserve removes the reserve file, and reports whether it existed.
 func freeReserve(dir string) bool { return os.Remove(filepath.Join(dir, reserveName)) == nil }
 
-// makeDir creates a folder for the owner only, and makes its name durable.
+// makeDir creates a folder that only the owner can access, unless it exists, and syncs its name to
+// disk.
 func makeDir(dir string) error {
 	if info, err := os.Stat(dir); err == nil && info.IsDir() {
 		return nil
@@ -198,7 +202,7 @@ func makeDir(dir string) error {
 	return syncDir(filepath.Dir(dir))
 }
 
-// syncFile makes the contents of a file durable that nothing has open.
+// syncFile syncs the content of a closed file to disk.
 func syncFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

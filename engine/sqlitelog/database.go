@@ -12,16 +12,17 @@ import (
 )
 
 const (
-	applicationID = 0x7469_6465 // "tide"
-	format        = 1           // as user_version
+	applicationID = 0x7469_6465 // "tide", in the header of the database
+	format        = 1           // version of the format, stored as user_version
 
 	pageSize = 4096
 
-	// Checkpoints are made in the background long before this many pages; the
-	// writer makes one itself only when those do not get through.
+	// checkpointPages is the size of the write-ahead log, in pages, at which the writer makes
+	// a checkpoint itself. The checkpointer makes one much earlier, unless it can't.
 	checkpointPages = 16_384
 
-	// The file of the write-ahead log is cut to this size when it starts over.
+	// walSizeLimit is the size to which the file of the write-ahead log is cut when the log
+	// starts from the beginning again.
 	walSizeLimit = 16 << 20
 )
 
@@ -39,13 +40,13 @@ const schema = `
 		data  BLOB NOT NULL
 	);`
 
-// connect opens an existing database file.
+// connect opens an existing database file and sets the pragmas.
 func connect(path string, flags sqlite.OpenFlags, pragmas ...string) (*sqlite.Conn, error) {
 	conn, err := sqlite.OpenConn(path, flags)
 	if err != nil {
 		return nil, err
 	}
-	// Only a person with a shell holds a lock for that long.
+	// No tideover process holds a lock for this long: only a person with the SQLite shell may.
 	conn.SetBusyTimeout(5 * time.Second)
 	for _, p := range append(pragmas, "cell_size_check = ON") {
 		if err := pragma(conn, p); err != nil {
@@ -55,22 +56,22 @@ func connect(path string, flags sqlite.OpenFlags, pragmas ...string) (*sqlite.Co
 	return conn, nil
 }
 
-// connectWriter opens the database to record in it.
+// connectWriter opens the database for writing.
 func connectWriter(path string, d Durability) (*sqlite.Conn, error) {
 	return connect(path, sqlite.OpenReadWrite, synchronous(d),
-		// macOS keeps a plain fsync in the drive's memory.
+		// On macOS a plain fsync leaves data in the cache of the drive.
 		"fullfsync = ON", "checkpoint_fullfsync = ON",
-		"cache_size = -512", // KiB; it appends, and reads little again
+		"cache_size = -512", // in KiB; a small cache is enough for appends
 		fmt.Sprintf("wal_autocheckpoint = %d", checkpointPages),
 		fmt.Sprintf("journal_size_limit = %d", walSizeLimit))
 }
 
 func connectReader(path string) (*sqlite.Conn, error) {
-	return connect(path, sqlite.OpenReadOnly, "cache_size = -256") // KiB; it reads from the first entry to the last
+	return connect(path, sqlite.OpenReadOnly, "cache_size = -256") // in KiB; a small cache is enough for sequential reads
 }
 
-// connectAnchor opens a connection that has the write-ahead log open. The last connection
-// to close would copy the log to the database, and remove it.
+// connectAnchor opens a connection that keeps the write-ahead log open. Without it, closing the
+// writer's connection as the last one would copy the log to the database and remove it.
 func connectAnchor(path string) (*sqlite.Conn, error) {
 	conn, err := connectReader(path)
 	if err != nil {
@@ -89,9 +90,10 @@ func synchronous(d Durability) string {
 	return "synchronous = FULL"
 }
 
-// prepare makes the database ready under the lock, or refuses it if this version must
-// not touch it. An earlier version may have been killed before it had made the tables:
-// then there is nothing that shows that there was a log.
+// prepare checks the database, and creates the tables if it has none. It fails if the database is
+// of another program or a newer version, or if it has no tables but traces show that there was a
+// log. A database without tables and traces is left by an earlier version that was killed while it
+// created the tables. The caller must hold the lock of the folder.
 func prepare(conn *sqlite.Conn, path string, traces []string) error {
 	var found [3]int64
 	for i, query := range [...]string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {
@@ -126,7 +128,7 @@ func prepare(conn *sqlite.Conn, path string, traces []string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// createTables makes a new database.
+// createTables creates the tables of a new database.
 func createTables(conn *sqlite.Conn) error {
 	for _, p := range []string{fmt.Sprintf("page_size = %d", pageSize), "auto_vacuum = INCREMENTAL"} {
 		if err := pragma(conn, p); err != nil {
@@ -140,8 +142,8 @@ func createTables(conn *sqlite.Conn) error {
 		"PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, format), nil)
 }
 
-// checkColumns finds a damaged schema, of which SQLite would say later, and at
-// every statement, that there is no such column.
+// checkColumns returns an error if the schema is damaged. Otherwise SQLite would only report later,
+// for each statement, that a column does not exist.
 func checkColumns(conn *sqlite.Conn, path string) error {
 	n, err := number(conn, `SELECT
 		(SELECT count(*) FROM pragma_table_info('log') WHERE name IN ('seq', 'epoch', 'id', 'data')) +
@@ -163,8 +165,8 @@ func useWAL(conn *sqlite.Conn) error {
 	return err
 }
 
-// pragma sets one. They take effect when they are compiled, not when they are
-// run, so a kept statement would set nothing the second time.
+// pragma executes a pragma. Some pragmas take effect when the statement is compiled and not when it
+// is executed, so the statement must not be cached.
 func pragma(conn *sqlite.Conn, setting string) error {
 	return sqlitex.ExecuteTransient(conn, "PRAGMA "+setting, nil)
 }
@@ -177,9 +179,8 @@ func number(conn *sqlite.Conn, query string) (n int64, err error) {
 	return n, err
 }
 
-// closeAfter closes a connection after an error, which says more than what
-// closing may say.
+// closeAfter closes a connection after an error and returns that error.
 func closeAfter(conn *sqlite.Conn, err error) error {
-	conn.Close() //nolint:errcheck // see above
+	conn.Close() //nolint:errcheck // the first error is the one to report
 	return err
 }

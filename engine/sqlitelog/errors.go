@@ -10,11 +10,11 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// ErrForeign says that the folder holds a database of another program.
+// ErrForeign says that log.db in the folder is a database of another program.
 var ErrForeign = errors.New("not a log of tideover")
 
-// describe adds to an error of SQLite or of the file system which of the
-// journal's errors it is, and what to do about it.
+// describe adds the path to an error of SQLite or of the file system, and makes it match the error
+// of package journal that it means: ErrFull or ErrDamaged.
 func describe(path string, err error) error {
 	if err == nil || isDescribed(err) {
 		return err
@@ -61,14 +61,14 @@ func damaged(path string, err error) error {
 		journal.ErrDamaged, path, err)
 }
 
-// tryWrite finds out whether there is room. SQLite says of an exceeded quota,
-// and of room that runs out only when a file is synced, that it is an I/O error.
+// tryWrite writes and syncs a temporary file, to find out whether there is space on the disk. SQLite
+// reports an exceeded quota, and a disk that is found to be full only at a sync, as an I/O error.
 func tryWrite(dir string) error {
 	f, err := os.CreateTemp(filepath.Join(dir, "blobs"), tmpPrefix)
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) //nolint:errcheck // there may be no room even for that
+	defer os.Remove(f.Name()) //nolint:errcheck // on a full disk even that may fail
 	_, err = f.Write(make([]byte, 64<<10))
 	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// lease is the ownership of a folder. leaseLog has the methods for entries, leaseBlobs
-// those for blobs.
+// lease is the ownership of a folder. leaseLog has its methods for entries, and leaseBlobs those for
+// blobs.
 type lease struct {
 	dir        string
-	path       string // of the database
+	path       string // path of the database
 	durability Durability
 	epoch      uint64
 	lock       *os.File
@@ -33,10 +33,10 @@ type lease struct {
 	readers     readers
 	checkpoints *checkpointer
 
-	// changing is held while blobs change, and by a backup while it gathers them.
+	// changing is a lock: it is held while blobs change, and by a backup while it copies them.
 	changing chan struct{}
 
-	// copying is held by a backup.
+	// copying is a lock that a backup holds.
 	copying chan struct{}
 
 	leaseLog
@@ -48,8 +48,8 @@ var (
 	_ journal.Backuper = (*lease)(nil)
 )
 
-// openLease takes the lock of a folder and opens the log in it. If there is no room for
-// that, it uses the room in reserve.
+// openLease locks a folder and opens the log in it. If the disk is full, it removes the reserve file
+// and tries again.
 func openLease(dir string, d Durability) (*lease, error) {
 	path := filepath.Join(dir, "log.db")
 	if earlier, ok := unclosed.LoadAndDelete(path); ok {
@@ -66,7 +66,7 @@ func openLease(dir string, d Durability) (*lease, error) {
 		l, err = openLocked(dir, d, lock)
 	}
 	if err != nil {
-		unlockDir(lock) //nolint:errcheck // the first error says more
+		unlockDir(lock) //nolint:errcheck // the first error is the one to report
 		return nil, err
 	}
 	return l, nil
@@ -120,8 +120,8 @@ func openLocked(dir string, d Durability, lock *os.File) (*lease, error) {
 	return l, nil
 }
 
-// nextEpoch makes a number that no owner had before: it is on disk before
-// anything is recorded with it, with any durability.
+// nextEpoch increments the epoch and returns it. With any durability, the new epoch is on disk before
+// it is used: so no two owners ever have the same epoch.
 func nextEpoch(conn *sqlite.Conn, d Durability) (uint64, error) {
 	if err := pragma(conn, synchronous(Full)); err != nil {
 		return 0, err
@@ -139,14 +139,14 @@ func (l *lease) Epoch() uint64 { return l.epoch }
 // Lost implements [journal.Lease].
 func (l *lease) Lost() <-chan struct{} { return l.lost }
 
-// unclosed are leases of this process that have ended with connections open and the lock
-// held, by the path of the database.
+// unclosed has the ended leases of this process whose connections are still open and whose lock is
+// still held, by the path of the database: see closeWriter.
 var unclosed sync.Map // of string to *lease
 
-// closeWriter closes the last connections and gives up the lock. SQLite then copies the
-// write-ahead log to the database, which must not happen with a log that could not be
-// synced: everything stays open until the next lease of this process, or another
-// process, has rewritten the log.
+// closeWriter closes the last connections and releases the lock. When the last connection closes,
+// SQLite copies the write-ahead log to the database. That must not happen after a failed sync. So if
+// the log can't be rewritten now, the connections and the lock stay open: the next lease of this
+// process tries again, or another process does after this one has ended.
 func (l *lease) closeWriter() error {
 	if _, err := l.writer.open(); err != nil && l.writer.unsynced.Load() {
 		unclosed.Store(l.path, l)
@@ -155,7 +155,7 @@ func (l *lease) closeWriter() error {
 	return errors.Join(l.anchor.Close(), l.writer.close(), unlockDir(l.lock))
 }
 
-// usable returns why the lease may be used no longer.
+// usable returns an error if the lease or the context has ended.
 func (l *lease) usable(ctx context.Context) error {
 	select {
 	case <-l.lost:
@@ -165,8 +165,8 @@ func (l *lease) usable(ctx context.Context) error {
 	}
 }
 
-// lockChannel takes a lock that is a channel with room for one element. Goroutines get
-// it in the order in which they ask.
+// lockChannel acquires a lock that is a channel with a capacity of one. Goroutines get the lock in
+// the order in which they wait for it. It fails if the lease or the context has ended.
 func (l *lease) lockChannel(ctx context.Context, lock chan struct{}) error {
 	if err := l.usable(ctx); err != nil {
 		return err
@@ -183,13 +183,14 @@ func (l *lease) lockChannel(ctx context.Context, lock chan struct{}) error {
 	return nil
 }
 
-// takenOver ends the lease because the database has another epoch.
+// takenOver ends the lease, because the epoch in the database shows that another owner has taken
+// over. It returns the error.
 func (l *lease) takenOver() error {
 	l.lose()
 	return fmt.Errorf("%w: epoch %d of %s is over; was its lock file deleted?", journal.ErrStale, l.epoch, l.dir)
 }
 
-// confirm checks that no other owner has taken over.
+// confirm returns an error if another owner has taken over.
 func (l *lease) confirm(ctx context.Context) error {
 	var epoch int64
 	err := l.reading(ctx, func(conn *sqlite.Conn) (err error) {
@@ -210,10 +211,10 @@ func (l *lease) Release() error { return l.release() }
 
 func (l *lease) giveUp() error {
 	l.lose()
-	l.copying <- struct{}{} // a backup has noticed
+	l.copying <- struct{}{} // wait for a backup to end
 	l.checkpoints.stop()
 	l.readers.close()
-	l.changing <- struct{}{} // no blob is being changed
+	l.changing <- struct{}{} // wait for changes of blobs to end
 	l.writer.turn <- struct{}{}
 	err := l.closeWriter()
 	<-l.writer.turn
@@ -225,8 +226,7 @@ func (l *lease) giveUp() error {
 	return nil
 }
 
-// lockDir takes the lock of a folder. The system gives it up with the process,
-// however that ends.
+// lockDir locks a folder. The operating system releases the lock when the process ends in any way.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -244,7 +244,7 @@ func lockDir(dir string) (*os.File, error) {
 		return nil, fmt.Errorf("%w: %s holds %s; stop it, or use another folder (deleting the lock file does not help)",
 			journal.ErrLocked, holder, path)
 	}
-	// Only for people, so an error is none of the lock.
+	// The process id is only for the error of another process, so errors are ignored.
 	f.Truncate(0)                                        //nolint:errcheck // see above
 	f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0) //nolint:errcheck // see above
 	return f, nil
@@ -264,9 +264,9 @@ func lockHolder(f *os.File) string {
 	}
 }
 
-// unlockDir gives the lock up. The file stays: removing it would let a third
-// process lock a new file while a second one waits with the old one open.
+// unlockDir releases the lock. The file stays: if it were removed, a process that has opened the old
+// file and one that creates a new file could both get a lock.
 func unlockDir(f *os.File) error {
-	f.Truncate(0) //nolint:errcheck // what it says is only for people
+	f.Truncate(0) //nolint:errcheck // the content is only for error messages
 	return f.Close()
 }

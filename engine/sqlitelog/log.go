@@ -17,15 +17,15 @@ import (
 type Durability int
 
 const (
-	// Full is on disk before an append returns: it survives a power cut.
+	// Full means that an entry is on disk when its append returns: it survives a power failure.
 	Full Durability = iota
 
-	// OS is with the operating system before an append returns: it survives a
-	// killed process, but a power cut may take the last entries, from the end.
+	// OS means that an entry is written to the operating system when its append returns: it
+	// survives the end of the process, but a power failure may lose the last entries.
 	OS
 )
 
-// String returns the name that configurations use.
+// String returns the name of the durability in configurations: "full" or "os".
 func (d Durability) String() string {
 	switch d {
 	case Full:
@@ -37,13 +37,13 @@ func (d Durability) String() string {
 	}
 }
 
-// Config describes a log.
+// Config has the settings of a log.
 type Config struct {
-	Dir        string     // created if it is missing, for the owner only
-	Durability Durability // zero means Full
+	Dir        string     // folder of the log; created if it does not exist, accessible only for the owner
+	Durability Durability // the zero value means Full
 }
 
-// Validate returns all that is wrong with the configuration.
+// Validate returns all errors of the configuration.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Dir == "" {
@@ -61,14 +61,14 @@ type Log struct {
 	durability Durability
 
 	mu     sync.Mutex
-	held   *lease // the latest one; it may have been given up
+	held   *lease // the latest lease, which may have been released; nil before the first
 	closed bool
 }
 
 var _ journal.Log = (*Log)(nil)
 
-// Open prepares the folder. What is in it is looked at under the lock only, so
-// a newer format, a foreign file or damage are errors of [Log.Lease].
+// Open creates the folder if it does not exist. It does not read the files in it: [Log.Lease] does
+// that under the lock, and returns the errors of a newer format, a foreign file or damage.
 func Open(ctx context.Context, c Config) (*Log, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("open log: %w", err)
@@ -76,8 +76,8 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open log %s: %w", c.Dir, err)
 	}
-	// Absolute, so that no later change of folder moves it, and so that SQLite
-	// sees no special name in it.
+	// Make the path absolute: the working directory may change later, and SQLite gives some
+	// names, such as ":memory:", a special meaning.
 	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("open log %s: %w", c.Dir, err)
@@ -88,8 +88,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	return &Log{dir: dir, durability: c.Durability}, nil
 }
 
-// Lease implements [journal.Log]. The only shard is 0. The lease also
-// implements [journal.Backuper].
+// Lease implements [journal.Log]. shard must be 0. The lease also implements [journal.Backuper].
 func (l *Log) Lease(ctx context.Context, shard int) (journal.Lease, error) {
 	if shard != 0 {
 		return nil, fmt.Errorf("lease shard %d of %s: an embedded log has shard 0 only", shard, l.dir)
@@ -121,10 +120,10 @@ func (l *Log) Close() error {
 	return l.held.Release()
 }
 
-// CheckVersion returns an error if the linked SQLite has a defect that can cost data.
+// CheckVersion returns an error if the linked version of SQLite has a bug that can damage data.
 func CheckVersion() error { return checkVersion(sqlite.VersionNumber) }
 
-// checkVersion takes a version as 1000000*major + 1000*minor + patch.
+// checkVersion is CheckVersion for the version 1000000*major + 1000*minor + patch.
 func checkVersion(number int) error {
 	const restart = 3_051_003 // https://sqlite.org/wal.html#walresetbug
 	const withdrawn = 3_052_000

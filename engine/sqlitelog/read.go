@@ -10,11 +10,11 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// A read goes through the log in chunks, each in a transaction of its own: one
-// long transaction would keep the write-ahead log from starting over.
+// Read reads the log in chunks, each in a separate transaction: with one long transaction the
+// write-ahead log could not start from the beginning again and would grow.
 const (
-	chunkEntries = 512
-	chunkBytes   = 1 << 20
+	chunkEntries = 512     // most entries of a chunk
+	chunkBytes   = 1 << 20 // a chunk with this many bytes gets no further entry
 )
 
 // Read implements [journal.Lease].
@@ -41,7 +41,8 @@ func (l *leaseLog) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entr
 	}
 }
 
-// fetch fills the chunk with the entries that follow, without a gap.
+// fetch fills the chunk with entries from the number from on, without a gap, at most up to last. The
+// chunk is empty after the last entry.
 func (l *leaseLog) fetch(ctx context.Context, c *chunk, from, last uint64) error {
 	c.reset()
 	if err := l.lease.usable(ctx); err != nil {
@@ -60,14 +61,14 @@ func (l *leaseLog) fetch(ctx context.Context, c *chunk, from, last uint64) error
 	if len(c.entries) > 0 && c.entries[0].Seq == from {
 		return nil
 	}
-	// It was there, so it has been cut off since, or it is lost.
+	// The entry existed before: it has been truncated since, or the database is damaged.
 	if first := l.first.Load(); from < first {
 		return fmt.Errorf("cut off: the first entry is %d", first)
 	}
 	return damaged(l.lease.path, fmt.Errorf("entry %d is missing", from))
 }
 
-// chunk is some entries that follow each other, and their data.
+// chunk has consecutive entries and their data.
 type chunk struct {
 	entries []journal.Entry
 	data    []byte
@@ -75,7 +76,7 @@ type chunk struct {
 
 func (c *chunk) reset() { c.entries, c.data = c.entries[:0], c.data[:0] }
 
-// fill reads up to the first gap.
+// fill reads entries until the chunk is full, or up to the first gap.
 func (c *chunk) fill(conn *sqlite.Conn, from, last uint64) error {
 	stmt, err := conn.Prepare("SELECT seq, epoch, id, data FROM log WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq LIMIT ?3")
 	if err != nil {
@@ -94,8 +95,8 @@ func (c *chunk) fill(conn *sqlite.Conn, from, last uint64) error {
 		if !row || e.Seq != from+uint64(len(c.entries)) || stmt.ColumnBytes(2, e.ID[:]) != len(e.ID) {
 			return nil
 		}
-		// Data keeps pointing to the old array when this one is moved; that is
-		// as good, because nothing is written to it any more.
+		// When append allocates a new array, earlier entries still point to the old one. That
+		// is correct, because the old array does not change any more.
 		start, n := len(c.data), stmt.ColumnLen(3)
 		c.data = append(c.data, make([]byte, n)...)
 		e.Data = c.data[start : start+n : start+n]
@@ -107,9 +108,9 @@ func (c *chunk) fill(conn *sqlite.Conn, from, last uint64) error {
 
 const maxReaders = 4
 
-// readers lends connections that only read. They see what is committed and
-// never wait for the writer.
-type readers chan *sqlite.Conn // nil for a connection that is not open yet
+// readers is a pool of connections that only read. They see committed data and never wait for the
+// writer.
+type readers chan *sqlite.Conn // an element is nil if its connection is not open yet
 
 func newReaders() readers {
 	r := make(readers, maxReaders)
@@ -119,8 +120,7 @@ func newReaders() readers {
 	return r
 }
 
-// reading runs read on a connection of its own. After an error the connection
-// is not used again.
+// reading calls read with a connection of the pool. After an error the connection is closed.
 func (l *lease) reading(ctx context.Context, read func(*sqlite.Conn) error) error {
 	if err := l.usable(ctx); err != nil {
 		return err
@@ -141,14 +141,14 @@ func (l *lease) reading(ctx context.Context, read func(*sqlite.Conn) error) erro
 		err = read(conn)
 	}
 	if err != nil && conn != nil {
-		conn.Close() //nolint:errcheck // the first error says more
+		conn.Close() //nolint:errcheck // the first error is the one to report
 		conn = nil
 	}
 	l.readers <- conn
 	return err
 }
 
-// close waits for readers. No connection is lent afterwards.
+// close waits until all connections are free, and closes them. The pool is empty afterwards.
 func (r readers) close() {
 	for range maxReaders {
 		if conn := <-r; conn != nil {

@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryLock reports whether another process holds the lock.
+// tryLock locks the file. held is true if another process, or another open file of this process,
+// holds the lock.
 func tryLock(f *os.File) (held bool, err error) {
 	for {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
@@ -23,7 +24,7 @@ func tryLock(f *os.File) (held bool, err error) {
 	return false, err
 }
 
-// syncDir makes the names in a folder durable.
+// syncDir syncs the names of the files in a folder to disk.
 func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

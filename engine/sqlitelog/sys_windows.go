@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// tryLock reports whether another process holds the lock. It locks a byte far
-// behind the contents, because what is locked can't be read by others.
+// tryLock locks the file. held is true if another process holds the lock. It locks a byte far after
+// the end of the file, because other processes can't read a locked part.
 func tryLock(f *os.File) (held bool, err error) {
 	at := windows.Overlapped{OffsetHigh: 1 << 30}
 	err = windows.LockFileEx(windows.Handle(f.Fd()),
@@ -19,8 +19,7 @@ func tryLock(f *os.File) (held bool, err error) {
 	return false, err
 }
 
-// syncDir does nothing: Windows has no such call, and its file systems keep
-// names in a journal.
+// syncDir does nothing: Windows has no such call, and its file systems have a journal for names.
 func syncDir(string) error { return nil }
 
 func isNoRoom(err error) bool {

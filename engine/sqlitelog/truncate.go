@@ -9,22 +9,23 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// What one step of a truncation may do; appends get their turn between steps.
+// A truncation is done in steps, so that appends can run between them. These are the limits of a
+// step.
 const (
-	stepEntries = 256
-	stepBytes   = 1 << 20
-	stepPages   = 16
+	stepEntries = 256     // entries to remove
+	stepBytes   = 1 << 20 // bytes of data to remove
+	stepPages   = 16      // free pages to remove from the file
 
-	// Free pages are used again by appends. Those that are given back instead
-	// are what exceeds this number and an eighth of the file: giving back every one
-	// would move pages about and let the file grow again at once.
+	// sparePages is the number of free pages that stay in the file for later appends, or an
+	// eighth of the file if that is more. Removing all free pages would move other pages, and
+	// the file would grow again at once.
 	sparePages = 2048
 )
 
 var errTakenOver = errors.New("another epoch")
 
-// Truncate implements [journal.Lease]. A sequence behind the end removes
-// everything. What was removed may come back after a power cut.
+// Truncate implements [journal.Lease]. It removes all entries if below is after the last one. Removed
+// entries may be there again after a power failure.
 func (l *leaseLog) Truncate(ctx context.Context, below uint64) error {
 	below = min(below, l.last.Load()+1)
 	for more := true; more; {
@@ -42,7 +43,7 @@ func (l *leaseLog) Truncate(ctx context.Context, below uint64) error {
 	return nil
 }
 
-// step makes a change in a turn of its own.
+// step calls change while it holds the writer's turn.
 func (l *leaseLog) step(ctx context.Context, change func(*sqlite.Conn) error) error {
 	if err := l.lease.lockChannel(ctx, l.lease.writer.turn); err != nil {
 		return err
@@ -55,7 +56,7 @@ func (l *leaseLog) step(ctx context.Context, change func(*sqlite.Conn) error) er
 	return describe(l.lease.path, err)
 }
 
-// cut removes some entries from the front.
+// cut removes the first entries, up to the limits of a step and not beyond below.
 func (l *leaseLog) cut(conn *sqlite.Conn, below uint64) (err error) {
 	first := l.first.Load()
 	end, err := sqlitex.ImmediateTransaction(conn)
@@ -75,7 +76,8 @@ func (l *leaseLog) cut(conn *sqlite.Conn, below uint64) (err error) {
 	if next == first {
 		return damaged(l.lease.path, fmt.Errorf("entry %d is missing", first))
 	}
-	// Before readers can see the gap, so that they know what it is.
+	// Set first before readers can see that entries are missing: they then know that these were
+	// truncated.
 	l.first.Store(next)
 	err = sqlitex.Execute(conn, "UPDATE meta SET first = ?1 WHERE epoch = ?2",
 		&sqlitex.ExecOptions{Args: []any{int64(next), int64(l.lease.epoch)}})
@@ -89,11 +91,11 @@ func (l *leaseLog) cut(conn *sqlite.Conn, below uint64) (err error) {
 	if err != nil {
 		return err
 	}
-	l.lease.checkpoints.wrote(size / 16) // freed pages are noted, not written
+	l.lease.checkpoints.wrote(size / 16) // freed pages are only listed as free, and not written
 	return nil
 }
 
-// cutPoint returns where a step from first ends, and how much that removes.
+// cutPoint returns the number of the first entry that a step keeps, and the bytes that it removes.
 func cutPoint(conn *sqlite.Conn, first, below uint64) (next uint64, size int, err error) {
 	stmt, err := conn.Prepare("SELECT length(data) FROM log WHERE seq >= ?1 AND seq < ?2 ORDER BY seq LIMIT ?3")
 	if err != nil {
@@ -116,7 +118,7 @@ func cutPoint(conn *sqlite.Conn, first, below uint64) (next uint64, size int, er
 	return next, size, nil
 }
 
-// shrink gives a few free pages back, and reports whether there are more.
+// shrink removes a few free pages from the file. more is false if there are not enough free pages.
 func (l *leaseLog) shrink(conn *sqlite.Conn) (more bool, err error) {
 	free, err := number(conn, "PRAGMA freelist_count")
 	if err != nil {
@@ -129,6 +131,6 @@ func (l *leaseLog) shrink(conn *sqlite.Conn) (more bool, err error) {
 	if free <= max(pages/8, sparePages) {
 		return false, nil
 	}
-	l.lease.checkpoints.wrote(stepPages * pageSize / 8) // most are free, and only those in use are moved
+	l.lease.checkpoints.wrote(stepPages * pageSize / 8) // only pages in use are moved, and most are free
 	return true, pragma(conn, fmt.Sprintf("incremental_vacuum(%d)", stepPages))
 }

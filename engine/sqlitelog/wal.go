@@ -13,14 +13,14 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// After a sync that failed, the system may take for written what is not, and no later
-// sync writes it. What is in the write-ahead log must then be written anew before
-// anything relies on it: an entry that follows, or a checkpoint. The same holds for a
-// folder that another process leaves behind, which may have met such a failure.
+// After a failed sync, the operating system may treat data as written that is not on disk, and no
+// later sync writes it. So the content of the write-ahead log must be written again before a later
+// append or a checkpoint relies on it. The same is done when a folder is opened, because the process
+// before may have had such a failure.
 
-// rewriteWAL writes the contents of the write-ahead log anew and syncs them. SQLite uses
-// the first frames of it, as many as committed says. No other goroutine may write to
-// the database meanwhile.
+// rewriteWAL writes the content of the write-ahead log again and syncs it. committed is the number of
+// frames that SQLite uses; it fails if fewer frames are intact. No other goroutine may write to the
+// database meanwhile.
 func rewriteWAL(path string, committed int) (err error) {
 	f, err := disk.Open(path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -43,14 +43,14 @@ func rewriteWAL(path string, committed int) (err error) {
 	return f.Sync()
 }
 
-// checkFrames reads the file piece by piece, and returns how many frames at the start are whole.
-// It may write what it has read: to check it before is not enough, since the system may forget at
-// any time what it could not write.
+// checkFrames reads the file in pieces and returns how many frames at its beginning are intact. With
+// rewrite, it writes each piece back. It checks the frames again in that pass, because the operating
+// system may drop data that it could not write at any time.
 func checkFrames(f disk.File, rewrite bool) (n int, err error) {
 	head := make([]byte, walHeader)
 	switch _, err := f.ReadAt(head, 0); {
 	case errors.Is(err, io.EOF):
-		return 0, nil // it has no frame
+		return 0, nil // the file has no frames
 	case err != nil:
 		return 0, err
 	}
@@ -99,7 +99,7 @@ const (
 	rewriteSize = 256 << 10 // bytes that are rewritten at once
 )
 
-// walSum checks frames of a write-ahead log. Each has a checksum of itself and everything
+// walSum checks the frames of a write-ahead log. Each frame has a checksum of itself and of everything
 // before it: https://sqlite.org/fileformat2.html
 type walSum struct {
 	order binary.ByteOrder
@@ -107,8 +107,8 @@ type walSum struct {
 	sum   [2]uint32
 }
 
-// checkHeader returns the checksum so far and the size of a page. It is not valid if SQLite
-// would use nothing of the log.
+// checkHeader returns the checksum of the header and the page size. valid is false if the header is
+// damaged, so that SQLite would ignore the whole log.
 func checkHeader(head []byte) (s walSum, page int, valid bool) {
 	s = walSum{order: binary.LittleEndian, salt: [8]byte(head[16:])}
 	if head[3]&1 == 1 {
@@ -120,7 +120,7 @@ func checkHeader(head []byte) (s walSum, page int, valid bool) {
 	return s, page, valid
 }
 
-// frames returns how many of the frames are whole, and whether all are.
+// frames returns how many frames at the beginning of data are intact, and whether all are.
 func (s *walSum) frames(data []byte, page int) (n int, all bool) {
 	for ; len(data) >= frameHeader+page; data = data[frameHeader+page:] {
 		s.add(data[:8])

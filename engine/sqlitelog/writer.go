@@ -6,24 +6,25 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// writer is the connection that records. The goroutine that uses it holds its turn, which
-// is given in the order of asking: waiting appends come between the steps of a truncation.
+// writer is the connection that writes entries. A goroutine must hold the lock turn to use it.
+// Goroutines get the lock in the order in which they wait, so waiting appends run between the steps
+// of a truncation.
 type writer struct {
 	path       string
 	durability Durability
 	turn       chan struct{}
-	conn       *sqlite.Conn // nil after an error; opened when it is needed again
+	conn       *sqlite.Conn // nil after an error; opened again when it is needed
 
-	// unsure is set when an append may or may not have been recorded.
+	// unsure is set when a failed append may have been stored.
 	unsure atomic.Bool
 
-	// unsynced is set when a sync may have failed: what was written since the last
-	// good one is not taken for durable until rewriteWAL has succeeded.
+	// unsynced is set when a sync may have failed: data that was written since the last
+	// successful sync does not count as durable until rewriteWAL has succeeded.
 	unsynced atomic.Bool
 }
 
-// open returns the connection. Everything that was committed through it is on disk,
-// except what need not be.
+// open returns the connection. It opens the connection if needed, and rewrites the write-ahead log
+// after a failed sync.
 func (w *writer) open() (*sqlite.Conn, error) {
 	if w.conn == nil {
 		conn, err := connectWriter(w.path, w.durability)
@@ -46,8 +47,9 @@ func (w *writer) open() (*sqlite.Conn, error) {
 	return w.conn, nil
 }
 
-// failed is called after an error. A connection that met an I/O error may stay
-// in that state, so it is given up; one that met a full disk rolled back.
+// failed is called after an error of the connection. It closes the connection, which may stay in an
+// error state. After a full disk, a lock or a constraint the connection can be used again, because
+// the transaction was rolled back.
 func (w *writer) failed(err error) {
 	switch resultCode(err).ToPrimary() {
 	case sqlite.ResultFull, sqlite.ResultBusy, sqlite.ResultConstraint:
@@ -59,11 +61,11 @@ func (w *writer) failed(err error) {
 // giveUp closes the connection after an error.
 func (w *writer) giveUp(err error) {
 	w.noteFailedSync(err)
-	w.close() //nolint:errcheck // it repeats the error
+	w.close() //nolint:errcheck // err is the error to report
 }
 
-// noteFailedSync is called with each error of SQLite. The connections of checkpoints
-// call it too.
+// noteFailedSync sets unsynced if the error of SQLite may be a failed sync. The checkpointer calls it
+// too.
 func (w *writer) noteFailedSync(err error) {
 	if resultCode(err).ToPrimary() == sqlite.ResultIOErr {
 		w.unsynced.Store(true)
@@ -79,11 +81,11 @@ func (w *writer) close() error {
 	return err
 }
 
-// relaxed runs a change that need not be durable by itself: it is as soon as
-// the next append is. That spares appends waiting for its sync.
+// relaxed calls change without a sync. The change is durable when the next append is. So appends do
+// not have to wait for another sync.
 func (w *writer) relaxed(change func(*sqlite.Conn) error) error { return w.change(OS, change) }
 
-// sync makes everything durable that has been recorded.
+// sync syncs all entries to disk.
 func (w *writer) sync() error {
 	return w.change(Full, func(conn *sqlite.Conn) error {
 		_, err := number(conn, "UPDATE meta SET epoch = epoch")
@@ -91,7 +93,7 @@ func (w *writer) sync() error {
 	})
 }
 
-// change runs a change with another durability than that of appends.
+// change calls change with the durability d, which may differ from that of appends.
 func (w *writer) change(d Durability, change func(*sqlite.Conn) error) error {
 	conn, err := w.open()
 	if err != nil {
@@ -101,7 +103,7 @@ func (w *writer) change(d Durability, change func(*sqlite.Conn) error) error {
 		return err
 	}
 	if err := change(conn); err != nil {
-		w.giveUp(err) // which ends the transaction and restores the durability
+		w.giveUp(err) // closing ends the transaction; the next connection has the normal durability
 		return err
 	}
 	return w.synchronous(w.durability)
