@@ -310,7 +310,7 @@ func (a *attempt) memo(err error) []byte {
 	}
 	text, err := a.sh.encodeNote(k.memo)
 	if err != nil {
-		a.sh.cfg.Logger.Error("what an attempt keeps for the next can't be stored", "run", a.task.Run, "step", a.task.Step, "error", err)
+		a.sh.cfg.Logger.Error("the memo of an attempt can't be stored; the next attempt does not get it", "run", a.task.Run, "step", a.task.Step, "error", err)
 		return nil
 	}
 	return text

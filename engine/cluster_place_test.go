@@ -200,7 +200,7 @@ func TestClusterMoveBackWithOneKeyOfTwo(t *testing.T) {
 		}
 		_ = a.Close(t.Context())
 		_, err := move.Move(t.Context(), s.Join("mover"), new(memlog.Store).Open(), move.Options{Limited: limitedOf(wide, narrow)})
-		if err == nil || !strings.Contains(err.Error(), "of wide") || !strings.Contains(err.Error(), "of narrow") {
+		if err == nil || !strings.Contains(err.Error(), "workflow wide") || !strings.Contains(err.Error(), "workflow narrow") {
 			t.Errorf("Move = %v; want an error that names both workflows", err)
 		}
 	})

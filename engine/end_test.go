@@ -59,7 +59,7 @@ func (n *ends) want(t *testing.T, states map[string]string) {
 	}
 }
 
-// moody returns a workflow whose runs do as their input says.
+// moody returns a workflow whose runs succeed, fail or wait as their input says.
 func moody(parts ...Part) *Workflow {
 	return must(NewWorkflow("moody", append(parts, Step("do", func(ctx context.Context, mood string) (string, error) {
 		task, _ := TaskOf(ctx)
@@ -169,7 +169,7 @@ func TestTheEndOfARunThatNeverBegan(t *testing.T) {
 	})
 }
 
-// The end that counts is the first, also when a snapshot is all that knows of it.
+// Only the first end of a run starts a follow-up run, even if only a snapshot has that end.
 func TestARunThatEndsAgainStartsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -311,8 +311,8 @@ func TestARunOfAReplacedWorkflowEnds(t *testing.T) {
 	})
 }
 
-// TestTheEndOfARunThatNobodyKnowsAnyMore has a process whose program has neither the
-// workflow nor the one that follows, only what does their steps.
+// TestTheEndOfARunThatNobodyKnowsAnyMore ends a run in a process that has registered neither the
+// workflow nor that of the follow-up run, but only the handlers of their steps.
 func TestTheEndOfARunThatNobodyKnowsAnyMore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -357,7 +357,7 @@ func TestFollowersThatAreWrongAreRefused(t *testing.T) {
 		want  string // "" for nothing
 	}{
 		{"no workflow", []Part{OnEnd(nil)}, "on end: no workflow"},
-		{"two of them", []Part{OnEnd(name("a")), OnEnd(name("b"))}, `on end: "a" and "b"`},
+		{"two of them", []Part{OnEnd(name("a")), OnEnd(name("b"))}, `got "a" and "b"`},
 		{"one of the same name", []Part{OnEnd(name("w"))}, `"w" is the name of two`},
 		{"one of the same name, later", []Part{OnEnd(name("a", OnGiveUp(name("w"))))}, `"w" is the name of two`},
 		{"two of one name", []Part{OnEnd(name("a")), OnGiveUp(name("a"))}, `"a" is the name of two`},

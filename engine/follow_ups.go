@@ -45,7 +45,7 @@ func OnEnd(w *Workflow) Part {
 		case w == nil:
 			b.errs = append(b.errs, errors.New("on end: no workflow"))
 		case b.w.onEnd != nil:
-			b.errs = append(b.errs, fmt.Errorf("on end: %q and %q, of which there can be one", b.w.onEnd.Name(), w.Name()))
+			b.errs = append(b.errs, fmt.Errorf("on end: a workflow can start only one other workflow when it ends; got %q and %q", b.w.onEnd.Name(), w.Name()))
 		}
 		if b.w.onEnd = w; w != nil {
 			b.w.def.OnEnd = w.def
@@ -122,7 +122,7 @@ func inputOfEnd(run *machine.Run, rec *machine.Record) ([]byte, error) {
 		Origin: origin, OriginKey: key,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("what is started when %s ends: %w", run.Def.Name, err)
+		return nil, fmt.Errorf("input of the follow-up run when %s ends: %w", run.Def.Name, err)
 	}
 	return text, nil
 }
@@ -230,7 +230,7 @@ func (t *turn) giveUp(run *machine.Run, next *Workflow) error {
 		text, err = json.Marshal(g.byReference(run, len(text)))
 	}
 	if err != nil {
-		return fmt.Errorf("what is started when %s gives up: %w", run.Def.Name, err)
+		return fmt.Errorf("input of the follow-up run when %s gives up: %w", run.Def.Name, err)
 	}
 	_, _, err = t.start(&machine.Start{Hash: next.def.Hash(), Input: text, Source: giveUpSource + g.Run}, next.def)
 	return err

@@ -80,7 +80,7 @@ func TaskOf(ctx context.Context) (*Task, bool) {
 	return t, ok
 }
 
-var errNoTask = errors.New("not the context of a step")
+var errNoTask = errors.New("the context is not that of a handler")
 
 // Result returns the output of another step of the run, decoded. ctx must be the context
 // of a handler whose step depends on that step, directly or through others.

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/engine/move"
 )
 
-// failing has reading a shard fail, by a lease and by a peek.
+// failing makes reading a shard fail, both with a lease and with Peek.
 func failing(err error, shards ...int) func(memlog.Operation) memlog.Fault {
 	return func(op memlog.Operation) (f memlog.Fault) {
 		if (op.Name == "lease" || op.Name == "peek") && slices.Contains(shards, op.Shard) {
@@ -49,7 +49,7 @@ func spreadRuns(t *testing.T, w *Workflow) (s *memlog.Store, at [4]int) {
 	return s, at
 }
 
-// lists waits until an engine lists so many runs.
+// lists waits until an engine lists this many runs.
 func lists(t *testing.T, e *Engine, want int) {
 	t.Helper()
 	until(t, fmt.Sprintf("%d runs are there", want), func() bool {
@@ -106,7 +106,7 @@ func moveWithoutShards(t *testing.T, lost []int) {
 	}
 	e := opened(t, Config{Dir: dir, Workflows: []*Workflow{w}, uptime: noUptime})
 	lists(t, e, want)
-	// The old place is marked, though not in the lost shards.
+	// The source is marked as moved, except in the lost shards.
 	again := s.Join("again")
 	again.Disturb(failing(errDeleted, lost...))
 	_, err = Open(t.Context(), Config{Log: again, Workflows: []*Workflow{w}, Logger: quiet()})
@@ -152,7 +152,7 @@ func shardsThatAreNotLeftOut(t *testing.T) {
 	}
 	plain := new(memlog.Store)
 	_, err := move.Move(t.Context(), plain.Open(), newRooms(2), move.Options{WithoutShards: []int{0}})
-	if err == nil || !strings.Contains(err.Error(), "shard 0 can't be left out: the source has one alone") {
+	if err == nil || !strings.Contains(err.Error(), "shard 0 can't be left out: the source has only one shard") {
 		t.Errorf("Move of a log that is no cluster = %v", err)
 	}
 	// Nothing of this has marked it.

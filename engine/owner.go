@@ -208,7 +208,7 @@ func (o *owner) recordJump(by time.Duration) error {
 	if by == 0 {
 		return nil
 	}
-	o.sh.cfg.Logger.Warn("the clock was set; waits go on by the time that passes", "by", by)
+	o.sh.cfg.Logger.Warn("the clock was set; waits keep their length", "by", by)
 	if err := o.turn.record(&machine.Record{Kind: machine.Jumped, At: o.turn.now, Delay: by}); err != nil {
 		return err
 	}

@@ -213,7 +213,7 @@ type fault struct {
 }
 
 var (
-	errCall = errors.New("a request that is not understood")
+	errCall = errors.New("malformed or unknown request of another process")
 	errBusy = errors.New("the owner of the shard has too much to do")
 )
 

@@ -69,7 +69,7 @@ func waited(t *testing.T, s Started) *Info {
 	return i
 }
 
-// quiet is a logger for tests in which things go wrong.
+// quiet is a logger that drops everything, for tests that cause errors.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestHandlersThatMisbehave(t *testing.T) {
@@ -359,14 +359,14 @@ func TestWorkflowsThatAreWrongAreRefusedWhole(t *testing.T) {
 		t.Fatal("no error")
 	}
 	for _, want := range []string{
-		`workflow "bad name"`, `may have letters`, `"a": policy`, `needs "missing", which there is not`, `there are two of that name`,
-		`takes string, other steps take int`, `chan int can't be stored`, `hedge`, `budget`, `concurrency: -1`, `heartbeat`, `max lost`, `needs itself`,
+		`workflow "bad name"`, `may have letters`, `"a": policy`, `needs "missing", but there is no such step`, `there are two of that name`,
+		`the input type is string, but that of other steps is int`, `chan int can't be stored`, `hedge`, `budget`, `concurrency: -1`, `heartbeat`, `max lost`, `needs itself`,
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("nothing about %q in\n%v", want, err)
 		}
 	}
-	if _, err := NewWorkflow("w", Step("a", ok, After("b")), Step("b", ok, After("a"))); err == nil || !strings.Contains(err.Error(), "by way of others") {
+	if _, err := NewWorkflow("w", Step("a", ok, After("b")), Step("b", ok, After("a"))); err == nil || !strings.Contains(err.Error(), "through other steps") {
 		t.Errorf("a circle: %v", err)
 	}
 }

@@ -262,8 +262,8 @@ func (p *placement) isGathered(ctx context.Context, w *Workflow) (bool, error) {
 		delete(p.loose, name)
 	} else if _, known := p.loose[name]; !gathered && !known {
 		p.loose[name] = Trouble{
-			What: "the limit of workflow " + name + " holds in each shard apart", Since: time.Now(),
-			Error: "it had none when it was first started, and its runs are spread; give the workflow another name to have the limit for all of them",
+			What: "the limit of workflow " + name + " applies to each shard separately", Since: time.Now(),
+			Error: "the workflow had no limit when it was first started, so its runs are in all shards; give the workflow another name to make the limit apply to all its runs",
 		}
 		p.cfg.Logger.Warn(p.loose[name].What, "because", p.loose[name].Error)
 	}

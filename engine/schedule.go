@@ -131,7 +131,7 @@ func (s scheduleSpreader) check(ctx context.Context, list []Schedule) error {
 			errs = append(errs, fmt.Errorf("schedule %q: input: not JSON", one.Name))
 		}
 		if names[one.Name] || one.Name == "" {
-			errs = append(errs, fmt.Errorf("schedule %q: needs a name of its own", one.Name))
+			errs = append(errs, fmt.Errorf("schedule %q: needs a name that no other schedule has", one.Name))
 		}
 		names[one.Name] = true
 		if known, err := s.knowsWorkflow(ctx, one.Workflow); err != nil {

@@ -235,7 +235,7 @@ func (st *shardTable) setTrouble(n int, err error) {
 		t = Trouble{What: fmt.Sprintf("can't work on shard %d", n), Since: time.Now()}
 	}
 	if t.Error != text {
-		st.cfg.Logger.Error("a shard can't be worked on; it is tried again", "shard", n, "error", text)
+		st.cfg.Logger.Error("can't open or run a shard; trying again", "shard", n, "error", text)
 	}
 	t.Error = text
 	st.wrong[n] = t
@@ -257,7 +257,7 @@ func (st *shardTable) clearTrouble(n int) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if _, wrong := st.wrong[n]; wrong {
-		st.cfg.Logger.Info("the trouble with a shard is over", "shard", n)
+		st.cfg.Logger.Info("the shard works again, or another process has it", "shard", n)
 	}
 	delete(st.wrong, n)
 }

@@ -30,7 +30,7 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 		}
 	}()
 	if why := opened.Rebuilt(); why != "" {
-		v.sh.cfg.Logger.Warn("the view is made anew", "because", why)
+		v.sh.cfg.Logger.Warn("the view is rebuilt", "because", why)
 	}
 	_, last, err := v.sh.lease.Bounds(ctx)
 	if err != nil {
@@ -41,10 +41,10 @@ func (v *viewWriter) open(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: the log has no entries, and %s knows %d: restore a backup, or use another folder to begin with nothing",
 			journal.ErrDamaged, v.path, v.cursor)
 	case v.cursor > last:
-		return v.rebuild(fmt.Errorf("it is of entry %d, and the log ends at %d", v.cursor, last))
+		return v.rebuild(fmt.Errorf("the view includes entry %d, but the log ends at entry %d", v.cursor, last))
 	case v.cursor > 0 && v.cursor < v.o.m.Seq():
 		// Another process owned the shard meanwhile, or a backup was restored.
-		return v.rebuild(fmt.Errorf("it is of entry %d, and the snapshot is of %d", v.cursor, v.o.m.Seq()))
+		return v.rebuild(fmt.Errorf("the view ends at entry %d, before the snapshot of entry %d", v.cursor, v.o.m.Seq()))
 	case v.cursor < v.o.m.Seq():
 		return v.fill()
 	}
@@ -67,7 +67,7 @@ func (v *viewWriter) tryReopen() {
 
 // rebuild deletes a view that can't be used, and makes a new one.
 func (v *viewWriter) rebuild(why error) error {
-	v.sh.cfg.Logger.Error("the view is of no use and is made anew from the log", "path", v.path, "because", why)
+	v.sh.cfg.Logger.Error("the view can't be used and is rebuilt from the log", "path", v.path, "because", why)
 	_ = v.view.Load().Close()
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		_ = os.Remove(v.path + suffix)

@@ -168,7 +168,7 @@ func (w *viewGoroutine) run() {
 			<-pens
 			switch {
 			case err != nil:
-				w.sh.health.logError("can't add to what is searched", "error", err)
+				w.sh.health.logError("can't update the search index", "error", err)
 				idle.Reset(time.Minute)
 			case n == indexBatch:
 				idle.Reset(0)

@@ -106,7 +106,7 @@ func Step[In, Out any](name string, do func(context.Context, In) (Out, error), o
 			s.errs = append(s.errs, err)
 		}
 		if b.w.input != nil && b.w.input != in {
-			s.errs = append(s.errs, fmt.Errorf("takes %v, other steps take %v: all get the run's input", in, b.w.input))
+			s.errs = append(s.errs, fmt.Errorf("the input type is %v, but that of other steps is %v: all steps get the run's input, and must have the same input type", in, b.w.input))
 		}
 		b.w.input = in
 		b.w.handlers[s.Handler] = adapt(do)
@@ -129,7 +129,7 @@ func Call(name, handler string, args any, opts ...StepOption) Part {
 			s.Args = text
 		}
 		if s.version != "" {
-			s.errs = append(s.errs, errors.New("version: a step that is data has none"))
+			s.errs = append(s.errs, errors.New("version: only a step with a Go function can have a version"))
 		}
 		b.add(s)
 	}
@@ -289,7 +289,7 @@ const nameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 // "input" or "output".
 func checkType(t reflect.Type, what string) error {
 	if bad := unstorable(t, map[reflect.Type]bool{}); bad != nil {
-		return fmt.Errorf("%s: %v can't be stored, because of %v", what, t, bad)
+		return fmt.Errorf("%s: %v can't be stored as JSON, because it contains %v", what, t, bad)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ type MovedError struct {
 
 // Error implements error.
 func (e *MovedError) Error() string {
-	return fmt.Sprintf("everything here was moved to %s on %s; open that one, or it will be done twice", e.To, e.At.Format(time.RFC3339))
+	return fmt.Sprintf("everything here was moved to %s on %s; open that one: if this one is opened too, runs are executed twice", e.To, e.At.Format(time.RFC3339))
 }
 
 // MovingError says that a log is the target of a move that is not complete.

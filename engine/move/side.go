@@ -188,7 +188,7 @@ func (s *side) checkWithout() error {
 	for _, n := range s.without {
 		switch {
 		case s.shards == 1:
-			return fmt.Errorf("shard %d %w: the %s has one alone", n, ErrNotLost, s.what)
+			return fmt.Errorf("shard %d %w: the %s has only one shard", n, ErrNotLost, s.what)
 		case n < 0 || n >= s.shards:
 			return fmt.Errorf("shard %d %w: the %s has the shards 0 to %d", n, ErrNotLost, s.what, s.shards-1)
 		}

@@ -100,7 +100,7 @@ func (m *mover) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	m.advice = "; the source is as it was, the target is of no use until the move is repeated"
+	m.advice = "; the source is unchanged and can still be used; the target can't be used until the move is repeated"
 	for i, l := range m.to.leases {
 		if err := m.ticket.put(ctx, l, movingBlob); err != nil {
 			return m.to.wrap(i, err)
@@ -213,7 +213,7 @@ func (m *mover) verifyShard(ctx context.Context, shard int, got *account) error 
 // seal marks the source as moved, and then removes the mark of the target, so that engines can open
 // it.
 func (m *mover) seal(ctx context.Context) error {
-	m.advice = "; repeat the move to complete it, until then neither log can be relied on"
+	m.advice = "; repeat the move to complete it, and use neither log before that"
 	for i, l := range m.from.leases {
 		if m.arrived {
 			break // the source is marked already

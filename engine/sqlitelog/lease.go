@@ -187,7 +187,7 @@ func (l *lease) lockChannel(ctx context.Context, lock chan struct{}) error {
 // over. It returns the error.
 func (l *lease) takenOver() error {
 	l.lose()
-	return fmt.Errorf("%w: epoch %d of %s is over; was its lock file deleted?", journal.ErrStale, l.epoch, l.dir)
+	return fmt.Errorf("%w: another process has taken over %[3]s, and epoch %[2]d is over; was its lock file deleted?", journal.ErrStale, l.epoch, l.dir)
 }
 
 // confirm returns an error if another owner has taken over.

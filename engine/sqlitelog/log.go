@@ -129,7 +129,7 @@ func checkVersion(number int) error {
 	const withdrawn = 3_052_000
 	switch {
 	case number < restart:
-		return fmt.Errorf("SQLite %s can damage a database when its write-ahead log starts over; 3.51.3 can't", versionText(number))
+		return fmt.Errorf("SQLite %s can damage a database when its write-ahead log starts from the beginning again; use 3.51.3 or newer", versionText(number))
 	case number == withdrawn:
 		return fmt.Errorf("SQLite %s was withdrawn by its authors", versionText(number))
 	default:

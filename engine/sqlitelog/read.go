@@ -49,7 +49,7 @@ func (l *leaseLog) fetch(ctx context.Context, c *chunk, from, last uint64) error
 		return err
 	}
 	if first := l.first.Load(); from < first {
-		return fmt.Errorf("cut off: the first entry is %d", first)
+		return fmt.Errorf("the entry was truncated: the first entry is %d", first)
 	}
 	if from > last {
 		return nil
@@ -63,7 +63,7 @@ func (l *leaseLog) fetch(ctx context.Context, c *chunk, from, last uint64) error
 	}
 	// The entry existed before: it has been truncated since, or the database is damaged.
 	if first := l.first.Load(); from < first {
-		return fmt.Errorf("cut off: the first entry is %d", first)
+		return fmt.Errorf("the entry was truncated: the first entry is %d", first)
 	}
 	return damaged(l.lease.path, fmt.Errorf("entry %d is missing", from))
 }

@@ -101,7 +101,7 @@ func later(t int64, d time.Duration) int64 {
 func (c Commands) Cancel(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && (r.Outcome == Succeeded || r.Outcome == Canceled || r.Finished()) {
-		err = fmt.Errorf("%w: run %s has %s", ErrState, id, r.State())
+		err = fmt.Errorf("%w: run %s is %s, and can't be canceled", ErrState, id, r.State())
 	}
 	return Record{Kind: Cancel, Run: id, At: now, Text: by, Ends: Canceled}, err
 }
@@ -149,7 +149,7 @@ func (c Commands) Wake(id ID, by string, now int64) (recs []Record, err error) {
 		}
 	}
 	if len(recs) == 0 {
-		return nil, fmt.Errorf("%w: run %s is %s and waits for nothing", ErrState, id, r.State())
+		return nil, fmt.Errorf("%w: run %s is %s, and no step of it waits", ErrState, id, r.State())
 	}
 	return recs, nil
 }
@@ -189,7 +189,7 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 		}
 	}
 	if len(recs) == 0 {
-		return nil, fmt.Errorf("%w: run %s is %s, and nothing of it can wait until then", ErrState, id, r.State())
+		return nil, fmt.Errorf("%w: run %s is %s, and no step of it can be postponed", ErrState, id, r.State())
 	}
 	return recs, nil
 }

@@ -88,7 +88,7 @@ func (d *Definition) Prepare() error {
 		return err
 	}
 	if at := d.cycle(); at != "" {
-		return fmt.Errorf("step %q: needs itself, by way of others", at)
+		return fmt.Errorf("step %q: needs itself, through other steps", at)
 	}
 	if d.OnEnd != nil && d.OnEnd.text == nil {
 		if err := d.OnEnd.Prepare(); err != nil {
@@ -146,7 +146,7 @@ func (d *Definition) connect(i int, index map[string]int) (errs []error) {
 		j, known := index[need]
 		switch {
 		case !known:
-			errs = append(errs, fmt.Errorf("step %q: needs %q, which there is not", s.Name, need))
+			errs = append(errs, fmt.Errorf("step %q: needs %q, but there is no such step", s.Name, need))
 		case j == i:
 			errs = append(errs, fmt.Errorf("step %q: needs itself", s.Name))
 		case slices.Contains(s.Needs[:k], need):

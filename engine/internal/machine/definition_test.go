@@ -34,10 +34,10 @@ func TestPrepareNamesEverythingThatIsWrong(t *testing.T) {
 		{"a negative heartbeat", func(d *Definition) { d.Steps[0].Heartbeat = -1 }, "heartbeat"},
 		{"a negative number of lost attempts", func(d *Definition) { d.Steps[0].MaxLost = -1 }, "max lost"},
 		{"more lost attempts than can be counted", func(d *Definition) { d.Steps[0].MaxLost = math.MaxUint16 + 1 }, "max lost"},
-		{"a need that there is not", func(d *Definition) { d.Steps[1].Needs = []string{"x"} }, `needs "x", which`},
+		{"a need that there is not", func(d *Definition) { d.Steps[1].Needs = []string{"x"} }, `needs "x", but`},
 		{"a step that needs itself", func(d *Definition) { d.Steps[0].Needs = []string{"a"} }, "needs itself"},
 		{"a need twice", func(d *Definition) { d.Steps[1].Needs = []string{"a", "a"} }, `needs "a" twice`},
-		{"a circle", func(d *Definition) { d.Steps[0].Needs = []string{"c"} }, "by way of others"},
+		{"a circle", func(d *Definition) { d.Steps[0].Needs = []string{"c"} }, "through other steps"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

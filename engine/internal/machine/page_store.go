@@ -93,19 +93,19 @@ func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 // fetch reads a cold run from its frame.
 func (p *pageStore) fetch(r *Run) (*Run, error) {
 	if p.load == nil {
-		return nil, fmt.Errorf("run %s: nowhere to read it from", r.ID)
+		return nil, fmt.Errorf("run %s: its input and history are not in memory, and there is no snapshot to read them from", r.ID)
 	}
 	body, err := p.load(r.coldFrame)
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", r.ID, err)
 	}
 	if uint64(r.coldAt) >= uint64(len(body)) {
-		return nil, fmt.Errorf("%w: run %s is not where it was put", ErrEncoding, r.ID)
+		return nil, fmt.Errorf("%w: the frame of a snapshot ends before run %s", ErrEncoding, r.ID)
 	}
 	in := codec.Reader{Data: body[r.coldAt:]}
 	left, err := p.readRun(&in)
 	if err == nil && left.ID != r.ID {
-		err = fmt.Errorf("%w: run %s is where %s was put", ErrEncoding, left.ID, r.ID)
+		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, left.ID, r.ID)
 	}
 	return left, err
 }

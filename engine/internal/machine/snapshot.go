@@ -143,18 +143,18 @@ func Frame(data []byte) (body []byte, err error) {
 // readFrame reads a frame. It uses the memory of buf for the content if that is large enough.
 func readFrame(in *bufio.Reader, buf []byte) (kind byte, body []byte, err error) {
 	if kind, err = in.ReadByte(); err != nil {
-		return 0, nil, fmt.Errorf("%w: it ends too soon", ErrEncoding)
+		return 0, nil, fmt.Errorf("%w: the data ends before the last frame", ErrEncoding)
 	}
 	n, err := binary.ReadUvarint(in)
 	if err != nil || n > maxFrame {
-		return 0, nil, fmt.Errorf("%w: length of a frame", ErrEncoding)
+		return 0, nil, fmt.Errorf("%w: length of a frame is wrong", ErrEncoding)
 	}
 	// The length may be damaged: allocate memory only as data is read.
 	for body = buf[:0]; len(body) < int(n)+crc32.Size; {
 		part := min(int(n)+crc32.Size-len(body), 1<<20)
 		body = slices.Grow(body, part)[:len(body)+part]
 		if _, err := io.ReadFull(in, body[len(body)-part:]); err != nil {
-			return 0, nil, fmt.Errorf("%w: it ends too soon", ErrEncoding)
+			return 0, nil, fmt.Errorf("%w: the data ends in the middle of a frame", ErrEncoding)
 		}
 	}
 	sum := binary.LittleEndian.Uint32(body[n:])
@@ -238,7 +238,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 	case err != nil:
 		return nil, err
 	case kind != frameState:
-		return nil, fmt.Errorf("%w: no state at the beginning", ErrEncoding)
+		return nil, fmt.Errorf("%w: the snapshot does not begin with a frame of the state", ErrEncoding)
 	}
 	if err := decodeState(m.state, body); err != nil {
 		return nil, err
@@ -254,7 +254,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 		r := codec.Reader{Data: body}
 		if kind == frameEnd {
 			if n := r.Uvarint(); r.Err != nil || n != count {
-				return nil, fmt.Errorf("%w: %d runs instead of %d", ErrEncoding, count, n)
+				return nil, fmt.Errorf("%w: the snapshot has %d runs; want %d", ErrEncoding, count, n)
 			}
 			break
 		}
@@ -273,7 +273,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 				copyParts(run)
 			}
 			if _, twice := m.runs[run.ID]; twice {
-				return nil, fmt.Errorf("%w: run %s is there twice", ErrEncoding, run.ID)
+				return nil, fmt.Errorf("%w: the snapshot has run %s twice", ErrEncoding, run.ID)
 			}
 			m.install(run)
 			count++

@@ -161,7 +161,7 @@ func (d *distribution) moveAll(m *Machine) error {
 	for name, s := range m.schedules {
 		to := d.to[d.OfSchedule(name)]
 		if _, twice := to.schedules[name]; twice {
-			return fmt.Errorf("%w: schedule %q is there twice", ErrEncoding, name)
+			return fmt.Errorf("%w: two shards have schedule %q", ErrEncoding, name)
 		}
 		to.schedules[name] = s
 	}
@@ -188,7 +188,7 @@ func (d *distribution) moveAll(m *Machine) error {
 func (d *distribution) moveRun(m *Machine, r *Run) error {
 	to := d.to[d.OfRun(r)]
 	if _, twice := to.runs[r.ID]; twice {
-		return fmt.Errorf("%w: run %s is there twice", ErrEncoding, r.ID)
+		return fmt.Errorf("%w: two shards have run %s", ErrEncoding, r.ID)
 	}
 	if k, taken := to.keys[r.Key]; taken && !r.Finished() {
 		return keyTwice(r.Key, k, r.ID, r.Def.Name)
@@ -235,10 +235,10 @@ func (d *distribution) moveKey(e expiry, k keyed) error {
 // one of them are in one shard.
 func keyTwice(key string, k keyed, id ID, workflow string) error {
 	if k.of.Name == workflow {
-		return fmt.Errorf("%w: key %q is of run %s and of run %s", ErrEncoding, key, k.id, id)
+		return fmt.Errorf("%w: key %q belongs to two runs, %s and %s", ErrEncoding, key, k.id, id)
 	}
-	return fmt.Errorf("key %q is of run %s of %s and of run %s of %s, and only one of them could have it there; "+
-		"it can be moved when one of them has ended and is not kept any more", key, k.id, k.of.Name, id, workflow)
+	return fmt.Errorf("key %q belongs to run %s of workflow %s and to run %s of workflow %s, but in the target only one run can have it; "+
+		"repeat the move when one of the two runs has ended and is not kept any more", key, k.id, k.of.Name, id, workflow)
 }
 
 // Tally counts the contents of a machine. The sum over all shards does not depend on the layout.

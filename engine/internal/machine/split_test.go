@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// TestDistribute lays a random state out over shards and puts it together again:
-// it is the same in all that can be seen, and what happens to it afterwards has
-// the same effect.
+// TestDistribute distributes a random state over shards and joins them again. The result must be the
+// same state, and later records must have the same effect.
 func TestDistribute(t *testing.T) {
 	first, seeds := uint64(1), max(*seedsFlag/2, 1)
 	if *seedFlag != 0 {
@@ -59,8 +58,8 @@ func (g *game) copied() *Machine {
 	return replayed(g.t, g.log)
 }
 
-// distribute lays the state out, and checks the shards. They are what a snapshot
-// has of them.
+// distribute distributes the state and checks the shards. It returns the shards as they are restored
+// from snapshots.
 func (g *game) distribute(l *Layout, from ...*Machine) []*Machine {
 	g.t.Helper()
 	seed := maphash.MakeSeed()
@@ -131,7 +130,7 @@ func coldOf(of ...*Machine) (n int) {
 	return n
 }
 
-// joined puts shards together, as if they had been one state all the time.
+// joined joins shards to one state.
 func (g *game) joined(parts []*Machine) *Machine {
 	g.t.Helper()
 	m := g.distribute(NewLayout(1, parts...), parts...)[0]
@@ -143,7 +142,7 @@ func (g *game) joined(parts []*Machine) *Machine {
 	return m
 }
 
-// checkApart compares shards that have lived apart with the whole.
+// checkApart compares the shards, after further records, with the state that was not distributed.
 func (g *game) checkApart(parts []*Machine) {
 	g.t.Helper()
 	for i, p := range parts {
@@ -182,7 +181,7 @@ type apart struct {
 	defs   map[Hash]*Definition
 }
 
-// follow shows the shards what has happened.
+// follow applies the new records to the shards.
 func (a *apart) follow(t *testing.T, g *game) {
 	t.Helper()
 	for _, d := range g.defs {
@@ -210,7 +209,7 @@ func (a *apart) follow(t *testing.T, g *game) {
 	}
 }
 
-// apply is Apply by a shard that may not know the definition yet.
+// apply is Machine.Apply for a shard that may not have the definition yet.
 func (m *Machine) apply(rec *Record, defs map[Hash]*Definition) error {
 	if d := defs[rec.Hash]; rec.Kind == Started && d != nil {
 		if def, fresh := m.Define(d, rec.At); fresh {
@@ -356,25 +355,25 @@ func TestShardsThatContradictEachOther(t *testing.T) {
 		do   func(w *world, d *Definition, n int)
 		want string
 	}{
-		{"the same run", func(w *world, d *Definition, _ int) { w.start(d, Start{ID: id}) }, "is there twice"},
-		{"two runs with a key", func(w *world, d *Definition, _ int) { w.start(d, Start{Key: "k"}) }, `key "k" is of run`},
+		{"the same run", func(w *world, d *Definition, _ int) { w.start(d, Start{ID: id}) }, "two shards have run"},
+		{"two runs with a key", func(w *world, d *Definition, _ int) { w.start(d, Start{Key: "k"}) }, `key "k" belongs to`},
 		{"a run and a memory of one with its key", func(w *world, d *Definition, n int) {
 			r := w.start(d, Start{Key: "k"})
 			if n == 0 {
 				w.do(w.m.Cancel(r.ID, "me", w.now))
 				w.forget(r)
 			}
-		}, `key "k" is of run`},
+		}, `key "k" belongs to`},
 		{"a memory of a run and one with its key", func(w *world, d *Definition, n int) {
 			r := w.start(d, Start{Key: "k"})
 			if n == 1 {
 				w.do(w.m.Cancel(r.ID, "me", w.now))
 				w.forget(r)
 			}
-		}, `key "k" is of run`},
+		}, `key "k" belongs to`},
 		{"the same schedule", func(w *world, _ *Definition, n int) {
 			w.do(Record{Kind: Cron, At: w.now, Text: "c", Due: 5, Data: []byte("x")}, nil)
-		}, `schedule "c" is there twice`},
+		}, `two shards have schedule "c"`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -423,7 +422,7 @@ func TestWhatIsInTheWrongShardIsFound(t *testing.T) {
 	}
 }
 
-// A tally tells two states apart that differ in anything.
+// Two states that differ in any detail must have different tallies.
 func TestTally(t *testing.T) {
 	seed := maphash.MakeSeed()
 	tally := func(w *world) Tally {

@@ -114,7 +114,7 @@ var (
 	ErrClosed = errors.New("the view is closed")
 
 	// ErrCursor says that Filter.After is not from a page of the same filter.
-	ErrCursor = errors.New("no such place in the list")
+	ErrCursor = errors.New("the cursor is not from a list with the same filter")
 )
 
 // wrap adds the operation to an error, and makes errors of SQLite match the errors above.
