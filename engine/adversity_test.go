@@ -21,7 +21,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// nilError panics when it is asked what it says.
+// nilError is an error whose method Error panics.
 type nilError struct{ text *string }
 
 func (e *nilError) Error() string { return *e.text }
@@ -195,7 +195,7 @@ func TestContextsEndWhileTheDiskIsFull(t *testing.T) {
 	})
 }
 
-// spoiling is a log that damages the snapshots that it stores, or stores none.
+// spoiling is a log that damages the snapshots that it stores, or fails to store them.
 type spoiling struct {
 	journal.Log
 	spoil, refuse atomic.Bool

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// BenchmarkRun is a run of one step that does nothing, from its start until it is
-// recorded as succeeded, with 16 callers.
+// BenchmarkRun measures runs of one step that does nothing, from the start until the success is
+// recorded, with 16 concurrent callers.
 func BenchmarkRun(b *testing.B) {
 	for _, c := range []struct {
 		name string

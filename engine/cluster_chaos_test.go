@@ -10,9 +10,9 @@ import (
 	"github.com/tideover/tideover/engine/internal/machine"
 )
 
-// TestClusterGetsThrough has processes killed, frozen and cut off at random, and
-// appends and calls fail in every way, while others start runs. An oracle that
-// knows nothing of the engine says what must have come of it.
+// TestClusterGetsThrough kills, freezes and disconnects processes at random, and makes appends and
+// calls fail in every way, while other processes start runs. Then it checks the logs and the calls
+// of the handlers, without the code of the engine.
 func TestClusterGetsThrough(t *testing.T) {
 	t.Parallel()
 	for seed := range *chaosSeeds {
@@ -33,11 +33,11 @@ type chaos struct {
 	storm
 
 	acked   []string          // starts that were acknowledged
-	keys    map[string]string // the run of each key that was
+	keys    map[string]string // run id of each acknowledged start with a key
 	unknown int               // starts whose outcome is not known
 }
 
-// startRuns starts runs until there is calm.
+// startRuns starts runs until the failures end.
 func (c *chaos) startRuns(caller int) {
 	for n := 0; ; n++ {
 		time.Sleep(time.Duration(c.draw(400)) * time.Millisecond)
@@ -69,7 +69,7 @@ func (c *chaos) startRuns(caller int) {
 	}
 }
 
-// judge holds the logs against what was promised.
+// judge checks that the logs keep what the engine promises.
 func (c *chaos) judge() {
 	t := c.t
 	outcomes, fails, told := map[string]int{}, map[string]int{}, map[string]int{}

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/engine/internal/store"
 )
 
-// TestClusterLivesOn is TestClusterGetsThrough with folders, snapshots, commands,
+// TestClusterLivesOn is like TestClusterGetsThrough, and also uses folders, snapshots, commands,
 // waits and lists.
 func TestClusterLivesOn(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func (c *life) failed(what string, err error) {
 	c.errs[what+": "+text]++
 }
 
-// startRuns starts runs until there is calm.
+// startRuns starts runs until the failures end.
 func (c *life) startRuns(caller int) {
 	for n := 0; ; n++ {
 		time.Sleep(time.Duration(c.draw(300)) * time.Millisecond)
@@ -164,7 +164,7 @@ func (c *life) command() {
 	}
 }
 
-// watch lists all the time.
+// watch lists runs again and again until the failures end.
 func (c *life) watch() {
 	for {
 		time.Sleep(2 * time.Second)
@@ -291,7 +291,7 @@ func (c *life) judgeEnds(listed map[string]Info) {
 	}
 }
 
-// autopsy says where a lost run is.
+// autopsy describes where the records of a missing run are, for the failure message.
 func (c *life) autopsy(id string) {
 	run := must(machine.ParseID(id))
 	for _, m := range c.members {

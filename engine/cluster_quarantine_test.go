@@ -49,7 +49,7 @@ func (c *crashCluster) join() *member {
 	return m
 }
 
-// pass lets time pass. A process that is killed is started again a second later.
+// pass lets virtual time pass. A killed process is started again a second later.
 func (c *crashCluster) pass(d time.Duration) {
 	c.t.Helper()
 	killed := map[*member]bool{}
@@ -82,7 +82,7 @@ func (c *crashCluster) finished(ids []string) bool {
 	return true
 }
 
-// Runs that kill processes of a cluster do not take with them those of other shards.
+// Runs that kill processes of a cluster must not make runs of other shards die.
 func TestClusterFindsRunsThatKillTheProcess(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ processes, killers int }{{1, 1}, {1, 10}, {3, 1}, {3, 10}} {

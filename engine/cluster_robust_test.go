@@ -603,8 +603,8 @@ func TestClusterLateStartIsOne(t *testing.T) {
 	})
 }
 
-// A start whose answer was lost is made again. Its owner has applied it by then, but may
-// never be able to store it: that must not be taken for a run that is stored.
+// A start whose answer was lost is sent again. The owner has applied the start by then, but may
+// never be able to store it: it must not answer that the run is stored.
 func TestClusterStartIsAcknowledgedOnlyWhenStored(t *testing.T) {
 	together(t, func(t *testing.T, s *memlog.Store) {
 		w := one(t, func(ctx context.Context, n int) (int, error) { return n, nil })
@@ -649,8 +649,8 @@ func TestClusterStartIsAcknowledgedOnlyWhenStored(t *testing.T) {
 	})
 }
 
-// A shard may end while its view is read. The caller asks its next owner, and does not get
-// an error of the view.
+// A shard may end while a caller reads its view. The caller must ask the next owner, and not get an
+// error of the view.
 func TestAViewThatIsClosedIsAShardThatEnded(t *testing.T) {
 	closed := fmt.Errorf("get: %w", view.ErrClosed)
 	for _, tt := range []struct {

@@ -16,7 +16,7 @@ import (
 
 var chaosSeeds = flag.Int("cluster.seeds", 2, "clusters that are made to suffer")
 
-// storm is a cluster to which bad things happen, in virtual time.
+// storm is a cluster with random failures, in virtual time.
 type storm struct {
 	t     *testing.T
 	store *memlog.Store
@@ -35,7 +35,7 @@ func newStorm(t *testing.T, seed int) storm {
 	return storm{t: t, store: &memlog.Store{Shards: 5}, random: rand.New(rand.NewPCG(uint64(seed), 1))}
 }
 
-// rage lets it go on for a while, and returns when all have calmed down.
+// rage causes failures for a while, and returns when they have ended and all processes work again.
 func (s *storm) rage(people ...func()) {
 	for range 3 {
 		s.join()
@@ -63,7 +63,7 @@ func (s *storm) draw(n int) int {
 	return s.random.IntN(n)
 }
 
-// any returns some process, and whether it is calm.
+// any returns a random process, and whether the failures have ended.
 func (s *storm) any() (m *member, calm bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (s *storm) join() {
 	s.members = append(s.members, m)
 }
 
-// leave takes a process away.
+// leave removes a process from the cluster.
 func (s *storm) leave(i int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +117,7 @@ func (s *storm) disturb(op memlog.Operation) (f memlog.Fault) {
 	return f
 }
 
-// harm does something bad to a process.
+// harm kills, freezes, disconnects or closes a process, or adds one.
 func (s *storm) harm() {
 	i := s.draw(len(s.members))
 	m := s.members[i]

@@ -46,15 +46,15 @@ func (m *member) kill() {
 	_ = m.Close(gone())
 }
 
-// gone is the context of a caller that does not wait.
+// gone is a context that has ended: its caller does not wait.
 func gone() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
 }
 
-// settled waits until every shard has the owner that it is assigned to. A member that
-// has just joined owns nothing at first, although every shard has an owner.
+// settled waits until every member owns the shards that are assigned to it. It is not enough that
+// every shard has an owner: a member that has just joined owns nothing at first.
 func settled(t *testing.T, members ...*member) {
 	t.Helper()
 	for range 1000 {
@@ -189,7 +189,7 @@ func TestClusterTakesOverFromTheDead(t *testing.T) {
 	}
 }
 
-// takesOver ends one of two members, each of which has attempts that end with it.
+// takesOver ends one of two members that both run attempts, and checks that the other takes over.
 func takesOver(t *testing.T, s *memlog.Store, end func(*member)) {
 	t.Helper()
 	begun := make(chan struct{}, 100)
@@ -212,7 +212,7 @@ func takesOver(t *testing.T, s *memlog.Store, end func(*member)) {
 		<-begun
 	}
 	end(a)
-	// One attempt is all there is, and one that was lost is not it.
+	// The policy allows one attempt, and a lost attempt does not count.
 	moved := 0
 	for _, r := range runs {
 		info := must(b.Get(t.Context(), r.ID))

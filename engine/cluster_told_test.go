@@ -105,7 +105,7 @@ func TestClusterTroublesOfAShardThatIsOpened(t *testing.T) {
 	})
 }
 
-// lostLog is a log that a test can make useless.
+// lostLog is a log that a test can make fail for good.
 type lostLog struct {
 	journal.Cluster
 	ended chan struct{}

@@ -27,9 +27,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// The crash test kills a process that runs workflows, again and again, and then
-// asks a witness that is not the engine: a file to which the handlers write what
-// they do, and the answers that the process gave. Both outlive the process.
+// The crash test kills a process that runs workflows, again and again. Then it compares the state of
+// the engine with evidence that does not come from the engine: a file to which the handlers write
+// what they do (the witness), and the answers of the process. Both outlive the process.
 
 var (
 	crashRuns  = flag.Int("crash.runs", 60, "runs that the crash test starts")
@@ -40,7 +40,7 @@ var (
 
 const crashChildEnv = "TIDEOVER_CRASH_CHILD"
 
-// crashStep is what a step of the test's workflow is meant to do.
+// crashStep says how a step of the test's workflow behaves.
 type crashStep struct {
 	name   string
 	policy string
@@ -54,8 +54,8 @@ var crashSteps = []crashStep{
 	{"d", "decorrelated(5ms..60ms) attempts=4", []string{"b", "c"}},
 }
 
-// fate says what an attempt of a step does, the same in every process: the n-th
-// attempt that comes to an end.
+// fate returns how the n-th attempt of a step that comes to an end behaves. It is the same in every
+// process.
 func fate(key, step string, n int) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s/%d", key, step, n)
@@ -71,7 +71,8 @@ func fate(key, step string, n int) string {
 	}
 }
 
-// witness is written by the handlers, one line a write. Without power it writes nothing.
+// witness is the file to which the handlers write, one line in each write. After a simulated power
+// failure it writes nothing.
 type witness struct {
 	file  *os.File
 	power *power
@@ -87,9 +88,9 @@ func (w *witness) say(format string, args ...any) {
 	})
 }
 
-// crashWorkflow is the workflow of the test. A step's fate goes by how many of
-// its attempts have ended, which is what a policy counts. An attempt calls hang
-// once it has begun.
+// crashWorkflow returns the workflow of the test. The behaviour of an attempt depends on how many
+// attempts of the step have ended, which is what a policy counts. An attempt calls hang when it
+// begins.
 //
 // real clock: an attempt takes a random time, which decides nothing
 func crashWorkflow(w *witness, ended func(key, step string) int, hang func(key, step string)) *Workflow {
@@ -138,8 +139,7 @@ func crashChild(dir string) {
 	opened := make(chan struct{})
 	spent := func(key, step string) int {
 		<-opened
-		// The engine's own count is what is under test elsewhere; here it only makes
-		// the fates come in order.
+		// Other tests check the engine's count. Here it only puts the behaviours in order.
 		ids := must(e.Find(context.Background(), key, 2))
 		i := must(e.Get(context.Background(), ids[0]))
 		for _, s := range i.Steps {
@@ -218,13 +218,13 @@ func TestKilledAgainAndAgain(t *testing.T) {
 	killAgainAndAgain(t)
 }
 
-// On this disk each sync takes long, and one in twenty fails.
+// This test uses a simulated disk: each sync takes long, and one in twenty fails.
 func TestKilledAgainAndAgainOnABadDisk(t *testing.T) {
 	t.Parallel()
 	killAgainAndAgain(t, "CRASH_DELAY="+crashDelay.String())
 }
 
-// killAgainAndAgain runs the test with processes that have more in their environment.
+// killAgainAndAgain runs the crash test. env is added to the environment of the processes.
 func killAgainAndAgain(t *testing.T, env ...string) {
 	t.Helper()
 	seed := *crashSeed
@@ -247,9 +247,9 @@ func killAgainAndAgain(t *testing.T, env ...string) {
 	judge(t, dir, acked, *crashRuns)
 }
 
-// crash starts the process and kills it a while after it has acknowledged
-// something, or has nothing to; 0 lets it end by itself. With hang it is killed a while
-// after an attempt hangs, so that at least one attempt is lost.
+// crash starts the process and kills it some time after it has acknowledged a start, or has none
+// to make; a time of 0 lets the process end by itself. With hang it is killed some time after an
+// attempt hangs, so that at least one attempt is lost.
 //
 // real clock: the delay varies where the process is killed; every place is right
 func crash(t *testing.T, dir string, acked map[int]string, to int, after time.Duration, hang bool, env []string) {
@@ -307,7 +307,7 @@ type testimony struct {
 	fate       string
 }
 
-// judge compares what the engine says with what the witness saw.
+// judge compares the state of the engine with the witness.
 func judge(t *testing.T, dir string, acked map[int]string, runs int) {
 	t.Helper()
 	seen, told := testimonies(t, filepath.Join(dir, "witness"))
@@ -339,8 +339,8 @@ func judge(t *testing.T, dir string, acked map[int]string, runs int) {
 	}
 }
 
-// testimonies returns what the witness saw of each key, and which runs told of its
-// end, as what.
+// testimonies returns the lines of the witness for each key, and which follow-up runs reported its
+// end, with the reported state.
 func testimonies(t *testing.T, path string) (seen map[string]map[deed]testimony, told map[string]map[string]string) {
 	t.Helper()
 	seen, told = map[string]map[deed]testimony{}, map[string]map[string]string{}
@@ -413,7 +413,7 @@ func judgeRun(t *testing.T, i *Info, seen map[deed]testimony) (lost int) {
 			default:
 				t.Errorf("%s: attempt %d of step %s is %s", i.Key, a.Number, s.Name, a.Outcome)
 			}
-			// The end that the witness saw is before the one that was recorded.
+			// The handler writes to the witness before the engine records the end.
 			ended, wait = w.end, 0
 			if a.Wait != nil {
 				wait = a.Wait.Delay

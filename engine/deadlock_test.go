@@ -53,7 +53,7 @@ func deadlocks(e *Engine) (texts []string) {
 	return texts
 }
 
-// wantDeadlock wants one deadlock with these words.
+// wantDeadlock fails the test unless there is exactly one deadlock, whose text has these words.
 func wantDeadlock(t *testing.T, e *Engine, words ...string) {
 	t.Helper()
 	list := deadlocks(e)

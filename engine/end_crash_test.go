@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// hoard is a log of which nothing is cut off, to be read afterwards.
+// hoard is a log that ignores truncation, so that a test can read all entries afterwards.
 type hoard struct{ journal.Log }
 
 func (h hoard) Lease(ctx context.Context, shard int) (journal.Lease, error) {
@@ -30,8 +30,8 @@ type hoardLease struct{ journal.Lease }
 
 func (hoardLease) Truncate(context.Context, uint64) error { return nil }
 
-// An entry is all or nothing, so both starts must fit into that of the end, however
-// large everything is.
+// The starts of both follow-up runs must be in the same entry as the end of the run, however large
+// they are: an entry is stored as a whole or not at all.
 func TestTheEndAndWhatItStartsAreOneEntry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,7 +65,8 @@ func TestTheEndAndWhatItStartsAreOneEntry(t *testing.T) {
 	})
 }
 
-// Many ends at once are several entries, and none is parted from what it starts.
+// Many ends at once are stored in several entries. Each end must be in the same entry as the
+// follow-up runs that it starts.
 func TestManyEndsAtOnceAreKeptWhole(t *testing.T) {
 	t.Parallel()
 	alarm := must(NewWorkflow("alarm", Step("ring", func(context.Context, any) (any, error) { return nil, nil })))
@@ -125,8 +126,7 @@ func sameEntry(t *testing.T, store *memlog.Store, workflow string, alarm bool) (
 	return dead, all
 }
 
-// Wherever the log ends that a process leaves behind, with the next one each end is
-// told of once.
+// A process may die after any entry. The next process must report each end exactly once.
 func TestEndsAreToldOfWhereverTheProcessDies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestEndsAreToldOfWhereverTheProcessDies(t *testing.T) {
 	})
 }
 
-// goesOn lets a process go on after the entries, and checks that each run which it
-// knows has ended, and that its end was reported once.
+// goesOn starts a process with the given entries as its log. It checks that each run in it ends, and
+// that the end is reported once.
 func goesOn(t *testing.T, entries []journal.Entry) {
 	t.Helper()
 	store := new(memlog.Store)
@@ -183,7 +183,7 @@ func goesOn(t *testing.T, entries []journal.Entry) {
 			t.Errorf("cut off after %d entries: run %s has ended %d times, and its end was reported %d times", len(entries), id, ends[id], n)
 		}
 	}
-	if len(ends) != 2*runs { // with those that tell
+	if len(ends) != 2*runs { // the runs, and their follow-up runs
 		t.Errorf("cut off after %d entries: %d runs have ended, and %d were told of", len(entries), len(ends), runs)
 	}
 }
@@ -214,8 +214,8 @@ func count(rec *machine.Record, ends, told map[string]int) {
 	}
 }
 
-// resting begins two runs that go nowhere by themselves: one has ended before, which was
-// reported, and the other has not.
+// resting starts two runs that do not end by themselves. The first one has ended before, and that was
+// reported; the second has not.
 func resting(t *testing.T, e *Engine, w *Workflow) (ids []string) {
 	t.Helper()
 	died := started(t, e, w, "dies, then sleeps")
@@ -242,7 +242,7 @@ func endAll(t *testing.T, e *Engine, ids []string) {
 	}
 }
 
-// tellers returns how many runs were started because others had ended.
+// tellers returns the number of follow-up runs.
 func tellers(t *testing.T, e *Engine) (n int) {
 	t.Helper()
 	for _, w := range must(e.Stats(t.Context())).Workflows {
@@ -253,7 +253,7 @@ func tellers(t *testing.T, e *Engine) (n int) {
 	return n
 }
 
-// A copy of a folder, and what it was moved to, know what has ended before.
+// A backup of a folder, and a log that it was moved to, know which runs have ended before.
 func TestEndsAfterABackupAndAMove(t *testing.T) {
 	t.Parallel()
 	w := moody(OnEnd(newEnds().told))
@@ -293,7 +293,7 @@ func TestClusterEndsAfterAMove(t *testing.T) {
 	})
 }
 
-// What an end starts is in the shard of the run that has ended.
+// A follow-up run is in the shard of the run that has ended.
 func TestClusterEndsAreToldOfByTheOwner(t *testing.T) {
 	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {

@@ -13,8 +13,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// open returns an engine that forgets everything; yours has a Dir instead of the
-// Log.
+// open returns an engine with a log in memory. A program sets Dir instead of Log.
 func open(workflows ...*engine.Workflow) *engine.Engine {
 	e, err := engine.Open(context.Background(), engine.Config{
 		Log: new(memlog.Store).Open(), Workflows: workflows, Logger: slog.New(slog.DiscardHandler),
@@ -120,7 +119,7 @@ func ExampleSnooze() {
 	// succeeded after 3 looks, 0 attempts spent
 }
 
-// A quota that is filled up again at a stated time: it spends a window, and no
+// A handler that knows when a quota is renewed returns Limited: that uses a window instead of an
 // attempt.
 func ExampleLimitedFor() {
 	w := must(engine.NewWorkflow("agent", engine.Step("work", func(ctx context.Context, _ any) (string, error) {

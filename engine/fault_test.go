@@ -81,7 +81,7 @@ func TestAFullDiskIsWaitedFor(t *testing.T) {
 	}
 }
 
-// While nothing can be stored, the end of a run may yet come to nothing: a wait goes on.
+// While the log can't store, the end of a run is not certain: Wait must not return.
 func TestAWaitEndsOnlyWhenTheEndIsStored(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -418,7 +418,7 @@ func writeGolden(t *testing.T, dir string, w *Workflow) {
 	}
 }
 
-// When there is nothing to do, log that a snapshot makes superfluous goes.
+// An idle engine writes a snapshot and removes the log entries that are not needed any more.
 func TestLogGoesWhenIdle(t *testing.T) {
 	t.Parallel()
 	const after = 20_000

@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// undoLog notes what a follow-up run is given.
+// undoLog records the inputs of follow-up runs.
 type undoLog struct {
 	mu   sync.Mutex
 	seen []GaveUp
@@ -35,8 +35,8 @@ func (u *undoLog) list() []GaveUp {
 	return slices.Clone(u.seen)
 }
 
-// largeWorkflow dies after its first step, with an input and an output of so many
-// bytes. The follow-up run does as undo says.
+// largeWorkflow returns a workflow that dies after its first step, with an input and an output of
+// this many bytes. undo is the step of its follow-up run.
 func largeWorkflow(size int, undo func(context.Context, GaveUp) (string, error)) *Workflow {
 	follow := must(NewWorkflow("undo", Step("undo", undo, Policy("fixed(1h) attempts=3"))))
 	return must(NewWorkflow("large", OnGiveUp(follow),
@@ -44,7 +44,7 @@ func largeWorkflow(size int, undo func(context.Context, GaveUp) (string, error))
 		Step("pay", func(context.Context, string) (string, error) { return "", retry.Permanent(errors.New("declined")) }, After("reserve"))))
 }
 
-// checkGaveUp checks that nothing is missing.
+// checkGaveUp checks that the input of the follow-up run is complete.
 func checkGaveUp(t *testing.T, g GaveUp, size int) {
 	t.Helper()
 	var input, reserved string

@@ -246,7 +246,8 @@ func TestPostponeAndReset(t *testing.T) {
 	})
 }
 
-// A time of the calendar stays when the clock is set; a time that passes does not.
+// A wait until a point of the wall clock ends at that point when the clock is set. A wait with a
+// duration keeps its duration.
 func TestLimitsAndTheClock(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -334,8 +335,7 @@ func TestEventsOfLimitsAndPauses(t *testing.T) {
 	})
 }
 
-// A limit on the runs holds for those that are put back to work, and a paused one
-// does not take a place from another.
+// A limit of runs counts retried runs too. A paused run does not count.
 func TestMaxRunsOfPausedAndRetriedRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -405,7 +405,7 @@ func TestAnInputThatTheStepsCanNotRead(t *testing.T) {
 	}
 }
 
-// A handler that has something else to do until a limit ends spends a window, and is called again at once.
+// A handler that returns SpendWindow uses a window, and is called again at once.
 func TestSpendWindowIsCalledAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -437,7 +437,7 @@ func TestSpendWindowIsCalledAgainAtOnce(t *testing.T) {
 	})
 }
 
-// What gives up with Limited gives up with SpendWindow.
+// A step that gives up after Limited also gives up after SpendWindow.
 func TestSpendWindowGivesUpLikeLimited(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -94,7 +94,7 @@ func TestArchivesOfASource(t *testing.T) {
 	})
 }
 
-// careless is a log that stores something else than the blob that it is given.
+// careless is a log that stores changed blobs.
 type careless struct {
 	rooms
 	spoil func(shard int, name string, data []byte) []byte

@@ -18,7 +18,7 @@ import (
 	"github.com/tideover/tideover/engine/move"
 )
 
-// mortal is a log whose process dies at a change.
+// mortal is a log whose process dies at a given change.
 type mortal struct {
 	journal.Log
 	left  *atomic.Int64 // changes until then
@@ -115,8 +115,8 @@ func copyShard(t testing.TB, from, to journal.Lease) {
 	}
 }
 
-// consistent checks what must hold whenever a process dies in a move: nothing is
-// lost, and nothing can go on at both places.
+// consistent checks what must be true whenever a process dies in a move: no data is lost, and engines
+// can't open both logs.
 func consistent(t *testing.T, what string, from, to journal.Log, seed maphash.Seed, want machine.Tally) {
 	t.Helper()
 	if got, _ := states(t, from, seed); got != want {
@@ -142,7 +142,7 @@ func consistent(t *testing.T, what string, from, to journal.Log, seed maphash.Se
 	})
 }
 
-// complete checks that a move is.
+// complete checks that a move is complete.
 func complete(t *testing.T, what string, from, to journal.Log, seed maphash.Seed, want machine.Tally, archived int) {
 	t.Helper()
 	source, target := refusals(t, from), refusals(t, to)
@@ -232,7 +232,7 @@ func TestAMoveThatIsInterruptedAgainAndAgain(t *testing.T) {
 	}
 }
 
-// visit lets an engine work on a log for a moment.
+// visit opens an engine on a log and closes it again.
 func (h *household) visit(t *testing.T, store *memlog.Store) {
 	t.Helper()
 	e := must(Open(t.Context(), Config{Log: store.Open(), Logger: quiet()}))
@@ -273,7 +273,8 @@ func (l *foreignLease) Append(ctx context.Context, expected uint64, id journal.I
 	return l.Lease.Append(ctx, expected, id, data)
 }
 
-// A process that sleeps too long does not know that others have its shards.
+// A process that was suspended for too long does not know that other processes own its shards. The
+// move must fail.
 func TestAnotherOwnerInTheMiddleOfAMove(t *testing.T) {
 	h, seed := furnish(t, 20), maphash.MakeSeed()
 	for _, test := range []struct {

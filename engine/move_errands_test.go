@@ -12,7 +12,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// errands are workflows that count what they do.
+// errands has workflows that count their runs and steps.
 type errands struct {
 	wait, narrow, report *Workflow
 

@@ -15,7 +15,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// household is an engine's workflows, and runs in all states.
+// household has the workflows of an engine, and runs in all states.
 type household struct {
 	dir   string
 	flows map[string]*Workflow
@@ -30,8 +30,8 @@ type household struct {
 // rarely is a schedule that is not due while a test runs, but on a leap day at three.
 var rarely = Schedule{Name: "rarely", Workflow: "quick", Cron: "0 3 29 2 *", Input: json.RawMessage(`0`)}
 
-// furnish lets an engine in a folder do many things, and ends it in the middle. If
-// they are very many, some wait for a handler, which takes a while.
+// furnish fills a folder: it runs an engine that gets runs into all states, and stops it while
+// attempts are running. If there are many runs, some wait for a handler, which takes a while.
 func furnish(t *testing.T, n int) *household {
 	t.Helper()
 	h := &household{dir: t.TempDir(), infos: map[string]string{}, keys: map[string]string{}, state: map[string]int{}, total: map[string]Totals{}}
@@ -160,7 +160,7 @@ func (h *household) live(t *testing.T, e *Engine, i int) {
 	}
 }
 
-// remember notes how everything is.
+// remember records the states of all runs and keys.
 func (h *household) remember(t *testing.T, e *Engine) {
 	t.Helper()
 	for page := (Page{Next: "-"}); page.Next != ""; {
@@ -184,8 +184,8 @@ func (h *household) remember(t *testing.T, e *Engine) {
 
 func text(i *Info) string { return string(must(json.Marshal(i))) }
 
-// unpacked opens the folder that everything was moved to, and looks whether it is
-// all there and goes on.
+// unpacked opens the folder to which everything was moved, and checks that everything is there and
+// continues.
 //
 // real clock: the next time of a schedule is years ahead
 func (h *household) unpacked(t *testing.T, dir string) {
@@ -239,7 +239,7 @@ func (h *household) workflowOf(t *testing.T, e *Engine, id string) string {
 	return must(e.Get(context.Background(), id)).Workflow
 }
 
-// goOn ends waits, and retries what is dead.
+// goOn ends the waits of runs, and retries dead runs.
 func (h *household) goOn(t *testing.T, e *Engine) {
 	t.Helper()
 	ctx := context.Background()
@@ -266,7 +266,7 @@ func (h *household) goOn(t *testing.T, e *Engine) {
 	}
 }
 
-// counted checks what a move says that it has moved.
+// counted checks the counts that a move returns.
 func (h *household) counted(t *testing.T, m move.Moved) {
 	t.Helper()
 	if !maps.Equal(m.Runs, h.states(t)) || m.Schedules != 1 || m.Keys < len(h.keys) || m.Orphans != len(h.lost) || m.Archived == 0 || m.Stood <= 0 {

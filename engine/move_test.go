@@ -23,7 +23,7 @@ import (
 	"github.com/tideover/tideover/internal/testwait"
 )
 
-// rooms are logs in memory that look like one with several shards.
+// rooms is a log with several shards in memory.
 type rooms []*memlog.Store
 
 func newRooms(n int) rooms {
@@ -190,7 +190,7 @@ func TestMoveToSeveralShardsAndBack(t *testing.T) {
 	}
 }
 
-// What was moved to a cluster goes on there as if it had been started there.
+// Runs that were moved to a cluster continue as if they had been started there.
 func TestMoveToAClusterAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := newErrands(), time.Now()
@@ -359,7 +359,7 @@ func TestATargetThatNothingHappenedIn(t *testing.T) {
 	complete(t, "then", from, to, seed, want, archived)
 }
 
-// A snapshot that can't be read must not look like an empty log.
+// A log whose snapshot can't be read must count as damaged, not as empty.
 func TestAMovedStateThatIsDamaged(t *testing.T) {
 	h := furnish(t, 20)
 	dir := t.TempDir()

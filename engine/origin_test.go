@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// payments is a server that does a payment once for each idempotency key.
+// payments is a fake server that makes one payment for each idempotency key.
 type payments struct {
 	mu   sync.Mutex
 	seen []string // one for each call
@@ -131,8 +131,8 @@ func originSurvives(t *testing.T, snapshotAfter int64) {
 	}
 }
 
-// TestTheOriginOfRunsOfAnEarlierVersion has a chain that was begun by a version
-// that stored only the previous run: it is followed as far as it is kept.
+// TestTheOriginOfRunsOfAnEarlierVersion repeats runs that were stored by a version which kept only
+// the previous run: the origin is the oldest run of the chain that is still stored.
 func TestTheOriginOfRunsOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -54,8 +54,8 @@ func TestTheOutputOfARun(t *testing.T) {
 	}
 }
 
-// A run that dies because attempts are lost is reported like every other, although
-// that is found before anything else begins.
+// A run that dies because of lost attempts is reported like every other, although the engine finds
+// that out while it is being opened.
 func TestARunThatDiesAtTheStartIsToldOf(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -9,8 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/journal/memlog"
 )
 
-// TestOwnStatsAddUp has two processes, each of which counts what is its own: together
-// that is everything.
+// TestOwnStatsAddUp checks that the OwnStats of two processes together count everything once.
 func TestOwnStatsAddUp(t *testing.T) {
 	t.Parallel()
 	together(t, func(t *testing.T, s *memlog.Store) {

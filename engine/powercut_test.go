@@ -24,8 +24,7 @@ var (
 	faultSeed   = flag.Uint64("faults.seed", 0, "of its randomness; 0 means any")
 )
 
-// power says whether the simulated machine has power. What a handler or a caller does
-// without it did not happen.
+// power says whether the simulated machine has power. Without power, handlers and callers do nothing.
 type power struct {
 	mu  sync.RWMutex
 	off bool
@@ -57,7 +56,7 @@ type powerTest struct {
 // In each round a sync fails at a random point, in one of two ways, and soon afterwards
 // the power is cut. At the end nothing that was acknowledged may be missing, no attempt
 // may have been made twice under one number, and no wait may be shorter than recorded.
-// The judge is that of the crash test, which does not ask the engine.
+// It uses the checks of the crash test, which do not use the engine's data.
 func TestSyncFailuresAndPowerCuts(t *testing.T) {
 	t.Parallel()
 	seed := *faultSeed
@@ -189,8 +188,8 @@ func (p *powerTest) start(ctx context.Context, e *Engine, w *Workflow) (err erro
 	return err
 }
 
-// linkBlobs gives the blobs of a folder to another one. They are on disk before they have
-// a name.
+// linkBlobs links the blobs of a folder to another one. They survive a power failure, because a blob
+// is synced before it gets its name.
 func linkBlobs(from, to string) error {
 	if err := os.MkdirAll(filepath.Join(to, "blobs"), 0o700); err != nil {
 		return err
@@ -208,7 +207,7 @@ func linkBlobs(from, to string) error {
 	return err
 }
 
-// drain starts what was not acknowledged again, and writes down how every run ended.
+// drain repeats the starts that were not acknowledged, and records how every run ended.
 func (p *powerTest) drain() {
 	p.power = new(power)
 	e, w := p.open()

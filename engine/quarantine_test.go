@@ -68,7 +68,7 @@ func (c *crashLoop) crash() {
 	c.open()
 }
 
-// pass lets time pass, in which the process dies as often as it is killed.
+// pass lets virtual time pass. Each time a run kills the process, it is started again.
 func (c *crashLoop) pass(d time.Duration) {
 	for end := time.After(d); ; {
 		select {
@@ -122,7 +122,7 @@ func (c *crashLoop) start(w *Workflow, n int, input time.Duration) (ids []string
 	return ids
 }
 
-// However many runs kill the process, and whenever they do, those beside them succeed.
+// However many runs kill the process, and whenever they do, the other runs succeed.
 func TestRunsThatKillTheProcessAreFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -177,8 +177,8 @@ func TestNewRunsBesideAKillerSucceed(t *testing.T) {
 	})
 }
 
-// A process that dies for another reason costs its runs a moment: they all begin again, also
-// when each of them takes long.
+// If a process dies for another reason, all its runs continue after a short delay, even if each of
+// them takes long.
 func TestRunsBeginAgainSoonAfterOneDeath(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func (c *crashLoop) suspect(id string, losses int) {
 	synctest.Wait()
 }
 
-// What a suspect waits for is visible, and it can be paused, canceled and reset.
+// The info of a run says what a suspect waits for. The run can be paused, canceled and reset.
 func TestASuspectIsVisibleAndUnderControl(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -288,7 +288,7 @@ func TestASuspectIsVisibleAndUnderControl(t *testing.T) {
 	})
 }
 
-// The limits of workflows and steps, and that of the process, hold for suspects too.
+// The limits of workflows, steps and the process apply to suspects too.
 func TestSuspectsKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -332,8 +332,7 @@ func TestSuspectsKeepTheLimits(t *testing.T) {
 	})
 }
 
-// A process that dies although nothing runs in it that was lost before, or ends in order, makes
-// no run dead.
+// No run dies because of a process that dies without running suspects, or that ends in order.
 func TestAnOrderlyEndMakesNoSuspect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

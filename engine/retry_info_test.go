@@ -106,8 +106,8 @@ func TestTheRetryInfoCountsTheAttemptThatRuns(t *testing.T) {
 	})
 }
 
-// TestTheRetryInfoIsOfTheStepThatMatters has steps with different policies. The account
-// is of the one that the run failed in, or is at work on, not of the steps beside it.
+// TestTheRetryInfoIsOfTheStepThatMatters uses steps with different policies. RetryInfo must describe
+// the step in which the run failed or which is running, not the steps beside it.
 func TestTheRetryInfoIsOfTheStepThatMatters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -19,8 +19,8 @@ func freshState(t *testing.T, e *Engine, id string) string {
 	return ""
 }
 
-// What was acknowledged is in a list that must be fresh, although the view is
-// written a little later.
+// A list with Filter.Fresh includes everything that was acknowledged, although the view is written a
+// little later.
 func TestAFreshListHasWhatWasAcknowledged(t *testing.T) {
 	t.Parallel()
 	w := must(NewWorkflow("greet", Step("greet", func(_ context.Context, name string) (string, error) {

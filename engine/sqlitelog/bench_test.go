@@ -112,7 +112,7 @@ func openTest(tb testing.TB, dir string, d Durability) *lease {
 	return held.(*lease)
 }
 
-// testID returns an id that can be told from the sequence.
+// testID returns an id that follows from the number of the entry.
 func testID(seq uint64) (id journal.ID) {
 	binary.BigEndian.PutUint64(id[8:], seq)
 	return id

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// fillUp appends until there is no room, makes room, and goes on. It checks that
-// nothing is lost and nothing is recorded by an append that was refused.
+// fillUp appends until the disk is full, frees space, and appends again. It checks that no entry is
+// lost, and that a failed append has stored nothing.
 func fillUp(l *lease, makeRoom func() error) error {
 	ctx := context.Background()
 	data := func(seq uint64) []byte { return bytes.Repeat([]byte{byte(seq)}, 50_000) }
@@ -81,7 +81,7 @@ func fillBlob(l *lease) error {
 	return nil
 }
 
-// This runs everywhere; a really full disk needs a file system of its own.
+// This test runs everywhere. A test with a full disk needs a separate file system.
 func TestADatabaseThatMayNotGrowIsFull(t *testing.T) {
 	l := openTest(t, t.TempDir(), Full)
 	if err := pragma(l.writer.conn, "max_page_count = 500"); err != nil {

@@ -39,7 +39,7 @@ func leaseOf(t *testing.T, dir string) journal.Lease {
 	return l
 }
 
-// afterPowerCut returns the log as another machine finds it.
+// afterPowerCut returns the log as it is on the disk after a power failure.
 func afterPowerCut(t *testing.T, disk *faultdisk.Disk) *lease {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,8 +78,8 @@ func TestAnEntryIsAcknowledgedOnlyIfItWasSynced(t *testing.T) {
 	}
 }
 
-// A truncation is not synced by itself. If the system drops it, together with an entry
-// that could not be synced, the log on disk is another one than SQLite knows.
+// A truncation is not synced by itself. If the operating system drops it together with an entry that
+// could not be synced, the write-ahead log on disk differs from the one that SQLite has in memory.
 func TestAnUnsyncedTruncationThatIsDroppedEndsTheLease(t *testing.T) {
 	dir := t.TempDir()
 	disk, failures := failingDisk(t, dir, true, 3)

@@ -47,7 +47,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzID holds the text of an id to come back as it was.
+// FuzzID checks that each text that ParseID accepts is what FormatID returns for the id.
 func FuzzID(f *testing.F) {
 	for _, text := range []string{"", "01ka3t8zj0vwxyz0123456789a", "7zzzzzzzzzzzzzzzzzzzzzzzzz", "80000000000000000000000000", "01KA3T8ZJ0VWXYZ0123456789A"} {
 		f.Add(text)

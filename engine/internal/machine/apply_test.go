@@ -117,7 +117,7 @@ func TestParkedAndUnparked(t *testing.T) {
 	if r.State() != StateNeedsHandler || w.m.ParkedHandlers()["work"] != 1 || w.m.Waiting() != 0 {
 		t.Fatalf("parked: %v, %v, %d timers", r.State(), w.m.ParkedHandlers(), w.m.Waiting())
 	}
-	// In replay nothing has left the timers when it is parked.
+	// In a replay the timer of a step is still set when the step is parked.
 	w.crash(nil)
 	w.check("after a crash", w.shadow)
 	w.pass(time.Hour)
@@ -223,8 +223,8 @@ func TestPurge(t *testing.T) {
 	w.check("at the end", w.shadow, replayed(t, w.log))
 }
 
-// That a definition is purged must not depend on which finished runs are in
-// memory: replay may have fewer of them, and then not know what a run follows.
+// Purging a definition must not depend on which finished runs are in memory: a replay may have fewer
+// of them, and would lack the definition of a later run.
 func TestPurgeOfADefinitionIsTheSameInReplay(t *testing.T) {
 	w := newWorld(t)
 	d := w.define(steps(t, "one", "a: fixed(1s)"))

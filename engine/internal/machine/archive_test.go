@@ -87,7 +87,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// use does with a run what readers do.
+// use calls the methods of a run that readers use.
 func use(r *Run) {
 	_ = r.State().String()
 	_, _, _ = r.Situation()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// BenchmarkRun is a run of one step from its start to its end.
+// BenchmarkRun measures a run of one step from its start to its end.
 func BenchmarkRun(b *testing.B) {
 	w := newWorld(b)
 	d := w.define(steps(b, "one", "a: fixed(1s) attempts=3"))
@@ -45,7 +45,7 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// waiting returns a machine in which so many runs wait after a failure.
+// waiting returns a machine with this many runs that wait after a failure.
 func waiting(b *testing.B, n int) *Machine {
 	b.Helper()
 	w := newWorld(b)

@@ -319,7 +319,7 @@ func TestLose(t *testing.T) {
 	w.check("at the end", w.shadow)
 }
 
-// A step that must not be repeated is given up at the first loss, also if others ran beside it.
+// A step with a MaxLost of 0 gives up at the first loss, even if other attempts ran beside it.
 func TestLoseOfAStepThatIsNeverRepeated(t *testing.T) {
 	w := newWorld(t)
 	d := steps(t, "one", "a: fixed(1s)")
@@ -502,7 +502,7 @@ func TestReplace(t *testing.T) {
 	w.check("after it", w.shadow)
 }
 
-// equal compares records by what is in them.
+// equal reports whether two records have the same content.
 func equal(a, b *Record) bool {
 	return slices.Equal(a.append(nil, 0), b.append(nil, 0)) && (a.Data == nil) == (b.Data == nil)
 }

@@ -81,12 +81,12 @@ func TestEntriesThatAreRefused(t *testing.T) {
 	}
 }
 
-// summed returns the data with its sum.
+// summed returns the data with its checksum.
 func summed(data []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(data), crc32.Checksum(data, castagnoli))
 }
 
-// bounded fails if the function takes memory out of all proportion to its input.
+// bounded fails the test if the function allocates much more memory than its input has.
 func bounded(t *testing.T, input int, f func()) {
 	t.Helper()
 	var before, after runtime.MemStats

@@ -76,8 +76,8 @@ func TestHistoryIsShortened(t *testing.T) {
 	}
 }
 
-// checkShort checks that a history of records numbered from 1 to n has its head
-// and its tail, and says what is missing.
+// checkShort checks that a shortened history of records with the numbers 1 to n has its beginning and
+// its end, and the right number of omitted records.
 func checkShort(t *testing.T, r *Run, n int) {
 	t.Helper()
 	at, notes, size := 0, 0, 0

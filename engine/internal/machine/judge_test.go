@@ -8,9 +8,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// judge knows the rules of runs and nothing of the machine: it sees the records
-// as they come, and objects. It measures waits by elapsed time, so that a clock
-// that is set can't fool it.
+// judge checks the rules of runs without the code of the machine: it sees each record, and fails the
+// test if a record breaks a rule. It measures waits by elapsed time, which does not change when the
+// clock is set.
 type judge struct {
 	t    testing.TB
 	w    *world
@@ -67,7 +67,7 @@ func (j *judge) met(r *judged, step int) bool {
 	return true
 }
 
-// see judges a record that was applied just now.
+// see checks a record that was just applied.
 func (j *judge) see(rec *Record) {
 	j.t.Helper()
 	j.now = j.w.boot

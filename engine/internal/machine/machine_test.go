@@ -15,10 +15,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// world plays the owner of a machine: it has the clock and the log, and applies
-// what is decided before the entry that holds it is complete, as the engine
-// does. The machine that it is checked against, shadow, sees nothing but the
-// entries.
+// world simulates the owner of a machine: it has the clock and the log. Like the engine, it applies
+// records before their entry is complete. A second machine, shadow, only gets the complete entries;
+// both must have the same state.
 type world struct {
 	t      testing.TB
 	m      *Machine
@@ -57,7 +56,7 @@ func (w *world) begin() {
 	}
 }
 
-// emit records something.
+// emit applies a record and adds it to the current entry.
 func (w *world) emit(rec Record) {
 	w.t.Helper()
 	w.begin()
@@ -83,7 +82,7 @@ func (w *world) emit(rec Record) {
 	}
 }
 
-// commit ends the entry, and shows it to the shadow.
+// commit ends the entry and applies it to the shadow.
 func (w *world) commit() {
 	w.t.Helper()
 	if !w.open {
@@ -96,7 +95,7 @@ func (w *world) commit() {
 	}
 }
 
-// do is an entry of one record.
+// do makes an entry with one record.
 func (w *world) do(rec Record, err error) {
 	w.t.Helper()
 	if err != nil {
@@ -106,7 +105,7 @@ func (w *world) do(rec Record, err error) {
 	w.commit()
 }
 
-// replay applies what the machine has not seen of the log.
+// replay applies the entries of the log that are newer than the machine.
 func replay(t testing.TB, m *Machine, log [][]byte) {
 	t.Helper()
 	for seq := m.Seq(); seq < uint64(len(log)); seq++ {
@@ -163,7 +162,7 @@ func (w *world) start(d *Definition, c Start) *Run {
 	return w.m.runs[c.ID]
 }
 
-// attempt begins the attempts of a run that are due.
+// attempt begins an attempt of each step of a run that is due.
 func (w *world) attempt(r *Run) {
 	w.t.Helper()
 	w.m.Due(w.now, 1<<30)
@@ -187,8 +186,7 @@ func (w *world) finish(r *Run, step int, c Result) Record {
 	return rec
 }
 
-// crash drops the machine and goes on with what the log says, or a snapshot of
-// it and the log.
+// crash drops the machine and restores it from the log, or from a snapshot and the log.
 func (w *world) crash(from *Machine) {
 	w.t.Helper()
 	if from == nil {
@@ -198,8 +196,8 @@ func (w *world) crash(from *Machine) {
 	w.m = from
 }
 
-// check compares the machine with others that should be equal, and looks for
-// contradictions in all of them.
+// check compares the machine with others that must be equal, and checks that all of them are
+// consistent.
 func (w *world) check(what string, others ...*Machine) {
 	w.t.Helper()
 	if err := legal(w.m); err != nil {
@@ -237,9 +235,9 @@ func diff(got, want string) string {
 	return out.String()
 }
 
-// dump writes all of the state that is to survive, one thing a line. What
-// follows from the time is left out: which steps stand in a queue. Runs that a
-// live machine has forgotten are left out too.
+// dump returns the state that must survive a restart, one item per line. It leaves out which steps
+// are in queues, because that follows from the time, and finished runs that a live machine may have
+// removed from memory.
 func dump(m *Machine, gone map[ID]bool) string {
 	lines := []string{fmt.Sprintf("entry %d at %d, %d since boot %q", m.seq, m.at, m.sinceBoot, m.boot)}
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -281,7 +279,7 @@ func dump(m *Machine, gone map[ID]bool) string {
 	return strings.Join(lines, "\n")
 }
 
-// dumpRun is called so often that it must not use fmt.
+// dumpRun appends the text of a run. It does not use fmt, because it is called very often.
 func dumpRun(r *Run) string {
 	b := make([]byte, 0, 1024)
 	num := func(name string, n int64) {
@@ -338,8 +336,7 @@ func dumpRun(r *Run) string {
 	return string(hex.AppendEncode(append(b, "history "...), r.History))
 }
 
-// legal says what is wrong with the state, if anything. It counts everything
-// again that the machine counts.
+// legal returns an error if the state is inconsistent. It recomputes all counts of the machine.
 func legal(m *Machine) error {
 	for _, f := range []func(*Machine) error{legalMemory, legalTimers, legalQueues, legalCounts, legalKeys} {
 		if err := f(m); err != nil {

@@ -18,9 +18,8 @@ var (
 	seedsFlag = flag.Uint64("seeds", 2, "how many seeds to play; a thousand take two minutes")
 )
 
-// TestLifeEqualsReplay plays an engine at random, with crashes, snapshots and a
-// clock that is set, and checks after each command that all ways to the state
-// lead to the same one.
+// TestLifeEqualsReplay executes random commands, with crashes, snapshots and changes of the clock.
+// After each command it checks that a replay of the log gives the same state.
 func TestLifeEqualsReplay(t *testing.T) {
 	first, n := uint64(1), *seedsFlag
 	if *seedFlag != 0 {
@@ -53,7 +52,7 @@ type game struct {
 	whole  []stored
 }
 
-// stored is a snapshot that is complete.
+// stored is a complete snapshot.
 type stored struct {
 	seq  uint64
 	data []byte
@@ -121,8 +120,7 @@ func (g *game) policy() retry.Policy {
 	return p
 }
 
-// turn is a few commands in one entry, and then some of what happens between
-// entries.
+// turn makes an entry with a few commands, and then some random events that happen between entries.
 func (g *game) turn() {
 	g.t.Helper()
 	for range 1 + g.rng.IntN(4) {
@@ -227,7 +225,7 @@ func (g *game) rare(p int) {
 	}
 }
 
-// newDefinitionInEntry is a deploy.
+// newDefinitionInEntry adds a changed definition, as a deployment does.
 func (g *game) newDefinitionInEntry(name string) {
 	g.t.Helper()
 	g.commit()
@@ -361,7 +359,7 @@ func (g *game) finishOne() {
 	}
 }
 
-// learn makes a handler known, or unknown.
+// learn registers or unregisters a handler.
 func (g *game) learn() {
 	g.t.Helper()
 	h := fmt.Sprint("h", g.rng.IntN(4))
@@ -381,7 +379,7 @@ func (g *game) unparkAll(h string) {
 
 func (g *game) purge() {
 	g.t.Helper()
-	// Nothing is purged by the entry that ends it.
+	// A run is never purged by the same entry that ends it.
 	kept := func() int64 { return int64(time.Second) + g.rng.Int64N(int64(20*time.Second)) }
 	keep := map[ID]bool{}
 	for _, r := range g.m.All() {
@@ -414,9 +412,8 @@ func (g *game) jump() {
 	g.emit(Record{Kind: Jumped, At: g.now, Delay: time.Duration(by)})
 }
 
-// look is what the reader of changes does: it takes some, writes them, and has
-// those forgotten that are finished when they are written. Until then, other
-// things happen.
+// look simulates the reader of changes: it takes some changed runs, writes them some time later, and
+// then removes the finished ones from memory.
 func (g *game) look() {
 	g.t.Helper()
 	if !g.chance(40) {
@@ -446,7 +443,7 @@ func (g *game) look() {
 	g.todo = g.todo[n:]
 }
 
-// photograph writes the next part of a snapshot, and checks it when complete.
+// photograph writes the next part of a snapshot, and checks the snapshot when it is complete.
 func (g *game) photograph() {
 	g.t.Helper()
 	if g.snap == nil {
@@ -543,8 +540,7 @@ func (g *game) restore(s stored) *Machine {
 	return m
 }
 
-// accident ends the process and starts another, which finds attempts that the
-// last one did not end.
+// accident kills the process and starts another one, which finds orphaned attempts.
 func (g *game) accident() {
 	g.t.Helper()
 	var from *Machine
@@ -566,7 +562,7 @@ func (g *game) accident() {
 	g.check("after the lost attempts", g.shadow)
 }
 
-// quiesce lets everything come to its end: handlers are known, and work.
+// quiesce lets all runs end: all handlers are registered, and succeed.
 func (g *game) quiesce() {
 	g.t.Helper()
 	for h := range g.handlers {

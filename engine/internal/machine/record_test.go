@@ -11,7 +11,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// randomRecord returns one with any of its parts, or none.
+// randomRecord returns a record with a random subset of its fields set.
 func randomRecord(rng *rand.Rand) (r Record) {
 	some := func() bool { return rng.IntN(2) == 0 }
 	number := func() int { return int(rng.Uint32N(1 << (1 + rng.Uint32N(31)))) }

@@ -78,7 +78,7 @@ func TestTheOriginOfARun(t *testing.T) {
 	if id, key, known := first.Origin(); id != first.ID || key != "k" || !known {
 		t.Errorf("of a run that repeats no other: %v, %q, %v", id, key, known)
 	}
-	// As a version stored it that kept only the previous run.
+	// Earlier versions stored only the previous run.
 	old := w.start(d, Start{Previous: first.ID})
 	if id, key, known := old.Origin(); id != first.ID || key != "" || known {
 		t.Errorf("of a run without a stored origin: %v, %q, %v", id, key, known)

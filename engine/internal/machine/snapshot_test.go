@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// frames writes the rest of a snapshot.
+// frames returns the remaining frames of a snapshot.
 func frames(s *Snapshot, b []byte, runs int) []byte {
 	for more := true; more; {
 		b, more = s.Next(b, runs)
@@ -32,7 +32,7 @@ func (w *world) restored(data []byte) *Machine {
 	return m
 }
 
-// All that happens in these tests happens after a snapshot has begun.
+// In these tests, all records come after a snapshot has begun.
 func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 	tests := []struct {
 		name string
@@ -158,7 +158,7 @@ func TestSnapshotWhileTheMachineGoesOn(t *testing.T) {
 				w.pass(time.Hour)
 				w.attempt(w.start(d, Start{Key: "after"}))
 				m := w.restored(data)
-				// And a snapshot of what was restored is the same again.
+				// A snapshot of the restored state must restore the same state again.
 				w.restored(frames(m.Snapshot(), nil, 3))
 			})
 		}
@@ -195,9 +195,9 @@ func TestAPurgedKeyDoesNotComeBack(t *testing.T) {
 	w.restored(frames(w.m.Snapshot(), nil, 1))
 }
 
-// Without a sync after each entry a log may lose its end, and the snapshot have
-// it: the runs are as they were later, and must not take what happens now for
-// what they know.
+// Without a sync after each entry, a log may lose its end although the snapshot includes it. The runs
+// in the snapshot then have a later state than the log. They must not skip new entries that get the
+// same numbers as the lost ones.
 func TestASnapshotThatKnowsMoreThanTheLog(t *testing.T) {
 	w := newWorld(t)
 	r := w.start(w.define(steps(t, "one", "a: fixed(1s) attempts=9")), Start{})
@@ -301,7 +301,7 @@ func TestADamagedLengthTakesNoMemory(t *testing.T) {
 	})
 }
 
-// sample returns a machine in which many things have happened.
+// sample returns a machine with runs in many states.
 func sample(t testing.TB) *world {
 	t.Helper()
 	w := newWorld(t)

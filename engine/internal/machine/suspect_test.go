@@ -83,8 +83,8 @@ func TestIsolationGrows(t *testing.T) {
 	}
 }
 
-// An attempt ran alone only if it began so, and nothing is known to have happened after the
-// others did not wait for it any more. That is known after a restart too, and from a snapshot.
+// An attempt ran alone only if it began alone, and the log has no entry after the end of its
+// isolation. This is known after a restart too, also from a snapshot.
 func TestRanAlone(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// BenchmarkWrite is the price of a run in batches of 1000: when it is new, when
-// it ends, and when its words are indexed; and what it takes on disk.
+// BenchmarkWrite measures the cost of a run in batches of 1000: of writing it when it is new and when
+// it ends, and of indexing its words; and its size on disk.
 func BenchmarkWrite(b *testing.B) {
 	const n = 100_000
 	for _, perMilli := range []int{1, 20} {
@@ -55,7 +55,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkRead is the price of a page of 50 among many runs.
+// BenchmarkRead measures reading a page of 50 of many runs.
 func BenchmarkRead(b *testing.B) {
 	n := 100_000
 	v := openTest(b)

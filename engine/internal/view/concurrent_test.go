@@ -178,8 +178,8 @@ func TestKilledWriterLeavesRowsAndCursorThatAgree(t *testing.T) {
 	}
 }
 
-// checkKilled looks whether the view has all runs up to its cursor and no other,
-// and whether that is all that the writer told of.
+// checkKilled checks that the view has all runs up to its cursor and no others, and that these include
+// all runs that the writer reported.
 func checkKilled(t *testing.T, path string, told int) {
 	t.Helper()
 	v, err := Open(t.Context(), path)
@@ -235,7 +235,7 @@ func TestFileStaysFlatWhileRunsComeAndGo(t *testing.T) {
 	if p, err := v.List(t.Context(), Filter{Limit: 1000}); err != nil || len(p.Runs) < live/2 || len(p.Runs) > live+live/2 {
 		t.Errorf("%d runs are left, %v", len(p.Runs), err)
 	}
-	// When all is gone, so is the file.
+	// When all runs are deleted, the file is small again.
 	for {
 		n, err := v.Expire(t.Context(), []string{"succeeded"}, benchStart.Add(time.Hour), 1<<20)
 		if err != nil {

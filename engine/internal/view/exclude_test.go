@@ -90,7 +90,7 @@ func TestLike(t *testing.T) {
 	}
 }
 
-// BenchmarkExclude is the price of a page when nearly all runs are left out of it.
+// BenchmarkExclude measures reading a page when the filter excludes nearly all runs.
 func BenchmarkExclude(b *testing.B) {
 	for _, n := range []int{10_000, 200_000} {
 		v := openTest(b)

@@ -37,7 +37,7 @@ func order(rnd *rand.Rand, n int, perMilli int) Run {
 	return r
 }
 
-// finish is what becomes of it.
+// finish returns the run after it has ended.
 func finish(r Run) Run {
 	r.State, r.Attempts = "succeeded", 2
 	r.Updated, r.Ended = r.Created.Add(time.Second), r.Created.Add(time.Second)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// model is the simplest thing that a view could be.
+// model is the simplest possible implementation of a view, to compare a View with.
 type model map[string]Run
 
 func (m model) list(f Filter, found func(*Run) bool) []Run {
@@ -47,7 +47,7 @@ func (m model) list(f Filter, found func(*Run) bool) []Run {
 	return runs
 }
 
-// hasWords is what a search for words means.
+// hasWords reports whether a search for words must find a run.
 func hasWords(search string, stems bool) func(*Run) bool {
 	return func(r *Run) bool {
 		have := strings.Fields(document(r))

@@ -39,8 +39,8 @@ func TestPattern(t *testing.T) {
 	}
 }
 
-// FuzzPattern holds patterns to be short, valid and their own pattern: a filter
-// takes texts and patterns alike.
+// FuzzPattern checks that patterns are short, valid UTF-8 and equal to their own pattern: a filter
+// accepts both texts and patterns.
 func FuzzPattern(f *testing.F) {
 	for _, s := range []string{"", "a 1", `x "y`, "`'`", "'a'b'", "00000000-0000-0000-0000-000000000000x", "\xff#.1", "1.#-x9"} {
 		f.Add(s)

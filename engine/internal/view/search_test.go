@@ -151,7 +151,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// FuzzSearch holds every text to be searchable, and found in a run that has it.
+// FuzzSearch checks that every text can be searched for, and is found in a run that has it.
 func FuzzSearch(f *testing.F) {
 	for _, s := range []string{"", "a", "order-1", `"`, `*`, "a* OR b", "NEAR(", "\x00", "\xff", "日本語", "01K", "{x:", strings.Repeat("wort ", 50)} {
 		f.Add(s)
@@ -176,7 +176,7 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// FuzzAfter holds every cursor that is not ours to be refused.
+// FuzzAfter checks that every invalid cursor is rejected.
 func FuzzAfter(f *testing.F) {
 	v := openTest(f)
 	fill(f, v, 20, 1)
