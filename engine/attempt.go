@@ -172,7 +172,7 @@ func (a *attempt) result(ctx context.Context, out []byte, err error) (r *machine
 	if err == nil {
 		switch {
 		case len(out) > a.sh.cfg.MaxPayload:
-			err = retry.Permanent(fmt.Errorf("output of the step: %d bytes, at most %d are kept; store it elsewhere and return where", len(out), a.sh.cfg.MaxPayload))
+			err = retry.Permanent(fmt.Errorf("output of the step: %d bytes, at most %d can be stored; store it elsewhere and return a reference", len(out), a.sh.cfg.MaxPayload))
 		case out != nil && !a.task.encoded && !json.Valid(out):
 			err = retry.Permanent(errors.New("output of the step: not JSON"))
 		default:
@@ -230,7 +230,7 @@ func (a *attempt) output(step string) (json.RawMessage, error) {
 	case i < 0:
 		return nil, fmt.Errorf("result of %q: workflow %q has no such step", step, a.def.Name)
 	case !a.def.Upstream(a.key.step, i):
-		return nil, fmt.Errorf("result of %q: step %q does not come after it", step, a.task.Step)
+		return nil, fmt.Errorf("result of %q: step %q does not depend on that step; add it to After", step, a.task.Step)
 	}
 	return a.outputs[i], nil
 }

@@ -23,9 +23,9 @@ var (
 // goroutines of the callers, and have the owner make each change.
 type commands struct{ sh *shard }
 
-// Cancel cancels a run. The contexts of its attempts end. What their handlers still return
-// is only noted in the history. A dead run that is canceled is not listed as dead any more.
-// by is the name of the caller, which the history shows; so it is for the methods below.
+// Cancel cancels a run. The contexts of its attempts end. Results that their handlers still
+// return are only noted in the history. A dead run that is canceled is not listed as dead any
+// more. Here and in the methods below, by is the name of the caller, for the history.
 func (e *Engine) Cancel(ctx context.Context, id, by string) error {
 	return e.change(ctx, id, &call{Op: opCancel, By: by})
 }
@@ -181,7 +181,7 @@ func (c *commands) rerun(ctx context.Context, id, step, by string) (*Started, er
 	return c.repeat(ctx, id, by, func(r *machine.Run, s *machine.Start) (*machine.Definition, error) {
 		i := r.Def.Index(step)
 		if i < 0 {
-			return nil, fmt.Errorf("step: workflow %q has no %q", r.Def.Name, step)
+			return nil, fmt.Errorf("workflow %q has no step %q", r.Def.Name, step)
 		}
 		s.Outputs = make([][]byte, len(r.Steps))
 		for k, again := range r.Def.Downstream(i) {

@@ -104,7 +104,7 @@ func (e *Engine) run() {
 	}
 	e.deadlocks.close()
 	if err := e.log.Close(); err != nil {
-		e.cfg.Logger.Error("close the log", "error", err)
+		e.cfg.Logger.Error("can't close the log", "error", err)
 	}
 	e.hub.close()
 	close(e.done)
@@ -168,7 +168,7 @@ func (e *Engine) BackupWithout(ctx context.Context, dir string, shards []int) (c
 	} else if b, ok := e.alone.lease.(journal.Backuper); ok {
 		err = b.Backup(ctx, dir)
 	} else {
-		err = errors.New("this log can't be copied")
+		err = errors.New("this kind of log does not support backups")
 	}
 	if err != nil {
 		return move.Moved{}, fmt.Errorf("backup: %w", err)

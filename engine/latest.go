@@ -62,7 +62,7 @@ func (e *RemovedStepsError) Is(target error) bool { return target == ErrState }
 // [PrepareInput].
 func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string) (Started, error) {
 	if o.From != "" && o.Input != nil {
-		return Started{}, errors.New("retry with the current definition: both a step to begin with and an input: one of them is possible, since another input changes all results")
+		return Started{}, errors.New("retry with the current definition: a step to begin with and an input can't be combined, since another input changes all results")
 	}
 	a, err := e.of(ctx, id, &call{Op: opDefinition})
 	if err != nil {
@@ -74,7 +74,7 @@ func (e *Engine) RetryLatest(ctx context.Context, id string, o Latest, by string
 	}
 	w := e.handlers.workflow(before.Name)
 	if w == nil {
-		return Started{}, fmt.Errorf("retry with the current definition: %w: there is no workflow %q now, of which run %s is", ErrState, before.Name, id)
+		return Started{}, fmt.Errorf("retry with the current definition: %w: workflow %q of run %s is not registered", ErrState, before.Name, id)
 	}
 	input, given := a.Info.Input, o.Input
 	var keep []string
@@ -108,7 +108,7 @@ func (w *Workflow) keptResults(before *machine.Definition, run *Info, from strin
 	first := now.Index(from)
 	switch {
 	case from != "" && first < 0:
-		return nil, fmt.Errorf("retry with the current definition: workflow %q has no step %q; there are %s", w.Name(), from, strings.Join(stepNames(now), ", "))
+		return nil, fmt.Errorf("retry with the current definition: workflow %q has no step %q; known steps: %s", w.Name(), from, strings.Join(stepNames(now), ", "))
 	case from == "":
 		if removed := removedSteps(before, now, succeeded); len(removed) > 0 {
 			return nil, &RemovedStepsError{Run: run.ID, Workflow: w.Name(), Removed: removed, Steps: stepNames(now)}

@@ -111,14 +111,14 @@ func TestRetryLatestKeepsTheResultsOfStepsThatAreTheSame(t *testing.T) {
 		{"steps were removed, and the caller decides",
 			[]Part{callStep("stock", "s2"), callStep("ship", "x2", "stock")},
 			Latest{From: "ship"}, "ship", "x2-s1", ""}, // the result before the change is kept
-		{"an unknown step to begin with", shop(), Latest{From: "fly"}, "", "", `workflow "shop" has no step "fly"; there are stock, pay, print, ship`},
+		{"an unknown step to begin with", shop(), Latest{From: "fly"}, "", "", `workflow "shop" has no step "fly"; known steps: stock, pay, print, ship`},
 		{"nothing is left to run",
 			[]Part{callStep("stock", "s1"), callStep("pay", "p1", "stock"), callStep("print", "l1", "stock")},
 			Latest{}, "", "", "run RUN has a result of every step of workflow \"shop\", and nothing is left to run"},
 		{"another input changes all results",
 			[]Part{callStep("stock", "s1"), callStep("pay", "p1", "stock"), callStep("print", "l1", "stock"), callStep("ship", "x2", "pay", "print")},
 			Latest{Input: json.RawMessage(`{"id": 2}`)}, "pay print ship stock", "x2-s1-p1-s1-l1-s1", ""},
-		{"a step and an input", shop(), Latest{From: "ship", Input: json.RawMessage(`{}`)}, "", "", "one of them is possible"},
+		{"a step and an input", shop(), Latest{From: "ship", Input: json.RawMessage(`{}`)}, "", "", "can't be combined"},
 	} {
 		for _, snapshotAfter := range []int64{0, 1} {
 			t.Run(fmt.Sprintf("%s/%d", c.name, snapshotAfter), func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestRetryLatestOfGoFunctions(t *testing.T) {
 		if err := e.Replace(nil); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := e.RetryLatest(t.Context(), next.ID, Latest{}, "me"); !errors.Is(err, ErrState) || !strings.Contains(err.Error(), `there is no workflow "go" now`) {
+		if _, err := e.RetryLatest(t.Context(), next.ID, Latest{}, "me"); !errors.Is(err, ErrState) || !strings.Contains(err.Error(), `workflow "go" of run`) {
 			t.Errorf("a workflow that is gone: %v", err)
 		}
 	})

@@ -388,7 +388,7 @@ func (t *turn) commit() error {
 		sh.health.set(troubleStore, err)
 		sh.dispatcher.lendPlaces()
 		t.answerReads()
-		sh.health.logError("can't store; nothing goes on until it can", "error", err)
+		sh.health.logError("can't write to the log; runs do not continue until it works again", "error", err)
 		if stop := t.waitToStore(pace.next(err, o.random())); stop != nil {
 			return fmt.Errorf("store: %w: %w", stop, err)
 		}

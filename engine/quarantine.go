@@ -349,7 +349,7 @@ func (s *suspects) isolate() {
 		rec.Delay = lasts
 	}
 	d.launch(run, step, handler, trial, &rec)
-	sh.cfg.Logger.Warn("the process died in the last attempts of a step: others wait while the next one is new",
+	sh.cfg.Logger.Warn("the process died in the last attempts of a step: its next attempt begins, and no other attempt begins for a while",
 		"run", run.ID, "step", run.Def.Steps[step].Name, "lost", run.Losses(step), "alone", alone, "for", lasts)
 	*i = isolated{key: i.key, runs: d.running[i.key], lasted: lasts}
 	q.withdraw(sh)

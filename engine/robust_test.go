@@ -85,7 +85,7 @@ func TestHandlersThatMisbehave(t *testing.T) {
 		{"one that panics is retried and says where", func(context.Context, int) (any, error) { panic("oh no") },
 			"fixed(1s) attempts=2", "attempts", "panic: oh no\ngithub.com/tideover/tideover/engine.TestHandlersThatMisbehave", 2},
 		{"one that returns 1 MiB fails", func(context.Context, int) (any, error) { return strings.Repeat("x", 1<<20), nil },
-			"fixed(1s) attempts=2", "permanent", "1048578 bytes, at most 262144 are kept", 1},
+			"fixed(1s) attempts=2", "permanent", "1048578 bytes, at most 262144 can be stored", 1},
 		{"one that returns what can't be encoded fails", func(context.Context, int) (any, error) { return make(chan int), nil },
 			"fixed(1s) attempts=2", "permanent", "output of the step: json: unsupported type: chan int", 1},
 		{"one that hangs is ended by its timeout", func(ctx context.Context, _ int) (any, error) { <-ctx.Done(); return nil, ctx.Err() },

@@ -112,7 +112,7 @@ func (sh *shard) shut() {
 	sh.views.close()
 	if sh.lease != nil {
 		if err := sh.lease.Release(); err != nil {
-			sh.cfg.Logger.Error("release the log", "error", err)
+			sh.cfg.Logger.Error("can't release the lease of the log", "error", err)
 		}
 	}
 }

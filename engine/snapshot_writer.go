@@ -196,7 +196,7 @@ func (s *snapshotWriter) advance(p snapshotProgress) {
 func (s *snapshotWriter) beginMoving(blocks []store.Block) {
 	raw, err := s.sh.lease.Get(context.Background(), store.SnapshotName(s.seq))
 	if err != nil {
-		s.sh.cfg.Logger.Error("a snapshot can't be opened; what it has stays in memory", "error", err)
+		s.sh.cfg.Logger.Error("a snapshot can't be opened; its runs stay in memory", "error", err)
 		return
 	}
 	s.base ^= store.OtherSnapshot

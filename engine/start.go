@@ -261,7 +261,7 @@ func decodeJSON(text []byte) (v any, err error) {
 }
 
 func tooLarge(def *machine.Definition, s *machine.Start, most int) error {
-	return fmt.Errorf("start %s: input: %w: %d bytes, at most %d; store it elsewhere and pass where", def.Name, ErrTooLarge, len(s.Input), most)
+	return fmt.Errorf("start %s: input: %w: %d bytes, at most %d; store it elsewhere and pass a reference", def.Name, ErrTooLarge, len(s.Input), most)
 }
 
 // start records the start of a run, and its definition if that is new. If the key belongs to

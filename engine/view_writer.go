@@ -336,7 +336,7 @@ func (v *viewWriter) flush() {
 func (v *viewWriter) close() {
 	if found := v.view.Load(); found != nil {
 		if err := found.Close(); err != nil {
-			v.sh.cfg.Logger.Error("close the view", "error", err)
+			v.sh.cfg.Logger.Error("can't close the view", "error", err)
 		}
 	}
 }
