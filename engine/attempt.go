@@ -74,8 +74,8 @@ func (a *attempt) end(cause error) {
 	a.grace(cause)
 }
 
-// leave gives back the place of the attempt and ends its trial, once.
-func (a *attempt) leave() {
+// releasePlace gives back the place of the attempt and ends its trial, once.
+func (a *attempt) releasePlace() {
 	if a.left.CompareAndSwap(false, true) {
 		a.sh.places.give()
 		a.sh.quarantine.exit()
@@ -219,7 +219,7 @@ func (a *attempt) report(r *machine.Result) {
 	case <-a.sh.done:
 	}
 	if a.sh.dead.Load() {
-		a.leave() // the owner has stopped, and may not have read the result
+		a.releasePlace() // the owner has stopped, and may not have read the result
 	}
 }
 

@@ -209,7 +209,7 @@ func (d *dispatcher) conclude(r *machine.Result) {
 	key := attemptKey{r.Run, r.Step}
 	if a := d.running[key]; a != nil && a.number == r.Attempt {
 		delete(d.running, key)
-		a.leave()
+		a.releasePlace()
 		if r.Outcome.Class == retry.ClassStuck {
 			d.noteStuck(stuckHandler{key, r.Attempt}, false)
 		}
@@ -294,16 +294,16 @@ func (d *dispatcher) abandon() {
 		if a.lent {
 			a.left.Store(true)
 		} else {
-			a.leave()
+			a.releasePlace()
 		}
 	}
 	for _, a := range d.running {
 		a.end(ErrClosed)
 		if a.reported.Load() {
-			a.leave()
+			a.releasePlace()
 		}
 	}
-	d.sh.places.leave(d.sh)
+	d.sh.places.removeShard(d.sh)
 	d.suspects.leave()
 }
 
@@ -321,10 +321,10 @@ func (d *dispatcher) lendPlaces() {
 	}
 	for _, a := range d.running {
 		if a.reported.Load() {
-			a.leave()
+			a.releasePlace()
 		}
 	}
-	sh.places.leave(sh) // the shard can't use a free place now
+	sh.places.removeShard(sh) // the shard can't use a free place now
 	d.suspects.leave()
 }
 
@@ -408,8 +408,8 @@ func (p *places) wakeFirst() {
 	}
 }
 
-// leave removes a shard that can't begin attempts any more from the waiting shards.
-func (p *places) leave(sh *shard) {
+// removeShard removes a shard that can't begin attempts any more from the waiting shards.
+func (p *places) removeShard(sh *shard) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waiting = slices.DeleteFunc(p.waiting, func(h *shard) bool { return h == sh })

@@ -171,8 +171,8 @@ func (q *quarantine) release(sh *shard) {
 	}
 }
 
-// leave removes a shard that can't begin attempts: it has stopped, or it can't store.
-func (q *quarantine) leave(sh *shard) {
+// removeShard removes a shard that can't begin attempts: it has stopped, or it can't store.
+func (q *quarantine) removeShard(sh *shard) {
 	q.withdraw(sh)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -389,5 +389,5 @@ func (s *suspects) leave() {
 		s.isolated = isolated{}
 		sh.quarantine.release(sh)
 	}
-	sh.quarantine.leave(sh)
+	sh.quarantine.removeShard(sh)
 }
