@@ -89,7 +89,7 @@ func (o Outage) String() string {
 
 func (o Outage) problems() (list []error) {
 	if o.For <= 0 {
-		list = append(list, errors.New("it must end after it begins"))
+		list = append(list, fmt.Errorf("the outage lasts %v: it must end after it begins", o.For))
 	}
 	if o.Every != 0 && o.For >= o.Every {
 		list = append(list, errors.New("it must end before it begins again"))

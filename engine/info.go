@@ -142,7 +142,8 @@ func (s *StepInfo) countOmitted(made int) {
 	}
 }
 
-// originOf returns the origin of a run and its key, both "" for a run that repeats no other.
+// originOf returns the id and the key of the run's origin (see [machine.Run.Origin]). Both
+// are "" if the run repeats no other.
 func originOf(r *machine.Run) (id, key string) {
 	if r.Previous().IsZero() {
 		return "", ""

@@ -395,7 +395,7 @@ func (t *turn) commit() error {
 	}
 }
 
-var errKilled = errors.New("the engine must end at once")
+var errKilled = errors.New("the engine was closed and has no time left to store this")
 
 // waitToStore waits before the next attempt to store, and answers reads meanwhile. Its error
 // says why there must be no other attempt.

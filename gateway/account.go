@@ -43,8 +43,9 @@ type AccountLimit struct {
 	Until  time.Time // the zero Time means an unknown end: its keys are still used
 	Why    string    // a reason for the status
 
-	// The key of this gateway to which the provider stated the limit, if any. This key is
-	// not blocked as a whole: it waits only for the routes and models of the statement.
+	// Provider and Key name the key of this gateway whose request got the limit from the
+	// provider; both are "" if it was none of its keys. This key is not blocked as a whole:
+	// only its requests for the limited route and model wait.
 	Provider, Key string
 	Route         string // see [KeyLimit]
 }

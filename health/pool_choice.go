@@ -60,8 +60,8 @@ func (p *Pool) partition(now time.Duration) (open, in members) {
 	return open, in
 }
 
-// inPanic reports whether the share of the open targets that are in is below
-// PoolConfig.Panic, or none is in.
+// inPanic reports whether the share of the open targets that are not ejected is below
+// PoolConfig.Panic, or there is no such target. in has those targets.
 func (p *Pool) inPanic(open, in members) bool {
 	return in == 0 || float64(in.len()) < p.config.Panic*float64(open.len())
 }

@@ -254,9 +254,9 @@ func (s *attemptTimer) read(begins bool) bool {
 	return s.silent
 }
 
-// answered takes the result of the transport below. If the response has a body, its
-// context ends when the body has been read or closed, and the limits apply until close
-// is called.
+// answered takes the result of the transport below. If the response has a body, the
+// context of the attempt ends when that body has been read or closed, and the limits of
+// the attempt apply until [attemptTimer.close].
 func (s *attemptTimer) answered(resp *http.Response, err error) (*http.Response, error) {
 	if s == nil || s.cancel == nil {
 		return resp, err

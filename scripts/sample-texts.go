@@ -14,12 +14,12 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
 	"log"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -88,8 +88,8 @@ func textsOf(file string) (comments, messages []text) {
 		case *ast.Field:
 			document(n.Doc, n)
 		case *ast.CallExpr:
-			if called, ok := n.Fun.(*ast.SelectorExpr); ok && len(n.Args) > 0 &&
-				slices.Contains([]string{"Errorf", "New"}, called.Sel.Name) {
+			called := types.ExprString(n.Fun)
+			if len(n.Args) > 0 && (called == "errors.New" || called == "fmt.Errorf") {
 				if s, ok := n.Args[0].(*ast.BasicLit); ok && s.Kind == token.STRING && strings.Count(s.Value, " ") > 1 {
 					message, _ := strconv.Unquote(s.Value)
 					messages = append(messages, text{files.Position(n.Pos()).String(), message})

@@ -29,7 +29,7 @@ func PlaceOf(ctx context.Context, log journal.Cluster, workflow string, wanted P
 		return log.Settle(ctx, "workflow."+workflow, string(wanted))
 	})
 	if err != nil {
-		return Undecided, fmt.Errorf("where the runs of %s are: %w", workflow, err)
+		return Undecided, fmt.Errorf("can't determine in which shards the runs of workflow %q are: %w", workflow, err)
 	}
 	return Place(place), nil
 }

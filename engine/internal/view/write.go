@@ -18,8 +18,8 @@ type writer struct {
 	cursor  uint64
 	indexed int64 // runs up to this place are indexed, except those in the table stale
 
-	// crowded has the homes of runs that were put aside. A run with such a home must be
-	// looked up in the table aside.
+	// crowded has the homes (see place.go) of runs that are stored at another place. A run
+	// with such a home may be elsewhere too, so it must be looked up in the table "aside".
 	crowded map[int64]bool
 
 	// sought is the argument of the last call of free, and found the place after its result:

@@ -150,7 +150,7 @@ func memberSchema() *jsonschema.Schema {
 func readMember(at place) string {
 	return strictyaml.ReadParsed(at, func(s string) (string, error) {
 		if s == "" || utf8.RuneCountInString(s) > maxMember || strings.ContainsFunc(s, unicode.IsControl) {
-			return "", fmt.Errorf("%q is not a valid name for a process; want 1 to %d characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
+			return "", fmt.Errorf("%q is not a valid name for a process; want 1 to %d characters, and no control characters", textfmt.Clip(s, strictyaml.MaxQuoted), maxMember)
 		}
 		return s, nil
 	})

@@ -295,7 +295,7 @@ func readPercent(at place) float64 {
 	return strictyaml.ReadParsed(at, func(s string) (float64, error) {
 		n, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
 		if err != nil || n == 0 || !percentForm.MatchString(s) {
-			return 0, fmt.Errorf("%q is not a share above zero such as 50%%", s)
+			return 0, fmt.Errorf("%q is not a valid percentage; want more than 0%% and at most 100%%, such as 50%%", s)
 		}
 		return n / 100, nil
 	})

@@ -88,8 +88,9 @@ func (t *trace) add(e entry) {
 	*t = append(*t, e)
 }
 
-// addEvent records an event that contains a literal of a rule, and why it does not match the
-// first such rule. Of a list of events it records the first.
+// addEvent records an event that contains a literal of a rule, and why the event does not match
+// the first such rule; rules for stops come first. If a line is a list of events, only the first
+// event with such a rule is recorded.
 func (t *trace) addEvent(event any, e entry, rules []*rule) {
 	if n := len(*t); n > 0 && (*t)[n-1].event && (*t)[n-1].number == e.number {
 		return

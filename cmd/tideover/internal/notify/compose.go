@@ -129,9 +129,10 @@ type ScreenLimit struct {
 	Final bool      // waiting does not help
 }
 
-// ComposeLimit returns the message about a limit on the screen of a session: that the limit
-// appeared, or that the prompt to continue was typed. The message of the same limit always
-// has the same ID. e is an event of the session.
+// ComposeLimit returns the message that a limit has appeared on the screen of a session or,
+// if l.Typed is set, that the prompt to continue was typed. For the same limit, each of
+// these two messages always has the same ID. e is the event that reported the limit; it has
+// the time and the name of the session.
 func ComposeLimit(e retry.Event, l ScreenLimit, p Place) Message {
 	what := "limit on the screen"
 	e.Err, e.Attempt, e.Attempts = errors.New(l.Line), 0, 0

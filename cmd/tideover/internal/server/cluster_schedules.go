@@ -25,8 +25,9 @@ func newClusterSchedules(e *engine.Engine, log *slog.Logger) *clusterSchedules {
 	return &clusterSchedules{set: e.SetSchedules, log: log, latest: make(chan []engine.Schedule, 1)}
 }
 
-// replace makes run set the list in place of all schedules. Only one goroutine at a time may call
-// it.
+// replace passes the list to the method run, which sets it as the schedules of the cluster. It
+// drops an earlier list that run has not received yet. Only one goroutine at a time may call
+// replace.
 func (c *clusterSchedules) replace(list []engine.Schedule) {
 	select {
 	case <-c.latest: // replaced before run received it

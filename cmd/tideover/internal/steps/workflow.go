@@ -106,7 +106,7 @@ func prepare(w *Workflow, given json.RawMessage, at time.Time, secrets secret.Re
 	}
 	text, err := json.Marshal(input)
 	if err != nil {
-		return nil, fmt.Errorf("as JSON: %w", err)
+		return nil, fmt.Errorf("can't be encoded as JSON: %w", err)
 	}
 	return text, nil
 }
