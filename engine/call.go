@@ -77,7 +77,7 @@ type start struct {
 	Timeout    time.Duration   `json:"timeout_ns,omitempty"`
 	Again      bool            `json:"again,omitempty"` // it may have been started already
 
-	def *machine.Definition // as read
+	def *machine.Definition // of a call within this process; nil if the call came from another one
 }
 
 // definition returns the definition, which is read if the call came from another process.
@@ -96,12 +96,12 @@ type answer struct {
 	Definition json.RawMessage `json:"definition,omitempty"` // as it is stored
 	Page       *Page           `json:"page,omitempty"`
 	Cursors    []string        `json:"cursors,omitempty"`  // of the runs of the page
-	Distance   int             `json:"distance,omitempty"` // of them to what was searched for
+	Distance   int             `json:"distance,omitempty"` // of the found runs from the search words
 	Groups     []Group         `json:"groups,omitempty"`
 	IDs        []string        `json:"ids,omitempty"`
 	Stats      *Stats          `json:"stats,omitempty"`
 	Schedules  []Schedule      `json:"schedules,omitempty"`
-	Over       bool            `json:"over,omitempty"` // the run that is waited for is
+	Over       bool            `json:"over,omitempty"` // the run that the caller waits for has ended
 	Events     *remoteEvents   `json:"happened,omitempty"`
 }
 
@@ -196,10 +196,10 @@ func (c *commands) performForOthers(ctx context.Context, asked *call) (answer, e
 	return a, err
 }
 
-// startCalled starts a run that another process asks for.
+// startCalled starts a run for a caller of this or of another process.
 func (c *commands) startCalled(ctx context.Context, s *start) (*Started, error) {
 	if s == nil {
-		return nil, fmt.Errorf("%w: a start of nothing", errCall)
+		return nil, fmt.Errorf("%w: a start without a run", errCall)
 	}
 	remote := s.def == nil
 	def, err := s.definition()

@@ -102,8 +102,9 @@ func (a *attempt) acquire(ctx context.Context) *blocker {
 	return &blocker{target: a.target, kind: down}
 }
 
-// pickKey chooses the attempt's key, or returns the blocker. refused is the last call to
-// the target, if its key was refused; nil means none.
+// pickKey chooses the attempt's key, or returns the blocker. If all keys have been rejected,
+// it chooses one of them. refused is the last call to the target, if its key was rejected or
+// throttled; nil means none.
 func (a *attempt) pickKey(refused *health.Call) *blocker {
 	pool, s := a.p.keys, a.request.scope()
 	var ok bool
@@ -155,7 +156,7 @@ func (a *attempt) setTarget() {
 		req.Header.Del(r.asked.spec.AuthHeader)
 		req.Header.Del(p.spec.AuthHeader)
 		query, _ = p.forward.queryFor(query) // ok: the picker excludes providers that must not get the query
-	case p.keys.own:
+	case p.keys.ours:
 		query = withoutCredentials(req, &p.spec, query)
 	}
 	if !a.key.value.IsZero() {
@@ -373,7 +374,7 @@ func (a *attempt) report(resp *http.Response) {
 // a caller's own key, because that key may be throttled while others are not.
 func (a *attempt) reportThrottled(resp *http.Response) {
 	switch {
-	case a.p.keys.own:
+	case a.p.keys.ours:
 		a.p.upstream.countError(0)
 		a.throttleScope(resp)
 		a.reportHealth(breaker.Canceled, health.Succeeded)
@@ -385,7 +386,7 @@ func (a *attempt) reportThrottled(resp *http.Response) {
 }
 
 // reportKeyProbe reports the result of an attempt that was sent before its key's wait was
-// over. reportThrottled handles another 429.
+// over. Another 429 is handled by reportThrottled, or by report if it states a used-up quota.
 func (a *attempt) reportKeyProbe() {
 	t, s := &a.p.keys.throttles, a.request.scope()
 	switch {

@@ -20,7 +20,7 @@
 //
 // It is not a general reverse proxy: it has no routing by host or path, no cache, and no
 // load balancing over servers of your own. It does not translate between the APIs of
-// providers, stores no bodies, and sends the credentials of a caller to no provider but the
-// one that the caller asked for. The proxy with configuration file, metrics and web page is
-// the command tideover serve.
+// providers. It keeps no body after the end of the request. It sends the credentials of a
+// caller to no provider but the one that the caller asked for. The proxy with configuration
+// file, metrics and web page is the command tideover serve.
 package gateway

@@ -22,14 +22,15 @@ import (
 
 // This is the path of a request that succeeds at its first attempt, with all files that it
 // passes. The state of the request, a *request, is in its context. Other calls on the way,
-// such as counters, clocks and breakers, return at once.
+// such as counters, clocks and breakers, return at once. A response that is an event stream
+// is also held until its first content (retryhttp: classify.go, stream.go, peek.go).
 //
 //	Gateway.ServeHTTP            checks the caller and finds the provider
 //	newRequest                   request.go: makes the state of the request
 //	httputil.ReverseProxy        copies the request and the response
 //	transports.choose            upstream.go: chooses the retryhttp.Transport
 //	retryhttp.Transport          retryhttp/transport.go: makes an exchange
-//	  retry.Runner.Resume        retry/call.go: makes the first attempt within its time
+//	  retry.Runner.Resume        retry/call.go: makes the first attempt within the total timeout
 //	  exchange.attempt           retryhttp/exchange.go: makes the attempt's request, with its
 //	                             body (replay.go) and its time limits (timeout.go)
 //	    router.Route             attempt.go: an attempt begins
@@ -38,11 +39,13 @@ import (
 //	                             (keypool.go, health/pool.go)
 //	    upstreamTransport        upstream.go: sends the request
 //	    attempt.Done             attempt.go: reports the result to key, breaker and gate
+//	    attempt.Closed           attempt.go: returns slot and key when the body has ended
 //	response.best, modify        request.go: choose and change the caller's response
 //	response.finish              request.go: counts the result of the request
 //
-// After a failure, retry/loop.go calls router.Next: verdict.go decides what the failure
-// means and what follows, and wait.go waits if no provider can take the request.
+// After a failure, retry/loop.go calls router.Next (by way of retryhttp/router.go):
+// verdict.go decides what the failure means and what follows, and wait.go waits if no
+// provider can take the request.
 
 // ServeHTTP implements [http.Handler].
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, req *http.Request) {

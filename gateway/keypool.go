@@ -32,7 +32,7 @@ const (
 // fallback.
 type keyPool struct {
 	keys       []*key
-	own        bool // the keys are ours, not those of callers
+	ours       bool // the keys are ours, not those of callers
 	pool       *health.Pool
 	avoidUntil atomic.Int64 // reading of the clock until which at least one key is avoided
 
@@ -58,7 +58,7 @@ type key struct {
 
 // newKeyPool makes the key pool of a provider. account returns the account with a name.
 func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*keyPool, error) {
-	p := &keyPool{own: s.ours()}
+	p := &keyPool{ours: s.ours()}
 	for _, k := range s.Keys {
 		p.keys = append(p.keys, &key{name: k.Name, value: k.Value.value, stats: t.key(k.Name), account: account(k.Account)})
 	}
@@ -81,7 +81,7 @@ func newKeyPool(s *Spec, t *stats, account func(name string) *sharedAccount) (*k
 
 // same reports whether the other pool has the same keys, in the same order.
 func (p *keyPool) same(o *keyPool) bool {
-	if p.own != o.own || len(p.keys) != len(o.keys) {
+	if p.ours != o.ours || len(p.keys) != len(o.keys) {
 		return false
 	}
 	for i, k := range p.keys {

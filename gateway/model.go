@@ -14,8 +14,8 @@ import (
 	"github.com/tideover/tideover/internal/lazyregexp"
 )
 
-// maxModelBody is how much of a request's body is read to find its model. retryhttp
-// keeps as much of it in memory in any case.
+// maxModelBody is how much of a request's body is read to find its model. If the policy
+// allows several attempts, retryhttp keeps as much of it in memory in any case.
 const maxModelBody = 256 << 10
 
 // readModel finds the model of the request: a parameter of its query, or a field of its

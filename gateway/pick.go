@@ -168,8 +168,9 @@ func attemptsPerProvider(r *request) int {
 }
 
 // try returns an attempt at a provider that can take the request now, or the blocker. It
-// waits only for the limits of a provider that is up. If last is true, it may use a key
-// that was rejected.
+// waits only in the queues of a provider that is up: for its limits, and for its gate while
+// that lets in waiting requests one by one. If last is true, it may use a key that was
+// rejected.
 func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*attempt, *blocker) {
 	p := v.p
 	if !p.override.isOpenTo(t.request.began) {
@@ -197,7 +198,7 @@ func (t *targetPicker) try(ctx context.Context, v *requestTarget, last bool) (*a
 }
 
 // newAttempt returns an attempt that has passed the gate and acquires the rest, or
-// the blocker. If all keys have been rejected since try checked them, it uses one of them.
+// the blocker. If all keys have been rejected, it uses one of them; see pickKey.
 func (t *targetPicker) newAttempt(ctx context.Context, v *requestTarget, pass health.Pass) (*attempt, *blocker) {
 	a := &attempt{request: t.request, target: v, p: v.p, pass: pass}
 	if b := a.acquire(ctx); b != nil {

@@ -29,10 +29,11 @@ type provider struct {
 	override *override
 
 	// These survive a reload if the settings that they are made from are the same.
-	upstream   upstream
-	keys       *keyPool
-	budgets    *budgets
-	transports transports
+	upstream upstream
+	keys     *keyPool
+	budgets  *budgets
+
+	transports transports // made anew at each reload
 }
 
 // maxPatience is how long a request may wait for its turn if its policy

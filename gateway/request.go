@@ -426,9 +426,9 @@ func whyGivenUp(resp *http.Response, err error) string {
 // again. It considers all keys, not only the one of the response.
 func (s *response) setRetryAdvice(h http.Header) {
 	s.mu.Lock()
-	kind, own := s.last.result.kind, s.last.p.keys.own
+	kind, ours := s.last.result.kind, s.last.p.keys.ours
 	s.mu.Unlock()
-	if kind != keyRejected && kind != keyThrottled || !own {
+	if kind != keyRejected && kind != keyThrottled || !ours {
 		return
 	}
 	wait, ok := s.request.picker.nextOpening()

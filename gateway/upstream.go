@@ -188,7 +188,8 @@ func (g *healthGate) try(ctx context.Context) (pass health.Pass, found gateState
 }
 
 // noWait is a context whose Done channel is closed, so that the gate does not let the
-// request wait.
+// request wait. Its Err is nil all the same, because the gate rejects a context with an error
+// before it looks at anything else.
 type noWait struct{}
 
 func (noWait) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -211,8 +212,8 @@ func (g *healthGate) wait(ctx context.Context) (health.Pass, error) {
 	return pass, err
 }
 
-// upstream is the connection to the server of a provider: its gate, its limits and its
-// state.
+// upstream is what the requests to a provider share: the gate, the limits and the state of
+// its server.
 type upstream struct {
 	*upstreamState
 	gate  *healthGate

@@ -65,7 +65,7 @@ func (a *attempt) classify(resp *http.Response, failure error, o retry.Outcome) 
 		if status != nil && status.Quota != "" {
 			res.quotaGone, res.wait, res.closesScope = true, cmp.Or(o.After, avoidUnpaid), o.After > 0
 			res.why += " " + status.Quota
-			if a.p.keys.own {
+			if a.p.keys.ours {
 				res.kind = keyRejected // a slower rate does not help
 			}
 		}
@@ -197,7 +197,7 @@ func (v *verdict) afterRefusal() retry.Decision {
 	case res.kind == keyThrottled && o.Class >= retry.ClassPermanent:
 		return v.Decision
 	case res.kind == keyThrottled:
-		if a.p.keys.own && (o.After > 0 || res.wait > defaultThrottle) {
+		if a.p.keys.ours && (o.After > 0 || res.wait > defaultThrottle) {
 			o.After = max(t.soonestKey(), 1) // the earliest time may be that of another key
 		}
 		return v.retrySameProvider(o)

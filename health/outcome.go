@@ -31,7 +31,7 @@ var (
 // Retry-After of wait.
 func FailedFor(wait time.Duration) Outcome { return Outcome{Result: breaker.Failure, Wait: wait} }
 
-// RefusedFor returns the outcome of a call whose key was rejected; wait is the
+// RefusedFor returns the outcome of a call whose key was rejected or throttled; wait is the
 // server's Retry-After, 0 if it sent none.
 func RefusedFor(wait time.Duration) Outcome {
 	return Outcome{Result: breaker.Failure, Refused: true, Wait: wait}

@@ -53,7 +53,8 @@ func (s Source) String() string { return name(sourceNames[:], s) }
 
 // Decide returns what follows a failed attempt. It is a pure function, without
 // clock, sleep or I/O. Calls in a process, wrapped commands, stored tasks and the
-// simulator all use it, so they all decide alike. u is a uniform random number.
+// simulator all use it, so they all decide alike, unless a review changes the decision
+// (see [WithReview]). u is a uniform random number.
 func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
 	return p.decide(&s, &o, g, u)
 }

@@ -83,7 +83,8 @@ func (c *call) next(ctx context.Context, err error, h *history) error {
 }
 
 // decide asks the policy first, then breaker and budget. It asks the budget last, so
-// that a retry that is not made costs nothing.
+// that a retry that is not made costs nothing. A review (see [WithReview]) may replace the
+// decision.
 func (c *call) decide(ctx context.Context, err error) Decision {
 	r, s, o := c.r, &c.state, &c.outcome
 	c.readClocks()

@@ -255,7 +255,7 @@ func (b *attemptBody) report(err error) {
 }
 
 // discard closes an answer that the caller will not get. readAhead has already read its
-// beginning, so the connection can be used again.
+// beginning, which is usually all of it, so that the connection can be used again.
 func (x *exchange) discard(resp *http.Response) {
 	if resp == nil {
 		return

@@ -50,26 +50,6 @@ func (m *Machine) applyCron(rec *Record) {
 	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
 }
 
-// Due removes at most that many timers that are due, and puts their steps into their queues. It
-// returns the runs that have timed out: the caller must record that. Moving steps to queues is
-// not recorded, because it follows from the time.
-func (m *Machine) Due(now int64, most int) (expired []*Run) {
-	for range most {
-		t, ok := m.timers.first()
-		if !ok || t.due > now {
-			break
-		}
-		m.timers.unset(t.run, t.step)
-		if t.step == deadline {
-			expired = append(expired, t.run)
-			continue
-		}
-		m.enqueue(t.run, int(t.step))
-		m.updateCounts(t.run)
-	}
-	return expired
-}
-
 // Forget removes a finished run from memory, after the reader of changes has seen it. The key
 // of the run stays until it is purged. It fails if the run is not finished.
 func (m *Machine) Forget(r *Run) error {

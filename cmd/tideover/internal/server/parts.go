@@ -2,10 +2,8 @@ package server
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +15,6 @@ import (
 	"github.com/tideover/tideover/cmd/tideover/internal/control"
 	"github.com/tideover/tideover/cmd/tideover/internal/demo"
 	"github.com/tideover/tideover/cmd/tideover/internal/doctor"
-	"github.com/tideover/tideover/cmd/tideover/internal/guard"
 	"github.com/tideover/tideover/cmd/tideover/internal/metrics"
 	"github.com/tideover/tideover/cmd/tideover/internal/nip90"
 	"github.com/tideover/tideover/cmd/tideover/internal/outbox"
@@ -67,56 +64,6 @@ func newParts(ctx context.Context, o Options, cfg *config.Config, current func()
 	var err error
 	p.demo, err = demo.New(ctx)
 	return p, err
-}
-
-// openEngine opens the engine with the workflows of the configuration.
-func (p *parts) openEngine(ctx context.Context) error {
-	n, err := p.newPlan(p.cfg)
-	if err != nil {
-		return err
-	}
-	p.outbox, p.nip90 = n.outbox, nip90.New(p.log, p.cfg.Engine.Clustered())
-	p.observer.outbox = p.outbox
-	p.observer.addWorkflows(n.workflows)
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	locks := filepath.Join(p.cfg.Server.Data, "locks")
-	if err := guard.Sweep(ctx, locks, steps.Grace, p.log); err != nil {
-		return err
-	}
-	ec := engine.Config{
-		Dir: p.cfg.Server.Data, Workflows: n.workflows, Handlers: p.handlers(self, locks),
-		Concurrency: p.cfg.Server.Concurrency, Retention: p.cfg.Server.Retention, DeadRetention: p.cfg.Server.DeadRetention,
-		MaxPayload: steps.MaxPayload, Logger: p.log, Redact: p.redactor.String, Observer: p.observer.observe,
-	}
-	if p.cfg.Server.Durability == "os" {
-		ec.Durability = engine.OS
-	}
-	if p.cfg.Engine.Clustered() {
-		if err := p.joinCluster(ctx, &ec); err != nil {
-			return err
-		}
-	}
-	if p.engine, err = engine.Open(ctx, ec); err != nil {
-		if ec.Log != nil {
-			err = errors.Join(err, ec.Log.Close())
-		}
-		return err
-	}
-	p.observer.engine.Store(p.engine)
-	p.outbox.Attach(p.engine)
-	p.nip90.Offer(n.offer, p.engine)
-	if p.cluster != nil {
-		p.schedules = newClusterSchedules(p.engine, p.log)
-		p.schedules.replace(n.schedules)
-		return nil
-	}
-	if err := p.startSessions(ctx, n); err != nil {
-		return errors.Join(err, p.engine.Close(ctx))
-	}
-	return nil
 }
 
 // startSessions sets the schedules and starts the sessions of a server without a cluster.

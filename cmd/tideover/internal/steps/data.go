@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/template"
+	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 )
 
@@ -191,4 +192,61 @@ func renderPart(v any, sc *template.Scope) (any, error) {
 	default:
 		return v, nil
 	}
+}
+
+// data returns the data for the templates of a step.
+func (r *Runner) data(t *engine.Task) (Data, error) {
+	outputs := map[string]json.RawMessage{}
+	for _, step := range t.Before() {
+		text, err := t.Output(step)
+		if err != nil {
+			return Data{}, err
+		}
+		outputs[step] = text
+	}
+	return r.newData(t.Input, outputs, RunInfo{
+		ID: t.Run, Workflow: t.Workflow, Key: t.Key, Origin: t.Origin, OriginKey: t.OriginKey, Attempt: t.Attempt, Started: t.Created,
+	})
+}
+
+// newData returns the data for the templates of a step, from the stored input of the run
+// and the stored outputs of its steps.
+func (r *Runner) newData(input json.RawMessage, outputs map[string]json.RawMessage, run RunInfo) (Data, error) {
+	d := Data{Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(run.OriginKey), Run: run}
+	var err error
+	if d.Input, err = decode(input); err != nil {
+		return d, fmt.Errorf("input of the run: %w", err)
+	}
+	for step, text := range outputs {
+		if d.Steps[step], err = stepResult(text); err != nil {
+			return d, fmt.Errorf("result of %q: %w", step, err)
+		}
+	}
+	return d, nil
+}
+
+// giveUpData returns the data for the templates of on-give-up: the run that gave up, the
+// reason, and the results of its steps.
+func (r *Runner) giveUpData(t *engine.Task) (Data, error) {
+	var g engine.GaveUp
+	if err := json.Unmarshal(t.Input, &g); err != nil {
+		return Data{}, fmt.Errorf("input of the run: %w", err)
+	}
+	if g.Origin == "" { // the run is neither a replay nor a rerun
+		g.Origin, g.OriginKey = g.Run, g.Key
+	}
+	return r.newData(g.Input, g.Outputs, RunInfo{
+		ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
+		Step: g.Step, Error: g.Error, Reason: g.Reason,
+	})
+}
+
+// scheduledFor returns the time that a run was scheduled for, which is part of its key. It
+// is zero for a run that no schedule started.
+func scheduledFor(key string) time.Time {
+	if !strings.HasPrefix(key, "schedule/") {
+		return time.Time{}
+	}
+	at, _ := time.Parse(time.RFC3339, key[strings.LastIndexByte(key, '/')+1:])
+	return at
 }

@@ -5,12 +5,19 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tideover/tideover/cmd/tideover/internal/account"
 	"github.com/tideover/tideover/cmd/tideover/internal/guard"
+	"github.com/tideover/tideover/cmd/tideover/internal/process"
+	"github.com/tideover/tideover/cmd/tideover/internal/template"
 	"github.com/tideover/tideover/engine"
 	"github.com/tideover/tideover/internal/secret"
 	"github.com/tideover/tideover/internal/shortage"
@@ -91,53 +98,6 @@ func (r *Runner) either(ctx context.Context, s *Step, d Data, t *engine.Task) (r
 	return r.command(ctx, s, d, t)
 }
 
-// data returns the data for the templates of a step.
-func (r *Runner) data(t *engine.Task) (Data, error) {
-	outputs := map[string]json.RawMessage{}
-	for _, step := range t.Before() {
-		text, err := t.Output(step)
-		if err != nil {
-			return Data{}, err
-		}
-		outputs[step] = text
-	}
-	return r.newData(t.Input, outputs, RunInfo{
-		ID: t.Run, Workflow: t.Workflow, Key: t.Key, Origin: t.Origin, OriginKey: t.OriginKey, Attempt: t.Attempt, Started: t.Created,
-	})
-}
-
-// newData returns the data for the templates of a step, from the stored input of the run
-// and the stored outputs of its steps.
-func (r *Runner) newData(input json.RawMessage, outputs map[string]json.RawMessage, run RunInfo) (Data, error) {
-	d := Data{Steps: map[string]StepResult{}, Secrets: r.Secrets(), Schedule: scheduledFor(run.OriginKey), Run: run}
-	var err error
-	if d.Input, err = decode(input); err != nil {
-		return d, fmt.Errorf("input of the run: %w", err)
-	}
-	for step, text := range outputs {
-		if d.Steps[step], err = stepResult(text); err != nil {
-			return d, fmt.Errorf("result of %q: %w", step, err)
-		}
-	}
-	return d, nil
-}
-
-// giveUpData returns the data for the templates of on-give-up: the run that gave up, the
-// reason, and the results of its steps.
-func (r *Runner) giveUpData(t *engine.Task) (Data, error) {
-	var g engine.GaveUp
-	if err := json.Unmarshal(t.Input, &g); err != nil {
-		return Data{}, fmt.Errorf("input of the run: %w", err)
-	}
-	if g.Origin == "" { // the run is neither a replay nor a rerun
-		g.Origin, g.OriginKey = g.Run, g.Key
-	}
-	return r.newData(g.Input, g.Outputs, RunInfo{
-		ID: g.Run, Workflow: g.Workflow, Key: g.Key, Origin: g.Origin, OriginKey: g.OriginKey, Attempt: g.Attempts, Started: g.Created,
-		Step: g.Step, Error: g.Error, Reason: g.Reason,
-	})
-}
-
 // Postpone returns the error of an attempt. If its cause is a shortage of resources on this machine, it returns an
 // error that postpones the step instead, so that the attempt does not count.
 func Postpone(err error, t *engine.Task) error {
@@ -149,12 +109,89 @@ func Postpone(err error, t *engine.Task) error {
 
 var errTrailing = errors.New("something follows the JSON value")
 
-// scheduledFor returns the time that a run was scheduled for, which is part of its key. It
-// is zero for a run that no schedule started.
-func scheduledFor(key string) time.Time {
-	if !strings.HasPrefix(key, "schedule/") {
-		return time.Time{}
+// tempFail is EX_TEMPFAIL of sysexits.h: the command asks for a longer wait.
+const tempFail = 75
+
+// command makes one attempt of a command step, under the guard.
+func (r *Runner) command(ctx context.Context, s *Step, d Data, t *engine.Task) (result, error) {
+	argv, err1 := s.Argv(d)
+	env, err2 := s.Env(d)
+	stdin, err3 := s.Stdin(d)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return result{}, template.Classify(err)
 	}
-	at, _ := time.Parse(time.RFC3339, key[strings.LastIndexByte(key, '/')+1:])
-	return at
+	use, held := r.enterAccount(s, t)
+	if held != nil {
+		return result{}, held
+	}
+	defer use.release()
+	stdout, stderr, last := &capped{limit: limitOf(s)}, &capped{limit: limitOf(s)}, &tail{}
+	// Mask secrets before the output is truncated: a truncated secret is not recognised.
+	out, errs := r.Redactor.NewWriter(stdout), r.Redactor.NewWriter(io.MultiWriter(stderr, last))
+	end, err := guard.Run(ctx, guard.Command{
+		Self: r.Self, Args: argv, Dir: s.Dir, Lock: filepath.Join(r.Locks, t.Run+"-"+t.Step), Grace: Grace,
+		Env: append(r.environment(s, t), pairs(env)...), Stdin: strings.NewReader(stdin), Stdout: out, Stderr: errs,
+	})
+	_, _ = out.Close(), errs.Close() // can't fail: they write to memory
+	res := result{Stdout: stdout.text(), Stderr: stderr.text(), Truncated: stdout.over || stderr.over, Whole: !stdout.over}
+	switch {
+	case errors.Is(err, syscall.E2BIG):
+		return res, retry.Permanent(fmt.Errorf("%w: %s", err, guard.TooBig))
+	case err != nil:
+		return res, err
+	case ctx.Err() != nil && end.Code != 0:
+		return res, context.Cause(ctx)
+	}
+	if held := use.record(s, end.Code, last.lines()); held != nil {
+		return res, held
+	}
+	if end.Code == 0 {
+		return res, nil
+	}
+	return res, failure(s, end.Code, last.lines())
+}
+
+// failure returns the error for an exit code, marked as permanent, throttled or
+// transient. said is the end of the command's stderr.
+func failure(s *Step, code int, said string) error {
+	err := errors.New("exit code " + strconv.Itoa(code))
+	if code > process.CodeSignal && code < process.CodeSignal+65 {
+		err = fmt.Errorf("exit code %d, which stands for signal %d", code, code-process.CodeSignal)
+	}
+	if said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	switch {
+	case code == process.CodeNotFound, code == process.CodeNotExecutable, !s.Retryable(code):
+		return retry.Permanent(err)
+	case code == tempFail:
+		return retry.Throttled(err)
+	}
+	return err
+}
+
+// environment returns the variables that a command gets in addition to those of its step: the base variables, those
+// that it inherits from this process, and those that describe the run and the attempt.
+func (r *Runner) environment(s *Step, t *engine.Task) []string {
+	attempts := strconv.Itoa(t.Attempts)
+	if t.Attempts == retry.Unlimited {
+		attempts = "unlimited"
+	}
+	var hidden []string
+	if r.Hidden != nil {
+		hidden = r.Hidden()
+	}
+	inherit := slices.Concat(guard.BaseVariables, r.Inherit, s.Inherit)
+	return append(guard.EnvironOnly(inherit.Has, hidden...),
+		"TIDEOVER_RUN_ID="+t.Run, "TIDEOVER_WORKFLOW="+t.Workflow, "TIDEOVER_STEP="+t.Step, "TIDEOVER_KEY="+t.Key,
+		"TIDEOVER_ORIGIN_ID="+t.Origin, "TIDEOVER_ORIGIN_KEY="+t.OriginKey,
+		"TIDEOVER_ATTEMPT="+strconv.Itoa(t.Attempt), "TIDEOVER_ATTEMPTS="+attempts,
+		"TIDEOVER_ATTEMPT_TOTAL="+strconv.Itoa(t.Total))
+}
+
+func pairs(env []EnvVar) (list []string) {
+	for _, v := range env {
+		list = append(list, v.Pair())
+	}
+	return list
 }
