@@ -222,7 +222,7 @@ func TestPauseAtWithoutARecordedQuotaIsWarnedOf(t *testing.T) {
 		write(t, file, text)
 		got := inProcess(t, "config", "check", "--config", file)
 		wantCode(t, got, 0)
-		if strings.Contains(got.out+got.stderr, "pause-at has no effect without either") != warned {
+		if strings.Contains(got.out+got.stderr, "pause-at: has no effect unless the quota") != warned {
 			t.Errorf("%s\nconfig check: %s%s; want a warning: %v", text, got.out, got.stderr, warned)
 		}
 	}
