@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+	"text/template/parse"
 )
 
 // data has the fields that the templates of commands can use.
@@ -49,19 +50,48 @@ func render(argv []string, d any) ([]string, error) {
 	return out, nil
 }
 
-// mentions reports whether a template of the command uses the field: its value changes the result.
+// mentions reports whether a template of the command uses the field, on any branch. A template
+// that can't be parsed uses none.
 func mentions(argv []string, field string) bool {
 	return slices.ContainsFunc(argv, func(arg string) bool {
 		t, err := template.New("arg").Parse(arg)
-		if err != nil {
-			return false
-		}
-		var results [2]strings.Builder
-		for i, value := range []string{strings.Repeat("a", 36), strings.Repeat("b", 37)} {
-			_ = t.Execute(&results[i], map[string]string{field: value}) // on an error, compare the part before it
-		}
-		return results[0].String() != results[1].String()
+		return err == nil && slices.ContainsFunc(t.Templates(), func(t *template.Template) bool { return t.Tree != nil && uses(t.Root, field) })
 	})
+}
+
+// uses reports whether a node of a template may print the field. A dot alone, which may stand for
+// all fields, counts as every field.
+func uses(n parse.Node, field string) bool {
+	branches := func(b *parse.BranchNode) bool {
+		return uses(b.Pipe, field) || uses(b.List, field) || b.ElseList != nil && uses(b.ElseList, field)
+	}
+	switch n := n.(type) {
+	case *parse.ListNode:
+		return slices.ContainsFunc(n.Nodes, func(n parse.Node) bool { return uses(n, field) })
+	case *parse.ActionNode:
+		return uses(n.Pipe, field)
+	case *parse.TemplateNode:
+		return n.Pipe != nil && uses(n.Pipe, field)
+	case *parse.PipeNode:
+		return slices.ContainsFunc(n.Cmds, func(c *parse.CommandNode) bool { return uses(c, field) })
+	case *parse.CommandNode:
+		return slices.ContainsFunc(n.Args, func(n parse.Node) bool { return uses(n, field) })
+	case *parse.IfNode:
+		return branches(&n.BranchNode)
+	case *parse.WithNode:
+		return branches(&n.BranchNode)
+	case *parse.RangeNode:
+		return branches(&n.BranchNode)
+	case *parse.ChainNode:
+		return uses(n.Node, field)
+	case *parse.FieldNode:
+		return n.Ident[0] == field
+	case *parse.VariableNode: // $.Field, or $ alone
+		return n.Ident[0] == "$" && (len(n.Ident) == 1 || n.Ident[1] == field)
+	case *parse.DotNode:
+		return true
+	}
+	return false
 }
 
 // sessionID returns the session id of a run, in the form of a random UUID. It is derived from the
