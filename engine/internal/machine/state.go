@@ -356,23 +356,3 @@ func (s *parkedSet) unpark(r *Run, step int) {
 		}
 	}
 }
-
-// Due removes at most that many timers that are due, and puts their steps into their queues. It
-// returns the runs that have timed out: the caller must record that. Moving steps to queues is
-// not recorded, because it follows from the time.
-func (m *Machine) Due(now int64, most int) (expired []*Run) {
-	for range most {
-		t, ok := m.timers.first()
-		if !ok || t.due > now {
-			break
-		}
-		m.timers.unset(t.run, t.step)
-		if t.step == deadline {
-			expired = append(expired, t.run)
-			continue
-		}
-		m.enqueue(t.run, int(t.step))
-		m.updateCounts(t.run)
-	}
-	return expired
-}
