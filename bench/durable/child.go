@@ -21,7 +21,7 @@ const (
 	far     = time.Hour // waiting runs wait many times longer than the measurement
 )
 
-// child is a process with one engine.
+// child is the process that [Waiting.Measure] starts. It runs one engine.
 type child struct {
 	Waiting
 	*tideover
@@ -80,9 +80,9 @@ func (c *child) open(ctx context.Context) (err error) {
 
 var errRefused = errors.New("dial tcp 192.0.2.7:443: connect: connection refused")
 
-// failOnce is a handler that fails the first time. At the second attempt it measures how
-// late the attempt is, relative to the end of the first one: the handler knows no other
-// time. So the lateness includes the time to store the failure.
+// failOnce is a handler that fails at the first attempt. At the second attempt it
+// records how late the attempt is. It counts the delay from the end of the first
+// attempt, so the lateness includes the time to store the failure.
 func (c *child) failOnce(ctx context.Context, p Payload) (struct{}, error) {
 	now := time.Now()
 	if t, _ := engine.TaskOf(ctx); t.Attempt == 1 {
@@ -129,7 +129,8 @@ func (c *child) fill(ctx context.Context) error {
 	return c.out.Encode(values)
 }
 
-// continueWork measures one new run, then much new work, and then runs that become due.
+// continueWork measures a single new run, then a load of new runs, and then runs that
+// become due.
 func (c *child) continueWork(ctx context.Context, opened time.Duration) error {
 	run, err := c.Engine.Start(ctx, c.work, NewPayload(0, time.Time{}))
 	if err != nil {
@@ -219,16 +220,17 @@ func (c *child) disk(values map[string]float64) error {
 	return err
 }
 
-// systemFor returns a system whose Start starts the workflow w if wanted is true, and the
-// measured workflow otherwise.
-func (c *child) systemFor(wanted bool, w *engine.Workflow) System {
-	if !wanted {
+// systemFor returns the system for [load]: its Start starts runs of w if other is
+// true, and runs of the measured workflow if not.
+func (c *child) systemFor(other bool, w *engine.Workflow) System {
+	if !other {
 		return c.tideover
 	}
 	return &atOnce{c.tideover, w}
 }
 
-// atOnce is a system whose Start starts another workflow, without a delay.
+// atOnce is a system that starts runs of another workflow and ignores the due times
+// of tasks.
 type atOnce struct {
 	*tideover
 	workflow *engine.Workflow

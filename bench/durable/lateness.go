@@ -8,8 +8,8 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// Lateness schedules tasks at a rate, each for a later time, so that they
-// become due at that rate while others are still being scheduled.
+// Lateness starts n tasks at the given rate. Each task is due the duration ahead
+// later, so tasks become due at the same rate while others are still being started.
 func Lateness(ctx context.Context, open Open, servers Servers, n, rate int, ahead time.Duration) (_ map[string]float64, err error) {
 	t := newTally(n, true)
 	s, err := open(ctx, servers, t.handle)
@@ -47,7 +47,7 @@ func lateness(ctx context.Context, s System, t *tally, n, rate int, ahead time.D
 	return values, nil
 }
 
-// pace waits for a time.
+// pace sleeps until the given time, or until the context ends.
 func pace(ctx context.Context, at time.Time) {
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// tally counts calls of handlers, and knows when the last of n was called.
+// tally counts handler calls and closes all at the n-th call.
 type tally struct {
 	n     int64
 	taken atomic.Int64 // number of elements of late that are used
@@ -25,7 +25,8 @@ func newTally(n int, late bool) *tally {
 	return t
 }
 
-// handle is the handler that counts a call, and its lateness if the task has a due time.
+// handle is the handler of a task: it counts the call, and records how late it is if
+// tasks have a due time.
 func (t *tally) handle(p Payload) {
 	now := time.Now()
 	t.recordCall(now.Sub(p.due()))
@@ -48,8 +49,8 @@ type start struct {
 	took time.Duration
 }
 
-// load lets the callers start tasks. next returns the next tasks, and may wait
-// before it does; false ends the load.
+// load starts tasks from several goroutines. next returns the next n tasks and may
+// wait before it does; false ends the load.
 func load(ctx context.Context, s System, callers int, next func(first, n int) ([]Payload, bool)) ([]start, error) {
 	var mu sync.Mutex
 	var group sync.WaitGroup
@@ -86,7 +87,8 @@ func latencies(starts []start) (list []time.Duration) {
 	return list
 }
 
-// completed waits until the last handler was called and everything is recorded.
+// completed waits until the handler of the last task was called and all n tasks are
+// recorded as completed.
 func completed(ctx context.Context, s System, t *tally, n int) error {
 	select {
 	case <-t.all:

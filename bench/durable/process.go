@@ -20,8 +20,8 @@ func ownTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// serverTime returns the processor time of processes and their children, those
-// that have ended included.
+// serverTime returns the processor time of the processes and of their children,
+// including children that have ended.
 func serverTime(pids []int) (sum time.Duration, err error) {
 	for _, pid := range pids {
 		own, ended, _, err := benchreport.ProcessorTime(strconv.Itoa(pid))

@@ -11,9 +11,9 @@ import (
 // Callers is how many goroutines start tasks.
 const Callers = 16
 
-// workers is how many handlers run at once, unless a system has a better
-// number. It is our default, and more than the documentation of the others
-// proposes.
+// workers is how many handlers run at once, unless a system works better with another
+// number. It is the default of tideover, and more than the documentation of the other
+// systems suggests.
 const workers = 256
 
 // System stores tasks on disk and runs them.
@@ -27,11 +27,12 @@ type System interface {
 	// Completed returns how many tasks are recorded as completed.
 	Completed(ctx context.Context) (int, error)
 
-	// Settled reports whether the work after the acknowledgements is done. It
-	// is polled every 100 ms, because it takes processor time.
+	// Settled reports whether the background work that follows the completion of
+	// tasks is done. It is polled only every 100 ms, because it takes processor
+	// time.
 	Settled(ctx context.Context) (bool, error)
 
-	// Servers returns the processes that work for the system besides our own.
+	// Servers returns the ids of the server processes that the system uses.
 	Servers() []int
 
 	Close(ctx context.Context) error
@@ -52,7 +53,7 @@ type Servers struct {
 	RedisPid int
 }
 
-// Systems are those that are measured, by name.
+// Systems has the function that opens each measured system, by the system's name.
 var Systems = map[string]Open{
 	"tideover":    openTideover,
 	"river":       openRiverDefault,

@@ -50,8 +50,8 @@ func Throughput(ctx context.Context, open Open, servers Servers, n int) (_ map[s
 	return values, nil
 }
 
-// payloads returns n payloads. If due is not zero, they are due one after the
-// other.
+// payloads returns n payloads. If due is not zero, the first is due then, and each of
+// the others is due the duration apart after the one before.
 func payloads(first, n int, due time.Time, apart time.Duration) []Payload {
 	if n <= 0 {
 		return nil
@@ -66,7 +66,7 @@ func payloads(first, n int, due time.Time, apart time.Duration) []Payload {
 	return tasks
 }
 
-// times returns the processor times of our process and of the servers.
+// times returns the processor time of this process and of the server processes.
 func times(s System) (own, servers time.Duration, err error) {
 	servers, err = serverTime(s.Servers())
 	return ownTime(), servers, err

@@ -7,7 +7,7 @@ import (
 	"github.com/tideover/tideover/engine"
 )
 
-// tideover is our engine, embedded.
+// tideover is the [System] tideover, embedded in this process.
 type tideover struct {
 	*engine.Engine
 	work *engine.Workflow
@@ -17,7 +17,7 @@ func openTideover(ctx context.Context, s Servers, handle Handle) (System, error)
 	return open(ctx, s.Dir, handle)
 }
 
-// open opens an engine in a folder, with the measured workflow and others.
+// open opens an engine in the folder, with the measured workflow and the others.
 func open(ctx context.Context, dir string, handle Handle, others ...*engine.Workflow) (*tideover, error) {
 	work, err := engine.NewWorkflow("work", engine.Step("work", func(_ context.Context, p Payload) (struct{}, error) {
 		handle(p)

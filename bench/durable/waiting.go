@@ -24,7 +24,7 @@ type Waiting struct {
 	Ahead   time.Duration // how long those runs wait
 }
 
-// The variants.
+// The values of Waiting.Variant.
 const (
 	Delayed  = "delayed"  // started with a delay far in the future
 	Retrying = "retrying" // failed once, and wait for the next attempt
@@ -34,8 +34,9 @@ const (
 // name of its part.
 type Child func(ctx context.Context, part string, w Waiting) *exec.Cmd
 
-// Measure does new work in an empty folder; fills another one and kills the
-// process that did it; and then does the same new work there.
+// Measure runs three child processes. The first does new work in an empty folder. The
+// second fills another folder with waiting runs and is killed. The third does the
+// same new work in the filled folder.
 func (w Waiting) Measure(ctx context.Context, child Child) (map[string]float64, error) {
 	values := map[string]float64{}
 	empty, full := w, w

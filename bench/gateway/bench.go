@@ -106,8 +106,8 @@ func (b *Bench) Round(ctx context.Context, round int, systems []string, report f
 	return nil
 }
 
-// slices measures a scenario with all systems, slice by slice. Each round of
-// slices begins with another system, so that none always follows the slowest.
+// slices measures a scenario in short slices, with one system after the other. The
+// order of the systems rotates, so that no system always follows the slowest.
 func (b *Bench) slices(ctx context.Context, what scenario, round int, st *testbed) ([]*tally, error) {
 	n := len(st.systems)
 	tallies := make([]*tally, n)

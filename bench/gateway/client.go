@@ -11,26 +11,27 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// endpoint is the address of a system: its address, a prefix for the upstream's
-// paths, and the process whose time and memory are measured; 0 for none.
+// endpoint is where a system is reached: its address, and a prefix for the upstream's
+// paths. pid is the process whose processor time and memory are measured; 0 for none.
 type endpoint struct {
 	addr   string
 	prefix string
 	pid    int
 }
 
-// get returns a request for the small answer.
+// get returns a GET request for the small answer.
 func (e endpoint) get() []byte {
 	return fmt.Appendf(nil, "GET %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\n\r\n", e.prefix, smallPath, e.addr)
 }
 
-// post returns a request with a body of 1 KiB.
+// post returns a POST request with a body of 1 KiB.
 func (e endpoint) post(path string) []byte {
 	return fmt.Appendf(nil, "POST %s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: bench\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		e.prefix, path, e.addr, postSize, postBody())
 }
 
-// client is one connection. It reconnects when the last one has ended.
+// client makes requests over one connection, and reconnects if the connection has
+// ended.
 type client struct {
 	addr string
 	text []byte // the request
@@ -40,10 +41,10 @@ type client struct {
 	m    message
 }
 
-// answerTimeout is how long after the end of a scenario an answer may come.
+// answerTimeout is how long a client waits for answers after the end of a scenario.
 const answerTimeout = 10 * time.Second
 
-// dialAll makes the connections before the clock starts.
+// dialAll opens n connections, before the measured time begins.
 func dialAll(n int, addr string, text []byte, length time.Duration) ([]*client, error) {
 	all := make([]*client, n)
 	for i := range all {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// closed measures the throughput of a closed loop: each connection sends the
-// next request when it has the last answer.
+// closed measures the throughput of a closed loop: each connection sends the next
+// request when it has received the answer to the previous one.
 func (b *Bench) closed(ctx context.Context, t *tally, e endpoint, text []byte, length time.Duration) error {
 	clients, err := dialAll(b.Connections, e.addr, text, length)
 	if err != nil {
@@ -35,7 +35,7 @@ func runAll(clients []*client, work func(*client) outcome) (sum outcome) {
 	return sum
 }
 
-// loop repeats a function for every client for a time.
+// loop calls work for every client again and again, for the given length of time.
 func loop(ctx context.Context, clients []*client, length time.Duration, work func(*client) error) outcome {
 	var over atomic.Bool
 	timer := time.AfterFunc(length, func() { over.Store(true) })

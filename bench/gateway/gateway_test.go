@@ -117,7 +117,7 @@ func TestRoundSaysWhatWentWrong(t *testing.T) {
 	}{
 		"an unknown system":               {"nginx", "", "start of nginx: there is no such system"},
 		"a program that is not there":     {gateway.Caddy, "./missing", "start of caddy: fork/exec ./missing: no such file or directory"},
-		"a program that ends":             {gateway.Tideover, "false", "start of tideover: it has ended"},
+		"a program that ends":             {gateway.Tideover, "false", "start of tideover: the process has ended"},
 		"a program that says why it ends": {gateway.Tideover, "ls", "its log:\nls: "},
 	} {
 		t.Run(name, func(t *testing.T) {

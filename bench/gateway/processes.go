@@ -31,8 +31,9 @@ type process struct {
 
 type processes []*process
 
-// start starts a process: the upstream on our core, everything else on the core
-// of the proxies. With printsAddress, the process prints its address first.
+// start starts a process. Everything except the upstream runs on the core bench.Core,
+// if that is set. With printsAddress, the first line that the process prints is its
+// address.
 func (t *testbed) start(ctx context.Context, name string, c Command, printsAddress bool) (e endpoint, err error) {
 	args := c.Args
 	if name != upstreamPart && t.bench.Core != "" {
@@ -74,8 +75,8 @@ func (t *testbed) start(ctx context.Context, name string, c Command, printsAddre
 	return e, err
 }
 
-// environment returns our environment without variables that would make one
-// process unlike the others, or make it use the user's files.
+// environment returns our environment without the variables that would treat one
+// process differently from the others, or make it use the user's files.
 func (t *testbed) environment(name string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		return strings.HasPrefix(v, "GOMAXPROCS=") || strings.HasPrefix(v, "GOGC=") || strings.HasPrefix(v, "GOMEMLIMIT=") ||
@@ -87,7 +88,7 @@ func (t *testbed) environment(name string) []string {
 	return append(env, "HOME="+t.bench.Dir)
 }
 
-// readyWithin is how long a process may take to answer.
+// readyWithin is how long a new process may take until it answers a request.
 const readyWithin = 20 * time.Second
 
 // ready waits until the system answers correctly.
@@ -112,7 +113,7 @@ func (all *processes) ready(ctx context.Context, name string, e endpoint) error 
 		select {
 		case <-tick.C:
 		case <-ended:
-			return errors.New("it has ended")
+			return errors.New("the process has ended")
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
 		}

@@ -43,7 +43,8 @@ func answerDue(c *client, due <-chan time.Time, times *samples) (o outcome) {
 	return o
 }
 
-// pace sends the due time of each of n requests when it is due.
+// pace sends the due time of each of n requests to the channel when the request is
+// due.
 func pace(ctx context.Context, rate, n int, due chan<- time.Time) error {
 	every := time.Second / time.Duration(rate)
 	clock, err := newClock(every)

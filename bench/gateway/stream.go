@@ -15,8 +15,8 @@ import (
 // streamConnections is the number of concurrent streams.
 const streamConnections = 16
 
-// stream measures how long events take to arrive; each connection requests one
-// stream after the other.
+// stream measures how long events take to arrive. Each connection reads one stream
+// after the other.
 func (b *Bench) stream(ctx context.Context, t *tally, e endpoint, length time.Duration) error {
 	clients, err := dialAll(streamConnections, e.addr, e.post(streamPath), length)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *client) readStream(first, later *samples) error {
 		return err
 	}
 	if !c.m.chunked {
-		return c.closeAfter(errors.New("answer: a stream of a known length"))
+		return c.closeAfter(errors.New("answer: want a chunked stream, got a body of fixed length"))
 	}
 	n := 0
 	r := bufio.NewReader(httputil.NewChunkedReader(c.r))

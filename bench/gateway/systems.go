@@ -104,8 +104,8 @@ func (t *testbed) startOwn(ctx context.Context, part, upstream string) (endpoint
 	return t.start(ctx, part, t.bench.Own(part, upstream), true)
 }
 
-// freeAddr returns a free address, for a program that cannot report which one
-// the kernel gave it.
+// freeAddr returns a free address, for a program that cannot listen on port 0 and
+// report the port that it got.
 func freeAddr(ctx context.Context) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

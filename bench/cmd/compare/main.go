@@ -24,10 +24,12 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// tolerance is the share by which a value of the new version may be worse.
+// tolerance is how much worse a value of the new version may be, as a share of the
+// old value.
 const tolerance = 0.03
 
-// metric is a value that is compared.
+// metric is a value of a scenario that is compared between the old and the new
+// version.
 type metric struct {
 	scenario, value string
 	more            bool // more is better
@@ -94,7 +96,8 @@ func run(in io.Reader, out io.Writer) (worse bool, err error) {
 	return worse, table.Flush()
 }
 
-// verdict returns the meaning of a ratio of new to old.
+// verdict judges a metric. change is the ratio of new to old; noise is the ratio of
+// two measurements of the new version.
 func (m metric) verdict(change, noise float64) string {
 	loss := change - 1
 	if m.more {
@@ -133,8 +136,9 @@ func parse(in io.Reader) (map[key][]float64, error) {
 	return series, lines.Err()
 }
 
-// ratio returns the median of the ratios of a to b of each round. Values of the same round
-// were measured seconds apart, so most of the noise cancels out. Without rounds it is 1.
+// ratio returns the median, over all rounds, of a divided by b. Values of the same
+// round were measured seconds apart, so most of the noise cancels out. Without rounds
+// it is 1.
 func ratio(a, b []float64) float64 {
 	var ratios []float64
 	for i := range min(len(a), len(b)) {

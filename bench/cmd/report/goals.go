@@ -6,7 +6,7 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// goal is a goal that was set before the first measurement.
+// goal is a limit for one scenario that was set before the first measurement.
 type goal struct {
 	row      string // name of the goal in the documentation
 	what     string
@@ -43,7 +43,7 @@ var goals = []goal{
 	{"i", "rate limit", "Rate", "tideover", 0, 60, 0},
 }
 
-// String returns the goal in the form of the table.
+// String returns the goal as a cell of the table.
 func (g goal) String() string {
 	s := fmt.Sprintf("≤ %g ×", g.ratio)
 	if g.ns > 0 {
@@ -52,7 +52,8 @@ func (g goal) String() string {
 	return s + g.allocations(g.allocs)
 }
 
-// measured returns the measured values that the goal limits, in the same form.
+// measured returns the measured values that the goal limits, in the same form as
+// String.
 func (g goal) measured(c *scenario, s *series) string {
 	m := fmt.Sprintf("%.2f ×", c.ratio(s))
 	if g.ns > 0 {

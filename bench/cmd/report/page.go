@@ -60,7 +60,7 @@ func (r *results) summary() string {
 	return b.String()
 }
 
-// tables returns one table for each scenario, the cheapest peer first.
+// tables returns one table for each scenario, with the cheapest library first.
 func (r *results) tables() string {
 	var b strings.Builder
 	for _, c := range r.scenarios {

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-// results has the measurements, in the order of the input.
+// results has the measurements in the order of the input.
 type results struct {
 	about     map[string]string // date, goos, goarch, cpu
 	modules   []string          // path and version
@@ -25,7 +25,8 @@ type scenario struct {
 	peers []*series // the first is the baseline
 }
 
-// series is one peer in one scenario, round by round.
+// series has the measurements of one library (a peer) in one scenario, round by
+// round.
 type series struct {
 	peer          string
 	cpu, wall     []float64 // ns/op

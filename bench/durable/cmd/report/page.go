@@ -18,7 +18,8 @@ All systems have their strongest durability: a record is on disk before the call
 median of the ratios inside one round. Servers and measured process share the machine, as in a small installation.
 `
 
-// compose returns the page with one section replaced and the other kept.
+// compose returns the page with the given section replaced and the other section
+// kept.
 func compose(old, section, text, notes string) string {
 	var b strings.Builder
 	b.WriteString(intro)

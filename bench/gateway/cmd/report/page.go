@@ -128,9 +128,9 @@ func ratio(value, beside string) benchreport.Measure {
 	return benchreport.Of(gateway.Tideover, value).Over(benchreport.Of(beside, value))
 }
 
-// perProcessor returns the ratio of the answers per processor time of our gateway and of
-// the system beside. It is the ratio of their throughputs if only the processor limits
-// them.
+// perProcessor returns how many times as many answers our gateway gives per unit of
+// processor time as the system beside. This is the ratio of their throughputs if only
+// the processor limits them.
 func perProcessor(value, beside string) benchreport.Measure {
 	return benchreport.Of(beside, value).Over(benchreport.Of(gateway.Tideover, value))
 }
