@@ -55,11 +55,11 @@ func (c *Client) Run(ctx context.Context) error {
 	return nil
 }
 
-// Subscribe requests events that match one of the filters and are not older
-// than since, from all relays: stored ones and those to come. A zero since
-// means events of any age. It replaces the subscription of the same name. When
-// the link to a relay is back after an outage, the client requests the events
-// that are at most ClientConfig.Overlap older than the outage.
+// Subscribe requests the events that match one of the filters and are not older than
+// since, from all relays: stored events and future ones. A zero since means events of
+// any age. It replaces the subscription of the same name. When the link to a relay is
+// back after an outage, the client requests the events that are at most
+// ClientConfig.Overlap older than the outage.
 func (c *Client) Subscribe(name string, since time.Time, filters ...Filter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,11 +108,11 @@ func (c *Client) Refusals(name string) map[string]string {
 // relay's part of the Delivery has the error ErrFull. An event that was dropped
 // and is published again is sent before the events that follow it in the call.
 func (c *Client) Publish(class Class, events ...*Event) *Delivery {
-	letters := make([]encodedEvent, len(events))
+	encoded := make([]encodedEvent, len(events))
 	var errs []error
 	for i, e := range events {
 		var err error
-		letters[i], err = encodeEvent(e)
+		encoded[i], err = encodeEvent(e)
 		errs = append(errs, err)
 	}
 	bad := errors.Join(errs...)
@@ -122,7 +122,7 @@ func (c *Client) Publish(class Class, events ...*Event) *Delivery {
 	for _, r := range c.relays {
 		p := relayDelivery{relay: r.name, err: bad}
 		if bad == nil {
-			p = r.publish(class, letters, time.Now())
+			p = r.publish(class, encoded, time.Now())
 		}
 		d.parts = append(d.parts, p)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// defaultPace is the default of Reconnect and Resend.
+// defaultPace is the default policy of Reconnect and Resend.
 const defaultPace = "exponential(1s..60s) jitter=full attempts=unlimited reset-after=60s"
 
 // ClientConfig configures a [Client]. Only Relays is required.
@@ -21,16 +21,17 @@ type ClientConfig struct {
 	Relays []string  // ws:// or wss://, without user and password
 	Key    SecretKey // for relays that require authentication (NIP-42); zero means not to authenticate
 
-	// Handle receives the events of subscriptions. Their shape and id are valid
-	// and they match the subscription, but their signature is not checked. It
-	// is called for one event of a relay at a time, and concurrently for
-	// several relays. The same event may come again, also from the same relay.
+	// Handle receives the events of subscriptions. Their shape and id are valid and
+	// they match the subscription, but their signature is not checked. It is called
+	// for one event of a relay at a time, and concurrently for several relays. The
+	// same event may come again, also from the same relay.
 	//
-	// It runs on the goroutine that reads the relay: meanwhile the relay waits,
-	// and if it takes longer than PingTimeout the link may count as dead. An
-	// error means that the relay should not have sent the event; a relay with
-	// more than 100 of those in a minute is disconnected for five minutes, and
-	// not asked again for those events. Nil ignores events.
+	// It runs on the goroutine that reads from the relay, so the relay waits for
+	// it. If it takes longer than PingTimeout, the link may count as dead. It
+	// returns an error if the relay should not have sent the event. A relay that
+	// sends more than 100 such events in a minute is disconnected for five minutes,
+	// and not asked again for the events that it sent. A nil Handle ignores all
+	// events.
 	Handle func(relay string, e *Event) error
 
 	// Stored is called when all stored events of a subscription have been
@@ -50,9 +51,9 @@ type ClientConfig struct {
 	Overlap      time.Duration // after an outage, events are requested from this long before it; 0 means 2 min
 	Sweep        time.Duration // how often relays are asked again for events that they did not push; 0 means 5 min
 
-	// Reconnect computes the waits before dialling and before renewing
-	// subscriptions that a relay has closed; Resend those before sending an
-	// event again that a relay did not accept. The zero policy means
+	// Reconnect computes the waits before dialling, and before renewing a
+	// subscription that a relay has closed. Resend computes the waits before
+	// sending an event again that a relay did not accept. The zero policy means
 	// "exponential(1s..60s) jitter=full attempts=unlimited reset-after=60s".
 	Reconnect retry.Policy
 	Resend    retry.Policy

@@ -17,11 +17,11 @@ const (
 
 var errTooMuch = errors.New("the result is too large: use narrower filters")
 
-// Fetch returns the stored events that match one of the filters, from all
-// relays, each once and verified. It waits until every relay has answered or
-// the context ends. It does not wait for a relay without a link, but it does
-// for one that is being dialled. The error names the relays that did not
-// answer, or not completely; the events of the others are returned with it.
+// Fetch returns the stored events that match one of the filters, from all relays,
+// each once and verified. It waits until every relay has answered or the context
+// ends. It does not wait for a relay without a link, unless the relay is being
+// dialled. The error names the relays that did not answer completely; the events of
+// the other relays are returned with it.
 func (c *Client) Fetch(ctx context.Context, filters ...Filter) ([]*Event, error) {
 	return c.FetchSoon(ctx, 0, filters...)
 }
@@ -67,7 +67,8 @@ func newFetchResult(relays []string) *fetchResult {
 	return &fetchResult{done: make(chan struct{}), first: make(chan struct{}), left: relays, ids: map[string]bool{}}
 }
 
-// wait waits for the relays, and returns why it did not wait for all of them.
+// wait waits until all relays have answered. If it stops waiting before that, it
+// returns the reason.
 func (a *fetchResult) wait(ctx context.Context, grace time.Duration) error {
 	var over <-chan time.Time
 	if grace > 0 {

@@ -25,7 +25,7 @@ const (
 	maxTime = 1 << 53 // larger integers are not exact in JavaScript
 )
 
-// The kinds of invalid events.
+// The errors of invalid events.
 var (
 	ErrShape     = errors.New("not an event")
 	ErrID        = errors.New("the id does not match the event")
@@ -90,13 +90,14 @@ func (ts Tags) Has(name, value string) bool {
 
 // Hash returns the hash of the event. Its hex form is the id.
 func (e *Event) Hash() [32]byte {
-	// An event of usual size is hashed without an allocation.
+	// This buffer holds an event of usual size, which is then hashed without an
+	// allocation.
 	var room [2048]byte
 	return sha256.Sum256(e.appendCanonical(room[:0]))
 }
 
-// appendCanonical appends the JSON array of NIP-01 whose hash is the id.
-// encoding/json would escape more characters.
+// appendCanonical appends the JSON array of NIP-01 whose hash is the id. It does not
+// use encoding/json, which escapes more characters than NIP-01 allows.
 func (e *Event) appendCanonical(b []byte) []byte {
 	b = append(b, `[0,"`...)
 	b = append(b, e.PubKey...)
@@ -129,10 +130,10 @@ func (ts Tags) append(b []byte) []byte {
 	return append(b, ']')
 }
 
-// appendString appends a string in the JSON form of NIP-01: seven escapes, and
-// everything else unescaped. Other control characters cannot stand unescaped in
-// JSON, and lone surrogates not in UTF-8; those are escaped as all
-// implementations do.
+// appendString appends a string in the JSON form of NIP-01: seven characters have a
+// short escape, and nearly all others are not escaped. It escapes other control
+// characters, which JSON does not allow unescaped, and lone surrogates, which UTF-8
+// cannot encode, as \uXXXX, like all implementations do.
 func appendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	const short, letters = "\"\\\n\r\t\b\f", `"\nrtbf` // characters with an escape of their own

@@ -69,7 +69,7 @@ func ParseRelayMessage(data []byte) (*Message, error) {
 	case TypeNotice, TypeAuth:
 		return m, fields(parts, &m.Text)
 	}
-	return nil, fmt.Errorf("%w: type %.20q", ErrMessage, m.Type)
+	return nil, fmt.Errorf("%w: unknown type %.20q", ErrMessage, m.Type)
 }
 
 // ParseClientMessage parses a message from a client.
@@ -97,7 +97,7 @@ func ParseClientMessage(data []byte) (*Message, error) {
 	case TypeClose:
 		return m, fields(parts, &m.Sub)
 	}
-	return nil, fmt.Errorf("%w: type %.20q", ErrMessage, m.Type)
+	return nil, fmt.Errorf("%w: unknown type %.20q", ErrMessage, m.Type)
 }
 
 // split returns the parts after the type of a message, and a Message with the
@@ -136,8 +136,8 @@ func fields(parts []json.RawMessage, into ...any) error {
 	return nil
 }
 
-// withText parses the parts of an answer and the text after them, which some
-// relays omit.
+// withText parses the parts of an answer, and the text after them if there is one:
+// some relays omit it.
 func withText(parts []json.RawMessage, m *Message, into ...any) error {
 	if len(parts) > len(into) {
 		into = append(into, &m.Text)

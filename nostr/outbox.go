@@ -69,11 +69,11 @@ func newOutbox(limit int, timeout time.Duration, p pace) outbox {
 
 // add adds events to the queue, all or none, and returns their items. An event
 // that is already in the queue, or that the relay has, is not added again.
-func (o *outbox) add(class Class, letters []encodedEvent, now time.Time) ([]*item, error) {
+func (o *outbox) add(class Class, encoded []encodedEvent, now time.Time) ([]*item, error) {
 	o.expire(now)
-	items := make([]*item, len(letters))
+	items := make([]*item, len(encoded))
 	var fresh []*item
-	for i, l := range letters {
+	for i, l := range encoded {
 		switch known := o.byID[l.id]; {
 		case known != nil:
 			items[i] = known
@@ -99,10 +99,10 @@ func (o *outbox) add(class Class, letters []encodedEvent, now time.Time) ([]*ite
 	return items, nil
 }
 
-// enqueue adds the new events of a batch at the end of the queue, or before an
-// event that follows them in the batch and is already queued: progress that was
-// dropped and is published again with the end of its job must not arrive after
-// that end. An event that was sent keeps its place.
+// enqueue adds the new events of a batch to the queue. A new event goes before the
+// queued events that follow it in the batch, otherwise to the end: progress that was
+// dropped and is published again together with the end of its job must not arrive
+// after that end. An event that was already sent keeps its place.
 func (o *outbox) enqueue(batch []*item) {
 	at, first := len(o.queue), 0
 	if len(o.queue) > 0 && !o.queue[0].sent.IsZero() {
@@ -119,8 +119,8 @@ func (o *outbox) enqueue(batch []*item) {
 	}
 }
 
-// makeRoom drops old progress, and then refusals, if that makes enough room,
-// and otherwise nothing.
+// makeRoom drops old progress, and then refusals, until there is room for the fresh
+// events. If dropping cannot make enough room, it drops nothing and returns false.
 func (o *outbox) makeRoom(fresh []*item) bool {
 	count, size := len(o.queue)+len(fresh), totalBytes(o.queue)+totalBytes(fresh)
 	var old []*item
@@ -219,7 +219,8 @@ func (o *outbox) due(now time.Time) (frame []byte, next time.Time, err error) {
 	return o.queue[0].frame, now.Add(o.timeout), nil
 }
 
-// handleTimeout sends an unanswered event again, or ends the link after several.
+// handleTimeout sends an unanswered event again. After several timeouts in a row it
+// returns an error, which ends the link.
 func (o *outbox) handleTimeout(now time.Time) error {
 	o.unanswered++
 	if o.unanswered >= maxUnanswered {
@@ -235,8 +236,8 @@ func (o *outbox) retryLater(text string, now time.Time, class retry.Class) {
 	o.trouble = printable(text)
 }
 
-// linkLost makes the event in flight due on the next link: whether the relay
-// has it is unknown.
+// linkLost makes the event in flight due on the next link, because it is unknown
+// whether the relay has received it.
 func (o *outbox) linkLost() {
 	if o.inFlight {
 		o.at = time.Time{}

@@ -53,7 +53,8 @@ func (o *outbox) sentHead(id string) *item {
 	return nil
 }
 
-// retryOrRefuse sends the event again later, or gives it up when all retries are spent.
+// retryOrRefuse sends the event again later, or refuses it if all its retries are
+// spent.
 func (o *outbox) retryOrRefuse(it *item, text string, now time.Time, class retry.Class, spent bool) {
 	if spent {
 		o.refuse(it, text)
@@ -73,9 +74,9 @@ func (o *outbox) refuse(it *item, text string) {
 	o.finishItem(it, Refused, &RefusedError{ID: it.id, Text: cmp.Or(printable(text), it.answer)})
 }
 
-// finishItem removes an event that the relay has acknowledged or refused. The
-// next one may be sent at once. Do not use it for an event that is dropped
-// without an answer: the wait after the last failure must stay.
+// finishItem removes an event that the relay has acknowledged or refused. The next
+// event may be sent at once. Do not use it for an event that is dropped without an
+// answer of the relay: then the wait after the last failure still applies.
 func (o *outbox) finishItem(it *item, s State, err error) {
 	o.remove(it, s, err)
 	o.at = time.Time{}

@@ -93,7 +93,7 @@ type Delivery struct {
 	parts []relayDelivery
 }
 
-// relayDelivery is the part of one relay.
+// relayDelivery is the part of a [Delivery] at one relay.
 type relayDelivery struct {
 	relay string
 	from  *relay // owns the items

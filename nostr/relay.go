@@ -19,10 +19,9 @@ var (
 	errNoLink   = errors.New("no link to the relay")
 )
 
-// relay is the state of one relay. State machines that use neither sockets nor
-// clocks decide what to send, under one lock. The goroutines of a [relayLink]
-// carry messages between them and the socket; [relayReceiver] handles what
-// arrives.
+// relay is the state of one relay. State machines that use neither sockets nor clocks
+// decide what to send, under one lock. A [relayLink] carries their messages to the
+// socket, and a [relayReceiver] handles the messages of the relay.
 type relay struct {
 	name string // its address without the query, which may contain a token
 	url  string
@@ -139,15 +138,15 @@ func (r *relay) endSubscriptions(which func(*subscription) bool) {
 }
 
 // publish puts events into the outbox.
-func (r *relay) publish(class Class, letters []encodedEvent, now time.Time) relayDelivery {
+func (r *relay) publish(class Class, encoded []encodedEvent, now time.Time) relayDelivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.phase == linkStopped {
 		return relayDelivery{relay: r.name, err: ErrStopped}
 	}
-	items, err := r.outbox.add(class, letters, now)
+	items, err := r.outbox.add(class, encoded, now)
 	if err != nil {
-		r.log.Warn("the outbox is full", "events", len(letters))
+		r.log.Warn("the outbox is full", "events", len(encoded))
 	}
 	r.wakeWriter()
 	return relayDelivery{relay: r.name, from: r, items: items, err: err}

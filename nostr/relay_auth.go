@@ -14,8 +14,8 @@ var (
 	errNoChallenge = errors.New("the relay requires authentication but sends no challenge")
 )
 
-// maxUnchallenged is on how many links a relay may require authentication
-// without a challenge before the event counts as refused.
+// maxUnchallenged is how many links may end because the relay requires authentication
+// without sending a challenge, before the event counts as refused.
 const maxUnchallenged = 2
 
 // authPhase is the phase of our authentication on a link.

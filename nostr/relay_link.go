@@ -57,7 +57,8 @@ func (r relayLink) connect(ctx context.Context) error {
 }
 
 // firstReason returns why a link ended. The goroutine that gives up closes the
-// socket; the others may notice that first, but do not know why.
+// socket. The other goroutines may report an error before it, but their errors do not
+// say why the link ended.
 func firstReason(first error, all []error) error {
 	if !errors.Is(first, net.ErrClosed) {
 		return first
@@ -151,7 +152,7 @@ func (r relayLink) sleep(ctx context.Context, next time.Time) error {
 	return nil
 }
 
-// waitToRedial waits before the next dial, and drops expired events meanwhile.
+// waitToRedial waits before the next dial. Meanwhile it drops expired events.
 func (r relayLink) waitToRedial(ctx context.Context, wait time.Duration) {
 	until := time.Now().Add(wait)
 	for now := time.Now(); now.Before(until); now = time.Now() {

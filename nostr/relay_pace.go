@@ -12,25 +12,25 @@ import (
 // refused subscription is not sent again.
 const quarantine = 5 * time.Minute
 
-// A link ends when the relay sends more than maxOffences events per minute that
-// it should not have sent, or more than maxGarbage invalid messages. Bad events
-// cost work, most of all a forged signature. Garbage costs less, and some of it
-// is only late: an event of a subscription that has just ended.
+// A link ends when the relay sends, within a minute, more than maxOffences events
+// that it should not have sent, or more than maxGarbage invalid messages. Bad events
+// cost work, most of all a forged signature. Invalid messages cost less, and some are
+// only late, such as an event of a subscription that has just ended.
 const (
 	maxOffences    = 100
 	maxGarbage     = 1000
 	offencesWithin = time.Minute
 )
 
-// pace computes the waits after failures of something that is retried for ever.
+// pace computes the waits between retries that never give up.
 type pace struct {
 	policy retry.Policy
 	random func() uint64
 	state  retry.State
 }
 
-// wait returns how long to wait after a failure. well is the time without a
-// failure before it.
+// wait returns how long to wait after a failure. well is how long there was no
+// failure before.
 func (p *pace) wait(well time.Duration, class retry.Class) time.Duration {
 	if p.policy.ResetAfter > 0 && well >= p.policy.ResetAfter {
 		p.reset()

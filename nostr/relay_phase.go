@@ -71,7 +71,8 @@ func (r *relay) unchallenged() {
 	}
 }
 
-// isCut reports whether we ended the link because of what the relay sent.
+// isCut reports whether we ended the link because of the messages that the relay
+// sent.
 func isCut(err error) bool {
 	return errors.Is(err, errFlood) || errors.Is(err, errGarbage) || errors.Is(err, errTooLarge)
 }

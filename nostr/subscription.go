@@ -93,8 +93,9 @@ func (s *subscription) due(now time.Time) (m *Message, next time.Time) {
 	return nil, time.Time{}
 }
 
-// sweepAt returns when the relay is asked again for events that it may not have
-// pushed. A relay that never sends EOSE is asked at the same interval.
+// sweepAt returns the time of the next sweep, which asks the relay again for events
+// that it may not have pushed. It uses the same interval for a relay that never sends
+// EOSE.
 func (s *subscription) sweepAt() time.Time {
 	if s.stored {
 		return s.swept.Add(s.every)
@@ -114,9 +115,9 @@ func (s *subscription) request(now time.Time) *Message {
 	return &Message{Type: TypeReq, Sub: s.id, Filters: filters}
 }
 
-// since returns the time from which events are requested. Events before contact
-// were pushed, except for the overlap: clocks differ, and relays push late. A
-// sweep goes back to the previous sweep.
+// since returns the time from which events are requested. The relay has pushed the
+// events before contact, or before swept for a sweep. The overlap before that time is
+// requested again, because clocks differ and relays push late.
 func (s *subscription) since() int64 {
 	switch {
 	case s.swept.IsZero():
@@ -128,8 +129,8 @@ func (s *subscription) since() int64 {
 	}
 }
 
-// markStored records that all stored events have arrived. It reports whether
-// that is new.
+// markStored records that all stored events have arrived. It returns false if that
+// was recorded already.
 func (s *subscription) markStored() bool {
 	if s.phase != subOpen || s.stored {
 		return false
@@ -141,7 +142,7 @@ func (s *subscription) markStored() bool {
 	return true
 }
 
-// markInterrupted records that events were pushed until now.
+// markInterrupted records that the relay has pushed all events up to now.
 func (s *subscription) markInterrupted(now time.Time) {
 	if s.stored {
 		s.stored, s.contact = false, now
@@ -174,7 +175,8 @@ func (s *subscription) retryLater(text string, now time.Time, class retry.Class)
 	s.trouble, s.refused = printable(text), false
 }
 
-// refuse sends the subscription again only after the quarantine.
+// refuse records that the relay refuses the subscription, which is then sent again
+// only after the quarantine.
 func (s *subscription) refuse(text string, now time.Time) {
 	s.phase, s.at = subDue, now.Add(quarantine)
 	s.trouble, s.refused = printable(text), true
@@ -187,8 +189,8 @@ func (s *subscription) release() {
 	}
 }
 
-// skipTo treats all events until then as seen, even if the relay has not sent
-// EOSE.
+// skipTo treats all events before the time contact as received, even if the relay has
+// not sent EOSE.
 func (s *subscription) skipTo(contact time.Time) {
 	if s.phase == subOpen {
 		s.stored, s.contact, s.swept = false, contact, contact

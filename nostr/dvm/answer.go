@@ -30,17 +30,16 @@ const (
 	maxWaits            = 1000 // waits in a result, the last ones
 )
 
-// Answers returns all events of a job, not signed, in the order in which they
-// are published. It is a pure function, and a longer history only appends
-// events: a program that has published n events of a job continues after the
-// n-th. That holds after a crash too, and publishing an event twice publishes
-// the same event.
+// Answers returns all events of a job, not signed, in the order in which they are
+// published. It is a pure function, and a longer history only appends events. So a
+// program that has published n events of a job continues after the n-th, also after a
+// crash. Publishing an event twice publishes the same event.
 //
-// The times of feedback rise strictly, because customers sort by them, and none
-// is before the request. Feedback that comes faster than once a second is
-// therefore dated a little ahead, and omitted if that would be more than a
-// minute. Of many retries some are omitted too; at most 50 are published. The
-// end of the job is always published.
+// The times of feedback rise strictly, because customers sort by them, and none is
+// before the request. Feedback that comes faster than once a second is therefore
+// dated a little ahead, and omitted if that would be more than a minute. At most 50
+// retries are published; if there are more, some are omitted. The end of the job is
+// always published.
 func Answers(r *Request, h *History) []nostr.Event {
 	f := answerBuilder{r: r, h: h, clock: r.Created.Unix() - 1}
 	for i := range h.Attempts {
@@ -52,11 +51,10 @@ func Answers(r *Request, h *History) []nostr.Event {
 	return f.events
 }
 
-// Refusal returns the events of a job that is not run. The code is
-// [CodeInvalid], [CodeOverload] or [CodePayment]; with the last, the feedback
-// has the request's price. The events neither repeat the request, which can be
-// long, nor name the relay where it was seen: so all processes that refuse it
-// publish the same events.
+// Refusal returns the events of a job that is not run. The code is [CodeInvalid],
+// [CodeOverload] or [CodePayment]; with CodePayment, the feedback has the request's
+// price. The events neither repeat the request, which can be long, nor name the relay
+// where it was seen. So all processes that refuse a request publish the same events.
 func Refusal(r *Request, code, message string, at time.Time) []nostr.Event {
 	return Answers(r, &History{Outcome: &Outcome{State: Refused, At: at, Code: code, Message: message}})
 }
@@ -112,9 +110,9 @@ func (f *answerBuilder) retry(a *Attempt) {
 // only, so that it does not change when the history grows.
 func isPublished(n int) bool { return n <= allRetries || n&(n-1) == 0 }
 
-// progress publishes a progress report if there was no other feedback for a
-// while. That depends only on earlier events, so it does not change when the
-// history grows.
+// progress publishes a progress report if there was no other feedback for a while.
+// Whether it does depends only on earlier events, so the decision does not change
+// when the history grows.
 func (f *answerBuilder) progress(p Progress) {
 	if p.At.Unix() < f.clock+progressInterval {
 		return
@@ -170,11 +168,11 @@ func (f *answerBuilder) unfit(o Outcome) string {
 	return ""
 }
 
-// frameRest is the size of a message besides the tags and the content of its
-// event.
+// frameRest is an upper bound of the size of a message without the tags and the
+// content of its event.
 const frameRest = 1 << 10
 
-// failure returns the content of a result with an error.
+// failure returns the content of the result of a failed job.
 func (f *answerBuilder) failure(code, message string) string {
 	meta := f.h.Metadata(f.r)
 	meta.BackoffHistory = meta.BackoffHistory[max(0, len(meta.BackoffHistory)-maxWaits):]

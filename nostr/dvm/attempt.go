@@ -15,9 +15,10 @@ type handlerResult struct {
 	err    error
 }
 
-// handlerError wraps an error of the handler. It distinguishes errors of
-// package retry that a handler returns from those about the handler. The text
-// is computed early, where a panic in Error counts as the handler's.
+// handlerError wraps an error that the handler returned, so that an error of package
+// retry in it is not mistaken for one about the attempts of this job. The text is
+// computed when the handler returns, so that a panic in the method Error counts as a
+// panic of the handler.
 type handlerError struct {
 	err  error
 	text string
@@ -65,8 +66,8 @@ func (j *job) attempt(ctx context.Context) (Result, error) {
 	}
 }
 
-// joinContextError adds the context's error to a failure, because a handler
-// need not return it.
+// joinContextError adds the context's error to the failure of a handler, because the
+// handler may have returned another error when the context ended.
 func joinContextError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return errors.Join(ctx.Err(), err)
@@ -94,8 +95,8 @@ func (j *job) callHandler(ctx context.Context) <-chan handlerResult {
 	return done
 }
 
-// abandon stops waiting for an attempt that does not stop. Its result is
-// dropped.
+// abandon gives up waiting for an attempt that does not stop. The result of the
+// attempt is dropped.
 func (j *job) abandon(done <-chan handlerResult) {
 	j.stuck = make(chan struct{})
 	j.runner.count(func(s *RunnerStats) { s.Stuck++ })

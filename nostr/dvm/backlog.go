@@ -35,8 +35,8 @@ func (p *Provider) processBacklog(ctx context.Context) {
 	}
 }
 
-// collectBatch waits for requests, and a little longer for more. It returns the
-// oldest first: relays send the newest first.
+// collectBatch waits for a request, and then a little longer for more. It returns
+// them oldest first, although relays send the newest first.
 func (p *Provider) collectBatch(ctx context.Context) (batch []candidate) {
 	select {
 	case <-ctx.Done():
@@ -61,8 +61,8 @@ func (p *Provider) collectBatch(ctx context.Context) (batch []candidate) {
 	return batch
 }
 
-// alreadyAnswered returns the requests that are answered or withdrawn. It waits
-// only a little for slow relays: every answer was sent to all relays.
+// alreadyAnswered returns the requests that are answered or withdrawn. It waits only
+// briefly for slow relays, because each answer was sent to all relays.
 func (p *Provider) alreadyAnswered(ctx context.Context, batch []candidate) map[string]bool {
 	over := map[string]bool{}
 	if len(batch) == 0 {

@@ -14,9 +14,9 @@ const maxCustomers = 8192
 // overload.
 const answerEvery = time.Minute
 
-// customers limits the rate of each customer. It has two generations: a
-// customer without a request for a whole generation is dropped, and by then
-// would have a full burst again.
+// customers limits the rate of each customer. It has two generations. A customer
+// without a request for a whole generation is dropped; by then its burst would be
+// full again.
 type customers struct {
 	rate     limit.RateConfig
 	turn     time.Duration // length of a generation

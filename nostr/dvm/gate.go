@@ -150,11 +150,11 @@ func (g *Gate) checkHeader(e *nostr.Event, now time.Time) Verdict {
 	return Accepted
 }
 
-// Admit counts a request of a customer that [Gate.Check] has accepted. It
-// returns Accepted, Limited, or Overloaded if the customer must be notified. It
-// is separate from Check because requests that an earlier process has answered
-// do not count. Call Forget for a request that is neither admitted nor
-// answered: relays send it again later.
+// Admit counts a request of a customer that [Gate.Check] has accepted. It returns
+// Accepted, Limited, or Overloaded if the customer must be notified. It is separate
+// from Check because requests that an earlier process has answered do not count. Call
+// Forget for a request that is neither admitted nor answered, so that it is accepted
+// when a relay sends it again.
 func (g *Gate) Admit(customer string, now time.Time) Verdict {
 	g.mu.Lock()
 	defer g.mu.Unlock()

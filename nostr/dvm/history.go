@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// History is what happened to a job. [Answers] computes its events from it. It
-// only grows: attempts are added, the last one is completed, and the outcome is
-// the end.
+// History is what happened to a job. [Answers] computes the events of the job from
+// it. It only grows: attempts are added, the last attempt is completed, and finally
+// the outcome is set.
 type History struct {
 	MaxRetries int       `json:"max_retries"` // allowed by the policy; negative means no limit
 	Attempts   []Attempt `json:"attempts,omitempty"`
@@ -28,9 +28,9 @@ type Attempt struct {
 	Wait     time.Duration `json:"wait_ns,omitempty"`
 	Progress []Progress    `json:"progress,omitempty"` // in the order of their times
 
-	// Lost means that the process ended during the attempt. It does not count:
-	// it is no retry, and is not published, unless nothing else explains why
-	// the job failed.
+	// Lost means that the process ended during the attempt. Such an attempt does
+	// not count as a retry, and is published only if nothing else explains why the
+	// job failed.
 	Lost bool `json:"lost,omitempty"`
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Handle receives an event of the provider's subscriptions; it is the Handle of
-// a [nostr.ClientConfig]. It queues the event for the check. If the queue is
-// full, it waits a moment and then drops the event: the client will request it
-// again. An error is about an earlier event of the relay, so that a relay with
-// many forged events is disconnected.
+// Handle receives an event of the provider's subscriptions; use it as Handle of the
+// [nostr.ClientConfig]. It queues the event for the check. If the queue is full, it
+// waits a moment and then drops the event: the client will request it again.
+// Signatures are checked later, so the returned error is about an earlier event of
+// the relay. With it, the client disconnects a relay that sends many forged events.
 func (p *Provider) Handle(relay string, e *nostr.Event) error {
 	err := p.relays.nextForged(relay)
 	a := arrival{relay, e, p.relays.mayBeAnswered(relay, e)}
@@ -32,9 +32,9 @@ func (p *Provider) Handle(relay string, e *nostr.Event) error {
 	return err
 }
 
-// Stored records that a relay has sent all stored events; it is the Stored of a
-// [nostr.ClientConfig]. Without these calls the provider asks the relays about every
-// request whether it was already answered, which takes time.
+// Stored records that a relay has sent all stored events; use it as Stored of the
+// [nostr.ClientConfig]. Without it, the provider asks the relays for every request
+// whether it was already answered, which takes time.
 func (p *Provider) Stored(relay, subscription string) {
 	if subscription == subJobs {
 		p.relays.markStored(relay)
@@ -60,7 +60,7 @@ func (p *Provider) check(ctx context.Context) {
 }
 
 // handleArrival handles an event and returns the verdict about it, or 0 if
-// processBacklog decides it later.
+// processBacklog will decide about it.
 func (p *Provider) handleArrival(ctx context.Context, a arrival) Verdict {
 	if a.event.Kind == KindDelete {
 		return p.handleWithdrawal(ctx, a.event)
@@ -100,9 +100,9 @@ func (p *Provider) admitAndStart(ctx context.Context, c candidate) Verdict {
 	return p.start(ctx, c.r)
 }
 
-// refuseOverloaded answers a request that there is no capacity for, if the
-// verdict allows it and no other process may do it. Otherwise relays send the
-// request again.
+// refuseOverloaded answers a request for which there is no capacity, if the verdict
+// requires an answer and no other process can run the job. Otherwise it makes the
+// gate forget the request, so that it is accepted when a relay sends it again.
 func (p *Provider) refuseOverloaded(r *Request, v Verdict) Verdict {
 	if v == Overloaded && !p.cfg.Shared {
 		return p.refuse(r, CodeOverload, noRoom, v)

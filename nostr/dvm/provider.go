@@ -21,11 +21,11 @@ var ErrOverloaded = errors.New("there is no room for another job")
 
 // Jobs runs the jobs of a [Provider]. [Runner] implements it.
 type Jobs interface {
-	// Start accepts a job, and returns when it is recorded: from then on there
-	// will be an answer. It returns nil for a job that it already has or had.
-	// ErrOverloaded means that there is no capacity, and an *InvalidError that
-	// the request cannot be done; the provider answers both. After any other
-	// error the request will come again.
+	// Start accepts a job, and returns when the job is recorded: from then on it
+	// will be answered. It returns nil for a job that it already has or had.
+	// ErrOverloaded means that there is no capacity, and an *InvalidError that the
+	// request cannot be done; the provider answers both. After any other error the
+	// provider tries again when a relay sends the request again.
 	Start(ctx context.Context, r *Request) error
 
 	// Cancel ends a job that its customer has withdrawn. It ignores a job that
@@ -64,13 +64,13 @@ type Config struct {
 	// process has answered a request; 0 means 10 s.
 	AskTimeout time.Duration
 
-	// Shared means that other processes serve the same key, with jobs in
-	// common. A request that this process has no capacity for is then not
-	// answered: another process may do it, and a job must have one answer.
+	// Shared means that other processes serve the same key and share the jobs. A
+	// request for which this process has no capacity is then not answered: another
+	// process may run it, and a job must have only one answer.
 	Shared bool
 }
 
-// The sizes and times of the intake.
+// The limits and timeouts of the intake.
 const (
 	arrivalsKept   = 64                     // queue between the relays' readers and the check
 	backlogKept    = 128                    // requests that an earlier process may have answered
@@ -80,12 +80,12 @@ const (
 	storedAfter    = 10 * time.Second       // after this time a relay without EOSE counts as having sent all stored events
 )
 
-// Provider receives requests. It passes those that it does not refuse to
-// [Jobs], each once, from however many relays and however often it arrives.
+// Provider receives requests. It passes each request that it does not refuse to
+// [Jobs] once, even if the request arrives several times or from several relays.
 //
-// It connects only to the relays of its link. The relays that a request names
-// are left to the program that does the job: a provider that dialled any given
-// address could be abused.
+// It connects only to the relays of its link. The relays that a request names are
+// left to the program that does the job: a provider that dialled any given address
+// could be abused.
 type Provider struct {
 	cfg              Config
 	gate             *Gate
@@ -193,8 +193,9 @@ func (p *Provider) Run(ctx context.Context) error {
 	return nil
 }
 
-// Stats counts the verdicts about everything that arrived. Accepted counts what
-// passed the gate; some of those may also be counted as Invalid or Unrecorded.
+// Stats counts the verdicts about everything that arrived. Accepted counts the
+// requests that passed the gate; some of these are also counted as Invalid or
+// Unrecorded.
 func (p *Provider) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +206,7 @@ func (p *Provider) Stats() Stats {
 	return s
 }
 
-// countVerdict counts a verdict that is not the gate's, and returns it.
+// countVerdict counts a verdict that the gate has not counted, and returns it.
 func (p *Provider) countVerdict(v Verdict) Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,11 +22,10 @@ type Link interface {
 	FetchSoon(ctx context.Context, grace time.Duration, filters ...nostr.Filter) ([]*nostr.Event, error)
 }
 
-// Publish signs the events that [Answers] returned, or the new ones among them,
-// and publishes them in order. The end of a job is published as a result, which
-// is never dropped, everything else as progress. It does not wait for relays.
-// The error says what cannot be published at all, or which relay's outbox is
-// full.
+// Publish signs events of [Answers] and publishes them in order. The end of a job is
+// published as a result, which is never dropped, everything else as progress. It does
+// not wait for relays. The error says which event cannot be published at all, or
+// which relay's outbox is full.
 func Publish(to Publisher, key nostr.SecretKey, events []nostr.Event) error {
 	var errs []error
 	for len(events) > 0 {
@@ -67,7 +66,8 @@ func publish(to Publisher, key nostr.SecretKey, class nostr.Class, events []nost
 
 var errNowhere = errors.New("the outboxes of all relays are full")
 
-// classOf returns whether an outbox may drop the event of a job.
+// classOf returns the class of an event of a job, which says whether an outbox may
+// drop it.
 func classOf(e *nostr.Event) nostr.Class {
 	if e.Kind == KindFeedback && e.Tags.Find("status").Value() != StatusError {
 		return nostr.Progress

@@ -59,13 +59,13 @@ func Sanitise(text string) string {
 	return textfmt.TruncateWithin(strings.TrimSpace(text), maxPublic, hidden)
 }
 
-// hideSecond hides the second group of each match of the pattern, unless stays
-// returns true for it.
-func hideSecond(pattern *lazyregexp.Regexp, text string, stays func(string) bool) string {
+// hideSecond hides the second group of each match of the pattern, unless keep returns
+// true for it.
+func hideSecond(pattern *lazyregexp.Regexp, text string, keep func(string) bool) string {
 	return pattern.ReplaceAllStringFunc(text, func(found string) string {
 		parts := pattern.FindStringSubmatch(found)
 		word := strings.TrimRight(parts[2], ends)
-		if stays(word) {
+		if keep(word) {
 			return found
 		}
 		return parts[1] + hidden + parts[2][len(word):]

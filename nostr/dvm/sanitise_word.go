@@ -15,8 +15,9 @@ const (
 	ends    = ":.!?" // punctuation that may follow a word
 )
 
-// ofNetwork returns a phrase for a network error, because such errors name the
-// destination in many ways; empty for any other text.
+// ofNetwork returns a fixed phrase for the text of a network error, because such
+// texts name the destination in many ways. It returns an empty string for any other
+// text.
 func ofNetwork(text string) string {
 	text = strings.ToLower(text)
 	has := func(parts ...string) bool {
@@ -39,7 +40,8 @@ func ofNetwork(text string) string {
 	return ""
 }
 
-// lookups matches lookups of the resolver, not those in a table.
+// lookups matches a failed DNS lookup in an error text, but not a text such as
+// "lookup table:".
 var lookups = lazyregexp.New(`lookup \S+ on \S+:|lookup \S*[.\d]\S*:`)
 
 // publicWord hides a word that is a location or a key. The parts around "=" are
@@ -79,8 +81,8 @@ var (
 	homes     = lazyregexp.New(`(?:^|:)~[A-Za-z_]`)
 )
 
-// isFraction reports whether the slashes are between numbers, short words or
-// the parts of a media type, and so not of a path.
+// isFraction reports whether the slashes of the word separate numbers, short words or
+// the parts of a media type, and not the parts of a path.
 func isFraction(word string) bool {
 	parts := strings.Split(word, "/")
 	all := func(chars string, most int) bool {
@@ -94,9 +96,9 @@ func isFraction(word string) bool {
 		strings.Trim(parts[1], small+"-+") == ""
 }
 
-// isHostPort reports whether the word is a host and a port, and not a word with
-// a number: the name has characters that words do not have, or the port is a
-// common one.
+// isHostPort reports whether the word is a host with a port, and not an ordinary word
+// with a number: the part before the colon has characters that ordinary words do not
+// have, or the port is a common one.
 func isHostPort(word string) bool {
 	i := strings.LastIndexByte(word, ':')
 	if i < 0 {
@@ -121,7 +123,7 @@ func isDomain(word string) bool {
 		strings.Trim(word, letters+digits+".-_") == ""
 }
 
-// isKey reports whether the word looks like a key although it is not long.
+// isKey reports whether a word that is not long looks like a key.
 func isKey(word string) bool {
 	return len(word) >= 12 && strings.ContainsAny(word, digits) && prefixed.MatchString(word) ||
 		len(word) >= 16 && strings.ContainsAny(word, digits) && strings.ContainsAny(word, letters) && strings.Trim(word, letters[len(small):]+digits) == ""

@@ -3,9 +3,9 @@ package dvm
 // Verdict is the decision about an event.
 type Verdict uint8
 
-// The verdicts, in the order in which they are found. Only Invalid, Overloaded
-// and Underpaid are answered. All other events that are not accepted are
-// dropped silently; otherwise any client could make the provider publish.
+// The verdicts, roughly in the order of the checks. Only Invalid, Overloaded and
+// Underpaid are answered. All other events that are not accepted are dropped
+// silently; otherwise any client could make the provider publish.
 const (
 	WrongKind  Verdict = iota + 1 // a kind that is not served
 	OwnKey                        // our own event

@@ -76,7 +76,7 @@ func (p *Provider) updateWithdrawalSubscriptions() {
 	}
 }
 
-// endWithdrawalSubscriptions ends these subscriptions.
+// endWithdrawalSubscriptions ends the subscriptions to withdrawals.
 func (p *Provider) endWithdrawalSubscriptions() {
 	for i := range p.withdrawalGroups {
 		p.cfg.Link.Unsubscribe(subCancel + strconv.Itoa(i+1))

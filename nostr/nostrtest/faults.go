@@ -7,7 +7,8 @@ import (
 	"github.com/tideover/tideover/nostr"
 )
 
-// Always, as a number of times, means until the fault is changed.
+// Always, as the number of times that a fault occurs, means until the fault is
+// changed.
 const Always = -1
 
 // Faults says what a relay does wrong. The zero value is a correct relay.
@@ -62,8 +63,8 @@ func times(n *int) bool {
 	return *n < 0
 }
 
-// text returns the text *s that a fault answers with, empty for no fault, and
-// counts down *next: it ends the fault after its last occurrence.
+// text returns the text *s with which a fault answers, empty if there is no fault. It
+// counts down *next, and ends the fault after its last occurrence.
 func text(s *string, next *int) string {
 	answer := *s
 	if answer != "" && *next > 0 {

@@ -45,7 +45,7 @@ func (l *link) read(ctx context.Context) {
 	}
 }
 
-// write writes the queued frames to the client.
+// write writes queued frames to the client until the link ends.
 func (l *link) write(ctx context.Context) {
 	for ctx.Err() == nil {
 		f, wait, ok := l.core.next(l.session)

@@ -78,7 +78,7 @@ func (r *Relay) Restart() error {
 	defer r.mu.Unlock()
 	switch {
 	case r.closed:
-		return errors.New("relay: it is closed: start a new one")
+		return errors.New("restart: the relay is closed: start a new one")
 	case r.server != nil:
 		return nil
 	}
@@ -94,8 +94,9 @@ func (r *Relay) Restart() error {
 	return nil
 }
 
-// listen listens on the address. A free port is one below those that systems use for
-// outgoing connections: a relay that restarts needs the same port again.
+// listen listens on the address. For port 0 it chooses a port below the range that
+// systems use for outgoing connections, so that no other connection has taken the
+// port when the relay restarts.
 func listen(addr string) (net.Listener, error) {
 	var sockets net.ListenConfig
 	ctx := context.Background() // it matters for name lookups only

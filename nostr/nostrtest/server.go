@@ -25,7 +25,7 @@ type server struct {
 	over  bool
 }
 
-// wireKey is the context key of a request's wire.
+// wireKey is the context key for the [wire] of a request.
 type wireKey struct{}
 
 // serve starts a server on the socket.
@@ -43,7 +43,7 @@ func serve(l net.Listener, c *core) *server {
 	return s
 }
 
-// count counts the connections that are not yet links.
+// count counts the connections that are not yet websocket links.
 func (s *server) count(_ net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -54,7 +54,7 @@ func (s *server) count(_ net.Conn, state http.ConnState) {
 	}
 }
 
-// ServeHTTP answers a dial and then serves the link.
+// ServeHTTP accepts a websocket and then serves the link.
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.work.Add(1) // before count stops counting the connection
 	defer s.work.Done()
@@ -74,7 +74,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(&link{core: s.core, wire: wire, socket: socket})
 }
 
-// pause waits, and reports whether the client and the server are still there.
+// pause waits for the duration. It returns false if the client or the server has gone
+// before.
 func (s *server) pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return true
