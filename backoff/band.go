@@ -18,7 +18,7 @@ type Band struct {
 	Hi float64 // upper edge, at least Lo
 }
 
-// Named bands.
+// The common bands.
 var (
 	None  = Band{}         // every delay exactly as computed
 	Full  = Band{0, 1}     // between zero and the whole delay: the best spread

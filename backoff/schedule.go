@@ -136,8 +136,8 @@ func (s *Schedule) delayRange(retry int, prev time.Duration) (lo, hi time.Durati
 	return s.Jitter.delayRange(d, limit)
 }
 
-// Bounds returns the shortest and the longest delay that retry number retry can
-// have, for any delays before it.
+// Bounds returns the shortest and the longest delay that retry number retry can have,
+// whatever the delays before it were.
 func (s Schedule) Bounds(retry int) (lo, hi time.Duration) {
 	if s.Kind != Decorrelated {
 		return s.Range(retry, 0)
@@ -145,9 +145,9 @@ func (s Schedule) Bounds(retry int) (lo, hi time.Duration) {
 	return s.Base, min(timesPower(s.Base, decorrelatedFactor, max(retry, 1)), s.Cap)
 }
 
-// Delays yields the number and the delay of each retry from the first on,
-// without end. random is called once for each delay; nil yields delays without
-// jitter, which for a decorrelated schedule are the expected ones.
+// Delays yields the number and the delay of each retry, starting at 1, without end.
+// It calls random once for each delay. If random is nil, it yields the delays without
+// jitter; for a decorrelated schedule, the middle of each delay's range.
 func (s Schedule) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
 	return func(yield func(int, time.Duration) bool) {
 		prev := time.Duration(0)

@@ -136,7 +136,7 @@ func (c Config) checkOpen(p *problems) {
 // isShare reports whether f is between 0 and 1. NaN is not.
 func isShare(f float64) bool { return f >= 0 && f <= 1 }
 
-// problems collects the problems of fields.
+// problems collects one error for each invalid field.
 type problems []error
 
 func (p *problems) add(field, format string, args ...any) {

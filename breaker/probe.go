@@ -31,8 +31,8 @@ func (p *probes) clear() {
 	p.counts = Counts{}
 }
 
-// refusedFor returns the time until another probe may start if none of the
-// probes in flight reports; 0 if one may start now.
+// refusedFor returns the time until another probe may start, if no probe in flight
+// reports before; 0 if one may start now.
 func (p *probes) refusedFor(now time.Duration) time.Duration {
 	if len(p.pending) < p.limit {
 		return 0

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// window counts the results of one closed period. Each period has a window of
-// its own and a [Permit] points to that of its call, so a late result adds to a
-// window that is no longer read, without any check.
+// window counts the results of one closed period. Each period has its own window, and
+// a [Permit] points to the window in which its call began. So a late result adds to a
+// window that is no longer read, and needs no check.
 //
-// A success only increments n. Failures and slow calls also take their number
-// from n, under the breaker's lock. So the order of all calls is the order of
-// their numbers, and the counts are exact whenever the lock is held: every
-// number up to n that is not recorded as bad is a success.
+// A success only increments n. Failures and slow calls also take their number from n,
+// under the breaker's lock. So the order of all calls is the order of their numbers,
+// and the counts are exact whenever the lock is held: every number up to n that is
+// not recorded as bad is a success.
 type window struct {
 	n    atomic.Uint64 // number of results
 	edge atomic.Int64  // from this time on, n may only be incremented with the lock held

@@ -57,14 +57,14 @@ func (c Config) policy() retry.Policy {
 	return p
 }
 
-// For returns the policy for attempts of this duration, as measured by a
-// [Pace]; 0 means that none was measured. It is a pure function, for programs
-// that call [retry.Decide] instead of a [Writer].
+// For returns the policy for attempts that take this long, as measured by a [Pace]; 0
+// means that none was measured. It is a pure function, for programs that call
+// [retry.Decide] instead of a [Writer].
 //
-// Without Scale it returns the policy unchanged. With Scale, base and cap grow
-// by the same factor, so that the base is Scale attempts. They never shrink,
-// and they grow only as far as all attempts, with the longest waits, fit into
-// the total timeout.
+// Without Scale it returns the policy unchanged. With Scale it multiplies base and
+// cap by the same factor, so that the base becomes Scale times the duration of an
+// attempt. The factor is at least 1, and small enough that all attempts with their
+// longest waits fit into the total timeout.
 func (c Config) For(attempt time.Duration) retry.Policy {
 	p := c.policy()
 	if c.Scale <= 0 || p.Base <= 0 || attempt <= 0 {
@@ -77,8 +77,8 @@ func (c Config) For(attempt time.Duration) retry.Policy {
 	return p
 }
 
-// sumOfLongestWaits returns the sum of the policy's waits, each at its longest.
-// It stops at the total timeout, because waits cannot grow beyond it.
+// sumOfLongestWaits returns the sum of the policy's waits, each at its longest. It
+// stops adding at the total timeout, because longer waits never happen.
 func sumOfLongestWaits(p retry.Policy) (sum time.Duration) {
 	for k := 1; k <= p.Retries() && sum < p.TotalTimeout; k++ {
 		_, hi := p.Bounds(k)

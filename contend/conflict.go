@@ -31,7 +31,7 @@ func (e *ConflictError) Error() string {
 func (e *ConflictError) Unwrap() error { return e.Err }
 
 // RetryOutcome makes a conflict retryable, even if the store's error is marked
-// permanent. The delay that the store's error states is used.
+// permanent. It keeps a delay that the store's error states.
 func (e *ConflictError) RetryOutcome() retry.Outcome {
 	return retry.Outcome{After: retry.OutcomeOf(e.Err).After}
 }

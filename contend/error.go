@@ -16,8 +16,8 @@ var (
 	ErrUnsure = errors.New("outcome unknown")
 )
 
-// Error is the error of a writer that gave up. It unwraps to one of the errors
-// above, and to the last conflict or failure.
+// Error is the error of a writer that gave up. It unwraps to the variables of this
+// package that apply, such as [ErrRetries], and to the last conflict or failure.
 type Error struct {
 	Err    *retry.Error // the reason, the number of attempts, and the failures
 	Unsure bool         // the value may have been written nevertheless
@@ -57,7 +57,7 @@ func (e *Error) sentinel() error {
 	}
 }
 
-// Unwrap returns the runner's error and the error variables that apply.
+// Unwrap returns the runner's error, and the error variables that apply.
 func (e *Error) Unwrap() []error {
 	errs := []error{e.Err}
 	if why := e.sentinel(); why != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// Update changes a state S with conditional writes. Its functions are the parts
-// of any optimistic write. It handles ambiguous failures correctly.
+// Update changes a state S with conditional writes. Its functions are the steps of an
+// optimistic write. It also handles a Write after whose failure the change may have
+// been written.
 type Update[S, T any] struct {
 	// Read returns the present state, including what Write needs as its
 	// condition: a version, a sequence, an epoch.
@@ -29,13 +30,13 @@ type Update[S, T any] struct {
 }
 
 // Do runs the update with the writer's policy and returns the result of Write or
-// Mine. If all attempts are used and one of them may have been written, it reads
-// the state once more and calls Mine.
+// Mine. If all attempts are used and one of them may have been written, it reads the
+// state once more and calls Mine.
 //
-// Mine and Write get the same state, so the update is never written twice. An
-// earlier write may still be in flight when Mine does not find it. If it arrives
-// before the next Write, the state has changed and the next Write loses; if it
-// arrives later, it loses itself.
+// Mine and Write get the same state, so the update is never written twice. When Mine
+// does not find an earlier write, that write may still be in flight. If it arrives
+// before the next Write, the state has changed and the next Write loses. If it
+// arrives after the next Write, the earlier write loses.
 func (u Update[S, T]) Do(ctx context.Context, w *Writer) (v T, err error) {
 	if u.Read == nil || u.Write == nil {
 		return v, errors.New("contend: Update: Read or Write is nil: set both")
@@ -77,9 +78,9 @@ func (u Update[S, T]) attempt(ctx context.Context, w *Writer, try Try) (v T, err
 }
 
 // statesOutcome reports whether the error has a mark of package retry or of this
-// package, and so states whether the attempt wrote something. An error type that
-// only says whether a failure is temporary, such as that of a response with a
-// status, does not state that.
+// package, and so states whether the attempt wrote something. Other error types, such
+// as that of an HTTP status, may state that a failure is temporary, but not whether
+// something was written.
 func statesOutcome(err error) bool {
 	if retry.Marked(err) || errors.Is(err, ErrUnsure) {
 		return true
@@ -89,8 +90,8 @@ func statesOutcome(err error) bool {
 	return lost || read
 }
 
-// markReadFailure makes a failed read retryable, because a read writes nothing.
-// It leaves an error alone that has a mark of its own.
+// markReadFailure makes a failed read retryable, because a read writes nothing. It
+// returns an error that already has a mark unchanged.
 func markReadFailure(err error) error {
 	if statesOutcome(err) {
 		return err

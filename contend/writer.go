@@ -71,14 +71,15 @@ func parseConfig(config any) (c Config, err error) {
 	return c, err
 }
 
-// Policy returns the policy that decides the next wait.
+// Policy returns the policy for the next wait, scaled to the measured duration of
+// attempts; see [Config.For].
 func (w *Writer) Policy() retry.Policy {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.config.For(w.pace.Attempt())
 }
 
-// delay returns the wait of the scaled policy.
+// delay returns the wait before the next attempt, by the scaled policy.
 func (w *Writer) delay(s retry.State, o retry.Outcome) time.Duration {
 	return retry.Decide(w.Policy(), s, o, retry.Gates{}, w.random()).Wait
 }
@@ -96,8 +97,8 @@ func (w *Writer) outcome(err error) retry.Outcome {
 	return retry.Outcome{Class: retry.ClassPermanent}
 }
 
-// conflict returns the error as a conflict; nil if it is none. The functions of
-// WithConflicts are not called for an error that states its outcome.
+// conflict returns the error as a conflict, or nil if it is not a conflict. It does
+// not call the functions of WithConflicts for an error that states its outcome.
 func (w *Writer) conflict(err error) error {
 	if _, ok := errors.AsType[*ConflictError](err); ok {
 		return err
@@ -110,7 +111,8 @@ func (w *Writer) conflict(err error) error {
 	return nil
 }
 
-// observe adds the duration of an attempt that the store answered to the pace.
+// observe adds the duration of an attempt to the pace. The store must have answered
+// the attempt.
 func (w *Writer) observe(took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -169,7 +171,7 @@ func (p *proposal) attempt(ctx context.Context) error {
 	return err
 }
 
-// Try describes the attempts before the present one.
+// Try describes the current attempt and how the attempts before it ended.
 type Try struct {
 	Number int   // number of this attempt, from 1
 	Lost   error // the conflict of the previous attempt; nil if it had none

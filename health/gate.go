@@ -157,8 +157,8 @@ func (g *Gate) hasBlockedCaller() bool {
 	return false
 }
 
-// onTimer runs when timer number n fires. A timer that fired although it was
-// stopped must not clear the one that replaced it.
+// onTimer runs when timer number n fires. A timer can fire although it was stopped
+// and replaced; then g.timer is the new timer and must stay.
 func (g *Gate) onTimer(n uint64) {
 	g.mu.Lock()
 	now := clock.Now()

@@ -130,8 +130,8 @@ func (g *gateMachine) startRelease(now time.Duration) {
 	g.advance(now)
 }
 
-// nextDue returns when the state changes next without a report: a probe becomes
-// due or times out, or a waiter is released. It is false if no caller waits.
+// nextDue returns when the state changes next if no outcome is reported: a probe
+// becomes due or times out, or a waiter is released. ok is false if no caller waits.
 func (g *gateMachine) nextDue() (at time.Duration, ok bool) {
 	switch {
 	case len(g.turns) == 0 || g.state == GateOpen:
@@ -164,9 +164,9 @@ func (g *gateMachine) advance(now time.Duration) {
 	}
 }
 
-// releaseDue lets the waiters pass that are due. It divides the rest of the
-// release time evenly among the remaining waiters, new ones included, so that no
-// caller waits beyond its end.
+// releaseDue lets the due waiters pass. It divides the rest of the release time
+// evenly among the remaining waiters, including new ones, so that no caller waits
+// longer than the release time.
 func (g *gateMachine) releaseDue(now time.Duration) {
 	for len(g.turns) > 0 && now >= g.due {
 		t := g.popWaiter(now)

@@ -13,9 +13,9 @@ const (
 	bins          = 20*binsPerOctave + 1
 )
 
-// The prior: outages end at the rate priorRate/t, so that one which has lasted
-// long is expected to last long. It weighs as much as priorOutages outages that
-// reached the bin.
+// The prior estimate, which counts like priorOutages observed outages in each bin: an
+// outage of age t ends at the rate priorRate/t. So an outage that has lasted long is
+// expected to last long.
 const (
 	priorRate    = 0.3
 	priorOutages = 1.0
@@ -69,8 +69,8 @@ func binStart(i int) float64 {
 	return binEdges[i-1]
 }
 
-// rate returns the mean rate, per second, at which outages end in bin i. Beyond
-// the last bin it is the prior's.
+// rate returns the mean rate, per second, at which outages end in bin i. Beyond the
+// last bin it is the rate of the prior at the last edge.
 func (z *hazard) rate(i int) float64 {
 	if i >= bins {
 		return priorRate / binEdges[bins-1]
@@ -83,9 +83,9 @@ func (z *hazard) rate(i int) float64 {
 	return (priorOutages*expected + z.ended[i]) / (priorOutages*width + z.spent[i])
 }
 
-// walk calls f for each bin, or part of a bin, after the time t, with its start
-// and length in seconds and its rate. The last one has no end. It stops when f
-// returns false.
+// walk calls f for each bin, or part of a bin, after the time t, with its start and
+// length in seconds and its rate. The last part is beyond the last bin and has an
+// infinite length. walk stops when f returns false.
 func (z *hazard) walk(t float64, f func(i int, start, length, rate float64) bool) {
 	for i := binOf(t); i < bins; i++ {
 		start := max(t, binStart(i))
@@ -123,7 +123,7 @@ func (z *hazard) gap(t, cost, longest float64) (g float64) {
 	return g
 }
 
-// remaining returns the time after which an outage that has lasted t has ended
+// remaining returns the further time within which an outage that has lasted t ends
 // with the probability p.
 func (z *hazard) remaining(t, p float64) (left float64) {
 	need := -math.Log1p(-p)
@@ -142,8 +142,8 @@ func (z *hazard) remaining(t, p float64) (left float64) {
 	return left
 }
 
-// observe counts an outage that lasted at the time from and was over at the
-// time to. The exact end is unknown: the ending is spread over the bins in
+// observe counts an outage that still lasted at the time from and was over at the
+// time to. Its exact end is unknown, so observe spreads the end over the bins in
 // between, in proportion to the estimate so far.
 func (z *hazard) observe(from, to float64) {
 	old := *z

@@ -10,9 +10,9 @@ import (
 type Outcome struct {
 	Result breaker.Result
 
-	// Refused marks a failure that is about the credentials of the call and not
-	// about the server: 401, 402, 403, 429. Another key of the same provider
-	// may succeed. Only [Pool] uses it.
+	// Refused marks a failure that concerns the credentials of the call and not the
+	// server: status 401, 402, 403 or 429. Another key of the same provider may
+	// succeed. Only [Pool] uses it.
 	Refused bool
 
 	// Wait is the server's Retry-After; 0 means that it sent none. It is used

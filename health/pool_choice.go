@@ -32,8 +32,8 @@ func (t *target) closedFor(now time.Duration) time.Duration {
 	return wait
 }
 
-// ejected reports whether the target must not get another call: its ejection
-// lasts, or is over and the one trial call that it may have is under way.
+// ejected reports whether the target must not get another call: its ejection lasts,
+// or the ejection is over and the single trial call that follows it is in flight.
 func (t *target) ejected(now time.Duration) bool {
 	return t.ejections > 0 && (now < t.out || t.trials > 0)
 }
@@ -60,8 +60,8 @@ func (p *Pool) partition(now time.Duration) (open, in members) {
 	return open, in
 }
 
-// inPanic reports whether the share of the open targets that are not ejected is below
-// PoolConfig.Panic, or there is no such target. in has those targets.
+// inPanic reports whether the share of the open targets that are in is below
+// PoolConfig.Panic, or none of them is in.
 func (p *Pool) inPanic(open, in members) bool {
 	return in == 0 || float64(in.len()) < p.config.Panic*float64(open.len())
 }

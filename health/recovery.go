@@ -23,10 +23,9 @@ type RecoveryConfig struct {
 	Backoff backoff.Schedule
 }
 
-// maxGapFactor limits how far a gap may be from that of the exponential
-// schedule: a quarter to four times. It bounds the damage of a misleading
-// history: the worst case is a few times that of a schedule without an
-// estimate.
+// maxGapFactor limits how far an estimated gap may be from the gap of the exponential
+// schedule: a quarter to four times. So a misleading history makes the worst case
+// only a few times as bad as the schedule alone.
 const maxGapFactor = 4
 
 func (c RecoveryConfig) withDefaults() RecoveryConfig {
@@ -107,8 +106,8 @@ func (r *Recovery) Gap(elapsed time.Duration) time.Duration {
 	return min(max(seconds(g), plain/maxGapFactor, 1), longest)
 }
 
-// maxGap returns the longest gap that is allowed where the exponential schedule
-// has the gap plain.
+// maxGap returns the longest gap that is allowed at a point where the exponential
+// schedule has the gap plain.
 func maxGap(plain, limit time.Duration) time.Duration {
 	if plain > limit/maxGapFactor {
 		return limit
@@ -116,8 +115,8 @@ func maxGap(plain, limit time.Duration) time.Duration {
 	return plain * maxGapFactor
 }
 
-// exponentialGap returns the gap of the exponential schedule at the time
-// elapsed: where the gaps Base·Factor^k add up to t, the next one is Base +
+// exponentialGap returns the gap of the exponential schedule at the time elapsed.
+// When the gaps Base·Factor^k so far add up to t, the next gap is Base +
 // (Factor-1)·t.
 func (c RecoveryConfig) exponentialGap(elapsed time.Duration) time.Duration {
 	return min(seconds(c.Backoff.Base.Seconds()+(c.Backoff.Factor-1)*elapsed.Seconds()), c.Backoff.Cap)

@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// stateVersion is the version of the stored form. Change it with the number of
-// bins or their edges.
+// stateVersion is the version of the stored form. Increment it if the number of bins
+// or their edges change.
 const stateVersion = 1
 
 // stateSize is the size of the binary form: the version and all numbers.

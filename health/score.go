@@ -52,8 +52,8 @@ func (s *Score) FailAt(now, wait time.Duration) {
 	s.add(now, min(max(FailureCost, wait), MaxFailureCost).Seconds())
 }
 
-// add decays and updates sum and weight separately, so that observations count
-// by their age and not by the gap before them: two at the same moment count
+// add decays and updates sum and weight separately. So an observation counts by its
+// age and not by the gap before it: two observations at the same moment count
 // equally.
 func (s *Score) add(now time.Duration, seconds float64) {
 	if s.weight > 0 {

@@ -12,12 +12,12 @@ import (
 	"github.com/tideover/tideover/limit"
 )
 
-// The numbers of a [SendRate]. They, and the formulas, are those of the retry
-// mode "adaptive" of the AWS SDKs, read in botocore: the cubic in
+// The numbers of a [SendRate]. They and the formulas come from the retry mode
+// "adaptive" of the AWS SDKs, as implemented in botocore: the cubic in
 // retries/throttling.py (beta 0.7, scale constant 0.4), the measured rate in
 // retries/adaptive.py (smoothing 0.8, buckets of half a second, at most twice the
-// measured rate), the floor and the burst in retries/bucket.py (0.5/s; the larger
-// of the rate and one). CUBIC is RFC 9438's.
+// measured rate), the floor and the burst in retries/bucket.py (0.5/s; the larger of
+// the rate and one). CUBIC is defined in RFC 9438.
 const (
 	cubicBeta    = 0.7
 	cubicScale   = 0.4
@@ -103,8 +103,8 @@ func (r *SendRate) ReportAt(now time.Duration, throttled bool) {
 	r.limited = true
 }
 
-// cubic returns the rate since seconds after it fell from most: concave up to
-// most, flat around it, then convex.
+// cubic returns the allowed rate at since seconds after throttling began at the rate
+// most. The curve is concave up to most, flat around it, then convex.
 func cubic(most, since float64) float64 {
 	x := max(since, 0) - math.Cbrt(most*(1-cubicBeta)/cubicScale)
 	return cubicScale*x*x*x + most
@@ -175,8 +175,8 @@ func (r *SendRate) reserve(now, within time.Duration) (wait time.Duration, ok bo
 	return wait, true
 }
 
-// returnSlot returns an unused slot. Callers with later slots keep their times;
-// the next new caller gets the time of the last of those slots.
+// returnSlot returns an unused slot. Callers with later slots keep their times, so
+// the next new caller gets the same time as the last of them.
 func (r *SendRate) returnSlot() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,8 +24,8 @@ type Budget struct {
 	flight atomic.Int64 // ratio budgets: calls in flight in the upper half, retries in the lower
 }
 
-// Both counts of a ratio budget are in one word, so that they change in one
-// step.
+// A ratio budget keeps the number of calls and of retries in flight in one word, so
+// that both change in one atomic step.
 const (
 	oneRetry int64 = 1
 	oneCall  int64 = 1 << 32
@@ -181,9 +181,9 @@ func (c *Call) Fail() {
 	c.endRetry()
 }
 
-// Answer records that an attempt failed for a reason that has nothing to do
-// with load, such as a response that no retry at the same destination would
-// change. It costs nothing. Before a further attempt, call Retry.
+// Answer records a failed attempt that does not show overload, such as a response
+// that no retry at the same destination would change. It costs nothing. Before a
+// further attempt, call Retry.
 func (c *Call) Answer() {
 	if c.b != nil {
 		c.endRetry()

@@ -112,8 +112,8 @@ func ParseBudget(s string) (BudgetSpec, error) {
 	return spec, nil
 }
 
-// newSpec returns the spec of the named kind with these numbers. It returns false
-// if the kind is unknown or takes another number of them.
+// newSpec returns the spec of the named kind with these numbers. It returns false if
+// the kind is unknown or takes a different number of arguments.
 func newSpec(name string, numbers []float64) (BudgetSpec, bool) {
 	switch {
 	case name == "refund" && len(numbers) == 3:

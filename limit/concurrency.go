@@ -60,8 +60,8 @@ type Concurrency struct {
 	word atomic.Int64 // the value of type permits; calls use only this word while no caller waits
 
 	// While word has the waiting flag, only the holder of mu takes permits. The
-	// flag is set exactly while the queue is not empty, except for moments
-	// within the lock.
+	// flag is set exactly while the queue is not empty, except briefly while mu is
+	// held.
 	mu         sync.Mutex
 	queue      queue
 	maxWaiting int // size limit of the queue

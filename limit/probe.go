@@ -62,8 +62,8 @@ func (e *Estimator) startProbe(now time.Duration, r round) {
 	e.descend(now, (r.concurrency()-e.queuedCalls(r))/2, r.mean())
 }
 
-// descend starts a measurement at a lower limit. mean is the present duration
-// of a call in nanoseconds.
+// descend lowers the limit and starts a measurement. mean is the current duration of
+// a call in nanoseconds.
 func (e *Estimator) descend(now time.Duration, limit, mean float64) {
 	e.setLimit(limit)
 	e.probe.draining = true

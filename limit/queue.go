@@ -88,10 +88,10 @@ func (q *queue) push(now time.Duration, p Priority, deadline time.Duration) *Wai
 	return w
 }
 
-// makeRoom makes room for one waiter in a queue that may be full: it sheds the least
-// urgent waiter if the new one's class is above that, and fails with ErrQueueFull if not.
-// Among equal classes the waiter stays, even if its deadline is later: evicting it would
-// waste the time that it has waited.
+// makeRoom makes room for one more waiter. If the queue is full, it sheds the least
+// urgent waiter if the class of the new caller is above that of the waiter; otherwise
+// it returns ErrQueueFull. Among equal classes the old waiter stays, even if its
+// deadline is later: shedding it would waste the time that it has waited.
 func (q *queue) makeRoom(now time.Duration, p Priority, limit int) (shed *Waiter, err error) {
 	if q.len() < limit {
 		return nil, nil

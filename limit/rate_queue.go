@@ -29,9 +29,9 @@ func (c RateQueueConfig) Validate() error {
 		ConcurrencyConfig{Max: 1, Queue: c.Queue, Aging: c.Aging}.Validate())
 }
 
-// RateQueue is a [Rate] whose callers wait in the order of their priority, like
-// those of a [Concurrency]. A slot is not reserved in advance: when it is due,
-// the most urgent waiter gets it.
+// RateQueue is a [Rate] whose callers wait in the order of their priority, as in a
+// [Concurrency]. A slot is not reserved in advance: when it is due, the most urgent
+// waiter gets it.
 type RateQueue struct {
 	rate    *Rate
 	maxWait time.Duration
@@ -62,13 +62,13 @@ func (q *RateQueue) Allow() bool { return q.waiting.Load() == 0 && q.rate.Allow(
 // Wait blocks until an event may happen, and counts it. The context's priority
 // ([WithPriority]) and deadline decide the place in the queue.
 //
-// If, by the present queue, the caller would wait longer than MaxWait or its
-// context's deadline, Wait returns a [*RateError] at once. When the queue is
-// full, a caller whose class is above that of the last waiter replaces it, and
-// the Wait of that waiter returns [ErrShed]; any other caller gets
-// [ErrQueueFull] at once. If the context ends first, the error matches its
-// error and its cause. A caller that still waits after MaxWait, because more
-// urgent callers got the slots, gets a [*RateError].
+// If so many callers are ahead that the wait would exceed MaxWait or the context's
+// deadline, Wait returns a [*RateError] at once. When the queue is full, a caller
+// whose class is above that of the last waiter replaces it, and the Wait of that
+// waiter returns [ErrShed]; any other caller gets [ErrQueueFull] at once. If the
+// context ends first, the error matches its error and its cause. A caller that still
+// waits after MaxWait, because more urgent callers got the slots, gets a
+// [*RateError].
 func (q *RateQueue) Wait(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return contextError(ctx, "a slot")
@@ -198,7 +198,8 @@ func (q *RateQueue) Stats() RateQueueStats {
 	return RateQueueStats{Waiting: q.queue.len(), ByClass: q.queue.byClass}
 }
 
-// slotIn returns the time until the slot that comes after n others.
+// slotIn returns how long a caller waits for its slot if n other callers get a slot
+// before it.
 func (r *Rate) slotIn(now time.Duration, n int) time.Duration {
 	floor, ceil := r.ticks.floorCeil(now)
 	full := r.full.Load()

@@ -14,7 +14,8 @@ var (
 	tokensDesc = prometheus.NewDesc("tideover_budget_tokens", "What is left of a budget for retries.", []string{"name"}, nil)
 )
 
-// breakerStates lists all states. Each has a sample, 0 or 1.
+// breakerStates lists all states. Each breaker has a sample for each state: 1 for its
+// current state, 0 for the others.
 var breakerStates = []breaker.State{breaker.Closed, breaker.HalfOpen, breaker.Open, breaker.ForcedOpen, breaker.ForcedClosed}
 
 // gauges reads the state of breakers and budgets when metrics are collected.

@@ -12,8 +12,8 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// MaxNames is how many runners have their own label; all others have the label
-// "other".
+// MaxNames is how many runners get a label of their own; all further runners share
+// the label "other".
 const MaxNames = 1000
 
 const (

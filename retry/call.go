@@ -97,8 +97,9 @@ func (c *call) begin() {
 	}
 }
 
-// startClock reads the clock for the first time in a call. Runners that need the
-// elapsed time call it before the first attempt, all others after the first failure.
+// startClock reads the clock if the call has not read it yet. A runner that needs the
+// elapsed time calls it before the first attempt, any other runner after the first
+// failure.
 func (c *call) startClock() {
 	if c.start == 0 {
 		c.start = clock.Now()
@@ -152,8 +153,8 @@ func (c *call) show(k EventKind, err error) {
 	}
 }
 
-// smooth reports whether an event belongs to a call that has had no failure so far.
-// Observers that [WithTroubleObserver] adds do not see these events.
+// smooth reports whether an event belongs to a call without any failure so far.
+// Observers of [WithTroubleObserver] do not get such events.
 func smooth(k EventKind, attempt int) bool {
 	return attempt <= 1 && (k == AttemptStarted || k == Succeeded)
 }
@@ -238,8 +239,8 @@ func (c *call) confine(ctx context.Context) *attemptContext {
 	return a
 }
 
-// loadOf translates an outcome into a result for an adaptive limit. late means that
-// the attempt ended by a deadline.
+// loadOf translates an outcome into a result for an adaptive limit. late means that a
+// deadline ended the attempt.
 func loadOf(o Outcome, late bool) limit.Result {
 	switch {
 	case o.Class == ClassThrottled || late:
@@ -271,7 +272,7 @@ func (g *guard) enter(ctx context.Context) (why Reason, err error) {
 	r := g.r
 	if r.breaker != nil && r.queued {
 		// Check the breaker first: a wait for a limit is wasted if it is open.
-		if err := r.closedDoor(); err != nil {
+		if err := r.breakerError(); err != nil {
 			return StopBreaker, err
 		}
 	}

@@ -65,7 +65,7 @@ func Permanent(err error) error {
 	return mark(err, func(o *Outcome) { o.Class = ClassPermanent })
 }
 
-// Throttled marks an error with which the other side asked for fewer requests. The
+// Throttled marks an error with which the other side asks for fewer requests. The
 // delay then starts from the policy's ThrottleBase. It returns nil for a nil error.
 func Throttled(err error) error {
 	return mark(err, func(o *Outcome) { o.Class = ClassThrottled })

@@ -60,9 +60,9 @@ func Decide(p Policy, s State, o Outcome, g Gates, u uint64) Decision {
 }
 
 // DecideWithin is [Decide] with a budget, as a [Runner] decides. It asks the account
-// for the retry only if policy and breaker allow one; the account then pays for it.
-// openFor is how long the breaker will still reject calls. The zero account has no
-// budget and allows every retry.
+// for the retry only if policy and breaker allow a retry; a granted retry is then
+// paid for. openFor is how long the breaker will still reject calls. The zero account
+// has no budget and allows every retry.
 func DecideWithin(p Policy, s State, o Outcome, openFor time.Duration, account *limit.Call, u uint64) Decision {
 	return p.decideWithin(&s, &o, Gates{OpenFor: openFor}, account, u)
 }
@@ -139,7 +139,8 @@ func (p *Policy) verdict(s *State, o *Outcome) Reason {
 	return 0
 }
 
-// wait returns the length of the wait, its source and the next State.Prev.
+// wait returns a decision with the length of the wait, its source and the next
+// State.Prev.
 func (p *Policy) wait(s *State, o *Outcome, u uint64) Decision {
 	switch {
 	case o.After > 0:

@@ -137,8 +137,8 @@ func NewHedgeRule(h Hedge) (*HedgeRule, error) {
 }
 
 // Begin counts a first attempt, which adds to the budget of hedges. It returns how
-// long to wait before a second attempt, and false if there are too few samples of the
-// latency to know.
+// long to wait before the second attempt. ok is false if there are too few latency
+// samples to compute that.
 func (r *HedgeRule) Begin() (after time.Duration, ok bool) {
 	account := r.share.Begin()
 	account.End(true)
@@ -148,13 +148,14 @@ func (r *HedgeRule) Begin() (after time.Duration, ok bool) {
 	return r.tail.get()
 }
 
-// Take reports whether the budget of hedges allows one, and takes it from the budget.
+// Take reports whether the budget of hedges allows a second attempt, and pays for it
+// if so.
 func (r *HedgeRule) Take() bool {
 	account := r.share.Begin()
 	return account.Retry()
 }
 
-// Answered records the duration of an attempt that succeeded, with or without a hedge.
+// Answered records how long a successful attempt took, with or without a hedge.
 func (r *HedgeRule) Answered(took time.Duration) {
 	if r.tail != nil {
 		r.tail.record(took)

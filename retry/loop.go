@@ -82,9 +82,9 @@ func (c *call) next(ctx context.Context, err error, h *history) error {
 	return nil
 }
 
-// decide asks the policy first, then breaker and budget. It asks the budget last, so
-// that a retry that is not made costs nothing. A review (see [WithReview]) may replace the
-// decision.
+// decide returns the policy's decision, subject to the breaker and the budget. It
+// asks the budget last, so that a retry that is not made costs nothing. A review (see
+// [WithReview]) may replace the decision.
 func (c *call) decide(ctx context.Context, err error) Decision {
 	r, s, o := c.r, &c.state, &c.outcome
 	c.readClocks()
@@ -114,14 +114,15 @@ func (c *call) readClocks() {
 	}
 }
 
-// explain returns the details of a stop that the reason alone does not give, or nil.
+// explain returns details about why the call stops that the reason alone does not
+// give, or nil.
 func (c *call) explain(d Decision) error {
 	switch d.Stop {
 	case StopServerWait:
 		asked := cmp.Or(d.Wait, c.outcome.After) // a review may have decided on another wait than the server's
 		return fmt.Errorf("asked for %v, the policy allows %v", roundTime(asked), cmp.Or(c.r.policy.ServerWait, DefaultServerWait))
 	case StopBreaker:
-		return c.r.closedDoor()
+		return c.r.breakerError()
 	default:
 		return nil
 	}
@@ -136,8 +137,8 @@ func (r *Runner) openFor() time.Duration {
 	return r.breaker.ShutFor()
 }
 
-// closedDoor returns a [*breaker.OpenError] if the breaker is open, otherwise nil.
-func (r *Runner) closedDoor() error {
+// breakerError returns a [*breaker.OpenError] if the breaker is open, otherwise nil.
+func (r *Runner) breakerError() error {
 	if d := r.openFor(); d > 0 {
 		return &breaker.OpenError{Name: r.breaker.Name(), State: r.breaker.State(), For: d}
 	}
@@ -206,8 +207,9 @@ func (c *call) event(k EventKind, err error) Event {
 	}
 }
 
-// tell passes the event to all observers. If an observer panics, the others still get
-// the event, and an event of kind HookFailed about the panic; the call goes on.
+// tell passes the event to all observers. If an observer panics, the other observers
+// still get the event, and also an event of kind HookFailed about the panic. The call
+// goes on.
 func (r *Runner) tell(e Event) {
 	for i, observe := range r.observers {
 		if err := panics(func() { observe(e) }); err != nil {

@@ -93,8 +93,8 @@ func (p Policy) Delays(random func() uint64) iter.Seq2[int, time.Duration] {
 }
 
 // Refuse returns an error if the policy sets one of the named keys, because the
-// runner does not support them. runner is how the error calls the runner, such as
-// "a Hedger". Constructors call it, so that no key is silently ignored.
+// caller does not support them. runner is the name of the caller in the error, such
+// as "a Hedger". Constructors call Refuse, so that no key is silently ignored.
 func (p Policy) Refuse(runner string, names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -109,7 +109,8 @@ func (p Policy) Refuse(runner string, names ...string) error {
 	return errors.Join(errs...)
 }
 
-// delay returns the schedule's delay for the next retry; see ThrottleBase.
+// delay returns the schedule's delay for the next retry. After a throttled attempt
+// the schedule starts from ThrottleBase, if that is set.
 func (p *Policy) delay(s *State, o *Outcome, u uint64) time.Duration {
 	if o.Class == ClassThrottled && p.ThrottleBase > 0 {
 		t := p.Schedule
@@ -134,7 +135,7 @@ const ms, sec, minute = time.Millisecond, time.Second, time.Minute
 
 var tenth, fifth = backoff.PlusMinus(0.1), backoff.PlusMinus(0.2)
 
-// presets is in the order in which [Presets] lists it for people.
+// presets has all presets in the order of [Presets].
 var presets = func() []preset {
 	byDefault := exponential(50*ms, 20*sec, backoff.Full, 3)
 	byDefault.ThrottleBase = sec

@@ -252,9 +252,9 @@ func (e *leftError) RetryOutcome() Outcome {
 	return o
 }
 
-// eachAfter runs the loop through the whole machinery: from the first iteration, or
-// after a first one that failed. It is a function of its own so that a first iteration
-// that succeeds does not pay for the closure.
+// eachAfter runs the loop as a call of the runner. If *err is not nil, the first
+// iteration was already made and failed with it. It is a separate function so that a
+// first iteration that succeeds does not pay for the closure.
 func (r *Runner) eachAfter(ctx context.Context, err *error, yield func(Attempt) bool) {
 	number, left := 0, false
 	turn := func(ctx context.Context) error {

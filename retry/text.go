@@ -29,10 +29,10 @@ const maxText = 1000
 // An error quotes the wrong word. A policy that Parse returns is valid.
 func Parse(text string) (Policy, error) { return ParseWith(text, Preset) }
 
-// ParseWith is [Parse] for a program that has named policies of its own. It passes a
-// first word that is not a family to lookup. Parse passes it to [Preset]; a lookup
-// that should know the presets too calls Preset for names that it does not have.
-// A nil lookup means Preset.
+// ParseWith is [Parse] for a program that has named policies of its own. It calls
+// lookup with a first word that is not a family. Parse uses [Preset] as lookup; a
+// lookup that should know the presets too calls Preset for names that it does not
+// have. A nil lookup means Preset.
 func ParseWith(text string, lookup func(name string) (Policy, bool)) (Policy, error) {
 	if lookup == nil {
 		lookup = Preset
@@ -99,8 +99,8 @@ func notKeyValue(w string, lookup func(string) (Policy, bool)) error {
 }
 
 // parseHead reads the first word: a family with its delays, or a name that lookup
-// knows. seen has the keys that this word sets, which later words must not repeat. The
-// value of each is the end of an error message about a repeated key.
+// knows. seen has the keys that this word sets, which later words must not repeat;
+// each value is the end of the error message about a repeated key.
 func parseHead(w string, lookup func(string) (Policy, bool)) (p Policy, seen map[string]string, err error) {
 	seen = map[string]string{}
 	name, args, ok := strings.Cut(w, "(")
