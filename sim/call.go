@@ -51,8 +51,8 @@ func (w *serviceModel) startCall(c call) {
 	w.startAttempt(id)
 }
 
-// addCallColumns creates those of the slices parallel to calls that at least one
-// caller needs.
+// addCallColumns creates the optional slices parallel to calls, if at least one
+// caller needs them.
 func (t *callTable) addCallColumns(callers []caller) {
 	for _, c := range callers {
 		if c.budgets != nil && t.accounts == nil {
@@ -144,8 +144,9 @@ func (w *serviceModel) startAttempt(id uint32) {
 	}
 }
 
-// knownDuration returns how long the attempt that was just sent will take; the
-// maximum if that is not known yet. Timers after that need not be set.
+// knownDuration returns how long the attempt that was just sent will take, or the
+// maximum if that is not known yet. A timer that would fire later than that need not
+// be set.
 func (w *serviceModel) knownDuration(id uint32) int64 {
 	j := w.calls[id].jobs[0]
 	if j == none || w.jobs[j].answer == 0 {

@@ -18,20 +18,20 @@ type Contestant struct {
 	Breaker *breaker.Config // of each process; nil means none
 
 	// Delay computes the delays instead of the policy's schedule, as
-	// [retry.WithSchedule] does; u is a uniform random number. It must be a
-	// pure function, and is called by several goroutines at once. nil means the
-	// policy's schedule.
+	// [retry.WithSchedule] does; u is a uniform random number. It must be a pure
+	// function that several goroutines can call at once. nil means the policy's
+	// schedule.
 	Delay func(s retry.State, o retry.Outcome, u uint64) time.Duration
 
 	// prepaid makes the budget work as in the published simulations: every call
 	// adds its credit when it begins, and no retry is refunded.
 	prepaid bool
 
-	// literal waits exactly for the server's Retry-After, without the library's
-	// addition.
+	// literal makes the caller wait exactly as long as the server's Retry-After,
+	// without the random time that the library adds.
 	literal bool
 
-	// chained passes the last delay of Delay as the state's Prev, for published
+	// chained passes the last result of Delay as State.Prev, for published
 	// schedules that depend on it.
 	chained bool
 }
@@ -51,9 +51,9 @@ func (c Contestant) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Check reports every problem of the contestants with the scenario, as [Run]
-// does before it starts, including a run that would need more than [MaxMemory].
-// It does not validate the scenario itself.
+// Check reports every problem of the contestants with the scenario, such as a run
+// that would need more than [MaxMemory]. [Run] makes the same check before it starts.
+// Check does not validate the scenario itself.
 func Check(s Scenario, cs []Contestant) error {
 	var p problems
 	p.check(len(cs) > 0, "contestants", "the list is empty: add at least one")
@@ -129,7 +129,7 @@ func (r *caller) account(process uint32) limit.Call {
 	return b.Begin()
 }
 
-// breakerFor returns the process's breaker for the target.
+// breakerFor returns the breaker that the process has for the target.
 func (r *caller) breakerFor(process uint32, target int, root stream) *breaker.Breaker {
 	i := int(process)*len(r.targets) + target
 	b := r.breakers[i]
@@ -142,7 +142,7 @@ func (r *caller) breakerFor(process uint32, target int, root stream) *breaker.Br
 	return b
 }
 
-// hedgeRule returns the process's rule for hedges.
+// hedgeRule returns the hedge rule of the process.
 func (r *caller) hedgeRule(process uint32) *retry.HedgeRule {
 	h := r.hedges[process]
 	if h == nil {

@@ -22,9 +22,9 @@ const MaxMemory = 4 << 30
 // growthFactor is how much larger than its contents a growing slice may be.
 const growthFactor = 2
 
-// Bytes of the objects that each process creates when it needs them, and of a
-// call that waits in a queue by priority, which is in two heaps and a map. A
-// test compares them with the real allocations.
+// Bytes of the objects that each process creates when it needs them, and of a call
+// that waits in a priority queue, which keeps it in two heaps and a map. A test
+// compares these numbers with the real allocations.
 const (
 	bytesBreaker = 800
 	bytesHedge   = 4300
@@ -32,8 +32,8 @@ const (
 	bytesWaiter  = int64(unsafe.Sizeof(limit.Waiter{})) + 96
 )
 
-// Bytes of a call in flight: its attempt, and up to three events in the queue,
-// whose buckets keep their capacity.
+// Bytes of a call in flight: the call itself, its job, and up to three events in the
+// queue, whose buckets keep their capacity.
 const (
 	bytesCall = int64(unsafe.Sizeof(call{})+unsafe.Sizeof(limit.Call{})+unsafe.Sizeof(breaker.Permit{})+unsafe.Sizeof(retry.Outcome{})) + 4
 	bytesJob  = int64(unsafe.Sizeof(job{})) + 4
@@ -43,7 +43,7 @@ const (
 // bytesBucket is the memory of one bucket of all series.
 const bytesBucket = 8 * (5 + heatRows)
 
-// part is a part of the memory of a run.
+// part is one item of the memory that a run needs.
 type part struct {
 	field string // field of the scenario that determines the size
 	bytes float64
@@ -158,8 +158,8 @@ func (p *parts) addProcesses(s *Scenario, c *Contestant) {
 	}
 }
 
-// memoryShare limits the memory of a run. How many calls accumulate depends on
-// the policy, so some runs need too much only after a while.
+// memoryShare limits the memory of a run while it is executed. How many calls
+// accumulate depends on the policy, so a run may exceed the limit only after a while.
 type memoryShare struct {
 	plan  *plan
 	large bool // this is the one run that may use more than its share

@@ -15,8 +15,8 @@ type event struct {
 	tag uint32 // its kind in the upper 8 bits, a generation in the lower 24
 }
 
-// generations is the mask of the generation of an event. A timer is out of date
-// if its call has another generation by now.
+// generations is the mask of the generation of an event. A timer event is out of date
+// if its call has a different generation when the event is due.
 const generations = 1<<24 - 1
 
 func (e event) kind() uint8        { return uint8(e.tag >> 24) }

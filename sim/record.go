@@ -49,8 +49,8 @@ type sums struct {
 // reasons is an upper bound of the number of [retry.Reason] values.
 const reasons = 32
 
-// heatRows is the number of rows of Series.Attempts; the last row counts all
-// further attempts, too.
+// heatRows is the number of rows of Series.Attempts. The last row also counts all
+// later attempts.
 const heatRows = 10
 
 func newRecorder(p *plan) recorder {
@@ -201,10 +201,10 @@ const (
 	healthySeconds = 3
 )
 
-// recovery returns the time in seconds from the end of the last failure to the
-// first of the healthy seconds; NaN if the run never recovered. A herd, whose
-// calls begin all at once, has recovered when healthyShare of them have
-// succeeded; so have writers and groups.
+// recovery returns the time in seconds from the end of the last failure to the first
+// of the healthy seconds; NaN if the run never recovered. For herds, writers and
+// groups, whose calls all begin at once, it is the time until healthyShare of the
+// calls have succeeded.
 func (r *recorder) recovery(p *plan) float64 {
 	if p.scenario.Writers != nil || p.scenario.Group != nil || p.scenario.Clients.Arrivals == Herd {
 		return r.timeToCatchUp(p)
@@ -220,9 +220,9 @@ func (r *recorder) recovery(p *plan) float64 {
 }
 
 // isHealthy reports whether each of the healthySeconds seconds from step t on is
-// healthy; per is the number of steps in a second. A second in which no call
-// begins is healthy, unless all of them are like that: then all clients may be
-// waiting for an answer.
+// healthy; per is the number of steps in a second. A second in which no call begins
+// is healthy. But if no call begins in any of the seconds, isHealthy returns false:
+// all clients may be waiting for an answer.
 func (r *recorder) isHealthy(t, per int) bool {
 	calls := int32(0)
 	for s := range healthySeconds {

@@ -46,9 +46,9 @@ type Clients struct {
 	Sharing  int           `json:"sharing,omitempty" yaml:"sharing"`   // clients per process; 0 means 1
 	Fallback []string      `json:"fallback,omitempty" yaml:"fallback"` // services that the second, third… attempt goes to, in turn
 
-	// Priorities are the shares of the calls from the lowest class to the
-	// highest, for services whose order is by priority; all zero means that all
-	// calls are normal.
+	// Priorities are the shares of the calls from the lowest class to the highest,
+	// for services that serve by priority. All zero means that all calls have the
+	// class normal.
 	Priorities [limit.Classes]float64 `json:"priorities,omitzero" yaml:"priorities"`
 }
 
@@ -111,9 +111,9 @@ type RateLimit struct {
 	Burst      int        `json:"burst,omitempty" yaml:"burst"`             // calls at once after a pause; 0 means 1
 	RetryAfter RetryAfter `json:"retry-after,omitempty" yaml:"retry-after"` // sent with refusals
 
-	// foreseen is how many calls the backlog contains before any call has
-	// arrived, as in the published simulation. With 0 the backlog contains the
-	// calls that the service has refused.
+	// foreseen is how many calls the backlog contains before any call has arrived,
+	// as in the published simulation. 0 means that the backlog contains only calls
+	// that the service has refused.
 	foreseen int
 }
 
@@ -129,11 +129,11 @@ const (
 	Capacity  FailureKind = "capacity"  // only this share of the workers is left; busy workers finish first
 )
 
-// Failure is something that fails for a time. Failures that overlap are
-// independent: each draws which calls it affects. So two failures with errors
-// for half of the calls affect three quarters, and work that two failures slow
-// down takes the product of their factors. Of several capacities only the
-// smallest counts.
+// Failure is something that fails for a time. Failures that overlap are independent:
+// each draws which calls it affects. So if two failures each cause errors for half of
+// the calls, together they affect three quarters of them. Work that two failures slow
+// down takes the product of their factors. Of several failures of capacity only the
+// smallest share counts.
 type Failure struct {
 	Kind    FailureKind   `json:"kind" yaml:"kind"`
 	Service string        `json:"service,omitempty" yaml:"service"` // empty means the first

@@ -113,7 +113,8 @@ func (w jobServer) admitCall(v *service, c *call) {
 	}
 }
 
-// scheduleRefusal answers a job without work, after the refusal time.
+// scheduleRefusal schedules the refusal of a job, which takes a fixed time and no
+// worker.
 func (w jobServer) scheduleRefusal(id uint32, o retry.Outcome) {
 	w.jobs[id].refusal, w.jobs[id].answer = o, w.queue.now+refusal
 	w.queue.add(refusal, workRefused, id, 0)
@@ -169,7 +170,7 @@ func (w jobServer) enqueue(id uint32) {
 // workers returns the present number of workers.
 func (v *service) workers() int { return v.workersLeft(v.capacity) }
 
-// workersLeft returns how many workers the share is, rounded.
+// workersLeft returns the number of workers that are the given share of all, rounded.
 func (v *Service) workersLeft(share float64) int { return int(math.Round(float64(v.Workers) * share)) }
 
 // startJob gives a job to a worker.
@@ -198,8 +199,8 @@ func (l *Latency) draw(u uint64) float64 {
 	}
 }
 
-// finishWork ends the service's own work on a job. If the job needs another
-// service, the worker waits for that.
+// finishWork ends the service's own work on a job. If the job needs another service,
+// the worker waits for the answer of that service.
 func (w jobServer) finishWork(id uint32) {
 	j := &w.jobs[id]
 	v := &w.services[j.service]
@@ -299,7 +300,8 @@ func faultsAt(s *Scenario, i int, now time.Duration) faults {
 	return t
 }
 
-// addFailure adds a failure. If it is of kind Slow, n is its number among those.
+// addFailure adds a failure. n is the number of failures of kind Slow before it in
+// the scenario.
 func (t *faults) addFailure(f Failure, n uint64) {
 	switch f.Kind {
 	case Outage:

@@ -17,8 +17,8 @@ const (
 	failureTurns                  // a failure begins or ends
 )
 
-// refusal is how long a rejection takes: a round trip, no work. It also
-// prevents a policy that does not wait from retrying for ever in one moment.
+// refusal is how long the refusal of a call takes: a round trip without work. It also
+// prevents a policy that does not wait from retrying for ever at one moment.
 const refusal = int64(time.Millisecond)
 
 // serviceModel simulates clients that call services.

@@ -5,11 +5,10 @@ import (
 	"math/bits"
 )
 
-// stream is a source of random numbers without state: the n-th number is
-// computed from the stream's value and n. A million clients with a stream for
-// each purpose take no memory. A number depends only on its purpose and never
-// on what else was drawn, so that all policies get the same arrivals, service
-// times and failures.
+// stream is a source of random numbers without state: the n-th number is computed
+// from the stream's value and n. So a million clients with a stream for each purpose
+// take no memory. A number depends only on its purpose and never on other draws, so
+// that all policies get the same arrivals, service times and failures.
 type stream uint64
 
 // purpose says what random numbers are used for.

@@ -59,8 +59,8 @@ func (p *problems) checkInt(field string, v, lo, hi int) {
 	p.check(v >= lo && v <= hi, field, "%d is not between %d and %d", v, lo, hi)
 }
 
-// checkUnused adds a problem if a field is set that has no effect in the
-// scenario. The message is "only" and what, such as "allowed with services".
+// checkUnused adds a problem if a field is set although it has no effect in the
+// scenario. The message is "only" followed by what, such as "allowed with services".
 func (p *problems) checkUnused(field string, set bool, what string) {
 	p.check(!set, field, "only %s", what)
 }
@@ -93,7 +93,8 @@ func (s Scenario) Validate() error {
 	return errors.Join(p...)
 }
 
-// checkNoServices adds a problem for each part of a scenario with services.
+// checkNoServices adds a problem for each field that is set although it needs a
+// scenario with services.
 func (s Scenario) checkNoServices(p *problems, what string) {
 	p.checkUnused("services", len(s.Services) > 0, what)
 	p.checkUnused("clients", s.Clients.Count != 0, what)
@@ -181,8 +182,8 @@ func (f Failure) check(p *problems, at string, s Scenario) {
 	p.checkUnused(at+"factor", f.Factor != 0 && f.Kind != Slow, "allowed for slow")
 }
 
-// checkCapacity adds a problem if the service of a capacity failure has no limit
-// of workers, or would lose the last worker that its order needs.
+// checkCapacity adds a problem if the service of a capacity failure has an unlimited
+// number of workers, or is left without a worker although its order needs one.
 func (f Failure) checkCapacity(p *problems, at string, s Scenario) {
 	if len(s.Services) == 0 {
 		return

@@ -28,8 +28,8 @@ type contest struct {
 	policy caller
 }
 
-// rival is the state of one writer or member: it makes one call, whose attempts
-// fail while others win.
+// rival is the state of one writer or member. It makes one call, whose attempts fail
+// until it wins.
 type rival struct {
 	prev     time.Duration
 	attempts uint32
@@ -41,8 +41,8 @@ func newContest(p *plan, c *Contestant, count int, seed uint64) contest {
 	return contest{plan: p, root: newStream(seed), recorder: newRecorder(p), policy: newCaller(c, nil, count)}
 }
 
-// handleLoss schedules the next attempt of a rival as an event of the kind due.
-// If the policy gives up, it returns the reason instead, else 0.
+// handleLoss schedules the next attempt of a rival as an event of the kind due and
+// returns 0. If the policy gives up, it returns the reason instead.
 func (w *contest) handleLoss(x *rival, who uint32, due uint8) retry.Reason {
 	x.account.Fail()
 	u := w.root.derive(forBackoff, uint64(who)).draw(forBackoff, uint64(x.attempts))

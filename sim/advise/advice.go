@@ -106,8 +106,8 @@ const DefaultDeadline = 30 * time.Second
 
 const defaultSeeds = 8
 
-// For searches for the best policy for a request. The same request, seed and
-// seeds give the same advice. It stops at once when the context ends.
+// For searches for the best policy for a request. The same request, seed and number
+// of seeds give the same advice. It stops at once when the context ends.
 func For(ctx context.Context, r Request, o Options) (*Advice, error) {
 	if err := errors.Join(r.Validate(), o.Validate()); err != nil {
 		return nil, fmt.Errorf("advise: %w", err)

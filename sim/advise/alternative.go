@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Alternative is another policy that is as close to the goal, or nearly, and
-// better in another respect.
+// Alternative is another policy that is as close to the goal as the best one, or
+// nearly, and better in another respect.
 type Alternative struct {
 	Policy   string    `json:"policy"`
 	Breaker  bool      `json:"breaker"`
@@ -16,11 +16,13 @@ type Alternative struct {
 	Outcomes []Outcome `json:"outcomes"`
 }
 
-// near is how much further from the goal an alternative may be.
+// near is how much greater than the best policy's the distance of an alternative from
+// the goal may be.
 const near = 0.2
 
-// alternatives returns, for each respect, the standing that improves most on the
-// best one, if one does and is near enough to the goal.
+// alternatives returns up to four alternatives to the best candidate, one for each
+// respect in which a candidate can be better: of the candidates that are nearly as
+// close to the goal, the one that is best in this respect.
 func (s *search) alternatives(best standing, standings []standing) []Alternative {
 	list := []Alternative{}
 	taken := map[candidate]bool{best.candidate: true}
@@ -49,7 +51,7 @@ func (s *search) alternatives(best standing, standings []standing) []Alternative
 	return list
 }
 
-// failing returns the share of calls that fail, the mean over the scenarios.
+// failing returns the share of calls that fail, as the mean over the scenarios.
 func (st *standing) failing() float64 {
 	sum := 0.0
 	for i := range st.results {
@@ -66,8 +68,8 @@ func (s *search) outcomes(st standing) (list []Outcome) {
 	return list
 }
 
-// shortfalls sets Best of each miss: the best value of any candidate in all,
-// even of a candidate that misses other parts of the goal.
+// shortfalls sets the field Best of each miss: the best value that any of the
+// candidates reaches, even if the candidate misses other parts of the goal.
 func (s *search) shortfalls(misses []Miss, all []standing) []Miss {
 	for i := range misses {
 		m := &misses[i]

@@ -138,7 +138,7 @@ func (f searchSpace) around(c candidate) (list []candidate) {
 	return unique(list)
 }
 
-// The features that without removes.
+// The names of the features that the function without can remove.
 const (
 	retries        = "retries"
 	jitter         = "jitter"

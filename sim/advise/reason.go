@@ -18,7 +18,8 @@ type Reason struct {
 	Never    float64      `json:"never,omitempty"` // recovery: share of the seeds that never recover without it
 }
 
-// Trade is a measure with the policy and with a single attempt, where they differ.
+// Trade compares a measure with the policy and with a single attempt, where the two
+// differ.
 type Trade struct {
 	Scenario string       `json:"scenario"`
 	Measure  string       `json:"measure"`
@@ -27,17 +28,16 @@ type Trade struct {
 	Better   bool         `json:"better"` // with the policy
 }
 
-// lesser is the best policy without one of its features.
+// lesser is the best policy with one feature removed.
 type lesser struct {
 	lacks string
 	standing
 }
 
-// strip removes features from the best policy as long as it ranks higher
-// without them. It returns the policy that is left, and that policy without
-// each of its features. It keeps jitter and the attempt timeout: they help
-// callers that fail together and calls that are never answered, which few
-// scenarios contain.
+// strip removes features from the best policy as long as it ranks higher without
+// them. It returns the resulting policy, and the variants of it that lack one feature
+// each. It never removes jitter and the attempt timeout: they help callers that fail
+// together and calls that are never answered, which few scenarios contain.
 func (s *search) strip(ctx context.Context, best standing) (standing, []lesser, error) {
 	for {
 		names, list := without(best.candidate)
@@ -80,8 +80,9 @@ var measures = []measure{
 	{"peak", false, func(m *sim.Measures[sim.Estimate]) sim.Estimate { return m.Peak }},
 }
 
-// worse returns how much worse b is than a: the logarithm of the ratio of the
-// values; for success, of the shares that fail. It is negative if b is better.
+// worse returns how much worse b is than a: the logarithm of the ratio of their
+// values, or for success, of the shares of calls that fail. It is negative if b is
+// better.
 func (m measure) worse(a, b sim.Estimate) float64 {
 	x, y := a.Mean, b.Mean
 	if m.more {
@@ -90,16 +91,16 @@ func (m measure) worse(a, b sim.Estimate) float64 {
 	return math.Log(math.Max(y, 1e-6) / math.Max(x, 1e-6))
 }
 
-// slight is the largest result of worse that is ignored even if the difference
-// is significant.
+// slight is the largest value of worse that is ignored even if the difference is
+// significant.
 const slight = 0.01
 
 // differs reports whether a difference is significant: its 95 % interval does
 // not contain zero.
 func differs(d sim.Estimate) bool { return d.N > 1 && math.Abs(d.Mean) > d.Half }
 
-// reasons returns, for each feature of the best policy, the scenario and the
-// measure that get worst without it.
+// reasons returns, for each feature of the best policy, the scenario and the measure
+// that get worst if the feature is removed.
 func (s *search) reasons(best standing, others []lesser) []Reason {
 	list := []Reason{}
 	for _, o := range others {

@@ -54,8 +54,8 @@ type search struct {
 	total       int // estimated number of runs
 }
 
-// rungs are the rounds of the search: the number of seeds for each candidate,
-// and the fraction of the candidates that stays (1/keep).
+// rungs are the rounds of the search. Each simulates every candidate with this number
+// of seeds, and keeps one in keep of the candidates.
 var rungs = []struct{ seeds, keep int }{{1, 3}, {2, 3}, {4, 2}}
 
 // fewest is the least number of candidates that stay in each round.
@@ -86,8 +86,9 @@ func candidatesOf(standings []standing) (list []candidate) {
 	return list
 }
 
-// measurePatience measures the success of one attempt that waits until the
-// deadline, without a breaker. A policy with less success does harm.
+// measurePatience measures, for each scenario, the success of a single attempt that
+// waits until the deadline, without a breaker. A policy with less success than that
+// does harm.
 func (s *search) measurePatience(ctx context.Context) error {
 	patience := s.searchSpace.deadline
 	if s.searchSpace.writers { // whose attempts have no timeout

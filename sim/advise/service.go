@@ -48,12 +48,12 @@ func (s Service) withDefaults() Service {
 	return s
 }
 
-// Cases returns the scenarios that a policy for the service must handle: a
-// normal day; an outage; and a brownout, in which the service has half of its
-// workers and a fifth of its answers are errors. The normal day has the goal's
-// success and p99, the other two have its recovery, and all have its
-// amplification. through is the share of the calls that must succeed in the
-// scenario with the outage; 0 sets no such goal.
+// Cases returns the scenarios that a policy for the service must handle: a normal
+// day; an outage; and a brownout, in which the service has half of its workers and a
+// fifth of its answers are errors. Success and P99 of the goal apply to the normal
+// day, Recovery to the other two, and Amplification to all three. through is the
+// share of the calls that must succeed in the scenario with the outage; 0 sets no
+// such goal.
 func (s Service) Cases(g Goal, through float64) []Case {
 	s = s.withDefaults()
 	everyday := sim.Failure{Kind: sim.Errors, Share: s.Errors}
@@ -86,8 +86,8 @@ func (s Service) scenario(name, about string, failing time.Duration, failures ..
 	}
 }
 
-// lasting returns the duration of a scenario whose failures end after failing:
-// that time, and enough time after it for a recovery and for enough calls.
+// lasting returns the duration of a scenario whose failures end at the time failing:
+// enough time after that for a recovery and for enough calls.
 func (s Service) lasting(failing time.Duration) time.Duration {
 	enough := time.Duration(calls / s.Rate * float64(time.Second))
 	return failing + min(max(enough-failing, 30*time.Second), 10*time.Minute).Round(time.Second)
