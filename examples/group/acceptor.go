@@ -65,11 +65,11 @@ type server struct {
 	wait     sync.WaitGroup
 }
 
-// recent is how many decisions an acceptor always keeps, because devices that
-// start together may report late.
+// recent is how many decisions an acceptor keeps even if all members that it knows
+// have learned them: a device that has just started may not have contacted it yet.
 const recent = 64
 
-// maxMembers is how many members an acceptor serves: it stores all of them.
+// maxMembers is how many members an acceptor serves. It stores the state of each.
 const maxMembers = 1000
 
 // incoming is a message with its connection.
@@ -84,8 +84,8 @@ type peer struct {
 	send chan paxos.Message
 }
 
-// serve runs the acceptor until the context ends or its disk fails: it must not
-// answer before its state is stored.
+// serve runs the acceptor until the context ends or its state cannot be stored: an
+// acceptor must not answer before its state is stored.
 func serve(ctx context.Context, id int, ln net.Listener, st store) error {
 	m, err := st.load()
 	if err != nil {

@@ -58,15 +58,16 @@ type Status struct {
 	Log     []string
 }
 
-// The reasons why a proposal ends, or loses without another value that won.
+// The errors of proposals that end or lose an attempt although no other value has
+// won.
 var (
 	errStopped  = errors.New("the actor was stopped")
 	errNoQuorum = errors.New("too few acceptors answered")
 	errTooLate  = errors.New("the acceptors have forgotten the next decision: join again, with the log of another device")
 )
 
-// start starts an actor. open returns its wire, which may call the actor at
-// once.
+// start starts an actor. open returns the wire of the actor; the wire may call the
+// actor immediately.
 func start(c Config, open func(listener) wire) (*Actor, error) {
 	p, err := paxos.NewProposer(c.Member, c.Acceptors, slices.Clone(c.Log)...)
 	if err = errors.Join(err, validateContend(c.Contend)); err != nil {

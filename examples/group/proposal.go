@@ -25,17 +25,17 @@ type proposal struct {
 	done    chan result
 }
 
-// result is how a proposal ended.
+// result is the result of a proposal.
 type result struct {
 	epoch   int
 	welcome string
 	err     error
 }
 
-// path is the reason why a proposal is tried again.
+// path says in which situation a proposal lost an attempt and is tried again.
 type path string
 
-// The four paths. All use the same wait.
+// The four paths. The waits are computed in the same way on all of them.
 const (
 	simple      path = "simple proposal"
 	withWelcome path = "proposal with welcome"
@@ -63,9 +63,9 @@ func checkText(text string) error {
 	return nil
 }
 
-// AddMember proposes a new member, and returns its welcome. The welcome names
-// the epoch at which the member joins, so it is built again with each rebase,
-// and returned only when the epoch is decided.
+// AddMember proposes to add a member, and returns the welcome message for it. The
+// welcome names the epoch at which the member joins. It is therefore built again for
+// each epoch that is tried, and returned only when the epoch is decided.
 func (a *Actor) AddMember(ctx context.Context, name string) (string, error) {
 	r, err := a.propose(ctx, name, &proposal{build: func(epoch int) (string, string) {
 		return fmt.Sprintf("add %s (on %d)", name, epoch-1), fmt.Sprintf("welcome %s to epoch %d", name, epoch)
@@ -102,7 +102,7 @@ func (a *Actor) attempt(p *proposal, send func(string, *paxos.Output)) {
 	a.step(func(out *paxos.Output) { send(data, out) })
 }
 
-// policy returns the policy of the next decision.
+// policy returns the policy for the next wait.
 func (a *Actor) policy() retry.Policy { return a.config.Contend.For(a.pace.Attempt()) }
 
 // handleEvent handles an event of the state machine.
@@ -123,7 +123,7 @@ func (a *Actor) handleEvent(e paxos.Event) {
 	}
 }
 
-// handleLoss determines the path by which the proposal is tried again.
+// handleLoss determines on which path the proposal is tried again.
 func (a *Actor) handleLoss(p *proposal, e paxos.Event) {
 	p.last = errNoQuorum
 	if e.Ballot != (paxos.Ballot{}) {

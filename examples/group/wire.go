@@ -29,8 +29,8 @@ type listener interface {
 // redial is the policy for reconnecting.
 var redial = retry.Must("exponential(20ms..500ms) jitter=full attempts=unlimited")
 
-// tcp is a wire of one connection to each acceptor, which is renewed when it
-// breaks.
+// tcp is a wire with one TCP connection to each acceptor. It reconnects when a
+// connection breaks.
 type tcp struct {
 	links  []*link
 	cancel context.CancelFunc
