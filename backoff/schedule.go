@@ -7,6 +7,9 @@ import (
 	"math"
 	"math/bits"
 	"time"
+
+	"github.com/tideover/tideover/internal/enum"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // Kind says how the delays of a schedule grow.
@@ -23,19 +26,12 @@ const (
 var kindNames = [...]string{"fixed", "linear", "exponential", "decorrelated"}
 
 // String returns the kind's name in the text form of a policy.
-func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("kind(%d)", uint8(k))
-}
+func (k Kind) String() string { return enum.Name(kindNames[:], k, "kind") }
 
 // ParseKind returns the kind with the given name.
 func ParseKind(s string) (Kind, error) {
-	for i, name := range kindNames {
-		if s == name {
-			return Kind(i), nil
-		}
+	if k, ok := enum.Parse[Kind](kindNames[:], s); ok {
+		return k, nil
 	}
 	return 0, fmt.Errorf("kind %q: want fixed, linear, exponential or decorrelated", s)
 }
@@ -58,42 +54,37 @@ const decorrelatedFactor = 3
 // Validate reports everything that is wrong with the schedule, each problem
 // with its field's name.
 func (s Schedule) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if int(s.Kind) >= len(kindNames) {
-		bad("kind: %v is unknown", s.Kind)
-	}
+	var errs validate.Problems
+	errs.Check(int(s.Kind) < len(kindNames), "kind: %v is unknown", s.Kind)
 	switch {
 	case s.Base < 0:
-		bad("base: %v is negative", s.Base)
+		errs.Add("base: %v is negative", s.Base)
 	case s.Base == 0 && s.Kind != Fixed:
-		bad("base: must be above zero for %v", s.Kind)
+		errs.Add("base: must be above zero for %v", s.Kind)
 	}
 	switch {
 	case s.Cap < 0:
-		bad("cap: %v is negative", s.Cap)
+		errs.Add("cap: %v is negative", s.Cap)
 	case s.Cap > 0 && s.Cap < s.Base:
-		bad("cap: %v is below base %v", s.Cap, s.Base)
+		errs.Add("cap: %v is below base %v", s.Cap, s.Base)
 	case s.Cap == 0 && s.Kind == Decorrelated:
-		bad("cap: a decorrelated schedule needs one: set it above zero")
+		errs.Add("cap: a decorrelated schedule needs one: set it above zero")
 	}
 	switch {
 	case s.Factor == 0:
 	case s.Kind != Exponential:
-		bad("factor: only an exponential schedule has one")
+		errs.Add("factor: only an exponential schedule has one")
 	case !(s.Factor >= 1 && s.Factor <= maxFactor): // false for NaN too
-		bad("factor: %v is not between 1 and %g", s.Factor, maxFactor)
+		errs.Add("factor: %v is not between 1 and %g", s.Factor, maxFactor)
 	}
 	switch {
 	case s.MaxDoublings < 0:
-		bad("max-doublings: %d is negative", s.MaxDoublings)
+		errs.Add("max-doublings: %d is negative", s.MaxDoublings)
 	case s.MaxDoublings > 0 && s.Kind != Exponential:
-		bad("max-doublings: only an exponential schedule has doublings")
+		errs.Add("max-doublings: only an exponential schedule has doublings")
 	}
 	errs = append(errs, s.Jitter.Validate())
-	if s.Kind == Decorrelated && s.Jitter != None {
-		bad("jitter: a decorrelated schedule is random already")
-	}
+	errs.Check(s.Kind != Decorrelated || s.Jitter == None, "jitter: a decorrelated schedule is random already")
 	return errors.Join(errs...)
 }
 

@@ -3,10 +3,10 @@ package breaker
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // Off, as Config.FailureRate, disables that rule.
@@ -82,73 +82,56 @@ func (c Config) withDefaults() Config {
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c Config) Validate() error {
-	var p problems
+	var p validate.Problems
 	c.checkWindow(&p)
 	c.checkRules(&p)
 	c.checkOpen(&p)
-	negative(&p, "probes", c.Probes)
-	negative(&p, "probe-successes", c.ProbeSuccesses)
-	negative(&p, "probe-timeout", c.ProbeTimeout)
+	validate.NotNegative(&p, "probes", c.Probes)
+	validate.NotNegative(&p, "probe-successes", c.ProbeSuccesses)
+	validate.NotNegative(&p, "probe-timeout", c.ProbeTimeout)
 	return errors.Join(p...)
 }
 
-func (c Config) checkWindow(p *problems) {
-	negative(p, "window", c.Window)
-	negative(p, "window-calls", c.WindowCalls)
-	if c.Window > 0 && c.WindowCalls > 0 {
-		p.add("window-calls", "%d cannot be used together with window %v", c.WindowCalls, c.Window)
-	}
-	negative(p, "min-calls", c.MinCalls)
+func (c Config) checkWindow(p *validate.Problems) {
+	validate.NotNegative(p, "window", c.Window)
+	validate.NotNegative(p, "window-calls", c.WindowCalls)
+	p.Check(c.Window <= 0 || c.WindowCalls <= 0,
+		"window-calls: %d cannot be used together with window %v", c.WindowCalls, c.Window)
+	validate.NotNegative(p, "min-calls", c.MinCalls)
 	if c.WindowCalls > 0 && c.MinCalls > c.WindowCalls {
-		p.add("min-calls", "%d is more than window-calls %d can hold", c.MinCalls, c.WindowCalls)
+		p.Add("min-calls: %d is more than window-calls %d can hold", c.MinCalls, c.WindowCalls)
 	}
 }
 
-func (c Config) checkRules(p *problems) {
-	if c.FailureRate != Off && !isShare(c.FailureRate) {
-		p.add("failure-rate", "%v is not between 0 and 1", c.FailureRate)
-	}
-	negative(p, "consecutive-failures", c.ConsecutiveFailures)
-	negative(p, "slow-call", c.SlowCall)
+func (c Config) checkRules(p *validate.Problems) {
+	p.Check(c.FailureRate == Off || isShare(c.FailureRate), "failure-rate: %v is not between 0 and 1", c.FailureRate)
+	validate.NotNegative(p, "consecutive-failures", c.ConsecutiveFailures)
+	validate.NotNegative(p, "slow-call", c.SlowCall)
 	switch {
 	case !isShare(c.SlowRate):
-		p.add("slow-rate", "%v is not between 0 and 1", c.SlowRate)
+		p.Add("slow-rate: %v is not between 0 and 1", c.SlowRate)
 	case c.SlowRate > 0 && c.SlowCall == 0:
-		p.add("slow-rate", "%v has no effect without slow-call: set slow-call", c.SlowRate)
+		p.Add("slow-rate: %v has no effect without slow-call: set slow-call", c.SlowRate)
 	}
 	if c.FailureRate == Off && c.ConsecutiveFailures == 0 && c.SlowCall == 0 {
-		p.add("failure-rate", "is off and there is no other rule, so the breaker could never open: set consecutive-failures or slow-call")
+		p.Add("failure-rate: is off and there is no other rule, so the breaker could never open: set consecutive-failures or slow-call")
 	}
 }
 
-func (c Config) checkOpen(p *problems) {
+func (c Config) checkOpen(p *validate.Problems) {
 	switch err := c.Open.Validate().(type) {
 	case nil:
 	case interface{ Unwrap() []error }:
 		for _, e := range err.Unwrap() {
-			p.add("open", "%w", e)
+			p.Add("open: %w", e)
 		}
 	default:
-		p.add("open", "%w", err)
+		p.Add("open: %w", err)
 	}
 }
 
 // isShare reports whether f is between 0 and 1. NaN is not.
 func isShare(f float64) bool { return f >= 0 && f <= 1 }
-
-// problems collects one error for each invalid field.
-type problems []error
-
-func (p *problems) add(field, format string, args ...any) {
-	*p = append(*p, fmt.Errorf(field+": "+format, args...))
-}
-
-// negative adds a problem if v is below zero.
-func negative[T int | time.Duration](p *problems, field string, v T) {
-	if v < 0 {
-		p.add(field, "%v is negative", v)
-	}
-}
 
 // openingRule returns the rule that opens a breaker with these counts; empty if
 // none does.

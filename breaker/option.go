@@ -1,6 +1,10 @@
 package breaker
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/tideover/tideover/internal/validate"
+)
 
 // Option sets a property of a breaker that is not plain data.
 type Option func(*options)
@@ -28,14 +32,10 @@ func WithObserver(f func(Event)) Option {
 func WithRand(f func() uint64) Option { return func(o *options) { o.random = f } }
 
 func (o *options) validate() error {
-	var p problems
+	var p validate.Problems
 	for _, f := range o.observers {
-		if f == nil {
-			p.add("observer", "is nil")
-		}
+		p.Check(f != nil, "observer: is nil")
 	}
-	if o.random == nil {
-		p.add("rand", "is nil")
-	}
+	p.Check(o.random != nil, "rand: is nil")
 	return errors.Join(p...)
 }

@@ -1,6 +1,6 @@
 package breaker
 
-import "fmt"
+import "github.com/tideover/tideover/internal/enum"
 
 // State says how a breaker treats calls.
 type State uint8
@@ -17,12 +17,7 @@ const (
 var stateNames = [...]string{"closed", "half-open", "open", "forced-open", "forced-closed"}
 
 // String returns the state's name, such as "half-open".
-func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
-	}
-	return fmt.Sprintf("state(%d)", uint8(s))
-}
+func (s State) String() string { return enum.Name(stateNames[:], s, "state") }
 
 // allowsAll reports whether every call passes in the state.
 func (s State) allowsAll() bool { return s == Closed || s == ForcedClosed }
@@ -40,12 +35,7 @@ const (
 var resultNames = [...]string{"success", "failure", "canceled"}
 
 // String returns the result's name, such as "failure".
-func (r Result) String() string {
-	if int(r) < len(resultNames) {
-		return resultNames[r]
-	}
-	return fmt.Sprintf("result(%d)", uint8(r))
-}
+func (r Result) String() string { return enum.Name(resultNames[:], r, "result") }
 
 // Counts are the results that count in a state: those in the window while the
 // breaker is closed, those of the probes while it is half-open, none while it

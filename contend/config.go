@@ -3,11 +3,11 @@ package contend
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -32,17 +32,17 @@ const maxScale = 1000
 // its field's name.
 func (c Config) Validate() error {
 	p := c.policy()
-	errs := []error{p.Validate(), p.Refuse("a Writer", "reset-after", "hedge")}
+	errs := validate.Problems{p.Validate(), p.Refuse("a Writer", "reset-after", "hedge")}
 	switch {
 	case c.Scale == 0:
 	case !(c.Scale > 0 && c.Scale <= maxScale): // false for NaN too
-		errs = append(errs, fmt.Errorf("scale: %v is not between 0 and %d", c.Scale, maxScale))
+		errs.Add("scale: %v is not between 0 and %d", c.Scale, maxScale)
 	case p.Attempts == retry.Unlimited:
-		errs = append(errs, errors.New("scale: needs a limit on attempts: set attempts in the policy"))
+		errs.Add("scale: needs a limit on attempts: set attempts in the policy")
 	case p.Base == 0:
-		errs = append(errs, errors.New("scale: needs a base above zero: set the base of the policy"))
+		errs.Add("scale: needs a base above zero: set the base of the policy")
 	case p.Kind == backoff.Decorrelated: // its delays depend on each other, not on the base
-		errs = append(errs, errors.New("scale: has no effect on a decorrelated schedule: use another kind"))
+		errs.Add("scale: has no effect on a decorrelated schedule: use another kind")
 	}
 	return errors.Join(errs...)
 }

@@ -1,11 +1,11 @@
 package contend
 
 import (
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 
+	"github.com/tideover/tideover/internal/option"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -19,27 +19,16 @@ type settings struct {
 	runner    []retry.Option
 }
 
-// required returns an option that fails unless its value is present.
-func required(present bool, name string, set func(*settings)) Option {
-	return func(s *settings) error {
-		if !present {
-			return errors.New(name + ": nil")
-		}
-		set(s)
-		return nil
-	}
-}
-
 // runnerOption passes an option on to the retry runner.
 func runnerOption(o retry.Option) Option {
-	return required(true, "", func(s *settings) { s.runner = append(s.runner, o) })
+	return option.Given(true, "", func(s *settings) { s.runner = append(s.runner, o) })
 }
 
 // WithConflicts sets a function that recognises the errors with which a store
 // reports a conflict, so that they need no [Lost]. It may be given several
 // times.
 func WithConflicts(lost func(error) bool) Option {
-	return required(lost != nil, "WithConflicts", func(s *settings) { s.conflicts = append(s.conflicts, lost) })
+	return option.Given(lost != nil, "WithConflicts", func(s *settings) { s.conflicts = append(s.conflicts, lost) })
 }
 
 // WithName sets the name of the writer in errors, events and logs.
@@ -55,7 +44,7 @@ func WithLogger(l *slog.Logger) Option { return runnerOption(retry.WithLogger(l)
 // WithRand sets the source of the random numbers for all waits. It must be safe
 // for concurrent use.
 func WithRand(random func() uint64) Option {
-	return required(random != nil, "WithRand", func(s *settings) { s.random = random })
+	return option.Given(random != nil, "WithRand", func(s *settings) { s.random = random })
 }
 
 // WithSeed makes the random numbers of all waits reproducible.
@@ -72,13 +61,6 @@ func WithSeed(seed uint64) Option {
 // applyOptions returns the settings, and the problems of all options.
 func applyOptions(opts []Option) (settings, error) {
 	s := settings{random: rand.Uint64}
-	var errs []error
-	for _, o := range opts {
-		if o == nil {
-			errs = append(errs, errors.New("option: nil"))
-			continue
-		}
-		errs = append(errs, o(&s))
-	}
-	return s, errors.Join(errs...)
+	err := option.Apply(&s, opts)
+	return s, err
 }

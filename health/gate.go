@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/enum"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -45,12 +46,7 @@ const (
 var gateStateNames = [...]string{"open", "closed", "releasing"}
 
 // String returns the state's name.
-func (s GateState) String() string {
-	if int(s) < len(gateStateNames) {
-		return gateStateNames[s]
-	}
-	return fmt.Sprintf("gate-state(%d)", uint8(s))
-}
+func (s GateState) String() string { return enum.Name(gateStateNames[:], s, "gate-state") }
 
 // NewGate returns an open gate, or everything that is wrong with the
 // configuration.

@@ -3,10 +3,10 @@ package health
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -42,26 +42,17 @@ func (c GateConfig) withDefaults() GateConfig {
 // Validate reports everything that is wrong with the configuration, each problem
 // with its field's name.
 func (c GateConfig) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Failures < 0 {
-		bad("failures: %d is negative", c.Failures)
-	}
-	if err := c.Probe.Validate(); err != nil {
-		bad("probe: %w", err)
-	}
+	var errs validate.Problems
+	validate.NotNegative(&errs, "failures", c.Failures)
+	errs.Field("probe", c.Probe.Validate())
 	switch {
 	case c.Probe.Kind == backoff.Decorrelated:
-		bad("probe: kind: decorrelated is not supported by a gate: use another kind")
+		errs.Add("probe: kind: decorrelated is not supported by a gate: use another kind")
 	case c.Probe != backoff.Schedule{} && c.Probe.Base == 0:
-		bad("probe: base: must be above zero")
+		errs.Add("probe: base: must be above zero")
 	}
-	if c.ProbeTimeout < 0 {
-		bad("probe-timeout: %v is negative", c.ProbeTimeout)
-	}
-	if c.Release < 0 {
-		bad("release: %v is negative", c.Release)
-	}
+	validate.NotNegative(&errs, "probe-timeout", c.ProbeTimeout)
+	validate.NotNegative(&errs, "release", c.Release)
 	return errors.Join(append(errs, c.queueConfig().Validate())...)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tideover/tideover/breaker"
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/option"
 )
 
 // Pool chooses among targets that can do the same work. All its methods may be
@@ -64,20 +65,12 @@ type target struct {
 // of the targets, the configuration and the options.
 func NewPool(cfg PoolConfig, targets []Target, opts ...PoolOption) (*Pool, error) {
 	p := &Pool{config: cfg.withDefaults(), names: make(map[string]int, len(targets))}
-	errs := []error{cfg.Validate(), validTargets(targets)}
 	for i, t := range targets {
 		t.Weight = max(t.Weight, 1)
 		p.names[t.Name] = i
 		p.targets = append(p.targets, target{Target: t})
 	}
-	for _, o := range opts {
-		if o == nil {
-			errs = append(errs, errors.New("option: nil"))
-			continue
-		}
-		errs = append(errs, o(p))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(cfg.Validate(), validTargets(targets), option.Apply(p, opts)); err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	for i := range p.targets {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tideover/tideover/backoff"
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // Target is one of several destinations that can do the same work: an API key,
@@ -55,40 +56,29 @@ func (c PoolConfig) withDefaults() PoolConfig {
 // Validate reports everything that is wrong with the configuration, each problem
 // with its field's name.
 func (c PoolConfig) Validate() error {
-	var errs []error
-	if c.Failures < 0 {
-		errs = append(errs, fmt.Errorf("failures: %d is negative", c.Failures))
-	}
-	if err := c.Eject.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("eject: %w", err))
-	}
-	if !(c.Panic >= 0 && c.Panic <= 1) { // true for NaN too
-		errs = append(errs, fmt.Errorf("panic: %v is not between 0 and 1", c.Panic))
-	}
-	if c.MaxCool < 0 {
-		errs = append(errs, fmt.Errorf("max-cool: %v is negative", c.MaxCool))
-	}
+	var errs validate.Problems
+	validate.NotNegative(&errs, "failures", c.Failures)
+	errs.Field("eject", c.Eject.Validate())
+	errs.Check(c.Panic >= 0 && c.Panic <= 1, "panic: %v is not between 0 and 1", c.Panic) // false for NaN too
+	validate.NotNegative(&errs, "max-cool", c.MaxCool)
 	return errors.Join(errs...)
 }
 
 // validTargets returns every problem of the targets.
 func validTargets(targets []Target) error {
-	var errs []error
-	if n := len(targets); n == 0 || n > MaxTargets {
-		errs = append(errs, fmt.Errorf("targets: %d is not between 1 and %d", n, MaxTargets))
-	}
+	var errs validate.Problems
+	n := len(targets)
+	errs.Check(n > 0 && n <= MaxTargets, "targets: %d is not between 1 and %d", n, MaxTargets)
 	seen := make(map[string]bool, len(targets))
 	for i, t := range targets {
 		switch {
 		case t.Name == "":
-			errs = append(errs, fmt.Errorf("target %d: name: is empty: give each target a unique name", i))
+			errs.Add("target %d: name: is empty: give each target a unique name", i)
 		case seen[t.Name]:
-			errs = append(errs, fmt.Errorf("target %q: name: is used twice: give each target a unique name", t.Name))
+			errs.Add("target %q: name: is used twice: give each target a unique name", t.Name)
 		}
 		seen[t.Name] = true
-		if t.Weight < 0 {
-			errs = append(errs, fmt.Errorf("target %q: weight: %d is negative", t.Name, t.Weight))
-		}
+		errs.Check(t.Weight >= 0, "target %q: weight: %d is negative", t.Name, t.Weight)
 	}
 	return errors.Join(errs...)
 }

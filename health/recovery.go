@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // RecoveryConfig configures a [Recovery]. It is comparable plain data, and its
@@ -43,26 +44,15 @@ func (c RecoveryConfig) withDefaults() RecoveryConfig {
 // Validate reports everything that is wrong with the configuration, each problem
 // with its field's name.
 func (c RecoveryConfig) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Cost < 0 {
-		bad("cost: %v is negative", c.Cost)
-	}
+	var errs validate.Problems
+	validate.NotNegative(&errs, "cost", c.Cost)
 	if c.Backoff == (backoff.Schedule{}) {
 		return errors.Join(errs...)
 	}
-	if err := c.Backoff.Validate(); err != nil {
-		bad("backoff: %w", err)
-	}
-	if c.Backoff.Kind != backoff.Exponential {
-		bad("backoff: kind: is %v, want exponential", c.Backoff.Kind)
-	}
-	if c.Backoff.Cap == 0 {
-		bad("backoff: cap: must be above zero")
-	}
-	if c.Backoff.MaxDoublings != 0 {
-		bad("backoff: max-doublings: not supported here: use cap")
-	}
+	errs.Field("backoff", c.Backoff.Validate())
+	errs.Check(c.Backoff.Kind == backoff.Exponential, "backoff: kind: is %v, want exponential", c.Backoff.Kind)
+	errs.Check(c.Backoff.Cap != 0, "backoff: cap: must be above zero")
+	errs.Check(c.Backoff.MaxDoublings == 0, "backoff: max-doublings: not supported here: use cap")
 	return errors.Join(errs...)
 }
 

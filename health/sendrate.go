@@ -203,10 +203,8 @@ func (r *SendRate) Wait(ctx context.Context) error {
 	case wait == 0:
 		return nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil
 	case <-ctx.Done():
 		r.returnSlot()

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // AdaptiveConfig configures an [Adaptive] limit.
@@ -36,20 +36,13 @@ func (c AdaptiveConfig) withDefaults() AdaptiveConfig {
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c AdaptiveConfig) Validate() error {
-	errs := []error{c.concurrency().Validate()}
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	switch {
-	case c.Min < 0:
-		bad("min: %d is negative", c.Min)
-	case c.Min > c.Max:
-		bad("min: %d is above max %d", c.Min, c.Max)
-	}
-	if c.Initial != 0 && (c.Initial < max(c.Min, 1) || c.Initial > c.Max) {
-		bad("initial: %d is not between min %d and max %d", c.Initial, max(c.Min, 1), c.Max)
-	}
-	if c.Probe < 0 {
-		bad("probe: %v is negative", c.Probe)
-	}
+	errs := validate.Problems{c.concurrency().Validate()}
+	validate.NotNegative(&errs, "min", c.Min)
+	errs.Check(c.Min < 0 || c.Min <= c.Max, "min: %d is above max %d", c.Min, c.Max)
+	least := max(c.Min, 1)
+	errs.Check(c.Initial == 0 || c.Initial >= least && c.Initial <= c.Max,
+		"initial: %d is not between min %d and max %d", c.Initial, least, c.Max)
+	validate.NotNegative(&errs, "probe", c.Probe)
 	return errors.Join(errs...)
 }
 

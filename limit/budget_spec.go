@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tideover/tideover/internal/decimal"
+	"github.com/tideover/tideover/internal/enum"
 )
 
 // BudgetKind is the rule by which a budget grants retries.
@@ -23,12 +24,7 @@ const (
 var budgetNames = [...]string{"none", "refund", "ratio", "bucket"}
 
 // String returns the kind's name in the text form of a policy.
-func (k BudgetKind) String() string {
-	if int(k) < len(budgetNames) {
-		return budgetNames[k]
-	}
-	return fmt.Sprintf("budget(%d)", uint8(k))
-}
+func (k BudgetKind) String() string { return enum.Name(budgetNames[:], k, "budget") }
 
 // BudgetSpec says which retries a budget grants: the value of the key "budget"
 // of a policy. It is comparable, and its zero value grants every retry. Fields

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // ConcurrencyConfig says how many calls may run at once and how many callers
@@ -28,13 +29,9 @@ const (
 // Validate reports everything that is wrong with the configuration, each
 // problem with its field's name.
 func (c ConcurrencyConfig) Validate() error {
-	errs := []error{validMax(c.Max)}
-	if c.Queue < 0 {
-		errs = append(errs, fmt.Errorf("queue: %d is negative", c.Queue))
-	}
-	if c.Aging < 0 {
-		errs = append(errs, fmt.Errorf("aging: %v is negative", c.Aging))
-	}
+	errs := validate.Problems{validMax(c.Max)}
+	validate.NotNegative(&errs, "queue", c.Queue)
+	validate.NotNegative(&errs, "aging", c.Aging)
 	return errors.Join(errs...)
 }
 

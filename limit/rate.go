@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 // RateConfig configures a [Rate].
@@ -26,18 +27,14 @@ const maxRefill = 1 << 61
 // problem with its field's name.
 func (c RateConfig) Validate() error {
 	err := c.Rate.Validate()
-	errs := []error{err}
-	switch {
-	case c.Burst < 0:
-		errs = append(errs, fmt.Errorf("burst: %d is negative", c.Burst))
-	case err == nil && int64(c.Burst) > maxRefill/newTicks(c.Rate).step:
-		errs = append(errs, fmt.Errorf("burst: %d at %v takes more than 36 years to fill up", c.Burst, c.Rate))
+	errs := validate.Problems{err}
+	validate.NotNegative(&errs, "burst", c.Burst)
+	if err == nil && int64(c.Burst) > maxRefill/newTicks(c.Rate).step {
+		errs.Add("burst: %d at %v takes more than 36 years to fill up", c.Burst, c.Rate)
 	}
-	switch {
-	case c.MaxWait < 0:
-		errs = append(errs, fmt.Errorf("max-wait: %v is negative", c.MaxWait))
-	case c.MaxWait > maxPer:
-		errs = append(errs, fmt.Errorf("max-wait: %v is above %v", c.MaxWait, maxPer))
+	validate.NotNegative(&errs, "max-wait", c.MaxWait)
+	if c.MaxWait > maxPer {
+		errs.Add("max-wait: %v is above %v", c.MaxWait, maxPer)
 	}
 	return errors.Join(errs...)
 }
@@ -140,10 +137,8 @@ func (r *Rate) Wait(ctx context.Context) error {
 	case wait == 0:
 		return nil
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 		return nil
 	case <-ctx.Done():
 		r.returnSlot(full)

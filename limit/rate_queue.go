@@ -84,11 +84,9 @@ func (q *RateQueue) Wait(ctx context.Context) error {
 	if err != nil || w == nil {
 		return err
 	}
-	limit := time.NewTimer(within)
-	defer limit.Stop()
 	select {
 	case <-w.ready:
-	case <-limit.C:
+	case <-time.After(within):
 	case <-ctx.Done():
 	}
 	q.removeWaiter(w)
