@@ -3,6 +3,8 @@ package retry
 import (
 	"errors"
 	"time"
+
+	"github.com/tideover/tideover/internal/enum"
 )
 
 // Class is the class of a failure. It decides whether and how to retry.
@@ -20,7 +22,7 @@ const (
 var classNames = [...]string{"transient", "throttled", "permanent", "canceled", "stuck"}
 
 // String returns the class's name.
-func (c Class) String() string { return name(classNames[:], c) }
+func (c Class) String() string { return enum.Name(classNames[:], c, "retry.Class") }
 
 // Outcome describes a failed attempt to the policy. The zero Outcome is a
 // transient failure.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/clock"
+	"github.com/tideover/tideover/internal/enum"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -49,7 +50,7 @@ const (
 var sourceNames = [...]string{"policy", "server", "schedule", "handler", "human", "engine"}
 
 // String returns the source's name.
-func (s Source) String() string { return name(sourceNames[:], s) }
+func (s Source) String() string { return enum.Name(sourceNames[:], s, "retry.Source") }
 
 // Decide returns what follows a failed attempt. It is a pure function, without
 // clock, sleep or I/O. Calls in a process, wrapped commands, stored tasks and the

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/enum"
 	"github.com/tideover/tideover/internal/textfmt"
 )
 
@@ -267,31 +268,13 @@ var reasonTexts = [...]string{
 }
 
 // String returns the reason's name, as used in events.
-func (r Reason) String() string { return name(reasonNames[:], r) }
+func (r Reason) String() string { return enum.Name(reasonNames[:], r, "retry.Reason") }
 
 // Error returns the reason as text for a message.
-func (r Reason) Error() string { return name(reasonTexts[:], r) }
+func (r Reason) Error() string { return enum.Name(reasonTexts[:], r, "retry.Reason") }
 
 // ParseReason returns the reason that has the name; see [Reason.String].
 func ParseReason(name string) (r Reason, ok bool) {
-	r, ok = valueOf[Reason](reasonNames[:], name)
+	r, ok = enum.Parse[Reason](reasonNames[:], name)
 	return r, ok && r != 0
-}
-
-// name returns names[n], or the type and the number if n has no name.
-func name[T ~uint8](names []string, n T) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("%T(%d)", n, uint8(n))
-}
-
-// valueOf returns the index of the name s in names, and false if it is not there.
-func valueOf[T ~uint8](names []string, s string) (T, bool) {
-	for i, n := range names {
-		if n == s {
-			return T(i), true
-		}
-	}
-	return 0, false
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/enum"
 )
 
 // EventKind is the kind of an [Event].
@@ -46,7 +47,7 @@ var eventNames = [...]string{
 }
 
 // String returns the kind's name, as used in JSON.
-func (k EventKind) String() string { return name(eventNames[:], k) }
+func (k EventKind) String() string { return enum.Name(eventNames[:], k, "retry.EventKind") }
 
 // Event is something that happened to a call. All runners emit this type; logs,
 // metrics, pages and notifications are made from it. Fields that do not apply to a
@@ -121,9 +122,9 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &w); err != nil {
 		return err
 	}
-	kind, ok1 := valueOf[EventKind](eventNames[:], w.Kind)
-	reason, ok2 := valueOf[Reason](reasonNames[:], w.Reason)
-	by, ok3 := valueOf[Source](sourceNames[:], w.By)
+	kind, ok1 := enum.Parse[EventKind](eventNames[:], w.Kind)
+	reason, ok2 := enum.Parse[Reason](reasonNames[:], w.Reason)
+	by, ok3 := enum.Parse[Source](sourceNames[:], w.By)
 	if !ok1 || !ok2 || !ok3 && w.By != "" || kind == 0 {
 		return fmt.Errorf("event: unknown kind %q, reason %q or delay_by %q", w.Kind, w.Reason, w.By)
 	}

@@ -199,12 +199,10 @@ func (x *race[T]) tell(k EventKind, err error) {
 
 // within reports whether done is closed before the time is up.
 func within(d time.Duration, done <-chan struct{}) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-done:
 		return true
-	case <-t.C:
+	case <-time.After(d):
 		return false
 	}
 }

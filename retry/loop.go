@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/option"
 )
 
 // again continues a call whose first attempt was made outside of the runner and
@@ -291,7 +292,7 @@ func (r *Review) Decide(o Outcome) Decision {
 // canceled, whose attempt is stuck, or whose outcome is [Outcome].Final. If the review
 // panics, the policy's decision holds, and the observers get a [HookFailed].
 func WithReview(review func(context.Context, Review) Decision) Option {
-	return given(review != nil, "WithReview", func(s *settings) { s.review = review })
+	return option.Given(review != nil, "WithReview", func(s *settings) { s.review = review })
 }
 
 // reviewed returns the decision of the review, restricted by the limits that a review

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/option"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -16,21 +17,9 @@ import (
 // breaker, a logger or a hook.
 type Option func(*settings) error
 
-// given returns an option that calls set, or an error about the option called name if
-// its value is not present.
-func given(present bool, name string, set func(*settings)) Option {
-	return func(s *settings) error {
-		if !present {
-			return errors.New(name + ": nil")
-		}
-		set(s)
-		return nil
-	}
-}
-
 // WithName names the runner in errors, events and logs.
 func WithName(name string) Option {
-	return given(true, "WithName", func(s *settings) { s.name = name })
+	return option.Given(true, "WithName", func(s *settings) { s.name = name })
 }
 
 // WithBreaker puts every attempt behind the breaker. A failed attempt counts
@@ -38,59 +27,59 @@ func WithName(name string) Option {
 // answered. A cancellation by the caller does not count. The runner gives up at
 // once if the breaker would still be open at the end of the wait.
 func WithBreaker(b *breaker.Breaker) Option {
-	return given(b != nil, "WithBreaker", func(s *settings) { s.breaker = b })
+	return option.Given(b != nil, "WithBreaker", func(s *settings) { s.breaker = b })
 }
 
 // WithBudget sets a budget that several runners share. Without this option, each
 // runner whose policy has a budget gets a budget of its own.
 func WithBudget(b *limit.Budget) Option {
-	return given(b != nil, "WithBudget", func(s *settings) { s.budget = b })
+	return option.Given(b != nil, "WithBudget", func(s *settings) { s.budget = b })
 }
 
 // WithConcurrency makes every attempt wait for a free place in the limit, in the
 // order of the priority that the context carries. An attempt that the limit rejects
 // ends the call.
 func WithConcurrency(c *limit.Concurrency) Option {
-	return given(c != nil, "WithConcurrency", func(s *settings) { s.concurrency = c })
+	return option.Given(c != nil, "WithConcurrency", func(s *settings) { s.concurrency = c })
 }
 
 // WithAdaptive is [WithConcurrency] with a limit that adapts to the load that the
 // other side can take.
 func WithAdaptive(a *limit.Adaptive) Option {
-	return given(a != nil, "WithAdaptive", func(s *settings) { s.adaptive = a })
+	return option.Given(a != nil, "WithAdaptive", func(s *settings) { s.adaptive = a })
 }
 
 // WithRate makes every attempt wait for the rate limit. If an attempt would have to
 // wait past the context's deadline, the call ends.
 func WithRate(r *limit.Rate) Option {
-	return given(r != nil, "WithRate", func(s *settings) { s.rate = r })
+	return option.Given(r != nil, "WithRate", func(s *settings) { s.rate = r })
 }
 
 // WithClassifier sets the function that classifies failures, instead of [OutcomeOf].
 // The runner does not call it once the caller has canceled the call.
 func WithClassifier(classify func(error) Outcome) Option {
-	return given(classify != nil, "WithClassifier", func(s *settings) { s.classify = classify })
+	return option.Given(classify != nil, "WithClassifier", func(s *settings) { s.classify = classify })
 }
 
 // WithSchedule sets a function that computes the delays, instead of the policy's
 // schedule. The policy's cap applies to them. If the function returns 0, the policy
 // computes the delay. The function is not called if the server states a delay.
 func WithSchedule(delay func(State, Outcome) time.Duration) Option {
-	return given(delay != nil, "WithSchedule", func(s *settings) { s.schedule = delay })
+	return option.Given(delay != nil, "WithSchedule", func(s *settings) { s.schedule = delay })
 }
 
 // WithOnRetry sets a hook that the runner calls before each wait, with an event of
 // kind [Waiting]. If the hook fails or panics, the observers get an event of kind
 // [HookFailed]; the call goes on. A runner can have several hooks.
 func WithOnRetry(hook func(context.Context, Event) error) Option {
-	return given(hook != nil, "WithOnRetry", func(s *settings) { s.onRetry = append(s.onRetry, hook) })
+	return option.Given(hook != nil, "WithOnRetry", func(s *settings) { s.onRetry = append(s.onRetry, hook) })
 }
 
 // WithObserver passes all events of all calls to the function. The events of one
 // call come in order, on the goroutine of that call. A runner can have several
 // observers.
 func WithObserver(observe func(Event)) Option {
-	return given(observe != nil, "WithObserver", func(s *settings) {
+	return option.Given(observe != nil, "WithObserver", func(s *settings) {
 		s.observers, s.chatty = append(s.observers, observe), true
 	})
 }
@@ -98,7 +87,7 @@ func WithObserver(observe func(Event)) Option {
 // WithTroubleObserver is [WithObserver] without the events of calls that succeed at
 // the first attempt. Such a call costs next to nothing.
 func WithTroubleObserver(observe func(Event)) Option {
-	return given(observe != nil, "WithTroubleObserver", func(s *settings) {
+	return option.Given(observe != nil, "WithTroubleObserver", func(s *settings) {
 		s.observers = append(s.observers, func(e Event) {
 			if !smooth(e.Kind, e.Attempt) {
 				observe(e)
@@ -110,13 +99,13 @@ func WithTroubleObserver(observe func(Event)) Option {
 // WithLogger logs one line for each retry, with the attempt, the delay, the source
 // of the delay and the error, and one line when the runner gives up.
 func WithLogger(l *slog.Logger) Option {
-	return given(l != nil, "WithLogger", func(s *settings) { s.observers = append(s.observers, logTo(l)) })
+	return option.Given(l != nil, "WithLogger", func(s *settings) { s.observers = append(s.observers, logTo(l)) })
 }
 
 // WithRand sets the source of random numbers for all delays. The function must be
 // safe for concurrent use.
 func WithRand(random func() uint64) Option {
-	return given(random != nil, "WithRand", func(s *settings) { s.random = random })
+	return option.Given(random != nil, "WithRand", func(s *settings) { s.random = random })
 }
 
 // WithSeed makes the random part of all delays reproducible.
@@ -144,15 +133,8 @@ func WithGrace(d time.Duration) Option {
 
 func apply(opts []Option) (settings, error) {
 	var s settings
-	var errs []error
-	for _, o := range opts {
-		if o == nil {
-			errs = append(errs, errors.New("option: nil"))
-			continue
-		}
-		errs = append(errs, o(&s))
-	}
-	return s, errors.Join(errs...)
+	err := option.Apply(&s, opts)
+	return s, err
 }
 
 // logTo returns an observer that logs retries, failed hooks, stuck attempts and the

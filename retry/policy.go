@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/backoff"
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/limit"
 )
 
@@ -40,31 +41,16 @@ type Policy struct {
 
 // Validate returns all problems of the policy, each with the name of its key.
 func (p Policy) Validate() error {
-	errs := []error{p.Schedule.Validate()}
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if p.Attempts < Unlimited {
-		bad("attempts: %d is negative", p.Attempts)
-	}
-	for _, f := range []struct {
-		key string
-		d   time.Duration
-	}{
-		{"attempt-timeout", p.AttemptTimeout},
-		{"total-timeout", p.TotalTimeout},
-		{"throttle-base", p.ThrottleBase},
-		{"server-wait", p.ServerWait},
-		{"server-slack", p.ServerSlack},
-		{"reset-after", p.ResetAfter},
-	} {
-		if f.d < 0 {
-			bad("%s: %v is negative", f.key, f.d)
-		}
-	}
-	if p.Cap > 0 && p.ThrottleBase > p.Cap {
-		bad("throttle-base: %v is above cap %v", p.ThrottleBase, p.Cap)
-	}
-	errs = append(errs, p.Budget.Validate(), p.Hedge.Validate())
-	return errors.Join(errs...)
+	errs := validate.Problems{p.Schedule.Validate()}
+	errs.Check(p.Attempts >= Unlimited, "attempts: %d is negative", p.Attempts)
+	validate.NotNegative(&errs, "attempt-timeout", p.AttemptTimeout)
+	validate.NotNegative(&errs, "total-timeout", p.TotalTimeout)
+	validate.NotNegative(&errs, "throttle-base", p.ThrottleBase)
+	validate.NotNegative(&errs, "server-wait", p.ServerWait)
+	validate.NotNegative(&errs, "server-slack", p.ServerSlack)
+	validate.NotNegative(&errs, "reset-after", p.ResetAfter)
+	errs.Check(p.Cap <= 0 || p.ThrottleBase <= p.Cap, "throttle-base: %v is above cap %v", p.ThrottleBase, p.Cap)
+	return errors.Join(append(errs, p.Budget.Validate(), p.Hedge.Validate())...)
 }
 
 // Retries returns how many retries the policy allows, Unlimited for no limit.
