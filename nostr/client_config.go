@@ -3,13 +3,13 @@ package nostr
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -105,14 +105,10 @@ func newHTTPClient() *http.Client {
 // check returns the relays, or every problem of the configuration.
 func (c *ClientConfig) check() ([]address, error) {
 	list, err := parseRelays(c.Relays)
-	errs := []error{err, checkPace("reconnect", c.Reconnect), checkPace("resend", c.Resend)}
-	if c.Outbox < 0 {
-		errs = append(errs, fmt.Errorf("outbox: %d is negative", c.Outbox))
-	}
+	errs := validate.Problems{err, checkPace("reconnect", c.Reconnect), checkPace("resend", c.Resend)}
+	validate.NotNegative(&errs, "outbox", c.Outbox)
 	for _, f := range c.durations() {
-		if *f.value < 0 {
-			errs = append(errs, fmt.Errorf("%s: %v is negative", f.name, *f.value))
-		}
+		validate.NotNegative(&errs, f.name, *f.value)
 	}
 	return list, errors.Join(errs...)
 }
@@ -124,10 +120,8 @@ type address struct {
 }
 
 func parseRelays(relays []string) ([]address, error) {
-	var errs []error
-	if len(relays) == 0 {
-		errs = append(errs, errors.New("relays: the list is empty: add at least one ws:// or wss:// address"))
-	}
+	var errs validate.Problems
+	errs.Check(len(relays) > 0, "relays: the list is empty: add at least one ws:// or wss:// address")
 	list := make([]address, 0, len(relays))
 	first := map[string]int{}
 	for i, text := range relays {
@@ -135,9 +129,9 @@ func parseRelays(relays []string) ([]address, error) {
 		at, twice := first[a.name]
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("relays[%d]: %w", i, err))
+			errs.Add("relays[%d]: %w", i, err)
 		case twice:
-			errs = append(errs, fmt.Errorf("relays[%d]: the same as relays[%d]", i, at))
+			errs.Add("relays[%d]: the same as relays[%d]", i, at)
 		default:
 			first[a.name] = i
 			list = append(list, a)

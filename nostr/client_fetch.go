@@ -78,9 +78,7 @@ func (a *fetchResult) wait(ctx context.Context, grace time.Duration) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		timer := time.NewTimer(grace)
-		defer timer.Stop()
-		over = timer.C
+		over = time.After(grace)
 	}
 	select {
 	case <-a.done:

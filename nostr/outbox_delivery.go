@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/tideover/tideover/internal/enum"
 )
 
 // State is the state of an event at a relay.
@@ -20,11 +22,7 @@ const (
 
 // String returns the state's name.
 func (s State) String() string {
-	names := [...]string{"pending", "acknowledged", "refused", "dropped"}
-	if int(s) < len(names) {
-		return names[s]
-	}
-	return fmt.Sprintf("State(%d)", uint8(s))
+	return enum.Name([]string{"pending", "acknowledged", "refused", "dropped"}, s, "State")
 }
 
 // RefusedError is the error of an event that a relay refused for good.

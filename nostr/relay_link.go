@@ -117,13 +117,12 @@ func (r relayLink) send(ctx context.Context, conn *websocket.Conn, frame []byte)
 
 // ping detects links that are dead.
 func (r relayLink) ping(ctx context.Context, conn *websocket.Conn) error {
-	tick := time.NewTicker(r.cfg.PingEvery)
-	defer tick.Stop()
+	tick := time.Tick(r.cfg.PingEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-tick.C:
+		case <-tick:
 		}
 		wait, cancel := context.WithTimeout(ctx, r.cfg.PingTimeout)
 		err := conn.Ping(wait)
@@ -139,9 +138,7 @@ func (r relayLink) ping(ctx context.Context, conn *websocket.Conn) error {
 func (r relayLink) sleep(ctx context.Context, next time.Time) error {
 	var after <-chan time.Time
 	if !next.IsZero() {
-		timer := time.NewTimer(time.Until(next))
-		defer timer.Stop()
-		after = timer.C
+		after = time.After(time.Until(next))
 	}
 	select {
 	case <-ctx.Done():

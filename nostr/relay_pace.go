@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -45,16 +46,12 @@ func (p *pace) reset() { p.state = retry.State{} }
 
 // checkPace reports the settings of a policy that a pace cannot use.
 func checkPace(name string, p retry.Policy) error {
-	errs := []error{
+	errs := validate.Problems{
 		p.Validate(),
 		p.Refuse("a relay client", "attempt-timeout", "total-timeout", "server-wait", "server-slack", "budget", "hedge"),
 	}
-	if p.Attempts != retry.Unlimited {
-		errs = append(errs, errors.New("attempts: want unlimited: a relay is retried for ever"))
-	}
-	if p.Base <= 0 {
-		errs = append(errs, errors.New("base: want a delay above zero: a relay is never retried without a pause"))
-	}
+	errs.Check(p.Attempts == retry.Unlimited, "attempts: want unlimited: a relay is retried for ever")
+	errs.Check(p.Base > 0, "base: want a delay above zero: a relay is never retried without a pause")
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -52,15 +52,13 @@ func (j *job) attempt(ctx context.Context) (Result, error) {
 	default:
 	}
 	grace := j.runner.cfg.Grace
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case v := <-done:
 		if v.err == nil {
 			j.runner.count(countLate)
 		}
 		return Result{}, errors.Join(ctx.Err(), v.err)
-	case <-timer.C:
+	case <-time.After(grace):
 		j.abandon(done)
 		return Result{}, &stuckError{grace, ctx.Err()}
 	}

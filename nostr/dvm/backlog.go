@@ -44,8 +44,7 @@ func (p *Provider) collectBatch(ctx context.Context) (batch []candidate) {
 	case c := <-p.backlog:
 		batch = append(batch, c)
 	}
-	timer := time.NewTimer(batchWait)
-	defer timer.Stop()
+	over := time.After(batchWait)
 	for len(batch) < batchSize {
 		select {
 		case <-ctx.Done():
@@ -53,7 +52,7 @@ func (p *Provider) collectBatch(ctx context.Context) (batch []candidate) {
 		case c := <-p.backlog:
 			batch = append(batch, c)
 			continue
-		case <-timer.C:
+		case <-over:
 		}
 		break
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/nostr"
 )
@@ -39,31 +40,21 @@ func (c GateConfig) withDefaults() GateConfig {
 
 // Validate reports everything that is wrong with the configuration.
 func (c GateConfig) Validate() error {
-	var errs []error
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if len(c.Kinds) == 0 {
-		bad("kinds: the list is empty: add at least one")
-	}
+	var errs validate.Problems
+	errs.Check(len(c.Kinds) > 0, "kinds: the list is empty: add at least one")
 	for _, k := range c.Kinds {
-		if k < minKind || k > maxKind {
-			bad("kinds: %d is not 5000 to 5999", k)
-		}
+		errs.Check(k >= minKind && k <= maxKind, "kinds: %d is not 5000 to 5999", k)
 	}
-	if _, ok := parseID(c.Key); !ok {
-		bad("key: want a public key of 64 hex digits")
-	}
+	_, ok := parseID(c.Key)
+	errs.Check(ok, "key: want a public key of 64 hex digits")
 	for i, k := range c.Customers {
-		if _, ok := parseID(k); !ok {
-			bad("customers[%d]: want a public key of 64 hex digits", i)
-		}
+		_, ok := parseID(k)
+		errs.Check(ok, "customers[%d]: want a public key of 64 hex digits", i)
 	}
 	d := c.withDefaults()
-	if d.MaxAge < 0 || d.MaxAhead < 0 || d.SeenMost < 0 {
-		bad("max-age, max-ahead, seen-most: one is negative")
-	}
-	if d.SeenFor < d.MaxAge+d.MaxAhead {
-		bad("seen-for: %v is less than max-age plus max-ahead, so that a job could run twice: raise it", d.SeenFor)
-	}
+	errs.Check(d.MaxAge >= 0 && d.MaxAhead >= 0 && d.SeenMost >= 0, "max-age, max-ahead, seen-most: one is negative")
+	errs.Check(d.SeenFor >= d.MaxAge+d.MaxAhead,
+		"seen-for: %v is less than max-age plus max-ahead, so that a job could run twice: raise it", d.SeenFor)
 	return errors.Join(append(errs, limit.RateConfig{Rate: d.Rate, Burst: d.Burst}.Validate())...)
 }
 

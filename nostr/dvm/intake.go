@@ -21,12 +21,10 @@ func (p *Provider) Handle(relay string, e *nostr.Event) error {
 		return err
 	default:
 	}
-	timer := time.NewTimer(enqueueTimeout)
-	defer timer.Stop()
 	select {
 	case p.queue <- a:
 	case <-p.done:
-	case <-timer.C:
+	case <-time.After(enqueueTimeout):
 		p.countVerdict(Dropped)
 	}
 	return err

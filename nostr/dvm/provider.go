@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/nostr"
 )
@@ -148,18 +149,12 @@ func NewProvider(cfg Config) (*Provider, error) {
 }
 
 func (c *Config) validate() error {
-	errs := []error{c.Gate.Validate()}
+	errs := validate.Problems{c.Gate.Validate()}
 	for kind, rules := range c.Kinds {
-		if err := rules.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("kinds[%d]: %w", kind, err))
-		}
+		errs.Field(fmt.Sprintf("kinds[%d]", kind), rules.Validate())
 	}
-	if c.Link == nil {
-		errs = append(errs, errors.New("link: nil"))
-	}
-	if c.Jobs == nil {
-		errs = append(errs, errors.New("jobs: nil"))
-	}
+	errs.Check(c.Link != nil, "link: nil")
+	errs.Check(c.Jobs != nil, "jobs: nil")
 	return errors.Join(errs...)
 }
 

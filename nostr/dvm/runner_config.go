@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/nostr"
 	"github.com/tideover/tideover/retry"
 )
@@ -72,27 +72,17 @@ func (c RunnerConfig) withDefaults() RunnerConfig {
 }
 
 func (c *RunnerConfig) validate() error {
-	errs := []error{
+	errs := validate.Problems{
 		c.Policy.Validate(), c.Policy.Refuse("a job of a dvm.Runner", "attempt-timeout", "total-timeout", "reset-after", "hedge"),
 	}
-	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if n := c.Policy.Attempts; n > maxAttempts || n == retry.Unlimited {
-		bad("attempts: want at most %d, because each is published to relays", maxAttempts)
-	}
-	if c.Link == nil {
-		bad("link: nil")
-	}
-	if c.Handler == nil {
-		bad("handler: nil")
-	}
-	if c.Key.IsZero() {
-		bad("key: is missing: set a secret key")
-	}
-	if c.Scope > Total {
-		bad("scope: %d is unknown: use PerAttempt or Total", c.Scope)
-	}
-	if c.MaxTotal < 0 || c.Grace < 0 || c.Workers < 0 || c.Queue < 0 {
-		bad("max-total, grace, workers, queue: one is negative")
-	}
+	n := c.Policy.Attempts
+	errs.Check(n <= maxAttempts && n != retry.Unlimited,
+		"attempts: want at most %d, because each is published to relays", maxAttempts)
+	errs.Check(c.Link != nil, "link: nil")
+	errs.Check(c.Handler != nil, "handler: nil")
+	errs.Check(!c.Key.IsZero(), "key: is missing: set a secret key")
+	errs.Check(c.Scope <= Total, "scope: %d is unknown: use PerAttempt or Total", c.Scope)
+	errs.Check(c.MaxTotal >= 0 && c.Grace >= 0 && c.Workers >= 0 && c.Queue >= 0,
+		"max-total, grace, workers, queue: one is negative")
 	return errors.Join(errs...)
 }

@@ -32,8 +32,7 @@ func (p *Provider) signalChange() {
 
 // watchWithdrawals subscribes to withdrawals of the active jobs.
 func (p *Provider) watchWithdrawals(ctx context.Context) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
+	tick := time.Tick(watchEvery)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -47,7 +46,7 @@ func (p *Provider) watchWithdrawals(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-p.changed:
-		case <-ticker.C:
+		case <-tick:
 		}
 		timer.Reset(watchWait)
 	}
