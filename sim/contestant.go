@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/breaker"
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/limit"
 	"github.com/tideover/tideover/retry"
 )
@@ -39,14 +40,10 @@ type Contestant struct {
 // Validate reports everything that is wrong with the contestant, each problem
 // with its field's name.
 func (c Contestant) Validate() error {
-	errs := []error{c.Policy.Validate(), c.Policy.Refuse("the simulator", "reset-after")}
-	if c.Name == "" {
-		errs = append(errs, errors.New("name: is empty"))
-	}
+	errs := validate.Problems{c.Policy.Validate(), c.Policy.Refuse("the simulator", "reset-after")}
+	errs.Check(c.Name != "", "name: is empty")
 	if c.Breaker != nil {
-		if err := c.Breaker.Validate(); err != nil {
-			errs = append(errs, fmt.Errorf("breaker: %w", err))
-		}
+		errs.Field("breaker", c.Breaker.Validate())
 	}
 	return errors.Join(errs...)
 }

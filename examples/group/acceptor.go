@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tideover/tideover/internal/paxos"
+	"github.com/tideover/tideover/internal/validate"
 )
 
 const verbAcceptor = "acceptor"
@@ -29,15 +30,12 @@ func acceptorMain(ctx context.Context, args []string, in io.Reader, stdout, stde
 	if err := flags.Parse(args); err != nil {
 		return errors.Join(errUsage, err)
 	}
-	var errs []error
-	if *id < 0 || *id >= paxos.MaxAcceptors {
-		errs = append(errs, fmt.Errorf("acceptor: -id: %d is not between 0 and %d", *id, paxos.MaxAcceptors-1))
-	}
-	if *dir == "" {
-		errs = append(errs, errors.New("acceptor: -dir: missing: give a folder"))
-	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	var errs validate.Problems
+	errs.Check(*id >= 0 && *id < paxos.MaxAcceptors,
+		"acceptor: -id: %d is not between 0 and %d", *id, paxos.MaxAcceptors-1)
+	errs.Check(*dir != "", "acceptor: -dir: missing: give a folder")
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", *listen)
 	if err != nil {

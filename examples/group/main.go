@@ -21,6 +21,7 @@ import (
 	"syscall"
 
 	"github.com/tideover/tideover/contend"
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/retry"
 )
 
@@ -116,13 +117,9 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 
 // validate returns every problem of the flags.
 func (d *demo) validate() error {
-	errs := []error{validateContend(d.Contend)}
-	if d.Devices < 1 || d.Devices > 50 {
-		errs = append(errs, fmt.Errorf("-devices: %d is not between 1 and 50", d.Devices))
-	}
-	if d.Acceptors < 3 || d.Acceptors > 9 {
-		errs = append(errs, fmt.Errorf("-acceptors: %d is not between 3 and 9", d.Acceptors))
-	}
+	errs := validate.Problems{validateContend(d.Contend)}
+	errs.Check(d.Devices >= 1 && d.Devices <= 50, "-devices: %d is not between 1 and 50", d.Devices)
+	errs.Check(d.Acceptors >= 3 && d.Acceptors <= 9, "-acceptors: %d is not between 3 and 9", d.Acceptors)
 	return errors.Join(errs...)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -62,33 +63,33 @@ type Outcome struct {
 // Validate reports everything that is wrong with the request, each problem with
 // its field's name.
 func (r Request) Validate() error {
-	var p problems
-	p.check(len(r.Cases) > 0, "cases: the list is empty: add at least one")
+	var p validate.Problems
+	p.Check(len(r.Cases) > 0, "cases: the list is empty: add at least one")
 	writers, asked := 0, false
 	names := map[string]bool{}
 	for i, c := range r.Cases {
 		err := c.Validate()
-		p.check(err == nil, "cases[%d]: %w", i, err)
+		p.Check(err == nil, "cases[%d]: %w", i, err)
 		if c.Scenario.Writers != nil || c.Scenario.Group != nil {
 			writers++
 		}
-		p.check(!names[c.Scenario.Name], "cases[%d]: there is a scenario %q already", i, c.Scenario.Name)
+		p.Check(!names[c.Scenario.Name], "cases[%d]: there is a scenario %q already", i, c.Scenario.Name)
 		names[c.Scenario.Name] = true
 		asked = asked || c.Goal != (Goal{})
 	}
-	p.check(writers == 0 || writers == len(r.Cases), "cases: some have writers and some have services: make a request for each kind")
-	p.check(len(r.Cases) == 0 || asked, "goal: there is none: set success, p99, amplification or recovery")
-	p.check(r.Deadline >= 0 && r.Deadline <= 24*time.Hour, "deadline: %v is not between 0 and a day", r.Deadline)
+	p.Check(writers == 0 || writers == len(r.Cases), "cases: some have writers and some have services: make a request for each kind")
+	p.Check(len(r.Cases) == 0 || asked, "goal: there is none: set success, p99, amplification or recovery")
+	p.Check(r.Deadline >= 0 && r.Deadline <= 24*time.Hour, "deadline: %v is not between 0 and a day", r.Deadline)
 	return errors.Join(p...)
 }
 
 // Validate reports everything that is wrong with the case, each problem with its
 // field's name.
 func (c Case) Validate() error {
-	p := problems{c.Scenario.Validate(), c.Goal.Validate()}
+	p := validate.Problems{c.Scenario.Validate(), c.Goal.Validate()}
 	ends := slices.ContainsFunc(c.Scenario.Failures, func(f sim.Failure) bool { return f.Until > 0 })
-	p.check(c.Goal.Recovery <= 0 || ends, "recovery: scenario %q has no failure that ends, so there is nothing to recover from", c.Scenario.Name)
-	p.check(c.Goal.P99 <= 0 || c.Scenario.Writers == nil && c.Scenario.Group == nil, "p99: not available for writers: leave it out")
+	p.Check(c.Goal.Recovery <= 0 || ends, "recovery: scenario %q has no failure that ends, so there is nothing to recover from", c.Scenario.Name)
+	p.Check(c.Goal.P99 <= 0 || c.Scenario.Writers == nil && c.Scenario.Group == nil, "p99: not available for writers: leave it out")
 	return errors.Join(p...)
 }
 

@@ -2,11 +2,11 @@ package advise
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -21,23 +21,13 @@ type Goal struct {
 // Validate reports everything that is wrong with the goal, each problem with its
 // field's name.
 func (g Goal) Validate() error {
-	var p problems
-	p.check(g.Success >= 0 && g.Success < 1, "success: %v is not a share below 1", g.Success)
-	p.check(g.P99 >= 0, "p99: %v is negative", g.P99)
-	p.check(g.Amplification == 0 || g.Amplification >= 1, "amplification: %v is below 1, but every call makes at least one attempt", g.Amplification)
-	p.check(!math.IsInf(g.Amplification, 1), "amplification: infinite: leave it out for no limit")
-	p.check(g.Recovery >= 0, "recovery: %v is negative", g.Recovery)
+	var p validate.Problems
+	p.Check(g.Success >= 0 && g.Success < 1, "success: %v is not a share below 1", g.Success)
+	p.Check(g.P99 >= 0, "p99: %v is negative", g.P99)
+	p.Check(g.Amplification == 0 || g.Amplification >= 1, "amplification: %v is below 1, but every call makes at least one attempt", g.Amplification)
+	p.Check(!math.IsInf(g.Amplification, 1), "amplification: infinite: leave it out for no limit")
+	p.Check(g.Recovery >= 0, "recovery: %v is negative", g.Recovery)
 	return errors.Join(p...)
-}
-
-// problems collects what is wrong with the fields of a struct.
-type problems []error
-
-// check adds a problem unless the condition holds.
-func (p *problems) check(holds bool, format string, args ...any) {
-	if !holds {
-		*p = append(*p, fmt.Errorf(format, args...))
-	}
 }
 
 // aim is one part of a goal.

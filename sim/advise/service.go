@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/tideover/tideover/internal/validate"
 	"github.com/tideover/tideover/sim"
 )
 
@@ -22,15 +23,15 @@ type Service struct {
 // Validate reports everything that is wrong with the service, each problem with
 // its field's name.
 func (s Service) Validate() error {
-	var p problems
-	p.check(s.Rate > 0 && s.Rate <= maxRate, "rate: %v is not above 0 and at most %d calls per second", s.Rate, maxRate)
-	p.check(!(s.Capacity > 1e9), "capacity: %v is above 1e9 calls per second", s.Capacity)
-	p.check(s.Capacity == 0 || s.Capacity > s.Rate,
+	var p validate.Problems
+	p.Check(s.Rate > 0 && s.Rate <= maxRate, "rate: %v is not above 0 and at most %d calls per second", s.Rate, maxRate)
+	p.Check(!(s.Capacity > 1e9), "capacity: %v is above 1e9 calls per second", s.Capacity)
+	p.Check(s.Capacity == 0 || s.Capacity > s.Rate,
 		"capacity: %v is not above the rate of %v: no policy helps a service with too little capacity", s.Capacity, s.Rate)
-	p.check(s.Latency > 0 && s.Latency <= time.Hour, "latency: %v is not above 0 and at most an hour", s.Latency)
-	p.check(s.Processes >= 0 && s.Processes <= 1_000_000, "processes: %d is not between 1 and 1000000", s.Processes)
-	p.check(s.Errors >= 0 && s.Errors <= 0.9, "errors: %v is not a share up to 0.9", s.Errors)
-	p.check(s.Outage >= 0 && s.Outage <= time.Hour, "outage: %v is not between 0 and an hour", s.Outage)
+	p.Check(s.Latency > 0 && s.Latency <= time.Hour, "latency: %v is not above 0 and at most an hour", s.Latency)
+	p.Check(s.Processes >= 0 && s.Processes <= 1_000_000, "processes: %d is not between 1 and 1000000", s.Processes)
+	p.Check(s.Errors >= 0 && s.Errors <= 0.9, "errors: %v is not a share up to 0.9", s.Errors)
+	p.Check(s.Outage >= 0 && s.Outage <= time.Hour, "outage: %v is not between 0 and an hour", s.Outage)
 	return errors.Join(p...)
 }
 
