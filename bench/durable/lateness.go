@@ -49,10 +49,8 @@ func lateness(ctx context.Context, s System, t *tally, n, rate int, ahead time.D
 
 // pace sleeps until the given time, or until the context ends.
 func pace(ctx context.Context, at time.Time) {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Until(at)):
 	case <-ctx.Done():
 	}
 }

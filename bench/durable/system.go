@@ -126,14 +126,13 @@ func (p Payload) encode() []byte {
 // pollUntil polls a condition until it holds, the first time at once. It polls because the
 // systems have no events for these conditions, or only events that cost processor time.
 func pollUntil(ctx context.Context, every time.Duration, ask func(context.Context) (bool, error)) error {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for {
 		if ok, err := ask(ctx); err != nil || ok {
 			return err
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

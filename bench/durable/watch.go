@@ -40,13 +40,12 @@ func watchFiles(dir string) *watcher {
 
 func (w *watcher) run() {
 	defer close(w.done)
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
+	tick := time.Tick(watchEvery)
 	for {
 		select {
 		case <-w.quit:
 			return
-		case now := <-tick.C:
+		case now := <-tick:
 			if w.busy() {
 				w.recordSnapshot(now)
 			}

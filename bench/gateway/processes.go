@@ -101,8 +101,7 @@ func (all *processes) ready(ctx context.Context, name string, e endpoint) error 
 			ended = p.done
 		}
 	}
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(10 * time.Millisecond)
 	for {
 		c := &client{addr: e.addr, text: e.get(), end: time.Now().Add(readyWithin), r: bufio.NewReader(nil)}
 		err := c.exchange()
@@ -111,7 +110,7 @@ func (all *processes) ready(ctx context.Context, name string, e endpoint) error 
 			return nil
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ended:
 			return errors.New("the process has ended")
 		case <-ctx.Done():

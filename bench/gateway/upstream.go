@@ -96,12 +96,11 @@ func target(line []byte) []byte {
 
 // sendEvents sends a stream. Each event contains the time at which it was sent.
 func sendEvents(c net.Conn) error {
-	tick := time.NewTicker(eventEvery)
-	defer tick.Stop()
+	tick := time.Tick(eventEvery)
 	text := append([]byte(nil), streamHead...)
 	for i := range events {
 		if i > 0 {
-			<-tick.C
+			<-tick
 		}
 		data := eventData + strconv.FormatInt(time.Now().UnixNano(), 10) + "\n\n"
 		text = fmt.Appendf(text, "%x\r\n%s\r\n", len(data), data) // a chunk

@@ -20,9 +20,22 @@ func Main(run func(in io.Reader, out io.Writer, notes, page string) error) {
 	}
 }
 
-// Notes returns the section of a page with the explanations in the file. It returns "" if
-// the file name is empty.
-func Notes(file string) (string, error) {
+// Publish prints the report, and writes the page if its file name is not empty. compose
+// gets the section with the explanations in the file notes, and returns the page.
+func Publish(out io.Writer, report string, compose func(notes string) string, notes, page string) error {
+	if _, err := fmt.Fprint(out, report); err != nil || page == "" {
+		return err
+	}
+	why, err := readNotes(notes)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(page, []byte(compose(why)), 0o644)
+}
+
+// readNotes returns the section of a page with the explanations in the file. It returns ""
+// if the file name is empty.
+func readNotes(file string) (string, error) {
 	if file == "" {
 		return "", nil
 	}

@@ -107,6 +107,17 @@ func (k Key) within(other Key, f func(x, y float64) float64) Measure {
 	}
 }
 
+// Ratios returns the ratio of a to b in each round, except for rounds in which b is 0.
+// Values of the same round were measured seconds apart, so most of the noise cancels out.
+func Ratios(a, b []float64) (list []float64) {
+	for i := range min(len(a), len(b)) {
+		if b[i] != 0 {
+			list = append(list, a[i]/b[i])
+		}
+	}
+	return list
+}
+
 // Median returns the median of the values, and 0 if there are none.
 func Median(v []float64) float64 {
 	n := len(v)

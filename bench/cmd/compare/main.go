@@ -136,18 +136,10 @@ func parse(in io.Reader) (map[key][]float64, error) {
 	return series, lines.Err()
 }
 
-// ratio returns the median, over all rounds, of a divided by b. Values of the same
-// round were measured seconds apart, so most of the noise cancels out. Without rounds
-// it is 1.
+// ratio returns the median, over all rounds, of a divided by b. Without rounds it is 1.
 func ratio(a, b []float64) float64 {
-	var ratios []float64
-	for i := range min(len(a), len(b)) {
-		if b[i] != 0 {
-			ratios = append(ratios, a[i]/b[i])
-		}
+	if ratios := benchreport.Ratios(a, b); len(ratios) > 0 {
+		return benchreport.Median(ratios)
 	}
-	if len(ratios) == 0 {
-		return 1
-	}
-	return benchreport.Median(ratios)
+	return 1
 }

@@ -3,9 +3,7 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/tideover/tideover/internal/benchreport"
 )
@@ -17,12 +15,5 @@ func run(in io.Reader, out io.Writer, notes, page string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprint(out, r.summary(), "\n", r.tables()); err != nil || page == "" {
-		return err
-	}
-	why, err := benchreport.Notes(notes)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(page, []byte(r.page(why)), 0o644)
+	return benchreport.Publish(out, r.summary()+"\n"+r.tables(), r.page, notes, page)
 }

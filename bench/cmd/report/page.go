@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	_ "embed"
 	"fmt"
 	"runtime"
 	"slices"
@@ -10,14 +11,8 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-const intro = `# Benchmarks
-
-This page compares tideover with its peers on the same work. ` + "`make bench`" + ` generates it; do not edit it. The explanations
-below come from ` + "`bench/notes.md`" + `.
-
-The measure is processor time, as a ratio to careful handwritten code. The absolute times say more about the machine
-than about the code. Each ratio is the median, over interleaved rounds, of the ratio inside one round.
-`
+//go:embed intro.md
+var intro string
 
 // page returns the whole document.
 func (r *results) page(notes string) string {

@@ -96,14 +96,9 @@ func find[T any](list []*T, wanted func(*T) bool) *T {
 }
 
 // ratio returns the median, over all rounds, of the ratio to the baseline in the same
-// round. The two were measured seconds apart, so most of the noise cancels out.
+// round.
 func (c *scenario) ratio(s *series) float64 {
-	base := c.peers[0]
-	var ratios []float64
-	for i := range min(len(s.cpu), len(base.cpu)) {
-		ratios = append(ratios, s.cpu[i]/base.cpu[i])
-	}
-	return benchreport.Median(ratios)
+	return benchreport.Median(benchreport.Ratios(s.cpu, c.peers[0].cpu))
 }
 
 // number parses a number. The regular expression has matched s, so there is no error.

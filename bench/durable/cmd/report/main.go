@@ -29,17 +29,11 @@ func run(in io.Reader, out io.Writer, section, notes, page string) error {
 	if !ok {
 		return fmt.Errorf("there is no section %q", section)
 	}
-	text := write(r)
-	if _, err := fmt.Fprint(out, text); err != nil || page == "" {
-		return err
-	}
 	old, err := os.ReadFile(page)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	why, err := benchreport.Notes(notes)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(page, []byte(compose(string(old), section, text, why)), 0o644)
+	text := write(r)
+	whole := func(why string) string { return compose(string(old), section, text, why) }
+	return benchreport.Publish(out, text, whole, notes, page)
 }

@@ -1,22 +1,15 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-const intro = `# Durable benchmarks
-
-This page compares the engine with other systems that keep tasks on disk, and measures it with many waiting runs.
-` + "`make bench-durable`" + ` and ` + "`make bench-waiting`" + ` generate it, each its own section; do not edit it. The explanations at the
-end come from ` + "`bench/durable/notes.md`" + `.
-
-All systems have their strongest durability: a record is on disk before the caller gets the acknowledgement. A task is
-200 bytes of JSON; its handler decodes them and does nothing else. Values are medians over the rounds; each ratio is the
-median of the ratios inside one round. Servers and measured process share the machine, as in a small installation.
-`
+//go:embed intro.md
+var intro string
 
 // compose returns the page with the given section replaced and the other section
 // kept.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"strings"
 
 	"github.com/tideover/tideover/internal/benchreport"
@@ -39,24 +40,8 @@ var durableRows = []benchreport.Row{
 	benchreport.Medians("start of what is due later, p50 / p99, ms", "scheduling p50", "scheduling p99"),
 }
 
-const durableCounted = `What is counted:
-
-- *Started and completed*: 16 goroutines start tasks, each the next one when the last one is stored, while handlers run.
-  The time is from the first start until the system itself reports that all are recorded as completed.
-- *Start*: from the call to its return. River tuned starts 500 tasks with each call; the value is the time of that call.
-- *Processor time*: user and system time of the measured process, and of all processes of the server. For tideover it
-  includes the time after the last completion in which lists and search catch up, which is the line *behind*.
-- *Late*: from the time for which a task was scheduled, 3 s ahead, to the first line of its handler, while 5 000 a
-  second are being scheduled and as many fall due. A system that cannot schedule that many gets as many as it can take,
-  which is the line *falling due*. A negative value is early.
-- *tideover*: embedded, ` + "`Durability: Full`" + `, all defaults: 256 attempts at once; keeps ended runs for lists and search.
-- *river*: defaults, 256 workers, inserts one by one, 32 connections; PostgreSQL with its default settings; keeps ended
-  tasks.
-- *river-tuned*: ` + "`InsertManyFast`" + ` with 500, 1 000 workers, 1 ms fetch cooldown, 10 ms poll interval.
-- *asynq*: defaults, 256 workers; Redis with ` + "`appendfsync always`" + `; deletes ended tasks. It schedules to the second, and
-  checks every 5 s.
-- Servers are reached through Unix sockets. All data stores start empty.
-`
+//go:embed durable.md
+var durableCounted string
 
 // waiting returns the section with the measurements of waiting.sh.
 func waiting(r *benchreport.Results) string {
@@ -106,21 +91,5 @@ var waitingRows = []benchreport.Row{
 	benchreport.Medians("**at the end**: resident / its peak, MB", "VmRSS at the end", "VmHWM at the end"),
 }
 
-const waitingCounted = `What is counted:
-
-- *delayed* runs were started with a delay of 10 h. *retrying* runs have made an attempt that failed and wait 10 h for
-  the next, so they have a history with an error.
-- *Filled* is measured 20 s after lists and search contain the runs, without work meanwhile.
-- Each part is a separate process. The benchmark neither calls the garbage collector nor returns memory; the engine may.
-  MB are 10⁶ bytes. Resident is VmRSS, its peak VmHWM. The live heap is the result of the last automatic collection.
-- *Restart*: from kill -9 of the process that filled the folder, which had no work left, until another process has
-  opened it and a new run has succeeded. This includes reaping the old process and starting the new one. The files are
-  in the page cache.
-- *New work*: 16 goroutines start runs that are due at once, as fast as they can, for at least 6 s. They continue until
-  a snapshot was written meanwhile, if that happens within six times as long. *Empty engine* is the same with an empty
-  folder, just before.
-- *While a snapshot is written*: starts that overlap with the writing of a snapshot, or with the time in which the
-  process has two snapshots open to verify the new one and release the old one.
-- *Falling due*: 25 000 more runs at 5 000 a second, each due 3 s later: delayed runs, or runs that fail once and are
-  retried. The delay of a retry counts from the return of the attempt that failed, so it includes storing the failure.
-`
+//go:embed waiting.md
+var waitingCounted string

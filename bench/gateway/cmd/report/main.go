@@ -3,9 +3,7 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"os"
 
 	"github.com/tideover/tideover/internal/benchreport"
 )
@@ -18,12 +16,5 @@ func run(in io.Reader, out io.Writer, notes, page string) error {
 		return err
 	}
 	text := report(r)
-	if _, err := fmt.Fprint(out, text); err != nil || page == "" {
-		return err
-	}
-	why, err := benchreport.Notes(notes)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(page, []byte(intro+text+why), 0o644)
+	return benchreport.Publish(out, text, func(why string) string { return intro + text + why }, notes, page)
 }

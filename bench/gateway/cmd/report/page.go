@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"strings"
 
@@ -8,43 +9,11 @@ import (
 	"github.com/tideover/tideover/internal/benchreport"
 )
 
-const intro = `# Gateway benchmarks
+//go:embed intro.md
+var intro string
 
-This page compares the gateway with other ways to reach the same server. ` + "`make bench-gateway`" + ` generates it; do not edit
-it. The explanations at the end come from ` + "`bench/gateway/notes.md`" + `.
-
-`
-
-const method = `What is counted:
-
-- Every proxy is a separate process, started again for each round. In each scenario the next system has its turn every
-  half second, until each had its time; then comes the next scenario.
-- %s
-  Upstream and load use handwritten HTTP/1.1 code, so that they do not dominate the measurement.
-- Numbers are medians over the rounds. A ratio, or a difference to *direct*, is the median of those inside one round.
-- *GET* and *POST*: a closed loop of %s connections that stay open, each with the next request when it has the last
-  answer. The answer is 80 bytes of JSON. Only good answers count.
-- *Latency*: %s GETs fall due in a second, at equal distances, whether or not earlier ones were answered. Each counts
-  from the time at which it was due to the last byte of its answer.
-- *Stream*: 16 connections request, with a POST of 1 KiB, one stream of five events after the other. The upstream sends
-  the first event with the headers of its answer and the others every 20 ms. The first event counts from the first byte
-  of the request, a later one from the time at which the upstream sent it.
-- *Processor time* is user and system time of the proxy's process per good answer, of which a stream is one. *By
-  processor time* is the throughput of a core that does nothing else. *Busy* is the share of the core that the proxy
-  had. If it is well below 100 %% in a closed loop, something else limited the proxy: other processes, or the upstream.
-  Then answers per s mean little, and processor time means more.
-- *Resident* is VmRSS after the first answer of the process, and at the end of the round; the peak is VmHWM. MB are 10⁶
-  bytes.
-- *Failed* counts requests without a complete answer with status 200, in all rounds.
-- *direct*: the upstream without a proxy.
-- *bare*: ` + "`httputil.NewSingleHostReverseProxy`" + ` with the default transport, which keeps two idle connections.
-- *tuned*: ` + "`httputil.ReverseProxy`" + ` with its own transport, which keeps 1024 idle connections and does not request
-  compression, a pool of buffers, and ` + "`FlushInterval: -1`" + `.
-- *caddy*: its ` + "`reverse_proxy`" + ` and its HTTP server as a program without its other modules; HTTP/1.1 only, no access log,
-  1024 idle connections; the rest is default.
-- *tideover*: ` + "`tideover gateway`" + ` with one provider of the preset ` + "`generic`" + ` and the policy ` + "`http attempts=3`" + `; the rest is
-  default.
-`
+//go:embed method.md
+var method string
 
 // report returns the page without its beginning and its end.
 func report(r *benchreport.Results) string {
@@ -52,8 +21,10 @@ func report(r *benchreport.Results) string {
 	if goals := r.Goals(goals); goals != "" {
 		parts = append(parts, "## The goals", goals)
 	}
+	counted := strings.NewReplacer(
+		"{pinning}", r.About["pinning"], "{connections}", r.About["connections"], "{rate}", r.About["rate"])
 	return benchreport.Join(append(parts, "## The measurements", r.Table(rows), "## Beside the tuned proxy", r.Table(ratios),
-		fmt.Sprintf(method, r.About["pinning"], r.About["connections"], r.About["rate"]))...)
+		counted.Replace(method))...)
 }
 
 func setting(r *benchreport.Results) string {
