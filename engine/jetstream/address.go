@@ -25,8 +25,8 @@ func hosts(urls string) (list []string) {
 	return list
 }
 
-// dialer dials for NATS. Until detach it also obeys the context of Open, and it
-// collects the errors of the addresses.
+// dialer opens the network connections of the NATS client. Until detach is called, a dial
+// also ends with the context of Open, and its error is recorded for failures.
 type dialer struct {
 	mu     sync.Mutex
 	ctx    context.Context   //nolint:containedctx // NATS hands none on
@@ -61,8 +61,8 @@ func (d *dialer) recordFailure(address string, err error) {
 	}
 }
 
-// failures returns why addresses did not answer, as the end of an error text; "" if
-// all did.
+// failures returns the recorded errors in brackets, to append to an error text; "" if no
+// dial has failed.
 func (d *dialer) failures() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -95,7 +95,7 @@ func deadAddresses(ctx context.Context, urls string) (dead []string) {
 	return dead
 }
 
-// reason returns why an address did not answer, without the address.
+// reason returns the text of a dial error, without the address.
 func reason(err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
 		err = e.Err

@@ -41,8 +41,8 @@ func (l *leaseLog) append(ctx context.Context, e journal.Entry) (err error) {
 	return err
 }
 
-// publish sends the entry once. The caller may repeat it after every error: the
-// server stores the entry only after the one before it, and only once.
+// publish sends the entry once. The caller may repeat it after every error: the server
+// stores the entry only directly after the entry before it, and only once.
 func (l *leaseLog) publish(ctx context.Context, e journal.Entry, m *nats.Msg) error {
 	if err := l.lease.usable(ctx); err != nil {
 		return err

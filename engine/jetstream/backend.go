@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// backend is the part of NATS that belongs to one cluster. All parts of a [Log]
-// share it. Its fields do not change after [Open].
+// backend has what all parts of a [Log] share: the configuration, the connection and the
+// bucket of one cluster. Its fields do not change after [Open].
 type backend struct {
 	cfg      Config
 	names    names
@@ -33,9 +33,9 @@ func (b *backend) checkShard(n int) error {
 // shardLog returns the stream with the log of a shard.
 func (b *backend) shardLog(n int) stream { return stream{b.c, b.names.logStream(n)} }
 
-// notify announces a change of the bucket to all members, this one included; 0 is an
-// unknown revision. If the message is lost, they see the change when they read the
-// bucket the next time.
+// notify tells all members, this one included, that the bucket has changed. revision is
+// the revision of the change, or 0 if it is not known. A member that misses the message
+// sees the change when it reads the bucket the next time.
 func (b *backend) notify(revision uint64) {
 	_ = b.c.nc.Publish(b.names.noticeSubject(), strconv.AppendUint(nil, revision, 10))
 }
@@ -70,10 +70,10 @@ func (b *backend) storeShard(ctx context.Context, shard int, r shardRecord) (rev
 	return revision, err
 }
 
-// replaceShard is storeShard for a record old that was read or written a while ago.
-// Meanwhile a new cluster may have the name of this one, and its bucket the same
-// revisions. So replaceShard also compares the owner: no two members have the same
-// id.
+// replaceShard is storeShard for a caller that read or wrote the record old a while ago.
+// In that time the cluster may have been deleted and created again under the same name,
+// and the new bucket may have the same revisions. So replaceShard also compares the
+// owner, whose id no other member ever has.
 func (b *backend) replaceShard(ctx context.Context, shard int, old, next shardRecord) (revision uint64, err error) {
 	found, err := b.shardRecord(ctx, shard)
 	if err != nil {

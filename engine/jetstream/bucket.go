@@ -51,9 +51,9 @@ func (b bucket) get(ctx context.Context, key string) (record, error) {
 	return record{key, m.Data, m.Seq}, err
 }
 
-// put replaces the value that has the given revision; 0 means that the key has no
-// value. If the key has another revision, put fails with errConflict. It does not find
-// out whether a put whose answer was lost has succeeded.
+// put replaces the value that has the given revision; 0 means that the key has no value.
+// If the key has another revision, put fails with errConflict. If the answer of the
+// server is lost, put fails although the value may have been stored.
 func (b bucket) put(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	m := b.message(key, revision)
 	m.Data = value

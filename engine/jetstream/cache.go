@@ -67,8 +67,8 @@ func (c *cache) close() error {
 	return os.RemoveAll(c.dir)
 }
 
-// name returns the file name of a copy, without the characters of a digest that file
-// names can't have.
+// name returns the file name of a copy. It has the digest in hexadecimal: the form that
+// NATS uses depends on upper and lower case, which not every file system distinguishes.
 func (c *cache) name(shard int, digest string) string {
 	sum, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(digest, "SHA-256="))
 	if err != nil {
@@ -123,7 +123,8 @@ func (c *cache) keepOnly(shard int, infos []*natsjs.ObjectInfo) {
 	}
 }
 
-// localFile is a file that is being written. It becomes a copy when it is complete.
+// localFile is a file in the cache that is being written. keep makes it the local copy of
+// a blob.
 type localFile struct {
 	*os.File
 	cache  *cache
@@ -149,7 +150,8 @@ func (f *localFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// whole ends the writing, computes the digest, and seeks to the start of the file.
+// whole is called after the last Write: it flushes the buffer, computes the digest, and
+// seeks to the start of the file.
 func (f *localFile) whole() error {
 	if err := f.buffer.Flush(); err != nil {
 		return err
@@ -159,7 +161,7 @@ func (f *localFile) whole() error {
 	return err
 }
 
-// keep renames the file, so that it is the copy of a blob.
+// keep renames the complete file to the name of a blob's copy.
 func (f *localFile) keep(shard int) error {
 	name := f.cache.name(shard, f.digest)
 	if err := os.Rename(f.Name(), filepath.Join(f.cache.dir, name)); err != nil {

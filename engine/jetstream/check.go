@@ -190,8 +190,8 @@ func (x *examiner) checkTiming() {
 // electionTime is how long a stream may be without leader after a server has died.
 const electionTime = 10 * time.Second
 
-// checkSecond reports a second place for blobs that is missing, can't be written, or
-// lacks blobs.
+// checkSecond reports problems of Config.SecondPlace, the folder outside of NATS that has
+// a second copy of every blob: it is not set, can't be written, or lacks blobs.
 func (x *examiner) checkSecond() {
 	if x.second == nil {
 		if x.cfg.SecondPlace == "" {
@@ -212,7 +212,8 @@ func (x *examiner) checkSecond() {
 	}
 }
 
-// checkTraces reports that there is no cluster. It is Broken if there has been one.
+// checkTraces reports that there is no cluster. This is a Note if there has never been
+// one, and Broken if there are traces of one.
 func (x *examiner) checkTraces() {
 	traces := traces(x.cfg, x.second)
 	if traces == "" {
@@ -223,7 +224,8 @@ func (x *examiner) checkTraces() {
 		"there is no cluster %s, but there has been: %s", x.cfg.Name, traces)
 }
 
-// checkOrigin reports a cluster that is not the one that this process was in before.
+// checkOrigin reports that the cluster has been replaced: it has the same name, but is
+// not the one that this process was in before.
 func (x *examiner) checkOrigin() {
 	if x.cfg.Before != "" && x.cfg.Before != x.settings.ID {
 		x.add(journal.Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",

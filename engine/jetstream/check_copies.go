@@ -155,7 +155,7 @@ func (x *examiner) checkAddresses() {
 	}
 }
 
-// oneLess returns the consequence of a missing replica.
+// oneLess returns what a missing replica means for the cluster, for the Why of a finding.
 func oneLess(list []copies) string {
 	for _, c := range list {
 		if c.want > 1 && c.good() <= c.want/2+1 {

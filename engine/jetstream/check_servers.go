@@ -102,8 +102,8 @@ func (x *examiner) askServers(ctx context.Context, who nats.Option) (list []serv
 	}
 }
 
-// skew returns the least difference of another clock from ours. The other clock showed
-// the time shown at some moment between our times from and to.
+// skew returns by how much another clock differs from ours at least. The other clock
+// showed the time shown at some moment between from and to, which are times of our clock.
 func skew(shown, from, to time.Time) time.Duration {
 	return min(shown.Sub(from), 0) + max(shown.Sub(to), 0)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// checkStreams checks every stream of the cluster. It reports a finding that several
-// streams have once, with their names.
+// checkStreams checks every stream of the cluster. If several streams have the same
+// finding, it is reported once, with their names.
 func (x *examiner) checkStreams(ctx context.Context) {
 	list := []string{x.names.bucketStream(), x.names.blobStream()}
 	for n := range x.settings.Shards {

@@ -27,8 +27,8 @@ type shardRecord struct {
 	revision uint64
 }
 
-// clusterState is the contents of the bucket at one time: the members and the owners
-// of the shards. It does not change.
+// clusterState is the contents of the bucket at one time: the members and the owners of
+// the shards. It is never changed after newClusterState.
 type clusterState struct {
 	revision uint64
 	members  map[string]memberRecord

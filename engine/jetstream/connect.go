@@ -124,8 +124,8 @@ func (c *conn) refusal(err error) error {
 	return err
 }
 
-// remedy returns the advice for a rejected connection: about TLS, or the text for
-// credentials.
+// remedy returns the advice for a rejected connection. It is about TLS if TLS is the
+// cause, else it is the given text about credentials.
 func remedy(err error, credentials string) string {
 	switch {
 	case errors.Is(err, nats.ErrSecureConnWanted):
@@ -214,8 +214,8 @@ func endingWith(ctx, other context.Context, why func() error) (context.Context, 
 	}
 }
 
-// wasCut replaces an error if a context of whileConnected has ended because the
-// connection was lost.
+// wasCut returns an error which says that the connection was lost, if that is why ctx, a
+// context of whileConnected, has ended. Otherwise it returns err.
 func (c *conn) wasCut(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errNotConnected) {
 		return fmt.Errorf("%w: the connection was lost before the answer came%s", cause, c.recentError())

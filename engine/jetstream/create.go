@@ -110,7 +110,8 @@ func (c *creator) findBucket(ctx context.Context) error {
 }
 
 // findSettings returns the settings and their revision. If there are none, it stores
-// those of the configuration, unless another member is faster.
+// those of the configuration. If another member stores its settings first, it returns
+// these.
 func (c *creator) findSettings(ctx context.Context) (s settings, revision uint64, err error) {
 	if s, revision, err = c.bucket.settings(ctx); !errors.Is(err, errNoMessage) {
 		return s, revision, err

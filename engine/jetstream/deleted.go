@@ -37,9 +37,9 @@ func (s stream) deleted(err error) error {
 	return &deletedError{s.name, s.c.missing(s.name), err}
 }
 
-// missing records that the stream was found to be gone now, and returns when that was
-// first so. If the last time was long ago, the stream was back meanwhile, and missing
-// returns now.
+// missing records that the stream does not exist now, and returns since when it has been
+// missing. If the last such record is old, the stream has existed since then, and missing
+// returns the present time.
 func (c *conn) missing(stream string) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

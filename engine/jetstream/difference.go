@@ -42,8 +42,8 @@ func limitText(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// logDifferences logs the settings that have no effect. The stream is that of the first
-// shard, nil if it was created just now.
+// logDifferences logs the settings that have no effect. log is the stream of the first
+// shard; nil if it was created just now.
 func logDifferences(cfg Config, s settings, log *natsjs.StreamInfo) {
 	if log == nil {
 		return

@@ -29,8 +29,8 @@ func checksum(e journal.Entry) uint32 {
 	return crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, e.Data)
 }
 
-// encode returns the message of an entry. The server accepts it only after the entry
-// with the sequence before.
+// encode returns the message for an entry. The server stores it only directly after the
+// entry with the sequence before.
 func encode(subject string, e journal.Entry) *nats.Msg {
 	return &nats.Msg{
 		Subject: subject,
@@ -56,7 +56,8 @@ func decode(m message) (journal.Entry, error) {
 	return e, nil
 }
 
-// readHeader reads epoch and id of an entry, and returns its checksum.
+// readHeader sets the epoch and the id of the entry from the headers of its message, and
+// returns the checksum in them.
 func readHeader(h nats.Header, e *journal.Entry) (sum uint32, err error) {
 	epoch, text, ok := strings.Cut(h.Get(entryHeader), " ")
 	if !ok {

@@ -37,8 +37,8 @@ const (
 	codeOfflineReason   natsjs.ErrorCode = 10194
 )
 
-// serverError wraps an error of the server with the error of this package or of package
-// journal that has its meaning.
+// serverError makes an error of the server match the error of this package or of package
+// journal that means the same.
 func serverError(stream string, err *natsjs.APIError) error {
 	var kind error
 	switch err.ErrorCode { //nolint:exhaustive // the others are plain errors
@@ -113,8 +113,8 @@ func outcome(err error) retry.Outcome {
 	return retry.OutcomeOf(err)
 }
 
-// plain removes the error of the retry runner around a final error. It returns other
-// errors unchanged.
+// plain returns the last error of an operation that a retry runner gave up because that
+// error was final. It returns other errors unchanged.
 func plain(err error) error {
 	if e, ok := errors.AsType[*retry.Error](err); ok && e.Reason == retry.StopPermanent && e.Last != nil {
 		return e.Last

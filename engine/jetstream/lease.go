@@ -84,8 +84,8 @@ func (l *lease) takenOver(r shardRecord, revision uint64) bool {
 	return r.revision > l.record.revision && (r.Owner != l.record.Owner || r.Epoch != l.epoch)
 }
 
-// storeEnd writes the last sequence of the log into the bucket. If the stream is emptied
-// or replaced by hand while it has no owner, the next owner detects it by that.
+// storeEnd writes the last sequence of the log into the bucket. With it the next owner
+// detects that the stream was emptied or replaced by hand while the shard had no owner.
 func (l *lease) storeEnd(ctx context.Context) error {
 	l.mu.Lock()
 	record := l.record
@@ -122,7 +122,7 @@ func (l *lease) giveUp() error {
 }
 
 // usable returns nil while the lease is valid, else ErrStale or the context's error. It
-// ends the lease if it is valid no longer.
+// ends the lease if no heartbeat has arrived in time.
 func (l *lease) usable(ctx context.Context) error {
 	if l.life.Err() == nil && l.table.member.leaseTimeLeft() <= 0 {
 		// This process was stopped for so long that another may own the shard.

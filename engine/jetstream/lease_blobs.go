@@ -16,7 +16,7 @@ import (
 	"github.com/tideover/tideover/retry"
 )
 
-// checkBlobName returns an error if the contract does not allow the name.
+// checkBlobName returns an error if a blob can't have the name: see [journal.Blob].
 func checkBlobName(name string) error {
 	other := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
@@ -37,8 +37,8 @@ type leaseBlobs struct {
 	listed  atomic.Bool // the blobs were listed once under this lease
 }
 
-// Put implements [journal.Lease]. If the copy to the second place fails, Put logs the
-// error and succeeds; the next Put tries the copy again.
+// Put implements [journal.Lease]. It also copies the blob to Config.SecondPlace. If that
+// fails, Put logs the error and succeeds; the next Put tries the copy again.
 func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer) error) error {
 	err := b.put(ctx, name, write)
 	if err == nil {
@@ -182,7 +182,8 @@ func (b *leaseBlobs) copyLocally(fill func(io.Writer) error) (*os.File, error) {
 	return f.File, nil
 }
 
-// getSecond opens the copy in the second place, after the first one failed.
+// getSecond opens the copy of a blob in Config.SecondPlace. first is the error of the
+// object store.
 func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*os.File, error) {
 	f, err := b.copyLocally(func(w io.Writer) error {
 		return b.objects.second.get(b.lease.shard, name, contextWriter{ctx, w})
@@ -198,8 +199,8 @@ func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*
 	return f, nil
 }
 
-// Blobs implements [journal.Lease]. It also lists blobs that only the second place
-// has: NATS has lost them.
+// Blobs implements [journal.Lease]. It also lists blobs that NATS has lost and that only
+// Config.SecondPlace has.
 func (b *leaseBlobs) Blobs(ctx context.Context) ([]journal.Blob, error) {
 	blobs, err := b.list(ctx)
 	slices.SortFunc(blobs, func(a, b journal.Blob) int { return cmp.Compare(a.Name, b.Name) })

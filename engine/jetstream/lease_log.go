@@ -44,7 +44,7 @@ func (l *leaseLog) extend(s logState) {
 	raise(&l.last, s.last)
 }
 
-// raise sets the number to n, unless it is larger.
+// raise sets the number to n, unless the number is already larger than n.
 func raise(number *atomic.Uint64, n uint64) {
 	for {
 		old := number.Load()

@@ -81,12 +81,13 @@ func (t *leaseTable) peek(ctx context.Context, shard int) (_ journal.Reader, err
 	return &peek{newLease(t, shard, shardRecord{}, state)}, nil
 }
 
-// peek reads a shard that another member may own. It is a lease that is not in the
-// table, without the methods that change something.
+// peek reads a shard that another member may own. Its Reader is a lease that is not in
+// the table; peek hides the methods of the lease that change something.
 type peek struct{ journal.Reader }
 
-// reserve marks a shard whose lease is being acquired, so that only one goroutine does
-// so. It returns the member id under which to acquire the lease.
+// reserve marks a shard whose lease is being acquired, so that no other goroutine
+// acquires it at the same time. It returns the member id under which to acquire the
+// lease.
 func (t *leaseTable) reserve(shard int) (id string, err error) {
 	if err := t.checkShard(shard); err != nil {
 		return "", err
@@ -156,7 +157,8 @@ func (t *leaseTable) claim(ctx context.Context, shard int, id string) (r shardRe
 	return r, err
 }
 
-// nextRecord returns the record to write to become the owner.
+// nextRecord returns the record that makes this member the owner of the shard. r is the
+// record that it replaces.
 func (t *leaseTable) nextRecord(ctx context.Context, shard int, id string, r shardRecord) (shardRecord, error) {
 	if err := t.checkFree(ctx, id, r); err != nil {
 		return r, err

@@ -189,7 +189,7 @@ func (l *Log) refresh(ctx context.Context) error {
 		l.leases.endTakenOver(s)
 	}
 	if revision < wanted {
-		return fmt.Errorf("a replica of the bucket is at %d and not yet at %d", revision, wanted)
+		return fmt.Errorf("a replica of the bucket has revision %d, and not yet revision %d", revision, wanted)
 	}
 	return nil
 }
@@ -231,7 +231,7 @@ func (l *Log) Made() bool { return l.created }
 // [Log.Err] returns the reason, such as [ErrReplaced]. Close does not close the channel.
 func (l *Log) Ended() <-chan struct{} { return l.member.ended }
 
-// Err returns why the channel of [Log.Ended] is closed, nil as long as it is not.
+// Err returns why the channel of [Log.Ended] is closed; nil while it is open.
 func (l *Log) Err() error { return l.member.err() }
 
 // Shards implements [journal.Cluster].

@@ -49,8 +49,10 @@ func (settings settings) logState(s stream, info *natsjs.StreamInfo) (logState, 
 	return state, nil
 }
 
-// logStateSince is logState for a log whose entry known was recorded. If the answer ends
-// before that entry, the log has lost entries, or an old leader has answered.
+// logStateSince is logState for a log that has had the entry known. An answer that ends
+// before that entry may come from an old leader, so it asks again after a barrier. If the
+// second answer ends before it too, the log has lost entries, and the error is
+// ErrDamaged.
 func (b *backend) logStateSince(ctx context.Context, s stream, known uint64) (logState, error) {
 	state, err := b.logState(ctx, s)
 	if err != nil || state.last >= known {

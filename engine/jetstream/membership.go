@@ -52,8 +52,8 @@ func newMembership(b *backend, troubles *troubleLog) *membership {
 	}
 }
 
-// lastID returns the member id, which is that of the last join while the process is
-// not a member.
+// lastID returns the member id. While the process is not a member, it returns its last
+// id.
 func (m *membership) lastID() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -157,8 +157,8 @@ func (m *membership) run() {
 	}
 }
 
-// beat sends one heartbeat. If it arrives, leases remain valid for a time that counts
-// from the begin of beat.
+// beat sends one heartbeat. If it arrives, it extends the leases for a time that starts
+// with the call of beat.
 func (m *membership) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, m.timing.fresh)
 	defer cancel()
@@ -200,7 +200,8 @@ func (m *membership) findRecord(ctx context.Context, key string) error {
 	return errors.New("an earlier heartbeat arrived late")
 }
 
-// expelled ends the work of a member that the others have removed.
+// expelled ends the leases and the membership of this process, after the other members
+// have removed it.
 func (m *membership) expelled() {
 	m.cfg.Logger.Warn("this member was expelled; it joins again if the cluster is still the same", "member", m.lastID())
 	m.mu.Lock()

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// names returns the names of streams and subjects of one cluster.
+// names is the name of a cluster. Its methods return the names of the cluster's streams
+// and subjects.
 type names string
 
 func (n names) logStream(shard int) string     { return fmt.Sprintf("%s-log-%d", n, shard) }
@@ -27,7 +28,8 @@ const settingsKey = "settings"
 func memberKey(id string) string { return "member." + id }
 func shardKey(shard int) string  { return fmt.Sprintf("shard.%d", shard) }
 
-// parseKey returns the id of a member's key, or the number of a shard's.
+// parseKey returns the member id in the key of a member, or the shard number in the key
+// of a shard. For other keys it returns "" and -1.
 func parseKey(key string) (member string, shard int) {
 	if id, ok := strings.CutPrefix(key, "member."); ok {
 		return id, -1

@@ -55,8 +55,8 @@ func (o *objects) metaSubject(shard int, blob string) string {
 	return metaSubject(o.names, base64.URLEncoding.EncodeToString([]byte(objectName(shard, blob))))
 }
 
-// blobOf returns the shard and the name of the blob that a subject of metaSubject
-// belongs to.
+// blobOf is the inverse of the method metaSubject: it returns the shard and the name of
+// the blob in a subject.
 func (o *objects) blobOf(subject string) (shard int, blob string, ok bool) {
 	text, err := base64.URLEncoding.DecodeString(strings.TrimPrefix(subject, metaSubject(o.names, "")))
 	if err != nil {
@@ -74,7 +74,8 @@ func newObjectID(shard int, epoch uint64) string {
 	return fmt.Sprintf("%d-%d-%s", shard, epoch, rand.Text())
 }
 
-// writerOf returns the id in a subject of chunkSubject, and the arguments of newObjectID.
+// writerOf returns the object id in the subject of a chunk, and the shard and epoch of
+// the writer, which the id contains.
 func (o *objects) writerOf(subject string) (id string, shard int, epoch uint64, ok bool) {
 	id = strings.TrimPrefix(subject, chunkSubject(o.names, ""))
 	_, err := fmt.Sscanf(id, "%d-%d-", &shard, &epoch)
@@ -182,8 +183,9 @@ func (u *upload) abandon(ctx context.Context) {
 	_ = u.objects.removeChunks(ctx, u.info.NUID)
 }
 
-// finish makes the uploaded object the blob, and replaces the one before. It fails with
-// errConflict if the chunks were removed.
+// finish stores the description of the uploaded object, which makes it the blob with this
+// name and replaces an earlier blob. It fails with errConflict if the chunks were
+// removed.
 func (u *upload) finish(ctx context.Context, shard int, blob string) (err error) {
 	text, err := json.Marshal(u.info)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // settledKey returns the key of the bucket for a name of Settle. It encodes the name,
-// which may have dots where a key may not.
+// because a name may start or end with a dot and a key may not.
 func settledKey(name string) string {
 	return "settled." + base64.RawURLEncoding.EncodeToString([]byte(name))
 }
@@ -24,9 +24,9 @@ func (l *Log) Settle(ctx context.Context, name, value string) (settled string, e
 	return settled, wrapf(plain(err), "settle %q", name)
 }
 
-// putIfAbsent stores the value under the key, unless the key has a value, and returns the
-// value of the key. An empty value is not stored. If the answer is lost, the next attempt
-// finds the value.
+// putIfAbsent stores the value, unless the key has a value already, and returns the value
+// that the key has then. An empty value is not stored. If the answer of the server is
+// lost, the caller repeats the call, which then finds the value.
 func (b *backend) putIfAbsent(ctx context.Context, key, value string) (string, error) {
 	if b.life.Err() != nil {
 		return "", errClosed

@@ -9,7 +9,7 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// The size of one request of a read.
+// The largest answer to one request of Read.
 const (
 	batchEntries = 2000
 	batchBytes   = 4 << 20

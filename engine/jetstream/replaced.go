@@ -59,7 +59,7 @@ func (m *membership) confirmSettings(ctx context.Context) error {
 }
 
 // endForGood ends the membership in a cluster that was replaced. now has the settings of
-// the cluster that has its name.
+// the new cluster, which has the same name.
 func (m *membership) endForGood(now settings) error {
 	m.mu.Lock()
 	first := m.wrong == nil

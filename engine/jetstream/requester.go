@@ -167,8 +167,8 @@ func (q *requester) askMember(ctx context.Context, member string, request []byte
 	})
 }
 
-// validMember reports whether the id can be a part of a subject. The ids of all members
-// can.
+// validMember reports whether the id can be a part of a NATS subject, as the id of every
+// member can.
 func validMember(id string) bool { return id != "" && !strings.ContainsAny(id, ".*> \t\r\n") }
 
 // send repeats a request until it is accepted, and waits for the answer. It calls gone

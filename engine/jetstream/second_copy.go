@@ -21,8 +21,9 @@ import (
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// secondCopy is the second place for blobs: files in a folder outside of NATS. A file
-// starts with a line that has the size and the checksum of the rest.
+// secondCopy stores second copies of blobs as files in Config.SecondPlace, a folder
+// outside of NATS. A file starts with a line that has the size and the checksum of the
+// rest.
 type secondCopy struct {
 	dir string
 
@@ -46,7 +47,7 @@ func openSecondCopy(cfg Config) (*secondCopy, error) {
 }
 
 // usable returns an error if this process has no permission to write to the folder. A
-// full disk is no error: its copies can be read, and it may have room later.
+// full disk is no error: the copies on it can still be read, and it may have room later.
 func (s *secondCopy) usable() error {
 	if s == nil {
 		return nil
@@ -67,7 +68,7 @@ func (s *secondCopy) try() error {
 	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
 }
 
-// shards returns the shards that have copies here.
+// shards returns the shards that have copies in the folder.
 func (s *secondCopy) shards() (list []int) {
 	if s == nil {
 		return nil
@@ -221,7 +222,8 @@ func (s *secondCopy) remove(shard int, blob string) error {
 	return nil
 }
 
-// copyToSecond copies every blob that the second place lacks.
+// copyToSecond copies every blob to Config.SecondPlace that is missing there. It logs an
+// error.
 func (b *leaseBlobs) copyToSecond(ctx context.Context) {
 	if b.objects.second == nil {
 		return
@@ -249,7 +251,7 @@ func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// copyOne copies a blob, unless the second place has it.
+// copyOne copies a blob to Config.SecondPlace, unless it is there already.
 func (b *leaseBlobs) copyOne(ctx context.Context, info *natsjs.ObjectInfo) error {
 	_, name, _ := strings.Cut(info.Name, "/")
 	second := b.objects.second

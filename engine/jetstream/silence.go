@@ -15,8 +15,8 @@ type heard struct {
 	at       time.Time
 }
 
-// update records the members whose heartbeat is not the one seen before as heard now,
-// and forgets those that have left.
+// update records that a heartbeat has arrived now from each member whose record has a new
+// revision. It removes the members that have left.
 func (s silence) update(members map[string]memberRecord, now time.Time) {
 	maps.DeleteFunc(s, func(id string, _ heard) bool { _, ok := members[id]; return !ok })
 	for id, m := range members {

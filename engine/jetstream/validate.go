@@ -142,8 +142,8 @@ func readFile(field, path string) ([]byte, error) {
 	return text, wrapf(err, "%s", field)
 }
 
-// checkFolder checks that the folder of the second place exists. It does not create the
-// folder: it may be missing because its disk is not mounted.
+// checkFolder checks that the folder Config.SecondPlace exists. It does not create the
+// folder, which may be missing because its disk is not mounted.
 func checkFolder(path string) error {
 	const field = "second place"
 	if path == "" {

@@ -145,7 +145,8 @@ func (l *leaseLog) Bounds(ctx context.Context) (first, last uint64, err error) {
 	return first, l.last.Load(), nil
 }
 
-// confirmBounds waits for its turn to write, and reads the bounds if they are unsure.
+// confirmBounds waits for its turn to write, and reads the bounds if a failed append may have
+// been stored.
 func (l *leaseLog) confirmBounds(ctx context.Context) error {
 	if err := l.lease.lockChannel(ctx, l.lease.writer.turn); err != nil {
 		return err

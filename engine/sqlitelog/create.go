@@ -62,7 +62,8 @@ func refuseNew(path, why string, traces []string) error {
 	return damaged(path, fmt.Errorf("%s, and there was a log here: the folder has %s", why, strings.Join(traces, " and ")))
 }
 
-// whyNew returns what is wrong with a log.db of this size, -1 or 0, for the error of refuseNew.
+// whyNew returns what is wrong with log.db, for the error of refuseNew: it is missing if its size
+// is -1, and empty if its size is 0.
 func whyNew(size int64) string {
 	if size < 0 {
 		return "it is missing"

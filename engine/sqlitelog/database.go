@@ -90,10 +90,10 @@ func synchronous(d Durability) string {
 	return "synchronous = FULL"
 }
 
-// prepare checks the database, and creates the tables if it has none. It fails if the database is
-// of another program or a newer version, or if it has no tables but traces show that there was a
-// log. A database without tables and traces is left by an earlier version that was killed while it
-// created the tables. The caller must hold the lock of the folder.
+// prepare checks the database, and creates the tables if it has none. It fails if the database
+// belongs to another program or a newer version, or if it has no tables although traces shows
+// that there was a log. If there are neither tables nor traces, an earlier version was killed
+// while it created the tables. The caller must hold the lock of the folder.
 func prepare(conn *sqlite.Conn, path string, traces []string) error {
 	var found [3]int64
 	for i, query := range [...]string{"PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_schema"} {

@@ -43,9 +43,9 @@ func rewriteWAL(path string, committed int) (err error) {
 	return f.Sync()
 }
 
-// checkFrames reads the file in pieces and returns how many frames at its beginning are intact. With
-// rewrite, it writes each piece back. It checks the frames again in that pass, because the operating
-// system may drop data that it could not write at any time.
+// checkFrames reads the file in pieces and returns how many frames at its beginning are intact.
+// With rewrite, it writes each piece back. It checks the frames in that pass too, because the
+// operating system may at any time drop data that it could not write to disk.
 func checkFrames(f disk.File, rewrite bool) (n int, err error) {
 	head := make([]byte, walHeader)
 	switch _, err := f.ReadAt(head, 0); {

@@ -111,7 +111,8 @@ func (d *Disk) load() error {
 }
 
 // Close removes the simulated disk from the folder. After a power cut it also drops the
-// disk's files: a database that could not be closed without power still has them open.
+// files of the disk, which a database may still have open, because it could not be
+// closed.
 func (d *Disk) Close() {
 	disks.Lock()
 	defer disks.Unlock()
@@ -156,8 +157,8 @@ type handle struct {
 	reported int // failures of the file that this handle has reported
 }
 
-// open returns a handle of a file that the system has opened. created means that the
-// file did not exist before.
+// open returns a handle for a file that the operating system has opened. created says
+// whether the file is new.
 func (d *Disk) open(path string, created bool) (*handle, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -288,7 +289,8 @@ func (d *Disk) part(w write, contents []byte) []byte {
 }
 
 // Cut cuts the power. Nothing reaches the disk any more, and all calls fail. It returns
-// the contents of the disk by file name: all synced data, and any part of the rest.
+// the contents of the disk by file name: all synced data, and a random part of the other
+// changes.
 func (d *Disk) Cut() map[string][]byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -105,8 +105,8 @@ func vfsOpen(tls *libc.TLS, _, name, file uintptr, flags int32, outFlags uintptr
 	return rc
 }
 
-// patch returns a copy of the system's methods, with those of this package for close,
-// write, truncate and sync.
+// patch returns a copy of the system's methods in which the methods for close, write,
+// truncate and sync are those of this package.
 func patch(methods uintptr) *sqlite3.Tsqlite3_io_methods {
 	if known, ok := patched.Load(methods); ok {
 		return known.(*sqlite3.Tsqlite3_io_methods)
@@ -183,7 +183,7 @@ func fileSync(_ *libc.TLS, file uintptr, _ int32) int32 {
 	return sqlite3.SQLITE_OK
 }
 
-// goFile is a file that was opened without SQLite.
+// goFile is a file on a simulated disk that Go code has opened instead of SQLite.
 type goFile struct {
 	disk.File
 	*handle

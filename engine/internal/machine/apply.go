@@ -61,7 +61,7 @@ func (m *Machine) Apply(rec *Record) error {
 		return err
 	}
 	if rec.Step >= len(r.Steps) {
-		return fmt.Errorf("%w: %s of step %d in run %s, which has %d", ErrEncoding, rec.Kind, rec.Step, rec.Run, len(r.Steps))
+		return fmt.Errorf("%w: %s of step %d in run %s, which has %d steps", ErrEncoding, rec.Kind, rec.Step, rec.Run, len(r.Steps))
 	}
 	m.applyRun(r, rec)
 	if r.extra != nil && r.running == 0 {
@@ -301,8 +301,9 @@ func (m *Machine) applyRetry(r *Run, rec *Record) {
 	}
 }
 
-// applyJumped moves all times along with the wall clock, so that the rest of each wait stays
-// the same. It does not move times that a caller has set as points of the wall clock.
+// applyJumped applies a change of the wall clock: it moves all times by the same amount, so that
+// the rest of each wait stays the same. It does not move times that a caller has set as points of
+// the wall clock.
 func (m *state) applyJumped(rec *Record) {
 	by, was := rec.Delay, rec.At-int64(rec.Delay)
 	for _, r := range m.all {
@@ -345,9 +346,10 @@ func move(t *int64, by time.Duration) {
 	}
 }
 
-// applyPurged removes the keys of runs that ended before At, the runs that died before Due
-// and are not in Data, and the definitions that were not used since then. It must not depend
-// on which finished runs are in memory, because that is not recorded.
+// applyPurged applies a record of kind Purged. It removes the keys of runs that finished before
+// rec.At, the runs that died before rec.Due unless rec.Data has their ids, and the definitions
+// that were last used before both times. It must not depend on which finished runs are in memory,
+// because that is not recorded.
 func (m *state) applyPurged(rec *Record) {
 	m.ended = slices.DeleteFunc(m.ended, func(e expiry) bool {
 		if e.at >= rec.At {
@@ -388,9 +390,9 @@ func (m *state) applyPurged(rec *Record) {
 	m.definitionSet.purge(min(rec.At, rec.Due))
 }
 
-// Due removes at most that many timers that are due, and puts their steps into their queues. It
-// returns the runs that have timed out: the caller must record that. Moving steps to queues is
-// not recorded, because it follows from the time.
+// Due handles the timers that are due, at most the given number: it removes each timer and puts
+// its step into its queue. It returns the runs that have timed out, which the caller must record.
+// The move of a step into its queue is not recorded, because it follows from the step's due time.
 func (m *Machine) Due(now int64, most int) (expired []*Run) {
 	for range most {
 		t, ok := m.timers.first()

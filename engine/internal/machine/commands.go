@@ -19,9 +19,10 @@ var (
 	ErrConflict = errors.New("key is taken")
 )
 
-// Commands decides about commands of users and about the ends of attempts. Each method returns
-// the record that [Machine.Apply] is to apply, or why the command is rejected. A method does
-// not change the state, except that it reads cold runs back into memory.
+// Commands turns commands of users, and the ends of attempts, into records. Each method returns
+// the record for [Machine.Apply], or an error that says why the command is rejected. A method
+// does not change the state, except that it reads cold runs back into memory: see
+// [Snapshot.Chill].
 type Commands struct {
 	*state
 }
@@ -44,8 +45,9 @@ type Start struct {
 	OriginKey string // the key of the run Origin
 }
 
-// Start decides about a start. If a run of the same workflow has the key, Start returns its id
-// as existing, and no record. If a run of another workflow has it, the error is ErrConflict.
+// Start decides to start a run. If a run of the same workflow has the key, Start returns the id
+// of that run as existing, and no record. If a run of another workflow has the key, the error is
+// ErrConflict.
 func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err error) {
 	if !c.stored(req.Hash) {
 		return rec, ID{}, errors.New("definition is not stored")
@@ -77,8 +79,9 @@ func (c Commands) Start(req *Start, now int64) (rec Record, existing ID, err err
 	return rec, ID{}, nil
 }
 
-// outputs returns the outputs as the record has them. The origin of the chain comes after the
-// outputs of the steps, where older versions ignore it.
+// outputs returns the outputs for the record. If the run repeats another one, an element with the
+// first run of the chain of repetitions follows the outputs of the steps. Older versions ignore
+// this element.
 func (s *Start) outputs(steps int) [][]byte {
 	if s.Origin.IsZero() {
 		return s.Outputs
@@ -172,9 +175,9 @@ func (c Commands) Free(id ID, by string, now int64) (Record, error) {
 	return Record{Kind: Freed, Run: id, At: now, Text: by}, err
 }
 
-// Postpone decides that a run waits until a point in time by the wall clock. Its waits are moved
-// to that time. Running attempts are canceled, and made again at that time. It returns a record
-// for each step.
+// Postpone decides that a run waits until a point in time by the wall clock. It moves the run's
+// waits to that time, cancels its running attempts, and makes them again at that time. It returns
+// a record for each step that is affected.
 func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Record, err error) {
 	r, err := c.find(id)
 	if err != nil {
@@ -194,8 +197,8 @@ func (c Commands) Postpone(id ID, until int64, by string, now int64) (recs []Rec
 	return recs, nil
 }
 
-// Forgive decides to set the counters of a run to zero: attempts that count for the policy,
-// windows, lost attempts.
+// Forgive decides to reset three counters of each step of a run: the attempts that count for the
+// retry policy, the attempts that returned Limited, and the lost attempts.
 func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && r.Outcome != Undecided {
@@ -204,7 +207,7 @@ func (c Commands) Forgive(id ID, by string, now int64) (Record, error) {
 	return Record{Kind: Forgiven, Run: id, At: now, Text: by}, err
 }
 
-// Replace decides that the run by replaces the dead run id.
+// Replace decides to mark the dead run id as replaced by the run by.
 func (c Commands) Replace(id, by ID, now int64) (Record, error) {
 	r, err := c.find(id)
 	if err == nil && (!r.Closed() || r.Outcome != Dead || !r.ReplacedBy().IsZero()) {
@@ -228,11 +231,12 @@ func (c Commands) Define(d *Definition, now int64) (rec Record, ok bool) {
 	return Record{Kind: Defined, At: now, Data: d.text}, true
 }
 
-// maxKept is how many ids of dead runs to keep fit into one record of Purge.
+// maxKept is the number of dead runs that one record of kind Purged can list as kept.
 const maxKept = 20_000
 
-// Purge decides to delete the runs that ended before the time ended, and the runs that died
-// before the time dead, except the dead runs in keep. ok is false if there is nothing to delete.
+// Purge decides to delete old runs: runs that finished before the time ended, and runs that died
+// before the time dead. It keeps the dead runs in keep, but at most maxKept of them. ok is false
+// if there is nothing to delete.
 func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok bool) {
 	rec = Record{Kind: Purged, At: ended, Due: dead}
 	ok = len(c.ended) > 0 && c.ended[0].at < ended
@@ -248,8 +252,9 @@ func (c Commands) Purge(ended, dead int64, keep map[ID]bool) (rec Record, ok boo
 	return rec, ok
 }
 
-// Attempt decides to begin an attempt of a queued step. Its deadline is the earliest of those
-// of the attempt, the step and the run.
+// Attempt decides to begin an attempt of a queued step. The attempt's deadline is the earliest of
+// three: the end of the attempt timeout, the end of the step's total timeout, and the run's
+// deadline.
 func (c Commands) Attempt(r *Run, step int, now int64) Record {
 	s, p := &r.Steps[step], &r.Def.Steps[step].Policy
 	end := r.Deadline
@@ -284,8 +289,8 @@ type Result struct {
 	Memo    []byte        // memo for the next attempt; nil for none
 }
 
-// Finish decides what follows the end of an attempt: success, failure, or a wait. ok is false
-// if the attempt is not running by the state. u is a uniform random number.
+// Finish decides what follows the end of an attempt: success, failure, or a wait. ok is false if
+// the state has no such running attempt. u is a uniform random number.
 func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool) {
 	r, known := c.runs[res.Run]
 	if !known || res.Step >= len(r.Steps) {
@@ -321,7 +326,7 @@ func (c Commands) Finish(res *Result, now int64, u uint64) (rec Record, ok bool)
 	return rec, true
 }
 
-// late returns the text for the end of an attempt whose run had ended before.
+// late returns the text of the record for an attempt that ended after its run.
 func late(res *Result) string {
 	if res.Failed || res.Release || res.Limited || res.Snooze > 0 || res.Until != 0 {
 		return res.Error
@@ -344,9 +349,9 @@ func failedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	}
 }
 
-// limitedRecord completes the record of an attempt that returned Limited: a service has said
-// when to come back. That uses one of the windows. The step gives up if no window is left, or
-// if the wait is longer than the policy allows.
+// limitedRecord completes the record of an attempt that returned Limited, because a service has
+// said when to come back. Such an attempt uses one of the step's windows: see Step.Windows. The
+// step gives up if no window is left, or if the wait is longer than the policy allows.
 func limitedRecord(rec *Record, r *Run, res *Result, u uint64) {
 	def := &r.Def.Steps[res.Step]
 	p := def.Policy
@@ -439,9 +444,9 @@ func lostText(lost int, alone bool) string {
 	return text
 }
 
-// RanAlone reports whether the running attempt of a step was the only one in its process. It was
-// if it began alone, and the log has no entry after the end of its isolation, when other
-// attempts could begin. RanAlone must be called before a change of the clock is applied.
+// RanAlone reports whether the running attempt of a step was the only one in its process. That is
+// true if the attempt began in isolation, and the log has no entry from after the isolation, when
+// other attempts could begin. RanAlone must be called before a change of the clock is applied.
 func (c Commands) RanAlone(r *Run, step int) bool {
 	var isolated time.Duration
 	for rec := range r.Records() {
@@ -452,9 +457,9 @@ func (c Commands) RanAlone(r *Run, step int) bool {
 	return isolated > 0 && c.at < later(r.Steps[step].At, isolated)
 }
 
-// Expire decides that a run has timed out. If the run was waiting for a free place, the text of
-// the record says so. opened is when this process took over the run: before that the run was in
-// no queue.
+// Expire decides that a run has timed out. If the run was in a queue because a limit was reached,
+// the text of the record says so. opened is when this process took over the run: the run was in
+// no queue before that.
 func (c Commands) Expire(r *Run, opened, now int64) Record {
 	_ = c.warm(r) // Apply returns the error
 	rec := Record{Kind: Expired, Run: r.ID, At: now, Ends: Dead}

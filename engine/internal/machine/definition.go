@@ -250,7 +250,8 @@ func (s *definitionSet) Definitions() iter.Seq[Hash] { return maps.Keys(s.defs) 
 // Workflows returns the workflows by name.
 func (s *definitionSet) Workflows() map[string]*Workflow { return s.workflows }
 
-// Learn adds a definition of another machine.
+// Learn copies the definition with the hash from another machine, unless this set has it. It also
+// copies the time when the definition was last used.
 func (s *definitionSet) Learn(h Hash, from *Machine) {
 	if used, stored := from.used[h]; stored {
 		s.use(h, used)

@@ -89,14 +89,14 @@ func (r *Run) Records() iter.Seq[Record] {
 	}
 }
 
-// Situation returns the step to show for the run, the last error, and the time of the last
-// record. The step is the one whose status comes last in the order of matters; it is "" for a
-// run that succeeded.
+// Situation returns what a list of runs shows for the run: the name of a step, the last error,
+// and the time of the last record. The step is the one with the highest displayRank; it is "" for
+// a run that succeeded.
 func (r *Run) Situation() (step, text string, at time.Time) {
 	var last int64
 	best := -1
 	for i := range r.Steps {
-		if best < 0 || r.Steps[i].Status.matters() > r.Steps[best].Status.matters() {
+		if best < 0 || r.Steps[i].Status.displayRank() > r.Steps[best].Status.displayRank() {
 			best = i
 		}
 	}
@@ -160,7 +160,8 @@ func cutOffText(r *Run, at int64) string {
 	return fmt.Sprintf("timed out after %v while an attempt ran", limit)
 }
 
-// matters returns the rank of a status: the step with the highest rank is shown for a run.
-func (s Status) matters() int {
+// displayRank returns the rank of a step with this status: a list of runs shows the step with the
+// highest rank.
+func (s Status) displayRank() int {
 	return [...]int{Blocked: 1, Waiting: 3, Running: 4, Complete: 0, Exhausted: 5, NoHandler: 2}[s]
 }

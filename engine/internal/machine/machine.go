@@ -26,8 +26,8 @@ func New() *Machine { return &Machine{Commands{newState()}} }
 // Seq returns the number of the entry that was applied last.
 func (m *Machine) Seq() uint64 { return m.seq }
 
-// Clock returns the times in the header of the last entry, and the id of the machine's boot at
-// that time.
+// Clock returns the times in the header of the last entry, and the boot id of the computer that
+// the owner of the shard was running on.
 func (m *Machine) Clock() (h Header, boot string) {
 	return Header{At: m.at, SinceBoot: m.sinceBoot}, m.boot
 }
@@ -50,8 +50,9 @@ func (m *Machine) applyCron(rec *Record) {
 	m.schedules[rec.Text] = &Schedule{Name: rec.Text, Due: rec.Due, Data: bytes.Clone(rec.Data)}
 }
 
-// Forget removes a finished run from memory, after the reader of changes has seen it. The key
-// of the run stays until it is purged. It fails if the run is not finished.
+// Forget removes a finished run from memory. The caller must have read the last change of the
+// run. The run's key stays until a record of kind Purged removes it. Forget fails if the run is
+// not finished.
 func (m *Machine) Forget(r *Run) error {
 	if !r.Finished() {
 		return fmt.Errorf("run %s is not finished", r.ID)

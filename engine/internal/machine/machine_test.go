@@ -392,8 +392,8 @@ func legalTimers(m *Machine) error {
 		if m.runs[t.run.ID] != t.run {
 			return fmt.Errorf("timer %d is of run %s, which is not in memory", i, t.run.ID)
 		}
-		if int(*t.place()) != i {
-			return fmt.Errorf("timer %d of run %s step %d: its place says %d", i, t.run.ID, t.step, *t.place())
+		if int(*t.index()) != i {
+			return fmt.Errorf("timer %d of run %s step %d: its index says %d", i, t.run.ID, t.step, *t.index())
 		}
 		if i > 0 && m.timers.heap[(i-1)/4].due > t.due {
 			return fmt.Errorf("timer %d is due before its parent", i)
@@ -420,7 +420,7 @@ func legalTimers(m *Machine) error {
 }
 
 func legalQueues(m *Machine) error {
-	stand := map[place]bool{}
+	stand := map[stepRef]bool{}
 	for _, w := range m.workflows {
 		for _, q := range w.queues {
 			for _, f := range []*fifo{&q.begun, &q.fresh} {
@@ -445,7 +445,7 @@ func legalQueues(m *Machine) error {
 	}
 	for _, r := range m.all {
 		for i := range r.Steps {
-			if r.Steps[i].queued && !stand[place{r, int32(i)}] {
+			if r.Steps[i].queued && !stand[stepRef{r, int32(i)}] {
 				return fmt.Errorf("run %s step %d does not stand in its queue", r.ID, i)
 			}
 		}
@@ -521,7 +521,7 @@ func legalRun(m *Machine, r *Run) error {
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		status[s.Status]++
-		_, parked := m.parked[r.Def.Steps[i].Handler][place{r, int32(i)}]
+		_, parked := m.parked[r.Def.Steps[i].Handler][stepRef{r, int32(i)}]
 		timed, live := s.timer != noTimer, r.waits()
 		switch {
 		case s.Status == Waiting && live && timed == s.queued:

@@ -17,16 +17,17 @@ import (
 // coldAfter is how long, in nanoseconds, a wait must last for the run to become cold.
 const coldAfter = 30e9
 
-// Load returns the content of the frame with this number.
+// Load returns the content of a frame: a part of a snapshot, with encoded runs.
 type Load func(frame uint32) ([]byte, error)
 
-// pageStore reads the parts of cold runs that are not in memory.
+// pageStore reads the parts of cold runs back: their input, history and outputs are in a snapshot
+// and not in memory.
 type pageStore struct {
 	runDecoder
 	load Load // nil means that there are no cold runs
 }
 
-// Cold sets the function that reads frames with cold runs.
+// Cold sets the function that reads cold runs back from the frames of a snapshot.
 func (p *pageStore) Cold(load Load) { p.load = load }
 
 // written says where a run is in a snapshot.
@@ -37,7 +38,8 @@ type written struct {
 	at      uint32 // offset in the content of the frame
 }
 
-// chillable reports whether the run can be cold: nothing of it runs or is due soon.
+// chillable reports whether the run may become cold: it is dead and not replaced, or it has not
+// ended and none of its attempts is running, queued or due soon.
 func chillable(r *Run, now int64) bool {
 	if r.running > 0 {
 		return false
@@ -56,7 +58,8 @@ func chillable(r *Run, now int64) bool {
 	return true
 }
 
-// chill makes the run cold: it removes the parts from memory that the frame has.
+// chill makes the run cold: it removes from memory the parts that can be read back from the
+// frame.
 func chill(r *Run, frame, at uint32) {
 	r.Input, r.History = nil, nil
 	if r.extra != nil {
@@ -65,10 +68,10 @@ func chill(r *Run, frame, at uint32) {
 	r.coldFrame, r.coldAt = frame, at
 }
 
-// Chill handles at most that many runs of the snapshot. It makes runs cold if the snapshot has
-// their current state, and makes runs that are cold already refer to this snapshot. more is
-// false after the last run. base is added to the numbers of the frames, to distinguish them
-// from the frames of another snapshot.
+// Chill makes runs cold that the snapshot has in their current state: it removes their input,
+// history and outputs from memory. Runs that are cold already refer to this snapshot from now on.
+// Each call handles the next runs, at most the given number; more is false after the last run.
+// base is added to the numbers of the frames, to distinguish them from those of another snapshot.
 func (s *Snapshot) Chill(now int64, base uint32, most int) (more bool) {
 	n := min(most, len(s.written))
 	for _, w := range s.written[:n] {
@@ -103,11 +106,11 @@ func (p *pageStore) fetch(r *Run) (*Run, error) {
 		return nil, fmt.Errorf("%w: the frame of a snapshot ends before run %s", ErrEncoding, r.ID)
 	}
 	in := codec.Reader{Data: body[r.coldAt:]}
-	left, err := p.readRun(&in)
-	if err == nil && left.ID != r.ID {
-		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, left.ID, r.ID)
+	decoded, err := p.readRun(&in)
+	if err == nil && decoded.ID != r.ID {
+		err = fmt.Errorf("%w: the snapshot has run %s instead of run %s", ErrEncoding, decoded.ID, r.ID)
 	}
-	return left, err
+	return decoded, err
 }
 
 // warm reads the run back into memory, if it is cold.
@@ -115,20 +118,21 @@ func (p *pageStore) warm(r *Run) error {
 	if r.coldFrame == 0 {
 		return nil
 	}
-	left, err := p.fetch(r)
+	decoded, err := p.fetch(r)
 	if err != nil {
 		return err
 	}
-	refill(r, left)
+	refill(r, decoded)
 	r.coldFrame, r.coldAt = 0, 0
 	return nil
 }
 
-// refill gives the run r the parts that were removed from memory, from the decoded run left.
-func refill(r, left *Run) {
-	r.Input, r.History = left.Input, left.History
-	if left.extra != nil && left.extra.outputs != nil {
-		r.more().outputs = left.extra.outputs
+// refill gives the cold run r the parts that were removed from memory. decoded is the run as its
+// frame has it.
+func refill(r, decoded *Run) {
+	r.Input, r.History = decoded.Input, decoded.History
+	if decoded.extra != nil && decoded.extra.outputs != nil {
+		r.more().outputs = decoded.extra.outputs
 	}
 }
 
@@ -162,7 +166,7 @@ func (p *pageStore) whole(r *Run) (*Run, error) {
 	if r.coldFrame == 0 {
 		return r, nil
 	}
-	left, err := p.fetch(r)
+	decoded, err := p.fetch(r)
 	if err != nil {
 		return nil, err
 	}
@@ -171,6 +175,6 @@ func (p *pageStore) whole(r *Run) (*Run, error) {
 		x := *r.extra
 		w.extra = &x
 	}
-	refill(&w, left)
+	refill(&w, decoded)
 	return &w, nil
 }

@@ -281,7 +281,7 @@ func (g *game) startOne() {
 // dispatch begins attempts as the limits allow.
 func (g *game) dispatch() {
 	g.t.Helper()
-	for _, p := range append([]place(nil), g.m.suspects...) {
+	for _, p := range append([]stepRef(nil), g.m.suspects...) {
 		r, step := p.run, int(p.step)
 		if q := r.Queue(step); !r.InQueue(step) || g.chance(50) || q.Running >= 4 || !r.HasPlace() && q.Workflow.Active >= g.limits[q.Workflow.Name] {
 			continue
@@ -313,8 +313,8 @@ func (g *game) dispatch() {
 
 func (g *game) finishOne() {
 	g.t.Helper()
-	var running []place
-	g.m.Orphans(func(r *Run, step int) { running = append(running, place{r, int32(step)}) })
+	var running []stepRef
+	g.m.Orphans(func(r *Run, step int) { running = append(running, stepRef{r, int32(step)}) })
 	if len(running) == 0 {
 		return
 	}
@@ -370,8 +370,8 @@ func (g *game) learn() {
 
 func (g *game) unparkAll(h string) {
 	g.t.Helper()
-	var parked []place
-	g.m.Parked(h, func(r *Run, step int) { parked = append(parked, place{r, int32(step)}) })
+	var parked []stepRef
+	g.m.Parked(h, func(r *Run, step int) { parked = append(parked, stepRef{r, int32(step)}) })
 	for _, p := range parked {
 		g.emit(g.m.Unpark(p.run, int(p.step), g.now))
 	}

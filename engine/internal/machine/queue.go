@@ -25,15 +25,15 @@ type Totals struct {
 	Attempts, Failures, Lost           uint64
 }
 
-// Queue has the steps of one name that are due, in all runs of a workflow, oldest first. Steps of
-// runs that have a place come before those of other runs: a limit of runs must not block runs
-// that count for it already.
+// Queue has the due steps with one name, in all runs of a workflow, oldest first. Steps of runs
+// that already count towards the limit of concurrent runs come first: the limit must not block
+// them.
 type Queue struct {
 	Workflow *Workflow
 	Step     string
 	Running  int // number of running attempts of the step
 
-	begun, fresh fifo // steps of runs that have a place, and of other runs
+	begun, fresh fifo // steps of runs with HasPlace, and of other runs
 	gone         int  // upper bound of the entries whose steps have left the queue
 	listed       bool // the queue is in queueSet.busy
 }
@@ -53,24 +53,24 @@ func (w *Workflow) queue(step string) *Queue {
 	return q
 }
 
-// place is a step of a run.
-type place struct {
+// stepRef refers to a step of a run.
+type stepRef struct {
 	run  *Run
 	step int32
 }
 
 // fifo is a queue in a ring buffer.
 type fifo struct {
-	ring []place
+	ring []stepRef
 	head int
 	n    int
 }
 
 func (f *fifo) len() int { return f.n }
 
-func (f *fifo) push(p place) {
+func (f *fifo) push(p stepRef) {
 	if f.n == len(f.ring) {
-		ring := make([]place, max(8, 2*f.n))
+		ring := make([]stepRef, max(8, 2*f.n))
 		for i := range f.n {
 			ring[i] = f.ring[(f.head+i)%len(f.ring)]
 		}
@@ -80,15 +80,15 @@ func (f *fifo) push(p place) {
 	f.n++
 }
 
-func (f *fifo) first() (p place, ok bool) {
+func (f *fifo) first() (p stepRef, ok bool) {
 	if f.n == 0 {
-		return place{}, false
+		return stepRef{}, false
 	}
 	return f.ring[f.head], true
 }
 
 func (f *fifo) pop() {
-	f.ring[f.head] = place{}
+	f.ring[f.head] = stepRef{}
 	f.head = (f.head + 1) % len(f.ring)
 	f.n--
 	if f.n == 0 {
@@ -99,10 +99,11 @@ func (f *fifo) pop() {
 	}
 }
 
-// queueSet has the steps that are due: those in queues, and suspects.
+// queueSet has the steps that are due. If the last attempt of a step was lost because the process
+// died, the step is a suspect: it is in the list of suspects instead of its queue.
 type queueSet struct {
-	busy     []*Queue // queues that may not be empty
-	suspects []place  // suspects that are due, in the order of compareSuspects
+	busy     []*Queue  // queues that may not be empty
+	suspects []stepRef // suspects that are due, in the order of compareSuspects
 }
 
 // enqueue puts a step that is due into its queue.
@@ -113,14 +114,14 @@ func (s *queueSet) enqueue(run *Run, step int) {
 	}
 	ss.queued = true
 	if ss.Lost > 0 {
-		s.addSuspect(place{run, int32(step)})
+		s.addSuspect(stepRef{run, int32(step)})
 		return
 	}
 	q := run.Def.Steps[step].queue
 	if run.active {
-		q.begun.push(place{run, int32(step)})
+		q.begun.push(stepRef{run, int32(step)})
 	} else {
-		q.fresh.push(place{run, int32(step)})
+		q.fresh.push(stepRef{run, int32(step)})
 	}
 	if !q.listed {
 		q.listed = true
@@ -138,7 +139,7 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	}
 	ss.queued = false
 	if ss.Lost > 0 {
-		s.removeSuspect(place{run, int32(step)})
+		s.removeSuspect(stepRef{run, int32(step)})
 		return
 	}
 	q := run.Def.Steps[step].queue
@@ -149,8 +150,8 @@ func (s *queueSet) dequeue(run *Run, step int) {
 	}
 }
 
-// requeue moves the queued steps of a run between the two parts of their queues, after the run
-// got or lost its place.
+// requeue moves the queued steps of a run between the two parts of their queues, after
+// Run.HasPlace has changed.
 func (s *queueSet) requeue(run *Run) {
 	for i := range run.Steps {
 		if ss := &run.Steps[i]; ss.queued && ss.Lost == 0 {
@@ -161,7 +162,7 @@ func (s *queueSet) requeue(run *Run) {
 }
 
 // waits reports whether the step is still in its queue.
-func (p place) waits() bool {
+func (p stepRef) waits() bool {
 	s := &p.run.Steps[p.step]
 	return s.queued && s.Lost == 0
 }
@@ -186,8 +187,9 @@ func (s *queueSet) Busy() []*Queue {
 	return s.busy
 }
 
-// First returns the next step of the queue. It returns a step of a run without a place only if
-// fresh is true. The step stays in the queue until it begins, is parked or its run ends.
+// First returns the next step of the queue. If fresh is false, it returns only steps of runs that
+// already count towards the limit of runs. The step stays in the queue until its attempt begins,
+// it is parked or its run ends.
 func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 	if run, step, ok = q.begun.next(true); ok || !fresh {
 		return run, step, ok
@@ -196,7 +198,7 @@ func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 }
 
 // next returns the first step that is still in the queue, and removes the entries before it.
-// active says whether the runs of this fifo have a place.
+// active says whether the runs of this fifo count towards the limit of runs.
 func (f *fifo) next(active bool) (*Run, int, bool) {
 	for {
 		p, ok := f.first()
@@ -210,8 +212,8 @@ func (f *fifo) next(active bool) (*Run, int, bool) {
 	}
 }
 
-// Oldest returns when the step that has been in the queue for longest became due. ok is false
-// for an empty queue.
+// Oldest returns the due time of the step that has waited longest in the queue. ok is false if
+// the queue is empty.
 func (q *Queue) Oldest() (at int64, ok bool) {
 	for active, f := range map[bool]*fifo{true: &q.begun, false: &q.fresh} {
 		if run, step, there := f.next(active); there && (!ok || run.Steps[step].At < at) {
@@ -269,9 +271,9 @@ func isolatedAfter(r *Run, step int) int {
 	return min(max(r.Def.Steps[step].MaxLost, 1), aloneAfter)
 }
 
-// Isolation returns how long no other attempt begins for a step that has to run alone: this long
-// before its attempt, while running attempts end, and this long after it began. It doubles with
-// each further loss, to detect an attempt that ends its process late.
+// Isolation returns how long a step that has to run alone keeps other attempts from beginning:
+// this long before its attempt begins, so that running attempts can end, and this long
+// afterwards. It doubles with each further loss, to detect an attempt that ends its process late.
 func (r *Run) Isolation(step int) time.Duration {
 	return firstAlone << min(max(r.Losses(step)-isolatedAfter(r, step), 0), maxDoublings)
 }
@@ -279,8 +281,9 @@ func (r *Run) Isolation(step int) time.Duration {
 // Queue returns the queue of the step.
 func (r *Run) Queue(step int) *Queue { return r.Def.Steps[step].queue }
 
-// Suspects yields the suspects that are due: those with the fewest losses first, and those that
-// have to run alone last. The state must not change during the iteration.
+// Suspects yields the due steps whose last attempt was lost because the process died. Steps with
+// fewer losses come first, and steps that have to run alone come last. The state must not change
+// during the iteration.
 func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 	return func(yield func(*Run, int) bool) {
 		for _, p := range s.suspects {
@@ -291,12 +294,12 @@ func (s *queueSet) Suspects() iter.Seq2[*Run, int] {
 	}
 }
 
-func (s *queueSet) addSuspect(p place) {
+func (s *queueSet) addSuspect(p stepRef) {
 	at, _ := slices.BinarySearchFunc(s.suspects, p, compareSuspects)
 	s.suspects = slices.Insert(s.suspects, at, p)
 }
 
-func (s *queueSet) removeSuspect(p place) {
+func (s *queueSet) removeSuspect(p stepRef) {
 	if at := slices.Index(s.suspects, p); at >= 0 {
 		s.suspects = slices.Delete(s.suspects, at, at+1)
 	}
@@ -304,8 +307,8 @@ func (s *queueSet) removeSuspect(p place) {
 
 // compareSuspects orders suspects by losses. The order of suspects that have to run alone changes
 // after each loss: otherwise the same suspect could always come first and block the others.
-func compareSuspects(a, b place) int {
-	rank := func(p place) (losses int, turn uint64) {
+func compareSuspects(a, b stepRef) int {
+	rank := func(p stepRef) (losses int, turn uint64) {
 		if p.run.NeedsIsolation(int(p.step)) {
 			return 1 << 16, p.turn()
 		}
@@ -316,10 +319,10 @@ func compareSuspects(a, b place) int {
 	return cmp.Or(cmp.Compare(lossesA, lossesB), cmp.Compare(turnA, turnB), cmp.Compare(a.due(), b.due()))
 }
 
-func (p place) due() int64 { return p.run.Steps[p.step].At }
+func (p stepRef) due() int64 { return p.run.Steps[p.step].At }
 
-// turn returns a hash of the run, the step and its losses.
-func (p place) turn() uint64 {
+// turn returns a hash of the run, the step and its losses, which compareSuspects orders by.
+func (p stepRef) turn() uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write(p.run.ID[:]) // never fails
 	_, _ = h.Write(binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(nil, uint32(p.step)), uint32(p.run.Losses(int(p.step)))))

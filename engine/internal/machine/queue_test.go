@@ -94,7 +94,7 @@ func TestFifo(t *testing.T) {
 	var want []*Run
 	for i := range 5000 {
 		r := &Run{Def: d, Steps: []StepState{{queued: w.rng.IntN(4) > 0}}}
-		f.push(place{r, 0})
+		f.push(stepRef{r, 0})
 		if r.Steps[0].queued {
 			want = append(want, r)
 		}

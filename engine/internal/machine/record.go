@@ -310,10 +310,11 @@ func (e *Entry) Bytes() []byte {
 	return e.data
 }
 
-// Header has the times of an entry: see Entry.Reset.
+// Header has the times of an entry. The two times of two entries together show whether the wall
+// clock was set between them.
 type Header struct {
-	At        int64
-	SinceBoot int64
+	At        int64 // time of the wall clock
+	SinceBoot int64 // time since the boot of the computer
 }
 
 // ReadEntry calls apply with each record of an entry. The byte slices of a record share the

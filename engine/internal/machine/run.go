@@ -32,7 +32,7 @@ type State uint8
 // The states of a run.
 const (
 	StateScheduled    State = iota // waits for its start time
-	StateQueued                    // waits for a free place
+	StateQueued                    // is due, and waits until a limit allows an attempt to begin
 	StateRunning                   // at least one attempt is running
 	StateWaiting                   // waits for the time of the next attempt
 	StateNeedsHandler              // waits until the handler of a step is registered
@@ -130,7 +130,7 @@ type extra struct {
 
 var noExtra extra
 
-// read returns the fields for reading: zero values if x is nil.
+// read returns x, or fields that are all zero if x is nil. The caller must not change them.
 func (x *extra) read() *extra {
 	if x == nil {
 		return &noExtra
@@ -197,7 +197,7 @@ func decodeOrigin(text string) (id ID, key string, ok bool) {
 	return id, key, err == nil
 }
 
-// more returns the extra fields for changing. It allocates them if needed.
+// more returns the extra fields, so that the caller can change them. It allocates them if needed.
 func (r *Run) more() *extra {
 	if r.extra == nil {
 		r.extra = new(extra)
@@ -216,18 +216,18 @@ func setPart(parts *[][]byte, r *Run, step int, p []byte) {
 	(*parts)[step] = p
 }
 
-// InQueue reports whether the step is due and waits for a free place.
+// InQueue reports whether the step is due, and waits until a limit allows its attempt to begin.
 func (r *Run) InQueue(step int) bool { return r.Steps[step].queued }
 
-// HasPlace reports whether the run counts for a limit of the workflow's runs: it has begun, has
-// not ended, and is not paused or parked.
+// HasPlace reports whether the run counts towards the limit of the workflow's concurrent runs: it
+// has begun, has not ended, and is not paused or parked.
 func (r *Run) HasPlace() bool { return r.active }
 
 // Closed reports whether the run has an outcome and no attempt of it is running.
 func (r *Run) Closed() bool { return r.Outcome != Undecided && r.running == 0 }
 
 // HasEnded reports whether the run has an outcome, or had one before it was retried. The history
-// does not say so reliably: its middle may have been removed.
+// can't answer this, because its middle may have been removed.
 func (r *Run) HasEnded() bool { return r.Outcome != Undecided || r.retried }
 
 // Finished reports whether the run is closed and can't be retried.

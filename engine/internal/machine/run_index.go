@@ -40,7 +40,8 @@ func (x *runIndex) ByKey(key string) (ID, bool) {
 	return k.id, ok
 }
 
-// Orphans calls yield with every step that has a running attempt according to the state.
+// Orphans calls yield with every step whose attempt is running according to the state. To a
+// process that has just taken over the shard, these attempts are lost.
 func (x *runIndex) Orphans(yield func(*Run, int)) {
 	for _, r := range x.all {
 		if r.running == 0 {

@@ -14,12 +14,13 @@ import (
 	"github.com/tideover/tideover/engine/internal/codec"
 )
 
-// A snapshot is written while entries are applied. It begins with the state at one entry,
-// without the runs. The runs follow. Each run is written in the state that it has at that
-// moment, with the number of the entry that changed it last. A replay starts after the entry of
-// the beginning. For each run it skips the entries that the snapshot of the run includes.
+// A snapshot is written while entries are applied. It begins with the state at one entry, without
+// the runs. The runs follow, each in the state that it has when it is written, with the number of
+// the entry that changed it last. A replay starts after the entry at which the snapshot began,
+// and skips for each run the entries that the run in the snapshot includes.
 //
-// A snapshot is a sequence of frames: a letter, the length, the content, a checksum.
+// A snapshot is a sequence of frames. A frame has a letter, the length, the content and a
+// checksum.
 const (
 	frameState = 's'     // the state without the runs
 	frameRuns  = 'r'     // encoded runs
@@ -85,8 +86,8 @@ func (s *Snapshot) add(body *[]byte, r *Run) {
 	s.count++
 }
 
-// Next appends the next frame to b, with at most that many runs. more is false after the last
-// frame. It may append nothing although more is true.
+// Next appends the next frame to b, with at most the given number of runs. more is false after
+// the last frame. Next may append nothing although more is true.
 func (s *Snapshot) Next(b []byte, most int) (out []byte, more bool) {
 	if state := s.state; state != nil {
 		s.state = nil
@@ -226,8 +227,9 @@ func encodeState(m *state) []byte {
 // Machine.Seq on.
 func Restore(stream io.Reader) (*Machine, error) { return restore(stream, 0, false) }
 
-// RestoreCold is Restore that makes runs cold which can be cold at the time now. The numbers of
-// their frames count from 0, which is the frame of the state.
+// RestoreCold is Restore for a snapshot that stays readable: it leaves the input and history of a
+// run in the snapshot, and not in memory, if the run has nothing to do soon after now. The frame
+// with the state has the number 0.
 func RestoreCold(stream io.Reader, now int64) (*Machine, error) { return restore(stream, now, true) }
 
 func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {

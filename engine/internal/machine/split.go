@@ -63,7 +63,7 @@ func (l *Layout) OfKey(key, workflow string) int {
 func WorkflowSlot(name string) int { return KeySlot("workflow " + name) }
 
 // scheduleOf returns the name of the schedule that started a run with this key. ok is false if
-// the key has not the form that schedules use.
+// the key does not have the form that schedules use.
 func scheduleOf(key string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(key, "schedule/")
 	i := strings.LastIndexByte(rest, '/')
@@ -104,9 +104,9 @@ func (l *Layout) Check(shard int, m *Machine) error {
 }
 
 // Distribute moves everything out of the given machines and returns a machine for each shard of
-// this layout. The given machines are all shards of a source with any layout. The new machines
-// have no log entries yet. Steps that were in a queue have timers again, with the same due
-// times.
+// this layout. The given machines must be all shards of the source, which may have another number
+// of shards. The new machines have no log entries yet. Steps that were in a queue have timers
+// again, with the same due times.
 //
 // A cold run stays cold, and is read from the snapshot of the source. So the memory that
 // Distribute needs does not depend on the size of the inputs.
@@ -208,7 +208,7 @@ func (d *distribution) moveRun(m *Machine, r *Run) error {
 	return nil
 }
 
-// number returns the new number of a frame.
+// number returns the number by which the new machines load a frame of a source machine.
 func (d *distribution) number(f frameRef) uint32 {
 	n, known := d.numbers[f]
 	if !known {
@@ -230,9 +230,9 @@ func (d *distribution) moveKey(e expiry, k keyed) error {
 	return nil
 }
 
-// keyTwice returns the error for a key that two runs of different shards have. This is damage if
-// both are runs of the same workflow. Two workflows may have used the same key, if all runs of
-// one of them are in one shard.
+// keyTwice returns the error for a key that two runs in different shards have. The data is
+// damaged if both are runs of the same workflow. Runs of two workflows may have the same key, if
+// all runs of one of the workflows are in one shard.
 func keyTwice(key string, k keyed, id ID, workflow string) error {
 	if k.of.Name == workflow {
 		return fmt.Errorf("%w: key %q belongs to two runs, %s and %s", ErrEncoding, key, k.id, id)

@@ -34,7 +34,7 @@ func newState() *state {
 		schedules:     map[string]*Schedule{},
 		runIndex:      runIndex{runs: map[ID]*Run{}, keys: map[string]keyed{}},
 		definitionSet: definitionSet{defs: map[Hash]*Definition{}, used: map[Hash]int64{}, workflows: map[string]*Workflow{}},
-		parkedSet:     parkedSet{parked: map[string]map[place]struct{}{}},
+		parkedSet:     parkedSet{parked: map[string]map[stepRef]struct{}{}},
 	}
 	s.definitions = &s.definitionSet
 	return s
@@ -150,8 +150,8 @@ func (m *state) setOutcome(r *Run, o Outcome, why retry.Reason, at int64) {
 	}
 }
 
-// giveUpPlace takes the place of a run that is paused or waits for a handler, so that another run
-// can begin. The run needs a place again to continue.
+// giveUpPlace stops counting a run that is paused or waits for a handler towards the limit of
+// runs, so that another run can begin. To continue, the run must be admitted again.
 func (m *state) giveUpPlace(r *Run) {
 	parked := func(s StepState) bool { return s.Status == NoHandler }
 	if !r.active || r.running > 0 || !r.Held && !slices.ContainsFunc(r.Steps, parked) {
@@ -162,7 +162,8 @@ func (m *state) giveUpPlace(r *Run) {
 	m.requeue(r)
 }
 
-// close takes the place of a run that has its outcome and no running attempts.
+// close closes a run that has its outcome and no running attempts: the run does not count towards
+// the limit of runs any more.
 func (m *state) close(r *Run, at int64) {
 	if r.active {
 		r.active = false
@@ -255,7 +256,7 @@ func (m *state) stopWaits(r *Run) {
 	}
 }
 
-// startNext makes the steps due that depend on this step, if all their dependencies are complete.
+// startNext makes the steps due that depend on this step and have no other incomplete dependency.
 func (m *state) startNext(r *Run, step int, at int64) {
 	for _, i := range r.Def.Steps[step].opens {
 		if r.Steps[i].Status == Blocked && needsMet(r, i) {
@@ -320,7 +321,7 @@ func (c *changeSet) markChanged(r *Run) {
 
 // parkedSet has the steps that wait for a handler, by the name of the handler.
 type parkedSet struct {
-	parked map[string]map[place]struct{}
+	parked map[string]map[stepRef]struct{}
 }
 
 // Parked calls yield with the steps that wait for the handler.
@@ -342,15 +343,15 @@ func (s *parkedSet) ParkedHandlers() map[string]int {
 func (s *parkedSet) park(r *Run, step int) {
 	h := r.Def.Steps[step].Handler
 	if s.parked[h] == nil {
-		s.parked[h] = map[place]struct{}{}
+		s.parked[h] = map[stepRef]struct{}{}
 	}
-	s.parked[h][place{r, int32(step)}] = struct{}{}
+	s.parked[h][stepRef{r, int32(step)}] = struct{}{}
 }
 
 func (s *parkedSet) unpark(r *Run, step int) {
 	h := r.Def.Steps[step].Handler
 	if set := s.parked[h]; set != nil {
-		delete(set, place{r, int32(step)})
+		delete(set, stepRef{r, int32(step)})
 		if len(set) == 0 {
 			delete(s.parked, h)
 		}

@@ -20,7 +20,8 @@ const (
 	noTimer  = -1 // index of a timer that is not set
 )
 
-func (t *timer) place() *int32 {
+// index returns where the run or step keeps the index of this timer in the heap.
+func (t *timer) index() *int32 {
 	if t.step == deadline {
 		return &t.run.timer
 	}
@@ -41,7 +42,7 @@ func (h *timers) Waiting() int { return len(h.heap) }
 // set sets the due time of a timer. It adds the timer if it is not set.
 func (h *timers) set(run *Run, step int32, due int64) {
 	t := timer{due, run, step}
-	at := t.place()
+	at := t.index()
 	if *at == noTimer {
 		*at = int32(len(h.heap))
 		h.heap = append(h.heap, t)
@@ -57,7 +58,7 @@ func (h *timers) set(run *Run, step int32, due int64) {
 // unset removes a timer, if it is set.
 func (h *timers) unset(run *Run, step int32) {
 	t := timer{run: run, step: step}
-	at := t.place()
+	at := t.index()
 	i := int(*at)
 	if i == noTimer {
 		return
@@ -71,7 +72,7 @@ func (h *timers) unset(run *Run, step int32) {
 		return
 	}
 	h.heap[i] = moved
-	*moved.place() = int32(i)
+	*moved.index() = int32(i)
 	if !h.up(i) {
 		h.down(i)
 	}
@@ -123,7 +124,7 @@ func (h *timers) down(i int) {
 
 func (h *timers) put(i int, t timer) {
 	h.heap[i] = t
-	*t.place() = int32(i)
+	*t.index() = int32(i)
 }
 
 // rebuild restores the order of the heap after due times were changed in place.

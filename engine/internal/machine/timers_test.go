@@ -53,7 +53,7 @@ func TestTimers(t *testing.T) {
 				t.Fatalf("seed %d: %d timers, want %d", seed, len(h.heap), len(want))
 			}
 			for i := range h.heap {
-				if e := &h.heap[i]; want[of{e.run, e.step}] != e.due || int(*e.place()) != i || i > 0 && h.heap[(i-1)/4].due > e.due {
+				if e := &h.heap[i]; want[of{e.run, e.step}] != e.due || int(*e.index()) != i || i > 0 && h.heap[(i-1)/4].due > e.due {
 					t.Fatalf("seed %d: timer %d is %+v", seed, i, e)
 				}
 			}

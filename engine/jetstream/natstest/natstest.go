@@ -28,7 +28,7 @@ const (
 	SystemPassword = "system"
 )
 
-// user is the user of clients that name none.
+// user is the name that clients have if they connect without credentials.
 const user = "test"
 
 // Cluster is a number of servers that form a cluster.
@@ -59,8 +59,8 @@ type options struct {
 // [Cluster.Cut]. Servers do not advertise other nodes to their clients.
 func WithProxies() Option { return func(o *options) { o.proxies = true } }
 
-// WithAccess replaces the accounts and users: it is part of the servers'
-// configuration, such as an authorization or tls block.
+// WithAccess replaces the part of the servers' configuration that has the accounts and
+// users, for example by an authorization or a tls block.
 func WithAccess(text string) Option { return func(o *options) { o.access = text } }
 
 // WithSync sets how often streams are synced to disk, instead of "always".
@@ -143,8 +143,8 @@ func (c *Cluster) Store(i int) string { return filepath.Join(c.list[i].dir, "sto
 // Kill kills a node, like a crash.
 func (c *Cluster) Kill(i int) { c.list[i].kill() }
 
-// Restart starts a node that was killed; an optional text replaces that of
-// [WithAccess] for it.
+// Restart starts a node that was killed. An optional text replaces the text of
+// [WithAccess] for this node.
 func (c *Cluster) Restart(i int, access ...string) {
 	c.t.Helper()
 	if len(access) > 0 {

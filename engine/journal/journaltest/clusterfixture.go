@@ -169,7 +169,8 @@ func serve(t *testing.T, s interface{ Serve(journal.Answer) error }, answer jour
 	}
 }
 
-// last returns the last sequence, because other tests may have appended too.
+// last returns the last sequence of the shard. A test can't assume one, because earlier
+// tests may have appended to the shard.
 func last(t *testing.T, l journal.Lease) uint64 {
 	t.Helper()
 	_, last, err := l.Bounds(testwait.Context(t))
@@ -216,7 +217,8 @@ func wantAnswer(t *testing.T, m journal.Cluster, shard int, request, want string
 	}
 }
 
-// checkAnswer is wantAnswer for goroutines.
+// checkAnswer is wantAnswer for goroutines, which must not end the test: it returns an
+// error.
 func checkAnswer(ctx context.Context, m journal.Cluster, shard int, request, want string) error {
 	got, err := reach(ctx, m, shard, []byte(request))
 	if err != nil || string(got) != want {

@@ -70,7 +70,8 @@ func release(t *testing.T, l journal.Lease) {
 // are slow. The operation may be repeated.
 func timedOut(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-// entryID and entryData belong to the n-th entry that a test appends.
+// entryID returns the id of the n-th entry that a test appends; entryData returns its
+// data.
 func entryID(n uint64) (id journal.ID) {
 	binary.BigEndian.PutUint64(id[:], n)
 	return id

@@ -37,7 +37,8 @@ func (m *Member) Serve(answer journal.Answer) error {
 	return m.server.serve("member", answer)
 }
 
-// serve has requests to the shard or the member answered.
+// serve passes requests to answer from now on. what says in an error whose requests these
+// are.
 func (s *server) serve(what string, answer journal.Answer) error {
 	if s.answer != nil {
 		return fmt.Errorf("memlog: the %s is served already", what)

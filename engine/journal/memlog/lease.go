@@ -107,8 +107,8 @@ func (l *lease) use(ctx context.Context) (unlock func(), err error) {
 	return unlock, nil
 }
 
-// do runs an operation on the shard under the lease, with the fault that the member's
-// function has decided for it.
+// do runs an operation on the shard under the lease, with the fault that the function of
+// [Member.Disturb] returns for it.
 func do[T any](ctx context.Context, l *lease, name string, operation func(*shard) (T, error)) (result T, err error) {
 	f, err := l.member.suffer(ctx, Operation{Name: name, Shard: l.number})
 	if err != nil {
@@ -172,7 +172,7 @@ func (l *lease) Truncate(ctx context.Context, below uint64) error {
 	return change(ctx, l, "truncate", func(s *shard) { s.truncate(below) })
 }
 
-// change carries out an operation that has no result.
+// change is do for an operation without a result.
 func change(ctx context.Context, l *lease, name string, operation func(*shard)) error {
 	_, err := do(ctx, l, name, func(s *shard) (struct{}, error) {
 		operation(s)
@@ -244,8 +244,7 @@ func (l *lease) Delete(ctx context.Context, name string) error {
 	return change(ctx, l, "delete", func(s *shard) { delete(s.blobs, name) })
 }
 
-// checkName returns an error if the contract does not allow the name; see
-// [journal.Blob].
+// checkName returns an error if a blob can't have the name: see [journal.Blob].
 func checkName(name string) error {
 	ok := name != "" && name[0] != '.' && name[len(name)-1] != '.'
 	for _, r := range name {

@@ -96,7 +96,8 @@ func (p *process) wake() {
 }
 
 // accept reports whether the process can handle a message now. If the process is frozen,
-// it calls later when it thaws; otherwise the message is lost.
+// accept keeps later, and Thaw calls it. If the process can't be reached, the message is
+// lost.
 func (p *process) accept(later func()) bool {
 	p.store.mu.Lock()
 	defer p.store.mu.Unlock()
@@ -117,8 +118,9 @@ func (p *process) reachable() bool {
 	return p.reach() == nil
 }
 
-// suffer decides what goes wrong with the operation. It is the part of that which comes
-// before the operation.
+// suffer asks the function of [Member.Disturb] for the fault of the operation. It waits
+// for the fault's Delay, and returns its Before as the error. The caller must handle the
+// rest of the fault.
 func (p *process) suffer(ctx context.Context, op Operation) (f Fault, err error) {
 	p.store.mu.Lock()
 	decide := p.disturb

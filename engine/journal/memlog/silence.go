@@ -129,8 +129,8 @@ func (m *Member) endSilence() {
 	m.store.assign()
 }
 
-// syncLeases ends leases for both sides that have ended only for the store, or only for
-// the process.
+// syncLeases makes the store and the process agree about the leases: a lease that has
+// ended for only one of them ends for the other too.
 func (m *Member) syncLeases() {
 	for l := range m.leases {
 		if l.shard.owner != l {
@@ -142,7 +142,8 @@ func (m *Member) syncLeases() {
 	}
 }
 
-// end ends all leases of a process that has ended, for that process only.
+// end ends all leases for a process that has ended. For the store they go on until leave
+// or free is called.
 func (m *Member) end() {
 	m.server.answer = nil
 	for l := range m.leases {
