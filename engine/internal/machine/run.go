@@ -82,7 +82,7 @@ type Run struct {
 	Reason   retry.Reason // why the run is dead
 	Failing  bool         // a step gave up: the run dies when the running attempts have ended
 	Held     bool         // paused: no attempt begins before it is resumed
-	Archived bool         // the reader of changes has archived the run; this package does not use it
+	Archived bool         // the engine has archived the run; this package does not use it
 
 	*extra
 	version uint64 // number of the entry that changed the run last

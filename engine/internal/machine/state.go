@@ -269,17 +269,16 @@ func needsMet(r *Run, step int) bool {
 	return !slices.ContainsFunc(r.Def.Steps[step].needs, func(i int) bool { return r.Steps[i].Status != Complete })
 }
 
-// changeSet has the runs that have changed since the reader of changes took them. The reader is
-// the part of the engine that writes the view.
+// changeSet has the runs that have changed since the engine last took them, to update its view.
 type changeSet struct {
 	changed []*Run
 	purged  []ID
 }
 
-// changeMark marks a run that has changed since the reader of changes saw it.
+// changeMark says whether a run has changed since the engine last read it for its view.
 type changeMark struct{ dirty bool }
 
-// Seen notes that the reader of changes has the current state of the run.
+// Seen notes that the engine has read the current state of the run for its view.
 func (c *changeMark) Seen() { c.dirty = false }
 
 // Dirty reports whether the run has changed since the last call of Seen.
