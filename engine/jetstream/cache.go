@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"bufio"
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/internal/disk"
 )
 
 // cache is a folder with local copies of blobs: the engine reads a blob at random
@@ -28,8 +28,6 @@ type cache struct {
 
 	checked sync.Map // names of files whose contents match the digest in the name
 }
-
-const tmpPrefix = ".tmp-"
 
 func openCache(dir string) (*cache, error) {
 	c := &cache{dir: dir, temporary: dir == ""}
@@ -53,7 +51,7 @@ func removeOld(dir string) error {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
-		if err == nil && strings.HasPrefix(e.Name(), tmpPrefix) && time.Since(info.ModTime()) > 24*time.Hour {
+		if err == nil && strings.HasPrefix(e.Name(), disk.TempPrefix) && time.Since(info.ModTime()) > 24*time.Hour {
 			_ = os.Remove(filepath.Join(dir, e.Name())) // the next process tries again
 		}
 	}
@@ -135,7 +133,7 @@ type localFile struct {
 }
 
 func (c *cache) create() (*localFile, error) {
-	f, err := os.CreateTemp(c.dir, tmpPrefix) // with mode 0600
+	f, err := os.CreateTemp(c.dir, disk.TempPrefix) // with mode 0600
 	if err != nil {
 		return nil, fmt.Errorf("cache: %w", err)
 	}
@@ -175,17 +173,4 @@ func (f *localFile) keep(shard int) error {
 func (f *localFile) abandon() {
 	f.Close()
 	_ = os.Remove(f.Name()) // if it fails, removeOld removes the file later
-}
-
-// contextWriter stops a long write when its context ends.
-type contextWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (c contextWriter) Write(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
-	}
-	return c.w.Write(p)
 }

@@ -12,23 +12,10 @@ import (
 	"sync/atomic"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 	"github.com/tideover/tideover/retry"
 )
-
-// checkBlobName returns an error if a blob can't have the name: see [journal.Blob].
-func checkBlobName(name string) error {
-	other := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
-	}
-	if name == "" || len(name) > 200 || strings.ContainsFunc(name, other) {
-		return errors.New("the name must be 1 to 200 of a-z, 0-9, dot and dash")
-	}
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-		return errors.New("the name must not start or end with a dot")
-	}
-	return nil
-}
 
 // leaseBlobs gives the owner of a shard access to its blobs.
 type leaseBlobs struct {
@@ -48,7 +35,7 @@ func (b *leaseBlobs) Put(ctx context.Context, name string, write func(io.Writer)
 }
 
 func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer) error) error {
-	if err := cmp.Or(checkBlobName(name), b.lease.usable(ctx)); err != nil {
+	if err := cmp.Or(disk.CheckBlobName(name), b.lease.usable(ctx)); err != nil {
 		return err
 	}
 	ctx, cancel := b.lease.during(ctx)
@@ -58,7 +45,7 @@ func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer)
 		return err
 	}
 	defer f.abandon()
-	if err := write(contextWriter{ctx, f}); err != nil {
+	if err := write(disk.ContextWriter{ctx, f}); err != nil {
 		return err
 	}
 	if err := errors.Join(context.Cause(ctx), f.whole()); err != nil {
@@ -130,7 +117,7 @@ func (b *leaseBlobs) get(ctx context.Context, name string) (f *os.File, err erro
 	ctx, cancel := b.lease.during(ctx)
 	defer cancel()
 	for {
-		if err := cmp.Or(checkBlobName(name), b.lease.usable(ctx)); err != nil {
+		if err := cmp.Or(disk.CheckBlobName(name), b.lease.usable(ctx)); err != nil {
 			return nil, err
 		}
 		info, err := b.find(ctx, name)
@@ -186,7 +173,7 @@ func (b *leaseBlobs) copyLocally(fill func(io.Writer) error) (*os.File, error) {
 // object store.
 func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*os.File, error) {
 	f, err := b.copyLocally(func(w io.Writer) error {
-		return b.objects.second.get(b.lease.shard, name, contextWriter{ctx, w})
+		return b.objects.second.get(b.lease.shard, name, disk.ContextWriter{ctx, w})
 	})
 	if errors.Is(err, journal.ErrNoBlob) {
 		return nil, first
@@ -256,7 +243,7 @@ func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
 }
 
 func (b *leaseBlobs) delete(ctx context.Context, name string) error {
-	if err := checkBlobName(name); err != nil {
+	if err := disk.CheckBlobName(name); err != nil {
 		return err
 	}
 	if err := b.lease.lock(ctx, b.lease.changing); err != nil {

@@ -18,6 +18,7 @@ import (
 	"syscall"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -58,15 +59,8 @@ func (s *secondCopy) usable() error {
 	return nil
 }
 
-// try writes, syncs and removes a small file in the folder.
-func (s *secondCopy) try() error {
-	f, err := os.CreateTemp(s.root(), tmpPrefix)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString("is there room?")
-	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
-}
+// try writes, syncs and removes a file in the folder.
+func (s *secondCopy) try() error { return disk.TryWrite(s.root()) }
 
 // shards returns the shards that have copies in the folder.
 func (s *secondCopy) shards() (list []int) {
@@ -105,12 +99,12 @@ func (s *secondCopy) write(ctx context.Context, shard int, from *os.File) (tmp s
 	if err := removeOld(dir); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(dir, tmpPrefix)
+	f, err := os.CreateTemp(dir, disk.TempPrefix)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	err = copyWithSum(contextWriter{ctx, f}, from)
+	err = copyWithSum(disk.ContextWriter{ctx, f}, from)
 	return f.Name(), errors.Join(err, f.Sync())
 }
 
@@ -120,7 +114,7 @@ func (s *secondCopy) put(shard int, blob, tmp string) error {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return disk.SyncDir(filepath.Dir(path))
 }
 
 // copyWithSum writes the first line, with the size and the checksum, and the contents.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -53,7 +54,7 @@ func (l *lease) backup(ctx context.Context, dir string) (err error) {
 	if err = errors.Join(err, conn.Close()); err != nil {
 		return describe(filepath.Join(dir, "log.db"), err)
 	}
-	return errors.Join(syncDir(filepath.Join(dir, "blobs")), syncDir(dir), syncDir(filepath.Dir(dir)))
+	return errors.Join(disk.SyncDir(filepath.Join(dir, "blobs")), disk.SyncDir(dir), disk.SyncDir(filepath.Dir(dir)))
 }
 
 func makeTarget(dir string) (made bool, err error) {
@@ -138,7 +139,7 @@ func copyFile(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(contextWriter{ctx, out}, in)
+	_, err = io.Copy(disk.ContextWriter{ctx, out}, in)
 	return errors.Join(err, out.Sync(), out.Close())
 }
 

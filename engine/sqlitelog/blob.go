@@ -11,25 +11,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
-// tmpPrefix is the prefix of files that are being written. No name of a blob starts with a dot.
-const tmpPrefix = ".tmp-"
-
-// blobPath returns the path of a blob's file, or an error if the name is not allowed. A dot at the
-// start would hide the file or lead out of the folder; Windows drops a dot at the end.
+// blobPath returns the path of a blob's file, or an error if the name is not allowed.
 func blobPath(dir, name string) (string, error) {
-	other := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
-	}
-	if name == "" || len(name) > 200 || strings.ContainsFunc(name, other) {
-		return "", errors.New("the name must be 1 to 200 of a-z, 0-9, dot and dash")
-	}
-	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
-		return "", errors.New("the name must not start or end with a dot")
-	}
-	return filepath.Join(dir, "blobs", name), nil
+	return filepath.Join(dir, "blobs", name), disk.CheckBlobName(name)
 }
 
 // leaseBlobs has the methods of a lease for blobs.
@@ -52,13 +40,13 @@ func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer)
 		return err
 	}
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, tmpPrefix) // with mode 0600
+	f, err := os.CreateTemp(dir, disk.TempPrefix) // with mode 0600
 	if err != nil {
 		return describe(dir, err)
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // after success it is renamed already; otherwise sweepBlobs removes it later
 	defer f.Close()
-	w := bufio.NewWriterSize(contextWriter{ctx, f}, 64<<10)
+	w := bufio.NewWriterSize(disk.ContextWriter{ctx, f}, 64<<10)
 	if err := errors.Join(write(w), w.Flush()); err != nil {
 		return describe(path, err)
 	}
@@ -70,7 +58,7 @@ func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer)
 		if err := os.Rename(f.Name(), path); err != nil {
 			return describe(path, err)
 		}
-		return describe(path, syncDir(dir))
+		return describe(path, disk.SyncDir(dir))
 	})
 }
 
@@ -152,7 +140,7 @@ func (b *leaseBlobs) Delete(ctx context.Context, name string) error {
 			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
-			return syncDir(filepath.Dir(path))
+			return disk.SyncDir(filepath.Dir(path))
 		})
 	}
 	if err != nil {
@@ -169,7 +157,7 @@ func sweepBlobs(dir string) (stored int, err error) {
 		return 0, err
 	}
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), tmpPrefix) {
+		if !strings.HasPrefix(e.Name(), disk.TempPrefix) {
 			stored++
 			continue
 		}
@@ -178,17 +166,4 @@ func sweepBlobs(dir string) (stored int, err error) {
 		}
 	}
 	return stored, nil
-}
-
-// contextWriter is a writer that fails when its context has ended.
-type contextWriter struct {
-	ctx context.Context
-	w   io.Writer
-}
-
-func (c contextWriter) Write(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.w.Write(p)
 }

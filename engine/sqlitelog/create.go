@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -128,7 +129,7 @@ func createDatabase(dir, path string) (err error) {
 	if err := os.Rename(tmp, path); err != nil {
 		return err
 	}
-	if err := syncDir(dir); err != nil {
+	if err := disk.SyncDir(dir); err != nil {
 		return errors.Join(err, os.Remove(path)) // the name may not be on disk: begin again next time
 	}
 	return nil
@@ -155,7 +156,7 @@ func mark(dir string) error {
 		"Restore log.db and blobs from a backup, or use another folder.\n", time.Now().UTC().Format(time.RFC3339))
 	err := os.WriteFile(path, []byte(text), 0o600)
 	if err == nil {
-		err = errors.Join(syncFile(path), syncDir(dir))
+		err = errors.Join(syncFile(path), disk.SyncDir(dir))
 	}
 	if isNoRoom(err) {
 		return nil
@@ -200,7 +201,7 @@ func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return disk.SyncDir(filepath.Dir(dir))
 }
 
 // syncFile syncs the content of a closed file to disk.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
@@ -125,7 +126,7 @@ func prepare(conn *sqlite.Conn, path string, traces []string) error {
 	if err != nil {
 		return describe(path, err)
 	}
-	return syncDir(filepath.Dir(path))
+	return disk.SyncDir(filepath.Dir(path))
 }
 
 // createTables creates the tables of a new database.

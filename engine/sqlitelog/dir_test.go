@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"github.com/tideover/tideover/engine/internal/disk"
 )
 
 func TestFilesAreForTheOwnerOnly(t *testing.T) {
@@ -70,7 +72,7 @@ func TestConfigIsValidated(t *testing.T) {
 
 func TestUnfinishedBlobsAreRemoved(t *testing.T) {
 	dir := filled(t, 1, 1)
-	left := filepath.Join(dir, "blobs", tmpPrefix+"123")
+	left := filepath.Join(dir, "blobs", disk.TempPrefix+"123")
 	if err := os.WriteFile(left, []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -3,9 +3,9 @@ package sqlitelog
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 	"zombiezen.com/go/sqlite"
 )
@@ -29,7 +29,9 @@ func describe(path string, err error) error {
 	case sqlite.ResultCorrupt, sqlite.ResultNotADB:
 		return damaged(path, err)
 	case sqlite.ResultIOErr:
-		if roomErr := tryWrite(filepath.Dir(path)); isNoRoom(roomErr) {
+		// SQLite reports an exceeded quota, and a disk that is found to be full only at a sync, as
+		// an I/O error.
+		if isNoRoom(disk.TryWrite(filepath.Join(filepath.Dir(path), "blobs"))) {
 			return noRoom(path, err)
 		}
 	}
@@ -59,16 +61,4 @@ func noRoom(path string, err error) error {
 func damaged(path string, err error) error {
 	return fmt.Errorf("%w: %s: %w; restore a backup of the folder, or move it away to start with an empty one",
 		journal.ErrDamaged, path, err)
-}
-
-// tryWrite writes and syncs a temporary file, to find out whether there is space on the disk. SQLite
-// reports an exceeded quota, and a disk that is found to be full only at a sync, as an I/O error.
-func tryWrite(dir string) error {
-	f, err := os.CreateTemp(filepath.Join(dir, "blobs"), tmpPrefix)
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // on a full disk even that may fail
-	_, err = f.Write(make([]byte, 64<<10))
-	return errors.Join(err, f.Sync(), f.Close())
 }

@@ -24,16 +24,6 @@ func tryLock(f *os.File) (held bool, err error) {
 	return false, err
 }
 
-// syncDir syncs the names of the files in a folder to disk.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = f.Sync()
-	return errors.Join(err, f.Close())
-}
-
 func isNoRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

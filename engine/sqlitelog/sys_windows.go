@@ -19,9 +19,6 @@ func tryLock(f *os.File) (held bool, err error) {
 	return false, err
 }
 
-// syncDir does nothing: Windows has no such call, and its file systems have a journal for names.
-func syncDir(string) error { return nil }
-
 func isNoRoom(err error) bool {
 	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL) ||
 		errors.Is(err, windows.ERROR_DISK_QUOTA_EXCEEDED)

@@ -1,10 +1,14 @@
-// Package disk opens files that the engine accesses without SQLite. It is a separate package so
-// that tests can simulate a disk that fails: see package faultdisk.
+// Package disk has what the backends of a journal share for files. It opens files that the engine
+// accesses without SQLite; this is a variable so that tests can simulate a disk that fails: see
+// package faultdisk.
 package disk
 
 import (
+	"context"
+	"errors"
 	"io"
 	"os"
+	"strings"
 )
 
 // File is an open file.
@@ -20,3 +24,46 @@ type File interface {
 
 // Open opens an existing file for reading and writing. Only tests replace it.
 var Open = func(path string) (File, error) { return os.OpenFile(path, os.O_RDWR, 0) }
+
+// TempPrefix is the prefix of files that are being written. No name of a blob starts with a dot.
+const TempPrefix = ".tmp-"
+
+// TryWrite writes, syncs and removes a temporary file in the folder, to find out whether that is
+// possible and there is space on the disk.
+func TryWrite(dir string) error {
+	f, err := os.CreateTemp(dir, TempPrefix)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, 64<<10))
+	return errors.Join(err, f.Sync(), f.Close(), os.Remove(f.Name()))
+}
+
+// CheckBlobName returns an error if a blob can't have the name. A dot at the start would hide the
+// file of the blob or lead out of its folder; Windows drops a dot at the end.
+func CheckBlobName(name string) error {
+	other := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '.' && r != '-'
+	}
+	if name == "" || len(name) > 200 || strings.ContainsFunc(name, other) {
+		return errors.New("the name must be 1 to 200 of a-z, 0-9, dot and dash")
+	}
+	if strings.HasPrefix(name, ".") || strings.HasSuffix(name, ".") {
+		return errors.New("the name must not start or end with a dot")
+	}
+	return nil
+}
+
+// ContextWriter is a writer that fails when its context has ended, with the cause of that.
+type ContextWriter struct {
+	Context context.Context //nolint:containedctx // it is that of one call
+	Writer  io.Writer
+}
+
+// Write implements [io.Writer].
+func (c ContextWriter) Write(p []byte) (int, error) {
+	if c.Context.Err() != nil {
+		return 0, context.Cause(c.Context)
+	}
+	return c.Writer.Write(p)
+}

@@ -3,7 +3,6 @@ package memlog
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -11,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
 )
 
@@ -205,8 +205,11 @@ func isClosed(c <-chan struct{}) bool {
 
 func (l *lease) Put(ctx context.Context, name string, write func(io.Writer) error) error {
 	var b bytes.Buffer
-	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if disk.CheckBlobName(name) != nil {
+		return fmt.Errorf("memlog: %q is not the name of a blob", name)
 	}
 	if err := write(&b); err != nil {
 		return err
@@ -242,16 +245,4 @@ func (s *shard) list() (list []journal.Blob, err error) {
 
 func (l *lease) Delete(ctx context.Context, name string) error {
 	return change(ctx, l, "delete", func(s *shard) { delete(s.blobs, name) })
-}
-
-// checkName returns an error if a blob can't have the name: see [journal.Blob].
-func checkName(name string) error {
-	ok := name != "" && name[0] != '.' && name[len(name)-1] != '.'
-	for _, r := range name {
-		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-')
-	}
-	if !ok {
-		return fmt.Errorf("memlog: %q is not the name of a blob", name)
-	}
-	return nil
 }

@@ -1,14 +1,14 @@
 //go:build unix
 
-package jetstream
+package disk
 
 import (
 	"errors"
 	"os"
 )
 
-// syncDir makes the names in a folder durable.
-func syncDir(dir string) error {
+// SyncDir syncs the names of the files in a folder to disk.
+func SyncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
