@@ -28,10 +28,8 @@ var answerTests = []clusterTest{
 		for _, size := range []int{0, 1, journal.MaxEntry, journal.MaxEntry + 1, 2*journal.MaxEntry + 1} {
 			want := string(pattern(size))
 			for _, m := range members {
-				wantSame(t, size, want, m, func(request []byte) ([]byte, error) { return reach(testwait.Context(t), m, 0, request) })
-				wantSame(t, size, want, m, func(request []byte) ([]byte, error) {
-					return reachMember(testwait.Context(t), m, members[0].Member(), request)
-				})
+				wantAnswer(t, m, 0, fmt.Sprint(size), want)
+				wantMemberAnswer(t, m, members[0].Member(), fmt.Sprint(size), want)
 			}
 		}
 	}},
@@ -100,17 +98,14 @@ var answerTests = []clusterTest{
 			func() ([]byte, error) { return reach(ctx, members[1], 0, []byte("canceled")) },
 			func() ([]byte, error) { return reachMember(ctx, members[1], members[0].Member(), []byte("canceled")) },
 		}
-		ended := make(chan error, len(calls))
+		var ended []<-chan error
 		for _, call := range calls {
-			go func() {
-				_, err := call()
-				ended <- err
-			}()
+			ended = append(ended, inBackground(call))
 		}
 		waiting.await(t, len(calls))
 		cancel()
-		for range calls {
-			wantError(t, "a call whose context ends", testwait.Receive(t, "a canceled call", ended), context.Canceled)
+		for _, end := range ended {
+			wantError(t, "a call whose context ends", testwait.Receive(t, "a canceled call", end), context.Canceled)
 		}
 		for _, call := range calls {
 			_, err := call()
@@ -160,9 +155,9 @@ var answerTests = []clusterTest{
 		takeAndServe(t, members[0], 1, waiting.answer)
 		serve(t, members[0], waiting.answer)
 		asked := members[0].Member()
-		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 0, nil)) })
-		other := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 1, nil)) })
-		ask := inBackground(func() error { return errorOf(reachMember(testwait.Context(t), members[1], asked, nil)) })
+		call := inBackground(func() ([]byte, error) { return reach(testwait.Context(t), members[1], 0, nil) })
+		other := inBackground(func() ([]byte, error) { return reach(testwait.Context(t), members[1], 1, nil) })
+		ask := inBackground(func() ([]byte, error) { return reachMember(testwait.Context(t), members[1], asked, nil) })
 		waiting.await(t, 3)
 		release(t, l)
 		wantUnanswered(t, "Call, when the shard is released", testwait.Receive(t, "Call after Release", call))
@@ -173,19 +168,11 @@ var answerTests = []clusterTest{
 	{"a call of a member that closes meanwhile ends", 2, func(t *testing.T, c *cluster, members []Process) {
 		var waiting gatherer
 		takeAndServe(t, members[0], 0, waiting.answer)
-		call := inBackground(func() error { return errorOf(reach(testwait.Context(t), members[1], 0, nil)) })
+		call := inBackground(func() ([]byte, error) { return reach(testwait.Context(t), members[1], 0, nil) })
 		waiting.await(t, 1)
 		c.close(t, members[1])
 		wantUnanswered(t, "Call, when the caller closes", testwait.Receive(t, "Call by a closed member", call))
 	}},
-}
-
-func wantSame(t *testing.T, size int, want string, m journal.Cluster, ask func([]byte) ([]byte, error)) {
-	t.Helper()
-	got, err := ask(fmt.Append(nil, size))
-	if err != nil || string(got) != want {
-		t.Fatalf("an answer of %d bytes to %s arrives as %d, %v; or with other contents", size, m.Member(), len(got), err)
-	}
 }
 
 // atOnce calls do count times in parallel, with the number of the call, and fails the
@@ -205,10 +192,12 @@ func atOnce(t *testing.T, count int, do func(ctx context.Context, i int) error) 
 	}
 }
 
-func inBackground(do func() error) <-chan error {
+// inBackground sends a request in a goroutine. The channel gets its error.
+func inBackground(ask func() ([]byte, error)) <-chan error {
 	done := make(chan error, 1)
-	go func() { done <- do() }()
+	go func() {
+		_, err := ask()
+		done <- err
+	}()
 	return done
 }
-
-func errorOf(_ []byte, err error) error { return err }

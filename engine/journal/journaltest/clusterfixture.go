@@ -74,47 +74,25 @@ func eventually(t *testing.T, check func(ctx context.Context) error) {
 // pollInterval is the pause between two polls, where there is no event to wait for.
 const pollInterval = 5 * time.Millisecond
 
-// wantAgreement waits until the members share all shards evenly, as [journal.Assign]
-// decides.
+// wantAgreement waits until each member is assigned the shards that [journal.Assign]
+// gives it: so they share all shards evenly.
 func wantAgreement(t *testing.T, members ...Process) {
 	t.Helper()
-	eventually(t, func(context.Context) error { return disagreement(members) })
-}
-
-// disagreement returns an error if the members do not share all shards evenly.
-func disagreement(members []Process) error {
-	var all, counts []int
-	for _, m := range members {
-		shards, _ := m.Assigned()
-		if !slices.IsSorted(shards) {
-			return fmt.Errorf("%s: Assigned() = %d, which is not in order", m.Member(), shards)
-		}
-		all = append(all, shards...)
-		counts = append(counts, len(shards))
-	}
-	slices.Sort(all)
-	if len(all) != clusterShards || len(slices.Compact(all)) != clusterShards {
-		return fmt.Errorf("%d members are assigned %d; want each of %d shards once", len(members), all, clusterShards)
-	}
-	if slices.Max(counts)-slices.Min(counts) > 1 {
-		return fmt.Errorf("the members are assigned %d shards each; want about as many each", counts)
-	}
-	return deviation(members)
-}
-
-// deviation returns an error if a member is assigned other shards than [journal.Assign]
-// decides.
-func deviation(members []Process) error {
-	owners := journal.Assign(idsOf(members), clusterShards)
-	for _, m := range members {
-		shards, _ := m.Assigned()
-		for _, n := range shards {
-			if owners[n] != m.Member() {
-				return fmt.Errorf("%s: Assigned() = %d; but shard %d is for %s", m.Member(), shards, n, owners[n])
+	eventually(t, func(context.Context) error {
+		owners := journal.Assign(idsOf(members), clusterShards)
+		for _, m := range members {
+			var want []int
+			for n, owner := range owners {
+				if owner == m.Member() {
+					want = append(want, n)
+				}
+			}
+			if shards, _ := m.Assigned(); !slices.Equal(shards, want) {
+				return fmt.Errorf("%s: Assigned() = %d; want %d", m.Member(), shards, want)
 			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func idsOf(members []Process) (ids []string) {
@@ -134,24 +112,14 @@ func takeAll(t *testing.T, m journal.Cluster) (leases []journal.Shared) {
 }
 
 // take leases a shard as soon as it is free.
-func take(t *testing.T, m journal.Cluster, shard int) (l journal.Shared) {
+func take(t *testing.T, m journal.Cluster, shard int) journal.Shared {
 	t.Helper()
-	eventually(t, func(ctx context.Context) error {
-		held, err := m.Lease(ctx, shard)
-		if errors.Is(err, journal.ErrLocked) {
-			return fmt.Errorf("Lease(%d) = %w", shard, err)
-		}
-		if err != nil {
-			t.Fatalf("Lease(%d) = %v", shard, err)
-		}
-		shared, ok := held.(journal.Shared)
-		if !ok {
-			t.Fatalf("Lease(%d) is a %T, which is not a journal.Shared", shard, held)
-		}
-		l = shared
-		return nil
-	})
-	return l
+	held := leaseShard(t, m, shard)
+	shared, ok := held.(journal.Shared)
+	if !ok {
+		t.Fatalf("Lease(%d) is a %T, which is not a journal.Shared", shard, held)
+	}
+	return shared
 }
 
 // takeAndServe leases a shard and serves its requests with answer.
@@ -231,7 +199,8 @@ func wantMemberAnswer(t *testing.T, m journal.Cluster, member, request, want str
 	t.Helper()
 	got, err := reachMember(testwait.Context(t), m, member, []byte(request))
 	if err != nil || string(got) != want {
-		t.Fatalf("Ask(%q, %q) = %q, %v; want %q", member, request, got, err, want)
+		t.Fatalf("Ask(%q, %.30q) = %.30q of %d bytes, %v; want %.30q of %d",
+			member, request, got, len(got), err, want, len(want))
 	}
 }
 

@@ -44,15 +44,21 @@ func (f *fixture) reopen(t *testing.T, old journal.Lease) journal.Lease {
 	return f.lease(t)
 }
 
-// leaseOf leases the log. In a cluster it waits while the log is locked, because the other
-// members may learn late that the last owner has released it.
-func leaseOf(t *testing.T, log journal.Log) (l journal.Lease) {
+// leaseOf leases the log.
+func leaseOf(t *testing.T, log journal.Log) journal.Lease {
+	t.Helper()
+	return leaseShard(t, log, 0)
+}
+
+// leaseShard leases a shard. In a cluster it waits while the shard is locked, because the
+// other members may learn late that the last owner has released it.
+func leaseShard(t *testing.T, log journal.Log, shard int) (l journal.Lease) {
 	t.Helper()
 	_, cluster := log.(journal.Cluster)
 	eventually(t, func(ctx context.Context) (err error) {
-		l, err = log.Lease(ctx, 0)
+		l, err = log.Lease(ctx, shard)
 		if err != nil && !timedOut(err) && (!cluster || !errors.Is(err, journal.ErrLocked)) {
-			t.Fatalf("Lease(0) = %v", err)
+			t.Fatalf("Lease(%d) = %v", shard, err)
 		}
 		return err
 	})
@@ -158,6 +164,14 @@ func wantLaterEpoch(t *testing.T, l journal.Lease, before uint64) {
 	if l.Epoch() <= before {
 		t.Fatalf("Epoch() = %d after %d", l.Epoch(), before)
 	}
+}
+
+// canceled returns a context that has ended.
+func canceled(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
 }
 
 func wantError(t *testing.T, call string, err, want error) {

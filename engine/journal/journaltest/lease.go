@@ -80,9 +80,7 @@ var leaseTests = []test{
 	}},
 	{"a canceled lease is not taken", func(t *testing.T, f *fixture) {
 		log := f.log(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := log.Lease(ctx, 0)
+		_, err := log.Lease(canceled(t), 0)
 		wantError(t, "Lease with a canceled context", err, context.Canceled)
 		leaseOf(t, log)
 	}},

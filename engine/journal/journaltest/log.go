@@ -90,9 +90,7 @@ var appendTests = []test{
 		wantEntries(t, l, 1, 1)
 	})},
 	{"a canceled append records nothing or can be repeated", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := l.Append(ctx, 0, entryID(1), entryData(1))
+		_, err := l.Append(canceled(t), 0, entryID(1), entryData(1))
 		wantError(t, "Append with a canceled context", err, context.Canceled)
 		appendN(t, l, 0, 2)
 		wantEntries(t, l, 1, 2)
@@ -150,9 +148,7 @@ var readTests = []test{
 	})},
 	{"a canceled read ends with an error", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 3)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := readAll(ctx, l, 1)
+		_, err := readAll(canceled(t), l, 1)
 		wantError(t, "Read with a canceled context", err, context.Canceled)
 	})},
 }

@@ -90,9 +90,7 @@ var statusTests = []clusterTest{
 	}},
 	{"the status ends with its context, and with its member", 1, func(t *testing.T, c *cluster, members []Process) {
 		m := members[0]
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := m.Status(ctx)
+		_, err := m.Status(canceled(t))
 		wantError(t, "Status with a canceled context", err, context.Canceled)
 		c.close(t, m)
 		if _, err := m.Status(testwait.Context(t)); err == nil {

@@ -55,9 +55,7 @@ var truncateTests = []test{
 	})},
 	{"truncation of hundreds can be canceled and repeated", withLease(func(t *testing.T, f *fixture, l journal.Lease) {
 		appendN(t, l, 0, 150)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		wantError(t, "Truncate with a canceled context", l.Truncate(ctx, 130), context.Canceled)
+		wantError(t, "Truncate with a canceled context", l.Truncate(canceled(t), 130), context.Canceled)
 		first, last, err := l.Bounds(t.Context())
 		if err != nil || last != 150 {
 			t.Fatalf("Bounds() = %d, %d, %v; want the last to be 150", first, last, err)
