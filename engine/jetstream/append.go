@@ -72,14 +72,10 @@ func (l *leaseLog) recorded(seq uint64) {
 // compare returns nil if the log has exactly this entry at its sequence, and
 // ErrStale if it has another one there.
 func (l *leaseLog) compare(ctx context.Context, e journal.Entry) error {
-	m, err := l.stream.get(ctx, getRequest{Seq: e.Seq})
+	found, err := l.stream.entry(ctx, e.Seq)
 	if errors.Is(err, errNoMessage) {
 		return l.explainMissing(ctx, e)
 	}
-	if err != nil {
-		return err
-	}
-	found, err := decode(m)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,13 @@ func (f *findings) add(severity, do, why, format string, args ...any) {
 	})
 }
 
+// addIf adds the finding if the problem exists.
+func (f *findings) addIf(exists bool, severity, do, why, format string, args ...any) {
+	if exists {
+		f.add(severity, do, why, format, args...)
+	}
+}
+
 // sorted returns the findings, the worst first.
 func (f *findings) sorted() []journal.Finding {
 	rank := map[string]int{journal.Broken: 0, journal.Weak: 1, journal.Note: 2}
@@ -180,11 +187,10 @@ func (x *examiner) checkConnection() {
 
 // checkTiming reports a lease time that is shorter than the election of a leader.
 func (x *examiner) checkTiming() {
-	if x.settings.Replicas > 1 && timingOf(x.settings.LeaseTime).ended < electionTime {
-		x.add(journal.Weak, "create the cluster with a lease time of 12 s or more",
-			"when a server dies its streams have no leader for 4 to 9 s; all leases end, and all shards start again",
-			"the lease time is %v", x.settings.LeaseTime)
-	}
+	weak := x.settings.Replicas > 1 && timingOf(x.settings.LeaseTime).ended < electionTime
+	x.addIf(weak, journal.Weak, "create the cluster with a lease time of 12 s or more",
+		"when a server dies its streams have no leader for 4 to 9 s; all leases end, and all shards start again",
+		"the lease time is %v", x.settings.LeaseTime)
 }
 
 // electionTime is how long a stream may be without leader after a server has died.
@@ -227,19 +233,18 @@ func (x *examiner) checkTraces() {
 // checkOrigin reports that the cluster has been replaced: it has the same name, but is
 // not the one that this process was in before.
 func (x *examiner) checkOrigin() {
-	if x.cfg.Before != "" && x.cfg.Before != x.settings.ID {
-		x.add(journal.Broken, restoring+", and start the process", "runs of the one before are not in it, unless they were moved",
-			"cluster %s of %s is not the one that this process was in", x.cfg.Name, stamp(x.settings.Created))
-	}
+	x.addIf(x.cfg.Before != "" && x.cfg.Before != x.settings.ID, journal.Broken, restoring+", and start the process",
+		"runs of the one before are not in it, unless they were moved",
+		"cluster %s of %s is not the one that this process was in", x.cfg.Name, stamp(x.settings.Created))
 }
 
 // checkDifferences reports settings of the configuration that have no effect, because
 // the cluster was created with other values.
 func (x *examiner) checkDifferences(ctx context.Context) {
-	if want, has := x.cfg.Shards, x.settings.Shards; want > 0 && want != has {
-		x.add(journal.Broken, "write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
-			"%sshards is %d, and cluster %s has %d", x.cfg.Prefix, want, x.cfg.Name, has)
-	}
+	want, has := x.cfg.Shards, x.settings.Shards
+	x.addIf(want > 0 && want != has, journal.Broken,
+		"write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
+		"%sshards is %d, and cluster %s has %d", x.cfg.Prefix, want, x.cfg.Name, has)
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
 	log, err := stream{x.c, x.names.logStream(0)}.info(ctx)

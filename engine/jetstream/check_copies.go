@@ -83,20 +83,18 @@ func tallies(list []copies) map[string]*tally {
 // checkCopies reports how many servers may be lost without losing data. A missing
 // server is one finding, however many streams it has copies of.
 func (x *examiner) checkCopies(list []copies) {
-	few, unplaced := 0, 0
+	few, least, unplaced := 0, 3, 0
 	for _, c := range list {
 		if c.want > 0 && c.want < 3 {
-			few++
+			few, least = few+1, min(least, c.want)
 		}
 		unplaced += max(c.want-1-len(c.peers), 0)
 	}
-	if few > 0 {
-		x.add(journal.Weak, "run three servers or more, and set the number of replicas to 3 (nats stream edit)",
-			"if one server fails nothing works, and data that only this server has is lost with its disk", "%s: %d of 3 replicas", some(few, len(list)), fewest(list))
-	}
-	if unplaced > 0 {
-		x.add(journal.Weak, "run as many servers as there are replicas, with room for them", oneLess(list), "%s not placed", textfmt.PluralOf(unplaced, "copy is", "copies are"))
-	}
+	x.addIf(few > 0, journal.Weak, "run three servers or more, and set the number of replicas to 3 (nats stream edit)",
+		"if one server fails nothing works, and data that only this server has is lost with its disk",
+		"%s: %d of 3 replicas", some(few, len(list)), least)
+	x.addIf(unplaced > 0, journal.Weak, "run as many servers as there are replicas, with room for them",
+		oneLess(list), "%s not placed", textfmt.PluralOf(unplaced, "copy is", "copies are"))
 	all := tallies(list)
 	var gone []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -149,10 +147,9 @@ func (x *examiner) withMissing(what string) string {
 // checkAddresses reports addresses that do not answer, unless withMissing has reported
 // them.
 func (x *examiner) checkAddresses() {
-	if len(x.dead) > 0 {
-		x.add(journal.Weak, "start the server there, or correct the address", "a process that starts while the other servers are away does not find the cluster",
-			"no answer from %s", strings.Join(x.dead, ", "))
-	}
+	x.addIf(len(x.dead) > 0, journal.Weak, "start the server there, or correct the address",
+		"a process that starts while the other servers are away does not find the cluster",
+		"no answer from %s", strings.Join(x.dead, ", "))
 }
 
 // oneLess returns what a missing replica means for the cluster, for the Why of a finding.
@@ -163,16 +160,6 @@ func oneLess(list []copies) string {
 		}
 	}
 	return "the cluster survives the loss of one server less"
-}
-
-func fewest(list []copies) int {
-	least := 3
-	for _, c := range list {
-		if c.want > 0 {
-			least = min(least, c.want)
-		}
-	}
-	return least
 }
 
 // some returns "all streams" if n is all, else a text like "3 streams".

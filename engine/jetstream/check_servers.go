@@ -113,14 +113,12 @@ func (x *examiner) checkServerInfo(s serverInfo) {
 	if s.Data.Disabled {
 		return // without JetStream the server has no streams
 	}
-	if !s.Data.Config.SyncAlways {
-		x.add(journal.Weak, `set sync_interval to "always" in the server's jetstream block`,
-			"what was acknowledged in that time is lost in a power cut", "server %s syncs to disk every %v", s.Server.Name, s.Data.Config.SyncInterval)
-	}
-	if limit := s.Data.Config.MaxStore; limit > 0 && s.Data.Store > uint64(limit)/5*4 {
-		x.add(journal.Weak, "give it more room (max_file)", "when it is full nothing can be recorded",
-			"server %s uses %d of %d bytes", s.Server.Name, s.Data.Store, limit)
-	}
+	x.addIf(!s.Data.Config.SyncAlways, journal.Weak, `set sync_interval to "always" in the server's jetstream block`,
+		"what was acknowledged in that time is lost in a power cut",
+		"server %s syncs to disk every %v", s.Server.Name, s.Data.Config.SyncInterval)
+	limit := s.Data.Config.MaxStore
+	x.addIf(limit > 0 && s.Data.Store > uint64(limit)/5*4, journal.Weak, "give it more room (max_file)",
+		"when it is full nothing can be recorded", "server %s uses %d of %d bytes", s.Server.Name, s.Data.Store, limit)
 	x.addSkew("server "+s.Server.Name, s.skew)
 }
 
@@ -167,8 +165,7 @@ func (x *examiner) checkClocks(ctx context.Context) {
 }
 
 func (f *findings) addSkew(who string, d time.Duration) {
-	if d.Abs() > maxSkew {
-		f.add(journal.Weak, "have all machines set their clocks by NTP", "delays and schedules are early or late by that much when work moves",
-			"the clock of %s is %v off", who, d.Round(time.Millisecond))
-	}
+	f.addIf(d.Abs() > maxSkew, journal.Weak, "have all machines set their clocks by NTP",
+		"delays and schedules are early or late by that much when work moves",
+		"the clock of %s is %v off", who, d.Round(time.Millisecond))
 }

@@ -76,41 +76,26 @@ func (x *examiner) checkStream(ctx context.Context, f *findings, s stream, isLog
 func checkConfig(f *findings, c natsjs.StreamConfig) {
 	const lost = "what was acknowledged gets lost"
 	edit := func(what string) string { return "nats stream edit: " + what }
-	if c.Storage != natsjs.FileStorage {
-		f.add(journal.Broken, "restore the stream with file storage", lost+" when the servers restart", "kept in memory only")
-	}
-	if c.MaxAge > 0 {
-		f.add(journal.Broken, edit("no maximal age"), lost, "messages are removed after %v", c.MaxAge)
-	}
-	if c.MaxMsgs > 0 {
-		f.add(journal.Weak, edit("no maximal number of messages"), "nothing can be recorded when it has that many messages", "at most %d messages", c.MaxMsgs)
-	}
-	if c.Discard != natsjs.DiscardNew {
-		f.add(journal.Broken, edit("discard policy new"), lost+" when the stream is full", "old messages make room for new ones")
-	}
-	if c.Retention != natsjs.LimitsPolicy {
-		f.add(journal.Broken, "restore the stream with the retention policy limits", lost, "the retention policy is %v", c.Retention)
-	}
-	if !c.AllowDirect {
-		f.add(journal.Broken, edit("allow direct"), "it can't be read", "direct access is not allowed")
-	}
-	if c.Duplicates < duplicates {
-		f.add(journal.Weak, edit("duplicate window 2m"), "the servers recognise a repeated append more slowly",
-			"ids are remembered for %v only", c.Duplicates)
-	}
-	if c.Sealed {
-		f.add(journal.Broken, "restore the stream from a backup", "nothing can be recorded any more", "sealed")
-	}
+	f.addIf(c.Storage != natsjs.FileStorage, journal.Broken, "restore the stream with file storage",
+		lost+" when the servers restart", "kept in memory only")
+	f.addIf(c.MaxAge > 0, journal.Broken, edit("no maximal age"), lost, "messages are removed after %v", c.MaxAge)
+	f.addIf(c.MaxMsgs > 0, journal.Weak, edit("no maximal number of messages"),
+		"nothing can be recorded when it has that many messages", "at most %d messages", c.MaxMsgs)
+	f.addIf(c.Discard != natsjs.DiscardNew, journal.Broken, edit("discard policy new"),
+		lost+" when the stream is full", "old messages make room for new ones")
+	f.addIf(c.Retention != natsjs.LimitsPolicy, journal.Broken, "restore the stream with the retention policy limits",
+		lost, "the retention policy is %v", c.Retention)
+	f.addIf(!c.AllowDirect, journal.Broken, edit("allow direct"), "it can't be read", "direct access is not allowed")
+	f.addIf(c.Duplicates < duplicates, journal.Weak, edit("duplicate window 2m"),
+		"the servers recognise a repeated append more slowly", "ids are remembered for %v only", c.Duplicates)
+	f.addIf(c.Sealed, journal.Broken, "restore the stream from a backup", "nothing can be recorded any more", "sealed")
 }
 
 func checkLogConfig(f *findings, info *natsjs.StreamInfo) {
 	c := info.Config
-	if !c.DenyDelete {
-		f.add(journal.Note, "nats stream edit: deny delete", "entries may be deleted by hand, which damages the log",
-			"single messages may be deleted")
-	}
-	if c.MaxBytes > 0 && info.State.Bytes > uint64(c.MaxBytes)/5*4 {
-		f.add(journal.Weak, "raise the limit ("+editLimit(c.Name)+"), or see why snapshots do not cut the log",
-			"when it is full nothing can be recorded", "%d of %d bytes are used", info.State.Bytes, c.MaxBytes)
-	}
+	f.addIf(!c.DenyDelete, journal.Note, "nats stream edit: deny delete",
+		"entries may be deleted by hand, which damages the log", "single messages may be deleted")
+	f.addIf(c.MaxBytes > 0 && info.State.Bytes > uint64(c.MaxBytes)/5*4, journal.Weak,
+		"raise the limit ("+editLimit(c.Name)+"), or see why snapshots do not cut the log",
+		"when it is full nothing can be recorded", "%d of %d bytes are used", info.State.Bytes, c.MaxBytes)
 }

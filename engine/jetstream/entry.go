@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -41,6 +42,15 @@ func encode(subject string, e journal.Entry) *nats.Msg {
 		},
 		Data: e.Data,
 	}
+}
+
+// entry returns the entry with the sequence, or errNoMessage.
+func (s stream) entry(ctx context.Context, seq uint64) (journal.Entry, error) {
+	m, err := s.get(ctx, getRequest{Seq: seq})
+	if err != nil {
+		return journal.Entry{}, err
+	}
+	return decode(m)
 }
 
 // decode returns the entry of a message, or ErrDamaged.

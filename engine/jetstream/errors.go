@@ -37,28 +37,25 @@ const (
 	codeOfflineReason   natsjs.ErrorCode = 10194
 )
 
+// errorKinds has the errors that codes of the server mean.
+var errorKinds = map[natsjs.ErrorCode]error{
+	natsjs.JSErrCodeMessageNotFound:                 errNoMessage,
+	natsjs.JSErrCodeStreamWrongLastSequence:         errConflict,
+	natsjs.JSErrCodeStreamWrongLastSequenceConstant: errInProcess,
+	natsjs.JSErrCodeStreamNotFound:                  errGone,
+
+	codeUnavailable: errNoQuorum, codeNotLeader: errNoQuorum, codeOffline: errNoQuorum, codeOfflineReason: errNoQuorum,
+	codeSameIDInProcess: errNoQuorum, // an earlier attempt is not confirmed yet
+
+	codeAccountFull: journal.ErrFull, codeNoResources: journal.ErrFull, codeStorageFull: journal.ErrFull,
+}
+
 // serverError makes an error of the server match the error of this package or of package
 // journal that means the same.
 func serverError(stream string, err *natsjs.APIError) error {
-	var kind error
-	switch err.ErrorCode { //nolint:exhaustive // the others are plain errors
-	case natsjs.JSErrCodeMessageNotFound:
-		kind = errNoMessage
-	case natsjs.JSErrCodeStreamWrongLastSequence:
-		kind = errConflict
-	case natsjs.JSErrCodeStreamWrongLastSequenceConstant:
-		kind = errInProcess
-	case natsjs.JSErrCodeStreamNotFound:
-		kind = errGone
-	case codeUnavailable, codeNotLeader, codeOffline, codeOfflineReason, codeSameIDInProcess:
-		// The last code means that an earlier attempt is not confirmed yet.
-		kind = errNoQuorum
-	case codeAccountFull, codeNoResources, codeStorageFull:
+	kind := errorKinds[err.ErrorCode]
+	if err.ErrorCode == codeStoreFailed && err.Description == "maximum bytes exceeded" {
 		kind = journal.ErrFull
-	case codeStoreFailed:
-		if err.Description == "maximum bytes exceeded" {
-			kind = journal.ErrFull
-		}
 	}
 	switch {
 	case kind == nil:

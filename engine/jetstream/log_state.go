@@ -74,13 +74,9 @@ func lastEpoch(ctx context.Context, s stream, state logState) (uint64, error) {
 	if state.last < state.first {
 		return 0, nil
 	}
-	m, err := s.get(ctx, getRequest{Seq: state.last})
+	e, err := s.entry(ctx, state.last)
 	if errors.Is(err, errNoMessage) {
 		return 0, fmt.Errorf("stream %s: entry %d was truncated meanwhile", s.name, state.last)
 	}
-	if err != nil {
-		return 0, err
-	}
-	e, err := decode(m)
 	return e.Epoch, err
 }

@@ -101,7 +101,7 @@ var (
 
 // fetchOne asks the leader, which has all entries, for one entry.
 func (l *leaseLog) fetchOne(ctx context.Context, seq uint64) ([]journal.Entry, error) {
-	m, err := l.stream.get(ctx, getRequest{Seq: seq})
+	e, err := l.stream.entry(ctx, seq)
 	if errors.Is(err, errNoMessage) {
 		first, last, err := l.bounds(ctx) // a log with a gap is an error
 		if err == nil {
@@ -109,10 +109,6 @@ func (l *leaseLog) fetchOne(ctx context.Context, seq uint64) ([]journal.Entry, e
 		}
 		return nil, err
 	}
-	if err != nil {
-		return nil, err
-	}
-	e, err := decode(m)
 	if err != nil {
 		return nil, err
 	}

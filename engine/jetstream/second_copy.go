@@ -20,6 +20,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/tideover/tideover/engine/internal/disk"
 	"github.com/tideover/tideover/engine/journal"
+	"github.com/tideover/tideover/retry"
 )
 
 // secondCopy stores second copies of blobs as files in Config.SecondPlace, a folder
@@ -230,11 +231,9 @@ func (b *leaseBlobs) copyToSecond(ctx context.Context) {
 }
 
 func (b *leaseBlobs) tryCopyToSecond(ctx context.Context) error {
-	var infos []*natsjs.ObjectInfo
-	var err error
-	for a := range asks.Attempts(ctx, &err) {
-		infos, err = b.objects.list(a.Context(), b.lease.shard)
-	}
+	infos, err := retry.Value(ctx, asks, func(ctx context.Context) ([]*natsjs.ObjectInfo, error) {
+		return b.objects.list(ctx, b.lease.shard)
+	})
 	if err != nil {
 		return err
 	}

@@ -58,33 +58,26 @@ const DefaultWindows = 10
 // Prepare checks the definition and makes it ready for use. Its error lists everything that is
 // wrong.
 func (d *Definition) Prepare() error {
-	var errs []error
-	if d.Name == "" {
-		errs = append(errs, errors.New("name: a workflow needs one"))
-	}
-	if len(d.Steps) == 0 {
-		errs = append(errs, errors.New("steps: a workflow needs at least one"))
-	}
 	if len(d.Steps) > maxSteps {
 		return fmt.Errorf("steps: %d, at most %d", len(d.Steps), maxSteps)
 	}
-	if d.Timeout < 0 {
-		errs = append(errs, fmt.Errorf("timeout: %v is negative", d.Timeout))
-	}
+	var found problems
+	found.add(d.Name == "", "name: a workflow needs one")
+	found.add(len(d.Steps) == 0, "steps: a workflow needs at least one")
+	found.add(d.Timeout < 0, "timeout: %v is negative", d.Timeout)
 	index := make(map[string]int, len(d.Steps))
 	for i := range d.Steps {
 		s := &d.Steps[i]
-		if _, twice := index[s.Name]; twice {
-			errs = append(errs, fmt.Errorf("step %q: there are two of that name", s.Name))
-		}
+		_, twice := index[s.Name]
+		found.add(twice, "step %q: there are two of that name", s.Name)
 		index[s.Name] = i
-		errs = append(errs, s.check()...)
+		s.check(&found)
 		s.needs, s.opens = nil, nil
 	}
 	for i := range d.Steps {
-		errs = append(errs, d.connect(i, index)...)
+		found = append(found, d.connect(i, index)...)
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(found...); err != nil {
 		return err
 	}
 	if at := d.cycle(); at != "" {
@@ -112,32 +105,27 @@ const (
 	maxDefinition = 512 << 10
 )
 
-func (s *Step) check() (errs []error) {
-	fail := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf("step %q: %w", s.Name, fmt.Errorf(format, args...)))
+// problems collects the errors of a definition.
+type problems []error
+
+func (p *problems) add(wrong bool, format string, args ...any) {
+	if wrong {
+		*p = append(*p, fmt.Errorf(format, args...))
 	}
-	if s.Name == "" {
-		fail("name: a step needs one")
-	}
-	if s.Handler == "" {
-		fail("handler: a step needs one")
-	}
-	if err := s.Policy.Validate(); err != nil {
-		fail("policy: %w", err)
-	}
-	if err := s.Policy.Refuse("step", Refused...); err != nil {
-		fail("policy: %w", err)
-	}
-	if s.Windows < 0 || s.Windows > math.MaxUint16 {
-		fail("max windows: %d is not in 0..%d", s.Windows, math.MaxUint16)
-	}
-	if s.Heartbeat < 0 {
-		fail("heartbeat: %v is negative", s.Heartbeat)
-	}
-	if s.MaxLost < 0 || s.MaxLost > math.MaxUint16 {
-		fail("max lost: %d is not between 0 and %d", s.MaxLost, math.MaxUint16)
-	}
-	return errs
+}
+
+func (s *Step) check(found *problems) {
+	invalid := s.Policy.Validate()
+	unsupported := s.Policy.Refuse("step", Refused...)
+	found.add(s.Name == "", "step %q: name: a step needs one", s.Name)
+	found.add(s.Handler == "", "step %q: handler: a step needs one", s.Name)
+	found.add(invalid != nil, "step %q: policy: %w", s.Name, invalid)
+	found.add(unsupported != nil, "step %q: policy: %w", s.Name, unsupported)
+	found.add(s.Windows < 0 || s.Windows > math.MaxUint16,
+		"step %q: max windows: %d is not in 0..%d", s.Name, s.Windows, math.MaxUint16)
+	found.add(s.Heartbeat < 0, "step %q: heartbeat: %v is negative", s.Name, s.Heartbeat)
+	found.add(s.MaxLost < 0 || s.MaxLost > math.MaxUint16,
+		"step %q: max lost: %d is not between 0 and %d", s.Name, s.MaxLost, math.MaxUint16)
 }
 
 func (d *Definition) connect(i int, index map[string]int) (errs []error) {

@@ -424,8 +424,7 @@ func legalQueues(m *Machine) error {
 	for _, w := range m.workflows {
 		for _, q := range w.queues {
 			for _, f := range []*fifo{&q.begun, &q.fresh} {
-				for i := range f.n {
-					p := f.ring[(f.head+i)%len(f.ring)]
+				for _, p := range f.list[f.head:] {
 					if p.run.Def.Steps[p.step].queue != q {
 						return fmt.Errorf("run %s step %d stands in the queue %q", p.run.ID, p.step, q.Step)
 					}

@@ -59,43 +59,30 @@ type stepRef struct {
 	step int32
 }
 
-// fifo is a queue in a ring buffer.
+// fifo is a queue in a slice, from the index head on.
 type fifo struct {
-	ring []stepRef
+	list []stepRef
 	head int
-	n    int
 }
 
-func (f *fifo) len() int { return f.n }
+func (f *fifo) len() int { return len(f.list) - f.head }
 
 func (f *fifo) push(p stepRef) {
-	if f.n == len(f.ring) {
-		ring := make([]stepRef, max(8, 2*f.n))
-		for i := range f.n {
-			ring[i] = f.ring[(f.head+i)%len(f.ring)]
-		}
-		f.ring, f.head = ring, 0
+	if len(f.list) == cap(f.list) && f.head > len(f.list)/2 {
+		f.list, f.head = slices.Delete(f.list, 0, f.head), 0
 	}
-	f.ring[(f.head+f.n)%len(f.ring)] = p
-	f.n++
-}
-
-func (f *fifo) first() (p stepRef, ok bool) {
-	if f.n == 0 {
-		return stepRef{}, false
-	}
-	return f.ring[f.head], true
+	f.list = append(f.list, p)
 }
 
 func (f *fifo) pop() {
-	f.ring[f.head] = stepRef{}
-	f.head = (f.head + 1) % len(f.ring)
-	f.n--
-	if f.n == 0 {
-		f.head = 0
-		if len(f.ring) > 1024 {
-			f.ring = nil
-		}
+	f.list[f.head] = stepRef{}
+	f.head++
+	if f.len() > 0 {
+		return
+	}
+	f.list, f.head = f.list[:0], 0
+	if cap(f.list) > 1024 {
+		f.list = nil
 	}
 }
 
@@ -170,8 +157,8 @@ func (p stepRef) waits() bool {
 // compact removes the entries of steps that have left the queue.
 func (f *fifo) compact() {
 	var kept fifo
-	for i := range f.n {
-		if p := f.ring[(f.head+i)%len(f.ring)]; p.waits() {
+	for _, p := range f.list[f.head:] {
+		if p.waits() {
 			kept.push(p)
 		}
 	}
@@ -200,16 +187,13 @@ func (q *Queue) First(fresh bool) (run *Run, step int, ok bool) {
 // next returns the first step that is still in the queue, and removes the entries before it.
 // active says whether the runs of this fifo count towards the limit of runs.
 func (f *fifo) next(active bool) (*Run, int, bool) {
-	for {
-		p, ok := f.first()
-		if !ok {
-			return nil, 0, false
-		}
-		if p.waits() && p.run.active == active {
+	for f.len() > 0 {
+		if p := f.list[f.head]; p.waits() && p.run.active == active {
 			return p.run, int(p.step), true
 		}
 		f.pop()
 	}
+	return nil, 0, false
 }
 
 // Oldest returns the due time of the step that has waited longest in the queue. ok is false if

@@ -82,8 +82,8 @@ func TestABlockedQueueLetsGoOfRunsThatLeftIt(t *testing.T) {
 		}
 	}
 	w.m.TakeChanged()
-	if q := w.m.Workflows()["one"].queues[0]; q.Len() > 200 || len(q.fresh.ring) > 1024 {
-		t.Errorf("%d places of runs that were forgotten, in a ring of %d", q.Len(), len(q.fresh.ring))
+	if q := w.m.Workflows()["one"].queues[0]; q.Len() > 200 || cap(q.fresh.list) > 1024 {
+		t.Errorf("%d places of runs that were forgotten, in an array of %d", q.Len(), cap(q.fresh.list))
 	}
 }
 
@@ -124,7 +124,7 @@ func TestFifo(t *testing.T) {
 		}
 		f.pop()
 	}
-	if _, _, ok := f.next(false); ok || f.len() != 0 || f.ring != nil {
-		t.Errorf("an empty queue has %d, in a ring of %d", f.len(), len(f.ring))
+	if _, _, ok := f.next(false); ok || f.len() != 0 || f.list != nil {
+		t.Errorf("an empty queue has %d, in an array of %d", f.len(), cap(f.list))
 	}
 }

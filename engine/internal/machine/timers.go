@@ -71,8 +71,7 @@ func (h *timers) unset(run *Run, step int32) {
 	if i == last {
 		return
 	}
-	h.heap[i] = moved
-	*moved.index() = int32(i)
+	h.put(i, moved)
 	if !h.up(i) {
 		h.down(i)
 	}
