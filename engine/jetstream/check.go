@@ -243,7 +243,8 @@ func (x *examiner) checkOrigin() {
 func (x *examiner) checkDifferences(ctx context.Context) {
 	want, has := x.cfg.Shards, x.settings.Shards
 	x.addIf(want > 0 && want != has, journal.Broken,
-		"write what it has or leave it out, or move everything to a cluster with another name", "no process with this setting can join",
+		"write what it has or leave it out, or move everything to a cluster with another name",
+		"no process with this setting can join",
 		"%sshards is %d, and cluster %s has %d", x.cfg.Prefix, want, x.cfg.Name, has)
 	ctx, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()

@@ -91,7 +91,7 @@ func (l *lease) storeEnd(ctx context.Context) error {
 	record := l.record
 	l.mu.Unlock()
 	old := record
-	record.Last = l.lastRecorded()
+	record.Last = l.last.Load()
 	revision, err := l.backend.replaceShard(ctx, l.shard, old, record)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (l *lease) giveUp() error {
 	l.mu.Lock()
 	record := l.record
 	l.mu.Unlock()
-	record.Last = max(record.Last, l.lastRecorded())
+	record.Last = max(record.Last, l.last.Load())
 	<-l.changing
 	<-l.appending
 	err := farewells.Do(context.Background(), func(ctx context.Context) error { return l.backend.releaseShard(ctx, l.shard, record) })

@@ -54,9 +54,6 @@ func raise(number *atomic.Uint64, n uint64) {
 	}
 }
 
-// lastRecorded returns the sequence of the last entry that is known.
-func (l *leaseLog) lastRecorded() uint64 { return l.last.Load() }
-
 // Truncate implements [journal.Lease]. The server drops whole files and rewrites one
 // at most, so one request is enough.
 func (l *leaseLog) Truncate(ctx context.Context, below uint64) error {

@@ -3,7 +3,6 @@ package jetstream
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tideover/tideover/engine/journal"
@@ -32,16 +31,6 @@ const maxHeader = 2000
 
 func parseVersion(text string) (v [3]int, ok bool) {
 	text, _, _ = strings.Cut(text, "-")
-	parts := strings.Split(text, ".")
-	if len(parts) != len(v) {
-		return v, false
-	}
-	for i, part := range parts {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			return v, false
-		}
-		v[i] = n
-	}
-	return v, true
+	_, err := fmt.Sscanf(text+"\n", "%d.%d.%d\n", &v[0], &v[1], &v[2])
+	return v, err == nil
 }

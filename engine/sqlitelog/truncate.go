@@ -49,7 +49,9 @@ func (l *leaseLog) step(ctx context.Context, change func(*sqlite.Conn) error) er
 		return err
 	}
 	defer func() { <-l.lease.writer.turn }()
-	err := l.lease.writer.relaxed(change)
+	// Without a sync: the change is durable when the next append is, so appends do not have to wait
+	// for another sync.
+	err := l.lease.writer.change(OS, change)
 	if errors.Is(err, errTakenOver) {
 		return l.lease.takenOver()
 	}

@@ -81,10 +81,6 @@ func (w *writer) close() error {
 	return err
 }
 
-// relaxed calls change without a sync. The change is durable when the next append is. So appends do
-// not have to wait for another sync.
-func (w *writer) relaxed(change func(*sqlite.Conn) error) error { return w.change(OS, change) }
-
 // sync syncs all entries to disk.
 func (w *writer) sync() error {
 	return w.change(Full, func(conn *sqlite.Conn) error {

@@ -54,7 +54,7 @@ var answerTests = []clusterTest{
 	}},
 	{"answers may come late, and in another order", 2, func(t *testing.T, c *cluster, members []Process) {
 		const count = 50
-		var waiting gatherer
+		waiting := newGatherer()
 		takeAndServe(t, members[0], 0, waiting.answer)
 		var replies sync.WaitGroup
 		replies.Go(func() {
@@ -89,7 +89,7 @@ var answerTests = []clusterTest{
 		wantAnswer(t, members[1], 0, "path", "end: path 0 1 2")
 	}},
 	{"a call ends with its context, and its late answer does no harm", 2, func(t *testing.T, c *cluster, members []Process) {
-		var waiting gatherer
+		waiting := newGatherer()
 		takeAndServe(t, members[0], 0, waiting.answer)
 		serve(t, members[0], waiting.answer)
 		ctx, cancel := context.WithCancel(testwait.Context(t))
@@ -150,7 +150,7 @@ var answerTests = []clusterTest{
 		wantAnswer(t, m, 0, "", "answer")
 	}},
 	{"a call fails when the owner lets go of the shard without an answer", 2, func(t *testing.T, c *cluster, members []Process) {
-		var waiting gatherer
+		waiting := newGatherer()
 		l := takeAndServe(t, members[0], 0, waiting.answer)
 		takeAndServe(t, members[0], 1, waiting.answer)
 		serve(t, members[0], waiting.answer)
@@ -166,7 +166,7 @@ var answerTests = []clusterTest{
 		wantUnanswered(t, "Ask, when the member closes", testwait.Receive(t, "Ask after Close", ask))
 	}},
 	{"a call of a member that closes meanwhile ends", 2, func(t *testing.T, c *cluster, members []Process) {
-		var waiting gatherer
+		waiting := newGatherer()
 		takeAndServe(t, members[0], 0, waiting.answer)
 		call := inBackground(func() ([]byte, error) { return reach(testwait.Context(t), members[1], 0, nil) })
 		waiting.await(t, 1)

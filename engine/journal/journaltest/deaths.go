@@ -40,7 +40,7 @@ var deathTests = []clusterTest{
 	{"a request to a killed member that was delivered ends with an error", 3, func(t *testing.T, c *cluster, members []Process) {
 		dying, caller := members[0], members[1]
 		id := dying.Member()
-		var waiting gatherer
+		waiting := newGatherer()
 		takeAndServe(t, dying, 0, waiting.answer)
 		serve(t, dying, waiting.answer)
 		takeAndServe(t, caller, 1, waiting.answer)

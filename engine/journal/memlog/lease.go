@@ -149,23 +149,13 @@ func (l *lease) Append(ctx context.Context, expected uint64, id journal.ID, data
 
 func (l *lease) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	list, err := do(ctx, l, "read", func(s *shard) ([]journal.Entry, error) { return s.from(from) })
-	return func(yield func(journal.Entry, error) bool) {
-		if err != nil {
-			yield(journal.Entry{}, err)
-			return
-		}
-		for _, e := range list {
-			unlock, err := l.use(ctx)
-			if err != nil {
-				yield(journal.Entry{}, err)
-				return
-			}
+	return entries(list, err, func() error {
+		unlock, err := l.use(ctx)
+		if err == nil {
 			unlock()
-			if !yield(e, nil) {
-				return
-			}
 		}
-	}
+		return err
+	})
 }
 
 func (l *lease) Truncate(ctx context.Context, below uint64) error {

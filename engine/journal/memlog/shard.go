@@ -106,15 +106,23 @@ func (r *reader) Bounds(ctx context.Context) (first, last uint64, err error) {
 
 func (r *reader) Read(ctx context.Context, from uint64) iter.Seq2[journal.Entry, error] {
 	list, err := read(ctx, r, func(s *shard) ([]journal.Entry, error) { return s.from(from) })
+	return entries(list, err, func() error { return nil })
+}
+
+// entries yields the list, or err if it is not nil. Before each entry it calls usable, and
+// ends with the error of that.
+func entries(list []journal.Entry, err error, usable func() error) iter.Seq2[journal.Entry, error] {
 	return func(yield func(journal.Entry, error) bool) {
-		if err != nil {
-			yield(journal.Entry{}, err)
-			return
-		}
 		for _, e := range list {
+			if err = usable(); err != nil {
+				break
+			}
 			if !yield(e, nil) {
 				return
 			}
+		}
+		if err != nil {
+			yield(journal.Entry{}, err)
 		}
 	}
 }
