@@ -69,11 +69,7 @@ func (d *dialer) failures() string {
 	if len(d.failed) == 0 {
 		return ""
 	}
-	var list []string
-	for _, address := range slices.Sorted(maps.Keys(d.failed)) {
-		list = append(list, d.failed[address])
-	}
-	return " (" + strings.Join(list, "; ") + ")"
+	return " (" + strings.Join(slices.Sorted(maps.Values(d.failed)), "; ") + ")"
 }
 
 // deadAddresses returns the addresses that do not answer, and why.

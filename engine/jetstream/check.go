@@ -199,12 +199,11 @@ const electionTime = 10 * time.Second
 // checkSecond reports problems of Config.SecondPlace, the folder outside of NATS that has
 // a second copy of every blob: it is not set, can't be written, or lacks blobs.
 func (x *examiner) checkSecond() {
+	x.addIf(x.cfg.SecondPlace == "", journal.Weak,
+		"set a second place: a folder on a disk that the NATS servers do not use",
+		"if the servers lose or damage the snapshots, the log before them is gone as well",
+		"snapshots have no second place outside of NATS")
 	if x.second == nil {
-		if x.cfg.SecondPlace == "" {
-			x.add(journal.Weak, "set a second place: a folder on a disk that the NATS servers do not use",
-				"if the servers lose or damage the snapshots, the log before them is gone as well",
-				"snapshots have no second place outside of NATS")
-		}
 		return
 	}
 	if err := x.second.try(); err != nil {

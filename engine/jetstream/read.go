@@ -76,7 +76,7 @@ func (l *leaseLog) fetchBatch(ctx context.Context, from, last uint64) (entries [
 	request := getRequest{Seq: from, Batch: int(min(last+1-from, batchEntries)), MaxBytes: batchBytes}
 	_, err = l.stream.batch(ctx, request, func(m message) error {
 		if m.Seq != from+uint64(len(entries)) {
-			return errGap
+			return errStop // an entry is missing: the caller asks the leader for it
 		}
 		e, err := decode(m)
 		if err != nil {
@@ -84,20 +84,18 @@ func (l *leaseLog) fetchBatch(ctx context.Context, from, last uint64) (entries [
 		}
 		entries = append(entries, e)
 		if len(entries) == request.Batch {
-			return errEnough // servers do not always send the mark for the end of a batch
+			return errStop // servers do not always send the mark for the end of a batch
 		}
 		return nil
 	})
-	if errors.Is(err, errGap) || errors.Is(err, errEnough) {
+	if errors.Is(err, errStop) {
 		err = nil
 	}
 	return entries, err
 }
 
-var (
-	errGap    = errors.New("an entry is missing")
-	errEnough = errors.New("all entries are there")
-)
+// errStop ends a batch without an error.
+var errStop = errors.New("no further message is needed")
 
 // fetchOne asks the leader, which has all entries, for one entry.
 func (l *leaseLog) fetchOne(ctx context.Context, seq uint64) ([]journal.Entry, error) {

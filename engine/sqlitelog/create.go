@@ -210,6 +210,5 @@ func syncFile(path string) error {
 	if err != nil {
 		return err
 	}
-	err = f.Sync()
-	return errors.Join(err, f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }

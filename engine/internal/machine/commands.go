@@ -384,10 +384,7 @@ func timeLeft(r *Run, now int64) time.Duration {
 	if r.Deadline == 0 {
 		return 0
 	}
-	if left := time.Duration(r.Deadline - now); left != 0 {
-		return left
-	}
-	return -1
+	return cmp.Or(time.Duration(r.Deadline-now), -1)
 }
 
 // healthy reports whether the attempt that ends at this time has lasted for the policy's

@@ -41,14 +41,8 @@ type written struct {
 // chillable reports whether the run may become cold: it is dead and not replaced, or it has not
 // ended and none of its attempts is running, queued or due soon.
 func chillable(r *Run, now int64) bool {
-	if r.running > 0 {
-		return false
-	}
-	if r.Outcome == Dead {
-		return !r.Finished()
-	}
-	if r.Outcome != Undecided {
-		return false
+	if r.Outcome != Undecided || r.running > 0 {
+		return r.Closed() && !r.Finished()
 	}
 	for i := range r.Steps {
 		if s := &r.Steps[i]; s.queued || s.Status == Waiting && s.At-now < coldAfter {

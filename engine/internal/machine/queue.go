@@ -43,10 +43,8 @@ func (q *Queue) Len() int { return q.begun.len() + q.fresh.len() }
 
 // queue returns the queue of the step. It adds a new one if there is none.
 func (w *Workflow) queue(step string) *Queue {
-	for _, q := range w.queues {
-		if q.Step == step {
-			return q
-		}
+	if i := slices.IndexFunc(w.queues, func(q *Queue) bool { return q.Step == step }); i >= 0 {
+		return w.queues[i]
 	}
 	q := &Queue{Workflow: w, Step: step}
 	w.queues = append(w.queues, q)
@@ -235,10 +233,8 @@ const (
 
 // lostDelay returns how long a step waits after this many lost attempts in a row.
 func lostDelay(lost int) time.Duration {
-	if lost > 6 { // 2^6 seconds are more than the longest delay
-		return maxLostGap
-	}
-	return min(firstLostGap<<max(lost-1, 0), maxLostGap)
+	doublings := min(max(lost-1, 0), 6) // 2^6 seconds are more than the longest delay
+	return min(firstLostGap<<doublings, maxLostGap)
 }
 
 // Losses returns the number of attempts of the step that were lost in a row.

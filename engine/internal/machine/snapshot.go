@@ -263,7 +263,7 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 		if kind != frameRuns {
 			return nil, fmt.Errorf("%w: a snapshot has a frame of kind %q; want %q or %q", ErrEncoding, kind, frameRuns, frameEnd)
 		}
-		for len(r.Data) > 0 && r.Err == nil {
+		for len(r.Data) > 0 {
 			at := uint32(len(body) - len(r.Data))
 			run, err := m.parseRun(&r)
 			if err != nil {
@@ -279,9 +279,6 @@ func restore(stream io.Reader, now int64, cold bool) (*Machine, error) {
 			}
 			m.install(run)
 			count++
-		}
-		if r.Err != nil {
-			return nil, r.Err
 		}
 	}
 	slices.SortFunc(m.ended, func(a, b expiry) int { return cmp.Compare(a.at, b.at) })

@@ -349,10 +349,8 @@ func (s *parkedSet) park(r *Run, step int) {
 
 func (s *parkedSet) unpark(r *Run, step int) {
 	h := r.Def.Steps[step].Handler
-	if set := s.parked[h]; set != nil {
-		delete(set, stepRef{r, int32(step)})
-		if len(set) == 0 {
-			delete(s.parked, h)
-		}
+	delete(s.parked[h], stepRef{r, int32(step)})
+	if len(s.parked[h]) == 0 {
+		delete(s.parked, h)
 	}
 }
