@@ -45,7 +45,7 @@ func (b *leaseBlobs) put(ctx context.Context, name string, write func(io.Writer)
 		return err
 	}
 	defer f.abandon()
-	if err := write(disk.ContextWriter{ctx, f}); err != nil {
+	if err := write(disk.ContextWriter(ctx, f)); err != nil {
 		return err
 	}
 	if err := errors.Join(context.Cause(ctx), f.whole()); err != nil {
@@ -173,7 +173,7 @@ func (b *leaseBlobs) copyLocally(fill func(io.Writer) error) (*os.File, error) {
 // object store.
 func (b *leaseBlobs) getSecond(ctx context.Context, name string, first error) (*os.File, error) {
 	f, err := b.copyLocally(func(w io.Writer) error {
-		return b.objects.second.get(b.lease.shard, name, disk.ContextWriter{ctx, w})
+		return b.objects.second.get(b.lease.shard, name, disk.ContextWriter(ctx, w))
 	})
 	if errors.Is(err, journal.ErrNoBlob) {
 		return nil, first

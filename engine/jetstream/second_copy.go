@@ -105,7 +105,7 @@ func (s *secondCopy) write(ctx context.Context, shard int, from *os.File) (tmp s
 		return "", err
 	}
 	defer f.Close()
-	err = copyWithSum(disk.ContextWriter{ctx, f}, from)
+	err = copyWithSum(disk.ContextWriter(ctx, f), from)
 	return f.Name(), errors.Join(err, f.Sync())
 }
 

@@ -139,7 +139,7 @@ func copyFile(ctx context.Context, from, to string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(disk.ContextWriter{ctx, out}, in)
+	_, err = io.Copy(disk.ContextWriter(ctx, out), in)
 	return errors.Join(err, out.Sync(), out.Close())
 }
 

@@ -46,7 +46,7 @@ func (b *leaseBlobs) put(ctx context.Context, path string, write func(io.Writer)
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // after success it is renamed already; otherwise sweepBlobs removes it later
 	defer f.Close()
-	w := bufio.NewWriterSize(disk.ContextWriter{ctx, f}, 64<<10)
+	w := bufio.NewWriterSize(disk.ContextWriter(ctx, f), 64<<10)
 	if err := errors.Join(write(w), w.Flush()); err != nil {
 		return describe(path, err)
 	}

@@ -54,16 +54,17 @@ func CheckBlobName(name string) error {
 	return nil
 }
 
-// ContextWriter is a writer that fails when its context has ended, with the cause of that.
-type ContextWriter struct {
-	Context context.Context //nolint:containedctx // it is that of one call
-	Writer  io.Writer
+// ContextWriter returns a writer that fails when the context has ended, with the cause of that.
+func ContextWriter(ctx context.Context, w io.Writer) io.Writer { return contextWriter{ctx, w} }
+
+type contextWriter struct {
+	ctx context.Context //nolint:containedctx // it is that of one call
+	w   io.Writer
 }
 
-// Write implements [io.Writer].
-func (c ContextWriter) Write(p []byte) (int, error) {
-	if c.Context.Err() != nil {
-		return 0, context.Cause(c.Context)
+func (c contextWriter) Write(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
 	}
-	return c.Writer.Write(p)
+	return c.w.Write(p)
 }
