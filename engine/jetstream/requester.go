@@ -59,7 +59,8 @@ func newRequester(b *backend, view *clusterView) (*requester, error) {
 
 func (q *requester) close() { _ = q.sub.Unsubscribe() } // the connection is closed next
 
-// begin sends a request.
+// begin sends a request. It returns the call that waits for the answer, and the token of
+// the call, which is the end of the answer's subject.
 func (q *requester) begin(subject string, body []byte) (*call, string, error) {
 	c := &call{done: make(chan struct{})}
 	q.mu.Lock()

@@ -119,16 +119,15 @@ func (r *Run) Situation() (step, text string, at time.Time) {
 			}
 		case Expired:
 			if text != "" {
-				text = rec.Text + "; the last error: " + text
-			} else {
-				text = rec.Text
+				rec.Text += "; the last error: " + text
 			}
+			text = rec.Text
 		}
 	}
-	if r.Outcome == Succeeded {
+	switch {
+	case r.Outcome == Succeeded:
 		text = ""
-	}
-	if r.Outcome != Succeeded && best >= 0 {
+	case best >= 0:
 		step = r.Def.Steps[best].Name
 	}
 	return step, text, time.Unix(0, last)

@@ -1,7 +1,7 @@
 package machine
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -337,21 +337,10 @@ func (r *Run) Result() []byte {
 	if len(last) == 1 {
 		return r.Output(last[0])
 	}
-	var b bytes.Buffer
-	b.WriteByte('{')
-	for n, i := range last {
-		if n > 0 {
-			b.WriteByte(',')
-		}
+	var fields []string
+	for _, i := range last {
 		name, _ := json.Marshal(r.Def.Steps[i].Name) // can't fail: a string
-		b.Write(name)
-		b.WriteByte(':')
-		if out := r.Output(i); len(out) > 0 {
-			b.Write(out)
-		} else {
-			b.WriteString("null")
-		}
+		fields = append(fields, string(name)+":"+cmp.Or(string(r.Output(i)), "null"))
 	}
-	b.WriteByte('}')
-	return b.Bytes()
+	return []byte("{" + strings.Join(fields, ",") + "}")
 }

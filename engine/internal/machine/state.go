@@ -232,7 +232,7 @@ func (m *state) wait(r *Run, step int, due int64) {
 	}
 }
 
-// waitFor makes the step wait as the record says.
+// waitFor makes the step wait until rec.Due, and keeps the memo of the record.
 func (m *state) waitFor(r *Run, rec *Record) {
 	m.wait(r, rec.Step, rec.Due)
 	r.Steps[rec.Step].clock = rec.Clock

@@ -71,11 +71,7 @@ func (m *Member) join() {
 
 // assign assigns the shards to the members that can be reached.
 func (s *Store) assign() {
-	var ids []string
-	for _, m := range s.members {
-		ids = append(ids, m.id)
-	}
-	owners := journal.Assign(ids, len(s.shards))
+	owners := journal.Assign(s.ids(), len(s.shards))
 	for _, m := range s.members {
 		if m.silent == nil {
 			m.assignOf(owners)
@@ -109,13 +105,16 @@ func (m *Member) Member() string {
 }
 
 // Members implements [journal.Cluster].
-func (m *Member) Members() (ids []string) {
+func (m *Member) Members() []string {
 	m.store.mu.Lock()
 	defer m.store.mu.Unlock()
-	for _, other := range m.store.members {
-		ids = append(ids, other.id)
+	return slices.Sorted(slices.Values(m.store.ids()))
+}
+
+func (s *Store) ids() (ids []string) {
+	for _, m := range s.members {
+		ids = append(ids, m.id)
 	}
-	slices.Sort(ids)
 	return ids
 }
 
